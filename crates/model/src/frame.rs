@@ -1,0 +1,47 @@
+//! Frames: what a stack entry turns into once symbols are known.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::Reason;
+
+/// A line of source code.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SourceLocation {
+    /// The path as the debug information states it, joined with its directory.
+    pub file: Arc<str>,
+    /// The line, from 1; 0 where the debug information says "no line".
+    pub line: u32,
+    /// The column, from 1; 0 for the left edge or unknown.
+    pub column: u32,
+}
+
+/// One function at one place of a stack.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Frame {
+    /// The function's name, demangled (or as the linker knows it, where raw names are asked for). May hold any
+    /// character that a symbol table can: whoever prints it makes it safe.
+    pub function: Arc<str>,
+    /// The line being executed (or, in a caller, the line of the call).
+    pub location: Option<SourceLocation>,
+    /// Whether the compiler put this function's code into its caller.
+    pub inlined: bool,
+}
+
+/// What is known about a stack entry.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Resolution {
+    /// A function, with those inlined into it at this place.
+    Resolved(Symbolized),
+    /// No name, because…
+    Unresolved(Reason),
+}
+
+/// The functions at one place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Symbolized {
+    /// Innermost first. Never empty; all but the last are inlined.
+    pub frames: Vec<Frame>,
+    /// Bytes from the start of the symbol (of the last frame's function) to the address as found, where known.
+    pub symbol_offset: Option<u64>,
+}

@@ -1,0 +1,50 @@
+//! Numbers that name things, one type each.
+
+use core::fmt;
+
+macro_rules! id_type {
+    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        #[repr(transparent)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self.0)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
+            }
+        }
+    };
+}
+
+id_type! {
+    /// A process, as the recording's pid namespace numbers it (the kernel's *tgid*); −1 where a record has none.
+    Pid(i32)
+}
+id_type! {
+    /// A thread, as the recording's pid namespace numbers it (the kernel's *pid*); −1 where a record has none.
+    Tid(i32)
+}
+id_type! {
+    /// A logical CPU number.
+    CpuId(u32)
+}
+id_type! {
+    /// The position of an event in the recording's list of events (not the kernel's event id).
+    EventIndex(u32)
+}
+id_type! {
+    /// Nanoseconds on the clock of the recording (`sched_clock`, or the clock of `attr.clockid`).
+    Timestamp(u64)
+}
+
+impl Pid {
+    /// The idle task and the kernel's own mappings use other numbers; this is "no process".
+    pub const NONE: Self = Self(-1);
+}

@@ -1,0 +1,28 @@
+//! The vocabulary of `prof`: what an address is, where it lies, what a frame is, and what went missing.
+//!
+//! Every other crate speaks in these types. Nothing here performs I/O, knows a file format or a kernel
+//! structure; the crate builds without an operating system.
+#![no_std]
+#![warn(missing_docs)]
+
+extern crate alloc;
+
+mod address;
+mod build_id;
+mod frame;
+mod ids;
+mod loss;
+mod name;
+mod reason;
+mod space;
+mod stack;
+
+pub use address::{Avma, FileOffset, FrameAddress, Svma};
+pub use build_id::BuildId;
+pub use frame::{Frame, Resolution, SourceLocation, Symbolized};
+pub use ids::{CpuId, EventIndex, Pid, Tid, Timestamp};
+pub use loss::Loss;
+pub use name::Name;
+pub use reason::{Reason, TruncationReason};
+pub use space::{FileIdentity, ObjectIdentity, Space, SpaceId, SpaceTable};
+pub use stack::{AddressKind, StackEntry};

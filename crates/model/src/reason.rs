@@ -1,0 +1,148 @@
+//! Why something is missing: data, not errors.
+
+use alloc::string::String;
+use core::fmt;
+
+use crate::BuildId;
+
+/// Why a stack ends before the thread's first frame.
+///
+/// A recording that unwound its stacks ends an incomplete one with the reserved, non-canonical address
+/// `0x8000_0000_0000_00RR`, where `RR` is the number of the reason.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum TruncationReason {
+    /// The stack was deeper than the copy the kernel made of it.
+    CopyTooSmall = 1,
+    /// Code without unwind data.
+    NoUnwindData = 2,
+    /// The unwind rule could not be carried out.
+    RuleFailed = 3,
+    /// An address that no mapping covers.
+    MappingUnknown = 4,
+    /// The recorder could not keep up and dropped the stack copy.
+    RecorderBehind = 5,
+}
+
+impl TruncationReason {
+    const BASE: u64 = 0x8000_0000_0000_0000;
+
+    /// All reasons, by number.
+    pub const ALL: [Self; 5] = [
+        Self::CopyTooSmall,
+        Self::NoUnwindData,
+        Self::RuleFailed,
+        Self::MappingUnknown,
+        Self::RecorderBehind,
+    ];
+
+    /// The address that ends such a stack in the recording.
+    pub fn marker(self) -> u64 {
+        Self::BASE | self as u64
+    }
+
+    /// The reason that an address of a call chain stands for, if it is such a mark.
+    pub fn from_marker(address: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.marker() == address)
+    }
+}
+
+impl fmt::Display for TruncationReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::CopyTooSmall => "stack copy too small",
+            Self::NoUnwindData => "no unwind data",
+            Self::RuleFailed => "unwind rule failed",
+            Self::MappingUnknown => "mapping unknown",
+            Self::RecorderBehind => "recorder behind",
+        })
+    }
+}
+
+/// Why a stack entry has no function name.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Reason {
+    /// No mapping of the process covers the address.
+    Unmapped,
+    /// The file that was mapped does not exist (any more).
+    FileMissing,
+    /// The file may not be read; the text says why (an errno message).
+    FileUnreadable(String),
+    /// The file at the recorded path is another one than was mapped.
+    BuildIdDiffers {
+        /// The build id in the recording.
+        recorded: BuildId,
+        /// The build id of the file that is there now, if it has one.
+        found: Option<BuildId>,
+    },
+    /// The file was modified after the recording and has no build id to tell whether that matters.
+    FileChanged,
+    /// The file is not an object that we can read; the text says what is wrong, with offset and value.
+    Malformed(String),
+    /// The file has neither a symbol table nor debug information.
+    NoSymbols,
+    /// The file was stripped: only the functions that it exports have names, and none of them covers the address.
+    Stripped,
+    /// The file has symbols, but none covers the address.
+    NoSymbolCovers,
+    /// No program header of the file covers the mapped offset.
+    NoSegmentCovers,
+    /// `/proc/kallsyms` shows no addresses (`kernel.kptr_restrict`, or no `CAP_SYSLOG`).
+    KernelAddressesHidden,
+    /// The recording is of another kernel than the names at hand.
+    OtherKernel,
+    /// Generated code, and its runtime wrote no `/tmp/perf-PID.map` or jitdump.
+    NoJitMap,
+    /// Generated code, and the runtime's map does not cover the address.
+    NotInJitMap,
+    /// The image has no file, and the process is gone (vDSO of another kernel, memfd).
+    ImageGone,
+    /// Code of a hypervisor or of a guest system.
+    Foreign,
+    /// Not a frame: the stack ends early here.
+    Truncated(TruncationReason),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unmapped => f.write_str("address outside every mapping"),
+            Self::FileMissing => f.write_str("file is gone"),
+            Self::FileUnreadable(why) => write!(f, "file cannot be read: {why}"),
+            Self::BuildIdDiffers { recorded, found: Some(found) } => {
+                write!(f, "file has another build id than recorded ({found}, not {recorded})")
+            }
+            Self::BuildIdDiffers { recorded, found: None } => {
+                write!(f, "file has no build id, recorded was {recorded}")
+            }
+            Self::FileChanged => f.write_str("file changed after the recording"),
+            Self::Malformed(what) => write!(f, "malformed object: {what}"),
+            Self::NoSymbols => f.write_str("no symbol table and no debug information"),
+            Self::Stripped => f.write_str("stripped: only exported functions have names"),
+            Self::NoSymbolCovers => f.write_str("no symbol covers the address"),
+            Self::NoSegmentCovers => f.write_str("no program header covers the offset"),
+            Self::KernelAddressesHidden => f.write_str("kernel addresses are hidden"),
+            Self::OtherKernel => f.write_str("recorded on another kernel"),
+            Self::NoJitMap => f.write_str("generated code without a perf map or jitdump"),
+            Self::NotInJitMap => f.write_str("generated code that its perf map does not cover"),
+            Self::ImageGone => f.write_str("image without a file, and its process is gone"),
+            Self::Foreign => f.write_str("hypervisor or guest code"),
+            Self::Truncated(reason) => write!(f, "stack truncated: {reason}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markers_are_not_canonical_addresses_and_come_back() {
+        for reason in TruncationReason::ALL {
+            assert_eq!(TruncationReason::from_marker(reason.marker()), Some(reason));
+            assert_ne!(reason.marker() >> 47, 0);
+            assert_ne!(reason.marker() >> 47, 0x1_ffff);
+        }
+        assert_eq!(TruncationReason::from_marker(0x8000_0000_0000_0000), None);
+    }
+}
