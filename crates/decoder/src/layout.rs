@@ -1,0 +1,229 @@
+//! Where things lie in the records of one event.
+
+use model::{CpuId, Pid, Tid, Timestamp};
+
+use crate::attr::Attr;
+use crate::cursor::Cursor;
+use crate::endian::Endian;
+use crate::error::DecodeError;
+use crate::flags::{AttrFlags, BranchSampleFormat, ReadFormat, SampleFormat};
+use crate::raw::{HEADER_SIZE, RawRecord, kind};
+use crate::record::{Record, SampleId};
+use crate::sideband;
+
+/// The layout of the records of one event, computed once from its attr.
+///
+/// An attr with bits that this version does not know makes no error here: its sideband records decode, its samples
+/// are refused with [`DecodeError::UnknownFormat`] (see [`Self::refusal`]).
+#[derive(Clone, Debug)]
+pub struct RecordLayout {
+    pub(crate) endian: Endian,
+    pub(crate) sample_format: SampleFormat,
+    pub(crate) read_format: ReadFormat,
+    pub(crate) branch_format: BranchSampleFormat,
+    pub(crate) regs_user: u64,
+    pub(crate) regs_intr: u64,
+    pub(crate) refusal: Option<DecodeError>,
+    // Bytes of the trailer of records other than SAMPLE.
+    trailer_len: usize,
+    // Offsets in the body of a SAMPLE.
+    sample_time: Option<usize>,
+    sample_id: Option<usize>,
+    // Distances from the end of the body of other records.
+    trailer_time: Option<usize>,
+    trailer_id: Option<usize>,
+}
+
+/// The parts of a sample that have a fixed size, a word each, in the order of the bytes, up to the first that has not.
+pub const SAMPLE_HEAD: [SampleFormat; 9] = [
+    SampleFormat::IDENTIFIER,
+    SampleFormat::IP,
+    SampleFormat::TID,
+    SampleFormat::TIME,
+    SampleFormat::ADDR,
+    SampleFormat::ID,
+    SampleFormat::STREAM_ID,
+    SampleFormat::CPU,
+    SampleFormat::PERIOD,
+];
+
+/// The parts of a trailer, in the order of the bytes.
+const TRAILER: [SampleFormat; 6] = [
+    SampleFormat::TID,
+    SampleFormat::TIME,
+    SampleFormat::ID,
+    SampleFormat::STREAM_ID,
+    SampleFormat::CPU,
+    SampleFormat::IDENTIFIER,
+];
+
+impl RecordLayout {
+    /// The layout of the records of an event with this attr, in a recording of this byte order.
+    pub fn new(attr: &Attr, endian: Endian) -> Self {
+        let format = attr.sample_format;
+        let has_trailer = attr.flags.contains(AttrFlags::SAMPLE_ID_ALL);
+        let trailer = TRAILER.into_iter().filter(|&part| format.contains(part));
+        let trailer_len = if has_trailer { 8 * trailer.clone().count() } else { 0 };
+        let in_sample = |part: SampleFormat| {
+            let before = SAMPLE_HEAD.into_iter().take_while(|&other| other != part);
+            format.contains(part).then(|| 8 * before.filter(|&other| format.contains(other)).count())
+        };
+        let in_trailer = |part: SampleFormat| {
+            let position = trailer.clone().position(|other| other == part)?;
+            has_trailer.then(|| trailer_len - 8 * position)
+        };
+        Self {
+            endian,
+            sample_format: format,
+            read_format: attr.read_format,
+            branch_format: attr.branch_sample_format,
+            regs_user: attr.sample_regs_user,
+            regs_intr: attr.sample_regs_intr,
+            refusal: refusal(attr),
+            trailer_len,
+            sample_time: in_sample(SampleFormat::TIME),
+            sample_id: in_sample(SampleFormat::IDENTIFIER).or_else(|| in_sample(SampleFormat::ID)),
+            trailer_time: in_trailer(SampleFormat::TIME),
+            trailer_id: in_trailer(SampleFormat::IDENTIFIER).or_else(|| in_trailer(SampleFormat::ID)),
+        }
+    }
+
+    /// The byte order of the records.
+    pub fn endian(&self) -> Endian {
+        self.endian
+    }
+
+    /// What is in the samples.
+    pub fn sample_format(&self) -> SampleFormat {
+        self.sample_format
+    }
+
+    /// How counter values are laid out.
+    pub fn read_format(&self) -> ReadFormat {
+        self.read_format
+    }
+
+    /// Why the samples of this event cannot be decoded, if they cannot.
+    pub fn refusal(&self) -> Option<DecodeError> {
+        self.refusal
+    }
+
+    /// When the record was made, where it says so.
+    #[inline]
+    pub fn time_of(&self, raw: &RawRecord<'_>) -> Option<Timestamp> {
+        self.word(raw, self.sample_time, self.trailer_time).map(Timestamp)
+    }
+
+    /// The id of the record's event, where it says so.
+    #[inline]
+    pub fn id_of(&self, raw: &RawRecord<'_>) -> Option<u64> {
+        self.word(raw, self.sample_id, self.trailer_id)
+    }
+
+    /// Where the id of an event lies: from the start of a sample's body, and from the end of another record's.
+    /// Events whose ids lie at the same places can share a file without an IDENTIFIER.
+    pub fn id_places(&self) -> (Option<usize>, Option<usize>) {
+        (self.sample_id, self.trailer_id)
+    }
+
+    #[inline]
+    fn word(&self, raw: &RawRecord<'_>, from_start: Option<usize>, from_end: Option<usize>) -> Option<u64> {
+        let offset = if raw.kind == kind::SAMPLE {
+            from_start?
+        } else {
+            let from_end = from_end?;
+            if !self.has_trailer(raw) {
+                return None;
+            }
+            raw.body.len().checked_sub(from_end)?
+        };
+        Some(self.endian.u64(*raw.body.get(offset..)?.first_chunk()?))
+    }
+
+    /// Whether there is room for the trailer behind the record's own fields. Some tools, and kernels for
+    /// ITRACE_START, leave it out.
+    pub(crate) fn has_trailer(&self, raw: &RawRecord<'_>) -> bool {
+        sideband::fixed_len(raw.kind).is_some_and(|fixed| raw.body.len() >= fixed + self.trailer_len)
+    }
+
+    /// Decodes a record of this event.
+    ///
+    /// # Errors
+    /// Any [`DecodeError`] but those of cut records and attrs; [`DecodeError::UnknownKind`] for types that are not
+    /// the kernel's.
+    #[inline]
+    pub fn decode<'a>(&self, raw: &RawRecord<'a>) -> Result<Record<'a>, DecodeError> {
+        if raw.kind == kind::SAMPLE {
+            return self.decode_sample(raw).map(Record::Sample);
+        }
+        sideband::decode(self, raw)
+    }
+
+    /// The trailer, taken off the end of the record.
+    pub(crate) fn take_trailer(
+        &self,
+        raw: &RawRecord<'_>,
+        cursor: &mut Cursor<'_>,
+    ) -> Result<SampleId, DecodeError> {
+        if self.trailer_len == 0 || !self.has_trailer(raw) {
+            return Ok(SampleId::default());
+        }
+        let body = cursor.shorten(self.trailer_len);
+        let mut cursor = Cursor::new(&RawRecord { body, ..*raw }, self.endian);
+        let has = |part| self.sample_format.contains(part);
+        let mut id = SampleId::default();
+        if has(SampleFormat::TID) {
+            id.thread = Some(thread(&mut cursor)?);
+        }
+        if has(SampleFormat::TIME) {
+            id.time = Some(Timestamp(cursor.u64("time")?));
+        }
+        if has(SampleFormat::ID) {
+            id.id = Some(cursor.u64("id")?);
+        }
+        if has(SampleFormat::STREAM_ID) {
+            id.stream_id = Some(cursor.u64("stream_id")?);
+        }
+        if has(SampleFormat::CPU) {
+            id.cpu = Some(cpu(&mut cursor)?);
+        }
+        if has(SampleFormat::IDENTIFIER) {
+            id.identifier = Some(cursor.u64("identifier")?);
+        }
+        Ok(id)
+    }
+
+    pub(crate) fn writes_trailer(&self) -> bool {
+        self.trailer_len != 0
+    }
+}
+
+fn refusal(attr: &Attr) -> Option<DecodeError> {
+    let format = attr.sample_format;
+    let unknown = |field, bits| Some(DecodeError::UnknownFormat { field, bits });
+    if !SampleFormat::all().contains(format) {
+        return unknown("sample_type", format.difference(SampleFormat::all()).bits());
+    }
+    if format.contains(SampleFormat::READ) && !ReadFormat::all().contains(attr.read_format) {
+        return unknown("read_format", attr.read_format.difference(ReadFormat::all()).bits());
+    }
+    let branches = attr.branch_sample_format;
+    if format.contains(SampleFormat::BRANCH_STACK) && !BranchSampleFormat::all().contains(branches) {
+        return unknown("branch_sample_type", branches.difference(BranchSampleFormat::all()).bits());
+    }
+    None
+}
+
+#[inline]
+pub(crate) fn thread(cursor: &mut Cursor<'_>) -> Result<(Pid, Tid), DecodeError> {
+    Ok((Pid(cursor.u32("pid")? as i32), Tid(cursor.u32("tid")? as i32)))
+}
+
+#[inline]
+pub(crate) fn cpu(cursor: &mut Cursor<'_>) -> Result<CpuId, DecodeError> {
+    let cpu = CpuId(cursor.u32("cpu")?);
+    cursor.u32("cpu padding")?;
+    Ok(cpu)
+}
+
+const _: () = assert!(HEADER_SIZE == 8, "offsets in bodies and records differ by the header");

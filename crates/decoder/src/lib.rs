@@ -1,0 +1,33 @@
+//! Kernel record bytes to typed records, and back.
+//!
+//! A [`RecordLayout`] is computed once per event from its [`Attr`]; it then decodes each [`RawRecord`] of that event
+//! in one walk, without allocation. Every length is checked before it is used: a wrong one is a [`DecodeError`] that
+//! names the record, the field, its offset and its value.
+#![no_std]
+
+extern crate alloc;
+
+pub mod attr;
+pub mod context;
+mod cursor;
+mod encode;
+pub mod endian;
+mod error;
+pub mod flags;
+mod layout;
+mod raw;
+pub mod record;
+pub mod registers;
+pub mod sample;
+mod sideband;
+pub mod values;
+
+pub use attr::Attr;
+pub use encode::EncodeError;
+pub use endian::Endian;
+pub use error::DecodeError;
+pub use flags::{AttrFlags, BranchSampleFormat, ReadFormat, SampleFormat};
+pub use layout::{RecordLayout, SAMPLE_HEAD};
+pub use raw::{HEADER_SIZE, RawRecord, kind, misc};
+pub use record::{CpuMode, Record, SampleId};
+pub use sample::Sample;
