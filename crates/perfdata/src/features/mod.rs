@@ -1,0 +1,310 @@
+//! Feature sections: what a recording says of the machine, the tool and the events, beside its records
+//! (`tools/perf/Documentation/perf.data-file-format.txt`, "HEADER_TRACING_DATA = 1" and following).
+
+mod encode;
+pub(crate) mod parse;
+
+use decoder::Attr;
+use model::{BuildId, Name, Pid};
+
+/// Bit numbers of features: their place in the header's 256-bit map, and in `HEADER_FEATURE` records.
+pub mod bit {
+    /// Formats of tracepoints.
+    pub const TRACING_DATA: u32 = 1;
+    /// Build ids of the objects that samples fell into.
+    pub const BUILD_ID: u32 = 2;
+    /// `uname -n`
+    pub const HOSTNAME: u32 = 3;
+    /// `uname -r`
+    pub const OSRELEASE: u32 = 4;
+    /// The recording tool's version.
+    pub const VERSION: u32 = 5;
+    /// `uname -m`
+    pub const ARCH: u32 = 6;
+    /// How many CPUs.
+    pub const NRCPUS: u32 = 7;
+    /// The CPU's model name.
+    pub const CPUDESC: u32 = 8;
+    /// The CPU's vendor, family, model, stepping.
+    pub const CPUID: u32 = 9;
+    /// Memory.
+    pub const TOTAL_MEM: u32 = 10;
+    /// The recording tool's arguments.
+    pub const CMDLINE: u32 = 11;
+    /// Attributes, names and ids of the events.
+    pub const EVENT_DESC: u32 = 12;
+    /// Which CPUs share a core, a die, a socket.
+    pub const CPU_TOPOLOGY: u32 = 13;
+    /// Memory nodes.
+    pub const NUMA_TOPOLOGY: u32 = 14;
+    /// Samples carry branch stacks.
+    pub const BRANCH_STACK: u32 = 15;
+    /// Numbers and names of PMUs.
+    pub const PMU_MAPPINGS: u32 = 16;
+    /// Event groups.
+    pub const GROUP_DESC: u32 = 17;
+    /// Where AUX data lie.
+    pub const AUXTRACE: u32 = 18;
+    /// Written by `perf stat record`.
+    pub const STAT: u32 = 19;
+    /// CPU caches.
+    pub const CACHE: u32 = 20;
+    /// First and last time of a sample.
+    pub const SAMPLE_TIME: u32 = 21;
+    /// Memory blocks of nodes.
+    pub const MEM_TOPOLOGY: u32 = 22;
+    /// Resolution of the clock of timestamps.
+    pub const CLOCKID: u32 = 23;
+    /// The recording is a directory.
+    pub const DIR_FORMAT: u32 = 24;
+    /// BPF programs.
+    pub const BPF_PROG_INFO: u32 = 25;
+    /// Type information of BPF programs.
+    pub const BPF_BTF: u32 = 26;
+    /// The records are compressed.
+    pub const COMPRESSED: u32 = 27;
+    /// Capabilities of the CPU's PMU.
+    pub const CPU_PMU_CAPS: u32 = 28;
+    /// How the clock of timestamps relates to the wall clock.
+    pub const CLOCK_DATA: u32 = 29;
+    /// PMUs of the kinds of cores.
+    pub const HYBRID_TOPOLOGY: u32 = 30;
+    /// Capabilities of all PMUs.
+    pub const PMU_CAPS: u32 = 31;
+    /// How many bits the header's map has.
+    pub const COUNT: u32 = 256;
+
+    /// The name of a feature, as in `HEADER_…`.
+    pub fn name(bit: u32) -> Option<&'static str> {
+        Some(match bit {
+            TRACING_DATA => "TRACING_DATA",
+            BUILD_ID => "BUILD_ID",
+            HOSTNAME => "HOSTNAME",
+            OSRELEASE => "OSRELEASE",
+            VERSION => "VERSION",
+            ARCH => "ARCH",
+            NRCPUS => "NRCPUS",
+            CPUDESC => "CPUDESC",
+            CPUID => "CPUID",
+            TOTAL_MEM => "TOTAL_MEM",
+            CMDLINE => "CMDLINE",
+            EVENT_DESC => "EVENT_DESC",
+            CPU_TOPOLOGY => "CPU_TOPOLOGY",
+            NUMA_TOPOLOGY => "NUMA_TOPOLOGY",
+            BRANCH_STACK => "BRANCH_STACK",
+            PMU_MAPPINGS => "PMU_MAPPINGS",
+            GROUP_DESC => "GROUP_DESC",
+            AUXTRACE => "AUXTRACE",
+            STAT => "STAT",
+            CACHE => "CACHE",
+            SAMPLE_TIME => "SAMPLE_TIME",
+            MEM_TOPOLOGY => "MEM_TOPOLOGY",
+            CLOCKID => "CLOCKID",
+            DIR_FORMAT => "DIR_FORMAT",
+            BPF_PROG_INFO => "BPF_PROG_INFO",
+            BPF_BTF => "BPF_BTF",
+            COMPRESSED => "COMPRESSED",
+            CPU_PMU_CAPS => "CPU_PMU_CAPS",
+            CLOCK_DATA => "CLOCK_DATA",
+            HYBRID_TOPOLOGY => "HYBRID_TOPOLOGY",
+            PMU_CAPS => "PMU_CAPS",
+            _ => return None,
+        })
+    }
+}
+
+/// All feature sections of a recording; what is absent from it is `None` or empty.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Features {
+    /// Tracepoint formats, as [`bit::TRACING_DATA`] has them.
+    pub tracing_data: Option<Vec<u8>>,
+    /// Objects and their build ids.
+    pub build_ids: Vec<BuildIdEntry>,
+    /// `uname -n`
+    pub hostname: Option<Name>,
+    /// `uname -r`
+    pub os_release: Option<Name>,
+    /// The tool's version.
+    pub version: Option<Name>,
+    /// `uname -m`
+    pub arch: Option<Name>,
+    /// How many CPUs.
+    pub cpus: Option<CpuCounts>,
+    /// For example `AMD EPYC 7543 32-Core Processor`.
+    pub cpu_description: Option<Name>,
+    /// For example `AuthenticAMD,25,1,1`.
+    pub cpu_id: Option<Name>,
+    /// In kB (1024 bytes).
+    pub total_memory: Option<u64>,
+    /// The tool's arguments, its name first.
+    pub command_line: Vec<Name>,
+    /// Attributes, names and ids of the events.
+    pub events: Vec<EventDescription>,
+    /// Which CPUs share what.
+    pub cpu_topology: Option<CpuTopology>,
+    /// Memory nodes.
+    pub numa_topology: Vec<NumaNode>,
+    /// Whether samples carry branch stacks.
+    pub branch_stack: bool,
+    /// Type numbers and names of PMUs.
+    pub pmu_mappings: Vec<(u32, Name)>,
+    /// Event groups.
+    pub groups: Vec<GroupDescription>,
+    /// Whether `perf stat record` wrote the file.
+    pub stat: bool,
+    /// CPU caches.
+    pub caches: Vec<CpuCache>,
+    /// First and last time of a sample, nanoseconds.
+    pub sample_time: Option<(u64, u64)>,
+    /// Memory blocks.
+    pub memory_topology: Option<MemoryTopology>,
+    /// The resolution of the timestamps' clock, in nanoseconds.
+    pub clock_resolution: Option<u64>,
+    /// The version of the directory format.
+    pub directory_version: Option<u64>,
+    /// How the records are compressed.
+    pub compression: Option<Compression>,
+    /// Names and values.
+    pub cpu_pmu_capabilities: Vec<(Name, Name)>,
+    /// How the timestamps' clock relates to the wall clock.
+    pub clock: Option<ClockData>,
+    /// PMUs and their CPUs (`cpu_core`, `0-15`).
+    pub hybrid_topology: Vec<(Name, Name)>,
+    /// PMUs with names and values of their capabilities.
+    pub pmu_capabilities: Vec<PmuCapabilities>,
+    /// Sections that are carried as they are: bit number and bytes.
+    pub verbatim: Vec<(u32, Vec<u8>)>,
+}
+
+/// An object and its build id.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BuildIdEntry {
+    /// −1 for the host, else the guest's.
+    pub pid: Pid,
+    /// `PERF_RECORD_MISC_*`: 1 for the kernel's, 2 for user space's.
+    pub misc: u16,
+    /// The id.
+    pub build_id: BuildId,
+    /// The path, `[kernel.kallsyms]`, `[vdso]`, …
+    pub path: Name,
+}
+
+/// How many CPUs the machine has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CpuCounts {
+    /// Configured.
+    pub available: u32,
+    /// Online.
+    pub online: u32,
+}
+
+/// An event as its section describes it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EventDescription {
+    /// How it was opened.
+    pub attr: Attr,
+    /// Its name, as the user gave it.
+    pub name: Name,
+    /// The kernel's ids of its instances.
+    pub ids: Vec<u64>,
+}
+
+/// Which CPUs share a core, a die, a socket.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CpuTopology {
+    /// CPU lists of sockets (`0-7`).
+    pub core_siblings: Vec<Name>,
+    /// CPU lists of cores.
+    pub thread_siblings: Vec<Name>,
+    /// Core and socket number of each CPU.
+    pub cpus: Vec<(u32, u32)>,
+    /// CPU lists of dies (newer recordings).
+    pub die_siblings: Vec<Name>,
+    /// Die number of each CPU (newer recordings).
+    pub dies: Vec<u32>,
+}
+
+/// A memory node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NumaNode {
+    /// Its number.
+    pub node: u32,
+    /// In kB.
+    pub total: u64,
+    /// In kB.
+    pub free: u64,
+    /// The CPUs at it.
+    pub cpus: Name,
+}
+
+/// An event group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupDescription {
+    /// Its name, mostly empty.
+    pub name: Name,
+    /// The position of its leader in the list of events.
+    pub leader: u32,
+    /// How many events it has.
+    pub members: u32,
+}
+
+/// A CPU cache.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CpuCache {
+    /// 1, 2, 3.
+    pub level: u32,
+    /// Bytes in a line.
+    pub line_size: u32,
+    /// Sets.
+    pub sets: u32,
+    /// Ways.
+    pub ways: u32,
+    /// `Data`, `Instruction`, `Unified`.
+    pub kind: Name,
+    /// For example `32K`.
+    pub size: Name,
+    /// The CPUs that share it.
+    pub cpus: Name,
+}
+
+/// Memory blocks of nodes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MemoryTopology {
+    /// Bytes in a block.
+    pub block_size: u64,
+    /// Per node: its number, how many bits its map has, and the map of blocks.
+    pub nodes: Vec<(u64, u64, Vec<u64>)>,
+}
+
+/// How records are compressed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Compression {
+    /// 1 is zstd, the only one.
+    pub kind: u32,
+    /// The level asked for.
+    pub level: u32,
+    /// Uncompressed over compressed size.
+    pub ratio: u32,
+    /// Bytes of the ring: the most that one piece unpacks to.
+    pub mmap_len: u32,
+}
+
+/// One moment on two clocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClockData {
+    /// `CLOCK_*` of the timestamps.
+    pub clockid: u32,
+    /// Nanoseconds since 1970.
+    pub wall_clock: u64,
+    /// Nanoseconds on the timestamps' clock.
+    pub clock: u64,
+}
+
+/// Capabilities of a PMU.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PmuCapabilities {
+    /// The PMU.
+    pub pmu: Name,
+    /// Names and values.
+    pub capabilities: Vec<(Name, Name)>,
+}

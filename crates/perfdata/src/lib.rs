@@ -1,0 +1,15 @@
+//! The perf.data container: the files and streams that `perf record`, `prof record` and others write.
+//!
+//! Facts from `tools/perf/Documentation/perf.data-file-format.txt` and from files taken apart byte by byte.
+
+mod bytes;
+mod error;
+pub mod events;
+pub mod features;
+pub mod read;
+pub mod tool;
+pub mod write;
+
+pub use error::Error;
+pub use events::Event;
+pub use read::{Description, Entry, EntryKind, Notice, ReadAt, Reader, RecordRef, Source};

@@ -1,0 +1,209 @@
+//! The header of a file: 104 bytes that say where everything lies.
+
+use decoder::{Attr, Endian};
+
+use super::notice::Notice;
+use super::source::{ReadAt, read_full};
+use crate::bytes::Bytes;
+use crate::error::Error;
+use crate::events::{EventTable, MOST_EVENTS};
+use crate::features::{Features, bit};
+
+/// Bytes of the header of a file.
+const FILE_HEADER: u64 = 104;
+/// Bytes of the header of a pipe.
+pub(super) const PIPE_HEADER: u64 = 16;
+/// A feature section larger than this is left out. Those of real recordings have some KB; tracepoint formats and BPF
+/// type information some MB.
+const MOST_SECTION: u64 = 64 << 20;
+
+/// What the first 16 bytes say.
+pub(super) struct Magic {
+    pub(super) endian: Endian,
+    pub(super) pipe: bool,
+}
+
+impl Magic {
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, Error> {
+        if bytes.is_empty() {
+            return Err(Error::Empty);
+        }
+        let magic = bytes.get(..8).unwrap_or(bytes);
+        let endian = match magic {
+            b"PERFILE2" => Endian::Little,
+            b"2ELIFREP" => Endian::Big,
+            b"PERFFILE" | b"ELIFFREP" => return Err(Error::Version1),
+            other => return Err(Error::Magic { found: other.to_vec() }),
+        };
+        let mut header = Bytes::new(bytes, "header", endian);
+        header.u64("magic")?;
+        let pipe = match header.u64("size")? {
+            FILE_HEADER => false,
+            PIPE_HEADER => true,
+            other => return Err(header.wrong("size", 8, other, "expected 104 (a file) or 16 (a pipe)")),
+        };
+        Ok(Self { endian, pipe })
+    }
+}
+
+/// Where the records of a file lie, and what its other parts say.
+pub(super) struct FileHeader {
+    pub(super) data: (u64, u64),
+    pub(super) events: EventTable,
+    pub(super) features: Features,
+}
+
+fn read(file: &dyn ReadAt, offset: u64, len: u64) -> Result<Vec<u8>, Error> {
+    // The caller has held `len` against the size of the file.
+    let mut buffer = vec![0; usize::try_from(len).unwrap_or(0)];
+    let filled = read_full(file, &mut buffer, offset).map_err(|source| Error::Io { offset, len, source })?;
+    buffer.truncate(filled);
+    Ok(buffer)
+}
+
+impl FileHeader {
+    pub(super) fn parse(
+        file: &dyn ReadAt,
+        len: u64,
+        endian: Endian,
+        notices: &mut Vec<Notice>,
+    ) -> Result<Self, Error> {
+        let bytes = read(file, 0, FILE_HEADER)?;
+        let mut header = Bytes::new(&bytes, "header", endian);
+        header.bytes("magic and size", 16)?;
+        let attr_size = header.u64("attr_size")?;
+        let attrs = (header.u64("attrs.offset")?, header.u64("attrs.size")?);
+        let data = (header.u64("data.offset")?, header.u64("data.size")?);
+        header.bytes("event_types", 16)?;
+        let mut flags = [0_u64; 4];
+        for word in &mut flags {
+            *word = header.u64("flags")?;
+        }
+        let events = events(file, len, endian, attr_size, attrs, notices)?;
+        let (data_offset, data_size) = data;
+        if data_offset > len || data_offset < FILE_HEADER {
+            return Err(Error::Field {
+                section: "header",
+                field: "data.offset",
+                offset: 40,
+                value: data_offset,
+                expected: "not between the header and the end of the file",
+            });
+        }
+        let stated_end = data_offset.saturating_add(data_size);
+        let mut features = Features::default();
+        // A recorder that was killed leaves a size of 0, or one that covers less than was written, and no features.
+        let unfinished = flags == [0; 4] && stated_end < len;
+        let end = if data_size == 0 || unfinished {
+            notices.push(Notice::NeverFinished);
+            len
+        } else if stated_end > len {
+            notices.push(Notice::DataCut { stated: stated_end, actual: len });
+            len
+        } else {
+            feature_sections(file, len, endian, stated_end, flags, &mut features, notices)?;
+            stated_end
+        };
+        Ok(Self { data: (data_offset, end), events, features })
+    }
+}
+
+fn events(
+    file: &dyn ReadAt,
+    len: u64,
+    endian: Endian,
+    entry_size: u64,
+    (offset, size): (u64, u64),
+    notices: &mut Vec<Notice>,
+) -> Result<EventTable, Error> {
+    let wrong =
+        |field, at, value, expected| Error::Field { section: "header", field, offset: at, value, expected };
+    if !(64 + 16..=4096 + 16).contains(&entry_size) {
+        return Err(wrong("attr_size", 16, entry_size, "not the size of an attr and a section"));
+    }
+    if size == 0 {
+        return Err(Error::NoEvents);
+    }
+    if offset > len {
+        return Err(wrong("attrs.offset", 24, offset, "behind the end of the file"));
+    }
+    if offset.checked_add(size).is_none_or(|end| end > len) {
+        return Err(wrong("attrs.size", 32, size, "which reaches past the end of the file"));
+    }
+    if size % entry_size != 0 || size / entry_size > MOST_EVENTS as u64 {
+        return Err(wrong("attrs.size", 32, size, "not a whole number of attrs"));
+    }
+    let section = read(file, offset, size)?;
+    let mut bytes = Bytes::new(&section, "attrs", endian);
+    let mut table = EventTable::default();
+    // Sections of ids do not overlap, so together they are smaller than the file.
+    let mut id_bytes = 0_u64;
+    for index in 0..(size / entry_size) as usize {
+        let attr = bytes.bytes("attr", entry_size - 16)?;
+        let attr =
+            Attr::parse(attr, endian).map_err(|source| Error::Attr { section: "attrs", index, source })?;
+        let (ids_offset, ids_size) = (bytes.u64("ids.offset")?, bytes.u64("ids.size")?);
+        let fits =
+            ids_offset.checked_add(ids_size).is_some_and(|end| end <= len) && ids_size <= len - id_bytes;
+        let ids = if fits {
+            id_bytes += ids_size;
+            let ids = read(file, ids_offset, ids_size)?;
+            ids.chunks_exact(8).filter_map(|id| Some(endian.u64(*id.first_chunk()?))).collect()
+        } else {
+            let expected = "which reaches past the end of the file";
+            let (field, back, value) = match ids_offset > len {
+                true => ("ids.offset", 16, ids_offset),
+                false => ("ids.size", 8, ids_size),
+            };
+            notices.push(Notice::Skipped(bytes.wrong(field, back, value, expected)));
+            Vec::new()
+        };
+        table.push(attr, ids, endian);
+    }
+    Ok(table)
+}
+
+fn feature_sections(
+    file: &dyn ReadAt,
+    len: u64,
+    endian: Endian,
+    table_offset: u64,
+    flags: [u64; 4],
+    features: &mut Features,
+    notices: &mut Vec<Notice>,
+) -> Result<(), Error> {
+    let bits: Vec<u32> =
+        (0..bit::COUNT).filter(|&bit| flags[bit as usize / 64] & (1 << (bit % 64)) != 0).collect();
+    let table = read(file, table_offset, bits.len() as u64 * 16)?;
+    let mut table = Bytes::new(&table, "feature table", endian);
+    // Sections do not overlap either.
+    let mut total = 0_u64;
+    for feature in bits {
+        let section = table.u64("offset").and_then(|offset| Ok((offset, table.u64("size")?)));
+        let (offset, size) = match section {
+            Ok(section) => section,
+            Err(error) => {
+                notices.push(Notice::Skipped(error));
+                break;
+            }
+        };
+        let fits = offset.checked_add(size).is_some_and(|end| end <= len) && size <= len - total;
+        // Only the index of the AUX data is of interest to their decoders, and none is here.
+        if !fits || size > MOST_SECTION {
+            let expected = "which reaches past the end of the file, or is more than 64 MiB";
+            notices.push(Notice::Skipped(table.wrong(
+                bit::name(feature).unwrap_or("size"),
+                8,
+                size,
+                expected,
+            )));
+            continue;
+        }
+        total += size;
+        let body = read(file, offset, size)?;
+        if let Err(error) = features.parse_section(feature, &body, endian) {
+            notices.push(Notice::Skipped(error));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! What a reader should be told about a recording that is read nevertheless.
+
+use std::fmt;
+
+use crate::error::Error;
+
+/// Something that is not as it should be, and what was done about it.
+#[derive(Debug)]
+pub enum Notice {
+    /// The recorder did not end: read to the last whole record; there are no feature sections.
+    NeverFinished,
+    /// The header promises more than the file has: read to the end of the file.
+    DataCut {
+        /// Where the records should end.
+        stated: u64,
+        /// Where the file ends.
+        actual: u64,
+    },
+    /// A part is damaged, and left out.
+    Skipped(Error),
+    /// The records of a file, or of the stream, end early.
+    Stopped {
+        /// Offset of the first byte that was not read as a record.
+        offset: u64,
+        /// Why not.
+        why: String,
+    },
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NeverFinished => {
+                f.write_str("the recording was never finished: read to its last whole record")
+            }
+            Self::DataCut { stated, actual } => {
+                write!(f, "the file is cut: its records should reach to byte {stated}, it ends at {actual}")
+            }
+            Self::Skipped(error) => write!(f, "left out: {error}"),
+            Self::Stopped { offset, why } => write!(f, "records end early, at offset {offset:#x}: {why}"),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Records that tools write between the kernel's (`tools/lib/perf/include/perf/event.h`).
+
+use decoder::{Attr, Endian};
+
+pub(super) const HEADER_ATTR: u32 = 64;
+pub(super) const HEADER_TRACING_DATA: u32 = 66;
+pub(super) const HEADER_BUILD_ID: u32 = 67;
+pub(super) const FINISHED_ROUND: u32 = 68;
+pub(super) const EVENT_UPDATE: u32 = 78;
+pub(super) const HEADER_FEATURE: u32 = 80;
+pub(super) const COMPRESSED: u32 = 81;
+pub(super) const FINISHED_INIT: u32 = 82;
+
+/// The largest record: its size is a u16, and records are multiples of eight bytes.
+pub(super) const MAX_RECORD: usize = 65_528;
+
+/// A record of `kind` around `body`; `None` where that is more than a record can hold.
+pub(super) fn record(kind: u32, body: &[u8]) -> Option<Vec<u8>> {
+    record_with_misc(kind, 0, body)
+}
+
+pub(super) fn record_with_misc(kind: u32, misc: u16, body: &[u8]) -> Option<Vec<u8>> {
+    let size = u16::try_from(body.len().checked_add(8)?).ok()?;
+    let mut bytes = Vec::with_capacity(usize::from(size));
+    bytes.extend_from_slice(&Endian::NATIVE.u32_bytes(kind));
+    bytes.extend_from_slice(&Endian::NATIVE.u16_bytes(misc));
+    bytes.extend_from_slice(&Endian::NATIVE.u16_bytes(size));
+    bytes.extend_from_slice(body);
+    Some(bytes)
+}
+
+/// `HEADER_ATTR` records of an event: more than one where its ids do not fit into one. Readers add them up by attr,
+/// so an event with more ids than fit is described by its first record only; all its ids also stand in the records
+/// themselves.
+pub(super) fn header_attr(attr: &Attr, ids: &[u64]) -> Option<Vec<u8>> {
+    let mut body = attr.to_bytes(Endian::NATIVE);
+    let room = (MAX_RECORD - 8 - body.len()) / 8;
+    for &id in ids.iter().take(room) {
+        body.extend_from_slice(&Endian::NATIVE.u64_bytes(id));
+    }
+    record(HEADER_ATTR, &body)
+}
+
+/// `EVENT_UPDATE` of kind "name": pipes have no other place for an event's name.
+pub(super) fn event_name(id: u64, name: &[u8]) -> Option<Vec<u8>> {
+    const NAME: u64 = 2;
+    let mut body = Vec::new();
+    body.extend_from_slice(&Endian::NATIVE.u64_bytes(NAME));
+    body.extend_from_slice(&Endian::NATIVE.u64_bytes(id));
+    body.extend_from_slice(name);
+    body.push(0);
+    body.resize(body.len().next_multiple_of(8), 0);
+    record(EVENT_UPDATE, &body)
+}
