@@ -1,0 +1,105 @@
+//! From the headers of any class and byte order to plain tables.
+
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use model::{BuildId, FileOffset, Svma};
+use object::Endianness;
+use object::read::elf::{FileHeader, ProgramHeader as _, SectionHeader as _};
+
+use crate::{ElfError, Machine, Section, Segment, note};
+
+/// What all other answers are made from.
+pub(crate) struct Headers {
+    pub(crate) is_64: bool,
+    pub(crate) endian: Endianness,
+    pub(crate) machine: Machine,
+    pub(crate) file_type: u16,
+    pub(crate) entry: Svma,
+    pub(crate) build_id: Option<BuildId>,
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) dynamic: Option<(FileOffset, u64)>,
+    pub(crate) eh_frame_header: Option<(Svma, FileOffset, u64)>,
+    pub(crate) sections: Vec<Section>,
+}
+
+impl Headers {
+    /// Reads the headers.
+    ///
+    /// # Errors
+    /// Where there is no ELF header, or where program headers are announced and cannot be read. Section headers
+    /// are optional (`sstrip`, files cut short): without usable ones the object has no sections.
+    pub(crate) fn parse(data: &[u8]) -> Result<Self, ElfError> {
+        if data.get(..4) != Some(b"\x7fELF") {
+            return Err(ElfError::NotElf { found: data.iter().take(4).copied().collect() });
+        }
+        match data.get(4) {
+            Some(1) => read::<object::elf::FileHeader32<Endianness>>(data),
+            Some(2) => read::<object::elf::FileHeader64<Endianness>>(data),
+            _ => Err(ElfError::Header { what: "e_ident[EI_CLASS] says neither 32 nor 64 bit".to_string() }),
+        }
+    }
+}
+
+fn read<Elf: FileHeader<Endian = Endianness>>(data: &[u8]) -> Result<Headers, ElfError> {
+    let header = Elf::parse(data).map_err(|error| ElfError::Header { what: error.to_string() })?;
+    let endian = header.endian().map_err(|error| ElfError::Header { what: error.to_string() })?;
+    let program_headers = header.program_headers(endian, data).map_err(|error| ElfError::ProgramHeaders {
+        offset: header.e_phoff(endian).into(),
+        what: error.to_string(),
+    })?;
+    let place = |kind| program_headers.iter().find(|segment| segment.p_type(endian) == kind);
+    Ok(Headers {
+        is_64: header.is_type_64(),
+        endian,
+        machine: Machine(header.e_machine(endian).0),
+        file_type: header.e_type(endian).0,
+        entry: Svma(header.e_entry(endian).into()),
+        build_id: note::build_id(header, endian, data),
+        segments: program_headers
+            .iter()
+            .filter(|segment| segment.p_type(endian) == object::elf::PT_LOAD)
+            .map(|segment| Segment {
+                file_offset: FileOffset(segment.p_offset(endian).into()),
+                address: Svma(segment.p_vaddr(endian).into()),
+                file_size: segment.p_filesz(endian).into(),
+                memory_size: segment.p_memsz(endian).into(),
+                executable: segment.p_flags(endian).contains(object::elf::PF_X),
+                writable: segment.p_flags(endian).contains(object::elf::PF_W),
+            })
+            .collect(),
+        dynamic: place(object::elf::PT_DYNAMIC)
+            .map(|segment| (FileOffset(segment.p_offset(endian).into()), segment.p_filesz(endian).into())),
+        eh_frame_header: place(object::elf::PT_GNU_EH_FRAME).map(|segment| {
+            (
+                Svma(segment.p_vaddr(endian).into()),
+                FileOffset(segment.p_offset(endian).into()),
+                segment.p_filesz(endian).into(),
+            )
+        }),
+        sections: sections(header, endian, data),
+    })
+}
+
+fn sections<Elf: FileHeader<Endian = Endianness>>(
+    header: &Elf,
+    endian: Endianness,
+    data: &[u8],
+) -> Vec<Section> {
+    let Ok(headers) = header.section_headers(endian, data) else { return Vec::new() };
+    let strings = header.section_strings(endian, data, headers).unwrap_or_default();
+    headers
+        .iter()
+        .map(|section| Section {
+            name: section.name(endian, strings).unwrap_or_default().into(),
+            address: Svma(section.sh_addr(endian).into()),
+            file_offset: FileOffset(section.sh_offset(endian).into()),
+            size: section.sh_size(endian).into(),
+            kind: section.sh_type(endian).0,
+            flags: section.sh_flags(endian).0,
+            link: section.sh_link(endian),
+            info: section.sh_info(endian),
+            entry_size: section.sh_entsize(endian).into(),
+        })
+        .collect()
+}

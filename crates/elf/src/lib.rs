@@ -1,0 +1,36 @@
+//! Object files: what an ELF image says about its code, without reading a file or trusting a byte.
+//!
+//! [`Object`] takes the bytes of an ELF file (32 or 64 bit, either byte order) and answers for its build id, its
+//! program headers (the only place of the project where a [`model::FileOffset`] becomes a [`model::Svma`]), its
+//! sections with their contents decompressed, its symbols, and the names of the files that hold the rest of its
+//! debug information. What the caller must supply: all of the file's bytes, unchanged while the object lives.
+//!
+//! Not handled: core dumps and relocatable objects beyond their sections, and archives.
+#![no_std]
+#![warn(missing_docs)]
+
+extern crate alloc;
+
+mod compression;
+mod dynamic;
+mod error;
+mod headers;
+mod link;
+mod machine;
+mod note;
+mod object;
+mod relocation;
+mod section;
+mod segment;
+mod symbol;
+
+pub use error::ElfError;
+pub use link::{AltLink, DebugLink, debug_link_crc};
+pub use machine::Machine;
+pub use object::Object;
+pub use relocation::Relocation;
+pub use section::Section;
+pub use segment::Segment;
+pub use symbol::{Symbol, SymbolKind, SymbolSource};
+
+pub use ::object::Endianness;

@@ -1,0 +1,225 @@
+use alloc::borrow::Cow;
+use alloc::string::String;
+use core::fmt;
+
+use model::{BuildId, FileOffset, Svma};
+use object::Endianness;
+
+use crate::headers::Headers;
+use crate::link::{self, AltLink, DebugLink};
+use crate::{ElfError, Machine, Relocation, Section, Segment, Symbol, SymbolSource, compression, segment};
+use crate::{relocation, symbol};
+
+/// An object file: its bytes, and where in them things are.
+///
+/// Parsing reads the headers only. `D` owns or borrows the bytes: `&[u8]`, `Vec<u8>`, a mapped file.
+pub struct Object<D> {
+    data: D,
+    headers: Headers,
+}
+
+impl<D: AsRef<[u8]>> Object<D> {
+    /// Reads the headers of an ELF file.
+    ///
+    /// # Errors
+    /// Where the bytes are no ELF file or its program headers cannot be read. Unusable section headers are no
+    /// error: the object has no sections then.
+    pub fn parse(data: D) -> Result<Self, ElfError> {
+        let headers = Headers::parse(data.as_ref())?;
+        Ok(Self { data, headers })
+    }
+
+    /// All bytes of the file.
+    pub fn data(&self) -> &[u8] {
+        self.data.as_ref()
+    }
+
+    /// Whether addresses are 64 bits wide (`ELFCLASS64`).
+    pub fn is_64(&self) -> bool {
+        self.headers.is_64
+    }
+
+    /// The byte order.
+    pub fn endian(&self) -> Endianness {
+        self.headers.endian
+    }
+
+    /// The instruction set.
+    pub fn machine(&self) -> Machine {
+        self.headers.machine
+    }
+
+    /// `ET_REL`: not linked yet (a `.o` file, a kernel module, a `.dwo` file). Its sections have no addresses.
+    pub fn is_relocatable(&self) -> bool {
+        self.headers.file_type == 1
+    }
+
+    /// `ET_DYN`: may be loaded anywhere (a shared library, a position-independent program).
+    pub fn is_position_independent(&self) -> bool {
+        self.headers.file_type == 3
+    }
+
+    /// `e_entry`, where the program starts.
+    pub fn entry(&self) -> Svma {
+        self.headers.entry
+    }
+
+    /// The contents of the `NT_GNU_BUILD_ID` note.
+    pub fn build_id(&self) -> Option<BuildId> {
+        self.headers.build_id
+    }
+
+    /// The `PT_LOAD` program headers, in the order of the file.
+    pub fn segments(&self) -> &[Segment] {
+        &self.headers.segments
+    }
+
+    /// The stated address of a byte of the file, by the program header that covers it; `None` where none does.
+    pub fn svma_of(&self, offset: FileOffset) -> Option<Svma> {
+        segment::svma_of(&self.headers.segments, offset)
+    }
+
+    /// The stated address of a byte of data in the file, or of a variable that follows the last one in memory.
+    pub fn svma_of_data(&self, offset: FileOffset) -> Option<Svma> {
+        segment::svma_of_data(&self.headers.segments, offset)
+    }
+
+    /// The byte of the file that a stated address is loaded from; `None` outside every segment, and in `.bss`.
+    pub fn file_offset_of(&self, address: Svma) -> Option<FileOffset> {
+        self.headers.segments.iter().find_map(|segment| segment.file_offset_of(address))
+    }
+
+    /// The bytes of the file that are loaded at `address` and further on, up to the end of their segment.
+    pub fn bytes_at(&self, address: Svma) -> Option<&[u8]> {
+        let segment =
+            self.headers.segments.iter().find(|segment| segment.file_offset_of(address).is_some())?;
+        let offset = segment.file_offset_of(address)?;
+        let end = segment.file_offset.0.saturating_add(segment.file_size);
+        let data = self.data();
+        let start = usize::try_from(offset.0).ok()?;
+        data.get(start..usize::try_from(end).unwrap_or(usize::MAX).min(data.len()))
+    }
+
+    /// The section headers, by index (the first is the null section).
+    pub fn sections(&self) -> &[Section] {
+        &self.headers.sections
+    }
+
+    /// The first section with this name.
+    pub fn section(&self, name: &str) -> Option<&Section> {
+        self.headers.sections.iter().find(|section| *section.name == *name.as_bytes())
+    }
+
+    /// The section's bytes as they are in the file.
+    ///
+    /// # Errors
+    /// Where they reach beyond the file's end.
+    pub fn section_bytes(&self, section: &Section) -> Result<&[u8], ElfError> {
+        if section.is_without_bytes() {
+            return Ok(&[]);
+        }
+        let data = self.data();
+        let range = usize::try_from(section.file_offset.0).ok().and_then(|start| {
+            let end = start.checked_add(usize::try_from(section.size).ok()?)?;
+            data.get(start..end)
+        });
+        range.ok_or_else(|| ElfError::SectionRange {
+            name: String::from_utf8_lossy(&section.name).into_owned(),
+            offset: section.file_offset.0,
+            size: section.size,
+            file_size: data.len() as u64,
+        })
+    }
+
+    /// The section's contents: unpacked where it is compressed (`SHF_COMPRESSED` with zlib or zstd, or the older
+    /// `.zdebug_…` form), else borrowed from the file.
+    ///
+    /// # Errors
+    /// Where its bytes reach beyond the file's end or cannot be unpacked.
+    pub fn section_contents(&self, section: &Section) -> Result<Cow<'_, [u8]>, ElfError> {
+        let bytes = self.section_bytes(section)?;
+        compression::unpack(section, bytes, self.headers.is_64, self.headers.endian)
+    }
+
+    /// The contents of the section with this name, unpacked; `None` where there is no such section, or it has no
+    /// bytes here. `.debug_x` also finds `.zdebug_x`.
+    ///
+    /// # Errors
+    /// As [`Object::section_contents`].
+    pub fn contents(&self, name: &str) -> Result<Option<Cow<'_, [u8]>>, ElfError> {
+        let section = self.section(name).or_else(|| {
+            let rest = name.strip_prefix(".debug_")?;
+            self.headers
+                .sections
+                .iter()
+                .find(|section| section.name.strip_prefix(b".zdebug_".as_slice()) == Some(rest.as_bytes()))
+        });
+        match section {
+            Some(section) if !section.is_without_bytes() => self.section_contents(section).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether the section exists, compressed or not, and has bytes.
+    pub fn has_contents(&self, name: &str) -> bool {
+        self.headers.sections.iter().any(|section| {
+            let same = *section.name == *name.as_bytes()
+                || name.strip_prefix(".debug_").is_some_and(|rest| {
+                    section.name.strip_prefix(b".zdebug_".as_slice()) == Some(rest.as_bytes())
+                });
+            same && !section.is_without_bytes() && section.size > 0
+        })
+    }
+
+    /// `PT_GNU_EH_FRAME`: the address and the bytes of the table that finds `.eh_frame` entries, for objects
+    /// without section headers.
+    pub fn eh_frame_header(&self) -> Option<(Svma, &[u8])> {
+        let (address, offset, size) = self.headers.eh_frame_header?;
+        let start = usize::try_from(offset.0).ok()?;
+        let end = start.checked_add(usize::try_from(size).ok()?)?;
+        Some((address, self.data().get(start..end)?))
+    }
+
+    /// `PT_DYNAMIC`: where the dynamic section lies in the file, and its size in bytes.
+    pub fn dynamic(&self) -> Option<(FileOffset, u64)> {
+        self.headers.dynamic
+    }
+
+    /// The symbols of one table, in its order. Empty where the table is absent or lies outside the file.
+    pub fn symbols(&self, source: SymbolSource) -> impl Iterator<Item = Symbol<'_>> {
+        symbol::symbols(self.data(), &self.headers, source)
+    }
+
+    /// Whether there is a table with at least one symbol beyond the null symbol.
+    pub fn has_symbols(&self, source: SymbolSource) -> bool {
+        self.symbols(source).nth(1).is_some()
+    }
+
+    /// The relocations of a `SHT_REL` or `SHT_RELA` section; none for any other section.
+    pub fn relocations(&self, section: &Section) -> impl Iterator<Item = Relocation> {
+        let bytes = self.section_bytes(section).unwrap_or_default();
+        relocation::relocations(bytes, section.kind, self.headers.is_64, self.headers.endian)
+    }
+
+    /// `.gnu_debuglink`: the name of the separate debug file, and its checksum.
+    pub fn debug_link(&self) -> Option<DebugLink<'_>> {
+        let section = self.section(".gnu_debuglink")?;
+        link::debug_link(self.section_bytes(section).ok()?, self.headers.endian)
+    }
+
+    /// `.gnu_debugaltlink`: the supplementary debug file that dwz moved common entries to.
+    pub fn alt_link(&self) -> Option<AltLink<'_>> {
+        let section = self.section(".gnu_debugaltlink")?;
+        link::alt_link(self.section_bytes(section).ok()?)
+    }
+}
+
+impl<D> fmt::Debug for Object<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Object")
+            .field("machine", &self.headers.machine)
+            .field("build_id", &self.headers.build_id)
+            .field("segments", &self.headers.segments)
+            .finish_non_exhaustive()
+    }
+}

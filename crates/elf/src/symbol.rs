@@ -1,0 +1,148 @@
+//! Symbol tables.
+
+use model::Svma;
+use object::Endianness;
+use object::elf::{Sym32, Sym64};
+
+use crate::headers::Headers;
+use crate::{Section, dynamic};
+
+/// Which symbol table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SymbolSource {
+    /// `.symtab`: everything, unless stripped.
+    Full,
+    /// `.dynsym`: what the dynamic linker needs. Found through `PT_DYNAMIC` where there are no section headers.
+    Dynamic,
+}
+
+/// What a symbol names (`STT_…`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SymbolKind {
+    /// `STT_NOTYPE`: a label in hand-written assembly, for example.
+    Untyped,
+    /// `STT_OBJECT` and `STT_TLS`: data.
+    Data,
+    /// `STT_FUNC`.
+    Function,
+    /// `STT_GNU_IFUNC`: a function that chooses its implementation when it is linked.
+    IndirectFunction,
+    /// `STT_SECTION`, `STT_FILE` and whatever else.
+    Other,
+}
+
+/// One entry of a symbol table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Symbol<'a> {
+    /// The name, up to its NUL; empty where the string table does not have it.
+    pub name: &'a [u8],
+    /// `st_value`. For 32-bit ARM code the lowest bit says "Thumb" and is not part of the address.
+    pub address: Svma,
+    /// `st_size`; 0 where unknown.
+    pub size: u64,
+    /// What it names.
+    pub kind: SymbolKind,
+    /// `STB_GLOBAL` and `STB_GNU_UNIQUE`.
+    pub is_global: bool,
+    /// `STB_WEAK`.
+    pub is_weak: bool,
+    /// `STV_HIDDEN` or `STV_INTERNAL`.
+    pub is_hidden: bool,
+    /// `st_shndx`: the index of the section it lies in (0 for undefined; 0xfff1 for absolute, 0xffff for an index
+    /// that did not fit).
+    pub section: u16,
+}
+
+impl Symbol<'_> {
+    /// Whether the table only refers to it (`SHN_UNDEF`).
+    pub fn is_undefined(&self) -> bool {
+        self.section == 0
+    }
+
+    /// Whether its value is a number and not an address (`SHN_ABS`).
+    pub fn is_absolute(&self) -> bool {
+        self.section == 0xfff1
+    }
+}
+
+const SHT_SYMTAB: u32 = 2;
+const SHT_DYNSYM: u32 = 11;
+
+/// Where a table's entries and their names lie.
+#[derive(Clone, Copy, Default)]
+struct Table<'a> {
+    entries: &'a [u8],
+    strings: &'a [u8],
+}
+
+pub(crate) fn symbols<'a>(
+    data: &'a [u8],
+    headers: &Headers,
+    source: SymbolSource,
+) -> impl Iterator<Item = Symbol<'a>> + use<'a> {
+    let Table { entries, strings } = table(data, headers, source).unwrap_or_default();
+    let (is_64, endian) = (headers.is_64, headers.endian);
+    let entry_size = if is_64 { size_of::<Sym64<Endianness>>() } else { size_of::<Sym32<Endianness>>() };
+    entries.chunks_exact(entry_size).filter_map(move |entry| {
+        if is_64 {
+            let (symbol, _) = object::pod::from_bytes::<Sym64<Endianness>>(entry).ok()?;
+            Some(convert(symbol, endian, strings))
+        } else {
+            let (symbol, _) = object::pod::from_bytes::<Sym32<Endianness>>(entry).ok()?;
+            Some(convert(symbol, endian, strings))
+        }
+    })
+}
+
+fn table<'a>(data: &'a [u8], headers: &Headers, source: SymbolSource) -> Option<Table<'a>> {
+    let kind = match source {
+        SymbolSource::Full => SHT_SYMTAB,
+        SymbolSource::Dynamic => SHT_DYNSYM,
+    };
+    let Some(section) = headers.sections.iter().find(|section| section.kind == kind) else {
+        let entry_size =
+            if headers.is_64 { size_of::<Sym64<Endianness>>() } else { size_of::<Sym32<Endianness>>() };
+        let found =
+            (source == SymbolSource::Dynamic).then(|| dynamic::symbol_table(data, headers, entry_size))?;
+        return found.map(|(entries, strings)| Table { entries, strings });
+    };
+    let strings = headers.sections.get(usize::try_from(section.link).ok()?)?;
+    Some(Table { entries: bytes_of(data, section)?, strings: bytes_of(data, strings)? })
+}
+
+/// The section's bytes, as far as the file goes: the symbols at the front of a table cut short are still good.
+fn bytes_of<'a>(data: &'a [u8], section: &Section) -> Option<&'a [u8]> {
+    let start = usize::try_from(section.file_offset.0).ok()?;
+    let end = start.saturating_add(usize::try_from(section.size).ok()?).min(data.len());
+    data.get(start..end)
+}
+
+fn convert<'a, S>(symbol: &S, endian: Endianness, strings: &'a [u8]) -> Symbol<'a>
+where
+    S: object::read::elf::Sym<Endian = Endianness>,
+{
+    use object::elf::*;
+    let kind = match symbol.st_type() {
+        STT_NOTYPE => SymbolKind::Untyped,
+        STT_OBJECT | STT_TLS | STT_COMMON => SymbolKind::Data,
+        STT_FUNC => SymbolKind::Function,
+        STT_GNU_IFUNC => SymbolKind::IndirectFunction,
+        _ => SymbolKind::Other,
+    };
+    let bind = symbol.st_bind();
+    Symbol {
+        name: name_at(strings, symbol.st_name(endian)),
+        address: Svma(symbol.st_value(endian).into()),
+        size: symbol.st_size(endian).into(),
+        kind,
+        is_global: bind == STB_GLOBAL || bind == STB_GNU_UNIQUE,
+        is_weak: bind == STB_WEAK,
+        is_hidden: matches!(symbol.st_visibility(), STV_HIDDEN | STV_INTERNAL),
+        section: symbol.st_shndx(endian).0,
+    }
+}
+
+fn name_at(strings: &[u8], offset: u32) -> &[u8] {
+    let from = usize::try_from(offset).ok().and_then(|offset| strings.get(offset..)).unwrap_or_default();
+    from.split(|&byte| byte == 0).next().unwrap_or_default()
+}
