@@ -1,0 +1,25 @@
+//! What ran where, and what was mapped there: records in time order to places of addresses.
+//!
+//! [`Orderer`] puts the records of many rings into one order. [`Tracker`] takes them in that order, follows threads,
+//! programs and mappings, and turns the addresses of a call chain into [`model::StackEntry`]s: places in objects, in
+//! the kernel, in generated code. It knows no object format; an [`model::Avma`] becomes a file offset here, and
+//! nowhere else.
+#![no_std]
+
+extern crate alloc;
+
+mod callchain;
+mod deferred;
+mod kernel;
+mod mapping;
+mod mapping_tree;
+mod order;
+mod process;
+mod thread;
+mod tracker;
+
+pub use callchain::{AddressSpace, ChainItem, chain_items};
+pub use deferred::Deferred;
+pub use mapping::{Mapping, MappingKind};
+pub use order::Orderer;
+pub use tracker::{Generation, RawStack, Tracker};

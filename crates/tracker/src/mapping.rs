@@ -1,0 +1,120 @@
+//! One mapping of a process, and what the path of a record says about it.
+
+use decoder::record::{Mmap, MmapIdentity};
+use model::{Avma, BuildId, Name, ObjectIdentity, Pid, Space, SpaceId};
+
+/// What lies behind a mapping.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MappingKind {
+    /// A file, or an image that stands for one (vDSO): offsets continue across neighbouring mappings of it.
+    Image,
+    /// Memory without a file: code was generated there.
+    Anonymous,
+}
+
+/// A range of a process's addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mapping {
+    /// The first address.
+    pub start: Avma,
+    /// The last address (inclusive, so that a range may end with the address space).
+    pub last: Avma,
+    /// The offset of `start` in `space`.
+    pub offset: u64,
+    /// Where the offsets count.
+    pub space: SpaceId,
+    /// A file or memory.
+    pub kind: MappingKind,
+    /// Whether code may run there.
+    pub executable: bool,
+}
+
+impl Mapping {
+    /// Whether `address` lies inside.
+    pub fn contains(&self, address: Avma) -> bool {
+        (self.start..=self.last).contains(&address)
+    }
+
+    /// The offset of `address` in the mapping's space. Wraps for an address outside (offsets of a hostile record
+    /// may be anything).
+    pub fn offset_of(&self, address: Avma) -> u64 {
+        self.offset.wrapping_add(address.0.wrapping_sub(self.start.0))
+    }
+
+    /// The two parts of a mapping that `start < at <= last` cuts.
+    pub(crate) fn cut(self, at: Avma) -> (Self, Self) {
+        let low = Self { last: Avma(at.0.wrapping_sub(1)), ..self };
+        let high = Self { start: at, offset: self.offset_of(at), ..self };
+        (low, high)
+    }
+
+    /// Whether `next` continues this mapping in the same image, wherever it lies.
+    pub(crate) fn is_continued_by(&self, next: &Self) -> bool {
+        self.kind == MappingKind::Image
+            && next.kind == MappingKind::Image
+            && self.space == next.space
+            && self.offset_of(next.start) == next.offset
+    }
+}
+
+/// The range of a record's addresses; `None` for an empty one. A length past the end of the address space is cut.
+pub(crate) fn range(start: u64, len: u64) -> Option<(Avma, Avma)> {
+    let last = start.saturating_add(len.checked_sub(1)?);
+    Some((Avma(start), Avma(last)))
+}
+
+/// `PROT_EXEC` of `mmap(2)`.
+const PROT_EXEC: u32 = 4;
+
+/// Whether the record maps code. MMAP states it by its misc bit, MMAP2 by the protection (which some tools leave 0).
+pub(crate) fn is_executable(record: &Mmap<'_>) -> bool {
+    match record.extended {
+        Some(extended) if extended.protection != 0 => extended.protection & PROT_EXEC != 0,
+        _ => !record.data,
+    }
+}
+
+/// Whether the path is the kernel's or a tool's word for memory without a file (`fs/proc/task_mmu.c`,
+/// `perf_event_mmap_event()` in `kernel/events/core.c`).
+pub(crate) fn is_anonymous(path: &[u8], build_id: Option<BuildId>) -> bool {
+    const EXACT: [&[u8]; 3] = [b"", b"//anon", b"[heap]"];
+    const PREFIXES: [&[u8]; 7] =
+        [b"/dev/zero", b"/anon_hugepage", b"[anon", b"[stack", b"/SYSV", b"/dev/ashmem/", b"/memfd:"];
+    if EXACT.contains(&path) {
+        return true;
+    }
+    // An object that was loaded from a memfd has a build id; generated code has none.
+    build_id.is_none() && PREFIXES.iter().any(|prefix| path.starts_with(prefix))
+}
+
+/// The build id that the record itself carries.
+pub(crate) fn build_id(record: &Mmap<'_>) -> Option<BuildId> {
+    match record.extended?.identity {
+        MmapIdentity::BuildId(build_id) => build_id,
+        MmapIdentity::File(_) => None,
+    }
+}
+
+/// The space of a mapped image. `known` is the build id that the recording lists for the path.
+pub(crate) fn image_space(record: &Mmap<'_>, known: Option<BuildId>) -> Space {
+    let build_id = build_id(record).or(known);
+    if is_vdso(record.path) {
+        return Space::Vdso { build_id };
+    }
+    let file = match record.extended.map(|extended| extended.identity) {
+        // A build id says more than an inode, and makes one space of what records of both forms map.
+        Some(MmapIdentity::File(file)) if build_id.is_none() => Some(file),
+        _ => None,
+    };
+    Space::Object(ObjectIdentity { path: Name::new(record.path), build_id, file })
+}
+
+/// The space of memory without a file.
+pub(crate) fn anonymous_space(pid: Pid, generation: u32, path: &[u8]) -> Space {
+    let mapping = if path.is_empty() { b"//anon" } else { path };
+    Space::Jit { pid, generation, mapping: Name::new(mapping) }
+}
+
+fn is_vdso(path: &[u8]) -> bool {
+    matches!(path, b"[vdso]" | b"[vdso32]" | b"[vdsox32]")
+}

@@ -1,0 +1,134 @@
+//! One process: its mappings, and how often they meant something else before.
+
+use model::{Avma, SpaceId};
+
+use crate::mapping::{Mapping, MappingKind};
+use crate::mapping_tree::MappingTree;
+
+/// A process, or what is left of it. Its number may be used again by the kernel, so the counts go on.
+#[derive(Debug, Default)]
+pub(crate) struct Process {
+    pub(crate) mappings: MappingTree,
+    /// The mappings of the program before, from exec until the new program is seen to run. In between the kernel
+    /// still works for the old one: the user address of a sample there is where `execve` was called.
+    pub(crate) former: Option<MappingTree>,
+    /// Names this state of `mappings`, among all states of all processes.
+    pub(crate) generation: u32,
+    /// Counts the programs executed under this number.
+    pub(crate) program: u32,
+    /// Counts the meanings of memory without a file: see [`model::Space::Jit`].
+    pub(crate) code: u32,
+    /// Threads known to live.
+    pub(crate) threads: u32,
+    /// The space of addresses outside every mapping, once there was one.
+    pub(crate) unmapped: Option<SpaceId>,
+}
+
+impl Process {
+    /// The process executes another program.
+    pub(crate) fn execute(&mut self) {
+        let former = core::mem::take(&mut self.mappings);
+        self.begin_program(MappingTree::default());
+        self.former = Some(former);
+    }
+
+    /// Another program runs under this number (exec, or the number is used again).
+    pub(crate) fn begin_program(&mut self, mappings: MappingTree) {
+        self.mappings = mappings;
+        self.former = None;
+        self.program = self.program.saturating_add(1);
+        self.code = self.code.saturating_add(1);
+        self.unmapped = None;
+    }
+
+    /// Adds a mapping of a file.
+    pub(crate) fn map_image(&mut self, mapping: Mapping) {
+        if self.replaces_anonymous(&mapping) {
+            self.code = self.code.saturating_add(1);
+        }
+        let remapped = self.remapped_text_before(&mapping);
+        self.mappings.insert(mapping);
+        if let Some(text) = remapped {
+            self.mappings.insert(text);
+        }
+    }
+
+    /// Adds a mapping of memory without a file, unless it is the text of the object around it.
+    pub(crate) fn map_anonymous(&mut self, mapping: Mapping) {
+        if mapping.executable {
+            if self.is_inside_text(&mapping) {
+                return;
+            }
+            if let Some(text) = self.gap_in_text(&mapping) {
+                self.mappings.insert(text);
+                return;
+            }
+        }
+        self.mappings.insert(mapping);
+    }
+
+    /// The space of the generated code that `mapping`'s range holds already, if its name is the same: a range whose
+    /// protection changes is announced again.
+    pub(crate) fn anonymous_at(&self, start: Avma, last: Avma) -> Option<&Mapping> {
+        self.mappings
+            .first_from(start)
+            .filter(|found| found.start <= last && found.kind == MappingKind::Anonymous)
+    }
+
+    // Programs that move their text to huge pages copy it, map anonymous memory over it and copy it back
+    // (`node --use-largepages`, hugify of BOLT, iodlr). The addresses still mean the object's text.
+
+    /// Live: the anonymous range is announced while the object's mapping covers it.
+    fn is_inside_text(&self, range: &Mapping) -> bool {
+        let Some(mut covering) = self.mappings.get(range.start) else { return false };
+        let mut continued = covering.kind == MappingKind::Image && covering.executable;
+        while continued && covering.last < range.last {
+            let next = covering.last.checked_add(1).and_then(|next| self.mappings.get(next));
+            let Some(next) = next else { return false };
+            continued = covering.is_continued_by(next) && next.executable;
+            covering = next;
+        }
+        continued
+    }
+
+    /// From a list of mappings, when the two ends of the text are known already.
+    fn gap_in_text(&self, gap: &Mapping) -> Option<Mapping> {
+        let before = self.mappings.get(Avma(gap.start.0.checked_sub(1)?))?;
+        let after = self.mappings.get(gap.last.checked_add(1)?)?;
+        joined(before, gap, after)
+    }
+
+    /// From a list of mappings in ascending order: `after` is the end of a text whose middle came before it.
+    fn remapped_text_before(&self, after: &Mapping) -> Option<Mapping> {
+        let gap = self.mappings.get(Avma(after.start.0.checked_sub(1)?))?;
+        if gap.kind != MappingKind::Anonymous || !gap.executable {
+            return None;
+        }
+        let before = self.mappings.get(Avma(gap.start.0.checked_sub(1)?))?;
+        joined(before, gap, after)
+    }
+
+    fn replaces_anonymous(&self, mapping: &Mapping) -> bool {
+        let mut from = mapping.start;
+        while let Some(found) = self.mappings.first_from(from).filter(|found| found.start <= mapping.last) {
+            if found.kind == MappingKind::Anonymous {
+                return true;
+            }
+            match found.last.checked_add(1) {
+                Some(next) => from = next,
+                None => return false,
+            }
+        }
+        false
+    }
+}
+
+/// `gap` as a part of the text that `before` and `after` are parts of.
+fn joined(before: &Mapping, gap: &Mapping, after: &Mapping) -> Option<Mapping> {
+    (before.executable && after.executable && before.is_continued_by(after)).then(|| Mapping {
+        start: gap.start,
+        last: gap.last,
+        offset: before.offset_of(gap.start),
+        ..*before
+    })
+}

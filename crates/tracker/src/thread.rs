@@ -1,0 +1,82 @@
+//! Threads and their names.
+
+use alloc::format;
+
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+use model::{Name, Pid, Tid};
+use rustc_hash::FxBuildHasher;
+
+/// A thread, alive or ended.
+#[derive(Debug)]
+pub(crate) struct Thread {
+    pub(crate) pid: Pid,
+    /// The name, once a record gave one; `:TID` until then, as perf has it.
+    pub(crate) comm: Name,
+    /// Whether `comm` came from a record (or a parent that had it from one).
+    pub(crate) named: bool,
+    pub(crate) alive: bool,
+}
+
+/// All threads by their number.
+#[derive(Default, Debug)]
+pub(crate) struct Threads {
+    threads: HashMap<Tid, Thread, FxBuildHasher>,
+}
+
+/// What became of a thread's number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Seen {
+    /// It names the thread it named before.
+    Known,
+    /// It names a new thread.
+    New,
+    /// It names a new thread; it was one of this process, which nobody had seen end.
+    Replaced(Pid),
+}
+
+impl Threads {
+    /// The thread with this number in this process, newly made where there is none.
+    pub(crate) fn find(&mut self, pid: Pid, tid: Tid) -> (&mut Thread, Seen) {
+        match self.threads.entry(tid) {
+            Entry::Vacant(entry) => (entry.insert(Thread::new(pid, tid)), Seen::New),
+            Entry::Occupied(entry) => {
+                let thread = entry.into_mut();
+                if thread.pid == pid {
+                    return (thread, Seen::Known);
+                }
+                let seen = if thread.alive { Seen::Replaced(thread.pid) } else { Seen::New };
+                *thread = Thread::new(pid, tid);
+                (thread, seen)
+            }
+        }
+    }
+
+    /// The thread with this number in this process, if known.
+    pub(crate) fn get(&self, pid: Pid, tid: Tid) -> Option<&Thread> {
+        self.threads.get(&tid).filter(|thread| thread.pid == pid)
+    }
+
+    /// Like [`Threads::find`], but a known thread with this number has ended: a new one begins.
+    pub(crate) fn begin(&mut self, pid: Pid, tid: Tid) -> (&mut Thread, Seen) {
+        let thread = Thread::new(pid, tid);
+        match self.threads.entry(tid) {
+            Entry::Vacant(entry) => (entry.insert(thread), Seen::New),
+            Entry::Occupied(entry) => {
+                let slot = entry.into_mut();
+                let seen = if slot.alive { Seen::Replaced(slot.pid) } else { Seen::New };
+                *slot = thread;
+                (slot, seen)
+            }
+        }
+    }
+}
+
+impl Thread {
+    fn new(pid: Pid, tid: Tid) -> Self {
+        // The idle task has no COMM record, but a name.
+        let idle = tid == Tid(0);
+        let comm = if idle { Name::from("swapper") } else { Name::from(format!(":{tid}").as_str()) };
+        Self { pid, comm, named: idle, alive: true }
+    }
+}

@@ -1,0 +1,350 @@
+//! The state of the recorded machine at one moment: threads, mappings, the kernel.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use decoder::record::{Comm, CpuMode, Mmap, Record, Task};
+use hashbrown::HashMap;
+use model::{
+    AddressKind, Avma, BuildId, Name, Pid, Reason, Space, SpaceId, SpaceTable, StackEntry, Tid,
+    TruncationReason,
+};
+use rustc_hash::FxBuildHasher;
+
+use crate::callchain::{AddressSpace, ChainItem, chain_items};
+use crate::kernel::KernelMap;
+use crate::mapping::{self, Mapping, MappingKind};
+use crate::mapping_tree::MappingTree;
+use crate::process::Process;
+use crate::thread::{Seen, Threads};
+
+/// How many ended processes keep their mappings, for records that come a little late.
+const GRACE: usize = 64;
+
+/// Names one state of the mappings that a process sees, the kernel's included: equal call chains of equal
+/// generations have equal stack entries.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Generation(u64);
+
+impl Generation {
+    /// The generation as a number, for keys.
+    pub fn as_u64(self) -> u64 {
+        self.0
+    }
+}
+
+/// The raw stack of a sample, to be mapped.
+#[derive(Clone, Copy, Debug)]
+pub struct RawStack<I> {
+    /// Whose addresses the user part holds.
+    pub pid: Pid,
+    /// The privilege level of `ip`.
+    pub mode: CpuMode,
+    /// The sampled instruction, used where the call chain holds no address.
+    pub ip: Option<u64>,
+    /// The call chain with its context markers, innermost first.
+    pub chain: Option<I>,
+}
+
+/// Follows threads and mappings through the records, which must come in time order, and says where an address of a
+/// process lies at that moment.
+///
+/// # What the caller supplies
+/// Records in the order of [`crate::Orderer`]; the build ids of the recording's BUILD_ID section before the first
+/// record ([`Tracker::add_build_id`]).
+///
+/// # What is not handled
+/// The kernel reports no `munmap`, and no `mremap`: an old mapping lasts until a newer one covers it, the process
+/// executes another program, or ends. Mappings of guest systems are ignored.
+#[derive(Default, Debug)]
+pub struct Tracker {
+    spaces: SpaceTable,
+    threads: Threads,
+    processes: HashMap<Pid, Process, FxBuildHasher>,
+    kernel: KernelMap,
+    /// By path; `None` where the recording lists several for one path.
+    build_ids: HashMap<Vec<u8>, Option<BuildId>, FxBuildHasher>,
+    /// Processes whose last thread ended, oldest first.
+    ended: VecDeque<Pid>,
+    generations: u32,
+    scans_cut_short: u64,
+}
+
+impl Tracker {
+    /// Knows nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the build id that the recording lists for a path (or `[kernel.kallsyms]`). It is used for mappings whose
+    /// records carry none.
+    pub fn add_build_id(&mut self, path: &[u8], build_id: BuildId) {
+        self.build_ids
+            .entry(path.to_vec())
+            .and_modify(|known| {
+                if !known.is_some_and(|known| known.same_object(&build_id)) {
+                    *known = None;
+                }
+            })
+            .or_insert(Some(build_id));
+    }
+
+    /// Takes the next record. Those that say nothing about threads or mappings are ignored.
+    pub fn apply(&mut self, record: &Record<'_>) {
+        match record {
+            Record::Mmap(mmap) => self.mmap(mmap),
+            Record::Comm(comm) => self.comm_record(comm),
+            Record::Fork(task) => self.fork(task),
+            Record::Exit(task) => self.exit(task),
+            Record::Ksymbol(symbol) => self.kernel.symbol(symbol, &mut self.spaces),
+            _ => {}
+        }
+    }
+
+    /// The name of a thread at this moment: of its COMM record, else its parent's, else `:TID`.
+    pub fn comm(&mut self, pid: Pid, tid: Tid) -> &Name {
+        self.see(pid, tid);
+        // `see` has just made sure that it is there under this process; a borrow cannot be returned from there.
+        &self.threads.find(pid, tid).0.comm
+    }
+
+    /// Names the mappings that the process sees at this moment.
+    pub fn generation(&mut self, pid: Pid) -> Generation {
+        if self.process(pid).generation == 0 {
+            // Nothing is mapped, but other processes without mappings are others.
+            self.renew(pid);
+        }
+        let process = self.process(pid).generation;
+        Generation(u64::from(process) << 32 | u64::from(self.kernel.generation))
+    }
+
+    /// The mapping of a process that covers `address`.
+    pub fn mapping(&self, pid: Pid, address: Avma) -> Option<&Mapping> {
+        self.processes.get(&pid)?.mappings.get(address)
+    }
+
+    /// All mappings of a process, by ascending address.
+    pub fn mappings(&self, pid: Pid) -> impl Iterator<Item = &Mapping> {
+        self.processes.get(&pid).into_iter().flat_map(|process| process.mappings.iter())
+    }
+
+    /// The spaces found so far.
+    pub fn spaces(&self) -> &SpaceTable {
+        &self.spaces
+    }
+
+    /// The spaces found, at the end of the recording.
+    pub fn into_spaces(self) -> SpaceTable {
+        self.spaces
+    }
+
+    /// Mappings that a tool recorded from a scan of `/proc` which it had to cut short: some may be missing.
+    pub fn scans_cut_short(&self) -> u64 {
+        self.scans_cut_short
+    }
+
+    /// Pushes the entries of a sample's stack, innermost first. Returns the cookie of the user part if that comes
+    /// later: see [`crate::Deferred`] and [`Tracker::map_deferred`].
+    pub fn map_callchain(
+        &mut self,
+        stack: RawStack<impl Iterator<Item = u64>>,
+        entries: &mut Vec<StackEntry>,
+    ) -> Option<u64> {
+        let before = entries.len();
+        let mut cookie = None;
+        for item in stack.chain.into_iter().flat_map(|chain| chain_items(chain, stack.mode)) {
+            match item {
+                ChainItem::Address { address, kind, context } => {
+                    let entry = self.map_address(stack.pid, context, Avma(address), kind);
+                    entries.push(entry);
+                }
+                ChainItem::Deferred(value) => cookie = Some(value),
+            }
+        }
+        if entries.len() == before
+            && cookie.is_none()
+            && let Some(ip) = stack.ip
+        {
+            let kind = AddressKind::InstructionPointer;
+            entries.push(self.map_address(stack.pid, AddressSpace::of_mode(stack.mode), Avma(ip), kind));
+        }
+        cookie
+    }
+
+    /// Pushes the user part that came later onto the stack of the sample that waited for it.
+    pub fn map_deferred(&mut self, pid: Pid, ips: impl Iterator<Item = u64>, entries: &mut Vec<StackEntry>) {
+        let stack = RawStack { pid, mode: CpuMode::User, ip: None, chain: Some(ips) };
+        self.map_callchain(stack, entries);
+    }
+
+    /// The place of one address. Without a context, the address itself tells the kernel from the process.
+    pub fn map_address(
+        &mut self,
+        pid: Pid,
+        context: Option<AddressSpace>,
+        address: Avma,
+        kind: AddressKind,
+    ) -> StackEntry {
+        let context = context.unwrap_or_else(|| {
+            if self.kernel.covers(address) { AddressSpace::Kernel } else { AddressSpace::User }
+        });
+        let (space, offset) = match context {
+            AddressSpace::Kernel => self.kernel.locate(address, &mut self.spaces),
+            AddressSpace::User => self.locate_user(pid, address),
+            AddressSpace::Foreign => (self.spaces.intern(Space::Foreign(Reason::Foreign)), address.0),
+        };
+        StackEntry { offset, space, kind, in_kernel: context == AddressSpace::Kernel }
+    }
+
+    fn locate_user(&mut self, pid: Pid, address: Avma) -> (SpaceId, u64) {
+        let process = self.processes.entry(pid).or_default();
+        if let Some(mapping) = process.mappings.get(address) {
+            let place = (mapping.space, mapping.offset_of(address));
+            if process.former.take().is_some() {
+                // Now the program after exec runs.
+                self.renew(pid);
+            }
+            return place;
+        }
+        if let Some(mapping) = process.former.as_ref().and_then(|former| former.get(address)) {
+            return (mapping.space, mapping.offset_of(address));
+        }
+        if let Some(reason) = TruncationReason::from_marker(address.0) {
+            return (self.spaces.intern(Space::Truncated(reason)), 0);
+        }
+        let program = process.program;
+        let unmapped = || self.spaces.intern(Space::Unmapped { pid, generation: program });
+        (*process.unmapped.get_or_insert_with(unmapped), address.0)
+    }
+
+    fn mmap(&mut self, record: &Mmap<'_>) {
+        self.scans_cut_short = self.scans_cut_short.saturating_add(u64::from(record.scan_cut_short));
+        let known = self.listed_build_id(record);
+        match record.mode {
+            CpuMode::Hypervisor | CpuMode::GuestKernel | CpuMode::GuestUser => return,
+            CpuMode::Kernel => return self.kernel.map(record, known, &mut self.spaces),
+            CpuMode::User | CpuMode::Unknown if record.pid == Pid::NONE => {
+                return self.kernel.map(record, known, &mut self.spaces);
+            }
+            CpuMode::User | CpuMode::Unknown => {}
+        }
+        let Some((start, last)) = mapping::range(record.start, record.len) else { return };
+        self.see(record.pid, record.tid);
+        let executable = mapping::is_executable(record);
+        let process = self.processes.entry(record.pid).or_default();
+        if mapping::is_anonymous(record.path, mapping::build_id(record).or(known)) {
+            let space = match process.anonymous_at(start, last) {
+                Some(again) if same_code(&self.spaces, again.space, record) => again.space,
+                _ => self.spaces.intern(mapping::anonymous_space(record.pid, process.code, record.path)),
+            };
+            let kind = MappingKind::Anonymous;
+            process.map_anonymous(Mapping { start, last, offset: start.0, space, kind, executable });
+        } else {
+            let space = self.spaces.intern(mapping::image_space(record, known));
+            let kind = MappingKind::Image;
+            process.map_image(Mapping { start, last, offset: record.page_offset, space, kind, executable });
+        }
+        self.renew(record.pid);
+    }
+
+    fn listed_build_id(&self, record: &Mmap<'_>) -> Option<BuildId> {
+        // The kernel image's record names its reference symbol, too: `[kernel.kallsyms]_text`.
+        let kernel: &[u8] = b"[kernel.kallsyms]";
+        let path = if record.path.starts_with(kernel) { kernel } else { record.path };
+        *self.build_ids.get(path)?
+    }
+
+    fn comm_record(&mut self, record: &Comm<'_>) {
+        self.see(record.pid, record.tid);
+        let thread = self.threads.find(record.pid, record.tid).0;
+        thread.comm = Name::new(record.comm);
+        thread.named = true;
+        if record.exec {
+            self.process(record.pid).execute();
+            self.renew(record.pid);
+        }
+    }
+
+    fn fork(&mut self, record: &Task) {
+        let parent = self.threads.get(record.parent_pid, record.parent_tid);
+        let inherited = parent.filter(|parent| parent.named).map(|parent| parent.comm.clone());
+        let (thread, seen) = self.threads.begin(record.pid, record.tid);
+        if let Some(comm) = inherited {
+            thread.comm = comm;
+            thread.named = true;
+        }
+        self.count(record.pid, seen);
+        if record.pid == record.parent_pid {
+            return;
+        }
+        // A synthesized record (time 0) tells who the parent is, not that the process still looks like it.
+        let mappings = match self.processes.get(&record.parent_pid) {
+            Some(parent) if record.time.0 != 0 => parent.mappings.clone(),
+            _ => MappingTree::default(),
+        };
+        self.process(record.pid).begin_program(mappings);
+        self.renew(record.pid);
+    }
+
+    fn exit(&mut self, record: &Task) {
+        let (thread, seen) = self.threads.find(record.pid, record.tid);
+        let was_alive = core::mem::replace(&mut thread.alive, false);
+        self.count(record.pid, seen);
+        if !was_alive {
+            return;
+        }
+        let process = self.process(record.pid);
+        process.threads = process.threads.saturating_sub(1);
+        if process.threads > 0 {
+            return;
+        }
+        self.ended.push_back(record.pid);
+        if self.ended.len() > GRACE
+            && let Some(pid) = self.ended.pop_front()
+            && let Some(process) = self.processes.get_mut(&pid)
+            && process.threads == 0
+        {
+            process.mappings = MappingTree::default();
+            process.former = None;
+            self.renew(pid);
+        }
+    }
+
+    /// Learns of a thread from a record about it.
+    fn see(&mut self, pid: Pid, tid: Tid) {
+        let (_, seen) = self.threads.find(pid, tid);
+        if seen != Seen::Known {
+            self.count(pid, seen);
+        }
+    }
+
+    fn count(&mut self, pid: Pid, seen: Seen) {
+        if let Seen::Replaced(former) = seen
+            && let Some(process) = self.processes.get_mut(&former)
+        {
+            process.threads = process.threads.saturating_sub(1);
+        }
+        if seen != Seen::Known {
+            let process = self.process(pid);
+            process.threads = process.threads.saturating_add(1);
+        }
+    }
+
+    fn process(&mut self, pid: Pid) -> &mut Process {
+        self.processes.entry(pid).or_default()
+    }
+
+    /// Gives the mappings of a process a new name, after they changed.
+    fn renew(&mut self, pid: Pid) {
+        // Four thousand million changes are more than a recording of 200 GB can hold.
+        self.generations = self.generations.wrapping_add(1);
+        let generation = self.generations;
+        self.process(pid).generation = generation;
+    }
+}
+
+/// Whether `space` is generated code under the name that `record` announces (again).
+fn same_code(spaces: &SpaceTable, space: SpaceId, record: &Mmap<'_>) -> bool {
+    matches!(spaces.get(space), Space::Jit { mapping, .. }
+        if mapping.as_bytes() == record.path || record.path.is_empty() && mapping.as_bytes() == b"//anon")
+}
