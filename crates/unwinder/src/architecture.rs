@@ -1,0 +1,272 @@
+//! What differs between processors: register numbers, who saves which register, trampolines, pointer bits.
+
+use elf::Machine;
+
+/// A processor architecture that stacks can be unwound for (64-bit, little-endian).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Architecture {
+    /// x86-64. DWARF register numbers: System V ABI, AMD64 supplement, figure 3.36.
+    X86_64,
+    /// AArch64. DWARF register numbers: "DWARF for the Arm 64-bit Architecture", section 4.1.
+    Aarch64,
+}
+
+/// rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 … r15 and the return address, by their DWARF numbers: each one's bit
+/// number in `sample_regs_user` (`arch/x86/include/uapi/asm/perf_regs.h`).
+const X86_64_PERF_NUMBERS: [u8; 17] = [0, 3, 2, 1, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23, 8];
+
+impl Architecture {
+    /// The architecture of an ELF header's `e_machine`, if stacks of it can be unwound.
+    pub fn of_machine(machine: Machine) -> Option<Self> {
+        match machine {
+            Machine::X86_64 => Some(Self::X86_64),
+            Machine::AARCH64 => Some(Self::Aarch64),
+            _ => None,
+        }
+    }
+
+    /// How many registers the rows of this architecture speak of: the general ones, the stack pointer and the
+    /// program counter.
+    pub const fn register_count(self) -> u8 {
+        match self {
+            Self::X86_64 => 17,
+            Self::Aarch64 => 33,
+        }
+    }
+
+    /// The bit in `sample_regs_user` of the register with the DWARF number `register`.
+    pub const fn perf_number(self, register: u8) -> Option<u32> {
+        match self {
+            Self::X86_64 if register < 17 => Some(X86_64_PERF_NUMBERS[register as usize] as u32),
+            // x0 … x30, sp and pc have the same numbers in both (arch/arm64/include/uapi/asm/perf_regs.h).
+            Self::Aarch64 if register < 33 => Some(register as u32),
+            _ => None,
+        }
+    }
+
+    /// The registers to ask the kernel for (`sample_regs_user`): all that a row may need.
+    pub fn perf_mask(self) -> u64 {
+        (0..self.register_count())
+            .filter_map(|register| self.perf_number(register))
+            .fold(0, |mask, bit| mask | 1 << bit)
+    }
+
+    /// The stack pointer's DWARF number.
+    pub const fn stack_pointer(self) -> u8 {
+        match self {
+            Self::X86_64 => 7,
+            Self::Aarch64 => 31,
+        }
+    }
+
+    /// The frame pointer's DWARF number: rbp, x29.
+    pub const fn frame_pointer(self) -> u8 {
+        match self {
+            Self::X86_64 => 6,
+            Self::Aarch64 => 29,
+        }
+    }
+
+    /// The program counter's DWARF number.
+    pub const fn program_counter(self) -> u8 {
+        match self {
+            Self::X86_64 => 16,
+            Self::Aarch64 => 32,
+        }
+    }
+
+    /// The register that holds the return address at a function's first instruction, where it is not on the stack.
+    pub const fn link_register(self) -> Option<u8> {
+        match self {
+            Self::X86_64 => None,
+            Self::Aarch64 => Some(30),
+        }
+    }
+
+    /// The registers that a function leaves as it found them. The frame pointer is among them.
+    pub const fn callee_saved(self) -> &'static [u8] {
+        match self {
+            Self::X86_64 => &[6, 3, 12, 13, 14, 15],
+            Self::Aarch64 => &[29, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28],
+        }
+    }
+
+    /// [`Self::callee_saved`] as a mask of DWARF numbers.
+    pub(crate) const fn callee_saved_mask(self) -> u64 {
+        match self {
+            Self::X86_64 => 1 << 6 | 1 << 3 | 0xf << 12,
+            Self::Aarch64 => 0x7ff << 19,
+        }
+    }
+
+    /// Whether `code` begins with the instructions by which a signal handler returns to the kernel:
+    /// `mov $15, %rax; syscall`, or `mov x8, #139; svc #0`. C libraries without unwind tables for it (musl) and the
+    /// vDSO of newer arm64 kernels are known by these bytes alone.
+    pub(crate) fn is_signal_trampoline(self, code: &[u8]) -> bool {
+        match self {
+            Self::X86_64 => code.starts_with(&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05]),
+            Self::Aarch64 => code.starts_with(&[0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4]),
+        }
+    }
+
+    /// Whether the instructions at a return address end the thread: `exit(2)` is the next system call. C libraries
+    /// without unwind tables begin their threads in such code.
+    pub(crate) fn exits(self, code: &[u8]) -> bool {
+        let code = code.get(..16).unwrap_or(code);
+        let contains =
+            |instructions: &[u8]| code.windows(instructions.len()).any(|window| window == instructions);
+        match self {
+            // mov $60, %al (or %eax); syscall
+            Self::X86_64 => contains(&[0xb0, 60, 0x0f, 0x05]) || contains(&[0xb8, 60, 0, 0, 0, 0x0f, 0x05]),
+            // mov x8, #93; svc #0
+            Self::Aarch64 => contains(&[0xa8, 0x0b, 0x80, 0xd2, 0x01, 0, 0, 0xd4]),
+        }
+    }
+
+    /// How many bytes [`Self::is_signal_trampoline`] looks at, and where in them the last instruction begins.
+    pub(crate) const fn signal_trampoline_length(self) -> (usize, u64) {
+        match self {
+            Self::X86_64 => (9, 7),
+            Self::Aarch64 => (8, 4),
+        }
+    }
+
+    /// Where the kernel saved the register with DWARF number `register`, in bytes from the stack pointer that the
+    /// signal trampoline sees.
+    pub(crate) fn signal_frame_offset(self, register: u8) -> Option<u64> {
+        match self {
+            // The `ucontext` begins at the stack pointer; its `mcontext` at 40 holds r8 … r15, rdi, rsi, rbp, rbx,
+            // rdx, rax, rcx, rsp, rip (arch/x86/include/uapi/asm/sigcontext.h, struct sigcontext_64).
+            Self::X86_64 => {
+                let index = match register {
+                    8..=15 => u64::from(register) - 8,
+                    5 => 8,
+                    4 => 9,
+                    6 => 10,
+                    3 => 11,
+                    1 => 12,
+                    0 => 13,
+                    2 => 14,
+                    7 => 15,
+                    16 => 16,
+                    _ => return None,
+                };
+                Some(40 + index * 8)
+            }
+            // 128 bytes of `siginfo`, then the `ucontext`, whose `mcontext` begins at 176 with the fault address, x0 …
+            // x30, sp, pc (arch/arm64/include/uapi/asm/{ucontext,sigcontext}.h).
+            Self::Aarch64 if register < 33 => Some(128 + 176 + 8 + u64::from(register) * 8),
+            Self::Aarch64 => None,
+        }
+    }
+
+    /// Whether a call instruction ends right where `before` ends; `before` are the bytes up to a return address.
+    pub(crate) fn ends_in_call(self, before: &[u8]) -> bool {
+        match self {
+            Self::X86_64 => ends_in_x86_64_call(before),
+            Self::Aarch64 => before.last_chunk::<4>().is_some_and(|word| {
+                let word = u32::from_le_bytes(*word);
+                // BL; BLR and its pointer-authenticating forms BLRAA(Z), BLRAB(Z).
+                word >> 26 == 0b10_0101
+                    || word & 0xffff_fc1f == 0xd63f_0000
+                    || word & 0xfeff_f800 == 0xd63f_0800
+            }),
+        }
+    }
+
+    /// The target of the direct call that ends where `before` ends, as an offset from there.
+    pub(crate) fn direct_call_displacement(self, before: &[u8]) -> Option<i64> {
+        match self {
+            Self::X86_64 => {
+                let bytes = before.last_chunk::<5>()?;
+                (bytes[0] == 0xe8)
+                    .then(|| i64::from(i32::from_le_bytes([bytes[1], bytes[2], bytes[3], bytes[4]])))
+            }
+            Self::Aarch64 => {
+                let word = u32::from_le_bytes(*before.last_chunk::<4>()?);
+                (word >> 26 == 0b10_0101).then(|| i64::from((word << 6) as i32 >> 6) * 4 - 4)
+            }
+        }
+    }
+
+    /// Removes what pointer authentication or tags put above the address bits; `highest` is the highest address that
+    /// any mapping of the process covers.
+    pub(crate) fn strip_pointer_bits(self, address: u64, highest: u64) -> u64 {
+        match self {
+            Self::X86_64 => address,
+            // User space has 48 address bits, or 52 where a process maps above them (arm64 memory layout document).
+            Self::Aarch64 if highest >> 48 == 0 => address & ((1 << 48) - 1),
+            Self::Aarch64 => address & ((1 << 52) - 1),
+        }
+    }
+}
+
+/// `call rel32` (e8), or `call r/m64` (ff /2) of any length, with or without a REX prefix.
+fn ends_in_x86_64_call(before: &[u8]) -> bool {
+    if before.len() >= 5 && before[before.len() - 5] == 0xe8 {
+        return true;
+    }
+    (2..=7).any(|length| {
+        let Some(&[0xff, modrm, ref rest @ ..]) =
+            before.len().checked_sub(length).and_then(|at| before.get(at..))
+        else {
+            return false;
+        };
+        if modrm >> 3 & 7 != 2 {
+            return false;
+        }
+        let needs_sib = modrm >> 6 != 3 && modrm & 7 == 4;
+        let displacement = match modrm >> 6 {
+            0 if modrm & 7 == 5 => 4,
+            0 if needs_sib && rest.first().is_some_and(|sib| sib & 7 == 5) => 4,
+            1 => 1,
+            2 => 4,
+            _ => 0,
+        };
+        rest.len() == usize::from(needs_sib) + displacement
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mask_asks_for_what_perf_asks_for() {
+        // perf's own mask is 0xff0fff; flags, cs and ss are of no use to an unwinder.
+        assert_eq!(Architecture::X86_64.perf_mask(), 0xff_01ff);
+        assert_eq!(Architecture::Aarch64.perf_mask(), 0x1_ffff_ffff);
+    }
+
+    #[test]
+    fn calls_are_recognised() {
+        let x86 = Architecture::X86_64;
+        assert!(x86.ends_in_call(&[0xe8, 1, 2, 3, 4]));
+        assert!(x86.ends_in_call(&[0xff, 0xd0])); // call *%rax
+        assert!(x86.ends_in_call(&[0x41, 0xff, 0xd4])); // call *%r12
+        assert!(x86.ends_in_call(&[0xff, 0x15, 1, 2, 3, 4])); // call *0x4030201(%rip)
+        assert!(x86.ends_in_call(&[0xff, 0x54, 0x24, 0x08])); // call *8(%rsp)
+        assert!(x86.ends_in_call(&[0xff, 0x14, 0xc5, 1, 2, 3, 4])); // call *0x4030201(,%rax,8)
+        assert!(!x86.ends_in_call(&[0xff, 0xe0])); // jmp *%rax
+        assert!(!x86.ends_in_call(&[0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90]));
+        assert!(!x86.ends_in_call(&[]));
+        let arm = Architecture::Aarch64;
+        assert!(arm.ends_in_call(&0x9400_0001_u32.to_le_bytes())); // bl
+        assert!(arm.ends_in_call(&0xd63f_0100_u32.to_le_bytes())); // blr x8
+        assert!(arm.ends_in_call(&0xd73f_0911_u32.to_le_bytes())); // blraa x8, x17
+        assert!(!arm.ends_in_call(&0xd65f_03c0_u32.to_le_bytes())); // ret
+        assert_eq!(arm.direct_call_displacement(&0x97ff_ffff_u32.to_le_bytes()), Some(-8));
+        assert_eq!(x86.direct_call_displacement(&[0xe8, 0xfb, 0xff, 0xff, 0xff]), Some(-5));
+    }
+
+    #[test]
+    fn pointer_authentication_bits_are_stripped() {
+        let signed = 0x0034_aaaa_bbbb_cccc;
+        assert_eq!(Architecture::Aarch64.strip_pointer_bits(signed, 0xffff_ffff_f000), 0xaaaa_bbbb_cccc);
+        assert_eq!(
+            Architecture::Aarch64.strip_pointer_bits(signed, 0x000f_ffff_ffff_f000),
+            0x0004_aaaa_bbbb_cccc
+        );
+        assert_eq!(Architecture::X86_64.strip_pointer_bits(signed, 0), signed);
+    }
+}

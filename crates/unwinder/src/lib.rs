@@ -1,0 +1,45 @@
+//! From a thread's registers and a copy of its stack to the return addresses of its callers.
+//!
+//! The caller supplies: the registers and the stack bytes (from the stack pointer upwards), the process's mappings as
+//! an [`AddressSpace`], and on request the [`UnwindTables`] of the objects in it. Nothing here performs I/O.
+//!
+//! How a frame's caller is found:
+//!
+//! - The FDE that covers the address (`.eh_frame`, then `.debug_frame`) decides. A row whose CFA is a register and an
+//!   offset, with all registers saved at whole words from it, is remembered as a small rule; any other (expressions,
+//!   frames made by the kernel) is evaluated with all registers. Callee-saved registers are carried from frame to frame.
+//! - Code without an FDE uses the frame pointer, also in the innermost frame, unless the word on top of the stack follows
+//!   a direct call of just this function. A signal trampoline without an FDE is known by its instructions.
+//! - Go's tables don't say where the frame pointer is saved, and Go changes stacks behind their back; its functions keep
+//!   the frame pointer chain, which is used above the innermost frame.
+//!
+//! A stack is complete only where the tables leave the return address undefined, or a zero frame pointer marks the first
+//! frame of code without tables. A return address outside every executable mapping ends it as failed.
+//!
+//! No unwinding library does the fast path (framehop was considered): it would read the same tables a second time for
+//! the rows it supports, carries only three registers, and takes the end of a stack on trust, so that each of its answers
+//! would have to be checked against the row anyway. The rule of an address is 40 bytes and a few loads here as well.
+#![no_std]
+#![warn(missing_docs)]
+
+extern crate alloc;
+
+mod address_space;
+mod architecture;
+mod evaluate;
+mod memory;
+mod registers;
+mod row;
+mod rule;
+mod rule_cache;
+mod stack;
+mod tables;
+mod unwind;
+
+pub use address_space::{AddressSpace, Mapping, ObjectNumber};
+pub use architecture::Architecture;
+pub use memory::{NoMemory, ReadMemory, StackCopy};
+pub use registers::Registers;
+pub use stack::{Frame, StackEnd, UnwoundStack};
+pub use tables::UnwindTables;
+pub use unwind::{Innermost, Objects, Unwinder};

@@ -1,0 +1,144 @@
+//! What is remembered of an address: the row in a form that costs a few loads to carry out, or the row itself.
+
+use alloc::sync::Arc;
+
+use crate::Architecture;
+use crate::evaluate::Fault;
+use crate::memory::ReadMemory;
+use crate::registers::Registers;
+use crate::row::{CfaRule, Location, Row};
+
+/// How to get from a frame to its caller.
+#[derive(Clone, Debug)]
+pub(crate) enum Rule {
+    /// By a row without expressions.
+    Compact(CompactRule),
+    /// By evaluating a row with all registers: expressions, signal frames.
+    Row(Arc<Row>),
+    /// By what the kernel saved when it delivered a signal: the frame of a trampoline known by its instructions.
+    SignalTrampoline,
+    /// By the frame pointer: no FDE covers the address.
+    FramePointer,
+    /// By the frame pointer and, at the innermost frame, the row (if any): Go's tables say nothing of the saved frame
+    /// pointer.
+    Go(Option<CompactRule>),
+    /// There is no caller: this is the thread's first frame.
+    Outermost,
+    /// Not at all: there is an FDE, but it is malformed.
+    Malformed,
+}
+
+/// Registers whose place a compact rule holds: [`Architecture::callee_saved`].
+const SAVED: usize = 11;
+
+/// Size of a stack word, bytes.
+const WORD: i64 = 8;
+
+/// A row whose CFA is a register and an offset, and whose registers are saved at whole words from the CFA.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct CompactRule {
+    cfa_offset: i32,
+    cfa_register: u8,
+    /// Where the return address is, in words from the CFA; 0: in the link register.
+    return_address: i16,
+    /// Where each of [`Architecture::callee_saved`] is, in words from the CFA; 0: in the register still. (Nothing is
+    /// saved *at* the CFA: that word belongs to the caller.)
+    saved: [i16; SAVED],
+}
+
+const _: () = assert!(size_of::<Rule>() <= 40, "one per cached address");
+
+impl CompactRule {
+    /// The compact form of `row`, where it has one.
+    pub(crate) fn from_row(architecture: Architecture, row: &Row) -> Option<Self> {
+        if row.signal_frame {
+            return None;
+        }
+        let CfaRule::RegisterOffset { register, offset } = row.cfa else { return None };
+        let mut rule = Self {
+            cfa_offset: i32::try_from(offset).ok()?,
+            cfa_register: register,
+            return_address: 0,
+            saved: [0; SAVED],
+        };
+        match row.location(row.return_address) {
+            Some(location) => {
+                rule.return_address = words(location)?;
+                if rule.return_address == 0 && architecture.link_register().is_none() {
+                    return None;
+                }
+            }
+            None if architecture.link_register() == Some(row.return_address) => {}
+            None => return None,
+        }
+        for (register, location) in &row.locations {
+            if let Some(index) = architecture.callee_saved().iter().position(|saved| saved == register) {
+                *rule.saved.get_mut(index)? = words(location)?;
+            } else if *register != row.return_address && *location != Location::Undefined {
+                return None;
+            }
+        }
+        Some(rule)
+    }
+
+    /// Turns the registers of a frame into its caller's.
+    #[inline]
+    pub(crate) fn apply<M: ReadMemory>(
+        &self,
+        registers: &mut Registers,
+        memory: &mut M,
+    ) -> Result<(), Fault> {
+        let architecture = registers.architecture();
+        let cfa = registers
+            .get(self.cfa_register)
+            .ok_or(Fault::Impossible)?
+            .wrapping_add_signed(i64::from(self.cfa_offset));
+        let read = |memory: &mut M, words: i16| {
+            let address = cfa.wrapping_add_signed(i64::from(words) * WORD);
+            memory.read_word(address).ok_or(Fault::Unreadable(address))
+        };
+        let return_address = match (self.return_address, architecture.link_register()) {
+            (0, Some(link_register)) => registers.get(link_register).ok_or(Fault::Impossible)?,
+            (words, _) => read(memory, words)?,
+        };
+        let stack_pointer = registers.stack_pointer().unwrap_or_default();
+        registers.keep(architecture.callee_saved_mask());
+        for (&register, &words) in architecture.callee_saved().iter().zip(&self.saved) {
+            // Below the stack pointer lies what an epilogue has popped: the register is back already, though compilers
+            // don't say so.
+            if words != 0 && cfa.wrapping_add_signed(i64::from(words) * WORD) >= stack_pointer {
+                match read(memory, words) {
+                    Ok(value) => registers.set(register, value),
+                    Err(_) => registers.forget(register),
+                }
+            }
+        }
+        if let Some(link_register) = architecture.link_register() {
+            registers.set(link_register, return_address);
+        }
+        registers.set(architecture.stack_pointer(), cfa);
+        registers.set(architecture.program_counter(), return_address);
+        Ok(())
+    }
+
+    /// Whether the caller's stack pointer follows from this frame's: it then lies above it, on the same stack.
+    pub(crate) fn stays_on_stack(&self, architecture: Architecture) -> bool {
+        self.cfa_register == architecture.stack_pointer()
+    }
+
+    /// The rule with the frame pointer saved below the return address, as each Go function with a frame has it.
+    pub(crate) fn with_saved_frame_pointer(mut self) -> Self {
+        if i64::from(self.cfa_offset) > WORD && self.saved[0] == 0 {
+            self.saved[0] = -2;
+        }
+        self
+    }
+}
+
+fn words(location: &Location) -> Option<i16> {
+    match *location {
+        Location::AtOffset(offset) if offset % WORD == 0 && offset != 0 => i16::try_from(offset / WORD).ok(),
+        Location::Same => Some(0),
+        _ => None,
+    }
+}

@@ -1,0 +1,53 @@
+//! What unwinding yields.
+
+use alloc::vec::Vec;
+
+use model::{Avma, FrameAddress, TruncationReason};
+
+/// One frame of an unwound stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Frame {
+    /// Where it executes, or will go on.
+    pub address: FrameAddress<Avma>,
+    /// The stack pointer in this frame (for a caller: the canonical frame address of the frame below).
+    pub stack_pointer: u64,
+}
+
+/// How a stack ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StackEnd {
+    /// At the thread's first frame: the tables say so, or a zero frame pointer (and return address) where there are none.
+    Complete,
+    /// Before it, because…
+    Truncated(TruncationReason),
+    /// At the caller's limit of frames.
+    FrameLimit,
+}
+
+/// An unwound stack. Kept and filled again from sample to sample.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnwoundStack {
+    /// Innermost first. The first is the sampled instruction.
+    pub frames: Vec<Frame>,
+    /// How it ends.
+    pub end: StackEnd,
+    /// How many of the first frames were found in the copy alone; the others needed memory read later.
+    pub frames_from_copy: usize,
+}
+
+impl Default for UnwoundStack {
+    fn default() -> Self {
+        Self {
+            frames: Vec::new(),
+            end: StackEnd::Truncated(TruncationReason::RuleFailed),
+            frames_from_copy: 0,
+        }
+    }
+}
+
+impl UnwoundStack {
+    /// The addresses, innermost first.
+    pub fn addresses(&self) -> impl ExactSizeIterator<Item = FrameAddress<Avma>> + '_ {
+        self.frames.iter().map(|frame| frame.address)
+    }
+}

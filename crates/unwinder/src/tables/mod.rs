@@ -1,0 +1,256 @@
+//! The unwind tables of one object, and finding the row for an address in them.
+
+mod fde_index;
+mod search_table;
+mod section;
+
+use alloc::sync::Arc;
+
+use elf::{Endianness, Object};
+use gimli::{BaseAddresses, DebugFrame, EhFrame, EndianSlice, LittleEndian, UnwindContext, UnwindSection};
+use model::{FileOffset, Svma};
+
+use self::fde_index::FdeIndex;
+use self::search_table::SearchTable;
+use self::section::Section;
+use crate::Architecture;
+use crate::row::Row;
+
+/// The unwind tables of one object.
+///
+/// Both `.eh_frame` and `.debug_frame` are consulted, in this order. An FDE is found by the linker's search table,
+/// else by an own sorted index.
+#[derive(Debug)]
+pub struct UnwindTables<D> {
+    object: Arc<Object<D>>,
+    architecture: Architecture,
+    eh_frame: Option<Section>,
+    /// `.eh_frame_hdr`, or what `PT_GNU_EH_FRAME` shows.
+    eh_frame_hdr: Option<Section>,
+    eh_frame_index: FdeIndex,
+    debug_frame: Option<Section>,
+    debug_frame_index: FdeIndex,
+    /// The object has `.gopclntab`: Go's linker made it.
+    go: bool,
+}
+
+/// What the tables say about an address.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Lookup {
+    /// The row.
+    Row(Row),
+    /// No FDE covers the address.
+    NoFde,
+    /// An FDE covers it, but cannot be read.
+    Malformed,
+}
+
+/// An FDE longer than this is taken as malformed: its program would be run anew for each address in it. The longest of
+/// real programs have a few kilobytes.
+const LONGEST_FDE: usize = 1 << 20;
+
+type Slice<'a> = EndianSlice<'a, LittleEndian>;
+
+impl<D: AsRef<[u8]>> UnwindTables<D> {
+    /// Finds the sections of an object, and builds the index of those that the linker made none for. `None` where its
+    /// architecture is not one that can be unwound: 64-bit, little-endian, known to [`Architecture`].
+    pub fn new(object: Arc<Object<D>>) -> Option<Self> {
+        let architecture = Architecture::of_machine(object.machine())?;
+        if !object.is_64() || object.endian() != Endianness::Little {
+            return None;
+        }
+        let header = Section::named(&object, ".eh_frame_hdr").or_else(|| {
+            let (address, bytes) = object.eh_frame_header()?;
+            Section::of_slice(&object, address, bytes)
+        });
+        let eh_frame = Section::named(&object, ".eh_frame").or_else(|| {
+            let header = header.as_ref()?;
+            let table = SearchTable::parse(header.address.0, header.bytes(object.data()))?;
+            let address = Svma(table.eh_frame_address());
+            Section::of_slice(&object, address, object.bytes_at(address)?)
+        });
+        let debug_frame = Section::named(&object, ".debug_frame");
+        let go = object.section(".gopclntab").is_some() || object.section(".data.rel.ro.gopclntab").is_some();
+        let mut tables = Self {
+            object,
+            architecture,
+            eh_frame,
+            eh_frame_hdr: header,
+            eh_frame_index: FdeIndex::default(),
+            debug_frame,
+            debug_frame_index: FdeIndex::default(),
+            go,
+        };
+        if tables.search_table().is_none()
+            && let Some((section, bases)) = tables.eh_frame()
+        {
+            tables.eh_frame_index = FdeIndex::build(&section, &bases);
+        }
+        tables.index_debug_frame();
+        Some(tables)
+    }
+
+    /// Adds the `.debug_frame` of the object's separate debug file, where the object has none itself.
+    pub fn add_debug_file<F: AsRef<[u8]>>(&mut self, debug_file: &Object<F>) {
+        if self.debug_frame.is_none() {
+            self.debug_frame = Section::copied(debug_file, ".debug_frame");
+            self.index_debug_frame();
+        }
+    }
+
+    fn index_debug_frame(&mut self) {
+        if let Some((section, bases)) = self.debug_frame() {
+            self.debug_frame_index = FdeIndex::build(&section, &bases);
+        }
+    }
+
+    /// Whose code it is.
+    pub fn architecture(&self) -> Architecture {
+        self.architecture
+    }
+
+    /// Whether there is any unwind table at all.
+    pub fn has_tables(&self) -> bool {
+        self.eh_frame.is_some() || self.debug_frame.is_some()
+    }
+
+    /// Whether two bytes of the file are code of one function, as the tables have it.
+    pub fn share_function(&self, one: FileOffset, other: FileOffset) -> bool {
+        let fde = |offset| {
+            let address = self.address_of(offset)?;
+            let in_debug_frame = || self.debug_frame_index.fde_offset(address.0).map(|fde| (true, fde));
+            self.eh_frame_fde_offset(address).map(|fde| (false, fde)).or_else(in_debug_frame)
+        };
+        fde(one).is_some_and(|function| fde(other) == Some(function))
+    }
+
+    /// Whether Go's linker made the code.
+    pub(crate) fn is_go(&self) -> bool {
+        self.go
+    }
+
+    /// Whether a return address at `address` is that of the first call which the object's entry point makes: nobody
+    /// called that. C libraries without unwind tables say it in no other way.
+    pub(crate) fn returns_to_entry(&self, address: Svma) -> bool {
+        const LONGEST_ENTRY: u64 = 64;
+        let entry = self.object.entry();
+        entry != Svma(0)
+            && address
+                .checked_offset_from(entry)
+                .is_some_and(|distance| (1..=LONGEST_ENTRY).contains(&distance))
+    }
+
+    /// The stated address of a byte of the file, by the program header that holds it.
+    pub(crate) fn address_of(&self, offset: FileOffset) -> Option<Svma> {
+        self.object.svma_of(offset)
+    }
+
+    /// The bytes of the file from `offset` on.
+    pub(crate) fn code_from(&self, offset: FileOffset) -> &[u8] {
+        usize::try_from(offset.0).ok().and_then(|offset| self.object.data().get(offset..)).unwrap_or_default()
+    }
+
+    /// Up to 8 bytes of the file that end at `offset`.
+    pub(crate) fn code_before(&self, offset: FileOffset) -> &[u8] {
+        let Ok(end) = usize::try_from(offset.0) else { return &[] };
+        self.object.data().get(end.saturating_sub(8)..end).unwrap_or_default()
+    }
+
+    /// The row for the instruction at `address`.
+    pub(crate) fn lookup(&self, address: Svma, context: &mut UnwindContext<usize>) -> Lookup {
+        let from_eh_frame = match self.eh_frame() {
+            Some((section, bases)) => match self.eh_frame_fde_offset(address) {
+                Some(offset) => self.row(&section, &bases, offset.into(), address, context),
+                None => Lookup::NoFde,
+            },
+            None => Lookup::NoFde,
+        };
+        if let Lookup::Row(_) = from_eh_frame {
+            return from_eh_frame;
+        }
+        let from_debug_frame = match self.debug_frame() {
+            Some((section, bases)) => match self.debug_frame_index.fde_offset(address.0) {
+                Some(offset) => self.row(&section, &bases, offset.into(), address, context),
+                None => Lookup::NoFde,
+            },
+            None => Lookup::NoFde,
+        };
+        if from_debug_frame == Lookup::NoFde { from_eh_frame } else { from_debug_frame }
+    }
+
+    fn eh_frame_fde_offset(&self, address: Svma) -> Option<usize> {
+        let Some(table) = self.search_table() else { return self.eh_frame_index.fde_offset(address.0) };
+        let eh_frame = self.eh_frame.as_ref()?.address;
+        usize::try_from(table.fde_address(address.0)?.checked_sub(eh_frame.0)?).ok()
+    }
+
+    fn row<'a, S>(
+        &self,
+        section: &S,
+        bases: &BaseAddresses,
+        offset: S::Offset,
+        address: Svma,
+        context: &mut UnwindContext<usize>,
+    ) -> Lookup
+    where
+        S: UnwindSection<Slice<'a>>,
+    {
+        let Ok(fde) = section.fde_from_offset(bases, offset, S::cie_from_offset) else {
+            return Lookup::Malformed;
+        };
+        // The end of an FDE that lies may overflow; gimli's `contains` does not check that.
+        let Some(within) = address.0.checked_sub(fde.initial_address()) else { return Lookup::NoFde };
+        if within >= fde.len() {
+            return Lookup::NoFde;
+        }
+        if fde.entry_len() > LONGEST_FDE {
+            return Lookup::Malformed;
+        }
+        let row = fde.unwind_info_for_address(section, bases, context, address.0);
+        match row.and_then(|row| Row::from_gimli(self.architecture, section, fde.cie(), row)) {
+            Ok(row) => Lookup::Row(row),
+            Err(_) => Lookup::Malformed,
+        }
+    }
+
+    fn search_table(&self) -> Option<SearchTable<'_>> {
+        let header = self.eh_frame_hdr.as_ref()?;
+        let table = SearchTable::parse(header.address.0, header.bytes(self.object.data()))?;
+        // A table for another `.eh_frame` than this one would lead astray.
+        (table.eh_frame_address() == self.eh_frame.as_ref()?.address.0).then_some(table)
+    }
+
+    fn eh_frame(&self) -> Option<(EhFrame<Slice<'_>>, BaseAddresses)> {
+        let section = self.eh_frame.as_ref()?;
+        let mut eh_frame = EhFrame::new(section.bytes(self.object.data()), LittleEndian);
+        eh_frame.set_address_size(8);
+        eh_frame.set_vendor(self.vendor());
+        Some((eh_frame, self.bases().set_eh_frame(section.address.0)))
+    }
+
+    fn debug_frame(&self) -> Option<(DebugFrame<Slice<'_>>, BaseAddresses)> {
+        let section = self.debug_frame.as_ref()?;
+        let mut debug_frame = DebugFrame::new(section.bytes(self.object.data()), LittleEndian);
+        debug_frame.set_address_size(8);
+        debug_frame.set_vendor(self.vendor());
+        Some((debug_frame, self.bases()))
+    }
+
+    fn bases(&self) -> BaseAddresses {
+        let mut bases = BaseAddresses::default();
+        if let Some(text) = self.object.section(".text") {
+            bases = bases.set_text(text.address.0);
+        }
+        if let Some(got) = self.object.section(".got") {
+            bases = bases.set_got(got.address.0);
+        }
+        bases
+    }
+
+    fn vendor(&self) -> gimli::Vendor {
+        match self.architecture {
+            Architecture::X86_64 => gimli::Vendor::Default,
+            Architecture::Aarch64 => gimli::Vendor::AArch64,
+        }
+    }
+}

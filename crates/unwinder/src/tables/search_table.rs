@@ -1,0 +1,88 @@
+//! The linker's sorted table of `.eh_frame_hdr` (Linux Standard Base, core specification, section 10.6.2).
+
+/// `DW_EH_PE_udata4`.
+const UDATA4: u8 = 0x03;
+/// `DW_EH_PE_datarel | DW_EH_PE_sdata4`: relative to the start of `.eh_frame_hdr`. All linkers write this form.
+const DATAREL_SDATA4: u8 = 0x3b;
+/// `DW_EH_PE_pcrel | DW_EH_PE_sdata4`.
+const PCREL_SDATA4: u8 = 0x1b;
+
+const HEADER_LENGTH: usize = 12;
+const ENTRY_LENGTH: usize = 8;
+
+/// A view of `.eh_frame_hdr` whose header has been checked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SearchTable<'a> {
+    address: u64,
+    entries: &'a [[u8; ENTRY_LENGTH]],
+    eh_frame: u64,
+}
+
+impl<'a> SearchTable<'a> {
+    /// Reads the header; `None` where there is no table, or one in a form that no linker writes.
+    pub(super) fn parse(address: u64, bytes: &'a [u8]) -> Option<Self> {
+        let header = bytes.first_chunk::<HEADER_LENGTH>()?;
+        let [1, PCREL_SDATA4, UDATA4, DATAREL_SDATA4, rest @ ..] = header else { return None };
+        let eh_frame = i32::from_le_bytes([rest[0], rest[1], rest[2], rest[3]]);
+        let count = u32::from_le_bytes([rest[4], rest[5], rest[6], rest[7]]);
+        let entries = bytes.get(HEADER_LENGTH..)?.as_chunks::<ENTRY_LENGTH>().0;
+        let entries = entries.get(..usize::try_from(count).ok()?)?;
+        Some(Self {
+            address,
+            entries,
+            eh_frame: address.wrapping_add(4).wrapping_add_signed(i64::from(eh_frame)),
+        })
+    }
+
+    /// The address of `.eh_frame` (Svma).
+    pub(super) fn eh_frame_address(&self) -> u64 {
+        self.eh_frame
+    }
+
+    /// The address (Svma) of the FDE that covers `address`, if any does: the last that begins at or below it.
+    pub(super) fn fde_address(&self, address: u64) -> Option<u64> {
+        let index = self.entries.partition_point(|entry| self.word(entry, 0) <= address);
+        let entry = self.entries.get(index.checked_sub(1)?)?;
+        Some(self.word(entry, 4))
+    }
+
+    fn word(&self, entry: &[u8; ENTRY_LENGTH], at: usize) -> u64 {
+        let word = i32::from_le_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]]);
+        self.address.wrapping_add_signed(i64::from(word))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn table(count: u32, entries: &[(i32, i32)]) -> Vec<u8> {
+        let mut bytes = Vec::from([1, PCREL_SDATA4, UDATA4, DATAREL_SDATA4]);
+        bytes.extend(0x1000_i32.to_le_bytes());
+        bytes.extend(count.to_le_bytes());
+        for (location, fde) in entries {
+            bytes.extend(location.to_le_bytes());
+            bytes.extend(fde.to_le_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn the_last_entry_at_or_below_is_found() {
+        let bytes = table(2, &[(-0x800, 0x1010), (-0x700, 0x1030)]);
+        let table = SearchTable::parse(0x2000, &bytes).unwrap();
+        assert_eq!(table.eh_frame_address(), 0x3004);
+        assert_eq!(table.fde_address(0x17ff), None);
+        assert_eq!(table.fde_address(0x1800), Some(0x3010));
+        assert_eq!(table.fde_address(0x1900), Some(0x3030));
+        assert_eq!(table.fde_address(u64::MAX), Some(0x3030));
+    }
+
+    #[test]
+    fn a_count_beyond_the_section_is_no_table() {
+        assert!(SearchTable::parse(0, &table(3, &[(0, 0), (1, 1)])).is_none());
+        assert!(SearchTable::parse(0, &table(u32::MAX, &[])).is_none());
+        assert!(SearchTable::parse(0, &[1, PCREL_SDATA4]).is_none());
+    }
+}

@@ -1,0 +1,567 @@
+//! Walking a stack, frame by frame.
+
+use alloc::sync::Arc;
+
+use gimli::UnwindContext;
+use model::{Avma, FileOffset, FrameAddress, TruncationReason};
+
+use crate::address_space::{AddressSpace, Mapping, ObjectNumber};
+use crate::evaluate::{Fault, evaluate};
+use crate::memory::{ReadMemory, StackCopy, StackMemory};
+use crate::registers::Registers;
+use crate::rule::{CompactRule, Rule};
+use crate::rule_cache::{Place, RuleCache};
+use crate::stack::{Frame, StackEnd, UnwoundStack};
+use crate::tables::{Lookup, UnwindTables};
+
+/// Where the unwinder gets the tables of an object from. Asked only for addresses whose rule is not known yet, and where
+/// the code itself must be looked at.
+pub trait Objects {
+    /// What holds an object's bytes.
+    type Image: AsRef<[u8]>;
+
+    /// The tables of an object; `None` where its file cannot be had.
+    fn tables(&mut self, object: ObjectNumber) -> Option<Arc<UnwindTables<Self::Image>>>;
+}
+
+/// What to unwind.
+#[derive(Clone, Debug)]
+pub struct Innermost<'a> {
+    /// The registers of the sampled thread.
+    pub registers: &'a Registers,
+    /// The copy of its stack.
+    pub stack: StackCopy<'a>,
+}
+
+/// Unwinds stacks. Keeps the rule of each address it has met, for all processes; one per thread.
+#[derive(Debug)]
+pub struct Unwinder {
+    rules: RuleCache,
+    context: UnwindContext<usize>,
+    frame_limit: usize,
+}
+
+/// Steps to another stack (signal stacks, coroutines) that one unwinding may make. A cyclic stack has to step down once
+/// per round, so this ends it.
+const MOST_STACK_SWITCHES: u32 = 16;
+
+/// How many words a procedure linkage table may have pushed above the return address.
+const PUSHED_BY_STUB: u64 = 2;
+
+/// Without an FDE, a function is taken to be no longer than this, bytes.
+const LONGEST_FUNCTION: u64 = 64 << 10;
+
+/// How many words of a frame without tables are looked through for a return address.
+const LARGEST_FRAME_SEARCHED: u64 = 128;
+
+impl Default for Unwinder {
+    fn default() -> Self {
+        Self::new(Self::FRAME_LIMIT)
+    }
+}
+
+impl Unwinder {
+    /// As many addresses as fit into one sample record.
+    pub const FRAME_LIMIT: usize = 8_000;
+
+    /// An unwinder that ends stacks at `frame_limit` frames.
+    pub fn new(frame_limit: usize) -> Self {
+        Self { rules: RuleCache::default(), context: UnwindContext::new(), frame_limit: frame_limit.max(1) }
+    }
+
+    /// How many addresses' rules are remembered.
+    pub fn remembered_rules(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// Unwinds one stack into `stack`, whose previous contents are dropped. Words beyond the copy are asked of `beyond`;
+    /// return addresses found with such a word count only where a call instruction precedes them.
+    pub fn unwind<O: Objects, M: ReadMemory>(
+        &mut self,
+        space: &AddressSpace,
+        objects: &mut O,
+        innermost: &Innermost<'_>,
+        beyond: &mut M,
+        stack: &mut UnwoundStack,
+    ) {
+        stack.frames.clear();
+        stack.frames_from_copy = 0;
+        let memory = StackMemory { copy: innermost.stack, beyond, words_beyond: 0 };
+        let registers = innermost.registers.clone();
+        let mut walk = Walk { unwinder: self, space, objects, memory, registers, switches: 0 };
+        stack.end = walk.run(stack);
+    }
+}
+
+/// A frame's address as the walk needs it.
+#[derive(Clone, Copy)]
+struct Position<'s> {
+    address: FrameAddress<Avma>,
+    /// The byte to look up.
+    lookup: Avma,
+    mapping: Option<&'s Mapping>,
+}
+
+/// How the caller was found, for judging what was found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// By a row; `false`: the caller may be on another stack.
+    Row { stays_on_stack: bool },
+    /// By a row or frame that the kernel made: the address above is an instruction pointer.
+    SignalFrame,
+    /// By the frame pointer, or the return address of a function without tables.
+    Guess,
+    /// By the frame pointer in Go code, which links the stacks of one thread.
+    GoFramePointer,
+}
+
+struct Walk<'w, 's, O, M> {
+    unwinder: &'w mut Unwinder,
+    space: &'s AddressSpace,
+    objects: &'w mut O,
+    memory: StackMemory<'w, M>,
+    registers: Registers,
+    switches: u32,
+}
+
+impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
+    fn run(&mut self, stack: &mut UnwoundStack) -> StackEnd {
+        let (Some(pc), Some(sp)) = (self.registers.program_counter(), self.registers.stack_pointer()) else {
+            return StackEnd::Truncated(TruncationReason::RuleFailed);
+        };
+        let mut position = self.instruction_pointer(pc);
+        stack.frames.push(Frame { address: position.address, stack_pointer: sp });
+        stack.frames_from_copy = 1;
+        loop {
+            if stack.frames.len() >= self.unwinder.frame_limit {
+                return StackEnd::FrameLimit;
+            }
+            position = match self.caller(position) {
+                Ok(caller) => caller,
+                Err(end) => return end,
+            };
+            let stack_pointer = self.registers.stack_pointer().unwrap_or_default();
+            stack.frames.push(Frame { address: position.address, stack_pointer });
+            if self.memory.words_beyond == 0 {
+                stack.frames_from_copy = stack.frames.len();
+            }
+        }
+    }
+
+    /// Steps to the caller, and checks what was found.
+    fn caller(&mut self, position: Position<'s>) -> Result<Position<'s>, StackEnd> {
+        let stack_pointer = self.registers.stack_pointer().unwrap_or_default();
+        let step = self.step(position)?;
+        self.check_growth(position, step, stack_pointer)?;
+        let pc = self.registers.program_counter().unwrap_or_default();
+        let pc = self.registers.architecture().strip_pointer_bits(pc, self.space.highest_address());
+        if step == Step::SignalFrame {
+            let interrupted = self.instruction_pointer(pc);
+            if interrupted.mapping.is_some_and(|mapping| mapping.executable) {
+                return Ok(interrupted);
+            }
+            // A call to nowhere raised the signal; its return address is still on top of the stack.
+            self.step_over_call_to_nowhere()?;
+            let pc = self.registers.program_counter().unwrap_or_default();
+            return self.return_address(pc).ok_or(truncated(TruncationReason::MappingUnknown));
+        }
+        let failed = match step {
+            Step::Guess => TruncationReason::NoUnwindData,
+            _ => TruncationReason::MappingUnknown,
+        };
+        if pc == 0 && self.registers.frame_pointer() == Some(0) {
+            // Whoever set this stack up put zeroes above its first frame.
+            return Err(StackEnd::Complete);
+        }
+        let Some(caller) = self.return_address(pc) else { return Err(truncated(failed)) };
+        let doubtful = step == Step::Guess || self.memory.words_beyond > 0;
+        if doubtful && self.follows_call(caller) == Some(false) {
+            return Err(truncated(match step {
+                Step::Guess => TruncationReason::NoUnwindData,
+                _ => TruncationReason::RuleFailed,
+            }));
+        }
+        Ok(caller)
+    }
+
+    /// Turns the registers into the caller's.
+    fn step(&mut self, position: Position<'s>) -> Result<Step, StackEnd> {
+        match self.rule(position) {
+            Rule::Compact(rule) => self.apply(&rule),
+            Rule::Row(row) => {
+                match evaluate(&row, &self.registers, &mut self.memory).map_err(|fault| self.fault(fault))? {
+                    None => Err(StackEnd::Complete),
+                    Some(registers) => {
+                        self.registers = registers;
+                        Ok(if row.signal_frame {
+                            Step::SignalFrame
+                        } else {
+                            Step::Row { stays_on_stack: false }
+                        })
+                    }
+                }
+            }
+            Rule::Go(rule) => match (position.address, rule) {
+                (FrameAddress::InstructionPointer(_), Some(rule)) => self.apply(&rule),
+                (FrameAddress::InstructionPointer(_), None) => self.step_without_tables(position),
+                (FrameAddress::ReturnAddress(_), _) => {
+                    self.step_by_frame_pointer(true)?;
+                    Ok(Step::GoFramePointer)
+                }
+            },
+            Rule::SignalTrampoline => self.step_over_signal_frame(),
+            Rule::FramePointer => self.step_without_tables(position),
+            Rule::Outermost => Err(StackEnd::Complete),
+            Rule::Malformed => Err(truncated(TruncationReason::RuleFailed)),
+        }
+    }
+
+    fn apply(&mut self, rule: &CompactRule) -> Result<Step, StackEnd> {
+        rule.apply(&mut self.registers, &mut self.memory).map_err(|fault| self.fault(fault))?;
+        Ok(Step::Row { stays_on_stack: rule.stays_on_stack(self.registers.architecture()) })
+    }
+
+    /// A caller's frame lies above its callee's. What does not grow must have changed stacks, and may so only so often.
+    fn check_growth(
+        &mut self,
+        position: Position<'s>,
+        step: Step,
+        stack_pointer: u64,
+    ) -> Result<(), StackEnd> {
+        let above = self.registers.stack_pointer().unwrap_or_default();
+        let leaf = self.registers.architecture().link_register().is_some()
+            && matches!(position.address, FrameAddress::InstructionPointer(_));
+        if above > stack_pointer || (leaf && above == stack_pointer) {
+            return Ok(());
+        }
+        let may_switch = !matches!(step, Step::Row { stays_on_stack: true } | Step::Guess);
+        if !may_switch || self.switches >= MOST_STACK_SWITCHES {
+            return Err(truncated(TruncationReason::RuleFailed));
+        }
+        self.switches += 1;
+        Ok(())
+    }
+
+    fn fault(&self, fault: Fault) -> StackEnd {
+        match fault {
+            Fault::Unreadable(address) if self.memory.copy.ends_below(address) => {
+                truncated(TruncationReason::CopyTooSmall)
+            }
+            _ => truncated(TruncationReason::RuleFailed),
+        }
+    }
+
+    fn read(&mut self, address: u64) -> Result<u64, StackEnd> {
+        match self.memory.read_word(address) {
+            Some(word) => Ok(word),
+            None => Err(self.fault(Fault::Unreadable(address))),
+        }
+    }
+
+    /// The rule for a position, from the cache or the tables.
+    fn rule(&mut self, position: Position<'s>) -> Rule {
+        let Some((object, offset)) = position
+            .mapping
+            .and_then(|mapping| Some((mapping.object?, mapping.file_offset_of(position.lookup.0)?)))
+        else {
+            return Rule::FramePointer;
+        };
+        let is_call = matches!(position.address, FrameAddress::ReturnAddress(_));
+        let place = Place { object, offset, is_call };
+        if let Some(rule) = self.unwinder.rules.get(&place) {
+            return rule.clone();
+        }
+        let Some(tables) = self.objects.tables(object) else { return Rule::FramePointer };
+        let rule = rule_from_tables(&tables, place, &mut self.unwinder.context);
+        self.unwinder.rules.insert(place, rule.clone());
+        rule
+    }
+
+    /// Everything comes back from where the kernel saved it.
+    fn step_over_signal_frame(&mut self) -> Result<Step, StackEnd> {
+        let architecture = self.registers.architecture();
+        let frame = self.registers.stack_pointer().unwrap_or_default();
+        let mut interrupted = Registers::new(architecture);
+        for register in 0..architecture.register_count() {
+            if let Some(offset) = architecture.signal_frame_offset(register) {
+                let value = self.read(frame.wrapping_add(offset))?;
+                interrupted.set(register, value);
+            }
+        }
+        self.registers = interrupted;
+        Ok(Step::SignalFrame)
+    }
+
+    fn step_over_call_to_nowhere(&mut self) -> Result<(), StackEnd> {
+        let architecture = self.registers.architecture();
+        let return_address = match architecture.link_register() {
+            Some(link_register) => self.registers.get(link_register).unwrap_or_default(),
+            None => {
+                let stack_pointer = self.registers.stack_pointer().unwrap_or_default();
+                let word = self.read(stack_pointer)?;
+                self.registers.set(architecture.stack_pointer(), stack_pointer.wrapping_add(8));
+                word
+            }
+        };
+        self.registers.set(architecture.program_counter(), return_address);
+        Ok(())
+    }
+
+    /// Code without an FDE: assembler, stubs, generated code.
+    fn step_without_tables(&mut self, position: Position<'s>) -> Result<Step, StackEnd> {
+        let at_call = matches!(position.address, FrameAddress::ReturnAddress(_));
+        if !at_call && let Some((return_address, stack_pointer)) = self.return_address_of_leaf(position) {
+            // With a frame of its own already, the function has changed the frame pointer, too.
+            if self.registers.frame_pointer() == Some(stack_pointer.wrapping_sub(16)) {
+                self.step_by_frame_pointer(false)?;
+            } else {
+                self.set_leaf_caller(return_address, stack_pointer);
+            }
+            return Ok(Step::Guess);
+        }
+        if self.frame_pointer_is_plausible() {
+            self.step_by_frame_pointer(false)?;
+            return Ok(Step::Guess);
+        }
+        if let Some((return_address, stack_pointer)) = self.search_return_address(position) {
+            self.set_leaf_caller(return_address, stack_pointer);
+            return Ok(Step::Guess);
+        }
+        match position.mapping {
+            // "The content of the frame pointer is undefined at process entry and should be marked by zero" (System V ABI,
+            // AMD64 supplement, section 3.4.1): C libraries do so where a thread begins.
+            Some(mapping) if mapping.object.is_some() && self.registers.frame_pointer() == Some(0) => {
+                Err(StackEnd::Complete)
+            }
+            Some(_) => {
+                self.step_by_frame_pointer(false)?;
+                Ok(Step::Guess)
+            }
+            None => Err(truncated(TruncationReason::MappingUnknown)),
+        }
+    }
+
+    /// The frame pointer points to the caller's frame pointer, which lies below the return address.
+    fn step_by_frame_pointer(&mut self, may_switch: bool) -> Result<(), StackEnd> {
+        let architecture = self.registers.architecture();
+        let no_data = truncated(TruncationReason::NoUnwindData);
+        let frame_pointer = self.registers.frame_pointer().ok_or(no_data)?;
+        if frame_pointer == 0 && may_switch {
+            return Err(StackEnd::Complete);
+        }
+        let below = self.registers.stack_pointer().is_none_or(|stack_pointer| frame_pointer < stack_pointer);
+        if frame_pointer % 8 != 0 || (below && !may_switch) {
+            return Err(no_data);
+        }
+        let read = |walk: &mut Self, address: u64| match walk.memory.read_word(address) {
+            Some(word) => Ok(word),
+            None if walk.memory.copy.ends_below(address) => Err(truncated(TruncationReason::CopyTooSmall)),
+            None => Err(no_data),
+        };
+        let return_address = read(self, frame_pointer.wrapping_add(8))?;
+        let callers_frame_pointer = read(self, frame_pointer)?;
+        self.registers.keep(architecture.callee_saved_mask());
+        self.registers.set(architecture.frame_pointer(), callers_frame_pointer);
+        self.registers.set(architecture.stack_pointer(), frame_pointer.wrapping_add(16));
+        self.registers.set(architecture.program_counter(), return_address);
+        Ok(())
+    }
+
+    fn set_leaf_caller(&mut self, return_address: u64, stack_pointer: u64) {
+        let architecture = self.registers.architecture();
+        self.registers.keep(architecture.callee_saved_mask());
+        self.registers.set(architecture.stack_pointer(), stack_pointer);
+        self.registers.set(architecture.program_counter(), return_address);
+    }
+
+    /// The return address of an innermost function without tables that has no frame (yet), and the caller's stack
+    /// pointer: a word at the top of the stack (or the link register) that follows a direct call to just this function.
+    fn return_address_of_leaf(&mut self, position: Position<'s>) -> Option<(u64, u64)> {
+        let architecture = self.registers.architecture();
+        let stack_pointer = self.registers.stack_pointer()?;
+        if let Some(link_register) = architecture.link_register() {
+            let link = self.registers.get(link_register)?;
+            let link = architecture.strip_pointer_bits(link, self.space.highest_address());
+            return self.calls_into(link, position).then_some((link, stack_pointer));
+        }
+        (0..=PUSHED_BY_STUB).find_map(|pushed| {
+            let place = stack_pointer.checked_add(pushed * 8)?;
+            let word = self.memory.copy.word(place)?;
+            self.calls_into(word, position).then_some((word, place.checked_add(8)?))
+        })
+    }
+
+    /// Whether `return_address` follows a direct call of a function that begins at or shortly below `position`, with
+    /// no FDE either.
+    fn calls_into(&mut self, return_address: u64, position: Position<'s>) -> bool {
+        let target = self.return_address(return_address).and_then(|caller| self.call_target(caller));
+        let Some(target) = target else { return false };
+        if !is_within_function(target, position.lookup.0) {
+            return false;
+        }
+        let callee = self.instruction_pointer(target);
+        callee.mapping.is_some() && matches!(self.rule(callee), Rule::FramePointer | Rule::Go(None))
+    }
+
+    /// The target of the direct call before a return address.
+    fn call_target(&mut self, caller: Position<'s>) -> Option<u64> {
+        let architecture = self.registers.architecture();
+        let (tables, offset) = self.tables_and_offset(caller)?;
+        let displacement = architecture.direct_call_displacement(tables.code_before(offset))?;
+        Some(caller.address.address().0.wrapping_add_signed(displacement))
+    }
+
+    /// Looks for the return address of a function without tables and without a frame pointer, from the top of its stack
+    /// upwards: the first word that follows a call which may have led here. Yields the caller's stack pointer too.
+    fn search_return_address(&mut self, position: Position<'s>) -> Option<(u64, u64)> {
+        let architecture = self.registers.architecture();
+        let stack_pointer = self.registers.stack_pointer()?;
+        if let (Some(link_register), FrameAddress::InstructionPointer(_)) =
+            (architecture.link_register(), position.address)
+            && let Some(link) = self.registers.get(link_register)
+            && self.may_have_called(link, position)
+        {
+            return Some((link, stack_pointer));
+        }
+        (0..LARGEST_FRAME_SEARCHED).find_map(|index| {
+            let place = stack_pointer.checked_add(index * 8)?;
+            let word = self.memory.copy.word(place)?;
+            self.may_have_called(word, position).then_some((word, place.checked_add(8)?))
+        })
+    }
+
+    /// Whether `word` is a return address behind a call that may have led to `position`: an indirect call, one of
+    /// another object's function (by way of a stub), or of a function that begins at or shortly below.
+    fn may_have_called(&mut self, word: u64, position: Position<'s>) -> bool {
+        let word = self.registers.architecture().strip_pointer_bits(word, self.space.highest_address());
+        let Some(caller) = self.return_address(word) else { return false };
+        if self.follows_call(caller) != Some(true) {
+            return false;
+        }
+        match self.call_target(caller) {
+            Some(target) if caller.mapping == position.mapping => {
+                is_within_function(target, position.lookup.0) || matches!(self.rule(caller), Rule::Outermost)
+            }
+            _ => true,
+        }
+    }
+
+    fn frame_pointer_is_plausible(&mut self) -> bool {
+        let (Some(frame_pointer), Some(stack_pointer)) =
+            (self.registers.frame_pointer(), self.registers.stack_pointer())
+        else {
+            return false;
+        };
+        if frame_pointer < stack_pointer || frame_pointer % 8 != 0 {
+            return false;
+        }
+        let Some(word) = frame_pointer.checked_add(8).and_then(|place| self.memory.copy.word(place)) else {
+            // Beyond the copy: nothing speaks against it.
+            return self.memory.copy.ends_below(frame_pointer);
+        };
+        let word = self.registers.architecture().strip_pointer_bits(word, self.space.highest_address());
+        match self.return_address(word) {
+            Some(caller) => self.follows_call(caller) != Some(false),
+            None => false,
+        }
+    }
+
+    /// Whether a call instruction ends right before the return address; `None` where the code is not at hand.
+    fn follows_call(&mut self, caller: Position<'s>) -> Option<bool> {
+        let architecture = self.registers.architecture();
+        if let Some((tables, offset)) = self.tables_and_offset(caller) {
+            return Some(architecture.ends_in_call(tables.code_before(offset)));
+        }
+        let word = self.memory.beyond.read_word(caller.address.address().0.checked_sub(8)?)?;
+        Some(architecture.ends_in_call(&word.to_le_bytes()))
+    }
+
+    /// The tables of the object that holds a return address, and the address's offset in the file.
+    fn tables_and_offset(
+        &mut self,
+        caller: Position<'s>,
+    ) -> Option<(Arc<UnwindTables<O::Image>>, FileOffset)> {
+        let mapping = caller.mapping?;
+        // The byte before is in the mapping; the return address itself may lie at its end.
+        let offset = mapping.file_offset_of(caller.lookup.0)?.checked_add(1)?;
+        Some((self.objects.tables(mapping.object?)?, offset))
+    }
+
+    fn instruction_pointer(&self, pc: u64) -> Position<'s> {
+        let lookup = Avma(pc);
+        Position {
+            address: FrameAddress::InstructionPointer(lookup),
+            lookup,
+            mapping: self.space.find(lookup),
+        }
+    }
+
+    /// The position of a return address, if code can run right before it.
+    fn return_address(&self, pc: u64) -> Option<Position<'s>> {
+        let lookup = Avma(pc.checked_sub(1)?);
+        let mapping = self.space.find(lookup).filter(|mapping| mapping.executable)?;
+        Some(Position { address: FrameAddress::ReturnAddress(Avma(pc)), lookup, mapping: Some(mapping) })
+    }
+}
+
+/// Whether code at `address` may belong to a function without an FDE that begins at `start`.
+fn is_within_function(start: u64, address: u64) -> bool {
+    address.checked_sub(start).is_some_and(|distance| distance <= LONGEST_FUNCTION)
+}
+
+fn truncated(reason: TruncationReason) -> StackEnd {
+    StackEnd::Truncated(reason)
+}
+
+/// What the tables say about a place, in the form to be remembered.
+fn rule_from_tables<D: AsRef<[u8]>>(
+    tables: &UnwindTables<D>,
+    place: Place,
+    context: &mut UnwindContext<usize>,
+) -> Rule {
+    let lookup = match tables.address_of(place.offset) {
+        Some(address) => tables.lookup(address, context),
+        None => Lookup::NoFde,
+    };
+    if let Lookup::Row(row) = &lookup
+        && row.signal_frame
+    {
+        return Rule::Row(Arc::new(row.clone()));
+    }
+    if is_signal_trampoline(tables, place) {
+        return Rule::SignalTrampoline;
+    }
+    match lookup {
+        Lookup::NoFde if is_outermost(tables, place) => Rule::Outermost,
+        Lookup::NoFde if tables.is_go() => Rule::Go(None),
+        Lookup::NoFde => Rule::FramePointer,
+        Lookup::Malformed => Rule::Malformed,
+        Lookup::Row(row) => match CompactRule::from_row(tables.architecture(), &row) {
+            _ if row.is_outermost() => Rule::Outermost,
+            Some(rule) if tables.is_go() => Rule::Go(Some(rule.with_saved_frame_pointer())),
+            Some(rule) => Rule::Compact(rule),
+            None => Rule::Row(Arc::new(row)),
+        },
+    }
+}
+
+/// Whether code without an FDE is where a thread began: by the program's entry point, or by what it does after the call.
+fn is_outermost<D: AsRef<[u8]>>(tables: &UnwindTables<D>, place: Place) -> bool {
+    let Some(return_address) = place.offset.checked_add(1).filter(|_| place.is_call) else { return false };
+    tables.address_of(place.offset).and_then(|address| address.checked_add(1)).is_some_and(|address| {
+        tables.returns_to_entry(address) || tables.architecture().exits(tables.code_from(return_address))
+    })
+}
+
+fn is_signal_trampoline<D: AsRef<[u8]>>(tables: &UnwindTables<D>, place: Place) -> bool {
+    let architecture = tables.architecture();
+    let (_, second) = architecture.signal_trampoline_length();
+    let begins_at = |offset: Option<FileOffset>| {
+        offset.is_some_and(|offset| architecture.is_signal_trampoline(tables.code_from(offset)))
+    };
+    if place.is_call {
+        begins_at(place.offset.checked_add(1))
+    } else {
+        begins_at(Some(place.offset)) || begins_at(place.offset.0.checked_sub(second).map(FileOffset))
+    }
+}

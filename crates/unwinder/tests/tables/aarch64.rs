@@ -1,0 +1,100 @@
+//! AArch64 frames: the link register, frame records, signed return addresses, signal frames.
+
+use elf::Machine;
+use model::{Avma, FrameAddress, TruncationReason};
+use prof_unwinder::{Architecture, Registers, StackEnd, UnwoundStack};
+
+use crate::made::{BASE, One, TEXT, TEXT_SIZE, cie, eh_frame, object, unwind};
+
+const SP: u64 = 0xffff_e000_0000;
+const LINK: u8 = 30;
+
+/// Code addresses.
+const fn code(offset: u64) -> u64 {
+    BASE + TEXT + offset
+}
+
+/// `leaf` at 0x100 keeps its return address in x30; `caller` at 0x200 signs and saves it, with x19 and the frame
+/// record; `first` at 0x300 has none. Nothing describes 0x800 and above.
+fn program() -> One {
+    let mut text = vec![0; TEXT_SIZE];
+    let mut put = |offset: usize, words: &[u32]| {
+        for (index, word) in words.iter().enumerate() {
+            text[offset + index * 4..][..4].copy_from_slice(&word.to_le_bytes());
+        }
+    };
+    put(0x21c, &[0x97ff_ffb9]); // bl leaf
+    put(0x31c, &[0x97ff_ffb9]); // bl caller
+    put(0x81c, &[0x97ff_fe79]); // bl caller
+    put(0x900, &[0xd280_1168, 0xd400_0001]); // mov x8, #139; svc #0
+    let section = eh_frame(
+        // DW_CFA_def_cfa sp, 0
+        &cie("zR", 4, LINK, &[0x0c, 31, 0]),
+        &[
+            (0x100, 0x40, &[]),
+            // advance 1; DW_CFA_AARCH64_negate_ra_state; advance 1; def_cfa_offset 48; x29 at −48, x30 at −40, x19 at −32
+            (0x200, 0x40, &[0x41, 0x2d, 0x41, 0x0e, 48, 0x80 | 29, 6, 0x80 | 30, 5, 0x80 | 19, 4]),
+            // DW_CFA_undefined x30
+            (0x300, 0x40, &[0x07, 30]),
+        ],
+    );
+    One::new(object(Machine::AARCH64, &text, &section, &[]))
+}
+
+fn registers(pc: u64, sp: u64, fp: u64, link: u64) -> Registers {
+    let mut registers = Registers::new(Architecture::Aarch64);
+    for (register, value) in [(32, pc), (31, sp), (29, fp), (30, link), (19, 0x19)] {
+        registers.set(register, value);
+    }
+    registers
+}
+
+fn words(values: &[u64]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+fn addresses(stack: &UnwoundStack) -> Vec<u64> {
+    stack.addresses().map(|frame| frame.address().0).collect()
+}
+
+#[test]
+fn a_leaf_returns_by_the_link_register_and_signatures_are_stripped() {
+    let signed = 0x0037_0000_0000_0000 | code(0x320);
+    let stack = words(&[0, signed, 0x1919, 0, 0, 0, 0, 0]);
+    let unwound = unwind(&mut program(), &registers(code(0x104), SP, 0, code(0x220)), &stack);
+    assert_eq!(addresses(&unwound), [code(0x104), code(0x220), code(0x320)]);
+    assert_eq!(unwound.end, StackEnd::Complete);
+    assert_eq!(unwound.frames[2].stack_pointer, SP + 48);
+}
+
+#[test]
+fn a_caller_that_never_saved_its_link_register_is_no_endless_loop() {
+    // The "caller" claims to be a leaf: its return address is itself.
+    let unwound = unwind(&mut program(), &registers(code(0x104), SP, 0, code(0x108)), &words(&[0; 64]));
+    assert_eq!(addresses(&unwound), [code(0x104), code(0x108)]);
+    assert_eq!(unwound.end, StackEnd::Truncated(TruncationReason::RuleFailed));
+}
+
+#[test]
+fn frame_records_lead_through_code_without_tables() {
+    let stack = words(&[0, 0, SP + 32, 0, SP + 48, code(0x820), SP + 0x1000, code(0x320), 0, 0]);
+    let unwound = unwind(&mut program(), &registers(code(0x840), SP, SP + 48, 1), &stack);
+    assert_eq!(addresses(&unwound), [code(0x840), code(0x320)]);
+    assert_eq!(unwound.end, StackEnd::Complete);
+}
+
+#[test]
+fn a_signal_trampoline_is_known_by_its_instructions() {
+    let mut stack = vec![0; 128 + 176 + 8 + 33 * 8];
+    let mut set = |register: usize, value: u64| {
+        stack[128 + 176 + 8 + register * 8..][..8].copy_from_slice(&value.to_le_bytes());
+    };
+    // Interrupted at the very first instruction of `leaf`.
+    set(32, code(0x100));
+    set(31, SP + 0x200);
+    set(30, code(0x320));
+    let unwound = unwind(&mut program(), &registers(code(0x104), SP, 0, code(0x900)), &stack);
+    assert_eq!(addresses(&unwound), [code(0x104), code(0x900), code(0x100), code(0x320)]);
+    assert_eq!(unwound.frames[2].address, FrameAddress::InstructionPointer(Avma(code(0x100))));
+    assert_eq!(unwound.end, StackEnd::Complete);
+}

@@ -1,0 +1,5 @@
+//! Tables made by hand: what compilers of other architectures write, and what nobody should.
+
+mod aarch64;
+mod hostile;
+mod made;
