@@ -1,0 +1,51 @@
+//! The address ranges of an entry: `DW_AT_low_pc` with `DW_AT_high_pc`, or `DW_AT_ranges` (DWARF 5, 2.17).
+
+use gimli::{Attribute, AttributeValue, UnitRef};
+
+use super::Reader;
+
+/// The range attributes of one entry, as they are met.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct RangeAttributes {
+    low: Option<u64>,
+    high: Option<u64>,
+    size: Option<u64>,
+    list: Option<gimli::RangeListsOffset<usize>>,
+}
+
+impl RangeAttributes {
+    /// Takes the attribute, if it is one of them.
+    pub(crate) fn take<'a>(&mut self, attribute: &Attribute<Reader<'a>>, unit: UnitRef<'_, Reader<'a>>) {
+        match attribute.name() {
+            gimli::DW_AT_low_pc => self.low = unit.attr_address(attribute.value()).ok().flatten(),
+            gimli::DW_AT_high_pc => match attribute.value() {
+                AttributeValue::Udata(size) => self.size = Some(size),
+                value => self.high = unit.attr_address(value).ok().flatten(),
+            },
+            gimli::DW_AT_ranges => self.list = unit.attr_ranges_offset(attribute.value()).ok().flatten(),
+            _ => {}
+        }
+    }
+
+    /// Calls `found` with each range that is not empty, begin and end, until it returns `false`. A range that starts
+    /// at 0 belongs to code that the linker removed.
+    pub(crate) fn for_each<'a>(
+        &self,
+        unit: UnitRef<'_, Reader<'a>>,
+        mut found: impl FnMut(u64, u64) -> bool,
+    ) {
+        if let Some(list) = self.list {
+            let Ok(mut ranges) = unit.ranges(list) else { return };
+            while let Ok(Some(range)) = ranges.next() {
+                if range.begin != 0 && range.begin < range.end && !found(range.begin, range.end) {
+                    return;
+                }
+            }
+        } else if let Some(low) = self.low.filter(|&low| low != 0) {
+            let high = self.high.or_else(|| low.checked_add(self.size?));
+            if let Some(high) = high.filter(|&high| low < high) {
+                found(low, high);
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Split DWARF: a skeleton unit in the program, the rest in a `.dwo` file, or in a package of them (`.dwp`)
+//! (DWARF 5, 7.3.2 and 7.3.5; before, the GNU extension of DWARF 4).
+
+use elf::Object;
+use gimli::{DwoId, UnitRef};
+
+use super::sections::endian_of;
+use super::{Dwarf, Reader, Sections, Unit, read_unit};
+
+/// The file that holds the rest of a unit's debug information.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SplitUnit {
+    /// The id that the unit in the file has too.
+    pub id: u64,
+    /// The folder that the compiler ran in (`DW_AT_comp_dir`).
+    pub folder: Option<Vec<u8>>,
+    /// The path, absolute or in that folder (`DW_AT_dwo_name`).
+    pub path: Option<Vec<u8>>,
+}
+
+/// A `.dwo` file's object, or a package.
+pub(crate) struct SplitObject<'a> {
+    sections: Sections<'a>,
+}
+
+/// What the unit in the program says about the rest of it, where it is a skeleton.
+pub(crate) fn find_split(unit: UnitRef<'_, Reader<'_>>) -> Option<SplitUnit> {
+    let id = unit.dwo_id?;
+    let path = unit.dwo_name().ok().flatten().and_then(|name| unit.attr_string(name).ok());
+    Some(SplitUnit {
+        id: id.0,
+        folder: unit.comp_dir.map(|folder| folder.slice().to_vec()),
+        path: path.map(|path| path.slice().to_vec()),
+    })
+}
+
+impl<'a> SplitObject<'a> {
+    pub(crate) fn new<D: AsRef<[u8]>>(object: &'a Object<D>) -> Option<Self> {
+        Some(Self { sections: Sections::of_split(object)? })
+    }
+
+    /// The debug information of a `.dwo` file that belongs to `parent`.
+    pub(crate) fn dwarf<'s>(&'s self, parent: &Dwarf<'s>) -> Dwarf<'s> {
+        let mut dwarf = self.sections.dwarf(None);
+        dwarf.make_dwo(parent);
+        dwarf
+    }
+}
+
+/// A package's share of one unit.
+pub(crate) fn unit_of_package<'s, D: AsRef<[u8]>>(
+    package: &'s Object<D>,
+    sections: &'s PackageSections<'s>,
+    id: u64,
+    parent: &Dwarf<'s>,
+) -> Option<Dwarf<'s>> {
+    let endian = endian_of(package);
+    let package =
+        sections.sections.borrow(|section| Reader::new(section, endian), Reader::new(&[], endian)).ok()?;
+    package.find_cu(DwoId(id), parent).ok()?
+}
+
+/// The sections of a package, unpacked.
+pub(crate) struct PackageSections<'a> {
+    sections: gimli::DwarfPackageSections<std::borrow::Cow<'a, [u8]>>,
+}
+
+impl<'a> PackageSections<'a> {
+    pub(crate) fn new<D: AsRef<[u8]>>(package: &'a Object<D>) -> Option<Self> {
+        let load = |id: gimli::SectionId| -> gimli::Result<std::borrow::Cow<'a, [u8]>> {
+            let contents = id.dwo_name().and_then(|name| package.contents(name).ok().flatten());
+            Ok(contents.unwrap_or_default())
+        };
+        if !package.has_contents(".debug_cu_index") {
+            return None;
+        }
+        Some(Self { sections: gimli::DwarfPackageSections::load(load).ok()? })
+    }
+}
+
+/// The unit with this id in a split file. It takes over what is written at the skeleton only.
+pub(crate) fn split_unit<'a>(dwarf: &Dwarf<'a>, id: u64, skeleton: &Unit<'a>) -> Option<(u32, Unit<'a>)> {
+    let mut units = dwarf.units();
+    let mut number = 0;
+    while let Ok(Some(header)) = units.next() {
+        if let Some(mut unit) = read_unit(dwarf, header, false)
+            && unit.dwo_id == Some(DwoId(id))
+        {
+            unit.copy_relocated_attributes(skeleton);
+            return Some((number, unit));
+        }
+        number += 1;
+    }
+    None
+}

@@ -1,0 +1,159 @@
+//! Which units cover which addresses.
+
+use gimli::{UnitHeader, UnitRef, UnitType};
+
+use super::unit::{read_unit, read_with_ranges};
+use super::{Dwarf, Reader, Unit};
+
+/// Where each unit of a file lies and what it covers.
+pub(crate) struct UnitIndex<'a> {
+    /// In the order of `.debug_info`.
+    headers: Vec<UnitHeader<Reader<'a>>>,
+    ranges: Vec<UnitRange>,
+    /// Compilation units that do not say what they cover.
+    without_ranges: Vec<u32>,
+}
+
+struct UnitRange {
+    begin: u64,
+    end: u64,
+    unit: u32,
+}
+
+/// An address is looked for in at most this many units that claim it.
+const MAX_CLAIMS: u8 = 16;
+
+impl<'a> UnitIndex<'a> {
+    /// Reads the headers of all units, and of each compilation unit its first entry. A damaged unit is left out; a
+    /// damaged header ends the list, since nothing says where the next one starts.
+    pub(crate) fn read(dwarf: &Dwarf<'a>) -> Self {
+        let mut index = Self::headers_only(dwarf);
+        let aranges = Aranges::read(dwarf);
+        for number in 0..index.headers.len() as u32 {
+            index.add_ranges(dwarf, number, &aranges);
+        }
+        index
+    }
+
+    /// Reads the headers only: for files that are referred to, not looked up in.
+    pub(crate) fn headers_only(dwarf: &Dwarf<'a>) -> Self {
+        let mut headers = Vec::new();
+        let mut units = dwarf.units();
+        while let Ok(Some(header)) = units.next() {
+            headers.push(header);
+        }
+        Self { headers, ranges: Vec::new(), without_ranges: Vec::new() }
+    }
+
+    fn add_ranges(&mut self, dwarf: &Dwarf<'a>, number: u32, aranges: &Aranges) {
+        let Some(header) = self.headers.get(number as usize) else { return };
+        if !matches!(header.type_(), UnitType::Compilation | UnitType::Skeleton(_)) {
+            return;
+        }
+        let Some((unit, attributes)) = read_with_ranges(dwarf, *header, false) else { return };
+        let unit_ref = UnitRef::new(dwarf, &unit);
+        let before = self.ranges.len();
+        attributes.for_each(unit_ref, |begin, end| {
+            self.ranges.push(UnitRange { begin, end, unit: number });
+            true
+        });
+        if self.ranges.len() == before {
+            let offset = header.debug_info_offset().map_or(usize::MAX, |offset| offset.0);
+            self.ranges.extend(aranges.of(offset).map(|(begin, end)| UnitRange { begin, end, unit: number }));
+        }
+        if self.ranges.len() == before {
+            self.without_ranges.push(number);
+        }
+    }
+
+    /// For each unit that claims one of `addresses` (sorted), the indices of those that it claims, in order. Units
+    /// that do not say what they cover are asked for what no other one claims.
+    pub(crate) fn claims(&self, addresses: &[u64]) -> Vec<(u32, Vec<u32>)> {
+        let mut claims: Vec<(u32, u32)> = Vec::new();
+        let mut count = vec![0_u8; addresses.len()];
+        // Many overlapping ranges are a sign of a hostile file.
+        let mut budget = addresses.len().saturating_mul(64).saturating_add(1 << 16);
+        for range in &self.ranges {
+            let first = addresses.partition_point(|&address| address < range.begin);
+            let after = addresses.partition_point(|&address| address < range.end);
+            for (index, count) in count.iter_mut().enumerate().take(after).skip(first) {
+                budget = budget.saturating_sub(1);
+                if *count < MAX_CLAIMS && budget > 0 {
+                    *count += 1;
+                    claims.push((range.unit, index as u32));
+                }
+            }
+        }
+        let unclaimed =
+            || count.iter().enumerate().filter(|&(_, &count)| count == 0).map(|(index, _)| index as u32);
+        for &unit in self.without_ranges.iter().take(1 << 12) {
+            claims.extend(unclaimed().map(|index| (unit, index)));
+        }
+        claims.sort_unstable();
+        claims.dedup();
+        let mut by_unit: Vec<(u32, Vec<u32>)> = Vec::new();
+        for (unit, index) in claims {
+            match by_unit.last_mut() {
+                Some((last, indices)) if *last == unit => indices.push(index),
+                _ => by_unit.push((unit, vec![index])),
+            }
+        }
+        by_unit
+    }
+
+    /// The bytes of `.debug_info` that a unit takes.
+    pub(crate) fn size_of(&self, unit: u32) -> usize {
+        self.headers.get(unit as usize).map_or(0, |header| header.unit_length())
+    }
+
+    pub(crate) fn header(&self, unit: u32) -> Option<&UnitHeader<Reader<'a>>> {
+        self.headers.get(unit as usize)
+    }
+
+    /// Reads a unit's abbreviations and its first entry; with `lines`, the header of its line table too.
+    pub(crate) fn unit(&self, dwarf: &Dwarf<'a>, unit: u32, lines: bool) -> Option<Unit<'a>> {
+        read_unit(dwarf, *self.headers.get(unit as usize)?, lines)
+    }
+
+    /// The number of the unit that an offset in `.debug_info` lies in.
+    pub(crate) fn containing(&self, offset: usize) -> Option<u32> {
+        let start = |header: &UnitHeader<Reader<'a>>| {
+            header.debug_info_offset().map_or(usize::MAX, |offset| offset.0)
+        };
+        let after = self.headers.partition_point(|header| start(header) <= offset);
+        u32::try_from(after.checked_sub(1)?).ok()
+    }
+}
+
+/// `.debug_aranges`: may be absent, and is only asked about units that do not say themselves what they cover.
+struct Aranges {
+    /// Offset of the unit, begin, end.
+    entries: Vec<(usize, u64, u64)>,
+}
+
+impl Aranges {
+    fn read(dwarf: &Dwarf<'_>) -> Self {
+        let mut entries = Vec::new();
+        let mut headers = dwarf.debug_aranges.headers();
+        while let Ok(Some(header)) = headers.next() {
+            let mut ranges = header.entries();
+            while let Ok(Some(entry)) = ranges.next() {
+                let range = entry.range();
+                if range.begin != 0 && range.begin < range.end {
+                    entries.push((header.debug_info_offset().0, range.begin, range.end));
+                }
+            }
+        }
+        entries.sort_unstable();
+        Self { entries }
+    }
+
+    fn of(&self, unit: usize) -> impl Iterator<Item = (u64, u64)> {
+        let first = self.entries.partition_point(|&(offset, _, _)| offset < unit);
+        self.entries
+            .iter()
+            .skip(first)
+            .take_while(move |entry| entry.0 == unit)
+            .map(|&(_, begin, end)| (begin, end))
+    }
+}

@@ -1,0 +1,201 @@
+//! One walk through a unit, for all of its addresses together.
+//!
+//! Entries come in the order of the file: a function, then all that lies in it. So a stack of open functions and
+//! inlined calls says at each entry what it lies in, and nothing has to be kept but what covers an address.
+
+use gimli::{UnitOffset, UnitRef};
+
+use super::Reader;
+use super::ranges::RangeAttributes;
+
+/// A function or inlined call that covers an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct DwarfFrame {
+    /// The entry, in its unit.
+    pub(crate) entry: UnitOffset,
+    /// Where the call stood, of an inlined one.
+    pub(crate) call: Option<CallSite>,
+}
+
+/// `DW_AT_call_file`, `DW_AT_call_line`, `DW_AT_call_column`: a place in the caller.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct CallSite {
+    /// An index into the files of the unit's line table.
+    pub(crate) file: Option<u64>,
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+}
+
+/// What a walk found.
+pub(crate) struct UnitWalk {
+    /// For each address the frames that cover it, outermost first; none where no function does.
+    pub(crate) frames: Vec<Vec<DwarfFrame>>,
+}
+
+/// Calls nested deeper than this no compiler makes.
+const MAX_INLINED: usize = 512;
+
+/// Range lists may be shared; a hostile file shares a long one between all entries.
+const MAX_RANGE_STEPS: usize = 1 << 26;
+
+/// A function on the way from the root to the current entry.
+struct OpenFunction {
+    depth: isize,
+    number: u32,
+    /// Whether it covers an address at all.
+    hit: bool,
+    /// Inlined calls that are open in it: depth and number.
+    calls: Vec<(isize, u32)>,
+}
+
+/// What is known of one address so far.
+#[derive(Default)]
+struct Hit {
+    function: u32,
+    /// The length of the range that covers it: of two functions the more precise one counts.
+    length: u64,
+    frames: Vec<DwarfFrame>,
+    /// The number of the innermost inlined call.
+    innermost: u32,
+}
+
+impl UnitWalk {
+    /// Reads all entries of a unit. `addresses` are sorted. A unit that is damaged somewhere is read up to there.
+    pub(crate) fn new(unit: UnitRef<'_, Reader<'_>>, addresses: &[u64]) -> Self {
+        let mut walk = Walk {
+            unit,
+            addresses,
+            hits: addresses.iter().map(|_| Hit::default()).collect(),
+            functions: Vec::new(),
+            next_number: 1,
+            range_steps: 0,
+        };
+        // What has been found before a damaged entry is true all the same.
+        let _ = walk.run();
+        Self { frames: walk.hits.into_iter().map(|hit| hit.frames).collect() }
+    }
+}
+
+struct Walk<'w, 'a> {
+    unit: UnitRef<'w, Reader<'a>>,
+    addresses: &'w [u64],
+    hits: Vec<Hit>,
+    functions: Vec<OpenFunction>,
+    next_number: u32,
+    range_steps: usize,
+}
+
+impl<'w, 'a> Walk<'w, 'a> {
+    fn run(&mut self) -> gimli::Result<()> {
+        let unit = self.unit;
+        let mut entries = unit.entries_raw(None)?;
+        while !entries.is_empty() {
+            let offset = entries.next_offset();
+            let depth = entries.next_depth();
+            let Some(abbreviation) = entries.read_abbreviation()? else { continue };
+            self.close(depth);
+            match abbreviation.tag() {
+                gimli::DW_TAG_subprogram => {
+                    let mut ranges = RangeAttributes::default();
+                    for specification in abbreviation.attributes() {
+                        ranges.take(&entries.read_attribute(*specification)?, unit);
+                    }
+                    self.function(offset, depth, &ranges);
+                }
+                gimli::DW_TAG_inlined_subroutine => {
+                    if !self.functions.last().is_some_and(|function| function.hit) {
+                        entries.skip_attributes(abbreviation.attributes())?;
+                        continue;
+                    }
+                    let mut ranges = RangeAttributes::default();
+                    let mut call = CallSite::default();
+                    for specification in abbreviation.attributes() {
+                        let attribute = entries.read_attribute(*specification)?;
+                        let number = || attribute.udata_value().unwrap_or(0);
+                        match attribute.name() {
+                            gimli::DW_AT_call_file => call.file = self.file_index(attribute.value()),
+                            gimli::DW_AT_call_line => call.line = u32::try_from(number()).unwrap_or(0),
+                            gimli::DW_AT_call_column => call.column = u32::try_from(number()).unwrap_or(0),
+                            _ => ranges.take(&attribute, unit),
+                        }
+                    }
+                    self.inlined(offset, depth, &ranges, call);
+                }
+                _ => entries.skip_attributes(abbreviation.attributes())?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Before DWARF 5 the file number 0 means "none".
+    fn file_index(&self, value: gimli::AttributeValue<Reader<'a>>) -> Option<u64> {
+        let index = match value {
+            gimli::AttributeValue::FileIndex(index) => index,
+            value => value.udata_value()?,
+        };
+        (index > 0 || self.unit.header.version() >= 5).then_some(index)
+    }
+
+    /// Leaves the functions and calls that an entry at `depth` is no part of.
+    fn close(&mut self, depth: isize) {
+        while self.functions.pop_if(|function| depth <= function.depth).is_some() {}
+        if let Some(function) = self.functions.last_mut() {
+            while function.calls.pop_if(|&mut (call_depth, _)| depth <= call_depth).is_some() {}
+        }
+    }
+
+    fn number(&mut self) -> u32 {
+        let number = self.next_number;
+        self.next_number = self.next_number.saturating_add(1);
+        number
+    }
+
+    fn function(&mut self, entry: UnitOffset, depth: isize, ranges: &RangeAttributes) {
+        let number = self.number();
+        let mut hit = false;
+        self.for_each_covered(ranges, |known, length| {
+            if known.function == 0 || length < known.length {
+                known.function = number;
+                known.length = length;
+                known.innermost = 0;
+                known.frames.clear();
+                known.frames.push(DwarfFrame { entry, call: None });
+                hit = true;
+            }
+        });
+        self.functions.push(OpenFunction { depth, number, hit, calls: Vec::new() });
+    }
+
+    fn inlined(&mut self, entry: UnitOffset, depth: isize, ranges: &RangeAttributes, call: CallSite) {
+        let number = self.number();
+        let Some(mut function) = self.functions.pop() else { return };
+        let mut hit = false;
+        self.for_each_covered(ranges, |known, _| {
+            let nested =
+                known.innermost == 0 || function.calls.iter().any(|&(_, open)| open == known.innermost);
+            if known.function == function.number && nested && known.frames.len() < MAX_INLINED {
+                known.innermost = number;
+                known.frames.push(DwarfFrame { entry, call: Some(call) });
+                hit = true;
+            }
+        });
+        if hit {
+            function.calls.push((depth, number));
+        }
+        self.functions.push(function);
+    }
+
+    fn for_each_covered(&mut self, ranges: &RangeAttributes, mut found: impl FnMut(&mut Hit, u64)) {
+        let Self { unit, addresses, hits, range_steps, .. } = self;
+        ranges.for_each(*unit, |begin, end| {
+            *range_steps += 1;
+            let first = addresses.partition_point(|&address| address < begin);
+            let covered = addresses.iter().zip(hits.iter_mut()).skip(first);
+            for (_, hit) in covered.take_while(|&(&address, _)| address < end) {
+                *range_steps += 1;
+                found(hit, end - begin);
+            }
+            *range_steps < MAX_RANGE_STEPS
+        });
+    }
+}

@@ -1,0 +1,198 @@
+//! Lines and inlined calls, which a Go program knows for its own stack traces.
+//!
+//! A function's description has tables of values by address: the file's number, the line, and the entry of its tree of
+//! inlined calls (Go's `src/runtime/symtab.go`, `pcvalue`, and `src/runtime/symtabinl.go`). The tree is in read-only
+//! data, counted from an address that only the runtime's `moduledata` tells.
+
+use elf::Object;
+use model::{SourceLocation, Svma};
+
+use super::bytes::Bytes;
+use super::{Table, Version};
+
+/// A function or inlined call at an address, and the line in it.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) struct GoFrame<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) location: Option<SourceLocation>,
+}
+
+/// What the table says of single addresses.
+pub(crate) struct GoPlaces<'a> {
+    table: Table<'a>,
+    /// The sections that trees of inlined calls may lie in, from the address that they are counted from.
+    trees: Option<Bytes<'a>>,
+}
+
+/// Calls nested deeper than this no compiler makes.
+const MAX_INLINED: usize = 512;
+
+/// `PCDATA_InlTreeIndex` and `FUNCDATA_InlTree` (Go's `src/internal/abi/symtab.go`).
+const INLINED_INDEX: usize = 2;
+const INLINED_TREE: usize = 3;
+
+/// "None", for offsets.
+const NONE: u64 = u32::MAX as u64;
+
+impl<'a> GoPlaces<'a> {
+    pub(crate) fn new<D: AsRef<[u8]>>(table: Table<'a>, object: &'a Object<D>) -> Self {
+        let trees = base_of_trees(&table, object).and_then(|base| object.bytes_at(Svma(base)));
+        let trees = trees.map(|data| Bytes { data, ..table.bytes });
+        Self { table, trees }
+    }
+
+    /// The frames at an address, innermost first.
+    pub(crate) fn find(&self, address: u64) -> Vec<GoFrame<'a>> {
+        self.function(address).map(|function| function.frames(self, address)).unwrap_or_default()
+    }
+
+    fn function(&self, address: u64) -> Option<Function> {
+        let table = &self.table;
+        let (mut low, mut high) = (0, table.count());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if table.start(middle)? <= address { low = middle + 1 } else { high = middle }
+        }
+        let index = low.checked_sub(1)?;
+        Function::read(table, index).filter(|_| table.start(low).is_some_and(|end| address < end))
+    }
+
+    /// The value that a table has for an address, and -1 where it has none.
+    fn value(&self, function: &Function, offset: u64, address: u64) -> Option<i64> {
+        let mut at = self.table.values.checked_add(usize::try_from(offset).ok()?)?;
+        let (mut covered, mut value, mut first) = (function.start, -1_i64, true);
+        // Each step takes two bytes at least, so this ends with the table.
+        loop {
+            let change = self.table.bytes.varint(&mut at)?;
+            if change == 0 && !first {
+                return None;
+            }
+            first = false;
+            let sign = if change & 1 == 0 { 0 } else { -1 };
+            value += i64::from(change >> 1) ^ sign;
+            let step = u64::from(self.table.bytes.varint(&mut at)?);
+            covered = covered.checked_add(step.checked_mul(self.table.quantum)?)?;
+            if address < covered {
+                return Some(value);
+            }
+        }
+    }
+
+    fn location(&self, function: &Function, address: u64) -> Option<SourceLocation> {
+        let line = self.value(function, function.lines, address)?;
+        let number = usize::try_from(self.value(function, function.files, address)?).ok()?;
+        let Table { bytes, version, units, files, .. } = &self.table;
+        let at = if *version == Version::Go1_2 {
+            let place = files.checked_add(number.checked_mul(4)?)?;
+            usize::try_from(bytes.number(place, 4)?).ok()?
+        } else {
+            let unit = usize::try_from(function.unit).ok()?;
+            let offset = bytes.number(units.checked_add(unit.checked_add(number)?.checked_mul(4)?)?, 4)?;
+            (offset != NONE).then(|| files.checked_add(usize::try_from(offset).ok()?))??
+        };
+        let file = String::from_utf8_lossy(bytes.text(at)?);
+        Some(SourceLocation { file: file.into(), line: u32::try_from(line).ok()?, column: 0 })
+    }
+}
+
+/// A function's description.
+struct Function {
+    start: u64,
+    name: u64,
+    /// Offsets of tables of values by address.
+    files: u64,
+    lines: u64,
+    inlined: Option<u64>,
+    /// The offset of the tree of inlined calls.
+    tree: Option<usize>,
+    unit: u64,
+}
+
+impl Function {
+    fn read(table: &Table<'_>, index: usize) -> Option<Self> {
+        let at = table.description(index)?;
+        let field = |number: usize| table.bytes.number(at + number * 4, 4);
+        // name, args, deferreturn, pcsp, pcfile, pcln, npcdata, cuOffset (1.16), startLine (1.20), funcID, flag, …,
+        // nfuncdata; then the offsets of the other tables by address and of other data.
+        let tables = usize::try_from(field(6)?).ok()?;
+        let fields = match table.version {
+            Version::Go1_2 => 8,
+            Version::Go1_16 | Version::Go1_18 => 9,
+            Version::Go1_20 => 10,
+        };
+        let unit = if table.version == Version::Go1_2 { 0 } else { field(7)? };
+        let last = u8::try_from(table.bytes.number(at + fields * 4 - 1, 1)?).ok()?;
+        let with_tree = table.version >= Version::Go1_18 && usize::from(last) > INLINED_TREE;
+        let tree = with_tree.then(|| field(fields.checked_add(tables)?.checked_add(INLINED_TREE)?)).flatten();
+        let inlined = (tables > INLINED_INDEX).then(|| field(fields + INLINED_INDEX)).flatten();
+        Some(Self {
+            start: table.start(index)?,
+            name: field(0)?,
+            files: field(4)?,
+            lines: field(5)?,
+            inlined: inlined.filter(|&offset| offset != 0),
+            tree: tree.filter(|&offset| offset != NONE).and_then(|offset| usize::try_from(offset).ok()),
+            unit,
+        })
+    }
+
+    fn frames<'a>(&self, places: &GoPlaces<'a>, address: u64) -> Vec<GoFrame<'a>> {
+        let mut frames = Vec::new();
+        let mut at = address;
+        while frames.len() < MAX_INLINED {
+            let Some((name, call)) = self.inlined_call(places, at) else { break };
+            frames.push(GoFrame { name, location: places.location(self, at) });
+            // The call stands where this instruction of the caller is.
+            let Some(parent) = self.start.checked_add(call).filter(|&parent| parent != at) else { break };
+            at = parent;
+        }
+        let name = places.table.name(self.name).filter(|name| !name.is_empty());
+        frames.extend(name.map(|name| GoFrame { name, location: places.location(self, at) }));
+        frames
+    }
+
+    /// The name of the innermost inlined call that covers the address, and the offset of an instruction at its call.
+    fn inlined_call<'a>(&self, places: &GoPlaces<'a>, address: u64) -> Option<(&'a [u8], u64)> {
+        let trees = places.trees.as_ref()?;
+        let index = usize::try_from(places.value(self, self.inlined?, address)?).ok()?;
+        // parent, funcID, file, line, func, parentPc; since 1.20: funcID, nameOff, parentPc, startLine.
+        let (size, name, parent) = match places.table.version {
+            Version::Go1_18 => (20, 12, 16),
+            _ => (16, 4, 8),
+        };
+        let entry = self.tree?.checked_add(index.checked_mul(size)?)?;
+        let name = places.table.name(trees.number(entry.checked_add(name)?, 4)?)?;
+        let parent = trees.signed(entry.checked_add(parent)?)?;
+        Some((name, u64::try_from(parent).ok()?)).filter(|(name, _)| !name.is_empty())
+    }
+}
+
+/// The address that offsets of trees are counted from: `gofunc` of the runtime's `moduledata`, whose first word points
+/// to the table, and whose 23rd is where the text starts (Go's `src/runtime/symtab.go`).
+fn base_of_trees<D: AsRef<[u8]>>(table: &Table<'_>, object: &Object<D>) -> Option<u64> {
+    const TEXT: usize = 22;
+    let base = match table.version {
+        Version::Go1_18 => 38,
+        Version::Go1_20 => 40,
+        Version::Go1_2 | Version::Go1_16 => return None,
+    };
+    let Bytes { endian, pointer, .. } = table.bytes;
+    for section in object.sections() {
+        let is_data = section.name.ends_with(b"data")
+            || section.name.starts_with(b".data.rel.ro")
+            || section.name.starts_with(b".go.module");
+        let Some(data) =
+            Some(section).filter(|_| is_data).and_then(|section| object.section_bytes(section).ok())
+        else {
+            continue;
+        };
+        let bytes = Bytes { data, endian, pointer };
+        let word = |at: usize, index: usize| bytes.number(at + index * pointer, pointer);
+        for at in (0..data.len()).step_by(pointer) {
+            if word(at, 0) == Some(table.address) && word(at, TEXT) == Some(table.text) {
+                return word(at, base);
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,206 @@
+//! The running kernel's symbols, as `/proc/kallsyms` lists them: `address type name [module]` per line.
+
+use model::Avma;
+
+/// The symbols of a kernel and its modules.
+#[derive(Default)]
+pub struct Kallsyms {
+    text: String,
+    /// Sorted by address; of several at one address only the last, which is perf's choice.
+    symbols: Vec<Entry>,
+    /// Where `_text` (else `_stext`) lies.
+    text_address: Option<u64>,
+    hidden: bool,
+}
+
+/// A symbol: its address and where its line stands.
+#[derive(Clone, Copy)]
+struct Entry {
+    address: u64,
+    name: (u32, u16),
+    module: (u32, u16),
+}
+
+/// A function of the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KernelSymbol<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its address in the kernel that the table is of.
+    pub start: Avma,
+    /// The module that it belongs to, without brackets.
+    pub module: Option<&'a str>,
+}
+
+/// Beyond this there is no text of the kernel: 512 MiB, twice what x86-64 reserves for it.
+const MAX_FUNCTION: u64 = 512 << 20;
+
+impl Kallsyms {
+    /// Reads a table. Lines that are none are left out. Text beyond 4 GiB is not looked at.
+    pub fn parse(text: String) -> Self {
+        let mut symbols = Vec::with_capacity(text.len() / 40);
+        let mut all_zero = true;
+        let mut text_symbol = None;
+        let mut stext_symbol = None;
+        let base = text.as_ptr() as usize;
+        let place = |part: &str| {
+            let offset = u32::try_from((part.as_ptr() as usize).wrapping_sub(base)).ok()?;
+            Some((offset, u16::try_from(part.len()).ok()?))
+        };
+        for line in text.lines() {
+            let Some((address, rest)) = line.split_once(' ') else { continue };
+            let Ok(address) = u64::from_str_radix(address, 16) else { continue };
+            let Some((kind, rest)) = rest.split_once(' ') else { continue };
+            let (name, module) = match rest.split_once('\t') {
+                Some((name, module)) => {
+                    (name.trim_end(), module.trim_start_matches('[').trim_end().trim_end_matches(']'))
+                }
+                None => (rest.trim_end(), ""),
+            };
+            all_zero &= address == 0;
+            match name {
+                "_text" => text_symbol = Some(address),
+                "_stext" => stext_symbol = Some(address),
+                _ => {}
+            }
+            let [kind] = kind.as_bytes() else { continue };
+            // Text and weak symbols (nm(1)); `$x` and the like are the assembler's marks (Arm ELF).
+            if !matches!(kind, b'T' | b't' | b'W' | b'w') || name.is_empty() || name.starts_with('$') {
+                continue;
+            }
+            let Some(name) = place(name) else { continue };
+            let module = if module.is_empty() { (0, 0) } else { place(module).unwrap_or((0, 0)) };
+            symbols.push(Entry { address, name, module });
+        }
+        let hidden = all_zero && !symbols.is_empty();
+        symbols.sort_by_key(|entry| entry.address);
+        // Stable: of several names at one address the last in the list stands, as in perf: ends are where the next symbol begins
+        // (`symbols__fixup_end()` in tools/perf/util/symbol.c), so that all but the last have no length, and those
+        // lose (`choose_best_symbol()`).
+        symbols.dedup_by(|next, kept| {
+            let same = next.address == kept.address;
+            if same {
+                *kept = *next;
+            }
+            same
+        });
+        Self { text, symbols, text_address: text_symbol.or(stext_symbol), hidden }
+    }
+
+    /// Whether the kernel lists its symbols without telling where they are (`kernel.kptr_restrict`, or a reader
+    /// without `CAP_SYSLOG`).
+    pub fn addresses_hidden(&self) -> bool {
+        self.hidden
+    }
+
+    /// Whether no function is listed.
+    pub fn is_empty(&self) -> bool {
+        self.symbols.is_empty()
+    }
+
+    /// Where the kernel's text starts (`_text`, else `_stext`).
+    pub fn text_address(&self) -> Option<Avma> {
+        self.text_address.map(Avma)
+    }
+
+    /// The function that calls or is interrupted at `found`, whose code lies just before that: at `lookup`.
+    ///
+    /// A stack that goes through an interrupt has the interrupted instruction's address among its return addresses.
+    /// Where that is a function's first one, the byte before it is the padding that has a name of its own
+    /// (`__pfx_NAME`, from which nothing returns): then it is the function itself.
+    pub fn find_caller(&self, lookup: Avma, found: Avma) -> Option<KernelSymbol<'_>> {
+        let symbol = self.find(lookup)?;
+        let padded = symbol.name.strip_prefix("__pfx_").or_else(|| symbol.name.strip_prefix("__cfi_"));
+        let here = padded.and_then(|_| self.find(found)).filter(|here| here.start == found);
+        Some(here.unwrap_or(symbol))
+    }
+
+    /// The function that an address of this kernel lies in. The list has no sizes: a function ends where the next
+    /// symbol starts.
+    pub fn find(&self, address: Avma) -> Option<KernelSymbol<'_>> {
+        let after = self.symbols.partition_point(|entry| entry.address <= address.0);
+        let entry = self.symbols.get(after.checked_sub(1)?)?;
+        if address.0 - entry.address > MAX_FUNCTION {
+            return None;
+        }
+        let module = self.at(entry.module);
+        Some(KernelSymbol {
+            name: self.at(entry.name),
+            start: Avma(entry.address),
+            module: (!module.is_empty()).then_some(module),
+        })
+    }
+
+    /// The lowest address of a module's text (the name without brackets).
+    pub fn module_start(&self, module: &str) -> Option<Avma> {
+        self.symbols.iter().find(|entry| self.at(entry.module) == module).map(|entry| Avma(entry.address))
+    }
+
+    fn at(&self, (offset, length): (u32, u16)) -> &str {
+        let start = offset as usize;
+        self.text.get(start..start + usize::from(length)).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "\
+0000000000000000 A fixed_percpu_data
+ffffffff81000000 T srso_alias_untrain_ret
+ffffffff81000000 T _stext
+ffffffff81000000 T _text
+ffffffff81001000 t do_one
+ffffffff81001000 T do_one_alias
+ffffffff81002000 D some_data
+ffffffff81003000 T memset
+ffffffff81003000 W __memset
+ffffffff81003000 T __pi_memset
+ffffffffc0001000 t helper\t[ext4]
+ffffffffc0001100 T ext4_open\t[ext4]
+not a line
+zzzz T bad
+";
+
+    fn name(table: &Kallsyms, address: u64) -> Option<&str> {
+        table.find(Avma(address)).map(|symbol| symbol.name)
+    }
+
+    #[test]
+    fn functions_end_where_the_next_starts() {
+        let table = Kallsyms::parse(TABLE.to_owned());
+        assert_eq!(name(&table, 0xffff_ffff_8100_0fff), Some("_text"));
+        assert_eq!(name(&table, 0xffff_ffff_8100_2abc), Some("do_one_alias"));
+        assert_eq!(name(&table, 0xffff_ffff_8100_3000), Some("__pi_memset"));
+        assert_eq!(name(&table, 0x1000), None);
+        assert_eq!(name(&table, u64::MAX), None);
+        let symbol = table.find(Avma(0xffff_ffff_c000_1180)).unwrap();
+        assert_eq!((symbol.name, symbol.module), ("ext4_open", Some("ext4")));
+        assert_eq!(table.module_start("ext4"), Some(Avma(0xffff_ffff_c000_1000)));
+        assert_eq!(table.text_address(), Some(Avma(0xffff_ffff_8100_0000)));
+        assert!(!table.addresses_hidden());
+    }
+
+    #[test]
+    fn padding_before_a_function_calls_nothing() {
+        let table = Kallsyms::parse(
+            "ffffffff81000000 T before\nffffffff81000ff0 t __pfx_work\nffffffff81001000 t work\n".to_owned(),
+        );
+        let caller = |lookup: u64| {
+            let (lookup, found) = (Avma(lookup), Avma(lookup + 1));
+            table.find_caller(lookup, found).map(|symbol| symbol.name)
+        };
+        assert_eq!(caller(0xffff_ffff_8100_0fff), Some("work"), "interrupted at its first instruction");
+        assert_eq!(caller(0xffff_ffff_8100_1004), Some("work"));
+        assert_eq!(caller(0xffff_ffff_8100_0fef), Some("before"), "a call at its end returns nowhere");
+        assert_eq!(caller(0xffff_ffff_8100_0ff4), Some("__pfx_work"));
+    }
+
+    #[test]
+    fn hidden_addresses_are_noticed() {
+        let table = Kallsyms::parse("0000000000000000 T _text\n0000000000000000 T main\n".to_owned());
+        assert!(table.addresses_hidden());
+        assert!(!Kallsyms::parse(String::new()).addresses_hidden());
+    }
+}

@@ -1,0 +1,36 @@
+//! Places to names: what function, inlined chain and source line a place in a [`model::Space`] belongs to.
+//!
+//! Pure: bytes in, [`model::Resolution`]s out. The caller opens files and supplies
+//! - for an object: its [`elf::Object`] and those that hold the rest of its debug information ([`ObjectFiles`]);
+//!   which these are, the objects themselves say ([`elf::Object::debug_link`], [`elf::Object::alt_link`],
+//!   [`minidebug`]), and split DWARF is asked for by name while it is read ([`SplitUnit`]);
+//! - for the kernel: the text of `/proc/kallsyms` ([`Kallsyms`]);
+//! - for generated code: the text of a `/tmp/perf-PID.map` ([`PerfMap`]).
+//!
+//! Work is done per unique place, never per sample: [`ObjectSymbolizer::plan`] takes all places of an object at
+//! once, each compilation unit that one of them lies in is walked once ([`ObjectSymbolizer::walk`], on any
+//! thread), and [`ObjectSymbolizer::finish`] puts the answers together. No index of a whole file is built.
+//!
+//! Not handled: Mach-O, PE, and DWARF 1.
+#![warn(missing_docs)]
+
+mod data;
+mod dwarf;
+mod gopclntab;
+mod kallsyms;
+mod minidebug;
+mod names;
+mod object;
+mod perf_map;
+mod plt;
+mod resolutions;
+mod symbol_table;
+
+pub use data::DataSymbolizer;
+pub use dwarf::SplitUnit;
+pub use kallsyms::{Kallsyms, KernelSymbol};
+pub use minidebug::minidebug;
+pub use names::{NameStyle, display_name};
+pub use object::{ObjectFiles, ObjectSymbolizer, Options, Place, Plan, Walked};
+pub use perf_map::PerfMap;
+pub use resolutions::Resolutions;

@@ -1,0 +1,255 @@
+//! From a linkage name to what a person reads.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+/// How a function's name is given.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum NameStyle {
+    /// Demangled: Rust without hashes, C++ without parameters and without what compilers append to clones (as perf
+    /// shows them). Names of other languages stay as they are.
+    #[default]
+    Demangled,
+    /// As the linker knows it.
+    Linkage,
+}
+
+/// A mangled name longer than this stays mangled: demanglers can be made to work for hours.
+const MAX_MANGLED: usize = 1 << 14;
+
+/// A demangled name longer than this is given up, and the mangled one is shown: back-references can double the
+/// output with each few bytes of input.
+const MAX_DEMANGLED: usize = 1 << 14;
+
+/// Depth of nested parts of a C++ name.
+const MAX_DEPTH: u32 = 128;
+
+/// The name to show for a symbol.
+///
+/// Rust is tried before C++: a legacy Rust name is a valid C++ name too, with a hash for its last part.
+pub fn display_name(linkage_name: &[u8], style: NameStyle) -> Cow<'_, str> {
+    let text = String::from_utf8_lossy(linkage_name);
+    if style == NameStyle::Linkage || text.len() > MAX_MANGLED {
+        return text;
+    }
+    match demangle(&text) {
+        Some(name) => Cow::Owned(name),
+        None => text,
+    }
+}
+
+fn demangle(name: &str) -> Option<String> {
+    // `name@VERSION` and `name@@VERSION` are how linkers write versioned symbols into .symtab; `name@plt` is ours.
+    let (base, suffix) = match name.split_once('@') {
+        Some((base, "plt")) => (base, "@plt"),
+        Some((base, _)) => (base, ""),
+        None => (name, ""),
+    };
+    let demangled = demangle_rust(base).or_else(|| demangle_cpp(base))?;
+    Some(demangled + suffix)
+}
+
+fn demangle_rust(name: &str) -> Option<String> {
+    if !(name.starts_with("_R")
+        || name.starts_with("_ZN")
+        || name.starts_with("__R")
+        || name.starts_with("__ZN"))
+    {
+        return None;
+    }
+    let demangled = rustc_demangle::try_demangle(without_rust_suffix(name)).ok()?;
+    let mut text = Capped::default();
+    // The alternate form leaves out the hash of legacy names and the disambiguators of v0 names.
+    fmt::write(&mut text, format_args!("{demangled:#}")).ok()?;
+    Some(text.0)
+}
+
+/// The name without the `.cold` or `.warm` that optimizers append to parts of a function. Legacy names have dots of their
+/// own (`core..fmt`), but only before their hash.
+fn without_rust_suffix(name: &str) -> &str {
+    const HASH: usize = "17h0123456789abcdefE".len();
+    let is_legacy = name.contains("ZN");
+    let ends_here = |dot: usize| {
+        let hash = dot.checked_sub(HASH).and_then(|start| name.get(start..dot));
+        !is_legacy || hash.is_some_and(|hash| hash.starts_with("17h") && hash.ends_with('E'))
+    };
+    match name.match_indices('.').find(|&(dot, _)| ends_here(dot)) {
+        Some((dot, _)) => name.get(..dot).unwrap_or(name),
+        None => name,
+    }
+}
+
+fn demangle_cpp(name: &str) -> Option<String> {
+    if !(name.starts_with("_Z") || name.starts_with("__Z") || name.starts_with("___Z")) {
+        return None;
+    }
+    // Compilers append `.cold`, `.part.0` or `.llvm.1234` to the mangled name of a part or copy of a function.
+    let parse = |name| {
+        let options = cpp_demangle::ParseOptions::default().recursion_limit(MAX_DEPTH);
+        let symbol = cpp_demangle::Symbol::new_with_options(name, &options).ok()?;
+        let mut text = Capped::default();
+        let options = cpp_demangle::DemangleOptions::default();
+        let options = options.recursion_limit(MAX_DEPTH).no_params().no_return_type();
+        symbol.structured_demangle(&mut CppWriter(&mut text), &options).ok()?;
+        Some(as_binutils_writes(text.0, name))
+    };
+    // A dot is no part of a mangled name, but for names that only a compiler makes.
+    let base = name.split_once('.').map_or(name, |(base, _)| base);
+    parse(base).or_else(|| parse(name))
+}
+
+/// The spelling that binutils' demangler, and with it perf, has for the same name.
+fn as_binutils_writes(demangled: String, mangled: &str) -> String {
+    // An empty pack of arguments leaves its comma.
+    let mut text = demangled.replace(", >", ">");
+    const LITERALS: [(&str, &str); 5] = [
+        ("(unsigned int)", "u"),
+        ("(unsigned long long)", "ull"),
+        ("(unsigned long)", "ul"),
+        ("(long long)", "ll"),
+        ("(long)", "l"),
+    ];
+    for (cast, suffix) in LITERALS {
+        let mut from = 0;
+        while let Some(at) = text.get(from..).and_then(|rest| rest.find(cast)).map(|at| from + at) {
+            let rest = text.get(at + cast.len()..).unwrap_or_default();
+            let digits = rest.bytes().take_while(|&byte| byte.is_ascii_digit() || byte == b'-').count();
+            from = at + cast.len();
+            if digits > 0 {
+                text.insert_str(from + digits, suffix);
+                text.replace_range(at..from, "");
+                from = at + digits + suffix.len();
+            }
+        }
+    }
+    // Of a member function for constants (`K`); a conversion's type may end in the same word.
+    let is_conversion = text.rsplit("::").next().is_some_and(|last| last.starts_with("operator "));
+    if mangled.contains("NK") && !is_conversion {
+        text.truncate(text.strip_suffix(" const").map_or(text.len(), str::len));
+    }
+    text
+}
+
+/// A string that refuses to grow beyond [`MAX_DEMANGLED`].
+#[derive(Default)]
+struct Capped(String);
+
+impl fmt::Write for Capped {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > MAX_DEMANGLED {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
+struct CppWriter<'a>(&'a mut Capped);
+
+impl cpp_demangle::DemangleWrite for CppWriter<'_> {
+    fn write_string(&mut self, text: &str) -> fmt::Result {
+        fmt::Write::write_str(self.0, text)
+    }
+}
+
+/// Gives equal names the same allocation, and demangles each once.
+#[derive(Default)]
+pub(crate) struct NameTable {
+    style: NameStyle,
+    known: FxHashMap<Box<[u8]>, Arc<str>>,
+}
+
+impl NameTable {
+    pub(crate) fn new(style: NameStyle) -> Self {
+        Self { style, known: FxHashMap::default() }
+    }
+
+    pub(crate) fn display(&mut self, linkage_name: &[u8]) -> Arc<str> {
+        if let Some(known) = self.known.get(linkage_name) {
+            return Arc::clone(known);
+        }
+        let name: Arc<str> = Arc::from(display_name(linkage_name, self.style));
+        self.known.insert(linkage_name.into(), Arc::clone(&name));
+        name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(name: &str) -> String {
+        display_name(name.as_bytes(), NameStyle::Demangled).into_owned()
+    }
+
+    #[test]
+    fn each_language_by_its_own_rules() {
+        assert_eq!(shown("_ZN4core3ptr13drop_in_place17h0123456789abcdefE"), "core::ptr::drop_in_place");
+        assert_eq!(shown("_RNvCs1234_7mycrate3foo"), "mycrate::foo");
+        assert_eq!(
+            shown("_ZNSt6vectorIiSaIiEE9push_backEOi"),
+            "std::vector<int, std::allocator<int> >::push_back"
+        );
+        assert_eq!(shown("main.main"), "main.main");
+        assert_eq!(shown("_D3std5stdio6stdoutFZv"), "_D3std5stdio6stdoutFZv");
+        assert_eq!(shown("malloc"), "malloc");
+    }
+
+    #[test]
+    fn suffixes_stay_readable() {
+        assert_eq!(shown("_Z3foov.cold"), "foo");
+        assert_eq!(shown("_ZN12_GLOBAL__N_13barEi.llvm.123"), "(anonymous namespace)::bar");
+        assert_eq!(shown("foo.cold"), "foo.cold");
+        assert_eq!(shown("_Z3foov@@VERS_1"), "foo");
+        assert_eq!(shown("_Z3foov@plt"), "foo@plt");
+        assert_eq!(shown("malloc@plt"), "malloc@plt");
+        assert_eq!(shown("memcpy@@GLIBC_2.14"), "memcpy@@GLIBC_2.14");
+        assert_eq!(
+            shown("_ZN4core3ptr13drop_in_place17h0123456789abcdefE.llvm.123"),
+            "core::ptr::drop_in_place"
+        );
+    }
+
+    #[test]
+    fn names_are_spelled_as_perf_spells_them() {
+        assert_eq!(shown("_ZN1AILj2ELm3ELl4ELb1ELi5EE3runEv"), "A<2u, 3ul, 4l, true, 5>::run");
+        assert_eq!(shown("_ZNK1A3getEv"), "A::get");
+        assert_eq!(shown("_ZNK1AcvbEv"), "A::operator bool");
+        assert_eq!(shown("_ZNK1AcvPKcEv"), "A::operator char const*");
+        assert_eq!(shown("_ZN1BIKiE3runEv"), "B<int const>::run");
+        assert_eq!(shown("_ZZNK1A3runEvENKUlvE_clEv"), "A::run() const::{lambda()#1}::operator()");
+    }
+
+    #[test]
+    fn parts_of_rust_functions_have_its_name() {
+        assert_eq!(shown("_RNvCs1234_7mycrate3foo.cold"), "mycrate::foo");
+        assert_eq!(
+            shown("_ZN4core3ptr28drop_in_place$LT$a..b..C$GT$17h0123456789abcdefE.warm"),
+            "core::ptr::drop_in_place<a::b::C>"
+        );
+        assert_eq!(shown("_ZN4a..b3foo17h0123456789abcdefE"), "a::b::foo");
+    }
+
+    #[test]
+    fn raw_names_and_strange_bytes() {
+        assert_eq!(display_name(b"_Z3foov", NameStyle::Linkage), "_Z3foov");
+        assert_eq!(display_name(b"a\xffb", NameStyle::Demangled), "a\u{fffd}b");
+    }
+
+    #[test]
+    fn blow_ups_are_cut_short() {
+        // Each level doubles the output through back-references.
+        let mut bomb = String::from("_Z1fSt4pairIiiE");
+        for level in 0..40 {
+            let back = if level == 0 { String::from("S_") } else { format!("S{}_", level - 1) };
+            bomb.push_str(&format!("St4pairI{back}{back}E"));
+        }
+        let _ = shown(&bomb);
+        let _ = shown(&format!("_Z{}", "N".repeat(10_000)));
+        let _ = shown(&format!("_R{}", "NvC".repeat(5_000)));
+        let _ = shown(&format!("_ZN{}E", "1a".repeat(500_000)));
+    }
+}

@@ -1,0 +1,429 @@
+//! From places in an object file to functions.
+
+use elf::{Object, SymbolSource};
+use gimli::UnitRef;
+use model::{FileOffset, Frame, Reason, Resolution, SourceLocation, StackEntry, Svma, Symbolized};
+
+use crate::dwarf::{
+    self, Dwarf, EntryNames, File, Lines, PackageSections, Sections, SplitObject, SplitUnit, UnitIndex,
+    UnitWalk,
+};
+use crate::gopclntab::{GoPlaces, Table as GoTable};
+use crate::names::{NameStyle, NameTable};
+use crate::plt;
+use crate::symbol_table::{FunctionName, SymbolTable, TableSource};
+
+/// The files that describe one object. Each but the first is optional, and must be checked to belong to it.
+pub struct ObjectFiles<'a, D> {
+    /// The object that was mapped.
+    pub object: &'a Object<D>,
+    /// Its separate debug file (build-id folder, `.gnu_debuglink`, debuginfod).
+    pub debug: Option<&'a Object<D>>,
+    /// The object in its `.gnu_debugdata`: see [`crate::minidebug`].
+    pub minidebug: Option<&'a Object<D>>,
+    /// The file that `.gnu_debugaltlink` (of the debug file, else of the object) names.
+    pub supplementary: Option<&'a Object<D>>,
+    /// The package of its split units (`.dwp`).
+    pub package: Option<&'a Object<D>>,
+}
+
+impl<'a, D: AsRef<[u8]>> ObjectFiles<'a, D> {
+    pub(crate) fn symbol_tables(&self) -> Vec<TableSource<'a>> {
+        let full = [Some(self.object), self.debug, self.minidebug].into_iter().flatten();
+        let full = full.map(|file| TableSource::new(file, SymbolSource::Full, bias(self.object, file)));
+        full.chain([TableSource::new(self.object, SymbolSource::Dynamic, 0)]).collect()
+    }
+}
+
+/// What is wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How names are given.
+    pub names: NameStyle,
+    /// Whether to tell inlined calls.
+    pub inlines: bool,
+    /// Whether to tell files and lines.
+    pub locations: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { names: NameStyle::Demangled, inlines: true, locations: false }
+    }
+}
+
+/// A place in an object's file (for an image in memory: in the image).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The address as it was found.
+    pub found: FileOffset,
+    /// The address to look up: one less for a return address.
+    pub lookup: FileOffset,
+}
+
+impl From<&StackEntry> for Place {
+    fn from(entry: &StackEntry) -> Self {
+        Self { found: FileOffset(entry.offset), lookup: FileOffset(entry.lookup_offset()) }
+    }
+}
+
+/// Finds the functions of one object.
+pub struct ObjectSymbolizer<'a, D> {
+    object: &'a Object<D>,
+    package: Option<&'a Object<D>>,
+    package_sections: Option<PackageSections<'a>>,
+    symbols: SymbolTable<'a>,
+    sections: Option<Sections<'a>>,
+    supplementary: Option<Sections<'a>>,
+    /// What to add to an address of the debug file to get one of the object: not 0 where the object was prelinked.
+    debug_bias: u64,
+    /// What a Go program without debug information knows itself.
+    go: Option<GoPlaces<'a>>,
+    /// Whether there is nothing but the dynamic symbols.
+    only_exports: bool,
+    options: Options,
+}
+
+/// What has to be read to resolve some places.
+pub struct Plan<'s, 'a> {
+    places: Vec<Option<(u32, u64)>>,
+    /// Addresses of the object, sorted, each once, with its symbol.
+    addresses: Vec<(u64, Option<&'s crate::symbol_table::Function<'a>>)>,
+    /// The same as the debug information states them.
+    debug_addresses: Vec<u64>,
+    debug: Option<DebugFiles<'s>>,
+    units: Vec<(u32, Vec<u32>)>,
+}
+
+struct DebugFiles<'s> {
+    dwarf: Dwarf<'s>,
+    units: UnitIndex<'s>,
+    supplementary: Option<(Dwarf<'s>, UnitIndex<'s>)>,
+}
+
+/// What one unit said.
+pub struct Walked {
+    /// Index of the address, and the frames that cover it, innermost first. The location of the innermost frame is
+    /// not known yet; the name of the outermost is missing where a symbol has it.
+    frames: Vec<(u32, Vec<WalkedFrame>)>,
+}
+
+struct WalkedFrame {
+    name: Option<std::sync::Arc<str>>,
+    /// Where the call in this frame stands, for all but the innermost.
+    location: Option<SourceLocation>,
+}
+
+impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
+    /// Reads symbol tables, and unpacks debug sections that are compressed.
+    pub fn new(files: &ObjectFiles<'a, D>, options: Options) -> Self {
+        let &ObjectFiles { object, debug, minidebug, supplementary, package } = files;
+        let with_dwarf = debug.filter(|debug| debug.has_contents(".debug_info")).unwrap_or(object);
+        // What a Go program knows of itself stands in for the symbols of a stripped one.
+        let stripped =
+            ![Some(object), debug].into_iter().flatten().any(|file| file.has_symbols(SymbolSource::Full));
+        let table = GoTable::of_object(object);
+        let functions = table.as_ref().filter(|_| stripped).map(GoTable::functions).unwrap_or_default();
+        let sections = Sections::of_object(with_dwarf, options.locations);
+        let go = table.filter(|_| sections.is_none() && (options.inlines || options.locations));
+        Self {
+            only_exports: stripped && functions.is_empty() && minidebug.is_none() && sections.is_none(),
+            object,
+            package,
+            package_sections: package.and_then(PackageSections::new),
+            symbols: SymbolTable::new(files.symbol_tables(), plt::entries(object), functions),
+            supplementary: supplementary
+                .filter(|_| sections.is_some())
+                .and_then(|file| Sections::of_object(file, options.locations)),
+            sections,
+            debug_bias: bias(object, with_dwarf),
+            go: go.map(|table| GoPlaces::new(table, object)),
+            options,
+        }
+    }
+
+    /// The address to look a place up at, and the one that was found there.
+    fn addresses(&self, place: &Place) -> Option<(u64, u64)> {
+        let lookup = self.object.svma_of(place.lookup)?.0;
+        // A return address lies one behind the place that is looked up.
+        let found = lookup.checked_add(place.found.checked_offset_from(place.lookup)?)?;
+        // Where the byte before belongs to no function, or to a label whose end is unknown, and a function starts
+        // just here, a made-up frame or hand-written code led here: then the function here says more.
+        let vague = found != lookup && self.symbols.find(Svma(lookup)).is_none_or(|function| !function.sized);
+        let starts_here = || self.symbols.find(Svma(found)).is_some_and(|function| function.start == found);
+        Some(if vague && starts_here() { (found, found) } else { (lookup, found) })
+    }
+
+    /// Looks the places up in the symbol tables, and finds out which units of the debug information have to be read.
+    pub fn plan(&self, places: &[Place]) -> Plan<'_, 'a> {
+        let places: Vec<Option<(u64, u64)>> = places.iter().map(|place| self.addresses(place)).collect();
+        let mut unique: Vec<u64> = places.iter().flatten().map(|&(lookup, _)| lookup).collect();
+        unique.sort_unstable();
+        unique.dedup();
+        let addresses: Vec<_> =
+            unique.into_iter().map(|address| (address, self.symbols.find(Svma(address)))).collect();
+        let index_of = |address: u64| addresses.binary_search_by_key(&address, |known| known.0).ok();
+        let places = places.into_iter().map(|place| {
+            let (lookup, found) = place?;
+            Some((index_of(lookup)? as u32, found))
+        });
+        let places = places.collect();
+        let debug_addresses: Vec<u64> =
+            addresses.iter().map(|&(address, _)| address.wrapping_sub(self.debug_bias)).collect();
+        let debug = self.sections.as_ref().filter(|_| {
+            self.options.inlines
+                || self.options.locations
+                || addresses.iter().any(|(_, symbol)| symbol.is_none())
+        });
+        let debug = debug.map(|sections| {
+            let dwarf = sections.dwarf(self.supplementary.as_ref());
+            let units = UnitIndex::read(&dwarf);
+            let supplementary = self.supplementary.as_ref().map(|sections| {
+                let dwarf = sections.dwarf(None);
+                let units = UnitIndex::headers_only(&dwarf);
+                (dwarf, units)
+            });
+            DebugFiles { dwarf, units, supplementary }
+        });
+        let mut units = debug.as_ref().map(|debug| debug.units.claims(&debug_addresses)).unwrap_or_default();
+        if !self.options.inlines {
+            // The symbol is all that is wanted of an address that has one.
+            for (_, claimed) in &mut units {
+                claimed.retain(|&index| {
+                    addresses.get(index as usize).is_some_and(|(_, symbol)| symbol.is_none())
+                });
+            }
+            units.retain(|(_, claimed)| !claimed.is_empty());
+        }
+        // The longest first, so that no thread is left with one of them at the end.
+        if let Some(debug) = &debug {
+            units.sort_by_key(|&(unit, _)| std::cmp::Reverse(debug.units.size_of(unit)));
+        }
+        Plan { places, addresses, debug_addresses, debug, units }
+    }
+
+    /// Reads one of the plan's units, `task` counting from 0 to [`Plan::tasks`]. May be called on any thread, for
+    /// different tasks at the same time. `split` opens the file that holds the rest of a unit, where there is one,
+    /// and answers with `None` where it cannot be found.
+    pub fn walk<'s>(
+        &'s self,
+        plan: &Plan<'s, 'a>,
+        task: usize,
+        split: &dyn Fn(&SplitUnit) -> Option<Object<D>>,
+    ) -> Walked {
+        let frames =
+            plan.units.get(task).and_then(|(unit, indices)| self.walk_unit(plan, *unit, indices, split));
+        Walked { frames: frames.unwrap_or_default() }
+    }
+
+    fn walk_unit<'s>(
+        &'s self,
+        plan: &Plan<'s, 'a>,
+        number: u32,
+        indices: &[u32],
+        split: &dyn Fn(&SplitUnit) -> Option<Object<D>>,
+    ) -> Option<Vec<(u32, Vec<WalkedFrame>)>> {
+        let debug = plan.debug.as_ref()?;
+        let addresses: Vec<u64> =
+            indices.iter().filter_map(|&index| plan.debug_addresses.get(index as usize).copied()).collect();
+        let unit = debug.units.unit(&debug.dwarf, number, self.options.locations)?;
+        let unit_ref = UnitRef::new(&debug.dwarf, &unit);
+        let main = File { dwarf: &debug.dwarf, units: &debug.units };
+        let supplementary = debug.supplementary.as_ref().map(|(dwarf, units)| File { dwarf, units });
+        let Some(wanted) = dwarf::find_split(unit_ref) else {
+            let names = EntryNames::new(main, supplementary);
+            let walk = UnitWalk::new(unit_ref, &addresses);
+            return Some(self.describe(plan, indices, walk, number, unit_ref, names));
+        };
+        if let (Some(package), Some(sections)) = (self.package, &self.package_sections)
+            && let Some(dwarf) = dwarf::unit_of_package(package, sections, wanted.id, &debug.dwarf)
+        {
+            return self.walk_split(plan, indices, &addresses, &wanted, unit_ref, &dwarf);
+        }
+        let object = split(&wanted)?;
+        let sections = SplitObject::new(&object)?;
+        // gimli's types are invariant: the skeleton has to be seen with the lifetime of the split file.
+        let skeleton = self.sections.as_ref()?.dwarf(None);
+        let unit = UnitIndex::headers_only(&skeleton).unit(&skeleton, number, self.options.locations)?;
+        let dwarf = sections.dwarf(&skeleton);
+        self.walk_split(plan, indices, &addresses, &wanted, UnitRef::new(&skeleton, &unit), &dwarf)
+    }
+
+    fn walk_split<'u>(
+        &self,
+        plan: &Plan<'_, 'a>,
+        indices: &[u32],
+        addresses: &[u64],
+        wanted: &SplitUnit,
+        skeleton: UnitRef<'_, dwarf::Reader<'u>>,
+        dwarf: &Dwarf<'u>,
+    ) -> Option<Vec<(u32, Vec<WalkedFrame>)>> {
+        let (number, unit) = dwarf::split_unit(dwarf, wanted.id, skeleton.unit)?;
+        let units = UnitIndex::headers_only(dwarf);
+        let names = EntryNames::new(File { dwarf, units: &units }, None);
+        let walk = UnitWalk::new(UnitRef::new(dwarf, &unit), addresses);
+        Some(self.describe(plan, indices, walk, number, skeleton, names))
+    }
+
+    /// Finds the names of what a walk found. Files of calls are numbers in the line table of `lines`.
+    fn describe<'u>(
+        &self,
+        plan: &Plan<'_, 'a>,
+        indices: &[u32],
+        walk: UnitWalk,
+        unit: u32,
+        lines: UnitRef<'_, dwarf::Reader<'u>>,
+        mut names: EntryNames<'_, 'u>,
+    ) -> Vec<(u32, Vec<WalkedFrame>)> {
+        let mut table = NameTable::new(self.options.names);
+        let mut described = Vec::with_capacity(indices.len());
+        for (&index, frames) in indices.iter().zip(&walk.frames) {
+            if frames.is_empty() {
+                continue;
+            }
+            let has_symbol = plan.addresses.get(index as usize).is_some_and(|(_, symbol)| symbol.is_some());
+            let inlined = if self.options.inlines { frames.len() - 1 } else { 0 };
+            let mut result: Vec<WalkedFrame> = Vec::with_capacity(inlined + 1);
+            let mut location = None;
+            for (depth, frame) in frames.iter().enumerate().rev() {
+                if depth <= inlined {
+                    let name = if depth == 0 && has_symbol {
+                        None
+                    } else {
+                        names.name(unit, frame.entry).map(|name| table.display(name.slice()))
+                    };
+                    // An inlined call without a name says nothing: the call in it is told of its caller.
+                    if depth == 0 || name.is_some() {
+                        result.push(WalkedFrame { name, location: location.take() });
+                    }
+                }
+                if self.options.locations
+                    && let Some(call) = frame.call
+                {
+                    location = dwarf::call_location(lines, call);
+                }
+            }
+            described.push((index, result));
+        }
+        described
+    }
+
+    /// Puts together what the symbol tables and the walks found: one answer for each place of the plan, in order.
+    pub fn finish(&self, plan: &Plan<'_, 'a>, walks: Vec<Walked>) -> Vec<Resolution> {
+        let mut walked: Vec<Option<Vec<WalkedFrame>>> = plan.addresses.iter().map(|_| None).collect();
+        for (index, frames) in walks.into_iter().flat_map(|walk| walk.frames) {
+            if let Some(slot) = walked.get_mut(index as usize) {
+                slot.get_or_insert(frames);
+            }
+        }
+        let mut table = NameTable::new(self.options.names);
+        let mut lines = self
+            .sections
+            .as_ref()
+            .filter(|_| self.options.locations)
+            .map(|sections| Lines::new(sections.dwarf(self.supplementary.as_ref())));
+        let answers: Vec<_> = (plan.addresses.iter().zip(&plan.debug_addresses).zip(walked))
+            .map(|((&(address, symbol), &debug_address), frames)| {
+                let (frames, location) = match &self.go {
+                    Some(go) => self.go_frames(go, address, &mut table),
+                    None => (frames, lines.as_mut().and_then(|lines| lines.find(debug_address))),
+                };
+                let name = symbol.map(|symbol| match symbol.name {
+                    FunctionName::Symbol(name) => table.display(name),
+                    FunctionName::Plt(name) => table.display(&[name, b"@plt"].concat()),
+                });
+                (assemble(name, frames, location), symbol.map(|symbol| symbol.start))
+            })
+            .collect();
+        let unresolved = self.reason();
+        let place = |place: &Option<(u32, u64)>| {
+            let Some((index, found)) = *place else { return Resolution::Unresolved(Reason::NoSegmentCovers) };
+            match answers.get(index as usize) {
+                Some((Some(frames), start)) => Resolution::Resolved(Symbolized {
+                    frames: frames.clone(),
+                    symbol_offset: start.and_then(|start| found.checked_sub(start)),
+                }),
+                _ => Resolution::Unresolved(unresolved.clone()),
+            }
+        };
+        plan.places.iter().map(place).collect()
+    }
+
+    /// What a Go program's own table says of an address: frames, and the line of the innermost.
+    fn go_frames(
+        &self,
+        go: &GoPlaces<'_>,
+        address: u64,
+        names: &mut NameTable,
+    ) -> (Option<Vec<WalkedFrame>>, Option<SourceLocation>) {
+        let mut innermost = None;
+        let mut frames = Vec::new();
+        for frame in go.find(address) {
+            let mut location = frame.location.filter(|_| self.options.locations);
+            if frames.is_empty() {
+                innermost = location.take();
+            }
+            frames.push(WalkedFrame { name: Some(names.display(frame.name)), location });
+        }
+        if !self.options.inlines {
+            frames.drain(..frames.len().saturating_sub(1));
+        }
+        (Some(frames), innermost)
+    }
+
+    /// Why an address of this object has no name.
+    fn reason(&self) -> Reason {
+        let damaged =
+            self.sections.iter().chain(&self.supplementary).find_map(|sections| sections.damaged().first());
+        match damaged {
+            Some(damaged) => Reason::Malformed(damaged.clone()),
+            None if self.symbols.is_empty() && self.sections.is_none() => Reason::NoSymbols,
+            None if self.only_exports => Reason::Stripped,
+            None => Reason::NoSymbolCovers,
+        }
+    }
+}
+
+impl Plan<'_, '_> {
+    /// How many units have to be read.
+    pub fn tasks(&self) -> usize {
+        self.units.len()
+    }
+
+    /// The bytes of debug information in them: tells whether several threads are worth it.
+    pub fn bytes(&self) -> usize {
+        let size =
+            |debug: &DebugFiles<'_>| self.units.iter().map(|&(unit, _)| debug.units.size_of(unit)).sum();
+        self.debug.as_ref().map_or(0, size)
+    }
+}
+
+/// The symbol's name stands for the function, as in perf and LLVM: it tells aliases and clones apart, and is there
+/// also where the debug information has no linkage name.
+fn assemble(
+    symbol: Option<std::sync::Arc<str>>,
+    walked: Option<Vec<WalkedFrame>>,
+    mut location: Option<SourceLocation>,
+) -> Option<Vec<Frame>> {
+    let Some(mut walked) = walked.filter(|walked| !walked.is_empty()) else {
+        return Some(vec![Frame { function: symbol?, location, inlined: false }]);
+    };
+    let outermost = walked.pop()?;
+    let mut frames = Vec::with_capacity(walked.len() + 1);
+    for frame in walked {
+        // The first frame's line comes from the line table, the next ones' from the calls in them.
+        let own = frame.location.or_else(|| location.take());
+        frames.push(Frame { function: frame.name?, location: own, inlined: true });
+    }
+    let own = if frames.is_empty() { location } else { outermost.location };
+    frames.push(Frame { function: symbol.or(outermost.name)?, location: own, inlined: false });
+    Some(frames)
+}
+
+/// What prelink(8) added to the addresses of `object` after its debug file was split off.
+fn bias<D: AsRef<[u8]>>(object: &Object<D>, debug: &Object<D>) -> u64 {
+    match (object.section(".text"), debug.section(".text")) {
+        (Some(text), Some(debug_text)) => text.address.0.wrapping_sub(debug_text.address.0),
+        _ => 0,
+    }
+}

@@ -1,0 +1,110 @@
+//! `/tmp/perf-PID.map`: what a runtime says about the code that it generated, one `START SIZE name` per line, both
+//! numbers hexadecimal (tools/perf/Documentation/jit-interface.txt).
+
+use model::Avma;
+
+/// The functions of a perf map.
+#[derive(Default)]
+pub struct PerfMap {
+    text: String,
+    /// Sorted by start, without overlaps: a later line wins over what it covers.
+    entries: Vec<Entry>,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    start: u64,
+    end: u64,
+    /// The function's own start, where another one covers the front of it.
+    function: u64,
+    name: (usize, usize),
+}
+
+impl PerfMap {
+    /// Reads a map. Lines that are none are left out; the last one may be cut short by a runtime that is writing it.
+    pub fn parse(text: String) -> Self {
+        let base = text.as_ptr() as usize;
+        let mut lines: Vec<Entry> = Vec::new();
+        for line in text.lines() {
+            let mut parts = line.trim_start().splitn(3, ' ');
+            let (Some(start), Some(size), Some(name)) = (parts.next(), parts.next(), parts.next()) else {
+                continue;
+            };
+            let number = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
+            let (Some(start), Some(size)) = (number(start), number(size)) else { continue };
+            let name = name.trim_end();
+            let Some(end) = start.checked_add(size).filter(|&end| end > start) else { continue };
+            if !name.is_empty() {
+                let offset = (name.as_ptr() as usize).wrapping_sub(base);
+                lines.push(Entry { start, end, function: start, name: (offset, name.len()) });
+            }
+        }
+        Self { entries: without_overlaps(lines), text }
+    }
+
+    /// The function that an address of the process lies in, and where it starts.
+    pub fn find(&self, address: Avma) -> Option<(&str, Avma)> {
+        let after = self.entries.partition_point(|entry| entry.start <= address.0);
+        let entry = self.entries.get(after.checked_sub(1)?).filter(|entry| address.0 < entry.end)?;
+        let (offset, length) = entry.name;
+        Some((self.text.get(offset..offset + length)?, Avma(entry.function)))
+    }
+
+    /// Whether no function is listed.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+/// Code is freed and its memory used again; the map only grows. So a line replaces what earlier ones said of its
+/// range. Sweeps over the ends of all lines with the newest open one on top.
+fn without_overlaps(lines: Vec<Entry>) -> Vec<Entry> {
+    let mut bounds: Vec<(u64, bool, usize)> = Vec::with_capacity(lines.len() * 2);
+    for (index, line) in lines.iter().enumerate() {
+        bounds.push((line.start, true, index));
+        bounds.push((line.end, false, index));
+    }
+    bounds.sort_unstable_by_key(|&(address, _, _)| address);
+    let mut open = std::collections::BTreeSet::new();
+    let mut entries: Vec<Entry> = Vec::with_capacity(lines.len());
+    let mut bounds = bounds.into_iter().peekable();
+    while let Some((address, starts, index)) = bounds.next() {
+        if starts {
+            open.insert(index);
+        } else {
+            open.remove(&index);
+        }
+        let Some(&(next, _, _)) = bounds.peek() else { break };
+        if next == address {
+            continue;
+        }
+        if let Some(line) = open.last().and_then(|&index| lines.get(index)) {
+            match entries.last_mut() {
+                Some(last) if last.end == address && last.name == line.name => last.end = next,
+                _ => entries.push(Entry { start: address, end: next, ..*line }),
+            }
+        }
+    }
+    entries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_lines_win_and_bad_ones_are_left_out() {
+        let map = PerfMap::parse(
+            "1000 100 first\n2000 0 empty\n0x3000 0x10 with blanks in it \nrubbish\n1040 20 second\nffffffffffffffff 10 over\n4000 1".to_owned(),
+        );
+        let name = |address| map.find(Avma(address)).map(|(name, start)| (name, start.0));
+        assert_eq!(name(0x1000), Some(("first", 0x1000)));
+        assert_eq!(name(0x1040), Some(("second", 0x1040)));
+        assert_eq!(name(0x1060), Some(("first", 0x1000)));
+        assert_eq!(name(0x10ff), Some(("first", 0x1000)));
+        assert_eq!(name(0x1100), None);
+        assert_eq!(name(0x2000), None);
+        assert_eq!(name(0x300f), Some(("with blanks in it", 0x3000)));
+        assert_eq!(name(0x4000), None);
+    }
+}

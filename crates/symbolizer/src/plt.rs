@@ -1,0 +1,143 @@
+//! The procedure linkage table: stubs that jump to a function of another object. Linkers give them no symbols.
+//!
+//! What a stub is for is read from its instructions: it jumps through a slot of the global offset table, and a
+//! relocation says which function's address the dynamic linker puts there. That holds for every linker's layout,
+//! where counting entries does not (`.plt`, `.plt.sec`, `.plt.got`; System V ABI, AMD64 supplement, "Procedure
+//! Linkage Table").
+
+use elf::{Machine, Object, Section, SymbolSource};
+use rustc_hash::FxHashMap;
+
+/// A stub.
+pub(crate) struct PltEntry<'a> {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// The function that it jumps to.
+    pub(crate) name: &'a [u8],
+}
+
+/// More stubs than this no program has.
+const MAX_ENTRIES: usize = 1 << 20;
+
+/// All stubs whose function has a name.
+pub(crate) fn entries<D: AsRef<[u8]>>(object: &Object<D>) -> Vec<PltEntry<'_>> {
+    let machine = object.machine();
+    if !matches!(machine, Machine::X86_64 | Machine::I386 | Machine::AARCH64) {
+        return Vec::new();
+    }
+    let stubs: Vec<&Section> =
+        object.sections().iter().filter(|section| section.is_executable() && is_plt(&section.name)).collect();
+    if stubs.is_empty() {
+        return Vec::new();
+    }
+    let names: Vec<&[u8]> = object.symbols(SymbolSource::Dynamic).map(|symbol| symbol.name).collect();
+    let slots = Slots::read(object, &names);
+    let mut entries = Vec::new();
+    for section in stubs {
+        let Ok(code) = object.section_bytes(section) else { continue };
+        let entry_size = match (section.entry_size, &*section.name) {
+            (size @ (8 | 16), _) => size,
+            (_, b".plt.got") if machine != Machine::AARCH64 => 8,
+            _ => 16,
+        };
+        let chunks = code.chunks_exact(entry_size as usize).take(MAX_ENTRIES);
+        for (index, entry) in (0_u64..).zip(chunks) {
+            // Stubs behind the last address are in no memory.
+            let Some(start) = section.address.0.checked_add(index.saturating_mul(entry_size)) else { break };
+            let name = match machine {
+                Machine::AARCH64 => slots.of_aarch64(entry, start),
+                _ => slots.of_x86(entry, start, machine),
+            };
+            if let Some(name) = name.filter(|name| !name.is_empty()) {
+                entries.push(PltEntry { start, end: start.saturating_add(entry_size), name });
+            }
+        }
+    }
+    entries
+}
+
+fn is_plt(name: &[u8]) -> bool {
+    matches!(name, b".plt" | b".plt.sec" | b".plt.got" | b".plt.bnd" | b".iplt")
+}
+
+/// Which function's address each slot of the global offset table gets.
+struct Slots<'a> {
+    by_address: FxHashMap<u64, &'a [u8]>,
+    /// The functions in the order of the relocations for lazy binding.
+    lazy: Vec<&'a [u8]>,
+    /// `_GLOBAL_OFFSET_TABLE_`, which 32-bit position-independent stubs count from.
+    table: u64,
+}
+
+impl<'a> Slots<'a> {
+    fn read<D: AsRef<[u8]>>(object: &'a Object<D>, names: &[&'a [u8]]) -> Self {
+        let mut slots = Self { by_address: FxHashMap::default(), lazy: Vec::new(), table: 0 };
+        slots.table = [".got.plt", ".got"]
+            .iter()
+            .find_map(|name| object.section(name))
+            .map_or(0, |section| section.address.0);
+        for section in object.sections() {
+            let lazy = matches!(&*section.name, b".rela.plt" | b".rel.plt");
+            if !lazy && !matches!(&*section.name, b".rela.dyn" | b".rel.dyn") {
+                continue;
+            }
+            for relocation in object.relocations(section).take(MAX_ENTRIES) {
+                let name = names.get(relocation.symbol as usize).copied().unwrap_or_default();
+                if lazy {
+                    slots.lazy.push(name);
+                }
+                if !name.is_empty() {
+                    slots.by_address.insert(relocation.address.0, name);
+                }
+            }
+        }
+        slots
+    }
+
+    fn at(&self, slot: u64) -> Option<&'a [u8]> {
+        self.by_address.get(&slot).copied()
+    }
+
+    /// `jmp *slot(%rip)`, `jmp *slot` or `jmp *offset(%ebx)`; else `push $index` of an entry that only binds.
+    fn of_x86(&self, entry: &[u8], start: u64, machine: Machine) -> Option<&'a [u8]> {
+        let jump = (0..entry.len().saturating_sub(5)).find_map(|at| {
+            let operand = i32::from_le_bytes(*entry.get(at + 2..)?.first_chunk()?);
+            match (entry.get(at)?, entry.get(at + 1)?, machine) {
+                (0xff, 0x25, Machine::X86_64) => {
+                    let next = start.wrapping_add(at as u64 + 6);
+                    self.at(next.wrapping_add_signed(operand.into()))
+                }
+                (0xff, 0x25, _) => self.at(u64::from(operand as u32)),
+                (0xff, 0xa3, Machine::I386) => {
+                    self.at(self.table.wrapping_add_signed(operand.into()) & u64::from(u32::MAX))
+                }
+                _ => None,
+            }
+        });
+        jump.or_else(|| {
+            let at = entry.iter().position(|&byte| byte == 0x68).filter(|&at| at <= 4)?;
+            let index = u32::from_le_bytes(*entry.get(at + 1..)?.first_chunk()?);
+            // 32-bit entries push the offset in the relocation table, whose entries have 8 bytes.
+            let index = if machine == Machine::I386 { index / 8 } else { index };
+            self.lazy.get(index as usize).copied()
+        })
+    }
+
+    /// `adrp x16, page; ldr x17, [x16, #offset]`.
+    fn of_aarch64(&self, entry: &[u8], start: u64) -> Option<&'a [u8]> {
+        let words: Vec<u32> = entry
+            .chunks_exact(4)
+            .filter_map(|word| word.first_chunk().copied().map(u32::from_le_bytes))
+            .collect();
+        words.windows(2).enumerate().find_map(|(index, pair)| {
+            let &[adrp, load] = pair else { return None };
+            if adrp & 0x9f00_0000 != 0x9000_0000 || load & 0xffc0_0000 != 0xf940_0000 {
+                return None;
+            }
+            let pages = i64::from(adrp >> 29 & 3) | i64::from(((adrp << 8) as i32) >> 13) << 2;
+            let page = start.wrapping_add(index as u64 * 4) & !0xfff;
+            let slot = page.wrapping_add_signed(pages << 12).wrapping_add(u64::from(load >> 10 & 0xfff) * 8);
+            self.at(slot)
+        })
+    }
+}

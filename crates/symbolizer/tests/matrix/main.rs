@@ -1,0 +1,208 @@
+//! Programs of every toolchain and form of debug information, held against llvm-symbolizer and eu-addr2line.
+//!
+//! `every_pair` builds a small set in which every two of {compiler, DWARF version, kind, linker, form} meet;
+//! `every_combination` (ignored by default: `cargo xtask matrix --full`) builds all.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test stops where it cannot go on, and tells what it skips"
+)]
+
+mod build;
+mod combination;
+mod oracle;
+mod resolve;
+mod sweep;
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use elf::{Object, SymbolKind, SymbolSource};
+use prof_symbolizer::{NameStyle, Options};
+
+use combination::{Combination, Form};
+
+#[test]
+fn every_pair() {
+    check(&Combination::pairwise());
+}
+
+#[test]
+#[ignore = "builds more than a thousand programs: cargo xtask matrix --full"]
+fn every_combination() {
+    check(&Combination::all());
+}
+
+#[test]
+#[ignore = "of any program: cargo xtask sweep"]
+fn a_sweep() {
+    oracle::available().unwrap();
+    let set = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let object = set("SWEEP_OBJECT").unwrap();
+    let reference = set("SWEEP_REFERENCE").unwrap_or_else(|| object.clone());
+    let step = set("SWEEP_STEP").map_or(1, |step| step.to_str().unwrap().parse().unwrap());
+    let found = sweep::sweep(&object, &reference, set("SWEEP_DEBUG_DIR").into_iter().collect(), step);
+    println!("{found}");
+    assert!(found.is_right());
+}
+
+/// A stripped Go program tells by its own table what the debug information of its twin says.
+#[test]
+fn stripped_go() {
+    let go = |args: &[&str]| std::process::Command::new("go").args(args).output();
+    if let Err(why) =
+        oracle::available().and_then(|()| go(&["version"]).map_err(|_| "go is not installed".into()))
+    {
+        println!("skipped: {why}");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/matrix/program.go");
+    for mode in ["exe", "pie"] {
+        let build = |name: &str, linker: &str| {
+            let built = folder.path().join(name);
+            let flags =
+                [&format!("-buildmode={mode}"), "-ldflags", linker, "-o", built.to_str().unwrap(), source];
+            let out = go(&[&["build"][..], &flags].concat()).unwrap();
+            assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+            built
+        };
+        let (whole, stripped) = (build("whole", ""), build("stripped", "-s -w"));
+        let found = sweep::sweep(&stripped, &whole, Vec::new(), 11);
+        println!("{mode}: {found}");
+        assert!(found.is_right(), "{mode}: {found}");
+    }
+}
+
+/// The C library with its debug file, as the distribution builds them: assembly, aliases, packed sections.
+#[test]
+fn the_c_library() {
+    let library = Path::new("/lib/x86_64-linux-gnu/libc.so.6");
+    let Ok(bytes) = std::fs::read(library) else {
+        println!("skipped: no {}", library.display());
+        return;
+    };
+    if let Err(why) = oracle::available() {
+        println!("skipped: {why}");
+        return;
+    }
+    let object = Object::parse(bytes).unwrap();
+    let text = object.section(".text").unwrap();
+    // Some two thousand places all over the code.
+    let addresses: Vec<u64> = (text.address.0..text.address.0 + text.size).step_by(701).collect();
+    let options = Options { names: NameStyle::Linkage, inlines: true, locations: true };
+    let ours = resolve::resolve(library, Vec::new(), options, &addresses);
+    let agreed = oracle::agreed(library, &addresses);
+    let (mut asked, mut wrong) = (0, Vec::new());
+    for ((address, expected), ours) in addresses.iter().zip(agreed).zip(&ours) {
+        // Where there is an inlined call there is debug information; the function itself may have several names, and
+        // each tool has its own way to choose.
+        let Some(expected) = expected.filter(|expected| expected.len() > 1) else { continue };
+        asked += 1;
+        let ours = oracle::told(ours);
+        let chain = |told: &[oracle::Told]| told.split_last().map(|(_, inlined)| inlined.to_vec());
+        let place = |told: &[oracle::Told]| told.last().map(|told| (told.1.clone(), told.2));
+        if chain(&ours) != chain(&expected) || place(&ours) != place(&expected) {
+            wrong.push(format!("{address:#x} is {ours:?}, expected {expected:?}"));
+        }
+    }
+    if asked == 0 {
+        println!("skipped: libc6-dbg is not installed");
+    }
+    println!("{asked} places compared");
+    assert!(wrong.len() * 1000 <= asked, "{}", wrong.join("\n"));
+}
+
+/// What came of one combination.
+enum Outcome {
+    Right { addresses: usize },
+    Wrong(String),
+    Impossible(String),
+}
+
+fn check(combinations: &[Combination]) {
+    if let Err(why) = oracle::available() {
+        println!("skipped: {why}");
+        return;
+    }
+    let next = AtomicUsize::new(0);
+    let outcomes = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some(&combination) = combinations.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let outcome = check_one(combination);
+                    outcomes.lock().unwrap().push((combination, outcome));
+                }
+            });
+        }
+    });
+    let (mut right, mut addresses, mut wrong) = (0, 0, Vec::new());
+    for (combination, outcome) in outcomes.into_inner().unwrap() {
+        match outcome {
+            Outcome::Right { addresses: checked } => {
+                right += 1;
+                addresses += checked;
+            }
+            Outcome::Wrong(what) => wrong.push(format!("{combination}: {what}")),
+            Outcome::Impossible(why) => println!("cannot be built: {combination}: {why}"),
+        }
+    }
+    println!("{right} of {} programs are right at {addresses} addresses", combinations.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(right * 2 > combinations.len(), "most combinations can be built");
+}
+
+fn check_one(combination: Combination) -> Outcome {
+    let folder = tempfile::tempdir().unwrap();
+    let built = match build::build(combination, folder.path()) {
+        Ok(built) => built,
+        Err(why) => return Outcome::Impossible(why),
+    };
+    let addresses = addresses_of_probes(&std::fs::read(&built.reference).unwrap());
+    let mut expected = oracle::agreed(&built.reference, &addresses);
+    let options = Options { names: NameStyle::Linkage, inlines: true, locations: true };
+    let resolutions = resolve::resolve(&built.program, built.debug_dirs, options, &addresses);
+    if combination.form == Form::MiniDebug {
+        // A symbol table, and no more.
+        for frames in expected.iter_mut().flatten() {
+            let outermost = frames.pop().unwrap();
+            *frames = vec![(outermost.0, String::from("??"), 0)];
+        }
+    }
+    let (mut agreed, mut first_wrong, mut wrong) = (0, None, 0);
+    for ((address, expected), resolution) in addresses.iter().zip(expected).zip(&resolutions) {
+        let Some(expected) = expected else { continue };
+        agreed += 1;
+        let ours = oracle::told(resolution);
+        if ours != expected {
+            wrong += 1;
+            first_wrong.get_or_insert_with(|| format!("{address:#x} is {ours:?}, expected {expected:?}"));
+        }
+    }
+    match first_wrong {
+        Some(first) if wrong * 1000 > agreed => {
+            Outcome::Wrong(format!("{wrong} of {agreed} addresses; {first}"))
+        }
+        _ if agreed * 4 < addresses.len() => {
+            Outcome::Wrong(format!("the oracles agree on {agreed} of {} addresses only", addresses.len()))
+        }
+        _ => Outcome::Right { addresses: agreed },
+    }
+}
+
+/// Every second byte of the functions that the sources define.
+fn addresses_of_probes(reference: &[u8]) -> Vec<u64> {
+    let object = Object::parse(reference).unwrap();
+    let probes = object.symbols(SymbolSource::Full).filter(|symbol| {
+        let name = String::from_utf8_lossy(symbol.name);
+        symbol.kind == SymbolKind::Function && (name.contains("probe_") || name.contains("ProbeBox"))
+    });
+    let mut addresses: Vec<u64> =
+        probes.flat_map(|probe| (probe.address.0..probe.address.0 + probe.size).step_by(2)).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    assert!(addresses.len() > 50, "the probes are not found");
+    addresses
+}

@@ -1,0 +1,62 @@
+//! Files of this machine to frames, as the command does it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use elf::{Object, SymbolSource};
+use host::objects::{HostObject, ObjectBytes, ObjectStore, SearchPaths};
+use model::{FileOffset, Name, ObjectIdentity, Resolution, Svma};
+use prof_symbolizer::{ObjectFiles, ObjectSymbolizer, Options, Place, minidebug};
+
+/// Answers for addresses as the object states them.
+pub(crate) fn resolve(
+    path: &Path,
+    debug_dirs: Vec<PathBuf>,
+    options: Options,
+    addresses: &[u64],
+) -> Vec<Resolution> {
+    let store = store(debug_dirs);
+    let object = open(&store, path);
+    let files = store.debug_files(&object, path);
+    let minidebug = unpacked_minidebug(&object, files.debug.is_some());
+    let object_files = ObjectFiles {
+        object: &object,
+        debug: files.debug.as_deref(),
+        minidebug: minidebug.as_ref(),
+        supplementary: files.supplementary.as_deref(),
+        package: files.package.as_deref(),
+    };
+    let symbolizer = ObjectSymbolizer::new(&object_files, options);
+    let place = |&address: &u64| {
+        let offset = object.file_offset_of(Svma(address)).unwrap_or(FileOffset(u64::MAX));
+        Place { found: offset, lookup: offset }
+    };
+    let places: Vec<Place> = addresses.iter().map(place).collect();
+    let plan = symbolizer.plan(&places);
+    let walk = |task| {
+        symbolizer.walk(&plan, task, &|wanted| {
+            store.split_unit(wanted.path.as_deref()?, wanted.folder.as_deref(), path)
+        })
+    };
+    symbolizer.finish(&plan, (0..plan.tasks()).map(walk).collect())
+}
+
+pub(crate) fn store(debug_dirs: Vec<PathBuf>) -> ObjectStore {
+    let mut paths = SearchPaths::from_environment(None, debug_dirs, true);
+    // What lies in the home folder of whoever runs this says nothing about the files at hand.
+    paths.build_id_cache = None;
+    paths.debuginfod_cache = None;
+    ObjectStore::new(paths)
+}
+
+pub(crate) fn open(store: &ObjectStore, path: &Path) -> Arc<HostObject> {
+    let name = Name::from(path.to_str().unwrap());
+    store.open(&ObjectIdentity { path: name, build_id: None, file: None }, &[]).unwrap()
+}
+
+fn unpacked_minidebug(object: &HostObject, has_debug: bool) -> Option<HostObject> {
+    if has_debug || object.has_symbols(SymbolSource::Full) {
+        return None;
+    }
+    Object::parse(ObjectBytes::Memory(minidebug(object)?)).ok()
+}
