@@ -1,0 +1,115 @@
+//! Async Rust as its author wrote it.
+//!
+//! An `async fn` compiles to a function that makes a future, and a closure with the body, which is polled: by the
+//! closures of those that await it, and through the `Future::poll` of every wrapper between. Folded, the closure has
+//! the function's name, and what only polls is left out.
+
+/// What becomes of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fold {
+    /// It stays.
+    Keep,
+    /// It becomes one with a caller of the same name.
+    Merge,
+    /// It is left out where it calls something.
+    Pass,
+}
+
+/// The name to show, and what becomes of the frame.
+pub(crate) fn fold(name: &str) -> (&str, Fold) {
+    let function = without_closures(name);
+    if only_polls(function) {
+        (function, Fold::Pass)
+    } else if function.len() < name.len() {
+        (function, Fold::Merge)
+    } else {
+        (name, Fold::Keep)
+    }
+}
+
+/// `server::handle` for `server::handle::{{closure}}` and `server::handle::{closure#0}::{closure#1}`: how the legacy
+/// and the v0 mangling call what has no name.
+fn without_closures(name: &str) -> &str {
+    let mut function = name;
+    while let Some((outer, last)) = function.rsplit_once("::") {
+        let is_closure = last == "{{closure}}"
+            || (last.starts_with("{closure#") || last.starts_with("{async_")) && last.ends_with('}');
+        if !is_closure || outer.is_empty() {
+            break;
+        }
+        function = outer;
+    }
+    function
+}
+
+/// Whether a function does nothing of its own but to poll a future.
+fn only_polls(function: &str) -> bool {
+    let Some((of, method)) = without_arguments(function).rsplit_once("::") else { return false };
+    let of_runtime = || {
+        ["tokio::runtime::task::", "futures_util::", "futures_executor::", "async_task::"]
+            .iter()
+            .any(|runtime| of.trim_start_matches('<').starts_with(runtime))
+    };
+    match method {
+        "poll" => of.ends_with("::Future>") || of_runtime(),
+        "poll_unpin" | "try_poll" | "poll_inner" | "poll_future" => of_runtime(),
+        _ => false,
+    }
+}
+
+/// The function without its `::<…>` at the end.
+fn without_arguments(function: &str) -> &str {
+    if !function.ends_with('>') {
+        return function;
+    }
+    let mut depth = 0_usize;
+    for (at, byte) in function.bytes().enumerate().rev() {
+        match byte {
+            // The arrow of a function type is no bracket.
+            b'>' if at.checked_sub(1).and_then(|before| function.as_bytes().get(before)) != Some(&b'-') => {
+                depth += 1
+            }
+            b'<' => depth = depth.saturating_sub(1),
+            _ => continue,
+        }
+        if depth == 0 {
+            return function.get(..at).and_then(|front| front.strip_suffix("::")).unwrap_or(function);
+        }
+    }
+    function
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_of_async_functions_have_their_names() {
+        assert_eq!(fold("server::handle::{{closure}}"), ("server::handle", Fold::Merge));
+        assert_eq!(fold("server::handle::{{closure}}::{{closure}}"), ("server::handle", Fold::Merge));
+        assert_eq!(fold("server::handle::{closure#0}"), ("server::handle", Fold::Merge));
+        assert_eq!(fold("<T as server::Handler>::handle::<u8>::{closure#12}").1, Fold::Merge);
+        assert_eq!(fold("server::handle"), ("server::handle", Fold::Keep));
+        assert_eq!(fold("{{closure}}"), ("{{closure}}", Fold::Keep));
+        assert_eq!(fold("::{{closure}}"), ("::{{closure}}", Fold::Keep));
+    }
+
+    #[test]
+    fn what_only_polls_is_known_by_its_trait_or_its_runtime() {
+        for polls in [
+            "<core::pin::Pin<P> as core::future::future::Future>::poll",
+            "<core::pin::Pin<&mut server::main::{closure#0}> as core::future::future::Future>::poll",
+            "<tokio::future::poll_fn::PollFn<F> as core::future::future::Future>::poll::{{closure}}",
+            "tokio::runtime::task::harness::Harness<T,S>::poll",
+            "<tokio::runtime::task::core::Core<fn() -> u8, S>>::poll::<u8>",
+            "futures_util::future::future::FutureExt::poll_unpin",
+        ] {
+            assert_eq!(fold(polls).1, Fold::Pass, "{polls}");
+        }
+        for works in
+            ["poll", "mio::poll::Poll::poll", "server::poll", "<A as Stream>::poll_next", "a<b>", ">", "-><"]
+        {
+            assert_ne!(fold(works).1, Fold::Pass, "{works}");
+        }
+    }
+}

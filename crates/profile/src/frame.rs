@@ -1,0 +1,170 @@
+//! The frames of a view: what a stack entry turns into, with what the view does not show left out.
+
+use std::sync::Arc;
+
+use model::{Name, Pid, Resolution, Space, StackEntry, Tid, TruncationReason};
+
+use crate::async_rust::{self, Fold};
+use crate::index::{Index, hash_of};
+use crate::view::Show;
+
+/// A frame of a view. Equal frames are drawn as one.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ViewFrame {
+    /// What it is called.
+    pub label: Label,
+    /// Where it ran.
+    pub kind: FrameKind,
+}
+
+/// What a frame is called, before a format makes text of it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Label {
+    /// The root of all stacks of threads with this name.
+    Comm(Name),
+    /// The root of all stacks of one thread.
+    Thread(Name, Pid, Tid),
+    /// A function, with its module where the view shows modules.
+    Function(Arc<str>, Option<Name>),
+    /// A place without a name in this module, with its offset where the view shows addresses.
+    Module(Name, Option<u64>),
+    /// An address of which not even the module is known, where the view shows addresses with it.
+    Unknown(Option<u64>),
+    /// The stack ends early here.
+    Truncated(TruncationReason),
+}
+
+/// Where a frame ran.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum FrameKind {
+    /// In user space, or not code at all.
+    User,
+    /// In the kernel.
+    Kernel,
+    /// Within its caller, as the compiler put it there.
+    Inlined,
+    /// In generated code.
+    Jit,
+}
+
+/// The number of a [`ViewFrame`] in its [`FrameTable`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct FrameId(u32);
+
+impl FrameId {
+    /// The position in [`FrameTable::frames`].
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Frames, each kept once.
+#[derive(Default, Debug)]
+pub struct FrameTable {
+    frames: Vec<ViewFrame>,
+    index: Index,
+}
+
+impl FrameTable {
+    /// Whether two frames are of the same function, whoever it was compiled into.
+    pub(crate) fn same_function(&self, one: FrameId, other: FrameId) -> bool {
+        self.frames[one.index()].label == self.frames[other.index()].label
+    }
+
+    /// All frames. A [`FrameId`] is a position in this list.
+    pub fn frames(&self) -> &[ViewFrame] {
+        &self.frames
+    }
+
+    /// The number of a frame.
+    pub fn intern(&mut self, frame: ViewFrame) -> FrameId {
+        let frames = &self.frames;
+        let next = frames.len() as u32;
+        let number = self.index.find_or_add(hash_of(&frame), |number| frames[number as usize] == frame, next);
+        if number == next {
+            // 2^32 distinct names do not fit into memory.
+            self.frames.push(frame);
+        }
+        FrameId(number)
+    }
+}
+
+/// The frames of a stack entry, outermost first, as far as they are shown.
+pub(crate) fn frames_of(
+    entry: &StackEntry,
+    space: &Space,
+    resolution: Option<&Resolution>,
+    show: Show,
+    mut frame: impl FnMut(ViewFrame, Fold),
+) {
+    if if entry.in_kernel { !show.kernel } else { !show.user } {
+        return;
+    }
+    let place = match space {
+        _ if entry.in_kernel => FrameKind::Kernel,
+        Space::Jit { .. } => FrameKind::Jit,
+        _ => FrameKind::User,
+    };
+    let Some(Resolution::Resolved(symbolized)) = resolution else {
+        frame(ViewFrame { label: nameless(entry, space, show), kind: place }, Fold::Keep);
+        return;
+    };
+    let module = if show.modules { module_of(space) } else { None };
+    for function in symbolized.frames.iter().rev().filter(|function| show.inlined || !function.inlined) {
+        let kind = if function.inlined { FrameKind::Inlined } else { place };
+        let (name, fold) = if show.fold_async {
+            let (name, fold) = async_rust::fold(&function.function);
+            (Arc::from(name), fold)
+        } else {
+            (Arc::clone(&function.function), Fold::Keep)
+        };
+        frame(ViewFrame { label: Label::Function(name, module.clone()), kind }, fold);
+    }
+}
+
+fn nameless(entry: &StackEntry, space: &Space, show: Show) -> Label {
+    let offset = show.addresses.then_some(entry.offset);
+    match space {
+        Space::Truncated(reason) => Label::Truncated(*reason),
+        _ => module_of(space).map_or(Label::Unknown(offset), |module| Label::Module(module, offset)),
+    }
+}
+
+/// The short name of the module that a space is, without brackets; `None` where there is none.
+pub fn module_of(space: &Space) -> Option<Name> {
+    let bare =
+        |name: &[u8]| Name::new(name.strip_prefix(b"[").and_then(|n| n.strip_suffix(b"]")).unwrap_or(name));
+    Some(match space {
+        Space::Object(object) => bare(object.path.base_name()),
+        Space::Vdso { .. } => Name::from("vdso"),
+        Space::Kernel { .. } => Name::from("kernel.kallsyms"),
+        Space::KernelModule { name, .. } => bare(&kernel_module_name(name.base_name())),
+        Space::KernelSymbol { name } => name.clone(),
+        Space::Jit { mapping, .. } => bare(mapping.base_name()),
+        Space::Unmapped { .. } | Space::Truncated(_) | Space::Foreign(_) => return None,
+    })
+}
+
+/// The kernel's own name of a module (`/proc/modules`) from its file's: `iwl-mvm.ko.xz` is `iwl_mvm`.
+fn kernel_module_name(file: &[u8]) -> Vec<u8> {
+    match file.windows(3).position(|part| part == b".ko") {
+        Some(end) => file[..end].iter().map(|&byte| if byte == b'-' { b'_' } else { byte }).collect(),
+        None => file.to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_have_one_name_whatever_the_recording_calls_them() {
+        let module = |name: &str| {
+            module_of(&Space::KernelModule { name: Name::from(name), build_id: None, start: 0 }).unwrap()
+        };
+        for name in ["[iwl_mvm]", "/lib/modules/6.1/kernel/iwl-mvm.ko", "/lib/modules/6.1/iwl-mvm.ko.xz"] {
+            assert_eq!(module(name), Name::from("iwl_mvm"));
+        }
+        assert_eq!(module("[bpf]"), Name::from("bpf"));
+    }
+}

@@ -1,0 +1,28 @@
+//! Samples to a counted profile, and a profile to views.
+//!
+//! ```text
+//! raw call chain ──ChainCache──▶ StackId ──Profile::add──▶ counts per thread and stack
+//!                       (miss: mapped, then StackTable::intern)
+//! places, symbolized once each ──View──▶ FrameTree ──prune, rows──▶ stacks of frames with weights
+//! ```
+//! Everything is a number until a format makes text of it.
+
+mod async_rust;
+mod chain_cache;
+mod filter;
+mod frame;
+mod index;
+mod profile;
+mod stack;
+#[cfg(test)]
+mod testing;
+mod tree;
+mod view;
+
+pub use chain_cache::{ChainCache, ChainKey, RawChain};
+pub use filter::{SampleFacts, SampleFilter, TimeRange};
+pub use frame::{FrameId, FrameKind, FrameTable, Label, ViewFrame, module_of};
+pub use profile::{Count, Detail, Profile, Thread, ThreadId, Tick, Weight};
+pub use stack::{PlaceId, StackId, StackTable};
+pub use tree::{FrameTree, TreeId};
+pub use view::{Census, Nameless, Show, View};

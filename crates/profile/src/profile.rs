@@ -1,0 +1,237 @@
+//! Samples, counted.
+
+use hashbrown::HashMap;
+use model::{Loss, Name, Pid, StackEntry, Tid};
+use rustc_hash::FxBuildHasher;
+
+use crate::{StackId, StackTable};
+
+/// The number of a [`Thread`] in its [`Profile`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ThreadId(u32);
+
+impl ThreadId {
+    /// The position in [`Profile::threads`].
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A thread under one name. One that changes its name is another from then on.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Thread {
+    /// The name.
+    pub comm: Name,
+    /// The process; absent where a profile counts by name only.
+    pub ids: Option<(Pid, Tid)>,
+}
+
+/// How often, and how much.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Count {
+    /// Samples.
+    pub samples: u64,
+    /// The sum of the samples' periods: how many events they stand for.
+    pub period: u64,
+}
+
+/// What makes a stack of a view heavy.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Weight {
+    /// The number of samples.
+    Samples,
+    /// The sum of their periods.
+    Period,
+}
+
+impl Weight {
+    /// What fits an event: a fixed period, or a clock's, says nothing that the number of samples does not say;
+    /// where the kernel adjusts the period to a frequency, samples differ in what they stand for.
+    pub fn fitting(by_frequency: bool, clock: bool) -> Self {
+        if by_frequency && !clock { Self::Period } else { Self::Samples }
+    }
+}
+
+impl Count {
+    /// The count as a weight.
+    pub fn weight(&self, weight: Weight) -> u64 {
+        match weight {
+            Weight::Samples => self.samples,
+            Weight::Period => self.period,
+        }
+    }
+}
+
+/// What a profile keeps apart.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Detail {
+    /// Processes and threads, not only their names.
+    pub threads: bool,
+    /// The order of the samples, as a flame chart needs it.
+    pub order: bool,
+}
+
+/// One sample in the order of time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tick {
+    /// Whose.
+    pub thread: ThreadId,
+    /// Its stack.
+    pub stack: StackId,
+    /// Its period.
+    pub period: u64,
+}
+
+impl Tick {
+    /// The sample's weight.
+    pub fn weight(&self, weight: Weight) -> u64 {
+        Count { samples: 1, period: self.period }.weight(weight)
+    }
+}
+
+/// The samples of one event: stacks by thread, counted.
+#[derive(Default, Debug)]
+pub struct Profile {
+    /// The stacks, kept once each.
+    pub stacks: StackTable,
+    /// What the recording could not deliver.
+    pub loss: Loss,
+    detail: Detail,
+    threads: Vec<Thread>,
+    thread_ids: HashMap<Thread, ThreadId, FxBuildHasher>,
+    /// By stack, for the first thread that had it. Most stacks are of threads of one name.
+    first: Vec<(ThreadId, Count)>,
+    /// For the other threads.
+    others: HashMap<(ThreadId, StackId), Count, FxBuildHasher>,
+    order: Vec<Tick>,
+    total: Count,
+}
+
+impl Profile {
+    /// A profile without samples, that will keep apart what `detail` says.
+    pub fn new(detail: Detail) -> Self {
+        Self { detail, ..Self::default() }
+    }
+
+    /// Counts a sample. Samples must come in the order of time where that order is kept.
+    pub fn add(&mut self, comm: &Name, pid: Pid, tid: Tid, stack: StackId, period: u64) {
+        let thread = self.thread(comm, pid, tid);
+        self.count(thread, stack, period);
+    }
+
+    /// Counts a sample of a thread that [`Self::thread`] knows. Samples must come in the order of time where that
+    /// order is kept.
+    #[inline]
+    pub fn count(&mut self, thread: ThreadId, stack: StackId, period: u64) {
+        // The sum of all periods must stay a number that readers of the output can hold, whatever a file claims.
+        let period = period.min((i64::MAX as u64).saturating_sub(self.total.period));
+        if self.first.len() <= stack.index() {
+            self.first.resize(self.stacks.len().max(stack.index() + 1), (thread, Count::default()));
+        }
+        let (first, count) = &mut self.first[stack.index()];
+        let count = if *first == thread || count.samples == 0 {
+            *first = thread;
+            count
+        } else {
+            self.others.entry((thread, stack)).or_default()
+        };
+        for count in [count, &mut self.total] {
+            count.samples = count.samples.saturating_add(1);
+            count.period = count.period.saturating_add(period);
+        }
+        if self.detail.order {
+            self.order.push(Tick { thread, stack, period });
+        }
+    }
+
+    /// What was kept apart.
+    pub fn detail(&self) -> Detail {
+        self.detail
+    }
+
+    /// All samples together.
+    pub fn total(&self) -> Count {
+        self.total
+    }
+
+    /// The threads (or names) that have samples. A [`ThreadId`] is a position in this list.
+    pub fn threads(&self) -> &[Thread] {
+        &self.threads
+    }
+
+    /// Each thread's stacks with their counts, in no order.
+    pub fn counts(&self) -> impl Iterator<Item = (ThreadId, StackId, Count)> {
+        let first = self.first.iter().enumerate().filter(|(_, (_, count))| count.samples > 0);
+        let first = first.map(|(index, &(thread, count))| (thread, StackId::from_index(index), count));
+        first.chain(self.others.iter().map(|(&(thread, stack), &count)| (thread, stack, count)))
+    }
+
+    /// Each place, and in how many frames of samples it is.
+    pub fn places(&self) -> impl Iterator<Item = (&StackEntry, u64)> {
+        // Every stack's samples count for its callers' parts, too.
+        let mut samples = vec![0_u64; self.stacks.len()];
+        for (_, stack, count) in self.counts() {
+            samples[stack.index()] = samples[stack.index()].saturating_add(count.samples);
+        }
+        let mut frames = vec![0_u64; self.stacks.places().len()];
+        for (stack, place, caller) in self.stacks.iter().rev() {
+            let count = samples[stack.index()];
+            samples[caller.index()] = samples[caller.index()].saturating_add(count);
+            frames[place.index()] = frames[place.index()].saturating_add(count);
+        }
+        self.stacks.places().iter().zip(frames)
+    }
+
+    /// The samples in the order of time; empty unless [`Detail::order`] was asked for.
+    pub fn order(&self) -> &[Tick] {
+        &self.order
+    }
+
+    /// The thread of a sample, or all of its name, as the profile keeps them apart.
+    pub fn thread(&mut self, comm: &Name, pid: Pid, tid: Tid) -> ThreadId {
+        let thread = Thread { comm: comm.clone(), ids: self.detail.threads.then_some((pid, tid)) };
+        let threads = &mut self.threads;
+        *self.thread_ids.entry(thread).or_insert_with_key(|thread| {
+            threads.push(thread.clone());
+            // The kernel has at most 2^22 threads at a time; 2^32 names do not fit into memory.
+            ThreadId((threads.len() - 1) as u32)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::entry;
+
+    fn add(profile: &mut Profile, comm: &str, tid: i32, offset: u64, period: u64) {
+        let stack = profile.stacks.intern(&[entry(offset)]);
+        profile.add(&Name::from(comm), Pid(1), Tid(tid), stack, period);
+    }
+
+    #[test]
+    fn threads_are_kept_apart_only_where_asked() {
+        for threads in [false, true] {
+            let mut profile = Profile::new(Detail { threads, order: true });
+            add(&mut profile, "a", 1, 1, 10);
+            add(&mut profile, "a", 2, 1, 20);
+            add(&mut profile, "b", 2, 1, 30);
+            assert_eq!(profile.threads().len(), if threads { 3 } else { 2 });
+            assert_eq!(profile.total(), Count { samples: 3, period: 60 });
+            assert_eq!(profile.order().iter().map(|tick| tick.period).collect::<Vec<_>>(), [10, 20, 30]);
+            let samples: u64 = profile.counts().map(|(_, _, count)| count.samples).sum();
+            assert_eq!(samples, 3);
+        }
+    }
+
+    #[test]
+    fn absurd_periods_do_not_overflow_the_sum() {
+        let mut profile = Profile::default();
+        for offset in 0..3 {
+            add(&mut profile, "a", 1, offset, u64::MAX);
+        }
+        assert_eq!(profile.total(), Count { samples: 3, period: i64::MAX as u64 });
+        let period: u64 = profile.counts().map(|(_, _, count)| count.period).sum();
+        assert_eq!(period, i64::MAX as u64, "the parts are the whole");
+    }
+}

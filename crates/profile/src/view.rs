@@ -1,0 +1,232 @@
+//! Views: the frames that a reader asked for, and how much each stack of them weighs.
+
+use hashbrown::HashMap;
+use model::{Name, Reason, Resolution, SpaceId, SpaceTable, StackEntry};
+use rustc_hash::FxBuildHasher;
+
+use crate::async_rust::Fold;
+use crate::frame::{FrameId, FrameKind, FrameTable, Label, ViewFrame, frames_of, module_of};
+use crate::tree::{FrameTree, TreeId};
+use crate::{PlaceId, Profile, StackId, Thread, ThreadId, Weight};
+
+/// Which frames a view has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Show {
+    /// Functions that were inlined.
+    pub inlined: bool,
+    /// The kernel's part of stacks.
+    pub kernel: bool,
+    /// The user part of stacks.
+    pub user: bool,
+    /// The offsets of frames without a name.
+    pub addresses: bool,
+    /// The module of each function.
+    pub modules: bool,
+    /// Async Rust without the closures and `poll`s that it is compiled to.
+    pub fold_async: bool,
+}
+
+impl Default for Show {
+    fn default() -> Self {
+        Self { inlined: true, kernel: true, user: true, addresses: false, modules: false, fold_async: false }
+    }
+}
+
+/// How many frames have no name, and why.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Nameless {
+    /// The module, where it is known.
+    pub module: Option<Name>,
+    /// Why.
+    pub reason: Reason,
+    /// The space of the module; one of them, where several have its name.
+    pub space: SpaceId,
+    /// In how many frames of samples.
+    pub frames: u64,
+}
+
+/// What can be said about the names of a profile's frames.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Census {
+    /// Stack entries of all samples, counted with their samples.
+    pub frames: u64,
+    /// How many of them have no name.
+    pub nameless: u64,
+    /// Samples whose stack ends early.
+    pub truncated: u64,
+    /// The nameless by module and reason, most frequent first.
+    pub reasons: Vec<Nameless>,
+}
+
+/// A profile with the names of its places: what views are made of.
+pub struct View<'a> {
+    profile: &'a Profile,
+    weight: Weight,
+    frames: FrameTable,
+    /// The frames of all places, outermost first, one place after the other.
+    shown: Vec<(FrameId, Fold)>,
+    /// Where the frames of a place end in `shown`.
+    ends: Vec<usize>,
+    /// The first frame of each thread's stacks.
+    roots: Vec<FrameId>,
+}
+
+impl<'a> View<'a> {
+    /// Names the places of `profile` by `resolve`, and picks what to show.
+    pub fn new<'r>(
+        profile: &'a Profile,
+        spaces: &SpaceTable,
+        resolve: impl Fn(&StackEntry) -> Option<&'r Resolution>,
+        show: Show,
+        weight: Weight,
+    ) -> Self {
+        let mut frames = FrameTable::default();
+        let mut shown = Vec::new();
+        let places = profile.stacks.places().iter();
+        let ends = places.map(|entry| {
+            frames_of(entry, spaces.get(entry.space), resolve(entry), show, |frame, fold| {
+                shown.push((frames.intern(frame), fold));
+            });
+            shown.len()
+        });
+        let ends = ends.collect();
+        let roots = profile.threads().iter().map(|thread| frames.intern(root_of(thread))).collect();
+        Self { profile, weight, frames, shown, ends, roots }
+    }
+
+    /// The frames that occur.
+    pub fn frames(&self) -> &FrameTable {
+        &self.frames
+    }
+
+    /// The samples.
+    pub fn profile(&self) -> &'a Profile {
+        self.profile
+    }
+
+    /// What makes its stacks heavy.
+    pub fn weight(&self) -> Weight {
+        self.weight
+    }
+
+    /// The weight of all samples.
+    pub fn total(&self) -> u64 {
+        self.profile.total().weight(self.weight)
+    }
+
+    /// All samples as a tree, whose first frames are the threads. Equal stacks are one.
+    pub fn tree(&self) -> FrameTree {
+        let mut counts: Vec<_> = self.profile.counts().collect();
+        counts.sort_unstable_by_key(|&(thread, stack, _)| (thread, stack));
+        let mut tree = FrameTree::default();
+        // Per stack: the thread for which its place in the tree is known, and the place.
+        let mut known: Vec<Option<(ThreadId, TreeId)>> = vec![None; self.profile.stacks.len()];
+        let mut pending = Vec::new();
+        for (thread, stack, count) in counts {
+            let mut rest = stack;
+            let mut node = loop {
+                match known[rest.index()] {
+                    Some((whose, node)) if whose == thread => break node,
+                    _ => match self.profile.stacks.split(rest) {
+                        Some((place, caller)) => {
+                            pending.push((rest, place));
+                            rest = caller;
+                        }
+                        None => {
+                            let node = tree.child(TreeId::ALL, self.roots[thread.index()]);
+                            known[rest.index()] = Some((thread, node));
+                            break node;
+                        }
+                    },
+                }
+            };
+            while let Some((stack, place)) = pending.pop() {
+                for &(frame, fold) in self.shown(place) {
+                    node = match (fold, tree.frame(node)) {
+                        (Fold::Pass, _) => node,
+                        (Fold::Merge, Some(caller)) if self.frames.same_function(caller, frame) => node,
+                        _ => tree.child(node, frame),
+                    };
+                }
+                known[stack.index()] = Some((thread, node));
+            }
+            if let Some(last) = self.passing_last(stack) {
+                node = tree.child(node, last);
+            }
+            tree.add(node, count.weight(self.weight));
+        }
+        tree
+    }
+
+    /// The frames of one stack of a thread, outermost first, appended to `frames`.
+    pub fn stack(&self, thread: ThreadId, stack: StackId, frames: &mut Vec<FrameId>) {
+        frames.push(self.roots[thread.index()]);
+        let mut places: Vec<_> = self.profile.stacks.entries(stack).collect();
+        places.reverse();
+        for &(frame, fold) in places.into_iter().flat_map(|place| self.shown(place)) {
+            match (fold, frames.last()) {
+                (Fold::Pass, _) => {}
+                (Fold::Merge, Some(&caller)) if self.frames.same_function(caller, frame) => {}
+                _ => frames.push(frame),
+            }
+        }
+        frames.extend(self.passing_last(stack));
+    }
+
+    /// The innermost frame of a stack, where it would be left out if it called something.
+    fn passing_last(&self, stack: StackId) -> Option<FrameId> {
+        let (place, _) = self.profile.stacks.split(stack)?;
+        self.shown(place).last().filter(|(_, fold)| *fold == Fold::Pass).map(|&(frame, _)| frame)
+    }
+
+    /// Counts what has no name. (The same for all views of a profile: what a view does not show is counted, too.)
+    pub fn census<'r>(
+        profile: &Profile,
+        spaces: &SpaceTable,
+        resolve: impl Fn(&StackEntry) -> Option<&'r Resolution>,
+    ) -> Census {
+        let mut census = Census::default();
+        let mut reasons: HashMap<(Option<Name>, Reason), (SpaceId, u64), FxBuildHasher> = HashMap::default();
+        for (entry, count) in profile.places() {
+            let space = spaces.get(entry.space);
+            let reason = match (space, resolve(entry)) {
+                (model::Space::Truncated(_), _) => {
+                    census.truncated = census.truncated.saturating_add(count);
+                    continue;
+                }
+                (_, Some(Resolution::Resolved(_))) => None,
+                (_, Some(Resolution::Unresolved(reason))) => Some(reason.clone()),
+                (_, None) => Some(Reason::NoSymbols),
+            };
+            census.frames = census.frames.saturating_add(count);
+            if let Some(reason) = reason {
+                census.nameless = census.nameless.saturating_add(count);
+                let (_, sum) = reasons.entry((module_of(space), reason)).or_insert((entry.space, 0));
+                *sum = sum.saturating_add(count);
+            }
+        }
+        census.reasons = reasons
+            .into_iter()
+            .map(|((module, reason), (space, frames))| Nameless { module, reason, space, frames })
+            .collect();
+        census.reasons.sort_by(|a, b| {
+            b.frames.cmp(&a.frames).then_with(|| (&a.module, &a.reason).cmp(&(&b.module, &b.reason)))
+        });
+        census
+    }
+
+    fn shown(&self, place: PlaceId) -> &[(FrameId, Fold)] {
+        let end = self.ends[place.index()];
+        let start = place.index().checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.shown[start..end]
+    }
+}
+
+fn root_of(thread: &Thread) -> ViewFrame {
+    let comm = thread.comm.clone();
+    let label = match thread.ids {
+        Some((pid, tid)) => Label::Thread(comm, pid, tid),
+        None => Label::Comm(comm),
+    };
+    ViewFrame { label, kind: FrameKind::User }
+}

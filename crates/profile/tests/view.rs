@@ -1,0 +1,180 @@
+//! From counted stacks to the rows of views.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use model::{
+    AddressKind, Frame, Name, ObjectIdentity, Pid, Reason, Resolution, Space, SpaceTable, StackEntry,
+    Symbolized, Tid, TruncationReason,
+};
+use prof_profile::{Detail, FrameKind, Label, Profile, Show, View, Weight};
+
+/// Two objects, a kernel and generated code; functions by offset.
+struct World {
+    spaces: SpaceTable,
+    names: HashMap<StackEntry, Resolution>,
+    profile: Profile,
+}
+
+impl World {
+    fn new(detail: Detail) -> Self {
+        Self { spaces: SpaceTable::default(), names: HashMap::new(), profile: Profile::new(detail) }
+    }
+
+    fn entry(&mut self, space: Space, offset: u64, functions: &[&str]) -> StackEntry {
+        let in_kernel = matches!(space, Space::Kernel { .. });
+        let kind = AddressKind::ReturnAddress;
+        let entry = StackEntry { offset, space: self.spaces.intern(space), kind, in_kernel };
+        let frames: Vec<_> = functions
+            .iter()
+            .enumerate()
+            .map(|(index, function)| Frame {
+                function: Arc::from(*function),
+                location: None,
+                inlined: index + 1 < functions.len(),
+            })
+            .collect();
+        let resolution = if frames.is_empty() {
+            Resolution::Unresolved(Reason::NoSymbols)
+        } else {
+            Resolution::Resolved(Symbolized { frames, symbol_offset: None })
+        };
+        self.names.insert(entry, resolution);
+        entry
+    }
+
+    fn user(&mut self, offset: u64, functions: &[&str]) -> StackEntry {
+        let identity = ObjectIdentity { path: Name::from("/usr/bin/app"), build_id: None, file: None };
+        self.entry(Space::Object(identity), offset, functions)
+    }
+
+    fn kernel(&mut self, offset: u64, functions: &[&str]) -> StackEntry {
+        self.entry(Space::Kernel { build_id: None, text_address: None }, offset, functions)
+    }
+
+    fn add(&mut self, tid: i32, entries: &[StackEntry], period: u64) {
+        let stack = self.profile.stacks.intern(entries);
+        self.profile.add(&Name::from("app"), Pid(1), Tid(tid), stack, period);
+    }
+
+    fn rows(&self, show: Show, weight: Weight) -> Vec<String> {
+        let view = View::new(&self.profile, &self.spaces, |entry| self.names.get(entry), show, weight);
+        let mut rows = Vec::new();
+        let tree = view.tree();
+        tree.rows(|frames, weight| {
+            let frames: Vec<_> =
+                frames.iter().map(|frame| text(&view.frames().frames()[frame.index()])).collect();
+            rows.push(format!("{} {weight}", frames.join(";")));
+        });
+        rows.sort();
+        rows
+    }
+}
+
+fn text(frame: &prof_profile::ViewFrame) -> String {
+    let name = match &frame.label {
+        Label::Comm(comm) => comm.to_string(),
+        Label::Thread(comm, pid, tid) => format!("{comm}-{pid}/{tid}"),
+        Label::Function(function, None) => function.to_string(),
+        Label::Function(function, Some(module)) => format!("{module}!{function}"),
+        Label::Module(module, offset) => format!("[{module} {offset:?}]"),
+        Label::Unknown(offset) => format!("[? {offset:?}]"),
+        Label::Truncated(reason) => format!("[{reason}]"),
+    };
+    match frame.kind {
+        FrameKind::User => name,
+        FrameKind::Kernel => name + "/k",
+        FrameKind::Inlined => name + "/i",
+        FrameKind::Jit => name + "/j",
+    }
+}
+
+#[test]
+fn stacks_that_read_alike_are_one_row() {
+    let mut world = World::new(Detail::default());
+    let (main, other_line) = (world.user(1, &["main"]), world.user(2, &["main"]));
+    let work = world.user(3, &["inner", "outer"]);
+    let syscall = world.kernel(0xffff_ffff_8000_0001, &["do_syscall"]);
+    world.add(1, &[work, main], 10);
+    world.add(2, &[work, other_line], 20);
+    world.add(1, &[syscall, main], 5);
+    let all = Show::default();
+    assert_eq!(world.rows(all, Weight::Samples), ["app;main;do_syscall/k 1", "app;main;outer;inner/i 2"]);
+    assert_eq!(world.rows(all, Weight::Period), ["app;main;do_syscall/k 5", "app;main;outer;inner/i 30"]);
+    assert_eq!(
+        world.rows(Show { inlined: false, kernel: false, ..all }, Weight::Samples),
+        ["app;main 1", "app;main;outer 2"],
+        "hidden frames do not hide samples"
+    );
+    assert_eq!(
+        world.rows(Show { user: false, modules: true, ..all }, Weight::Samples),
+        ["app 2", "app;kernel.kallsyms!do_syscall/k 1"]
+    );
+}
+
+#[test]
+fn threads_are_roots_where_kept_apart() {
+    let mut world = World::new(Detail { threads: true, order: false });
+    let main = world.user(1, &["main"]);
+    world.add(1, &[main], 1);
+    world.add(2, &[main], 1);
+    assert_eq!(world.rows(Show::default(), Weight::Samples), ["app-1/1;main 1", "app-1/2;main 1"]);
+}
+
+#[test]
+fn what_has_no_name_is_shown_and_counted_by_reason() {
+    let mut world = World::new(Detail::default());
+    let (one, two) = (world.user(0x10, &[]), world.user(0x20, &[]));
+    let main = world.user(1, &["main"]);
+    let cut = world.entry(Space::Truncated(TruncationReason::CopyTooSmall), 0, &[]);
+    let nowhere = world.entry(Space::Unmapped { pid: Pid(1), generation: 0 }, 0x30, &[]);
+    let jit = world.entry(Space::Jit { pid: Pid(1), generation: 0, mapping: "//anon".into() }, 0x40, &[]);
+    world.add(1, &[one, main], 1);
+    world.add(1, &[two, main], 1);
+    world.add(1, &[nowhere, jit, cut], 1);
+    assert_eq!(
+        world.rows(Show::default(), Weight::Samples),
+        ["app;[stack copy too small];[anon None]/j;[? None] 1", "app;main;[app None] 2"]
+    );
+    assert_eq!(
+        world.rows(Show { addresses: true, ..Show::default() }, Weight::Samples),
+        [
+            "app;[stack copy too small];[anon Some(64)]/j;[? Some(48)] 1",
+            "app;main;[app Some(16)] 1",
+            "app;main;[app Some(32)] 1"
+        ]
+    );
+    let census = View::census(&world.profile, &world.spaces, |entry| world.names.get(entry));
+    assert_eq!((census.frames, census.nameless, census.truncated), (6, 4, 1));
+    let first = &census.reasons[0];
+    assert_eq!((first.module.clone(), first.frames), (Some(Name::from("app")), 2));
+}
+
+#[test]
+fn async_rust_is_folded_only_when_asked() {
+    let mut world = World::new(Detail { threads: false, order: true });
+    let leaf = world.user(1, &["app::work"]);
+    // Two async functions, one inlined into a closure, and the polls between them.
+    let inner = world.user(2, &["app::read::{{closure}}", "app::serve::{{closure}}"]);
+    let pin = world.user(3, &["<core::pin::Pin<P> as core::future::future::Future>::poll"]);
+    let body = world.user(4, &["app::serve::{{closure}}"]);
+    let plain = world.user(5, &["app::main"]);
+    world.add(1, &[leaf, inner, pin, body, pin, plain], 1);
+    world.add(1, &[pin, body, plain], 1);
+    let folded = Show { fold_async: true, ..Show::default() };
+    assert_eq!(
+        world.rows(folded, Weight::Samples),
+        [
+            "app;app::main;app::serve;<core::pin::Pin<P> as core::future::future::Future>::poll 1",
+            "app;app::main;app::serve;app::read/i;app::work 1",
+        ]
+    );
+    let view =
+        View::new(&world.profile, &world.spaces, |entry| world.names.get(entry), folded, Weight::Samples);
+    let mut frames = Vec::new();
+    let tick = world.profile.order()[0];
+    view.stack(tick.thread, tick.stack, &mut frames);
+    let frames: Vec<_> = frames.iter().map(|frame| text(&view.frames().frames()[frame.index()])).collect();
+    assert_eq!(frames.join(";"), "app;app::main;app::serve;app::read/i;app::work");
+    assert!(world.rows(Show::default(), Weight::Samples)[1].contains("app::serve::{{closure}}"));
+}
