@@ -1,0 +1,244 @@
+//! Flame graphs and flame charts as SVG, drawn by inferno.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+
+use inferno::flamegraph::color::{Palette, PaletteMap};
+use inferno::flamegraph::{Direction, Options as Inferno, TextTruncateDirection};
+use model::Name;
+
+use profile::View;
+
+use crate::chart::Chart;
+use crate::flame_tree;
+use crate::palette::colour_of;
+use crate::stacks::{LabelId, Rows, Stacks};
+
+/// How the picture looks.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Above the picture.
+    pub title: String,
+    /// Below the title.
+    pub subtitle: String,
+    /// A palette of `inferno-flamegraph --colors`.
+    pub colors: Colors,
+    /// Pixels; as wide as the window for `None`.
+    pub width: Option<usize>,
+    /// Per cent of the width below which a frame is not drawn.
+    pub min_width: f64,
+    /// Grow downwards (an icicle graph).
+    pub inverted: bool,
+    /// Innermost frames at the root: who calls them.
+    pub reverse: bool,
+    /// Samples in the order of time, thread by thread, instead of merged stacks: the profile must have kept that order
+    /// ([`profile::Detail::order`]).
+    pub chart: bool,
+    /// What the weights count, for example `samples`.
+    pub unit: String,
+}
+
+/// A colour palette.
+#[derive(Clone, Copy, Debug)]
+pub enum Colors {
+    /// By where a frame ran, which the others guess from names.
+    Kinds,
+    /// One of inferno's.
+    Inferno(Palette),
+}
+
+impl Colors {
+    /// The names that [`Colors::from_str`](std::str::FromStr::from_str) takes.
+    pub const NAMES: [&'static str; 17] = [
+        "kinds", "java", "rust", "hot", "mem", "io", "wakeup", "js", "perl", "python", "red", "green",
+        "blue", "aqua", "yellow", "purple", "orange",
+    ];
+}
+
+impl std::str::FromStr for Colors {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        if name == "kinds" { Ok(Self::Kinds) } else { name.parse().map(Self::Inferno) }
+    }
+}
+
+/// Weights beyond this are scaled down, so that their sum cannot overflow and keeps its digits in a floating-point
+/// number.
+const LARGEST_TOTAL: u128 = 1 << 53;
+
+/// Draws the samples of a view.
+///
+/// # Errors
+/// Those of `output`, and `InvalidData` where there is no sample to draw.
+pub fn write(view: &View<'_>, options: &Options, output: &mut dyn Write) -> io::Result<()> {
+    if options.chart {
+        return draw(&Chart::new(view, options.reverse), options, output);
+    }
+    let mut tree = view.tree();
+    if !options.reverse {
+        // What is not drawn needs no text.
+        tree.prune(least(u128::from(view.total()), options));
+    }
+    let mut stacks = Stacks::from_tree(&tree, view.frames());
+    drop(tree);
+    if options.reverse {
+        stacks.reverse();
+    }
+    stacks.merge();
+    draw(&stacks, options, output)
+}
+
+/// The weight of the narrowest frame to draw.
+fn least(total: u128, options: &Options) -> f64 {
+    total as f64 * options.min_width / 100.0
+}
+
+/// Draws rows whose neighbours belong together.
+fn draw(rows: &impl Rows, options: &Options, output: &mut dyn Write) -> io::Result<()> {
+    let total = rows.total();
+    let scale = total.div_ceil(LARGEST_TOTAL).max(1) as u64;
+    let mut lines = Vec::new();
+    flame_tree::prune(rows, least(total, options), &mut |frames, weight| {
+        lines.push(line(rows, frames, (weight / scale).max(1)));
+    });
+
+    let mut inferno = Inferno::default();
+    inferno.title = printable(&options.title);
+    inferno.subtitle = Some(printable(&options.subtitle));
+    inferno.text_truncate_direction = TextTruncateDirection::Right;
+    inferno.deterministic = true;
+    let mut colours = PaletteMap::default();
+    match options.colors {
+        Colors::Kinds => {
+            let drawn: BTreeSet<&str> = lines.iter().flat_map(|line| stack_of(line).split(';')).collect();
+            drawn.into_iter().for_each(|label| {
+                colours.insert(label, colour_of(label));
+            });
+            inferno.palette_map = Some(&mut colours);
+        }
+        Colors::Inferno(palette) => inferno.colors = palette,
+    }
+    inferno.image_width = options.width;
+    inferno.min_width = options.min_width;
+    inferno.direction = if options.inverted { Direction::Inverted } else { Direction::Straight };
+    // The lines are in their order, and have to stay so: inferno would sort them as text, which takes `a;b` and `a`
+    // apart where an `a::c` comes between them. It reverses the lines of a chart, as those of its usual input run
+    // backwards.
+    inferno.flame_chart = true;
+    inferno.count_name = printable(&options.unit);
+    inferno.factor = scale as f64;
+    inferno::flamegraph::from_lines(&mut inferno, lines.iter().rev().map(String::as_str), output)
+}
+
+fn line(rows: &impl Rows, frames: &[LabelId], weight: u64) -> String {
+    let mut line = String::new();
+    for &frame in frames {
+        line.push_str(rows.text(frame));
+        line.push(';');
+    }
+    line.pop();
+    line.push(' ');
+    line.push_str(&weight.to_string());
+    line
+}
+
+fn stack_of(line: &str) -> &str {
+    line.rsplit_once(' ').map_or(line, |(stack, _)| stack)
+}
+
+fn printable(text: &str) -> String {
+    Name::from(text).to_string().replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn options() -> Options {
+        Options {
+            title: "a <b> & \"c\"".to_owned(),
+            subtitle: "s\u{1}]]>".to_owned(),
+            colors: "java".parse().unwrap(),
+            width: None,
+            min_width: 0.1,
+            inverted: false,
+            reverse: false,
+            chart: false,
+            unit: "samples".to_owned(),
+        }
+    }
+
+    fn svg(stacks: &Stacks, options: &Options) -> String {
+        let mut svg = Vec::new();
+        draw(stacks, options, &mut svg).unwrap();
+        String::from_utf8(svg).unwrap()
+    }
+
+    fn total(svg: &str) -> u64 {
+        let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
+        let document = roxmltree::Document::parse_with_options(svg, options).unwrap();
+        let frames = document.descendants().find(|node| node.attribute("id") == Some("frames")).unwrap();
+        frames.attribute("total_samples").unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn a_frame_is_drawn_once_whatever_its_neighbours_are_called() {
+        let mut stacks = Stacks::default();
+        for stack in [&["a"][..], &["a", "x"], &["a::c"], &["a b"]] {
+            let stack: Vec<_> = stack.iter().map(|name| stacks.label(name)).collect();
+            stacks.push(&stack, 5);
+        }
+        stacks.merge();
+        let svg = svg(&stacks, &options());
+        assert!(svg.contains("<title>a (10 samples, 50.00%)</title>"), "{svg}");
+    }
+
+    #[test]
+    fn a_number_after_a_space_does_not_upset_the_order() {
+        let mut stacks = Stacks::default();
+        for (name, weight) in [("a", 5), ("a (x)", 3), ("a!", 1), ("a b", 12)] {
+            let label = stacks.label(name);
+            stacks.push(&[label], weight);
+        }
+        stacks.merge();
+        assert_eq!(total(&svg(&stacks, &options())), 21);
+    }
+
+    #[test]
+    fn absurd_weights_are_scaled() {
+        let mut stacks = Stacks::default();
+        for name in ["a", "b", "c"] {
+            let label = stacks.label(name);
+            stacks.push(&[label], u64::MAX);
+        }
+        stacks.merge();
+        assert!(svg(&stacks, &options()).contains("33.33%"));
+    }
+
+    #[test]
+    fn every_palette_has_its_name() {
+        assert!(Colors::NAMES.iter().all(|name| name.parse::<Colors>().is_ok()));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn hostile_names_give_well_formed_xml_with_the_whole_total(
+            rows in prop::collection::vec((prop::collection::vec(any::<String>(), 1..5), 1_u64..1000), 1..8),
+            chart in any::<bool>(),
+        ) {
+            let mut stacks = Stacks::default();
+            for (frames, weight) in &rows {
+                let labels: Vec<_> = frames.iter().map(|name| stacks.label(name)).collect();
+                stacks.push(&labels, *weight);
+            }
+            if !chart {
+                stacks.merge();
+            }
+            let svg = svg(&stacks, &options());
+            prop_assert_eq!(u128::from(total(&svg)), stacks.total());
+        }
+    }
+}

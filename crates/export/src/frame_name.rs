@@ -1,0 +1,51 @@
+//! Frames as text: `name`, with the suffixes that inferno and `flamegraph.pl` colour by.
+
+use profile::{FrameKind, Label, ViewFrame};
+
+/// The name of a frame, not yet safe for a line (see [`crate::safe_label`]).
+///
+/// `_[k]` marks kernel frames, `_[i]` inlined ones (of the kernel, too), `_[j]` generated code. A frame without a name is
+/// `[module]` or `[unknown]`, with its offset where the view has it; with modules a function is ``module`function``,
+/// as DTrace writes it.
+pub fn frame_name(frame: &ViewFrame) -> String {
+    let offset = |offset: &Option<u64>| offset.map_or(String::new(), |offset| format!("+{offset:#x}"));
+    let mut name = match &frame.label {
+        Label::Comm(comm) => comm.to_string(),
+        Label::Thread(comm, pid, tid) => format!("{comm}-{pid}/{tid}"),
+        Label::Function(function, None) => function.to_string(),
+        Label::Function(function, Some(module)) => format!("{module}`{function}"),
+        Label::Module(module, at) => format!("[{module}{}]", offset(at)),
+        Label::Unknown(at) => format!("[unknown{}]", offset(at)),
+        Label::Truncated(reason) => format!("[truncated: {reason}]"),
+    };
+    name.push_str(match frame.kind {
+        FrameKind::User => "",
+        FrameKind::Kernel => "_[k]",
+        FrameKind::Inlined => "_[i]",
+        FrameKind::Jit => "_[j]",
+    });
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{Name, Pid, Tid, TruncationReason};
+
+    #[test]
+    fn every_kind_of_frame_has_its_form() {
+        let name = |label, kind| frame_name(&ViewFrame { label, kind });
+        let (user, app) = (FrameKind::User, Name::from("app"));
+        assert_eq!(name(Label::Comm(app.clone()), user), "app");
+        assert_eq!(name(Label::Thread(app.clone(), Pid(1), Tid(2)), user), "app-1/2");
+        assert_eq!(name(Label::Function("f".into(), None), FrameKind::Inlined), "f_[i]");
+        assert_eq!(name(Label::Function("f".into(), Some(app.clone())), FrameKind::Kernel), "app`f_[k]");
+        assert_eq!(name(Label::Module(app.clone(), None), FrameKind::Jit), "[app]_[j]");
+        assert_eq!(name(Label::Module(app, Some(0x1234)), user), "[app+0x1234]");
+        assert_eq!(name(Label::Unknown(None), user), "[unknown]");
+        assert_eq!(
+            name(Label::Truncated(TruncationReason::CopyTooSmall), user),
+            "[truncated: stack copy too small]"
+        );
+    }
+}

@@ -1,0 +1,94 @@
+//! Frame names made safe for folded lines and for what reads them.
+
+use std::borrow::Cow;
+
+use model::Name;
+
+/// What stands where a space would be taken for a separator, and still looks like one.
+const NO_BREAK_SPACE: char = '\u{a0}';
+/// What stands for a space that would be trimmed.
+const OPEN_BOX: char = '\u{2423}';
+/// What stands for a `#` that would begin a comment.
+const FULL_WIDTH_NUMBER_SIGN: char = '\u{ff03}';
+
+/// The name as one frame of a folded line.
+///
+/// Folded lines are `frame;frame;… COUNT`. Their readers split at `;`, trim lines, skip those that begin with `#`,
+/// and take up to two numbers at the end for counts (inferno's and FlameGraph's differential form). So: `;` becomes
+/// `:`, unprintable characters U+FFFD, a leading `#` its full-width form, outer white space an open box, the space
+/// before a number at the end a no-break space, and nothing at all `(empty)`.
+pub fn safe_label(name: &str) -> Cow<'_, str> {
+    if name.is_empty() {
+        return Cow::Borrowed("(empty)");
+    }
+    let mut label = Cow::Borrowed(name);
+    if name.chars().any(|character| character == ';' || is_unprintable(character)) {
+        let printable = |character| if is_unprintable(character) { '\u{fffd}' } else { character };
+        label =
+            name.chars().map(|character| if character == ';' { ':' } else { printable(character) }).collect();
+    }
+    if label.starts_with('#') {
+        label = Cow::Owned(format!("{FULL_WIDTH_NUMBER_SIGN}{}", &label[1..]));
+    }
+    if label.starts_with(char::is_whitespace) || label.ends_with(char::is_whitespace) {
+        label = Cow::Owned(box_outer_space(&label));
+    }
+    if ends_in_number(&label) {
+        let (text, number) = label.rsplit_once(' ').unwrap_or((&label, ""));
+        label = Cow::Owned(format!("{text}{NO_BREAK_SPACE}{number}"));
+    }
+    label
+}
+
+/// Besides what a terminal may act upon: the two characters that XML 1.0 cannot hold.
+fn is_unprintable(character: char) -> bool {
+    Name::is_unsafe(character) || matches!(character, '\u{fffe}' | '\u{ffff}')
+}
+
+fn box_outer_space(label: &str) -> String {
+    let inner = label.trim();
+    let before = label.len() - label.trim_start().len();
+    let count = |part: &str| part.chars().count();
+    let boxes = |count: usize| OPEN_BOX.to_string().repeat(count);
+    format!("{}{inner}{}", boxes(count(&label[..before])), boxes(count(label.trim_start()) - count(inner)))
+}
+
+/// Whether the part after the last space reads as a count, whole or with a fraction.
+fn ends_in_number(label: &str) -> bool {
+    label.rsplit_once(' ').is_some_and(|(_, last)| {
+        last.chars().all(|character| character.is_ascii_digit() || character == '.')
+            && last.matches('.').count() <= 1
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn each_rule() {
+        assert_eq!(safe_label("core::fmt::write"), "core::fmt::write");
+        assert_eq!(safe_label("<[u8; 8] as T>::f"), "<[u8: 8] as T>::f");
+        assert_eq!(safe_label("a\nb\x1b[0m"), "a\u{fffd}b\u{fffd}[0m");
+        assert_eq!(safe_label("# comment"), "\u{ff03} comment");
+        assert_eq!(safe_label(" x  "), "\u{2423}x\u{2423}\u{2423}");
+        assert_eq!(safe_label("worker 12"), "worker\u{a0}12");
+        assert_eq!(safe_label("v 1.5"), "v\u{a0}1.5");
+        assert_eq!(safe_label(""), "(empty)");
+        assert_eq!(safe_label(" "), "\u{2423}");
+    }
+
+    proptest! {
+        #[test]
+        fn a_label_is_one_frame_whatever_it_was(name in any::<String>()) {
+            let label = safe_label(&name);
+            prop_assert!(!label.is_empty());
+            prop_assert_eq!(label.trim(), &*label);
+            prop_assert!(!label.contains([';', '\n', '\r']));
+            prop_assert!(!label.starts_with('#'));
+            prop_assert!(!ends_in_number(&label));
+            prop_assert_eq!(safe_label(&label), label.clone(), "safe names stay as they are");
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Profiles as bytes in other people's formats. The only crate that knows them; one module per format.
+//!
+//! Names come in raw and leave safe: what a symbol table or a thread called itself never breaks a line, a field or a
+//! tag of the output.
+
+mod chart;
+mod flame_tree;
+pub mod flamegraph;
+pub mod folded;
+mod frame_name;
+mod labels;
+mod palette;
+pub mod script;
+mod stacks;
+pub mod summary;
+
+pub use frame_name::frame_name;
+pub use labels::safe_label;

@@ -1,0 +1,95 @@
+//! Branch stacks: ` 0xfrom/0xto/P/-/-/4/COND `, newest branch first.
+
+use decoder::values::{Branch, BranchFlags};
+
+use super::number;
+use super::places::Place;
+use super::text::{Gap, Text};
+
+/// How the two ends of a branch are printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ends {
+    /// Addresses.
+    Addresses,
+    /// Functions with offsets.
+    Symbols,
+    /// Offsets in the objects, where the objects are position-independent.
+    Offsets,
+}
+
+/// Writes one branch; `place` says where an address lies.
+pub(super) fn branch(
+    text: &mut Text,
+    branch: &Branch,
+    ends: Ends,
+    with_objects: bool,
+    place: &mut dyn FnMut(u64) -> Place,
+) {
+    if ends != Ends::Symbols {
+        text.bytes.push(b' ');
+    }
+    for (separator, address) in [(false, branch.from), (true, branch.to)] {
+        if separator {
+            text.bytes.push(b'/');
+        }
+        let place = place(address);
+        match ends {
+            Ends::Addresses => hexadecimal(text, address),
+            Ends::Offsets => hexadecimal(text, place.entry.offset),
+            Ends::Symbols => text.leave(Gap::Symbol(place, true)),
+        }
+        if with_objects {
+            text.bytes.push(b'(');
+            text.leave(Gap::Object(place));
+            text.bytes.push(b')');
+        }
+    }
+    flags(&mut text.bytes, branch.flags);
+}
+
+fn hexadecimal(text: &mut Text, value: u64) {
+    text.bytes.extend_from_slice(b"0x");
+    number::hex(&mut text.bytes, value, 0);
+}
+
+fn flags(out: &mut Vec<u8>, flags: BranchFlags) {
+    let prediction = match (flags.predicted(), flags.mispredicted()) {
+        (true, _) => b'P',
+        (false, true) => b'M',
+        (false, false) => b'-',
+    };
+    let transaction = if flags.in_transaction() { b'X' } else { b'-' };
+    let abort = if flags.abort() { b'A' } else { b'-' };
+    out.extend_from_slice(&[b'/', prediction, b'/', transaction, b'/', abort, b'/']);
+    number::decimal(out, flags.cycles().into(), 0);
+    out.push(b'/');
+    out.extend_from_slice(kind(flags).as_bytes());
+    out.push(b' ');
+}
+
+/// `PERF_BR_*` and, behind `PERF_BR_EXTEND_ABI`, `PERF_BR_NEW_*`, as `tools/perf/util/branch.c` names them.
+fn kind(flags: BranchFlags) -> &'static str {
+    const KINDS: [&str; 15] = [
+        "",
+        "COND",
+        "UNCOND",
+        "IND",
+        "CALL",
+        "IND_CALL",
+        "RET",
+        "SYSCALL",
+        "SYSRET",
+        "COND_CALL",
+        "COND_RET",
+        "ERET",
+        "IRQ",
+        "SERROR",
+        "NO_TX",
+    ];
+    const NEW_KINDS: [&str; 8] =
+        ["FAULT_ALGN", "FAULT_DATA", "FAULT_INST", "ARCH_1", "ARCH_2", "ARCH_3", "ARCH_4", "ARCH_5"];
+    match flags.kind() {
+        15 => NEW_KINDS.get(usize::from(flags.new_kind())).copied().unwrap_or_default(),
+        kind => KINDS.get(usize::from(kind)).copied().unwrap_or_default(),
+    }
+}

@@ -1,0 +1,399 @@
+//! Which fields are printed: `-F`, and perf's defaults for each kind of event.
+
+use bitflags::bitflags;
+use decoder::SampleFormat;
+use thiserror::Error;
+
+bitflags! {
+    /// What of a sample is printed.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+    pub struct Fields: u64 {
+        /// The thread's name.
+        const COMM = 1 << 0;
+        /// The thread.
+        const TID = 1 << 1;
+        /// The process.
+        const PID = 1 << 2;
+        /// When.
+        const TIME = 1 << 3;
+        /// Where.
+        const CPU = 1 << 4;
+        /// The event's name.
+        const EVENT = 1 << 5;
+        /// The raw data of a tracepoint, as its format says.
+        const TRACE = 1 << 6;
+        /// Addresses of the stack.
+        const IP = 1 << 7;
+        /// Functions of the stack.
+        const SYM = 1 << 8;
+        /// Objects of the stack.
+        const DSO = 1 << 9;
+        /// The data address.
+        const ADDR = 1 << 10;
+        /// Offsets in functions.
+        const SYMOFF = 1 << 11;
+        /// Source lines.
+        const SRCLINE = 1 << 12;
+        /// How many events the sample stands for.
+        const PERIOD = 1 << 13;
+        /// Registers at the interrupt.
+        const IREGS = 1 << 14;
+        /// Registers of user space.
+        const UREGS = 1 << 15;
+        /// Branches as addresses.
+        const BRSTACK = 1 << 16;
+        /// Branches as functions.
+        const BRSTACKSYM = 1 << 17;
+        /// Branches as offsets in objects.
+        const BRSTACKOFF = 1 << 18;
+        /// Where data came from.
+        const DATA_SRC = 1 << 19;
+        /// What it cost.
+        const WEIGHT = 1 << 20;
+        /// Raw data of BPF programs.
+        const BPF_OUTPUT = 1 << 21;
+        /// The physical data address.
+        const PHYS_ADDR = 1 << 22;
+        /// The record header's flags, a letter each.
+        const MISC = 1 << 23;
+        /// The page size of the data address.
+        const DATA_PAGE_SIZE = 1 << 24;
+        /// The page size of the instruction.
+        const CODE_PAGE_SIZE = 1 << 25;
+        /// The instruction's latency (`PERF_SAMPLE_WEIGHT_STRUCT`).
+        const INS_LAT = 1 << 26;
+        /// The path of the cgroup.
+        const CGROUP = 1 << 27;
+        /// Flags of transactional memory (not perf's).
+        const TRANSACTION = 1 << 28;
+        /// The column of branch flags, which only decoded instruction traces fill.
+        const FLAGS = 1 << 29;
+    }
+}
+
+const NAMES: &[(&str, Fields)] = &[
+    ("comm", Fields::COMM),
+    ("tid", Fields::TID),
+    ("pid", Fields::PID),
+    ("time", Fields::TIME),
+    ("cpu", Fields::CPU),
+    ("event", Fields::EVENT),
+    ("trace", Fields::TRACE),
+    ("ip", Fields::IP),
+    ("sym", Fields::SYM),
+    ("dso", Fields::DSO),
+    ("addr", Fields::ADDR),
+    ("symoff", Fields::SYMOFF),
+    ("srcline", Fields::SRCLINE),
+    ("period", Fields::PERIOD),
+    ("iregs", Fields::IREGS),
+    ("uregs", Fields::UREGS),
+    ("brstack", Fields::BRSTACK),
+    ("brstacksym", Fields::BRSTACKSYM),
+    ("brstackoff", Fields::BRSTACKOFF),
+    ("data_src", Fields::DATA_SRC),
+    ("weight", Fields::WEIGHT),
+    ("bpf-output", Fields::BPF_OUTPUT),
+    ("phys_addr", Fields::PHYS_ADDR),
+    ("misc", Fields::MISC),
+    ("data_page_size", Fields::DATA_PAGE_SIZE),
+    ("code_page_size", Fields::CODE_PAGE_SIZE),
+    ("ins_lat", Fields::INS_LAT),
+    ("cgroup", Fields::CGROUP),
+    ("transaction", Fields::TRANSACTION),
+    ("flags", Fields::FLAGS),
+];
+
+/// What a field needs in a sample. Those that are not here are printed with what there is.
+const NEEDS: &[(Fields, SampleFormat, &str)] = &[
+    (Fields::IP, SampleFormat::IP, "IP"),
+    (Fields::ADDR, SampleFormat::ADDR, "ADDR"),
+    (Fields::DATA_SRC, SampleFormat::DATA_SRC, "DATA_SRC"),
+    (Fields::WEIGHT, SampleFormat::WEIGHT.union(SampleFormat::WEIGHT_STRUCT), "WEIGHT"),
+    (Fields::PID, SampleFormat::TID, "TID"),
+    (Fields::TID, SampleFormat::TID, "TID"),
+    (Fields::TIME, SampleFormat::TIME, "TIME"),
+    (Fields::CPU, SampleFormat::CPU, "CPU"),
+    (Fields::IREGS, SampleFormat::REGS_INTR, "REGS_INTR"),
+    (Fields::UREGS, SampleFormat::REGS_USER, "REGS_USER"),
+    (Fields::PHYS_ADDR, SampleFormat::PHYS_ADDR, "PHYS_ADDR"),
+    (Fields::DATA_PAGE_SIZE, SampleFormat::DATA_PAGE_SIZE, "DATA_PAGE_SIZE"),
+    (Fields::CODE_PAGE_SIZE, SampleFormat::CODE_PAGE_SIZE, "CODE_PAGE_SIZE"),
+    (Fields::INS_LAT, SampleFormat::WEIGHT_STRUCT, "WEIGHT_STRUCT"),
+    (Fields::CGROUP, SampleFormat::CGROUP, "CGROUP"),
+    (Fields::TRANSACTION, SampleFormat::TRANSACTION, "TRANSACTION"),
+];
+
+/// The kinds of events that have defaults of their own: `attr.type`, where perf knows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EventKind {
+    /// `PERF_TYPE_HARDWARE`
+    Hardware,
+    /// `PERF_TYPE_SOFTWARE`
+    Software,
+    /// `PERF_TYPE_TRACEPOINT`
+    Tracepoint,
+    /// `PERF_TYPE_HW_CACHE`
+    HardwareCache,
+    /// `PERF_TYPE_RAW`
+    Raw,
+    /// `PERF_TYPE_BREAKPOINT`
+    Breakpoint,
+    /// A PMU's number.
+    Other,
+}
+
+const KINDS: [EventKind; 7] = [
+    EventKind::Hardware,
+    EventKind::Software,
+    EventKind::Tracepoint,
+    EventKind::HardwareCache,
+    EventKind::Raw,
+    EventKind::Breakpoint,
+    EventKind::Other,
+];
+
+impl EventKind {
+    /// The kind that `attr.type` states.
+    pub fn of_type(kind: u32) -> Self {
+        KINDS.into_iter().take(6).nth(kind as usize).unwrap_or(Self::Other)
+    }
+
+    fn defaults(self) -> Fields {
+        let common = Fields::COMM | Fields::TID | Fields::CPU | Fields::TIME | Fields::EVENT;
+        let stack = Fields::STACK | Fields::PERIOD;
+        match self {
+            Self::Tracepoint => common | Fields::TRACE,
+            Self::Software => common | stack | Fields::BPF_OUTPUT,
+            Self::Raw => {
+                let memory = Fields::ADDR | Fields::DATA_SRC | Fields::WEIGHT | Fields::INS_LAT;
+                let pages = Fields::PHYS_ADDR | Fields::DATA_PAGE_SIZE | Fields::CODE_PAGE_SIZE;
+                common | stack | memory | pages
+            }
+            _ => common | stack,
+        }
+    }
+
+    /// Fields that samples of this kind cannot have.
+    fn impossible(self) -> Fields {
+        match self {
+            Self::Tracepoint => Fields::empty(),
+            Self::Software => Fields::TRACE,
+            _ => Fields::TRACE | Fields::BPF_OUTPUT,
+        }
+    }
+
+    fn prefix(self) -> Option<&'static str> {
+        match self {
+            Self::Hardware => Some("hw"),
+            Self::Software => Some("sw"),
+            Self::Tracepoint => Some("trace"),
+            Self::Raw => Some("raw"),
+            _ => None,
+        }
+    }
+}
+
+impl Fields {
+    /// The stack and its names.
+    const STACK: Self = Self::IP.union(Self::SYM).union(Self::SYMOFF).union(Self::DSO);
+
+    fn named(name: &str) -> Result<Self, FieldError> {
+        let found = NAMES.iter().find(|(known, _)| *known == name);
+        found.map(|&(_, field)| field).ok_or_else(|| FieldError::Unknown {
+            name: name.to_owned(),
+            known: NAMES.iter().map(|&(known, _)| known).collect::<Vec<_>>().join(","),
+        })
+    }
+}
+
+/// Why fields cannot be printed.
+#[derive(Clone, PartialEq, Eq, Error, Debug)]
+pub enum FieldError {
+    /// No such field.
+    #[error("there is no field `{name}`; the fields are {known}")]
+    Unknown {
+        /// As typed.
+        name: String,
+        /// All that there are.
+        known: String,
+    },
+    /// No such kind of event.
+    #[error("there is no kind of event `{0}`; the kinds are hw, sw, trace, raw")]
+    UnknownKind(String),
+    /// `+comm,pid`
+    #[error("`{0}` mixes a list of fields with +FIELD and -FIELD")]
+    Mixed(String),
+    /// The samples do not have what was asked for.
+    #[error("samples of event {event} have no {part}: `{field}` cannot be printed")]
+    Absent {
+        /// The event.
+        event: String,
+        /// The part, as `PERF_SAMPLE_*` calls it.
+        part: &'static str,
+        /// The field.
+        field: &'static str,
+    },
+    /// Offsets without functions.
+    #[error("`symoff` needs `sym`")]
+    OffsetWithoutSymbol,
+    /// Lines without addresses.
+    #[error("`srcline` needs `ip`")]
+    LineWithoutAddress,
+}
+
+/// The fields that were asked for, per kind of event.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Selection {
+    kinds: [Choice; KINDS.len()],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Choice {
+    fields: Fields,
+    /// Asked for by name: their absence is an error.
+    asked: Fields,
+    /// Not to be added again by default.
+    removed: Fields,
+    /// The user gave a list of his own.
+    own_list: bool,
+}
+
+impl Default for Selection {
+    fn default() -> Self {
+        let choice = |kind: EventKind| Choice {
+            fields: kind.defaults(),
+            asked: Fields::empty(),
+            removed: Fields::empty(),
+            own_list: false,
+        };
+        Self { kinds: KINDS.map(choice) }
+    }
+}
+
+impl Selection {
+    /// Takes the value of one `-F`: `comm,pid,ip`, `+addr,-period`, either with `hw:`, `sw:`, `trace:` or `raw:`
+    /// before it.
+    ///
+    /// # Errors
+    /// Where a name is unknown, or both forms are mixed.
+    pub fn apply(&mut self, text: &str) -> Result<(), FieldError> {
+        let (kind, list) = match text.split_once(':') {
+            Some((prefix, list)) => {
+                let kind = KINDS.into_iter().find(|kind| kind.prefix() == Some(prefix));
+                (Some(kind.ok_or_else(|| FieldError::UnknownKind(prefix.to_owned()))?), list)
+            }
+            None => (None, text),
+        };
+        let names: Vec<&str> = list.split(',').filter(|name| !name.is_empty()).collect();
+        let changes = names.iter().filter(|name| name.starts_with(['+', '-'])).count();
+        if changes != 0 && changes != names.len() {
+            return Err(FieldError::Mixed(text.to_owned()));
+        }
+        let (mut added, mut removed) = (Fields::empty(), Fields::empty());
+        for name in &names {
+            match name.strip_prefix('-') {
+                Some(name) => removed |= Fields::named(name)?,
+                None => added |= Fields::named(name.strip_prefix('+').unwrap_or(name))?,
+            }
+        }
+        for (choice, known) in self.kinds.iter_mut().zip(KINDS) {
+            if kind.is_some_and(|kind| kind != known) {
+                continue;
+            }
+            let possible = added - known.impossible();
+            if changes == 0 {
+                let own_list = true;
+                *choice = Choice { fields: possible, asked: possible, removed: Fields::empty(), own_list };
+            } else {
+                choice.fields = (choice.fields | possible) - removed;
+                choice.asked = (choice.asked | possible) - removed;
+                choice.removed |= removed;
+            }
+        }
+        Ok(())
+    }
+
+    /// The fields for events of `kind`, of which `format` is what the samples of the first one (named `event`) have;
+    /// `with_chains`: whether any tracepoint has call chains.
+    ///
+    /// # Errors
+    /// Where a field was asked for that the samples do not have, or that makes no sense without another.
+    pub(super) fn resolve(
+        &self,
+        kind: EventKind,
+        event: &str,
+        format: SampleFormat,
+        with_chains: bool,
+    ) -> Result<Fields, FieldError> {
+        let Some((_, choice)) = KINDS.into_iter().zip(self.kinds).find(|&(known, _)| known == kind) else {
+            return Ok(Fields::empty());
+        };
+        let mut fields = choice.fields;
+        if kind == EventKind::Tracepoint && with_chains && !choice.own_list {
+            fields |= Fields::STACK - choice.removed;
+        }
+        for &(field, part, name) in NEEDS {
+            if !fields.contains(field) || format.intersects(part) {
+                continue;
+            }
+            if choice.asked.contains(field) {
+                let field = NAMES.iter().find(|&&(_, known)| known == field).map_or("", |&(name, _)| name);
+                return Err(FieldError::Absent { event: event.to_owned(), part: name, field });
+            }
+            fields -= field;
+        }
+        if fields.contains(Fields::SYMOFF) && !fields.contains(Fields::SYM) {
+            if choice.asked.contains(Fields::SYMOFF) {
+                return Err(FieldError::OffsetWithoutSymbol);
+            }
+            fields -= Fields::SYMOFF;
+        }
+        if fields.contains(Fields::SRCLINE) && !fields.contains(Fields::IP) {
+            return Err(FieldError::LineWithoutAddress);
+        }
+        Ok(fields)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(requests: &[&str], kind: EventKind, format: SampleFormat) -> Result<Fields, FieldError> {
+        let mut selection = Selection::default();
+        for request in requests {
+            selection.apply(request)?;
+        }
+        selection.resolve(kind, "cycles", format, false)
+    }
+
+    const FORMAT: SampleFormat = SampleFormat::IP.union(SampleFormat::TID).union(SampleFormat::TIME);
+
+    #[test]
+    fn defaults_are_what_the_samples_have() {
+        let expected =
+            Fields::COMM | Fields::TID | Fields::TIME | Fields::EVENT | Fields::PERIOD | Fields::STACK;
+        assert_eq!(fields(&[], EventKind::Hardware, FORMAT), Ok(expected));
+    }
+
+    #[test]
+    fn lists_and_changes() {
+        let hardware = |requests: &[&str]| fields(requests, EventKind::Hardware, FORMAT);
+        assert_eq!(hardware(&["comm,ip,trace"]), Ok(Fields::COMM | Fields::IP));
+        assert_eq!(hardware(&["comm,time", "+pid,-comm"]), Ok(Fields::TIME | Fields::PID));
+        assert_eq!(hardware(&["comm", "sw:ip"]), Ok(Fields::COMM));
+        assert_eq!(hardware(&["hw:"]), Ok(Fields::empty()));
+        assert_eq!(hardware(&["-sym"]).map(|fields| fields & Fields::STACK), Ok(Fields::IP | Fields::DSO));
+    }
+
+    #[test]
+    fn refusals() {
+        let hardware = |request| fields(&[request], EventKind::Hardware, FORMAT).unwrap_err().to_string();
+        assert!(hardware("+cpu").contains("have no CPU: `cpu` cannot be printed"));
+        assert!(hardware("comm,nonsense").contains("no field `nonsense`; the fields are comm,tid"));
+        assert!(hardware("comm,+pid").contains("mixes"));
+        assert!(hardware("xx:comm").contains("no kind of event `xx`"));
+        assert!(hardware("ip,symoff").contains("needs `sym`"));
+    }
+}

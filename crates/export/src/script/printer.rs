@@ -1,0 +1,449 @@
+//! A sample as a block of text.
+
+use decoder::record::{Cgroup, CpuMode};
+use decoder::registers::Architecture;
+use decoder::{Attr, Sample, SampleFormat};
+use model::{AddressKind, EventIndex, Name};
+use std::collections::HashMap;
+
+use super::branches::{self, Ends};
+use super::fields::{EventKind, FieldError, Fields, Selection};
+use super::lines::LineId;
+use super::places::{Place, Style, display};
+use super::text::{Gap, Text};
+use super::tracepoint::Format;
+use super::{memory, number, registers};
+
+/// What the printer is told of an event.
+#[derive(Clone, Copy, Debug)]
+pub struct ScriptEvent<'a> {
+    /// How it was opened.
+    pub attr: &'a Attr,
+    /// Its name.
+    pub name: &'a Name,
+}
+
+/// The stack of a sample.
+#[derive(Clone, Copy, Debug)]
+pub enum Stack<'a> {
+    /// The samples of the event have no call chains: the sampled instruction.
+    Instruction(Place),
+    /// A call chain, innermost place first.
+    Chain(&'a [LineId]),
+}
+
+/// Writes samples as `perf script` prints them.
+#[derive(Debug)]
+pub struct Printer {
+    events: Vec<Event>,
+    architecture: Architecture,
+    // With a keyed hash: a hostile file chooses the ids.
+    cgroups: HashMap<u64, Name>,
+    /// Times with all nine decimals.
+    nanoseconds: bool,
+    /// The widest data source so far: the column grows, as perf's does.
+    data_source_width: usize,
+}
+
+#[derive(Debug)]
+struct Event {
+    fields: Fields,
+    style: Style,
+    /// `   cpu-clock: `
+    name: Box<[u8]>,
+    has_chains: bool,
+    default_period: u64,
+    weight_is_struct: bool,
+    form: Form,
+    format: Option<Format>,
+}
+
+/// What is special about an event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Form {
+    Ordinary,
+    /// The data address is one of the process: faults.
+    DataAddress,
+    /// Branches sampled one by one (Intel BTS): `from => to`.
+    Branch,
+    /// The raw data are those of a BPF program.
+    BpfOutput,
+}
+
+impl Form {
+    fn of(attr: &Attr) -> Self {
+        match (attr.kind, attr.config) {
+            // PERF_COUNT_HW_BRANCH_INSTRUCTIONS with a period of one.
+            (0, 4) if attr.sample_period == 1 && !attr.is_frequency() => Self::Branch,
+            // PERF_COUNT_SW_PAGE_FAULTS, _MIN, _MAJ.
+            (1, 2 | 5 | 6) => Self::DataAddress,
+            // PERF_COUNT_SW_BPF_OUTPUT
+            (1, 10) => Self::BpfOutput,
+            _ => Self::Ordinary,
+        }
+    }
+}
+
+impl Printer {
+    /// A printer for the events of a recording from a machine of `architecture`; `inlined`: whether inlined functions
+    /// are shown in call chains.
+    ///
+    /// # Errors
+    /// Where the samples do not have what `selection` asks for.
+    pub fn new(
+        events: &[ScriptEvent<'_>],
+        selection: &Selection,
+        architecture: Architecture,
+        inlined: bool,
+    ) -> Result<Self, FieldError> {
+        let kind = |event: &ScriptEvent<'_>| EventKind::of_type(event.attr.kind);
+        let has_chains = |event: &ScriptEvent<'_>| event.attr.sample_format.contains(SampleFormat::CALLCHAIN);
+        let chains_in_tracepoints =
+            events.iter().any(|event| kind(event) == EventKind::Tracepoint && has_chains(event));
+        let width = events.iter().map(|event| event.name.to_string().len()).max().unwrap_or(0);
+        let build = |event: &ScriptEvent<'_>| {
+            // What the first event of a kind has decides for all, so that columns are columns.
+            let first = events.iter().find(|other| kind(other) == kind(event) && !is_dummy(other.attr));
+            let first = first.unwrap_or(event);
+            let name = event.name.to_string();
+            let fields = selection.resolve(
+                kind(event),
+                &first.name.to_string(),
+                first.attr.sample_format,
+                chains_in_tracepoints,
+            )?;
+            Ok(Event {
+                fields,
+                style: Style::new(fields, inlined),
+                name: format!("{name:>width$}: ").into_bytes().into(),
+                has_chains: has_chains(event),
+                default_period: event.attr.sample_period,
+                weight_is_struct: event.attr.sample_format.contains(SampleFormat::WEIGHT_STRUCT),
+                form: Form::of(event.attr),
+                format: None,
+            })
+        };
+        Ok(Self {
+            events: events.iter().map(build).collect::<Result<_, _>>()?,
+            architecture,
+            cgroups: HashMap::new(),
+            nanoseconds: false,
+            data_source_width: 0,
+        })
+    }
+
+    /// Prints times with nine decimals.
+    pub fn show_nanoseconds(&mut self) {
+        self.nanoseconds = true;
+    }
+
+    /// Takes the format of a tracepoint's raw data.
+    pub fn set_format(&mut self, event: EventIndex, format: Format) {
+        if let Some(event) = self.events.get_mut(event.0 as usize) {
+            event.format = Some(format);
+        }
+    }
+
+    /// Learns the path of a cgroup.
+    pub fn add_cgroup(&mut self, cgroup: &Cgroup<'_>) {
+        self.cgroups.insert(cgroup.id, Name::new(cgroup.path));
+    }
+
+    /// How many events are known.
+    pub fn events(&self) -> usize {
+        self.events.len()
+    }
+
+    /// The fields that samples of an event are printed with.
+    pub fn fields(&self, event: EventIndex) -> Fields {
+        self.event(event).map_or(Fields::empty(), |event| event.fields)
+    }
+
+    /// How the places of an event's stacks are printed; `None` where they are not.
+    pub fn style(&self, event: EventIndex) -> Option<Style> {
+        self.event(event).filter(|event| event.fields.contains(Fields::IP)).map(|event| event.style)
+    }
+
+    fn event(&self, event: EventIndex) -> Option<&Event> {
+        self.events.get(event.0 as usize)
+    }
+
+    /// Appends a sample of `event`, taken in a thread called `comm`. `stack` is looked at where [`Printer::style`]
+    /// is not `None`; `place` says where another address of the process lies, in the kernel or in user space.
+    pub fn sample(
+        &mut self,
+        event: EventIndex,
+        sample: &Sample<'_>,
+        comm: &Name,
+        stack: Option<Stack<'_>>,
+        place: &mut dyn FnMut(u64) -> Place,
+        text: &mut Text,
+    ) {
+        let Some(event) = self.events.get(event.0 as usize) else { return };
+        let fields = event.fields;
+        if fields.is_empty() {
+            return;
+        }
+        let has = |field| fields.contains(field);
+        start(event, sample, comm, self.nanoseconds, &mut text.bytes);
+        if has(Fields::PERIOD) {
+            number::decimal(&mut text.bytes, sample.period.unwrap_or(event.default_period), 10);
+            text.bytes.push(b' ');
+        }
+        if has(Fields::EVENT) {
+            text.bytes.extend_from_slice(&event.name);
+        }
+        if has(Fields::FLAGS) {
+            number::blanks(&mut text.bytes, 24);
+        }
+        if event.form == Form::Branch {
+            return single_branch(event, sample, stack, place, text);
+        }
+        if has(Fields::TRACE)
+            && let (Some(format), Some(raw)) = (&event.format, sample.raw)
+        {
+            format.print(raw, place, text);
+        }
+        if has(Fields::ADDR) {
+            data_address(event, sample, place, text);
+        }
+        if has(Fields::DATA_SRC) {
+            let before = text.bytes.len();
+            memory::data_source(&mut text.bytes, sample.data_source.unwrap_or(0));
+            self.data_source_width = self.data_source_width.max(text.bytes.len() - before);
+            text.bytes.resize(before + self.data_source_width, b' ');
+        }
+        let weight = Weight::of(event, sample);
+        if has(Fields::WEIGHT) {
+            number::decimal(&mut text.bytes, weight.cost, 16);
+        }
+        if has(Fields::INS_LAT) {
+            number::decimal(&mut text.bytes, weight.latency.into(), 16);
+        }
+        if has(Fields::TRANSACTION) {
+            memory::transaction(&mut text.bytes, sample.transaction.unwrap_or(0));
+        }
+        match stack {
+            Some(Stack::Chain(chain)) if has(Fields::IP) => {
+                text.bytes.push(b'\n');
+                text.leave_chain(chain);
+            }
+            Some(Stack::Instruction(instruction)) if has(Fields::IP) => {
+                text.bytes.push(b' ');
+                text.leave(Gap::Line(instruction, event.style));
+            }
+            _ => {}
+        }
+        if has(Fields::IREGS)
+            && let Some(values) = sample.interrupt_registers.filter(|values| values.abi != 0)
+        {
+            registers::registers(&mut text.bytes, &values, self.architecture);
+        }
+        if has(Fields::UREGS)
+            && let Some(values) = sample.user_registers.filter(|values| values.abi != 0)
+        {
+            registers::registers(&mut text.bytes, &values, self.architecture);
+        }
+        branch_stack(fields, sample, place, text);
+        if event.form == Form::BpfOutput
+            && has(Fields::BPF_OUTPUT)
+            && let Some(raw) = sample.raw
+        {
+            bpf_output(&mut text.bytes, raw);
+        }
+        if has(Fields::PHYS_ADDR) {
+            number::hex(&mut text.bytes, sample.physical_address.unwrap_or(0), 16);
+        }
+        for (field, size) in
+            [(Fields::DATA_PAGE_SIZE, sample.data_page_size), (Fields::CODE_PAGE_SIZE, sample.code_page_size)]
+        {
+            if has(field) {
+                text.bytes.push(b' ');
+                memory::page_size(&mut text.bytes, size.unwrap_or(0));
+            }
+        }
+        if has(Fields::CGROUP) {
+            text.bytes.push(b' ');
+            match sample.cgroup.and_then(|id| self.cgroups.get(&id)) {
+                Some(path) => display(&mut text.bytes, format_args!("{path}")),
+                None => text.bytes.extend_from_slice(b"unknown"),
+            }
+        }
+        text.bytes.push(b'\n');
+    }
+}
+
+/// `PERF_COUNT_SW_DUMMY`: an event that has no samples.
+fn is_dummy(attr: &Attr) -> bool {
+    (attr.kind, attr.config) == (1, 9)
+}
+
+/// `comm  pid/tid [cpu] time: `. What a sample does not have is −1, as perf's parser has it.
+fn start(event: &Event, sample: &Sample<'_>, comm: &Name, nanoseconds: bool, out: &mut Vec<u8>) {
+    let has = |field| event.fields.contains(field);
+    if has(Fields::COMM) {
+        let width = if has(Fields::IP) && event.has_chains { 0 } else { 16 };
+        let before = out.len();
+        display(out, format_args!("{comm}"));
+        let missing = (before + width).saturating_sub(out.len());
+        out.splice(before..before, core::iter::repeat_n(b' ', missing));
+        out.push(b' ');
+    }
+    let (pid, tid) = sample.thread.map_or((-1, -1), |(pid, tid)| (pid.0, tid.0));
+    match (has(Fields::PID), has(Fields::TID)) {
+        (true, true) => {
+            number::signed(out, pid.into(), 5);
+            out.push(b'/');
+            let before = out.len();
+            number::signed(out, tid.into(), 0);
+            number::blanks(out, (before + 5).saturating_sub(out.len()));
+            out.push(b' ');
+        }
+        (true, false) | (false, true) => {
+            number::signed(out, if has(Fields::PID) { pid } else { tid }.into(), 5);
+            out.push(b' ');
+        }
+        (false, false) => {}
+    }
+    if has(Fields::CPU) {
+        out.push(b'[');
+        match sample.cpu {
+            Some(cpu) => number::zero_decimal(out, cpu.0.into(), 3),
+            None => out.extend_from_slice(b"-01"),
+        }
+        out.extend_from_slice(b"] ");
+    }
+    if has(Fields::MISC) {
+        misc(out, sample.mode);
+    }
+    if has(Fields::TIME) {
+        let time = sample.time.map_or(u64::MAX, |time| time.0);
+        let (seconds, rest) = (time / 1_000_000_000, time % 1_000_000_000);
+        if nanoseconds {
+            number::decimal(out, seconds, 5);
+            out.push(b'.');
+            number::zero_decimal(out, rest, 9);
+        } else {
+            number::decimal(out, seconds, 5);
+            out.push(b'.');
+            number::zero_decimal(out, rest / 1000, 6);
+        }
+        out.extend_from_slice(b": ");
+    }
+}
+
+/// The letters of the privilege level. perf takes its number for a set of bits, so that the hypervisor's has three.
+fn misc(out: &mut Vec<u8>, mode: CpuMode) {
+    let letters = match mode {
+        CpuMode::Unknown => "",
+        CpuMode::Kernel => "K",
+        CpuMode::User => "U",
+        CpuMode::Hypervisor => "KUH",
+        CpuMode::GuestKernel => "G",
+        CpuMode::GuestUser => "KGg",
+    };
+    number::left(out, letters.as_bytes(), 6);
+}
+
+/// `PERF_SAMPLE_WEIGHT` is one number, `PERF_SAMPLE_WEIGHT_STRUCT` three.
+struct Weight {
+    cost: u64,
+    latency: u16,
+}
+
+impl Weight {
+    fn of(event: &Event, sample: &Sample<'_>) -> Self {
+        let word = sample.weight.unwrap_or(0);
+        if event.weight_is_struct {
+            Self { cost: word & 0xffff_ffff, latency: (word >> 32) as u16 }
+        } else {
+            Self { cost: word, latency: 0 }
+        }
+    }
+}
+
+fn data_address(event: &Event, sample: &Sample<'_>, place: &mut dyn FnMut(u64) -> Place, text: &mut Text) {
+    let address = sample.addr.unwrap_or(0);
+    number::hex(&mut text.bytes, address, 16);
+    if !matches!(event.form, Form::DataAddress | Form::Branch) {
+        return;
+    }
+    let mut place = place(address);
+    if event.form == Form::DataAddress {
+        place.entry.kind = AddressKind::Data;
+    }
+    if event.fields.contains(Fields::SYM) {
+        text.bytes.push(b' ');
+        text.leave(Gap::Symbol(place, event.fields.contains(Fields::SYMOFF)));
+    }
+    if event.fields.contains(Fields::DSO) {
+        text.bytes.extend_from_slice(b" (");
+        text.leave(Gap::Object(place));
+        text.bytes.push(b')');
+    }
+}
+
+/// `from => to`
+fn single_branch(
+    event: &Event,
+    sample: &Sample<'_>,
+    stack: Option<Stack<'_>>,
+    place: &mut dyn FnMut(u64) -> Place,
+    text: &mut Text,
+) {
+    if event.fields.contains(Fields::IP) {
+        match stack {
+            Some(Stack::Chain(chain)) => {
+                text.bytes.push(b'\n');
+                text.leave_chain(chain);
+            }
+            Some(Stack::Instruction(instruction)) => {
+                text.bytes.push(b' ');
+                text.leave(Gap::Line(instruction, event.style));
+            }
+            None => {}
+        }
+    }
+    if sample.addr.is_some() {
+        text.bytes.extend_from_slice(b" => ");
+        data_address(event, sample, place, text);
+    }
+    text.bytes.push(b'\n');
+}
+
+fn branch_stack(fields: Fields, sample: &Sample<'_>, place: &mut dyn FnMut(u64) -> Place, text: &mut Text) {
+    let ends = [
+        (Fields::BRSTACK, Ends::Addresses),
+        (Fields::BRSTACKSYM, Ends::Symbols),
+        (Fields::BRSTACKOFF, Ends::Offsets),
+    ];
+    let Some((_, ends)) = ends.into_iter().find(|&(field, _)| fields.contains(field)) else { return };
+    for branch in sample.branch_stack.iter().flat_map(|stack| stack.iter()) {
+        branches::branch(text, &branch, ends, fields.contains(Fields::DSO), place);
+    }
+}
+
+/// Eight bytes a line, in hexadecimal and as text; and as a string, if they are one.
+fn bpf_output(out: &mut Vec<u8>, raw: &[u8]) {
+    out.push(b'\n');
+    for (index, line) in raw.chunks(8).enumerate() {
+        number::right(out, if index == 0 { b"BPF output:" } else { b"" }, 17);
+        display(out, format_args!(" {:04x}:", index * 8));
+        line.iter().for_each(|byte| display(out, format_args!(" {byte:02x}")));
+        number::blanks(out, (8 - line.len()) * 3 + 2);
+        out.extend(
+            line.iter().map(|&byte| if byte.is_ascii_graphic() || byte == b' ' { byte } else { b'.' }),
+        );
+        number::blanks(out, 8 - line.len());
+        out.push(b'\n');
+    }
+    let string = raw.split(|&byte| byte == 0).next().unwrap_or_default();
+    let padding = raw.get(string.len()..).unwrap_or_default();
+    let is_text = string.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ');
+    if is_text && !padding.is_empty() && padding.iter().all(|&byte| byte == 0) {
+        number::right(out, b"BPF string:", 17);
+        out.extend_from_slice(b" \"");
+        out.extend_from_slice(string);
+        out.extend_from_slice(b"\"\n");
+    }
+}

@@ -1,0 +1,162 @@
+//! The format of one tracepoint.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::expression::Print;
+use super::parse;
+
+/// A field of a tracepoint's raw data.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Field {
+    pub(super) name: String,
+    /// Bytes from the start of the raw data.
+    pub(super) offset: usize,
+    pub(super) size: usize,
+    pub(super) signed: bool,
+    /// The size of an element, where the field is an array; a dynamic array's own, too.
+    pub(super) element: Option<usize>,
+    pub(super) place: FieldPlace,
+    /// An array of `char`.
+    pub(super) text: bool,
+    pub(super) pointer: bool,
+    /// The C type has the word `long` in it: perf prints it in hexadecimal where it has nothing better.
+    pub(super) long: bool,
+}
+
+/// Where a field's data lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum FieldPlace {
+    /// In the field.
+    Here,
+    /// `__data_loc`: at the offset that the field's low half says, as long as its high half says.
+    Anywhere,
+    /// `__rel_loc`: the same, counted from the end of the field.
+    Behind,
+}
+
+/// How a tracepoint's raw data are printed.
+#[derive(Clone, Debug)]
+pub struct Format {
+    pub(super) fields: Vec<Field>,
+    /// `None` where the line of C is beyond us.
+    pub(super) print: Option<Print>,
+    pub(super) big_endian: bool,
+    /// Strings of the recorded kernel, by address.
+    pub(super) strings: Arc<HashMap<u64, String>>,
+}
+
+impl Format {
+    /// Reads the text of a `format` file; its id beside it. `None` where it has no id.
+    pub(super) fn parse(text: &str, big_endian: bool, long_size: u8) -> Option<(u64, Self)> {
+        let mut id = None;
+        let mut fields = Vec::new();
+        let mut print = None;
+        for line in text.lines() {
+            let line = line.trim_start();
+            if let Some(number) = line.strip_prefix("ID:") {
+                id = number.trim().parse().ok();
+            } else if let Some(declaration) = line.strip_prefix("field:") {
+                fields.extend(field(declaration, usize::from(long_size)));
+            } else if let Some(c) = line.strip_prefix("print fmt:") {
+                // The last part of the text; it may have line breaks in it.
+                let rest =
+                    text.find("print fmt:").and_then(|at| text.get(at + "print fmt:".len()..)).unwrap_or(c);
+                print = parse::print(rest, &fields, long_size);
+                break;
+            }
+        }
+        Some((id?, Self { fields, print, big_endian, strings: Arc::default() }))
+    }
+}
+
+/// `char comm[16]; offset:8; size:16; signed:0;`, with tabs between.
+fn field(declaration: &str, long_size: usize) -> Option<Field> {
+    let mut parts = declaration.split(';').map(str::trim);
+    let declared = parts.next()?;
+    let mut number = |name: &str| parts.next()?.strip_prefix(name)?.trim().parse::<usize>().ok();
+    let (offset, size) = (number("offset:")?, number("size:")?);
+    let signed = number("signed:").unwrap_or(0) != 0;
+    let (declared, place) = match (declared.strip_prefix("__data_loc "), declared.strip_prefix("__rel_loc "))
+    {
+        (Some(rest), _) => (rest, FieldPlace::Anywhere),
+        (_, Some(rest)) => (rest, FieldPlace::Behind),
+        _ => (declared, FieldPlace::Here),
+    };
+    // `__data_loc char[] name`, `unsigned long args[6]`, `const char * buf`.
+    let (of, count) = match declared.split_once('[') {
+        Some((of, rest)) => {
+            (format!("{of} {}", rest.split_once(']').map_or("", |(_, name)| name)), Some(rest))
+        }
+        None => (declared.to_owned(), None),
+    };
+    let of = of.trim();
+    let (kind, name) = of.rsplit_once([' ', '*']).unwrap_or(("", of));
+    let pointer = of.contains('*');
+    let array = count.is_some() || place != FieldPlace::Here;
+    let element = array.then(|| {
+        let counted = count.and_then(|count| count.split_once(']')?.0.trim().parse::<usize>().ok());
+        match counted {
+            Some(count) if count > 0 && place == FieldPlace::Here => size / count,
+            _ if pointer => long_size,
+            _ => size_of_type(kind, long_size),
+        }
+    });
+    let words = || kind.split(|character: char| !character.is_alphanumeric() && character != '_');
+    Some(Field {
+        name: name.to_owned(),
+        offset,
+        size,
+        signed,
+        element: element.map(|size| size.max(1)),
+        place,
+        text: array && words().any(|word| word == "char"),
+        pointer,
+        long: words().any(|word| word == "long"),
+    })
+}
+
+/// The size of a C type, for the elements of arrays whose length is only known per sample.
+pub(super) fn size_of_type(kind: &str, long_size: usize) -> usize {
+    let mut longs = 0;
+    for word in kind.split_whitespace() {
+        match word.trim_start_matches('_') {
+            "char" | "u8" | "s8" | "bool" | "uint8_t" | "int8_t" => return 1,
+            "short" | "u16" | "s16" | "le16" | "be16" | "uint16_t" | "int16_t" => return 2,
+            "u32" | "s32" | "le32" | "be32" | "uint32_t" | "int32_t" | "gfp_t" | "pid_t" => return 4,
+            "u64" | "s64" | "le64" | "be64" | "uint64_t" | "int64_t" | "sector_t" => return 8,
+            "size_t" | "ssize_t" | "uintptr_t" => return long_size,
+            "long" => longs += 1,
+            _ => {}
+        }
+    }
+    match longs {
+        0 => 4,
+        1 => long_size,
+        _ => 8,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn declarations() {
+        let parse = |text: &str| field(text, 8).unwrap();
+        let comm = parse("char prev_comm[16];	offset:8;	size:16;	signed:0;");
+        assert_eq!((comm.name.as_str(), comm.element, comm.text), ("prev_comm", Some(1), true));
+        let args = parse("unsigned long args[6];\toffset:16;\tsize:48;\tsigned:0;");
+        assert_eq!((args.name.as_str(), args.element, args.long), ("args", Some(8), true));
+        let dynamic = parse("__data_loc char[] name;\toffset:8;\tsize:4;\tsigned:0;");
+        assert_eq!(
+            (dynamic.name.as_str(), dynamic.place, dynamic.text),
+            ("name", FieldPlace::Anywhere, true)
+        );
+        let words = parse("__data_loc unsigned long[] values;\toffset:8;\tsize:4;\tsigned:0;");
+        assert_eq!((words.name.as_str(), words.element), ("values", Some(8)));
+        let pointer = parse("const char * buf;\toffset:24;\tsize:8;\tsigned:0;");
+        assert_eq!((pointer.name.as_str(), pointer.pointer, pointer.text), ("buf", true, false));
+        assert!(field("int x; offset:a; size:4;", 8).is_none());
+    }
+}

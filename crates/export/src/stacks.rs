@@ -1,0 +1,171 @@
+//! Counted stacks of labels: what both the folded text and the flame graph are made of.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use profile::{FrameTable, FrameTree};
+use rustc_hash::FxBuildHasher;
+
+use crate::frame_name;
+use crate::labels::safe_label;
+
+/// Stacks of labels in an order that means something: equal neighbours are drawn as one.
+pub(crate) trait Rows {
+    /// Calls `row` for each stack, outermost frame first (one at least), with its weight (not 0).
+    fn each(&self, row: &mut dyn FnMut(&[LabelId], u64));
+
+    /// The text of a label.
+    fn text(&self, label: LabelId) -> &str;
+
+    /// The sum of all weights (which may be more than any one can be).
+    fn total(&self) -> u128;
+}
+
+/// The number of a label in its [`Stacks`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct LabelId(u32);
+
+/// Names made safe, each once.
+#[derive(Default, Debug)]
+pub(crate) struct LabelTable {
+    labels: Vec<Arc<str>>,
+    ids: HashMap<Arc<str>, LabelId, FxBuildHasher>,
+}
+
+impl LabelTable {
+    pub(crate) fn label(&mut self, name: &str) -> LabelId {
+        let label = safe_label(name);
+        if let Some(&id) = self.ids.get(&*label) {
+            return id;
+        }
+        let label: Arc<str> = Arc::from(&*label);
+        // 2^32 distinct names do not fit into memory.
+        let id = LabelId(self.labels.len() as u32);
+        self.labels.push(Arc::clone(&label));
+        self.ids.insert(label, id);
+        id
+    }
+
+    pub(crate) fn text(&self, id: LabelId) -> &str {
+        &self.labels[id.0 as usize]
+    }
+}
+
+/// Stacks of labels, outermost first, each with a weight; in the order of their coming.
+///
+/// A label is made safe once, when it is interned; a stack is a run of numbers.
+#[derive(Default, Debug)]
+pub(crate) struct Stacks {
+    labels: LabelTable,
+    frames: Vec<LabelId>,
+    rows: Vec<Row>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    start: usize,
+    len: u32,
+    weight: u64,
+}
+
+impl Rows for Stacks {
+    fn each(&self, row: &mut dyn FnMut(&[LabelId], u64)) {
+        self.iter().for_each(|(frames, weight)| row(frames, weight));
+    }
+
+    fn text(&self, id: LabelId) -> &str {
+        self.labels.text(id)
+    }
+
+    fn total(&self) -> u128 {
+        self.rows.iter().map(|row| u128::from(row.weight)).sum()
+    }
+}
+
+impl Stacks {
+    /// The stacks of a tree of frames, whose numbers are those of `frames`.
+    pub(crate) fn from_tree(tree: &FrameTree, frames: &FrameTable) -> Self {
+        let mut stacks = Self::default();
+        let labels: Vec<_> = frames.frames().iter().map(|frame| stacks.label(&frame_name(frame))).collect();
+        let mut stack = Vec::new();
+        tree.rows(|frames, weight| {
+            stack.clear();
+            stack.extend(frames.iter().map(|frame| labels[frame.index()]));
+            stacks.push(&stack, weight);
+        });
+        stacks
+    }
+
+    /// The number of this name's label. Different names may share one: where making them safe made them equal.
+    pub(crate) fn label(&mut self, name: &str) -> LabelId {
+        self.labels.label(name)
+    }
+
+    /// Adds a stack, outermost frame first. One without frames or weight is nothing.
+    pub(crate) fn push(&mut self, frames: &[LabelId], weight: u64) {
+        if frames.is_empty() || weight == 0 {
+            return;
+        }
+        let start = self.frames.len();
+        self.frames.extend_from_slice(frames);
+        // No record holds 2^32 frames.
+        self.rows.push(Row { start, len: frames.len() as u32, weight });
+    }
+
+    /// The stacks and their weights.
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (&[LabelId], u64)> {
+        self.rows.iter().map(|row| (self.frames_of(row), row.weight))
+    }
+
+    /// Puts equal stacks together and all in the order of their labels' text, so that equal profiles give equal
+    /// output. Not for flame charts, whose order is that of time.
+    pub(crate) fn merge(&mut self) {
+        let labels = &self.labels.labels;
+        let mut by_text: Vec<usize> = (0..labels.len()).collect();
+        by_text.sort_unstable_by_key(|&label| &labels[label]);
+        let mut rank = vec![0_u32; labels.len()];
+        by_text.iter().zip(0..).for_each(|(&label, place)| rank[label] = place);
+
+        let mut rows = std::mem::take(&mut self.rows);
+        let ranks = |row: &Row| self.frames_of(row).iter().map(|label| rank[label.0 as usize]);
+        rows.sort_unstable_by(|a, b| ranks(a).cmp(ranks(b)));
+        rows.dedup_by(|next, kept| {
+            let equal = self.frames_of(next) == self.frames_of(kept);
+            if equal {
+                kept.weight = kept.weight.saturating_add(next.weight);
+            }
+            equal
+        });
+        self.rows = rows;
+    }
+
+    /// Turns every stack around: innermost frame first.
+    pub(crate) fn reverse(&mut self) {
+        for row in &self.rows {
+            self.frames[row.start..row.start + row.len as usize].reverse();
+        }
+    }
+
+    fn frames_of(&self, row: &Row) -> &[LabelId] {
+        &self.frames[row.start..row.start + row.len as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_stacks_become_one_in_a_fixed_order() {
+        let mut stacks = Stacks::default();
+        let [b, a] = ["b", "a"].map(|name| stacks.label(name));
+        stacks.push(&[b], 1);
+        stacks.push(&[a, b], 2);
+        stacks.push(&[b], 3);
+        stacks.push(&[], 9);
+        stacks.merge();
+        let rows: Vec<_> = stacks.iter().collect();
+        assert_eq!(rows, [(&[a, b][..], 2), (&[b][..], 4)]);
+        assert_eq!(stacks.total(), 6);
+    }
+}

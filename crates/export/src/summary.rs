@@ -1,0 +1,166 @@
+//! What a reader must know about a profile besides its pictures, in words.
+
+use model::Loss;
+use profile::{Census, Count, Weight};
+
+/// What a subtitle is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Summary<'a> {
+    /// The event's name.
+    pub event: &'a str,
+    /// The samples shown.
+    pub total: Count,
+    /// What makes stacks heavy.
+    pub weight: Weight,
+    /// What the recording could not deliver.
+    pub loss: &'a Loss,
+    /// What is known about the frames' names.
+    pub census: &'a Census,
+    /// What would give the most of them names, each in a few words.
+    pub remedies: &'a [String],
+}
+
+/// One line: samples, event, weight, and all that is missing.
+pub fn subtitle(summary: &Summary<'_>) -> String {
+    let Summary { event, total, weight, loss, census, remedies } = *summary;
+    let mut parts = vec![format!("{} of {event}", counted(total.samples, "sample", "samples"))];
+    if weight == Weight::Period {
+        parts.push(format!("weighted by period (sum {})", grouped(total.period)));
+    }
+    parts.push(format!("{} lost", grouped(loss.samples)));
+    if census.truncated > 0 {
+        parts.push(counted(census.truncated, "stack truncated", "stacks truncated"));
+    }
+    let mut nameless = format!("{} of frames without a name", share(census.nameless, census.frames));
+    if !remedies.is_empty() {
+        nameless.push_str(&format!(" ({})", remedies.join("; ")));
+    }
+    parts.push(nameless);
+    parts.extend(other_loss(loss));
+    parts.join(", ")
+}
+
+/// One line per module and reason: which frames have no name, and why. Most frequent first.
+pub fn nameless(census: &Census) -> impl Iterator<Item = String> {
+    census.reasons.iter().map(|nameless| {
+        let module = nameless.module.as_ref().map_or_else(|| "no module".to_owned(), ToString::to_string);
+        let share = share(nameless.frames, census.frames);
+        format!(
+            "{module}: {} ({share}) without a name: {}",
+            counted(nameless.frames, "frame", "frames"),
+            nameless.reason
+        )
+    })
+}
+
+/// All that went missing, in one line; nothing where nothing did.
+pub fn losses(loss: &Loss) -> String {
+    let samples = (loss.samples > 0).then(|| counted(loss.samples, "sample lost", "samples lost"));
+    samples.into_iter().chain(other_loss(loss)).collect::<Vec<_>>().join(", ")
+}
+
+/// What went missing besides samples, each in a few words.
+fn other_loss(loss: &Loss) -> impl Iterator<Item = String> {
+    // Destructured so that a new field cannot be forgotten here.
+    let Loss {
+        samples: _,
+        sideband,
+        throttles,
+        undecodable,
+        unknown_records,
+        unattributed,
+        cut_bytes,
+        out_of_order,
+    } = *loss;
+    [
+        (sideband, "mapping or name record lost", "mapping or name records lost"),
+        (throttles, "time throttled", "times throttled"),
+        (undecodable, "record undecodable", "records undecodable"),
+        (unknown_records, "record of unknown type", "records of unknown types"),
+        (unattributed, "record of an undescribed event", "records of undescribed events"),
+        (cut_bytes, "byte cut off at the end", "bytes cut off at the end"),
+        (out_of_order, "record out of order", "records out of order"),
+    ]
+    .into_iter()
+    .filter(|&(count, _, _)| count > 0)
+    .map(|(count, one, many)| counted(count, one, many))
+}
+
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(count), if count == 1 { one } else { many })
+}
+
+/// A number with its thousands apart: `12,345`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A part in per cent, never rounded to none or all where it is neither.
+fn share(part: u64, whole: u64) -> String {
+    if part == 0 || whole == 0 {
+        return "0 %".to_owned();
+    }
+    let per_cent = part as f64 / whole as f64 * 100.0;
+    match per_cent {
+        _ if part == whole => "100 %".to_owned(),
+        _ if per_cent < 0.1 => "< 0.1 %".to_owned(),
+        _ if per_cent > 99.9 => "> 99.9 %".to_owned(),
+        _ => format!("{per_cent:.1} %"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{Name, Reason, SpaceId};
+    use profile::Nameless;
+
+    #[test]
+    fn the_subtitle_says_what_is_missing() {
+        let census = Census {
+            frames: 100_000,
+            nameless: 1,
+            truncated: 1,
+            reasons: vec![Nameless {
+                module: Some(Name::from("libx.so")),
+                reason: Reason::FileMissing,
+                space: SpaceId(0),
+                frames: 1,
+            }],
+        };
+        let loss = Loss { samples: 1234, cut_bytes: 7, ..Loss::default() };
+        let total = Count { samples: 1_234_567, period: 1_000 };
+        let remedies = [String::from("libx.so: `--symfs DIR`")];
+        let summary = Summary {
+            event: "cpu-clock",
+            total,
+            weight: Weight::Samples,
+            loss: &loss,
+            census: &census,
+            remedies: &remedies,
+        };
+        assert_eq!(
+            subtitle(&summary),
+            "1,234,567 samples of cpu-clock, 1,234 lost, 1 stack truncated, < 0.1 % of frames without a name \
+             (libx.so: `--symfs DIR`), 7 bytes cut off at the end"
+        );
+        assert_eq!(
+            nameless(&census).collect::<Vec<_>>(),
+            ["libx.so: 1 frame (< 0.1 %) without a name: file is gone"]
+        );
+        let whole = Summary { weight: Weight::Period, loss: &Loss::default(), remedies: &[], ..summary };
+        assert_eq!(
+            subtitle(&whole),
+            "1,234,567 samples of cpu-clock, weighted by period (sum 1,000), 0 lost, 1 stack truncated, \
+             < 0.1 % of frames without a name"
+        );
+    }
+}
