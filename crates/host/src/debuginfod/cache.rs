@@ -1,0 +1,73 @@
+//! The folder that all debuginfod clients of a user share: `BUILDID/debuginfo` and `BUILDID/executable`. An empty file
+//! says that no server had it when it was written.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use model::BuildId;
+
+use super::Artifact;
+use crate::files::{NewFile, give_to_sudo_user};
+
+/// How long servers are believed not to have a file, unless `cache_miss_s` in the cache says otherwise.
+const MISS: Duration = Duration::from_secs(600);
+
+pub(super) enum Kept {
+    File(PathBuf),
+    /// No server had it a short while ago.
+    Miss,
+    /// Not there; this is its place.
+    Nothing(PathBuf),
+}
+
+/// The file, where the cache has it.
+pub(crate) fn kept(cache: &Path, build_id: &BuildId, artifact: Artifact) -> Option<PathBuf> {
+    match look_up(cache, build_id, artifact) {
+        Kept::File(path) => Some(path),
+        Kept::Miss | Kept::Nothing(_) => None,
+    }
+}
+
+pub(super) fn look_up(cache: &Path, build_id: &BuildId, artifact: Artifact) -> Kept {
+    let path = cache.join(build_id.to_string()).join(artifact.name());
+    let Ok(metadata) = fs::metadata(&path) else { return Kept::Nothing(path) };
+    if metadata.len() > 0 {
+        return Kept::File(path);
+    }
+    let limit = fs::read_to_string(cache.join("cache_miss_s")).ok().and_then(|text| text.trim().parse().ok());
+    let age = metadata.modified().ok().and_then(|time| time.elapsed().ok());
+    match age {
+        Some(age) if age < limit.map_or(MISS, Duration::from_secs) => Kept::Miss,
+        _ => Kept::Nothing(path),
+    }
+}
+
+/// A new file for the cache, which nobody sees before it is whole.
+pub(super) fn create(path: &Path) -> io::Result<NewFile> {
+    if let Some(folder) = path.parent() {
+        create_folders(folder)?;
+    }
+    NewFile::create(path, 0o600)
+}
+
+/// Notes that no server has it.
+pub(super) fn note_miss(path: &Path) -> io::Result<()> {
+    create(path)?.persist()
+}
+
+/// As `mkdir -p`, for the user's eyes only, and the user's own under `sudo`.
+fn create_folders(folder: &Path) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = folder.parent() {
+        create_folders(parent)?;
+    }
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => give_to_sudo_user(&File::open(folder)?),
+    }
+}

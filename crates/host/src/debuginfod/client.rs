@@ -1,0 +1,187 @@
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use model::{BuildId, Reason};
+use ureq::Agent;
+use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
+
+use super::cache::{self, Kept};
+use super::{Artifact, FetchError, Settings};
+use crate::objects::open_opened;
+
+/// Asks servers for files.
+#[derive(Debug)]
+pub struct Client {
+    settings: Settings,
+    agent: Agent,
+    /// Servers that could not be reached: they are not waited for again.
+    unreachable: Vec<bool>,
+    /// When the first download began.
+    start: Option<Instant>,
+}
+
+/// What one server said.
+enum Answer {
+    Got(PathBuf),
+    HasNone,
+}
+
+/// A server that does not even take a connection by then is not there.
+const CONNECT: Duration = Duration::from_secs(5);
+
+const STEP: usize = 64 << 10;
+
+impl Client {
+    /// Asks nothing yet.
+    pub fn new(settings: Settings) -> Self {
+        let config = Agent::config_builder()
+            .user_agent(concat!("prof/", env!("CARGO_PKG_VERSION")))
+            .timeout_connect(Some(CONNECT.min(settings.patience)))
+            .timeout_recv_response(Some(settings.patience))
+            .max_redirects(5)
+            .tls_config(TlsConfig::builder().root_certs(root_certificates()).build())
+            .build();
+        let unreachable = vec![false; settings.servers.len()];
+        Self { settings, agent: config.into(), unreachable, start: None }
+    }
+
+    /// The file with this build id: from the cache, else from the first server that has it. `progress` is called with
+    /// the bytes that have come, and how many there will be, where the server says.
+    ///
+    /// # Errors
+    /// Why there is none. After [`FetchError::TimeIsUp`] there is no use in asking on.
+    pub fn fetch(
+        &mut self,
+        build_id: &BuildId,
+        artifact: Artifact,
+        progress: &mut dyn FnMut(u64, Option<u64>),
+    ) -> Result<PathBuf, FetchError> {
+        let path = match cache::look_up(&self.settings.cache, build_id, artifact) {
+            Kept::File(path) => return Ok(path),
+            Kept::Miss => return Err(FetchError::NotFound),
+            Kept::Nothing(path) => path,
+        };
+        let start = *self.start.get_or_insert_with(Instant::now);
+        let deadline = start + self.settings.time;
+        let mut first_error = None;
+        for index in 0..self.settings.servers.len() {
+            if self.unreachable.get(index).is_none_or(|&unreachable| unreachable) {
+                continue;
+            }
+            match self.ask(index, build_id, artifact, &path, deadline, progress) {
+                Ok(Answer::Got(path)) => return Ok(path),
+                Ok(Answer::HasNone) => {}
+                Err(error @ (FetchError::TimeIsUp(_) | FetchError::Cache { .. })) => return Err(error),
+                Err(error) => {
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        if let Some(error) = first_error {
+            return Err(error);
+        }
+        // Servers that are not there do not say that they have none.
+        if !self.unreachable.contains(&true) {
+            cache::note_miss(&path).map_err(|error| FetchError::Cache { path, error })?;
+        }
+        Err(FetchError::NotFound)
+    }
+
+    fn ask(
+        &mut self,
+        index: usize,
+        build_id: &BuildId,
+        artifact: Artifact,
+        path: &Path,
+        deadline: Instant,
+        progress: &mut dyn FnMut(u64, Option<u64>),
+    ) -> Result<Answer, FetchError> {
+        let Some(server) = self.settings.servers.get(index) else { return Ok(Answer::HasNone) };
+        let url = format!("{}/buildid/{build_id}/{}", server.trim_end_matches('/'), artifact.name());
+        let time_is_up = || FetchError::TimeIsUp(self.settings.time);
+        let left = deadline.checked_duration_since(Instant::now()).ok_or_else(time_is_up)?;
+        let failed = |why: String| match Instant::now() < deadline {
+            true => FetchError::Server { url: url.clone(), why },
+            false => time_is_up(),
+        };
+        let mut request = self.agent.get(&url).config().timeout_global(Some(left));
+        if is_of_this_machine(server) {
+            // A proxy would look for it on its own.
+            request = request.proxy(None);
+        }
+        let mut response = match request.build().call() {
+            Ok(response) => response,
+            Err(ureq::Error::StatusCode(404)) => return Ok(Answer::HasNone),
+            Err(ureq::Error::StatusCode(code)) => return Err(failed(format!("HTTP status {code}"))),
+            Err(error) => {
+                let error = failed(error.to_string());
+                if let Some(unreachable) = self.unreachable.get_mut(index) {
+                    *unreachable = true;
+                }
+                return Err(error);
+            }
+        };
+        let size = response.body().content_length();
+        let limit = self.settings.max_size;
+        let too_large = || FetchError::TooLarge { url: url.clone(), limit };
+        if size.is_some_and(|size| size > limit) {
+            return Err(too_large());
+        }
+        let cannot_write = |error| FetchError::Cache { path: path.to_owned(), error };
+        let mut file = cache::create(path).map_err(cannot_write)?;
+        let mut body = response.body_mut().as_reader();
+        let mut buffer = vec![0; STEP];
+        let mut done = 0;
+        loop {
+            let read = match body.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(failed(error.to_string())),
+            };
+            done += read as u64;
+            if done > limit {
+                return Err(too_large());
+            }
+            file.write_all(buffer.get(..read).unwrap_or_default()).map_err(cannot_write)?;
+            progress(done, size);
+        }
+        if size.is_some_and(|size| size != done) {
+            return Err(failed(format!("it broke off after {done} bytes")));
+        }
+        // Looked at before it has its name: what is wrong never gets it.
+        check(file.file(), build_id).map_err(|reason| FetchError::NotIt { url: url.clone(), reason })?;
+        file.persist().map_err(cannot_write)?;
+        Ok(Answer::Got(path.to_owned()))
+    }
+}
+
+/// Whether the file is an object with this build id.
+fn check(file: &File, wanted: &BuildId) -> Result<(), Reason> {
+    match open_opened(file)?.build_id() {
+        Some(found) if found.same_object(wanted) => Ok(()),
+        found => Err(Reason::BuildIdDiffers { recorded: *wanted, found }),
+    }
+}
+
+fn is_of_this_machine(server: &str) -> bool {
+    let host = server.split_once("://").map_or(server, |(_, host)| host);
+    ["localhost", "127.", "[::1]"].iter().any(|loopback| host.starts_with(loopback))
+}
+
+/// The system's certificates, so that a company's own servers are trusted too; else Mozilla's, built in.
+fn root_certificates() -> RootCerts {
+    let bundles =
+        ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
+    let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
+    let text = named.into_iter().chain(bundles.map(PathBuf::from)).find_map(|path| fs::read(path).ok());
+    let certificates: Vec<_> = parse_pem(&text.unwrap_or_default())
+        .filter_map(|item| match item {
+            Ok(PemItem::Certificate(certificate)) => Some(certificate),
+            _ => None,
+        })
+        .collect();
+    if certificates.is_empty() { RootCerts::WebPki } else { RootCerts::from(certificates) }
+}

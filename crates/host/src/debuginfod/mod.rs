@@ -1,0 +1,81 @@
+//! debuginfod: objects and debug files by build id, over HTTP (debuginfod(8), "WEBAPI").
+//!
+//! What comes is kept in the cache of elfutils' own client, in its layout (debuginfod_find_debuginfo(3), "CACHE"):
+//! both find what the other fetched, and what no server has is not asked for again within ten minutes. A file is used
+//! only if it is an object with the build id that was asked for.
+
+mod cache;
+mod client;
+mod settings;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use model::Reason;
+
+pub use client::Client;
+pub use settings::Settings;
+
+pub(crate) use cache::kept;
+
+/// Which file of a build id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Artifact {
+    /// The separate debug file, also the one that dwz made.
+    DebugInfo,
+    /// The object itself.
+    Executable,
+}
+
+impl Artifact {
+    /// Its name in URLs and in the cache.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::DebugInfo => "debuginfo",
+            Self::Executable => "executable",
+        }
+    }
+}
+
+/// Why there is no such file.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// Every server answered that it has none, now or a few minutes ago.
+    #[error("no debuginfod server has it")]
+    NotFound,
+    /// What was allowed for all downloads together is used up.
+    #[error("the {} s for downloads are over (DEBUGINFOD_MAXTIME=SECONDS allows more)", .0.as_secs())]
+    TimeIsUp(Duration),
+    /// The file is larger than allowed.
+    #[error("{url} is larger than {limit} bytes (DEBUGINFOD_MAXSIZE=BYTES allows more)")]
+    TooLarge {
+        /// Where it is.
+        url: String,
+        /// What is allowed.
+        limit: u64,
+    },
+    /// What came is not what was asked for.
+    #[error("{url} is not used: {reason}")]
+    NotIt {
+        /// Where it came from.
+        url: String,
+        /// What is wrong with it.
+        reason: Reason,
+    },
+    /// A server could not be asked, or broke off.
+    #[error("{url}: {why}")]
+    Server {
+        /// What was asked for.
+        url: String,
+        /// What happened.
+        why: String,
+    },
+    /// The cache cannot be written.
+    #[error("cannot write {}: {error}", path.display())]
+    Cache {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+}

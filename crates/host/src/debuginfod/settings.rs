@@ -1,0 +1,79 @@
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::objects::SearchPaths;
+
+/// Which servers are asked, and how much they may cost.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// URLs, asked in this order.
+    pub servers: Vec<String>,
+    /// Where files are kept.
+    pub cache: PathBuf,
+    /// For all downloads together.
+    pub time: Duration,
+    /// For a server to begin an answer.
+    pub patience: Duration,
+    /// Bytes of one file.
+    pub max_size: u64,
+}
+
+/// The server that asks all those of the distributions.
+const FEDERATION: &str = "https://debuginfod.elfutils.org/";
+
+const TIME: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Debug files of browsers take two gigabytes.
+const MAX_SIZE: u64 = 8 << 30;
+
+impl Settings {
+    /// Reads `DEBUGINFOD_URLS`, `DEBUGINFOD_MAXTIME`, `DEBUGINFOD_TIMEOUT` and `DEBUGINFOD_MAXSIZE`
+    /// (debuginfod_find_debuginfo(3)). `None` unless the user `asked`, or the first of them names servers. Who asks
+    /// without naming one means those that the system is configured for (`/etc/debuginfod/*.urls`), else elfutils'.
+    pub fn from_environment(paths: &SearchPaths, asked: bool) -> Option<Self> {
+        let number =
+            |name: &str| std::env::var(name).ok()?.trim().parse::<u64>().ok().filter(|&number| number > 0);
+        let mut servers = urls(&std::env::var("DEBUGINFOD_URLS").unwrap_or_default());
+        if servers.is_empty() && asked {
+            servers = of_the_system();
+            if servers.is_empty() {
+                servers.push(FEDERATION.to_owned());
+            }
+        }
+        (!servers.is_empty()).then_some(())?;
+        Some(Self {
+            servers,
+            cache: paths.debuginfod_cache.clone()?,
+            time: number("DEBUGINFOD_MAXTIME").map_or(TIME, Duration::from_secs),
+            patience: number("DEBUGINFOD_TIMEOUT").map_or(PATIENCE, Duration::from_secs),
+            max_size: number("DEBUGINFOD_MAXSIZE").unwrap_or(MAX_SIZE),
+        })
+    }
+}
+
+/// URLs are apart by white space; other words (`ima:enforcing`) are settings of elfutils' client.
+fn urls(text: &str) -> Vec<String> {
+    let is_url = |word: &&str| word.starts_with("http://") || word.starts_with("https://");
+    text.split_whitespace().filter(is_url).map(str::to_owned).collect()
+}
+
+fn of_the_system() -> Vec<String> {
+    let Ok(entries) = fs::read_dir("/etc/debuginfod") else { return Vec::new() };
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "urls"));
+    files.sort();
+    files.iter().flat_map(|path| urls(&fs::read_to_string(path).unwrap_or_default())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_that_are_no_urls_are_left_out() {
+        assert_eq!(urls("ima:enforcing https://a/ http://b:8002\n"), ["https://a/", "http://b:8002"]);
+        assert!(urls("file:///srv ftp://x").is_empty());
+    }
+}

@@ -1,0 +1,231 @@
+//! Facts about this machine that a recording carries with it.
+
+use std::fs;
+use std::io::Read;
+
+use model::BuildId;
+
+pub use crate::sys::system::{SystemName, configured_cpus};
+
+/// The running kernel's image.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KernelImage {
+    /// The address of `_text` (kernel Avma).
+    pub text: u64,
+    /// Bytes from `_text` to the end of its code.
+    pub length: u64,
+    /// The kernel's build id.
+    pub build_id: Option<BuildId>,
+}
+
+/// The running kernel's code, where we may see its addresses (`kernel.kptr_restrict`).
+pub fn kernel_image() -> Option<KernelImage> {
+    let text = kernel_text()?;
+    // The code ends long before the modules begin; where /proc/iomem hides the size (it does for users), up to
+    // there is right enough: nothing else of the kernel's lies between.
+    let length = kernel_code_length().unwrap_or_else(|| MODULES.saturating_sub(text).max(1));
+    Some(KernelImage { text, length, build_id: kernel_build_id() })
+}
+
+/// Where modules begin on x86-64 (Documentation/arch/x86/x86_64/mm.rst).
+const MODULES: u64 = 0xffff_ffff_c000_0000;
+
+/// The address of `_text`: among the first lines of `/proc/kallsyms`; 0 where addresses are hidden.
+fn kernel_text() -> Option<u64> {
+    use std::io::{BufRead, BufReader};
+    let lines = BufReader::with_capacity(4096, fs::File::open("/proc/kallsyms").ok()?).lines();
+    for line in lines.take(64).map_while(Result::ok) {
+        let mut words = line.split(' ');
+        if let (Some(address), Some(_), Some("_text")) = (words.next(), words.next(), words.next()) {
+            return u64::from_str_radix(address, 16).ok().filter(|&address| address != 0);
+        }
+    }
+    None
+}
+
+fn kernel_code_length() -> Option<u64> {
+    let text = fs::read_to_string("/proc/iomem").ok()?;
+    let line = text.lines().find(|line| line.ends_with(" : Kernel code"))?;
+    let (first, last) = line.trim_start().split(' ').next()?.split_once('-')?;
+    let (first, last) = (u64::from_str_radix(first, 16).ok()?, u64::from_str_radix(last, 16).ok()?);
+    last.checked_sub(first).filter(|&length| length > 0)?.checked_add(1)
+}
+
+/// The kernel's build id, from `/sys/kernel/notes`.
+pub fn kernel_build_id() -> Option<BuildId> {
+    build_id_of_notes(&fs::read("/sys/kernel/notes").ok()?)
+}
+
+/// Finds `NT_GNU_BUILD_ID` (3) among ELF notes in this machine's byte order (elf(5), "Notes").
+fn build_id_of_notes(mut notes: &[u8]) -> Option<BuildId> {
+    while let Some((header, rest)) = notes.split_first_chunk::<12>() {
+        let word = |at: usize| {
+            let bytes = header.get(at..at + 4)?.try_into().ok()?;
+            usize::try_from(u32::from_ne_bytes(bytes)).ok()
+        };
+        let (name_size, size, kind) = (word(0)?, word(4)?, word(8)?);
+        let (name, rest) = rest.split_at_checked(name_size.checked_next_multiple_of(4)?)?;
+        let content = rest.get(..size)?;
+        if kind == 3 && name == b"GNU\0" {
+            return BuildId::from_bytes(content);
+        }
+        notes = rest.get(size.checked_next_multiple_of(4)?..)?;
+    }
+    None
+}
+
+/// A module of the running kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KernelModule {
+    /// Its name, as `/proc/modules` has it.
+    pub name: String,
+    /// First address (kernel Avma).
+    pub start: u64,
+    /// Bytes in memory.
+    pub length: u64,
+    /// From its notes in `/sys/module`.
+    pub build_id: Option<BuildId>,
+}
+
+/// The modules that are loaded, as far as we may see their addresses.
+pub fn kernel_modules() -> Vec<KernelModule> {
+    let text = fs::read_to_string("/proc/modules").unwrap_or_default();
+    text.lines().filter_map(module).collect()
+}
+
+/// `ext4 1134592 1 - Live 0xffffffffc0a3d000`
+fn module(line: &str) -> Option<KernelModule> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let start = u64::from_str_radix(words.get(5)?.trim_start_matches("0x"), 16).ok().filter(|&at| at != 0)?;
+    let name = (*words.first()?).to_owned();
+    let notes = fs::read(format!("/sys/module/{name}/notes/.note.gnu.build-id")).ok();
+    let build_id = notes.and_then(|notes| build_id_of_notes(&notes));
+    Some(KernelModule { start, length: words.get(1)?.parse().ok()?, build_id, name })
+}
+
+/// The family of Linux distributions that this machine runs: packages have other names in each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Distribution {
+    /// Debian and what descends from it, such as Ubuntu.
+    Debian,
+    /// Fedora, RHEL and theirs.
+    Fedora,
+    /// SUSE and openSUSE.
+    Suse,
+    /// Any other.
+    Other,
+}
+
+/// Reads `ID` and `ID_LIKE` of `/etc/os-release` (os-release(5)).
+pub fn distribution() -> Distribution {
+    let text =
+        ["/etc/os-release", "/usr/lib/os-release"].into_iter().find_map(|path| fs::read_to_string(path).ok());
+    parse_distribution(&text.unwrap_or_default())
+}
+
+fn parse_distribution(text: &str) -> Distribution {
+    let value = |line: &str| {
+        let value = line.strip_prefix("ID=").or_else(|| line.strip_prefix("ID_LIKE="))?;
+        Some(value.trim_matches(['"', '\'']).to_owned())
+    };
+    let names: Vec<String> = text.lines().filter_map(value).collect();
+    let is =
+        |wanted: &[&str]| names.iter().flat_map(|names| names.split(' ')).any(|name| wanted.contains(&name));
+    match () {
+        () if is(&["debian", "ubuntu"]) => Distribution::Debian,
+        () if is(&["fedora", "rhel", "centos"]) => Distribution::Fedora,
+        () if is(&["suse", "opensuse", "sles"]) => Distribution::Suse,
+        () => Distribution::Other,
+    }
+}
+
+/// The first processor: its marketing name, and vendor, family, model and stepping as perf writes them.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Processor {
+    /// For example `AMD EPYC 7571`.
+    pub name: Option<String>,
+    /// For example `AuthenticAMD,23,1,2`.
+    pub id: Option<String>,
+}
+
+/// Reads `/proc/cpuinfo`.
+pub fn processor() -> Processor {
+    // Enough for the first of them: each one after it costs the kernel an interrupt to that CPU.
+    let mut text = [0; 2048];
+    let read = fs::File::open("/proc/cpuinfo").and_then(|mut file| file.read(&mut text)).unwrap_or(0);
+    parse_processor(&String::from_utf8_lossy(text.get(..read).unwrap_or(&[])))
+}
+
+fn parse_processor(text: &str) -> Processor {
+    let first = text.split("\n\n").next().unwrap_or_default();
+    let field = |name: &str| {
+        first.lines().find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            (key.trim() == name).then(|| value.trim().to_owned())
+        })
+    };
+    let parts = [field("vendor_id"), field("cpu family"), field("model"), field("stepping")];
+    let id = parts.iter().all(Option::is_some).then(|| parts.map(Option::unwrap_or_default).join(","));
+    Processor { name: field("model name"), id }
+}
+
+/// Main memory, in KiB.
+pub fn total_memory_kb() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_are_walked_to_the_build_id() {
+        let mut notes = Vec::new();
+        for (name, kind, content) in
+            [(&b"Xen\0"[..], 5_u32, &[1_u8, 2, 3][..]), (&b"GNU\0"[..], 3, &[7_u8; 20][..])]
+        {
+            notes.extend((name.len() as u32).to_ne_bytes());
+            notes.extend((content.len() as u32).to_ne_bytes());
+            notes.extend(kind.to_ne_bytes());
+            notes.extend(name);
+            notes.extend(content);
+            notes.resize(notes.len().next_multiple_of(4), 0);
+        }
+        assert_eq!(build_id_of_notes(&notes), BuildId::from_bytes(&[7; 20]));
+        assert_eq!(build_id_of_notes(&notes[..notes.len() - 1]), None);
+        assert_eq!(build_id_of_notes(&[0xff; 40]), None);
+    }
+
+    #[test]
+    fn the_first_processor_stands_for_all() {
+        let text = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 23\nmodel\t\t: 1\n\
+                    model name\t: AMD EPYC\nstepping\t: 2\n\nprocessor\t: 1\nmodel name\t: other\n";
+        let processor = parse_processor(text);
+        assert_eq!(processor.name.as_deref(), Some("AMD EPYC"));
+        assert_eq!(processor.id.as_deref(), Some("AuthenticAMD,23,1,2"));
+        assert_eq!(parse_processor(""), Processor::default());
+    }
+
+    #[test]
+    fn distributions_are_known_by_their_ancestors() {
+        assert_eq!(
+            parse_distribution("NAME=Mint\nID=linuxmint\nID_LIKE=\"ubuntu debian\"\n"),
+            Distribution::Debian
+        );
+        assert_eq!(
+            parse_distribution("ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n"),
+            Distribution::Fedora
+        );
+        assert_eq!(parse_distribution("ID=\"opensuse-leap\"\nID_LIKE='suse opensuse'\n"), Distribution::Suse);
+        assert_eq!(parse_distribution("ID=arch\nNAME=\"like debian\"\n"), Distribution::Other);
+    }
+
+    #[test]
+    fn modules_without_an_address_are_left_out() {
+        let loaded = module("no_such_module 1134592 1 - Live 0xffffffffc0a3d000").unwrap();
+        assert_eq!((loaded.start, loaded.length), (0xffff_ffff_c0a3_d000, 1_134_592));
+        assert_eq!(module("ext4 1134592 1 - Live 0x0000000000000000"), None);
+    }
+}

@@ -1,0 +1,143 @@
+//! The files that hold an object's debug information.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use elf::SymbolSource;
+use model::{BuildId, Reason};
+
+use super::bytes::open;
+use super::{HostObject, ObjectStore};
+
+/// What was found for one object.
+#[derive(Default, Debug)]
+pub struct DebugFiles {
+    /// The separate debug file.
+    pub debug: Option<Arc<HostObject>>,
+    /// The file that dwz moved common entries to.
+    pub supplementary: Option<Arc<HostObject>>,
+    /// The package of split units.
+    pub package: Option<Arc<HostObject>>,
+    /// Where `debug` was found.
+    pub debug_path: Option<PathBuf>,
+    /// Files that are there, but belong to something else, with what is wrong.
+    pub rejected: Vec<(PathBuf, Reason)>,
+}
+
+impl ObjectStore {
+    /// Finds the debug files of an object that was opened by `path`: build-id folders, then `.gnu_debuglink`; for
+    /// what was found the dwz file, and a package of split units.
+    pub fn debug_files(&self, object: &HostObject, path: &Path) -> DebugFiles {
+        let mut files = DebugFiles::default();
+        if !object.has_contents(".debug_info") {
+            self.find_debug(object, path, &mut files);
+        }
+        let main = files.debug.as_deref().unwrap_or(object);
+        let main_path = files.debug_path.as_deref().unwrap_or(path).to_owned();
+        if let Some(link) = main.alt_link() {
+            let (link_path, build_id) = (PathBuf::from(OsStr::from_bytes(link.path)), link.build_id);
+            files.supplementary =
+                self.find_supplementary(&link_path, build_id, &main_path, &mut files.rejected);
+        }
+        files.package = [path, &main_path].into_iter().find_map(|path| {
+            let mut package = path.as_os_str().to_owned();
+            package.push(".dwp");
+            open(Path::new(&package)).ok().map(Arc::new)
+        });
+        files
+    }
+
+    fn find_debug(&self, object: &HostObject, path: &Path, files: &mut DebugFiles) {
+        let build_id = object.build_id();
+        let by_id = build_id.iter().flat_map(|build_id| self.paths().debug_by_build_id(build_id));
+        let link = object.debug_link();
+        let by_link = link.iter().flat_map(|link| self.paths().by_debug_link(path, link.file_name));
+        for candidate in by_id.chain(by_link) {
+            let found = match open(&candidate) {
+                Ok(found) => found,
+                Err(Reason::FileMissing) => continue,
+                Err(reason) => {
+                    files.rejected.push((candidate, reason));
+                    continue;
+                }
+            };
+            let belongs = match (build_id, found.build_id()) {
+                (Some(wanted), Some(has)) if has.same_object(&wanted) => Ok(()),
+                (Some(recorded), found) if found.is_some() => Err(Reason::BuildIdDiffers { recorded, found }),
+                _ => match link {
+                    Some(link) if elf::debug_link_crc(found.data()) == link.crc => Ok(()),
+                    _ => Err(Reason::FileChanged),
+                },
+            };
+            if let Err(reason) = belongs {
+                files.rejected.push((candidate, reason));
+                continue;
+            }
+            // Symbols are good, debug information is better: for it the search goes on.
+            let is_complete = found.has_contents(".debug_info");
+            if is_complete || (files.debug.is_none() && found.has_symbols(SymbolSource::Full)) {
+                files.debug = Some(Arc::new(found));
+                files.debug_path = Some(candidate);
+            }
+            if is_complete {
+                return;
+            }
+        }
+    }
+
+    fn find_supplementary(
+        &self,
+        link: &Path,
+        build_id: Option<BuildId>,
+        from: &Path,
+        rejected: &mut Vec<(PathBuf, Reason)>,
+    ) -> Option<Arc<HostObject>> {
+        let mut candidates = Vec::new();
+        if link.is_absolute() {
+            if self.paths().symfs.is_some() {
+                candidates.push(self.paths().in_symfs(link));
+            }
+            candidates.push(link.to_owned());
+        } else {
+            let real = from.canonicalize().unwrap_or_else(|_| from.to_owned());
+            candidates.extend(real.parent().map(|folder| folder.join(link)));
+        }
+        // A tree of debug files that was moved as a whole.
+        if let Some(name) = link.file_name() {
+            candidates.extend(self.paths().debug_dirs.iter().map(|root| root.join(".dwz").join(name)));
+        }
+        candidates.extend(build_id.iter().flat_map(|build_id| self.paths().debug_by_build_id(build_id)));
+        for candidate in candidates {
+            match open(&candidate) {
+                Ok(found) => match (build_id, found.build_id()) {
+                    (Some(wanted), Some(has)) if has.same_object(&wanted) => return Some(Arc::new(found)),
+                    (None, _) => return Some(Arc::new(found)),
+                    (Some(recorded), found) => {
+                        rejected.push((candidate, Reason::BuildIdDiffers { recorded, found }))
+                    }
+                },
+                Err(Reason::FileMissing) => {}
+                Err(reason) => rejected.push((candidate, reason)),
+            }
+        }
+        None
+    }
+
+    /// Opens a `.dwo` file: `path` is absolute, or lies in `folder`, where the compiler ran; or the file was moved
+    /// beside the object with it.
+    pub fn split_unit(&self, path: &[u8], folder: Option<&[u8]>, object: &Path) -> Option<HostObject> {
+        let path = Path::new(OsStr::from_bytes(path));
+        let stated = Path::new(OsStr::from_bytes(folder.unwrap_or_default())).join(path);
+        let mut candidates = Vec::new();
+        if stated.is_absolute() {
+            candidates.push(self.paths().in_symfs(&stated));
+        }
+        if let Some(folder) = object.parent() {
+            candidates.extend(path.is_relative().then(|| folder.join(path)));
+            candidates.extend(path.file_name().map(|name| folder.join(name)));
+        }
+        candidates.into_iter().find_map(|candidate| open(&candidate).ok())
+    }
+}

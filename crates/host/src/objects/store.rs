@@ -1,0 +1,265 @@
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use model::{FileIdentity, ObjectIdentity, Pid, Reason};
+
+use super::bytes::open;
+use super::{HostObject, SearchPaths};
+use crate::procfs;
+
+/// Opens the objects of a recording, each once.
+#[derive(Debug)]
+pub struct ObjectStore {
+    paths: SearchPaths,
+    opened: Mutex<Opened>,
+}
+
+#[derive(Default, Debug)]
+struct Opened {
+    objects: HashMap<ObjectIdentity, (u64, Result<OpenObject, Reason>)>,
+    /// Counts up with each use, so that the least recently used one is known.
+    uses: u64,
+}
+
+/// An object, and the path under which it was found.
+pub(crate) type OpenObject = (Arc<HostObject>, PathBuf);
+
+/// Mapped files cost address space and a kernel structure each. Beyond this many the longest unused one is dropped.
+const MAX_OPEN: usize = 512;
+
+impl ObjectStore {
+    /// A store that opens nothing yet.
+    pub fn new(paths: SearchPaths) -> Self {
+        Self { paths, opened: Mutex::default() }
+    }
+
+    /// Where it looks.
+    pub fn paths(&self) -> &SearchPaths {
+        &self.paths
+    }
+
+    /// The object that a recording speaks of. `pids` are processes that mapped it: one that still lives shows the
+    /// file as its own mount namespace has it, and one that was deleted.
+    ///
+    /// # Errors
+    /// Why there is no such object: the first candidate's reason, since that is the file the recording names.
+    pub fn open(&self, identity: &ObjectIdentity, pids: &[Pid]) -> Result<Arc<HostObject>, Reason> {
+        self.open_with_path(identity, pids).map(|(object, _)| object)
+    }
+
+    /// As [`ObjectStore::open`], with the path that the object was opened by.
+    ///
+    /// # Errors
+    /// As [`ObjectStore::open`].
+    pub fn open_with_path(
+        &self,
+        identity: &ObjectIdentity,
+        pids: &[Pid],
+    ) -> Result<(Arc<HostObject>, PathBuf), Reason> {
+        if let Some(known) = self.lock().get(identity) {
+            return known;
+        }
+        // Two threads may open the same object at the same time: one of them is kept.
+        let opened = self.find(identity, pids);
+        self.lock().insert(identity, opened.clone());
+        opened
+    }
+
+    /// Forgets an object, so that its file is unmapped when the last user drops it.
+    pub fn close(&self, identity: &ObjectIdentity) {
+        self.lock().objects.remove(identity);
+    }
+
+    /// Forgets all objects, as [`ObjectStore::close`] does one.
+    pub fn close_all(&self) {
+        self.lock().objects.clear();
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Opened> {
+        // A panic elsewhere does not make the table wrong.
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, identity: &ObjectIdentity, pids: &[Pid]) -> Result<OpenObject, Reason> {
+        let mut first_reason = None;
+        for candidate in self.candidates(identity, pids) {
+            match open(&candidate).and_then(|object| check(&object, &candidate, identity).map(|()| object)) {
+                Ok(object) => return Ok((Arc::new(object), candidate)),
+                Err(reason) => {
+                    // "Not there" says less than whatever else was found.
+                    if first_reason.as_ref().is_none_or(|known| *known == Reason::FileMissing) {
+                        first_reason = Some(reason);
+                    }
+                }
+            }
+        }
+        Err(first_reason.unwrap_or(Reason::FileMissing))
+    }
+
+    fn candidates(&self, identity: &ObjectIdentity, pids: &[Pid]) -> Vec<PathBuf> {
+        const DELETED: &[u8] = b" (deleted)";
+        let bytes = identity.path.as_bytes();
+        let path = Path::new(OsStr::from_bytes(bytes.strip_suffix(DELETED).unwrap_or(bytes)));
+        let mut candidates = Vec::new();
+        if path.is_absolute() {
+            if self.paths.this_host && self.paths.symfs.is_none() {
+                for pid in pids.iter().filter(|pid| pid.0 > 0).take(4) {
+                    let root = PathBuf::from(format!("/proc/{pid}/root"));
+                    candidates.push(super::search::join_below(&root, path));
+                }
+            }
+            candidates.push(self.paths.in_symfs(path));
+            if self.paths.this_host && self.paths.symfs.is_none() {
+                candidates.extend(
+                    pids.iter().filter(|pid| pid.0 > 0).take(4).filter_map(|&pid| mapped_file(pid, bytes)),
+                );
+            }
+        }
+        if let Some(build_id) = &identity.build_id {
+            candidates.extend(self.paths.object_by_build_id(build_id));
+        }
+        candidates
+    }
+}
+
+impl Opened {
+    fn get(&mut self, identity: &ObjectIdentity) -> Option<Result<OpenObject, Reason>> {
+        self.uses += 1;
+        let (last_use, object) = self.objects.get_mut(identity)?;
+        *last_use = self.uses;
+        Some(object.clone())
+    }
+
+    fn insert(&mut self, identity: &ObjectIdentity, object: Result<OpenObject, Reason>) {
+        if self.objects.len() >= MAX_OPEN {
+            let oldest = self.objects.iter().min_by_key(|(_, (last_use, _))| *last_use);
+            if let Some(oldest) = oldest.map(|(identity, _)| identity.clone()) {
+                self.objects.remove(&oldest);
+            }
+        }
+        self.uses += 1;
+        self.objects.insert(identity.clone(), (self.uses, object));
+    }
+}
+
+/// Whether the file that was found is the one that was mapped.
+fn check(object: &HostObject, path: &Path, identity: &ObjectIdentity) -> Result<(), Reason> {
+    if let Some(recorded) = identity.build_id {
+        return match object.build_id() {
+            Some(found) if found.same_object(&recorded) => Ok(()),
+            found => Err(Reason::BuildIdDiffers { recorded, found }),
+        };
+    }
+    match (&identity.file, std::fs::metadata(path)) {
+        (Some(recorded), Ok(found)) if was_replaced(recorded, &found) => Err(Reason::FileChanged),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the path now leads to another file of the same device. Another device says nothing: containers and
+/// overlays show other numbers for the same file.
+fn was_replaced(recorded: &FileIdentity, found: &std::fs::Metadata) -> bool {
+    let device = found.dev();
+    let same_device = recorded.major == libc::major(device) && recorded.minor == libc::minor(device);
+    recorded.inode != 0 && same_device && recorded.inode != found.ino()
+}
+
+/// The link of a living process to a file that it has mapped, also when the file has been deleted. Needs
+/// `CAP_SYS_ADMIN` or `CAP_CHECKPOINT_RESTORE` (proc(5), `/proc/pid/map_files`).
+fn mapped_file(pid: Pid, path: &[u8]) -> Option<PathBuf> {
+    let (maps, _) = procfs::executable_maps(pid, false, Duration::from_millis(100)).ok()?;
+    let entry = maps.into_iter().find(|entry| {
+        entry.path == path || entry.path.strip_suffix(b" (deleted)".as_slice()) == Some(path)
+    })?;
+    Some(PathBuf::from(format!("/proc/{pid}/map_files/{:x}-{:x}", entry.start, entry.end)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{BuildId, Name};
+
+    fn store() -> ObjectStore {
+        ObjectStore::new(SearchPaths {
+            symfs: None,
+            debug_dirs: Vec::new(),
+            build_id_cache: None,
+            debuginfod_cache: None,
+            this_host: true,
+        })
+    }
+
+    fn identity(path: &Path, build_id: Option<BuildId>) -> ObjectIdentity {
+        ObjectIdentity { path: Name::new(path.as_os_str().as_bytes()), build_id, file: None }
+    }
+
+    #[test]
+    fn another_build_is_not_used_in_silence() {
+        let program = std::env::current_exe().unwrap();
+        let found = store().open(&identity(&program, None), &[]).unwrap().build_id();
+        let recorded = BuildId::from_hex("0123456789abcdef").unwrap();
+        let answer = store().open(&identity(&program, Some(recorded)), &[]);
+        assert_eq!(answer.unwrap_err(), Reason::BuildIdDiffers { recorded, found });
+    }
+
+    #[test]
+    fn reasons_name_what_is_wrong() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = store().open(&identity(&folder.path().join("gone"), None), &[]);
+        assert_eq!(missing.unwrap_err(), Reason::FileMissing);
+        let text = folder.path().join("text");
+        std::fs::write(&text, "not an object").unwrap();
+        assert!(matches!(store().open(&identity(&text, None), &[]).unwrap_err(), Reason::Malformed(_)));
+        let directory = store().open(&identity(folder.path(), None), &[]);
+        assert!(matches!(directory.unwrap_err(), Reason::FileUnreadable(_)));
+    }
+
+    #[test]
+    fn a_replaced_file_without_an_id_is_noticed() {
+        let program = std::env::current_exe().unwrap();
+        let metadata = std::fs::metadata(&program).unwrap();
+        let mut identity = identity(&program, None);
+        let file = |inode| FileIdentity {
+            major: libc::major(metadata.dev()),
+            minor: libc::minor(metadata.dev()),
+            inode,
+            generation: 0,
+        };
+        identity.file = Some(file(metadata.ino() + 1));
+        assert_eq!(store().open(&identity, &[]).unwrap_err(), Reason::FileChanged);
+        identity.file = Some(file(metadata.ino()));
+        assert!(store().open(&identity, &[]).is_ok());
+    }
+
+    #[test]
+    fn a_deleted_program_is_read_from_the_living_process() {
+        if !std::fs::exists("/proc/self/map_files").unwrap_or(false) {
+            println!("skipped: no /proc/self/map_files here");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let copy = folder.path().join("sleep");
+        std::fs::copy("/bin/sleep", &copy).unwrap();
+        let mut child = std::process::Command::new(&copy).arg("60").spawn().unwrap();
+        let pid = Pid(child.id().try_into().unwrap());
+        // `spawn` returns when the child has let go of our memory, which is before the program is mapped.
+        let begin = std::time::Instant::now();
+        while mapped_file(pid, copy.as_os_str().as_bytes()).is_none() && begin.elapsed().as_secs() < 10 {
+            std::thread::yield_now();
+        }
+        std::fs::remove_file(&copy).unwrap();
+        let opened = store().open(&identity(&copy, None), &[pid]);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        match opened {
+            Ok(object) => assert!(object.section(".text").is_some()),
+            Err(Reason::FileUnreadable(why)) => println!("skipped: {why}"),
+            Err(other) => panic!("{other}"),
+        }
+    }
+}

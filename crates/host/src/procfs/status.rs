@@ -1,0 +1,103 @@
+//! `/proc/PID/status` (proc(5)).
+
+use std::fs;
+use std::io;
+
+use model::{Pid, Tid};
+
+/// What the file says, as far as a profiler asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Status {
+    /// The process of the thread.
+    pub process: Pid,
+    /// The process that created this one.
+    pub parent: Pid,
+    /// The real user.
+    pub user: u32,
+    /// `R`, `S`, `D`, `Z`, …
+    pub state: u8,
+    /// The capabilities that are in effect, one bit each.
+    pub effective_capabilities: u64,
+    /// `Seccomp`: 0 none, 1 strict, 2 filter.
+    pub seccomp: u32,
+}
+
+/// A capability that profiling can need (capabilities(7)).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Capability {
+    /// Locked memory without limit.
+    IpcLock = 14,
+    /// Events on other users' processes.
+    SysPtrace = 19,
+    /// Everything that `Perfmon` allows, and uprobes.
+    SysAdmin = 21,
+    /// Kernel addresses in `/proc/kallsyms`.
+    Syslog = 34,
+    /// All perf events (since Linux 5.8).
+    Perfmon = 38,
+}
+
+impl Status {
+    /// Whether the process has `capability` (in its own user namespace).
+    pub fn has(&self, capability: Capability) -> bool {
+        self.effective_capabilities & (1 << capability as u8) != 0
+    }
+}
+
+/// The status of a thread, by its number alone.
+///
+/// # Errors
+/// `ENOENT` where there is none (any more).
+pub fn status(tid: Tid) -> io::Result<Status> {
+    parse(&fs::read_to_string(format!("/proc/{tid}/status"))?)
+}
+
+/// Our own.
+///
+/// # Errors
+/// Where `/proc` is not mounted.
+pub fn own_status() -> io::Result<Status> {
+    parse(&fs::read_to_string("/proc/thread-self/status")?)
+}
+
+fn parse(text: &str) -> io::Result<Status> {
+    let field = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.and_then(|line| line.split_whitespace().next())
+    };
+    let number = |name| field(name).and_then(|text| text.parse::<i32>().ok());
+    let status = || {
+        Some(Status {
+            process: Pid(number("Tgid")?),
+            parent: Pid(number("PPid")?),
+            user: field("Uid")?.parse().ok()?,
+            state: field("State")?.bytes().next()?,
+            effective_capabilities: u64::from_str_radix(field("CapEff")?, 16).ok()?,
+            seccomp: field("Seccomp").and_then(|text| text.parse().ok()).unwrap_or(0),
+        })
+    };
+    status().ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_by_their_names() {
+        let text = "Name:\tUid: 5\nState:\tS (sleeping)\nTgid:\t42\nPid:\t43\nPPid:\t1\nUid:\t1000\t0\t0\t0\n\
+                    CapEff:\t0000004000000000\nSeccomp:\t2\n";
+        let status = parse(text).unwrap();
+        assert_eq!((status.process, status.parent, status.user), (Pid(42), Pid(1), 1000));
+        assert_eq!((status.state, status.seccomp), (b'S', 2));
+        assert!(status.has(Capability::Perfmon) && !status.has(Capability::SysAdmin));
+        assert!(parse("Tgid:\t42\n").is_err());
+    }
+
+    #[test]
+    fn our_own_can_be_read() {
+        let own = own_status().unwrap();
+        assert_eq!(own.process, crate::sys::perf_event::own_pid());
+    }
+}

@@ -1,0 +1,198 @@
+//! What this machine allows a profiler, as plain facts. Nothing is judged here.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use model::BuildId;
+
+use crate::objects::{self, ObjectStore, SearchPaths};
+use crate::procfs::{self, Status};
+use crate::sys::limits::{self, Limit};
+use crate::sys::perf_event::own_pid;
+use crate::sys::system::{self, SystemName};
+use crate::{machine, sysctl, sysfs, tracefs};
+
+/// The facts.
+#[derive(Clone, Debug)]
+pub struct Survey {
+    /// `uname(2)`.
+    pub system: SystemName,
+    /// CPUs that are online.
+    pub cpus: usize,
+    /// The user that this process acts as.
+    pub user: u32,
+    /// Our capabilities and seccomp mode; `None` where `/proc` does not say.
+    pub status: Option<Status>,
+    /// Whether our user namespace is the machine's own: capabilities of others count for nothing here.
+    pub initial_user_namespace: bool,
+    /// This program's file.
+    pub program: PathBuf,
+    /// The kernel's settings.
+    pub settings: Settings,
+    /// `RLIMIT_NOFILE`.
+    pub open_files: Limit,
+    /// `RLIMIT_MEMLOCK`, in bytes.
+    pub locked_memory: Limit,
+    /// Main memory, in KiB.
+    pub memory_kb: Option<u64>,
+    /// The errno with which tracefs is refused.
+    pub tracefs: Option<i32>,
+    /// Whether `/proc/kallsyms` shows us addresses.
+    pub kernel_addresses: bool,
+    /// The PMUs of the cores, by name.
+    pub core_pmus: Vec<String>,
+    /// Whether the processor says that a hypervisor runs it.
+    pub virtual_machine: bool,
+    /// The kind of container that we are in.
+    pub container: Option<String>,
+    /// `ID` of os-release(5), then the words of `ID_LIKE`.
+    pub distribution: Vec<String>,
+    /// The C library that this program runs with.
+    pub libc: Option<LibraryDebug>,
+}
+
+/// The kernel's settings for profiling, in the words of [`sysctl`].
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Settings {
+    /// [`sysctl::perf_event_paranoid`].
+    pub paranoid: Option<i32>,
+    /// [`sysctl::perf_event_mlock_kb`].
+    pub mlock_kb: Option<u64>,
+    /// [`sysctl::perf_event_max_sample_rate`].
+    pub max_sample_rate: Option<u64>,
+    /// [`sysctl::perf_cpu_time_max_percent`].
+    pub cpu_time_max_percent: Option<u32>,
+    /// [`sysctl::perf_event_max_stack`].
+    pub max_stack: Option<u16>,
+    /// [`sysctl::kptr_restrict`].
+    pub kptr_restrict: Option<i32>,
+    /// [`sysctl::nmi_watchdog`].
+    pub nmi_watchdog: Option<i32>,
+}
+
+/// A shared library, and where its debug information is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LibraryDebug {
+    /// The library.
+    pub path: PathBuf,
+    /// Its build id.
+    pub build_id: Option<BuildId>,
+    /// The file with its debug information, which may be itself.
+    pub debug: Option<PathBuf>,
+}
+
+/// Looks around.
+pub fn survey() -> Survey {
+    let pmus = sysfs::pmus(Path::new(sysfs::EVENT_SOURCES)).unwrap_or_default();
+    let is_core = |pmu: &sysfs::PmuFiles| pmu.core || pmu.name == "cpu" || pmu.name.starts_with("armv");
+    Survey {
+        system: SystemName::read(),
+        cpus: sysfs::online_cpus().map_or(1, |cpus| cpus.len()),
+        user: system::effective_user(),
+        status: procfs::own_status().ok(),
+        initial_user_namespace: read("/proc/self/uid_map").is_none_or(|map| is_initial(&map)),
+        program: std::env::current_exe().unwrap_or_else(|_| PathBuf::from("prof")),
+        settings: Settings {
+            paranoid: sysctl::perf_event_paranoid(),
+            mlock_kb: sysctl::perf_event_mlock_kb(),
+            max_sample_rate: sysctl::perf_event_max_sample_rate(),
+            cpu_time_max_percent: sysctl::perf_cpu_time_max_percent(),
+            max_stack: sysctl::perf_event_max_stack(),
+            kptr_restrict: sysctl::kptr_restrict(),
+            nmi_watchdog: sysctl::nmi_watchdog(),
+        },
+        open_files: limits::open_files(),
+        locked_memory: limits::locked_memory(),
+        memory_kb: machine::total_memory_kb(),
+        tracefs: tracefs::folder().err().map(|error| error.raw_os_error().unwrap_or(libc::ENOENT)),
+        kernel_addresses: machine::kernel_image().is_some(),
+        core_pmus: pmus.into_iter().filter(is_core).map(|pmu| pmu.name).collect(),
+        virtual_machine: read("/proc/cpuinfo").is_some_and(|text| has_hypervisor(&text)),
+        container: container(),
+        distribution: read("/etc/os-release").map_or_else(Vec::new, |text| distribution(&text)),
+        libc: libc_debug().ok().flatten(),
+    }
+}
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok()
+}
+
+/// Whether user numbers are mapped to themselves, all of them (user_namespaces(7)).
+fn is_initial(map: &str) -> bool {
+    map.split_whitespace().eq(["0", "0", "4294967295"])
+}
+
+fn has_hypervisor(cpuinfo: &str) -> bool {
+    let first = cpuinfo.split("\n\n").next().unwrap_or_default();
+    let flags = first.lines().find_map(|line| line.strip_prefix("flags")?.split_once(':'));
+    flags.is_some_and(|(_, flags)| flags.split_whitespace().any(|flag| flag == "hypervisor"))
+}
+
+/// What systemd-detect-virt(1) looks at, as far as it takes no privileges.
+fn container() -> Option<String> {
+    if Path::new("/.dockerenv").exists() {
+        return Some("docker".to_owned());
+    }
+    if Path::new("/run/.containerenv").exists() {
+        return Some("podman".to_owned());
+    }
+    if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
+        return Some("kubernetes".to_owned());
+    }
+    // systemd and LXC tell what they start by this variable.
+    let told = std::env::var("container").ok().or_else(|| read("/run/systemd/container"))?;
+    Some(told.trim().to_owned()).filter(|kind| !kind.is_empty())
+}
+
+fn distribution(os_release: &str) -> Vec<String> {
+    let field = |name: &str| {
+        let line = os_release.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        line.unwrap_or_default().trim_matches('"').split_whitespace().map(str::to_owned)
+    };
+    field("ID").chain(field("ID_LIKE")).collect()
+}
+
+/// Looks for the debug information of the C library that we run with; `None` where that is in the program itself.
+fn libc_debug() -> io::Result<Option<LibraryDebug>> {
+    let (maps, _) = procfs::executable_maps(own_pid(), false, Duration::from_secs(1))?;
+    let is_libc = |path: &Path| {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        name.starts_with("libc.so") || name.starts_with("libc-2") || name.starts_with("ld-musl")
+    };
+    let paths = maps.iter().map(|map| PathBuf::from(String::from_utf8_lossy(&map.path).into_owned()));
+    let Some(path) = paths.into_iter().find(|path| is_libc(path)) else { return Ok(None) };
+    let object = objects::open_file(&path).map_err(|reason| io::Error::other(reason.to_string()))?;
+    let store = ObjectStore::new(SearchPaths::from_environment(None, Vec::new(), true));
+    let debug = if object.has_contents(".debug_info") {
+        Some(path.clone())
+    } else {
+        store.debug_files(&object, &path).debug_path
+    };
+    Ok(Some(LibraryDebug { build_id: object.build_id(), path, debug }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_read_for_their_facts() {
+        assert!(is_initial("         0          0 4294967295\n"));
+        assert!(!is_initial("         0       1000          1\n"));
+        assert!(has_hypervisor("processor\t: 0\nflags\t\t: fpu hypervisor lahf\n\nprocessor\t: 1\n"));
+        assert!(!has_hypervisor("processor\t: 0\nflags\t\t: fpu\nmodel name\t: hypervisor\n"));
+        let text = "PRETTY_NAME=\"X\"\nID=ubuntu\nID_LIKE=\"debian other\"\n";
+        assert_eq!(distribution(text), ["ubuntu", "debian", "other"]);
+        assert!(distribution("").is_empty());
+    }
+
+    #[test]
+    fn this_machine_can_be_surveyed() {
+        let survey = survey();
+        assert!(survey.cpus > 0 && !survey.program.as_os_str().is_empty());
+        assert_eq!(survey.user, system::effective_user());
+    }
+}

@@ -1,0 +1,49 @@
+//! Clocks: `clock_gettime(2)`.
+
+use std::io;
+use std::time::Duration;
+
+use super::check;
+
+/// A clock by its number (`CLOCK_MONOTONIC` is 1).
+pub type ClockId = i32;
+
+/// Nanoseconds on `clock`.
+///
+/// # Errors
+/// `EINVAL` for a clock that the kernel does not know.
+pub fn now(clock: ClockId) -> io::Result<u64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes the structure.
+    check(unsafe { libc::clock_gettime(clock, &raw mut time) })?;
+    Ok(nanoseconds(time))
+}
+
+/// The smallest step of `clock`, in nanoseconds.
+///
+/// # Errors
+/// `EINVAL` for a clock that the kernel does not know.
+pub fn resolution(clock: ClockId) -> io::Result<u64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes the structure.
+    check(unsafe { libc::clock_getres(clock, &raw mut time) })?;
+    Ok(nanoseconds(time))
+}
+
+/// CPU time of the children that ended and were waited for, theirs included (`RUSAGE_CHILDREN`).
+pub fn cpu_time_of_children() -> Duration {
+    // SAFETY: a structure of numbers, for which zeroes are valid.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes the structure.
+    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
+    let part = |time: libc::timeval| {
+        Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0))
+            + Duration::from_micros(u64::try_from(time.tv_usec).unwrap_or(0))
+    };
+    part(usage.ru_utime) + part(usage.ru_stime)
+}
+
+fn nanoseconds(time: libc::timespec) -> u64 {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0))
+}

@@ -1,0 +1,52 @@
+//! Resource limits: `getrlimit(2)`.
+
+use std::io;
+
+use super::check;
+
+/// A limit and how far it may be raised.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limit {
+    /// What holds now (the soft limit); `u64::MAX` is none.
+    pub current: u64,
+    /// What it can be raised to (the hard limit).
+    pub maximum: u64,
+}
+
+/// How many file descriptors this process may have open (`RLIMIT_NOFILE`).
+pub fn open_files() -> Limit {
+    get(libc::RLIMIT_NOFILE)
+}
+
+/// How many bytes this process may lock in memory (`RLIMIT_MEMLOCK`).
+pub fn locked_memory() -> Limit {
+    get(libc::RLIMIT_MEMLOCK)
+}
+
+/// Raises the number of file descriptors to all that is allowed; returns what holds afterwards.
+pub fn raise_open_files() -> Limit {
+    let limit = open_files();
+    if limit.current < limit.maximum {
+        let wanted = libc::rlimit { rlim_cur: limit.maximum, rlim_max: limit.maximum };
+        // SAFETY: the kernel reads the structure before the call returns.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const wanted) };
+    }
+    open_files()
+}
+
+/// Sets the number of file descriptors, within the hard limit: a child shall find what we found.
+///
+/// # Errors
+/// Those of `setrlimit(2)`.
+pub fn set_open_files(limit: Limit) -> io::Result<()> {
+    let wanted = libc::rlimit { rlim_cur: limit.current, rlim_max: limit.maximum };
+    // SAFETY: the kernel reads the structure before the call returns.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const wanted) }).map(drop)
+}
+
+fn get(resource: libc::__rlimit_resource_t) -> Limit {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes the structure; the resources used here are known to every kernel.
+    unsafe { libc::getrlimit(resource, &raw mut limit) };
+    Limit { current: limit.rlim_cur, maximum: limit.rlim_max }
+}

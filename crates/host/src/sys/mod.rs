@@ -1,0 +1,24 @@
+//! System calls, each behind a safe function. The only `unsafe` code of the project.
+#![expect(unsafe_code, reason = "the one module that talks to the kernel and the C library")]
+
+pub mod clock;
+pub mod file_map;
+pub mod limits;
+pub mod memory;
+pub mod nameless;
+pub mod perf_event;
+pub mod pidfd;
+pub mod poll;
+pub mod process_memory;
+pub mod ring;
+pub mod schedule;
+pub mod signals;
+pub mod spawn;
+pub mod system;
+
+use std::io;
+
+/// The result of a call that returns −1 and sets `errno`.
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}

@@ -1,0 +1,43 @@
+//! Memory of other processes: `process_vm_readv(2)`.
+
+use std::io;
+
+use model::Pid;
+
+use super::check;
+
+/// Reads memory of a process into `into`, from `address` on. The number of bytes read; fewer than asked for where the
+/// memory ends.
+///
+/// # Errors
+/// `EFAULT` where nothing is mapped at `address`, `ESRCH` where the process has ended, `EPERM` where it is not ours to
+/// look at.
+pub fn read(pid: Pid, address: u64, into: &mut [u8]) -> io::Result<usize> {
+    let Ok(address) = usize::try_from(address) else { return Err(io::ErrorKind::InvalidInput.into()) };
+    let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    let remote = libc::iovec { iov_base: std::ptr::without_provenance_mut(address), iov_len: into.len() };
+    // SAFETY: the local vector describes `into`, which the kernel writes to; the remote one is an address in the other
+    // process, which the kernel checks.
+    let read = unsafe { libc::process_vm_readv(pid.0, &raw const local, 1, &raw const remote, 1, 0) };
+    // A length of at most `isize::MAX`; −1 tells of an error.
+    if read < 0 {
+        check(-1)?;
+    }
+    Ok(usize::try_from(read).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::perf_event::own_pid;
+
+    #[test]
+    fn our_own_memory_is_read_and_nothing_else() {
+        let word = 0x1234_5678_9abc_def0_u64.to_ne_bytes();
+        let mut found = [0; 8];
+        assert_eq!(read(own_pid(), word.as_ptr() as u64, &mut found).unwrap(), 8);
+        assert_eq!(found, word);
+        assert!(read(own_pid(), 16, &mut found).is_err());
+        assert!(read(own_pid(), u64::MAX - 4, &mut found).is_err());
+    }
+}

@@ -1,0 +1,133 @@
+//! Signals as something to read, instead of handlers: `signalfd(2)`.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use model::Pid;
+
+use super::check;
+
+/// Signals by their names: numbers of this machine.
+pub use libc::{SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM, SIGTSTP, SIGUSR2};
+
+/// A set of signals that are held back from the calling thread, and those that it starts later, and read here
+/// instead. Dropped, it lets them go again; what arrived and was not read is forgotten.
+#[derive(Debug)]
+pub struct SignalFd {
+    fd: OwnedFd,
+    before: SignalMask,
+}
+
+/// Which signals a thread holds back.
+#[derive(Clone, Copy)]
+pub struct SignalMask(libc::sigset_t);
+
+/// A signal that arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Received {
+    /// Its number.
+    pub signal: i32,
+    /// The process that sent it; `None` where it came from the kernel, as a terminal's Ctrl-C does.
+    pub sender: Option<Pid>,
+}
+
+impl SignalFd {
+    /// Holds `signals` back and reads them from now on. To be called before any thread is started.
+    ///
+    /// # Errors
+    /// Those of `signalfd(2)` (no more file descriptors).
+    pub fn new(signals: &[i32]) -> io::Result<Self> {
+        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: sigemptyset initialises the whole set; sigaddset fails on a bad number and changes nothing.
+        let set = unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            for &signal in signals {
+                libc::sigaddset(set.as_mut_ptr(), signal);
+            }
+            set.assume_init()
+        };
+        // SAFETY: the set is initialised; the descriptor that comes back is ours alone.
+        let fd =
+            check(unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) })?;
+        // SAFETY: as above.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let before = SignalMask(set).apply(libc::SIG_BLOCK);
+        Ok(Self { fd, before })
+    }
+
+    /// The next signal that arrived, if any.
+    pub fn next(&self) -> Option<Received> {
+        let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
+        let length = size_of::<libc::signalfd_siginfo>();
+        // SAFETY: the kernel writes at most `length` bytes into a buffer of that size.
+        let read = unsafe { libc::read(self.fd.as_raw_fd(), info.as_mut_ptr().cast(), length) };
+        if usize::try_from(read) != Ok(length) {
+            return None;
+        }
+        // SAFETY: all of its bytes were just written, and any bytes make one.
+        let info = unsafe { info.assume_init() };
+        // sigaction(2): codes above 0 are the kernel's own.
+        let sender = (info.ssi_code <= 0).then_some(Pid(info.ssi_pid.cast_signed()));
+        Some(Received { signal: info.ssi_signo.cast_signed(), sender })
+    }
+
+    /// What the calling thread held back before.
+    pub fn mask_before(&self) -> SignalMask {
+        self.before
+    }
+}
+
+impl AsFd for SignalFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for SignalFd {
+    fn drop(&mut self) {
+        while self.next().is_some() {}
+        self.before.apply(libc::SIG_SETMASK);
+    }
+}
+
+impl SignalMask {
+    /// What the calling thread holds back now.
+    pub fn current() -> Self {
+        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: with a null new set the old one is written whole, and nothing changes.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, std::ptr::null(), set.as_mut_ptr());
+            Self(set.assume_init())
+        }
+    }
+
+    /// Makes it the calling thread's (`how` as in `sigprocmask(2)`); returns the mask before. Async-signal-safe.
+    pub(super) fn apply(self, how: libc::c_int) -> Self {
+        let mut before = self.0;
+        // SAFETY: both pointers are to initialised sets that live until the call returns.
+        unsafe { libc::pthread_sigmask(how, &raw const self.0, &raw mut before) };
+        Self(before)
+    }
+}
+
+/// Lets writes beyond the limit of file sizes (`ulimit -f`) fail with `EFBIG`, instead of ending this process. A command
+/// that is started begins with what is usual.
+pub fn ignore_file_size_limit() {
+    // SAFETY: no memory is involved, and no code of ours is called.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+/// Stops this process, as a terminal's Ctrl-Z does, until somebody sends `SIGCONT`.
+pub fn stop_own_process() {
+    // SAFETY: no memory is involved; SIGSTOP can neither be held back nor handled.
+    unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) };
+}
+
+impl std::fmt::Debug for SignalMask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // SAFETY: sigismember only reads the set.
+        let held = (1..=64).filter(|&signal| unsafe { libc::sigismember(&raw const self.0, signal) } == 1);
+        f.debug_list().entries(held).finish()
+    }
+}

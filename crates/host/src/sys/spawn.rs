@@ -1,0 +1,341 @@
+//! Starting a command that waits before it becomes the command, so that events can be opened on it first.
+//!
+//! The standard library's `Command` returns only after `exec`; here the child is forked, waits at a pipe, and
+//! tells over another pipe, which closes itself on success, why `exec` failed.
+
+use std::ffi::{CString, OsStr, OsString, c_char};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::ptr;
+
+use model::Pid;
+
+use super::check;
+use super::signals::SignalMask;
+
+/// What to start. Everything is prepared before the fork: between fork and exec nothing may be allocated.
+#[derive(Debug)]
+pub struct Program {
+    /// Where to look, in order (one path, or one per folder of `PATH`).
+    candidates: Vec<CString>,
+    arguments: Vec<CString>,
+    environment: Vec<CString>,
+}
+
+/// A child that has not become the command yet. Dropped, it ends without having become anything.
+#[derive(Debug)]
+pub struct WaitingChild {
+    child: Child,
+    go: OwnedFd,
+    failure: OwnedFd,
+}
+
+/// A child process. Not waited for when dropped.
+#[derive(Debug)]
+pub struct Child {
+    pid: Pid,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExitStatus {
+    /// By itself, with this code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+impl ExitStatus {
+    /// The code that a shell would show: 128 + the signal for a process killed by one.
+    pub fn shell_code(self) -> u8 {
+        let (Self::Code(number) | Self::Signal(number)) = self;
+        let number = u8::try_from(number & 0xff).unwrap_or(u8::MAX);
+        if matches!(self, Self::Signal(_)) { number.saturating_add(128) } else { number }
+    }
+}
+
+impl Program {
+    /// Prepares `command` (its first word is looked for in `PATH` unless it has a slash) to be run in our own
+    /// environment with `variables` set.
+    ///
+    /// # Errors
+    /// `EINVAL` for an empty command and for a NUL within a word.
+    pub fn new(command: &[OsString], variables: &[(&OsStr, &OsStr)]) -> io::Result<Self> {
+        let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
+        let c_string = |word: &OsStr| CString::new(word.as_bytes()).map_err(|_| invalid());
+        let name = command.first().filter(|name| !name.is_empty()).ok_or_else(invalid)?;
+        let candidates = if name.as_bytes().contains(&b'/') {
+            vec![c_string(name)?]
+        } else {
+            let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+            std::env::split_paths(&path)
+                .map(|folder| c_string(folder.join(name).as_os_str()))
+                .collect::<io::Result<_>>()?
+        };
+        let arguments = command.iter().map(|word| c_string(word)).collect::<io::Result<_>>()?;
+        let kept = std::env::vars_os().filter(|(key, _)| variables.iter().all(|(name, _)| key != name));
+        let set = variables.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
+        let environment = kept
+            .chain(set)
+            .map(|(key, value)| {
+                let mut pair = key.into_vec();
+                pair.push(b'=');
+                pair.extend_from_slice(value.as_bytes());
+                CString::new(pair).map_err(|_| invalid())
+            })
+            .collect::<io::Result<_>>()?;
+        Ok(Self { candidates, arguments, environment })
+    }
+
+    /// Forks. The child waits with the signal mask `mask`; its standard output becomes `stdout`, where given.
+    /// To be called before any thread is started.
+    ///
+    /// # Errors
+    /// Those of `pipe2(2)` and `fork(2)`.
+    pub fn fork(&self, mask: SignalMask, stdout: Option<BorrowedFd<'_>>) -> io::Result<WaitingChild> {
+        let (go_reader, go) = pipe()?;
+        let (failure, failure_writer) = pipe()?;
+        let pointers = |words: &[CString]| -> Vec<*const c_char> {
+            words.iter().map(|word| word.as_ptr()).chain([ptr::null()]).collect()
+        };
+        let arguments = pointers(&self.arguments);
+        let environment = pointers(&self.environment);
+        let candidates = pointers(&self.candidates);
+        // execvp(3): a file that the kernel cannot execute is given to the shell: `sh FILE ARGUMENTS…`.
+        let mut shell_arguments = vec![c"/bin/sh".as_ptr(), ptr::null()];
+        shell_arguments.extend(arguments.iter().skip(1));
+        let child = InChild {
+            go_reader: go_reader.as_raw_fd(),
+            go_writer: go.as_raw_fd(),
+            failure_writer: failure_writer.as_raw_fd(),
+            stdout: stdout.map(|fd| fd.as_raw_fd()),
+            mask,
+            candidates: &candidates,
+            arguments: &arguments,
+            environment: &environment,
+        };
+        // SAFETY: the child calls only async-signal-safe functions until it execs or exits.
+        let pid = check(unsafe { libc::fork() })?;
+        if pid == 0 {
+            // SAFETY: this is the child of a fork; the vectors were built before it and end in null.
+            unsafe { child.run(&mut shell_arguments) }
+        }
+        Ok(WaitingChild { child: Child { pid: Pid(pid) }, go, failure })
+    }
+}
+
+/// What the child needs between fork and exec.
+struct InChild<'a> {
+    go_reader: RawFd,
+    go_writer: RawFd,
+    failure_writer: RawFd,
+    stdout: Option<RawFd>,
+    mask: SignalMask,
+    candidates: &'a [*const c_char],
+    arguments: &'a [*const c_char],
+    environment: &'a [*const c_char],
+}
+
+impl InChild<'_> {
+    /// # Safety
+    /// Only in the child of a fork; the three vectors hold C strings and end in null, and `shell_arguments` has
+    /// at least two places.
+    unsafe fn run(&self, shell_arguments: &mut [*const c_char]) -> ! {
+        // SAFETY: async-signal-safe calls with valid pointers (signal-safety(7)); nothing here allocates.
+        unsafe {
+            libc::prctl(libc::PR_SET_NAME, c"prof-exec".as_ptr());
+            libc::close(self.go_writer); // Else we would keep our own pipe open when the parent dies.
+            libc::signal(libc::SIGPIPE, libc::SIG_DFL); // Rust's runtime ignores it; exec would pass that on.
+            libc::signal(libc::SIGXFSZ, libc::SIG_DFL); // Ours to ignore while we record.
+            self.mask.apply(libc::SIG_SETMASK);
+            if let Some(stdout) = self.stdout {
+                libc::dup2(stdout, libc::STDOUT_FILENO);
+            }
+            let mut byte = 0_u8;
+            loop {
+                match libc::read(self.go_reader, (&raw mut byte).cast(), 1) {
+                    1 => break,
+                    -1 if *libc::__errno_location() == libc::EINTR => {}
+                    _ => libc::_exit(0), // The parent changed its mind, or is gone.
+                }
+            }
+            let errno = self.exec(shell_arguments);
+            libc::write(self.failure_writer, (&raw const errno).cast(), size_of::<i32>());
+            libc::_exit(127)
+        }
+    }
+
+    /// Tries the candidates as `execvp(3)` does; returns only if none could be executed, with its `errno`.
+    ///
+    /// # Safety
+    /// As for [`InChild::run`].
+    unsafe fn exec(&self, shell_arguments: &mut [*const c_char]) -> i32 {
+        let mut result = libc::ENOENT;
+        for &candidate in self.candidates.iter().take_while(|candidate| !candidate.is_null()) {
+            // SAFETY: see above: valid, null-ended vectors of C strings.
+            unsafe {
+                libc::execve(candidate, self.arguments.as_ptr(), self.environment.as_ptr());
+                match *libc::__errno_location() {
+                    libc::ENOENT | libc::ENOTDIR => {}
+                    libc::EACCES => result = libc::EACCES, // Another folder may have one that is allowed.
+                    libc::ENOEXEC => {
+                        if let Some(file) = shell_arguments.get_mut(1) {
+                            *file = candidate;
+                        }
+                        let shell = c"/bin/sh".as_ptr();
+                        libc::execve(shell, shell_arguments.as_ptr(), self.environment.as_ptr());
+                        return libc::ENOEXEC;
+                    }
+                    other => return other,
+                }
+            }
+        }
+        result
+    }
+}
+
+impl WaitingChild {
+    /// The child's number, which it keeps when it becomes the command.
+    pub fn pid(&self) -> Pid {
+        self.child.pid
+    }
+
+    /// Lets the child become the command, and waits until it has.
+    ///
+    /// # Errors
+    /// What `execve(2)` said; the child has ended then.
+    pub fn start(self) -> io::Result<Child> {
+        let Self { child, go, failure } = self;
+        let one = 1_u8;
+        // SAFETY: one byte is read from `one`. Where the child is gone already, the next read says so.
+        unsafe { libc::write(go.as_raw_fd(), (&raw const one).cast(), 1) };
+        let mut errno = 0_i32;
+        let length = loop {
+            // SAFETY: at most four bytes are written to `errno`.
+            let read = unsafe { libc::read(failure.as_raw_fd(), (&raw mut errno).cast(), size_of::<i32>()) };
+            if read >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+                break read;
+            }
+        };
+        if usize::try_from(length) == Ok(size_of::<i32>()) {
+            child.wait()?;
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        Ok(child)
+    }
+
+    /// Ends the child instead.
+    pub fn cancel(self) {
+        drop(self.go);
+        // A child that cannot be waited for is not there any more.
+        let _ = self.child.wait();
+    }
+}
+
+impl Child {
+    /// The process's number.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Waits until it has ended.
+    ///
+    /// # Errors
+    /// `ECHILD` where somebody else has waited for it.
+    pub fn wait(&self) -> io::Result<ExitStatus> {
+        loop {
+            match self.wait_for(0) {
+                Ok(Some(status)) => return Ok(status),
+                Ok(None) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// How it ended, if it has.
+    ///
+    /// # Errors
+    /// `ECHILD` where somebody else has waited for it.
+    pub fn try_wait(&self) -> io::Result<Option<ExitStatus>> {
+        self.wait_for(libc::WNOHANG)
+    }
+
+    /// Sends a signal.
+    ///
+    /// # Errors
+    /// Those of `kill(2)`.
+    pub fn send(&self, signal: i32) -> io::Result<()> {
+        // SAFETY: no memory is involved. The number is still ours: nobody has waited for the child.
+        check(unsafe { libc::kill(self.pid.0, signal) }).map(drop)
+    }
+
+    fn wait_for(&self, flags: i32) -> io::Result<Option<ExitStatus>> {
+        let mut status = 0;
+        // SAFETY: the kernel writes the status.
+        let pid = check(unsafe { libc::waitpid(self.pid.0, &raw mut status, flags) })?;
+        Ok(if pid != self.pid.0 {
+            None
+        } else if libc::WIFSIGNALED(status) {
+            Some(ExitStatus::Signal(libc::WTERMSIG(status)))
+        } else if libc::WIFEXITED(status) {
+            Some(ExitStatus::Code(libc::WEXITSTATUS(status)))
+        } else {
+            None
+        })
+    }
+}
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut fds = [0; 2];
+    // SAFETY: the kernel writes two numbers.
+    check(unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) })?;
+    // SAFETY: both are new and ours alone.
+    Ok(unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn start(command: &[&str]) -> io::Result<ExitStatus> {
+        let words: Vec<OsString> = command.iter().map(OsString::from).collect();
+        let program = Program::new(&words, &[(OsStr::new("PROF_TEST"), OsStr::new("7"))])?;
+        program.fork(SignalMask::current(), None)?.start()?.wait()
+    }
+
+    #[test]
+    fn the_command_runs_and_its_code_comes_back() {
+        assert_eq!(start(&["true"]).unwrap(), ExitStatus::Code(0));
+        assert_eq!(start(&["sh", "-c", "exit $PROF_TEST"]).unwrap(), ExitStatus::Code(7));
+        let killed = start(&["sh", "-c", "kill -TERM $$"]).unwrap();
+        assert_eq!((killed, killed.shell_code()), (ExitStatus::Signal(15), 143));
+    }
+
+    #[test]
+    fn a_failed_exec_says_why() {
+        assert_eq!(start(&["no-such-command"]).unwrap_err().raw_os_error(), Some(libc::ENOENT));
+        assert_eq!(start(&["/etc/passwd"]).unwrap_err().raw_os_error(), Some(libc::EACCES));
+        assert_eq!(start(&[""]).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+    }
+
+    #[test]
+    fn a_script_without_an_interpreter_is_the_shells() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("script");
+        std::fs::write(&script, "exit $1\n").unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(start(&[script.to_str().unwrap(), "3"]).unwrap(), ExitStatus::Code(3));
+    }
+
+    #[test]
+    fn a_waiting_child_can_be_told_to_end() {
+        let program = Program::new(&["false".into()], &[]).unwrap();
+        let waiting = program.fork(SignalMask::current(), None).unwrap();
+        let pid = waiting.pid();
+        waiting.cancel();
+        assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
+    }
+}

@@ -1,0 +1,54 @@
+//! What the C library knows of the machine.
+
+use std::ffi::{CStr, OsString};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStringExt;
+use std::sync::OnceLock;
+
+/// Bytes in a page of memory.
+pub fn page_size() -> usize {
+    static SIZE: OnceLock<usize> = OnceLock::new();
+    // SAFETY: sysconf touches no memory of ours.
+    *SIZE.get_or_init(|| usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096))
+}
+
+/// How many CPUs the machine could have, offline ones included.
+pub fn configured_cpus() -> u32 {
+    // SAFETY: sysconf touches no memory of ours.
+    u32::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }).unwrap_or(1)
+}
+
+/// The user that this process acts as.
+pub fn effective_user() -> u32 {
+    // SAFETY: geteuid cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// `uname(2)`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SystemName {
+    /// The host's name in its network.
+    pub host: OsString,
+    /// The kernel's release, for example `6.1.0-18-amd64`.
+    pub release: OsString,
+    /// The architecture, for example `x86_64`.
+    pub machine: OsString,
+}
+
+impl SystemName {
+    /// Asks the kernel.
+    pub fn read() -> Self {
+        let mut name = MaybeUninit::<libc::utsname>::zeroed();
+        // SAFETY: the structure is written by the kernel; zeroed, it is valid (empty strings) already.
+        let name = unsafe {
+            libc::uname(name.as_mut_ptr());
+            name.assume_init()
+        };
+        let text = |field: &[libc::c_char; 65]| {
+            let bytes: [u8; 65] = field.map(libc::c_char::cast_unsigned);
+            let text = CStr::from_bytes_until_nul(&bytes).map(CStr::to_bytes).unwrap_or_default();
+            OsString::from_vec(text.to_vec())
+        };
+        Self { host: text(&name.nodename), release: text(&name.release), machine: text(&name.machine) }
+    }
+}
