@@ -1,0 +1,171 @@
+//! Events and options to what `perf_event_open(2)` takes.
+
+use decoder::attr::SIZE_VER7;
+use decoder::{Attr, AttrFlags, BranchSampleFormat, ReadFormat, SampleFormat};
+
+use crate::event::{Event, Precision, Rate};
+use crate::options::{CallChain, DEFAULT_FREQUENCY, Levels, Options, Target};
+
+/// `PERF_TYPE_SOFTWARE`
+const TYPE_SOFTWARE: u32 = 1;
+/// `PERF_COUNT_SW_CPU_CLOCK`
+const CPU_CLOCK: u64 = 0;
+/// `PERF_COUNT_SW_DUMMY`: counts nothing.
+const DUMMY: u64 = 9;
+
+/// What every record of every event carries, so that one reader understands all of them: the identifier says whose
+/// the record is, thread, time and CPU say where it belongs.
+const COMMON: SampleFormat = SampleFormat::IDENTIFIER
+    .union(SampleFormat::IP)
+    .union(SampleFormat::TID)
+    .union(SampleFormat::TIME)
+    .union(SampleFormat::CPU);
+
+/// The registers of `asm/perf_regs.h` that can be asked for.
+const REGISTERS: u64 = if cfg!(target_arch = "x86_64") {
+    0xff_0fff // without ds, es, fs, gs
+} else if cfg!(target_arch = "aarch64") {
+    0x1_ffff_ffff
+} else {
+    0
+};
+
+/// What makes a call stack of the processor's last branches: calls, less those that have returned; as little beside them
+/// as possible.
+const LAST_CALLS: BranchSampleFormat = BranchSampleFormat::USER
+    .union(BranchSampleFormat::CALL_STACK)
+    .union(BranchSampleFormat::NO_CYCLES)
+    .union(BranchSampleFormat::NO_FLAGS)
+    .union(BranchSampleFormat::HW_INDEX);
+
+/// The attr of a sampling event. `copy` is the size of stack copies, `wakeup` how full the ring is when we are woken, in
+/// bytes.
+pub(crate) fn sampler(event: &Event, options: &Options, copy: u32, wakeup: u32) -> Attr {
+    let rate = rate_of(event, options);
+    let extras = &options.extras;
+    let mut format = COMMON;
+    format.set(SampleFormat::PERIOD, matches!(rate, Rate::Frequency(_)));
+    let chain = options.call_chain_of(event);
+    let chains = chain != CallChain::None;
+    format.set(SampleFormat::CALLCHAIN, chains);
+    format.set(SampleFormat::RAW, event.tracepoint.is_some());
+    format.set(SampleFormat::READ, event.modifiers.sample_read);
+    let mut read_format = ReadFormat::ID | ReadFormat::LOST;
+    read_format.set(ReadFormat::GROUP, event.modifiers.sample_read);
+    let mut stack = Attr::default();
+    if let CallChain::Stacks { .. } = chain
+        && let Some(architecture) = crate::unwind::native()
+    {
+        format |= SampleFormat::REGS_USER | SampleFormat::STACK_USER;
+        stack.sample_regs_user = architecture.perf_mask();
+        stack.sample_stack_user = copy;
+    }
+    if !extras.branches.is_empty() {
+        format |= SampleFormat::BRANCH_STACK;
+        stack.branch_sample_format = extras.branches;
+    }
+    if chain == CallChain::LastBranches {
+        format |= SampleFormat::BRANCH_STACK;
+        stack.branch_sample_format = LAST_CALLS;
+    }
+    format.set(SampleFormat::ADDR, extras.data | extras.physical_data);
+    format.set(SampleFormat::PHYS_ADDR, extras.physical_data);
+    format.set(SampleFormat::DATA_SRC, extras.data | extras.physical_data);
+    format.set(SampleFormat::REGS_INTR, extras.registers);
+    format.set(SampleFormat::WEIGHT, extras.weight);
+    format.set(SampleFormat::CGROUP, extras.cgroups);
+    let mut flags =
+        event.modifiers.flags() | AttrFlags::DISABLED | AttrFlags::SAMPLE_ID_ALL | AttrFlags::WATERMARK;
+    flags.set(AttrFlags::FREQ, matches!(rate, Rate::Frequency(_)));
+    match options.levels {
+        Levels::AsSelected => {}
+        Levels::User => flags |= AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV,
+        Levels::Kernel => flags |= AttrFlags::EXCLUDE_USER,
+    }
+    flags.set(AttrFlags::USE_CLOCKID, options.clock.is_some());
+    flags.set(AttrFlags::INHERIT, options.inherits());
+    match options.target {
+        Target::Command => {
+            // With a delay it is enabled when that is over.
+            flags.set(AttrFlags::ENABLE_ON_EXEC, options.delay.is_none());
+        }
+        Target::Processes(_) | Target::User(_) | Target::Threads(_) => {}
+        // The clock ticks on idle CPUs too, where there is nothing to see.
+        Target::System | Target::Cgroup(_) => {
+            let clock = event.attr.kind == TYPE_SOFTWARE && event.attr.config == CPU_CLOCK;
+            flags.set(AttrFlags::EXCLUDE_IDLE, clock | event.modifiers.exclude_idle);
+        }
+    }
+    let (Rate::Frequency(period) | Rate::Period(period)) = rate;
+    Attr {
+        size: SIZE_VER7,
+        sample_period: period,
+        sample_format: format,
+        read_format,
+        flags,
+        precise_ip: match event.modifiers.precision {
+            Precision::Any => 0,
+            Precision::Level(level) => level,
+            Precision::Highest => 3,
+        },
+        wakeup,
+        sample_regs_user: stack.sample_regs_user,
+        sample_stack_user: stack.sample_stack_user,
+        branch_sample_format: stack.branch_sample_format,
+        sample_max_stack: if chains { event.max_stack.or(options.max_stack).unwrap_or(0) } else { 0 },
+        sample_regs_intr: if extras.registers { REGISTERS } else { 0 },
+        clockid: options.clock.map_or(0, |clock| clock.id),
+        ..event.attr.clone()
+    }
+}
+
+/// The attr of the event that tells of mappings, names and threads; always enabled.
+pub(crate) fn sideband(samplers: &[Attr], options: &Options, wakeup: u32) -> Attr {
+    let mut flags = AttrFlags::MMAP
+        | AttrFlags::MMAP2
+        | AttrFlags::BUILD_ID
+        | AttrFlags::COMM
+        | AttrFlags::COMM_EXEC
+        | AttrFlags::TASK
+        | AttrFlags::KSYMBOL
+        | AttrFlags::BPF_EVENT
+        | AttrFlags::SAMPLE_ID_ALL
+        | AttrFlags::EXCLUDE_GUEST
+        | AttrFlags::WATERMARK;
+    flags.set(AttrFlags::INHERIT, !options.target.is_cpu_wide() && !options.per_thread);
+    flags.set(AttrFlags::USE_CLOCKID, options.clock.is_some());
+    flags.set(AttrFlags::MMAP_DATA, options.extras.data);
+    flags.set(AttrFlags::CONTEXT_SWITCH, options.extras.switches);
+    flags.set(AttrFlags::NAMESPACES, options.extras.namespaces);
+    flags.set(AttrFlags::CGROUP, options.extras.cgroups);
+    // Where the kernel may not be observed, an event that would observe it is refused, even this one.
+    let user_only = samplers.iter().all(|attr| attr.flags.contains(AttrFlags::EXCLUDE_KERNEL));
+    flags.set(AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV, user_only);
+    if user_only {
+        flags.remove(AttrFlags::KSYMBOL | AttrFlags::BPF_EVENT);
+    }
+    Attr {
+        kind: TYPE_SOFTWARE,
+        config: DUMMY,
+        size: SIZE_VER7,
+        sample_period: 1,
+        sample_format: COMMON,
+        read_format: ReadFormat::ID | ReadFormat::LOST,
+        flags,
+        wakeup,
+        clockid: options.clock.map_or(0, |clock| clock.id),
+        ..Attr::default()
+    }
+}
+
+/// How often an event samples.
+pub(crate) fn rate_of(event: &Event, options: &Options) -> Rate {
+    event.rate.or(options.rate).unwrap_or(if event.every_occurrence {
+        Rate::Period(1)
+    } else {
+        Rate::Frequency(DEFAULT_FREQUENCY)
+    })
+}
+
+#[cfg(test)]
+mod golden;

@@ -1,0 +1,162 @@
+//! Where a recording goes: a file, a live view, or a stage that works on the records and hands them on.
+
+use std::io;
+
+use decoder::{Attr, RecordLayout};
+use model::CpuId;
+
+use crate::ring::Drained;
+use crate::unwind::{CopySizes, StackTotals};
+
+/// Which of a CPU's two rings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RingKind {
+    /// The sampling events'.
+    Samples,
+    /// The always enabled event's that tells of mappings, names, threads.
+    Sideband,
+}
+
+/// Records of one ring, whole and in the order of the ring, in the machine's byte order.
+#[derive(Debug)]
+pub struct Chunk {
+    /// Which ring.
+    pub ring: RingKind,
+    /// The records.
+    pub bytes: Vec<u8>,
+    /// What the reader saw in them.
+    pub drained: Drained,
+}
+
+/// An event as it was opened.
+#[derive(Clone, Debug)]
+pub struct RecordedEvent {
+    /// What the user called it.
+    pub name: String,
+    /// The kernel's attr.
+    pub attr: Attr,
+    /// The ids of its instances, which its records carry.
+    pub ids: Vec<u64>,
+    /// Whether it is the sideband event, which takes no samples.
+    pub sideband: bool,
+    /// The place of the leader of its group, where it is in one.
+    pub leader: Option<usize>,
+    /// System and name of a tracepoint.
+    pub tracepoint: Option<(String, String)>,
+}
+
+/// What is going to be recorded.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// The events; the order is that of the file.
+    pub events: Vec<RecordedEvent>,
+    /// The CPUs with rings.
+    pub cpus: Vec<CpuId>,
+    /// Bytes of samples that a ring holds.
+    pub ring_size: u64,
+    /// What stack copies may measure.
+    pub copy_sizes: CopySizes,
+}
+
+impl Recording {
+    /// The layout of the records of the event at `index`.
+    pub fn layout(&self, index: usize) -> Option<RecordLayout> {
+        Some(RecordLayout::new(&self.events.get(index)?.attr, decoder::Endian::NATIVE))
+    }
+}
+
+/// How a recording ended.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Ending {
+    /// Samples that each event lost, in the order of [`Recording::events`] (`PERF_FORMAT_LOST`); for the sideband
+    /// event, its records. `None` where the kernel does not count them (before 6.0).
+    pub lost: Option<Vec<u64>>,
+    /// How the user stacks came out, where they were unwound.
+    pub stacks: Option<StackTotals>,
+}
+
+/// Takes a recording. The calls come from one thread, in this order: `begin`; `records` with what existed before;
+/// `started`; then, again and again, `records` and `finished_round`, and now and then `checkpoint`; at last `end`.
+pub trait Consumer {
+    /// The events are open; nothing has been recorded yet.
+    ///
+    /// # Errors
+    /// Where the destination cannot be made; the command is then not started.
+    fn begin(&mut self, recording: &Recording) -> io::Result<()>;
+
+    /// What existed before is described, and the command runs.
+    ///
+    /// # Errors
+    /// Those of the destination.
+    fn started(&mut self) -> io::Result<()>;
+
+    /// Records, of one ring in its order; rings are in no order to each other but for `finished_round`. Gives the
+    /// memory back for the next chunk, or keeps it.
+    ///
+    /// # Errors
+    /// Those of the destination; the recording then ends.
+    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>>;
+
+    /// Every ring has been emptied since the round before: no record that comes later is older than the newest one
+    /// that came before the *previous* call.
+    ///
+    /// # Errors
+    /// Those of the destination; the recording then ends.
+    fn finished_round(&mut self) -> io::Result<()>;
+
+    /// How large the stack copies should be, bytes, where it matters and can be chosen; asked after each round.
+    fn wanted_copy_size(&self) -> Option<u32> {
+        None
+    }
+
+    /// Whether the records are wanted soon, so that rounds should follow each other quickly.
+    fn is_in_haste(&self) -> bool {
+        false
+    }
+
+    /// Half a second has gone by: make it readable, should we die now.
+    ///
+    /// # Errors
+    /// Those of the destination; the recording then ends.
+    fn checkpoint(&mut self) -> io::Result<()>;
+
+    /// Nothing more comes.
+    ///
+    /// # Errors
+    /// Those of the destination.
+    fn end(&mut self, ending: &Ending) -> io::Result<()>;
+}
+
+impl<C: Consumer + ?Sized> Consumer for &mut C {
+    fn begin(&mut self, recording: &Recording) -> io::Result<()> {
+        (**self).begin(recording)
+    }
+
+    fn started(&mut self) -> io::Result<()> {
+        (**self).started()
+    }
+
+    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+        (**self).records(chunk)
+    }
+
+    fn finished_round(&mut self) -> io::Result<()> {
+        (**self).finished_round()
+    }
+
+    fn wanted_copy_size(&self) -> Option<u32> {
+        (**self).wanted_copy_size()
+    }
+
+    fn is_in_haste(&self) -> bool {
+        (**self).is_in_haste()
+    }
+
+    fn checkpoint(&mut self) -> io::Result<()> {
+        (**self).checkpoint()
+    }
+
+    fn end(&mut self, ending: &Ending) -> io::Result<()> {
+        (**self).end(ending)
+    }
+}

@@ -1,0 +1,181 @@
+//! How a recording is stopped from outside.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use crossbeam_channel::Sender;
+use host::sys::pidfd::PidFd;
+use host::sys::poll::{PollSet, Waker};
+use host::sys::signals::{self, Received, SIGHUP, SIGINT, SIGTERM, SignalFd, SignalMask};
+
+use crate::error::Error;
+use crate::ring::Message;
+
+/// Stops a recording; cheap to clone and usable from any thread.
+#[derive(Clone, Debug)]
+pub struct Control {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    stop: AtomicBool,
+    /// Wakes the watcher for `stop`, or because the recording is over.
+    waker: Waker,
+    signals: Option<SignalFd>,
+    /// The signal mask that a command begins with.
+    mask: SignalMask,
+}
+
+/// What happened outside.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OutsideEvent {
+    /// [`Control::stop`] was called.
+    Stop,
+    /// A signal arrived.
+    Signal(Received),
+    /// The process at this place of the list has ended.
+    Ended(usize),
+}
+
+impl Control {
+    /// A control that signals do not reach: the caller takes them itself, by `signals`. A command does not inherit that
+    /// they are held back.
+    ///
+    /// # Errors
+    /// No more file descriptors.
+    pub fn beside(signals: &SignalFd) -> io::Result<Self> {
+        Self::with(None, signals.mask_before())
+    }
+
+    /// A control that SIGINT, SIGTERM and SIGHUP reach, instead of ending the process, as long as it lives; SIGXFSZ does
+    /// not any more: a file that may not grow is a failed write. To be made before any thread is started.
+    ///
+    /// # Errors
+    /// No more file descriptors.
+    pub fn with_signals() -> io::Result<Self> {
+        signals::ignore_file_size_limit();
+        let signals = SignalFd::new(&[SIGINT, SIGTERM, SIGHUP])?;
+        let mask = signals.mask_before();
+        Self::with(Some(signals), mask)
+    }
+
+    fn with(signals: Option<SignalFd>, mask: SignalMask) -> io::Result<Self> {
+        let inner = Inner { stop: AtomicBool::new(false), waker: Waker::new()?, signals, mask };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Ends the recording: the file is finished as if the target had ended.
+    pub fn stop(&self) {
+        self.inner.stop.store(true, Ordering::Release);
+        self.inner.waker.wake();
+    }
+
+    /// The signal mask that a command shall begin with.
+    pub(crate) fn mask_for_command(&self) -> SignalMask {
+        self.inner.mask
+    }
+
+    /// Waits until `process` has ended, or a signal arrives.
+    pub(crate) fn wait_for(&self, process: &PidFd) -> Option<Received> {
+        let mut poll = PollSet::default();
+        let ended = poll.add(process.as_fd());
+        if let Some(signals) = &self.inner.signals {
+            poll.add(signals.as_fd());
+        }
+        loop {
+            if poll.wait(None).is_err() || poll.ready(ended).readable {
+                return None;
+            }
+            if let Some(signal) = self.inner.signals.as_ref().and_then(SignalFd::next) {
+                return Some(signal);
+            }
+        }
+    }
+}
+
+/// The thread that waits for signals, for the processes' ends and for [`Control::stop`].
+pub(crate) struct Watcher {
+    control: Control,
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watcher {
+    /// Starts it; what it sees goes to `messages`.
+    pub(crate) fn start(
+        control: &Control,
+        processes: Vec<PidFd>,
+        messages: Sender<Message>,
+    ) -> Result<Self, Error> {
+        let over = Arc::new(AtomicBool::new(false));
+        let watched = Watched { control: control.clone(), over: Arc::clone(&over), processes, messages };
+        let thread = std::thread::Builder::new()
+            .name("watcher".to_owned())
+            .stack_size(128 << 10)
+            .spawn(move || watched.run())
+            .map_err(|errno| Error::System { what: "cannot start a thread", errno })?;
+        Ok(Self { control: control.clone(), over, thread: Some(thread) })
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Release);
+        self.control.inner.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            // It does not panic, and there is nothing to do if it had.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Watched {
+    control: Control,
+    over: Arc<AtomicBool>,
+    processes: Vec<PidFd>,
+    messages: Sender<Message>,
+}
+
+impl Watched {
+    fn run(self) {
+        let inner = &self.control.inner;
+        let mut poll = PollSet::default();
+        let waker = poll.add(inner.waker.as_fd());
+        let signals = inner.signals.as_ref().map(|signals| poll.add(signals.as_fd()));
+        let processes: Vec<usize> = self.processes.iter().map(|process| poll.add(process.as_fd())).collect();
+        let send = |event| self.messages.send(Message::Outside(event)).is_ok();
+        loop {
+            if poll.wait(None).is_err() {
+                return;
+            }
+            if poll.ready(waker).readable {
+                inner.waker.clear();
+                if self.over.load(Ordering::Acquire) {
+                    return;
+                }
+                if inner.stop.load(Ordering::Acquire) && !send(OutsideEvent::Stop) {
+                    return;
+                }
+            }
+            if signals.is_some_and(|place| poll.ready(place).readable) {
+                while let Some(signal) = inner.signals.as_ref().and_then(SignalFd::next) {
+                    if !send(OutsideEvent::Signal(signal)) {
+                        return;
+                    }
+                }
+            }
+            for (index, &place) in processes.iter().enumerate() {
+                if poll.ready(place).readable {
+                    poll.ignore(place);
+                    if !send(OutsideEvent::Ended(index)) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}

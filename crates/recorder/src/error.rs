@@ -1,0 +1,230 @@
+//! Why there is no recording.
+
+use std::fmt;
+use std::io;
+
+use thiserror::Error;
+
+use crate::event::EventError;
+
+/// Why a recording could not be made. Each message says what, why, and what to type next.
+#[derive(Error, Debug)]
+pub enum Error {
+    /// The event list was not understood.
+    #[error(transparent)]
+    Event(#[from] EventError),
+    /// There is no such command.
+    #[error("there is no command {name:?} in PATH")]
+    CommandNotFound {
+        /// As typed.
+        name: String,
+    },
+    /// The command is there and cannot be executed.
+    #[error("cannot execute {name}: {}", Errno(errno))]
+    NotExecutable {
+        /// As typed.
+        name: String,
+        /// What `execve(2)` said.
+        errno: io::Error,
+    },
+    /// The command could not be started for a reason of our own.
+    #[error("cannot start the command: {}", Errno(.0))]
+    Spawn(io::Error),
+    /// There is nobody to observe.
+    #[error("process {pid} does not exist (or has ended)")]
+    NoSuchProcess {
+        /// As typed.
+        pid: i32,
+    },
+    /// A filter that the tracepoint does not take.
+    #[error(
+        "the kernel does not take the filter {filter:?}; the fields are in /sys/kernel/tracing/events/SYSTEM/NAME/format"
+    )]
+    Filter {
+        /// As typed.
+        filter: String,
+    },
+    /// A user without processes.
+    #[error("user {user} has no processes")]
+    NoProcessOf {
+        /// The user's number.
+        user: u32,
+    },
+    /// A CPU that was asked for.
+    #[error("CPU {cpu} is not online; /sys/devices/system/cpu/online says which are")]
+    CpuOffline {
+        /// Its number.
+        cpu: u32,
+    },
+    /// A PMU that belongs to no thread.
+    #[error("{event} counts for whole CPUs, not for programs; try: prof record -a -e {event}")]
+    WholeCpusOnly {
+        /// The event's name.
+        event: String,
+    },
+    /// A PMU that none of the CPUs has.
+    #[error("{event} counts on CPUs {cpus} only; try: -C {cpus}")]
+    NotOnTheseCpus {
+        /// The event's name.
+        event: String,
+        /// Where it counts.
+        cpus: String,
+    },
+    /// A cgroup that was asked for.
+    #[error(
+        "cannot open the cgroup {path}: {}; paths count from the hierarchy's root, as in /proc/PID/cgroup",
+        Errno(errno)
+    )]
+    Cgroup {
+        /// As typed.
+        path: String,
+        /// Why.
+        errno: io::Error,
+    },
+    /// The kernel has no perf events, or something forbids the call itself.
+    #[error("{0}")]
+    NoPerfEvents(&'static str),
+    /// An event could not be opened.
+    #[error("cannot open the event {event}: {}{}", Errno(errno), next_step(advice))]
+    Open {
+        /// Its name.
+        event: String,
+        /// What `perf_event_open(2)` said.
+        errno: io::Error,
+        /// What to do.
+        advice: String,
+    },
+    /// Too many file descriptors would be needed, or none are left.
+    #[error(
+        "{needed} file descriptors are needed ({detail}) and {limit} are allowed; try: ulimit -n {needed}, or fewer events"
+    )]
+    Descriptors {
+        /// How many.
+        needed: u64,
+        /// Threads × CPUs × events.
+        detail: String,
+        /// `RLIMIT_NOFILE`.
+        limit: u64,
+    },
+    /// No ring fits, not even the smallest.
+    #[error(
+        "cannot map a ring of {size} bytes: {}; the limit of locked memory is used up: \
+         try: sudo sysctl kernel.perf_event_mlock_kb={mlock_kb}, or ulimit -l unlimited",
+        Errno(errno)
+    )]
+    Ring {
+        /// Bytes of the smallest that was tried.
+        size: u64,
+        /// A setting that would do.
+        mlock_kb: u64,
+        /// What `mmap(2)` said.
+        errno: io::Error,
+    },
+    /// Something of the system that we cannot do without.
+    #[error("{what}: {}", Errno(errno))]
+    System {
+        /// What failed.
+        what: &'static str,
+        /// Why.
+        errno: io::Error,
+    },
+    /// The consumer of the records failed: for a file, it could not be made or written.
+    #[error("{}", unwritten(errno, *kept))]
+    Consumer {
+        /// Why.
+        errno: io::Error,
+        /// Whether what was written before can be read.
+        kept: bool,
+    },
+}
+
+fn next_step(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!("; {text}") }
+}
+
+fn unwritten(errno: &io::Error, kept: bool) -> String {
+    if errno.kind() == io::ErrorKind::BrokenPipe {
+        return "nobody reads the recording any more".to_owned();
+    }
+    let rest = if kept { "; what was written before can be read" } else { "" };
+    format!("cannot write the recording: {}{rest}", Errno(errno))
+}
+
+/// An I/O error in words, with the name of its errno.
+pub struct Errno<'a>(pub &'a io::Error);
+
+impl fmt::Display for Errno<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.0.to_string();
+        let text = text.split(" (os error").next().unwrap_or_default();
+        match self.0.raw_os_error().and_then(errno_name) {
+            Some(name) => write!(f, "{text} ({name})"),
+            None => f.write_str(text),
+        }
+    }
+}
+
+/// The kernel's name of an errno that this crate can meet (asm-generic/errno-base.h, errno.h).
+fn errno_name(code: i32) -> Option<&'static str> {
+    Some(match code {
+        EPERM => "EPERM",
+        ENOENT => "ENOENT",
+        ESRCH => "ESRCH",
+        4 => "EINTR",
+        5 => "EIO",
+        E2BIG => "E2BIG",
+        ENOEXEC => "ENOEXEC",
+        EBADF => "EBADF",
+        11 => "EAGAIN",
+        ENOMEM => "ENOMEM",
+        EACCES => "EACCES",
+        EBUSY => "EBUSY",
+        ENODEV => "ENODEV",
+        20 => "ENOTDIR",
+        21 => "EISDIR",
+        EINVAL => "EINVAL",
+        23 => "ENFILE",
+        EMFILE => "EMFILE",
+        26 => "ETXTBSY",
+        27 => "EFBIG",
+        ENOSPC => "ENOSPC",
+        30 => "EROFS",
+        32 => "EPIPE",
+        36 => "ENAMETOOLONG",
+        ENOSYS => "ENOSYS",
+        40 => "ELOOP",
+        EOVERFLOW => "EOVERFLOW",
+        EOPNOTSUPP => "EOPNOTSUPP",
+        122 => "EDQUOT",
+        _ => return None,
+    })
+}
+
+pub(crate) const EPERM: i32 = 1;
+pub(crate) const ENOENT: i32 = 2;
+pub(crate) const ESRCH: i32 = 3;
+pub(crate) const E2BIG: i32 = 7;
+pub(crate) const ENOEXEC: i32 = 8;
+pub(crate) const EBADF: i32 = 9;
+pub(crate) const ENOMEM: i32 = 12;
+pub(crate) const EACCES: i32 = 13;
+pub(crate) const EBUSY: i32 = 16;
+pub(crate) const ENODEV: i32 = 19;
+pub(crate) const EINVAL: i32 = 22;
+pub(crate) const EMFILE: i32 = 24;
+pub(crate) const ENOSPC: i32 = 28;
+pub(crate) const ENOSYS: i32 = 38;
+pub(crate) const EOVERFLOW: i32 = 75;
+pub(crate) const EOPNOTSUPP: i32 = 95;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_words_and_a_name() {
+        let error = io::Error::from_raw_os_error(EACCES);
+        assert_eq!(Errno(&error).to_string(), "Permission denied (EACCES)");
+        assert_eq!(Errno(&io::Error::other("no such luck")).to_string(), "no such luck");
+    }
+}

@@ -1,0 +1,112 @@
+//! What the machine offers, as far as the grammar asks.
+
+use std::collections::BTreeMap;
+
+use model::CpuId;
+
+use super::EventError;
+
+/// A PMU (`/sys/bus/event_source/devices/NAME`).
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Pmu {
+    /// Its name.
+    pub name: String,
+    /// Its number, for `attr.type`.
+    pub kind: u32,
+    /// Terms and the bits that they set (`event` → `config:0-7,32-35`).
+    pub formats: BTreeMap<String, String>,
+    /// Aliases and what they stand for (`inst_retired.any` → `event=0xc0`).
+    pub events: BTreeMap<String, String>,
+    /// The CPUs that it counts on, where not on all.
+    pub cpus: Option<Vec<CpuId>>,
+    /// Whether it is the PMU of a kind of core (`cpu_core`, `cpu_atom`).
+    pub core: bool,
+}
+
+/// What the machine offers.
+pub trait Catalogue {
+    /// The PMUs.
+    fn pmus(&self) -> &[Pmu];
+
+    /// The tracepoints of the systems that match `system` and whose names match `name` (`*` and `?` stand for
+    /// others), with their numbers, in the order of their names.
+    ///
+    /// # Errors
+    /// [`EventError::Tracepoints`] where they cannot be read.
+    fn tracepoints(&self, system: &str, name: &str) -> Result<Vec<Tracepoint>, EventError>;
+
+    /// The file offset of a symbol of an object file.
+    ///
+    /// # Errors
+    /// [`EventError::Probe`] where there is no such file or symbol.
+    fn symbol_offset(&self, path: &str, symbol: &str) -> Result<u64, EventError>;
+}
+
+/// A tracepoint.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tracepoint {
+    /// Its system, for example `sched`.
+    pub system: String,
+    /// Its name, for example `sched_switch`.
+    pub name: String,
+    /// Its number, for `attr.config`.
+    pub id: u64,
+}
+
+/// A list of PMUs is a catalogue without tracepoints and object files.
+impl Catalogue for Vec<Pmu> {
+    fn pmus(&self) -> &[Pmu] {
+        self
+    }
+
+    fn tracepoints(&self, _system: &str, _name: &str) -> Result<Vec<Tracepoint>, EventError> {
+        Ok(Vec::new())
+    }
+
+    fn symbol_offset(&self, path: &str, symbol: &str) -> Result<u64, EventError> {
+        let problem = format!("it has no symbol {symbol}");
+        Err(EventError::Probe { path: path.to_owned(), problem, nearest: None })
+    }
+}
+
+/// Whether `name` matches `pattern`, in which `*` stands for any letters and `?` for one.
+pub fn matches(pattern: &str, name: &str) -> bool {
+    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
+    let (mut p, mut n) = (0, 0);
+    // Where to go on when what follows the last `*` does not fit: one letter further.
+    let mut retry = None;
+    while n < name.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                retry = Some((p, n));
+                p += 1;
+            }
+            Some(&letter) if letter == b'?' || Some(&letter) == name.get(n) => (p, n) = (p + 1, n + 1),
+            _ => match retry {
+                Some((star, from)) => {
+                    (p, n) = (star + 1, from + 1);
+                    retry = Some((star, from + 1));
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern.iter().skip(p).all(|&letter| letter == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn patterns() {
+        for (pattern, name) in
+            [("sched_*", "sched_switch"), ("*", ""), ("a?c*", "abcd"), ("*_switch", "a_switch_switch")]
+        {
+            assert!(matches(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in [("sched_*", "sche"), ("", "a"), ("a?", "a"), ("*b", "ba")] {
+            assert!(!matches(pattern, name), "{pattern} {name}");
+        }
+    }
+}

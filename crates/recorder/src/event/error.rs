@@ -1,0 +1,72 @@
+//! What can be wrong with the text of an event.
+
+use thiserror::Error;
+
+/// Why a list of events was not understood. Each message names the event as it was typed.
+#[derive(Clone, PartialEq, Eq, Error, Debug)]
+pub enum EventError {
+    /// Neither a name nor a form that we know.
+    #[error("there is no event {name:?}{}", suggestion(nearest.as_deref()).unwrap_or("; prof list shows those of this machine".to_owned()))]
+    Unknown {
+        /// As typed.
+        name: String,
+        /// A name that exists and looks like it.
+        nearest: Option<String>,
+    },
+    /// The text breaks off, or something is too much.
+    #[error("the event {text:?} is not well-formed: {problem}")]
+    Malformed {
+        /// As typed.
+        text: String,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// A term between the slashes that its PMU does not have, or whose value does not fit.
+    #[error(
+        "the event {text:?}: {pmu} does not take {term:?}{}; there are {known}",
+        suggestion(nearest.as_deref()).unwrap_or_default()
+    )]
+    Term {
+        /// As typed.
+        text: String,
+        /// The term.
+        term: String,
+        /// The PMU.
+        pmu: String,
+        /// What it knows.
+        known: String,
+        /// Of that, what looks like it.
+        nearest: Option<String>,
+    },
+    /// Tracepoints cannot be read.
+    #[error(
+        "cannot look for tracepoints in /sys/kernel/tracing: {cause}; \
+         they take root, or: sudo mount -o remount,mode=755 /sys/kernel/tracing"
+    )]
+    Tracepoints {
+        /// Why.
+        cause: String,
+    },
+    /// There is nothing to probe.
+    #[error("cannot probe {path}: {problem}{}", suggestion(nearest.as_deref()).unwrap_or_default())]
+    Probe {
+        /// The object file.
+        path: String,
+        /// Why.
+        problem: String,
+        /// A symbol that looks like the one asked for.
+        nearest: Option<String>,
+    },
+    /// A letter behind the colon that is no modifier.
+    #[error("the event {text:?} has a modifier {letter:?}; there are u k h G H I p P D e S")]
+    Modifier {
+        /// As typed.
+        text: String,
+        /// The letter.
+        letter: char,
+    },
+}
+
+fn suggestion(nearest: Option<&str>) -> Option<String> {
+    nearest.map(|name| format!("; did you mean {name}?"))
+}

@@ -1,0 +1,72 @@
+//! Which events: perf's grammar, as a pure function of text and a [`Catalogue`] of what the machine offers.
+//!
+//! `parse` cuts the text into terms without knowing the machine; [`select`] looks each up in the catalogue and
+//! gives [`Event`]s, from which the module `attr` makes what the kernel takes.
+
+mod catalogue;
+mod error;
+mod listing;
+mod modifiers;
+mod names;
+mod nearest;
+mod parse;
+mod probes;
+mod select;
+mod terms;
+
+use decoder::Attr;
+use model::CpuId;
+
+use crate::options::CallChain;
+
+pub use catalogue::{Catalogue, Pmu, Tracepoint, matches};
+pub use error::EventError;
+pub use listing::{Kind, Listed, listing};
+pub use modifiers::{Modifiers, Precision};
+pub use nearest::nearest;
+pub(crate) use nearest::of as nearest_of;
+pub use probes::Probe;
+pub use select::select;
+pub(crate) use select::{clock_event, default_events};
+
+/// How often to sample.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rate {
+    /// Samples per second; the kernel steers the period.
+    Frequency(u64),
+    /// One sample per so many events (nanoseconds, for the clocks).
+    Period(u64),
+}
+
+/// An event to be sampled, as the user selected it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Event {
+    /// As typed, or as `name=` says; what the recording calls it.
+    pub name: String,
+    /// What is counted: `type`, `config…` and the breakpoint fields are set, nothing else.
+    pub attr: Attr,
+    /// Privilege levels, precision and the like.
+    pub modifiers: Modifiers,
+    /// `freq=` or `period=` of this event.
+    pub rate: Option<Rate>,
+    /// Without one, sample each occurrence rather than by frequency (tracepoints, breakpoints).
+    pub every_occurrence: bool,
+    /// The CPUs that its PMU counts on, where not on all.
+    pub cpus: Option<Vec<CpuId>>,
+    /// Whether these are the CPUs of a kind of core; else the PMU belongs to no core, and to no thread.
+    pub core: bool,
+    /// The place in the list of the group's leader, for members of a group.
+    pub leader: Option<usize>,
+    /// Nobody asked for it by name: where the machine does not have it, another will do.
+    pub is_default: bool,
+    /// System and name of a tracepoint.
+    pub tracepoint: Option<(String, String)>,
+    /// Where a user-space probe is.
+    pub probe: Option<Probe>,
+    /// An ftrace filter, for tracepoints.
+    pub filter: Option<String>,
+    /// `call-graph=` of this event.
+    pub call_chain: Option<CallChain>,
+    /// `max-stack=` of this event.
+    pub max_stack: Option<u16>,
+}

@@ -1,0 +1,188 @@
+//! Text to event terms, without knowledge of the machine.
+
+use super::EventError;
+use super::modifiers::Modifiers;
+use super::terms::GENERAL;
+
+/// One event as typed, cut into its parts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Term<'a> {
+    /// All of it.
+    pub(super) text: &'a str,
+    /// What it is called, without modifiers: `cycles`, `sched:sched_switch`, `mem:0x1000/4:rw`.
+    pub(super) body: &'a str,
+    /// Between slashes: `event=0xc0,umask=1`. `None` without slashes.
+    pub(super) config: Option<&'a str>,
+    /// Behind the last colon or slash.
+    pub(super) modifiers: &'a str,
+}
+
+/// Events that are scheduled together, or one alone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Group<'a> {
+    pub(super) terms: Vec<Term<'a>>,
+    /// Behind the closing brace.
+    pub(super) modifiers: &'a str,
+    /// Whether there were braces.
+    pub(super) braces: bool,
+}
+
+/// Cuts a list at its commas, groups at their braces, events at their slashes and modifiers.
+pub(super) fn parse(list: &str) -> Result<Vec<Group<'_>>, EventError> {
+    let malformed = |text: &str, problem| Err(EventError::Malformed { text: text.to_owned(), problem });
+    let mut groups = Vec::new();
+    for part in split(list) {
+        if part.is_empty() {
+            return malformed(list, "a name is missing");
+        }
+        if let Some(inner) = part.strip_prefix('{') {
+            let Some((inner, modifiers)) = inner.rsplit_once('}') else {
+                return malformed(part, "the closing brace is missing");
+            };
+            let modifiers = match modifiers.strip_prefix(':') {
+                Some(letters) => letters,
+                None if modifiers.is_empty() => "",
+                None => return malformed(part, "only :MODIFIERS can follow the closing brace"),
+            };
+            let terms: Vec<_> = split(inner).into_iter().map(term).collect::<Result<_, _>>()?;
+            groups.push(Group { terms, modifiers, braces: true });
+        } else {
+            groups.push(Group { terms: vec![term(part)?], modifiers: "", braces: false });
+        }
+    }
+    Ok(groups)
+}
+
+/// Cuts at commas that are in no braces and between no slashes.
+fn split(list: &str) -> Vec<&str> {
+    let (mut parts, mut start, mut braces, mut slashes) = (Vec::new(), 0, 0_i32, false);
+    for (at, letter) in list.char_indices() {
+        match letter {
+            '{' => braces += 1,
+            '}' => (braces, slashes) = (braces - 1, false),
+            '/' if !has_path(list.get(start..at).unwrap_or("")) => slashes = !slashes,
+            ',' if braces <= 0 && !slashes && !within_parameters(list.get(start..at).unwrap_or("")) => {
+                parts.push(list.get(start..at).unwrap_or(""));
+                (start, slashes) = (at + 1, false);
+            }
+            _ => {}
+        }
+    }
+    parts.push(list.get(start..).unwrap_or(""));
+    parts.into_iter().map(str::trim).collect()
+}
+
+/// Whether slashes in the event that begins so are part of a path or a length (`uprobe:/bin/x:main`, `mem:1/4`).
+fn has_path(event: &str) -> bool {
+    let event = event.trim_start_matches(['{', ' ']);
+    event.starts_with("uprobe:") || event.starts_with("mem:")
+}
+
+/// Whether the event that begins so has opened its parameters and not yet closed them (`mem:1/4:w/period=5`).
+fn within_parameters(event: &str) -> bool {
+    has_path(event) && event.rsplit_once('/').is_some_and(|(_, last)| is_parameter(last))
+}
+
+/// Whether `text` begins with a term that each event takes.
+fn is_parameter(text: &str) -> bool {
+    text.split_once('=').is_some_and(|(name, _)| GENERAL.contains(&name))
+}
+
+/// Cuts the parameters off an event whose own form has slashes: `mem:1/4:w/period=5/u` → `mem:1/4:w`, `period=5`, `u`.
+fn parameters(text: &str) -> Option<(&str, &str, &str)> {
+    let (rest, modifiers) = text.rsplit_once('/')?;
+    let (body, config) = rest.rsplit_once('/')?;
+    is_parameter(config).then_some((body, config, modifiers))
+}
+
+/// One event.
+fn term(text: &str) -> Result<Term<'_>, EventError> {
+    let malformed = |problem| Err(EventError::Malformed { text: text.to_owned(), problem });
+    let whole = |body| Ok(Term { text, body, config: None, modifiers: "" });
+    if text.is_empty() {
+        return malformed("a name is missing");
+    }
+    if has_path(text) {
+        // Their own forms hold colons and slashes.
+        let (body, config, modifiers) = match parameters(text) {
+            Some((body, config, modifiers)) => (body, Some(config), modifiers.trim_start_matches(':')),
+            None => (text, None, ""),
+        };
+        // `mem:ADDR:rw:u`; behind a symbol there are none, for `a::b` is one.
+        let last = body.rsplit_once(':').filter(|(before, last)| {
+            modifiers.is_empty()
+                && before.starts_with("mem:")
+                && !last.is_empty()
+                && !last.chars().all(|letter| "rwx".contains(letter))
+        });
+        let (body, modifiers) = last.unwrap_or((body, modifiers));
+        return Ok(Term { text, body, config, modifiers });
+    }
+    if let Some((pmu, rest)) = text.split_once('/') {
+        let Some((config, modifiers)) = rest.rsplit_once('/') else {
+            return malformed("the second slash is missing");
+        };
+        let modifiers = modifiers.strip_prefix(':').unwrap_or(modifiers);
+        return Ok(Term { text, body: pmu, config: Some(config), modifiers });
+    }
+    let Some((body, last)) = text.rsplit_once(':') else { return whole(text) };
+    // `sched:sched_switch` has a colon and no modifier; `cycles:ux` has one, and it is wrong.
+    let tracepoint =
+        !body.contains(':') && last.len() > 4 && !last.chars().all(|c| Modifiers::LETTERS.contains(c));
+    if tracepoint || last.contains(['*', '?', '_']) {
+        return whole(text);
+    }
+    Ok(Term { text, body, config: None, modifiers: last })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(list: &str) -> Vec<String> {
+        let term = |term: &Term<'_>| match term.config {
+            Some(config) => format!("{}/{config}/:{}", term.body, term.modifiers),
+            None => format!("{}:{}", term.body, term.modifiers),
+        };
+        let group = |group: &Group<'_>| {
+            let terms: Vec<_> = group.terms.iter().map(term).collect();
+            if group.braces { format!("{{{}}}{}", terms.join(" "), group.modifiers) } else { terms.join(" ") }
+        };
+        parse(list).unwrap().iter().map(group).collect()
+    }
+
+    #[test]
+    fn lists_groups_and_slashes() {
+        assert_eq!(shape("cycles:u,cs"), ["cycles:u", "cs:"]);
+        assert_eq!(shape("cpu/event=0xc0,umask=1/pp,r1a8:k"), ["cpu/event=0xc0,umask=1/:pp", "r1a8:k"]);
+        assert_eq!(shape("{cycles,cpu/a=1,b/u}:S,cs"), ["{cycles: cpu/a=1,b/:u}S", "cs:"]);
+        assert_eq!(shape("sched:sched_switch,sched:sched_*:k"), ["sched:sched_switch:", "sched:sched_*:k"]);
+        assert_eq!(shape("mem:0x1000/4:rw,cs:u"), ["mem:0x1000/4:rw:", "cs:u"]);
+        assert_eq!(shape("uprobe:/bin/a:main+4%return,cs"), ["uprobe:/bin/a:main+4%return:", "cs:"]);
+        assert_eq!(
+            shape("mem:0x1000/8:w/period=5,name=x/u,mem:0x1000/8:w:k,mem:16:u,cs"),
+            ["mem:0x1000/8:w/period=5,name=x/:u", "mem:0x1000/8:w:k", "mem:16:u", "cs:"]
+        );
+        assert_eq!(
+            shape(
+                "uprobe:/bin/a:f%return/name=hit,max-stack=2/,sched:sched_switch/call-graph=no,period=2/k,cs"
+            ),
+            [
+                "uprobe:/bin/a:f%return/name=hit,max-stack=2/:",
+                "sched:sched_switch/call-graph=no,period=2/:k",
+                "cs:"
+            ]
+        );
+        assert_eq!(
+            shape("raw_syscalls:sys_enter,irq:softirq_entry"),
+            ["raw_syscalls:sys_enter:", "irq:softirq_entry:"]
+        );
+    }
+
+    #[test]
+    fn what_breaks_off_is_said() {
+        for text in ["", "cycles,", ",cs", "{cycles", "{a,b}x", "cpu/event=1", "{}"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Events with forms of their own: hardware breakpoints and user-space probes.
+
+use std::ffi::CString;
+
+use decoder::Attr;
+
+use super::{Catalogue, EventError};
+
+/// `PERF_TYPE_BREAKPOINT`
+const TYPE_BREAKPOINT: u32 = 5;
+// `HW_BREAKPOINT_*` (include/uapi/linux/hw_breakpoint.h).
+const READ: u32 = 1;
+const WRITE: u32 = 2;
+const EXECUTE: u32 = 4;
+/// Bytes of an instruction breakpoint: `sizeof(long)`.
+const EXECUTE_LENGTH: u64 = size_of::<usize>() as u64;
+
+/// `mem:ADDR[/LEN][:rwx]`
+pub(super) fn breakpoint(text: &str) -> Result<Attr, EventError> {
+    let malformed = |problem| EventError::Malformed { text: text.to_owned(), problem };
+    let rest = text.strip_prefix("mem:").unwrap_or(text);
+    let (place, access) = rest.split_once(':').map_or((rest, None), |(place, access)| (place, Some(access)));
+    let (address, length) = place.split_once('/').map_or((place, None), |(at, length)| (at, Some(length)));
+    let number = |digits: &str| match digits.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => digits.parse().ok(),
+    };
+    let address = number(address).ok_or_else(|| malformed("the address is no number"))?;
+    let mut kind = 0;
+    for letter in access.unwrap_or("rw").chars() {
+        kind |= match letter {
+            'r' => READ,
+            'w' => WRITE,
+            'x' => EXECUTE,
+            _ => return Err(malformed("the access is made of r, w and x")),
+        };
+    }
+    let length = match length {
+        Some(length) => number(length).ok_or_else(|| malformed("the length is no number"))?,
+        None if kind == EXECUTE => EXECUTE_LENGTH,
+        None => 4,
+    };
+    if !matches!(length, 1 | 2 | 4 | 8) || kind == EXECUTE && length != EXECUTE_LENGTH {
+        return Err(malformed("the length is 1, 2, 4 or 8 bytes, and 8 for x"));
+    }
+    if kind & EXECUTE != 0 && kind != EXECUTE {
+        return Err(malformed("x does not go with r or w"));
+    }
+    if kind == READ {
+        return Err(malformed("this processor cannot watch for reads alone; try :rw"));
+    }
+    if !address.is_multiple_of(length) && kind != EXECUTE {
+        return Err(malformed("the address is no multiple of the length"));
+    }
+    Ok(Attr { kind: TYPE_BREAKPOINT, bp_type: kind, config1: address, config2: length, ..Attr::default() })
+}
+
+/// A user-space probe: where, and whether on return.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Probe {
+    /// The object file.
+    pub path: CString,
+}
+
+/// `uprobe:PATH:SYMBOL[+OFFSET][%return]`, or a file offset in place of the symbol.
+pub(super) fn uprobe(text: &str, catalogue: &dyn Catalogue) -> Result<(Attr, Probe), EventError> {
+    let malformed = |problem| EventError::Malformed { text: text.to_owned(), problem };
+    let rest = text.strip_prefix("uprobe:").unwrap_or(text);
+    let (rest, on_return) = rest.strip_suffix("%return").map_or((rest, false), |rest| (rest, true));
+    let (path, place) = rest.split_once(':').ok_or_else(|| malformed("the form is uprobe:PATH:SYMBOL"))?;
+    let (symbol, offset) = place.rsplit_once('+').map_or((place, None), |(at, plus)| (at, Some(plus)));
+    let number = |digits: &str| match digits.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => digits.parse().ok(),
+    };
+    let base = match number(symbol) {
+        Some(offset) => offset,
+        None => catalogue.symbol_offset(path, symbol)?,
+    };
+    let offset = offset.map_or(Some(0), number).ok_or_else(|| malformed("the offset is no number"))?;
+    let at = base.checked_add(offset).ok_or_else(|| malformed("the offset is beyond every file"))?;
+    let pmu = catalogue.pmus().iter().find(|pmu| pmu.name == "uprobe").ok_or_else(|| EventError::Probe {
+        path: path.to_owned(),
+        problem: "this kernel has no uprobes (CONFIG_UPROBE_EVENTS)".to_owned(),
+        nearest: None,
+    })?;
+    let path = CString::new(path).map_err(|_| malformed("the path has a NUL"))?;
+    // `config` bit 0 of this PMU is `retprobe`; the address of the path is filled in when it is opened.
+    let attr = Attr { kind: pmu.kind, config: u64::from(on_return), config2: at, ..Attr::default() };
+    Ok((attr, Probe { path }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Pmu;
+
+    #[test]
+    fn breakpoints() {
+        let fields = |text| breakpoint(text).map(|attr| (attr.bp_type, attr.config1, attr.config2)).ok();
+        assert_eq!(fields("mem:0x1000"), Some((3, 0x1000, 4)));
+        assert_eq!(fields("mem:0x1000/8:w"), Some((2, 0x1000, 8)));
+        assert_eq!(fields("mem:0x1001:x"), Some((4, 0x1001, 8)));
+        for bad in
+            ["mem:x", "mem:0x1000/3", "mem:0x1001/4:w", "mem:0x1000:r", "mem:0x1000:wx", "mem:0x1000:q"]
+        {
+            assert_eq!(fields(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn probes_by_offset() {
+        let pmus = vec![Pmu { name: "uprobe".to_owned(), kind: 8, ..Pmu::default() }];
+        let (attr, probe) = uprobe("uprobe:/bin/true:0x1000+4%return", &pmus).unwrap();
+        assert_eq!((attr.kind, attr.config, attr.config2), (8, 1, 0x1004));
+        assert_eq!(probe.path.to_bytes(), b"/bin/true");
+        assert!(uprobe("uprobe:/bin/true:main", &pmus).is_err());
+        assert!(uprobe("uprobe:/bin/true:1", &Vec::new()).unwrap_err().to_string().contains("CONFIG"));
+    }
+}

@@ -1,0 +1,328 @@
+//! Event terms to events, with the catalogue.
+
+use decoder::Attr;
+
+use super::modifiers::{Modifiers, Precision};
+use super::names::{self, TYPE_HARDWARE, TYPE_HW_CACHE, TYPE_SOFTWARE};
+use super::nearest::nearest;
+use super::parse::{Term, parse};
+use super::{Catalogue, Event, EventError, Pmu, matches, probes, terms};
+
+/// `PERF_TYPE_TRACEPOINT`
+const TYPE_TRACEPOINT: u32 = 2;
+/// `PERF_TYPE_RAW`
+const TYPE_RAW: u32 = 4;
+
+/// The events of a list such as `cycles:u,page-faults`.
+///
+/// # Errors
+/// [`EventError`], naming the event as typed.
+pub fn select(list: &str, catalogue: &dyn Catalogue) -> Result<Vec<Event>, EventError> {
+    let mut events = Vec::new();
+    for group in parse(list)? {
+        let group_modifiers = Modifiers::parse(group.modifiers, list)?;
+        let mut members = Vec::new();
+        for term in &group.terms {
+            // First what is there: in `uprobes:/bin/x:main` the letters are the least of what is wrong.
+            let found = look_up(term, catalogue)?;
+            let modifiers = Modifiers::parse(term.modifiers, term.text)?.with(group_modifiers);
+            members.push(found.into_iter().map(|event| Event { modifiers, ..event }).collect());
+        }
+        if group.braces {
+            for together in by_pmu(members) {
+                let leader = Some(events.len());
+                events.extend(together.into_iter().map(|event| Event { leader, ..event }));
+            }
+        } else {
+            events.extend(members.into_iter().flatten());
+        }
+    }
+    Ok(events)
+}
+
+/// The groups that a group becomes whose members are events of several PMUs: one for each, as the kernel schedules them.
+/// What belongs to no PMU of its own goes with the first.
+fn by_pmu(members: Vec<Vec<Event>>) -> Vec<Vec<Event>> {
+    let pmu = |event: &Event| match event.attr.kind {
+        TYPE_HARDWARE | TYPE_HW_CACHE => event.attr.config >> 32,
+        kind => u64::from(kind),
+    };
+    let is_bound = |event: &Event| event.cpus.is_some();
+    let mut pmus: Vec<u64> = members.iter().flatten().filter(|event| is_bound(event)).map(pmu).collect();
+    pmus.sort_unstable();
+    pmus.dedup();
+    let Some((first, _)) = pmus.split_first() else { return vec![members.into_iter().flatten().collect()] };
+    let of = |wanted: u64| {
+        let belongs = |event: &&Event| if is_bound(event) { pmu(event) == wanted } else { wanted == *first };
+        members.iter().flatten().filter(belongs).cloned().collect()
+    };
+    pmus.iter().map(|pmu| of(*pmu)).collect()
+}
+
+/// The event that is recorded when none is named: cycles, on each kind of core.
+pub(crate) fn default_events(pmus: &[Pmu]) -> Vec<Event> {
+    let modifiers = Modifiers { precision: Precision::Highest, ..Modifiers::default() };
+    let attr = Attr { kind: TYPE_HARDWARE, ..Attr::default() };
+    let events = on_core_pmus("cycles:P", attr, pmus).into_iter();
+    events.map(|event| Event { modifiers, is_default: true, ..event }).collect()
+}
+
+/// What samples where there is no PMU.
+pub(crate) fn clock_event() -> Event {
+    event("cpu-clock", Attr { kind: TYPE_SOFTWARE, ..Attr::default() })
+}
+
+fn event(name: &str, attr: Attr) -> Event {
+    Event {
+        name: name.to_owned(),
+        attr,
+        modifiers: Modifiers::default(),
+        rate: None,
+        every_occurrence: false,
+        cpus: None,
+        core: false,
+        leader: None,
+        is_default: false,
+        tracepoint: None,
+        probe: None,
+        filter: None,
+        call_chain: None,
+        max_stack: None,
+    }
+}
+
+fn look_up(term: &Term<'_>, catalogue: &dyn Catalogue) -> Result<Vec<Event>, EventError> {
+    let Some(config) = term.config else { return named(term, catalogue) };
+    let pmus = pmus_named(term.body, catalogue.pmus());
+    if !pmus.is_empty() {
+        return pmus.into_iter().map(|pmu| of_pmu(term, config, pmu)).collect();
+    }
+    // No PMU's formats: only the parameters that every event has.
+    let events = named(term, catalogue).map_err(|error| match error {
+        EventError::Unknown { name, nearest } => {
+            let pmu = super::nearest::pmu(term.body, catalogue).filter(|_| !term.body.contains(':'));
+            EventError::Unknown { name, nearest: pmu.or(nearest) }
+        }
+        other => other,
+    })?;
+    let general = Pmu { name: term.body.to_owned(), ..Pmu::default() };
+    let read = terms::read(config, &general, term.text)?;
+    Ok(events.into_iter().map(|event| with_parameters(event, &read)).collect())
+}
+
+/// The events that a name or a form of their own means.
+fn named(term: &Term<'_>, catalogue: &dyn Catalogue) -> Result<Vec<Event>, EventError> {
+    if let Some(attr) = names::generic(term.body) {
+        return Ok(on_core_pmus(term.text, attr, catalogue.pmus()));
+    }
+    if let Some(config) = raw(term.body) {
+        return Ok(on_core_pmus(term.text, raw_attr(config), catalogue.pmus()));
+    }
+    if term.body.starts_with("mem:") {
+        let attr = probes::breakpoint(term.body)?;
+        return Ok(vec![Event { every_occurrence: true, ..event(term.text, attr) }]);
+    }
+    if term.body.starts_with("uprobe:") {
+        let (attr, probe) = probes::uprobe(term.body, catalogue)?;
+        return Ok(vec![Event { every_occurrence: true, probe: Some(probe), ..event(term.text, attr) }]);
+    }
+    if let Some((system, name)) = term.body.split_once(':') {
+        return tracepoints(term, system, name, catalogue);
+    }
+    // An alias of some PMU, without its name (`mem-loads`).
+    let aliases: Vec<Event> = catalogue
+        .pmus()
+        .iter()
+        .filter(|pmu| pmu.events.contains_key(term.body))
+        .map(|pmu| of_pmu(term, term.body, pmu))
+        .collect::<Result<_, _>>()?;
+    if aliases.is_empty() {
+        return Err(EventError::Unknown {
+            name: term.text.to_owned(),
+            nearest: nearest(term.body, catalogue),
+        });
+    }
+    Ok(aliases)
+}
+
+fn raw_attr(config: u64) -> Attr {
+    Attr { kind: TYPE_RAW, config, ..Attr::default() }
+}
+
+fn of_pmu(term: &Term<'_>, config: &str, pmu: &Pmu) -> Result<Event, EventError> {
+    let read = terms::read(config, pmu, term.text)?;
+    let mut event = with_parameters(event(term.text, read.attr.clone()), &read);
+    event.cpus.clone_from(&pmu.cpus);
+    event.core = pmu.core;
+    Ok(event)
+}
+
+fn with_parameters(event: Event, read: &terms::Terms) -> Event {
+    Event {
+        name: read.name.clone().unwrap_or(event.name),
+        rate: read.rate,
+        call_chain: read.call_chain,
+        max_stack: read.max_stack,
+        ..event
+    }
+}
+
+/// The PMUs that a name means: the one of this name; those that differ by a number behind it only (`uncore_imc` for
+/// `uncore_imc_0`…), with or without `uncore_`; those that a pattern matches; for `cpu` also the PMUs of all kinds of
+/// cores.
+fn pmus_named<'a>(name: &str, pmus: &'a [Pmu]) -> Vec<&'a Pmu> {
+    if let Some(pmu) = pmus.iter().find(|pmu| pmu.name == name) {
+        return vec![pmu];
+    }
+    let is_meant = |pmu: &&Pmu| {
+        let numbered = pmu.name.trim_end_matches(|letter: char| letter.is_ascii_digit());
+        let family = numbered.strip_suffix('_').unwrap_or(&pmu.name);
+        let names = [pmu.name.as_str(), family, family.strip_prefix("uncore_").unwrap_or(family)];
+        names.iter().any(|known| matches(name, known)) || name == "cpu" && pmu.core
+    };
+    pmus.iter().filter(is_meant).collect()
+}
+
+/// A hardware event on a machine with several kinds of cores is one event per kind: the PMU's number stands in the
+/// upper half of `config` (`PERF_PMU_TYPE_SHIFT`); for raw events, which are the PMU's own, in the place of the type.
+fn on_core_pmus(name: &str, attr: Attr, pmus: &[Pmu]) -> Vec<Event> {
+    let cores: Vec<&Pmu> = pmus.iter().filter(|pmu| pmu.core).collect();
+    if cores.len() < 2 || !matches!(attr.kind, TYPE_HARDWARE | TYPE_HW_CACHE | TYPE_RAW) {
+        return vec![event(name, attr)];
+    }
+    cores
+        .into_iter()
+        .map(|pmu| {
+            let attr = match attr.kind {
+                TYPE_RAW => Attr { kind: pmu.kind, ..attr.clone() },
+                _ => Attr { config: attr.config | u64::from(pmu.kind) << 32, ..attr.clone() },
+            };
+            Event { cpus: pmu.cpus.clone(), core: true, ..event(name, attr) }
+        })
+        .collect()
+}
+
+fn tracepoints(
+    term: &Term<'_>,
+    system: &str,
+    name: &str,
+    catalogue: &dyn Catalogue,
+) -> Result<Vec<Event>, EventError> {
+    let found = catalogue.tracepoints(system, name)?;
+    if found.is_empty() {
+        let nearest = nearest(term.body, catalogue);
+        return Err(EventError::Unknown { name: term.text.to_owned(), nearest });
+    }
+    let events = found.into_iter().map(|point| {
+        let attr = Attr { kind: TYPE_TRACEPOINT, config: point.id, ..Attr::default() };
+        let name = format!("{}:{}", point.system, point.name);
+        let tracepoint = Some((point.system, point.name));
+        Event { every_occurrence: true, tracepoint, ..event(&name, attr) }
+    });
+    Ok(events.collect())
+}
+
+/// `r1a8`: a number that the CPU's manual knows.
+fn raw(body: &str) -> Option<u64> {
+    let digits = body.strip_prefix('r').filter(|digits| !digits.starts_with('+'))?;
+    u64::from_str_radix(digits, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use decoder::AttrFlags;
+
+    fn one(text: &str) -> Event {
+        select(text, &Vec::new()).unwrap().remove(0)
+    }
+
+    #[test]
+    fn names_modifiers_and_raw_numbers() {
+        let event = one("cycles:upp");
+        assert_eq!((event.attr.kind, event.attr.config), (0, 0));
+        assert_eq!(event.modifiers.precision, Precision::Level(2));
+        let flags = event.modifiers.flags();
+        assert!(flags.contains(AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV));
+        assert!(!flags.contains(AttrFlags::EXCLUDE_USER));
+        assert_eq!(event.name, "cycles:upp");
+        assert_eq!((one("r1a8").attr.kind, one("r1a8").attr.config), (4, 0x1a8));
+        assert_eq!(one("cs").attr.config, 3);
+    }
+
+    #[test]
+    fn a_groups_letters_hold_for_its_members() {
+        let events = select("cs,{cycles:u,instructions}:S", &Vec::new()).unwrap();
+        assert_eq!(events.iter().map(|event| event.leader).collect::<Vec<_>>(), [None, Some(1), Some(1)]);
+        assert!(events[1].modifiers.sample_read && events[2].modifiers.sample_read);
+        assert!(events[1].modifiers.user && !events[2].modifiers.user);
+    }
+
+    /// sysfs of an Intel machine with two kinds of cores, as far as it matters here.
+    fn hybrid() -> Vec<Pmu> {
+        let pmu = |name: &str, kind, cpus: std::ops::Range<u32>| Pmu {
+            name: name.to_owned(),
+            kind,
+            formats: [("event".to_owned(), "config:0-7".to_owned())].into(),
+            events: [("mem-stores".to_owned(), "event=0xd0".to_owned())].into(),
+            cpus: Some(cpus.map(model::CpuId).collect()),
+            core: !name.contains("uncore"),
+        };
+        vec![
+            pmu("cpu_core", 4, 0..8),
+            pmu("cpu_atom", 10, 8..16),
+            pmu("uncore_imc_0", 20, 0..1),
+            pmu("uncore_imc_1", 21, 0..1),
+        ]
+    }
+
+    #[test]
+    fn a_group_is_one_group_per_kind_of_core() {
+        let events = select("{cycles,cs,instructions}:u", &hybrid()).unwrap();
+        let shape: Vec<_> = events.iter().map(|event| (event.attr.config, event.leader)).collect();
+        let (core, atom) = (4 << 32, 10 << 32);
+        let first = [(core, Some(0)), (3, Some(0)), (core | 1, Some(0))];
+        assert_eq!(shape, [&first[..], &[(atom, Some(3)), (atom | 1, Some(3))]].concat());
+        assert!(events.iter().all(|event| event.modifiers.user));
+    }
+
+    #[test]
+    fn pmus_of_a_family_are_meant_by_their_name_without_a_number() {
+        let kinds = |text: &str| {
+            let events = select(text, &hybrid()).unwrap();
+            events.iter().map(|event| event.attr.kind).collect::<Vec<_>>()
+        };
+        assert_eq!(kinds("uncore_imc_1/event=1/"), [21]);
+        for family in ["uncore_imc/event=1/", "imc/event=1/", "uncore_*/event=1/"] {
+            assert_eq!(kinds(family), [20, 21], "{family}");
+        }
+        assert_eq!(kinds("cpu/event=1/u"), [4, 10]);
+        assert_eq!(kinds("r1a8"), [4, 10]);
+        assert!(select("uncor/event=1/", &hybrid()).is_err());
+    }
+
+    #[test]
+    fn each_kind_of_core_has_its_own_event() {
+        let events = select("cycles", &hybrid()).unwrap();
+        let configs: Vec<u64> = events.iter().map(|event| event.attr.config).collect();
+        assert_eq!(configs, [4 << 32, 10 << 32]);
+        assert_eq!(events[1].cpus.as_ref().map(Vec::len), Some(8));
+        assert_eq!(select("cpu-clock", &hybrid()).unwrap().len(), 1);
+        let stores = select("mem-stores", &hybrid()).unwrap();
+        assert_eq!(
+            stores.iter().map(|event| (event.attr.kind, event.attr.config)).collect::<Vec<_>>()[..2],
+            [(4, 0xd0), (10, 0xd0)]
+        );
+        assert_eq!(default_events(&hybrid()).len(), 2);
+        assert_eq!(default_events(&[]).len(), 1);
+    }
+
+    #[test]
+    fn parameters_of_one_event() {
+        let event = one("cycles/period=1000,name=slow,call-graph=no/u");
+        assert_eq!((event.rate, event.name.as_str()), (Some(crate::event::Rate::Period(1000)), "slow"));
+        assert_eq!(event.call_chain, Some(crate::options::CallChain::None));
+        assert!(event.modifiers.user);
+        assert!(select("cycles/umask=1/", &Vec::new()).is_err());
+    }
+}

@@ -1,0 +1,330 @@
+//! Recording into perf.data: a file, or a stream into a pipe; compressed if asked.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use decoder::record::{LostSamples, MmapIdentity};
+use decoder::{
+    Attr, AttrFlags, BranchSampleFormat, Endian, RawRecord, Record, RecordLayout, SampleFormat, SampleId,
+    kind, misc,
+};
+use host::files::NewFile;
+use host::sys::clock;
+use model::{BuildId, Name, Pid, Timestamp};
+use perfdata::features::{
+    BuildIdEntry, ClockData, Compression, EventDescription, Features, GroupDescription,
+};
+use perfdata::write::{Compressor, FileWriter, PipeWriter, RecordWriter};
+
+use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind};
+use crate::header;
+use crate::tracing_data;
+use crate::unwind::StackTotals;
+
+/// Only the user who recorded may read what their programs do.
+const MODE: u32 = 0o600;
+const CLOCK_REALTIME: i32 = 0;
+/// `PERF_COMP_ZSTD`
+const ZSTD: u32 = 1;
+
+/// Where a recording is written.
+#[derive(Debug)]
+enum Destination {
+    /// A file with this name; an existing one becomes `NAME.old`.
+    File(PathBuf),
+    /// A pipe, until the recording begins.
+    Stream(Option<File>),
+}
+
+/// The four shapes.
+enum Writer {
+    File(FileWriter<NewFile>),
+    CompressedFile(Box<Compressor<FileWriter<NewFile>>>),
+    Stream(PipeWriter<File>),
+    CompressedStream(Box<Compressor<PipeWriter<File>>>),
+}
+
+impl Writer {
+    fn records(&mut self) -> &mut dyn RecordWriter {
+        match self {
+            Self::File(writer) => writer,
+            Self::CompressedFile(writer) => writer.as_mut(),
+            Self::Stream(writer) => writer,
+            Self::CompressedStream(writer) => writer.as_mut(),
+        }
+    }
+
+    fn file(&mut self) -> Option<&mut NewFile> {
+        match self {
+            Self::File(writer) => Some(writer.get_mut()),
+            Self::CompressedFile(writer) => Some(writer.get_mut().get_mut()),
+            Self::Stream(_) | Self::CompressedStream(_) => None,
+        }
+    }
+}
+
+/// Writes a recording as perf.data.
+pub struct FileConsumer {
+    destination: Destination,
+    compression: Option<i32>,
+    command_line: Vec<Name>,
+    events: Vec<EventDescription>,
+    groups: Vec<GroupDescription>,
+    clock: Option<i32>,
+    tracing_data: Option<Vec<u8>>,
+    layout: Option<RecordLayout>,
+    writer: Option<Writer>,
+    build_ids: Vec<(BuildId, Vec<u8>, u16)>,
+    /// First and last, nanoseconds.
+    sample_time: Option<(u64, u64)>,
+    size: u64,
+}
+
+impl FileConsumer {
+    /// A file at `path` that is made when the recording begins; an existing one becomes `PATH.old`. `command_line`
+    /// is our own, for the header.
+    pub fn new(path: &Path, command_line: Vec<Name>) -> Self {
+        Self::with(Destination::File(path.to_owned()), command_line)
+    }
+
+    /// A stream, in the form for pipes.
+    pub fn stream(stream: File, command_line: Vec<Name>) -> Self {
+        Self::with(Destination::Stream(Some(stream)), command_line)
+    }
+
+    fn with(destination: Destination, command_line: Vec<Name>) -> Self {
+        Self {
+            destination,
+            compression: None,
+            command_line,
+            events: Vec::new(),
+            groups: Vec::new(),
+            clock: None,
+            tracing_data: None,
+            layout: None,
+            writer: None,
+            build_ids: Vec::new(),
+            sample_time: None,
+            size: 0,
+        }
+    }
+
+    /// Compresses the records with zstd at `level` (1 to 22).
+    #[must_use]
+    pub fn compressed(mut self, level: i32) -> Self {
+        self.compression = Some(level);
+        self
+    }
+
+    /// Bytes of the finished file.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn writer(&mut self) -> io::Result<&mut dyn RecordWriter> {
+        self.writer.as_mut().map(Writer::records).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Fails where the file has been deleted, or the folder that it is in.
+    fn still_there(&mut self) -> io::Result<()> {
+        match self.writer.as_mut().and_then(Writer::file) {
+            Some(file) if file.is_deleted() => {
+                let problem = "it was deleted while it was written";
+                Err(io::Error::new(io::ErrorKind::NotFound, problem))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes the build ids of mapped objects, for the header.
+    fn note_build_ids(&mut self, mut records: &[u8]) {
+        let Some(layout) = &self.layout else { return };
+        while let Ok((raw, size)) = RawRecord::parse(records, Endian::NATIVE) {
+            records = records.get(size..).unwrap_or(&[]);
+            if raw.kind != kind::MMAP2 || raw.misc & misc::MMAP_BUILD_ID == 0 {
+                continue;
+            }
+            let Ok(Record::Mmap(map)) = layout.decode(&raw) else { continue };
+            if let Some(MmapIdentity::BuildId(Some(id))) = map.extended.map(|extended| extended.identity)
+                && !self.build_ids.iter().any(|(known, _, _)| *known == id)
+            {
+                let path = map.path.strip_suffix(b"_text").filter(|path| path.starts_with(b"[kernel"));
+                let mode = raw.misc & misc::CPUMODE_MASK;
+                self.build_ids.push((id, path.unwrap_or(map.path).to_vec(), mode));
+            }
+        }
+    }
+
+    fn features(&self) -> Features {
+        Features {
+            build_ids: self
+                .build_ids
+                .iter()
+                .map(|(id, path, mode)| BuildIdEntry {
+                    pid: Pid(-1),
+                    misc: *mode,
+                    build_id: *id,
+                    path: Name::from(path.as_slice()),
+                })
+                .collect(),
+            command_line: self.command_line.clone(),
+            groups: self.groups.clone(),
+            clock_resolution: self.clock.and_then(|clock| clock::resolution(clock).ok()),
+            clock: self.clock.and_then(clock_data),
+            tracing_data: self.tracing_data.clone(),
+            events: self.events.clone(),
+            sample_time: self.sample_time,
+            branch_stack: self.events.iter().any(|event| records_branches(&event.attr)),
+            ..header::of_this_machine()
+        }
+    }
+
+    /// Notes the first and the last time of a sample.
+    fn note_times(&mut self, mut records: &[u8]) {
+        let Some(layout) = &self.layout else { return };
+        while let Ok((raw, size)) = RawRecord::parse(records, Endian::NATIVE) {
+            records = records.get(size..).unwrap_or(&[]);
+            // Samples of all events have their time at the same place.
+            if let Some(Timestamp(time)) = layout.time_of(&raw).filter(|_| raw.kind == kind::SAMPLE) {
+                let (first, last) = self.sample_time.unwrap_or((time, time));
+                self.sample_time = Some((first.min(time), last.max(time)));
+            }
+        }
+    }
+}
+
+/// Whether the samples' branches are there for themselves, rather than for a call chain.
+fn records_branches(attr: &Attr) -> bool {
+    let branches = attr.sample_format.contains(SampleFormat::BRANCH_STACK);
+    branches && !attr.branch_sample_format.contains(BranchSampleFormat::CALL_STACK)
+}
+
+/// The moment on both clocks.
+fn clock_data(clock: i32) -> Option<ClockData> {
+    let wall_clock = clock::now(CLOCK_REALTIME).ok()?;
+    let now = clock::now(clock).ok()?;
+    Some(ClockData { clockid: clock.unsigned_abs(), wall_clock, clock: now })
+}
+
+/// Leaders with the number of their events.
+fn groups(recording: &Recording) -> Vec<GroupDescription> {
+    let leader_of = |event: &crate::consumer::RecordedEvent| event.leader;
+    let mut leaders: Vec<usize> = recording.events.iter().filter_map(leader_of).collect();
+    leaders.dedup();
+    let describe = |leader: &usize| {
+        let members = recording.events.iter().filter(|event| event.leader == Some(*leader)).count();
+        GroupDescription {
+            name: Name::from(""),
+            leader: u32::try_from(*leader).unwrap_or(u32::MAX),
+            members: u32::try_from(members).unwrap_or(u32::MAX),
+        }
+    };
+    leaders.iter().map(describe).collect()
+}
+
+impl Consumer for FileConsumer {
+    fn begin(&mut self, recording: &Recording) -> io::Result<()> {
+        self.events = recording
+            .events
+            .iter()
+            .map(|event| EventDescription {
+                attr: event.attr.clone(),
+                name: Name::from(event.name.as_str()),
+                ids: event.ids.clone(),
+            })
+            .collect();
+        self.layout = recording.layout(recording.events.len().saturating_sub(1));
+        self.groups = groups(recording);
+        let tracepoints: Vec<_> =
+            recording.events.iter().filter_map(|event| event.tracepoint.clone()).collect();
+        if !tracepoints.is_empty() {
+            self.tracing_data = Some(tracing_data::describe(&tracepoints)?);
+        }
+        let first = recording.events.first();
+        let has_clock = first.is_some_and(|event| event.attr.flags.contains(AttrFlags::USE_CLOCKID));
+        self.clock = first.map(|event| event.attr.clockid).filter(|_| has_clock);
+        let ring_size = u32::try_from(recording.ring_size).unwrap_or(1 << 30);
+        let compress = self.compression;
+        self.writer = Some(match &mut self.destination {
+            Destination::File(path) => {
+                let mut writer = FileWriter::create(NewFile::create(path, MODE)?, &self.events)?;
+                // A full disk shows before the command is started.
+                writer.checkpoint()?;
+                match compress {
+                    Some(level) => {
+                        Writer::CompressedFile(Box::new(Compressor::new(writer, level, ring_size)?))
+                    }
+                    None => Writer::File(writer),
+                }
+            }
+            Destination::Stream(stream) => {
+                let stream = stream.take().ok_or(io::ErrorKind::NotFound)?;
+                // Who reads a pipe has to know before the records come.
+                let compression = compress.map(|level| Compression {
+                    kind: ZSTD,
+                    level: level.unsigned_abs(),
+                    ratio: 1,
+                    mmap_len: ring_size,
+                });
+                let features = Features { compression, ..self.features() };
+                let writer = PipeWriter::create(stream, &self.events, &features)?;
+                match compress {
+                    Some(level) => {
+                        Writer::CompressedStream(Box::new(Compressor::new(writer, level, ring_size)?))
+                    }
+                    None => Writer::Stream(writer),
+                }
+            }
+        });
+        Ok(())
+    }
+
+    fn started(&mut self) -> io::Result<()> {
+        let writer = self.writer()?;
+        writer.finished_init()?;
+        writer.checkpoint()?;
+        self.writer.as_mut().and_then(Writer::file).map_or(Ok(()), NewFile::take_name_keeping_old)
+    }
+
+    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+        match chunk.ring {
+            RingKind::Sideband => self.note_build_ids(&chunk.bytes),
+            RingKind::Samples => self.note_times(&chunk.bytes),
+        }
+        self.writer()?.append(&chunk.bytes)?;
+        Ok(Some(chunk.bytes))
+    }
+
+    fn finished_round(&mut self) -> io::Result<()> {
+        self.writer()?.finished_round()
+    }
+
+    fn checkpoint(&mut self) -> io::Result<()> {
+        self.writer()?.checkpoint()?;
+        self.still_there()
+    }
+
+    fn end(&mut self, ending: &Ending) -> io::Result<()> {
+        let mut records = Vec::new();
+        if let (Some(layout), Some(lost)) = (&self.layout, &ending.lost) {
+            for (event, &lost) in self.events.iter().zip(lost).filter(|(_, lost)| **lost > 0) {
+                // Time 0 marks the tool's own total, which replaces what LOST records say.
+                let sample_id = SampleId {
+                    time: Some(Timestamp(0)),
+                    identifier: event.ids.first().copied(),
+                    ..SampleId::default()
+                };
+                let record = Record::LostSamples(LostSamples { lost, filtered_by_bpf: false, sample_id });
+                // A record of 64 bytes fits.
+                let _ = layout.encode(&record, &mut records);
+            }
+        }
+        let mut features = self.features();
+        features.verbatim.extend(ending.stacks.map(|stacks| (StackTotals::FEATURE, stacks.to_section())));
+        let writer = self.writer()?;
+        writer.append(&records)?;
+        self.size = writer.finish(&features)?;
+        self.still_there()
+    }
+}

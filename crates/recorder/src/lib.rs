@@ -1,0 +1,44 @@
+//! Recording: targets and events to a stream of records.
+//!
+//! ```text
+//! Options ─ event::select ─▶ attr ─▶ open (ladder, attach) ─▶ rings ─▶ a reader per CPU ─▶ channel ─▶ session ─▶ Consumer
+//! ```
+//!
+//! [`record`] opens the events, empties the rings and hands chunks of whole records to a [`Consumer`]: a
+//! [`FileConsumer`] writes perf.data; a live view, or a stage that unwinds and hands on, is another one. The rounds
+//! that a consumer is told of let it put the records into time order.
+
+mod attr;
+mod branches;
+mod consumer;
+mod control;
+mod error;
+pub mod event;
+mod file;
+mod header;
+mod machine;
+mod notice;
+mod offer;
+mod open;
+mod options;
+mod ring;
+mod session;
+mod summary;
+mod synthesis;
+mod tracing_data;
+pub mod unwind;
+
+pub use branches::parse_branches;
+pub use consumer::{Chunk, Consumer, Ending, RecordedEvent, Recording, RingKind};
+pub use control::Control;
+pub use error::{Errno, Error};
+pub use file::FileConsumer;
+pub use machine::{ThisMachine, this_machine};
+pub use notice::{Importance, Notice};
+pub use offer::{Offer, offer, offer_on_cpu};
+pub use options::{
+    CallChain, Clock, DEFAULT_FREQUENCY, DEFAULT_STACK_COPY, Extras, Levels, Options, Target, Workload,
+};
+pub use ring::Drained;
+pub use session::record;
+pub use summary::{Command, RunningCommand, Summary};

@@ -1,0 +1,84 @@
+//! The catalogue of this machine.
+
+use std::io;
+use std::path::Path;
+
+use elf::SymbolSource;
+use host::objects;
+use host::sysfs::{self, PmuFiles};
+use host::tracefs;
+
+use crate::error::Errno;
+use crate::event::{Catalogue, EventError, Pmu, Tracepoint, matches, nearest_of};
+
+/// What this machine offers. Its PMUs are read at once, the rest when it is asked for.
+#[derive(Debug)]
+pub struct ThisMachine {
+    pmus: Vec<Pmu>,
+}
+
+/// The catalogue of this machine; without PMUs where `/sys` is not mounted.
+pub fn this_machine() -> ThisMachine {
+    let files = sysfs::pmus(Path::new(sysfs::EVENT_SOURCES)).unwrap_or_default();
+    ThisMachine { pmus: files.into_iter().map(pmu).collect() }
+}
+
+/// The PMUs of this machine's kinds of cores, without their terms and aliases.
+pub(crate) fn core_pmus() -> Vec<Pmu> {
+    sysfs::core_pmus(Path::new(sysfs::EVENT_SOURCES)).into_iter().map(pmu).collect()
+}
+
+pub(crate) fn pmu(files: PmuFiles) -> Pmu {
+    Pmu {
+        name: files.name,
+        kind: files.kind,
+        formats: files.formats,
+        events: files.events,
+        cpus: files.cpus.as_deref().and_then(host::cpus::parse),
+        core: files.core,
+    }
+}
+
+impl Catalogue for ThisMachine {
+    fn pmus(&self) -> &[Pmu] {
+        &self.pmus
+    }
+
+    fn tracepoints(&self, system: &str, name: &str) -> Result<Vec<Tracepoint>, EventError> {
+        let refuse = |error: io::Error| EventError::Tracepoints { cause: Errno(&error).to_string() };
+        let folder = tracefs::folder().map_err(refuse)?;
+        let events = folder.join("events");
+        let mut found = Vec::new();
+        let systems = tracefs::names(&events).map_err(refuse)?;
+        for system in systems.into_iter().filter(|known| matches(system, known)) {
+            let names = tracefs::names(&events.join(&system)).unwrap_or_default();
+            for name in names.into_iter().filter(|known| matches(name, known)) {
+                if let Some(id) = tracefs::id(&folder, &system, &name) {
+                    found.push(Tracepoint { system: system.clone(), name, id });
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn symbol_offset(&self, path: &str, symbol: &str) -> Result<u64, EventError> {
+        let refuse = |problem: String, nearest| EventError::Probe { path: path.to_owned(), problem, nearest };
+        let object =
+            objects::open_file(Path::new(path)).map_err(|reason| refuse(reason.to_string(), None))?;
+        let all = || {
+            let sources = [SymbolSource::Full, SymbolSource::Dynamic].into_iter();
+            sources.flat_map(|source| object.symbols(source)).filter(|known| !known.is_undefined())
+        };
+        let Some(found) = all().find(|known| known.name == symbol.as_bytes()) else {
+            let problem = if object.has_symbols(SymbolSource::Full) {
+                format!("it has no symbol {symbol}")
+            } else {
+                format!("it is stripped of {symbol}; it takes a file offset (uprobe:{path}:0x1234)")
+            };
+            let names = all().filter_map(|known| str::from_utf8(known.name).ok().map(str::to_owned));
+            return Err(refuse(problem, nearest_of(symbol, names)));
+        };
+        let offset = object.file_offset_of(found.address).map(|offset| offset.0);
+        offset.ok_or_else(|| refuse(format!("{symbol} is not in the file's code"), None))
+    }
+}

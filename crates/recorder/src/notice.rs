@@ -1,0 +1,217 @@
+//! What a recording has to tell while it runs, each thing once.
+
+use std::fmt;
+
+use decoder::Attr;
+
+/// Something that is not as it was asked for, or that the user should know of.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Notice {
+    /// There is no PMU: the CPU clock samples instead of cycles.
+    ClockInstead,
+    /// The processor gives no last branches: the kernel walks frame pointers instead.
+    FramePointersInstead {
+        /// The event's name.
+        event: String,
+    },
+    /// The user may not have a part of what was asked for.
+    Forbidden {
+        /// What is left out.
+        what: &'static str,
+    },
+    /// Only user space is seen: this user may not profile the kernel.
+    UserSpaceOnly {
+        /// `kernel.perf_event_paranoid`.
+        paranoid: Option<i32>,
+    },
+    /// An event that only the kernel causes, and the kernel is not seen.
+    NothingToCount {
+        /// Its name.
+        event: String,
+    },
+    /// The kernel allows no higher rate.
+    RateLimited {
+        /// Asked for, in Hz.
+        asked: u64,
+        /// `kernel.perf_event_max_sample_rate`, in Hz.
+        allowed: u64,
+    },
+    /// The rings are smaller than they should be.
+    RingsShrunk {
+        /// Bytes per CPU that were wanted.
+        wanted: u64,
+        /// Bytes per CPU that were given.
+        given: u64,
+    },
+    /// The stack copies asked for are too large for the rings.
+    CopiesShrunk {
+        /// Bytes of each copy that were asked for.
+        asked: u32,
+        /// Bytes of each copy that are taken.
+        given: u32,
+        /// Bytes per ring.
+        ring: u64,
+    },
+    /// The kernel does not know a feature; the recording does without.
+    Without {
+        /// The event's name.
+        event: String,
+        /// What is missing, in the kernel's words.
+        feature: &'static str,
+    },
+    /// Some of the processes had ended when we came.
+    Gone {
+        /// The number that was asked for.
+        pid: i32,
+    },
+    /// An event as it was opened (asked for with `-vv`).
+    Opened {
+        /// Its name.
+        name: String,
+        /// The kernel's attr.
+        attr: Box<Attr>,
+    },
+    /// The duration is over and the command still runs: it was sent SIGTERM.
+    CommandTerminated,
+    /// The recording has failed and the command still runs: we wait for it.
+    CommandGoesOn {
+        /// Why the recording has failed.
+        because: String,
+    },
+    /// The ring memory that is used (detail).
+    Rings {
+        /// How many CPUs.
+        cpus: usize,
+        /// Bytes of samples per CPU.
+        samples: u64,
+        /// Bytes of sideband records per CPU.
+        sideband: u64,
+    },
+}
+
+/// How important a [`Notice`] is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Importance {
+    /// For those who want to see the attrs.
+    Attributes,
+    /// For those who want detail.
+    Detail,
+    /// For everybody.
+    Normal,
+}
+
+impl Notice {
+    /// Who should see it.
+    pub fn importance(&self) -> Importance {
+        match self {
+            Self::Opened { .. } => Importance::Attributes,
+            Self::Rings { .. } | Self::Without { .. } => Importance::Detail,
+            _ => Importance::Normal,
+        }
+    }
+}
+
+/// The fields of an attr that are not 0.
+struct Fields<'a>(&'a Attr);
+
+impl fmt::Display for Fields<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let attr = self.0;
+        write!(f, "type {}, size {}, config {:#x}", attr.kind, attr.size, attr.config)?;
+        let rate = if attr.is_frequency() { "sample_freq" } else { "sample_period" };
+        write!(f, ", {rate} {}", attr.sample_period)?;
+        write!(f, ", sample_type {}, read_format {}", names(attr.sample_format), names(attr.read_format))?;
+        let numbers = [
+            ("precise_ip", u64::from(attr.precise_ip)),
+            ("wakeup_watermark", u64::from(attr.wakeup)),
+            ("bp_type", u64::from(attr.bp_type)),
+            ("config1", attr.config1),
+            ("config2", attr.config2),
+            ("config3", attr.config3),
+            ("branch_sample_type", attr.branch_sample_format.bits()),
+            ("sample_regs_user", attr.sample_regs_user),
+            ("sample_stack_user", u64::from(attr.sample_stack_user)),
+            ("clockid", u64::from(attr.clockid.unsigned_abs())),
+            ("sample_regs_intr", attr.sample_regs_intr),
+            ("sample_max_stack", u64::from(attr.sample_max_stack)),
+        ];
+        for (name, value) in numbers.into_iter().filter(|&(_, value)| value != 0) {
+            write!(f, ", {name} {value:#x}")?;
+        }
+        write!(f, ", {}", names(attr.flags).to_lowercase())
+    }
+}
+
+/// Names of bits, as `bitflags` writes them.
+fn names(bits: impl fmt::Debug) -> String {
+    let text = format!("{bits:?}");
+    let inner = text.split_once('(').and_then(|(_, inner)| inner.strip_suffix(')'));
+    inner.unwrap_or(&text).replace(" | ", "|")
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ClockInstead => {
+                f.write_str("this machine has no hardware counters for us (cycles): sampling by cpu-clock")
+            }
+            Self::FramePointersInstead { event } => write!(
+                f,
+                "this machine records no last branches with {event}: call chains by frame pointers; \
+                 try: --call-graph auto"
+            ),
+            Self::Forbidden { what } => write!(
+                f,
+                "recording without {what}, which take CAP_PERFMON; try: sudo setcap cap_perfmon=ep \"$(command -v prof)\""
+            ),
+            Self::UserSpaceOnly { paranoid } => {
+                f.write_str(
+                    "user space only: seeing the kernel takes kernel.perf_event_paranoid at 1 or less",
+                )?;
+                if let Some(paranoid) = paranoid {
+                    write!(f, " (it is {paranoid})")?;
+                }
+                f.write_str(" or CAP_PERFMON; try: sudo sysctl kernel.perf_event_paranoid=1")
+            }
+            Self::NothingToCount { event } => {
+                write!(
+                    f,
+                    "{event} happens in the kernel, which this user may not observe: expect no samples of it"
+                )
+            }
+            Self::RateLimited { asked, allowed } => write!(
+                f,
+                "{asked} Hz is more than kernel.perf_event_max_sample_rate: sampling at {allowed} Hz; \
+                 try: sudo sysctl kernel.perf_event_max_sample_rate={asked}"
+            ),
+            Self::RingsShrunk { wanted, given } => write!(
+                f,
+                "rings of {} KiB per CPU instead of {} KiB: the limit of locked memory (kernel.perf_event_mlock_kb, \
+                 ulimit -l) allows no more; try: sudo sysctl kernel.perf_event_mlock_kb={}",
+                given / 1024,
+                wanted / 1024,
+                // The ring of sideband records and the pages before both rings are taken from it, too.
+                wanted / 1024 + 128
+            ),
+            Self::CopiesShrunk { asked, given, ring } => write!(
+                f,
+                "stack copies of {given} bytes instead of {asked}: a ring of {} KiB has no room for more; try a larger \
+                 one (-m)",
+                ring / 1024
+            ),
+            Self::Without { event, feature } => {
+                write!(f, "this kernel does not know {feature}: recording {event} without")
+            }
+            Self::Gone { pid } => write!(f, "process {pid} does not exist (any more)"),
+            Self::Opened { name, attr } => write!(f, "{name}: {}", Fields(attr)),
+            Self::CommandTerminated => f.write_str("the time is over: the command was sent SIGTERM"),
+            Self::CommandGoesOn { because } => write!(f, "{because}; the command goes on"),
+            Self::Rings { cpus, samples, sideband } => write!(
+                f,
+                "rings: {cpus} CPUs, {} KiB for samples and {} KiB for sideband records each",
+                samples / 1024,
+                sideband / 1024
+            ),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Whether this machine gives an event, to this user: asked of the kernel by opening it, as nothing else tells.
+
+use std::io;
+
+use decoder::{Attr, AttrFlags};
+use host::sys::perf_event::Subject;
+use model::{CpuId, Tid};
+
+use crate::attr;
+use crate::error::{EACCES, EINVAL, ENODEV, ENOENT, EOPNOTSUPP, EPERM};
+use crate::event::Event;
+use crate::open::{Kernel, Opener, Step, is_kernels_own, settle};
+use crate::options::{Options, Target};
+
+/// What comes of an event that is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Offer {
+    /// It samples.
+    Samples,
+    /// It samples, user space only: the kernel's side is not for this user.
+    UserSpaceOnly,
+    /// It can be counted, and takes no samples.
+    CountsOnly,
+    /// This machine, or its kernel, does not have it.
+    Absent,
+    /// This user may not have it.
+    Forbidden,
+    /// Something else is wrong: an errno.
+    Refused(i32),
+}
+
+/// Opens `event` on this process, or on a CPU where its PMU counts only there, and closes it again.
+pub fn offer(event: &Event) -> Offer {
+    offer_by(&Kernel, event)
+}
+
+/// Opens `event` on all that runs on `cpu`, and closes it again.
+pub fn offer_on_cpu(event: &Event, cpu: CpuId) -> Offer {
+    let sampler = attr::sampler(event, &Options::new(Target::System), 0, 1 << 12);
+    match Kernel.open(&sampler, Subject::Cpu(cpu), None) {
+        Ok(_) => Offer::Samples,
+        Err(error) => refusal(&Kernel, &error, event, Subject::Cpu(cpu)),
+    }
+}
+
+fn offer_by<O: Opener>(opener: &O, event: &Event) -> Offer {
+    let own = Tid(0);
+    // A PMU outside the cores belongs to no thread.
+    let subject = match &event.cpus {
+        Some(cpus) if !event.core => Subject::Cpu(cpus.first().copied().unwrap_or(CpuId(0))),
+        Some(cpus) => Subject::Thread(own, cpus.first().copied()),
+        None => Subject::Thread(own, None),
+    };
+    let options = Options { inherit: false, ..Options::new(Target::Threads(vec![own])) };
+    let mut sampler = attr::sampler(event, &options, 0, 1 << 12);
+    if let Some(probe) = &event.probe {
+        sampler.config1 = probe.path.as_ptr().expose_provenance() as u64;
+    }
+    match settle(opener, sampler, None, subject, None) {
+        Ok((attr, _, steps)) if steps.contains(&Step::UserSpaceOnly) => {
+            if is_kernels_own(&attr) {
+                Offer::Forbidden
+            } else {
+                Offer::UserSpaceOnly
+            }
+        }
+        Ok((_, _, steps)) if steps.iter().any(|step| matches!(step, Step::Forbidden(_))) => Offer::Forbidden,
+        Ok(_) => Offer::Samples,
+        Err(error) => refusal(opener, &error, event, subject),
+    }
+}
+
+fn refusal<O: Opener>(opener: &O, error: &io::Error, event: &Event, subject: Subject<'_>) -> Offer {
+    match error.raw_os_error().unwrap_or(0) {
+        ENOENT | ENODEV | EOPNOTSUPP => Offer::Absent,
+        EACCES | EPERM => Offer::Forbidden,
+        EINVAL => {
+            let counter = Attr { size: 128, flags: AttrFlags::DISABLED, ..event.attr.clone() };
+            match opener.open(&counter, subject, None) {
+                Ok(_) => Offer::CountsOnly,
+                Err(error) if matches!(error.raw_os_error(), Some(EACCES | EPERM)) => Offer::Forbidden,
+                Err(_) => Offer::Refused(EINVAL),
+            }
+        }
+        other => Offer::Refused(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::select;
+
+    struct Machine<F: Fn(&Attr) -> Result<(), i32>>(F);
+
+    impl<F: Fn(&Attr) -> Result<(), i32>> Opener for Machine<F> {
+        type Event = ();
+        fn open(&self, attr: &Attr, _: Subject<'_>, _: Option<&()>) -> io::Result<()> {
+            (self.0)(attr).map_err(io::Error::from_raw_os_error)
+        }
+    }
+
+    fn asked(text: &str, machine: impl Fn(&Attr) -> Result<(), i32>) -> Offer {
+        offer_by(&Machine(machine), &select(text, &Vec::new()).unwrap()[0])
+    }
+
+    #[test]
+    fn what_the_kernel_says_has_a_meaning() {
+        assert_eq!(asked("cycles", |_| Ok(())), Offer::Samples);
+        assert_eq!(asked("cycles", |_| Err(ENOENT)), Offer::Absent);
+        assert_eq!(asked("cycles", |_| Err(EACCES)), Offer::Forbidden);
+        assert_eq!(asked("cycles", |_| Err(16)), Offer::Refused(16));
+        let no_interrupt = |attr: &Attr| if attr.sample_period == 0 { Ok(()) } else { Err(EINVAL) };
+        assert_eq!(asked("r1", no_interrupt), Offer::CountsOnly);
+        assert_eq!(asked("r1", |_| Err(EINVAL)), Offer::Refused(EINVAL));
+        let user = |attr: &Attr| {
+            if attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) { Ok(()) } else { Err(EACCES) }
+        };
+        assert_eq!(asked("cycles", user), Offer::UserSpaceOnly);
+        assert_eq!(asked("context-switches", user), Offer::Forbidden);
+    }
+}

@@ -1,0 +1,103 @@
+//! What a refusal of `perf_event_open(2)` means, and what to do about it.
+
+use std::io;
+
+use decoder::{Attr, AttrFlags};
+use host::procfs::{self, Capability};
+use host::sysctl;
+
+use crate::error::{
+    EACCES, EBUSY, EINVAL, EMFILE, ENODEV, ENOENT, ENOSPC, ENOSYS, EOPNOTSUPP, EOVERFLOW, EPERM, ESRCH, Error,
+};
+use crate::options::{Options, Target};
+
+/// An error with the cause and the next thing to try.
+pub(super) fn explain(errno: io::Error, event: &str, attr: &Attr, options: &Options) -> Error {
+    let advice = match errno.raw_os_error() {
+        Some(ESRCH) => {
+            let number = match &options.target {
+                Target::Processes(pids) => pids.first().map(|pid| pid.0),
+                Target::Threads(tids) => tids.first().map(|tid| tid.0),
+                _ => None,
+            };
+            match number {
+                Some(pid) => return Error::NoSuchProcess { pid },
+                None => String::new(),
+            }
+        }
+        Some(ENOSYS) => {
+            return Error::NoPerfEvents(
+                "this kernel has no perf_event_open, or a seccomp filter (of a container) forbids it",
+            );
+        }
+        Some(EACCES | EPERM) => permission(attr, options),
+        Some(ENOENT | ENODEV | EOPNOTSUPP) if !options.extras.branches.is_empty() => {
+            "branches are remembered by a PMU only (Intel LBR, AMD LbrExtV2, ARM BRBE), which this machine does not have or, \
+             as virtual machines do, does not show; try without -b and -j"
+                .to_owned()
+        }
+        Some(ENOENT | ENODEV | EOPNOTSUPP) => {
+            "this machine does not count it (a virtual machine often has no PMU); try: -e cpu-clock"
+                .to_owned()
+        }
+        Some(EINVAL) => "the kernel does not accept these attributes (-vv shows them)".to_owned(),
+        Some(EBUSY) => "somebody else has the PMU for themselves".to_owned(),
+        Some(ENOSPC) => "there are only four hardware breakpoints".to_owned(),
+        Some(EOVERFLOW) => "--max-stack is above kernel.perf_event_max_stack".to_owned(),
+        Some(EMFILE) => "try: ulimit -n unlimited".to_owned(),
+        _ => String::new(),
+    };
+    Error::Open { event: event.to_owned(), errno, advice }
+}
+
+/// The same for a probe in a program, which takes more than perf events do.
+pub(super) fn explain_probe(errno: io::Error, event: &str, attr: &Attr, options: &Options) -> Error {
+    if !matches!(errno.raw_os_error(), Some(EACCES | EPERM)) {
+        return explain(errno, event, attr, options);
+    }
+    let advice = format!(
+        "probes in programs take CAP_SYS_ADMIN (before Linux 6.16, CAP_PERFMON); try: sudo prof record -e {event} …"
+    );
+    Error::Open { event: event.to_owned(), errno, advice }
+}
+
+fn permission(attr: &Attr, options: &Options) -> String {
+    let paranoid = sysctl::perf_event_paranoid();
+    let level =
+        paranoid.map_or_else(String::new, |level| format!(" (kernel.perf_event_paranoid is {level})"));
+    let may =
+        procfs::own_status().is_ok_and(|own| own.has(Capability::Perfmon) || own.has(Capability::SysAdmin));
+    match &options.target {
+        Target::System | Target::Cgroup(_) => format!(
+            "observing whole CPUs takes CAP_PERFMON or kernel.perf_event_paranoid at 0 or less{level}; \
+             try: sudo prof record -a, or sudo sysctl kernel.perf_event_paranoid=0"
+        ),
+        _ if may => {
+            "this process has CAP_PERFMON, so something else forbids it (a security module, a container?)"
+                .to_owned()
+        }
+        _ if paranoid.is_some_and(|level| level > 2) => format!(
+            "this system allows no profiling to users{level}; try: sudo sysctl kernel.perf_event_paranoid=2"
+        ),
+        _ if attr.flags.contains(AttrFlags::EXCLUDE_USER) => format!(
+            "observing the kernel takes CAP_PERFMON or kernel.perf_event_paranoid at 1 or less{level}; \
+             try: sudo sysctl kernel.perf_event_paranoid=1"
+        ),
+        Target::Processes(pids) => another_users("-p", pids.iter().map(|pid| pid.0)),
+        Target::Threads(tids) => another_users("-t", tids.iter().map(|tid| tid.0)),
+        Target::User(user) => {
+            format!("the processes of user {user} are not yours; try: sudo prof record -u {user}")
+        }
+        Target::Command => {
+            format!("perf events are not permitted here{level}; try: sudo prof record …")
+        }
+    }
+}
+
+fn another_users(flag: &str, numbers: impl Iterator<Item = i32>) -> String {
+    let numbers: Vec<String> = numbers.map(|number| number.to_string()).collect();
+    let list = numbers.join(",");
+    format!(
+        "{list} is another user's process, or has more rights than you; try: sudo prof record {flag} {list}"
+    )
+}

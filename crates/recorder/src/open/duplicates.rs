@@ -1,0 +1,159 @@
+//! Samples that two copies of one event took of one thread.
+//!
+//! A thread that begins while its creator is being attached to inherits some of the events and is given its own, too.
+//! Of each (thread, CPU, event) the id that came first is kept and the other's samples are left out: they are
+//! duplicates, not losses. The threads that it creates inherit both, so all threads are looked at.
+
+use std::collections::HashMap;
+
+use decoder::{SampleFormat, kind};
+
+/// Offsets in a sample with IDENTIFIER, IP, TID, TIME and CPU, in the kernel's order (checklist row L).
+const IDENTIFIER: usize = 8;
+const TID: usize = 28;
+const CPU: usize = 40;
+/// With ADDR before it.
+const CPU_BEHIND_ADDR: usize = 48;
+/// Offset in EXIT: behind pid and ppid.
+const EXIT_TID: usize = 16;
+
+/// Leaves duplicates out.
+#[derive(Debug, Default)]
+pub(crate) struct Duplicates {
+    /// Event of each id.
+    events: HashMap<u64, usize>,
+    cpu: usize,
+    /// The id that is kept, per thread, for each CPU and event.
+    kept: HashMap<u32, HashMap<(u32, usize), u64>>,
+}
+
+impl Duplicates {
+    /// `ids` are those of each event; `format` says what is in their samples.
+    pub(crate) fn new<'a>(ids: impl Iterator<Item = &'a [u64]>, format: SampleFormat) -> Self {
+        let events =
+            ids.enumerate().flat_map(|(event, ids)| ids.iter().map(move |&id| (id, event))).collect();
+        let cpu = if format.contains(SampleFormat::ADDR) { CPU_BEHIND_ADDR } else { CPU };
+        Self { events, cpu, kept: HashMap::new() }
+    }
+
+    /// Takes duplicates out of `records`; returns how many.
+    pub(crate) fn remove(&mut self, records: &mut Vec<u8>) -> u64 {
+        let (mut read, mut write, mut removed) = (0, 0, 0);
+        while let Some(size) = size_at(records, read) {
+            if self.is_duplicate(records.get(read..read + size).unwrap_or(&[])) {
+                removed += 1;
+            } else {
+                if read != write {
+                    records.copy_within(read..read + size, write);
+                }
+                write += size;
+            }
+            read += size;
+        }
+        records.truncate(write);
+        removed
+    }
+
+    fn is_duplicate(&mut self, record: &[u8]) -> bool {
+        match u32_at(record, 0) {
+            Some(kind::SAMPLE) => {}
+            Some(kind::EXIT) => {
+                // The number may come back for a thread that has other copies.
+                u32_at(record, EXIT_TID).map(|tid| self.kept.remove(&tid));
+                return false;
+            }
+            _ => return false,
+        }
+        let Some(id) = u64_at(record, IDENTIFIER) else { return false };
+        let (Some(tid), Some(cpu)) = (u32_at(record, TID), u32_at(record, self.cpu)) else { return false };
+        let Some(&event) = self.events.get(&id) else { return false };
+        *self.kept.entry(tid).or_default().entry((cpu, event)).or_insert(id) != id
+    }
+}
+
+fn size_at(records: &[u8], at: usize) -> Option<usize> {
+    let bytes = records.get(at.checked_add(6)?..)?.first_chunk()?;
+    let size = usize::from(u16::from_ne_bytes(*bytes));
+    (size >= 8 && at + size <= records.len()).then_some(size)
+}
+
+fn u32_at(record: &[u8], at: usize) -> Option<u32> {
+    record.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
+}
+
+fn u64_at(record: &[u8], at: usize) -> Option<u64> {
+    record.get(at..)?.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{Options, Target};
+    use decoder::{Endian, RawRecord, Record, RecordLayout};
+    use model::{CpuId, Pid, Tid, Timestamp};
+
+    fn layout() -> RecordLayout {
+        let options = Options::new(Target::Processes(vec![]));
+        let attr = crate::attr::sampler(&crate::event::default_events(&[])[0], &options, 0, 4096);
+        RecordLayout::new(&attr, Endian::NATIVE)
+    }
+
+    fn sample(layout: &RecordLayout, id: u64, tid: i32, cpu: u32, out: &mut Vec<u8>) {
+        // A sample by way of the decoder, so that the offsets here are held against the real layout.
+        let mut bytes = Vec::new();
+        let words: [u64; 5] = [id, 0xdead, (tid as u32 as u64) << 32 | 7, 99, u64::from(cpu)];
+        let size = 8 + 8 * (words.len() + 2);
+        bytes.extend(kind::SAMPLE.to_ne_bytes());
+        bytes.extend(2_u16.to_ne_bytes());
+        bytes.extend((size as u16).to_ne_bytes());
+        words.iter().chain(&[1, 0]).for_each(|word| bytes.extend(word.to_ne_bytes()));
+        let (raw, _) = RawRecord::parse(&bytes, Endian::NATIVE).unwrap();
+        let Record::Sample(decoded) = layout.decode(&raw).unwrap() else { panic!("a sample") };
+        assert_eq!(decoded.identifier, Some(id));
+        assert_eq!(decoded.thread, Some((Pid(7), Tid(tid))));
+        assert_eq!((decoded.time, decoded.cpu), (Some(Timestamp(99)), Some(CpuId(cpu))));
+        out.extend(bytes);
+    }
+
+    #[test]
+    fn the_first_id_of_a_thread_and_cpu_is_kept() {
+        let layout = layout();
+        let mut duplicates =
+            Duplicates::new([&[10, 11, 20, 21][..], &[30][..]].into_iter(), SampleFormat::IP);
+        let mut records = Vec::new();
+        sample(&layout, 10, 5, 0, &mut records);
+        sample(&layout, 20, 5, 0, &mut records); // the same thread and CPU, by another copy
+        sample(&layout, 11, 5, 1, &mut records);
+        sample(&layout, 30, 5, 0, &mut records); // another event
+        sample(&layout, 20, 6, 0, &mut records); // another thread
+        sample(&layout, 99, 5, 0, &mut records); // not ours
+        let length = records.len();
+        assert_eq!(duplicates.remove(&mut records), 1);
+        assert_eq!(records.len(), length / 6 * 5);
+        let mut more = Vec::new();
+        sample(&layout, 10, 6, 0, &mut more);
+        assert_eq!(duplicates.remove(&mut more), 1);
+        assert!(more.is_empty());
+    }
+
+    #[test]
+    fn a_number_that_comes_back_is_another_thread() {
+        let layout = layout();
+        let mut duplicates = Duplicates::new([&[10, 20][..]].into_iter(), SampleFormat::IP);
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        sample(&layout, 10, 5, 0, &mut first);
+        assert_eq!(duplicates.remove(&mut first), 0);
+        let (pid, tid) = ((Pid(7), Pid(7)), (Tid(5), Tid(5)));
+        let exit = Record::Exit(decoder::record::Task {
+            pid: pid.0,
+            parent_pid: pid.1,
+            tid: tid.0,
+            parent_tid: tid.1,
+            time: Timestamp(100),
+            sample_id: decoder::SampleId::default(),
+        });
+        layout.encode(&exit, &mut second).unwrap();
+        sample(&layout, 20, 5, 0, &mut second);
+        assert_eq!(duplicates.remove(&mut second), 0);
+    }
+}

@@ -1,0 +1,398 @@
+//! The ladder: what a recording does without, where the kernel, the machine or the user's rights lack it.
+
+use std::io;
+
+use decoder::{Attr, AttrFlags, BranchSampleFormat, Endian, ReadFormat, SampleFormat};
+use host::sys::perf_event::{PerfEvent, Subject};
+
+use crate::error::{E2BIG, EACCES, EINVAL, ENODEV, ENOENT, EOPNOTSUPP, EPERM};
+
+/// Opens events: the kernel, or a test's idea of one.
+pub(crate) trait Opener {
+    /// An open event.
+    type Event;
+    /// `perf_event_open(2)`.
+    fn open(
+        &self,
+        attr: &Attr,
+        subject: Subject<'_>,
+        leader: Option<&Self::Event>,
+    ) -> io::Result<Self::Event>;
+}
+
+/// The running kernel.
+pub(crate) struct Kernel;
+
+impl Opener for Kernel {
+    type Event = PerfEvent;
+
+    fn open(&self, attr: &Attr, subject: Subject<'_>, leader: Option<&PerfEvent>) -> io::Result<PerfEvent> {
+        PerfEvent::open(&mut attr.to_bytes(Endian::NATIVE), subject, leader)
+    }
+}
+
+/// Something that was given up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    /// The kernel does not know this.
+    Without(&'static str),
+    /// The user may not have this part of what was asked for.
+    Forbidden(&'static str),
+    /// The user may not observe the kernel.
+    UserSpaceOnly,
+    /// There is no such counter: the clock instead.
+    Clock,
+    /// The processor remembers no branches for us: frame pointers instead.
+    FramePointers,
+}
+
+/// What newer kernels know, newest first: one after the other is left out until the older one agrees.
+const FLAGS: [(AttrFlags, &str); 7] = [
+    (AttrFlags::BUILD_ID, "build ids in MMAP2 (5.12)"),
+    (AttrFlags::CGROUP, "CGROUP records (5.7)"),
+    (AttrFlags::BPF_EVENT, "BPF_EVENT records (5.1)"),
+    (AttrFlags::KSYMBOL, "KSYMBOL records (5.1)"),
+    (AttrFlags::NAMESPACES, "NAMESPACES records (4.12)"),
+    (AttrFlags::COMM_EXEC, "exec told apart in COMM (3.16)"),
+    (AttrFlags::MMAP2, "MMAP2 records (3.16)"),
+];
+
+/// Opens `attr`, giving up what has to be; `clock` is the event to fall back to where there is no such counter.
+/// Returns the attr that opened, the event, and the steps.
+pub(crate) fn settle<O: Opener>(
+    opener: &O,
+    mut attr: Attr,
+    clock: Option<&Attr>,
+    subject: Subject<'_>,
+    leader: Option<&O::Event>,
+) -> io::Result<(Attr, O::Event, Vec<Step>)> {
+    let mut steps = Vec::new();
+    let mut first_error = None;
+    loop {
+        let error = match opener.open(&attr, subject, leader) {
+            Ok(event) => return Ok((attr, event, steps)),
+            Err(error) => error,
+        };
+        let stepped = match error.raw_os_error() {
+            Some(EACCES | EPERM) => leave_privileges_out(&mut attr)
+                .or_else(|| leave_the_kernel_out(&mut attr))
+                .or_else(|| leave_addresses_out(&mut attr)),
+            Some(EINVAL | E2BIG) => leave_newest_out(&mut attr)
+                .or_else(|| frame_pointers(&mut attr))
+                .or_else(|| less_precise(&mut attr))
+                .or_else(|| without_pmu(&mut attr)),
+            Some(EOPNOTSUPP) if attr.sample_format.contains(SampleFormat::BRANCH_STACK) => {
+                frame_pointers(&mut attr).or_else(|| less_precise(&mut attr))
+            }
+            Some(ENOENT | EOPNOTSUPP | ENODEV) => less_precise(&mut attr)
+                .or_else(|| without_pmu(&mut attr))
+                .or_else(|| take_clock(&mut attr, clock)),
+            _ => None,
+        };
+        match stepped {
+            Some(Some(step)) => steps.push(step),
+            Some(None) => {}
+            None => {
+                let forbidden = matches!(error.raw_os_error(), Some(EACCES | EPERM));
+                return Err(first_error.filter(|_| !forbidden).unwrap_or(error));
+            }
+        }
+        // The first refusal tells the cause; later ones, of what was left, could mislead. Not so where rights are the
+        // matter: when only what users may have is asked for, the next refusal tells why they do not get it; and what
+        // is forbidden at the last is so for all that was tried.
+        if !matches!(stepped, Some(Some(Step::UserSpaceOnly | Step::Forbidden(_)))) {
+            first_error.get_or_insert(error);
+        }
+    }
+}
+
+/// What users may have at no level of `perf_event_paranoid`, or only at the lowest (perf_event_open(2), "namespaces";
+/// `perf_trace_event_perm` in kernel/trace/trace_event_perf.c).
+fn leave_privileges_out(attr: &mut Attr) -> Option<Option<Step>> {
+    if attr.flags.contains(AttrFlags::NAMESPACES) {
+        attr.flags.remove(AttrFlags::NAMESPACES);
+        return Some(Some(Step::Forbidden("the namespaces of processes")));
+    }
+    if attr.sample_format.contains(SampleFormat::RAW) {
+        attr.sample_format.remove(SampleFormat::RAW);
+        return Some(Some(Step::Forbidden("the fields of tracepoints")));
+    }
+    None
+}
+
+/// Physical addresses are given to those who may observe the kernel.
+fn leave_addresses_out(attr: &mut Attr) -> Option<Option<Step>> {
+    if !attr.sample_format.contains(SampleFormat::PHYS_ADDR) {
+        return None;
+    }
+    attr.sample_format.remove(SampleFormat::PHYS_ADDR);
+    Some(Some(Step::Forbidden("physical addresses")))
+}
+
+fn leave_the_kernel_out(attr: &mut Attr) -> Option<Option<Step>> {
+    // Where only the kernel was asked for, there is nothing left to record.
+    if attr.flags.intersects(AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_USER) {
+        return None;
+    }
+    attr.flags |= AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
+    Some(Some(Step::UserSpaceOnly))
+}
+
+fn leave_newest_out(attr: &mut Attr) -> Option<Option<Step>> {
+    if attr.read_format.contains(ReadFormat::LOST) {
+        attr.read_format.remove(ReadFormat::LOST);
+        return Some(Some(Step::Without("PERF_FORMAT_LOST (6.0)")));
+    }
+    if attr.branch_sample_format.contains(BranchSampleFormat::HW_INDEX) {
+        attr.branch_sample_format.remove(BranchSampleFormat::HW_INDEX);
+        return Some(Some(Step::Without("the index of the newest branch (5.7)")));
+    }
+    let (flag, name) = FLAGS.into_iter().find(|&(flag, _)| attr.flags.contains(flag))?;
+    attr.flags.remove(flag);
+    Some(Some(Step::Without(name)))
+}
+
+/// The call stack of last branches is of use only where there are any; branches that somebody asked for are not given up.
+fn frame_pointers(attr: &mut Attr) -> Option<Option<Step>> {
+    if !attr.branch_sample_format.contains(BranchSampleFormat::CALL_STACK) {
+        return None;
+    }
+    attr.branch_sample_format = BranchSampleFormat::empty();
+    attr.sample_format.remove(SampleFormat::BRANCH_STACK);
+    Some(Some(Step::FramePointers))
+}
+
+/// Without a word: `P` asks for the best there is, and a lower skid than asked for is still a skid.
+fn less_precise(attr: &mut Attr) -> Option<Option<Step>> {
+    attr.precise_ip = attr.precise_ip.checked_sub(1)?;
+    Some(None)
+}
+
+/// Without a word: before a kernel knows which kind of core is meant (5.13; on ARM 6.6), the CPU that the event is
+/// opened on says it.
+fn without_pmu(attr: &mut Attr) -> Option<Option<Step>> {
+    let extended = matches!(attr.kind, 0 | 3) && attr.config >> 32 != 0;
+    attr.config = extended.then_some(attr.config & u64::from(u32::MAX))?;
+    Some(None)
+}
+
+fn take_clock(attr: &mut Attr, clock: Option<&Attr>) -> Option<Option<Step>> {
+    let clock = clock.filter(|clock| (clock.kind, clock.config) != (attr.kind, attr.config))?;
+    // What was given up for the user's rights stays given up.
+    let excluded = attr.flags & (AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV);
+    *attr = Attr { read_format: attr.read_format, flags: clock.flags | excluded, ..clock.clone() };
+    Some(Some(Step::Clock))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{EBUSY, EMFILE, ENOSPC, ENOSYS, EOVERFLOW, ESRCH};
+    use crate::event::{clock_event, default_events, select};
+    use crate::options::{CallChain, Options, Target};
+    use model::{CpuId, Tid};
+    use std::cell::Cell;
+
+    /// A kernel that says yes or an errno.
+    struct Fake<F: Fn(&Attr) -> Result<(), i32>>(F, Cell<u32>);
+
+    impl<F: Fn(&Attr) -> Result<(), i32>> Opener for Fake<F> {
+        type Event = ();
+        fn open(&self, attr: &Attr, _: Subject<'_>, _: Option<&()>) -> io::Result<()> {
+            self.1.set(self.1.get() + 1);
+            (self.0)(attr).map_err(io::Error::from_raw_os_error)
+        }
+    }
+
+    fn settled(kernel: impl Fn(&Attr) -> Result<(), i32>) -> Result<(Attr, Vec<Step>), Option<i32>> {
+        let options = Options::new(Target::Processes(vec![]));
+        let attr = crate::attr::sampler(&default_events(&[])[0], &options, 0, 4096);
+        let clock = crate::attr::sampler(&clock_event(), &options, 0, 4096);
+        let fake = Fake(kernel, Cell::new(0));
+        let subject = Subject::Thread(Tid(1), Some(CpuId(0)));
+        let result = settle(&fake, attr, Some(&clock), subject, None);
+        assert!(fake.1.get() < 20, "the ladder ends");
+        result.map(|(attr, (), steps)| (attr, steps)).map_err(|error| error.raw_os_error())
+    }
+
+    #[test]
+    fn a_machine_without_counters_gets_the_clock() {
+        let no_pmu = |attr: &Attr| if attr.kind == 0 { Err(ENOENT) } else { Ok(()) };
+        let (attr, steps) = settled(no_pmu).unwrap();
+        assert_eq!((attr.kind, attr.config, attr.precise_ip), (1, 0, 0));
+        assert_eq!(steps, [Step::Clock]);
+    }
+
+    #[test]
+    fn precision_is_given_up_before_the_counter() {
+        let imprecise = |attr: &Attr| if attr.precise_ip > 1 { Err(EOPNOTSUPP) } else { Ok(()) };
+        let (attr, steps) = settled(imprecise).unwrap();
+        assert_eq!((attr.kind, attr.precise_ip), (0, 1));
+        assert_eq!(steps, []);
+    }
+
+    #[test]
+    fn a_user_sees_user_space() {
+        let strict = |attr: &Attr| {
+            let all = AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
+            if attr.kind == 0 {
+                Err(ENOENT)
+            } else if attr.flags.contains(all) {
+                Ok(())
+            } else {
+                Err(EACCES)
+            }
+        };
+        let (attr, steps) = settled(strict).unwrap();
+        assert!(attr.flags.contains(AttrFlags::EXCLUDE_KERNEL));
+        assert_eq!(steps, [Step::Clock, Step::UserSpaceOnly]);
+        assert_eq!(settled(|_| Err(EACCES)).unwrap_err(), Some(EACCES));
+    }
+
+    #[test]
+    fn a_counter_that_is_not_there_is_not_forbidden() {
+        let options = Options::new(Target::Processes(vec![]));
+        let event = select("instructions", &Vec::new()).unwrap().remove(0);
+        let attr = crate::attr::sampler(&event, &options, 0, 4096);
+        let strict =
+            |attr: &Attr| Err(if attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) { ENOENT } else { EACCES });
+        let fake = Fake(strict, Cell::new(0));
+        let error = settle(&fake, attr, None, Subject::Thread(Tid(1), None), None).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(ENOENT));
+        // The whole machine, where the clock is forbidden and there are no counters.
+        let whole = |attr: &Attr| {
+            let counter_of_users = attr.kind == 0 && attr.flags.contains(AttrFlags::EXCLUDE_KERNEL);
+            Err(if counter_of_users { ENOENT } else { EACCES })
+        };
+        assert_eq!(settled(whole).unwrap_err(), Some(EACCES));
+    }
+
+    #[test]
+    fn only_the_kernel_is_not_replaced_by_user_space() {
+        let options = Options::new(Target::Processes(vec![]));
+        let event = select("cycles:k", &Vec::new()).unwrap().remove(0);
+        let attr = crate::attr::sampler(&event, &options, 0, 4096);
+        let fake = Fake(|_: &Attr| Err(EACCES), Cell::new(0));
+        let subject = Subject::Thread(Tid(1), None);
+        assert!(settle(&fake, attr, None, subject, None).is_err());
+        assert_eq!(fake.1.get(), 1);
+    }
+
+    #[test]
+    fn an_older_kernel_gets_what_it_knows() {
+        // Linux 5.10: no lost counts, no build ids.
+        let options = Options::new(Target::Processes(vec![]));
+        let sampler = crate::attr::sampler(&clock_event(), &options, 0, 4096);
+        let attr = crate::attr::sideband(&[sampler], &options, 4096);
+        let old = |attr: &Attr| {
+            let new = attr.flags.contains(AttrFlags::BUILD_ID) || attr.read_format.contains(ReadFormat::LOST);
+            if new { Err(EINVAL) } else { Ok(()) }
+        };
+        let fake = Fake(old, Cell::new(0));
+        let (attr, (), steps) = settle(&fake, attr, None, Subject::Thread(Tid(1), None), None).unwrap();
+        assert!(attr.flags.contains(AttrFlags::MMAP2 | AttrFlags::KSYMBOL | AttrFlags::COMM_EXEC));
+        assert_eq!(steps.len(), 2);
+    }
+
+    #[test]
+    fn the_first_refusal_is_told() {
+        assert_eq!(settled(|_| Err(EINVAL)).unwrap_err(), Some(EINVAL));
+        assert_eq!(
+            settled(|attr| Err(if attr.kind == 0 { ENOENT } else { EINVAL })).unwrap_err(),
+            Some(ENOENT)
+        );
+    }
+
+    /// What the ladder does to one event, with these options, under this kernel.
+    fn climbed(
+        text: &str,
+        change: impl Fn(&mut Options),
+        kernel: impl Fn(&Attr) -> Result<(), i32>,
+    ) -> Result<(Attr, Vec<Step>), Option<i32>> {
+        let mut options = Options::new(Target::Processes(vec![]));
+        change(&mut options);
+        let event = select(text, &Vec::new()).unwrap().remove(0);
+        let attr = crate::attr::sampler(&event, &options, 0, 4096);
+        let fake = Fake(kernel, Cell::new(0));
+        let result = settle(&fake, attr, None, Subject::Thread(Tid(1), None), None);
+        assert!(fake.1.get() < 20, "the ladder ends");
+        result.map(|(attr, (), steps)| (attr, steps)).map_err(|error| error.raw_os_error())
+    }
+
+    #[test]
+    fn without_branches_the_kernel_walks_frame_pointers() {
+        let lbr = |options: &mut Options| options.call_chain = CallChain::LastBranches;
+        let none = |attr: &Attr| {
+            let branches = attr.sample_format.contains(SampleFormat::BRANCH_STACK);
+            if branches { Err(EOPNOTSUPP) } else { Ok(()) }
+        };
+        let (attr, steps) = climbed("cycles:P", lbr, none).unwrap();
+        assert_eq!(steps, [Step::FramePointers]);
+        assert_eq!((attr.branch_sample_format.bits(), attr.precise_ip), (0, 3));
+        assert!(attr.sample_format.contains(SampleFormat::CALLCHAIN));
+        // Linux 5.4 has them, without an index.
+        let old = |attr: &Attr| {
+            let new = attr.branch_sample_format.contains(BranchSampleFormat::HW_INDEX)
+                || attr.read_format.contains(ReadFormat::LOST);
+            if new { Err(EINVAL) } else { Ok(()) }
+        };
+        let (attr, steps) = climbed("cycles", lbr, old).unwrap();
+        assert!(attr.branch_sample_format.contains(BranchSampleFormat::CALL_STACK));
+        assert_eq!(steps.len(), 2, "{steps:?}");
+    }
+
+    #[test]
+    fn what_users_may_not_have_is_left_out_and_said() {
+        let paranoid = |attr: &Attr| {
+            let privileged = attr.flags.contains(AttrFlags::NAMESPACES)
+                || attr.sample_format.intersects(SampleFormat::PHYS_ADDR | SampleFormat::RAW)
+                || !attr.flags.contains(AttrFlags::EXCLUDE_KERNEL);
+            if privileged { Err(EACCES) } else { Ok(()) }
+        };
+        let addresses = |options: &mut Options| options.extras.physical_data = true;
+        let (attr, steps) = climbed("cpu-clock", addresses, paranoid).unwrap();
+        assert_eq!(steps, [Step::UserSpaceOnly, Step::Forbidden("physical addresses")]);
+        assert!(attr.sample_format.contains(SampleFormat::ADDR));
+
+        let mut options = Options::new(Target::Processes(vec![]));
+        options.extras.namespaces = true;
+        let sampler = crate::attr::sampler(&clock_event(), &options, 0, 4096);
+        let attr = crate::attr::sideband(&[sampler], &options, 4096);
+        let fake = Fake(
+            |attr: &Attr| if attr.flags.contains(AttrFlags::NAMESPACES) { Err(EACCES) } else { Ok(()) },
+            Cell::new(0),
+        );
+        let (attr, (), steps) = settle(&fake, attr, None, Subject::Thread(Tid(1), None), None).unwrap();
+        assert_eq!(steps, [Step::Forbidden("the namespaces of processes")]);
+        assert!(!attr.flags.contains(AttrFlags::EXCLUDE_KERNEL), "the kernel is not given up for it");
+    }
+
+    #[test]
+    fn each_refusal_has_its_step_or_none() {
+        let as_is = |_: &mut Options| {};
+        // What no step answers is told as it is: too many breakpoints, a PMU in use, no such process, no descriptors.
+        for errno in [ENOSPC, EBUSY, ESRCH, EMFILE, EOVERFLOW, ENOSYS, 4] {
+            assert_eq!(climbed("cycles:P", as_is, |_| Err(errno)).unwrap_err(), Some(errno));
+        }
+        // Precision goes down by one each time, and the event is kept.
+        for most in 0..=2 {
+            let kernel = |attr: &Attr| if attr.precise_ip > most { Err(EOPNOTSUPP) } else { Ok(()) };
+            assert_eq!(climbed("cycles:P", as_is, kernel).unwrap().0.precise_ip, most);
+            let kernel = |attr: &Attr| if attr.precise_ip > most { Err(EINVAL) } else { Ok(()) };
+            assert_eq!(climbed("cycles:ppp", as_is, kernel).unwrap().0.precise_ip, most);
+        }
+        // E2BIG is of an attr that is too new, as EINVAL is.
+        let old = |attr: &Attr| if attr.read_format.contains(ReadFormat::LOST) { Err(E2BIG) } else { Ok(()) };
+        assert_eq!(climbed("cs", as_is, old).unwrap().1.len(), 1);
+    }
+
+    #[test]
+    fn a_kernel_that_knows_one_kind_of_core_gets_the_plain_event() {
+        let mut attr = crate::attr::sampler(&clock_event(), &Options::new(Target::System), 0, 4096);
+        (attr.kind, attr.config) = (0, 10 << 32 | 1);
+        let fake =
+            Fake(|attr: &Attr| if attr.config >> 32 == 0 { Ok(()) } else { Err(ENOENT) }, Cell::new(0));
+        let (attr, (), steps) = settle(&fake, attr, None, Subject::Cpu(CpuId(9)), None).unwrap();
+        assert_eq!((attr.kind, attr.config, steps), (0, 1, vec![]));
+    }
+}

@@ -1,0 +1,15 @@
+//! Opening events: the ladder of what a kernel or user may not have, the rings, and whom to open them on.
+
+mod advice;
+mod attach;
+mod duplicates;
+mod ladder;
+mod plan;
+mod rings;
+mod running;
+mod selected;
+mod variants;
+
+pub(crate) use duplicates::Duplicates;
+pub(crate) use ladder::{Kernel, Opener, Step, settle};
+pub(crate) use plan::{Opened, is_kernels_own, open, processes};

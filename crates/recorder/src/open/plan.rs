@@ -1,0 +1,571 @@
+//! What is opened where.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use decoder::{Attr, AttrFlags, ReadFormat};
+use host::procfs;
+use host::sys::limits;
+use host::sys::perf_event::{self, PerfEvent, Subject};
+use host::sysfs;
+use model::{CpuId, Pid, Tid};
+
+use super::advice::{explain, explain_probe};
+use super::ladder::{Kernel, Opener, Step, settle};
+use super::rings::{Place, RingPair, SIDEBAND_SIZE, map_samples, map_sideband, wanted_size};
+use super::selected::counts_on;
+use super::variants::{copy_sizes, variants};
+use crate::attr;
+use crate::error::{EINVAL, EMFILE, ESRCH, Error};
+use crate::event::{Event, clock_event};
+use crate::notice::Notice;
+use crate::options::{Options, Target};
+use crate::ring::drain;
+use crate::unwind::{CopySizes, largest_copy};
+
+/// File descriptors for everything that is not an event: rings' wakers, files, pipes, objects.
+const OTHER_DESCRIPTORS: u64 = 64;
+
+/// Open events with their rings, not enabled yet.
+pub(crate) struct Opened {
+    pub(crate) cpus: Vec<CpuId>,
+    pub(crate) events: Vec<OpenEvent>,
+    pub(crate) sideband: OpenEvent,
+    pub(crate) rings: Vec<RingPair>,
+    pub(crate) ring_size: u64,
+    /// Sideband records that came while events were opened.
+    pub(crate) early: Vec<u8>,
+    /// Some thread may have been given an event twice: see [`super::Duplicates`].
+    pub(crate) doubtful: bool,
+    /// Targets that had ended when we came.
+    pub(super) gone: Vec<Pid>,
+    wanted_ring: u64,
+    /// Bytes that stack copies may have.
+    pub(super) copy_sizes: CopySizes,
+    /// … and have now.
+    pub(super) copy_size: u32,
+}
+
+/// An event, and its instances on CPUs and threads.
+pub(crate) struct OpenEvent {
+    pub(crate) name: String,
+    pub(crate) attr: Attr,
+    pub(crate) leader: Option<usize>,
+    pub(crate) selected: Option<Event>,
+    pub(crate) instances: Vec<Arc<PerfEvent>>,
+    /// The same event with stack copies of another size, of which one is enabled: the place of the first of them.
+    pub(crate) variant_of: Option<usize>,
+    /// The same event on another kind of core: the place of the first of them, which stands for all in the recording.
+    pub(crate) part_of: Option<usize>,
+}
+
+/// Opens the events of `options` on their target, which for a command is the waiting child.
+pub(crate) fn open(
+    options: &Options,
+    child: Option<Pid>,
+    notices: &mut dyn FnMut(Notice),
+) -> Result<Opened, Error> {
+    let cpus = sysfs::online_cpus()
+        .map_err(|errno| Error::System { what: "cannot read which CPUs are online", errno })?;
+    if let Some(offline) = options.cpus.iter().flatten().find(|cpu| !cpus.contains(cpu)) {
+        return Err(Error::CpuOffline { cpu: offline.0 });
+    }
+    limits::raise_open_files();
+    let rings = if options.per_thread { threads_of(options)?.len() } else { cpus.len() };
+    let wanted_ring = wanted_size(options.ring_size, rings);
+    let mut ring = wanted_ring;
+    loop {
+        let mut told = Vec::new();
+        let opened = open_with(options, child, &cpus, ring, &mut |notice| told.push(notice));
+        if let Ok(opened) = &opened
+            && opened.copy_sizes.largest() > largest_copy(opened.ring_size)
+            && opened.ring_size < ring
+        {
+            // The rings became too small for the stack copies: once more, with smaller ones from the start.
+            ring = opened.ring_size;
+            continue;
+        }
+        told.into_iter().for_each(&mut *notices);
+        let opened = opened?;
+        opened.report_rings(wanted_ring, notices);
+        return Ok(opened);
+    }
+}
+
+/// As [`open`], with rings of at most `wanted_ring` bytes.
+fn open_with(
+    options: &Options,
+    child: Option<Pid>,
+    cpus: &[CpuId],
+    wanted_ring: u64,
+    notices: &mut dyn FnMut(Notice),
+) -> Result<Opened, Error> {
+    let sampled = options.cpus.as_deref().unwrap_or(cpus);
+    let events = super::selected::selected(options, sampled)?;
+    let counts = (if options.per_thread { 1 } else { cpus.len() }, events.len());
+    let mut settle = |threads: &[Tid]| {
+        check_descriptors(threads.len().max(1), counts.0, counts.1)?;
+        settle_all(options, &events, cpus.to_vec(), wanted_ring, threads, notices)
+    };
+    let mut opened = match (&options.target, child) {
+        (Target::System, _) => {
+            let mut opened = settle(&[])?;
+            opened.open_cpus(None, options)?;
+            opened
+        }
+        (Target::Cgroup(path), _) => {
+            let cgroup = host::cgroup::open(path)
+                .map_err(|errno| Error::Cgroup { path: path.display().to_string(), errno })?;
+            let mut opened = settle(&[])?;
+            opened.open_cpus(Some(cgroup.as_fd()), options)?;
+            opened
+        }
+        (Target::Command, Some(pid)) => {
+            let mut opened = settle(&[Tid(pid.0)])?;
+            if !opened.open_thread(Tid(pid.0), options)? {
+                return Err(Error::NoSuchProcess { pid: pid.0 });
+            }
+            opened
+        }
+        (Target::Threads(tids), _) => {
+            let mut opened = settle(tids)?;
+            opened.attach_threads(tids, options)?;
+            opened
+        }
+        _ => {
+            let pids = processes(options)?;
+            let gone = super::attach::gone(&pids)?;
+            let mut opened = settle(&super::attach::all_threads(&pids))?;
+            opened.attach(&pids, options)?;
+            opened.gone = gone;
+            opened
+        }
+    };
+    for pid in std::mem::take(&mut opened.gone) {
+        notices(Notice::Gone { pid: pid.0 });
+    }
+    Ok(opened)
+}
+
+/// The threads that have rings of their own.
+fn threads_of(options: &Options) -> Result<Vec<Tid>, Error> {
+    match &options.target {
+        // The child that will be the command.
+        Target::Command => Ok(vec![Tid(0)]),
+        Target::Threads(tids) => Ok(tids.clone()),
+        _ => Ok(super::attach::all_threads(&processes(options)?)),
+    }
+}
+
+/// The processes that are attached to; none where the target is something else.
+pub(crate) fn processes(options: &Options) -> Result<Vec<Pid>, Error> {
+    match &options.target {
+        Target::Processes(pids) => Ok(pids.clone()),
+        Target::User(user) => {
+            let own = perf_event::own_pid();
+            let all = procfs::processes()
+                .map_err(|errno| Error::System { what: "cannot read which processes run", errno })?;
+            let theirs = |pid: &Pid| procfs::status(Tid(pid.0)).is_ok_and(|status| status.user == *user);
+            let pids: Vec<Pid> = all.into_iter().filter(|&pid| pid != own).filter(theirs).collect();
+            if pids.is_empty() { Err(Error::NoProcessOf { user: *user }) } else { Ok(pids) }
+        }
+        Target::Threads(tids) => {
+            let mut pids: Vec<Pid> = tids
+                .iter()
+                .filter_map(|&tid| procfs::status(tid).ok())
+                .map(|status| status.process)
+                .collect();
+            pids.sort_unstable();
+            pids.dedup();
+            match (pids.is_empty(), tids.first()) {
+                (true, Some(tid)) => Err(Error::NoSuchProcess { pid: tid.0 }),
+                _ => Ok(pids),
+            }
+        }
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// Finds out what this kernel and user may have, with the first of `threads` that lives, or a CPU.
+fn settle_all(
+    options: &Options,
+    events: &[Event],
+    cpus: Vec<CpuId>,
+    wanted_ring: u64,
+    threads: &[Tid],
+    notices: &mut dyn FnMut(Notice),
+) -> Result<Opened, Error> {
+    let sampled = options.cpus.as_ref().unwrap_or(&cpus).clone();
+    let wakeup = u32::try_from(wanted_ring / 4).unwrap_or(1 << 30);
+    let settle_one = |name: &str, attr: &Attr, clock: Option<&Attr>, event: Option<&Event>| {
+        // A PMU is asked on a CPU that has it.
+        let has_it = |cpu: &&CpuId| event.is_none_or(|event| counts_on(event, **cpu));
+        let cpu = sampled.iter().find(has_it).copied().unwrap_or_default();
+        let whole_cpu = threads.is_empty().then_some(Subject::Cpu(cpu));
+        let subjects = threads.iter().map(|&tid| Subject::Thread(tid, Some(cpu))).chain(whole_cpu);
+        let mut gone = None;
+        for subject in subjects {
+            match settle(&Kernel, attr.clone(), clock, subject, None) {
+                Err(error) if error.raw_os_error() == Some(ESRCH) => gone = Some(error),
+                Err(error) if event.is_some_and(|event| event.probe.is_some()) => {
+                    return Err(explain_probe(error, name, attr, options));
+                }
+                result => return result.map_err(|error| explain(error, name, attr, options)),
+            }
+        }
+        let error = gone.unwrap_or_else(|| io::Error::from_raw_os_error(ESRCH));
+        Err(explain(error, name, attr, options))
+    };
+    let mut said = Said::default();
+    let mut sizes = copy_sizes(options, events, wanted_ring, notices);
+    // Kept open until the real ones are: the first event of a machine, and the last, cost it milliseconds.
+    let mut keep = Vec::new();
+    let mut open_events: Vec<OpenEvent> = Vec::new();
+    for event in events {
+        let mut attr = attr::sampler(event, options, sizes.first(), wakeup);
+        if let Some(probe) = &event.probe {
+            attr.config1 = probe.path.as_ptr().expose_provenance() as u64;
+        }
+        said.limit_rate(&mut attr, notices);
+        let clock = event.is_default.then(|| attr::sampler(&clock_event(), options, sizes.first(), wakeup));
+        let (attr, kept, steps) = settle_one(&event.name, &attr, clock.as_ref(), Some(event))?;
+        // One clock does for all kinds of cores.
+        let mut selected = event.clone();
+        if steps.contains(&Step::Clock) {
+            if said.0.contains(&Notice::ClockInstead) {
+                continue;
+            }
+            selected.cpus = None;
+        }
+        let (mut name, mut user_only) = (event.name.clone(), false);
+        for step in steps {
+            match step {
+                Step::Clock => {
+                    name = clock_event().name;
+                    said.once(Notice::ClockInstead, notices);
+                }
+                Step::UserSpaceOnly => {
+                    user_only = true;
+                    let paranoid = host::sysctl::perf_event_paranoid();
+                    said.once(Notice::UserSpaceOnly { paranoid }, notices);
+                    if is_kernels_own(&attr) {
+                        notices(Notice::NothingToCount { event: event.name.clone() });
+                    }
+                }
+                Step::Forbidden(what) => said.once(Notice::Forbidden { what }, notices),
+                Step::FramePointers => {
+                    said.once(Notice::FramePointersInstead { event: name.clone() }, notices);
+                }
+                Step::Without(feature) => notices(Notice::Without { event: name.clone(), feature }),
+            }
+        }
+        if user_only && !name.contains(':') {
+            name.push_str(":u");
+        }
+        notices(Notice::Opened { name: name.clone(), attr: Box::new(attr.clone()) });
+        keep.push(kept);
+        let mut opened = OpenEvent {
+            name,
+            attr,
+            leader: event.leader,
+            selected: Some(selected),
+            instances: Vec::new(),
+            variant_of: None,
+            part_of: None,
+        };
+        opened.part_of = opened.whole_among(&open_events);
+        open_events.push(opened);
+    }
+    let variants = variants(&open_events, &mut sizes, threads.len().max(1), cpus.len());
+    open_events.extend(variants);
+    let attrs: Vec<Attr> = open_events.iter().map(|event| event.attr.clone()).collect();
+    let wakeup = u32::try_from(SIDEBAND_SIZE / 4).unwrap_or(1 << 14);
+    let attr = attr::sideband(&attrs, options, wakeup);
+    let (attr, kept, steps) = settle_one("dummy", &attr, None, None)?;
+    keep.push(kept);
+    for step in steps {
+        match step {
+            Step::Without(feature) => notices(Notice::Without { event: "sideband".to_owned(), feature }),
+            Step::Forbidden(what) => said.once(Notice::Forbidden { what }, notices),
+            _ => {}
+        }
+    }
+    notices(Notice::Opened { name: "dummy".to_owned(), attr: Box::new(attr.clone()) });
+    let sideband = OpenEvent {
+        name: "dummy".to_owned(),
+        attr,
+        leader: None,
+        selected: None,
+        instances: Vec::new(),
+        variant_of: None,
+        part_of: None,
+    };
+    let mut opened = Opened::of_events(open_events, sideband, sizes);
+    (opened.cpus, opened.wanted_ring) = (cpus, wanted_ring);
+    Ok(opened)
+}
+
+/// What has been told already.
+#[derive(Default)]
+struct Said(Vec<Notice>);
+
+impl Said {
+    fn once(&mut self, notice: Notice, notices: &mut dyn FnMut(Notice)) {
+        if !self.0.contains(&notice) {
+            self.0.push(notice.clone());
+            notices(notice);
+        }
+    }
+
+    fn limit_rate(&mut self, attr: &mut Attr, notices: &mut dyn FnMut(Notice)) {
+        let Some(allowed) = host::sysctl::perf_event_max_sample_rate() else { return };
+        if attr.is_frequency() && attr.sample_period > allowed {
+            // The largest number is how `-F max` is said.
+            if attr.sample_period != u64::MAX {
+                self.once(Notice::RateLimited { asked: attr.sample_period, allowed }, notices);
+            }
+            attr.sample_period = allowed;
+        }
+    }
+}
+
+/// `context-switches`, `cpu-migrations`, `cgroup-switches` (checklist E4), and tracepoints: they happen in the kernel only.
+pub(crate) fn is_kernels_own(attr: &Attr) -> bool {
+    attr.kind == 2 || attr.kind == 1 && matches!(attr.config, 3 | 4 | 11)
+}
+
+/// Refuses what would run out of file descriptors half-way.
+pub(super) fn check_descriptors(threads: usize, cpus: usize, events: usize) -> Result<(), Error> {
+    let (threads, cpus, events) = (threads as u64, cpus as u64, events as u64 + 1);
+    let needed = threads.saturating_mul(cpus).saturating_mul(events).saturating_add(OTHER_DESCRIPTORS);
+    let limit = limits::open_files().current;
+    if needed > limit {
+        let detail = format!("threads × CPUs × events: {threads} × {cpus} × {events}");
+        return Err(Error::Descriptors { needed, detail, limit });
+    }
+    Ok(())
+}
+
+impl Opened {
+    /// Events that are open on nothing yet.
+    pub(super) fn of_events(events: Vec<OpenEvent>, sideband: OpenEvent, copy_sizes: CopySizes) -> Self {
+        Self {
+            cpus: Vec::new(),
+            events,
+            sideband,
+            rings: Vec::new(),
+            ring_size: 0,
+            early: Vec::new(),
+            doubtful: false,
+            gone: Vec::new(),
+            wanted_ring: 0,
+            copy_size: copy_sizes.first(),
+            copy_sizes,
+        }
+    }
+
+    /// Opens everything on every CPU; the samplers for a cgroup only, where one is given.
+    fn open_cpus(&mut self, cgroup: Option<BorrowedFd<'_>>, options: &Options) -> Result<(), Error> {
+        let cpus = self.cpus.clone();
+        for &cpu in &cpus {
+            let event = self.open_sideband(Subject::Cpu(cpu)).map_err(|error| self.refuse(error, options))?;
+            self.add_sideband(Place::Cpu(cpu), event)?;
+        }
+        let mut samplers = Vec::new();
+        for cpu in self.sampled_cpus(options) {
+            let subject = cgroup.map_or(Subject::Cpu(cpu), |cgroup| Subject::Cgroup(cgroup, cpu));
+            let events =
+                self.open_samplers(subject, Some(cpu)).map_err(|error| self.refuse(error, options))?;
+            samplers.push((Place::Cpu(cpu), events));
+        }
+        self.add_samplers(samplers)
+    }
+
+    fn sampled_cpus(&self, options: &Options) -> Vec<CpuId> {
+        let chosen = |cpu: &CpuId| options.cpus.as_ref().is_none_or(|chosen| chosen.contains(cpu));
+        self.cpus.iter().copied().filter(chosen).collect()
+    }
+
+    /// Where the events of a thread have their rings: on each of `cpus`, or with the thread.
+    fn places(tid: Tid, cpus: &[CpuId], options: &Options) -> Vec<Place> {
+        if options.per_thread {
+            vec![Place::Thread(tid)]
+        } else {
+            cpus.iter().copied().map(Place::Cpu).collect()
+        }
+    }
+
+    /// Opens everything on a thread, on each CPU: the sideband first, so that no FORK is missed. False where the
+    /// thread has ended.
+    pub(super) fn open_thread(&mut self, tid: Tid, options: &Options) -> Result<bool, Error> {
+        Ok(self.sideband_of(tid, options)? && self.samplers_of(tid, options)?)
+    }
+
+    /// Opens the sideband event on a thread, on each CPU. False where the thread has ended.
+    pub(super) fn sideband_of(&mut self, tid: Tid, options: &Options) -> Result<bool, Error> {
+        for place in Self::places(tid, &self.cpus, options) {
+            match self.open_sideband(Subject::Thread(tid, place.cpu())) {
+                Ok(event) => self.add_sideband(place, event)?,
+                Err(error) if error.raw_os_error() == Some(ESRCH) => return Ok(false),
+                Err(error) => return Err(self.refuse(error, options)),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Opens the sampling events on a thread, on each CPU. False where the thread has ended.
+    pub(super) fn samplers_of(&mut self, tid: Tid, options: &Options) -> Result<bool, Error> {
+        let mut samplers = Vec::new();
+        for place in Self::places(tid, &self.sampled_cpus(options), options) {
+            match self.open_samplers(Subject::Thread(tid, place.cpu()), place.cpu()) {
+                Ok(events) => samplers.push((place, events)),
+                Err(error) if error.raw_os_error() == Some(ESRCH) => return Ok(false),
+                Err(error) => return Err(self.refuse(error, options)),
+            }
+        }
+        self.add_samplers(samplers)?;
+        Ok(true)
+    }
+
+    fn open_sideband(&self, subject: Subject<'_>) -> io::Result<Arc<PerfEvent>> {
+        Kernel.open(&self.sideband.attr, subject, None).map(Arc::new)
+    }
+
+    /// Opens the samplers that count on `cpu`, or on any; `None` in the place of the others.
+    fn open_samplers(
+        &self,
+        subject: Subject<'_>,
+        cpu: Option<CpuId>,
+    ) -> io::Result<Vec<Option<Arc<PerfEvent>>>> {
+        let mut opened: Vec<Option<Arc<PerfEvent>>> = Vec::new();
+        for (index, event) in self.events.iter().enumerate() {
+            let elsewhere = |cpu| event.selected.as_ref().is_some_and(|selected| !counts_on(selected, cpu));
+            if cpu.is_some_and(elsewhere) {
+                opened.push(None);
+                continue;
+            }
+            let leader = event.leader.filter(|&leader| leader != index);
+            let leader = leader.and_then(|leader| opened.get(leader)?.as_ref());
+            let instance = match leader {
+                Some(leader) => {
+                    // A member follows its leader.
+                    let mut attr = event.attr.clone();
+                    attr.flags.remove(AttrFlags::DISABLED | AttrFlags::ENABLE_ON_EXEC);
+                    if attr.read_format.contains(ReadFormat::GROUP) {
+                        // `:S`: the leader's samples carry the members' counts.
+                        attr.flags.remove(AttrFlags::FREQ);
+                        attr.sample_period = 0;
+                    }
+                    Kernel.open(&attr, subject, Some(leader))?
+                }
+                None => Kernel.open(&event.attr, subject, None)?,
+            };
+            if let Some(filter) = event.selected.as_ref().and_then(|selected| selected.filter.as_deref()) {
+                let text = CString::new(filter).map_err(|_| io::Error::from_raw_os_error(EINVAL))?;
+                instance.set_filter(&text).map_err(|_| io::Error::other(Filter(filter.to_owned())))?;
+            }
+            opened.push(Some(Arc::new(instance)));
+        }
+        Ok(opened)
+    }
+
+    fn add_sideband(&mut self, place: Place, event: Arc<PerfEvent>) -> Result<(), Error> {
+        match self.rings.iter_mut().find(|rings| rings.place == place) {
+            Some(rings) => {
+                redirect(&event, &rings.sideband.events)?;
+                rings.sideband.events.push(Arc::clone(&event));
+            }
+            None => {
+                let size = SIDEBAND_SIZE.min(self.wanted_ring);
+                let sideband = map_sideband(Arc::clone(&event), size)?;
+                self.rings.push(RingPair { place, sideband, samples: None });
+            }
+        }
+        self.sideband.instances.push(event);
+        Ok(())
+    }
+
+    /// Gives the samplers of one thread, or of all CPUs, their rings.
+    fn add_samplers(&mut self, mut samplers: Vec<(Place, Vec<Option<Arc<PerfEvent>>>)>) -> Result<(), Error> {
+        samplers.retain(|(_, events)| events.iter().any(Option::is_some));
+        let own = |rings: &RingPair| samplers.iter().any(|(place, _)| *place == rings.place);
+        if self.rings.iter().filter(|rings| own(rings)).all(|rings| rings.samples.is_none()) {
+            let owners: Vec<Arc<PerfEvent>> =
+                samplers.iter().filter_map(|(_, events)| events.iter().flatten().next().cloned()).collect();
+            // A later thread's ring is as large as the ones before, where it can be.
+            let wanted = if self.ring_size == 0 { self.wanted_ring } else { self.ring_size };
+            let (mapped, size) = map_samples(&owners, wanted)?;
+            self.ring_size = size;
+            for ((place, _), ring) in samplers.iter().zip(mapped) {
+                if let Some(rings) = self.rings.iter_mut().find(|rings| rings.place == *place) {
+                    rings.samples = Some(ring);
+                }
+            }
+        }
+        for (place, events) in samplers {
+            let rings = self.rings.iter_mut().find(|rings| rings.place == place);
+            let ring = rings.and_then(|rings| rings.samples.as_mut());
+            let Some(ring) = ring else { continue };
+            for (event, instance) in self.events.iter_mut().zip(events) {
+                let Some(instance) = instance else { continue };
+                if !ring.events.iter().any(|owner| Arc::ptr_eq(owner, &instance)) {
+                    redirect(&instance, &ring.events)?;
+                    ring.events.push(Arc::clone(&instance));
+                }
+                event.instances.push(instance);
+            }
+        }
+        Ok(())
+    }
+
+    /// Empties the sideband rings; returns where in `early` the new records begin.
+    pub(super) fn drain_sideband(&mut self) -> usize {
+        let start = self.early.len();
+        for rings in &self.rings {
+            drain(&rings.sideband.mapping, None, &mut self.early);
+        }
+        start
+    }
+
+    fn refuse(&self, error: io::Error, options: &Options) -> Error {
+        if error.raw_os_error() == Some(EMFILE) {
+            let limit = limits::open_files().current;
+            let detail = "more threads began meanwhile".to_owned();
+            return Error::Descriptors { needed: limit.saturating_mul(2), detail, limit };
+        }
+        if let Some(filter) = error.get_ref().and_then(|inner| inner.downcast_ref::<Filter>()) {
+            return Error::Filter { filter: filter.0.clone() };
+        }
+        let event = self.events.first().unwrap_or(&self.sideband);
+        explain(error, &event.name, &event.attr, options)
+    }
+
+    fn report_rings(&self, wanted: u64, notices: &mut dyn FnMut(Notice)) {
+        if self.ring_size < wanted {
+            notices(Notice::RingsShrunk { wanted, given: self.ring_size });
+        }
+        let (cpus, samples) = (self.rings.len(), self.ring_size);
+        notices(Notice::Rings { cpus, samples, sideband: SIDEBAND_SIZE });
+    }
+}
+
+/// A filter that the kernel refused, on its way through `io::Error`.
+#[derive(Debug, thiserror::Error)]
+#[error("the kernel refused the filter {0:?}")]
+struct Filter(String);
+
+/// Sends the records of `event` into the ring that `events` share; one of them still has it, even where the thread
+/// of the first has ended.
+fn redirect(event: &PerfEvent, events: &[Arc<PerfEvent>]) -> Result<(), Error> {
+    let mut result = Ok(());
+    for owner in events {
+        result = event.redirect_to(owner);
+        if result.is_ok() {
+            break;
+        }
+    }
+    result
+        .map_err(|errno| Error::System { what: "cannot send an event's records into its CPU's ring", errno })
+}

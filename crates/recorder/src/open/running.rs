@@ -1,0 +1,162 @@
+//! Open events while they run: on and off, and what a consumer is told of them.
+
+use std::io;
+use std::sync::Arc;
+
+use host::sys::perf_event::PerfEvent;
+
+use super::plan::{OpenEvent, Opened};
+use crate::consumer::{RecordedEvent, Recording};
+use crate::error::Error;
+
+impl Opened {
+    /// Starts sampling, where the command's exec does not.
+    pub(crate) fn enable(&self) -> Result<(), Error> {
+        self.each_leader(PerfEvent::enable)
+            .map_err(|errno| Error::System { what: "cannot enable the events", errno })
+    }
+
+    /// Stops sampling.
+    pub(crate) fn disable(&self) {
+        // An event whose thread has ended is stopped already.
+        let _ = self.each_leader(PerfEvent::disable);
+        for instance in
+            self.events.iter().filter(|event| event.variant_of.is_some()).flat_map(|event| &event.instances)
+        {
+            let _ = instance.disable();
+        }
+    }
+
+    fn each_leader(&self, act: impl Fn(&PerfEvent) -> io::Result<()>) -> io::Result<()> {
+        for (index, event) in self.events.iter().enumerate() {
+            if event.variant_of.is_none() && event.leader.is_none_or(|leader| leader == index) {
+                event.instances.iter().try_for_each(|instance| act(instance))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The ids of each event, those of variants apart: both may take samples of one thread on one CPU, one after the other.
+    pub(crate) fn ids_apart(&self) -> Result<Vec<Vec<u64>>, Error> {
+        let events = self.events.iter().chain([&self.sideband]);
+        let ids = events.map(|event| event.instances.iter().map(|instance| instance.id()).collect());
+        ids.collect::<io::Result<_>>()
+            .map_err(|errno| Error::System { what: "cannot read an event's id", errno })
+    }
+
+    /// The sampling events with their places, each once: those that stand for others.
+    pub(crate) fn samplers(&self) -> impl Iterator<Item = (usize, &OpenEvent)> {
+        self.events.iter().enumerate().filter(|(_, event)| event.is_whole())
+    }
+
+    /// The instances of an event, of its parts, and of the variants of all of these.
+    pub(crate) fn instances_of(&self, index: usize) -> impl Iterator<Item = &Arc<PerfEvent>> {
+        let part = move |place: usize| {
+            place == index || self.events.get(place).is_some_and(|event| event.part_of == Some(index))
+        };
+        let of_event =
+            move |(place, event): &(usize, &OpenEvent)| part(*place) || event.variant_of.is_some_and(part);
+        self.events.iter().enumerate().filter(of_event).flat_map(|(_, event)| &event.instances)
+    }
+
+    /// The events as a consumer sees them: samplers, then the sideband event.
+    pub(crate) fn recording(&self) -> Result<Recording, Error> {
+        let describe = |event: &OpenEvent, index: Option<usize>| {
+            let sideband = index.is_none();
+            // Samples of all variants are samples of one event.
+            let ids: io::Result<Vec<u64>> = match index {
+                Some(index) => self.instances_of(index).map(|instance| instance.id()).collect(),
+                None => event.instances.iter().map(|instance| instance.id()).collect(),
+            };
+            let ids = ids.map_err(|errno| Error::System { what: "cannot read an event's id", errno })?;
+            let (name, mut attr) = (event.name.clone(), event.attr.clone());
+            // Its place among those that are told.
+            let leader =
+                event.leader.and_then(|leader| self.samplers().position(|(place, _)| place == leader));
+            let selected = event.selected.as_ref();
+            if selected.is_some_and(|selected| selected.probe.is_some()) {
+                attr.config1 = 0; // The address of a string of ours says nothing in a file.
+            }
+            let tracepoint = selected.and_then(|selected| selected.tracepoint.clone());
+            Ok(RecordedEvent { name, attr, ids, sideband, leader, tracepoint })
+        };
+        let mut events: Vec<RecordedEvent> = self
+            .samplers()
+            .map(|(index, event)| describe(event, Some(index)))
+            .collect::<Result<_, Error>>()?;
+        events.push(describe(&self.sideband, None)?);
+        let copy_sizes = self.copy_sizes.clone();
+        Ok(Recording { events, cpus: self.cpus.clone(), ring_size: self.ring_size, copy_sizes })
+    }
+}
+
+impl OpenEvent {
+    /// Whether it stands in the recording by itself.
+    fn is_whole(&self) -> bool {
+        self.variant_of.is_none() && self.part_of.is_none()
+    }
+
+    /// The place of the event of which it is the same on another kind of core: samples of both look alike.
+    pub(super) fn whole_among(&self, before: &[Self]) -> Option<usize> {
+        let is_core = |event: &Self| event.selected.as_ref().is_some_and(|selected| selected.core);
+        let layout = |event: &Self| {
+            let attr = &event.attr;
+            let registers = (attr.sample_regs_user, attr.sample_regs_intr);
+            (attr.sample_format, attr.read_format, attr.branch_sample_format, registers, attr.is_frequency())
+        };
+        let is_same = |event: &Self| {
+            event.is_whole() && is_core(event) && event.name == self.name && layout(event) == layout(self)
+        };
+        before.iter().position(is_same).filter(|_| is_core(self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Event, Pmu, select};
+    use crate::options::{Options, Target};
+    use crate::unwind::CopySizes;
+    use model::CpuId;
+
+    fn open(event: Event, before: &[OpenEvent]) -> OpenEvent {
+        let attr = crate::attr::sampler(&event, &Options::new(Target::System), 0, 4096);
+        let (name, leader) = (event.name.clone(), event.leader);
+        let selected = Some(event);
+        let mut open =
+            OpenEvent { name, attr, leader, selected, instances: vec![], variant_of: None, part_of: None };
+        open.part_of = open.whole_among(before);
+        open
+    }
+
+    #[test]
+    fn an_event_of_two_kinds_of_cores_is_one_in_the_recording() {
+        let core = |name: &str, kind, cpu| Pmu {
+            name: name.to_owned(),
+            kind,
+            cpus: Some(vec![CpuId(cpu)]),
+            core: true,
+            ..Pmu::default()
+        };
+        let machine = vec![core("cpu_core", 4, 0), core("cpu_atom", 10, 1)];
+        let mut events: Vec<OpenEvent> = Vec::new();
+        for event in select("cycles:u,cs,{instructions,branches},cycles:k", &machine).unwrap() {
+            let event = open(event, &events);
+            events.push(event);
+        }
+        let sideband = open(select("dummy", &machine).unwrap().remove(0), &[]);
+        let opened = Opened::of_events(events, sideband, CopySizes::default());
+        let recording = opened.recording().unwrap();
+        let shown: Vec<(&str, Option<usize>)> =
+            recording.events.iter().map(|event| (event.name.as_str(), event.leader)).collect();
+        let expected = [
+            ("cycles:u", None),
+            ("cs", None),
+            ("instructions", Some(2)),
+            ("branches", Some(2)),
+            ("cycles:k", None),
+            ("dummy", None),
+        ];
+        assert_eq!(shown, expected);
+    }
+}

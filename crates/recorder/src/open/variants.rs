@@ -1,0 +1,122 @@
+//! Stack copies of several sizes: the size of an open event cannot change, but another event can be enabled.
+
+use std::io;
+
+use decoder::{Attr, AttrFlags, SampleFormat};
+use host::sys::perf_event::PerfEvent;
+
+use super::plan::{OpenEvent, Opened, check_descriptors};
+use crate::attr::rate_of;
+use crate::event::{Event, Rate};
+use crate::notice::Notice;
+use crate::options::{CallChain, Options};
+use crate::unwind::{CopySizes, largest_copy};
+
+/// What counts so fast that a period of this many is usual: cycles, instructions, nanoseconds. How often anything else
+/// happens cannot be known.
+const LONG_PERIOD: u64 = 10_000;
+/// No processor counts faster, per second.
+const FASTEST_COUNTER: u64 = 6_000_000_000;
+
+/// The sizes of stack copies that suit rings of `ring` bytes.
+pub(super) fn copy_sizes(
+    options: &Options,
+    events: &[Event],
+    ring: u64,
+    notices: &mut dyn FnMut(Notice),
+) -> CopySizes {
+    let chains = events.iter().map(|event| options.call_chain_of(event));
+    // What changes while recording suits all that copy; of fixed sizes, the largest.
+    let chain = chains.filter(|chain| matches!(chain, CallChain::Stacks { .. })).reduce(wider);
+    match chain.unwrap_or(options.call_chain) {
+        CallChain::Stacks { size: Some(asked), .. } => {
+            let given = asked.min(largest_copy(ring));
+            if given < asked {
+                notices(Notice::CopiesShrunk { asked, given, ring });
+            }
+            CopySizes::fixed(given)
+        }
+        CallChain::Stacks { size: None, keep } => {
+            let allowed = host::sysctl::perf_event_max_sample_rate().unwrap_or(u64::MAX);
+            let mut rates = events.iter().map(|event| match rate_of(event, options) {
+                Rate::Frequency(hertz) => Some(hertz.min(allowed)),
+                Rate::Period(period) if period >= LONG_PERIOD => Some(FASTEST_COUNTER / period),
+                Rate::Period(_) => None,
+            });
+            let rate = rates.try_fold(0_u64, |sum, rate| Some(sum.saturating_add(rate?)));
+            let sizes = CopySizes::fitting(ring, rate);
+            if keep { sizes.only_first() } else { sizes }
+        }
+        _ => CopySizes::default(),
+    }
+}
+
+/// The events once more for each other size of stack copies. Groups, and more threads than there are descriptors for, keep
+/// the first size.
+pub(super) fn variants(
+    events: &[OpenEvent],
+    sizes: &mut CopySizes,
+    threads: usize,
+    cpus: usize,
+) -> Vec<OpenEvent> {
+    let grouped = events.iter().any(|event| event.leader.is_some());
+    let count = events.len() * (1 + sizes.others().count());
+    if grouped || check_descriptors(threads, cpus, count).is_err() {
+        *sizes = sizes.only_first();
+    }
+    let variants = sizes.others().flat_map(|size| {
+        events.iter().enumerate().filter(|(_, event)| copies_stacks(event)).map(move |(index, event)| {
+            let mut attr = Attr { sample_stack_user: size, ..event.attr.clone() };
+            attr.flags.remove(AttrFlags::ENABLE_ON_EXEC);
+            attr.flags.insert(AttrFlags::DISABLED);
+            let name = event.name.clone();
+            let selected = event.selected.clone();
+            let instances = Vec::new();
+            OpenEvent {
+                name,
+                attr,
+                leader: None,
+                selected,
+                instances,
+                variant_of: Some(index),
+                part_of: None,
+            }
+        })
+    });
+    variants.collect()
+}
+
+impl Opened {
+    /// Lets stack copies have `size` bytes from now on, where there is a variant of the events for it. Both variants run
+    /// for a moment rather than none.
+    pub(crate) fn set_copy_size(&mut self, size: u32) {
+        if size == self.copy_size || !self.copy_sizes.contains(size) {
+            return;
+        }
+        self.copy_size = size;
+        let has_size = |event: &OpenEvent| event.attr.sample_stack_user == size;
+        for (enable, act) in
+            [(true, PerfEvent::enable as fn(&PerfEvent) -> io::Result<()>), (false, PerfEvent::disable)]
+        {
+            for event in self.events.iter().filter(|event| copies_stacks(event) && has_size(event) == enable)
+            {
+                // An event whose thread has ended has no more copies to take.
+                event.instances.iter().for_each(|instance| drop(act(instance)));
+            }
+        }
+    }
+}
+
+fn wider(a: CallChain, b: CallChain) -> CallChain {
+    match (a, b) {
+        (CallChain::Stacks { size: Some(size), .. }, CallChain::Stacks { size: Some(other), keep }) => {
+            CallChain::Stacks { size: Some(size.max(other)), keep }
+        }
+        (CallChain::Stacks { size: None, .. }, _) => a,
+        _ => b,
+    }
+}
+
+fn copies_stacks(event: &OpenEvent) -> bool {
+    event.attr.sample_format.contains(SampleFormat::STACK_USER)
+}

@@ -1,0 +1,217 @@
+//! What to record.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use std::path::PathBuf;
+
+use decoder::BranchSampleFormat;
+use model::{CpuId, Pid, Tid};
+
+use crate::event::{Event, Rate};
+
+/// The rate where none is asked for, in Hz: a prime, so as not to beat in time with what is profiled.
+pub const DEFAULT_FREQUENCY: u64 = 997;
+
+/// Bytes of each stack copy where a size is fixed and none is said: most stacks of most programs are shallower.
+pub const DEFAULT_STACK_COPY: u32 = 16 << 10;
+
+/// Whom to observe.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// The command that we start ([`Options::workload`]), with all that it starts.
+    Command,
+    /// Running processes with all their threads, and what they start from now on.
+    Processes(Vec<Pid>),
+    /// Single threads, without what they start. Mappings and names are followed for their whole processes.
+    Threads(Vec<Tid>),
+    /// All processes that a user has now, and what they start.
+    User(u32),
+    /// Everything on all CPUs.
+    System,
+    /// The processes of a cgroup (a path below the hierarchy's root), on all CPUs.
+    Cgroup(PathBuf),
+}
+
+/// A command that runs while we record: the recording ends when it does. It may be the target, or what other targets
+/// are observed for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Workload {
+    /// The program and its arguments.
+    pub words: Vec<OsString>,
+    /// Its standard output goes to our standard error, because ours carries the recording.
+    pub output_to_stderr: bool,
+}
+
+impl Target {
+    /// Whether events are opened on CPUs rather than on threads.
+    pub fn is_cpu_wide(&self) -> bool {
+        matches!(self, Self::System | Self::Cgroup(_))
+    }
+}
+
+/// Which side of a system call to see.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Levels {
+    /// Both, or what the events' modifiers say.
+    #[default]
+    AsSelected,
+    /// User space only.
+    User,
+    /// The kernel only.
+    Kernel,
+}
+
+/// A clock for the timestamps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Clock {
+    /// `CLOCK_*`.
+    pub id: i32,
+}
+
+impl Clock {
+    /// A clock by its name in `clock_gettime(2)`, in any case, with or without `CLOCK_`; perf's short names too.
+    pub fn by_name(name: &str) -> Option<Self> {
+        let name = name.to_ascii_lowercase();
+        let id = match name.strip_prefix("clock_").unwrap_or(&name) {
+            "realtime" | "real" => 0,
+            "monotonic" | "mono" => 1,
+            "monotonic_raw" | "raw" => 4,
+            "boottime" | "boot" => 7,
+            "tai" => 11,
+            _ => return None,
+        };
+        Some(Self { id })
+    }
+}
+
+/// What is recorded beside the usual.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Extras {
+    /// The data address of each sample, and mappings without code.
+    pub data: bool,
+    /// The physical data address of each sample.
+    pub physical_data: bool,
+    /// The registers at each sample.
+    pub registers: bool,
+    /// How costly each sample was, where the event knows.
+    pub weight: bool,
+    /// Which branches the processor remembers at each sample; empty for none.
+    pub branches: BranchSampleFormat,
+    /// When threads are switched in and out.
+    pub switches: bool,
+    /// The namespaces of processes.
+    pub namespaces: bool,
+    /// The cgroup of each sample, and the cgroups' paths.
+    pub cgroups: bool,
+}
+
+/// Which call chains to take with each sample.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum CallChain {
+    /// None: the sampled address alone.
+    None,
+    /// The kernel's walk over frame pointers, in the kernel (by its own unwinder) and in user space.
+    #[default]
+    FramePointers,
+    /// The kernel's walk, and the user's registers with a copy of the stack: for [`crate::unwind::Unwinding`].
+    Stacks {
+        /// Bytes of each copy: a multiple of 8, below 65,536. `None`: chosen, and changed, while recording.
+        size: Option<u32>,
+        /// Keep the copies in the recording.
+        keep: bool,
+    },
+    /// The kernel's walk in the kernel, and in user space the calls that the processor remembers (Intel's LBR in its
+    /// call stack mode): up to 32, without tables or frame pointers.
+    LastBranches,
+}
+
+/// What to record, and how.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Options {
+    /// Whom to observe.
+    pub target: Target,
+    /// The command to start; [`Target::Command`] needs one.
+    pub workload: Option<Workload>,
+    /// Which events to sample; empty for cycles, or the CPU clock where there is no PMU.
+    pub events: Vec<Event>,
+    /// How often; `None` for [`DEFAULT_FREQUENCY`], and each occurrence of tracepoints and breakpoints.
+    pub rate: Option<Rate>,
+    /// Call chains.
+    pub call_chain: CallChain,
+    /// Bytes of ring per CPU; `None` for a default that fits the machine.
+    pub ring_size: Option<u64>,
+    /// Stop after this time.
+    pub duration: Option<Duration>,
+    /// Start sampling after this time.
+    pub delay: Option<Duration>,
+    /// Sample on these CPUs only.
+    pub cpus: Option<Vec<CpuId>>,
+    /// Follow the threads and processes that the target starts.
+    pub inherit: bool,
+    /// One ring per thread instead of one per CPU: for threads that exist, without what they start.
+    pub per_thread: bool,
+    /// Addresses in a call chain; `None` for `kernel.perf_event_max_stack`.
+    pub max_stack: Option<u16>,
+    /// User space, the kernel, or both.
+    pub levels: Levels,
+    /// The clock of the timestamps; `None` for the kernel's own.
+    pub clock: Option<Clock>,
+    /// What is recorded beside the usual.
+    pub extras: Extras,
+}
+
+impl Options {
+    /// The call chains of `event`: what it says itself, or what holds for all.
+    pub fn call_chain_of(&self, event: &Event) -> CallChain {
+        match event.call_chain {
+            Some(CallChain::Stacks { size, .. }) => CallChain::Stacks { size, keep: self.keeps_stacks() },
+            Some(chain) => chain,
+            None => self.call_chain,
+        }
+    }
+
+    /// Whether the events are taken over by the threads that the target starts.
+    pub fn inherits(&self) -> bool {
+        let may = matches!(self.target, Target::Command | Target::Processes(_) | Target::User(_));
+        // An inherited event on any CPU has no ring (checklist M18).
+        may && self.inherit && !self.per_thread
+    }
+
+    /// Whether stack copies are kept in the recording.
+    pub fn keeps_stacks(&self) -> bool {
+        matches!(self.call_chain, CallChain::Stacks { keep: true, .. })
+    }
+
+    /// Whether some event copies stacks, so that the recording has to go through [`crate::unwind::Unwinding`].
+    pub fn copies_stacks(&self) -> bool {
+        let copies = |chain| matches!(chain, CallChain::Stacks { .. });
+        copies(self.call_chain) || self.events.iter().any(|event| copies(self.call_chain_of(event)))
+    }
+
+    /// The defaults for `target`.
+    pub fn new(target: Target) -> Self {
+        Self {
+            target,
+            workload: None,
+            events: Vec::new(),
+            rate: None,
+            call_chain: CallChain::default(),
+            ring_size: None,
+            duration: None,
+            delay: None,
+            cpus: None,
+            inherit: true,
+            per_thread: false,
+            max_stack: None,
+            levels: Levels::default(),
+            clock: None,
+            extras: Extras::default(),
+        }
+    }
+
+    /// A command with all that it starts, with the usual settings.
+    pub fn of_command(workload: Workload) -> Self {
+        Self { workload: Some(workload), ..Self::new(Target::Command) }
+    }
+}

@@ -1,0 +1,314 @@
+//! The ring protocol (`perf_event_open(2)`, "MMAP layout"), over any memory.
+//!
+//! The kernel writes records at `data_head` and moves it forward; we read from `data_tail`, copy whole records out
+//! and move that forward at once, so that the kernel has room again before anything is done with the copy.
+
+use decoder::kind;
+use host::sys::ring::RingMapping;
+
+use super::stack_place::StackPlace;
+
+/// The memory of a ring: its two positions, which only grow, and its bytes.
+pub(crate) trait RingMemory {
+    /// How many bytes of records it holds: a power of two.
+    fn data_size(&self) -> usize;
+    /// Where the kernel will write next (acquire: what lies before is visible).
+    fn head(&self) -> u64;
+    /// How far we have read.
+    fn tail(&self) -> u64;
+    /// Moves our position (release: our reads are done).
+    fn set_tail(&self, tail: u64);
+    /// Appends `length` bytes from `offset`; what would lie behind the end is not copied.
+    fn append_to(&self, offset: usize, length: usize, into: &mut Vec<u8>);
+    /// The word at `offset`, a multiple of 8.
+    fn word(&self, offset: usize) -> u64;
+}
+
+impl RingMemory for RingMapping {
+    fn data_size(&self) -> usize {
+        self.data_size()
+    }
+
+    fn head(&self) -> u64 {
+        self.head()
+    }
+
+    fn tail(&self) -> u64 {
+        self.tail()
+    }
+
+    fn set_tail(&self, tail: u64) {
+        self.set_tail(tail);
+    }
+
+    fn append_to(&self, offset: usize, length: usize, into: &mut Vec<u8>) {
+        self.append_to(offset, length, into);
+    }
+
+    fn word(&self, offset: usize) -> u64 {
+        self.record_word(offset)
+    }
+}
+
+/// What came out of a ring.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Drained {
+    /// Samples among the records.
+    pub samples: u64,
+    /// THROTTLE records.
+    pub throttles: u64,
+    /// Bytes that were no whole records: given up, with all behind them.
+    pub bad_bytes: u64,
+    /// How full the ring was, in bytes.
+    pub fill: u64,
+}
+
+/// Moves everything that the ring holds to the end of `into`: whole records only. Where `stacks` says where samples have
+/// their stack copies, what these have not filled is left out.
+pub(crate) fn drain(ring: &impl RingMemory, stacks: Option<&StackPlace>, into: &mut Vec<u8>) -> Drained {
+    let (head, tail) = (ring.head(), ring.tail());
+    let fill = head.wrapping_sub(tail);
+    if fill == 0 {
+        return Drained::default();
+    }
+    if fill > ring.data_size() as u64 {
+        // The kernel never overtakes a reader; a jump means that nothing behind our position is whole.
+        ring.set_tail(head);
+        return Drained { bad_bytes: fill, fill, ..Drained::default() };
+    }
+    let start = into.len();
+    let unread = Unread { ring, tail, length: fill as usize };
+    match stacks {
+        Some(place) => unread.append_filled(place, into),
+        None => unread.append(0, unread.length, into),
+    }
+    ring.set_tail(head);
+    let drained = Drained { fill, ..count(into.get(start..).unwrap_or(&[])) };
+    into.truncate(into.len() - drained.bad_bytes as usize);
+    drained
+}
+
+/// What the kernel has written and we have not read.
+struct Unread<'a, R> {
+    ring: &'a R,
+    tail: u64,
+    length: usize,
+}
+
+impl<R: RingMemory> Unread<'_, R> {
+    /// The place in the ring of what lies `at` bytes behind the tail.
+    fn offset(&self, at: usize) -> usize {
+        (self.tail.wrapping_add(at as u64) & (self.ring.data_size() as u64 - 1)) as usize
+    }
+
+    fn append(&self, from: usize, to: usize, into: &mut Vec<u8>) {
+        let (offset, length) = (self.offset(from), to - from);
+        let first = length.min(self.ring.data_size() - offset);
+        self.ring.append_to(offset, first, into);
+        self.ring.append_to(0, length - first, into);
+    }
+
+    /// Appends everything but the bytes of stack copies that were not filled; the records say their new sizes.
+    fn append_filled(&self, place: &StackPlace, into: &mut Vec<u8>) {
+        let (mut at, mut copied) = (0, 0);
+        while at < self.length {
+            let [k0, k1, k2, k3, _, _, s0, s1] = self.ring.word(self.offset(at)).to_ne_bytes();
+            let size = usize::from(u16::from_ne_bytes([s0, s1]));
+            if size < 8 || size % 8 != 0 || size > self.length - at {
+                break;
+            }
+            let is_sample = u32::from_ne_bytes([k0, k1, k2, k3]) == kind::SAMPLE;
+            let found =
+                is_sample.then(|| place.find(size, |offset| self.ring.word(self.offset(at + offset))));
+            if let Some(Some(found)) = found
+                && found.filled < found.size
+            {
+                let kept = found.start + found.filled;
+                self.append(copied, at + kept, into);
+                copied = at + found.start + found.size;
+                let mut new_size = size - (found.size - found.filled);
+                if found.filled == 0 {
+                    // Nothing follows the size of an empty copy.
+                    (copied, new_size) = (copied + 8, new_size - 8);
+                }
+                let record = into.len() - kept;
+                let mut set = |offset: usize, bytes: &[u8]| {
+                    if let Some(place) = into.get_mut(record + offset..record + offset + bytes.len()) {
+                        place.copy_from_slice(bytes);
+                    }
+                };
+                set(6, &(new_size as u16).to_ne_bytes());
+                set(found.start - 8, &(found.filled as u64).to_ne_bytes());
+            }
+            at += size;
+        }
+        self.append(copied, self.length, into);
+    }
+}
+
+/// Walks over records; [`Drained::bad_bytes`] is what follows the last whole one.
+fn count(mut bytes: &[u8]) -> Drained {
+    let mut drained = Drained::default();
+    while let Some((header, _)) = bytes.split_first_chunk::<8>() {
+        let [k0, k1, k2, k3, _, _, s0, s1] = *header;
+        let size = usize::from(u16::from_ne_bytes([s0, s1]));
+        let Some(rest) = bytes.get(size..).filter(|_| size >= 8) else { break };
+        match u32::from_ne_bytes([k0, k1, k2, k3]) {
+            kind::SAMPLE => drained.samples += 1,
+            kind::THROTTLE => drained.throttles += 1,
+            _ => {}
+        }
+        bytes = rest;
+    }
+    drained.bad_bytes = bytes.len() as u64;
+    drained
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// A ring in ordinary memory, with a kernel that writes when told to.
+    struct TestRing {
+        bytes: std::cell::RefCell<Vec<u8>>,
+        head: Cell<u64>,
+        tail: Cell<u64>,
+    }
+
+    impl TestRing {
+        fn new(size: usize, start: u64) -> Self {
+            Self { bytes: vec![0xee; size].into(), head: start.into(), tail: start.into() }
+        }
+
+        fn write(&self, record: &[u8]) {
+            let mut bytes = self.bytes.borrow_mut();
+            let size = bytes.len() as u64;
+            for &byte in record {
+                bytes[(self.head.get() % size) as usize] = byte;
+                self.head.set(self.head.get().wrapping_add(1));
+            }
+        }
+    }
+
+    impl RingMemory for TestRing {
+        fn data_size(&self) -> usize {
+            self.bytes.borrow().len()
+        }
+        fn head(&self) -> u64 {
+            self.head.get()
+        }
+        fn tail(&self) -> u64 {
+            self.tail.get()
+        }
+        fn set_tail(&self, tail: u64) {
+            self.tail.set(tail);
+        }
+        fn append_to(&self, offset: usize, length: usize, into: &mut Vec<u8>) {
+            into.extend(self.bytes.borrow().iter().skip(offset).take(length));
+        }
+        fn word(&self, offset: usize) -> u64 {
+            self.bytes.borrow()[offset..].first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+        }
+    }
+
+    fn record(kind: u32, size: u16) -> Vec<u8> {
+        let mut bytes = kind.to_ne_bytes().to_vec();
+        bytes.extend(0_u16.to_ne_bytes());
+        bytes.extend(size.to_ne_bytes());
+        bytes.extend((8..size).map(|at| at as u8));
+        bytes
+    }
+
+    #[test]
+    fn records_that_wrap_come_out_whole() {
+        for start in [0, 40, 56, u64::MAX - 23] {
+            let ring = TestRing::new(64, start);
+            ring.write(&record(kind::SAMPLE, 24));
+            ring.write(&record(kind::THROTTLE, 32));
+            let mut out = vec![1, 2, 3];
+            let drained = drain(&ring, None, &mut out);
+            assert_eq!(drained, Drained { samples: 1, throttles: 1, bad_bytes: 0, fill: 56 }, "{start}");
+            assert_eq!(out[3..], [record(kind::SAMPLE, 24), record(kind::THROTTLE, 32)].concat());
+            assert_eq!(ring.tail.get(), ring.head.get());
+            assert_eq!(drain(&ring, None, &mut out), Drained::default());
+        }
+    }
+
+    #[test]
+    fn a_bad_size_ends_the_good_part() {
+        for bad_size in [0, 7, 33, 65_535] {
+            let ring = TestRing::new(128, 96);
+            ring.write(&record(kind::SAMPLE, 16));
+            let mut bad = record(kind::SAMPLE, 32);
+            bad[6..8].copy_from_slice(&u16::to_ne_bytes(bad_size));
+            ring.write(&bad);
+            let mut out = Vec::new();
+            let drained = drain(&ring, None, &mut out);
+            assert_eq!(drained, Drained { samples: 1, throttles: 0, bad_bytes: 32, fill: 48 }, "{bad_size}");
+            assert_eq!(out, record(kind::SAMPLE, 16));
+            assert_eq!(ring.tail.get(), ring.head.get(), "the ring goes on");
+        }
+    }
+
+    #[test]
+    fn a_head_that_jumps_gives_the_contents_up() {
+        let ring = TestRing::new(64, 0);
+        ring.head.set(65);
+        let mut out = Vec::new();
+        assert_eq!(drain(&ring, None, &mut out).bad_bytes, 65);
+        assert!(out.is_empty());
+        assert_eq!(ring.tail.get(), 65);
+        // A head that went backwards is a jump, too.
+        ring.head.set(10);
+        assert!(drain(&ring, None, &mut out).bad_bytes > 64);
+    }
+
+    #[test]
+    fn a_full_ring_is_read_whole() {
+        let ring = TestRing::new(64, 32);
+        ring.write(&record(kind::SAMPLE, 64));
+        let mut out = Vec::new();
+        assert_eq!(drain(&ring, None, &mut out).samples, 1);
+        assert_eq!(out, record(kind::SAMPLE, 64));
+    }
+
+    #[test]
+    fn what_a_stack_copy_has_not_filled_stays_behind() {
+        let format = decoder::SampleFormat::IP | decoder::SampleFormat::STACK_USER;
+        let attr = decoder::Attr { sample_format: format, ..decoder::Attr::default() };
+        let place = StackPlace::of([&attr]);
+        let sample = |stack: &[u64], filled: Option<u64>| {
+            let mut words = vec![0, 0x1234, 8 * stack.len() as u64];
+            words.extend(stack.iter().copied().chain(filled));
+            let mut bytes: Vec<u8> = words.iter().flat_map(|word: &u64| word.to_ne_bytes()).collect();
+            let size = u16::try_from(bytes.len()).unwrap();
+            bytes[..8]
+                .copy_from_slice(&record(kind::SAMPLE, size)[..8].try_into().map(|h: [u8; 8]| h).unwrap());
+            bytes
+        };
+        let others = record(kind::THROTTLE, 24);
+        for start in [0, 8, 120, 184, 248] {
+            let ring = TestRing::new(256, start);
+            for part in [
+                sample(&[1, 2, 3, 4], Some(12)),
+                others.clone(),
+                sample(&[5, 6], Some(16)),
+                sample(&[7, 8], Some(0)),
+            ] {
+                ring.write(&part);
+            }
+            let mut out = vec![9];
+            let drained = drain(&ring, place.as_ref(), &mut out);
+            let wanted = [
+                vec![9],
+                sample(&[1, 2], Some(12)),
+                others.clone(),
+                sample(&[5, 6], Some(16)),
+                sample(&[], None),
+            ];
+            assert_eq!(out, wanted.concat(), "{start}");
+            assert_eq!((drained.samples, drained.throttles, drained.bad_bytes), (3, 1, 0));
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! One thread per CPU that empties the CPU's rings into a channel.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use crossbeam_channel::{Receiver, Sender};
+use host::sys::perf_event::PerfEvent;
+use host::sys::poll::{PollSet, Waker};
+use host::sys::ring::RingMapping;
+use host::sys::schedule;
+
+use super::protocol::drain;
+use super::stack_place::StackPlace;
+use crate::consumer::{Chunk, RingKind};
+use crate::error::Error;
+
+/// A ring with the events that write into it; the first maps it.
+pub(crate) struct RingSource {
+    pub(crate) kind: RingKind,
+    pub(crate) mapping: RingMapping,
+    pub(crate) events: Vec<Arc<PerfEvent>>,
+}
+
+/// What reaches the thread that writes.
+pub(crate) enum Message {
+    /// Records of one ring, in the order of the ring.
+    Chunk(Chunk),
+    /// A reader has emptied its rings since round `.0` began.
+    Answer(u64),
+    /// Something from outside: see `control`.
+    Outside(crate::control::OutsideEvent),
+}
+
+/// What the readers and the writer share.
+struct Rounds {
+    current: AtomicU64,
+    last: AtomicBool,
+}
+
+/// The readers, as the writer sees them.
+pub(crate) struct Readers {
+    handles: Vec<ReaderHandle>,
+    rounds: Arc<Rounds>,
+    /// Memory for chunks, emptied.
+    recycled: Sender<Vec<u8>>,
+    /// Bytes of each: what the largest ring holds.
+    buffer: usize,
+}
+
+/// A running reader.
+struct ReaderHandle {
+    waker: Arc<Waker>,
+    thread: JoinHandle<()>,
+}
+
+/// The state of one reader thread.
+struct Reader {
+    rings: Vec<RingSource>,
+    stacks: Option<StackPlace>,
+    waker: Arc<Waker>,
+    rounds: Arc<Rounds>,
+    messages: Sender<Message>,
+    spare: Receiver<Vec<u8>>,
+}
+
+impl Readers {
+    /// Starts a thread for each element of `rings`; `stacks` is where the samples have their stack copies. All memory that
+    /// they will use is made here, `waiting` bytes: a reader that allocates waits for the locks that slower threads of
+    /// ours hold while they do not get their turn.
+    pub(crate) fn start(
+        rings: Vec<Vec<RingSource>>,
+        stacks: Option<StackPlace>,
+        waiting: u64,
+        messages: &Sender<Message>,
+    ) -> Result<Self, Error> {
+        let rounds = Arc::new(Rounds { current: AtomicU64::new(0), last: AtomicBool::new(false) });
+        let sizes = rings.iter().flatten().map(|ring| ring.mapping.data_size());
+        let buffer = sizes.max().unwrap_or(0);
+        let fitting = usize::try_from(waiting).unwrap_or(usize::MAX) / buffer.max(1);
+        let buffers = fitting.clamp(2 * rings.len().max(2), 2048);
+        let (recycled, spare) = crossbeam_channel::bounded(buffers);
+        let mut readers = Self { handles: Vec::new(), rounds, recycled, buffer };
+        for _ in 0..buffers {
+            readers.recycle(None);
+        }
+        for rings in rings {
+            let waker = Arc::new(
+                Waker::new().map_err(|errno| Error::System { what: "cannot make an eventfd", errno })?,
+            );
+            let reader = Reader {
+                rings,
+                stacks,
+                waker: Arc::clone(&waker),
+                rounds: Arc::clone(&readers.rounds),
+                messages: messages.clone(),
+                spare: spare.clone(),
+            };
+            let thread = std::thread::Builder::new()
+                .name("ring".to_owned())
+                .stack_size(128 << 10)
+                .spawn(move || reader.run())
+                .map_err(|errno| Error::System { what: "cannot start a thread", errno })?;
+            readers.handles.push(ReaderHandle { waker, thread });
+        }
+        Ok(readers)
+    }
+
+    /// Asks every reader to empty its rings; returns how many will answer, and the number of the round.
+    pub(crate) fn begin_round(&self, last: bool) -> (usize, u64) {
+        if last {
+            self.rounds.last.store(true, Ordering::Release);
+        }
+        let round = self.rounds.current.fetch_add(1, Ordering::AcqRel) + 1;
+        self.handles.iter().for_each(|reader| reader.waker.wake());
+        (self.handles.len(), round)
+    }
+
+    /// Gives memory back for the next chunk, in the place of a chunk's that was taken; `None` where that was kept.
+    pub(crate) fn recycle(&self, bytes: Option<Vec<u8>>) {
+        let mut bytes = bytes.filter(|bytes| bytes.capacity() >= self.buffer).unwrap_or_default();
+        bytes.clear();
+        bytes.reserve_exact(self.buffer);
+        // Where there are spare ones enough, this one is freed.
+        let _ = self.recycled.try_send(bytes);
+    }
+
+    /// Waits for the readers' ends, after the last round.
+    pub(crate) fn join(self) {
+        for reader in self.handles {
+            // A reader does not panic; if it did, its records are missing and the round has not been answered.
+            let _ = reader.thread.join();
+        }
+    }
+}
+
+impl Reader {
+    fn run(mut self) {
+        // Among a thousand busy threads, rings are full before an ordinary thread has its turn.
+        schedule::run_at_once();
+        let mut poll = PollSet::default();
+        let waker = poll.add(self.waker.as_fd());
+        // Per ring, which of its events is waited for, and where it is in the set.
+        let mut waited: Vec<(usize, usize)> =
+            self.rings.iter().filter_map(|ring| Some((0, poll.add(ring.events.first()?.as_fd())))).collect();
+        let mut answered = 0;
+        loop {
+            if poll.wait(None).is_err() {
+                // Only for want of kernel memory: the rings are still emptied at each round.
+                std::thread::yield_now();
+            }
+            if poll.ready(waker).readable {
+                self.waker.clear();
+            }
+            // Read before the rings: what they hold when a round begins belongs to that round.
+            let last = self.rounds.last.load(Ordering::Acquire);
+            let round = self.rounds.current.load(Ordering::Acquire);
+            for index in 0..self.rings.len() {
+                if !self.empty(index) {
+                    return; // The writer is gone.
+                }
+            }
+            for (ring, (event, place)) in self.rings.iter().zip(&mut waited) {
+                if poll.ready(*place).hung_up {
+                    // The thread of that event has ended. Others may still write into the ring.
+                    poll.ignore(*place);
+                    *event += 1;
+                    if let Some(next) = ring.events.get(*event) {
+                        *place = poll.add(next.as_fd());
+                    }
+                }
+            }
+            if round > answered {
+                answered = round;
+                if self.messages.send(Message::Answer(round)).is_err() || last {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Empties one ring; false when nobody listens any more.
+    fn empty(&mut self, index: usize) -> bool {
+        let Some(ring) = self.rings.get(index) else { return true };
+        if ring.mapping.head() == ring.mapping.tail() {
+            return true;
+        }
+        // Where all memory waits to be written, the records wait in their ring.
+        let Ok(mut bytes) = self.spare.recv() else { return false };
+        let stacks = self.stacks.as_ref().filter(|_| ring.kind == RingKind::Samples);
+        let drained = drain(&ring.mapping, stacks, &mut bytes);
+        self.messages.send(Message::Chunk(Chunk { ring: ring.kind, bytes, drained })).is_ok()
+    }
+}

@@ -1,0 +1,524 @@
+//! A recording from its beginning to its end.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+use decoder::{Attr, ReadFormat, RecordLayout};
+use host::procfs;
+use host::sys::clock;
+use host::sys::perf_event::PerfEvent;
+use host::sys::pidfd::PidFd;
+use host::sys::schedule::Urgent;
+use host::sys::signals::SIGTERM;
+use host::sys::spawn::{Child, ExitStatus, Program, WaitingChild};
+use model::{Loss, Pid};
+
+use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind};
+use crate::control::{Control, OutsideEvent, Watcher};
+use crate::error::{ENOENT, Error};
+use crate::notice::Notice;
+use crate::open::{Duplicates, Opened, open, processes};
+use crate::options::{Options, Target, Workload};
+use crate::ring::{Drained, Message, Readers, RingSource, StackPlace};
+use crate::summary::{Command, RunningCommand, Summary};
+use crate::synthesis::Synthesis;
+
+/// How often all rings are emptied and a round is finished.
+const ROUND: Duration = Duration::from_millis(100);
+/// How often the recording is made readable.
+const CHECKPOINT: Duration = Duration::from_millis(500);
+/// How soon both happen first; the times grow from there, so that a recording that dies young is not empty. Rounds follow
+/// each other as quickly while the consumer is in haste.
+const FIRST: Duration = Duration::from_millis(10);
+/// Bytes that wait between the readers and the writer.
+const WAITING: u64 = 64 << 20;
+
+/// Records the target of `options` until it ends, the time is over, or `control` stops it.
+///
+/// # Errors
+/// [`Error`]: where nothing can be recorded, or the consumer fails. A command that was started before the failure
+/// is waited for.
+pub fn record(
+    options: &Options,
+    control: &Control,
+    consumer: &mut dyn Consumer,
+    notices: &mut dyn FnMut(Notice),
+) -> Result<Summary, Error> {
+    if host::sysctl::perf_event_paranoid().is_none() {
+        return Err(Error::NoPerfEvents(
+            "this kernel has no perf events (or /proc is not mounted): /proc/sys/kernel/perf_event_paranoid is missing",
+        ));
+    }
+    // First of all, while there is only one thread.
+    let waiting = options.workload.as_ref().map(|workload| fork(workload, control)).transpose()?;
+    let pid = waiting.as_ref().map(WaitingChild::pid);
+    match prepare(options, pid, consumer, notices) {
+        Ok(prepared) => prepared.run(options, control, consumer, notices, waiting),
+        Err(error) => {
+            if let Some(waiting) = waiting {
+                waiting.cancel();
+            }
+            Err(error)
+        }
+    }
+}
+
+fn fork(workload: &Workload, control: &Control) -> Result<WaitingChild, Error> {
+    // Some JITs write their symbol maps only under perf, which sets this (design §3).
+    let buildid_dir = std::env::var_os("PERF_BUILDID_DIR")
+        .or_else(|| std::env::home_dir().map(|home| home.join(".debug").into_os_string()))
+        .unwrap_or_else(|| ".debug".into());
+    let program = Program::new(&workload.words, &[(OsStr::new("PERF_BUILDID_DIR"), &buildid_dir)])
+        .map_err(Error::Spawn)?;
+    let stderr = io::stderr();
+    let stdout = workload.output_to_stderr.then(|| stderr.as_fd());
+    program.fork(control.mask_for_command(), stdout).map_err(Error::Spawn)
+}
+
+/// Everything is open, nothing runs yet.
+struct Prepared {
+    opened: Opened,
+    recording: Recording,
+    layout: RecordLayout,
+}
+
+fn prepare(
+    options: &Options,
+    child: Option<Pid>,
+    consumer: &mut dyn Consumer,
+    notices: &mut dyn FnMut(Notice),
+) -> Result<Prepared, Error> {
+    let opened = open(options, child, notices)?;
+    let recording = opened.recording()?;
+    let layout = recording
+        .layout(recording.events.len() - 1)
+        .ok_or(Error::NoPerfEvents("the layout of this kernel's records is not known"))?;
+    consumer.begin(&recording).map_err(|errno| Error::Consumer { errno, kept: false })?;
+    Ok(Prepared { opened, recording, layout })
+}
+
+impl Prepared {
+    fn run(
+        mut self,
+        options: &Options,
+        control: &Control,
+        consumer: &mut dyn Consumer,
+        notices: &mut dyn FnMut(Notice),
+        waiting: Option<WaitingChild>,
+    ) -> Result<Summary, Error> {
+        // Records that wait for long fill all memory that there is for them, and then their rings.
+        let _urgent = Urgent::begin();
+        let rings = std::mem::take(&mut self.opened.rings);
+        let cpus = if options.per_thread { self.opened.cpus.len() } else { rings.len() };
+        // What is under way is bounded by the readers' memory.
+        let (sender, messages) = crossbeam_channel::unbounded();
+        // A reader for each CPU, also where the rings are those of threads.
+        let mut per_reader: Vec<Vec<RingSource>> = (0..cpus).map(|_| Vec::new()).collect();
+        for (index, pair) in rings.into_iter().enumerate() {
+            if let Some(of_reader) = per_reader.get_mut(index % cpus.max(1)) {
+                of_reader.extend([Some(pair.sideband), pair.samples].into_iter().flatten());
+            }
+        }
+        let stacks = StackPlace::of(self.opened.events.iter().map(|event| &event.attr));
+        let readers = Readers::start(per_reader, stacks, WAITING, &sender);
+        let readers = match readers {
+            Ok(readers) => readers,
+            Err(error) => {
+                if let Some(waiting) = waiting {
+                    waiting.cancel();
+                }
+                return Err(error);
+            }
+        };
+        // A command that is the target is sampled from its first instruction on: its exec enables the events.
+        if options.target != Target::Command && options.delay.is_none() {
+            self.opened.enable()?;
+        }
+        let begin = Instant::now();
+        let child = match waiting.map(|waiting| start(waiting, options)).transpose() {
+            Ok(child) => child,
+            Err(error) => {
+                stop_readers(readers, &messages);
+                return Err(error);
+            }
+        };
+        let processes = watched(options, child.as_ref());
+        let watching = processes.len();
+        let watcher = Watcher::start(control, processes, sender.clone());
+        let mut run = Run {
+            consumer,
+            notices,
+            readers,
+            messages,
+            duplicates: None,
+            removed: 0,
+            counted: Drained::default(),
+            round: None,
+            left: watching,
+            child,
+            exit: None,
+            failure: None,
+            kept: false,
+        };
+        let result = watcher.and_then(|watcher| {
+            run.begin(&self, options)?;
+            if let Some(delay) = options.delay {
+                if run.until_the_end(&mut self.opened, Some(delay), begin, Pause::Delay) {
+                    return Ok(());
+                }
+                self.opened.enable()?;
+            }
+            run.until_the_end(&mut self.opened, options.duration, Instant::now(), Pause::None);
+            drop(watcher);
+            Ok(())
+        });
+        self.opened.disable();
+        let duration = begin.elapsed();
+        run.last_round();
+        let lost = self.lost();
+        run.finish(self, duration, lost, cpus, result)
+    }
+
+    /// Samples that each event lost (`PERF_FORMAT_LOST`), where the kernel counts them.
+    fn lost(&self) -> Option<Vec<u64>> {
+        let sum = |attr: &Attr, instances: &mut dyn Iterator<Item = &Arc<PerfEvent>>| {
+            if !attr.read_format.contains(ReadFormat::LOST) {
+                return None;
+            }
+            let lost = instances.map(|instance| {
+                let mut values = [0_u64; 3];
+                // value, id, lost; of a group: number of members, then the leader's value, id, lost.
+                let mut group = [0_u64; 64];
+                let result = if attr.read_format.contains(ReadFormat::GROUP) {
+                    instance.read(&mut group).map(|_| group[3])
+                } else {
+                    instance.read(&mut values).map(|_| values[2])
+                };
+                result.unwrap_or(0)
+            });
+            Some(lost.fold(0, u64::saturating_add))
+        };
+        let sideband = &self.opened.sideband;
+        self.opened
+            .samplers()
+            .map(|(index, event)| {
+                let group = event.attr.read_format.contains(ReadFormat::GROUP);
+                if group && event.leader.is_some_and(|leader| leader != index) {
+                    return Some(0); // Its leader takes the samples.
+                }
+                sum(&event.attr, &mut self.opened.instances_of(index))
+            })
+            .chain([sum(&sideband.attr, &mut sideband.instances.iter())])
+            .collect()
+    }
+}
+
+/// Lets the child become the command.
+fn start(waiting: WaitingChild, options: &Options) -> Result<Child, Error> {
+    waiting.start().map_err(|errno| {
+        let program = options.workload.as_ref().and_then(|workload| workload.words.first());
+        let name = program.map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+        match errno.raw_os_error() {
+            Some(ENOENT) => Error::CommandNotFound { name },
+            _ => Error::NotExecutable { name, errno },
+        }
+    })
+}
+
+/// The processes and threads whose end is the recording's.
+fn watched(options: &Options, child: Option<&Child>) -> Vec<PidFd> {
+    let watch = |pid: Pid| PidFd::open(pid).ok();
+    // One that ended a moment ago has nothing to wait for.
+    match (&options.target, child) {
+        (_, Some(child)) => watch(child.pid()).into_iter().collect(),
+        (Target::Threads(tids), None) => {
+            let threads: Vec<PidFd> = tids.iter().filter_map(|&tid| PidFd::open_thread(tid).ok()).collect();
+            if !threads.is_empty() {
+                return threads;
+            }
+            // Before Linux 6.9 only processes can be waited for.
+            processes(options).unwrap_or_default().into_iter().filter_map(watch).collect()
+        }
+        _ => processes(options).unwrap_or_default().into_iter().filter_map(watch).collect(),
+    }
+}
+
+fn stop_readers(readers: Readers, messages: &Receiver<Message>) {
+    let (mut left, round) = readers.begin_round(true);
+    while left > 0 {
+        match messages.recv() {
+            Ok(Message::Answer(answer)) if answer == round => left -= 1,
+            Ok(Message::Chunk(chunk)) => readers.recycle(Some(chunk.bytes)),
+            Ok(_) => {}
+            Err(_) => break,
+        }
+    }
+    readers.join();
+}
+
+/// What the time is that [`Run::until_the_end`] waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pause {
+    /// Sampling has not begun.
+    Delay,
+    /// It runs.
+    None,
+}
+
+/// The writer's side of a running recording.
+struct Run<'a> {
+    consumer: &'a mut dyn Consumer,
+    notices: &'a mut dyn FnMut(Notice),
+    readers: Readers,
+    messages: Receiver<Message>,
+    duplicates: Option<Duplicates>,
+    removed: u64,
+    counted: Drained,
+    /// The running round: its number, and how many readers have not answered.
+    round: Option<(u64, usize)>,
+    /// Processes of the target that live.
+    left: usize,
+    child: Option<Child>,
+    exit: Option<ExitStatus>,
+    failure: Option<io::Error>,
+    /// Whether what was written can be found, should the rest fail.
+    kept: bool,
+}
+
+impl Run<'_> {
+    /// Describes what existed before.
+    fn begin(&mut self, prepared: &Prepared, options: &Options) -> Result<(), Error> {
+        if prepared.opened.doubtful {
+            let ids = prepared.opened.ids_apart()?;
+            let format = prepared.opened.events.first().map(|event| event.attr.sample_format);
+            self.duplicates =
+                Some(Duplicates::new(ids.iter().map(Vec::as_slice), format.unwrap_or_default()));
+        }
+        let mut synthesis = Synthesis::new(&prepared.layout, options.extras);
+        synthesis.kernel();
+        synthesis.cgroups();
+        match (&options.target, &self.child) {
+            (Target::Command, Some(child)) => synthesis.child(child.pid()),
+            (target, _) => {
+                let pids =
+                    if target.is_cpu_wide() { procfs::processes().ok() } else { processes(options).ok() };
+                pids.into_iter().flatten().for_each(|pid| synthesis.process(pid));
+            }
+        }
+        let bytes = synthesis.finish();
+        self.take(Chunk { ring: RingKind::Sideband, bytes, drained: Drained::default() });
+        let bytes = prepared.opened.early.clone();
+        if self.failure.is_none() {
+            let result = self.consumer.started();
+            self.kept = result.is_ok();
+            self.note(result);
+        }
+        self.take(Chunk { ring: RingKind::Sideband, bytes, drained: Drained::default() });
+        Ok(())
+    }
+
+    /// Takes what the readers bring, until something ends the recording: true; or the delay is over: false.
+    fn until_the_end(
+        &mut self,
+        opened: &mut Opened,
+        duration: Option<Duration>,
+        begin: Instant,
+        pause: Pause,
+    ) -> bool {
+        let end = duration.and_then(|duration| begin.checked_add(duration));
+        let (mut pace, mut checkpoint) = (FIRST, 2 * FIRST);
+        let mut last_round = Instant::now();
+        let mut next_checkpoint = Instant::now() + checkpoint;
+        while self.failure.is_none() {
+            let now = Instant::now();
+            if end.is_some_and(|end| now >= end) {
+                if pause == Pause::Delay {
+                    return false;
+                }
+                self.stop_command();
+                return true;
+            }
+            let interval = if self.consumer.is_in_haste() { FIRST } else { pace };
+            if now >= last_round + interval {
+                if self.round.is_none() {
+                    let (readers, round) = self.readers.begin_round(false);
+                    self.round = Some((round, readers));
+                }
+                pace = (2 * pace).min(ROUND);
+                last_round = now;
+            }
+            if now >= next_checkpoint {
+                let result = self.consumer.checkpoint();
+                self.note(result);
+                checkpoint = (2 * checkpoint).min(CHECKPOINT);
+                next_checkpoint = now + checkpoint;
+            }
+            let next_round = last_round + interval;
+            let deadline = next_round.min(next_checkpoint).min(end.unwrap_or(next_round));
+            match self.messages.recv_timeout(deadline.saturating_duration_since(now)) {
+                Ok(Message::Outside(event)) => {
+                    if self.ends(event) {
+                        return true;
+                    }
+                }
+                Ok(message) => {
+                    self.handle(message);
+                    if let Some(size) = self.consumer.wanted_copy_size() {
+                        opened.set_copy_size(size);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return true,
+            }
+        }
+        true
+    }
+
+    /// Whether an event from outside is the end.
+    fn ends(&mut self, event: OutsideEvent) -> bool {
+        match event {
+            OutsideEvent::Stop => true,
+            OutsideEvent::Signal(signal) => {
+                // A terminal sends its signals to the command, too; others send them to us alone.
+                if let (Some(_), Some(child)) = (signal.sender, &self.child) {
+                    // A command that has just ended needs no signal.
+                    let _ = child.send(signal.signal);
+                }
+                true
+            }
+            OutsideEvent::Ended(_) => {
+                self.left = self.left.saturating_sub(1);
+                self.exit = self.child.as_ref().and_then(|child| child.try_wait().ok().flatten());
+                self.left == 0
+            }
+        }
+    }
+
+    fn stop_command(&mut self) {
+        if let Some(child) = self.child.as_ref().filter(|_| self.exit.is_none())
+            && child.send(SIGTERM).is_ok()
+        {
+            (self.notices)(Notice::CommandTerminated);
+        }
+    }
+
+    fn handle(&mut self, message: Message) {
+        match message {
+            Message::Chunk(chunk) => self.take(chunk),
+            Message::Answer(round) => {
+                if let Some((current, left)) = &mut self.round
+                    && *current == round
+                {
+                    *left = left.saturating_sub(1);
+                    if *left == 0 {
+                        self.round = None;
+                        let result = self.consumer.finished_round();
+                        self.note(result);
+                    }
+                }
+            }
+            Message::Outside(_) => {}
+        }
+    }
+
+    fn take(&mut self, mut chunk: Chunk) {
+        self.counted.samples += chunk.drained.samples;
+        self.counted.throttles += chunk.drained.throttles;
+        self.counted.bad_bytes += chunk.drained.bad_bytes;
+        if let Some(duplicates) = &mut self.duplicates {
+            let removed = duplicates.remove(&mut chunk.bytes);
+            self.removed += removed;
+            self.counted.samples = self.counted.samples.saturating_sub(removed);
+        }
+        if self.failure.is_some() || chunk.bytes.is_empty() {
+            return self.readers.recycle(Some(chunk.bytes));
+        }
+        match self.consumer.records(chunk) {
+            Ok(bytes) => self.readers.recycle(bytes),
+            Err(error) => {
+                self.failure = Some(error);
+                self.readers.recycle(None);
+            }
+        }
+    }
+
+    fn note(&mut self, result: io::Result<()>) {
+        if self.failure.is_none() {
+            self.failure = result.err();
+        }
+    }
+
+    /// Takes what the rings still hold.
+    fn last_round(&mut self) {
+        let (readers, round) = self.readers.begin_round(true);
+        self.round = Some((round, readers));
+        while self.round.is_some() {
+            match self.messages.recv() {
+                Ok(message) => self.handle(message),
+                Err(_) => break,
+            }
+        }
+    }
+
+    fn finish(
+        mut self,
+        prepared: Prepared,
+        duration: Duration,
+        lost: Option<Vec<u64>>,
+        cpus: usize,
+        result: Result<(), Error>,
+    ) -> Result<Summary, Error> {
+        if self.failure.is_none() {
+            self.failure = self.consumer.end(&Ending { lost: lost.clone(), stacks: None }).err();
+        }
+        self.readers.join();
+        let exit =
+            self.exit.or_else(|| self.child.as_ref().and_then(|child| child.try_wait().ok().flatten()));
+        let error = match (result, self.failure) {
+            (Err(error), _) => Some(error),
+            (Ok(()), Some(errno)) => {
+                let kept = self.kept && errno.kind() != io::ErrorKind::NotFound;
+                Some(Error::Consumer { errno, kept })
+            }
+            (Ok(()), None) => None,
+        };
+        if let Some(error) = error {
+            if let Some(child) = self.child.filter(|_| exit.is_none()) {
+                (self.notices)(Notice::CommandGoesOn { because: error.to_string() });
+                // How it ends is not ours to tell any more: our failure wins over its code.
+                let _ = child.wait();
+            }
+            return Err(error);
+        }
+        let samplers = prepared.opened.samplers().count();
+        let sum = |lost: &[u64]| lost.iter().copied().fold(0, u64::saturating_add);
+        let (lost, sideband) =
+            lost.as_deref().unwrap_or_default().split_at_checked(samplers).unwrap_or_default();
+        let loss = Loss {
+            samples: sum(lost),
+            sideband: sum(sideband),
+            throttles: self.counted.throttles,
+            cut_bytes: self.counted.bad_bytes,
+            ..Loss::default()
+        };
+        let command = match (self.child, exit) {
+            (_, Some(status)) => Some(Command::Ended(status)),
+            (Some(child), None) => Some(Command::Running(RunningCommand { child })),
+            (None, None) => None,
+        };
+        Ok(Summary {
+            events: prepared.recording.events,
+            cpus,
+            samples: self.counted.samples,
+            duplicates: self.removed,
+            loss,
+            duration,
+            cpu_time: matches!(command, Some(Command::Ended(_))).then(clock::cpu_time_of_children),
+            command,
+        })
+    }
+}

@@ -1,0 +1,169 @@
+//! Records of what existed before the recording began: the kernel, its modules, processes, threads, mappings. They
+//! carry time 0, so that they come before everything that the kernel tells.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use decoder::record::{Cgroup, Comm, Mmap, MmapExtended, MmapIdentity, Namespaces};
+use decoder::values::U64s;
+use decoder::{CpuMode, Endian, Record, RecordLayout, SampleId};
+use host::procfs::{self, MapEntry};
+use host::{machine, objects};
+use model::{BuildId, FileIdentity, Pid, Tid, Timestamp};
+
+use crate::options::Extras;
+
+/// Reading the mappings of one process takes no longer than this; what is missing then is said in the record.
+const MAPS_TIME: Duration = Duration::from_millis(500);
+/// `PROT_EXEC`, `MAP_SHARED`, `MAP_PRIVATE` of `mmap(2)`.
+const PROT_EXEC: u32 = 4;
+const MAP_SHARED: u32 = 1;
+const MAP_PRIVATE: u32 = 2;
+
+/// Collects synthesized records.
+pub(crate) struct Synthesis<'a> {
+    layout: &'a RecordLayout,
+    extras: Extras,
+    records: Vec<u8>,
+    build_ids: HashMap<(u32, u32, u64), Option<BuildId>>,
+}
+
+impl<'a> Synthesis<'a> {
+    /// Nothing yet; `layout` is that of an event of the recording.
+    pub(crate) fn new(layout: &'a RecordLayout, extras: Extras) -> Self {
+        Self { layout, extras, records: Vec::new(), build_ids: HashMap::new() }
+    }
+
+    /// The records.
+    pub(crate) fn finish(self) -> Vec<u8> {
+        self.records
+    }
+
+    /// The kernel's image and modules, where we may see their addresses.
+    pub(crate) fn kernel(&mut self) {
+        if let Some(kernel) = machine::kernel_image() {
+            let path = b"[kernel.kallsyms]_text";
+            self.kernel_map(kernel.text, kernel.length, kernel.text, path, kernel.build_id);
+        }
+        for module in machine::kernel_modules() {
+            let path = format!("[{}]", module.name);
+            self.kernel_map(module.start, module.length, 0, path.as_bytes(), module.build_id);
+        }
+    }
+
+    fn kernel_map(&mut self, start: u64, len: u64, page_offset: u64, path: &[u8], build_id: Option<BuildId>) {
+        let extended = build_id.map(|id| MmapExtended {
+            identity: MmapIdentity::BuildId(Some(id)),
+            protection: 5, // PROT_READ | PROT_EXEC
+            flags: 0,
+        });
+        self.push(&Record::Mmap(Mmap {
+            pid: Pid(-1),
+            tid: Tid(0),
+            start,
+            len,
+            page_offset,
+            path,
+            extended,
+            data: false,
+            mode: CpuMode::Kernel,
+            scan_cut_short: false,
+            sample_id: trailer(Pid(-1), Tid(0)),
+        }));
+    }
+
+    /// The child that is going to be the command: what it was called before, and where it lives.
+    pub(crate) fn child(&mut self, pid: Pid) {
+        self.thread(pid, Tid(pid.0), b"prof-exec");
+        if self.extras.namespaces {
+            self.namespaces(pid);
+        }
+    }
+
+    /// A thread and its name.
+    fn thread(&mut self, pid: Pid, tid: Tid, comm: &[u8]) {
+        self.push(&Record::Comm(Comm { pid, tid, comm, exec: false, sample_id: trailer(pid, tid) }));
+    }
+
+    /// A process: its threads and its executable mappings. One that ends meanwhile is described as far as we got.
+    pub(crate) fn process(&mut self, pid: Pid) {
+        for tid in procfs::threads(pid).unwrap_or_default() {
+            if let Ok(comm) = procfs::comm(pid, tid) {
+                self.thread(pid, tid, &comm);
+            }
+        }
+        if self.extras.namespaces {
+            self.namespaces(pid);
+        }
+        // Kernel threads have none, other users' processes show us none.
+        let (maps, cut_short) = procfs::executable_maps(pid, self.extras.data, MAPS_TIME).unwrap_or_default();
+        let last = maps.len().saturating_sub(1);
+        for (index, map) in maps.iter().enumerate() {
+            self.mapping(pid, map, cut_short && index == last);
+        }
+    }
+
+    fn namespaces(&mut self, pid: Pid) {
+        let Some(links) = procfs::namespaces(pid) else { return };
+        let bytes: Vec<u8> = links.iter().flatten().flat_map(|word| word.to_ne_bytes()).collect();
+        let tid = Tid(pid.0);
+        let links = U64s::new(&bytes, Endian::NATIVE);
+        self.push(&Record::Namespaces(Namespaces { pid, tid, links, sample_id: trailer(pid, tid) }));
+    }
+
+    /// The cgroups that exist, where samples carry their numbers.
+    pub(crate) fn cgroups(&mut self) {
+        if !self.extras.cgroups {
+            return;
+        }
+        for (id, path) in host::cgroup::all() {
+            let sample_id = trailer(Pid(-1), Tid(-1));
+            self.push(&Record::Cgroup(Cgroup { id, path: path.as_bytes(), sample_id }));
+        }
+    }
+
+    fn mapping(&mut self, pid: Pid, map: &MapEntry, scan_cut_short: bool) {
+        let identity = match self.build_id(pid, map) {
+            Some(id) => MmapIdentity::BuildId(Some(id)),
+            None => MmapIdentity::File(FileIdentity {
+                major: map.device.0,
+                minor: map.device.1,
+                inode: map.inode,
+                generation: 0,
+            }),
+        };
+        let sharing = if map.shared { MAP_SHARED } else { MAP_PRIVATE };
+        self.push(&Record::Mmap(Mmap {
+            pid,
+            tid: Tid(pid.0),
+            start: map.start,
+            len: map.end.saturating_sub(map.start),
+            page_offset: map.page_offset,
+            // perf's name for memory without a file.
+            path: if map.path.is_empty() { b"//anon" } else { &map.path },
+            extended: Some(MmapExtended { identity, protection: map.protection, flags: sharing }),
+            data: map.protection & PROT_EXEC == 0,
+            mode: CpuMode::User,
+            scan_cut_short,
+            sample_id: trailer(pid, Tid(pid.0)),
+        }));
+    }
+
+    /// The build id of a mapped file, read once per file, in the mount namespace of the process.
+    fn build_id(&mut self, pid: Pid, map: &MapEntry) -> Option<BuildId> {
+        if map.inode == 0 || map.path.first() != Some(&b'/') {
+            return None;
+        }
+        let file = (map.device.0, map.device.1, map.inode);
+        *self.build_ids.entry(file).or_insert_with(|| objects::build_id_of_mapping(pid, map))
+    }
+
+    fn push(&mut self, record: &Record<'_>) {
+        // Only a name beyond the limits of /proc does not fit into a record; there is none.
+        let _ = self.layout.encode(record, &mut self.records);
+    }
+}
+
+fn trailer(pid: Pid, tid: Tid) -> SampleId {
+    SampleId { thread: Some((pid, tid)), time: Some(Timestamp(0)), ..SampleId::default() }
+}

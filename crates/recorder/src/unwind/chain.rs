@@ -1,0 +1,101 @@
+//! Unwound stacks as the user part of a call chain.
+
+use decoder::context;
+use model::{Avma, FrameAddress, TruncationReason};
+use unwinder::{Innermost, ReadMemory, StackEnd, Unwinder, UnwoundStack};
+
+use super::sample::UserState;
+use super::snapshot::Snapshot;
+
+/// Unwinds samples into call chains; one per thread.
+#[derive(Debug, Default)]
+pub struct ChainUnwinder {
+    unwinder: Unwinder,
+    stack: UnwoundStack,
+}
+
+/// How the user part of a chain came about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ChainEnd {
+    /// How the stack ends.
+    pub end: StackEnd,
+    /// Whether memory that was read after the sample was needed.
+    pub late: bool,
+}
+
+impl ChainUnwinder {
+    /// One that ends stacks at `frame_limit` frames.
+    pub(super) fn with_frame_limit(frame_limit: usize) -> Self {
+        Self { unwinder: Unwinder::new(frame_limit), stack: UnwoundStack::default() }
+    }
+
+    /// Appends the user part of a sample's call chain: `PERF_CONTEXT_USER`, the sampled instruction, the return addresses.
+    /// Where a signal interrupted the thread, the marker comes again: the address after it is an instruction pointer,
+    /// too. An incomplete stack ends in the marker of its reason ([`model::TruncationReason::marker`]).
+    pub fn unwind<M: ReadMemory>(
+        &mut self,
+        snapshot: &Snapshot,
+        state: &UserState<'_>,
+        beyond: &mut M,
+        chain: &mut Vec<u64>,
+    ) -> ChainEnd {
+        let innermost = Innermost { registers: &state.registers, stack: state.stack };
+        let mut objects = snapshot;
+        self.unwinder.unwind(&snapshot.space, &mut objects, &innermost, beyond, &mut self.stack);
+        extend(chain, self.stack.addresses());
+        if let StackEnd::Truncated(reason) = self.stack.end {
+            chain.push(reason.marker());
+        }
+        ChainEnd { end: self.stack.end, late: self.stack.frames_from_copy < self.stack.frames.len() }
+    }
+
+    /// The stack that was unwound last.
+    pub fn stack(&self) -> &UnwoundStack {
+        &self.stack
+    }
+}
+
+/// Appends frames, each instruction pointer behind its marker.
+pub(super) fn extend(chain: &mut Vec<u64>, frames: impl Iterator<Item = FrameAddress<Avma>>) {
+    for frame in frames {
+        if let FrameAddress::InstructionPointer(_) = frame {
+            chain.push(context::USER);
+        }
+        chain.push(frame.address().0);
+    }
+}
+
+/// Cuts a chain to at most `most` addresses; marks do not count.
+pub(super) fn cut(chain: &mut Vec<u64>, most: usize) {
+    let mut addresses = 0;
+    let end = chain.iter().position(|&value| {
+        addresses += usize::from(value < context::MAX && TruncationReason::from_marker(value).is_none());
+        addresses > most
+    });
+    if let Some(end) = end {
+        chain.truncate(end);
+        // A mark of what would have followed says nothing.
+        while chain.last().is_some_and(|&value| value >= context::MAX) {
+            chain.pop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_chain_keeps_its_inner_addresses_and_their_marks() {
+        let chain = [context::KERNEL, 1, 2, context::USER, 3, 4, TruncationReason::CopyTooSmall.marker()];
+        let cut_to = |most| {
+            let mut chain = chain.to_vec();
+            cut(&mut chain, most);
+            chain
+        };
+        assert_eq!(cut_to(4), chain);
+        assert_eq!(cut_to(3), chain[..5]);
+        assert_eq!(cut_to(2), chain[..3]);
+        assert_eq!(cut_to(0), []);
+    }
+}

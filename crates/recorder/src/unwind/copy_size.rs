@@ -1,0 +1,273 @@
+//! How large the stack copies of a recording should be: as small as its stacks allow, since each byte is copied by the
+//! kernel, through the ring and by us.
+
+/// The sizes to choose from, bytes, where the rings are large enough. The last is the largest that the kernel takes.
+const SIZES: [u32; 3] = [4 << 10, 16 << 10, LARGEST];
+const LARGEST: u32 = 65_528;
+
+/// The sizes for events of which each occurrence is a sample: they come in bursts, hundreds of thousands a second, and a
+/// ring has to hold a burst.
+const SIZES_IN_BURSTS: [u32; 2] = [1 << 10, 4 << 10];
+
+/// The largest size to begin with.
+const MODEST: u32 = SIZES[1];
+
+/// A ring holds at least so many copies.
+const COPIES_PER_RING: u64 = 4;
+
+/// At the rate asked for, a ring is full with copies of the first size after this time at the earliest, ms: longer than a
+/// busy machine lets a reader wait.
+const LEAST_TIME: u64 = 40;
+
+/// … and with copies of any size, ms: what is copied is a burden, however well the readers keep up.
+const LEAST_TIME_EVER: u64 = 6;
+
+/// After so many stacks, or this many that were cut, it is decided anew.
+const WINDOW: u32 = 512;
+const CUT_IN_WINDOW: u32 = 4;
+
+/// A smaller size must have held all but one in so many stacks.
+const NEARLY_ALL: u32 = 256;
+
+/// So many copies of the larger size before may still be on their way.
+const SETTLING: u32 = 16;
+
+/// After the rings ran hot, so many windows pass before copies grow again; each further time twice as many.
+const PATIENCE: u32 = 8;
+const MOST_PATIENCE: u32 = 512;
+
+/// The largest copy that a ring of `ring_size` bytes has room for, with others of its kind.
+pub(crate) fn largest_copy(ring_size: u64) -> u32 {
+    let size = (ring_size / COPIES_PER_RING) & !7;
+    u32::try_from(size).map_or(LARGEST, |size| size.clamp(8, LARGEST))
+}
+
+/// The sizes that a recording chooses from.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct CopySizes {
+    /// Bytes, from the smallest on; none where no stacks are copied.
+    sizes: Vec<u32>,
+    /// The one to begin with.
+    first: usize,
+}
+
+impl CopySizes {
+    /// One size that does not change.
+    pub(crate) fn fixed(size: u32) -> Self {
+        Self { sizes: vec![size], first: 0 }
+    }
+
+    /// What suits rings of `ring_size` bytes at `rate` samples per second and CPU; `None` where it cannot be known.
+    pub(crate) fn fitting(ring_size: u64, rate: Option<u64>) -> Self {
+        let largest = largest_copy(ring_size);
+        let Some(rate) = rate else {
+            let mut sizes = SIZES_IN_BURSTS.map(|size| size.min(largest)).to_vec();
+            sizes.dedup();
+            return Self { sizes, first: 0 };
+        };
+        let mut sizes: Vec<u32> = SIZES.iter().copied().filter(|&size| size < largest).collect();
+        sizes.push(largest);
+        let lasts = |size: u32, milliseconds: u64| {
+            let per_second = u64::from(size).saturating_mul(rate);
+            per_second.saturating_mul(milliseconds) / 1000 <= ring_size
+        };
+        let affordable = sizes.iter().take_while(|&&size| lasts(size, LEAST_TIME_EVER)).count();
+        sizes.truncate(affordable.max(1));
+        let first = sizes.iter().take_while(|&&size| size <= MODEST && lasts(size, LEAST_TIME)).count();
+        Self { first: first.saturating_sub(1), sizes }
+    }
+
+    /// The same, without a choice.
+    pub(crate) fn only_first(&self) -> Self {
+        Self::fixed(self.first())
+    }
+
+    /// The size to begin with; 0 where no stacks are copied.
+    pub(crate) fn first(&self) -> u32 {
+        self.at(self.first)
+    }
+
+    /// The largest one.
+    pub(crate) fn largest(&self) -> u32 {
+        self.sizes.last().copied().unwrap_or(0)
+    }
+
+    /// Whether `size` is one of them.
+    pub(crate) fn contains(&self, size: u32) -> bool {
+        self.sizes.contains(&size)
+    }
+
+    /// The other sizes.
+    pub(crate) fn others(&self) -> impl Iterator<Item = u32> {
+        let first = self.first();
+        self.sizes.iter().copied().filter(move |&size| size != first)
+    }
+
+    fn at(&self, level: usize) -> u32 {
+        self.sizes.get(level).copied().unwrap_or(0)
+    }
+}
+
+/// Decides on the copy size.
+#[derive(Default, Debug)]
+pub(super) struct CopySize {
+    sizes: CopySizes,
+    level: usize,
+    /// The smallest and the largest level so far.
+    chosen: (usize, usize),
+    stacks: u32,
+    cut: u32,
+    /// Stacks of this window that the next smaller size would have cut.
+    need_this: u32,
+    /// Stacks to come that may still be copies of the larger size before.
+    settling: u32,
+    /// Windows to pass before copies grow again.
+    patience: u32,
+    /// How many they will be the next time.
+    next_patience: u32,
+    ring_size: u64,
+}
+
+impl CopySize {
+    pub(super) fn new(sizes: CopySizes, ring_size: u64) -> Self {
+        let level = sizes.first;
+        Self { sizes, level, chosen: (level, level), ring_size, next_patience: PATIENCE, ..Self::default() }
+    }
+
+    /// The size that copies should have, bytes.
+    pub(super) fn wanted(&self) -> u32 {
+        self.sizes.at(self.level)
+    }
+
+    /// The smallest and the largest size that was wanted, bytes.
+    pub(super) fn chosen(&self) -> (u32, u32) {
+        (self.sizes.at(self.chosen.0), self.sizes.at(self.chosen.1))
+    }
+
+    /// A ring held so many bytes when it was emptied. Hot is one that would have run over, had the next look at it come
+    /// twice as late.
+    pub(super) fn note_fill(&mut self, fill: u64) {
+        if fill > self.ring_size / 2 && self.level > 0 && self.settling == 0 {
+            self.patience = self.next_patience;
+            self.next_patience = (self.next_patience * 2).min(MOST_PATIENCE);
+            self.set_level(self.level - 1);
+        }
+    }
+
+    /// A stack came out; `depth` is how many of its bytes were needed, `None` where the copy was too small.
+    pub(super) fn note_stack(&mut self, depth: Option<u64>) {
+        self.stacks += 1;
+        self.settling = self.settling.saturating_sub(1);
+        match depth {
+            None => self.cut += 1,
+            Some(depth) => {
+                let smaller = self.level.checked_sub(1).map(|level| u64::from(self.sizes.at(level)));
+                self.need_this += u32::from(smaller.is_none_or(|smaller| depth > smaller));
+            }
+        }
+        if self.stacks >= WINDOW || (self.cut >= CUT_IN_WINDOW && self.patience == 0) {
+            self.decide();
+        }
+    }
+
+    fn decide(&mut self) {
+        self.patience = self.patience.saturating_sub(1);
+        let largest = self.sizes.sizes.len().saturating_sub(1);
+        if self.cut >= CUT_IN_WINDOW && self.patience == 0 && self.level < largest {
+            self.set_level(self.level + 1);
+        } else if self.stacks >= WINDOW && (self.cut + self.need_this) * NEARLY_ALL < self.stacks {
+            self.set_level(self.level.saturating_sub(1));
+        }
+        (self.stacks, self.cut, self.need_this) = (0, 0, 0);
+    }
+
+    fn set_level(&mut self, level: usize) {
+        self.settling = if level < self.level { SETTLING } else { 0 };
+        self.level = level;
+        self.chosen = (self.chosen.0.min(level), self.chosen.1.max(level));
+        (self.stacks, self.cut, self.need_this) = (0, 0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_ring(ring_size: u64) -> CopySize {
+        CopySize::new(CopySizes::fitting(ring_size, Some(997)), ring_size)
+    }
+
+    fn feed(size: &mut CopySize, stacks: u32, depth: u64) {
+        for _ in 0..stacks {
+            let fits = depth <= u64::from(size.wanted());
+            size.note_stack(fits.then_some(depth));
+        }
+    }
+
+    #[test]
+    fn sizes_fit_the_ring_and_the_rate() {
+        let sizes = |ring, rate| {
+            let sizes = CopySizes::fitting(ring, rate);
+            (sizes.first(), sizes.others().collect::<Vec<_>>())
+        };
+        assert_eq!(sizes(4 << 20, Some(997)), (16 << 10, vec![4 << 10, 65_528]));
+        assert_eq!(sizes(4 << 20, None), (1 << 10, vec![4 << 10]));
+        assert_eq!(sizes(4 << 10, None), (1 << 10, vec![]));
+        assert_eq!(sizes(4 << 20, Some(9_997)), (4 << 10, vec![16 << 10, 65_528]));
+        assert_eq!(sizes(4 << 20, Some(49_999)), (4 << 10, vec![]));
+        assert_eq!(sizes(512 << 10, Some(997)), (4 << 10, vec![16 << 10, 65_528]));
+        assert_eq!(sizes(128 << 10, Some(99)), (16 << 10, vec![4 << 10, 32 << 10]));
+        assert_eq!(sizes(16 << 10, Some(997)), (4 << 10, vec![]));
+        assert_eq!(sizes(4 << 10, Some(49_999)), (1 << 10, vec![]));
+        assert_eq!(sizes(0, Some(u64::MAX)), (8, vec![]));
+        assert_eq!((largest_copy(8 << 10), largest_copy(u64::MAX)), (2 << 10, 65_528));
+    }
+
+    #[test]
+    fn the_size_follows_the_stacks() {
+        let mut size = with_ring(4 << 20);
+        assert_eq!(size.wanted(), 16 << 10);
+        feed(&mut size, 8, 30_000);
+        assert_eq!(size.wanted(), 65_528);
+        feed(&mut size, 2000, 30_000);
+        assert_eq!(size.wanted(), 65_528);
+        feed(&mut size, 2000, 9_000);
+        assert_eq!(size.wanted(), 16 << 10);
+        feed(&mut size, 2000, 1_000);
+        assert_eq!(size.wanted(), 4 << 10);
+        feed(&mut size, 2000, 1_000_000);
+        assert_eq!(size.wanted(), 65_528);
+        assert_eq!(size.chosen(), (4 << 10, 65_528));
+    }
+
+    #[test]
+    fn hot_rings_shrink_it_at_once_and_keep_it_small_for_longer_each_time() {
+        let mut size = with_ring(4 << 20);
+        feed(&mut size, 8, 30_000);
+        assert_eq!(size.wanted(), 65_528);
+        size.note_fill(3 << 20);
+        assert_eq!(size.wanted(), 16 << 10);
+        // The other rings may still hold copies of the size before.
+        size.note_fill(3 << 20);
+        assert_eq!(size.wanted(), 16 << 10);
+        feed(&mut size, WINDOW * 6, 30_000);
+        assert_eq!(size.wanted(), 16 << 10);
+        feed(&mut size, WINDOW * 2, 30_000);
+        assert_eq!(size.wanted(), 65_528);
+        feed(&mut size, WINDOW + 1, 30_000);
+        size.note_fill(3 << 20);
+        feed(&mut size, WINDOW * 14, 30_000);
+        assert_eq!(size.wanted(), 16 << 10);
+        feed(&mut size, WINDOW * 2, 30_000);
+        assert_eq!(size.wanted(), 65_528);
+    }
+
+    #[test]
+    fn one_size_stays() {
+        let mut size = CopySize::new(CopySizes::fixed(8192), 4 << 20);
+        feed(&mut size, 5000, 100);
+        feed(&mut size, 5000, 100_000);
+        size.note_fill(4 << 20);
+        assert_eq!((size.wanted(), size.chosen()), (8192, (8192, 8192)));
+    }
+}

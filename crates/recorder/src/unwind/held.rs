@@ -1,0 +1,118 @@
+//! Records that wait for their turn in time: chunks stay where they came, the order moves small handles.
+
+use std::collections::VecDeque;
+
+/// Where a record waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Handle {
+    chunk: u64,
+    offset: u32,
+    /// What is to be done with it.
+    pub(super) task: Task,
+}
+
+/// What is to be done with a record when its turn comes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Task {
+    /// A sample of the event with this number, to be unwound.
+    Unwind(u32),
+    /// A sample that is handed on as it is.
+    PassSample,
+    /// A record of another type.
+    Sideband,
+}
+
+/// Chunks with records that wait.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    first: u64,
+    chunks: VecDeque<(Vec<u8>, u32)>,
+    bytes: usize,
+    spare: Vec<Vec<u8>>,
+}
+
+/// Emptied chunks that are kept for the next ones.
+const MOST_SPARE: usize = 4;
+
+impl Held {
+    /// Begins a chunk. Its records are added by [`Held::add`] before the next one begins.
+    pub(super) fn begin(&mut self, bytes: Vec<u8>) {
+        self.bytes += bytes.len();
+        self.chunks.push_back((bytes, 0));
+    }
+
+    /// A record of the newest chunk, at `offset`.
+    pub(super) fn add(&mut self, offset: usize, task: Task) -> Handle {
+        if let Some((_, waiting)) = self.chunks.back_mut() {
+            *waiting += 1;
+        }
+        let chunk = self.first + self.chunks.len() as u64 - 1;
+        // Chunks are no larger than a ring.
+        Handle { chunk, offset: u32::try_from(offset).unwrap_or(u32::MAX), task }
+    }
+
+    /// The newest record was added before it was known what is to be done with it.
+    pub(super) fn with_task(handle: Handle, task: Task) -> Handle {
+        Handle { task, ..handle }
+    }
+
+    /// The bytes from a record on.
+    pub(super) fn at(&self, handle: Handle) -> &[u8] {
+        let index = usize::try_from(handle.chunk.wrapping_sub(self.first)).unwrap_or(usize::MAX);
+        self.chunks.get(index).and_then(|(bytes, _)| bytes.get(handle.offset as usize..)).unwrap_or_default()
+    }
+
+    /// A record has had its turn.
+    pub(super) fn release(&mut self, handle: Handle) {
+        let index = usize::try_from(handle.chunk.wrapping_sub(self.first)).unwrap_or(usize::MAX);
+        if let Some((bytes, waiting)) = self.chunks.get_mut(index) {
+            *waiting = waiting.saturating_sub(1);
+            if *waiting == 0 {
+                self.bytes = self.bytes.saturating_sub(bytes.len());
+                let mut bytes = std::mem::take(bytes);
+                bytes.clear();
+                // Those of the sideband are small: the largest are worth keeping.
+                let place = self.spare.partition_point(|spare| spare.capacity() < bytes.capacity());
+                self.spare.insert(place, bytes);
+                if self.spare.len() > MOST_SPARE {
+                    self.spare.remove(0);
+                }
+            }
+        }
+        while self.chunks.front().is_some_and(|(bytes, waiting)| *waiting == 0 && bytes.is_empty()) {
+            self.chunks.pop_front();
+            self.first += 1;
+        }
+    }
+
+    /// Memory for a chunk.
+    pub(super) fn spare(&mut self) -> Option<Vec<u8>> {
+        self.spare.pop()
+    }
+
+    /// How many bytes wait.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_goes_with_its_last_record() {
+        let mut held = Held::default();
+        held.begin(b"abc".to_vec());
+        let (a, b) = (held.add(0, Task::Sideband), held.add(1, Task::Sideband));
+        held.begin(b"xyz".to_vec());
+        let x = held.add(2, Task::PassSample);
+        assert_eq!((held.at(b), held.at(x), held.bytes()), (&b"bc"[..], &b"z"[..], 6));
+        held.release(x);
+        held.release(a);
+        assert_eq!(held.at(b), b"bc");
+        held.release(b);
+        assert_eq!((held.bytes(), held.chunks.len()), (0, 0));
+        assert!(held.spare().is_some());
+    }
+}

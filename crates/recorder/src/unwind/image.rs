@@ -1,0 +1,52 @@
+//! Objects whose tables the unwinder asks for, opened when first needed.
+
+use std::sync::{Arc, OnceLock};
+
+use host::objects::{HostObject, ObjectBytes, ObjectStore, own_vdso};
+use model::{Pid, Space};
+use unwinder::UnwindTables;
+
+/// One object, opened when its tables are asked for first.
+#[derive(Debug)]
+pub(super) struct Image {
+    space: Space,
+    /// A process that maps it.
+    pid: Pid,
+    store: Arc<ObjectStore>,
+    tables: OnceLock<Option<Arc<UnwindTables<ObjectBytes>>>>,
+}
+
+impl Image {
+    pub(super) fn new(space: Space, pid: Pid, store: Arc<ObjectStore>) -> Self {
+        Self { space, pid, store, tables: OnceLock::new() }
+    }
+
+    /// Its tables; `None` where the object cannot be had, is another one than was mapped, or of another architecture.
+    pub(super) fn tables(&self) -> Option<Arc<UnwindTables<ObjectBytes>>> {
+        self.tables.get_or_init(|| self.open()).clone()
+    }
+
+    fn open(&self) -> Option<Arc<UnwindTables<ObjectBytes>>> {
+        let tables = match &self.space {
+            Space::Object(identity) => {
+                let (object, path) = self.store.open_with_path(identity, &[self.pid]).ok()?;
+                let mut tables = UnwindTables::new(Arc::clone(&object))?;
+                if let Some(debug_file) = self.store.debug_files(&object, &path).debug {
+                    tables.add_debug_file(&debug_file);
+                }
+                tables
+            }
+            Space::Vdso { build_id } => {
+                let vdso: HostObject = own_vdso()?;
+                let same = match (build_id, vdso.build_id()) {
+                    (Some(recorded), Some(ours)) => recorded.same_object(&ours),
+                    // The kernel states no id for it: ours it is only on the machine that was recorded.
+                    _ => self.store.paths().this_host,
+                };
+                UnwindTables::new(Arc::new(vdso)).filter(|_| same)?
+            }
+            _ => return None,
+        };
+        Some(Arc::new(tables))
+    }
+}

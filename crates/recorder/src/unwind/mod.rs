@@ -1,0 +1,21 @@
+//! User stacks, unwound from registers and stack copies: while recording, and for files that carry the copies.
+
+mod chain;
+mod copy_size;
+mod held;
+mod image;
+mod live_memory;
+mod sample;
+mod snapshot;
+mod stage;
+mod tails;
+mod totals;
+
+pub use chain::{ChainEnd, ChainUnwinder};
+pub use copy_size::CopySizes;
+pub(crate) use copy_size::largest_copy;
+pub use sample::UserState;
+pub(crate) use sample::native;
+pub use snapshot::{Snapshot, Snapshots};
+pub use stage::Unwinding;
+pub use totals::StackTotals;

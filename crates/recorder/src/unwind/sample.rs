@@ -1,0 +1,44 @@
+//! What a sample says of the thread's user side.
+
+use decoder::{CpuMode, Sample};
+use unwinder::{Architecture, Registers, StackCopy};
+
+/// `PERF_SAMPLE_REGS_ABI_64`
+const ABI_64: u64 = 2;
+
+/// The user registers of a sample, and the copy of its stack.
+#[derive(Clone, Debug)]
+pub struct UserState<'a> {
+    /// The registers.
+    pub registers: Registers,
+    /// The copy.
+    pub stack: StackCopy<'a>,
+}
+
+impl<'a> UserState<'a> {
+    /// Takes them out of a sample. `None` where the thread has no user side (a kernel thread), or a 32-bit one. A thread
+    /// in the kernel whose stack has not one byte has none either: exec has taken its memory away, and not yet built the
+    /// next.
+    pub fn of(sample: &Sample<'a>, architecture: Architecture) -> Option<Self> {
+        if sample.mode == CpuMode::Kernel && sample.user_stack.is_none_or(<[u8]>::is_empty) {
+            return None;
+        }
+        let recorded = sample.user_registers.as_ref().filter(|registers| registers.abi == ABI_64)?;
+        let registers = Registers::from_perf(architecture, |number| recorded.get(number));
+        let start = registers.stack_pointer()?;
+        registers.program_counter()?;
+        let stack = StackCopy { start, bytes: sample.user_stack.unwrap_or_default() };
+        Some(Self { registers, stack })
+    }
+}
+
+/// This machine's architecture, if stacks can be unwound on it.
+pub(crate) fn native() -> Option<Architecture> {
+    if cfg!(target_arch = "x86_64") {
+        Some(Architecture::X86_64)
+    } else if cfg!(target_arch = "aarch64") {
+        Some(Architecture::Aarch64)
+    } else {
+        None
+    }
+}

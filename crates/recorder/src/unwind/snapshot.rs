@@ -1,0 +1,122 @@
+//! The mappings of a process at one moment, in the unwinder's terms. A snapshot can be taken to another thread while the
+//! tracker goes on.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use host::objects::{ObjectBytes, ObjectStore};
+use model::{AddressKind, Avma, FileOffset, FrameAddress, Pid, SpaceId, StackEntry};
+use rustc_hash::FxBuildHasher;
+use tracker::{Generation, Mapping, MappingKind, Tracker};
+use unwinder::{AddressSpace, ObjectNumber, Objects, UnwindTables};
+
+use super::image::Image;
+
+/// The mappings of a process at one moment.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// For [`unwinder::Unwinder::unwind`].
+    pub space: AddressSpace,
+    mappings: Vec<Mapping>,
+    images: HashMap<ObjectNumber, Arc<Image>, FxBuildHasher>,
+}
+
+impl Snapshot {
+    /// The place of a frame; `None` outside every mapping.
+    pub fn entry(&self, frame: FrameAddress<Avma>) -> Option<StackEntry> {
+        let (address, kind, lookup) = match frame {
+            FrameAddress::InstructionPointer(address) => (address, AddressKind::InstructionPointer, address),
+            FrameAddress::ReturnAddress(address) => {
+                (address, AddressKind::ReturnAddress, Avma(address.0.checked_sub(1)?))
+            }
+        };
+        let mapping = self.mapping(lookup)?;
+        Some(StackEntry { offset: mapping.offset_of(address), space: mapping.space, kind, in_kernel: false })
+    }
+
+    /// Whether two return addresses are of one function, as the unwind tables have it.
+    pub(super) fn share_function(&self, one: Avma, other: Avma) -> bool {
+        let place = |address: Avma| {
+            let lookup = Avma(address.0.checked_sub(1)?);
+            let mapping = self.mapping(lookup)?;
+            Some((mapping.space, FileOffset(mapping.offset_of(lookup))))
+        };
+        let (Some((space, one)), Some((others, other))) = (place(one), place(other)) else { return false };
+        let tables = || self.images.get(&ObjectNumber(space.0))?.tables();
+        space == others && tables().is_some_and(|tables| tables.share_function(one, other))
+    }
+
+    fn mapping(&self, address: Avma) -> Option<&Mapping> {
+        let index = self.mappings.partition_point(|mapping| mapping.last < address);
+        self.mappings.get(index).filter(|mapping| mapping.contains(address))
+    }
+}
+
+/// A snapshot lends its objects to one unwinder.
+impl Objects for &Snapshot {
+    type Image = ObjectBytes;
+
+    fn tables(&mut self, object: ObjectNumber) -> Option<Arc<UnwindTables<ObjectBytes>>> {
+        self.images.get(&object)?.tables()
+    }
+}
+
+/// The newest snapshot of each process, and the objects of all.
+#[derive(Debug)]
+pub struct Snapshots {
+    store: Arc<ObjectStore>,
+    images: HashMap<SpaceId, Arc<Image>, FxBuildHasher>,
+    processes: HashMap<Pid, (Generation, Arc<Snapshot>), FxBuildHasher>,
+}
+
+/// Snapshots beyond this many processes are dropped, all at once, and the objects with them: most of those processes
+/// have ended, and many objects were theirs alone.
+const MOST_PROCESSES: usize = 1024;
+
+impl Snapshots {
+    /// None yet; `store` opens objects.
+    pub fn new(store: Arc<ObjectStore>) -> Self {
+        Self { store, images: HashMap::default(), processes: HashMap::default() }
+    }
+
+    /// The mappings of a process as the tracker knows them now.
+    pub fn of(&mut self, tracker: &mut Tracker, pid: Pid) -> Arc<Snapshot> {
+        let generation = tracker.generation(pid);
+        if let Some((known, snapshot)) = self.processes.get(&pid)
+            && *known == generation
+        {
+            return Arc::clone(snapshot);
+        }
+        if self.processes.len() >= MOST_PROCESSES {
+            self.processes.clear();
+            self.images.clear();
+            self.store.close_all();
+        }
+        let snapshot = Arc::new(self.take(tracker, pid));
+        self.processes.insert(pid, (generation, Arc::clone(&snapshot)));
+        snapshot
+    }
+
+    fn take(&mut self, tracker: &Tracker, pid: Pid) -> Snapshot {
+        let mappings: Vec<Mapping> = tracker.mappings(pid).copied().collect();
+        let mut space = AddressSpace::default();
+        let mut images = HashMap::default();
+        for mapping in &mappings {
+            let object = (mapping.kind == MappingKind::Image).then_some(ObjectNumber(mapping.space.0));
+            if let Some(object) = object {
+                let known = self.images.entry(mapping.space).or_insert_with(|| {
+                    let space = tracker.spaces().get(mapping.space).clone();
+                    Arc::new(Image::new(space, pid, Arc::clone(&self.store)))
+                });
+                images.insert(object, Arc::clone(known));
+            }
+            space.insert(unwinder::Mapping {
+                range: mapping.start..Avma(mapping.last.0.saturating_add(1)),
+                file_offset: FileOffset(mapping.offset),
+                object,
+                executable: mapping.executable,
+            });
+        }
+        Snapshot { space, mappings, images }
+    }
+}

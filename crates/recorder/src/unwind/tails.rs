@@ -1,0 +1,164 @@
+//! Outer parts of stacks, remembered per thread: deep stacks change at their inner end.
+
+use std::collections::HashMap;
+
+use model::{Avma, Tid};
+use rustc_hash::FxBuildHasher;
+use unwinder::{AddressSpace, Frame};
+
+use super::snapshot::Snapshot;
+
+/// The caller of each frame that was seen in a complete stack, by thread: the newest one.
+#[derive(Debug, Default)]
+pub(super) struct Tails {
+    threads: HashMap<Tid, Callers, FxBuildHasher>,
+    /// How many frames are known, of all threads.
+    frames: usize,
+}
+
+#[derive(Debug, Default)]
+struct Callers {
+    /// By stack pointer and address of the callee; `None` above a thread's first frame.
+    known: HashMap<(u64, u64), Option<Frame>, FxBuildHasher>,
+    /// The newest return address at each stack pointer.
+    newest: HashMap<u64, u64, FxBuildHasher>,
+}
+
+/// Beyond this many threads all are dropped: most have ended.
+const MOST_THREADS: usize = 1024;
+
+/// Beyond this many frames (some 30 MB) all are dropped: the ones in use come back with the next stacks.
+const MOST_FRAMES: usize = 256 << 10;
+
+/// A tail is no longer.
+const LONGEST: usize = 8_000;
+
+fn key(frame: &Frame) -> (u64, u64) {
+    (frame.stack_pointer, frame.address.address().0)
+}
+
+impl Tails {
+    /// Notes a complete stack.
+    pub(super) fn note(&mut self, tid: Tid, frames: &[Frame]) {
+        let too_many_threads = self.threads.len() >= MOST_THREADS && !self.threads.contains_key(&tid);
+        if too_many_threads || self.frames >= MOST_FRAMES {
+            self.threads.clear();
+            self.frames = 0;
+        }
+        let callers = self.threads.entry(tid).or_default();
+        // The innermost frame is at an instruction of its own.
+        let returns = frames.get(1..).unwrap_or_default();
+        for (index, frame) in returns.iter().enumerate() {
+            let known = callers.known.insert(key(frame), returns.get(index + 1).copied());
+            self.frames += usize::from(known.is_none());
+            callers.newest.insert(frame.stack_pointer, frame.address.address().0);
+        }
+    }
+
+    /// The callers of `last`, the outermost frame that a copy held, from earlier stacks of the thread in which a frame of
+    /// the same function had the same stack pointer.
+    pub(super) fn above(&self, tid: Tid, last: &Frame, snapshot: &Snapshot) -> Option<Vec<Frame>> {
+        let same_function = |one: u64, other: u64| snapshot.share_function(Avma(one), Avma(other));
+        self.above_in(tid, last, &snapshot.space, same_function)
+    }
+
+    fn above_in(
+        &self,
+        tid: Tid,
+        last: &Frame,
+        space: &AddressSpace,
+        same_function: impl Fn(u64, u64) -> bool,
+    ) -> Option<Vec<Frame>> {
+        let callers = self.threads.get(&tid)?;
+        let still_code = |frame: &Frame| {
+            let before = Avma(frame.address.address().0.saturating_sub(1));
+            space.find(before).is_some_and(|mapping| mapping.executable)
+        };
+        let mut callee = key(last);
+        if !callers.known.contains_key(&callee) {
+            // It may have called something else then.
+            let (stack_pointer, address) = callee;
+            let newest = *callers.newest.get(&stack_pointer)?;
+            if !same_function(newest, address) {
+                return None;
+            }
+            callee = (stack_pointer, newest);
+        }
+        let mut tail = Vec::new();
+        while let Some(caller) = *callers.known.get(&callee)? {
+            if tail.len() >= LONGEST || !still_code(&caller) {
+                return None;
+            }
+            tail.push(caller);
+            callee = key(&caller);
+        }
+        Some(tail)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{FileOffset, FrameAddress};
+    use unwinder::Mapping;
+
+    fn frame(index: u64, stack_pointer: u64) -> Frame {
+        Frame { address: FrameAddress::ReturnAddress(Avma(0x1000 + index)), stack_pointer }
+    }
+
+    fn above(tails: &Tails, tid: Tid, last: &Frame, space: &AddressSpace) -> Option<Vec<Frame>> {
+        // Functions are 16 bytes long.
+        tails.above_in(tid, last, space, |one, other| one / 16 == other / 16)
+    }
+
+    fn space() -> AddressSpace {
+        let mut space = AddressSpace::default();
+        let range = Avma(0x1000)..Avma(0x2000);
+        space.insert(Mapping { range, file_offset: FileOffset(0), object: None, executable: true });
+        space
+    }
+
+    #[test]
+    fn a_tail_needs_the_same_frame_at_the_same_place() {
+        let stack: Vec<Frame> = (1..40).map(|index| frame(index, 0x8000 + index * 16)).collect();
+        let mut tails = Tails::default();
+        tails.note(Tid(1), &stack);
+        assert_eq!(above(&tails, Tid(1), &stack[20], &AddressSpace::default()), None);
+        let space = space();
+        assert_eq!(above(&tails, Tid(1), &stack[20], &space).as_deref(), Some(&stack[21..]));
+        assert_eq!(above(&tails, Tid(2), &stack[20], &space), None);
+        assert_eq!(above(&tails, Tid(1), &frame(21, 0x9000), &space), None);
+        let elsewhere = |address| frame(address, stack[20].stack_pointer);
+        assert_eq!(above(&tails, Tid(1), &elsewhere(0x11), &space).as_deref(), Some(&stack[21..]));
+        assert_eq!(above(&tails, Tid(1), &elsewhere(0x20), &space), None, "another function");
+        assert_eq!(
+            above(&tails, Tid(1), &stack[0], &space),
+            None,
+            "the innermost frame is no return address"
+        );
+    }
+
+    #[test]
+    fn the_newest_callers_are_taken_and_older_frames_stay_known() {
+        let space = space();
+        let mut tails = Tails::default();
+        let deep: Vec<Frame> = (1..4000).map(|index| frame(1 + index % 3, 0x8000 + index * 64)).collect();
+        tails.note(Tid(1), &deep);
+        tails.note(Tid(1), &[frame(9, 0x100), frame(8, 0x200)]);
+        assert_eq!(above(&tails, Tid(1), &deep[2000], &space).as_deref(), Some(&deep[2001..]));
+        // The same frame, called by another one now.
+        let other = [frame(9, 0x100), deep[2000], frame(77, 0x90_0000)];
+        tails.note(Tid(1), &other);
+        assert_eq!(above(&tails, Tid(1), &deep[2000], &space).as_deref(), Some(&other[2..]));
+    }
+
+    #[test]
+    fn callers_in_a_circle_make_no_tail() {
+        let (a, b) = (frame(1, 0x8000), frame(2, 0x9000));
+        let mut tails = Tails::default();
+        tails.note(Tid(1), &[frame(3, 0x100), b, a]);
+        tails.note(Tid(1), &[frame(3, 0x100), a, b]);
+        tails.threads.get_mut(&Tid(1)).unwrap().known.insert(key(&b), Some(a));
+        assert_eq!(above(&tails, Tid(1), &a, &space()), None);
+    }
+}
