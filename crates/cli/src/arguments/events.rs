@@ -1,0 +1,86 @@
+//! `-e LIST` and `--filter EXPR`, which belongs to the events before it: the order on the command line counts.
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
+
+/// Event lists as typed, each with the filter that follows it.
+#[derive(Clone, Debug, Default)]
+pub struct EventLists(pub Vec<(String, Option<String>)>);
+
+impl Args for EventLists {
+    fn augment_args(command: Command) -> Command {
+        command
+            .arg(
+                Arg::new("event")
+                    .short('e')
+                    .long("event")
+                    .value_name("LIST")
+                    .action(ArgAction::Append)
+                    .help(
+                        "Events to sample, as perf names them: cycles:u, cpu-clock, page-faults, sched:sched_switch, \
+                         uprobe:PATH:SYMBOL, mem:ADDR:rw, cpu/event=0xc0/, {a,b}:S [default: cycles, or cpu-clock \
+                         where there is no PMU]",
+                    ),
+            )
+            .arg(
+                Arg::new("filter")
+                    .long("filter")
+                    .value_name("EXPR")
+                    .action(ArgAction::Append)
+                    .requires("event")
+                    .help("Only those occurrences of the tracepoints before it: 'prev_prio < 100'"),
+            )
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for EventLists {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let with_places = |name: &str| {
+            let places = matches.indices_of(name).into_iter().flatten();
+            let values = matches.get_many::<String>(name).into_iter().flatten().cloned();
+            places.zip(values).collect::<Vec<(usize, String)>>()
+        };
+        let mut lists: Vec<(usize, String, Option<String>)> =
+            with_places("event").into_iter().map(|(place, list)| (place, list, None)).collect();
+        for (place, filter) in with_places("filter") {
+            match lists.iter_mut().rev().find(|(before, ..)| *before < place) {
+                Some((_, _, slot @ None)) => *slot = Some(filter),
+                Some(_) => return Err(usage("two --filter for one -e; join them with &&")),
+                None => return Err(usage("--filter belongs behind the -e that it filters")),
+            }
+        }
+        Ok(Self(lists.into_iter().map(|(_, list, filter)| (list, filter)).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+fn usage(text: &str) -> Error {
+    Error::raw(clap::error::ErrorKind::ArgumentConflict, format!("{text}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &[&str]) -> Option<Vec<(String, Option<String>)>> {
+        let command = EventLists::augment_args(Command::new("prof"));
+        let matches = command.try_get_matches_from(["prof"].iter().chain(words)).ok()?;
+        EventLists::from_arg_matches(&matches).ok().map(|lists| lists.0)
+    }
+
+    #[test]
+    fn a_filter_belongs_to_the_events_before_it() {
+        let lists = parse(&["-e", "a:b", "--filter", "x > 1", "-e", "cs"]).unwrap();
+        assert_eq!(lists, [("a:b".to_owned(), Some("x > 1".to_owned())), ("cs".to_owned(), None)]);
+        assert_eq!(parse(&["--filter", "x", "-e", "a:b"]), None);
+        assert_eq!(parse(&["-e", "a:b", "--filter", "x", "--filter", "y"]), None);
+        assert_eq!(parse(&["--filter", "x"]), None);
+    }
+}

@@ -1,0 +1,117 @@
+//! `--call-graph`: what is asked for, and what came of it.
+
+use model::TruncationReason;
+use recorder::CallChain;
+use recorder::unwind::StackTotals;
+
+use crate::console::Console;
+
+/// What `--call-graph` says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CallGraph {
+    /// Complete stacks, by copies of a size that we choose.
+    Auto,
+    /// Complete stacks, by copies of this many bytes.
+    Dwarf(u32),
+    /// The kernel's walk over frame pointers.
+    Fp,
+    /// The calls that the processor remembers.
+    Lbr,
+    /// None: only the sampled addresses.
+    No,
+}
+
+/// Parses the value of `--call-graph`.
+///
+/// # Errors
+/// What it may be.
+pub fn parse(text: &str) -> Result<CallGraph, String> {
+    match text.split_once(',') {
+        Some(("dwarf", size)) => match size.parse::<u32>() {
+            // The kernel takes multiples of 8 below 65,536.
+            Ok(size) if (8..=65_528).contains(&size) && size % 8 == 0 => Ok(CallGraph::Dwarf(size)),
+            _ => Err("the size of a stack copy is a multiple of 8 from 8 to 65528".to_owned()),
+        },
+        None if text == "auto" => Ok(CallGraph::Auto),
+        None if text == "dwarf" => Ok(CallGraph::Dwarf(recorder::DEFAULT_STACK_COPY)),
+        None if text == "fp" => Ok(CallGraph::Fp),
+        None if text == "lbr" => Ok(CallGraph::Lbr),
+        None if text == "no" => Ok(CallGraph::No),
+        _ => Err("one of auto, dwarf[,SIZE], fp, lbr, no".to_owned()),
+    }
+}
+
+impl CallGraph {
+    /// The call chains to record; `None` where stacks are to be kept that are not taken.
+    pub fn chain(self, keep: bool) -> Option<CallChain> {
+        Some(match self {
+            Self::Auto => CallChain::Stacks { size: None, keep },
+            Self::Dwarf(size) => CallChain::Stacks { size: Some(size), keep },
+            _ if keep => return None,
+            Self::Fp => CallChain::FramePointers,
+            Self::Lbr => CallChain::LastBranches,
+            Self::No => CallChain::None,
+        })
+    }
+}
+
+/// `, stacks 99.8 % complete (copies of 4 to 64 KiB)`; the sizes are the smallest and the largest that were chosen.
+pub fn share(totals: &StackTotals, sizes: (u32, u32)) -> String {
+    totals.complete_percent().map_or(String::new(), |percent| {
+        // 99.96 % are not "100.0 %".
+        let percent = if percent < 100.0 { percent.min(99.9) } else { percent };
+        let kib = |size: u32| (f64::from(size) / 1024.0).round();
+        let sizes = match sizes {
+            (smallest, largest) if smallest == largest => format!("{} KiB", kib(largest)),
+            (smallest, largest) => format!("{} to {} KiB", kib(smallest), kib(largest)),
+        };
+        format!(", stacks {percent:.1} % complete (copies of {sizes})")
+    })
+}
+
+/// Why stacks are not complete.
+pub fn tell(totals: &StackTotals, console: &Console) {
+    let all = totals.all().max(1) as f64;
+    let percent = |count: u64| 100.0 * count as f64 / all;
+    if totals.completed_late > 0 {
+        console.detail(&format!(
+            "{:.1} % of the stacks were deeper than their copy and completed from memory read later",
+            percent(totals.completed_late)
+        ));
+    }
+    for reason in TruncationReason::ALL {
+        let count = totals.truncated_by(reason);
+        if count == 0 {
+            continue;
+        }
+        let line = format!("{count} stacks ({:.1} %) end early: {reason}", percent(count));
+        if percent(count) >= 1.0 { console.warn(&line) } else { console.detail(&line) }
+    }
+    if totals.at_frame_limit > 0 {
+        console.warn(&format!("{} stacks have more frames than are kept", totals.at_frame_limit));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_what_the_kernel_takes() {
+        assert_eq!(parse("dwarf,8192"), Ok(CallGraph::Dwarf(8192)));
+        assert_eq!(parse("auto"), Ok(CallGraph::Auto));
+        for bad in ["dwarf,65536", "dwarf,12", "dwarf,", "lbr,1", "fp,8192", "auto,1", ""] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+        assert_eq!(CallGraph::Fp.chain(true), None);
+    }
+
+    #[test]
+    fn a_share_is_not_rounded_up_to_all() {
+        let mut totals = StackTotals { complete: 9_999, ..StackTotals::default() };
+        assert_eq!(share(&totals, (4096, 65_528)), ", stacks 100.0 % complete (copies of 4 to 64 KiB)");
+        totals.truncated[0] = 1;
+        assert_eq!(share(&totals, (16_384, 16_384)), ", stacks 99.9 % complete (copies of 16 KiB)");
+        assert_eq!(share(&StackTotals::default(), (0, 0)), "");
+    }
+}

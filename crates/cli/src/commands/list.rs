@@ -1,0 +1,149 @@
+//! `prof list`: the events that this machine offers.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::Args;
+use model::Name;
+use recorder::event::{Catalogue, Kind, Listed, listing, nearest, select};
+use recorder::{Offer, offer};
+
+use crate::console::Console;
+use crate::output::Output;
+
+/// Arguments of `prof list`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  prof list                          everything that -e takes here
+  prof list 'sched:*'                the tracepoints of the scheduler
+  prof list faults                   whatever has `faults` in its name
+  prof list hw                       one kind: hw, cache, sw, pmu, tracepoint or probe
+
+Behind an event, modifiers: u user, k kernel, h hypervisor, G guest, H host, p pp ppp P precision, D pinned,
+e exclusive, I not while idle. {a,b} groups events, {a,b}:S samples the first and counts the others with it.
+Parameters: cycles/freq=997/, page-faults/period=100,call-graph=no,max-stack=16,name=faults/.")]
+pub struct ListArguments {
+    /// Only events with this in their name; * and ? stand for other letters
+    #[arg(value_name = "PATTERN")]
+    patterns: Vec<String>,
+}
+
+/// Lists.
+///
+/// # Errors
+/// Where nothing matches, or the list cannot be written.
+pub fn run(arguments: &ListArguments, console: &Console) -> anyhow::Result<ExitCode> {
+    let machine = recorder::this_machine();
+    let (all, problem) = listing(&machine);
+    let patterns = &arguments.patterns;
+    let meant = |one: &Listed| patterns.is_empty() || patterns.iter().any(|pattern| one.is_meant_by(pattern));
+    let chosen: Vec<&Listed> = all.iter().filter(|one| meant(one)).collect();
+    let tracepoints_meant = patterns.is_empty()
+        || patterns
+            .iter()
+            .any(|pattern| pattern.contains(':') || Kind::Tracepoint.words().contains(&pattern.as_str()));
+    if let Some(problem) = problem.filter(|_| tracepoints_meant) {
+        console.warn(&problem.to_string());
+    }
+    if chosen.is_empty() {
+        return nothing(patterns, &machine);
+    }
+    let mut output = Output::open(None, "", "")?;
+    let (mut rest, mut first) = (chosen.as_slice(), true);
+    while let Some(one) = rest.first() {
+        let (group, behind) = rest.split_at(rest.iter().take_while(|other| other.kind == one.kind).count());
+        if !first {
+            writeln!(output)?;
+        }
+        write_group(group, &offers(group, &machine), &mut output)?;
+        (rest, first) = (behind, false);
+    }
+    output.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn nothing(patterns: &[String], machine: &dyn Catalogue) -> anyhow::Result<ExitCode> {
+    let list = patterns.join(" ");
+    match patterns.iter().find_map(|pattern| nearest(pattern, machine)) {
+        Some(nearest) => bail!("no event of this machine matches {list}; did you mean {nearest}?"),
+        None => bail!("no event of this machine matches {list}; prof list shows all"),
+    }
+}
+
+/// What the machine says to each of a group. All tracepoints are alike in that: one is asked for.
+fn offers(group: &[&Listed], machine: &dyn Catalogue) -> Vec<Option<Offer>> {
+    let ask = |one: &&Listed| {
+        let events = select(one.example.as_deref()?, machine);
+        // On a machine with several kinds of cores, one kind that has it is enough.
+        let offers = events.iter().flatten().map(offer);
+        offers.min_by_key(|offer| match offer {
+            Offer::Samples => 0,
+            Offer::UserSpaceOnly => 1,
+            Offer::CountsOnly => 2,
+            _ => 3,
+        })
+    };
+    match group.first() {
+        Some(first) if first.kind == Kind::Tracepoint => vec![ask(first); group.len()],
+        _ => group.iter().map(ask).collect(),
+    }
+}
+
+fn write_group(group: &[&Listed], offers: &[Option<Offer>], output: &mut dyn Write) -> std::io::Result<()> {
+    let title = group.first().map_or_else(String::new, |one| title(&one.kind));
+    let alike = offers.iter().all(|offer| offer == &offers[0]);
+    match offers.first().copied().flatten().filter(|_| alike).and_then(reason) {
+        Some(reason) => writeln!(output, "{title}: {reason}")?,
+        None => writeln!(output, "{title}")?,
+    }
+    for (one, offer) in group.iter().zip(offers) {
+        let names = Name::from(one.names.join(", ").as_str()).to_string();
+        match offer.and_then(mark) {
+            Some(mark) => writeln!(output, "  {names:<48} {mark}")?,
+            None => writeln!(output, "  {names}")?,
+        }
+    }
+    Ok(())
+}
+
+fn title(kind: &Kind) -> String {
+    match kind {
+        Kind::Hardware => "Hardware events".to_owned(),
+        Kind::Cache => "Cache events".to_owned(),
+        Kind::Software => "Software events".to_owned(),
+        Kind::Pmu(name) => format!("PMU {}", Name::from(name.as_str())),
+        Kind::Form => "Raw events, breakpoints and probes".to_owned(),
+        Kind::Tracepoint => "Tracepoints".to_owned(),
+    }
+}
+
+/// Behind a name.
+fn mark(offer: Offer) -> Option<String> {
+    match offer {
+        Offer::Samples | Offer::UserSpaceOnly => None,
+        Offer::CountsOnly => Some("[counts only]".to_owned()),
+        Offer::Absent => Some("[not here]".to_owned()),
+        Offer::Forbidden => Some("[not permitted]".to_owned()),
+        Offer::Refused(errno) => Some(format!("[refused: {}]", words(errno))),
+    }
+}
+
+fn words(errno: i32) -> String {
+    recorder::Errno(&std::io::Error::from_raw_os_error(errno)).to_string()
+}
+
+/// Behind the title of a group whose events are all alike.
+fn reason(offer: Offer) -> Option<String> {
+    match offer {
+        Offer::Samples => None,
+        Offer::UserSpaceOnly => Some("user space only (prof doctor says why)".to_owned()),
+        Offer::CountsOnly => Some("these can be counted and take no samples".to_owned()),
+        Offer::Absent => {
+            Some("this machine has none of these (a virtual machine often has no PMU)".to_owned())
+        }
+        Offer::Forbidden => Some("not permitted to you (prof doctor says what would allow them)".to_owned()),
+        Offer::Refused(errno) => Some(format!("the kernel refuses these: {}", words(errno))),
+    }
+}

@@ -1,0 +1,10 @@
+//! One file per command: its arguments, and what it does.
+
+pub mod call_graph;
+pub mod doctor;
+pub mod flame;
+pub mod list;
+pub mod record;
+pub mod script;
+mod summary;
+pub mod top;

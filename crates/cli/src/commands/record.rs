@@ -1,0 +1,498 @@
+//! `prof record`: a command, processes or the whole system into a perf.data file.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use decoder::BranchSampleFormat;
+use model::{CpuId, Name, Pid, Tid};
+use recorder::event::{Rate, select};
+use recorder::unwind::{StackTotals, Unwinding};
+use recorder::{
+    CallChain, Clock, Command, Control, Errno, Error, Extras, FileConsumer, Importance, Levels, Notice,
+    Options, Summary, Target, Workload,
+};
+
+use super::call_graph::{self, CallGraph};
+use super::summary;
+use crate::arguments::events::EventLists;
+use crate::console::Console;
+
+/// Where a recording goes where nothing else is said.
+const DEFAULT_OUTPUT: &str = "prof.data";
+
+/// The arguments of `prof record`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  prof record -- cargo build          a command, with all that it starts
+  prof record -p 1234 -d 10           a running process, for ten seconds
+  sudo prof record -a -d 5            everything on this machine")]
+pub struct RecordArguments {
+    #[command(flatten)]
+    target: TargetArguments,
+    #[command(flatten)]
+    sampling: SamplingArguments,
+    #[command(flatten)]
+    extras: ExtraArguments,
+    /// One sample per so many events (nanoseconds, for the clocks)
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..1 << 63))]
+    count: Option<u64>,
+    /// Keep raw copies of the user stacks in the file, instead of unwinding them while recording
+    #[arg(long)]
+    keep_stacks: bool,
+    /// Compress the records with zstd [default level: 1]
+    #[arg(short = 'z', long, value_name = "LEVEL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "1", value_parser = clap::value_parser!(i32).range(1..=22))]
+    compress: Option<i32>,
+    /// Exit with 1 when samples were lost
+    #[arg(long)]
+    strict: bool,
+    /// Write to this file, - for standard output; one that exists becomes FILE.old
+    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_OUTPUT)]
+    output: PathBuf,
+    /// The command to record, with its arguments
+    #[arg(value_name = "COMMAND", trailing_var_arg = true)]
+    command: Vec<OsString>,
+}
+
+/// Whom to record.
+#[derive(Args)]
+pub struct TargetArguments {
+    /// Attach to these processes: all their threads, and what they start
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', conflicts_with = "all_cpus")]
+    pid: Vec<i32>,
+    /// Attach to these single threads
+    #[arg(short, long, value_name = "TID", value_delimiter = ',', conflicts_with_all = ["pid", "all_cpus"])]
+    tid: Vec<i32>,
+    /// Attach to all processes of this user
+    #[arg(short, long, value_name = "USER", conflicts_with_all = ["pid", "tid", "all_cpus"])]
+    uid: Option<String>,
+    /// Record everything on all CPUs
+    #[arg(short, long)]
+    all_cpus: bool,
+    /// Sample on these CPUs only (0-3,5); without another target, everything there
+    #[arg(short = 'C', long, value_name = "LIST", value_parser = cpu_list)]
+    cpu: Option<CpuList>,
+    /// Only this cgroup (with -a)
+    #[arg(short = 'G', long, value_name = "PATH", requires = "all_cpus")]
+    cgroup: Option<PathBuf>,
+    /// Do not follow the threads and processes that are started
+    #[arg(short = 'i', long)]
+    no_inherit: bool,
+    /// A ring for each thread instead of each CPU; threads that are started later are not followed
+    #[arg(long, conflicts_with_all = ["all_cpus", "cpu"])]
+    per_thread: bool,
+}
+
+/// What to sample, and how often.
+#[derive(Args)]
+pub struct SamplingArguments {
+    #[command(flatten)]
+    events: EventLists,
+    /// Samples per second, or max [default: 997]
+    #[arg(short = 'F', long, value_name = "HZ", value_parser = frequency, conflicts_with = "count")]
+    freq: Option<u64>,
+    /// How to take call chains: auto (complete stacks, with or without frame pointers), dwarf[,SIZE] (the same with
+    /// stack copies of SIZE bytes), fp (the kernel's walk over frame pointers), lbr (the calls that an Intel processor
+    /// remembers), no
+    #[arg(long, value_name = "HOW", value_parser = call_graph::parse, default_value = "auto")]
+    call_graph: CallGraph,
+    /// Take call chains (as is the default)
+    #[arg(short = 'g', conflicts_with = "call_graph")]
+    chains: bool,
+    /// Stop after so many seconds
+    #[arg(short, long, value_name = "SECS", value_parser = seconds)]
+    duration: Option<Duration>,
+    /// Start sampling after so many milliseconds
+    #[arg(short = 'D', long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..1 << 40))]
+    delay: Option<u64>,
+    /// Keep at most so many addresses of each call chain
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    max_stack: Option<u16>,
+    /// User space only
+    #[arg(long, conflicts_with = "all_kernel")]
+    all_user: bool,
+    /// The kernel only
+    #[arg(long)]
+    all_kernel: bool,
+    /// Clock of the timestamps: monotonic, monotonic_raw, realtime, boottime or tai
+    #[arg(short = 'k', long, value_name = "NAME", value_parser = clock)]
+    clockid: Option<Clock>,
+    /// Ring per CPU: so many pages, or a size such as 512K or 8M [default: up to 4M per CPU]
+    #[arg(short, long, value_name = "N|SIZE", value_parser = ring_size)]
+    mmap_pages: Option<u64>,
+}
+
+/// What is recorded beside the usual.
+#[derive(Args)]
+struct ExtraArguments {
+    /// The data address of each sample, and mappings without code
+    #[arg(long)]
+    data: bool,
+    /// The physical data address of each sample
+    #[arg(long)]
+    phys_data: bool,
+    /// The registers at each sample
+    #[arg(long)]
+    intr_regs: bool,
+    /// How costly each sample was, where the event knows
+    #[arg(short = 'W', long)]
+    weight: bool,
+    /// The last branches before each sample (-j any)
+    #[arg(short = 'b', long)]
+    branch_any: bool,
+    /// The last branches before each sample: any, any_call, any_ret, ind_call, cond, …, with u or k for one side
+    #[arg(short = 'j', long, value_name = "LIST", value_parser = recorder::parse_branches, conflicts_with = "branch_any")]
+    branch_filter: Option<BranchSampleFormat>,
+    /// When threads are switched in and out
+    #[arg(long)]
+    switch_events: bool,
+    /// The namespaces of processes
+    #[arg(long)]
+    namespaces: bool,
+    /// The cgroup of each sample
+    #[arg(long)]
+    all_cgroups: bool,
+}
+
+/// Records, and returns the command's exit code.
+///
+/// # Errors
+/// Where nothing could be recorded, or not to its end.
+pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<ExitCode> {
+    let mut consumer = if to_stdout(arguments) {
+        let stdout = std::io::stdout().as_fd().try_clone_to_owned().context("cannot use standard output")?;
+        FileConsumer::stream(stdout.into(), own_command_line())
+    } else {
+        FileConsumer::new(&arguments.output, own_command_line())
+    };
+    if let Some(level) = arguments.compress {
+        consumer = consumer.compressed(level);
+    }
+    let options = options(arguments)?;
+    match record_into(consumer, &arguments.output, true, &options, arguments.strict, console)? {
+        Outcome::Recorded(code) | Outcome::NotStarted(code) => Ok(code),
+    }
+}
+
+/// Records a command with the usual settings, for a view that is drawn at once.
+///
+/// # Errors
+/// As [`run`].
+pub fn record_command(
+    words: &[OsString],
+    output_to_stderr: bool,
+    output: &Path,
+    console: &Console,
+) -> anyhow::Result<Outcome> {
+    let mut options = Options::of_command(Workload { words: words.to_vec(), output_to_stderr });
+    options.call_chain = CallChain::Stacks { size: None, keep: false };
+    let consumer = FileConsumer::new(output, own_command_line());
+    record_into(consumer, output, false, &options, false, console)
+}
+
+/// What became of a recording, with the exit code that says so.
+pub enum Outcome {
+    /// It was written.
+    Recorded(ExitCode),
+    /// The command could not be started; that has been said.
+    NotStarted(ExitCode),
+}
+
+/// `is_kept` says whether the user has the file when all is over.
+fn record_into(
+    mut file: FileConsumer,
+    output: &Path,
+    is_kept: bool,
+    options: &Options,
+    strict: bool,
+    console: &Console,
+) -> anyhow::Result<Outcome> {
+    let control = Control::with_signals().context("cannot wait for signals")?;
+    let mut notices = |notice: Notice| tell(&notice, console);
+    let mut stacks = (StackTotals::default(), (0, 0));
+    let recorded = if options.copies_stacks() {
+        let mut unwinding = Unwinding::new(&mut file, options.keeps_stacks());
+        let recorded = recorder::record(options, &control, &mut unwinding, &mut notices);
+        stacks = (unwinding.totals(), unwinding.copy_sizes());
+        recorded
+    } else {
+        recorder::record(options, &control, &mut file, &mut notices)
+    };
+    match recorded {
+        Ok(summary) => {
+            let kept = is_kept.then(|| (output, file.size()));
+            summary::tell(&summary, &stacks, options, kept, console);
+            let code = exit_code(&summary, &control);
+            let code = if strict && summary.loss.samples > 0 && code == 0 { 1 } else { code };
+            Ok(Outcome::Recorded(code.into()))
+        }
+        Err(error) => failure(error, output, console),
+    }
+}
+
+/// Shows an error that has an exit code of its own; passes the others on.
+fn failure(error: Error, output: &Path, console: &Console) -> anyhow::Result<Outcome> {
+    let code = match &error {
+        Error::CommandNotFound { .. } => 127,
+        Error::NotExecutable { .. } => 126,
+        // Who read it has seen enough.
+        Error::Consumer { errno, .. } if errno.kind() == ErrorKind::BrokenPipe => {
+            return Ok(Outcome::Recorded(ExitCode::SUCCESS));
+        }
+        Error::Consumer { errno, kept } => {
+            let rest = if *kept { "; what was written before can be read" } else { "" };
+            let advice = elsewhere(errno.kind(), output);
+            anyhow::bail!("cannot write {}: {}{rest}{advice}", output.display(), Errno(errno));
+        }
+        _ => return Err(error.into()),
+    };
+    console.error(&error.into());
+    Ok(Outcome::NotStarted(ExitCode::from(code)))
+}
+
+/// Where else to write, or how.
+fn elsewhere(problem: ErrorKind, output: &Path) -> String {
+    match (problem, output.file_name()) {
+        (ErrorKind::StorageFull | ErrorKind::QuotaExceeded, _) => {
+            "; try a folder with more room (-o), or -z, which writes less".to_owned()
+        }
+        (ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem, Some(name)) => {
+            format!("; try: -o {}", std::env::temp_dir().join(name).display())
+        }
+        _ => String::new(),
+    }
+}
+
+fn options(arguments: &RecordArguments) -> anyhow::Result<Options> {
+    let target = arguments.target.target(!arguments.command.is_empty())?;
+    if target.is_none() && arguments.command.is_empty() {
+        wrong_usage(
+            "whom shall I record? try: prof record -- COMMAND, prof record -p PID, or prof record -a",
+        );
+    }
+    let mut options = Options::new(target.unwrap_or(Target::Command));
+    options.workload = (!arguments.command.is_empty())
+        .then(|| Workload { words: arguments.command.clone(), output_to_stderr: to_stdout(arguments) });
+    arguments.target.limit(&mut options);
+    arguments.sampling.choose(&mut options, arguments.count, arguments.keep_stacks)?;
+    let extras = &arguments.extras;
+    options.extras = Extras {
+        data: extras.data,
+        physical_data: extras.phys_data,
+        registers: extras.intr_regs,
+        weight: extras.weight,
+        branches: match extras.branch_filter {
+            Some(branches) => branches,
+            None if extras.branch_any => BranchSampleFormat::ANY,
+            None => BranchSampleFormat::empty(),
+        },
+        switches: extras.switch_events,
+        namespaces: extras.namespaces,
+        cgroups: extras.all_cgroups,
+    };
+    if !options.extras.branches.is_empty() && options.call_chain == CallChain::LastBranches {
+        wrong_usage("-b, -j and --call-graph lbr all take the processor's last branches; try one of them");
+    }
+    Ok(options)
+}
+
+impl TargetArguments {
+    /// The target; `None` where none was named. With a command, `-C` alone limits where that is seen.
+    ///
+    /// # Errors
+    /// Where there is no such user.
+    pub fn target(&self, has_command: bool) -> anyhow::Result<Option<Target>> {
+        Ok(Some(if !self.pid.is_empty() {
+            Target::Processes(self.pid.iter().copied().map(Pid).collect())
+        } else if !self.tid.is_empty() {
+            Target::Threads(self.tid.iter().copied().map(Tid).collect())
+        } else if let Some(user) = &self.uid {
+            Target::User(user_number(user)?)
+        } else if let Some(path) = &self.cgroup {
+            Target::Cgroup(path.clone())
+        } else if self.all_cpus || (self.cpu.is_some() && !has_command) {
+            Target::System
+        } else {
+            return Ok(None);
+        }))
+    }
+
+    /// What limits the target.
+    pub fn limit(&self, options: &mut Options) {
+        options.cpus = self.cpu.as_ref().map(|list| list.0.clone());
+        options.inherit = !self.no_inherit;
+        options.per_thread = self.per_thread;
+    }
+}
+
+impl SamplingArguments {
+    /// What to sample, and how; `period` is that of a fixed one.
+    ///
+    /// # Errors
+    /// Where an event is not known, or cannot be filtered.
+    pub fn choose(
+        &self,
+        options: &mut Options,
+        period: Option<u64>,
+        keep_stacks: bool,
+    ) -> anyhow::Result<()> {
+        let catalogue = recorder::this_machine();
+        for (list, filter) in &self.events.0 {
+            let mut events = select(list, &catalogue)?;
+            if let Some(filter) = filter {
+                for event in &mut events {
+                    anyhow::ensure!(
+                        event.tracepoint.is_some(),
+                        "only tracepoints can be filtered, and {} is none",
+                        event.name
+                    );
+                    event.filter = Some(filter.clone());
+                }
+            }
+            options.events.extend(events);
+        }
+        options.rate = self.freq.map(Rate::Frequency).or(period.map(Rate::Period));
+        options.call_chain = match self.call_graph.chain(keep_stacks) {
+            Some(chain) => chain,
+            None => wrong_usage("--keep-stacks needs stacks; try: --call-graph auto --keep-stacks"),
+        };
+        options.delay = self.delay.map(Duration::from_millis);
+        options.max_stack = self.max_stack;
+        options.levels = match (self.all_user, self.all_kernel) {
+            (true, _) => Levels::User,
+            (_, true) => Levels::Kernel,
+            _ => Levels::AsSelected,
+        };
+        options.clock = self.clockid;
+        options.ring_size = self.mmap_pages;
+        options.duration = self.duration;
+        Ok(())
+    }
+}
+
+fn to_stdout(arguments: &RecordArguments) -> bool {
+    arguments.output == Path::new("-")
+}
+
+/// A user by number or name.
+fn user_number(user: &str) -> anyhow::Result<u32> {
+    if let Ok(number) = user.parse() {
+        return Ok(number);
+    }
+    // The file only: who is kept elsewhere can be given by number.
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let line = users.lines().find_map(|line| line.strip_prefix(user)?.strip_prefix(':'));
+    let number = line.and_then(|line| line.split(':').nth(1)?.parse().ok());
+    number.with_context(|| {
+        format!("there is no user {user:?} in /etc/passwd; try the number that `id -u {user}` prints")
+    })
+}
+
+/// Ends as clap does for arguments that it understands and that make no sense together.
+fn wrong_usage(text: &str) -> ! {
+    use clap::CommandFactory;
+    let mut command = crate::Arguments::command();
+    command.error(clap::error::ErrorKind::MissingRequiredArgument, text).exit()
+}
+
+/// Says what happened while recording, if it is wanted that exactly.
+pub fn tell(notice: &Notice, console: &Console) {
+    let wanted = match notice.importance() {
+        Importance::Normal => 0,
+        Importance::Detail => 1,
+        Importance::Attributes => 2,
+    };
+    if console.verbosity() >= wanted {
+        console.say(&notice.to_string());
+    }
+}
+
+/// The command's own code; for one that still runs, after it has ended, or 0 where we do not wait any longer.
+fn exit_code(summary: &Summary, control: &Control) -> u8 {
+    let status = match &summary.command {
+        None => return 0,
+        Some(Command::Ended(status)) => *status,
+        Some(Command::Running(command)) => match command.wait(control) {
+            Ok(status) => status,
+            Err(signal) => return 128_u8.saturating_add(u8::try_from(signal.signal).unwrap_or(0)),
+        },
+    };
+    status.shell_code()
+}
+
+fn own_command_line() -> Vec<Name> {
+    std::env::args_os().map(|word| Name::from(word.as_encoded_bytes())).collect()
+}
+
+fn frequency(text: &str) -> Result<u64, String> {
+    if text == "max" {
+        return Ok(u64::MAX);
+    }
+    match text.parse() {
+        Ok(hertz) if (1..=1_000_000_000).contains(&hertz) => Ok(hertz),
+        _ => Err("a number of samples per second, or max".to_owned()),
+    }
+}
+
+/// CPUs, as the kernel lists them.
+#[derive(Clone, Debug)]
+struct CpuList(Vec<CpuId>);
+
+fn cpu_list(text: &str) -> Result<CpuList, String> {
+    let cpus = host::cpus::parse(text).filter(|cpus| !cpus.is_empty());
+    cpus.map(CpuList).ok_or_else(|| "a list of CPUs such as 0-3,5".to_owned())
+}
+
+fn clock(text: &str) -> Result<Clock, String> {
+    Clock::by_name(text).ok_or_else(|| "one of monotonic, monotonic_raw, realtime, boottime, tai".to_owned())
+}
+
+/// A number of seconds above 0.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.strip_suffix('s').unwrap_or(text).parse::<f64>().ok();
+    seconds
+        .filter(|seconds| *seconds > 0.0)
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| "a number of seconds above 0".to_owned())
+}
+
+/// Pages, or bytes with a unit; a power of two is made of it later.
+fn ring_size(text: &str) -> Result<u64, String> {
+    let wrong = || "a number of pages, or a size such as 512K or 8M, below 1T".to_owned();
+    let unit = |suffix: char, factor: u64| {
+        text.strip_suffix([suffix, suffix.to_ascii_lowercase()]).map(|number| (number, factor))
+    };
+    let (number, factor) = unit('K', 1 << 10)
+        .or_else(|| unit('M', 1 << 20))
+        .or_else(|| unit('G', 1 << 30))
+        .or_else(|| unit('B', 1))
+        .unwrap_or((text, host::sys::system::page_size() as u64));
+    let size = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+    size.filter(|size| (1..1 << 40).contains(size)).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_rates_and_times() {
+        assert_eq!(ring_size("512K"), Ok(524_288));
+        assert_eq!(ring_size("8m"), Ok(8 << 20));
+        assert_eq!(ring_size("2"), Ok(2 * host::sys::system::page_size() as u64));
+        for bad in ["", "0", "K", "-1", "1T", "99999999999999999999"] {
+            assert!(ring_size(bad).is_err(), "{bad}");
+        }
+        assert_eq!(frequency("max"), Ok(u64::MAX));
+        assert!(frequency("0").is_err() && frequency("1e3").is_err());
+        assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1500)));
+        assert!(seconds("0").is_err() && seconds("inf").is_err() && seconds("nan").is_err());
+    }
+}

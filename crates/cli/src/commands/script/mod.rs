@@ -1,0 +1,159 @@
+//! `prof script`: the samples of a recording as text, in the form of `perf script`.
+
+mod dump;
+mod frames;
+mod listing;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::Args;
+use decoder::AttrFlags;
+use decoder::registers::Architecture;
+use export::script::tracepoint::TracingData;
+use export::script::{Fields, Printer, ScriptEvent, Selection};
+use model::{EventIndex, Name};
+use perfdata::Reader;
+
+use crate::arguments::{SampleArguments, SymbolArguments};
+use crate::console::Console;
+use crate::output::Output;
+use crate::pipeline::events::is_named;
+use crate::pipeline::input::{self, is_of_this_host};
+use crate::pipeline::replay::replay;
+use crate::pipeline::symbols::Symbolizing;
+
+use listing::Listing;
+
+/// What says which samples, and what of them: of no meaning where every record is printed.
+const CHOICES: [&str; 10] =
+    ["fields", "max_stack", "no_inline", "ns", "comm", "pid", "tid", "cpu", "time", "event"];
+
+/// Arguments of `prof script`.
+#[derive(Args)]
+pub struct ScriptArguments {
+    /// The recording: a perf.data file by anyone, or `-` for a stream [default: prof.data, else perf.data]
+    #[arg(short, long, value_name = "FILE")]
+    input: Option<PathBuf>,
+    /// Where the text goes [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// What to print of a sample: `comm,tid,ip`, or changes to the default: `+addr,-period`; for one kind of event with
+    /// `hw:`, `sw:`, `trace:` or `raw:` before it (may be given several times)
+    #[arg(short = 'F', long, value_name = "LIST", allow_hyphen_values = true)]
+    fields: Vec<String>,
+    /// Every record instead, in the order of the file: offset, type, size and fields
+    #[arg(short = 'D', long, conflicts_with_all = CHOICES)]
+    dump: bool,
+    /// So many addresses of a call chain, innermost first
+    #[arg(long, value_name = "N")]
+    max_stack: Option<usize>,
+    /// Without functions that the compiler put into their callers
+    #[arg(long)]
+    no_inline: bool,
+    /// Times with nine decimals
+    #[arg(long)]
+    ns: bool,
+    #[command(flatten)]
+    samples: SampleArguments,
+    #[command(flatten)]
+    symbols: SymbolArguments,
+}
+
+/// Prints.
+///
+/// # Errors
+/// Where the recording cannot be read, does not have what was asked for, or the text cannot be written.
+pub fn run(arguments: &ScriptArguments, console: &Console) -> anyhow::Result<ExitCode> {
+    let mut selection = Selection::default();
+    for list in &arguments.fields {
+        selection.apply(list)?;
+    }
+    let mut output = Output::open(arguments.output.as_deref(), "", "")?;
+    let input = input::open(arguments.input.as_deref(), console)?;
+    if arguments.dump {
+        dump::dump(input, console, &mut output)?;
+        output.finish()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let printer = printer(&input.reader, &selection, arguments, console)?;
+    let this_host = is_of_this_host(input.reader.features());
+    let settings = arguments.symbols.settings(!arguments.no_inline, this_host);
+    let symbolizing = Symbolizing::new(&settings);
+    let sees_kernel = |event: &perfdata::Event| !event.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL);
+    if this_host && input.reader.events().iter().any(sees_kernel) {
+        symbolizing.read_kernel_ahead();
+    }
+    let admitted = admitted(&input.reader, arguments.samples.event.as_deref())?;
+    let mut listing = Listing::new(printer, arguments.samples.filter(), symbolizing, &mut output);
+    listing.admitted = admitted;
+    listing.max_stack = arguments.max_stack.unwrap_or(usize::MAX);
+    let replayed = replay(input, console, &mut listing)?;
+    let undescribed = listing.undescribed();
+    listing.flush(&replayed.tracker)?;
+    for note in listing.notes() {
+        console.warn(note);
+    }
+    output.finish()?;
+    if undescribed > 0 {
+        console.warn(&format!("{undescribed} samples are left out: their events were described behind them"));
+    }
+    let losses = export::summary::losses(&replayed.loss);
+    if !losses.is_empty() {
+        console.warn(&format!("missing in this recording: {losses}"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Which events are meant; empty for all.
+fn admitted(reader: &Reader, name: Option<&str>) -> anyhow::Result<Vec<EventIndex>> {
+    let Some(name) = name else { return Ok(Vec::new()) };
+    let events = || (0..).map(EventIndex).zip(reader.events());
+    let named: Vec<_> = events().filter(|(_, event)| is_named(event, name)).map(|(index, _)| index).collect();
+    if named.is_empty() {
+        let names: Vec<_> = events().map(|(_, event)| event.name.to_string()).collect();
+        bail!("the recording has no event `{name}`; it has {}", names.join(", "));
+    }
+    Ok(named)
+}
+
+fn printer(
+    reader: &Reader,
+    selection: &Selection,
+    arguments: &ScriptArguments,
+    console: &Console,
+) -> anyhow::Result<Printer> {
+    let events: Vec<_> =
+        reader.events().iter().map(|event| ScriptEvent { attr: &event.attr, name: &event.name }).collect();
+    let mut printer = Printer::new(&events, selection, architecture(reader), !arguments.no_inline)?;
+    if arguments.ns {
+        printer.show_nanoseconds();
+    }
+    let (formats, error) =
+        reader.features().tracing_data.as_deref().map(TracingData::parse).unwrap_or_default();
+    if let Some(error) = error {
+        console.warn(&error.to_string());
+    }
+    for (index, event) in (0..).map(EventIndex).zip(reader.events()) {
+        // PERF_TYPE_TRACEPOINT
+        if event.attr.kind != 2 || !printer.fields(index).contains(Fields::TRACE) {
+            continue;
+        }
+        match formats.format(event.attr.config) {
+            Some(format) => printer.set_format(index, format.clone()),
+            None => console.warn(&format!(
+                "the recording has no format of tracepoint {} (id {}): its fields are not printed",
+                event.name, event.attr.config
+            )),
+        }
+    }
+    Ok(printer)
+}
+
+/// The recorded machine's, for the names of registers; a recording that doesn't say is taken as one of ours.
+fn architecture(reader: &Reader) -> Architecture {
+    let recorded = reader.features().arch.as_ref().map(Name::to_string);
+    let machine = recorded.as_deref().unwrap_or(std::env::consts::ARCH);
+    Architecture::from_machine(machine).unwrap_or(Architecture::X86)
+}

@@ -1,0 +1,110 @@
+//! What `prof record` says at the end: one line, and one for each thing that went wrong.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use export::summary::grouped;
+use recorder::unwind::StackTotals;
+use recorder::{Options, Summary, Target};
+
+use super::call_graph;
+use crate::console::Console;
+
+/// One line, and one for each thing that went wrong. `output` is the file and its size, where the user has it.
+pub fn tell(
+    summary: &Summary,
+    (stacks, copy_sizes): &(StackTotals, (u32, u32)),
+    options: &Options,
+    output: Option<(&Path, u64)>,
+    console: &Console,
+) {
+    let events: Vec<String> =
+        summary.events.iter().filter(|event| !event.sideband).map(rate_and_name).collect();
+    let cpus = if summary.cpus == 1 { "1 CPU".to_owned() } else { format!("{} CPUs", summary.cpus) };
+    console.say(&format!(
+        "{} samples ({}, {cpus}, {:.1} s), {} lost{}{}",
+        grouped(summary.samples),
+        events.join(", "),
+        summary.duration.as_secs_f64(),
+        grouped(summary.loss.samples),
+        call_graph::share(stacks, *copy_sizes),
+        output.map(|(path, size)| format!(" → {} ({})", path.display(), bytes(size))).unwrap_or_default(),
+    ));
+    call_graph::tell(stacks, console);
+    let loss = &summary.loss;
+    if loss.samples > 0 {
+        let share = 100.0 * loss.samples as f64 / (loss.samples + summary.samples).max(1) as f64;
+        console.warn(&format!(
+            "{share:.1} % of the samples were lost: the rings were full; try a larger ring (-m 16M) or a lower rate (-F)"
+        ));
+    }
+    if loss.sideband > 0 {
+        console.warn(&format!(
+            "{} records about processes and mappings were lost: names may be missing",
+            grouped(loss.sideband)
+        ));
+    }
+    if loss.throttles > 0 {
+        console.warn(&format!(
+            "the kernel throttled the events {} times: the rate is too high for this machine; try a lower one (-F)",
+            grouped(loss.throttles)
+        ));
+    }
+    if loss.cut_bytes > 0 {
+        console.warn(&format!("{} bytes from the rings were no whole records", grouped(loss.cut_bytes)));
+    }
+    if summary.samples == 0 {
+        console.warn(&no_samples(summary, options));
+    }
+}
+
+/// Why there is nothing, and what to try.
+fn no_samples(summary: &Summary, options: &Options) -> String {
+    if summary.loss.samples > 0 {
+        return "all samples were lost".to_owned();
+    }
+    let clock = summary.events.iter().all(|event| event.sideband || event.attr.is_frequency());
+    match (&options.target, summary.cpu_time) {
+        (Target::Command, Some(time)) if clock => {
+            let mut text = format!("no samples: the command used {} ms of CPU time", time.as_millis());
+            let _ = write!(text, "; try -F {}", if time.as_millis() < 20 { 20_000 } else { 4_999 });
+            text
+        }
+        (Target::Command, _) => "no samples: the event did not occur; try another one (-e)".to_owned(),
+        (Target::Processes(_) | Target::Threads(_) | Target::User(_), _) => {
+            "no samples: the process slept all the time; try longer (-d), or see where it waits".to_owned()
+        }
+        (Target::Cgroup(_), _) => "no samples: nothing of this cgroup ran; try longer (-d)".to_owned(),
+        (Target::System, _) => "no samples: the CPUs were idle; try longer (-d)".to_owned(),
+    }
+}
+
+/// `997 Hz cpu-clock`, `page-faults, each 100th`.
+fn rate_and_name(event: &recorder::RecordedEvent) -> String {
+    match (event.attr.is_frequency(), event.attr.sample_period) {
+        (true, hertz) => format!("{} Hz {}", grouped(hertz), event.name),
+        (false, 1) => format!("every {}", event.name),
+        (false, period) => format!("every {} {}", grouped(period), event.name),
+    }
+}
+
+/// `1.2 MB`
+fn bytes(size: u64) -> String {
+    let size = size as f64;
+    match size {
+        _ if size >= 1e9 => format!("{:.1} GB", size / 1e9),
+        _ if size >= 1e6 => format!("{:.1} MB", size / 1e6),
+        _ => format!("{:.0} kB", (size / 1e3).ceil()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        assert_eq!([0, 999, 1000, 12_345, 1_234_567].map(grouped).join(" "), "0 999 1,000 12,345 1,234,567");
+        assert_eq!([1, 999_999, 1_200_000, 3_000_000_000].map(bytes).join(" "), "1 kB 1000 kB 1.2 MB 3.0 GB");
+    }
+}

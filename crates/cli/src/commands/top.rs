@@ -1,0 +1,214 @@
+//! `prof top`: the live view.
+
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use crossbeam_channel::unbounded;
+use host::procfs::{self, Capability};
+use host::sys::system;
+use model::Name;
+use recorder::{Control, Notice, Options, Target, Workload};
+
+use super::record::{self, SamplingArguments, TargetArguments, seconds};
+use crate::console::Console;
+use crate::top::engine::{Engine, News, Settings};
+use crate::top::live::record_live;
+use crate::top::{live, report};
+
+/// Arguments of `prof top`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sudo prof top                      the whole system
+  prof top -p 1234                   a running process
+  prof top -- ./server               a command, whose output is not shown
+  prof top --once                    one second as text
+  prof top --json --count 5          five intervals, a line of JSON each
+Press ? for help while it runs. A command that still runs at the end is terminated.
+
+The JSON is one object per interval, on one line. Fields are added over time, never removed or given another meaning
+while version is 1. All lists are bounded; *_omitted counts what they leave out.
+  version        1
+  target         whose samples, in words
+  seconds        length of the interval
+  cpus           CPUs that were sampled
+  samples        samples that came
+  lost           samples that the kernel could not deliver
+  complete       samples with a complete stack; null where that is not known (--call-graph fp, no)
+  own            cpu_percent and memory_bytes of the profiler itself
+  ended          whether the target has ended
+  events         for each event:
+    name, unit   its name, and what weights count: \"samples\", or the event's name (a sum of periods)
+    frequency    samples per second and CPU that were asked for; null for a fixed period
+    total, idle  the weight of all that follows (100 %), and that of idle CPUs beside it
+    functions    name, module (or null), kernel, self, total, self_percent, total_percent; most of own weight first
+    processes    pid, comm, weight, percent, threads (tid, comm, weight); heaviest first
+    stacks       pid, tid, comm, weight, frames (name, module, kernel, inlined; outermost first), frames_omitted
+An interval is printed when its names are known, at the latest after 15 seconds.")]
+pub struct TopArguments {
+    #[command(flatten)]
+    target: TargetArguments,
+    #[command(flatten)]
+    sampling: SamplingArguments,
+    /// One sample per so many events (nanoseconds, for the clocks)
+    #[arg(short = 'c', long = "period", id = "count", value_name = "N", value_parser = clap::value_parser!(u64).range(1..1 << 63))]
+    period: Option<u64>,
+    /// Print one interval as text and leave
+    #[arg(long)]
+    once: bool,
+    /// Print intervals as JSON, one object per line, and leave
+    #[arg(long)]
+    json: bool,
+    /// Print so many intervals and leave [default: 1]
+    #[arg(long = "count", id = "intervals", value_name = "N", conflicts_with = "once", value_parser = clap::value_parser!(u64).range(1..))]
+    intervals: Option<u64>,
+    /// The length of an interval; on the screen, the time between its updates
+    #[arg(long, value_name = "SECS", default_value = "1", value_parser = interval)]
+    delay_secs: Duration,
+    /// The length of the sliding window on the screen
+    #[arg(long, value_name = "SECS", default_value = "10", value_parser = interval)]
+    window: Duration,
+    /// A command to start and watch, with its arguments
+    #[arg(value_name = "COMMAND", trailing_var_arg = true)]
+    command: Vec<OsString>,
+}
+
+/// Seconds between a tenth and a day.
+fn interval(text: &str) -> Result<Duration, String> {
+    let duration = seconds(text)?;
+    if (Duration::from_millis(100)..=Duration::from_secs(86_400)).contains(&duration) {
+        Ok(duration)
+    } else {
+        Err("a number of seconds from 0.1 to 86400".to_owned())
+    }
+}
+
+/// Shows the live view, or prints intervals.
+///
+/// # Errors
+/// Where nothing can be recorded, or there is no terminal for the view.
+pub fn run(arguments: &TopArguments, console: &Console) -> anyhow::Result<ExitCode> {
+    let printing = arguments.once || arguments.json || arguments.intervals.is_some();
+    if !printing && !std::io::stdout().is_terminal() {
+        bail!("the live view needs a terminal; try: prof top --once, or prof top --json");
+    }
+    let (target, words) = choose_target(arguments)?;
+    let mut options = Options::new(target);
+    options.workload = (!arguments.command.is_empty()).then(|| {
+        let words = arguments.command.clone();
+        // Its output would be written over the screen.
+        Workload { words: if printing { words } else { silenced(words) }, output_to_stderr: true }
+    });
+    arguments.target.limit(&mut options);
+    arguments.sampling.choose(&mut options, arguments.period, false)?;
+    let settings = Settings {
+        target: words,
+        window: arguments.window.max(arguments.delay_secs),
+        interval: arguments.delay_secs,
+        intervals_apart: printing,
+        stacks_unwound: options.copies_stacks(),
+    };
+    if printing {
+        print(arguments, options, settings, console)
+    } else {
+        live::run(options, settings, console)
+    }
+}
+
+/// Whom to watch, and how the header says it.
+fn choose_target(arguments: &TopArguments) -> anyhow::Result<(Target, String)> {
+    Ok(match arguments.target.target(!arguments.command.is_empty())? {
+        Some(Target::Processes(pids)) => {
+            let list: Vec<String> = pids.iter().map(ToString::to_string).collect();
+            (Target::Processes(pids), format!("pid {}", list.join(",")))
+        }
+        Some(Target::Threads(tids)) => {
+            let list: Vec<String> = tids.iter().map(ToString::to_string).collect();
+            (Target::Threads(tids), format!("thread {}", list.join(",")))
+        }
+        Some(Target::User(user)) => (Target::User(user), format!("processes of user {user}")),
+        Some(Target::Cgroup(path)) => {
+            let words = format!("cgroup {}", Name::from(path.as_os_str().as_encoded_bytes()));
+            (Target::Cgroup(path), words)
+        }
+        Some(Target::System) => (Target::System, "whole system".to_owned()),
+        Some(Target::Command) | None => match arguments.command.first() {
+            Some(program) => (Target::Command, format!("command {}", harmless(program))),
+            None if may_watch_all() => (Target::System, "whole system".to_owned()),
+            None => {
+                let user = system::effective_user();
+                (Target::User(user), format!("processes of user {user} (only those are allowed)"))
+            }
+        },
+    })
+}
+
+fn harmless(word: &OsString) -> String {
+    Name::from(Name::from(word.as_encoded_bytes()).base_name()).to_string()
+}
+
+/// The command with nothing to read and nowhere to write.
+fn silenced(words: Vec<OsString>) -> Vec<OsString> {
+    let shell = ["sh", "-c", "exec \"$@\" </dev/null >/dev/null 2>&1", "sh"];
+    shell.into_iter().map(OsString::from).chain(words).collect()
+}
+
+/// Whether the kernel lets us watch other users' processes (perf_event_open(2): `perf_event_paranoid` below 1, or
+/// `CAP_PERFMON`, before 5.8 `CAP_SYS_ADMIN`).
+fn may_watch_all() -> bool {
+    let capable =
+        procfs::own_status().is_ok_and(|own| own.has(Capability::Perfmon) || own.has(Capability::SysAdmin));
+    capable || host::sysctl::perf_event_paranoid().is_none_or(|level| level < 1)
+}
+
+/// Prints intervals, until there are enough or the target has ended.
+fn print(
+    arguments: &TopArguments,
+    options: Options,
+    settings: Settings,
+    console: &Console,
+) -> anyhow::Result<ExitCode> {
+    let control = Control::with_signals().context("cannot wait for signals")?;
+    let (news, snapshots) = unbounded();
+    // Nothing is asked of the engine: it makes its intervals by itself.
+    let (orders, ordered) = unbounded();
+    let tell = move |item| {
+        if let News::Snapshot(snapshot) = item {
+            // Nobody listens any more when enough was printed.
+            let _ = news.send(snapshot);
+        }
+    };
+    let mut engine = Engine::new(settings, ordered, tell).context("cannot start a thread")?;
+    let wanted = if arguments.once { 1 } else { arguments.intervals.unwrap_or(1) };
+    let (json, stop) = (arguments.json, control.clone());
+    let printing = thread::Builder::new().name("printing".to_owned()).spawn(move || {
+        let mut printed = Ok(());
+        for snapshot in snapshots.iter().take(usize::try_from(wanted).unwrap_or(usize::MAX)) {
+            let text = if json { format!("{}\n", report::json(&snapshot)) } else { report::text(&snapshot) };
+            let mut stdout = std::io::stdout().lock();
+            printed = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+            if printed.is_err() {
+                break;
+            }
+        }
+        drop(orders);
+        stop.stop();
+        printed
+    });
+    let printing = printing.context("cannot start a thread")?;
+    let mut notices = |notice: Notice| record::tell(&notice, console);
+    let result = record_live(&options, &control, &mut engine, &mut notices);
+    // With the engine its end of the channel goes, and the printer knows that nothing more comes.
+    drop(engine);
+    match printing.join() {
+        Ok(printed) => printed?,
+        Err(_) => bail!("an internal error ended the printing"),
+    }
+    result?;
+    Ok(ExitCode::SUCCESS)
+}

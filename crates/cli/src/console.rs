@@ -1,0 +1,158 @@
+//! What a person reads beside the result: errors, warnings and notices, all on standard error.
+#![expect(clippy::print_stderr, reason = "the one place that prints")]
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use model::Name;
+
+/// How much to say, and whether in colour.
+#[derive(Clone, Copy, Debug)]
+pub struct Console {
+    quiet: bool,
+    verbosity: u8,
+    colour: bool,
+}
+
+impl Console {
+    /// Reads the environment once: `NO_COLOR` and `CLICOLOR_FORCE` win over whether standard error is a terminal.
+    pub fn new(quiet: bool, verbosity: u8) -> Self {
+        let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
+        let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let colour = !no_colour && (set("CLICOLOR_FORCE") || std::io::stderr().is_terminal());
+        Self { quiet, verbosity, colour }
+    }
+
+    /// How often `-v` was given.
+    pub fn verbosity(&self) -> u8 {
+        self.verbosity
+    }
+
+    /// One sentence, with its causes.
+    pub fn error(&self, error: &anyhow::Error) {
+        self.line("31", "error: ", &sentence(error.chain().map(ToString::to_string)));
+    }
+
+    /// Something that the user should know of the result.
+    pub fn warn(&self, text: &str) {
+        if !self.quiet {
+            self.line("33", "", text);
+        }
+    }
+
+    /// Something worth saying.
+    pub fn say(&self, text: &str) {
+        if !self.quiet {
+            self.line("", "", text);
+        }
+    }
+
+    /// Something for those who asked for detail.
+    pub fn detail(&self, text: &str) {
+        if self.verbosity > 0 && !self.quiet {
+            self.line("", "", text);
+        }
+    }
+
+    fn line(&self, colour: &str, kind: &str, text: &str) {
+        // Names from the profiled machine may be part of the text; line breaks are ours.
+        for line in text.lines() {
+            let line = Name::from(line);
+            if self.colour && !colour.is_empty() {
+                eprintln!("\x1b[{colour}mprof: {kind}{line}\x1b[0m");
+            } else {
+                eprintln!("prof: {kind}{line}");
+            }
+        }
+    }
+}
+
+/// An error and its causes as one sentence. A cause that the text before it has told already is not told again, and
+/// errno's number, which Rust's messages carry, is left out.
+fn sentence(causes: impl Iterator<Item = String>) -> String {
+    let mut sentence = String::new();
+    for cause in causes.map(|cause| without_errno(&cause)) {
+        if sentence.is_empty() {
+            sentence = cause;
+        } else if !sentence.contains(&cause) {
+            sentence.push_str(": ");
+            sentence.push_str(&cause);
+        }
+    }
+    sentence
+}
+
+/// The text without its ` (os error 2)`.
+fn without_errno(text: &str) -> String {
+    const OPEN: &str = " (os error ";
+    let mut rest = text;
+    let mut clean = String::new();
+    while let Some((before, after)) = rest.split_once(OPEN) {
+        clean.push_str(before);
+        match after.split_once(')') {
+            Some((number, tail)) if number.bytes().all(|byte| byte.is_ascii_digit()) => rest = tail,
+            _ => {
+                clean.push_str(OPEN);
+                rest = after;
+            }
+        }
+    }
+    clean + rest
+}
+
+/// A progress bar for work that takes longer than a second, on a terminal only.
+pub struct Progress {
+    bar: Option<ProgressBar>,
+    start: Instant,
+}
+
+impl Progress {
+    /// Begins; `total` units of work (bytes) where that is known.
+    pub fn new(console: &Console, what: &str, total: Option<u64>) -> Self {
+        let wanted = !console.quiet && std::io::stderr().is_terminal();
+        let bar = wanted.then(|| {
+            let bar = ProgressBar::with_draw_target(total, indicatif::ProgressDrawTarget::hidden());
+            let template = match total {
+                Some(_) => "{msg} {wide_bar} {bytes}/{total_bytes} {eta}",
+                None => "{msg} {bytes} {elapsed}",
+            };
+            bar.set_style(
+                ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
+            );
+            bar.set_message(Name::from(what).to_string());
+            bar
+        });
+        Self { bar, start: Instant::now() }
+    }
+
+    /// So much is done.
+    pub fn set(&self, done: u64) {
+        let Some(bar) = &self.bar else { return };
+        if bar.is_hidden() && self.start.elapsed() > Duration::from_secs(1) {
+            bar.set_draw_target(indicatif::ProgressDrawTarget::stderr());
+        }
+        bar.set_position(done);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_one_sentence_for_people() {
+        let causes =
+            ["cannot read x", "No such file (os error 2)", "No such file (os error 2)", "a (os error b)"];
+        let text = sentence(causes.into_iter().map(str::to_owned));
+        assert_eq!(text, "cannot read x: No such file: a (os error b)");
+    }
+}

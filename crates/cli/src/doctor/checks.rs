@@ -1,0 +1,355 @@
+//! The checks, one function each.
+
+use host::procfs::Capability;
+use host::survey::Survey;
+use recorder::Offer;
+
+use super::{Facts, Finding, Level, Remedy};
+
+/// Bytes of ring per CPU below which a busy machine loses samples at the default rate.
+const SMALL_RING: u64 = 512 << 10;
+/// What a recording maps per CPU where nothing limits it (`prof record -m`), with the ring of sideband records.
+const WANTED_RING: u64 = (4 << 20) + (64 << 10);
+/// The most ring memory that a recording takes by itself.
+const ALL_RINGS: u64 = 256 << 20;
+/// Threads of a process that can be attached to on most machines.
+const MANY_THREADS: u64 = 1000;
+
+/// All checks, in the order in which they are told.
+pub fn findings(facts: &Facts) -> Vec<Finding> {
+    let mut findings = vec![own_programs(facts)];
+    if findings.iter().all(|finding| finding.level != Level::Broken) {
+        findings.extend([whole_machine(facts), counters(facts), kernel_names(facts)]);
+        findings.extend([tracepoints(facts), uprobes(facts), rings(&facts.survey), rate(&facts.survey)]);
+    }
+    findings.extend([descriptors(&facts.survey), debug_information(&facts.survey)].into_iter().flatten());
+    findings.extend([nmi_watchdog(facts), container(&facts.survey)].into_iter().flatten());
+    findings
+}
+
+fn finding(level: Level, what: &'static str, text: impl Into<String>, remedies: Vec<Remedy>) -> Finding {
+    Finding { level, what, text: text.into(), remedies }
+}
+
+fn command(text: impl Into<String>) -> Remedy {
+    Remedy::Command(text.into())
+}
+
+fn has(survey: &Survey, capability: Capability) -> bool {
+    survey.initial_user_namespace && survey.status.is_some_and(|status| status.has(capability))
+}
+
+fn may_everything(survey: &Survey) -> bool {
+    has(survey, Capability::Perfmon) || has(survey, Capability::SysAdmin)
+}
+
+/// ` (kernel.perf_event_paranoid is 2)`
+fn level_in_words(survey: &Survey) -> String {
+    let paranoid = survey.settings.paranoid;
+    paranoid.map_or_else(String::new, |level| format!(" (kernel.perf_event_paranoid is {level})"))
+}
+
+fn own_programs(facts: &Facts) -> Finding {
+    const WHAT: &str = "own programs";
+    let survey = &facts.survey;
+    match facts.offers.clock {
+        Offer::Samples => finding(Level::Good, WHAT, "user space and the kernel's side", vec![]),
+        Offer::UserSpaceOnly => finding(
+            Level::Limited,
+            WHAT,
+            format!("user space only: the kernel's side is hidden{}", level_in_words(survey)),
+            vec![
+                Remedy::Capabilities(&[Capability::Perfmon]),
+                command("sudo sysctl kernel.perf_event_paranoid=1"),
+            ],
+        ),
+        refused => {
+            let (text, remedies) = why_nothing(survey, refused);
+            finding(Level::Broken, WHAT, text, remedies)
+        }
+    }
+}
+
+/// Why not even the clock opens.
+fn why_nothing(survey: &Survey, offer: Offer) -> (String, Vec<Remedy>) {
+    let Some(paranoid) = survey.settings.paranoid else {
+        let text = "this kernel has no perf events (CONFIG_PERF_EVENTS), or /proc is not mounted";
+        return (text.to_owned(), vec![]);
+    };
+    let filtered = survey.status.is_some_and(|status| status.seccomp == 2);
+    // Above 2, which some distributions add, users may do nothing. Below, only a filter or a module says no.
+    if offer == Offer::Forbidden && paranoid > 2 && !may_everything(survey) {
+        let text = format!("no user may record: kernel.perf_event_paranoid is {paranoid}");
+        let remedies = vec![
+            Remedy::Capabilities(&[Capability::Perfmon]),
+            command("sudo sysctl kernel.perf_event_paranoid=2"),
+        ];
+        return (text, remedies);
+    }
+    if filtered {
+        let kind = survey.container.as_deref();
+        let of = kind.map_or_else(String::new, |kind| format!(" of this container ({kind})"));
+        let remedy = match kind {
+            Some(tool @ ("docker" | "podman")) => command(format!("{tool} run --cap-add PERFMON …")),
+            Some("kubernetes") => Remedy::Advice(
+                "in the pod's securityContext: capabilities: {add: [PERFMON]}, or seccompProfile: {type: Unconfined}"
+                    .to_owned(),
+            ),
+            _ => Remedy::Advice("let whoever started this program allow perf_event_open in its filter".to_owned()),
+        };
+        return (format!("a seccomp filter{of} forbids perf_event_open"), vec![remedy]);
+    }
+    let text = match offer {
+        Offer::Forbidden => "something forbids perf_event_open: a security module?".to_owned(),
+        Offer::Refused(errno) => {
+            let error = std::io::Error::from_raw_os_error(errno);
+            format!("perf_event_open fails: {}", recorder::Errno(&error))
+        }
+        _ => "this kernel does not even know the CPU clock as an event".to_owned(),
+    };
+    (text, vec![command("prof record -vv -e cpu-clock -- true")])
+}
+
+fn whole_machine(facts: &Facts) -> Finding {
+    const WHAT: &str = "whole machine";
+    let survey = &facts.survey;
+    match facts.offers.whole_cpu {
+        Offer::Samples if has(survey, Capability::SysPtrace) => {
+            finding(Level::Good, WHAT, "all CPUs (-a) and other users' processes", vec![])
+        }
+        Offer::Samples => finding(
+            Level::Limited,
+            WHAT,
+            "all CPUs (-a), but what other users' processes have mapped is hidden, so that their functions have no names",
+            vec![Remedy::Capabilities(&[Capability::SysPtrace])],
+        ),
+        _ => finding(
+            Level::Limited,
+            WHAT,
+            format!("own processes only: no -a, no other users' processes{}", level_in_words(survey)),
+            vec![
+                Remedy::Capabilities(&[Capability::Perfmon, Capability::SysPtrace]),
+                command("sudo sysctl kernel.perf_event_paranoid=0"),
+            ],
+        ),
+    }
+}
+
+fn counters(facts: &Facts) -> Finding {
+    const WHAT: &str = "hardware counters";
+    let survey = &facts.survey;
+    match facts.offers.cycles {
+        Offer::Samples | Offer::UserSpaceOnly => {
+            let names = survey.core_pmus.join(", ");
+            let text =
+                if names.is_empty() { "cycles can be sampled".to_owned() } else { format!("PMU {names}") };
+            finding(Level::Good, WHAT, text, vec![])
+        }
+        Offer::Absent if survey.virtual_machine => finding(
+            Level::Limited,
+            WHAT,
+            "none: this virtual machine has no PMU, so that the CPU clock samples instead of cycles",
+            vec![Remedy::Advice("on the host, give the machine a PMU (QEMU: -cpu host,pmu=on)".to_owned())],
+        ),
+        Offer::Absent => finding(
+            Level::Limited,
+            WHAT,
+            "none: the kernel knows no PMU of this processor, so that the CPU clock samples instead of cycles",
+            vec![],
+        ),
+        Offer::Forbidden => finding(Level::Limited, WHAT, "not permitted, while the CPU clock is", vec![]),
+        Offer::CountsOnly => finding(
+            Level::Limited,
+            WHAT,
+            "they count, but give no interrupt to sample by: the CPU clock samples",
+            vec![],
+        ),
+        Offer::Refused(errno) => {
+            let error = std::io::Error::from_raw_os_error(errno);
+            finding(Level::Limited, WHAT, format!("refused: {}", recorder::Errno(&error)), vec![])
+        }
+    }
+}
+
+fn kernel_names(facts: &Facts) -> Finding {
+    const WHAT: &str = "kernel functions";
+    let survey = &facts.survey;
+    if survey.kernel_addresses {
+        return finding(Level::Good, WHAT, "have their names", vec![]);
+    }
+    let restrict = survey.settings.kptr_restrict.unwrap_or(0);
+    let text = format!("have no names: their addresses are hidden (kernel.kptr_restrict is {restrict})");
+    let syslog = has(survey, Capability::Syslog);
+    let remedies = match restrict {
+        // 2 hides them from everybody; from 1 on, and at 0 for who may not see the kernel, it takes the right.
+        2.. if syslog => vec![command("sudo sysctl kernel.kptr_restrict=1")],
+        2.. => {
+            vec![command("sudo sysctl kernel.kptr_restrict=1"), Remedy::Capabilities(&[Capability::Syslog])]
+        }
+        _ => vec![Remedy::Capabilities(&[Capability::Syslog])],
+    };
+    finding(Level::Limited, WHAT, text, remedies)
+}
+
+/// `ENOENT`
+const ENOENT: i32 = 2;
+
+fn tracepoints(facts: &Facts) -> Finding {
+    const WHAT: &str = "tracepoints";
+    let readable = "sudo mount -o remount,mode=755 /sys/kernel/tracing";
+    match (facts.survey.tracefs, facts.offers.tracepoint) {
+        (None, Some(Offer::Samples | Offer::UserSpaceOnly)) => {
+            finding(Level::Good, WHAT, "can be sampled", vec![])
+        }
+        (None, None) => finding(Level::Note, WHAT, "this kernel has none", vec![]),
+        (None, Some(_)) => finding(
+            Level::Note,
+            WHAT,
+            format!("their data are not for this user{}", level_in_words(&facts.survey)),
+            vec![
+                Remedy::Capabilities(&[Capability::Perfmon]),
+                command("sudo sysctl kernel.perf_event_paranoid=-1"),
+            ],
+        ),
+        (Some(ENOENT), _) => finding(
+            Level::Note,
+            WHAT,
+            "cannot be named: tracefs is not mounted",
+            vec![command("sudo mount -t tracefs nodev /sys/kernel/tracing")],
+        ),
+        (Some(_), _) => finding(
+            Level::Note,
+            WHAT,
+            "cannot be named: /sys/kernel/tracing is root's alone",
+            vec![command(readable), Remedy::Capabilities(&[Capability::Perfmon])],
+        ),
+    }
+}
+
+fn uprobes(facts: &Facts) -> Finding {
+    const WHAT: &str = "probes in programs";
+    match facts.offers.uprobe {
+        Some(Offer::Samples | Offer::UserSpaceOnly) => {
+            finding(Level::Good, WHAT, "can be set (uprobe:…)", vec![])
+        }
+        None => finding(Level::Note, WHAT, "this kernel has none (CONFIG_UPROBE_EVENTS)", vec![]),
+        Some(_) => finding(
+            Level::Note,
+            WHAT,
+            "take CAP_SYS_ADMIN on this kernel",
+            vec![command("sudo prof record -e uprobe:PATH:SYMBOL …")],
+        ),
+    }
+}
+
+/// Bytes of ring memory per CPU that this user gets (checklist S4): the allowance of all users on each CPU, then
+/// what the process may lock. `None`: no limit.
+fn ring_limit(survey: &Survey) -> Option<u64> {
+    let settings = &survey.settings;
+    if has(survey, Capability::IpcLock) || settings.paranoid.is_some_and(|level| level < 0) {
+        return None;
+    }
+    if survey.locked_memory.current == u64::MAX {
+        return None;
+    }
+    let allowance = settings.mlock_kb.unwrap_or(0).saturating_mul(1024);
+    Some(allowance.saturating_add(survey.locked_memory.current / survey.cpus.max(1) as u64))
+}
+
+fn rings(survey: &Survey) -> Finding {
+    const WHAT: &str = "ring memory";
+    let cpus = survey.cpus.max(1) as u64;
+    let memory = survey.memory_kb.unwrap_or(1 << 20).saturating_mul(1024);
+    let wanted = WANTED_RING.min(ALL_RINGS.min(memory / 32) / cpus);
+    match ring_limit(survey) {
+        Some(limit) if limit < wanted => {
+            let level = if limit < SMALL_RING { Level::Limited } else { Level::Note };
+            let text = format!(
+                "{} KiB per CPU are allowed, {} KiB would be taken: at high rates samples may be lost",
+                limit / 1024,
+                wanted / 1024
+            );
+            let sysctl = format!("sudo sysctl kernel.perf_event_mlock_kb={}", wanted.div_ceil(1024) + 8);
+            finding(level, WHAT, text, vec![Remedy::Capabilities(&[Capability::IpcLock]), command(sysctl)])
+        }
+        _ => finding(Level::Good, WHAT, format!("{} KiB per CPU", wanted / 1024), vec![]),
+    }
+}
+
+fn rate(survey: &Survey) -> Finding {
+    const WHAT: &str = "sample rate";
+    let settings = &survey.settings;
+    let Some(most) = settings.max_sample_rate else {
+        return finding(Level::Note, WHAT, "the kernel tells no limit", vec![]);
+    };
+    let share = settings.cpu_time_max_percent.filter(|percent| (1..100).contains(percent));
+    let share = share.map_or_else(String::new, |percent| format!(", and {percent} % of a CPU's time"));
+    let text = format!("up to {most} Hz{share}");
+    if most >= recorder::DEFAULT_FREQUENCY {
+        return finding(Level::Good, WHAT, text, vec![]);
+    }
+    let text = format!("{text}: less than the default of {} Hz", recorder::DEFAULT_FREQUENCY);
+    finding(Level::Limited, WHAT, text, vec![command("sudo sysctl kernel.perf_event_max_sample_rate=100000")])
+}
+
+fn descriptors(survey: &Survey) -> Option<Finding> {
+    const WHAT: &str = "open files";
+    // A sampling event and a sideband event on each CPU.
+    let per_thread = 2 * survey.cpus.max(1) as u64;
+    let most = survey.open_files.maximum;
+    let threads = most.saturating_sub(64) / per_thread;
+    if most == u64::MAX || threads >= MANY_THREADS {
+        return Some(finding(Level::Good, WHAT, "enough to attach to thousands of threads", vec![]));
+    }
+    let wanted = MANY_THREADS * per_thread + 64;
+    let text = format!("{most} are allowed: enough to attach to {threads} threads, with one event");
+    let level = if threads < 50 { Level::Limited } else { Level::Note };
+    Some(finding(level, WHAT, text, vec![command(format!("sudo prlimit --pid $$ --nofile={wanted}"))]))
+}
+
+fn debug_information(survey: &Survey) -> Option<Finding> {
+    const WHAT: &str = "debug information";
+    let library = survey.libc.as_ref()?;
+    let path = library.path.display();
+    if let Some(debug) = &library.debug {
+        let text = format!("of {path} is in {}", debug.display());
+        return Some(finding(Level::Good, WHAT, text, vec![]));
+    }
+    let is = |name: &str| survey.distribution.iter().any(|word| word == name);
+    let install = if is("debian") || is("ubuntu") {
+        vec![command("sudo apt-get install libc6-dbg")]
+    } else if is("fedora") || is("rhel") || is("centos") {
+        vec![command("sudo dnf debuginfo-install glibc")]
+    } else if is("suse") || is("opensuse") {
+        vec![command("sudo zypper install glibc-debuginfo")]
+    } else if is("alpine") {
+        vec![command("sudo apk add musl-dbg")]
+    } else {
+        vec![]
+    };
+    let text = format!("of {path} is missing: its inner functions have no names, and no inlined ones");
+    Some(finding(Level::Limited, WHAT, text, install))
+}
+
+fn nmi_watchdog(facts: &Facts) -> Option<Finding> {
+    let counters = matches!(facts.offers.cycles, Offer::Samples | Offer::UserSpaceOnly);
+    if !counters || facts.survey.settings.nmi_watchdog != Some(1) {
+        return None;
+    }
+    let text = "takes one hardware counter of each CPU: groups that fill the PMU may never run";
+    Some(finding(Level::Note, "NMI watchdog", text, vec![command("sudo sysctl kernel.nmi_watchdog=0")]))
+}
+
+fn container(survey: &Survey) -> Option<Finding> {
+    const WHAT: &str = "container";
+    if !survey.initial_user_namespace {
+        let text = "in a user namespace of its own: root here is nobody to the kernel's perf events";
+        return Some(finding(Level::Note, WHAT, text, vec![]));
+    }
+    let kind = survey.container.as_deref()?;
+    let text = format!("{kind}: -a sees the whole host; files of other containers are found while they run");
+    Some(finding(Level::Note, WHAT, text, vec![]))
+}
+
+#[cfg(test)]
+mod tests;

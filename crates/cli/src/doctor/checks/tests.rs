@@ -1,0 +1,224 @@
+//! Machines that we do not have.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use host::procfs::Status;
+use host::survey::{LibraryDebug, Settings};
+use host::sys::limits::Limit;
+use host::sys::system::SystemName;
+use model::Pid;
+
+use super::*;
+use crate::doctor::{Offers, can_record, report};
+
+/// A user on a laptop with Debian, as it is installed, but for `perf_event_paranoid`.
+fn laptop(paranoid: i32) -> Facts {
+    let status = Status {
+        process: Pid(2),
+        parent: Pid(1),
+        user: 1000,
+        state: b'R',
+        effective_capabilities: 0,
+        seccomp: 0,
+    };
+    let survey = Survey {
+        system: SystemName {
+            host: OsString::from("laptop"),
+            release: OsString::from("6.1.0-18-amd64"),
+            machine: OsString::from("x86_64"),
+        },
+        cpus: 8,
+        user: 1000,
+        status: Some(status),
+        initial_user_namespace: true,
+        program: PathBuf::from("/home/me/bin/prof"),
+        settings: Settings {
+            paranoid: Some(paranoid),
+            mlock_kb: Some(516),
+            max_sample_rate: Some(100_000),
+            cpu_time_max_percent: Some(25),
+            max_stack: Some(127),
+            kptr_restrict: Some(0),
+            nmi_watchdog: Some(1),
+        },
+        open_files: Limit { current: 1024, maximum: 1 << 20 },
+        locked_memory: Limit { current: 8 << 20, maximum: 8 << 20 },
+        memory_kb: Some(16 << 20),
+        tracefs: Some(13),
+        kernel_addresses: false,
+        core_pmus: vec!["cpu".to_owned()],
+        virtual_machine: false,
+        container: None,
+        distribution: vec!["debian".to_owned()],
+        libc: Some(LibraryDebug { path: PathBuf::from("/lib/libc.so.6"), build_id: None, debug: None }),
+    };
+    let own = if paranoid > 2 { Offer::Forbidden } else { Offer::UserSpaceOnly };
+    let own = if paranoid < 2 { Offer::Samples } else { own };
+    let whole = if paranoid < 1 { Offer::Samples } else { Offer::Forbidden };
+    let offers = Offers {
+        clock: own,
+        cycles: own,
+        whole_cpu: whole,
+        tracepoint: None,
+        uprobe: Some(Offer::Forbidden),
+    };
+    Facts { survey, offers }
+}
+
+/// The same as root.
+fn root() -> Facts {
+    let mut facts = laptop(2);
+    facts.survey.user = 0;
+    facts.survey.status =
+        facts.survey.status.map(|status| Status { effective_capabilities: u64::MAX, ..status });
+    facts.survey.tracefs = None;
+    facts.survey.kernel_addresses = true;
+    let all = Offer::Samples;
+    facts.offers =
+        Offers { clock: all, cycles: all, whole_cpu: all, tracepoint: Some(all), uprobe: Some(all) };
+    facts
+}
+
+fn found(facts: &Facts, what: &str) -> Finding {
+    let all = findings(facts);
+    all.into_iter().find(|finding| finding.what == what).unwrap_or_else(|| panic!("no finding of {what}"))
+}
+
+fn tells(facts: &Facts) -> String {
+    report(facts, &findings(facts), false)
+}
+
+#[test]
+fn a_user_learns_the_least_that_is_enough() {
+    let facts = laptop(2);
+    let text = tells(&facts);
+    assert!(can_record(&findings(&facts)));
+    assert!(
+        text.contains("sudo setcap cap_perfmon,cap_sys_ptrace,cap_syslog=ep /home/me/bin/prof"),
+        "{text}"
+    );
+    assert!(text.contains("sudo sysctl kernel.perf_event_paranoid=1"), "{text}");
+    assert!(text.contains("sudo apt-get install libc6-dbg"), "{text}");
+    assert!(text.lines().count() < 20, "calm: {text}");
+}
+
+#[test]
+fn each_level_of_paranoia_opens_more() {
+    let levels = |paranoid| {
+        let facts = laptop(paranoid);
+        findings(&facts).iter().take(2).map(|finding| finding.level).collect::<Vec<_>>()
+    };
+    use Level::{Broken, Good, Limited};
+    assert_eq!(levels(4)[0], Broken);
+    assert_eq!(levels(2), [Limited, Limited]);
+    assert_eq!(levels(1), [Good, Limited]);
+    assert_eq!(levels(-1), [Good, Limited]);
+    // What is left at -1 are other users' mappings.
+    assert_eq!(
+        found(&laptop(-1), "whole machine").remedies,
+        [Remedy::Capabilities(&[Capability::SysPtrace])]
+    );
+    assert_eq!(found(&laptop(-1), "ring memory").level, Good);
+}
+
+#[test]
+fn nothing_at_all_has_a_reason_and_a_command() {
+    let facts = laptop(4);
+    assert!(!can_record(&findings(&facts)));
+    let text = tells(&facts);
+    assert!(text.contains("perf_event_paranoid is 4") && text.contains("perf_event_paranoid=2"), "{text}");
+    assert!(text.contains("setcap cap_perfmon"), "{text}");
+
+    let mut contained = root();
+    contained.offers.clock = Offer::Forbidden;
+    contained.survey.container = Some("docker".to_owned());
+    contained.survey.status = contained.survey.status.map(|status| Status { seccomp: 2, ..status });
+    let text = tells(&contained);
+    assert!(text.contains("seccomp filter of this container (docker)"), "{text}");
+    assert!(text.contains("docker run --cap-add PERFMON"), "{text}");
+
+    let mut without = laptop(2);
+    without.survey.settings.paranoid = None;
+    without.offers.clock = Offer::Refused(38);
+    assert!(tells(&without).contains("CONFIG_PERF_EVENTS"));
+}
+
+#[test]
+fn root_is_told_that_all_is_well() {
+    let facts = root();
+    for finding in findings(&facts) {
+        let expected = match finding.what {
+            "debug information" => Level::Limited,
+            "NMI watchdog" => Level::Note,
+            _ => Level::Good,
+        };
+        assert_eq!(finding.level, expected, "{finding:?}");
+    }
+    assert!(!tells(&facts).contains("setcap"));
+    assert!(tells(&facts).contains("1 more note"));
+}
+
+#[test]
+fn root_of_a_user_namespace_is_not_root() {
+    let mut facts = laptop(4);
+    facts.survey.status = root().survey.status;
+    facts.survey.initial_user_namespace = false;
+    assert!(found(&facts, "own programs").text.contains("perf_event_paranoid is 4"));
+    assert!(found(&facts, "container").text.contains("user namespace"));
+}
+
+#[test]
+fn hidden_kernel_addresses() {
+    let mut facts = root();
+    facts.survey.kernel_addresses = false;
+    facts.survey.settings.kptr_restrict = Some(2);
+    let names = found(&facts, "kernel functions");
+    assert_eq!(names.remedies, [Remedy::Command("sudo sysctl kernel.kptr_restrict=1".to_owned())]);
+    facts.survey.settings.kptr_restrict = Some(1);
+    facts.survey.status = laptop(2).survey.status;
+    let names = found(&facts, "kernel functions");
+    assert_eq!(names.remedies, [Remedy::Capabilities(&[Capability::Syslog])]);
+}
+
+#[test]
+fn machines_without_counters() {
+    let mut facts = root();
+    facts.offers.cycles = Offer::Absent;
+    facts.survey.virtual_machine = true;
+    assert!(found(&facts, "hardware counters").text.contains("virtual machine"));
+    assert!(findings(&facts).iter().all(|finding| finding.what != "NMI watchdog"));
+    facts.survey.virtual_machine = false;
+    assert!(found(&facts, "hardware counters").text.contains("this processor"));
+}
+
+#[test]
+fn limits_are_held_against_what_a_recording_takes() {
+    let mut facts = laptop(2);
+    // 516 KiB + 8 MiB / 8 CPUs.
+    assert_eq!(found(&facts, "ring memory").level, Level::Note);
+    facts.survey.settings.mlock_kb = Some(0);
+    facts.survey.locked_memory = Limit { current: 64 << 10, maximum: 64 << 10 };
+    let rings = found(&facts, "ring memory");
+    assert_eq!(rings.level, Level::Limited);
+    assert!(
+        rings.remedies.contains(&Remedy::Command("sudo sysctl kernel.perf_event_mlock_kb=4168".to_owned()))
+    );
+    facts.survey.settings.max_sample_rate = Some(500);
+    assert_eq!(found(&facts, "sample rate").level, Level::Limited);
+    facts.survey.open_files = Limit { current: 256, maximum: 512 };
+    assert_eq!(found(&facts, "open files").level, Level::Limited);
+    assert!(found(&facts, "open files").text.contains("28 threads"));
+}
+
+#[test]
+fn tracefs_is_roots_or_not_mounted() {
+    let mut facts = laptop(1);
+    assert!(
+        found(&facts, "tracepoints")
+            .remedies
+            .contains(&Remedy::Command("sudo mount -o remount,mode=755 /sys/kernel/tracing".to_owned()))
+    );
+    facts.survey.tracefs = Some(2);
+    assert!(found(&facts, "tracepoints").text.contains("not mounted"));
+}

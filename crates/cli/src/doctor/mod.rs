@@ -1,0 +1,78 @@
+//! What `prof doctor` makes of a machine: pure functions of [`Facts`], so that machines which we do not have can be
+//! judged in tests.
+
+mod checks;
+mod text;
+
+use host::procfs::Capability;
+use host::survey::Survey;
+use recorder::Offer;
+
+pub use checks::findings;
+pub use text::report;
+
+/// What was found out.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// What the machine says of itself.
+    pub survey: Survey,
+    /// What the kernel said when it was asked.
+    pub offers: Offers,
+}
+
+/// What the kernel said to us, event by event.
+#[derive(Clone, Copy, Debug)]
+pub struct Offers {
+    /// The CPU clock, on ourselves.
+    pub clock: Offer,
+    /// Cycles, on ourselves.
+    pub cycles: Offer,
+    /// The CPU clock, on a whole CPU.
+    pub whole_cpu: Offer,
+    /// A tracepoint, where one could be named.
+    pub tracepoint: Option<Offer>,
+    /// A probe in a program, where the kernel has such.
+    pub uprobe: Option<Offer>,
+}
+
+/// How things are.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Level {
+    /// Nothing can be recorded.
+    Broken,
+    /// Something is missing that most recordings would be better for.
+    Limited,
+    /// Good to know; for those who ask.
+    Note,
+    /// As it should be.
+    Good,
+}
+
+/// What would help.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Remedy {
+    /// Something to type.
+    Command(String),
+    /// Rights for our program; what all findings need is one command.
+    Capabilities(&'static [Capability]),
+    /// Not for a command: a sentence.
+    Advice(String),
+}
+
+/// One thing that was looked at.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding {
+    /// How it is.
+    pub level: Level,
+    /// What was looked at, in a few words.
+    pub what: &'static str,
+    /// How it is, in a sentence.
+    pub text: String,
+    /// What would help, the least of it first.
+    pub remedies: Vec<Remedy>,
+}
+
+/// Whether a command can be recorded here.
+pub fn can_record(findings: &[Finding]) -> bool {
+    findings.iter().all(|finding| finding.level != Level::Broken)
+}

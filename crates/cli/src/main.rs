@@ -1,0 +1,77 @@
+//! The command `prof`: record where the time goes, and draw it.
+//!
+//! `main` reads the arguments, runs one command and turns its result into an exit code; each command has a file
+//! under [`commands`], and the way from a perf.data file to named, counted stacks is [`pipeline`], shared by all.
+#![allow(unreachable_pub, reason = "a binary has no public items; `pub` marks a module's interface")]
+
+mod arguments;
+mod commands;
+mod console;
+mod doctor;
+mod output;
+mod pipeline;
+mod top;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use console::Console;
+
+/// A sampling profiler for Linux: where does the time go?
+#[derive(Parser)]
+#[command(name = "prof", version, max_term_width = 110, disable_help_subcommand = true)]
+struct Arguments {
+    /// Print errors only
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    quiet: bool,
+    /// Say more (twice: also the attributes of each event)
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Record a command, processes or the whole system
+    Record(commands::record::RecordArguments),
+    /// Draw a flame graph (SVG) of a recording, or of a command
+    Flame(commands::flame::FlameArguments),
+    /// Print the samples of a recording, as `perf script` does
+    Script(commands::script::ScriptArguments),
+    /// Watch functions, processes and stacks live
+    Top(commands::top::TopArguments),
+    /// List the events that this machine offers
+    List(commands::list::ListArguments),
+    /// Say what this machine allows you to record, and what would allow more
+    Doctor,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let console = Console::new(arguments.quiet, arguments.verbose);
+    let result = match arguments.command {
+        Command::Record(record) => commands::record::run(&record, &console),
+        Command::Flame(flame) => commands::flame::run(&flame, &console),
+        Command::Script(script) => commands::script::run(&script, &console),
+        Command::Top(top) => commands::top::run(&top, &console),
+        Command::List(list) => commands::list::run(&list, &console),
+        Command::Doctor => commands::doctor::run(&console),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            console.error(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether the reader of our standard output went away (`prof flame --folded | head`): not an error of ours.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
+    })
+}

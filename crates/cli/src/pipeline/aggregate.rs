@@ -1,0 +1,266 @@
+//! Counting samples: a profile for each event.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use decoder::values::U64s;
+use decoder::{CpuMode, Endian, Sample};
+use model::{Name, Pid, SpaceId, StackEntry, Tid};
+use profile::{
+    ChainCache, ChainKey, Detail, Profile, RawChain, SampleFacts, SampleFilter, StackId, ThreadId,
+};
+use rustc_hash::FxBuildHasher;
+use tracker::{Generation, RawStack, Tracker};
+
+use super::replay::{Moment, Sink};
+
+/// Counts the samples that a filter admits, each event's apart.
+///
+/// A sample costs a look at two tables that fit into no cache: the chains seen before, and the counts. So samples are
+/// put aside, and a batch of them is looked up in one go: the processor then waits for many places at a time. The
+/// batch ends where threads or mappings change.
+pub struct Aggregate {
+    filter: SampleFilter,
+    detail: Detail,
+    events: Vec<EventProfile>,
+    mapper: Mapper,
+}
+
+/// The samples of one event.
+struct EventProfile {
+    profile: Profile,
+    cache: ChainCache,
+    seats: Box<[Option<Seat>; SEATS]>,
+    pending: Vec<Pending>,
+    /// The call chains of the samples in `pending`.
+    chains: Vec<u8>,
+}
+
+/// A thread that had samples lately, as it is until a record changes threads or mappings.
+#[derive(Clone)]
+struct Seat {
+    ids: (Pid, Tid),
+    comm: Name,
+    thread: ThreadId,
+    generation: Generation,
+    /// [`Mapper::changes`] at that time.
+    changes: u64,
+}
+
+/// Threads that are remembered, by the low bits of their number.
+const SEATS: usize = 64;
+
+/// A sample whose stack is still to be looked up.
+struct Pending {
+    key: ChainKey,
+    stack: Option<StackId>,
+    thread: ThreadId,
+    period: u64,
+    pid: Pid,
+    generation: Generation,
+    ip: Option<u64>,
+    mode: CpuMode,
+    /// Where in `chains` its call chain is, if it has one, and of which byte order.
+    chain: Option<(Range<usize>, Endian)>,
+}
+
+/// So many samples are looked up together.
+const BATCH: usize = 128;
+
+impl Aggregate {
+    /// Counts nothing yet.
+    pub fn new(filter: SampleFilter, detail: Detail) -> Self {
+        Self { filter, detail, events: Vec::new(), mapper: Mapper::default() }
+    }
+
+    /// The profiles, by the position of their event (empty ones for events without samples), and in which processes
+    /// the spaces were seen.
+    pub fn finish(self) -> (Vec<Profile>, SeenIn) {
+        (self.events.into_iter().map(|event| event.profile).collect(), self.mapper.seen_in)
+    }
+}
+
+impl EventProfile {
+    fn new(detail: Detail) -> Self {
+        Self {
+            profile: Profile::new(detail),
+            cache: ChainCache::default(),
+            seats: Box::new([const { None }; SEATS]),
+            pending: Vec::new(),
+            chains: Vec::new(),
+        }
+    }
+
+    /// The thread as it is at this moment, after so many `changes`.
+    fn seat(&mut self, tracker: &mut Tracker, pid: Pid, tid: Tid, changes: u64) -> &Seat {
+        let place = &mut self.seats[tid.0 as usize % SEATS];
+        if place.as_ref().is_some_and(|seat| seat.ids != (pid, tid) || seat.changes != changes) {
+            *place = None;
+        }
+        place.get_or_insert_with(|| {
+            let comm = tracker.comm(pid, tid).clone();
+            let thread = self.profile.thread(&comm, pid, tid);
+            Seat { ids: (pid, tid), comm, thread, generation: tracker.generation(pid), changes }
+        })
+    }
+
+    /// Puts a sample aside.
+    fn put(&mut self, sample: &Sample<'_>, pid: Pid, thread: ThreadId, generation: Generation, period: u64) {
+        let bytes = sample.callchain.map_or(&[][..], |chain| chain.as_bytes());
+        let raw = raw_chain(generation, sample.ip, sample.mode, bytes);
+        let start = self.chains.len();
+        self.chains.extend_from_slice(bytes);
+        self.pending.push(Pending {
+            key: self.cache.key(&raw),
+            stack: None,
+            thread,
+            period,
+            pid,
+            generation,
+            ip: sample.ip,
+            mode: sample.mode,
+            chain: sample.callchain.map(|chain| (start..self.chains.len(), chain.endian())),
+        });
+    }
+
+    /// Counts what was put aside. The machine must still be as it was when that was taken.
+    fn settle(&mut self, tracker: &mut Tracker, mapper: &mut Mapper) {
+        for pending in &mut self.pending {
+            pending.stack = self.cache.get(pending.key);
+        }
+        for index in 0..self.pending.len() {
+            let Pending { key, stack, pid, generation, ip, mode, ref chain, .. } = self.pending[index];
+            if stack.is_some() {
+                continue;
+            }
+            // One of those before may have been the same.
+            let stack = self.cache.get(key).unwrap_or_else(|| {
+                let chain = chain.clone().map(|(range, endian)| U64s::new(&self.chains[range], endian));
+                let stack = mapper.map(tracker, RawStack { pid, mode, ip, chain }, None, &mut self.profile);
+                self.cache.insert(key, stack);
+                stack
+            });
+            self.pending[index].stack = Some(stack);
+            // The first sample after an exec that has the new program on its stack ends the former one.
+            let now = tracker.generation(pid);
+            if now != generation {
+                mapper.changes += 1;
+                self.renew(index + 1, pid, now);
+            }
+        }
+        for pending in self.pending.drain(..) {
+            self.profile.count(pending.thread, pending.stack.unwrap_or(StackId::EMPTY), pending.period);
+        }
+        self.chains.clear();
+    }
+
+    /// The samples of a process from `index` on were taken in another state of its mappings than they say.
+    fn renew(&mut self, index: usize, pid: Pid, generation: Generation) {
+        for pending in self.pending[index..].iter_mut().filter(|pending| pending.pid == pid) {
+            let bytes = pending.chain.as_ref().map_or(&[][..], |(range, _)| &self.chains[range.clone()]);
+            pending.generation = generation;
+            pending.key = self.cache.key(&raw_chain(generation, pending.ip, pending.mode, bytes));
+            pending.stack = self.cache.get(pending.key);
+        }
+    }
+}
+
+fn raw_chain(generation: Generation, ip: Option<u64>, mode: CpuMode, bytes: &[u8]) -> RawChain<'_> {
+    RawChain { generation: generation.as_u64(), ip: ip.unwrap_or(0), mode: mode as u8, bytes }
+}
+
+/// Maps call chains to stacks.
+#[derive(Default)]
+struct Mapper {
+    /// The stack being mapped; kept for its memory.
+    entries: Vec<StackEntry>,
+    seen_in: SeenIn,
+    /// How often threads or mappings may have changed: what was known before must be asked for anew.
+    changes: u64,
+}
+
+impl Mapper {
+    fn map(
+        &mut self,
+        tracker: &mut Tracker,
+        raw: RawStack<U64s<'_>>,
+        deferred: Option<U64s<'_>>,
+        profile: &mut Profile,
+    ) -> StackId {
+        let RawStack { pid, mode, ip, chain } = raw;
+        self.entries.clear();
+        let chain = chain.map(|chain| chain.iter());
+        tracker.map_callchain(RawStack { pid, mode, ip, chain }, &mut self.entries);
+        if let Some(ips) = deferred {
+            tracker.map_deferred(pid, ips.iter(), &mut self.entries);
+        }
+        self.seen_in.see(pid, &self.entries);
+        profile.stacks.intern(&self.entries)
+    }
+}
+
+/// In which processes a space was seen: while one of them lives, its files can be opened as it sees them.
+#[derive(Default)]
+pub struct SeenIn(HashMap<SpaceId, Vec<Pid>, FxBuildHasher>);
+
+/// How many processes of a space are remembered: the newest ones, as they are the likeliest to live.
+const REMEMBERED: usize = 4;
+
+impl SeenIn {
+    /// The processes, newest first.
+    pub fn pids(&self, space: SpaceId) -> Vec<Pid> {
+        self.0.get(&space).map_or_else(Vec::new, |pids| pids.iter().rev().copied().collect())
+    }
+
+    /// Learns where the entries of a process's stack were seen.
+    pub fn see(&mut self, pid: Pid, entries: &[StackEntry]) {
+        for entry in entries.iter().filter(|entry| !entry.in_kernel) {
+            let pids = self.0.entry(entry.space).or_default();
+            if pids.last() != Some(&pid) {
+                pids.retain(|&known| known != pid);
+                if pids.len() == REMEMBERED {
+                    pids.remove(0);
+                }
+                pids.push(pid);
+            }
+        }
+    }
+}
+
+impl Sink for Aggregate {
+    fn sample(&mut self, moment: Moment<'_>) -> anyhow::Result<()> {
+        let Moment { tracker, event, sample, deferred, period } = moment;
+        let (pid, tid) = sample.thread.unwrap_or((Pid::NONE, Tid(-1)));
+        let index = event.0 as usize;
+        while self.events.len() <= index {
+            self.events.push(EventProfile::new(self.detail));
+        }
+        let Some(counted) = self.events.get_mut(index) else { return Ok(()) };
+        let Seat { comm, thread, generation, .. } = counted.seat(tracker, pid, tid, self.mapper.changes);
+        let (thread, generation) = (*thread, *generation);
+        let facts = SampleFacts { comm, pid, tid, cpu: sample.cpu, event, time: sample.time };
+        if !self.filter.admits(&facts) {
+            return Ok(());
+        }
+        if deferred.is_some() {
+            counted.settle(tracker, &mut self.mapper);
+            let chain = sample.callchain;
+            let raw = RawStack { pid, mode: sample.mode, ip: sample.ip, chain };
+            let stack = self.mapper.map(tracker, raw, deferred, &mut counted.profile);
+            counted.profile.count(thread, stack, period);
+            return Ok(());
+        }
+        counted.put(sample, pid, thread, generation, period);
+        if counted.pending.len() == BATCH {
+            counted.settle(tracker, &mut self.mapper);
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, tracker: &mut Tracker) {
+        for event in &mut self.events {
+            event.settle(tracker, &mut self.mapper);
+        }
+        self.mapper.changes += 1;
+    }
+}

@@ -1,0 +1,148 @@
+//! What debuginfod servers have of the objects that a profile is hot in.
+//!
+//! Done before names are looked for: what comes lies in a cache, where the object store looks anyway.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use host::debuginfod::{Artifact, Client, FetchError, Settings};
+use host::objects::{DebugFiles, HostObject, ObjectStore, SearchPaths};
+use model::{BuildId, ObjectIdentity, Pid, Space, SpaceId, SpaceTable};
+use profile::Profile;
+
+use crate::console::{Console, Progress};
+
+/// An object with fewer of all frames than one in this many is not worth a download.
+const HOT: u64 = 100;
+
+/// Fetches what is missing of hot objects, the hottest first, and says on the console what came and what did not.
+pub fn fetch(
+    profile: &Profile,
+    spaces: &SpaceTable,
+    pids: impl Fn(SpaceId) -> Vec<Pid>,
+    paths: &SearchPaths,
+    settings: Settings,
+    console: &Console,
+) {
+    let store = ObjectStore::new(paths.clone());
+    let mut downloads =
+        Downloads { client: Client::new(settings), store: &store, console, fetched: Vec::new() };
+    for (space, identity) in hot_objects(profile, spaces) {
+        if let Err(error) = downloads.complete(identity, &pids(space)) {
+            let name = model::Name::new(identity.path.base_name());
+            match error {
+                FetchError::NotFound => console.detail(&format!("{name}: {error}")),
+                FetchError::TimeIsUp(_) => {
+                    console.warn(&format!("{name} and what is less hot is not completed: {error}"));
+                    break;
+                }
+                _ => console.warn(&format!("{name} is not completed: {error}")),
+            }
+        }
+    }
+    if !downloads.fetched.is_empty() {
+        console.say(&format!("fetched by debuginfod: {}", downloads.fetched.join(", ")));
+    }
+}
+
+/// The objects that have a good share of the frames, most first.
+fn hot_objects<'s>(profile: &Profile, spaces: &'s SpaceTable) -> Vec<(SpaceId, &'s ObjectIdentity)> {
+    let mut frames: HashMap<SpaceId, u64> = HashMap::new();
+    let mut all = 0_u64;
+    for (entry, count) in profile.places() {
+        all = all.saturating_add(count);
+        let sum = frames.entry(entry.space).or_default();
+        *sum = sum.saturating_add(count);
+    }
+    let mut hot: Vec<_> = frames
+        .into_iter()
+        .filter(|(_, count)| count.saturating_mul(HOT) >= all)
+        .filter_map(|(space, count)| match spaces.get(space) {
+            Space::Object(identity) => Some((space, identity, count)),
+            _ => None,
+        })
+        .collect();
+    hot.sort_by_key(|&(space, _, count)| (std::cmp::Reverse(count), space));
+    hot.into_iter().map(|(space, identity, _)| (space, identity)).collect()
+}
+
+struct Downloads<'a> {
+    client: Client,
+    store: &'a ObjectStore,
+    console: &'a Console,
+    fetched: Vec<String>,
+}
+
+impl Downloads<'_> {
+    /// Fetches the object, where its file is gone, its debug file, and the one that dwz made of that.
+    fn complete(&mut self, identity: &ObjectIdentity, pids: &[Pid]) -> Result<(), FetchError> {
+        let opened = self.store.open_with_path(identity, pids);
+        self.store.close(identity);
+        let (object, path) = match (opened, identity.build_id) {
+            (Ok(found), _) => found,
+            (Err(_), Some(build_id)) => {
+                self.fetch(identity, &build_id, Artifact::Executable)?;
+                let opened = self.store.open_with_path(identity, pids);
+                self.store.close(identity);
+                match opened {
+                    Ok(found) => found,
+                    Err(_) => return Ok(()),
+                }
+            }
+            (Err(_), None) => return Ok(()),
+        };
+        let Some(build_id) = object.build_id() else { return Ok(()) };
+        let mut files = self.store.debug_files(&object, &path);
+        if !has_debug_information(&object, &files) {
+            self.fetch(identity, &build_id, Artifact::DebugInfo)?;
+            files = self.store.debug_files(&object, &path);
+        }
+        let main: &HostObject = files.debug.as_deref().unwrap_or(&object);
+        if let (Some(link), None) = (main.alt_link(), &files.supplementary)
+            && let Some(build_id) = link.build_id
+        {
+            self.fetch(identity, &build_id, Artifact::DebugInfo)?;
+        }
+        Ok(())
+    }
+
+    fn fetch(
+        &mut self,
+        identity: &ObjectIdentity,
+        build_id: &BuildId,
+        artifact: Artifact,
+    ) -> Result<(), FetchError> {
+        let name = model::Name::new(identity.path.base_name());
+        let what = match artifact {
+            Artifact::DebugInfo => "debug information of",
+            Artifact::Executable => "file",
+        };
+        let title = format!("fetching the {what} {name}");
+        // Before the first byte nobody knows how many there will be.
+        let mut bar = Progress::new(self.console, &title, None);
+        let mut known = None;
+        let mut bytes = 0;
+        let path = self.client.fetch(build_id, artifact, &mut |done, size| {
+            if known != size {
+                known = size;
+                bar = Progress::new(self.console, &title, size);
+            }
+            bytes = done;
+            bar.set(done);
+        })?;
+        if bytes > 0 {
+            self.fetched.push(format!("{what} {name} ({})", megabytes(bytes)));
+            self.console.detail(&format!("{}", Path::new(&path).display()));
+        }
+        Ok(())
+    }
+}
+
+fn has_debug_information(object: &HostObject, files: &DebugFiles) -> bool {
+    let files = [Some(object), files.debug.as_deref()];
+    files.into_iter().flatten().any(|file| file.has_contents(".debug_info"))
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}

@@ -1,0 +1,45 @@
+//! Which events of a recording take samples, and which of them is meant.
+
+use decoder::Attr;
+use perfdata::Event;
+
+/// `PERF_TYPE_SOFTWARE`
+const TYPE_SOFTWARE: u32 = 1;
+
+/// Whether the event counts nothing and only carries what happened beside the samples: `PERF_COUNT_SW_DUMMY`.
+pub fn is_dummy(attr: &Attr) -> bool {
+    const COUNT_SW_DUMMY: u64 = 9;
+    attr.kind == TYPE_SOFTWARE && attr.config == COUNT_SW_DUMMY
+}
+
+/// Whether the event is a clock (`cpu-clock`, `task-clock`): asked for a frequency, it keeps a fixed period.
+pub fn is_clock(attr: &Attr) -> bool {
+    attr.kind == TYPE_SOFTWARE && attr.config <= 1
+}
+
+/// Whether `name` means this event: by its whole name, or without its modifiers (`cycles` for `cycles:P`).
+pub fn is_named(event: &Event, name: &str) -> bool {
+    let whole = event.name.as_bytes();
+    let bare = without_modifiers(whole);
+    whole == name.as_bytes() || bare == name.as_bytes()
+}
+
+/// The name up to its modifiers. A tracepoint's `system:name` has a colon of its own.
+fn without_modifiers(name: &[u8]) -> &[u8] {
+    match name.iter().rposition(|&byte| byte == b':') {
+        Some(colon) if name[colon + 1..].iter().all(|byte| b"ukhHGpPDeSIW".contains(byte)) => &name[..colon],
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modifiers_are_told_from_tracepoints() {
+        assert_eq!(without_modifiers(b"cycles:Pu"), b"cycles");
+        assert_eq!(without_modifiers(b"sched:sched_switch"), b"sched:sched_switch");
+        assert_eq!(without_modifiers(b"cpu-clock"), b"cpu-clock");
+    }
+}

@@ -1,0 +1,19 @@
+//! From a perf.data file to named, counted stacks: the one way that every command takes.
+//!
+//! ```text
+//! input ──Reader──▶ ordered ──Batch──▶ replay (tracker) ──Moment──▶ sink: aggregate (profiles) | script | …
+//!                                                                       └──▶ symbols (each unique place once)
+//! ```
+
+pub mod aggregate;
+mod counts;
+pub mod downloads;
+pub mod events;
+pub mod input;
+mod last_branches;
+mod loss;
+mod ordered;
+pub mod remedies;
+pub mod replay;
+pub mod symbols;
+mod unwind;

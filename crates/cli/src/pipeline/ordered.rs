@@ -1,0 +1,207 @@
+//! Records in the order of time, read and sorted by a thread of their own: whoever takes them finds them ready.
+
+use std::thread::ScopedJoinHandle;
+
+use anyhow::Context;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use decoder::RawRecord;
+use model::{EventIndex, Loss, Timestamp};
+use perfdata::{Description, EntryKind, Notice, Reader, RecordRef};
+use tracker::Orderer;
+
+/// Bytes of records in a batch, but for the last record: small enough to stay in the processor's cache.
+const BATCH_BYTES: usize = 256 << 10;
+/// Batches between the reading thread and the taker: as many as the cache holds beside the rest.
+const BATCHES: usize = 4;
+
+/// Records that follow each other in the order of time.
+pub struct Batch {
+    bytes: Vec<u8>,
+    records: Vec<Place>,
+    /// What is known of the recording, at the least what these records need.
+    pub recording: Description,
+    /// Bytes of the recording that have been read.
+    pub position: u64,
+}
+
+/// Where a record lies in its batch.
+struct Place {
+    start: u32,
+    end: u32,
+    kind: u32,
+    misc: u16,
+    event: Option<u16>,
+}
+
+/// A record of the kernel's types in its batch.
+#[derive(Clone, Copy)]
+pub struct Ordered<'a> {
+    /// Its bytes.
+    pub raw: RawRecord<'a>,
+    /// The event that it belongs to.
+    pub event: Option<EventIndex>,
+}
+
+impl Batch {
+    fn new(recording: Description) -> Self {
+        Self { bytes: Vec::new(), records: Vec::new(), recording, position: 0 }
+    }
+
+    /// How many records.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// The record at `index`.
+    pub fn get(&self, index: usize) -> Option<Ordered<'_>> {
+        let &Place { start, end, kind, misc, event } = self.records.get(index)?;
+        let body = self.bytes.get(start as usize..end as usize)?;
+        let event = event.map(|event| EventIndex(event.into()));
+        Some(Ordered { raw: RawRecord { kind, misc, body }, event })
+    }
+
+    fn push(&mut self, raw: &RawRecord<'_>, event: Option<EventIndex>) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(raw.body);
+        self.records.push(Place {
+            // A batch ends at 256 KiB, and a record has at most 64 KiB.
+            start: start as u32,
+            end: self.bytes.len() as u32,
+            kind: raw.kind,
+            misc: raw.misc,
+            // A reader gives events numbers of 16 bits.
+            event: event.map(|event| event.0 as u16),
+        });
+    }
+}
+
+/// What is known when all has been read.
+pub struct Outcome {
+    /// Events and features.
+    pub recording: Description,
+    /// What could not be read, or came too late.
+    pub loss: Loss,
+    /// What a user should be told.
+    pub notices: Vec<Notice>,
+}
+
+/// The batches of a recording.
+pub struct Batches<'scope> {
+    filled: Receiver<Batch>,
+    emptied: Sender<Batch>,
+    thread: ScopedJoinHandle<'scope, anyhow::Result<Outcome>>,
+}
+
+impl<'scope> Batches<'scope> {
+    /// Starts to read. `name` is what errors call the recording.
+    ///
+    /// # Errors
+    /// Where no thread can be started.
+    pub fn of(
+        reader: Reader,
+        name: &'scope str,
+        scope: &'scope std::thread::Scope<'scope, '_>,
+    ) -> anyhow::Result<Self> {
+        let (filler, filled) = bounded(BATCHES);
+        let (emptied, empties) = bounded(BATCHES);
+        let reading = Reading { batch: Batch::new(reader.description().clone()), reader, filler, empties };
+        let thread = std::thread::Builder::new()
+            .name("prof-reader".to_owned())
+            .spawn_scoped(scope, move || {
+                let mut reading = reading;
+                reading.read().with_context(|| format!("cannot read {name}"))
+            })
+            .context("cannot start a thread to read with")?;
+        Ok(Self { filled, emptied, thread })
+    }
+
+    /// The next batch; `None` at the end, or where reading failed.
+    pub fn next(&self) -> Option<Batch> {
+        self.filled.recv().ok()
+    }
+
+    /// Gives a batch back, for its memory.
+    pub fn give_back(&self, batch: Batch) {
+        // Where there are enough, or nobody reads any more, it is dropped.
+        let _ = self.emptied.try_send(batch);
+    }
+
+    /// Ends the reading, and says what came of it.
+    ///
+    /// # Errors
+    /// Those of the source.
+    pub fn finish(self) -> anyhow::Result<Outcome> {
+        drop(self.filled);
+        match self.thread.join() {
+            Ok(outcome) => outcome,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+struct Reading {
+    reader: Reader,
+    batch: Batch,
+    filler: Sender<Batch>,
+    empties: Receiver<Batch>,
+}
+
+impl Reading {
+    fn read(&mut self) -> anyhow::Result<Outcome> {
+        let mut orderer = Orderer::default();
+        while let Some(entry) = self.reader.next_entry()? {
+            match entry.kind {
+                EntryKind::Kernel => orderer.push(entry.time.unwrap_or(Timestamp(0)), entry.record),
+                EntryKind::RoundEnd => {
+                    self.reader.release(entry.record);
+                    if self.reader.has_rounds() {
+                        orderer.finish_round();
+                    }
+                }
+                EntryKind::Tool | EntryKind::Unknown => self.reader.release(entry.record),
+            }
+            if !self.fill(&mut orderer)? {
+                return Ok(self.outcome(&orderer));
+            }
+        }
+        orderer.finish();
+        if self.fill(&mut orderer)? {
+            self.send();
+        }
+        Ok(self.outcome(&orderer))
+    }
+
+    fn outcome(&mut self, orderer: &Orderer<RecordRef>) -> Outcome {
+        let mut loss = self.reader.loss();
+        loss.out_of_order = loss.out_of_order.saturating_add(orderer.late());
+        Outcome { recording: self.reader.description().clone(), loss, notices: self.reader.take_notices() }
+    }
+
+    /// Copies what is in order into batches. Says whether the taker wants more.
+    fn fill(&mut self, orderer: &mut Orderer<RecordRef>) -> anyhow::Result<bool> {
+        let mut any = false;
+        while let Some((_, record)) = orderer.pop() {
+            any = true;
+            let raw = self.reader.record(record)?;
+            self.batch.push(&raw, record.event());
+            self.reader.release(record);
+            if self.batch.bytes.len() >= BATCH_BYTES && !self.send() {
+                return Ok(false);
+            }
+        }
+        // A taker that waits gets what there is: a pipe may be slow to bring more.
+        Ok(!any || !self.filler.is_empty() || self.send())
+    }
+
+    /// Hands the batch over. Says whether the taker wants more.
+    fn send(&mut self) -> bool {
+        let recording = self.reader.description();
+        let mut next = self.empties.try_recv().unwrap_or_else(|_| Batch::new(recording.clone()));
+        next.bytes.clear();
+        next.records.clear();
+        let mut full = std::mem::replace(&mut self.batch, next);
+        full.recording = recording.clone();
+        full.position = self.reader.position();
+        self.filler.send(full).is_ok()
+    }
+}

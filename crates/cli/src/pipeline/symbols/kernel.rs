@@ -1,0 +1,164 @@
+//! Addresses of the kernel and its modules.
+
+use std::io;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use host::kallsyms;
+use host::machine;
+use host::objects::SearchPaths;
+use model::{Avma, BuildId, Name, Reason, Resolution, Space, SpaceTable, StackEntry};
+use symbolizer::Kallsyms;
+
+use super::named;
+
+/// The running kernel's list of symbols. The kernel takes tens of milliseconds to print it.
+#[derive(Default)]
+pub(super) struct RunningKernel(Mutex<Option<JoinHandle<io::Result<String>>>>);
+
+impl RunningKernel {
+    /// Starts to read it beside what else there is to do.
+    pub(super) fn read_ahead(&self) {
+        let thread = thread::Builder::new().name("prof-kallsyms".to_owned()).spawn(kallsyms::running);
+        // Without a thread it is read when it is needed.
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = thread.ok();
+    }
+
+    fn text(&self) -> io::Result<String> {
+        let ahead = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match ahead.map(JoinHandle::join) {
+            Some(Ok(text)) => text,
+            Some(Err(_)) | None => kallsyms::running(),
+        }
+    }
+}
+
+/// The kernel's names, read when the first address asks for them.
+pub(super) struct KernelNames {
+    paths: SearchPaths,
+    running: Arc<RunningKernel>,
+    /// The kernel that the recording is of: modules belong to it.
+    recorded: (Option<BuildId>, Option<u64>),
+    table: OnceLock<Result<Table, Reason>>,
+}
+
+/// A list of names that fits the recorded kernel.
+struct Table {
+    symbols: Kallsyms,
+    /// What to add to a recorded address to get one of the list: kernels of the same build lie elsewhere after each
+    /// start (KASLR).
+    shift: u64,
+    same_start: bool,
+}
+
+impl KernelNames {
+    pub(super) fn new(paths: &SearchPaths, running: Arc<RunningKernel>, spaces: &SpaceTable) -> Self {
+        let kernels = spaces.iter().filter_map(|(_, space)| match space {
+            Space::Kernel { build_id, text_address } => Some((*build_id, *text_address)),
+            _ => None,
+        });
+        // One that says where its text lies tells more.
+        let recorded = kernels.max_by_key(|(build_id, text)| (text.is_some(), build_id.is_some()));
+        let recorded = recorded.unwrap_or_default();
+        Self { paths: paths.clone(), running, recorded, table: OnceLock::new() }
+    }
+
+    /// The function at an address of the kernel image.
+    pub(super) fn resolve(&self, entry: &StackEntry) -> Resolution {
+        self.look_up(entry, |_| true)
+    }
+
+    /// The function at an address of a module. Modules are loaded elsewhere after each start of the machine.
+    pub(super) fn resolve_in_module(&self, name: &Name, entry: &StackEntry) -> Resolution {
+        match self.table() {
+            Ok(table) if !table.same_start => Resolution::Unresolved(Reason::OtherKernel),
+            _ => {
+                let module = module_name(name);
+                self.look_up(entry, |found| found.is_none_or(|found| found == module))
+            }
+        }
+    }
+
+    fn look_up(&self, entry: &StackEntry, belongs: impl Fn(Option<&str>) -> bool) -> Resolution {
+        let table = match self.table() {
+            Ok(table) => table,
+            Err(reason) => return Resolution::Unresolved(reason.clone()),
+        };
+        let address = Avma(entry.lookup_offset().wrapping_add(table.shift));
+        let found = Avma(entry.offset.wrapping_add(table.shift));
+        match table.symbols.find_caller(address, found).filter(|symbol| belongs(symbol.module)) {
+            Some(symbol) => named(symbol.name, found.checked_offset_from(symbol.start)),
+            None => Resolution::Unresolved(Reason::NoSymbolCovers),
+        }
+    }
+
+    fn table(&self) -> &Result<Table, Reason> {
+        self.table.get_or_init(|| self.read())
+    }
+
+    fn read(&self) -> Result<Table, Reason> {
+        let (build_id, text_address) = self.recorded;
+        // Without a build id only the place of the text can say that it is this kernel.
+        if build_id.is_none() && !self.paths.this_host {
+            return Err(Reason::OtherKernel);
+        }
+        let cached = || {
+            let build_id = build_id?;
+            kallsyms::cached(&self.paths, build_id).or_else(|| kallsyms::of_vmlinux(&self.paths, build_id))
+        };
+        // Asked first: the list takes long to print.
+        let text = if self.is_of_running() {
+            let unreadable = |error: io::Error| Reason::FileUnreadable(error.to_string());
+            self.running.text().map_err(unreadable).or_else(|reason| cached().ok_or(reason))?
+        } else {
+            cached().ok_or(Reason::OtherKernel)?
+        };
+        let symbols = Kallsyms::parse(text);
+        if symbols.addresses_hidden() {
+            return Err(Reason::KernelAddressesHidden);
+        }
+        if symbols.is_empty() {
+            return Err(Reason::NoSymbols);
+        }
+        let (shift, same_start) = match (symbols.text_address(), text_address) {
+            (Some(current), Some(recorded)) => (current.0.wrapping_sub(recorded), current.0 == recorded),
+            _ => (0, true),
+        };
+        if build_id.is_none() && !same_start {
+            return Err(Reason::OtherKernel);
+        }
+        Ok(Table { symbols, shift, same_start })
+    }
+
+    fn is_of_running(&self) -> bool {
+        match (self.recorded.0, machine::kernel_build_id()) {
+            (Some(recorded), Some(running)) => recorded.same_object(&running),
+            (Some(_), None) => false,
+            (None, _) => true,
+        }
+    }
+}
+
+/// `ext4` for `[ext4]` and for `/lib/modules/…/ext4.ko.xz`; the kernel writes `_` where the file has `-`.
+fn module_name(recorded: &Name) -> String {
+    let text = recorded.to_string();
+    let base = match text.strip_prefix('[').and_then(|text| text.strip_suffix(']')) {
+        Some(name) => name,
+        None => {
+            let file = text.rsplit('/').next().unwrap_or_default();
+            file.split_once(".ko").map_or(file, |(name, _)| name)
+        }
+    };
+    base.replace('-', "_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn module_names_are_the_kernels() {
+        assert_eq!(module_name(&Name::from("[ext4]")), "ext4");
+        assert_eq!(module_name(&Name::from("/lib/modules/6.1/kernel/snd-hda-intel.ko.xz")), "snd_hda_intel");
+    }
+}

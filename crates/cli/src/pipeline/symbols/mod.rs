@@ -1,0 +1,158 @@
+//! Names for the places of a profile: the driver between the files of this machine and the symbolizer.
+//!
+//! All unique places of a space are one job. Jobs run on all cores, the largest first; a job with much debug
+//! information is helped by threads that have run out of jobs. Nothing is opened that no place lies in.
+
+mod generated;
+mod kernel;
+mod objects;
+mod threads;
+
+use std::sync::{Arc, OnceLock};
+
+use host::objects::{ObjectStore, SearchPaths};
+use model::{Pid, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry, Symbolized};
+use symbolizer::{Options, Resolutions};
+
+use generated::PerfMaps;
+use kernel::{KernelNames, RunningKernel};
+use threads::Threads;
+
+/// What to look for, and where.
+pub struct SymbolSettings {
+    /// Where files are looked for.
+    pub paths: SearchPaths,
+    /// What is wanted of a place.
+    pub options: Options,
+}
+
+/// The answers, and what should be said about how they came about.
+#[derive(Default)]
+pub struct Symbols {
+    /// What is known of each entry.
+    pub resolutions: Resolutions,
+    /// Files that were found and not used, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// The entries of one space.
+struct Job<'a> {
+    space: &'a Space,
+    entries: Vec<StackEntry>,
+    pids: Vec<Pid>,
+}
+
+/// What a job found.
+#[derive(Default)]
+struct Answers {
+    resolutions: Vec<Resolution>,
+    notes: Vec<String>,
+}
+
+fn is_kernel(space: &Space) -> bool {
+    matches!(space, Space::Kernel { .. } | Space::KernelModule { .. })
+}
+
+/// The files that names come from, opened when they are asked for and kept for the next time.
+pub struct Symbolizing {
+    store: ObjectStore,
+    running_kernel: Arc<RunningKernel>,
+    /// Made for the first place in the kernel: the recording has said by then which kernel that is.
+    kernel: OnceLock<KernelNames>,
+    perf_maps: PerfMaps,
+    options: Options,
+}
+
+impl Symbolizing {
+    /// Has read nothing yet.
+    pub fn new(settings: &SymbolSettings) -> Self {
+        Self {
+            store: ObjectStore::new(settings.paths.clone()),
+            running_kernel: Arc::default(),
+            kernel: OnceLock::new(),
+            perf_maps: PerfMaps::new(settings.paths.this_host),
+            options: settings.options,
+        }
+    }
+
+    /// Starts to read the running kernel's names, for those who will ask for them when they have done something else.
+    pub fn read_kernel_ahead(&self) {
+        self.running_kernel.read_ahead();
+    }
+
+    /// Reads the maps of generated code anew from now on, for those that watch processes while they run.
+    pub fn forget_perf_maps(&self) {
+        self.perf_maps.forget();
+    }
+
+    /// Resolves entries, and adds the answers to `symbols`. They may come in any order and more than once. `pids` tells
+    /// processes that a space was mapped in: a file is then seen as they see it, while they live.
+    pub fn resolve(
+        &self,
+        entries: impl IntoIterator<Item = StackEntry>,
+        spaces: &SpaceTable,
+        pids: impl Fn(SpaceId) -> Vec<Pid>,
+        symbols: &mut Symbols,
+    ) {
+        let mut entries: Vec<StackEntry> = entries.into_iter().collect();
+        entries.sort_unstable_by_key(|entry| (entry.space, *entry));
+        entries.dedup();
+        let mut jobs: Vec<Job<'_>> = Vec::new();
+        for of_space in entries.chunk_by(|one, next| one.space == next.space) {
+            let Some(first) = of_space.first() else { continue };
+            jobs.push(Job {
+                space: spaces.get(first.space),
+                entries: of_space.to_vec(),
+                pids: pids(first.space),
+            });
+        }
+        // The kernel's list takes long to read, and is one piece.
+        jobs.sort_by_key(|job| (!is_kernel(job.space), std::cmp::Reverse(job.entries.len())));
+        let threads = Threads::new(jobs.len());
+        let answers = threads.run(&jobs, |job| self.job(job, spaces, &threads));
+        for (job, answers) in jobs.iter().zip(answers) {
+            for (&entry, resolution) in job.entries.iter().zip(answers.resolutions) {
+                symbols.resolutions.insert(entry, resolution);
+            }
+            symbols.notes.extend(answers.notes);
+        }
+        symbols.notes.sort();
+        symbols.notes.dedup();
+    }
+
+    fn job(&self, job: &Job<'_>, spaces: &SpaceTable, threads: &Threads) -> Answers {
+        let each = |answer: &dyn Fn(&StackEntry) -> Resolution| Answers {
+            resolutions: job.entries.iter().map(answer).collect(),
+            notes: Vec::new(),
+        };
+        let kernel = || {
+            self.kernel.get_or_init(|| {
+                KernelNames::new(self.store.paths(), Arc::clone(&self.running_kernel), spaces)
+            })
+        };
+        match job.space {
+            Space::Object(identity) => {
+                objects::resolve_file(&self.store, identity, &job.pids, &job.entries, self.options, threads)
+            }
+            Space::Vdso { build_id } => {
+                objects::resolve_vdso(&self.store, *build_id, &job.entries, self.options, threads)
+            }
+            Space::Kernel { .. } => each(&|entry| kernel().resolve(entry)),
+            Space::KernelModule { name, .. } => each(&|entry| kernel().resolve_in_module(name, entry)),
+            Space::KernelSymbol { name } => each(&|entry| named(&name.to_string(), Some(entry.offset))),
+            Space::Jit { pid, .. } => each(&|entry| self.perf_maps.resolve(*pid, entry)),
+            Space::Unmapped { pid, .. } => each(&|entry| match self.perf_maps.resolve(*pid, entry) {
+                Resolution::Unresolved(_) => Resolution::Unresolved(Reason::Unmapped),
+                resolved => resolved,
+            }),
+            Space::Truncated(reason) => each(&|_| Resolution::Unresolved(Reason::Truncated(*reason))),
+            Space::Foreign(reason) => each(&|_| Resolution::Unresolved(reason.clone())),
+        }
+    }
+}
+
+/// A place with one function, of which no line is known.
+fn named(function: &str, symbol_offset: Option<u64>) -> Resolution {
+    let frame = model::Frame { function: function.into(), location: None, inlined: false };
+    Resolution::Resolved(Symbolized { frames: vec![frame], symbol_offset })
+}

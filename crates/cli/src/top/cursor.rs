@@ -1,0 +1,145 @@
+//! A cursor in a list that moves beneath it.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// The selected row of a list. It stays with what was selected, wherever that goes.
+#[derive(Clone, Debug)]
+pub(crate) struct Cursor<K> {
+    keys: Vec<K>,
+    index: usize,
+    /// What is selected; `None` for "the first row, whatever it is".
+    selected: Option<K>,
+    /// The first row on the screen.
+    first: usize,
+}
+
+impl<K> Default for Cursor<K> {
+    fn default() -> Self {
+        Self { keys: Vec::new(), index: 0, selected: None, first: 0 }
+    }
+}
+
+impl<K: Clone + Eq + Hash> Cursor<K> {
+    /// Takes the new rows. Returns their order on the screen, as positions in `keys`: as given, or, if frozen, those
+    /// known stay in their places and new ones follow.
+    pub(crate) fn update(&mut self, keys: Vec<K>, frozen: bool) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..keys.len()).collect();
+        if frozen {
+            let places: HashMap<&K, usize> = self.keys.iter().zip(0..).collect();
+            order.sort_by_key(|&index| {
+                keys.get(index).and_then(|key| places.get(key)).copied().unwrap_or(usize::MAX)
+            });
+        }
+        self.keys = order.iter().filter_map(|&index| keys.get(index).cloned()).collect();
+        self.find();
+        order
+    }
+
+    /// The position of the selected row.
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Whether nothing was selected yet.
+    pub(crate) fn is_at_start(&self) -> bool {
+        self.selected.is_none()
+    }
+
+    /// Selects by what it is.
+    pub(crate) fn select(&mut self, key: &K) {
+        self.selected = Some(key.clone());
+        self.find();
+    }
+
+    /// Selects the row at `index`, or the last.
+    pub(crate) fn go_to(&mut self, index: usize) {
+        self.index = index.min(self.keys.len().saturating_sub(1));
+        self.selected = self.keys.get(self.index).cloned();
+    }
+
+    /// Selects the first row, and stays there.
+    pub(crate) fn home(&mut self) {
+        self.index = 0;
+        self.selected = None;
+    }
+
+    /// Moves by so many rows.
+    pub(crate) fn step(&mut self, by: isize) {
+        self.go_to(self.index.saturating_add_signed(by));
+    }
+
+    /// Selects the row at `index`; says whether it was selected already.
+    pub(crate) fn click(&mut self, index: usize) -> bool {
+        let again = self.selected.is_some() && self.index == index;
+        self.go_to(index);
+        again
+    }
+
+    /// Scrolls so that the cursor is among the `height` rows shown; returns the first of them.
+    pub(crate) fn scroll(&mut self, height: usize) -> usize {
+        let height = height.max(1);
+        self.first = self.first.min(self.index).max((self.index + 1).saturating_sub(height));
+        self.first = self.first.min(self.keys.len().saturating_sub(height));
+        self.first
+    }
+
+    fn find(&mut self) {
+        let found =
+            self.selected.as_ref().and_then(|selected| self.keys.iter().position(|key| key == selected));
+        self.index = match (found, &self.selected) {
+            (Some(index), _) => index,
+            (None, None) => 0,
+            // It is gone for now: stay in its place, and go with it when it comes back.
+            (None, Some(_)) => self.index.min(self.keys.len().saturating_sub(1)),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cursor_stays_with_what_was_selected() {
+        let mut cursor = Cursor::default();
+        cursor.update(vec!['a', 'b', 'c'], false);
+        cursor.step(1);
+        cursor.update(vec!['c', 'a', 'x', 'b'], false);
+        assert_eq!(cursor.index(), 3);
+        cursor.update(vec!['c', 'a'], false);
+        assert_eq!(cursor.index(), 1, "gone");
+        cursor.update(vec!['b', 'c', 'a'], false);
+        assert_eq!(cursor.index(), 0, "and back");
+    }
+
+    #[test]
+    fn untouched_it_stays_on_top() {
+        let mut cursor = Cursor::default();
+        cursor.update(vec!['a', 'b'], false);
+        cursor.update(vec!['b', 'a'], false);
+        assert_eq!(cursor.index(), 0);
+    }
+
+    #[test]
+    fn frozen_rows_keep_their_places() {
+        let mut cursor = Cursor::default();
+        cursor.update(vec!['a', 'b', 'c'], false);
+        assert_eq!(cursor.update(vec!['x', 'c', 'b', 'a'], true), [3, 2, 1, 0]);
+        assert_eq!(cursor.update(vec!['x', 'c', 'b', 'a'], false), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn it_is_never_off_the_screen() {
+        let mut cursor = Cursor::default();
+        cursor.update((0..100).collect(), false);
+        cursor.step(50);
+        assert_eq!(cursor.scroll(10), 41);
+        cursor.step(-5);
+        assert_eq!(cursor.scroll(10), 41);
+        cursor.step(1000);
+        assert_eq!((cursor.index(), cursor.scroll(10)), (99, 90));
+        cursor.update((0..5).collect(), false);
+        assert_eq!(cursor.scroll(10), 0);
+    }
+}

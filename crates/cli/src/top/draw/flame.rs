@@ -1,0 +1,75 @@
+//! The flame graph: `all` at the bottom, a line per depth.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Modifier;
+use ratatui::text::{Line, Span};
+
+use super::{empty, percent};
+use crate::top::snapshot::share;
+use crate::top::state::{App, Spot};
+use crate::top::tables::Tile;
+use crate::top::theme::Theme;
+
+/// Draws it, with a line about the frame under the cursor above.
+pub(super) fn draw(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Rect) {
+    let [head, picture] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
+    let height = usize::from(picture.height);
+    app.page = height;
+    let Some(flame) = app.flame.as_ref().filter(|flame| flame.total() > 0) else {
+        return empty(frame, app, theme, picture);
+    };
+    let filter = &app.scope.filter;
+    let rows = flame.rows(&app.snapshot, filter, app.flame_zoom, picture.width);
+
+    let mut line = match flame.details(&app.snapshot, app.flame_cursor) {
+        Some(details) => {
+            let module =
+                if details.module.is_empty() { String::new() } else { format!("  {}", details.module) };
+            let own = share(details.own, flame.total());
+            let text = format!(
+                "{} {}{module}  (self {own:.2} %)",
+                percent(details.weight, flame.total()).trim_start(),
+                details.text
+            );
+            Line::styled(theme.fit(&text, usize::from(head.width)), theme.strong())
+        }
+        None => Line::styled("the frame under the cursor is gone", theme.faint()),
+    };
+    if let Some(found) = flame.found(&app.snapshot, filter) {
+        let text = format!("  matched {:.1} %", share(found, flame.total()));
+        let room = usize::from(head.width).saturating_sub(line.width());
+        line.push_span(Span::styled(theme.fit(&text, room), theme.warning()));
+    }
+    frame.render_widget(line, head);
+
+    // As far up as needed to see the frame under the cursor.
+    let cursor_height = flame.height(app.flame_cursor);
+    let first = (cursor_height + 1).saturating_sub(height).min(rows.len().saturating_sub(1));
+    let mut spots = Vec::new();
+    for (above, row) in rows.iter().skip(first).take(height).enumerate() {
+        let y = picture.bottom().saturating_sub(1).saturating_sub(u16::try_from(above).unwrap_or(u16::MAX));
+        for tile in row {
+            let width = tile.columns.end.saturating_sub(tile.columns.start);
+            let place = Rect { x: picture.x.saturating_add(tile.columns.start), y, width, height: 1 };
+            let place = place.intersection(picture);
+            frame.render_widget(
+                tile_line(theme, tile, usize::from(place.width), tile.path == app.flame_cursor),
+                place,
+            );
+            spots.push((place, Spot::Tile(tile.path)));
+        }
+    }
+    app.spots.append(&mut spots);
+}
+
+fn tile_line(theme: &Theme, tile: &Tile, width: usize, at_cursor: bool) -> Line<'static> {
+    // One column tells brothers of one colour apart.
+    let edge = theme.pick("▏", "|");
+    let text = if width < 3 { " ".repeat(width.saturating_sub(1)) } else { theme.pad(&tile.text, width - 1) };
+    let mut style = theme.tile(&tile.text, tile.found, tile.ancestor);
+    if at_cursor {
+        style = style.add_modifier(Modifier::REVERSED);
+    }
+    Line::styled(format!("{edge}{text}"), style)
+}

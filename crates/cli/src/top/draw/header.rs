@@ -1,0 +1,148 @@
+//! The status lines and the titles of the views.
+
+use std::time::Duration;
+
+use export::summary::grouped;
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use crate::top::snapshot;
+use crate::top::state::{App, Spot, View};
+use crate::top::theme::Theme;
+
+/// Two lines: what is measured; and how well.
+pub(super) fn status(frame: &mut Frame<'_>, app: &App, theme: &Theme, area: Rect) {
+    let [first, second] =
+        ratatui::layout::Layout::vertical([ratatui::layout::Constraint::Length(1); 2]).areas(area);
+    let status = &app.snapshot.status;
+    let plain = Style::new();
+    let mut what: Vec<(String, Style)> = vec![("prof top".to_owned(), theme.strong())];
+    if !status.target.is_empty() {
+        what.push((status.target.clone(), plain));
+    }
+    if let Some(event) = status.events.get(app.scope.event as usize) {
+        let rate = event.frequency.map(|hertz| format!(" {} Hz", grouped(hertz)));
+        what.push((format!("{}{}", event.name, rate.unwrap_or_default()), plain));
+    }
+    if app.paused {
+        what.push(("PAUSED".to_owned(), theme.warning()));
+    }
+    if status.ended {
+        what.push(("the target has ended".to_owned(), theme.warning()));
+    }
+    if app.frozen {
+        what.push(("frozen".to_owned(), theme.warning()));
+    }
+    let span = match status.span {
+        snapshot::Span::Window => format!("last {}", duration(status.covered.min(status.window))),
+        snapshot::Span::Start => format!("since start, {}", duration(status.covered)),
+    };
+    what.push((span, plain));
+    what.push((format!("{} CPU{}", status.cpus, if status.cpus == 1 { "" } else { "s" }), plain));
+    line(frame, theme, first, what);
+
+    let lost = if status.lost > 0 { theme.warning() } else { plain };
+    let mut how: Vec<(String, Style)> = vec![
+        (format!("{}/s", grouped(status.rate().round() as u64)), plain),
+        (format!("{} samples", grouped(status.samples)), plain),
+        (format!("{} lost", grouped(status.lost)), lost),
+    ];
+    if let Some(complete) = status.complete_share() {
+        how.push((format!("stacks {complete:.1} % complete"), plain));
+    }
+    how.push((format!("own {:.1} % CPU, {} MB", status.own_cpu, status.own_memory.div_ceil(1 << 20)), plain));
+    if !app.scope.idle {
+        let idle = app.scope.idle_share(&app.snapshot);
+        if idle > 0.0 {
+            how.push((format!("idle {idle:.0} %"), plain));
+        }
+    }
+    if status.unnamed > 0 {
+        how.push((format!("naming {}", grouped(status.unnamed)), plain));
+    }
+    if status.aged_out > 0 {
+        how.push((format!("{} aged out", grouped(status.aged_out)), plain));
+    }
+    line(frame, theme, second, how);
+}
+
+/// Parts with separators, as many as there is room for.
+fn line(frame: &mut Frame<'_>, theme: &Theme, area: Rect, parts: Vec<(String, Style)>) {
+    let separator = theme.pick(" · ", " | ");
+    let width = usize::from(area.width);
+    let mut line = Line::default();
+    for (text, style) in parts {
+        let text = theme.showable(&text).into_owned();
+        let gap = if line.spans.is_empty() { 0 } else { 3 };
+        let room = width.saturating_sub(line.width() + gap);
+        // The first parts are cut rather than left out; later ones are left out rather than cut.
+        if room == 0 || (line.spans.len() > 4 && Span::raw(&*text).width() > room) {
+            continue;
+        }
+        if gap > 0 {
+            line.push_span(Span::styled(separator.to_owned(), theme.faint()));
+        }
+        line.push_span(Span::styled(theme.fit(&text, room), style));
+    }
+    frame.render_widget(line, area);
+}
+
+/// The titles; then what the view is restricted to.
+pub(super) fn tabs(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Rect) {
+    let mut line = Line::default();
+    for (number, view) in (1..).zip(View::ALL) {
+        let text = format!(" {number} {} ", view.title());
+        let start = area.x.saturating_add(u16::try_from(line.width()).unwrap_or(u16::MAX));
+        let width = u16::try_from(text.len()).unwrap_or(u16::MAX);
+        let spot = Rect { x: start, y: area.y, width, height: area.height };
+        app.spots.push((spot.intersection(area), Spot::Tab(view)));
+        let style = if view == app.view { theme.cursor() } else { Style::new() };
+        line.push_span(Span::styled(text, style));
+    }
+    let mut restrictions = Vec::new();
+    if let Some(choice) = app.scope.task {
+        restrictions.push(match choice.tid {
+            Some(tid) => format!("only thread {tid}"),
+            None => format!("only process {}", choice.pid),
+        });
+    }
+    if !app.scope.kernel {
+        restrictions.push("no kernel".to_owned());
+    }
+    if !app.scope.user {
+        restrictions.push("no user".to_owned());
+    }
+    if !app.filter_text.is_empty() && app.prompt.is_none() {
+        restrictions.push(format!("/{}", app.filter_text));
+    }
+    let room = usize::from(area.width).saturating_sub(line.width() + 2);
+    let text = theme.fit(&restrictions.join(", "), room);
+    line.push_span(Span::styled(format!("  {text}"), theme.warning()));
+    frame.render_widget(line, area);
+}
+
+/// A duration in the two largest of its units.
+fn duration(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0 => format!("{:.1} s", duration.as_secs_f64()),
+        1..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3600..86400 => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{} d {} h", seconds / 86400, seconds / 3600 % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_well() {
+        let text = |seconds| duration(Duration::from_secs(seconds));
+        assert_eq!([9, 61, 3660, 90_000].map(text), ["9 s", "1 min 1 s", "1 h 1 min", "1 d 1 h"]);
+        assert_eq!(duration(Duration::from_millis(300)), "0.3 s");
+    }
+}

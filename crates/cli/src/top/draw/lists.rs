@@ -1,0 +1,201 @@
+//! The lists: functions, processes, callers and callees.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Style};
+use ratatui::text::{Line, Span};
+
+use super::{empty, percent};
+use crate::top::snapshot::share;
+use crate::top::state::{App, FunctionOrder, Spot};
+use crate::top::tables::{Side, TaskOrder};
+use crate::top::theme::Theme;
+
+/// Columns of a share.
+const PERCENT: usize = 7;
+/// Columns of a bar, where there is room for one.
+const BAR: usize = 12;
+/// From this width on there are bars.
+const WIDE: u16 = 100;
+
+/// Splits off the head of the columns; notes how many rows fit below.
+fn split(app: &mut App, area: Rect) -> (Rect, Rect) {
+    let [head, rows] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
+    app.page = usize::from(rows.height);
+    (head, rows)
+}
+
+/// The place of a row.
+fn row_area(rows: Rect, place: usize) -> Rect {
+    let y = rows.y.saturating_add(u16::try_from(place).unwrap_or(u16::MAX));
+    Rect { y, height: 1, ..rows }.intersection(rows)
+}
+
+/// Draws one row, and notes that it can be clicked.
+fn row(
+    frame: &mut Frame<'_>,
+    app: &mut App,
+    area: Rect,
+    index: usize,
+    line: Line<'_>,
+    cursor: Option<Style>,
+) {
+    frame.render_widget(line, area);
+    if let Some(style) = cursor {
+        frame.buffer_mut().set_style(area, style);
+    }
+    app.spots.push((area, Spot::Row(index)));
+}
+
+fn bar(theme: &Theme, share: f64) -> String {
+    let filled = (share / 100.0 * BAR as f64).round().clamp(0.0, BAR as f64) as usize;
+    format!("{}{}", theme.pick("█", "#").repeat(filled), theme.pick("░", ".").repeat(BAR - filled))
+}
+
+/// Functions.
+pub(super) fn functions(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Rect) {
+    let (head, rows) = split(app, area);
+    let width = usize::from(area.width);
+    let with_bar = area.width >= WIDE;
+    let module_width = (width / 5).clamp(8, 32);
+    let mark = |order: FunctionOrder, text: &str| {
+        let arrow = if app.function_order == order { theme.pick("▼", "v") } else { " " };
+        format!("{text}{arrow}")
+    };
+    let columns = [
+        (FunctionOrder::Own, format!("{:>PERCENT$} ", mark(FunctionOrder::Own, "self"))),
+        (FunctionOrder::Total, format!("{:>PERCENT$} ", mark(FunctionOrder::Total, "total"))),
+        (FunctionOrder::Own, if with_bar { " ".repeat(BAR + 1) } else { String::new() }),
+        (FunctionOrder::Module, theme.pad(&mark(FunctionOrder::Module, "module"), module_width + 1)),
+        (FunctionOrder::Name, mark(FunctionOrder::Name, "function")),
+    ];
+    let mut line = Line::default();
+    for (order, text) in columns {
+        let x = head.x.saturating_add(u16::try_from(line.width()).unwrap_or(u16::MAX));
+        let span = Span::styled(text, theme.strong());
+        let spot = Rect { x, width: u16::try_from(span.width()).unwrap_or(u16::MAX), ..head };
+        app.spots.push((spot.intersection(head), Spot::Column(order)));
+        line.push_span(span);
+    }
+    frame.render_widget(line, head);
+    if app.functions.is_empty() {
+        return empty(frame, app, theme, rows);
+    }
+    let first = app.function_cursor.scroll(app.page);
+    let name_width =
+        width.saturating_sub(2 * (PERCENT + 1) + module_width + 1 + if with_bar { BAR + 1 } else { 0 });
+    for place in 0..app.page.min(app.functions.len().saturating_sub(first)) {
+        let index = first + place;
+        let function_row = &app.functions[index];
+        let Some(function) = app.snapshot.functions.get(function_row.function as usize) else { continue };
+        let style = if function_row.in_kernel { theme.colour(Color::Yellow) } else { Style::new() };
+        let mut line = Line::from(vec![
+            Span::raw(format!("{} ", percent(function_row.own, app.total))),
+            Span::raw(format!("{} ", percent(function_row.total, app.total))),
+        ]);
+        if with_bar {
+            let bar = bar(theme, share(function_row.own, app.total));
+            line.push_span(Span::styled(format!("{bar} "), style));
+        }
+        line.push_span(Span::styled(
+            format!("{} ", theme.pad(&function.module, module_width)),
+            theme.faint(),
+        ));
+        line.push_span(Span::styled(theme.fit(&function.name, name_width), style));
+        let cursor = (index == app.function_cursor.index()).then(|| theme.cursor());
+        row(frame, app, row_area(rows, place), index, line, cursor);
+    }
+}
+
+/// Processes and threads.
+pub(super) fn tasks(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Rect) {
+    let (head, rows) = split(app, area);
+    let mark = |order: TaskOrder| if app.task_order == order { theme.pick("▼", "v") } else { " " };
+    let bar_head = if area.width >= WIDE { " ".repeat(BAR + 1) } else { String::new() };
+    let text = format!(
+        "{:>PERCENT$}{} {bar_head}{:>9}{} {:>7}  name{}",
+        "share",
+        mark(TaskOrder::Weight),
+        "pid/tid",
+        mark(TaskOrder::Pid),
+        "threads",
+        mark(TaskOrder::Comm)
+    );
+    frame.render_widget(Line::styled(text, theme.strong()), head);
+    if app.tasks.is_empty() {
+        return empty(frame, app, theme, rows);
+    }
+    let first = app.task_cursor.scroll(app.page);
+    for place in 0..app.page.min(app.tasks.len().saturating_sub(first)) {
+        let index = first + place;
+        let task = &app.tasks[index];
+        let bar = if area.width >= WIDE {
+            format!("{} ", bar(theme, share(task.weight, app.total)))
+        } else {
+            String::new()
+        };
+        let number = task.choice.tid.unwrap_or(task.choice.pid);
+        let threads = if task.threads > 1 { task.threads.to_string() } else { String::new() };
+        let indent = if task.choice.tid.is_some() { theme.pick("  └ ", "  ` ") } else { "" };
+        let text = format!(
+            "{}  {bar}{number:>9}  {threads:>7}  {indent}{}",
+            percent(task.weight, app.total),
+            theme.showable(&task.comm)
+        );
+        let style = if task.choice.tid.is_some() { theme.faint() } else { Style::new() };
+        let line = Line::styled(theme.fit(&text, usize::from(area.width)), style);
+        let cursor = (index == app.task_cursor.index()).then(|| theme.cursor());
+        row(frame, app, row_area(rows, place), index, line, cursor);
+    }
+}
+
+/// Callers and callees.
+pub(super) fn neighbours(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Rect) {
+    let (head, rows) = split(app, area);
+    let width = usize::from(area.width);
+    let Some(neighbours) = &app.neighbours else {
+        let name = app.focus.last().map(|function| theme.showable(&function.name).into_owned());
+        let text = match name {
+            Some(name) => format!("{name} has no samples now"),
+            None => "no function is selected: choose one in view 1".to_owned(),
+        };
+        frame.render_widget(Line::styled(theme.fit(&text, width), theme.faint()), head);
+        return;
+    };
+    let total = neighbours.total();
+    let own = format!("{:.2} %", share(neighbours.own(), app.total));
+    let text = format!("{:>PERCENT$}  callers above, callees below; itself {own} of all", "share");
+    frame.render_widget(Line::styled(theme.fit(&text, width), theme.strong()), head);
+    let first = app.neighbour_cursor.scroll(app.page);
+    for place in 0..app.page.min(app.neighbour_rows.len().saturating_sub(first)) {
+        let index = first + place;
+        let neighbour = &app.neighbour_rows[index];
+        let Some(function) = app.snapshot.functions.get(neighbour.function as usize) else { continue };
+        let sign = match (neighbour.side, neighbour.open) {
+            (None, _) => theme.pick("● ", "* "),
+            (Some(_), None) => "  ",
+            (Some(Side::Callers), Some(true)) => theme.pick("▴ ", "^ "),
+            (Some(Side::Callees), Some(true)) => theme.pick("▾ ", "v "),
+            (Some(_), Some(false)) => theme.pick("▸ ", "> "),
+        };
+        let side = match neighbour.side {
+            None => "",
+            Some(Side::Callers) => theme.pick("↑ ", "^ "),
+            Some(Side::Callees) => theme.pick("↓ ", "v "),
+        };
+        // Deep stacks keep half of the line for their names.
+        let indent = " ".repeat((2 * neighbour.depth).min(width / 2));
+        let share = match neighbour.side {
+            None => percent(total, app.total),
+            Some(_) => percent(neighbour.weight, total),
+        };
+        let text = format!("{share}  {side}{indent}{sign}{}", theme.showable(&function.name));
+        let module = format!("  {}", theme.showable(&function.module));
+        let style = if neighbour.side.is_none() { theme.strong() } else { Style::new() };
+        let mut line = Line::styled(theme.fit(&text, width), style);
+        let room = width.saturating_sub(line.width());
+        line.push_span(Span::styled(theme.fit(&module, room), theme.faint()));
+        let cursor = (index == app.neighbour_cursor.index()).then(|| theme.cursor());
+        row(frame, app, row_area(rows, place), index, line, cursor);
+    }
+}

@@ -1,0 +1,266 @@
+//! Screens as text, reviewed as files, and what must hold at every size.
+
+use std::sync::Arc;
+
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::style::Color;
+
+use super::draw;
+use crate::top::keys::Request;
+use crate::top::sample_data::Build;
+use crate::top::snapshot::{Snapshot, Span};
+use crate::top::state::{App, View};
+use crate::top::tables::Scope;
+use crate::top::theme::{Depth, Theme};
+
+const PLAIN: Theme = Theme { depth: Depth::None, unicode: true };
+const ASCII: Theme = Theme { depth: Depth::None, unicode: false };
+
+fn load() -> Snapshot {
+    let mut build = Build::default();
+    build
+        .stack(100, 100, "app", "main;serve;_i_parse;memchr@libc.so.6", 400)
+        .stack(100, 100, "app", "main;serve;parse;std::vec::Vec<T>::push", 150)
+        .stack(100, 101, "worker", "start_thread@libc.so.6;work;hash", 250)
+        .stack(100, 101, "worker", "start_thread@libc.so.6;work;read@libc.so.6;_k_vfs_read;_k_copy_user", 100)
+        .stack(200, 200, "node", "main@node;_j_LazyCompile:*tick", 60)
+        .stack(0, 0, "swapper/0", "_k_cpu_idle_loop", 900)
+        .stack(300, 300, "日本", "überweisen;[unknown]@", 40);
+    build.snapshot()
+}
+
+fn app(snapshot: Snapshot) -> App {
+    let mut app = App::new(Scope::default(), Span::Window);
+    app.take(Arc::new(snapshot));
+    app
+}
+
+fn press(app: &mut App, keys: &str) -> Option<Request> {
+    keys.chars().fold(None, |_, key| {
+        let code = match key {
+            '\n' => KeyCode::Enter,
+            '\x1b' => KeyCode::Esc,
+            '\t' => KeyCode::Tab,
+            '↑' => KeyCode::Up,
+            '↓' => KeyCode::Down,
+            '←' => KeyCode::Left,
+            '→' => KeyCode::Right,
+            character => KeyCode::Char(character),
+        };
+        app.input(&Event::Key(KeyEvent::new(code, KeyModifiers::NONE)))
+    })
+}
+
+fn screen(app: &mut App, theme: &Theme, width: u16, height: u16) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw(frame, app, theme)).unwrap();
+    let text = terminal.backend().to_string();
+    // The backend frames each line in quotes, and notes behind them what wide characters cover.
+    let lines = text.lines().filter_map(|line| line.strip_prefix('"'));
+    let lines = lines.map(|line| line.split("\" Hidden by").next().unwrap_or(line).trim_end_matches('"'));
+    lines.map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+#[test]
+fn functions() {
+    let mut app = app(load());
+    insta::assert_snapshot!("functions_80x24", screen(&mut app, &PLAIN, 80, 24));
+    insta::assert_snapshot!("functions_120x12_ascii", screen(&mut app, &ASCII, 120, 12));
+}
+
+#[test]
+fn processes() {
+    let mut app = app(load());
+    press(&mut app, "2");
+    insta::assert_snapshot!("processes_80x24", screen(&mut app, &PLAIN, 80, 24));
+}
+
+#[test]
+fn callers() {
+    let mut app = app(load());
+    press(&mut app, "\n");
+    insta::assert_snapshot!("callers_80x24", screen(&mut app, &PLAIN, 80, 24));
+    press(&mut app, "↑\n");
+    insta::assert_snapshot!("callers_of_caller_80x24_ascii", screen(&mut app, &ASCII, 80, 24));
+}
+
+#[test]
+fn flame_graph() {
+    let mut app = app(load());
+    press(&mut app, "4/func:vfs\n");
+    insta::assert_snapshot!("flame_80x24", screen(&mut app, &PLAIN, 80, 24));
+    press(&mut app, "↑→→\n↑↑");
+    insta::assert_snapshot!("flame_zoomed_80x24_ascii", screen(&mut app, &ASCII, 80, 24));
+}
+
+#[test]
+fn help() {
+    let mut app = app(load());
+    press(&mut app, "?");
+    insta::assert_snapshot!("help_100x32", screen(&mut app, &PLAIN, 100, 32));
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let mut snapshot = load();
+    snapshot.status.lost = 1234;
+    snapshot.status.complete = snapshot.status.complete.map(|complete| complete - 100);
+    snapshot.status.aged_out = 5;
+    snapshot.status.unnamed = 77;
+    let mut app = app(snapshot);
+    press(&mut app, "k f/app\n");
+    insta::assert_snapshot!("status_160x12", screen(&mut app, &PLAIN, 160, 12));
+}
+
+#[test]
+fn every_size_can_be_drawn() {
+    let mut app = app(load());
+    for view in ["1", "2", "\n3", "4", "?"] {
+        press(&mut app, view);
+        for (width, height) in [(1, 1), (2, 3), (20, 4), (40, 10), (80, 24), (81, 25), (200, 50), (300, 80)] {
+            for theme in [PLAIN, ASCII, Theme { depth: Depth::Rgb, unicode: true }] {
+                screen(&mut app, &theme, width, height);
+            }
+        }
+    }
+}
+
+#[test]
+fn without_unicode_nothing_but_ascii_is_drawn() {
+    let mut app = app(load());
+    for view in ["1", "2", "3", "4", "?"] {
+        press(&mut app, view);
+        let text = screen(&mut app, &ASCII, 120, 30);
+        assert!(text.is_ascii(), "{text}");
+        press(&mut app, "\x1b");
+    }
+}
+
+#[test]
+fn without_colour_no_cell_has_one() {
+    let mut app = app(load());
+    for view in ["1", "2", "3", "4"] {
+        press(&mut app, view);
+        let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+        terminal.draw(|frame| draw(frame, &mut app, &PLAIN)).unwrap();
+        let coloured = |color: Color| color != Color::Reset;
+        let buffer = terminal.backend().buffer();
+        assert!(buffer.content().iter().all(|cell| !coloured(cell.fg) && !coloured(cell.bg)));
+    }
+}
+
+fn first_function(app: &App) -> String {
+    app.snapshot.functions[app.functions[0].function as usize].name.to_string()
+}
+
+#[test]
+fn every_key_does_what_the_help_says() {
+    let mut app = app(load());
+    for (keys, view) in
+        [("2", View::Tasks), ("3", View::Neighbours), ("4", View::Flame), ("\t", View::Functions)]
+    {
+        press(&mut app, keys);
+        assert_eq!(app.view, view);
+    }
+    assert_eq!(press(&mut app, "q"), Some(Request::Quit));
+    assert_eq!(press(&mut app, "z"), Some(Request::Reset));
+    assert_eq!(press(&mut app, "w"), Some(Request::Span(Span::Start)));
+    assert_eq!(press(&mut app, "w"), Some(Request::Span(Span::Window)));
+    assert_eq!(press(&mut app, "S\n"), Some(Request::Save("prof-top.svg".to_owned())));
+    let control = |key| Event::Key(KeyEvent::new(KeyCode::Char(key), KeyModifiers::CONTROL));
+    assert_eq!(app.input(&control('c')), Some(Request::Quit));
+    assert_eq!(app.input(&control('z')), Some(Request::Suspend));
+    assert_eq!(app.input(&control('l')), Some(Request::Redraw));
+
+    assert_eq!(first_function(&app), "memchr");
+    press(&mut app, "s");
+    assert_eq!(first_function(&app), "main", "by total");
+    press(&mut app, "s");
+    assert_eq!(first_function(&app), "LazyCompile:*tick", "by name");
+    press(&mut app, "ss");
+    assert_eq!(first_function(&app), "memchr", "round");
+
+    press(&mut app, "i");
+    assert_eq!(first_function(&app), "cpu_idle_loop");
+    press(&mut app, "ik");
+    assert!(!app.scope.kernel && app.total == 1000);
+    press(&mut app, "u");
+    assert!(app.scope.kernel && !app.scope.user, "hiding the other side, too, would leave nothing");
+    press(&mut app, "u");
+
+    press(&mut app, "/hsh");
+    assert_eq!((app.functions.len(), &*first_function(&app)), (1, "hash"));
+    press(&mut app, "\x1b");
+    assert_eq!((&*app.filter_text, app.prompt.is_none()), ("", true), "thought better of it");
+    press(&mut app, "/comm:worker\n");
+    assert_eq!(app.total, 350);
+    press(&mut app, "\x1b");
+    assert_eq!(app.total, 1000);
+
+    press(&mut app, "2\n");
+    assert_eq!((app.view, app.total), (View::Functions, 900), "only the heaviest process");
+    press(&mut app, "\x1b");
+    assert_eq!(app.total, 1000);
+}
+
+#[test]
+fn paused_the_screen_stands_still() {
+    let mut app = app(load());
+    press(&mut app, " ");
+    let before = screen(&mut app, &PLAIN, 80, 24);
+    let mut build = Build::default();
+    build.stack(1, 1, "new", "f", 1);
+    app.take(Arc::new(build.snapshot()));
+    assert_eq!(screen(&mut app, &PLAIN, 80, 24), before);
+    press(&mut app, " ");
+    assert_eq!(first_function(&app), "f");
+}
+
+#[test]
+fn frozen_rows_stay_while_weights_change() {
+    let mut app = app(load());
+    press(&mut app, "f");
+    let mut build = Build::default();
+    build.stack(100, 101, "worker", "start_thread@libc.so.6;work;hash", 9000);
+    build.stack(100, 100, "app", "main;serve;_i_parse;memchr@libc.so.6", 1);
+    let snapshot = Arc::new(build.snapshot());
+    app.take(Arc::clone(&snapshot));
+    assert_eq!(first_function(&app), "memchr");
+    press(&mut app, "f");
+    assert_eq!(first_function(&app), "hash");
+}
+
+#[test]
+fn clicks_do_what_keys_do() {
+    let mut app = app(load());
+    let click = |app: &mut App, column, row| {
+        screen(app, &PLAIN, 80, 24);
+        let kind = MouseEventKind::Down(MouseButton::Left);
+        app.input(&Event::Mouse(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE }));
+    };
+    click(&mut app, 10, 3);
+    assert_eq!(first_function(&app), "main", "a click on `total` sorts by it");
+    click(&mut app, 2, 5);
+    assert_eq!(app.function_cursor.index(), 1);
+    click(&mut app, 2, 5);
+    assert_eq!(app.view, View::Neighbours, "a second click zooms");
+    click(&mut app, 48, 2);
+    assert_eq!(app.view, View::Flame);
+    click(&mut app, 5, 20);
+    click(&mut app, 5, 20);
+    assert_ne!(app.flame_zoom, Default::default());
+}
+
+#[test]
+fn what_did_not_change_is_not_drawn() {
+    let mut app = app(load());
+    let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+    terminal.draw(|frame| draw(frame, &mut app, &PLAIN)).unwrap();
+    let before = terminal.backend().buffer().clone();
+    press(&mut app, "↓");
+    terminal.draw(|frame| draw(frame, &mut app, &PLAIN)).unwrap();
+    let changed = before.diff(terminal.backend().buffer()).len();
+    assert!(changed <= 160, "two rows, not the screen: {changed} cells");
+}

@@ -1,0 +1,498 @@
+//! Records to snapshots: the live end of a recording.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, TryRecvError};
+use decoder::{CpuMode, Endian, RawRecord, Record, RecordLayout, Sample, kind};
+use host::sys::clock;
+use model::{Pid, Space, StackEntry, Tid, Timestamp};
+use profile::{RawChain, StackId, Weight};
+use recorder::{Chunk, Consumer, Ending, Recording, RingKind};
+use rustc_hash::FxBuildHasher;
+use tracker::{Orderer, RawStack, Tracker};
+
+use super::book::Book;
+use super::chunks::{Chunks, Held};
+use super::naming::Naming;
+use super::snapshot::{CountedStack, EventStatus, Frame, Snapshot, Span, Status, Task};
+use super::window::{Counted, Thread, ThreadNumber, Window};
+use crate::pipeline::aggregate::SeenIn;
+use crate::pipeline::events::is_clock;
+
+/// What the screen asks of the engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Order {
+    /// Forget all samples.
+    Reset,
+    /// Make snapshots of this span.
+    Span(Span),
+}
+
+/// What the engine tells.
+pub(crate) enum News {
+    /// Sampling has begun.
+    Started,
+    /// A new snapshot.
+    Snapshot(Arc<Snapshot>),
+}
+
+/// How the engine works.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// Whose samples, in words.
+    pub(crate) target: String,
+    /// The length of the window.
+    pub(crate) window: Duration,
+    /// The time between snapshots.
+    pub(crate) interval: Duration,
+    /// Whether each snapshot is of its interval alone, and complete with names: for scripts.
+    pub(crate) intervals_apart: bool,
+    /// Whether stacks are unwound, so that it is known which ones are complete. The kernel's walk over frame pointers
+    /// ends without a word where there is none.
+    pub(crate) stacks_unwound: bool,
+}
+
+/// How long names are waited for where a snapshot shall have them.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// While the screen is new, it is drawn anew this often, so that the first names appear soon.
+const FIRST: Duration = Duration::from_millis(300);
+
+/// The consumer of a recording that shows it.
+pub(crate) struct Engine<F: FnMut(News)> {
+    settings: Settings,
+    /// Closed when nobody looks any more.
+    orders: Receiver<Order>,
+    tell: F,
+    recording: Option<Arc<Recording>>,
+    events: Vec<LiveEvent>,
+    /// The place of an event by its ids.
+    ids: HashMap<u64, u32, FxBuildHasher>,
+    cpus: u32,
+    chunks: Chunks,
+    orderer: Orderer<Held>,
+    tracker: Tracker,
+    window: Window,
+    seen_in: SeenIn,
+    book: Book,
+    naming: Naming,
+    stacks: Resolved,
+    span: Span,
+    lost: u64,
+    begin: Instant,
+    last: Instant,
+    /// Our CPU time at the snapshot before.
+    own: (Instant, u64),
+    /// The time of the newest sample, and when it came.
+    newest: (u64, Instant),
+    /// An interval that has ended and waits for names, since when.
+    waiting: Option<(Counted, Instant)>,
+    ended: bool,
+}
+
+struct LiveEvent {
+    layout: RecordLayout,
+    status: EventStatus,
+    weight: Weight,
+    fixed_period: u64,
+    sideband: bool,
+}
+
+/// Frames of stacks, as of an edition of the book.
+#[derive(Default)]
+struct Resolved {
+    edition: u64,
+    stacks: HashMap<StackId, ResolvedStack, FxBuildHasher>,
+}
+
+/// A stack with its names, as far as they are known.
+#[derive(Clone)]
+struct ResolvedStack {
+    frames: Arc<[Frame]>,
+    places: Arc<[u32]>,
+    /// Whether it reaches the thread's first frame, as far as one can tell.
+    is_complete: bool,
+}
+
+impl<F: FnMut(News)> Engine<F> {
+    /// An engine that waits for a recording.
+    ///
+    /// # Errors
+    /// Where the thread that looks for names cannot be started.
+    pub(crate) fn new(settings: Settings, orders: Receiver<Order>, tell: F) -> io::Result<Self> {
+        let now = Instant::now();
+        Ok(Self {
+            window: Window::new(settings.window),
+            settings,
+            orders,
+            tell,
+            recording: None,
+            events: Vec::new(),
+            ids: HashMap::default(),
+            cpus: 0,
+            chunks: Chunks::default(),
+            orderer: Orderer::default(),
+            tracker: Tracker::new(),
+            seen_in: SeenIn::default(),
+            book: Book::new(),
+            naming: Naming::start()?,
+            stacks: Resolved::default(),
+            span: Span::Window,
+            lost: 0,
+            begin: now,
+            last: now,
+            own: (now, own_cpu_time()),
+            newest: (0, now),
+            waiting: None,
+            ended: false,
+        })
+    }
+
+    fn take_ready(&mut self) {
+        while let Some((_, held)) = self.orderer.pop() {
+            let chunks = std::mem::take(&mut self.chunks);
+            if let Some(bytes) = chunks.bytes(held)
+                && let Ok((raw, _)) = RawRecord::parse(bytes, Endian::NATIVE)
+            {
+                self.take(&raw, held.event);
+            }
+            self.chunks = chunks;
+            self.chunks.release(held);
+        }
+    }
+
+    fn take(&mut self, raw: &RawRecord<'_>, event: u32) {
+        let Some(live) = self.events.get(event as usize) else { return };
+        let sideband = live.sideband;
+        match live.layout.decode(raw) {
+            Ok(Record::Sample(sample)) => self.sample(&sample, event),
+            Ok(Record::Lost(lost)) if !sideband => self.lost = self.lost.saturating_add(lost.lost),
+            Ok(Record::LostSamples(lost)) if !sideband => self.lost = self.lost.saturating_add(lost.lost),
+            Ok(record) => self.tracker.apply(&record),
+            Err(_) => {}
+        }
+    }
+
+    fn sample(&mut self, sample: &Sample<'_>, event: u32) {
+        let (pid, tid) = sample.thread.unwrap_or((Pid::NONE, Tid(-1)));
+        let comm = self.tracker.comm(pid, tid).clone();
+        let chain = RawChain {
+            generation: self.tracker.generation(pid).as_u64(),
+            ip: sample.ip.unwrap_or(0),
+            mode: sample.mode as u8,
+            bytes: sample.callchain.map_or(&[], |chain| chain.as_bytes()),
+        };
+        let (tracker, seen_in) = (&mut self.tracker, &mut self.seen_in);
+        let stack = self.window.stack(chain, |entries| {
+            let chain = sample.callchain.map(|chain| chain.iter());
+            let mode: CpuMode = sample.mode;
+            tracker.map_callchain(RawStack { pid, mode, ip: sample.ip, chain }, entries);
+            seen_in.see(pid, entries);
+        });
+        let period =
+            sample.period.or_else(|| Some(self.events.get(event as usize)?.fixed_period)).unwrap_or(1);
+        let time = sample.time.unwrap_or(Timestamp(0)).0;
+        self.window.add(event, Thread { pid, tid, comm }, stack, period, time);
+    }
+
+    /// What is due after a round: orders, names, snapshots.
+    fn attend(&mut self) {
+        while let Ok(order) = self.orders.try_recv() {
+            match order {
+                Order::Reset => {
+                    self.window.reset();
+                    self.compact_book();
+                    self.lost = 0;
+                }
+                Order::Span(span) => self.span = span,
+            }
+            self.publish();
+        }
+        let spaces = self.tracker.spaces();
+        let mut named = false;
+        for answer in self.naming.answers() {
+            self.book.take(answer, spaces);
+            named = true;
+        }
+        // What waits for names refers to stacks by their numbers.
+        if self.window.is_full() && self.waiting.is_none() {
+            self.window.compact();
+            self.compact_book();
+        }
+        let now = Instant::now();
+        if self.settings.intervals_apart {
+            return self.attend_intervals(now);
+        }
+        let young = now.duration_since(self.begin) < 10 * FIRST && named;
+        let interval = if young { FIRST } else { self.settings.interval };
+        if now.duration_since(self.last) >= interval {
+            self.publish();
+        }
+    }
+
+    fn attend_intervals(&mut self, now: Instant) {
+        if self.waiting.is_none() && now.duration_since(self.last) >= self.settings.interval {
+            let mut counted = self.window.counted(Span::Start);
+            counted.covered = now.duration_since(self.last);
+            self.last = now;
+            // Asks for the names that are missing.
+            let _ = self.snapshot(&counted);
+            self.waiting = Some((counted, now));
+            self.window.clear_counts();
+        }
+        if let Some((counted, since)) = self.waiting.take() {
+            if self.book.pending() == 0 || now.duration_since(since) > PATIENCE {
+                let snapshot = self.snapshot(&counted);
+                (self.tell)(News::Snapshot(Arc::new(snapshot)));
+                self.lost = 0;
+            } else {
+                self.waiting = Some((counted, since));
+            }
+        }
+    }
+
+    fn publish(&mut self) {
+        self.last = Instant::now();
+        let counted = self.window.counted(self.span);
+        let snapshot = self.snapshot(&counted);
+        (self.tell)(News::Snapshot(Arc::new(snapshot)));
+    }
+
+    fn snapshot(&mut self, counted: &Counted) -> Snapshot {
+        let far_more_than_needed = self.stacks.stacks.len() / 2 > counted.counts.len() + SPARE_STACKS;
+        if self.stacks.edition != self.book.edition() || far_more_than_needed {
+            self.stacks.stacks.clear();
+            self.stacks.edition = self.book.edition();
+        }
+        let mut tasks = Vec::new();
+        let mut task_numbers: HashMap<ThreadNumber, u32, FxBuildHasher> = HashMap::default();
+        let mut stacks = Vec::with_capacity(counted.counts.len());
+        let (mut samples, mut complete) = (0_u64, 0_u64);
+        for (&(event, thread, stack), count) in &counted.counts {
+            let Some(live) = self.events.get(event as usize) else { continue };
+            let weight = count.weight(live.weight);
+            let task = *task_numbers.entry(thread).or_insert_with(|| {
+                if let Some(thread) = self.window.thread(thread) {
+                    let comm = Arc::from(thread.comm.to_string());
+                    tasks.push(Task { pid: thread.pid.0, tid: thread.tid.0, comm });
+                }
+                (tasks.len().saturating_sub(1)) as u32
+            });
+            let ResolvedStack { frames, places, is_complete } = self.resolve(stack);
+            samples += count.samples;
+            complete += if is_complete { count.samples } else { 0 };
+            stacks.push(CountedStack { event, task, frames, places, samples: count.samples, weight });
+        }
+        let wanted = self.book.take_wanted();
+        if !wanted.is_empty() {
+            // Scripts wait for the names.
+            let urgent = self.settings.intervals_apart || self.ended;
+            self.naming.ask(&wanted, self.tracker.spaces(), |space| self.seen_in.pids(space), urgent);
+        }
+        let now = Instant::now();
+        let cpu = own_cpu_time();
+        let elapsed = now.duration_since(self.own.0).as_nanos().max(1) as f64;
+        let own_cpu = cpu.saturating_sub(self.own.1) as f64 * 100.0 / elapsed;
+        self.own = (now, cpu);
+        let sampled = self.events.iter().filter(|event| !event.sideband);
+        Snapshot {
+            functions: self.book.functions(),
+            places: self.book.places(),
+            recording: self.recording.clone(),
+            tasks,
+            stacks,
+            status: Status {
+                target: self.settings.target.clone(),
+                events: sampled.map(|event| event.status.clone()).collect(),
+                cpus: self.cpus,
+                span: self.span,
+                covered: counted.covered,
+                window: self.settings.window,
+                samples,
+                complete: self.settings.stacks_unwound.then_some(complete),
+                lost: self.lost,
+                aged_out: self.window.aged_out(),
+                unnamed: self.book.pending() as u64,
+                own_cpu,
+                own_memory: own_memory(),
+                ended: self.ended,
+            },
+        }
+    }
+
+    fn resolve(&mut self, stack: StackId) -> ResolvedStack {
+        if let Some(resolved) = self.stacks.stacks.get(&stack) {
+            return resolved.clone();
+        }
+        let spaces = self.tracker.spaces();
+        let mut frames: Vec<Frame> = Vec::new();
+        let mut places: Vec<u32> = Vec::new();
+        let mut outermost = None;
+        for place in self.window.stacks.entries(stack) {
+            let Some(&entry) = self.window.stacks.places().get(place.index()) else { continue };
+            let (number, of_place) = self.book.frames(entry, spaces);
+            frames.extend(of_place.iter().rev());
+            places.push(number);
+            outermost = Some(entry);
+        }
+        frames.reverse();
+        places.reverse();
+        let is_complete = outermost.is_some_and(|entry| {
+            !matches!(
+                spaces.get(entry.space),
+                Space::Truncated(_) | Space::Unmapped { .. } | Space::Foreign(_)
+            )
+        });
+        let resolved = ResolvedStack { frames: frames.into(), places: places.into(), is_complete };
+        self.stacks.stacks.insert(stack, resolved.clone());
+        resolved
+    }
+
+    fn compact_book(&mut self) {
+        let live: HashSet<StackEntry, FxBuildHasher> = self.window.stacks.places().iter().copied().collect();
+        self.book.compact(&live);
+        // Numbers of stacks have changed, too.
+        self.stacks = Resolved { edition: self.book.edition(), ..Resolved::default() };
+    }
+}
+
+impl<F: FnMut(News)> Consumer for Engine<F> {
+    fn begin(&mut self, recording: &Recording) -> io::Result<()> {
+        self.cpus = recording.cpus.len() as u32;
+        self.recording = Some(Arc::new(recording.clone()));
+        for (index, event) in recording.events.iter().enumerate() {
+            let Some(layout) = recording.layout(index) else { continue };
+            self.ids.extend(event.ids.iter().map(|&id| (id, index as u32)));
+            let attr = &event.attr;
+            let weight = Weight::fitting(attr.is_frequency(), is_clock(attr));
+            let unit = if weight == Weight::Samples { "samples".to_owned() } else { event.name.clone() };
+            self.events.push(LiveEvent {
+                layout,
+                status: EventStatus {
+                    name: event.name.clone(),
+                    frequency: attr.is_frequency().then_some(attr.sample_period),
+                    unit,
+                },
+                weight,
+                fixed_period: if attr.is_frequency() { 1 } else { attr.sample_period },
+                sideband: event.sideband,
+            });
+        }
+        Ok(())
+    }
+
+    fn started(&mut self) -> io::Result<()> {
+        let now = Instant::now();
+        (self.begin, self.last, self.own) = (now, now, (now, own_cpu_time()));
+        (self.tell)(News::Started);
+        Ok(())
+    }
+
+    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+        let sideband = self.events.iter().position(|event| event.sideband).unwrap_or(0) as u32;
+        let mut held = Vec::new();
+        let mut offset = 0;
+        while let Some(rest) = chunk.bytes.get(offset..).filter(|rest| !rest.is_empty()) {
+            let Ok((raw, length)) = RawRecord::parse(rest, Endian::NATIVE) else { break };
+            // IDENTIFIER lies at the same place in the records of all events.
+            let id = self.events.first().and_then(|event| event.layout.id_of(&raw));
+            let event = match chunk.ring {
+                RingKind::Sideband => sideband,
+                RingKind::Samples => id.and_then(|id| self.ids.get(&id)).copied().unwrap_or(0),
+            };
+            let layout = self.events.get(event as usize).map(|event| &event.layout);
+            let time = layout.and_then(|layout| layout.time_of(&raw)).unwrap_or(Timestamp(0));
+            debug_assert!(raw.kind != kind::SAMPLE || time.0 != 0, "samples have a time");
+            held.push((time, offset, length, event));
+            offset += length;
+        }
+        let chunk = self.chunks.hold(chunk.bytes, held.len());
+        for (time, offset, length, event) in held {
+            self.orderer.push(time, Held { chunk, offset, length, event });
+        }
+        Ok(self.chunks.spare())
+    }
+
+    fn finished_round(&mut self) -> io::Result<()> {
+        self.orderer.finish_round();
+        self.take_ready();
+        if let Some(newest) = self.window.newest().filter(|&newest| newest > self.newest.0) {
+            self.newest = (newest, Instant::now());
+        }
+        self.attend();
+        Ok(())
+    }
+
+    fn checkpoint(&mut self) -> io::Result<()> {
+        // Time goes on where nothing runs, and the samples' clock is not one that we could read.
+        let since = self.newest.1.elapsed().as_nanos();
+        if since > CHECKPOINT_SLACK.as_nanos() {
+            self.window.forget(self.newest.0.saturating_add(u64::try_from(since).unwrap_or(u64::MAX)));
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, ending: &Ending) -> io::Result<()> {
+        self.orderer.finish();
+        self.take_ready();
+        if let Some(lost) = &ending.lost {
+            let sampled = lost.iter().zip(&self.events).filter(|(_, event)| !event.sideband);
+            let total = sampled.fold(0_u64, |sum, (&lost, _)| sum.saturating_add(lost));
+            self.lost = self.lost.max(total);
+        }
+        self.ended = true;
+        if self.orders.try_recv() == Err(TryRecvError::Disconnected) {
+            // Nobody looks any more.
+            return Ok(());
+        }
+        let counted = match self.waiting.take() {
+            Some((counted, _)) => counted,
+            None => {
+                let mut counted =
+                    self.window.counted(if self.settings.intervals_apart { Span::Start } else { self.span });
+                if self.settings.intervals_apart {
+                    counted.covered = self.last.elapsed();
+                }
+                counted
+            }
+        };
+        // The last one has all names: nobody will ask again.
+        let begin = Instant::now();
+        let mut snapshot = self.snapshot(&counted);
+        self.naming.ask(&[], self.tracker.spaces(), |_| Vec::new(), true);
+        while self.book.pending() > 0 && begin.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(10));
+            let spaces = self.tracker.spaces();
+            let mut named = false;
+            for answer in self.naming.answers() {
+                self.book.take(answer, spaces);
+                named = true;
+            }
+            if named {
+                snapshot = self.snapshot(&counted);
+            }
+        }
+        (self.tell)(News::Snapshot(Arc::new(snapshot)));
+        Ok(())
+    }
+}
+
+/// So many stacks that are not shown any more keep their names.
+const SPARE_STACKS: usize = 5_000;
+/// Without samples for so long, time is taken to go on by itself.
+const CHECKPOINT_SLACK: Duration = Duration::from_secs(1);
+/// `CLOCK_PROCESS_CPUTIME_ID` (`clock_gettime(2)`).
+const CLOCK_PROCESS_CPUTIME_ID: clock::ClockId = 2;
+
+fn own_cpu_time() -> u64 {
+    clock::now(CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0)
+}
+
+/// Our resident memory in bytes: the second number of `/proc/self/statm` (proc(5)).
+fn own_memory() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or(0).saturating_mul(host::sys::system::page_size() as u64)
+}

@@ -1,0 +1,115 @@
+//! The filter that is typed after `/`.
+//!
+//! Words are separated by spaces and must all hold. `comm:`, `pid:` and `tid:` choose samples; `func:` and `mod:` and
+//! words without a prefix choose rows (and highlight frames of the flame graph). Texts match fuzzily: all letters, in
+//! their order, lower case standing for either.
+
+use super::snapshot::{Function, Task};
+
+/// A filter, taken apart.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Filter {
+    comms: Vec<String>,
+    pids: Vec<i32>,
+    tids: Vec<i32>,
+    functions: Vec<String>,
+    modules: Vec<String>,
+    words: Vec<String>,
+}
+
+impl Filter {
+    /// Understands any text: what is not yet a number after `pid:` chooses nothing.
+    pub(crate) fn parse(text: &str) -> Self {
+        let mut filter = Self::default();
+        for word in text.split_whitespace() {
+            let (key, value) = word.split_once(':').unwrap_or(("", word));
+            let text = || value.to_owned();
+            let number = || value.parse::<i32>().ok();
+            match key {
+                // A C++ or Rust path is no prefix.
+                _ if value.starts_with(':') => filter.words.push(word.to_owned()),
+                _ if value.is_empty() => {}
+                "comm" => filter.comms.push(text()),
+                "pid" => filter.pids.extend(number()),
+                "tid" => filter.tids.extend(number()),
+                "func" => filter.functions.push(text()),
+                "mod" => filter.modules.push(text()),
+                _ => filter.words.push(word.to_owned()),
+            }
+        }
+        filter
+    }
+
+    /// Whether samples of this thread count.
+    pub(crate) fn admits(&self, task: &Task) -> bool {
+        self.comms.iter().all(|comm| matches(comm, &task.comm))
+            && (self.pids.is_empty() || self.pids.contains(&task.pid))
+            && (self.tids.is_empty() || self.tids.contains(&task.tid))
+    }
+
+    /// Whether rows of functions are chosen at all.
+    pub(crate) fn chooses_functions(&self) -> bool {
+        !(self.functions.is_empty() && self.modules.is_empty() && self.words.is_empty())
+    }
+
+    /// Whether the row of this function is shown.
+    pub(crate) fn shows(&self, function: &Function) -> bool {
+        self.functions.iter().all(|text| matches(text, &function.name))
+            && self.modules.iter().all(|text| matches(text, &function.module))
+            && self.words.iter().all(|text| matches(text, &function.name) || matches(text, &function.module))
+    }
+
+    /// Whether the row of this thread is shown.
+    pub(crate) fn shows_task(&self, task: &Task) -> bool {
+        self.words.iter().all(|text| {
+            matches(text, &task.comm)
+                || task.pid.to_string().contains(text)
+                || task.tid.to_string().contains(text)
+        })
+    }
+}
+
+/// Whether the letters of `pattern` occur in `text`, in their order.
+fn matches(pattern: &str, text: &str) -> bool {
+    let mut rest = text.chars();
+    pattern.chars().all(|wanted| {
+        rest.any(|found| {
+            found == wanted
+                || !wanted.is_uppercase()
+                    && found.is_uppercase()
+                    && found.to_lowercase().eq(wanted.to_lowercase())
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn function(name: &str, module: &str) -> Function {
+        Function { name: name.into(), module: module.into() }
+    }
+
+    #[test]
+    fn letters_match_in_their_order() {
+        assert!(matches("mloc", "malloc"));
+        assert!(matches("hm", "HashMap::insert"));
+        assert!(!matches("HM", "hashmap"));
+        assert!(!matches("ba", "ab"));
+        assert!(matches("", "anything"));
+    }
+
+    #[test]
+    fn every_word_must_hold() {
+        let filter = Filter::parse("func:alloc mod:libc std::");
+        assert!(filter.shows(&function("std::alloc", "libc.so.6")));
+        assert!(!filter.shows(&function("std::alloc", "app")));
+        assert!(!filter.shows(&function("alloc", "libc.so.6")));
+        let task = Task { pid: 12, tid: 13, comm: "worker".into() };
+        assert!(filter.admits(&task), "rows are chosen, not samples");
+        assert!(Filter::parse("comm:wrk pid:12 tid:13").admits(&task));
+        assert!(!Filter::parse("pid:13").admits(&task));
+        assert!(Filter::parse("pid: comm:").admits(&task), "nothing is chosen while typing");
+        assert!(Filter::parse("13").shows_task(&task) && !Filter::parse("99").shows_task(&task));
+    }
+}

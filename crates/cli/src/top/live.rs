@@ -1,0 +1,266 @@
+//! The screen's loop: what the terminal, signals and the engine tell, to the state; the state to the screen.
+
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossterm::event::{self, Event};
+use host::sys::poll::PollSet;
+use host::sys::signals::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SignalFd};
+use recorder::unwind::Unwinding;
+use recorder::{Command, Control, Importance, Notice, Options, Summary};
+
+use super::draw::draw;
+use super::engine::{Engine, News, Order, Settings};
+use super::keys::Request;
+use super::save;
+use super::screen::Screen;
+use super::snapshot::{Snapshot, Span};
+use super::state::App;
+use super::tables::Scope;
+use super::theme::Theme;
+use crate::console::Console;
+
+/// What the loop is told.
+enum Message {
+    Started,
+    Snapshot(Arc<Snapshot>),
+    Notice(Notice),
+    Ended(Result<(), recorder::Error>),
+    Input(Event),
+    /// There is no terminal to read from any more.
+    InputEnded(io::Error),
+    Signal(i32),
+}
+
+/// Snapshots beyond so many waiting messages are dropped: the screen has not drawn the last ones yet.
+const BACKLOG: usize = 4;
+
+/// Shows the live view until the user leaves.
+///
+/// # Errors
+/// Where nothing can be recorded, or the terminal fails.
+pub(crate) fn run(options: Options, settings: Settings, console: &Console) -> anyhow::Result<ExitCode> {
+    // Before any thread is started, so that all of them hold the signals back.
+    let signals =
+        SignalFd::new(&[SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT]).context("cannot wait for signals")?;
+    let (sender, messages) = unbounded();
+    let (orders, ordered) = unbounded();
+    let control = Control::beside(&signals).context("cannot make the recording stoppable")?;
+    let recording = start(options, settings, control.clone(), ordered, sender.clone())?;
+    let result = match wait_for_start(&messages, console) {
+        Ok(notices) => {
+            listen(signals, sender)?;
+            show(&messages, &orders, notices, console.verbosity())
+        }
+        Err(error) => Err(error),
+    };
+    drop(orders);
+    control.stop();
+    if recording.join().is_err() {
+        return Err(anyhow!(
+            "an internal error ended the recording; please report it with the message above"
+        ));
+    }
+    result
+}
+
+/// Starts the recording on its own thread.
+fn start(
+    options: Options,
+    settings: Settings,
+    control: Control,
+    orders: Receiver<Order>,
+    messages: Sender<Message>,
+) -> anyhow::Result<thread::JoinHandle<()>> {
+    let news = messages.clone();
+    let tell = move |item| {
+        let message = match item {
+            News::Started => Message::Started,
+            News::Snapshot(_) if news.len() > BACKLOG => return,
+            News::Snapshot(snapshot) => Message::Snapshot(snapshot),
+        };
+        // Nobody listens any more when the screen has been left.
+        let _ = news.send(message);
+    };
+    let mut engine = Engine::new(settings, orders, tell).context("cannot start a thread")?;
+    let record = move || {
+        let mut notices = |notice| {
+            let _ = messages.send(Message::Notice(notice));
+        };
+        let result = record_live(&options, &control, &mut engine, &mut notices);
+        let _ = messages.send(Message::Ended(result.map(|_| ())));
+    };
+    thread::Builder::new().name("recording".to_owned()).spawn(record).context("cannot start a thread")
+}
+
+/// Records into the engine, through the stage that unwinds stacks where they are to be complete. A command that still
+/// runs when nobody looks any more is terminated: it was started to be looked at.
+///
+/// # Errors
+/// Where nothing can be recorded.
+pub(crate) fn record_live<F: FnMut(News)>(
+    options: &Options,
+    control: &Control,
+    engine: &mut Engine<F>,
+    notices: &mut dyn FnMut(Notice),
+) -> Result<Summary, recorder::Error> {
+    let summary = if options.copies_stacks() {
+        let mut unwinding = Unwinding::new(engine, options.keeps_stacks());
+        recorder::record(options, control, &mut unwinding, notices)
+    } else {
+        recorder::record(options, control, engine, notices)
+    }?;
+    if let Some(Command::Running(command)) = &summary.command {
+        command.terminate();
+    }
+    Ok(summary)
+}
+
+/// Waits until samples are taken, so that what forbids it is said on an ordinary terminal.
+fn wait_for_start(messages: &Receiver<Message>, console: &Console) -> anyhow::Result<Vec<Notice>> {
+    let mut notices = Vec::new();
+    loop {
+        match messages.recv().context("the recording ended by an internal error")? {
+            Message::Started => return Ok(notices),
+            Message::Notice(notice) => notices.push(notice),
+            Message::Ended(Err(error)) => {
+                for notice in notices.iter().filter(|notice| is_wanted(notice, console.verbosity())) {
+                    console.say(&notice.to_string());
+                }
+                return Err(error.into());
+            }
+            _ => {}
+        }
+    }
+}
+
+fn is_wanted(notice: &Notice, verbosity: u8) -> bool {
+    match notice.importance() {
+        Importance::Normal => true,
+        Importance::Detail => verbosity > 0,
+        Importance::Attributes => false,
+    }
+}
+
+/// Starts to read the terminal and the signals. Both threads end with the process.
+fn listen(signals: SignalFd, sender: Sender<Message>) -> anyhow::Result<()> {
+    let keys = sender.clone();
+    let read_terminal = move || {
+        loop {
+            let message = match event::read() {
+                Ok(event) => Message::Input(event),
+                Err(error) => Message::InputEnded(error),
+            };
+            let last = matches!(message, Message::InputEnded(_));
+            if keys.send(message).is_err() || last {
+                return;
+            }
+        }
+    };
+    let read_signals = move || {
+        let mut poll = PollSet::default();
+        poll.add(std::os::fd::AsFd::as_fd(&signals));
+        loop {
+            if poll.wait(None).is_err() {
+                return;
+            }
+            while let Some(received) = signals.next() {
+                if sender.send(Message::Signal(received.signal)).is_err() {
+                    return;
+                }
+            }
+        }
+    };
+    thread::Builder::new()
+        .name("terminal".to_owned())
+        .spawn(read_terminal)
+        .context("cannot start a thread")?;
+    thread::Builder::new().name("signals".to_owned()).spawn(read_signals).context("cannot start a thread")?;
+    Ok(())
+}
+
+/// What a message led to.
+enum Next {
+    Draw,
+    Leave(ExitCode),
+}
+
+fn show(
+    messages: &Receiver<Message>,
+    orders: &Sender<Order>,
+    notices: Vec<Notice>,
+    verbosity: u8,
+) -> anyhow::Result<ExitCode> {
+    let theme = Theme::of_environment(|name| std::env::var(name).ok());
+    let mut app = App::new(Scope::default(), Span::Window);
+    let wanted = notices.iter().filter(|notice| is_wanted(notice, verbosity));
+    app.message = wanted.map(ToString::to_string).reduce(|all, notice| format!("{all}; {notice}"));
+    let mut screen = Screen::enter().context("cannot use the terminal")?;
+    let mut dirty = true;
+    loop {
+        if dirty {
+            screen.draw(|frame| draw(frame, &mut app, &theme)).context("cannot draw")?;
+        }
+        // What came in the meantime is drawn at once, not piece by piece.
+        let first = messages.recv_timeout(Duration::from_secs(3600)).ok();
+        dirty = first.is_some();
+        for message in first.into_iter().chain(messages.try_iter()) {
+            match take(message, &mut app, &mut screen, orders)? {
+                Next::Draw => {}
+                Next::Leave(code) => return Ok(code),
+            }
+        }
+    }
+}
+
+fn take(
+    message: Message,
+    app: &mut App,
+    screen: &mut Screen,
+    orders: &Sender<Order>,
+) -> anyhow::Result<Next> {
+    match message {
+        Message::Started => {}
+        Message::Snapshot(snapshot) => app.take(snapshot),
+        Message::Notice(notice) => {
+            if is_wanted(&notice, 0) {
+                app.message = Some(notice.to_string());
+            }
+        }
+        // The last snapshot says that the target has ended; the user decides when to leave.
+        Message::Ended(Ok(())) => {}
+        Message::Ended(Err(error)) => return Err(error.into()),
+        Message::InputEnded(error) => return Err(error).context("cannot read from the terminal"),
+        Message::Signal(SIGTSTP) => screen.suspend().context("cannot use the terminal")?,
+        Message::Signal(SIGCONT) => screen.resume().context("cannot use the terminal")?,
+        Message::Signal(signal) => {
+            return Ok(Next::Leave(ExitCode::from(128_u8.saturating_add(u8::try_from(signal).unwrap_or(0)))));
+        }
+        Message::Input(event) => {
+            let order = |order| {
+                // A recording that has ended takes no orders.
+                let _ = orders.send(order);
+            };
+            match app.input(&event) {
+                None => {}
+                Some(Request::Quit) => return Ok(Next::Leave(ExitCode::SUCCESS)),
+                Some(Request::Suspend) => screen.suspend().context("cannot use the terminal")?,
+                Some(Request::Redraw) => screen.clear().context("cannot use the terminal")?,
+                Some(Request::Reset) => order(Order::Reset),
+                Some(Request::Span(span)) => order(Order::Span(span)),
+                Some(Request::Save(name)) => {
+                    app.message = Some(match save::save(&name, &app.snapshot, &app.scope) {
+                        Ok(what) => what,
+                        Err(error) => format!("{error:#}"),
+                    });
+                }
+            }
+        }
+    }
+    Ok(Next::Draw)
+}

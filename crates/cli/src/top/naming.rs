@@ -1,0 +1,132 @@
+//! Names for places, looked for on a thread of their own, so that nobody waits for them.
+
+use std::collections::HashMap;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use host::objects::SearchPaths;
+use host::sys::memory;
+use model::{Pid, Resolution, Space, SpaceId, SpaceTable, StackEntry};
+
+use super::queue::{Queue, Wish};
+use crate::pipeline::symbols::{SymbolSettings, Symbolizing, Symbols};
+
+/// Places to be named.
+struct Batch {
+    /// Which kernel it is must be known for its modules, too.
+    kernels: Vec<Space>,
+    wishes: Vec<Wish>,
+    /// Whether somebody waits for the names.
+    urgent: bool,
+}
+
+/// A name, or why there is none.
+pub(crate) type Named = (StackEntry, Resolution);
+
+/// A pass that takes as long leaves much memory behind.
+const WORTH_A_TRIM: Duration = Duration::from_millis(20);
+
+/// The thread that looks for names.
+pub(crate) struct Naming {
+    batches: Sender<Batch>,
+    answers: Receiver<Vec<Named>>,
+}
+
+impl Naming {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// Where no thread can be started.
+    pub(crate) fn start() -> std::io::Result<Self> {
+        let (batches, asked) = unbounded();
+        let (sender, answers) = unbounded();
+        thread::Builder::new().name("naming".to_owned()).spawn(move || look(&asked, &sender))?;
+        Ok(Self { batches, answers })
+    }
+
+    /// Asks for the names of places, at once if `urgent`; all that were asked for before are urgent then, too. `pids`
+    /// tells processes that a space was seen in.
+    pub(crate) fn ask(
+        &self,
+        places: &[StackEntry],
+        spaces: &SpaceTable,
+        pids: impl Fn(SpaceId) -> Vec<Pid>,
+        urgent: bool,
+    ) {
+        let kernels = spaces.iter().filter(|(_, space)| matches!(space, Space::Kernel { .. }));
+        let kernels = kernels.map(|(_, space)| space.clone()).collect();
+        let mut wishes: HashMap<SpaceId, Wish> = HashMap::new();
+        for &place in places {
+            let wish = wishes.entry(place.space).or_insert_with(|| Wish {
+                id: place.space,
+                space: spaces.get(place.space).clone(),
+                pids: pids(place.space),
+                places: Vec::new(),
+            });
+            wish.places.push(place);
+        }
+        // The thread lives as long as we do; if it has panicked, names stay away.
+        let _ = self.batches.send(Batch { kernels, wishes: wishes.into_values().collect(), urgent });
+    }
+
+    /// The names found since the last call.
+    pub(crate) fn answers(&self) -> impl Iterator<Item = Named> {
+        self.answers.try_iter().flatten()
+    }
+}
+
+/// Looks for what is asked for, space by space, until nobody asks any more.
+fn look(asked: &Receiver<Batch>, sender: &Sender<Vec<Named>>) {
+    let symbolizing = Symbolizing::new(&SymbolSettings {
+        paths: SearchPaths::from_environment(None, Vec::new(), true),
+        options: symbolizer::Options::default(),
+    });
+    let mut queue = Queue::default();
+    let mut kernels = Vec::new();
+    loop {
+        let asked = match queue.due() {
+            // Always with a look whether anybody is still there.
+            Some(due) => asked.recv_timeout(due.saturating_duration_since(Instant::now())),
+            None => asked.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match asked {
+            Ok(batch) => {
+                kernels = batch.kernels;
+                queue.add(batch.wishes, batch.urgent, Instant::now());
+                continue;
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        let begin = Instant::now();
+        let Some(wish) = queue.take(begin) else { continue };
+        let named = name(&symbolizing, &kernels, &wish);
+        queue.done(wish.id, begin, Instant::now());
+        // What reading a large object takes is needed again in minutes only.
+        if begin.elapsed() > WORTH_A_TRIM {
+            memory::give_back();
+        }
+        if sender.send(named).is_err() {
+            return;
+        }
+    }
+}
+
+/// The names of the places of one space.
+fn name(symbolizing: &Symbolizing, kernels: &[Space], wish: &Wish) -> Vec<Named> {
+    symbolizing.forget_perf_maps();
+    let mut spaces = SpaceTable::default();
+    for kernel in kernels {
+        spaces.intern(kernel.clone());
+    }
+    let space = spaces.intern(wish.space.clone());
+    let mut symbols = Symbols::default();
+    let entries = wish.places.iter().map(|&place| StackEntry { space, ..place });
+    symbolizing.resolve(entries, &spaces, |_| wish.pids.clone(), &mut symbols);
+    let named = wish
+        .places
+        .iter()
+        .filter_map(|&asked| Some((asked, symbols.resolutions.get(&StackEntry { space, ..asked })?.clone())));
+    named.collect()
+}

@@ -1,0 +1,117 @@
+//! The colours of flame graph frames: those that inferno gives them in the SVG (`--colors java`, which tells kernel,
+//! inlined and generated code by the suffixes of their names).
+
+/// Red, green and blue.
+pub(crate) type Rgb = (u8, u8, u8);
+
+/// Frames that a search found, as in the SVG.
+pub(crate) const FOUND: Rgb = (230, 0, 230);
+
+/// What a frame's colour says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Hue {
+    /// The kernel's.
+    Orange,
+    /// Inlined.
+    Aqua,
+    /// Generated code, or what looks like Java.
+    Green,
+    /// C++ or Rust, by its `::`.
+    Yellow,
+    /// All else.
+    Red,
+}
+
+impl Hue {
+    /// The hue of a frame's text.
+    pub(crate) fn of(text: &str) -> Self {
+        match text.strip_suffix(']').and_then(|text| text.rsplit_once("_[")) {
+            Some((_, "k")) => return Self::Orange,
+            Some((_, "i")) => return Self::Aqua,
+            Some((_, "j")) => return Self::Green,
+            _ => {}
+        }
+        let java = text.strip_prefix('L').unwrap_or(text);
+        if text.contains("::") || text.starts_with("-[") || text.starts_with("+[") {
+            Self::Yellow
+        } else if java.contains('/')
+            || java.contains('.') && !java.starts_with('[')
+            || java.starts_with(|first: char| first.is_ascii_uppercase())
+        {
+            Self::Green
+        } else {
+            Self::Red
+        }
+    }
+
+    /// The colour in the middle of the hue's range.
+    pub(crate) fn shade(self, part: f32) -> Rgb {
+        let channel = |base: u8, range: f32| base + (range * part) as u8;
+        match self {
+            Self::Orange => (channel(190, 65.0), channel(90, 65.0), 0),
+            Self::Aqua => (channel(50, 60.0), channel(165, 55.0), channel(165, 55.0)),
+            Self::Green => (channel(50, 60.0), channel(200, 55.0), channel(50, 60.0)),
+            Self::Yellow => (channel(175, 55.0), channel(175, 55.0), channel(50, 20.0)),
+            Self::Red => (channel(200, 55.0), channel(50, 80.0), channel(50, 80.0)),
+        }
+    }
+}
+
+/// The colour of a frame: its hue, in a shade that its name decides (FNV-1a), so that it is the same in every picture.
+pub(crate) fn colour(text: &str) -> Rgb {
+    let hash = text
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    Hue::of(text).shade((hash as f64 / u64::MAX as f64) as f32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::top::sample_data::Build;
+    use crate::top::save::write_svg;
+    use crate::top::tables::Scope;
+
+    #[test]
+    fn colours_are_those_of_the_svg() {
+        let names = [
+            "main",
+            "std::vec::Vec<T>::push_[i]",
+            "vfs_read_[k]",
+            "lambda_[j]",
+            "std::mem::swap",
+            "[libc.so.6]",
+            "Compile",
+            "a.b",
+            "java/lang",
+            "_[x]",
+            "[unknown]",
+            "L",
+            "x_[]",
+        ];
+        let mut build = Build::default();
+        for name in names {
+            let marks = [("_[k]", "_k_"), ("_[i]", "_i_"), ("_[j]", "_j_")];
+            let marked =
+                marks.iter().find_map(|(suffix, mark)| Some(format!("{mark}{}", name.strip_suffix(suffix)?)));
+            build.stack(1, 1, "comm", &marked.unwrap_or_else(|| name.to_owned()), 10);
+        }
+        let mut svg = Vec::new();
+        write_svg(&build.snapshot(), &Scope::default(), &mut svg).unwrap();
+        let svg = String::from_utf8(svg).unwrap();
+        let parsing = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
+        let document = roxmltree::Document::parse_with_options(&svg, parsing).unwrap();
+        for name in names {
+            // inferno leaves the suffixes out of what is read.
+            let read = ["_[k]", "_[i]", "_[j]"].iter().find_map(|suffix| name.strip_suffix(suffix));
+            let read = format!("{} (", read.unwrap_or(name));
+            let frame = document.descendants().find(|node| {
+                node.has_tag_name("title") && node.text().is_some_and(|text| text.starts_with(&read))
+            });
+            let frame = frame.unwrap().parent().unwrap();
+            let rect = frame.children().find(|node| node.has_tag_name("rect")).unwrap();
+            let (red, green, blue) = colour(name);
+            assert_eq!(rect.attribute("fill"), Some(&*format!("rgb({red},{green},{blue})")), "{name}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! One interval as text, or as JSON, for scripts.
+//!
+//! The JSON is described in the help of the command (`commands::top`), for those who read it; a test holds its shape.
+
+use std::fmt::Write as _;
+
+use profile::FrameKind;
+use serde_json::{Value, json};
+
+use super::snapshot::{Snapshot, share};
+use super::tables::{FunctionRow, Scope, TaskOrder, TaskRow, functions, tasks};
+
+/// How many functions, processes, threads of a process and stacks a report lists at most.
+const FUNCTIONS: usize = 100;
+const PROCESSES: usize = 50;
+const THREADS: usize = 20;
+const STACKS: usize = 20;
+/// Of deep stacks, the frames nearest to the innermost.
+const FRAMES: usize = 256;
+/// How many functions and processes a text lists.
+const LINES: usize = 30;
+const PROCESS_LINES: usize = 10;
+
+/// The snapshot as one line of JSON, without its end.
+pub(crate) fn json(snapshot: &Snapshot) -> String {
+    let status = &snapshot.status;
+    let events: Vec<Value> = (0..).zip(&status.events).map(|(number, _)| event(snapshot, number)).collect();
+    json!({
+        "version": 1,
+        "target": status.target,
+        "seconds": rounded(status.covered.as_secs_f64()),
+        "cpus": status.cpus,
+        "samples": status.samples,
+        "lost": status.lost,
+        "complete": status.complete,
+        "own": { "cpu_percent": rounded(status.own_cpu), "memory_bytes": status.own_memory },
+        "ended": status.ended,
+        "events": events,
+    })
+    .to_string()
+}
+
+fn event(snapshot: &Snapshot, number: u32) -> Value {
+    let scope = Scope { event: number, ..Scope::default() };
+    let total = scope.total(snapshot);
+    let idle = Scope { idle: true, ..scope.clone() }.total(snapshot).saturating_sub(total);
+    let (functions, functions_omitted) = bounded(by_own_weight(snapshot, &scope), FUNCTIONS);
+    let function = |row: &FunctionRow| {
+        let function = snapshot.functions.get(row.function as usize);
+        json!({
+            "name": function.map(|function| &*function.name),
+            "module": function.map(|function| &*function.module).filter(|module| !module.is_empty()),
+            "kernel": row.in_kernel,
+            "self": row.own,
+            "total": row.total,
+            "self_percent": rounded(share(row.own, total)),
+            "total_percent": rounded(share(row.total, total)),
+        })
+    };
+    let rows = tasks(snapshot, &scope, TaskOrder::Weight);
+    let processes: Vec<&[TaskRow]> = rows.chunk_by(|_, next| next.choice.tid.is_some()).collect();
+    let (processes, processes_omitted) = bounded(processes, PROCESSES);
+    let process = |rows: &&[TaskRow]| {
+        let (process, threads) = rows.split_first()?;
+        let (threads, threads_omitted) = bounded(threads.to_vec(), THREADS);
+        let thread =
+            |row: &TaskRow| json!({ "tid": row.choice.tid, "comm": &*row.comm, "weight": row.weight });
+        Some(json!({
+            "pid": process.choice.pid,
+            "comm": &*process.comm,
+            "weight": process.weight,
+            "percent": rounded(share(process.weight, total)),
+            "threads": threads.iter().map(thread).collect::<Vec<_>>(),
+            "threads_omitted": threads_omitted,
+        }))
+    };
+    let (stacks, stacks_omitted) = stacks(snapshot, &scope);
+    let of_event = snapshot.status.events.get(number as usize);
+    json!({
+        "name": of_event.map(|event| &event.name),
+        "unit": of_event.map(|event| &event.unit),
+        "frequency": of_event.and_then(|event| event.frequency),
+        "total": total,
+        "idle": idle,
+        "functions": functions.iter().map(function).collect::<Vec<_>>(),
+        "functions_omitted": functions_omitted,
+        "processes": processes.iter().filter_map(process).collect::<Vec<_>>(),
+        "processes_omitted": processes_omitted,
+        "stacks": stacks,
+        "stacks_omitted": stacks_omitted,
+    })
+}
+
+fn stacks(snapshot: &Snapshot, scope: &Scope) -> (Vec<Value>, usize) {
+    let mut stacks: Vec<_> = scope.stacks(snapshot).collect();
+    stacks.sort_by_cached_key(|stack| {
+        let frames: Vec<_> = stack.frames().map(|frame| frame.function).collect();
+        (std::cmp::Reverse(stack.weight), stack.task.pid, stack.task.tid, frames)
+    });
+    let (stacks, omitted) = bounded(stacks, STACKS);
+    let stacks = stacks.iter().map(|stack| {
+        let frames: Vec<_> = stack.frames().collect();
+        let skipped = frames.len().saturating_sub(FRAMES);
+        let frames = frames.iter().skip(skipped).map(|frame| {
+            let function = snapshot.functions.get(frame.function as usize);
+            json!({
+                "name": function.map(|function| &*function.name),
+                "module": function.map(|function| &*function.module).filter(|module| !module.is_empty()),
+                "kernel": frame.in_kernel,
+                "inlined": frame.kind == FrameKind::Inlined,
+            })
+        });
+        json!({
+            "pid": stack.task.pid,
+            "tid": stack.task.tid,
+            "comm": &*stack.task.comm,
+            "weight": stack.weight,
+            "frames_omitted": skipped,
+            "frames": frames.collect::<Vec<_>>(),
+        })
+    });
+    (stacks.collect(), omitted)
+}
+
+/// The snapshot as a text of bounded length.
+pub(crate) fn text(snapshot: &Snapshot) -> String {
+    let status = &snapshot.status;
+    let mut text = String::new();
+    // Writing into a string does not fail.
+    let mut line = |arguments: std::fmt::Arguments<'_>| {
+        let _ = writeln!(text, "{arguments}");
+    };
+    for (number, event) in (0..).zip(&status.events) {
+        let scope = Scope { event: number, ..Scope::default() };
+        let total = scope.total(snapshot);
+        let rate = event.frequency.map_or(String::new(), |hertz| format!(" {hertz} Hz"));
+        let complete = status.complete_share().map(|share| format!(", stacks {share:.1} % complete"));
+        let complete = complete.unwrap_or_default();
+        line(format_args!(
+            "{}, {}{rate}, {} CPUs, {:.1} s: {} samples, {} lost{complete}, idle {:.0} %",
+            status.target,
+            event.name,
+            status.cpus,
+            status.covered.as_secs_f64(),
+            status.samples,
+            status.lost,
+            scope.idle_share(snapshot),
+        ));
+        line(format_args!("{:>7} {:>7}  {:<24} function", "self", "total", "module"));
+        let (rows, omitted) = bounded(by_own_weight(snapshot, &scope), LINES);
+        for row in rows {
+            let Some(function) = snapshot.functions.get(row.function as usize) else { continue };
+            line(format_args!(
+                "{:>6.2}% {:>6.2}%  {:<24} {}",
+                share(row.own, total),
+                share(row.total, total),
+                function.module,
+                function.name
+            ));
+        }
+        if omitted > 0 {
+            line(format_args!("{:>16}  {omitted} more functions", ""));
+        }
+        line(format_args!("{:>7} {:>9}  process", "share", "pid"));
+        let rows = tasks(snapshot, &scope, TaskOrder::Weight);
+        let processes = rows.into_iter().filter(|row| row.choice.tid.is_none()).collect();
+        let (rows, omitted) = bounded(processes, PROCESS_LINES);
+        for row in rows {
+            line(format_args!("{:>6.2}% {:>9}  {}", share(row.weight, total), row.choice.pid, row.comm));
+        }
+        if omitted > 0 {
+            line(format_args!("{:>18} {omitted} more processes", ""));
+        }
+    }
+    text
+}
+
+fn by_own_weight(snapshot: &Snapshot, scope: &Scope) -> Vec<FunctionRow> {
+    let mut rows = functions(snapshot, scope);
+    rows.sort_by(|a, b| {
+        let function = |row: &FunctionRow| snapshot.functions.get(row.function as usize);
+        (b.own, b.total).cmp(&(a.own, a.total)).then_with(|| function(a).cmp(&function(b)))
+    });
+    rows
+}
+
+/// The first of a list, and how many it leaves out.
+fn bounded<T>(mut list: Vec<T>, most: usize) -> (Vec<T>, usize) {
+    let omitted = list.len().saturating_sub(most);
+    list.truncate(most);
+    (list, omitted)
+}
+
+/// Three digits behind the point are all that means something.
+fn rounded(number: f64) -> f64 {
+    (number * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::top::sample_data::Build;
+
+    fn load() -> Snapshot {
+        let mut build = Build::default();
+        build
+            .stack(100, 100, "app", "main;_i_parse;memchr@libc.so.6", 400)
+            .stack(100, 101, "wor\"ker", "start;_k_read", 100)
+            .stack(0, 0, "swapper/0", "_k_idle", 900)
+            .stack(300, 300, "sh", "[unknown]@", 40);
+        build.snapshot()
+    }
+
+    #[test]
+    fn the_schema_stays() {
+        let value: Value = serde_json::from_str(&json(&load())).unwrap();
+        insta::assert_snapshot!("json", serde_json::to_string_pretty(&value).unwrap());
+    }
+
+    #[test]
+    fn text_of_one_interval() {
+        insta::assert_snapshot!("text", text(&load()));
+    }
+
+    #[test]
+    fn lists_are_bounded_and_say_so() {
+        let mut build = Build::default();
+        for number in 0..300 {
+            build.stack(number + 1, number + 1, "p", &format!("main;f{number}"), 1);
+        }
+        let snapshot = build.snapshot();
+        let value: Value = serde_json::from_str(&json(&snapshot)).unwrap();
+        let event = &value["events"][0];
+        assert_eq!(event["functions"].as_array().unwrap().len(), FUNCTIONS);
+        assert_eq!(event["functions_omitted"], 301 - FUNCTIONS);
+        assert_eq!(event["processes_omitted"], 300 - PROCESSES);
+        assert_eq!(event["stacks_omitted"], 300 - STACKS);
+        assert!(text(&snapshot).lines().count() < 50);
+    }
+}

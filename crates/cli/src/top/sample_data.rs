@@ -1,0 +1,104 @@
+//! Snapshots made by hand, for tests.
+#![cfg(test)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::{AddressKind, Name, ObjectIdentity, Pid, Space, SpaceId, StackEntry};
+use profile::FrameKind;
+
+use super::snapshot::{CountedStack, EventStatus, Frame, Function, Place, Snapshot, Span, Status, Task};
+
+/// A snapshot in the making.
+#[derive(Default)]
+pub(crate) struct Build {
+    functions: Vec<Function>,
+    tasks: Vec<Task>,
+    stacks: Vec<CountedStack>,
+}
+
+impl Build {
+    /// Adds a stack, outermost frame first: `main;read;_k_vfs_read`. `_k_`, `_i_` and `_j_` mark kernel, inlined and
+    /// generated code; kernel functions lie in `kernel.kallsyms`, others in `app`, or what stands after `@`.
+    pub(crate) fn stack(&mut self, pid: i32, tid: i32, comm: &str, frames: &str, samples: u64) -> &mut Self {
+        let task = Task { pid, tid, comm: comm.into() };
+        let task = position(&mut self.tasks, task);
+        let frames: Arc<[Frame]> = frames
+            .split(';')
+            .map(|text| {
+                let (kind, text) = match text.get(..3) {
+                    Some("_k_") => (FrameKind::Kernel, &text[3..]),
+                    Some("_i_") => (FrameKind::Inlined, &text[3..]),
+                    Some("_j_") => (FrameKind::Jit, &text[3..]),
+                    _ => (FrameKind::User, text),
+                };
+                let in_kernel = kind == FrameKind::Kernel;
+                let default = if in_kernel { "kernel.kallsyms" } else { "app" };
+                let (name, module) = text.split_once('@').unwrap_or((text, default));
+                let function = Function { name: name.into(), module: module.into() };
+                Frame { function: position(&mut self.functions, function), kind, in_kernel }
+            })
+            .collect();
+        // Inlined frames lie where their callers do: each other frame is a place of its own.
+        let frames_of_places = frames.iter().filter(|frame| frame.kind != FrameKind::Inlined);
+        let places = frames_of_places.map(|frame| frame.function).collect();
+        self.stacks.push(CountedStack { event: 0, task, frames, places, samples, weight: samples });
+        self
+    }
+
+    /// The snapshot, of ten seconds of two CPUs.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let samples = self.stacks.iter().map(|stack| stack.samples).sum();
+        Snapshot {
+            functions: Arc::new(self.functions.clone()),
+            places: Arc::new(
+                (0..).zip(&self.functions).map(|(number, function)| place(number, function)).collect(),
+            ),
+            recording: None,
+            tasks: self.tasks.clone(),
+            stacks: self.stacks.clone(),
+            status: Status {
+                target: "whole system".to_owned(),
+                events: vec![EventStatus {
+                    name: "cpu-clock".to_owned(),
+                    frequency: Some(997),
+                    unit: "samples".to_owned(),
+                }],
+                cpus: 2,
+                span: Span::Window,
+                covered: Duration::from_secs(10),
+                window: Duration::from_secs(10),
+                samples,
+                complete: Some(samples),
+                own_cpu: 0.4,
+                own_memory: 23 << 20,
+                ..Status::default()
+            },
+        }
+    }
+}
+
+/// Functions lie one behind the other, in the object or the kernel that they are of.
+fn place(number: u32, function: &Function) -> Place {
+    let in_kernel = &*function.module == "kernel.kallsyms";
+    let space = match (in_kernel, &*function.module) {
+        (true, _) => Space::Kernel { build_id: None, text_address: None },
+        (false, "") => Space::Unmapped { pid: Pid(300), generation: 0 },
+        (false, module) => {
+            let path = Name::from(format!("/bin/{module}").as_str());
+            Space::Object(ObjectIdentity { path, build_id: None, file: None })
+        }
+    };
+    let offset = if in_kernel { 0xffff_ffff_8100_0000 } else { 0x1000 } + 0x100 * u64::from(number);
+    let kind = AddressKind::InstructionPointer;
+    let space_number = SpaceId(u32::from(in_kernel));
+    Place { entry: StackEntry { offset, space: space_number, kind, in_kernel }, space: Arc::new(space) }
+}
+
+fn position<T: PartialEq>(list: &mut Vec<T>, item: T) -> u32 {
+    let known = list.iter().position(|known| *known == item);
+    known.unwrap_or_else(|| {
+        list.push(item);
+        list.len() - 1
+    }) as u32
+}

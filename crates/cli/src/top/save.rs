@@ -1,0 +1,164 @@
+//! What is shown, as a file.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use export::flamegraph;
+use export::summary::{self, Summary};
+use model::{
+    AddressKind, Frame as ModelFrame, Loss, Name, Pid, Resolution, Space, SpaceId, SpaceTable, StackEntry,
+    Symbolized, Tid,
+};
+use profile::{Detail, FrameKind, Profile, Show, View, Weight};
+
+use super::save_data;
+use super::snapshot::{Frame, Snapshot};
+use super::tables::Scope;
+use crate::output::Output;
+
+/// Writes what is shown, as a picture where the name ends in `.svg`, else as a recording; says what was done.
+///
+/// # Errors
+/// Where there is nothing to draw, or the file cannot be written.
+pub(crate) fn save(name: &str, snapshot: &Snapshot, scope: &Scope) -> anyhow::Result<String> {
+    let is_picture = Path::new(name).extension().is_some_and(|end| end.eq_ignore_ascii_case("svg"));
+    if !is_picture {
+        return save_data::save(name, snapshot, scope);
+    }
+    let mut output = Output::open(Some(Path::new(name)), "", "")?;
+    write_svg(snapshot, scope, &mut output).with_context(|| format!("cannot write {name}"))?;
+    output.finish()?;
+    Ok(format!("saved {name}"))
+}
+
+/// Draws the stacks in the scope as `prof flame` does.
+///
+/// # Errors
+/// Those of `output`, and where there is nothing to draw.
+pub(crate) fn write_svg(snapshot: &Snapshot, scope: &Scope, output: &mut dyn Write) -> anyhow::Result<()> {
+    let shown = Shown::new(snapshot, scope);
+    let event = snapshot.status.events.get(scope.event as usize);
+    let weight = match event {
+        Some(event) if event.unit != "samples" => Weight::Period,
+        _ => Weight::Samples,
+    };
+    let resolve = |entry: &StackEntry| shown.names.get(entry);
+    let census = View::census(&shown.profile, &shown.spaces, resolve);
+    let facts = Summary {
+        event: event.map_or("", |event| &event.name),
+        total: shown.profile.total(),
+        weight,
+        loss: &shown.profile.loss,
+        census: &census,
+        remedies: &[],
+    };
+    let options = flamegraph::Options {
+        title: "prof top".to_owned(),
+        subtitle: format!("{} – {}", snapshot.status.target, summary::subtitle(&facts)),
+        colors: "java".parse().map_err(anyhow::Error::msg)?,
+        width: None,
+        min_width: 0.01,
+        inverted: false,
+        reverse: false,
+        chart: false,
+        unit: event.map_or_else(|| "samples".to_owned(), |event| event.unit.clone()),
+    };
+    let view = View::new(&shown.profile, &shown.spaces, resolve, Show::default(), weight);
+    flamegraph::write(&view, &options, output)?;
+    Ok(())
+}
+
+/// The stacks of a scope as a profile, whose places are frames with their names.
+struct Shown {
+    profile: Profile,
+    spaces: SpaceTable,
+    names: HashMap<StackEntry, Resolution>,
+}
+
+impl Shown {
+    fn new(snapshot: &Snapshot, scope: &Scope) -> Self {
+        let mut spaces = SpaceTable::default();
+        let code = spaces.intern(Space::Kernel { build_id: None, text_address: None });
+        let generated =
+            spaces.intern(Space::Jit { pid: Pid::NONE, generation: 0, mapping: Name::from("//anon") });
+        let mut profile = Profile::new(Detail::default());
+        profile.loss = Loss { samples: snapshot.status.lost, ..Loss::default() };
+        let mut shown = Self { profile, spaces, names: HashMap::new() };
+        let mut entries = Vec::new();
+        for stack in scope.stacks(snapshot) {
+            entries.clear();
+            for frame in stack.frames().rev() {
+                let entry = place(frame, code, generated);
+                shown.names.entry(entry).or_insert_with(|| name(snapshot, frame));
+                entries.push(entry);
+            }
+            let comm = Name::from(&*stack.task.comm);
+            let id = shown.profile.stacks.intern(&entries);
+            for (samples, period) in parts(stack.samples, stack.weight) {
+                for _ in 0..samples {
+                    shown.profile.add(&comm, Pid(stack.task.pid), Tid(stack.task.tid), id, period);
+                }
+            }
+        }
+        shown
+    }
+}
+
+/// A weight spread over its samples: so many of this period, so many of that.
+fn parts(samples: u64, weight: u64) -> [(u64, u64); 2] {
+    let samples = samples.max(1);
+    let (each, rest) = (weight / samples, weight % samples);
+    [(samples - rest, each), (rest, each.saturating_add(1))]
+}
+
+/// A frame as a place of its own.
+fn place(frame: Frame, code: SpaceId, generated: SpaceId) -> StackEntry {
+    let inlined = u64::from(frame.kind == FrameKind::Inlined);
+    StackEntry {
+        offset: u64::from(frame.function) << 1 | inlined,
+        space: if frame.kind == FrameKind::Jit { generated } else { code },
+        kind: AddressKind::InstructionPointer,
+        in_kernel: frame.in_kernel,
+    }
+}
+
+fn name(snapshot: &Snapshot, frame: Frame) -> Resolution {
+    let function = snapshot.functions.get(frame.function as usize);
+    let function = function.map_or_else(|| Arc::from(""), |function| Arc::clone(&function.name));
+    let frame = ModelFrame { function, location: None, inlined: frame.kind == FrameKind::Inlined };
+    Resolution::Resolved(Symbolized { frames: vec![frame], symbol_offset: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::top::sample_data::Build;
+
+    #[test]
+    fn the_picture_is_what_the_scope_shows() {
+        let mut build = Build::default();
+        build
+            .stack(1, 1, "a", "main;_i_f;_k_sys", 30)
+            .stack(2, 2, "b", "_j_x", 10)
+            .stack(0, 0, "idle", "_k_i", 99);
+        let mut svg = Vec::new();
+        write_svg(&build.snapshot(), &Scope::default(), &mut svg).unwrap();
+        let svg = String::from_utf8(svg).unwrap();
+        // inferno leaves the suffixes out of what is read, and colours by them.
+        for text in ["sys (30 samples, 75.00%)", "f (30 samples", "x (10 samples", "all (40 samples"] {
+            assert!(svg.contains(text), "{text}");
+        }
+        assert!(!svg.contains("idle"));
+    }
+
+    #[test]
+    fn weights_are_spread_without_a_rest() {
+        for (samples, weight) in [(3, 10), (1, 7), (4, 4), (5, 3)] {
+            let sum: u64 = parts(samples, weight).iter().map(|(count, each)| count * each).sum();
+            assert_eq!(sum, weight);
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! What the user has chosen, and what is listed because of it.
+
+use std::sync::Arc;
+
+use ratatui::layout::Rect;
+
+use super::cursor::Cursor;
+use super::filter::Filter;
+use super::snapshot::{Function, Snapshot, Span};
+use super::tables::{
+    FlameTree, FunctionRow, NeighbourRow, Neighbours, Opened, PathKey, Scope, TaskChoice, TaskOrder, TaskRow,
+    functions, tasks,
+};
+
+/// The views, in the order of their numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum View {
+    /// Functions.
+    Functions,
+    /// Processes and threads.
+    Tasks,
+    /// Callers and callees.
+    Neighbours,
+    /// The flame graph.
+    Flame,
+}
+
+impl View {
+    /// All of them.
+    pub(crate) const ALL: [Self; 4] = [Self::Functions, Self::Tasks, Self::Neighbours, Self::Flame];
+
+    /// What it is called.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Functions => "functions",
+            Self::Tasks => "processes",
+            Self::Neighbours => "callers",
+            Self::Flame => "flame graph",
+        }
+    }
+}
+
+/// How functions are ordered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FunctionOrder {
+    /// By their own weight.
+    Own,
+    /// By their weight with all they called.
+    Total,
+    /// By name.
+    Name,
+    /// By module, then by own weight.
+    Module,
+}
+
+/// A line that is being typed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Prompt {
+    /// What for.
+    pub(crate) purpose: Purpose,
+    /// The text so far.
+    pub(crate) text: String,
+    /// The filter before, for those who think better of it.
+    pub(crate) before: String,
+}
+
+/// What a line is typed for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Purpose {
+    /// The filter.
+    Filter,
+    /// The name of a file.
+    Save,
+}
+
+/// Something on the screen that can be clicked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Spot {
+    /// The title of a view.
+    Tab(View),
+    /// A row of a list.
+    Row(usize),
+    /// A frame of the flame graph.
+    Tile(PathKey),
+    /// The head of a column.
+    Column(FunctionOrder),
+}
+
+/// All of it.
+pub(crate) struct App {
+    /// What is shown.
+    pub(crate) snapshot: Arc<Snapshot>,
+    /// The newest, while an older one is shown.
+    newest: Option<Arc<Snapshot>>,
+    /// Which view.
+    pub(crate) view: View,
+    /// Which samples.
+    pub(crate) scope: Scope,
+    /// The filter as typed.
+    pub(crate) filter_text: String,
+    /// Whether the screen stands still.
+    pub(crate) paused: bool,
+    /// Whether rows keep their places.
+    pub(crate) frozen: bool,
+    /// Window or since the start, as asked for.
+    pub(crate) span: Span,
+    /// The order of functions.
+    pub(crate) function_order: FunctionOrder,
+    /// The order of processes.
+    pub(crate) task_order: TaskOrder,
+    /// What is being typed.
+    pub(crate) prompt: Option<Prompt>,
+    /// Whether help is shown, and from which line on.
+    pub(crate) help: Option<usize>,
+    /// A short message, until the next key.
+    pub(crate) message: Option<String>,
+    /// The functions listed.
+    pub(crate) functions: Vec<FunctionRow>,
+    /// Where the cursor is among them.
+    pub(crate) function_cursor: Cursor<Function>,
+    /// The processes and threads listed.
+    pub(crate) tasks: Vec<TaskRow>,
+    /// Where the cursor is among them.
+    pub(crate) task_cursor: Cursor<TaskChoice>,
+    /// The function whose callers and callees are shown, and those before it.
+    pub(crate) focus: Vec<Function>,
+    /// The callers and callees.
+    pub(crate) neighbours: Option<Neighbours>,
+    /// Their rows.
+    pub(crate) neighbour_rows: Vec<NeighbourRow>,
+    /// Where the cursor is among them.
+    pub(crate) neighbour_cursor: Cursor<(Option<super::tables::Side>, PathKey)>,
+    /// Rows opened and closed by hand.
+    pub(crate) opened: Opened,
+    /// The flame graph.
+    pub(crate) flame: Option<FlameTree>,
+    /// The frame that is as wide as the screen.
+    pub(crate) flame_zoom: PathKey,
+    /// The frame under the cursor.
+    pub(crate) flame_cursor: PathKey,
+    /// The weight of everything that counts.
+    pub(crate) total: u64,
+    /// What can be clicked, as drawn last.
+    pub(crate) spots: Vec<(Rect, Spot)>,
+    /// How many rows a list had, as drawn last.
+    pub(crate) page: usize,
+}
+
+impl App {
+    /// Shows the functions of nothing yet.
+    pub(crate) fn new(scope: Scope, span: Span) -> Self {
+        Self {
+            snapshot: Arc::default(),
+            newest: None,
+            view: View::Functions,
+            scope,
+            filter_text: String::new(),
+            paused: false,
+            frozen: false,
+            span,
+            function_order: FunctionOrder::Own,
+            task_order: TaskOrder::Weight,
+            prompt: None,
+            help: None,
+            message: None,
+            functions: Vec::new(),
+            function_cursor: Cursor::default(),
+            tasks: Vec::new(),
+            task_cursor: Cursor::default(),
+            focus: Vec::new(),
+            neighbours: None,
+            neighbour_rows: Vec::new(),
+            neighbour_cursor: Cursor::default(),
+            opened: Opened::default(),
+            flame: None,
+            flame_zoom: PathKey::default(),
+            flame_cursor: PathKey::default(),
+            total: 0,
+            spots: Vec::new(),
+            page: 10,
+        }
+    }
+
+    /// Takes a new snapshot. It is shown at once, unless paused.
+    pub(crate) fn take(&mut self, snapshot: Arc<Snapshot>) {
+        if self.paused {
+            self.newest = Some(snapshot);
+        } else {
+            self.snapshot = snapshot;
+            self.list();
+        }
+    }
+
+    /// Stands still, or goes on with the newest.
+    pub(crate) fn toggle_pause(&mut self) {
+        self.paused = !self.paused;
+        if let (false, Some(newest)) = (self.paused, self.newest.take()) {
+            self.snapshot = newest;
+            self.list();
+        }
+    }
+
+    /// Uses the filter text.
+    pub(crate) fn set_filter(&mut self, text: &str) {
+        self.filter_text = text.to_owned();
+        self.scope.filter = Filter::parse(text);
+        self.list();
+    }
+
+    /// Makes the lists of the current view anew.
+    pub(crate) fn list(&mut self) {
+        self.total = self.scope.total(&self.snapshot);
+        match self.view {
+            View::Functions => self.list_functions(),
+            View::Tasks => self.list_tasks(),
+            View::Neighbours => self.list_neighbours(),
+            View::Flame => self.flame = Some(FlameTree::new(&self.snapshot, &self.scope)),
+        }
+    }
+
+    fn list_functions(&mut self) {
+        let snapshot = &self.snapshot;
+        let mut rows = functions(snapshot, &self.scope);
+        let function = |row: &FunctionRow| &snapshot.functions[row.function as usize];
+        match self.function_order {
+            FunctionOrder::Own => {
+                rows.sort_by(|a, b| {
+                    (b.own, b.total).cmp(&(a.own, a.total)).then_with(|| function(a).cmp(function(b)))
+                });
+            }
+            FunctionOrder::Total => {
+                rows.sort_by(|a, b| {
+                    (b.total, b.own).cmp(&(a.total, a.own)).then_with(|| function(a).cmp(function(b)))
+                });
+            }
+            FunctionOrder::Name => rows.sort_by(|a, b| function(a).cmp(function(b))),
+            FunctionOrder::Module => rows.sort_by(|a, b| {
+                (&function(a).module, b.own)
+                    .cmp(&(&function(b).module, a.own))
+                    .then_with(|| function(a).cmp(function(b)))
+            }),
+        }
+        let keys: Vec<Function> = rows.iter().map(|row| function(row).clone()).collect();
+        let order = self.function_cursor.update(keys, self.frozen);
+        self.functions = reorder(rows, &order);
+    }
+
+    fn list_tasks(&mut self) {
+        let rows = tasks(&self.snapshot, &self.scope, self.task_order);
+        let order = self.task_cursor.update(rows.iter().map(|row| row.choice).collect(), self.frozen);
+        self.tasks = reorder(rows, &order);
+    }
+
+    fn list_neighbours(&mut self) {
+        if self.focus.is_empty()
+            && let Some(function) = self.selected_function()
+        {
+            self.focus.push(function);
+        }
+        self.neighbours =
+            self.focus.last().and_then(|function| Neighbours::of(&self.snapshot, &self.scope, function));
+        let rows = self.neighbours.as_ref().map_or_else(Vec::new, |n| n.rows(&self.opened));
+        let keys: Vec<_> = rows.iter().map(|row| (row.side, row.path)).collect();
+        if self.neighbour_cursor.is_at_start() {
+            self.neighbour_cursor.select(&(None, PathKey::default()));
+        }
+        // The tree's shape says where rows belong: their places cannot be frozen.
+        self.neighbour_cursor.update(keys, false);
+        self.neighbour_rows = rows;
+    }
+
+    /// The function under the cursor of the functions view; listed now if it wasn't yet.
+    pub(crate) fn selected_function(&mut self) -> Option<Function> {
+        if self.functions.is_empty() {
+            self.list_functions();
+        }
+        let row = self.functions.get(self.function_cursor.index())?;
+        self.snapshot.functions.get(row.function as usize).cloned()
+    }
+
+    /// Shows callers and callees of `function`.
+    pub(crate) fn look_at(&mut self, function: Function) {
+        if self.focus.last() != Some(&function) {
+            self.focus.push(function);
+        }
+        self.neighbour_cursor = Cursor::default();
+        self.opened.clear();
+        self.view = View::Neighbours;
+        self.list();
+    }
+
+    /// Goes to a view. From the list of functions, the callers are those of the selected one.
+    pub(crate) fn go_to(&mut self, view: View) {
+        if view == View::Neighbours && self.view == View::Functions {
+            self.focus.clear();
+            self.neighbour_cursor = Cursor::default();
+            self.opened.clear();
+        }
+        self.view = view;
+        self.list();
+    }
+}
+
+fn reorder<T>(rows: Vec<T>, order: &[usize]) -> Vec<T> {
+    let mut rows: Vec<Option<T>> = rows.into_iter().map(Some).collect();
+    order.iter().filter_map(|&index| rows.get_mut(index)?.take()).collect()
+}

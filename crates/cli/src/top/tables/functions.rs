@@ -1,0 +1,109 @@
+//! Functions with what they took themselves, and with all they called.
+
+use super::Scope;
+use crate::top::snapshot::Snapshot;
+
+/// A function of the list.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct FunctionRow {
+    /// The position in [`Snapshot::functions`].
+    pub(crate) function: u32,
+    /// The weight of stacks whose innermost frame it is.
+    pub(crate) own: u64,
+    /// The weight of stacks that it is on, each counted once.
+    pub(crate) total: u64,
+    /// Whether it runs in the kernel.
+    pub(crate) in_kernel: bool,
+}
+
+/// The functions that the scope shows, in no order.
+pub(crate) fn functions(snapshot: &Snapshot, scope: &Scope) -> Vec<FunctionRow> {
+    let count = snapshot.functions.len();
+    let mut rows: Vec<FunctionRow> = (0..count)
+        .map(|function| FunctionRow { function: function as u32, own: 0, total: 0, in_kernel: false })
+        .collect();
+    // The number of the stack that counted for the function last: a recursive function counts once per stack.
+    let mut counted = vec![0_usize; count];
+    for (number, stack) in scope.stacks(snapshot).enumerate() {
+        let mut innermost = None;
+        for frame in stack.frames() {
+            let index = frame.function as usize;
+            let (Some(row), Some(last)) = (rows.get_mut(index), counted.get_mut(index)) else { continue };
+            if *last != number + 1 {
+                *last = number + 1;
+                row.total += stack.weight;
+            }
+            row.in_kernel |= frame.in_kernel;
+            innermost = Some(index);
+        }
+        if let Some(row) = innermost.and_then(|index| rows.get_mut(index)) {
+            row.own += stack.weight;
+        }
+    }
+    rows.retain(|row| {
+        row.total > 0 && snapshot.functions.get(row.function as usize).is_some_and(|f| scope.filter.shows(f))
+    });
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::top::filter::Filter;
+    use crate::top::sample_data::Build;
+
+    fn named(snapshot: &Snapshot, scope: &Scope) -> Vec<(String, u64, u64)> {
+        let mut rows: Vec<_> = functions(snapshot, scope)
+            .into_iter()
+            .map(|row| (snapshot.functions[row.function as usize].name.to_string(), row.own, row.total))
+            .collect();
+        rows.sort();
+        rows
+    }
+
+    fn row(name: &str, own: u64, total: u64) -> (String, u64, u64) {
+        (name.to_owned(), own, total)
+    }
+
+    #[test]
+    fn recursion_counts_once() {
+        let mut build = Build::default();
+        build.stack(1, 1, "a", "main;f;f;f", 3).stack(1, 1, "a", "main;f;g", 2);
+        let rows = named(&build.snapshot(), &Scope::default());
+        assert_eq!(rows, [row("f", 3, 5), row("g", 2, 2), row("main", 0, 5)]);
+    }
+
+    #[test]
+    fn hidden_kernel_frames_count_for_their_callers() {
+        let mut build = Build::default();
+        build.stack(1, 1, "a", "main;read;_k_vfs_read", 3).stack(2, 2, "b", "_k_kthread", 2);
+        let snapshot = build.snapshot();
+        let scope = Scope { kernel: false, ..Scope::default() };
+        assert_eq!(named(&snapshot, &scope), [row("main", 0, 3), row("read", 3, 3)]);
+        assert_eq!(scope.total(&snapshot), 3, "a stack without a frame left does not count");
+        let scope = Scope { user: false, ..Scope::default() };
+        assert_eq!(named(&snapshot, &scope), [row("kthread", 2, 2), row("vfs_read", 3, 3)]);
+    }
+
+    #[test]
+    fn idle_cpus_are_left_out_until_asked_for() {
+        let mut build = Build::default();
+        build.stack(0, 0, "swapper", "_k_idle", 30).stack(1, 1, "a", "main", 10);
+        let snapshot = build.snapshot();
+        let mut scope = Scope::default();
+        assert_eq!(scope.total(&snapshot), 10);
+        assert_eq!(scope.idle_share(&snapshot), 75.0);
+        scope.idle = true;
+        assert_eq!(scope.total(&snapshot), 40);
+    }
+
+    #[test]
+    fn the_filter_chooses_rows_or_samples() {
+        let mut build = Build::default();
+        build.stack(1, 1, "a", "main;malloc", 3).stack(2, 2, "b", "main;free", 2);
+        let snapshot = build.snapshot();
+        let scope = |text: &str| Scope { filter: Filter::parse(text), ..Scope::default() };
+        assert_eq!(named(&snapshot, &scope("mal")), [row("malloc", 3, 3)]);
+        assert_eq!(named(&snapshot, &scope("comm:b")), [row("free", 2, 2), row("main", 0, 2)]);
+    }
+}

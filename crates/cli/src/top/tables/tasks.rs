@@ -1,0 +1,103 @@
+//! Processes, with their threads.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Scope, TaskChoice};
+use crate::top::snapshot::Snapshot;
+
+/// A process or thread of the list.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct TaskRow {
+    /// Which.
+    pub(crate) choice: TaskChoice,
+    /// Its name.
+    pub(crate) comm: Arc<str>,
+    /// The weight of its samples.
+    pub(crate) weight: u64,
+    /// How many threads had samples; 0 in the row of a thread.
+    pub(crate) threads: usize,
+}
+
+#[derive(Default)]
+struct Process {
+    comm: Option<Arc<str>>,
+    weight: u64,
+    threads: BTreeMap<i32, (Arc<str>, u64)>,
+}
+
+/// How rows are ordered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TaskOrder {
+    /// Heaviest first.
+    Weight,
+    /// By number.
+    Pid,
+    /// By name.
+    Comm,
+}
+
+/// Processes in order, each followed by its threads where it has several.
+pub(crate) fn tasks(snapshot: &Snapshot, scope: &Scope, order: TaskOrder) -> Vec<TaskRow> {
+    let mut processes: BTreeMap<i32, Process> = BTreeMap::new();
+    for stack in scope.stacks(snapshot) {
+        let task = stack.task;
+        if !scope.filter.shows_task(task) {
+            continue;
+        }
+        let process = processes.entry(task.pid).or_default();
+        process.weight += stack.weight;
+        // The main thread names the process; until it has a sample, any thread does.
+        if task.pid == task.tid || process.comm.is_none() {
+            process.comm = Some(Arc::clone(&task.comm));
+        }
+        let thread = process.threads.entry(task.tid).or_insert_with(|| (Arc::clone(&task.comm), 0));
+        thread.1 += stack.weight;
+    }
+    let mut processes: Vec<_> = processes.into_iter().collect();
+    processes.sort_by(|(a_pid, a), (b_pid, b)| match order {
+        TaskOrder::Weight => b.weight.cmp(&a.weight).then(a_pid.cmp(b_pid)),
+        TaskOrder::Pid => a_pid.cmp(b_pid),
+        TaskOrder::Comm => a.comm.cmp(&b.comm).then(a_pid.cmp(b_pid)),
+    });
+    let mut rows = Vec::new();
+    for (pid, process) in processes {
+        let Process { comm, weight, threads } = process;
+        let comm = comm.unwrap_or_else(|| Arc::from(""));
+        let choice = TaskChoice { pid, tid: None };
+        rows.push(TaskRow { choice, comm, weight, threads: threads.len() });
+        if threads.len() < 2 {
+            continue;
+        }
+        let mut threads: Vec<_> = threads.into_iter().collect();
+        threads.sort_by(|(a_tid, a), (b_tid, b)| match order {
+            TaskOrder::Weight => b.1.cmp(&a.1).then(a_tid.cmp(b_tid)),
+            TaskOrder::Pid => a_tid.cmp(b_tid),
+            TaskOrder::Comm => a.0.cmp(&b.0).then(a_tid.cmp(b_tid)),
+        });
+        rows.extend(threads.into_iter().map(|(tid, (comm, weight))| {
+            let choice = TaskChoice { pid, tid: Some(tid) };
+            TaskRow { choice, comm, weight, threads: 0 }
+        }));
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::top::sample_data::Build;
+
+    #[test]
+    fn processes_come_with_their_threads() {
+        let mut build = Build::default();
+        build.stack(7, 8, "worker", "f", 5).stack(7, 7, "app", "f", 1).stack(9, 9, "sh", "g", 4);
+        let rows = tasks(&build.snapshot(), &Scope::default(), TaskOrder::Weight);
+        let texts: Vec<_> = rows.iter().map(|r| (r.choice.pid, r.choice.tid, &*r.comm, r.weight)).collect();
+        let expected =
+            [(7, None, "app", 6), (7, Some(8), "worker", 5), (7, Some(7), "app", 1), (9, None, "sh", 4)];
+        assert_eq!(texts, expected);
+        let by_name = tasks(&build.snapshot(), &Scope::default(), TaskOrder::Comm);
+        assert_eq!(by_name[0].choice.pid, 7);
+    }
+}
