@@ -1,0 +1,174 @@
+//! `-p` and `-a`: what already runs.
+
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::folded::Folded;
+use super::prof::{folded, folder, may_record, prof, run};
+use super::{perf, programs};
+
+#[test]
+fn threads_of_a_running_process_are_neither_missed_nor_doubled() {
+    let Some(program) = programs::c("churn") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    let mut child = Command::new(&program).arg("60000").stdout(Stdio::null()).spawn().unwrap();
+    thread::sleep(Duration::from_millis(200));
+    let before = cpu_time(child.id());
+    let recorded = run(prof([
+        "record",
+        "-F",
+        "4999",
+        "-e",
+        "cpu-clock",
+        "-d",
+        "4",
+        "-p",
+        &child.id().to_string(),
+        "-o",
+    ])
+    .arg(&file));
+    let after = cpu_time(child.id());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let recorded = recorded.ok();
+    let flame = folded(&file, &[]).ok();
+    let stacks = Folded::parse(flame.text());
+    assert!(stacks.with("burn") * 10 > stacks.total() * 3, "{}", flame.text());
+    // The process runs a little before and after the recording.
+    let most = (after - before) * 4999.0;
+    let total = stacks.total() as f64;
+    assert!(total < most * 1.05 && total > most * 0.6, "{total} of {most} samples: {}", recorded.stderr);
+}
+
+/// User and system time of a process in seconds, `/proc/PID/stat` fields 14 and 15.
+fn cpu_time(pid: u32) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    let ticks: f64 = [11, 12].iter().map(|at| fields[*at].parse::<f64>().unwrap()).sum();
+    ticks / 100.0
+}
+
+#[test]
+fn a_process_that_ends_ends_the_recording() {
+    let Some(program) = programs::c("shares") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    let child = Command::new(&program).args(["threads", "4000"]).stdout(Stdio::null()).spawn().unwrap();
+    let pid = child.id().to_string();
+    let waiter = thread::spawn(move || {
+        let mut child = child;
+        child.wait()
+    });
+    let recorded = run(prof(["record", "-e", "cpu-clock", "-p", &pid, "-o"]).arg(&file));
+    waiter.join().unwrap().unwrap();
+    recorded.ok();
+    let stacks = Folded::parse(folded(&file, &[]).ok().text());
+    // The program was mapped before we came: its names come from what was synthesized.
+    assert!(stacks.with("sixty") * 10 > stacks.total() * 4);
+}
+
+#[test]
+fn a_command_says_how_long_others_are_recorded() {
+    let Some(program) = programs::c("shares") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    let mut child = Command::new(&program).args(["alone", "60000"]).stdout(Stdio::null()).spawn().unwrap();
+    let pid = child.id().to_string();
+    let recorded = [&["-a"][..], &["-p", &pid]].map(|target| {
+        let mut record = prof(["record", "-e", "cpu-clock", "-o"]);
+        let recorded = run(record.arg(&file).args(target).args(["--", "sh", "-c", "sleep 1; exit 7"]));
+        (recorded, Folded::parse(folded(&file, &[]).ok().text()))
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for (recorded, stacks) in &recorded {
+        assert_eq!(recorded.code, 7, "{}", recorded.stderr);
+        assert!(stacks.with("sixty") > 0, "{}", recorded.stderr);
+    }
+    // The shell that says how long is no part of a process that is observed.
+    let [_, (_, of_process)] = &recorded;
+    assert!(of_process.stacks.keys().all(|stack| stack[0] == "shares"));
+}
+
+#[test]
+fn a_thread_that_ends_ends_the_recording_of_it() {
+    let Some(program) = programs::c("flood") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    let mut child = Command::new(program).args(["brief", "90000"]).stdin(Stdio::piped()).spawn().unwrap();
+    let threads = format!("/proc/{}/task", child.id());
+    let other = loop {
+        let names = std::fs::read_dir(&threads).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut numbers = names.map(|name| name.into_string().unwrap());
+        if let Some(tid) = numbers.find(|tid| *tid != child.id().to_string()) {
+            break tid;
+        }
+        thread::sleep(Duration::from_millis(1));
+    };
+    let input = child.stdin.take();
+    let written = file.clone();
+    let end = thread::spawn(move || {
+        let start = Instant::now();
+        while !written.metadata().is_ok_and(|file| file.len() > 20_000) && start.elapsed().as_secs() < 60 {
+            thread::sleep(Duration::from_millis(5));
+        }
+        drop(input);
+    });
+    let recorded = run(prof(["record", "-F", "997", "-e", "cpu-clock", "-t", &other, "-o"]).arg(&file));
+    end.join().unwrap();
+    let goes_on = child.try_wait().unwrap().is_none();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(goes_on, "the process outlives the recording of its thread");
+    let recorded = recorded.ok();
+    let seen = run(prof(["script", "-F", "tid", "-i"]).arg(&file)).ok();
+    let mut threads = seen.text().lines().map(str::trim).filter(|line| !line.is_empty());
+    assert!(threads.all(|tid| tid == other), "{}", seen.text());
+    let stacks = Folded::parse(folded(&file, &[]).ok().text());
+    // Where it begins and ends it is in the C library and the kernel.
+    assert!(stacks.with("burn_until") > 0, "{}", recorded.stderr);
+}
+
+#[test]
+fn the_whole_machine() {
+    let Some(program) = programs::c("shares") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    let mut child = Command::new(&program).args(["alone", "60000"]).stdout(Stdio::null()).spawn().unwrap();
+    let recorded = run(prof(["record", "-a", "-e", "cpu-clock", "-d", "1", "-o"]).arg(&file));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let recorded = recorded.ok();
+    let stacks = Folded::parse(folded(&file, &[]).ok().text());
+    assert!(stacks.with("sixty") > 5, "{}", recorded.stderr);
+    if perf::is_here() {
+        let theirs = perf::fold(perf::script(folder.path(), &file).ok().text());
+        assert_eq!(theirs.total(), stacks.total());
+        assert!(theirs.with("sixty").abs_diff(stacks.with("sixty")) <= 2);
+    }
+}
+
+#[test]
+fn a_process_that_is_not_there_is_named() {
+    let folder = folder();
+    let run = run(prof(["record", "-p", "4194304", "-o"]).arg(folder.path().join("prof.data")));
+    assert_eq!(run.code, 1, "{}", run.stderr);
+    assert!(run.stderr.contains("4194304"), "{}", run.stderr);
+}

@@ -1,0 +1,194 @@
+//! Each form of perf's event grammar that this kernel has, recorded, and read back by perf and by us.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use super::prof::{Run, folder, may_record, prof, run};
+use super::programs::{self, has, skip};
+use super::{listing, perf};
+
+/// Samples of each event, by its name.
+type Counts = BTreeMap<String, usize>;
+
+/// Records a command with frame pointers, as `prof.data` of the folder.
+fn record(folder: &Path, flags: &[&str], command: &[&str]) -> Run {
+    let mut record = prof(["record", "-q", "-o", "prof.data", "-m", "8M", "--call-graph", "fp"]);
+    run(record.args(flags).arg("--").args(command).current_dir(folder))
+}
+
+/// The same, and what perf and we count in it, which is the same.
+fn counts(folder: &Path, flags: &[&str], command: &[&str]) -> Counts {
+    let recorded = record(folder, flags, command);
+    assert_eq!(recorded.code, 0, "{flags:?}: {}", recorded.stderr);
+    let ours = by_event(run(prof(["script", "-F", "event", "-i", "prof.data"]).current_dir(folder)).ok());
+    if has("perf") {
+        let mut script = perf::perf(folder);
+        let theirs = by_event(run(script.args(["script", "-F", "event", "-i", "prof.data"])).ok());
+        assert_eq!(ours, theirs, "{flags:?}");
+    }
+    ours
+}
+
+fn by_event(script: Run) -> Counts {
+    let mut counts = Counts::new();
+    for name in script.text().lines().map(|line| line.trim().trim_end_matches(':')) {
+        *counts.entry(name.to_owned()).or_default() += 1;
+    }
+    counts.remove("");
+    counts
+}
+
+fn shares() -> Option<String> {
+    if !may_record() {
+        return None;
+    }
+    programs::c("shares").map(|path| path.to_str().unwrap().to_owned())
+}
+
+/// The addresses of the program that counts, which are fixed, and the program.
+fn counting() -> Option<(String, BTreeMap<String, u64>)> {
+    if !may_record() || !has("nm") {
+        return None;
+    }
+    let program = programs::c_built("counts", "fixed", &["-no-pie"])?;
+    let names = run(Command::new("nm").arg(&program)).ok();
+    let symbol = |line: &str| {
+        let mut words = line.split(' ');
+        let address = u64::from_str_radix(words.next()?, 16).ok()?;
+        Some((words.nth(1)?.to_owned(), address))
+    };
+    let symbols = names.text().lines().filter_map(symbol).collect();
+    Some((program.to_str().unwrap().to_owned(), symbols))
+}
+
+#[test]
+fn modifiers_choose_what_is_seen() {
+    let Some(shares) = shares() else { return };
+    let folder = folder();
+    for modifiers in ["u", "uk", "H", "D", "e", "P", "p", "pp", "ppp", "uppD", "I"] {
+        let event = format!("cpu-clock:{modifiers}");
+        let counts = counts(folder.path(), &["-F", "4999", "-e", &event], &[&shares, "alone", "40"]);
+        assert_eq!(counts.keys().collect::<Vec<_>>(), [&event]);
+        assert!(counts[&event] > 50, "{event}: {counts:?}");
+        if modifiers == "u" {
+            let script = run(prof(["script", "-i", "prof.data"]).current_dir(folder.path())).ok();
+            assert!(!script.text().contains("ffffffff8"), "{}", script.text());
+        }
+    }
+    // The kernel's side, of a program that does nothing but ask it.
+    let counted = counts(
+        folder.path(),
+        &["-F", "4999", "-e", "cpu-clock:k,cpu-clock:u"],
+        &["dd", "if=/dev/zero", "of=/dev/null", "bs=1M", "count=2000", "status=none"],
+    );
+    let of = |name: &str| counted.get(name).copied().unwrap_or(0);
+    assert!(of("cpu-clock:k") > 4 * of("cpu-clock:u"), "{counted:?}");
+}
+
+#[test]
+fn breakpoints_hit_each_time() {
+    let Some((program, symbols)) = counting() else { return };
+    let folder = folder();
+    let (counter, bump) = (symbols["counter"], symbols["bump"]);
+    let forms = [
+        (format!("mem:{counter:#x}/8:w"), 200),
+        (format!("mem:{counter:#x}:w:u"), 200),
+        (format!("mem:{bump:#x}:x"), 200),
+        (format!("mem:{counter:#x}/8:w/period=10,name=tenth/"), 20),
+    ];
+    for (event, expected) in forms {
+        if record(folder.path(), &["-e", &event], &["true"]).stderr.contains("ENOSPC") {
+            return skip("all breakpoints are in use");
+        }
+        let counted = counts(folder.path(), &["-e", &event], &[&program, "200"]);
+        let name = if event.contains("name=") { "tenth" } else { &event };
+        let found = counted.get(name).copied().unwrap_or(0);
+        // The kernel and the dynamic linker prepare the memory in which the variable lies.
+        let prepared = if event.contains(":x") { 0 } else { expected / 10 };
+        assert!((expected..=expected + prepared).contains(&found), "{event}: {counted:?}");
+    }
+    // Both ways at once, each read: the variable is read to be written, and once to be printed and compared.
+    let event = format!("mem:{counter:#x}/8:rw");
+    let counted = counts(folder.path(), &["-e", &event], &[&program, "200"]);
+    assert!(counted[&event] >= 400, "{counted:?}");
+}
+
+#[test]
+fn probes_hit_each_time() {
+    let Some((program, symbols)) = counting() else { return };
+    let folder = folder();
+    let first = record(folder.path(), &["-e", &format!("uprobe:{program}:bump")], &[&program, "1"]);
+    if first.code != 0 {
+        return skip(&format!("no probes here: {}", first.stderr));
+    }
+    // The code of a small program that is not relocatable: its segment lies at its address less the base.
+    let offset = symbols["bump"] - 0x40_0000;
+    for place in ["bump".to_owned(), "bump+0".to_owned(), format!("{offset:#x}"), "bump%return".to_owned()] {
+        let event = format!("uprobe:{program}:{place}");
+        let counted = counts(folder.path(), &["-e", &event], &[&program, "200"]);
+        assert_eq!(counted.get(&event), Some(&200), "{counted:?}");
+    }
+    let event = format!("uprobe:{program}:bump/name=bumped,call-graph=no/");
+    let counted = counts(folder.path(), &["-e", &event], &[&program, "200"]);
+    assert_eq!(counted.get("bumped"), Some(&200), "{counted:?}");
+    let wrong = record(folder.path(), &["-e", &format!("uprobe:{program}:bmup")], &[&program, "1"]);
+    assert!(wrong.stderr.contains("did you mean bump?"), "{}", wrong.stderr);
+}
+
+#[test]
+fn tracepoints_with_patterns_filters_and_parameters() {
+    if !may_record() || !listing::has_tracepoints() {
+        return;
+    }
+    let folder = folder();
+    let command = ["sh", "-c", "/bin/true; /bin/true; :"];
+    let counted = counts(folder.path(), &["-e", "sched:sched_process_e*"], &command);
+    assert_eq!(counted.get("sched:sched_process_exit"), Some(&3), "{counted:?}");
+    assert_eq!(counted.get("sched:sched_process_exec"), Some(&3), "{counted:?}");
+    let filtered = ["-e", "sched:sched_process_exit,sched:sched_process_exec", "--filter", "pid < 0"];
+    assert_eq!(counts(folder.path(), &filtered, &command), Counts::new());
+    let half =
+        counts(folder.path(), &["-e", "sched:sched_process_exit", "--filter", "comm == \"true\""], &command);
+    assert_eq!(half.get("sched:sched_process_exit"), Some(&2), "{half:?}");
+    let bare = "sched:sched_process_exit/call-graph=no,name=ended/";
+    assert_eq!(counts(folder.path(), &["-e", bare], &command).get("ended"), Some(&3));
+    let wrong = record(folder.path(), &["-e", "sched:sched_switch", "--filter", "bogus > 0"], &["true"]);
+    assert_eq!(wrong.code, 1);
+    assert!(wrong.stderr.contains("bogus > 0"), "{}", wrong.stderr);
+}
+
+#[test]
+fn groups_sample_their_members() {
+    let Some(shares) = shares() else { return };
+    let folder = folder();
+    let command = [shares.as_str(), "alone", "60"];
+    let together =
+        counts(folder.path(), &["-F", "999", "-e", "{cpu-clock,task-clock,page-faults}"], &command);
+    assert!(together["cpu-clock"] > 30 && together["task-clock"] > 30, "{together:?}");
+    // Only the leader samples; each sample carries the members' counts.
+    let read = counts(folder.path(), &["-F", "999", "-e", "{cpu-clock,page-faults}:S,cs"], &command);
+    assert!(read["cpu-clock"] > 30, "{read:?}");
+}
+
+#[test]
+fn each_event_has_its_own_parameters() {
+    let Some(shares) = shares() else { return };
+    let folder = folder();
+    let events = "cpu-clock/freq=2000,name=fast/,cpu-clock/freq=100,name=slow/u,\
+                  page-faults/period=1,call-graph=no,name=bare/,task-clock/max-stack=2,name=short/u,\
+                  task-clock/call-graph=dwarf,name=deep/u";
+    let counted = counts(folder.path(), &["-e", events], &[&shares, "alone", "100"]);
+    assert!(counted["fast"] > 10 * counted["slow"], "{counted:?}");
+    let stacks = |event: &str| {
+        let script = run(prof(["script", "--no-inline", "-F", "ip", "-i", "prof.data", "--event", event])
+            .current_dir(folder.path()))
+        .ok();
+        let blocks = script.text().split("\n\n").map(|block| block.trim().lines().count());
+        blocks.filter(|lines| *lines > 0).collect::<Vec<_>>()
+    };
+    // Without chains a sample is a line, and no empty line ends it.
+    assert_eq!(stacks("bare"), [counted["bare"]]);
+    assert!(stacks("short").iter().all(|frames| *frames <= 2), "{:?}", stacks("short"));
+    assert!(stacks("deep").iter().any(|frames| *frames >= 3), "{:?}", stacks("deep"));
+}

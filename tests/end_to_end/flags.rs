@@ -1,0 +1,196 @@
+//! Each flag of `prof record`: what is recorded with it is read alike by perf and by us, and shows what the flag is for.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use super::prof::{Run, figure, folder, may_record, prof, record, run};
+use super::{perf, programs};
+
+/// `perf script` with these flags; nothing where perf is not here.
+fn theirs(folder: &Path, file: &Path, flags: &[&str]) -> Option<String> {
+    perf::is_here().then(|| {
+        let run = run(perf::perf(folder).arg("script").args(flags).arg("-i").arg(file)).ok();
+        assert_eq!(run.stderr, "", "{flags:?}");
+        run.text().to_owned()
+    })
+}
+
+/// Both of us find as many samples as the summary says.
+fn agree(folder: &Path, file: &Path, recorded: &Run) {
+    let lines = |text: &str| text.lines().filter(|line| !line.is_empty()).count() as u64;
+    let samples = figure(&recorded.stderr, "samples");
+    let ours = run(prof(["script", "-F", "time", "-i"]).arg(file)).ok();
+    assert_eq!(lines(ours.text()), samples, "{}", recorded.stderr);
+    if let Some(theirs) = theirs(folder, file, &["-F", "time"]) {
+        assert_eq!(lines(&theirs), samples, "{}", recorded.stderr);
+    }
+    assert!(samples > 0, "{}", recorded.stderr);
+}
+
+/// Records `shares` with these flags, and returns what `perf script` prints with those.
+fn with(flags: &[&str], script: &[&str]) -> Option<String> {
+    let program = programs::c("shares")?;
+    if !may_record() {
+        return None;
+    }
+    let folder = folder();
+    let command = [program.as_os_str(), OsStr::new("alone"), OsStr::new("100")];
+    let (file, recorded) = record(folder.path(), flags, &command);
+    let recorded = recorded.ok();
+    agree(folder.path(), &file, &recorded);
+    theirs(folder.path(), &file, script)
+}
+
+#[test]
+fn what_samples_carry() {
+    let all = |flags: &[&str], fields: &str, holds: fn(&str) -> bool| {
+        let Some(text) = with(flags, &["-F", fields, "-G"]) else { return };
+        let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
+        assert!(lines.iter().all(|line| holds(line)), "{flags:?}: {text}");
+    };
+    all(&["--data"], "addr,data_src", |line| line.contains("|OP "));
+    all(&["--phys-data"], "phys_addr", |line| u64::from_str_radix(line.trim(), 16).is_ok());
+    all(&["-W"], "weight", |line| line.trim().parse::<u64>().is_ok());
+    all(&["--intr-regs"], "iregs", |line| line.contains("ABI:") && line.contains("IP:0x"));
+}
+
+#[test]
+fn what_is_told_beside_samples() {
+    let told = |flags: &[&str], script: &str, record: &str| {
+        let Some(text) = with(flags, &[script]) else { return };
+        assert!(text.contains(record), "{flags:?}: no {record}");
+    };
+    told(&["--switch-events"], "--show-switch-events", "PERF_RECORD_SWITCH");
+    told(&["--namespaces"], "--show-namespace-events", "PERF_RECORD_NAMESPACES");
+    told(&["--all-cgroups"], "--show-cgroup-events", "PERF_RECORD_CGROUP");
+}
+
+#[test]
+fn how_much_of_a_chain() {
+    let Some(text) = with(&["--max-stack", "3", "--call-graph", "fp"], &["-F", "ip"]) else { return };
+    let frames = |chain: &str| chain.lines().filter(|line| !line.trim().is_empty()).count();
+    let longest = text.split("\n\n").map(frames).max();
+    assert!(longest.is_some_and(|frames| (1..=3).contains(&frames)), "{text}");
+    let sides = |flag: &str| with(&[flag, "--call-graph", "no"], &["-F", "ip"]);
+    let Some(user) = sides("--all-user") else { return };
+    assert!(user.lines().all(|line| !line.trim().starts_with("ffff")), "{user}");
+}
+
+#[test]
+fn how_it_is_written() {
+    let Some(program) = programs::c("shares") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let command = [program.as_os_str(), OsStr::new("alone"), OsStr::new("400")];
+    let mut sizes = [["-z=3", "--strict"], ["-k", "monotonic"], ["-i", "--strict"]].map(|flags| {
+        let (file, recorded) = record(folder.path(), &flags, &command);
+        agree(folder.path(), &file, &recorded.ok());
+        file.metadata().unwrap().len()
+    });
+    sizes[1..].sort_unstable();
+    assert!(sizes[0] * 3 < sizes[1], "compressed {} of {}", sizes[0], sizes[1]);
+}
+
+#[test]
+fn when_it_begins() {
+    let Some(program) = programs::c("shares") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let command = [program.as_os_str(), OsStr::new("alone"), OsStr::new("50")];
+    // The command is over long before.
+    let (_, recorded) = record(folder.path(), &["-D", "3600000"], &command);
+    assert_eq!(figure(&recorded.ok().stderr, "samples"), 0);
+}
+
+#[test]
+fn whom_it_sees() {
+    let Some(program) = programs::c("flood") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    let mut child =
+        Command::new(program).args(["sleepers", "90000", "30"]).stdout(Stdio::null()).spawn().unwrap();
+    let pid = child.id().to_string();
+    let threads = format!("/proc/{pid}/task");
+    while std::fs::read_dir(&threads).unwrap().count() < 31 {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let recorded: Vec<(&str, Run)> = [
+        ("--per-thread", &["-p", &pid, "--per-thread"][..]),
+        ("-t", &["-t", &pid]),
+        ("-t --per-thread", &["-t", &pid, "--per-thread"]),
+        ("-i", &["-p", &pid, "-i"]),
+        ("-C", &["-C", "0"]),
+        ("-a -z", &["-a", "-z"]),
+    ]
+    .into_iter()
+    .map(|(name, flags)| {
+        let mut command = prof(["record", "-e", "cpu-clock", "-d", "0.5", "-o"]);
+        let recorded = run(command.arg(&file).args(flags));
+        if recorded.code == 0 {
+            agree(folder.path(), &file, &recorded);
+            let stacks = super::prof::folded(&file, &[]).ok();
+            let seen = super::folded::Folded::parse(stacks.text()).with("burn") > 0;
+            assert!(seen || name == "-C", "{name}: {}", stacks.text());
+        }
+        (name, recorded)
+    })
+    .collect();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for (name, recorded) in recorded {
+        assert_eq!(recorded.code, 0, "{name}: {}", recorded.stderr);
+    }
+}
+
+#[test]
+fn branches_without_a_pmu_are_explained() {
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    for flags in [&["-b"][..], &["-j", "any_call,u"]] {
+        let (_, recorded) = record(folder.path(), flags, &[OsStr::new("true")]);
+        assert_eq!(recorded.code, 1, "{}", recorded.stderr);
+        assert!(recorded.stderr.contains("try without -b and -j"), "{}", recorded.stderr);
+    }
+    let (_, wrong) = record(folder.path(), &["-j", "nonsense"], &[OsStr::new("true")]);
+    assert_eq!(wrong.code, 2, "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("any_call"), "{}", wrong.stderr);
+}
+
+/// More threads than there may be descriptors: refused before anything is opened, with the number to type.
+#[test]
+fn too_few_descriptors_are_counted_before() {
+    let Some(program) = programs::c("flood") else { return };
+    if !may_record() || !programs::has("prlimit") {
+        return;
+    }
+    let folder = folder();
+    let mut child =
+        Command::new(program).args(["sleepers", "90000", "60"]).stdout(Stdio::null()).spawn().unwrap();
+    let threads = format!("/proc/{}/task", child.id());
+    while std::fs::read_dir(&threads).unwrap().count() < 61 {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let mut recorded = Command::new("prlimit");
+    recorded
+        .args(["--nofile=100:100", env!("CARGO_BIN_EXE_prof"), "record", "-e", "cpu-clock", "-d", "1"])
+        .args(["-p", &child.id().to_string(), "-o"])
+        .arg(folder.path().join("prof.data"));
+    let refused = run(&mut recorded);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    assert!(refused.stderr.contains("try: ulimit -n"), "{}", refused.stderr);
+    assert!(!folder.path().join("prof.data").exists());
+}

@@ -1,0 +1,92 @@
+//! `prof list`, `prof doctor`, and what a typo behind `-e` is told.
+
+use std::process::{Command, Stdio};
+
+use super::prof::{folder, prof, run};
+use super::programs::skip;
+
+#[test]
+fn a_list_has_what_it_says_and_nothing_else() {
+    let all = run(&mut prof(["list"])).ok();
+    for needed in ["cycles, cpu-cycles", "L1-dcache-load-misses", "page-faults, faults", "mem:ADDR", "rHEX"] {
+        assert!(all.text().contains(needed), "no {needed} in {}", all.text());
+    }
+    let faults = run(&mut prof(["list", "*faults"])).ok();
+    let lines: Vec<&str> = faults.text().lines().collect();
+    assert_eq!(lines[0], "Software events");
+    assert!(lines[1..].iter().all(|line| line.contains("faults")) && lines.len() == 6, "{lines:?}");
+    if has_tracepoints() {
+        let sched = run(&mut prof(["list", "sched:*"])).ok();
+        assert!(sched.text().contains("  sched:sched_switch\n"), "{}", sched.text());
+        assert!(sched.text().lines().skip(1).all(|line| line.starts_with("  sched:")), "{}", sched.text());
+    }
+}
+
+/// Whether tracepoints can be named here; where not, the test is skipped.
+pub(crate) fn has_tracepoints() -> bool {
+    let has = run(&mut prof(["list", "sched:sched_switch"])).code == 0;
+    if !has {
+        skip("tracepoints cannot be named here");
+    }
+    has
+}
+
+#[test]
+fn a_list_may_be_cut_short_by_its_reader() {
+    let mut list = prof(["list"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(list.stdout.take());
+    let done = list.wait_with_output().unwrap();
+    assert_eq!((done.status.code(), done.stderr.as_slice()), (Some(0), &b""[..]));
+}
+
+#[test]
+fn what_is_marked_as_missing_is_missing() {
+    let all = run(&mut prof(["list", "sw", "hw"])).ok();
+    let folder = folder();
+    for line in all.text().lines().filter(|line| line.starts_with("  ")) {
+        let name = line.trim().split([',', ' ']).next().unwrap();
+        let recorded = run(prof(["record", "-q", "-c", "1000000", "-e", name, "-o", "x.data", "--", "true"])
+            .current_dir(folder.path()));
+        assert_eq!(recorded.code == 0, !line.contains('['), "{line}: {}", recorded.stderr);
+    }
+}
+
+#[test]
+fn a_typo_is_told_the_nearest_name() {
+    let told = |event: &str, wanted: &str| {
+        let run = run(&mut prof(["record", "-e", event, "-o", "/dev/null/x", "--", "true"]));
+        assert_eq!(run.code, 1, "{event}: {}", run.stderr);
+        assert!(run.stderr.contains(wanted), "{event}: {}", run.stderr);
+    };
+    told("cyclse:u", "did you mean cycles?");
+    told("page-fualts/period=10/", "did you mean page-faults?");
+    told("L1-dcache-laod-misses", "did you mean L1-dcache-load-misses?");
+    told("uprobes:/bin/true:main", "did you mean uprobe:PATH:SYMBOL?");
+    told("cpu-clock/perod=5/", "did you mean period?");
+    told("nothing-like-it-at-all", "prof list");
+    if has_tracepoints() {
+        told("sched:sched_swich", "did you mean sched:sched_switch?");
+        told("shced:sched_switch", "did you mean sched:sched_switch?");
+        told("shced:sched_swich", "did you mean sched:sched_switch?");
+        told("sched_switch", "did you mean sched:sched_switch?");
+    }
+}
+
+#[test]
+fn the_doctor_agrees_with_what_can_be_recorded() {
+    let doctor = run(&mut prof(["doctor"]));
+    let folder = folder();
+    let mut record = prof(["record", "-q", "-e", "cpu-clock", "-o", "x.data", "--", "true"]);
+    let recorded = run(record.current_dir(folder.path()));
+    assert_eq!(doctor.code == 0, recorded.code == 0, "{}{}", doctor.text(), recorded.stderr);
+    assert!(doctor.text().starts_with("Linux "), "{}", doctor.text());
+    assert!(doctor.text().lines().count() < 20, "calm: {}", doctor.text());
+    let detail = run(&mut prof(["doctor", "-v"]));
+    assert!(detail.text().contains("own programs: "), "{}", detail.text());
+    assert!(detail.text().contains("sample rate: "), "{}", detail.text());
+    // Each command that it names begins with a program.
+    for line in detail.text().lines().filter_map(|line| line.trim().strip_prefix("sudo setcap ")) {
+        let program = line.rsplit(' ').next().unwrap();
+        assert!(Command::new(program).arg("--version").stdout(Stdio::null()).status().unwrap().success());
+    }
+}

@@ -1,0 +1,63 @@
+//! Processes that fork, exec and start threads are followed, each under its own name.
+
+use std::ffi::OsStr;
+
+use super::folded::Folded;
+use super::prof::{folded, folder, may_record, record};
+use super::programs;
+
+#[test]
+fn each_life_has_its_own_name_and_function() {
+    let Some(program) = programs::c("execs") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let (file, run) = record(folder.path(), &[], &[program.as_os_str(), OsStr::new("5"), OsStr::new("60")]);
+    run.ok();
+    let flame = folded(&file, &[]).ok();
+    let stacks = Folded::parse(flame.text());
+    for life in 0..=5 {
+        let comm = format!("life-{life}");
+        let (right, wrong) = if life % 2 == 0 { ("even", "odd") } else { ("odd", "even") };
+        let of = |function: &str| {
+            stacks.count(|stack| stack[0] == comm && stack.iter().any(|frame| frame == function))
+        };
+        assert!(of(right) > 100, "{comm} has {} samples in {right}:\n{}", of(right), flame.text());
+        assert_eq!(of(wrong), 0, "{comm}");
+    }
+    let one = Folded::parse(folded(&file, &["--comm", "life-3"]).ok().text());
+    assert!(one.total() > 100 && one.stacks.keys().all(|stack| stack[0] == "life-3"));
+}
+
+#[test]
+fn a_recursion_is_shown_frame_by_frame() {
+    let Some(program) = programs::c("deep") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let (file, run) = record(folder.path(), &[], &[program.as_os_str(), OsStr::new("50"), OsStr::new("200")]);
+    run.ok();
+    let stacks = Folded::parse(folded(&file, &[]).ok().text());
+    let whole = stacks.count(|stack| {
+        stack.iter().filter(|frame| *frame == "descend").count() == 51
+            && stack.iter().any(|frame| frame == "main")
+    });
+    assert!(whole * 100 >= stacks.total() * 95, "{whole} of {}", stacks.total());
+}
+
+#[test]
+fn short_lived_threads_are_not_missed() {
+    let Some(program) = programs::c("churn") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let (file, run) = record(folder.path(), &[], &[program.as_os_str(), OsStr::new("1000")]);
+    let run = run.ok();
+    let milliseconds: f64 = run.text().trim().parse().unwrap();
+    let total = Folded::parse(folded(&file, &[]).ok().text()).total() as f64;
+    let expected = milliseconds / 1000.0 * 4999.0;
+    assert!((total / expected - 1.0).abs() < 0.15, "{total} samples of {milliseconds} ms: {}", run.stderr);
+}

@@ -1,0 +1,32 @@
+//! The command from end to end: real programs, real recordings, and what other tools say of the same.
+//!
+//! A test whose other party is missing (perf, a compiler, permission to record) prints that it is skipped, and passes.
+//! Where `CI` is set no program may be missing, and the same test fails.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod agreement;
+mod attaching;
+mod bad_input;
+mod browser;
+mod events;
+mod exit_codes;
+mod faults;
+mod flags;
+mod folded;
+mod hostile_names;
+mod listing;
+mod lives;
+mod names;
+mod perf;
+mod perf_reads;
+mod prof;
+mod programs;
+mod script;
+mod shares;
+mod signals;
+mod stacks;
+mod svg;
+mod terminal;
+mod tmux;
+mod top;
+mod unprivileged;

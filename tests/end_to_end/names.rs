@@ -1,0 +1,195 @@
+//! Where names come from, what is said where they cannot come from anywhere, and how they are shown.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use super::folded::Folded;
+use super::prof::{folded, folder, may_record, prof, record, run};
+use super::programs;
+use super::svg::draw;
+
+/// A recording of a program that was stripped, and its debug information in a folder by build id. The program is at
+/// its place; the folder is not where anybody looks.
+struct Stripped {
+    folder: TempDir,
+    recording: PathBuf,
+    program: PathBuf,
+}
+
+fn stripped() -> Option<Stripped> {
+    let whole = programs::c("shares")?;
+    if !programs::has("objcopy") || !may_record() {
+        return None;
+    }
+    let folder = folder();
+    let program = folder.path().join("shares");
+    let objcopy = |flags: &[&str], from: &Path, to: &Path| {
+        let out = Command::new("objcopy").args(flags).arg(from).arg(to).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    };
+    objcopy(&["--strip-all"], &whole, &program);
+    let id = build_id(&whole);
+    let debug = folder.path().join("debug/.build-id").join(&id[..2]);
+    std::fs::create_dir_all(&debug).unwrap();
+    objcopy(&["--only-keep-debug"], &whole, &debug.join(format!("{}.debug", &id[2..])));
+    let command = [program.as_os_str(), OsStr::new("alone"), OsStr::new("200")];
+    let (recording, run) = record(folder.path(), &[], &command);
+    run.ok();
+    Some(Stripped { recording, program, folder })
+}
+
+fn build_id(program: &Path) -> String {
+    let out = Command::new("readelf").arg("-n").arg(program).output().unwrap();
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    text.split("Build ID: ").nth(1).unwrap().split_whitespace().next().unwrap().to_owned()
+}
+
+/// Whether the work is seen in the function that does most of it.
+fn has_names(text: &str) -> bool {
+    Folded::parse(text).with("sixty") > 0
+}
+
+#[test]
+fn debug_files_are_found_where_the_user_says() {
+    let Some(Stripped { folder, recording, .. }) = stripped() else { return };
+    assert!(!has_names(folded(&recording, &[]).ok().text()));
+    let debug = folder.path().join("debug");
+    let found = folded(&recording, &["--debug-dir", debug.to_str().unwrap()]).ok();
+    assert!(has_names(found.text()), "{}", found.text());
+    let nowhere = folded(&recording, &["--debug-dir", "/no/such/folder"]);
+    assert_eq!(nowhere.code, 2);
+    assert!(nowhere.stderr.contains("/no/such/folder"), "{}", nowhere.stderr);
+}
+
+#[test]
+fn another_root_stands_for_the_recorded_one() {
+    let Some(Stripped { folder, recording, program }) = stripped() else { return };
+    let root = folder.path().join("root");
+    let moved = root.join(program.strip_prefix("/").unwrap());
+    std::fs::create_dir_all(moved.parent().unwrap()).unwrap();
+    std::fs::rename(&program, &moved).unwrap();
+    let debug = root.join("usr/lib/debug");
+    std::fs::create_dir_all(&debug).unwrap();
+    std::fs::rename(folder.path().join("debug/.build-id"), debug.join(".build-id")).unwrap();
+    let gone = run(prof(["flame", "--folded", "-v", "-i"]).arg(&recording)).ok();
+    assert!(!has_names(gone.text()));
+    assert!(gone.stderr.contains("file is gone; try `--debuginfod`, or `--symfs DIR`"), "{}", gone.stderr);
+    let found = folded(&recording, &["--symfs", root.to_str().unwrap()]).ok();
+    assert!(has_names(found.text()), "{}", found.text());
+}
+
+#[test]
+fn frames_without_a_name_say_why_and_what_to_type() {
+    let Some(Stripped { folder: _folder, recording, .. }) = stripped() else { return };
+    let said = run(prof(["flame", "--folded", "-v", "-i"]).arg(&recording)).ok().stderr;
+    let line =
+        said.lines().find(|line| line.starts_with("prof: shares: ")).unwrap_or_else(|| panic!("{said}"));
+    assert!(
+        line.contains("stripped: only exported functions have names; try building it with `-g`"),
+        "{line}"
+    );
+    let svg = draw(&recording, &[]);
+    assert!(svg.contains("without a name (shares: building it with `-g` (Rust: `-C debuginfo=1`)"));
+}
+
+#[test]
+fn async_rust_is_folded_when_asked() {
+    for mangling in ["legacy", "v0"] {
+        let Some(program) = programs::rust("futures", mangling) else { return };
+        if !may_record() {
+            return;
+        }
+        let folder = folder();
+        let (file, run) =
+            record(folder.path(), &["--call-graph", "fp"], &[program.as_os_str(), OsStr::new("200")]);
+        run.ok();
+        let stack_of = |flags: &[&str]| {
+            let text = folded(&file, flags).ok();
+            let stacks = Folded::parse(text.text());
+            let with_work = |stack: &&Vec<String>| stack.iter().any(|frame| frame.contains("::work"));
+            let (stack, _) = stacks
+                .stacks
+                .iter()
+                .filter(|(stack, _)| with_work(stack))
+                .max_by_key(|(_, count)| **count)
+                .unwrap();
+            stack.iter().map(|frame| frame.trim_end_matches("_[i]").to_owned()).collect::<Vec<_>>()
+        };
+        let asked = stack_of(&["--fold-async"]);
+        let names = ["futures::main", "futures::serve", "futures::handle", "futures::read", "futures::work"];
+        let ours: Vec<_> = asked.iter().filter(|frame| frame.contains("futures::")).collect();
+        assert_eq!(ours, names, "{mangling}: {asked:?}");
+        let as_compiled = stack_of(&[]);
+        assert!(as_compiled.iter().any(|frame| frame.contains("{closure")), "{as_compiled:?}");
+        assert!(as_compiled.iter().any(|frame| frame.ends_with("::poll")), "{as_compiled:?}");
+    }
+}
+
+/// Serves the debug files of a folder by build id, as debuginfod does. Ends with the test's process.
+fn debuginfod(debug: PathBuf) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            let request = lines.next().unwrap().unwrap();
+            while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+            let id = request
+                .strip_prefix("GET /buildid/")
+                .and_then(|rest| rest.strip_suffix("/debuginfo HTTP/1.1"));
+            let body = id.and_then(|id| {
+                std::fs::read(debug.join(".build-id").join(&id[..2]).join(format!("{}.debug", &id[2..]))).ok()
+            });
+            let status = if body.is_some() { "200 OK" } else { "404 Not Found" };
+            let body = body.unwrap_or_default();
+            let head =
+                format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+            let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body));
+        }
+    });
+    url
+}
+
+#[test]
+fn debug_files_come_from_servers_only_when_asked() {
+    let Some(Stripped { folder, recording, .. }) = stripped() else { return };
+    let url = debuginfod(folder.path().join("debug"));
+    let cache = folder.path().join("cache");
+    let flame = |flags: &[&str], url: Option<&str>| {
+        let mut command = prof(["flame", "--folded", "-i"]);
+        command.arg(&recording).args(flags).env("DEBUGINFOD_CACHE_PATH", &cache);
+        match url {
+            Some(url) => command.env("DEBUGINFOD_URLS", url),
+            None => command.env_remove("DEBUGINFOD_URLS"),
+        };
+        run(&mut command).ok()
+    };
+    assert!(!has_names(flame(&[], None).text()));
+    assert!(!cache.exists(), "nobody asked");
+    let asked = flame(&["--debuginfod"], Some(&url));
+    assert!(has_names(asked.text()), "{}", asked.stderr);
+    assert!(
+        asked.stderr.contains("fetched by debuginfod: debug information of shares ("),
+        "{}",
+        asked.stderr
+    );
+    let from_cache = flame(&[], None);
+    assert!(has_names(from_cache.text()));
+    assert!(!from_cache.stderr.contains("debuginfod"), "{}", from_cache.stderr);
+    std::fs::remove_dir_all(&cache).unwrap();
+    let configured = flame(&[], Some(&url));
+    assert!(has_names(configured.text()), "{}", configured.stderr);
+    std::fs::remove_dir_all(&cache).unwrap();
+    let unreachable = flame(&["--debuginfod"], Some("http://127.0.0.1:1"));
+    assert!(
+        unreachable.stderr.contains("shares is not completed: http://127.0.0.1:1/buildid/"),
+        "{}",
+        unreachable.stderr
+    );
+}

@@ -1,0 +1,114 @@
+//! Ctrl-C, SIGTERM and SIGKILL leave a file that can be read.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::folded::Folded;
+use super::prof::{RECORDERS, figure, finish, folded, folder, may_record, prof, run};
+use super::{perf, programs};
+
+fn spawn(file: &Path, command: &mut dyn FnMut(&mut Command)) -> Child {
+    let mut record = prof(["record", "-F", "4999", "-e", "cpu-clock", "-o"]);
+    record.arg(file).arg("--");
+    command(&mut record);
+    record.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn send(child: &Child, signal: Signal) {
+    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
+}
+
+fn interrupted(signal: Signal) {
+    let Some(program) = programs::c("shares") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    let in_company = RECORDERS.read();
+    let child = spawn(&file, &mut |command| {
+        command.arg(&program).args(["alone", "20000"]);
+    });
+    thread::sleep(Duration::from_millis(700));
+    send(&child, signal);
+    let run_ = finish(child);
+    drop(in_company);
+    // The command was ended by the same signal, and its code is ours.
+    assert_eq!(run_.code, 128 + signal as i32, "{}", run_.stderr);
+    let stacks = Folded::parse(folded(&file, &[]).ok().text());
+    assert_eq!(stacks.total(), figure(&run_.stderr, "samples"));
+    assert!(stacks.with("sixty") > 50, "{}", run_.stderr);
+    if perf::is_here() {
+        let script = run(perf::perf(folder.path()).args(["script", "-i"]).arg(&file)).ok();
+        assert_eq!(script.stderr, "");
+    }
+}
+
+#[test]
+fn ctrl_c_finishes_the_file() {
+    interrupted(Signal::SIGINT);
+}
+
+#[test]
+fn sigterm_finishes_the_file() {
+    interrupted(Signal::SIGTERM);
+}
+
+#[test]
+fn a_terminal_that_goes_away_finishes_the_file() {
+    interrupted(Signal::SIGHUP);
+}
+
+#[test]
+fn after_sigkill_all_but_the_last_moment_is_there() {
+    let Some(program) = programs::c("shares") else { return };
+    if !may_record() {
+        return;
+    }
+    for milliseconds in [1500, 2500] {
+        let folder = folder();
+        let file = folder.path().join("prof.data");
+        let in_company = RECORDERS.read();
+        let mut child = spawn(&file, &mut |command| {
+            command.arg(&program).args(["alone", "20000"]);
+        });
+        thread::sleep(Duration::from_millis(milliseconds));
+        let recorded = children(&child);
+        send(&child, Signal::SIGKILL);
+        child.wait().unwrap();
+        drop(in_company);
+        for pid in recorded {
+            // The command lives on without us.
+            let _ = kill(pid, Signal::SIGKILL);
+        }
+        let ours = folded(&file, &[]);
+        assert_eq!(ours.code, 0, "{}", ours.stderr);
+        let total = Folded::parse(ours.text()).total();
+        assert!(total > 50, "{total} samples after {milliseconds} ms: {}", ours.stderr);
+        if perf::is_here() {
+            let times = run(perf::perf(folder.path()).args(["script", "-F", "time", "-i"]).arg(&file)).ok();
+            let times: Vec<f64> = times
+                .text()
+                .lines()
+                .filter_map(|line| line.trim().trim_end_matches(':').parse().ok())
+                .collect();
+            // perf reads as far as the last checkpoint says; we read on to the last whole record.
+            assert!(times.len() as u64 <= total, "perf finds {} of {total}", times.len());
+            let span = times.iter().copied().fold(0.0, f64::max) - times[0];
+            // A second may be missing at the end, and the start takes its time on a loaded machine.
+            assert!(span * 1000.0 > milliseconds as f64 - 1300.0, "{span} s of {milliseconds} ms");
+        }
+    }
+}
+
+/// The processes that a process started.
+fn children(child: &Child) -> Vec<Pid> {
+    let pid = child.id();
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    text.split_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw).collect()
+}

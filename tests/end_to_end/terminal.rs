@@ -1,0 +1,42 @@
+//! Terminals and pipes.
+
+use std::ffi::OsStr;
+use std::process::Command;
+
+use super::prof::{folder, may_record, record, run};
+use super::programs;
+
+#[test]
+fn no_picture_on_a_terminal() {
+    let Some(program) = programs::c("shares") else { return };
+    if !may_record() || !programs::has("script") {
+        return;
+    }
+    let folder = folder();
+    let (_, run_) = record(folder.path(), &[], &[program.as_os_str(), OsStr::new("alone"), OsStr::new("50")]);
+    run_.ok();
+    let command = format!("{} flame", env!("CARGO_BIN_EXE_prof"));
+    let run_ = run(Command::new("script").args(["-qec", &command, "/dev/null"]).current_dir(folder.path()));
+    let said = String::from_utf8_lossy(&run_.stdout).into_owned();
+    assert!(matches!(run_.code, 1 | 2), "{} {said}", run_.code);
+    assert!(!said.contains("<svg"), "the picture went to the terminal");
+    assert!(said.contains("prof flame >") || said.contains("-o "), "{said}");
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let Some(program) = programs::c("paths") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let (_, run_) = record(folder.path(), &[], &[program.as_os_str(), OsStr::new("2"), OsStr::new("400")]);
+    run_.ok();
+    for flags in ["", "--folded"] {
+        let script = format!("set -o pipefail; '{}' flame {flags} | head -c 100", env!("CARGO_BIN_EXE_prof"));
+        let run_ = run(Command::new("bash").args(["-c", &script]).current_dir(folder.path()));
+        assert_eq!(run_.code, 0, "{}", run_.stderr);
+        assert_eq!(run_.stdout.len(), 100);
+        assert!(!run_.stderr.contains("roken pipe") && !run_.stderr.contains("panicked"), "{}", run_.stderr);
+    }
+}

@@ -1,0 +1,350 @@
+//! The live view, in a real terminal and for scripts.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use super::folded::Folded;
+use super::prof::{RECORDERS, folded, folder, may_record, prof, run, run_alone};
+use super::tmux::Terminal;
+use super::{perf, programs};
+
+/// A program that runs as long as it is looked at.
+struct Load(Child);
+
+impl Load {
+    fn start(program: &Path) -> Self {
+        let mut command = Command::new(program);
+        Self(command.args(["alone", "600000"]).stdout(Stdio::null()).spawn().unwrap())
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts the live view of a load and waits for its first function.
+fn watch(terminal: &Terminal, environment: &str, load: &Load, flags: &str) -> String {
+    let prof = env!("CARGO_BIN_EXE_prof");
+    terminal.line(&format!(
+        "clear; {environment} {prof} top -e cpu-clock -p {} --delay-secs 0.2 {flags}; echo left $?",
+        load.pid()
+    ));
+    terminal.wait("function", |screen| screen.contains("sixty"))
+}
+
+/// The first (self) or second (total) share in the row of a function, in per cent.
+fn share(screen: &str, function: &str, column: usize) -> Option<f64> {
+    let row = screen.lines().find(|line| line.trim_end().ends_with(function))?;
+    row.split('%').nth(column)?.trim().parse().ok()
+}
+
+#[test]
+fn known_shares_on_the_screen_and_for_scripts() {
+    let Some(program) = programs::c("shares") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let load = Load::start(&program);
+    // The same seconds, recorded beside.
+    let data = folder.path().join("prof.data");
+    let in_company = RECORDERS.read();
+    let mut record = prof(["record", "-q", "-e", "cpu-clock", "-d", "6", "-p", &load.pid(), "-o"]);
+    let mut record = record.arg(&data).stderr(Stdio::null()).spawn().unwrap();
+    let top =
+        run_alone(&mut prof(["top", "--json", "-e", "cpu-clock", "--delay-secs", "5", "-p", &load.pid()]));
+    assert!(record.wait().unwrap().success());
+    drop(in_company);
+    let top = top.ok();
+    assert_eq!(top.text().lines().count(), 1, "{}", top.text());
+    let value: serde_json::Value = serde_json::from_str(top.text()).unwrap();
+    assert_eq!(value["version"], 1);
+    let event = &value["events"][0];
+    let of = |name: &str| {
+        let functions = event["functions"].as_array().unwrap();
+        let row = functions.iter().find(|row| row["name"] == name);
+        row.unwrap_or_else(|| panic!("no {name} in {}", top.text()))["self_percent"].as_f64().unwrap()
+    };
+    let file = Folded::parse(folded(&data, &[]).ok().text());
+    let recorded = |name: &str| 100.0 * file.with(name) as f64 / file.total() as f64;
+    let theirs = perf::is_here().then(|| {
+        let fields = ["report", "-f", "--stdio", "--no-children", "-g", "none", "-F", "overhead,sym", "-i"];
+        run(perf::perf(folder.path()).args(fields).arg(&data)).ok().text().to_owned()
+    });
+    let samples = value["samples"].as_f64().unwrap();
+    for (name, share) in [("sixty", 60.0), ("thirty", 30.0), ("ten", 10.0)] {
+        // Five standard deviations, of the fewer samples that a loaded machine leaves us.
+        let tolerance = 500.0 * (share / 100.0 * (1.0 - share / 100.0) / samples).sqrt() + 2.0;
+        let near = |seen: f64, who: &str| {
+            assert!((seen - share).abs() < tolerance, "{who}: {name} has {seen} %, of {samples} samples");
+        };
+        near(of(name), "prof top");
+        near(recorded(name), "prof record");
+        if let Some(report) = &theirs {
+            let row = report.lines().find(|line| line.trim_end().ends_with(name)).unwrap();
+            near(row.split('%').next().unwrap().trim().parse().unwrap(), "perf report");
+        }
+    }
+
+    let Some(terminal) = Terminal::open("shares", (120, 30), folder.path()) else { return };
+    let _in_company = RECORDERS.read();
+    let first = watch(&terminal, "", &load, "");
+    // The first screen may be of few samples; so much is sure after some more.
+    let is_so = |screen: &str| {
+        let of = |name| share(screen, name, 0).unwrap_or(0.0);
+        (of("sixty") - 60.0).abs() < 6.0
+            && (of("thirty") - 30.0).abs() < 6.0
+            && (of("ten") - 10.0).abs() < 6.0
+    };
+    terminal.wait(&format!("known shares (first {first})"), is_so);
+    terminal.press(&["q"], "left 0");
+}
+
+#[test]
+fn every_way_out_gives_the_terminal_back() {
+    let Some(program) = programs::c("shares") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let Some(terminal) = Terminal::open("ways", (80, 24), folder.path()) else { return };
+    let load = Load::start(&program);
+    let _in_company = RECORDERS.read();
+    let before = terminal.state("#{alternate_on} #{mouse_any_flag} #{cursor_flag}");
+    let is_ours = |terminal: &Terminal| {
+        assert_eq!(terminal.state("#{alternate_on} #{mouse_any_flag} #{cursor_flag}"), "1 1 0");
+    };
+    terminal.line("stty -a > before");
+    let pid = |name: &str| {
+        let list = format!("/proc/{}/task/{}/children", shell(&terminal), shell(&terminal));
+        let children = std::fs::read_to_string(list).unwrap();
+        children.split_whitespace().next_back().unwrap_or_else(|| panic!("no {name}")).to_owned()
+    };
+    for (way, code) in [("q", 0), ("C-c", 0), ("TERM", 143), ("HUP", 129), ("INT", 130)] {
+        watch(&terminal, "", &load, "");
+        is_ours(&terminal);
+        if way.len() > 1 && !way.contains('-') {
+            let sent = Command::new("kill").args([&format!("-{way}"), &pid("prof")]).status().unwrap();
+            assert!(sent.success());
+        } else {
+            terminal.keys(&[way]);
+        }
+        terminal.wait(way, |screen| screen.contains(&format!("left {code}")));
+        terminal.line("stty -a > after; echo compared $?");
+        terminal.wait("comparison", |screen| screen.contains("compared 0"));
+        assert_eq!(terminal.state("#{alternate_on} #{mouse_any_flag} #{cursor_flag}"), before, "{way}");
+        let read = |name| std::fs::read_to_string(folder.path().join(name)).unwrap();
+        assert_eq!(read("after"), read("before"), "{way}");
+    }
+    // Stopped, the shell has the terminal; continued, it is ours again.
+    terminal.line("set -m");
+    watch(&terminal, "", &load, "");
+    terminal.press(&["C-z"], "topped");
+    assert_eq!(terminal.state("#{alternate_on} #{mouse_any_flag} #{cursor_flag}"), before);
+    terminal.line("fg");
+    terminal.wait("function", |screen| screen.contains("sixty") && screen.contains("1 functions"));
+    is_ours(&terminal);
+    terminal.keys(&["q"]);
+    terminal.wait("prompt", |screen| !screen.contains("1 functions"));
+    assert_eq!(terminal.state("#{alternate_on} #{mouse_any_flag} #{cursor_flag}"), before);
+}
+
+/// The shell in the terminal.
+fn shell(terminal: &Terminal) -> String {
+    terminal.state("#{pane_pid}")
+}
+
+#[test]
+fn a_command_is_terminated_with_the_view() {
+    let Some(program) = programs::c("shares") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let Some(terminal) = Terminal::open("command", (100, 24), folder.path()) else { return };
+    let prof = env!("CARGO_BIN_EXE_prof");
+    let script = folder.path().join("load.sh");
+    std::fs::write(&script, format!("echo $$ > pid; exec {} alone 600000\n", program.display())).unwrap();
+    let _in_company = RECORDERS.read();
+    terminal.line(&format!("{prof} top -e cpu-clock -- sh load.sh; echo left $?"));
+    terminal.wait("function", |screen| screen.contains("sixty"));
+    let pid = std::fs::read_to_string(folder.path().join("pid")).unwrap();
+    terminal.press(&["q"], "left 0");
+    let start = std::time::Instant::now();
+    let lives = || {
+        let state = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        state.contains("(shares)") && !state.contains(") Z")
+    };
+    while lives() {
+        assert!(start.elapsed().as_secs() < 60, "the command goes on");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn keys_do_what_the_help_says() {
+    let Some(program) = programs::c("shares") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let Some(terminal) = Terminal::open("keys", (120, 30), folder.path()) else { return };
+    let load = Load::start(&program);
+    let _in_company = RECORDERS.read();
+    watch(&terminal, "", &load, "");
+    terminal.press(&["?"], "draw the screen anew");
+    terminal.press(&["?"], "self▼");
+    terminal.press(&["2"], "shares");
+    terminal.press(&["1"], "self▼");
+    terminal.press(&["s"], "total▼");
+    terminal.press(&["s", "s", "s"], "self▼");
+    terminal.press(&["f"], "frozen");
+    terminal.keys(&["f"]);
+    terminal.wait("no longer frozen", |screen| !screen.contains("frozen"));
+    terminal.press(&["Space"], "PAUSED");
+    terminal.keys(&["Space"]);
+    terminal.wait("no longer paused", |screen| !screen.contains("PAUSED"));
+    terminal.press(&["w"], "since start");
+    terminal.press(&["w"], "last ");
+    // Both sides cannot be hidden: the other one comes back.
+    terminal.press(&["k"], "no kernel");
+    terminal.press(&["u"], "no user");
+    terminal.keys(&["u"]);
+    terminal.wait("both sides", |screen| {
+        !screen.contains("no user") && !screen.contains("no kernel") && screen.contains("sixty")
+    });
+    terminal.press(&["e"], "only one event");
+    // A fuzzy filter, while it is typed and after; by each of its fields.
+    for (filter, shown, hidden) in
+        [("thrty", "thirty", "sixty"), ("func:ten", " ten", "sixty"), ("mod:shrs", "sixty", "libc")]
+    {
+        terminal.keys(&["/"]);
+        terminal.text(filter);
+        terminal.wait(filter, |screen| {
+            screen.contains(shown) && !screen.lines().skip(3).any(|line| line.trim_end().ends_with(hidden))
+        });
+        terminal.press(&["Enter"], &format!("/{filter}"));
+        terminal.keys(&["Escape"]);
+        terminal.wait("no filter", |screen| !screen.contains(&format!("/{filter}")));
+    }
+    terminal.keys(&["/"]);
+    terminal.text("pid:1");
+    terminal.wait("nothing of another process", |screen| !screen.contains("sixty"));
+    terminal.keys(&["Escape"]);
+    terminal.wait("all again", |screen| screen.contains("sixty"));
+    // Callers of the selected function; the hot path opens by itself.
+    terminal.keys(&["Home"]);
+    terminal.press(&["Enter"], "main");
+    terminal.press(&["4"], "all");
+    terminal.wait("flame graph", |screen| screen.contains("main") && screen.contains("sixty"));
+    terminal.keys(&["Up", "Up", "Enter"]);
+    terminal.wait("flame graph, zoomed", |screen| screen.contains("main"));
+    terminal.keys(&["Escape"]);
+    terminal.press(&["Tab"], "self▼");
+    // A click (xterm's mode 1006) on the title of the second view.
+    let title = terminal.screen().lines().position(|line| line.contains("2 processes")).unwrap() + 1;
+    let column = terminal.screen().lines().nth(title - 1).unwrap().find("processes").unwrap() + 1;
+    terminal.text(&format!("\x1b[<0;{column};{title}M\x1b[<0;{column};{title}m"));
+    terminal.wait("processes", |screen| screen.contains(&load.pid()));
+    terminal.keys(&["1", "z"]);
+    terminal.wait("samples after the reset", |screen| screen.contains("sixty"));
+    // Every size.
+    for size in [(80, 24), (300, 80), (40, 10), (120, 30)] {
+        terminal.resize(size);
+        terminal.keys(&["C-l"]);
+        terminal.wait("function", |screen| screen.contains("sixty") && screen.contains("prof top"));
+    }
+    terminal.press(&["q"], "left 0");
+}
+
+#[test]
+fn without_colours_and_beyond_ascii() {
+    let Some(program) = programs::c("shares") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let Some(terminal) = Terminal::open("plain", (80, 24), folder.path()) else { return };
+    let load = Load::start(&program);
+    let _in_company = RECORDERS.read();
+    watch(&terminal, "NO_COLOR=1 LC_ALL=C", &load, "");
+    for view in ["1", "2", "3", "4"] {
+        terminal.keys(&[view]);
+        let marked = format!("{view} ");
+        let screen = terminal.wait("view", |screen| screen.contains(&marked) && screen.contains("prof top"));
+        assert!(screen.is_ascii(), "{screen}");
+        // What sets no colour but the terminal's own is none.
+        let coloured = terminal.coloured().replace("\x1b[39m", "").replace("\x1b[49m", "");
+        assert!(!coloured.contains("\x1b[3") && !coloured.contains("\x1b[4"), "{coloured:?}");
+    }
+    terminal.press(&["q"], "left 0");
+}
+
+#[test]
+fn what_is_shown_is_saved_as_picture_and_recording() {
+    let Some(program) = programs::c("shares") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let Some(terminal) = Terminal::open("save", (120, 30), folder.path()) else { return };
+    let load = Load::start(&program);
+    let in_company = RECORDERS.read();
+    watch(&terminal, "", &load, "");
+    terminal.wait("many samples", |screen| {
+        let words: Vec<&str> = screen.split_whitespace().collect();
+        let samples = words.windows(2).find(|pair| pair[1] == "samples").map(|pair| pair[0].replace(',', ""));
+        samples.and_then(|samples| samples.parse::<u64>().ok()).is_some_and(|samples| samples > 300)
+    });
+    // Standing still, the file has the very numbers of the screen.
+    // Names that come later are in the file, not on a screen that stands still: it must have them all.
+    let paused = (0..60).find_map(|_| {
+        let screen = terminal.press(&["Space"], "PAUSED");
+        if !screen.contains("naming") {
+            return Some(screen);
+        }
+        terminal.keys(&["Space"]);
+        terminal.wait("motion", |screen| !screen.contains("PAUSED"));
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        None
+    });
+    let screen = paused.expect("a screen with all names");
+    for name in ["shown.svg", "shown.data"] {
+        terminal.press(&["S"], "prof-top");
+        terminal.keys(&["C-u"]);
+        for _ in 0.."prof-top.svg".len() {
+            terminal.keys(&["BSpace"]);
+        }
+        terminal.text(name);
+        terminal.press(&["Enter"], &format!("saved {name}"));
+    }
+    let screen_shares = ["sixty", "thirty", "ten"].map(|name| share(&screen, name, 1));
+    terminal.press(&["q"], "left 0");
+    drop(in_company);
+    let picture = std::fs::read_to_string(folder.path().join("shown.svg")).unwrap();
+    assert!(picture.contains("sixty"), "no function in the picture");
+    let file = folder.path().join("shown.data");
+    let flame = folded(&file, &[]).ok();
+    let stacks = Folded::parse(flame.text());
+    for (name, shown) in ["sixty", "thirty", "ten"].into_iter().zip(screen_shares) {
+        let saved = 100.0 * stacks.with(name) as f64 / stacks.total() as f64;
+        let off = (saved - shown.unwrap_or(0.0)).abs();
+        assert!(off < 0.01, "{name}: {saved} % instead of {shown:?}\n{screen}\n{}", flame.text());
+    }
+    assert!(stacks.with("main") * 100 > stacks.total() * 90, "{}", flame.text());
+    if perf::is_here() {
+        let script = perf::script(folder.path(), &file).ok();
+        let theirs = perf::fold(script.text());
+        assert_eq!(theirs.total(), stacks.total(), "{}", script.stderr);
+        for name in ["sixty", "thirty", "ten", "main"] {
+            assert_eq!(theirs.with(name), stacks.with(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! TRACING_DATA, and raw data printed by its formats.
+
+use export::script::tracepoint::TracingData;
+use export::script::{Place, Text};
+use model::{AddressKind, SpaceId, StackEntry};
+
+use crate::seeds;
+
+pub(super) fn run(bytes: &[u8]) {
+    let (data, _) = TracingData::parse(bytes);
+    let mut place = |address| {
+        let kind = AddressKind::InstructionPointer;
+        Place { address, entry: StackEntry { offset: address, space: SpaceId(0), kind, in_kernel: true } }
+    };
+    // The section itself serves as raw data: it is as hostile as any.
+    let tail = bytes.get(bytes.len() / 2..).unwrap_or(&[]);
+    for format in data.formats().take(64) {
+        for raw in [bytes, tail] {
+            let mut text = Text::default();
+            format.print(raw, &mut place, &mut text);
+            assert!(text.size() < 16 << 20, "a tracepoint of {} bytes", text.size());
+        }
+    }
+}
+
+pub(super) fn seeds() -> Vec<Vec<u8>> {
+    vec![seeds::tracing_data()]
+}
