@@ -1,0 +1,83 @@
+//! What a command takes: wall time, CPU time, peak memory, of it and all that it starts and waits for.
+//!
+//! The kernel sums this up for all waited-for children of a process, so each measurement is a process of its own:
+//! `xtask measure FILE COMMAND…` runs the command and writes the figures to FILE.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+
+/// What one run took.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cost {
+    pub(crate) wall: Duration,
+    /// User and system time.
+    pub(crate) cpu: Duration,
+    /// Peak resident set of the largest process.
+    pub(crate) peak_kib: u64,
+}
+
+/// The chore behind [`measure`].
+pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
+    let [file, program, rest @ ..] = args else { bail!("takes a file and a command") };
+    let start = Instant::now();
+    let status = Command::new(program).args(rest).status().with_context(|| program.clone())?;
+    let wall = start.elapsed();
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let cpu = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+    std::fs::write(
+        file,
+        format!("{} {cpu} {} {}", wall.as_micros(), usage.max_rss(), status.code().unwrap_or(-1)),
+    )?;
+    Ok(())
+}
+
+/// Runs a command in silence, without input, and returns what it took; what it printed to stderr goes to `FILE.stderr`
+/// beside `scratch`.
+pub(crate) fn measure(scratch: &Path, command: &[OsString]) -> anyhow::Result<Cost> {
+    let figures = scratch.join("measure");
+    let errors = scratch.join("measure.stderr");
+    let status = Command::new(std::env::current_exe()?)
+        .arg("measure")
+        .arg(&figures)
+        .args(command)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(std::fs::File::create(&errors)?)
+        .status()?;
+    let text = std::fs::read_to_string(&figures).unwrap_or_default();
+    let numbers: Vec<i64> = text.split(' ').filter_map(|number| number.parse().ok()).collect();
+    let [wall, cpu, peak, 0] = numbers.as_slice() else {
+        bail!("{command:?}: {status}, {text}\n{}", std::fs::read_to_string(&errors).unwrap_or_default());
+    };
+    let micros = |value: i64| Duration::from_micros(value.unsigned_abs());
+    Ok(Cost { wall: micros(*wall), cpu: micros(*cpu), peak_kib: peak.unsigned_abs() })
+}
+
+/// What the last measured command printed to stderr.
+pub(crate) fn last_stderr(scratch: &Path) -> String {
+    std::fs::read_to_string(scratch.join("measure.stderr")).unwrap_or_default()
+}
+
+/// The middle one; of an even number the upper of the two.
+pub(crate) fn median<T: PartialOrd + Copy>(mut values: Vec<T>) -> Option<T> {
+    values.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
+    values.get(values.len() / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::median;
+
+    #[test]
+    fn the_median_is_the_middle_one() {
+        assert_eq!(median(vec![3, 1, 2]), Some(2));
+        assert_eq!(median(vec![5.0, 1.0, 2.0, 9.0]), Some(5.0));
+        assert_eq!(median(Vec::<u8>::new()), None);
+    }
+}

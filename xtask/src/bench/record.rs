@@ -1,0 +1,94 @@
+//! What recording costs: CPU time beyond the command's own, and wall time of the shortest command.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use anyhow::Context;
+
+use super::measure::{Cost, measure, median};
+use super::table::{Table, seconds};
+use super::tools::Tools;
+use crate::fixtures;
+
+/// CPU time of the recorder beyond the command's own, which burns exactly a second by its own clock.
+pub(super) fn cost(tools: &Tools, runs: usize, table: &mut Table) -> anyhow::Result<()> {
+    let shares = fixtures::program("shares")?;
+    let command = [shares.as_os_str(), "alone".as_ref(), "1000".as_ref()].map(OsString::from);
+    let ways: [(&str, &[&str], &str); 2] =
+        [("fp", &["-g"], "at most +5 ms"), ("auto", &["--call-graph", "dwarf,8192"], "below 1 % at 997 Hz")];
+    for (hertz, (how, their_how, demanded)) in
+        ["997", "9997"].into_iter().flat_map(|hertz| ways.map(|way| (hertz, way)))
+    {
+        let (our_file, their_file) = (tools.scratch.join("cost.prof"), tools.scratch.join("cost.perf"));
+        let mut ours = tools.prof([
+            &"record",
+            &"-q",
+            &"-F",
+            &hertz,
+            &"-e",
+            &"cpu-clock",
+            &"--call-graph",
+            &how,
+            &"-o",
+            &our_file,
+            &"--",
+        ]);
+        ours.extend_from_slice(&command);
+        let mut theirs =
+            ["perf", "record", "-q", "-F", hertz, "-e", "cpu-clock"].map(OsString::from).to_vec();
+        theirs.extend(their_how.iter().map(OsString::from));
+        theirs.push("-o".into());
+        theirs.extend([their_file.as_os_str().to_owned(), "--".into()]);
+        theirs.extend_from_slice(&command);
+
+        let (mut alone, mut our_costs, mut their_costs) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..runs {
+            alone.push(measure(&tools.scratch, &command)?);
+            our_costs.push(measure(&tools.scratch, &ours)?);
+            their_costs.push(measure(&tools.scratch, &theirs)?);
+        }
+        let own = cpu(&alone)?;
+        let beyond = |costs: &[Cost]| Ok::<f64, anyhow::Error>(cpu(costs)?.as_secs_f64() - own.as_secs_f64());
+        let (our_beyond, their_beyond) = (beyond(&our_costs)? * 1e3, beyond(&their_costs)? * 1e3);
+        table.row(
+            format!("record at {hertz} Hz, {how}, a second of CPU: CPU time beyond the command's"),
+            format!("{our_beyond:.1} ms"),
+            format!("{their_beyond:.1} ms"),
+            format!("{:+.1} ms", our_beyond - their_beyond),
+            demanded,
+        );
+    }
+    Ok(())
+}
+
+/// Wall time of recording `true`.
+pub(super) fn start(tools: &Tools, runs: usize, table: &mut Table) -> anyhow::Result<()> {
+    let (our_file, their_file) = (tools.scratch.join("true.prof"), tools.scratch.join("true.perf"));
+    let command = [OsString::from("true")];
+    let ours = tools.prof([&"record", &"-q", &"-o", &our_file, &"--", &"true"]);
+    let mut theirs = ["perf", "record", "-q", "-g", "-o"].map(OsString::from).to_vec();
+    theirs.extend([their_file.into_os_string(), "--".into(), "true".into()]);
+    let (mut alone, mut our_costs, mut their_costs) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..runs {
+        alone.push(measure(&tools.scratch, &command)?);
+        our_costs.push(measure(&tools.scratch, &ours)?);
+        their_costs.push(measure(&tools.scratch, &theirs)?);
+    }
+    let (own, our_wall, their_wall) = (wall(&alone)?, wall(&our_costs)?, wall(&their_costs)?);
+    table.row(
+        format!("record `true` ({} alone): wall time", seconds(own)),
+        seconds(our_wall),
+        seconds(their_wall),
+        format!("{:.1} times faster", their_wall.as_secs_f64() / our_wall.as_secs_f64()),
+        "about as long as `true`",
+    );
+    Ok(())
+}
+
+fn cpu(costs: &[Cost]) -> anyhow::Result<Duration> {
+    median(costs.iter().map(|cost| cost.cpu).collect()).context("no runs")
+}
+
+fn wall(costs: &[Cost]) -> anyhow::Result<Duration> {
+    median(costs.iter().map(|cost| cost.wall).collect()).context("no runs")
+}

@@ -1,0 +1,100 @@
+//! The project's chores: `cargo xtask CHORE [ARGS…]`, one file per chore.
+
+mod bench;
+mod ci;
+mod corpus;
+mod fixtures;
+mod fuzz;
+mod matrix;
+mod soak;
+mod sweep;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+/// A chore: what is typed, what `cargo xtask` alone prints about it, and what it does with its arguments.
+struct Chore {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&[String]) -> anyhow::Result<()>,
+}
+
+const CHORES: &[Chore] = &[
+    Chore {
+        name: "tidy",
+        about: "hold the rules of the house: imports, purity, sizes, names",
+        run: tidy::run,
+    },
+    Chore {
+        name: "ci",
+        about: "format, clippy, tidy, fuzzing, tests: what has to pass before anything lands",
+        run: ci::run,
+    },
+    Chore {
+        name: "fixtures",
+        about: "build what tests and benchmarks look at (--big: a recording of 1.5 million samples)",
+        run: fixtures::run,
+    },
+    Chore {
+        name: "matrix",
+        about: "symbolize programs of every toolchain, and compare (--full: every combination)",
+        run: matrix::run,
+    },
+    Chore {
+        name: "sweep",
+        about: "symbolize all code of a program, and compare (OBJECT, --reference FILE, --step BYTES)",
+        run: sweep::run,
+    },
+    Chore {
+        name: "bench",
+        about: "hold prof against perf and inferno, in ratios of one run",
+        run: bench::run,
+    },
+    Chore {
+        name: "fuzz",
+        about: "give hostile bytes to readers (TARGET or all, --secs N) or to the program (commands, --count N)",
+        run: fuzz::run,
+    },
+    Chore {
+        name: "soak",
+        about: "let prof top run under a fork storm, and watch its memory (MINUTES, 30 if not said)",
+        run: soak::run,
+    },
+    Chore {
+        name: "corpus",
+        about: "hold every recording below a folder against perf's reading of it [default: ../shared/corpus]",
+        run: corpus::run,
+    },
+    Chore {
+        name: "measure",
+        about: "run one command for bench, and print what it took",
+        run: bench::measure::run,
+    },
+];
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let Some((name, rest)) = args.split_first() else {
+        return usage();
+    };
+    let Some(chore) = CHORES.iter().find(|chore| chore.name == name) else {
+        eprintln!("xtask: no chore is called {name}");
+        return usage();
+    };
+    match (chore.run)(rest) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask {name}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn usage() -> ExitCode {
+    eprintln!("usage: cargo xtask CHORE [ARGS…]\n");
+    for chore in CHORES {
+        eprintln!("  {:<10} {}", chore.name, chore.about);
+    }
+    ExitCode::from(2)
+}

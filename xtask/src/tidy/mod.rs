@@ -1,0 +1,94 @@
+//! `cargo xtask tidy`: the rules that the compiler does not hold, most of them absences.
+//!
+//! One file per rule; a rule looks at the whole tree and returns what breaks it.
+
+mod dependencies;
+mod fixtures;
+mod imports;
+mod licences;
+mod names;
+mod paths;
+mod purity;
+mod size;
+mod top;
+mod tree;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use anyhow::bail;
+
+use crate::workspace;
+use tree::Tree;
+
+/// One breach of a rule.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Breach {
+    /// The file, relative to the root.
+    file: PathBuf,
+    /// The line, counted from 1; 0 where the file as a whole is meant.
+    line: usize,
+    what: String,
+}
+
+impl Breach {
+    fn new(file: impl Into<PathBuf>, line: usize, what: impl Into<String>) -> Self {
+        Self { file: file.into(), line, what: what.into() }
+    }
+}
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.file.display(), self.what),
+            line => write!(f, "{}:{line}: {}", self.file.display(), self.what),
+        }
+    }
+}
+
+type Rule = fn(&Tree) -> anyhow::Result<Vec<Breach>>;
+
+const RULES: &[Rule] = &[
+    imports::check,
+    purity::check,
+    size::check,
+    top::check,
+    names::check,
+    dependencies::check,
+    fixtures::check,
+    licences::check,
+    paths::check,
+];
+
+/// Applies every rule and fails when one is broken. Takes no arguments.
+pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
+    if !args.is_empty() {
+        bail!("takes no arguments");
+    }
+    let tree = Tree::read(&workspace::root())?;
+    let mut breaches = Vec::new();
+    for rule in RULES {
+        breaches.extend(rule(&tree)?);
+    }
+    breaches.sort();
+    for breach in &breaches {
+        eprintln!("{breach}");
+    }
+    match breaches.len() {
+        0 => Ok(()),
+        count => bail!("{count} breaches of the house rules"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tree_is_tidy() {
+        let tree = Tree::read(&workspace::root()).unwrap();
+        let breaches: Vec<String> =
+            RULES.iter().flat_map(|rule| rule(&tree).unwrap()).map(|breach| breach.to_string()).collect();
+        assert!(breaches.is_empty(), "{}", breaches.join("\n"));
+    }
+}

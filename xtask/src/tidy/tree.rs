@@ -1,0 +1,82 @@
+//! The tree that the rules look at: text files, parsed sources, manifests.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use crate::workspace;
+
+/// A text file of the project.
+pub(super) struct TextFile {
+    /// Relative to the root.
+    pub(super) path: PathBuf,
+    pub(super) text: String,
+}
+
+/// A Rust source below `crates/CRATE/src` or `xtask/src`.
+pub(super) struct Source {
+    /// The folder's name: `decoder`, `xtask`.
+    pub(super) krate: String,
+    /// Relative to the root.
+    pub(super) path: PathBuf,
+    pub(super) lines: usize,
+    pub(super) syntax: syn::File,
+}
+
+/// What the rules look at.
+pub(super) struct Tree {
+    /// Every file, text or not, relative to the root.
+    pub(super) files: Vec<PathBuf>,
+    pub(super) texts: Vec<TextFile>,
+    pub(super) sources: Vec<Source>,
+    pub(super) manifest: toml::Table,
+    pub(super) metadata: serde_json::Value,
+}
+
+impl Tree {
+    pub(super) fn read(root: &Path) -> anyhow::Result<Self> {
+        let files = workspace::files(root)?;
+        let mut texts = Vec::new();
+        let mut sources = Vec::new();
+        for path in &files {
+            let bytes = std::fs::read(root.join(path)).with_context(|| path.display().to_string())?;
+            // What is not UTF-8 is a recording or an object, which no rule reads.
+            let Ok(text) = String::from_utf8(bytes) else { continue };
+            if let Some(krate) = crate_of(path) {
+                let syntax = syn::parse_file(&text).with_context(|| path.display().to_string())?;
+                sources.push(Source { krate, path: path.clone(), lines: text.lines().count(), syntax });
+            }
+            texts.push(TextFile { path: path.clone(), text });
+        }
+        let manifest = std::fs::read_to_string(root.join("Cargo.toml"))?.parse().context("Cargo.toml")?;
+        Ok(Self { files, texts, sources, manifest, metadata: workspace::metadata(root)? })
+    }
+
+    /// The text of the file at `path`, empty where there is none.
+    pub(super) fn text(&self, path: &str) -> &str {
+        self.texts.iter().find(|file| file.path == Path::new(path)).map_or("", |file| &file.text)
+    }
+}
+
+/// The crate that a file is a source of: `crates/CRATE/src/….rs`, `xtask/src/….rs`.
+fn crate_of(path: &Path) -> Option<String> {
+    let parts: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
+    match parts.as_slice() {
+        ["crates", krate, "src", .., file] if file.ends_with(".rs") => Some((*krate).to_owned()),
+        ["xtask", "src", .., file] if file.ends_with(".rs") => Some("xtask".to_owned()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_files_below_src_are_sources() {
+        assert_eq!(crate_of(Path::new("crates/elf/src/a/b.rs")).as_deref(), Some("elf"));
+        assert_eq!(crate_of(Path::new("xtask/src/main.rs")).as_deref(), Some("xtask"));
+        assert_eq!(crate_of(Path::new("crates/elf/tests/a.rs")), None);
+        assert_eq!(crate_of(Path::new("crates/elf/src/a.txt")), None);
+    }
+}

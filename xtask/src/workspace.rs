@@ -1,0 +1,53 @@
+//! Where the workspace lies, and what `cargo metadata` and git know of it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+/// The workspace's root folder.
+pub(crate) fn root() -> PathBuf {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().unwrap_or(xtask).to_path_buf()
+}
+
+/// Every file that git knows or would add, relative to the root. A file deleted in the work tree is left out.
+pub(crate) fn files(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let out = output(
+        Command::new("git")
+            .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+            .current_dir(root),
+    )?;
+    let mut files: Vec<PathBuf> =
+        out.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from).collect();
+    files.retain(|file| root.join(file).is_file());
+    files.sort();
+    files.dedup();
+    Ok(files)
+}
+
+/// `cargo metadata` of the workspace's members, without their dependencies' own manifests.
+pub(crate) fn metadata(root: &Path) -> anyhow::Result<serde_json::Value> {
+    let out = output(
+        Command::new("cargo").args(["metadata", "--no-deps", "--format-version", "1"]).current_dir(root),
+    )?;
+    serde_json::from_str(&out).context("cargo metadata printed no JSON")
+}
+
+/// Runs a command and returns what it printed; a failure carries what it said.
+pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
+    let out = command.output().with_context(|| format!("cannot start {command:?}"))?;
+    if !out.status.success() {
+        bail!("{command:?}: {}\n{}", out.status, String::from_utf8_lossy(&out.stderr));
+    }
+    String::from_utf8(out.stdout).with_context(|| format!("{command:?} printed no UTF-8"))
+}
+
+/// Runs a command with our own stdout and stderr.
+pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
+    let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
+    if !status.success() {
+        bail!("{command:?}: {status}");
+    }
+    Ok(())
+}
