@@ -75,11 +75,9 @@ pub fn write(view: &View<'_>, options: &Options, output: &mut dyn Write) -> io::
     if options.chart {
         return draw(&Chart::new(view, options.reverse), options, output);
     }
-    let mut tree = view.tree();
-    if !options.reverse {
-        // What is not drawn needs no text.
-        tree.prune(least(u128::from(view.total()), options));
-    }
+    // What is not drawn needs no text. What grows from the other end may become wide.
+    let least = if options.reverse { 0.0 } else { least(u128::from(view.total()), options) };
+    let tree = view.tree(least);
     let mut stacks = Stacks::from_tree(&tree, view.frames());
     drop(tree);
     if options.reverse {

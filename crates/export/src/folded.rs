@@ -12,7 +12,7 @@ use crate::stacks::{Rows, Stacks};
 /// # Errors
 /// Those of `output`.
 pub fn write(view: &View<'_>, output: &mut dyn Write) -> io::Result<()> {
-    let mut stacks = Stacks::from_tree(&view.tree(), view.frames());
+    let mut stacks = Stacks::from_tree(&view.tree(0.0), view.frames());
     stacks.merge();
     let mut line = String::new();
     for (frames, weight) in stacks.iter() {

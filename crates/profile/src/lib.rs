@@ -3,14 +3,16 @@
 //! ```text
 //! raw call chain ──ChainCache──▶ StackId ──Profile::add──▶ counts per thread and stack
 //!                       (miss: mapped, then StackTable::intern)
-//! places, symbolized once each ──View──▶ FrameTree ──prune, rows──▶ stacks of frames with weights
+//! places, symbolized once each ──View──▶ FrameTree ──rows──▶ stacks of frames with weights
 //! ```
 //! Everything is a number until a format makes text of it.
 
 mod async_rust;
+mod branches;
 mod chain_cache;
 mod filter;
 mod frame;
+mod growth;
 mod index;
 mod profile;
 mod stack;
@@ -24,5 +26,5 @@ pub use filter::{SampleFacts, SampleFilter, TimeRange};
 pub use frame::{FrameId, FrameKind, FrameTable, Label, ViewFrame, module_of};
 pub use profile::{Count, Detail, Profile, Thread, ThreadId, Tick, Weight};
 pub use stack::{PlaceId, StackId, StackTable};
-pub use tree::{FrameTree, TreeId};
+pub use tree::FrameTree;
 pub use view::{Census, Nameless, Show, View};

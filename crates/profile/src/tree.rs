@@ -5,13 +5,14 @@ use crate::index::{Children, hash_of_pair};
 
 /// A node of a [`FrameTree`]: a frame on top of the frames that lead to it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct TreeId(u32);
+pub(crate) struct TreeId(u32);
 
 impl TreeId {
     /// The node below all others, which has no frame.
-    pub const ALL: Self = Self(0);
+    pub(crate) const ALL: Self = Self(0);
 
-    fn index(self) -> usize {
+    /// The position among all nodes.
+    pub(crate) fn index(self) -> usize {
         self.0 as usize
     }
 }
@@ -41,7 +42,7 @@ impl Default for FrameTree {
 
 impl FrameTree {
     /// The node of `frame` on top of `below`.
-    pub fn child(&mut self, below: TreeId, frame: FrameId) -> TreeId {
+    pub(crate) fn child(&mut self, below: TreeId, frame: FrameId) -> TreeId {
         let nodes = &self.nodes;
         let is = |number: u32| {
             let node = &nodes[number as usize];
@@ -55,30 +56,21 @@ impl FrameTree {
         TreeId(number)
     }
 
+    /// The node that the next new one will be.
+    pub(crate) fn next(&self) -> TreeId {
+        // Nodes are numbered as their children are.
+        TreeId(self.nodes.len() as u32)
+    }
+
     /// The frame of a node; `None` below all.
     pub(crate) fn frame(&self, node: TreeId) -> Option<FrameId> {
         (node != TreeId::ALL).then(|| self.nodes[node.index()].frame)
     }
 
     /// Adds the weight of samples whose stack ends at `node`.
-    pub fn add(&mut self, node: TreeId, weight: u64) {
+    pub(crate) fn add(&mut self, node: TreeId, weight: u64) {
         let own = &mut self.nodes[node.index()].own;
         *own = own.saturating_add(weight);
-    }
-
-    /// Lets frames that weigh less than `least`, with all above them, count for the frame below. The first frames
-    /// stay: below them is nothing that could count for them.
-    pub fn prune(&mut self, least: f64) {
-        let mut totals: Vec<u64> = self.nodes.iter().map(|node| node.own).collect();
-        for index in (1..self.nodes.len()).rev() {
-            let Node { below, own, .. } = self.nodes[index];
-            totals[below.index()] = totals[below.index()].saturating_add(totals[index]);
-            if below != TreeId::ALL && (totals[index] as f64) < least {
-                // All above this node weigh less still, and have handed down what they had.
-                self.nodes[index].own = 0;
-                self.add(below, own);
-            }
-        }
     }
 
     /// Calls `row` for each stack that has a weight of its own: frames outermost first, and that weight.
@@ -95,58 +87,6 @@ impl FrameTree {
             }
             frames.reverse();
             row(&frames, node.own);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{FrameKind, FrameTable, Label, ViewFrame};
-    use proptest::prelude::*;
-    use std::collections::BTreeMap;
-    use std::sync::Arc;
-
-    fn build(stacks: &[(Vec<u8>, u64)]) -> FrameTree {
-        let mut frames = FrameTable::default();
-        let mut tree = FrameTree::default();
-        for (stack, weight) in stacks {
-            let node = stack.iter().fold(TreeId::ALL, |below, name| {
-                let label = Label::Function(Arc::from(name.to_string()), None);
-                tree.child(below, frames.intern(ViewFrame { label, kind: FrameKind::User }))
-            });
-            tree.add(node, *weight);
-        }
-        tree
-    }
-
-    fn rows(tree: &FrameTree) -> BTreeMap<Vec<usize>, u64> {
-        let mut rows = BTreeMap::new();
-        tree.rows(|frames, weight| {
-            let frames = frames.iter().map(|frame| frame.index()).collect();
-            assert_eq!(rows.insert(frames, weight), None, "equal stacks are one row");
-        });
-        rows
-    }
-
-    #[test]
-    fn narrow_branches_count_for_the_frame_below() {
-        let mut tree = build(&[(vec![0, 1, 2], 1), (vec![0, 1, 3], 1), (vec![0, 4], 10)]);
-        tree.prune(2.0);
-        assert_eq!(rows(&tree), BTreeMap::from([(vec![0, 1], 2), (vec![0, 4], 10)]));
-    }
-
-    proptest! {
-        #[test]
-        fn no_weight_is_lost(
-            stacks in prop::collection::vec((prop::collection::vec(0_u8..5, 1..6), 1_u64..100), 0..40),
-            least in 0.0..50.0,
-        ) {
-            let mut tree = build(&stacks);
-            let total: u64 = stacks.iter().map(|(_, weight)| weight).sum();
-            prop_assert_eq!(rows(&tree).values().sum::<u64>(), total);
-            tree.prune(least);
-            prop_assert_eq!(rows(&tree).values().sum::<u64>(), total);
         }
     }
 }

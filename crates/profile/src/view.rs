@@ -6,7 +6,8 @@ use rustc_hash::FxBuildHasher;
 
 use crate::async_rust::Fold;
 use crate::frame::{FrameId, FrameKind, FrameTable, Label, ViewFrame, frames_of, module_of};
-use crate::tree::{FrameTree, TreeId};
+use crate::growth::Growth;
+use crate::tree::FrameTree;
 use crate::{PlaceId, Profile, StackId, Thread, ThreadId, Weight};
 
 /// Which frames a view has.
@@ -114,53 +115,15 @@ impl<'a> View<'a> {
         self.profile.total().weight(self.weight)
     }
 
-    /// All samples as a tree, whose first frames are the threads. Equal stacks are one.
-    pub fn tree(&self) -> FrameTree {
-        let mut counts: Vec<_> = self.profile.counts().collect();
-        counts.sort_unstable_by_key(|&(thread, stack, _)| (thread, stack));
-        let mut tree = FrameTree::default();
-        // Per stack: the thread for which its place in the tree is known, and the place.
-        let mut known: Vec<Option<(ThreadId, TreeId)>> = vec![None; self.profile.stacks.len()];
-        let mut pending = Vec::new();
-        for (thread, stack, count) in counts {
-            let mut rest = stack;
-            let mut node = loop {
-                match known[rest.index()] {
-                    Some((whose, node)) if whose == thread => break node,
-                    _ => match self.profile.stacks.split(rest) {
-                        Some((place, caller)) => {
-                            pending.push((rest, place));
-                            rest = caller;
-                        }
-                        None => {
-                            let node = tree.child(TreeId::ALL, self.roots[thread.index()]);
-                            known[rest.index()] = Some((thread, node));
-                            break node;
-                        }
-                    },
-                }
-            };
-            while let Some((stack, place)) = pending.pop() {
-                for &(frame, fold) in self.shown(place) {
-                    node = match (fold, tree.frame(node)) {
-                        (Fold::Pass, _) => node,
-                        (Fold::Merge, Some(caller)) if self.frames.same_function(caller, frame) => node,
-                        _ => tree.child(node, frame),
-                    };
-                }
-                known[stack.index()] = Some((thread, node));
-            }
-            if let Some(last) = self.passing_last(stack) {
-                node = tree.child(node, last);
-            }
-            tree.add(node, count.weight(self.weight));
-        }
-        tree
+    /// All samples as a tree, whose first frames are the threads. Equal stacks are one. Frames that weigh less than
+    /// `least`, with all above them, count for the frame below; but for the threads, below which there is none.
+    pub fn tree(&self, least: f64) -> FrameTree {
+        Growth::of(self, least).tree()
     }
 
     /// The frames of one stack of a thread, outermost first, appended to `frames`.
     pub fn stack(&self, thread: ThreadId, stack: StackId, frames: &mut Vec<FrameId>) {
-        frames.push(self.roots[thread.index()]);
+        frames.push(self.root(thread));
         let mut places: Vec<_> = self.profile.stacks.entries(stack).collect();
         places.reverse();
         for &(frame, fold) in places.into_iter().flat_map(|place| self.shown(place)) {
@@ -173,8 +136,13 @@ impl<'a> View<'a> {
         frames.extend(self.passing_last(stack));
     }
 
+    /// The first frame of a thread's stacks.
+    pub(crate) fn root(&self, thread: ThreadId) -> FrameId {
+        self.roots[thread.index()]
+    }
+
     /// The innermost frame of a stack, where it would be left out if it called something.
-    fn passing_last(&self, stack: StackId) -> Option<FrameId> {
+    pub(crate) fn passing_last(&self, stack: StackId) -> Option<FrameId> {
         let (place, _) = self.profile.stacks.split(stack)?;
         self.shown(place).last().filter(|(_, fold)| *fold == Fold::Pass).map(|&(frame, _)| frame)
     }
@@ -215,7 +183,8 @@ impl<'a> View<'a> {
         census
     }
 
-    fn shown(&self, place: PlaceId) -> &[(FrameId, Fold)] {
+    /// The frames of a place, outermost first.
+    pub(crate) fn shown(&self, place: PlaceId) -> &[(FrameId, Fold)] {
         let end = self.ends[place.index()];
         let start = place.index().checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.shown[start..end]

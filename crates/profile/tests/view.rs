@@ -1,6 +1,6 @@
 //! From counted stacks to the rows of views.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use model::{
@@ -8,6 +8,7 @@ use model::{
     Symbolized, Tid, TruncationReason,
 };
 use prof_profile::{Detail, FrameKind, Label, Profile, Show, View, Weight};
+use proptest::prelude::*;
 
 /// Two objects, a kernel and generated code; functions by offset.
 struct World {
@@ -57,11 +58,14 @@ impl World {
         self.profile.add(&Name::from("app"), Pid(1), Tid(tid), stack, period);
     }
 
+    fn view(&self, show: Show, weight: Weight) -> View<'_> {
+        View::new(&self.profile, &self.spaces, |entry| self.names.get(entry), show, weight)
+    }
+
     fn rows(&self, show: Show, weight: Weight) -> Vec<String> {
-        let view = View::new(&self.profile, &self.spaces, |entry| self.names.get(entry), show, weight);
+        let view = self.view(show, weight);
         let mut rows = Vec::new();
-        let tree = view.tree();
-        tree.rows(|frames, weight| {
+        view.tree(0.0).rows(|frames, weight| {
             let frames: Vec<_> =
                 frames.iter().map(|frame| text(&view.frames().frames()[frame.index()])).collect();
             rows.push(format!("{} {weight}", frames.join(";")));
@@ -169,12 +173,77 @@ fn async_rust_is_folded_only_when_asked() {
             "app;app::main;app::serve;app::read/i;app::work 1",
         ]
     );
-    let view =
-        View::new(&world.profile, &world.spaces, |entry| world.names.get(entry), folded, Weight::Samples);
+    let view = world.view(folded, Weight::Samples);
     let mut frames = Vec::new();
     let tick = world.profile.order()[0];
     view.stack(tick.thread, tick.stack, &mut frames);
     let frames: Vec<_> = frames.iter().map(|frame| text(&view.frames().frames()[frame.index()])).collect();
     assert_eq!(frames.join(";"), "app;app::main;app::serve;app::read/i;app::work");
     assert!(world.rows(Show::default(), Weight::Samples)[1].contains("app::serve::{{closure}}"));
+}
+
+/// A program in which different places read alike, in part, and some are not shown.
+fn program(world: &mut World) -> Vec<StackEntry> {
+    let user = [
+        &["main"][..],
+        &["main"],
+        &["inner", "outer"],
+        &["outer"],
+        &["inner"],
+        &["app::serve::{{closure}}"],
+        &["<core::pin::Pin<P> as core::future::future::Future>::poll"],
+        &[],
+    ];
+    let mut places: Vec<_> = user.into_iter().zip(1..).map(|(names, at)| world.user(at, names)).collect();
+    places.push(world.kernel(0xffff_ffff_8000_0001, &["do_syscall"]));
+    places.push(world.kernel(0xffff_ffff_8000_0002, &["tick", "do_syscall"]));
+    places
+}
+
+proptest! {
+    #[test]
+    fn a_tree_has_each_stack_as_far_as_it_is_wide(
+        samples in prop::collection::vec((0_i32..3, prop::collection::vec(0_usize..10, 0..7), 1_u64..9), 0..60),
+        (inlined, kernel, user, fold_async) in any::<(bool, bool, bool, bool)>(),
+        least in prop_oneof![Just(0.0), 0.0..80.0],
+    ) {
+        let mut world = World::new(Detail { threads: true, order: true });
+        let places = program(&mut world);
+        for (tid, stack, period) in &samples {
+            let entries: Vec<_> = stack.iter().map(|&place| places[place]).collect();
+            world.add(*tid, &entries, *period);
+        }
+        let show = Show { inlined, kernel, user, fold_async, ..Show::default() };
+        let view = world.view(show, Weight::Period);
+        let stacks = world.profile.order().iter().map(|tick| {
+            let mut frames = Vec::new();
+            view.stack(tick.thread, tick.stack, &mut frames);
+            (frames, tick.period)
+        });
+        let stacks: Vec<_> = stacks.collect();
+        let wide = |beginning: &[_]| {
+            let within = stacks.iter().filter(|(stack, _)| stack.starts_with(beginning));
+            beginning.len() == 1 || within.map(|(_, period)| period).sum::<u64>() as f64 >= least
+        };
+        let mut expected = BTreeMap::new();
+        for (stack, period) in &stacks {
+            let length = (1..=stack.len()).rev().find(|&length| wide(&stack[..length])).unwrap();
+            *expected.entry(stack[..length].to_vec()).or_insert(0) += period;
+        }
+        let mut rows = BTreeMap::new();
+        view.tree(least).rows(|frames, weight| {
+            assert_eq!(rows.insert(frames.to_vec(), weight), None, "equal stacks are one row");
+        });
+        prop_assert_eq!(rows, expected);
+    }
+}
+
+#[test]
+fn what_is_deep_and_hidden_is_passed_without_ado() {
+    let mut world = World::new(Detail::default());
+    let hidden: Vec<_> = (0..50_000).map(|at| world.kernel(0xffff_ffff_8000_0000 + at, &["deep"])).collect();
+    let main = world.user(1, &["main"]);
+    world.add(1, &[&[main], &hidden[..]].concat(), 1);
+    assert_eq!(world.rows(Show { kernel: false, ..Show::default() }, Weight::Samples), ["app;main 1"]);
+    assert_eq!(world.rows(Show::default(), Weight::Samples).len(), 1);
 }
