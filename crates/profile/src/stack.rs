@@ -66,8 +66,9 @@ pub struct StackTable {
     /// Stacks interned lately, outermost entry first: the next one is likely to begin like one of them, the one of
     /// its own thread.
     recent: [Vec<(StackEntry, StackId)>; RECENT],
-    /// The oldest of `recent`.
-    oldest: usize,
+    /// Which of `recent` is the latest, and which was the latest to be replaced.
+    latest: usize,
+    replaced: usize,
 }
 
 impl Default for StackTable {
@@ -78,7 +79,8 @@ impl Default for StackTable {
             nodes: vec![Node { caller: StackId::EMPTY, place: PlaceId(0) }],
             children: Children::default(),
             recent: Default::default(),
-            oldest: 0,
+            latest: 0,
+            replaced: 0,
         }
     }
 }
@@ -87,29 +89,28 @@ impl StackTable {
     /// The id of the stack with these entries, innermost first.
     pub fn intern(&mut self, entries: &[StackEntry]) -> StackId {
         let outermost_first = || entries.iter().rev();
-        let alike = |recent: &Vec<(StackEntry, StackId)>| {
+        let alike = |recent: &[(StackEntry, StackId)]| {
             recent.iter().zip(outermost_first()).take_while(|((known, _), entry)| known == *entry).count()
         };
-        let lengths = self.recent.each_ref().map(alike);
-        let mut best = self.oldest;
-        for (index, &length) in lengths.iter().enumerate() {
-            // Half alike is as good as the same thread; else a recent stack of another thread would be lost.
-            if length > lengths[best] && length * 2 >= self.recent[index].len() {
-                best = index;
-            }
-        }
-        if best == self.oldest {
-            self.oldest = (self.oldest + 1) % RECENT;
-        }
-        let mut recent = std::mem::take(&mut self.recent[best]);
-        recent.truncate(lengths[best]);
+        // Half alike is as good as the same thread; else a recent stack of another thread would be lost.
+        let mut places = (self.latest..RECENT).chain(0..self.latest);
+        let same_thread = places.find(|&place| {
+            let recent = &self.recent[place];
+            !recent.is_empty() && alike(recent) * 2 >= recent.len()
+        });
+        self.latest = same_thread.unwrap_or_else(|| {
+            self.replaced = (self.replaced + 1) % RECENT;
+            self.replaced
+        });
+        let mut recent = std::mem::take(&mut self.recent[self.latest]);
+        recent.truncate(alike(&recent));
         let mut stack = recent.last().map_or(StackId::EMPTY, |&(_, stack)| stack);
         for &entry in outermost_first().skip(recent.len()) {
             let place = self.place(entry);
             stack = self.push(Node { caller: stack, place });
             recent.push((entry, stack));
         }
-        self.recent[best] = recent;
+        self.recent[self.latest] = recent;
         stack
     }
 
