@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::bail;
 
-use crate::{fuzz, tidy, workspace};
+use crate::{fuzz, test_runner, tidy, workspace};
 
 const STEPS: &[&[&str]] = &[
     &["fmt", "--all", "--check"],
@@ -31,5 +31,5 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     eprintln!("== cargo xtask fuzz, each target for {FUZZ_SECONDS} s");
     fuzz::each(FUZZ_SECONDS)?;
     eprintln!("== cargo test --workspace");
-    workspace::run(Command::new("cargo").args(["test", "--workspace"]).current_dir(&root))
+    test_runner::run(&root)
 }

@@ -8,6 +8,7 @@ mod fuzz;
 mod matrix;
 mod soak;
 mod sweep;
+mod test_runner;
 mod tidy;
 mod workspace;
 
