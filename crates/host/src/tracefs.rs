@@ -4,6 +4,8 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use crate::sys::mount;
+
 /// Where tracefs is: its own place, or below debugfs as on older systems.
 ///
 /// # Errors
@@ -17,6 +19,19 @@ pub fn folder() -> io::Result<PathBuf> {
         }
     }
     Err(first.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+}
+
+/// As [`folder`], but mounts it where it is not mounted yet and this user may: not every system does so as it starts.
+///
+/// # Errors
+/// As [`folder`].
+pub fn mounted() -> io::Result<PathBuf> {
+    folder().or_else(|error| {
+        if error.kind() == io::ErrorKind::NotFound && mount::tracefs(c"/sys/kernel/tracing").is_ok() {
+            return folder();
+        }
+        Err(error)
+    })
 }
 
 /// The names below `folder`, ascending: systems below `events`, tracepoints below a system.

@@ -45,8 +45,14 @@ impl Catalogue for ThisMachine {
     }
 
     fn tracepoints(&self, system: &str, name: &str) -> Result<Vec<Tracepoint>, EventError> {
-        let refuse = |error: io::Error| EventError::Tracepoints { cause: Errno(&error).to_string() };
-        let folder = tracefs::folder().map_err(refuse)?;
+        let refuse = |error: io::Error| {
+            let remedy = match error.kind() {
+                io::ErrorKind::NotFound => "-t tracefs nodev",
+                _ => "-o remount,mode=755",
+            };
+            EventError::Tracepoints { cause: Errno(&error).to_string(), remedy }
+        };
+        let folder = tracefs::mounted().map_err(refuse)?;
         let events = folder.join("events");
         let mut found = Vec::new();
         let systems = tracefs::names(&events).map_err(refuse)?;

@@ -8,7 +8,7 @@ use host::tracefs;
 
 /// Describes `tracepoints`, pairs of system and name.
 pub(crate) fn describe(tracepoints: &[(String, String)]) -> io::Result<Vec<u8>> {
-    let folder = tracefs::folder()?;
+    let folder = tracefs::mounted()?;
     let mut out = vec![0x17, 0x08, 0x44];
     out.extend_from_slice(b"tracing0.6\0");
     out.push(u8::from(cfg!(target_endian = "big")));

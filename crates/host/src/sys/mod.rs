@@ -5,6 +5,7 @@ pub mod clock;
 pub mod file_map;
 pub mod limits;
 pub mod memory;
+pub mod mount;
 pub mod nameless;
 pub mod perf_event;
 pub mod pidfd;

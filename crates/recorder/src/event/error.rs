@@ -41,11 +41,13 @@ pub enum EventError {
     /// Tracepoints cannot be read.
     #[error(
         "cannot look for tracepoints in /sys/kernel/tracing: {cause}; \
-         they take root, or: sudo mount -o remount,mode=755 /sys/kernel/tracing"
+         they take root, or: sudo mount {remedy} /sys/kernel/tracing"
     )]
     Tracepoints {
         /// Why.
         cause: String,
+        /// What `mount(8)` would have to do.
+        remedy: &'static str,
     },
     /// There is nothing to probe.
     #[error("cannot probe {path}: {problem}{}", suggestion(nearest.as_deref()).unwrap_or_default())]
