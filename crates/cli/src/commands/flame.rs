@@ -6,13 +6,14 @@ use std::process::{self, ExitCode};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use decoder::AttrFlags;
+use decoder::{AttrFlags, SampleFormat};
 use export::flamegraph::{Colors, Options};
 use export::summary::{Summary, subtitle};
 use host::debuginfod;
 use model::{Reason, StackEntry};
-use perfdata::Event;
+use perfdata::{Description, Event};
 use profile::{Census, Detail, Profile, Show, View, Weight};
+use recorder::unwind::StackTotals;
 
 use super::record::{Outcome, record_command};
 use crate::arguments::{SampleArguments, SymbolArguments};
@@ -191,7 +192,8 @@ fn draw(
     };
     let spaces = replayed.tracker.into_spaces();
     let servers = debuginfod::Settings::from_environment(&settings.paths, arguments.debuginfod);
-    let remedies = Remedies::new(this_host, servers.is_some());
+    let unwound = is_unwound(event, &replayed.recording);
+    let remedies = Remedies::new(this_host, servers.is_some(), unwound);
     if let Some(servers) = servers {
         downloads::fetch(&profile, &spaces, |space| seen_in.pids(space), &settings.paths, servers, console);
     }
@@ -209,7 +211,7 @@ fn draw(
             None => console.detail(&line),
         }
     }
-    if outside_every_mapping(&census) > 0.02 {
+    if !unwound && outside_every_mapping(&census) > 0.02 {
         console.say(
             "many callers lie outside every mapping: the programs were built without frame pointers; try prof record \
              as it is (--call-graph auto): it unwinds such stacks",
@@ -267,6 +269,12 @@ impl DrawingArguments {
             },
         })
     }
+}
+
+/// Whether an event's stacks are the callers that unwinding found, then or now, and not frame pointers.
+fn is_unwound(event: &Event, recording: &Description) -> bool {
+    let then = recording.features().verbatim.iter().any(|(feature, _)| *feature == StackTotals::FEATURE);
+    then || event.attr.sample_format.contains(SampleFormat::STACK_USER)
 }
 
 /// The share of the frames at addresses that are none: what a walk over frame pointers finds where a register holds

@@ -11,6 +11,8 @@ pub struct Remedies {
     this_host: bool,
     /// Whether servers were asked for debug files: advice to do so would be of no use.
     asked_servers: bool,
+    /// Whether the recording has complete stacks, as good as they get.
+    unwound: bool,
 }
 
 /// The picture's subtitle has room for this many.
@@ -34,8 +36,8 @@ const PERF_MAPS: &str = "`node --perf-basic-prof`, `java -XX:+UnlockDiagnosticVM
 
 impl Remedies {
     /// Finds out which distribution this is.
-    pub fn new(this_host: bool, asked_servers: bool) -> Self {
-        Self { distribution: distribution(), this_host, asked_servers }
+    pub fn new(this_host: bool, asked_servers: bool, unwound: bool) -> Self {
+        Self { distribution: distribution(), this_host, asked_servers, unwound }
     }
 
     /// What would give the most frames names, each with its module.
@@ -67,6 +69,7 @@ impl Remedies {
             _ => None,
         };
         Some(match &nameless.reason {
+            Reason::Unmapped if self.unwound => return None,
             Reason::Unmapped => "`prof record --call-graph auto`".to_owned(),
             Reason::NoSymbols | Reason::Stripped => self.debug_information(object?),
             Reason::NoSymbolCovers => match object {
@@ -132,8 +135,12 @@ mod tests {
         Space::Object(ObjectIdentity { path: Name::from(path), build_id, file: None })
     }
 
+    fn debian() -> Remedies {
+        Remedies { distribution: Distribution::Debian, this_host: true, asked_servers: false, unwound: false }
+    }
+
     fn remedy(space: Space, reason: Reason) -> Option<String> {
-        let remedies = Remedies { distribution: Distribution::Debian, this_host: true, asked_servers: false };
+        let remedies = debian();
         let mut spaces = SpaceTable::default();
         let space = spaces.intern(space);
         remedies.of(&Nameless { module: None, reason, space, frames: 1 }, &spaces)
@@ -152,6 +159,12 @@ mod tests {
         assert!(hidden.contains("sysctl kernel.kptr_restrict=0"), "{hidden}");
         let unmapped = remedy(Space::Unmapped { pid: Pid(1), generation: 0 }, Reason::Unmapped).unwrap();
         assert!(unmapped.contains("--call-graph auto"), "{unmapped}");
+        let unwound = Remedies { unwound: true, ..debian() };
+        let nowhere = Space::Unmapped { pid: Pid(1), generation: 0 };
+        let mut spaces = SpaceTable::default();
+        let space = spaces.intern(nowhere);
+        let nameless = Nameless { module: None, reason: Reason::Unmapped, space, frames: 1 };
+        assert_eq!(unwound.of(&nameless, &spaces), None, "it was recorded so");
         let gone = remedy(object("/x", BuildId::from_hex("aabbccdd")), Reason::FileMissing).unwrap();
         assert!(gone.contains("--debuginfod") && gone.contains("--symfs"), "{gone}");
         assert_eq!(remedy(kernel(), Reason::NoSymbolCovers), None);
@@ -159,7 +172,7 @@ mod tests {
 
     #[test]
     fn the_subtitle_names_the_most_frequent_and_how_many_share_a_remedy() {
-        let remedies = Remedies { distribution: Distribution::Debian, this_host: true, asked_servers: false };
+        let remedies = debian();
         let mut spaces = SpaceTable::default();
         let mut nameless = |path: &str, frames| Nameless {
             module: Some(Name::from(path.rsplit('/').next().unwrap())),
