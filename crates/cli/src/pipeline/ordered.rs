@@ -9,6 +9,8 @@ use model::{EventIndex, Loss, Timestamp};
 use perfdata::{Description, EntryKind, Notice, Reader, RecordRef};
 use tracker::Orderer;
 
+use super::unwind::{self, Chains};
+
 /// Bytes of records in a batch, but for the last record: small enough to stay in the processor's cache.
 const BATCH_BYTES: usize = 256 << 10;
 /// Batches between the reading thread and the taker: as many as the cache holds beside the rest.
@@ -22,6 +24,8 @@ pub struct Batch {
     pub recording: Description,
     /// Bytes of the recording that have been read.
     pub position: u64,
+    /// The call chains of samples with raw stacks.
+    pub chains: Chains,
 }
 
 /// Where a record lies in its batch.
@@ -44,7 +48,7 @@ pub struct Ordered<'a> {
 
 impl Batch {
     fn new(recording: Description) -> Self {
-        Self { bytes: Vec::new(), records: Vec::new(), recording, position: 0 }
+        Self { bytes: Vec::new(), records: Vec::new(), recording, position: 0, chains: Chains::default() }
     }
 
     /// How many records.
@@ -87,7 +91,7 @@ pub struct Outcome {
 
 /// The batches of a recording.
 pub struct Batches<'scope> {
-    filled: Receiver<Batch>,
+    filled: Filled,
     emptied: Sender<Batch>,
     thread: ScopedJoinHandle<'scope, anyhow::Result<Outcome>>,
 }
@@ -104,6 +108,8 @@ impl<'scope> Batches<'scope> {
     ) -> anyhow::Result<Self> {
         let (filler, filled) = bounded(BATCHES);
         let (emptied, empties) = bounded(BATCHES);
+        // The events of a pipe may become known later.
+        let unwind = reader.is_pipe() || unwind::may_have_stacks(reader.description());
         let reading = Reading { batch: Batch::new(reader.description().clone()), reader, filler, empties };
         let thread = std::thread::Builder::new()
             .name("prof-reader".to_owned())
@@ -112,12 +118,17 @@ impl<'scope> Batches<'scope> {
                 reading.read().with_context(|| format!("cannot read {name}"))
             })
             .context("cannot start a thread to read with")?;
+        let filled =
+            if unwind { Filled::Unwound(unwind::start(filled, scope)?) } else { Filled::Read(filled) };
         Ok(Self { filled, emptied, thread })
     }
 
     /// The next batch; `None` at the end, or where reading failed.
     pub fn next(&self) -> Option<Batch> {
-        self.filled.recv().ok()
+        match &self.filled {
+            Filled::Read(batches) => batches.recv().ok(),
+            Filled::Unwound(batches) => batches.recv().ok()?.recv().ok(),
+        }
     }
 
     /// Gives a batch back, for its memory.
@@ -137,6 +148,14 @@ impl<'scope> Batches<'scope> {
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
+}
+
+/// Where batches come from.
+enum Filled {
+    /// The reading thread.
+    Read(Receiver<Batch>),
+    /// The stage that unwinds raw stacks: a channel for each batch, in their order.
+    Unwound(Receiver<Receiver<Batch>>),
 }
 
 struct Reading {

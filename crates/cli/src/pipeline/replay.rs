@@ -1,21 +1,20 @@
 //! Playing a recording in the order of time.
 
-use std::sync::Arc;
 use std::thread;
 
 use decoder::values::U64s;
-use decoder::{Endian, RawRecord, Record, Sample, SampleFormat, context, kind};
-use model::{EventIndex, Loss, Pid, Tid};
+use decoder::{Endian, RawRecord, Record, Sample, context, kind};
+use model::{EventIndex, Loss, Tid};
 use perfdata::Description;
 use tracker::{Deferred, Tracker};
 
+use super::build_ids::ListedBuildIds;
 use super::counts::Counts;
 use super::events::is_dummy;
 use super::input::Input;
 use super::last_branches::{self, are_calls};
 use super::loss::LossAccount;
 use super::ordered::{Batch, Batches, Ordered};
-use super::unwind::UserStacks;
 use crate::console::{Console, Progress};
 
 /// A sample, and the machine at its moment.
@@ -88,13 +87,7 @@ struct Replay {
     account: LossAccount,
     /// The counters that samples carry, as they were last.
     counts: Counts,
-    /// How many of the listed build ids the tracker has.
-    build_ids: usize,
-    /// Unwinds raw user stacks; made for the first one.
-    stacks: Option<UserStacks>,
-    /// Samples that are handed on when their stacks, or those of earlier samples, have been unwound: the place in
-    /// their batch, and whether they are in `stacks`.
-    waiting: Vec<(Arc<Batch>, usize, bool)>,
+    build_ids: ListedBuildIds,
 }
 
 /// A sample that outlives its batch.
@@ -126,16 +119,12 @@ impl Replay {
         let mut latest = None;
         while let Some(batch) = batches.next() {
             progress.set(batch.position);
-            let batch = Arc::new(batch);
             for index in 0..batch.len() {
                 self.take(&batch, index, sink)?;
             }
             latest = Some(batch.recording.clone());
-            if let Some(batch) = Arc::into_inner(batch) {
-                batches.give_back(batch);
-            }
+            batches.give_back(batch);
         }
-        self.finish_waiting(sink)?;
         if let Some(recording) = latest {
             for sample in self.deferred.finish().collect::<Vec<_>>() {
                 self.take_without_user_part(&recording, &sample, sink)?;
@@ -145,52 +134,12 @@ impl Replay {
         Ok(())
     }
 
-    fn take(&mut self, batch: &Arc<Batch>, index: usize, sink: &mut dyn Sink) -> anyhow::Result<()> {
+    fn take(&mut self, batch: &Batch, index: usize, sink: &mut dyn Sink) -> anyhow::Result<()> {
         let Some(record) = batch.get(index) else { return Ok(()) };
         if record.raw.kind != kind::SAMPLE {
-            // What it says of threads and mappings does not hold for earlier samples.
-            self.finish_waiting(sink)?;
             return self.take_sideband(&batch.recording, record, sink);
         }
-        let unwind = self.must_unwind(&batch.recording, record);
-        if unwind || !self.waiting.is_empty() {
-            self.waiting.push((Arc::clone(batch), index, unwind));
-        } else {
-            self.take_sample(&batch.recording, record, None, None, sink)?;
-        }
-        if self.stacks.as_ref().is_some_and(UserStacks::is_full) {
-            self.finish_waiting(sink)?;
-        }
-        Ok(())
-    }
-
-    /// Takes a sample's user stack to be unwound, if it has one.
-    fn must_unwind(&mut self, recording: &Description, record: Ordered<'_>) -> bool {
-        let Some(event) = record.event.and_then(|event| recording.event(event)) else {
-            return false;
-        };
-        if !event.attr.sample_format.contains(SampleFormat::REGS_USER | SampleFormat::STACK_USER) {
-            return false;
-        }
-        let stacks = self.stacks.get_or_insert_with(|| UserStacks::of(recording));
-        // A record that cannot be decoded is counted when its turn comes.
-        match event.layout.decode(&record.raw) {
-            Ok(Record::Sample(sample)) => stacks.take(&sample, &mut self.tracker),
-            _ => false,
-        }
-    }
-
-    /// Unwinds the stacks of the samples that wait, and hands these on.
-    fn finish_waiting(&mut self, sink: &mut dyn Sink) -> anyhow::Result<()> {
-        let Some(stacks) = self.stacks.as_mut().filter(|_| !self.waiting.is_empty()) else { return Ok(()) };
-        let mut chains = stacks.unwind().into_iter();
-        for (batch, index, unwound) in std::mem::take(&mut self.waiting) {
-            let chain = if unwound { chains.next() } else { None };
-            if let Some(record) = batch.get(index) {
-                self.take_sample(&batch.recording, record, None, chain.as_deref(), sink)?;
-            }
-        }
-        Ok(())
+        self.take_sample(&batch.recording, record, None, batch.chains.get(index), sink)
     }
 
     fn take_sideband(
@@ -199,7 +148,7 @@ impl Replay {
         record: Ordered<'_>,
         sink: &mut dyn Sink,
     ) -> anyhow::Result<()> {
-        self.list_build_ids(recording);
+        self.build_ids.tell(recording, &mut self.tracker);
         let Some(layout) = recording.layout_of(record.event) else { return Ok(()) };
         match layout.decode(&record.raw) {
             Ok(Record::Lost(lost)) => self.account.lost(&lost),
@@ -283,17 +232,6 @@ impl Replay {
             sink.sample(Moment { tracker, event, sample: &sample, period: count, deferred })?;
         }
         Ok(())
-    }
-
-    /// Gives the tracker the build ids that the recording lists; a pipe lists them late.
-    fn list_build_ids(&mut self, recording: &Description) {
-        let listed = &recording.features().build_ids;
-        for entry in &listed[self.build_ids.min(listed.len())..] {
-            if entry.pid == Pid::NONE {
-                self.tracker.add_build_id(entry.path.as_bytes(), entry.build_id);
-            }
-        }
-        self.build_ids = listed.len();
     }
 }
 

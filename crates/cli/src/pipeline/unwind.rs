@@ -1,50 +1,160 @@
-//! Files with raw user stacks (`perf record --call-graph dwarf`, `prof record --keep-stacks`): samples are unwound in
-//! batches, in parallel, before they are handed on.
+//! Files with raw user stacks (`perf record --call-graph dwarf`, `prof record --keep-stacks`): a stage between the order
+//! and the replay, on all cores, that gives such samples their call chains.
+//!
+//! The threads of the stage take turns: one takes the next batch, plays its sideband into a tracker of the stage's own and
+//! notes which mappings each sample sees; then the next thread has its turn, while this one unwinds its samples where they
+//! lie. What comes out is in the order of what came in.
 
-use std::sync::Arc;
-use std::thread;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, Scope};
 
-use decoder::{CpuMode, Endian, Sample, context};
+use anyhow::Context;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use decoder::{CpuMode, Endian, Record, Sample, SampleFormat, context, kind};
 use host::objects::{ObjectStore, SearchPaths};
 use model::{Name, Pid};
 use perfdata::Description;
 use recorder::unwind::{ChainUnwinder, Snapshot, Snapshots, UserState};
 use tracker::{AddressSpace, ChainItem, Tracker, chain_items};
-use unwinder::{Architecture, NoMemory, Registers, StackCopy};
+use unwinder::{Architecture, NoMemory};
 
+use super::build_ids::ListedBuildIds;
 use super::input::is_of_this_host;
+use super::ordered::{Batch, Ordered};
 
-/// A batch is unwound when it has so many samples, or so many bytes of stack.
-const MOST_SAMPLES: usize = 4096;
-const MOST_BYTES: usize = 16 << 20;
+/// Batches that may be ahead of the one that the taker waits for, per thread.
+const AHEAD: usize = 2;
 
-/// Fewer samples than this are not worth a thread.
-const LEAST_PER_THREAD: usize = 64;
+/// The call chains of a batch's samples that were unwound.
+#[derive(Default)]
+pub struct Chains {
+    bytes: Vec<u8>,
+    /// Where in `bytes`, by the place of the sample in its batch, ascending.
+    places: Vec<(usize, Range<usize>)>,
+}
 
-/// Samples that wait to be unwound, together with the mappings at their moment.
-pub struct UserStacks {
-    architecture: Option<Architecture>,
+impl Chains {
+    /// The chain of the sample at `index`, if it was unwound: addresses in the byte order of the recording.
+    pub fn get(&self, index: usize) -> Option<&[u8]> {
+        let found = self.places.binary_search_by_key(&index, |(index, _)| *index).ok()?;
+        self.bytes.get(self.places.get(found)?.1.clone())
+    }
+
+    /// Adds the chain of a sample behind those that have one.
+    fn push(&mut self, index: usize, chain: &[u64]) {
+        let start = self.bytes.len();
+        // Only stacks of little-endian machines are unwound.
+        self.bytes.extend(chain.iter().flat_map(|address| address.to_le_bytes()));
+        self.places.push((index, start..self.bytes.len()));
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.places.clear();
+    }
+}
+
+/// Whether samples of the recording may have raw stacks.
+pub fn may_have_stacks(recording: &Description) -> bool {
+    recording.events().iter().any(|event| has_stacks(event.attr.sample_format))
+}
+
+fn has_stacks(format: SampleFormat) -> bool {
+    format.contains(SampleFormat::REGS_USER | SampleFormat::STACK_USER)
+}
+
+/// Starts the stage: what comes from `batches` comes out of the channels in the channel, one each, in the same order.
+///
+/// # Errors
+/// Where no thread can be started.
+pub fn start<'scope>(
+    batches: Receiver<Batch>,
+    scope: &'scope Scope<'scope, '_>,
+) -> anyhow::Result<Receiver<Receiver<Batch>>> {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let (queue, ready) = bounded(threads * AHEAD);
+    let turn = Arc::new(Mutex::new(Turn { batches, queue, machine: None }));
+    for _ in 0..threads {
+        let turn = Arc::clone(&turn);
+        thread::Builder::new()
+            .name("prof-unwinder".to_owned())
+            .spawn_scoped(scope, move || work(&turn))
+            .context("cannot start a thread to unwind with")?;
+    }
+    Ok(ready)
+}
+
+/// What the threads share: whose turn it is holds it.
+struct Turn {
+    batches: Receiver<Batch>,
+    queue: Sender<Receiver<Batch>>,
+    /// Made for the first batch.
+    machine: Option<Machine>,
+}
+
+/// The recorded machine at the end of the last batch taken.
+struct Machine {
+    tracker: Tracker,
+    build_ids: ListedBuildIds,
     snapshots: Snapshots,
-    unwinders: Vec<ChainUnwinder>,
-    jobs: Vec<Job>,
-    /// The stack copies of all jobs.
-    stacks: Vec<u8>,
+    architecture: Option<Architecture>,
 }
 
-/// One sample to be unwound.
+/// A sample to be unwound: its place in the batch, and the mappings at its moment.
 struct Job {
+    index: usize,
     snapshot: Arc<Snapshot>,
-    registers: Registers,
-    stack_start: u64,
-    /// Where in `stacks`.
-    stack: std::ops::Range<usize>,
-    /// The kernel's part of the chain at first, the whole chain in the end.
-    chain: Vec<u64>,
 }
 
-impl UserStacks {
-    /// For the samples of a recording.
-    pub fn of(recording: &Description) -> Self {
+fn work(turn: &Mutex<Turn>) {
+    let mut unwinder = ChainUnwinder::default();
+    let (mut jobs, mut chain) = (Vec::new(), Vec::new());
+    loop {
+        let taken = turn.lock().unwrap_or_else(PoisonError::into_inner).take(&mut jobs);
+        let Some((mut batch, architecture, done)) = taken else { return };
+        let mut chains = std::mem::take(&mut batch.chains);
+        chains.clear();
+        for Job { index, snapshot } in jobs.drain(..) {
+            let Some(sample) = batch.get(index).and_then(|record| sample_of(&batch.recording, record)) else {
+                continue;
+            };
+            let Some(state) = UserState::of(&sample, architecture) else { continue };
+            chain.clear();
+            put_kernel_part(&sample, &mut chain);
+            unwinder.unwind(&snapshot, &state, &mut NoMemory, &mut chain);
+            chains.push(index, &chain);
+        }
+        batch.chains = chains;
+        // Nobody waits for it any more where the taker has failed.
+        let _ = done.send(batch);
+    }
+}
+
+impl Turn {
+    /// The next batch, with its samples that are to be unwound in `jobs`, and where it goes then. `None` at the end, or
+    /// where nobody wants more.
+    fn take(&mut self, jobs: &mut Vec<Job>) -> Option<(Batch, Architecture, Sender<Batch>)> {
+        loop {
+            let batch = self.batches.recv().ok()?;
+            let (done, wanted) = bounded(1);
+            self.queue.send(wanted).ok()?;
+            let machine = self.machine.get_or_insert_with(|| Machine::of(&batch.recording));
+            match machine.architecture {
+                Some(architecture) => {
+                    machine.play(&batch, architecture, jobs);
+                    return Some((batch, architecture, done));
+                }
+                // Nothing is to be done, and that at once.
+                None => done.send(batch).ok()?,
+            }
+        }
+    }
+}
+
+impl Machine {
+    /// At the beginning of a recording.
+    fn of(recording: &Description) -> Self {
         let features = recording.features();
         let paths = SearchPaths::from_environment(None, Vec::new(), is_of_this_host(features));
         // A file that doesn't say is taken as one of ours.
@@ -54,74 +164,55 @@ impl UserStacks {
             b"aarch64" | b"arm64" => Some(Architecture::Aarch64),
             _ => None,
         };
-        let threads = thread::available_parallelism().map_or(1, |count| count.get());
         Self {
-            architecture: architecture.filter(|_| recording.endian() == Endian::Little),
+            tracker: Tracker::new(),
+            build_ids: ListedBuildIds::default(),
             snapshots: Snapshots::new(Arc::new(ObjectStore::new(paths))),
-            unwinders: (0..threads).map(|_| ChainUnwinder::default()).collect(),
-            jobs: Vec::new(),
-            stacks: Vec::new(),
+            architecture: architecture.filter(|_| recording.endian() == Endian::Little),
         }
     }
 
-    /// Takes a sample into the batch, if its user stack is there to be unwound. The tracker must be at its moment, and
-    /// stay there until the batch has been unwound.
-    pub fn take(&mut self, sample: &Sample<'_>, tracker: &mut Tracker) -> bool {
-        let (Some(architecture), Some((pid, _))) = (self.architecture, sample.thread) else { return false };
-        let Some(state) = UserState::of(sample, architecture).filter(|_| pid != Pid::NONE) else {
-            return false;
-        };
-        // What the kernel has walked itself is taken as it is: a chain of frame pointers says more than a copy of no bytes.
-        if has_user_part(sample) && state.stack.bytes.is_empty() {
-            return false;
-        }
-        let start = self.stacks.len();
-        self.stacks.extend_from_slice(state.stack.bytes);
-        self.jobs.push(Job {
-            snapshot: self.snapshots.of(tracker, pid),
-            registers: state.registers,
-            stack_start: state.stack.start,
-            stack: start..self.stacks.len(),
-            chain: kernel_part(sample),
-        });
-        true
-    }
-
-    /// Whether the batch should be unwound now.
-    pub fn is_full(&self) -> bool {
-        self.jobs.len() >= MOST_SAMPLES || self.stacks.len() >= MOST_BYTES
-    }
-
-    /// Unwinds the batch: the call chains of the samples taken, in their order, in the byte order of this machine's
-    /// recordings.
-    pub fn unwind(&mut self) -> Vec<Vec<u8>> {
-        let threads = (self.jobs.len() / LEAST_PER_THREAD).clamp(1, self.unwinders.len());
-        let stacks = &self.stacks;
-        let share = self.jobs.len().div_ceil(threads).max(1);
-        let shares = self.jobs.chunks_mut(share).zip(&mut self.unwinders);
-        if threads == 1 {
-            shares.for_each(|(jobs, unwinder)| unwind_all(jobs, stacks, unwinder));
-        } else {
-            thread::scope(|scope| {
-                for (jobs, unwinder) in shares {
-                    scope.spawn(move || unwind_all(jobs, stacks, unwinder));
+    /// Plays a batch, and finds the samples in it that are to be unwound.
+    fn play(&mut self, batch: &Batch, architecture: Architecture, jobs: &mut Vec<Job>) {
+        let recording = &batch.recording;
+        self.build_ids.tell(recording, &mut self.tracker);
+        for index in 0..batch.len() {
+            let Some(record) = batch.get(index) else { continue };
+            if record.raw.kind != kind::SAMPLE {
+                let layout = recording.layout_of(record.event);
+                if let Some(Ok(record)) = layout.map(|layout| layout.decode(&record.raw)) {
+                    self.tracker.apply(&record);
                 }
-            });
+            } else if let Some(sample) = sample_of(recording, record)
+                && let Some((pid, tid)) = sample.thread
+            {
+                // The sample may be the first that is heard of its thread.
+                self.tracker.comm(pid, tid);
+                if must_unwind(&sample, pid, architecture) {
+                    jobs.push(Job { index, snapshot: self.snapshots.of(&mut self.tracker, pid) });
+                }
+            }
         }
-        self.stacks.clear();
-        self.jobs
-            .drain(..)
-            .map(|job| job.chain.iter().flat_map(|address| address.to_le_bytes()).collect())
-            .collect()
     }
 }
 
-fn unwind_all(jobs: &mut [Job], stacks: &[u8], unwinder: &mut ChainUnwinder) {
-    for job in jobs {
-        let stack = StackCopy { start: job.stack_start, bytes: &stacks[job.stack.clone()] };
-        let state = UserState { registers: job.registers.clone(), stack };
-        unwinder.unwind(&job.snapshot, &state, &mut NoMemory, &mut job.chain);
+/// The sample, if its event copies stacks.
+fn sample_of<'a>(recording: &'a Description, record: Ordered<'a>) -> Option<Sample<'a>> {
+    let event = recording.event(record.event?)?;
+    if !has_stacks(event.attr.sample_format) {
+        return None;
     }
+    match event.layout.decode(&record.raw) {
+        Ok(Record::Sample(sample)) => Some(sample),
+        // What cannot be decoded is counted by the replay.
+        _ => None,
+    }
+}
+
+fn must_unwind(sample: &Sample<'_>, pid: Pid, architecture: Architecture) -> bool {
+    let state = UserState::of(sample, architecture).filter(|_| pid != Pid::NONE);
+    // What the kernel has walked itself is taken as it is: a chain of frame pointers says more than a copy of no bytes.
+    state.is_some_and(|state| !(state.stack.bytes.is_empty() && has_user_part(sample)))
 }
 
 fn has_user_part(sample: &Sample<'_>) -> bool {
@@ -136,11 +227,11 @@ fn has_user_part(sample: &Sample<'_>) -> bool {
 }
 
 /// The chain up to its user part. Without a chain, the sampled instruction is all that the kernel's side has.
-fn kernel_part(sample: &Sample<'_>) -> Vec<u64> {
+fn put_kernel_part(sample: &Sample<'_>, chain: &mut Vec<u64>) {
     let user = [context::USER, context::USER_DEFERRED];
     match (sample.callchain, sample.ip) {
-        (None, Some(ip)) if sample.mode == CpuMode::Kernel => vec![context::KERNEL, ip],
-        (None, _) => Vec::new(),
-        (Some(chain), _) => chain.iter().take_while(|value| !user.contains(value)).collect(),
+        (None, Some(ip)) if sample.mode == CpuMode::Kernel => chain.extend([context::KERNEL, ip]),
+        (None, _) => {}
+        (Some(recorded), _) => chain.extend(recorded.iter().take_while(|value| !user.contains(value))),
     }
 }
