@@ -1,6 +1,7 @@
 //! Walking a stack, frame by frame.
 
 use alloc::sync::Arc;
+use core::cell::Cell;
 
 use gimli::UnwindContext;
 use model::{Avma, FileOffset, FrameAddress, TruncationReason};
@@ -88,7 +89,8 @@ impl Unwinder {
         stack.frames_from_copy = 0;
         let memory = StackMemory { copy: innermost.stack, beyond, words_beyond: 0 };
         let registers = innermost.registers.clone();
-        let mut walk = Walk { unwinder: self, space, objects, memory, registers, switches: 0 };
+        let mut walk =
+            Walk { unwinder: self, space, objects, memory, registers, switches: 0, recent: Cell::new(None) };
         stack.end = walk.run(stack);
     }
 }
@@ -122,6 +124,8 @@ struct Walk<'w, 's, O, M> {
     memory: StackMemory<'w, M>,
     registers: Registers,
     switches: u32,
+    /// The mapping found last: most callers are in the same one.
+    recent: Cell<Option<&'s Mapping>>,
 }
 
 impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
@@ -489,18 +493,23 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
 
     fn instruction_pointer(&self, pc: u64) -> Position<'s> {
         let lookup = Avma(pc);
-        Position {
-            address: FrameAddress::InstructionPointer(lookup),
-            lookup,
-            mapping: self.space.find(lookup),
-        }
+        Position { address: FrameAddress::InstructionPointer(lookup), lookup, mapping: self.mapping(lookup) }
     }
 
     /// The position of a return address, if code can run right before it.
     fn return_address(&self, pc: u64) -> Option<Position<'s>> {
         let lookup = Avma(pc.checked_sub(1)?);
-        let mapping = self.space.find(lookup).filter(|mapping| mapping.executable)?;
+        let mapping = self.mapping(lookup).filter(|mapping| mapping.executable)?;
         Some(Position { address: FrameAddress::ReturnAddress(Avma(pc)), lookup, mapping: Some(mapping) })
+    }
+
+    fn mapping(&self, address: Avma) -> Option<&'s Mapping> {
+        if let Some(recent) = self.recent.get().filter(|recent| recent.range.contains(&address)) {
+            return Some(recent);
+        }
+        let found = self.space.find(address)?;
+        self.recent.set(Some(found));
+        Some(found)
     }
 }
 
