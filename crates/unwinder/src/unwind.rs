@@ -1,5 +1,7 @@
 //! Walking a stack, frame by frame.
 
+mod without_tables;
+
 use alloc::sync::Arc;
 use core::cell::Cell;
 
@@ -45,15 +47,6 @@ pub struct Unwinder {
 /// Steps to another stack (signal stacks, coroutines) that one unwinding may make. A cyclic stack has to step down once
 /// per round, so this ends it.
 const MOST_STACK_SWITCHES: u32 = 16;
-
-/// How many words a procedure linkage table may have pushed above the return address.
-const PUSHED_BY_STUB: u64 = 2;
-
-/// Without an FDE, a function is taken to be no longer than this, bytes.
-const LONGEST_FUNCTION: u64 = 64 << 10;
-
-/// How many words of a frame without tables are looked through for a return address.
-const LARGEST_FRAME_SEARCHED: u64 = 128;
 
 impl Default for Unwinder {
     fn default() -> Self {
@@ -208,8 +201,10 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             Rule::Go(rule) => match (position.address, rule) {
                 (FrameAddress::InstructionPointer(_), Some(rule)) => self.apply(&rule),
                 (FrameAddress::InstructionPointer(_), None) => self.step_without_tables(position),
-                (FrameAddress::ReturnAddress(_), _) => {
-                    self.step_by_frame_pointer(true)?;
+                (FrameAddress::ReturnAddress(_), rule) => {
+                    if let Err(end) = self.step_by_frame_pointer(true) {
+                        self.step_to_first_go_frame(rule).ok_or(end)?;
+                    }
                     Ok(Step::GoFramePointer)
                 }
             },
@@ -311,165 +306,6 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         Ok(())
     }
 
-    /// Code without an FDE: assembler, stubs, generated code.
-    fn step_without_tables(&mut self, position: Position<'s>) -> Result<Step, StackEnd> {
-        let at_call = matches!(position.address, FrameAddress::ReturnAddress(_));
-        if !at_call && let Some((return_address, stack_pointer)) = self.return_address_of_leaf(position) {
-            // With a frame of its own already, the function has changed the frame pointer, too.
-            if self.registers.frame_pointer() == Some(stack_pointer.wrapping_sub(16)) {
-                self.step_by_frame_pointer(false)?;
-            } else {
-                self.set_leaf_caller(return_address, stack_pointer);
-            }
-            return Ok(Step::Guess);
-        }
-        if self.frame_pointer_is_plausible() {
-            self.step_by_frame_pointer(false)?;
-            return Ok(Step::Guess);
-        }
-        if let Some((return_address, stack_pointer)) = self.search_return_address(position) {
-            self.set_leaf_caller(return_address, stack_pointer);
-            return Ok(Step::Guess);
-        }
-        match position.mapping {
-            // "The content of the frame pointer is undefined at process entry and should be marked by zero" (System V ABI,
-            // AMD64 supplement, section 3.4.1): C libraries do so where a thread begins.
-            Some(mapping) if mapping.object.is_some() && self.registers.frame_pointer() == Some(0) => {
-                Err(StackEnd::Complete)
-            }
-            Some(_) => {
-                self.step_by_frame_pointer(false)?;
-                Ok(Step::Guess)
-            }
-            None => Err(truncated(TruncationReason::MappingUnknown)),
-        }
-    }
-
-    /// The frame pointer points to the caller's frame pointer, which lies below the return address.
-    fn step_by_frame_pointer(&mut self, may_switch: bool) -> Result<(), StackEnd> {
-        let architecture = self.registers.architecture();
-        let no_data = truncated(TruncationReason::NoUnwindData);
-        let frame_pointer = self.registers.frame_pointer().ok_or(no_data)?;
-        if frame_pointer == 0 && may_switch {
-            return Err(StackEnd::Complete);
-        }
-        let below = self.registers.stack_pointer().is_none_or(|stack_pointer| frame_pointer < stack_pointer);
-        if frame_pointer % 8 != 0 || (below && !may_switch) {
-            return Err(no_data);
-        }
-        let read = |walk: &mut Self, address: u64| match walk.memory.read_word(address) {
-            Some(word) => Ok(word),
-            None if walk.memory.copy.ends_below(address) => Err(truncated(TruncationReason::CopyTooSmall)),
-            None => Err(no_data),
-        };
-        let return_address = read(self, frame_pointer.wrapping_add(8))?;
-        let callers_frame_pointer = read(self, frame_pointer)?;
-        self.registers.keep(architecture.callee_saved_mask());
-        self.registers.set(architecture.frame_pointer(), callers_frame_pointer);
-        self.registers.set(architecture.stack_pointer(), frame_pointer.wrapping_add(16));
-        self.registers.set(architecture.program_counter(), return_address);
-        Ok(())
-    }
-
-    fn set_leaf_caller(&mut self, return_address: u64, stack_pointer: u64) {
-        let architecture = self.registers.architecture();
-        self.registers.keep(architecture.callee_saved_mask());
-        self.registers.set(architecture.stack_pointer(), stack_pointer);
-        self.registers.set(architecture.program_counter(), return_address);
-    }
-
-    /// The return address of an innermost function without tables that has no frame (yet), and the caller's stack
-    /// pointer: a word at the top of the stack (or the link register) that follows a direct call to just this function.
-    fn return_address_of_leaf(&mut self, position: Position<'s>) -> Option<(u64, u64)> {
-        let architecture = self.registers.architecture();
-        let stack_pointer = self.registers.stack_pointer()?;
-        if let Some(link_register) = architecture.link_register() {
-            let link = self.registers.get(link_register)?;
-            let link = architecture.strip_pointer_bits(link, self.space.highest_address());
-            return self.calls_into(link, position).then_some((link, stack_pointer));
-        }
-        (0..=PUSHED_BY_STUB).find_map(|pushed| {
-            let place = stack_pointer.checked_add(pushed * 8)?;
-            let word = self.memory.copy.word(place)?;
-            self.calls_into(word, position).then_some((word, place.checked_add(8)?))
-        })
-    }
-
-    /// Whether `return_address` follows a direct call of a function that begins at or shortly below `position`, with
-    /// no FDE either.
-    fn calls_into(&mut self, return_address: u64, position: Position<'s>) -> bool {
-        let target = self.return_address(return_address).and_then(|caller| self.call_target(caller));
-        let Some(target) = target else { return false };
-        if !is_within_function(target, position.lookup.0) {
-            return false;
-        }
-        let callee = self.instruction_pointer(target);
-        callee.mapping.is_some() && matches!(self.rule(callee), Rule::FramePointer | Rule::Go(None))
-    }
-
-    /// The target of the direct call before a return address.
-    fn call_target(&mut self, caller: Position<'s>) -> Option<u64> {
-        let architecture = self.registers.architecture();
-        let (tables, offset) = self.tables_and_offset(caller)?;
-        let displacement = architecture.direct_call_displacement(tables.code_before(offset))?;
-        Some(caller.address.address().0.wrapping_add_signed(displacement))
-    }
-
-    /// Looks for the return address of a function without tables and without a frame pointer, from the top of its stack
-    /// upwards: the first word that follows a call which may have led here. Yields the caller's stack pointer too.
-    fn search_return_address(&mut self, position: Position<'s>) -> Option<(u64, u64)> {
-        let architecture = self.registers.architecture();
-        let stack_pointer = self.registers.stack_pointer()?;
-        if let (Some(link_register), FrameAddress::InstructionPointer(_)) =
-            (architecture.link_register(), position.address)
-            && let Some(link) = self.registers.get(link_register)
-            && self.may_have_called(link, position)
-        {
-            return Some((link, stack_pointer));
-        }
-        (0..LARGEST_FRAME_SEARCHED).find_map(|index| {
-            let place = stack_pointer.checked_add(index * 8)?;
-            let word = self.memory.copy.word(place)?;
-            self.may_have_called(word, position).then_some((word, place.checked_add(8)?))
-        })
-    }
-
-    /// Whether `word` is a return address behind a call that may have led to `position`: an indirect call, one of
-    /// another object's function (by way of a stub), or of a function that begins at or shortly below.
-    fn may_have_called(&mut self, word: u64, position: Position<'s>) -> bool {
-        let word = self.registers.architecture().strip_pointer_bits(word, self.space.highest_address());
-        let Some(caller) = self.return_address(word) else { return false };
-        if self.follows_call(caller) != Some(true) {
-            return false;
-        }
-        match self.call_target(caller) {
-            Some(target) if caller.mapping == position.mapping => {
-                is_within_function(target, position.lookup.0) || matches!(self.rule(caller), Rule::Outermost)
-            }
-            _ => true,
-        }
-    }
-
-    fn frame_pointer_is_plausible(&mut self) -> bool {
-        let (Some(frame_pointer), Some(stack_pointer)) =
-            (self.registers.frame_pointer(), self.registers.stack_pointer())
-        else {
-            return false;
-        };
-        if frame_pointer < stack_pointer || frame_pointer % 8 != 0 {
-            return false;
-        }
-        let Some(word) = frame_pointer.checked_add(8).and_then(|place| self.memory.copy.word(place)) else {
-            // Beyond the copy: nothing speaks against it.
-            return self.memory.copy.ends_below(frame_pointer);
-        };
-        let word = self.registers.architecture().strip_pointer_bits(word, self.space.highest_address());
-        match self.return_address(word) {
-            Some(caller) => self.follows_call(caller) != Some(false),
-            None => false,
-        }
-    }
-
     /// Whether a call instruction ends right before the return address; `None` where the code is not at hand.
     fn follows_call(&mut self, caller: Position<'s>) -> Option<bool> {
         let architecture = self.registers.architecture();
@@ -511,11 +347,6 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         self.recent.set(Some(found));
         Some(found)
     }
-}
-
-/// Whether code at `address` may belong to a function without an FDE that begins at `start`.
-fn is_within_function(start: u64, address: u64) -> bool {
-    address.checked_sub(start).is_some_and(|distance| distance <= LONGEST_FUNCTION)
 }
 
 fn truncated(reason: TruncationReason) -> StackEnd {

@@ -160,6 +160,19 @@ fn goroutines() {
     }
 }
 
+/// A thread that the runtime has made ends where it begins, whatever the frame pointer still holds.
+#[test]
+fn threads_of_gos_runtime() {
+    let Some(program) = build("go build", "goroutines.go") else { return };
+    // Of the first thread, and of one that the runtime has made.
+    let starts = "run_to('*\\'runtime.mstart0\\'')\nstop()\ngdb.execute('continue', to_string=True)\nstop()";
+    for stop in run_to_stops(&program.path(), starts) {
+        let names = names(&stop);
+        assert!(names[0] == "runtime.mstart0" && names[1].starts_with("runtime.mstart"), "{names:?}");
+        assert_eq!(stop.unwind().end, StackEnd::Complete, "{names:?} {}", stop.describe());
+    }
+}
+
 /// musl has no unwind tables at all, and gdb is lost in it.
 #[test]
 fn musl_without_tables() {

@@ -3,3 +3,4 @@
 mod aarch64;
 mod hostile;
 mod made;
+mod x86_64;

@@ -1,0 +1,85 @@
+//! x86-64 code without an FDE: which frame pointers and which words of the stack are followed.
+
+use elf::Machine;
+use model::TruncationReason;
+use prof_unwinder::{Architecture, Registers, StackEnd, UnwoundStack};
+
+use crate::made::{BASE, One, TEXT, TEXT_SIZE, cie, eh_frame, object, unwind};
+
+const SP: u64 = 0x7ffe_0000_0000;
+
+/// Code addresses.
+const fn code(offset: u64) -> u64 {
+    BASE + TEXT + offset
+}
+
+/// `first` at 0x300 is where the thread begins, and calls the code at 0x800; nothing describes 0x800 and above.
+fn program() -> One {
+    let mut text = vec![0x90; TEXT_SIZE];
+    let mut call = |before: usize, target: usize| {
+        text[before - 5] = 0xe8;
+        text[before - 4..before].copy_from_slice(&(target as i32 - before as i32).to_le_bytes());
+    };
+    call(0x320, 0x800);
+    call(0x820, 0x900);
+    let section = eh_frame(
+        // DW_CFA_def_cfa rsp, 8; the return address at −8
+        &cie("zR", 1, 16, &[0x0c, 7, 8, 0x90, 1]),
+        // DW_CFA_undefined rip
+        &[(0x300, 0x40, &[0x07, 16])],
+    );
+    One::new(object(Machine::X86_64, &text, &section, &[]))
+}
+
+fn registers(pc: u64, fp: u64) -> Registers {
+    let mut registers = Registers::new(Architecture::X86_64);
+    for (register, value) in [(16, pc), (7, SP), (6, fp)] {
+        registers.set(register, value);
+    }
+    registers
+}
+
+fn words(values: &[u64]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+fn addresses(stack: &UnwoundStack) -> Vec<u64> {
+    stack.addresses().map(|frame| frame.address().0).collect()
+}
+
+#[test]
+fn the_frame_pointer_leads_on_from_the_innermost_frame_too() {
+    // Room, 0x900's frame record, room, 0x800's.
+    let stack = words(&[1, SP + 40, code(0x820), 2, 3, 0x1234, code(0x320), 4]);
+    let unwound = unwind(&mut program(), &registers(code(0x910), SP + 8), &stack);
+    assert_eq!(addresses(&unwound), [code(0x910), code(0x820), code(0x320)]);
+    assert_eq!(unwound.end, StackEnd::Complete);
+}
+
+#[test]
+fn a_frame_pointer_beyond_the_copy_is_taken_at_its_word() {
+    let unwound = unwind(&mut program(), &registers(code(0x910), SP + 0x1000), &words(&[1, 2, 3]));
+    assert_eq!(addresses(&unwound), [code(0x910)]);
+    assert_eq!(unwound.end, StackEnd::Truncated(TruncationReason::CopyTooSmall));
+}
+
+#[test]
+fn a_stub_reached_by_a_jump_returns_to_the_word_on_top_of_the_stack() {
+    // 0x800 called 0x900, which jumped on to a stub at 0xc00; the frame pointer is some number of the callers'.
+    let stack = words(&[code(0x820), SP + 24, 7, 8, code(0x320)]);
+    let unwound = unwind(&mut program(), &registers(code(0xc00), SP + 0x1000), &stack);
+    assert_eq!(addresses(&unwound)[..2], [code(0xc00), code(0x820)]);
+    // A word that follows no call is none.
+    let stack = words(&[code(0x828), SP + 24, 7, 8, code(0x320)]);
+    let unwound = unwind(&mut program(), &registers(code(0xc00), SP + 0x1000), &stack);
+    assert_eq!(addresses(&unwound), [code(0xc00)]);
+}
+
+#[test]
+fn absurd_frame_pointers_end_the_stack() {
+    for fp in [SP + 4, SP - 8, 1, u64::MAX, u64::MAX - 7] {
+        let unwound = unwind(&mut program(), &registers(code(0x910), fp), &words(&[0; 32]));
+        assert_eq!(addresses(&unwound), [code(0x910)], "{fp:#x}");
+        assert!(matches!(unwound.end, StackEnd::Truncated(_)), "{fp:#x}");
+    }
+}
