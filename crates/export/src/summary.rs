@@ -20,9 +20,19 @@ pub struct Summary<'a> {
     pub remedies: &'a [String],
 }
 
-/// One line: samples, event, weight, and all that is missing.
+/// Characters that the line below the title has room for, in a picture of the usual width.
+const ROOM: usize = 160;
+
+/// One line: samples, event, weight, and all that is missing. As many remedies as there is room for.
 pub fn subtitle(summary: &Summary<'_>) -> String {
-    let Summary { event, total, weight, loss, census, remedies } = *summary;
+    let remedies = summary.remedies;
+    let lines = (1..=remedies.len()).rev().map(|count| line(summary, &remedies[..count]));
+    let mut fitting = lines.filter(|line| line.chars().count() <= ROOM);
+    fitting.next().unwrap_or_else(|| line(summary, &[]))
+}
+
+fn line(summary: &Summary<'_>, remedies: &[String]) -> String {
+    let Summary { event, total, weight, loss, census, remedies: _ } = *summary;
     let mut parts = vec![format!("{} of {event}", counted(total.samples, "sample", "samples"))];
     if weight == Weight::Period {
         parts.push(format!("weighted by period (sum {})", grouped(total.period)));
@@ -156,6 +166,9 @@ mod tests {
             nameless(&census).collect::<Vec<_>>(),
             ["libx.so: 1 frame (< 0.1 %) without a name: file is gone"]
         );
+        let long = [remedies[0].clone(), "y".repeat(ROOM / 2)];
+        let with_long = Summary { remedies: &long, ..summary };
+        assert_eq!(subtitle(&with_long), subtitle(&summary), "what has no room is left out");
         let whole = Summary { weight: Weight::Period, loss: &Loss::default(), remedies: &[], ..summary };
         assert_eq!(
             subtitle(&whole),
