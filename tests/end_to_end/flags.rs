@@ -1,7 +1,8 @@
 //! Each flag of `prof record`: what is recorded with it is read alike by perf and by us, and shows what the flag is for.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -80,6 +81,28 @@ fn how_much_of_a_chain() {
 }
 
 #[test]
+fn a_fixed_period_on_the_kernels_side() {
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    let mut command =
+        prof(["record", "-e", "cpu-clock", "-c", "200000", "--all-kernel", "--call-graph", "no", "-m", "1M"]);
+    let copy = ["dd", "if=/dev/zero", "of=/dev/null", "bs=1M", "count=2000", "status=none"];
+    let recorded = run(command.arg("-o").arg(&file).arg("--").args(copy));
+    agree(folder.path(), &file, &recorded.ok());
+    if let Some(text) = theirs(folder.path(), &file, &["-F", "ip,period"]) {
+        let in_kernel = |line: &str| {
+            line.trim()
+                .split_once(' ')
+                .is_some_and(|(period, ip)| period == "200000" && ip.trim().starts_with("ffff"))
+        };
+        assert!(text.lines().filter(|line| !line.is_empty()).all(in_kernel), "{text}");
+    }
+}
+
+#[test]
 fn how_it_is_written() {
     let Some(program) = programs::c("shares") else { return };
     if !may_record() {
@@ -149,6 +172,72 @@ fn whom_it_sees() {
     child.wait().unwrap();
     for (name, recorded) in recorded {
         assert_eq!(recorded.code, 0, "{name}: {}", recorded.stderr);
+    }
+}
+
+/// Where cgroups of version 2 are, if this user may make some.
+fn cgroups() -> Option<PathBuf> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let mount = mounts.lines().find(|line| line.contains(" - cgroup2 "))?;
+    let own = Path::new(mount.split(' ').nth(4)?).join(format!("prof-test-{}", std::process::id()));
+    std::fs::create_dir(&own).ok().map(|()| own)
+}
+
+#[test]
+fn only_a_user_or_a_cgroup() {
+    let (Some(one), Some(other)) = (programs::c("shares"), programs::c("flood")) else { return };
+    if !may_record() || !programs::has("setpriv") {
+        return;
+    }
+    if !nix::unistd::Uid::effective().is_root() {
+        return programs::skip("another user's processes need root");
+    }
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    // Where another user may execute it.
+    let public = Path::new("/tmp").join(format!("prof-test-shares-{}", std::process::id()));
+    std::fs::copy(one, &public).unwrap();
+    let nobody = ["--reuid=65534", "--clear-groups", "--"];
+    let mut member = Command::new("setpriv")
+        .args(nobody)
+        .arg(&public)
+        .args(["alone", "90000"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stranger =
+        Command::new(other).args(["busy", "90000", "1"]).stdout(Stdio::null()).spawn().unwrap();
+    let cgroup = cgroups();
+    let mut targets = vec![vec!["-u", "65534"]];
+    if let Some(cgroup) = &cgroup {
+        std::fs::write(cgroup.join("cgroup.procs"), member.id().to_string()).unwrap();
+        targets.push(vec!["-a", "-G", cgroup.file_name().unwrap().to_str().unwrap()]);
+    } else {
+        programs::skip("cgroups of version 2 cannot be made here");
+    }
+    let recorded: Vec<_> = targets
+        .into_iter()
+        .map(|target| {
+            let mut command = prof(["record", "-e", "cpu-clock", "-d", "2", "-o"]);
+            let recorded = run(command.arg(&file).args(&target));
+            (target, recorded, super::prof::folded(&file, &[]))
+        })
+        .collect();
+    for child in [&mut member, &mut stranger] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    std::fs::remove_file(public).unwrap();
+    if let Some(cgroup) = &cgroup {
+        // A process leaves it a little after its end.
+        while std::fs::remove_dir(cgroup).is_err_and(|error| error.kind() == ErrorKind::ResourceBusy) {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+    for (target, recorded, stacks) in recorded {
+        let stacks = super::folded::Folded::parse(stacks.ok().text());
+        assert!(stacks.with("sixty") > 0, "{target:?}: {}", recorded.stderr);
+        assert_eq!(stacks.with("burn"), 0, "{target:?}");
     }
 }
 
