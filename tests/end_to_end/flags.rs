@@ -257,7 +257,8 @@ fn branches_without_a_pmu_are_explained() {
     assert!(wrong.stderr.contains("any_call"), "{}", wrong.stderr);
 }
 
-/// More threads than there may be descriptors: refused before anything is opened, with the number to type.
+/// More threads than there may be descriptors: whole CPUs are sampled in their place, or it is refused before anything
+/// is opened, with the number to type.
 #[test]
 fn too_few_descriptors_are_counted_before() {
     let Some(program) = programs::c("flood") else { return };
@@ -265,21 +266,32 @@ fn too_few_descriptors_are_counted_before() {
         return;
     }
     let folder = folder();
+    let file = folder.path().join("prof.data");
     let mut child =
         Command::new(program).args(["sleepers", "90000", "60"]).stdout(Stdio::null()).spawn().unwrap();
-    let threads = format!("/proc/{}/task", child.id());
+    let pid = child.id().to_string();
+    let threads = format!("/proc/{pid}/task");
     while std::fs::read_dir(&threads).unwrap().count() < 61 {
         thread::sleep(Duration::from_millis(5));
     }
-    let mut recorded = Command::new("prlimit");
-    recorded
-        .args(["--nofile=100:100", env!("CARGO_BIN_EXE_prof"), "record", "-e", "cpu-clock", "-d", "1"])
-        .args(["-p", &child.id().to_string(), "-o"])
-        .arg(folder.path().join("prof.data"));
-    let refused = run(&mut recorded);
+    let record = |flags: &[&str]| {
+        let mut command = Command::new("prlimit");
+        command.args(["--nofile=100:100", env!("CARGO_BIN_EXE_prof"), "record", "-e", "cpu-clock"]);
+        run(command.args(flags).args(["-d", "1", "-p", &pid, "-o"]).arg(&file))
+    };
+    let refused = record(&["--per-thread"]);
+    let refused_left_nothing = !file.exists();
+    let whole = record(&[]);
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(refused.code, 1, "{}", refused.stderr);
     assert!(refused.stderr.contains("try: ulimit -n"), "{}", refused.stderr);
-    assert!(!folder.path().join("prof.data").exists());
+    assert!(refused_left_nothing);
+    if nix::unistd::Uid::effective().is_root() {
+        assert!(whole.stderr.contains("sampling whole CPUs"), "{}", whole.stderr);
+        agree(folder.path(), &file, &whole.ok());
+        let pids = run(prof(["script", "-F", "pid", "-i"]).arg(&file)).ok();
+        let mut pids = pids.text().lines().map(str::trim).filter(|line| !line.is_empty());
+        assert!(pids.all(|seen| seen == pid), "only of the process");
+    }
 }

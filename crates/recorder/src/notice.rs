@@ -59,6 +59,13 @@ pub enum Notice {
         /// What is missing, in the kernel's words.
         feature: &'static str,
     },
+    /// The threads are too many to be opened each: whole CPUs are sampled, and what is of others is left out.
+    WholeCpus {
+        /// File descriptors that the threads would need.
+        needed: u64,
+        /// `RLIMIT_NOFILE`.
+        limit: u64,
+    },
     /// Some of the processes had ended when we came.
     Gone {
         /// The number that was asked for.
@@ -202,6 +209,11 @@ impl fmt::Display for Notice {
             Self::Without { event, feature } => {
                 write!(f, "this kernel does not know {feature}: recording {event} without")
             }
+            Self::WholeCpus { needed, limit } => write!(
+                f,
+                "{needed} file descriptors would be needed and {limit} are allowed: sampling whole CPUs, and leaving out what \
+                 is of other processes (lost samples are counted with theirs); try: ulimit -n {needed}"
+            ),
             Self::Gone { pid } => write!(f, "process {pid} does not exist (any more)"),
             Self::Opened { name, attr } => write!(f, "{name}: {}", Fields(attr)),
             Self::CommandTerminated => f.write_str("the time is over: the command was sent SIGTERM"),

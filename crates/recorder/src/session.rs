@@ -20,6 +20,7 @@ use model::{Loss, Pid};
 use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind};
 use crate::control::{Control, OutsideEvent, Watcher};
 use crate::error::{ENOENT, Error};
+use crate::members::Members;
 use crate::notice::Notice;
 use crate::open::{Duplicates, Opened, open, processes};
 use crate::options::{Options, Target, Workload};
@@ -57,7 +58,15 @@ pub fn record(
     let waiting = options.workload.as_ref().map(|workload| fork(workload, control)).transpose()?;
     let pid = waiting.as_ref().map(WaitingChild::pid);
     match prepare(options, pid, consumer, notices) {
-        Ok(prepared) => prepared.run(options, control, consumer, notices, waiting),
+        Ok(mut prepared) => {
+            let Some(pids) = prepared.opened.members.take() else {
+                return prepared.run(options, control, consumer, notices, waiting);
+            };
+            let mut members = Members::new(consumer, &pids, options.inherit);
+            let mut summary = prepared.run(options, control, &mut members, notices, waiting)?;
+            summary.samples = summary.samples.saturating_sub(members.removed);
+            Ok(summary)
+        }
         Err(error) => {
             if let Some(waiting) = waiting {
                 waiting.cancel();

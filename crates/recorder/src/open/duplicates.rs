@@ -8,6 +8,8 @@ use std::collections::HashMap;
 
 use decoder::{SampleFormat, kind};
 
+use crate::records::{retain, u32_at, u64_at};
+
 /// Offsets in a sample with IDENTIFIER, IP, TID, TIME and CPU, in the kernel's order (checklist row L).
 const IDENTIFIER: usize = 8;
 const TID: usize = 28;
@@ -38,20 +40,7 @@ impl Duplicates {
 
     /// Takes duplicates out of `records`; returns how many.
     pub(crate) fn remove(&mut self, records: &mut Vec<u8>) -> u64 {
-        let (mut read, mut write, mut removed) = (0, 0, 0);
-        while let Some(size) = size_at(records, read) {
-            if self.is_duplicate(records.get(read..read + size).unwrap_or(&[])) {
-                removed += 1;
-            } else {
-                if read != write {
-                    records.copy_within(read..read + size, write);
-                }
-                write += size;
-            }
-            read += size;
-        }
-        records.truncate(write);
-        removed
+        retain(records, |record| !self.is_duplicate(record))
     }
 
     fn is_duplicate(&mut self, record: &[u8]) -> bool {
@@ -69,20 +58,6 @@ impl Duplicates {
         let Some(&event) = self.events.get(&id) else { return false };
         *self.kept.entry(tid).or_default().entry((cpu, event)).or_insert(id) != id
     }
-}
-
-fn size_at(records: &[u8], at: usize) -> Option<usize> {
-    let bytes = records.get(at.checked_add(6)?..)?.first_chunk()?;
-    let size = usize::from(u16::from_ne_bytes(*bytes));
-    (size >= 8 && at + size <= records.len()).then_some(size)
-}
-
-fn u32_at(record: &[u8], at: usize) -> Option<u32> {
-    record.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
-}
-
-fn u64_at(record: &[u8], at: usize) -> Option<u64> {
-    record.get(at..)?.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes))
 }
 
 #[cfg(test)]

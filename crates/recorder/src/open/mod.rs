@@ -9,7 +9,9 @@ mod rings;
 mod running;
 mod selected;
 mod variants;
+mod whole_cpus;
 
 pub(crate) use duplicates::Duplicates;
 pub(crate) use ladder::{Kernel, Opener, Step, settle};
-pub(crate) use plan::{Opened, is_kernels_own, open, processes};
+pub(crate) use plan::{Opened, is_kernels_own, processes};
+pub(crate) use whole_cpus::open;

@@ -41,6 +41,8 @@ pub(crate) struct Opened {
     pub(crate) doubtful: bool,
     /// Targets that had ended when we came.
     pub(super) gone: Vec<Pid>,
+    /// The processes that are meant, where whole CPUs are sampled in their place.
+    pub(crate) members: Option<Vec<Pid>>,
     wanted_ring: u64,
     /// Bytes that stack copies may have.
     pub(super) copy_sizes: CopySizes,
@@ -62,7 +64,7 @@ pub(crate) struct OpenEvent {
 }
 
 /// Opens the events of `options` on their target, which for a command is the waiting child.
-pub(crate) fn open(
+pub(super) fn open_target(
     options: &Options,
     child: Option<Pid>,
     notices: &mut dyn FnMut(Notice),
@@ -94,7 +96,7 @@ pub(crate) fn open(
     }
 }
 
-/// As [`open`], with rings of at most `wanted_ring` bytes.
+/// As [`open_target`], with rings of at most `wanted_ring` bytes.
 fn open_with(
     options: &Options,
     child: Option<Pid>,
@@ -360,6 +362,7 @@ impl Opened {
             early: Vec::new(),
             doubtful: false,
             gone: Vec::new(),
+            members: None,
             wanted_ring: 0,
             copy_size: copy_sizes.first(),
             copy_sizes,

@@ -1,0 +1,35 @@
+//! Records as they lie one behind the other in the machine's byte order, with a `perf_event_header` each.
+
+/// Leaves out the records for which `keep` does not hold; returns how many. What is no whole record at the end goes, too.
+pub(crate) fn retain(records: &mut Vec<u8>, mut keep: impl FnMut(&[u8]) -> bool) -> u64 {
+    let (mut read, mut write, mut removed) = (0, 0, 0);
+    while let Some(size) = size_at(records, read) {
+        if keep(records.get(read..read + size).unwrap_or(&[])) {
+            if read != write {
+                records.copy_within(read..read + size, write);
+            }
+            write += size;
+        } else {
+            removed += 1;
+        }
+        read += size;
+    }
+    records.truncate(write);
+    removed
+}
+
+fn size_at(records: &[u8], at: usize) -> Option<usize> {
+    let bytes = records.get(at.checked_add(6)?..)?.first_chunk()?;
+    let size = usize::from(u16::from_ne_bytes(*bytes));
+    (size >= 8 && at + size <= records.len()).then_some(size)
+}
+
+/// The 32 bits at an offset of a record.
+pub(crate) fn u32_at(record: &[u8], at: usize) -> Option<u32> {
+    record.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
+}
+
+/// The 64 bits at an offset of a record.
+pub(crate) fn u64_at(record: &[u8], at: usize) -> Option<u64> {
+    record.get(at..)?.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes))
+}
