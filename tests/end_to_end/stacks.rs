@@ -1,8 +1,10 @@
 //! Complete stacks: of programs without frame pointers, whatever the rings.
 
+use std::collections::HashMap;
+
 use super::folded::Folded;
 use super::prof::{figure, folded, folder, may_record, prof, run};
-use super::programs;
+use super::{perf, programs};
 
 /// Records `paths`, built without frame pointers; returns the folded stacks and what `prof` said.
 fn recorded(flags: &[&str]) -> Option<(Folded, String)> {
@@ -50,4 +52,53 @@ fn copies_of_a_size_asked_for_fit_the_ring_too() {
     };
     assert!(stderr.contains("stack copies of 2048 bytes instead of 65528"), "{stderr}");
     assert_complete(&stacks, &stderr);
+}
+
+/// The addresses of each sample's frames, innermost first, by thread and time: what `script -F tid,time,ip,sym,dso --ns`
+/// printed, ours or perf's.
+fn stacks_by_moment(script: &str) -> HashMap<String, Vec<u64>> {
+    let mut stacks = HashMap::new();
+    for sample in script.split("\n\n") {
+        let mut lines = sample.trim_start_matches('\n').lines();
+        let Some(moment) = lines.next() else { continue };
+        let moment = moment.split_whitespace().collect::<Vec<_>>().join(" ");
+        let address = |line: &str| u64::from_str_radix(line.split_whitespace().next()?, 16).ok();
+        stacks.insert(moment, lines.filter_map(address).collect());
+    }
+    stacks
+}
+
+/// The stacks of one file as perf finds them, and as we do.
+#[test]
+fn they_are_no_shorter_than_those_that_perf_unwinds() {
+    let Some(program) = programs::c_built("paths", "nofp", &["-O2", "-fomit-frame-pointer"]) else { return };
+    if !perf::is_here() {
+        return;
+    }
+    let folder = folder();
+    let file = perf::record(folder.path(), &["-F", "999", "--call-graph", "dwarf"], &mut |record| {
+        record.arg(&program).args(["2", "500"]);
+    });
+    let asked = ["script", "--no-inline", "--ns", "-F", "tid,time,ip,sym,dso", "-i"];
+    let theirs = run(perf::perf(folder.path()).args(asked).arg(&file).args(["--max-stack", "65535"])).ok();
+    let ours = run(prof(asked).arg(&file)).ok();
+    let (theirs, ours) = (stacks_by_moment(theirs.text()), stacks_by_moment(ours.text()));
+    assert!(theirs.len() > 100, "{}", theirs.len());
+    // perf prints offsets in files, and the calls themselves instead of what they return to.
+    let same = |&(their, our): &(&u64, &u64)| {
+        [0, 1].iter().any(|more| their.wrapping_add(*more).wrapping_sub(*our).is_multiple_of(4096))
+    };
+    let (mut as_long, mut same_so_far) = (0, 0);
+    for (moment, theirs) in &theirs {
+        // What perf makes of a return address of 0.
+        let theirs: Vec<u64> = theirs.iter().copied().filter(|&address| address != u64::MAX).collect();
+        let ours: &[u64] = ours.get(moment).unwrap_or_else(|| panic!("no sample of {moment:?}"));
+        // The mark of an incomplete stack is no frame.
+        let frames = ours.iter().filter(|&&address| model::TruncationReason::from_marker(address).is_none());
+        let agreeing = theirs.iter().zip(ours).take_while(same).count();
+        as_long += usize::from(frames.count() >= theirs.len());
+        same_so_far += usize::from(agreeing == theirs.len());
+    }
+    assert!(as_long * 100 >= theirs.len() * 95, "{as_long} of {} are as long", theirs.len());
+    assert!(same_so_far * 100 >= theirs.len() * 90, "{same_so_far} of {} are the same", theirs.len());
 }
