@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::folded::Folded;
-use super::prof::{figure, folded, folder, may_record, prof, run};
+use super::prof::{figure, folded, folder, may_record, prof, record, run};
 use super::{perf, programs};
 
 /// Records `paths`, built without frame pointers; returns the folded stacks and what `prof` said.
@@ -101,4 +101,21 @@ fn they_are_no_shorter_than_those_that_perf_unwinds() {
     }
     assert!(as_long * 100 >= theirs.len() * 95, "{as_long} of {} are as long", theirs.len());
     assert!(same_so_far * 100 >= theirs.len() * 90, "{same_so_far} of {} are the same", theirs.len());
+}
+
+/// The kernel tells of no mapping that mremap makes.
+#[test]
+fn code_that_was_moved_is_found_in_the_living_process() {
+    let flags = ["-O2", "-fomit-frame-pointer"];
+    let Some(program) = programs::c_built("moved", "nofp", &flags) else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let (file, recorded) = record(folder.path(), &[], &[program.as_os_str(), "2000".as_ref()]);
+    recorded.ok();
+    let stacks = Folded::parse(folded(&file, &[]).ok().text());
+    let is_whole = |stack: &[String]| stack.get(1).is_some_and(|frame| frame == "_start");
+    let found = stacks.count(|stack| is_whole(stack) && stack.iter().any(|frame| frame == "wander"));
+    assert!(found * 4 > stacks.total(), "{found} of {}: {:?}", stacks.total(), stacks.stacks);
 }

@@ -1,5 +1,5 @@
-//! Records of what existed before the recording began: the kernel, its modules, processes, threads, mappings. They
-//! carry time 0, so that they come before everything that the kernel tells.
+//! Records of what the kernel does not tell: what existed before the recording began (the kernel, its modules, processes,
+//! threads, mappings), with time 0, so that they come before everything that it does tell; and mappings found later.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -24,14 +24,20 @@ const MAP_PRIVATE: u32 = 2;
 pub(crate) struct Synthesis<'a> {
     layout: &'a RecordLayout,
     extras: Extras,
+    time: Timestamp,
     records: Vec<u8>,
     build_ids: HashMap<(u32, u32, u64), Option<BuildId>>,
 }
 
 impl<'a> Synthesis<'a> {
-    /// Nothing yet; `layout` is that of an event of the recording.
+    /// Of what existed before; `layout` is that of an event of the recording.
     pub(crate) fn new(layout: &'a RecordLayout, extras: Extras) -> Self {
-        Self { layout, extras, records: Vec::new(), build_ids: HashMap::new() }
+        Self { layout, extras, time: Timestamp(0), records: Vec::new(), build_ids: HashMap::new() }
+    }
+
+    /// Of what came to be no later than `time`.
+    pub(crate) fn at(layout: &'a RecordLayout, time: Timestamp) -> Self {
+        Self { time, ..Self::new(layout, Extras::default()) }
     }
 
     /// The records.
@@ -95,8 +101,7 @@ impl<'a> Synthesis<'a> {
         if self.extras.namespaces {
             self.namespaces(pid);
         }
-        // Kernel threads have none, other users' processes show us none.
-        let (maps, cut_short) = procfs::executable_maps(pid, self.extras.data, MAPS_TIME).unwrap_or_default();
+        let (maps, cut_short) = mappings(pid, self.extras.data);
         let last = maps.len().saturating_sub(1);
         for (index, map) in maps.iter().enumerate() {
             self.mapping(pid, map, cut_short && index == last);
@@ -122,7 +127,8 @@ impl<'a> Synthesis<'a> {
         }
     }
 
-    fn mapping(&mut self, pid: Pid, map: &MapEntry, scan_cut_short: bool) {
+    /// One mapping of a process.
+    pub(crate) fn mapping(&mut self, pid: Pid, map: &MapEntry, scan_cut_short: bool) {
         let identity = match self.build_id(pid, map) {
             Some(id) => MmapIdentity::BuildId(Some(id)),
             None => MmapIdentity::File(FileIdentity {
@@ -145,7 +151,7 @@ impl<'a> Synthesis<'a> {
             data: map.protection & PROT_EXEC == 0,
             mode: CpuMode::User,
             scan_cut_short,
-            sample_id: trailer(pid, Tid(pid.0)),
+            sample_id: SampleId { time: Some(self.time), ..trailer(pid, Tid(pid.0)) },
         }));
     }
 
@@ -162,6 +168,12 @@ impl<'a> Synthesis<'a> {
         // Only a name beyond the limits of /proc does not fit into a record; there is none.
         let _ = self.layout.encode(record, &mut self.records);
     }
+}
+
+/// The executable mappings of a process, or all; and whether reading them took too long, and some are missing. Kernel
+/// threads have none, other users' processes show us none.
+pub(crate) fn mappings(pid: Pid, data: bool) -> (Vec<MapEntry>, bool) {
+    procfs::executable_maps(pid, data, MAPS_TIME).unwrap_or_default()
 }
 
 fn trailer(pid: Pid, tid: Tid) -> SampleId {

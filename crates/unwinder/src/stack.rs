@@ -33,6 +33,8 @@ pub struct UnwoundStack {
     pub end: StackEnd,
     /// How many of the first frames were found in the copy alone; the others needed memory read later.
     pub frames_from_copy: usize,
+    /// The sampled instruction or a return address that a row gave, where no executable mapping is known.
+    pub unmapped: Option<Avma>,
 }
 
 impl Default for UnwoundStack {
@@ -41,6 +43,7 @@ impl Default for UnwoundStack {
             frames: Vec::new(),
             end: StackEnd::Truncated(TruncationReason::RuleFailed),
             frames_from_copy: 0,
+            unmapped: None,
         }
     }
 }

@@ -82,9 +82,11 @@ impl Unwinder {
         stack.frames_from_copy = 0;
         let memory = StackMemory { copy: innermost.stack, beyond, words_beyond: 0 };
         let registers = innermost.registers.clone();
+        let recent = Cell::new(None);
         let mut walk =
-            Walk { unwinder: self, space, objects, memory, registers, switches: 0, recent: Cell::new(None) };
+            Walk { unwinder: self, space, objects, memory, registers, switches: 0, recent, unmapped: None };
         stack.end = walk.run(stack);
+        stack.unmapped = walk.unmapped;
     }
 }
 
@@ -119,6 +121,8 @@ struct Walk<'w, 's, O, M> {
     switches: u32,
     /// The mapping found last: most callers are in the same one.
     recent: Cell<Option<&'s Mapping>>,
+    /// See [`UnwoundStack::unmapped`].
+    unmapped: Option<Avma>,
 }
 
 impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
@@ -129,6 +133,9 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         let mut position = self.instruction_pointer(pc);
         stack.frames.push(Frame { address: position.address, stack_pointer: sp });
         stack.frames_from_copy = 1;
+        if position.mapping.is_none_or(|mapping| !mapping.executable) {
+            self.unmapped = Some(Avma(pc));
+        }
         loop {
             if stack.frames.len() >= self.unwinder.frame_limit {
                 return StackEnd::FrameLimit;
@@ -170,7 +177,12 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             // Whoever set this stack up put zeroes above its first frame.
             return Err(StackEnd::Complete);
         }
-        let Some(caller) = self.return_address(pc) else { return Err(truncated(failed)) };
+        let Some(caller) = self.return_address(pc) else {
+            if step != Step::Guess {
+                self.unmapped = Some(Avma(pc));
+            }
+            return Err(truncated(failed));
+        };
         let doubtful = step == Step::Guess || self.memory.words_beyond > 0;
         if doubtful && self.follows_call(caller) == Some(false) {
             return Err(truncated(match step {

@@ -2,6 +2,7 @@
 
 mod chain;
 mod copy_size;
+mod fresh_maps;
 mod held;
 mod image;
 mod live_memory;

@@ -21,6 +21,7 @@ use unwinder::{NoMemory, StackEnd};
 
 use super::chain::{ChainEnd, ChainUnwinder};
 use super::copy_size::CopySize;
+use super::fresh_maps::FreshMaps;
 use super::held::{Handle, Held, Task};
 use super::live_memory::{LiveMemory, Witness};
 use super::sample::{UserState, native};
@@ -80,6 +81,9 @@ struct Machine {
     tails: Tails,
     totals: StackTotals,
     copy_size: CopySize,
+    fresh_maps: FreshMaps,
+    /// Records of mappings found for the sample whose turn it is: they belong before it.
+    fresh: Vec<u8>,
     /// Stacks to come that are wanted soon.
     hasty: u32,
     memory: Vec<u8>,
@@ -114,6 +118,8 @@ impl<C: Consumer> Unwinding<C> {
                 tails: Tails::default(),
                 totals: StackTotals::default(),
                 copy_size: CopySize::default(),
+                fresh_maps: FreshMaps::default(),
+                fresh: Vec::new(),
                 hasty: HASTY_STACKS,
                 memory: Vec::new(),
                 chain: Vec::new(),
@@ -227,7 +233,17 @@ impl<C: Consumer> Unwinding<C> {
                             self.machine.keep(sample, layouts, &mut self.out.bytes);
                         }
                         Some((layouts, Ok(Record::Sample(sample)))) => {
+                            let start = self.out.bytes.len();
                             self.machine.unwind(sample, layouts, &mut self.out.bytes);
+                            if !self.machine.fresh.is_empty() {
+                                let sample = self.out.bytes.split_off(start);
+                                self.out.flush(&mut self.consumer)?;
+                                self.out.kind = RingKind::Sideband;
+                                self.out.bytes.append(&mut self.machine.fresh);
+                                self.out.flush(&mut self.consumer)?;
+                                self.out.kind = RingKind::Samples;
+                                self.out.bytes.extend(sample);
+                            }
                         }
                         // What cannot be decoded cannot be written in another layout either.
                         _ => {}
@@ -263,9 +279,17 @@ impl Machine {
         let state = native().and_then(|architecture| UserState::of(&sample, architecture));
         match (state, sample.thread) {
             (Some(state), Some((pid, tid))) => {
-                let snapshot = self.snapshots.of(&mut self.tracker, pid);
+                let mut snapshot = self.snapshots.of(&mut self.tracker, pid);
                 let kernels = self.chain.len();
-                let unwound = self.unwinder.unwind(&snapshot, &state, &mut NoMemory, &mut self.chain);
+                let mut unwound = self.unwinder.unwind(&snapshot, &state, &mut NoMemory, &mut self.chain);
+                if let (Some(missing), Some(now)) = (self.unwinder.stack().unmapped, sample.time) {
+                    let (place, layout) = ((pid, missing), &layouts.recorded);
+                    if self.fresh_maps.look(place, now, layout, &mut self.tracker, &mut self.fresh) {
+                        snapshot = self.snapshots.of(&mut self.tracker, pid);
+                        self.chain.truncate(kernels);
+                        unwound = self.unwinder.unwind(&snapshot, &state, &mut NoMemory, &mut self.chain);
+                    }
+                }
                 let frames = &self.unwinder.stack().frames;
                 let depth =
                     frames.last().map_or(0, |frame| frame.stack_pointer.wrapping_sub(state.stack.start));
