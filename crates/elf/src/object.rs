@@ -190,6 +190,11 @@ impl<D: AsRef<[u8]>> Object<D> {
         symbol::symbols(self.data(), &self.headers, source)
     }
 
+    /// The strings that the names of a table's symbols are in; empty where the table is absent.
+    pub fn symbol_strings(&self, source: SymbolSource) -> &[u8] {
+        symbol::strings(self.data(), &self.headers, source)
+    }
+
     /// Whether there is a table with at least one symbol beyond the null symbol.
     pub fn has_symbols(&self, source: SymbolSource) -> bool {
         self.symbols(source).nth(1).is_some()

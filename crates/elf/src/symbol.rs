@@ -34,8 +34,10 @@ pub enum SymbolKind {
 /// One entry of a symbol table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Symbol<'a> {
-    /// The name, up to its NUL; empty where the string table does not have it.
-    pub name: &'a [u8],
+    /// `st_name`: where the name starts in `strings`.
+    pub name_offset: u32,
+    /// The string table that has the name.
+    pub strings: &'a [u8],
     /// `st_value`. For 32-bit ARM code the lowest bit says "Thumb" and is not part of the address.
     pub address: Svma,
     /// `st_size`; 0 where unknown.
@@ -53,7 +55,13 @@ pub struct Symbol<'a> {
     pub section: u16,
 }
 
-impl Symbol<'_> {
+impl<'a> Symbol<'a> {
+    /// The name, up to its NUL; empty where the string table does not have it. Most symbols of a large table are never
+    /// asked for theirs, and so the pages of its strings are not touched.
+    pub fn name(&self) -> &'a [u8] {
+        name_at(self.strings, self.name_offset)
+    }
+
     /// Whether the table only refers to it (`SHN_UNDEF`).
     pub fn is_undefined(&self) -> bool {
         self.section == 0
@@ -94,6 +102,11 @@ pub(crate) fn symbols<'a>(
     })
 }
 
+/// The string table that the names of a symbol table's symbols are in.
+pub(crate) fn strings<'a>(data: &'a [u8], headers: &Headers, source: SymbolSource) -> &'a [u8] {
+    table(data, headers, source).unwrap_or_default().strings
+}
+
 fn table<'a>(data: &'a [u8], headers: &Headers, source: SymbolSource) -> Option<Table<'a>> {
     let kind = match source {
         SymbolSource::Full => SHT_SYMTAB,
@@ -131,7 +144,8 @@ where
     };
     let bind = symbol.st_bind();
     Symbol {
-        name: name_at(strings, symbol.st_name(endian)),
+        name_offset: symbol.st_name(endian),
+        strings,
         address: Svma(symbol.st_value(endian).into()),
         size: symbol.st_size(endian).into(),
         kind,
@@ -142,7 +156,8 @@ where
     }
 }
 
-fn name_at(strings: &[u8], offset: u32) -> &[u8] {
+/// The bytes of a string table from an offset up to the next NUL.
+pub fn name_at(strings: &[u8], offset: u32) -> &[u8] {
     let from = usize::try_from(offset).ok().and_then(|offset| strings.get(offset..)).unwrap_or_default();
     from.split(|&byte| byte == 0).next().unwrap_or_default()
 }

@@ -20,7 +20,7 @@ fn exercise(bytes: &[u8]) {
         let _ = object.relocations(section).take(64).count();
     }
     for source in [SymbolSource::Full, SymbolSource::Dynamic] {
-        let _ = object.symbols(source).take(4096).map(|symbol| symbol.name.len()).sum::<usize>();
+        let _ = object.symbols(source).take(4096).map(|symbol| symbol.name().len()).sum::<usize>();
     }
     for offset in [0, 0x1000, bytes.len() as u64, u64::MAX] {
         if let Some(address) = object.svma_of(FileOffset(offset)) {
@@ -36,7 +36,7 @@ fn code_of_this_program_is_found_by_its_file_offset() {
     let text = object.section(".text").unwrap();
     assert_eq!(object.svma_of(text.file_offset), Some(text.address));
     assert_eq!(object.file_offset_of(text.address), Some(text.file_offset));
-    let named = object.symbols(SymbolSource::Full).find(|symbol| symbol.name == b"main").unwrap();
+    let named = object.symbols(SymbolSource::Full).find(|symbol| symbol.name() == b"main").unwrap();
     assert!(text.covers(named.address) && named.size > 0);
     assert!(object.contents(".eh_frame").unwrap().is_some());
     assert!(object.contents(".no_such_section").unwrap().is_none());
@@ -59,7 +59,7 @@ fn dynamic_symbols_need_no_section_headers() {
     let symbols = |bytes: &[u8]| {
         let object = Object::parse(bytes).unwrap();
         let symbols = object.symbols(SymbolSource::Dynamic);
-        symbols.map(|symbol| (symbol.name.to_vec(), symbol.address, symbol.size)).collect::<Vec<_>>()
+        symbols.map(|symbol| (symbol.name().to_vec(), symbol.address, symbol.size)).collect::<Vec<_>>()
     };
     let expected = symbols(&bytes);
     assert!(expected.len() > 1000);

@@ -49,10 +49,10 @@ fn listed(object: &HostObject) -> String {
             object.sections().get(usize::from(symbol.section)).is_some_and(elf::Section::is_executable);
         if is_code
             && matches!(symbol.kind, SymbolKind::Function | SymbolKind::Untyped)
-            && !symbol.name.is_empty()
+            && !symbol.name().is_empty()
         {
             let kind = if symbol.is_global { 'T' } else { 't' };
-            let name = String::from_utf8_lossy(symbol.name);
+            let name = String::from_utf8_lossy(symbol.name());
             // Writing to memory does not fail.
             let _ = writeln!(text, "{:016x} {kind} {name}", symbol.address.0);
         }

@@ -75,13 +75,13 @@ impl Catalogue for ThisMachine {
             let sources = [SymbolSource::Full, SymbolSource::Dynamic].into_iter();
             sources.flat_map(|source| object.symbols(source)).filter(|known| !known.is_undefined())
         };
-        let Some(found) = all().find(|known| known.name == symbol.as_bytes()) else {
+        let Some(found) = all().find(|known| known.name() == symbol.as_bytes()) else {
             let problem = if object.has_symbols(SymbolSource::Full) {
                 format!("it has no symbol {symbol}")
             } else {
                 format!("it is stripped of {symbol}; it takes a file offset (uprobe:{path}:0x1234)")
             };
-            let names = all().filter_map(|known| str::from_utf8(known.name).ok().map(str::to_owned));
+            let names = all().filter_map(|known| str::from_utf8(known.name()).ok().map(str::to_owned));
             return Err(refuse(problem, nearest_of(symbol, names)));
         };
         let offset = object.file_offset_of(found.address).map(|offset| offset.0);

@@ -5,38 +5,41 @@ use model::{Frame, Reason, Resolution, Symbolized};
 
 use crate::names::NameTable;
 use crate::object::{ObjectFiles, Options, Place};
-use crate::symbol_table::{FunctionName, SymbolTable};
+use crate::strings::Names;
+use crate::symbol_table::SymbolTable;
 
 /// Finds the variables of one object. Constants of a function lie beside its code: functions are found, too.
 pub struct DataSymbolizer<'a, D> {
     object: &'a Object<D>,
-    symbols: SymbolTable<'a>,
+    symbols: SymbolTable,
+    strings: Names<'a>,
     options: Options,
 }
 
 impl<'a, D: AsRef<[u8]>> DataSymbolizer<'a, D> {
     /// Reads symbol tables.
     pub fn new(files: &ObjectFiles<'a, D>, options: Options) -> Self {
-        let tables = files.symbol_tables().into_iter().map(|table| table.with_data());
-        Self { object: files.object, symbols: SymbolTable::new(tables, Vec::new(), Vec::new()), options }
+        let (symbols, strings) = (SymbolTable::with_data(files), Names::new(files));
+        Self { object: files.object, symbols, strings, options }
     }
 
     /// The variable at each of the places.
     pub fn resolve(&self, places: &[Place]) -> Vec<Resolution> {
-        let mut names = NameTable::new(self.options.names);
-        places.iter().map(|place| self.resolve_one(place, &mut names)).collect()
+        let names = NameTable::new(self.options.names);
+        places.iter().map(|place| self.resolve_one(place, &names)).collect()
     }
 
-    fn resolve_one(&self, place: &Place, names: &mut NameTable) -> Resolution {
+    fn resolve_one(&self, place: &Place, names: &NameTable) -> Resolution {
         let Some(address) = self.object.svma_of_data(place.found) else {
             return Resolution::Unresolved(Reason::NoSegmentCovers);
         };
-        let Some(symbol) = self.symbols.find(address) else {
+        let symbol = self.symbols.find(address, &self.strings).and_then(|id| self.symbols.get(id));
+        let Some(symbol) = symbol else {
             let none = self.symbols.is_empty();
             return Resolution::Unresolved(if none { Reason::NoSymbols } else { Reason::NoSymbolCovers });
         };
-        let (FunctionName::Symbol(name) | FunctionName::Plt(name)) = symbol.name;
-        let frame = Frame { function: names.display(name), location: None, inlined: false };
+        let name = names.display(self.strings.of(symbol.name));
+        let frame = Frame { function: name, location: None, inlined: false };
         let symbol_offset = address.0.checked_sub(symbol.start);
         Resolution::Resolved(Symbolized { frames: vec![frame], symbol_offset })
     }

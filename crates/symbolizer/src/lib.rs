@@ -9,7 +9,8 @@
 //!
 //! Work is done per unique place, never per sample: [`ObjectSymbolizer::plan`] takes all places of an object at
 //! once, each compilation unit that one of them lies in is walked once ([`ObjectSymbolizer::walk`], on any
-//! thread), and [`ObjectSymbolizer::finish`] puts the answers together. No index of a whole file is built.
+//! thread), and [`ObjectSymbolizer::finish`] puts the answers together. What is worth keeping of an object between two
+//! lots of places is its [`ObjectIndex`].
 //!
 //! Not handled: Mach-O, PE, and DWARF 1.
 #![warn(missing_docs)]
@@ -21,9 +22,11 @@ mod kallsyms;
 mod minidebug;
 mod names;
 mod object;
+mod object_index;
 mod perf_map;
 mod plt;
 mod resolutions;
+mod strings;
 mod symbol_table;
 
 pub use data::DataSymbolizer;
@@ -32,5 +35,6 @@ pub use kallsyms::{Kallsyms, KernelSymbol};
 pub use minidebug::minidebug;
 pub use names::{NameStyle, display_name};
 pub use object::{ObjectFiles, ObjectSymbolizer, Options, Place, Plan, Walked};
+pub use object_index::ObjectIndex;
 pub use perf_map::PerfMap;
 pub use resolutions::Resolutions;

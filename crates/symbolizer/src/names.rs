@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
 
@@ -159,20 +159,23 @@ impl cpp_demangle::DemangleWrite for CppWriter<'_> {
 #[derive(Default)]
 pub(crate) struct NameTable {
     style: NameStyle,
-    known: FxHashMap<Box<[u8]>, Arc<str>>,
+    known: Mutex<FxHashMap<Box<[u8]>, Arc<str>>>,
 }
 
 impl NameTable {
     pub(crate) fn new(style: NameStyle) -> Self {
-        Self { style, known: FxHashMap::default() }
+        Self { style, known: Mutex::default() }
     }
 
-    pub(crate) fn display(&mut self, linkage_name: &[u8]) -> Arc<str> {
-        if let Some(known) = self.known.get(linkage_name) {
+    pub(crate) fn display(&self, linkage_name: &[u8]) -> Arc<str> {
+        // A panic elsewhere does not make the table wrong.
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known().get(linkage_name) {
             return Arc::clone(known);
         }
+        // Demangling takes long: other threads go on meanwhile. What two of them do at once is equal.
         let name: Arc<str> = Arc::from(display_name(linkage_name, self.style));
-        self.known.insert(linkage_name.into(), Arc::clone(&name));
+        known().insert(linkage_name.into(), Arc::clone(&name));
         name
     }
 }

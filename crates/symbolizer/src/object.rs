@@ -1,17 +1,20 @@
 //! From places in an object file to functions.
 
-use elf::{Object, SymbolSource};
+use std::sync::Arc;
+
+use elf::Object;
 use gimli::UnitRef;
-use model::{FileOffset, Frame, Reason, Resolution, SourceLocation, StackEntry, Svma, Symbolized};
+use model::{FileOffset, Frame, Reason, Resolution, SourceLocation, StackEntry, Symbolized};
 
 use crate::dwarf::{
     self, Dwarf, EntryNames, File, Lines, PackageSections, Sections, SplitObject, SplitUnit, UnitIndex,
-    UnitWalk,
+    UnitRanges, UnitWalk,
 };
 use crate::gopclntab::{GoPlaces, Table as GoTable};
 use crate::names::{NameStyle, NameTable};
-use crate::plt;
-use crate::symbol_table::{FunctionName, SymbolTable, TableSource};
+use crate::object_index::ObjectIndex;
+use crate::strings::Names;
+use crate::symbol_table::{FunctionId, Neighbours};
 
 /// The files that describe one object. Each but the first is optional, and must be checked to belong to it.
 pub struct ObjectFiles<'a, D> {
@@ -28,10 +31,12 @@ pub struct ObjectFiles<'a, D> {
 }
 
 impl<'a, D: AsRef<[u8]>> ObjectFiles<'a, D> {
-    pub(crate) fn symbol_tables(&self) -> Vec<TableSource<'a>> {
-        let full = [Some(self.object), self.debug, self.minidebug].into_iter().flatten();
-        let full = full.map(|file| TableSource::new(file, SymbolSource::Full, bias(self.object, file)));
-        full.chain([TableSource::new(self.object, SymbolSource::Dynamic, 0)]).collect()
+    /// What prelink(8) added to the addresses of the object after one of its files was split off.
+    pub(crate) fn bias_of(&self, file: &Object<D>) -> u64 {
+        match (self.object.section(".text"), file.section(".text")) {
+            (Some(text), Some(file_text)) => text.address.0.wrapping_sub(file_text.address.0),
+            _ => 0,
+        }
     }
 }
 
@@ -72,7 +77,8 @@ pub struct ObjectSymbolizer<'a, D> {
     object: &'a Object<D>,
     package: Option<&'a Object<D>>,
     package_sections: Option<PackageSections<'a>>,
-    symbols: SymbolTable<'a>,
+    index: Arc<ObjectIndex>,
+    names: Names<'a>,
     sections: Option<Sections<'a>>,
     supplementary: Option<Sections<'a>>,
     /// What to add to an address of the debug file to get one of the object: not 0 where the object was prelinked.
@@ -85,19 +91,23 @@ pub struct ObjectSymbolizer<'a, D> {
 }
 
 /// What has to be read to resolve some places.
-pub struct Plan<'s, 'a> {
+pub struct Plan<'s> {
     places: Vec<Option<(u32, u64)>>,
     /// Addresses of the object, sorted, each once, with its symbol.
-    addresses: Vec<(u64, Option<&'s crate::symbol_table::Function<'a>>)>,
+    addresses: Vec<(u64, Option<FunctionId>)>,
     /// The same as the debug information states them.
     debug_addresses: Vec<u64>,
     debug: Option<DebugFiles<'s>>,
+    /// Units to read, with the indices of the addresses to look for in each.
     units: Vec<(u32, Vec<u32>)>,
+    /// Further units that claim addresses of these: read where the first did not know them.
+    further: Vec<(u32, Vec<u32>)>,
 }
 
 struct DebugFiles<'s> {
     dwarf: Dwarf<'s>,
     units: UnitIndex<'s>,
+    ranges: &'s UnitRanges,
     supplementary: Option<(Dwarf<'s>, UnitIndex<'s>)>,
 }
 
@@ -109,7 +119,7 @@ pub struct Walked {
 }
 
 struct WalkedFrame {
-    name: Option<std::sync::Arc<str>>,
+    name: Option<Arc<str>>,
     /// Where the call in this frame stands, for all but the innermost.
     location: Option<SourceLocation>,
 }
@@ -117,51 +127,62 @@ struct WalkedFrame {
 impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
     /// Reads symbol tables, and unpacks debug sections that are compressed.
     pub fn new(files: &ObjectFiles<'a, D>, options: Options) -> Self {
+        Self::with_index(files, Arc::new(ObjectIndex::new(files, options.names)), options)
+    }
+
+    /// As [`ObjectSymbolizer::new`], with what was kept of the same files.
+    pub fn with_index(files: &ObjectFiles<'a, D>, index: Arc<ObjectIndex>, options: Options) -> Self {
         let &ObjectFiles { object, debug, minidebug, supplementary, package } = files;
         let with_dwarf = debug.filter(|debug| debug.has_contents(".debug_info")).unwrap_or(object);
-        // What a Go program knows of itself stands in for the symbols of a stripped one.
-        let stripped =
-            ![Some(object), debug].into_iter().flatten().any(|file| file.has_symbols(SymbolSource::Full));
-        let table = GoTable::of_object(object);
-        let functions = table.as_ref().filter(|_| stripped).map(GoTable::functions).unwrap_or_default();
-        let sections = Sections::of_object(with_dwarf, options.locations);
-        let go = table.filter(|_| sections.is_none() && (options.inlines || options.locations));
+        let beyond_symbols = options.inlines || options.locations;
+        let described = with_dwarf.has_contents(".debug_info");
+        // Where neither inlined calls nor lines are wanted, full symbols say all there is to say.
+        let sections = (beyond_symbols || index.is_stripped)
+            .then(|| Sections::of_object(with_dwarf, options.locations, &index.unpacked))
+            .flatten();
+        let go = if beyond_symbols && !described { GoTable::of_object(object) } else { None };
+        let only_exports = index.is_stripped && !index.has_go_functions && minidebug.is_none() && !described;
+        let needed = |_: &&'a Object<D>| sections.is_some();
+        let package = package.filter(needed);
         Self {
-            only_exports: stripped && functions.is_empty() && minidebug.is_none() && sections.is_none(),
+            only_exports,
             object,
             package,
             package_sections: package.and_then(PackageSections::new),
-            symbols: SymbolTable::new(files.symbol_tables(), plt::entries(object), functions),
+            names: Names::new(files),
             supplementary: supplementary
-                .filter(|_| sections.is_some())
-                .and_then(|file| Sections::of_object(file, options.locations)),
+                .filter(needed)
+                .and_then(|file| Sections::of_object(file, options.locations, &index.supplementary_unpacked)),
+            index,
             sections,
-            debug_bias: bias(object, with_dwarf),
+            debug_bias: files.bias_of(with_dwarf),
             go: go.map(|table| GoPlaces::new(table, object)),
             options,
         }
     }
 
     /// The address to look a place up at, and the one that was found there.
-    fn addresses(&self, place: &Place) -> Option<(u64, u64)> {
+    fn addresses(&self, place: &Place, symbols: &mut Neighbours<'_, '_>) -> Option<(u64, u64)> {
         let lookup = self.object.svma_of(place.lookup)?.0;
         // A return address lies one behind the place that is looked up.
         let found = lookup.checked_add(place.found.checked_offset_from(place.lookup)?)?;
         // Where the byte before belongs to no function, or to a label whose end is unknown, and a function starts
         // just here, a made-up frame or hand-written code led here: then the function here says more.
-        let vague = found != lookup && self.symbols.find(Svma(lookup)).is_none_or(|function| !function.sized);
-        let starts_here = || self.symbols.find(Svma(found)).is_some_and(|function| function.start == found);
-        Some(if vague && starts_here() { (found, found) } else { (lookup, found) })
+        let mut function = |address| symbols.find(address).and_then(|id| self.index.symbols.get(id));
+        let vague = found != lookup && function(lookup).is_none_or(|function| !function.sized);
+        let starts_here = vague && function(found).is_some_and(|function| function.start == found);
+        Some(if starts_here { (found, found) } else { (lookup, found) })
     }
 
     /// Looks the places up in the symbol tables, and finds out which units of the debug information have to be read.
-    pub fn plan(&self, places: &[Place]) -> Plan<'_, 'a> {
-        let places: Vec<Option<(u64, u64)>> = places.iter().map(|place| self.addresses(place)).collect();
+    pub fn plan(&self, places: &[Place]) -> Plan<'_> {
+        let mut symbols = Neighbours::new(&self.index.symbols, &self.names);
+        let places: Vec<Option<(u64, u64)>> =
+            places.iter().map(|place| self.addresses(place, &mut symbols)).collect();
         let mut unique: Vec<u64> = places.iter().flatten().map(|&(lookup, _)| lookup).collect();
         unique.sort_unstable();
         unique.dedup();
-        let addresses: Vec<_> =
-            unique.into_iter().map(|address| (address, self.symbols.find(Svma(address)))).collect();
+        let addresses: Vec<_> = unique.into_iter().map(|address| (address, symbols.find(address))).collect();
         let index_of = |address: u64| addresses.binary_search_by_key(&address, |known| known.0).ok();
         let places = places.into_iter().map(|place| {
             let (lookup, found) = place?;
@@ -177,15 +198,16 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
         });
         let debug = debug.map(|sections| {
             let dwarf = sections.dwarf(self.supplementary.as_ref());
-            let units = UnitIndex::read(&dwarf);
+            let units = UnitIndex::headers_only(&dwarf);
+            let ranges = self.index.units.get_or_init(|| units.ranges(&dwarf));
             let supplementary = self.supplementary.as_ref().map(|sections| {
                 let dwarf = sections.dwarf(None);
                 let units = UnitIndex::headers_only(&dwarf);
                 (dwarf, units)
             });
-            DebugFiles { dwarf, units, supplementary }
+            DebugFiles { dwarf, units, ranges, supplementary }
         });
-        let mut units = debug.as_ref().map(|debug| debug.units.claims(&debug_addresses)).unwrap_or_default();
+        let mut units = debug.as_ref().map(|debug| debug.ranges.claims(&debug_addresses)).unwrap_or_default();
         if !self.options.inlines {
             // The symbol is all that is wanted of an address that has one.
             for (_, claimed) in &mut units {
@@ -199,7 +221,20 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
         if let Some(debug) = &debug {
             units.sort_by_key(|&(unit, _)| std::cmp::Reverse(debug.units.size_of(unit)));
         }
-        Plan { places, addresses, debug_addresses, debug, units }
+        // Programs have copies of the same code from many units, of which the linker kept one: any of them describes it.
+        let mut claimed = vec![false; addresses.len()];
+        let mut further = Vec::new();
+        for (unit, indices) in &mut units {
+            let is_first = |index: &u32| {
+                let known = claimed.get_mut(*index as usize);
+                known.is_some_and(|known| !std::mem::replace(known, true))
+            };
+            let (first, rest) = indices.iter().copied().partition(is_first);
+            *indices = first;
+            further.push((*unit, rest));
+        }
+        units.retain(|(_, indices)| !indices.is_empty());
+        Plan { places, addresses, debug_addresses, debug, units, further }
     }
 
     /// Reads one of the plan's units, `task` counting from 0 to [`Plan::tasks`]. May be called on any thread, for
@@ -207,7 +242,7 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
     /// and answers with `None` where it cannot be found.
     pub fn walk<'s>(
         &'s self,
-        plan: &Plan<'s, 'a>,
+        plan: &Plan<'s>,
         task: usize,
         split: &dyn Fn(&SplitUnit) -> Option<Object<D>>,
     ) -> Walked {
@@ -218,7 +253,7 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
 
     fn walk_unit<'s>(
         &'s self,
-        plan: &Plan<'s, 'a>,
+        plan: &Plan<'s>,
         number: u32,
         indices: &[u32],
         split: &dyn Fn(&SplitUnit) -> Option<Object<D>>,
@@ -251,7 +286,7 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
 
     fn walk_split<'u>(
         &self,
-        plan: &Plan<'_, 'a>,
+        plan: &Plan<'_>,
         indices: &[u32],
         addresses: &[u64],
         wanted: &SplitUnit,
@@ -268,14 +303,14 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
     /// Finds the names of what a walk found. Files of calls are numbers in the line table of `lines`.
     fn describe<'u>(
         &self,
-        plan: &Plan<'_, 'a>,
+        plan: &Plan<'_>,
         indices: &[u32],
         walk: UnitWalk,
         unit: u32,
         lines: UnitRef<'_, dwarf::Reader<'u>>,
         mut names: EntryNames<'_, 'u>,
     ) -> Vec<(u32, Vec<WalkedFrame>)> {
-        let mut table = NameTable::new(self.options.names);
+        let table = &self.index.names;
         let mut described = Vec::with_capacity(indices.len());
         for (&index, frames) in indices.iter().zip(&walk.frames) {
             if frames.is_empty() {
@@ -309,44 +344,72 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
     }
 
     /// Puts together what the symbol tables and the walks found: one answer for each place of the plan, in order.
-    pub fn finish(&self, plan: &Plan<'_, 'a>, walks: Vec<Walked>) -> Vec<Resolution> {
+    pub fn finish(&self, plan: &Plan<'_>, walks: Vec<Walked>) -> Vec<Resolution> {
         let mut walked: Vec<Option<Vec<WalkedFrame>>> = plan.addresses.iter().map(|_| None).collect();
         for (index, frames) in walks.into_iter().flat_map(|walk| walk.frames) {
             if let Some(slot) = walked.get_mut(index as usize) {
                 slot.get_or_insert(frames);
             }
         }
-        let mut table = NameTable::new(self.options.names);
+        let table = &self.index.names;
         let mut lines = self
             .sections
             .as_ref()
             .filter(|_| self.options.locations)
             .map(|sections| Lines::new(sections.dwarf(self.supplementary.as_ref())));
+        // Neighbours mostly belong to the same function.
+        let mut last: Option<(FunctionId, Arc<str>)> = None;
         let answers: Vec<_> = (plan.addresses.iter().zip(&plan.debug_addresses).zip(walked))
             .map(|((&(address, symbol), &debug_address), frames)| {
                 let (frames, location) = match &self.go {
-                    Some(go) => self.go_frames(go, address, &mut table),
+                    Some(go) => self.go_frames(go, address, table),
                     None => (frames, lines.as_mut().and_then(|lines| lines.find(debug_address))),
                 };
-                let name = symbol.map(|symbol| match symbol.name {
-                    FunctionName::Symbol(name) => table.display(name),
-                    FunctionName::Plt(name) => table.display(&[name, b"@plt"].concat()),
+                let name = symbol.and_then(|id| match &last {
+                    Some((known, name)) if *known == id => Some(Arc::clone(name)),
+                    _ => {
+                        let name = self.index.shown(id, &self.names)?;
+                        last = Some((id, Arc::clone(&name)));
+                        Some(name)
+                    }
                 });
-                (assemble(name, frames, location), symbol.map(|symbol| symbol.start))
+                let start = symbol.and_then(|id| self.index.symbols.get(id)).map(|symbol| symbol.start);
+                (assemble(name, frames, location), start)
             })
             .collect();
+        self.answer(&plan.places, answers)
+    }
+
+    /// Gives each place its answer.
+    fn answer(
+        &self,
+        places: &[Option<(u32, u64)>],
+        mut answers: Vec<(Option<Vec<Frame>>, Option<u64>)>,
+    ) -> Vec<Resolution> {
+        let mut uses = vec![0_u32; answers.len()];
+        for (index, _) in places.iter().flatten() {
+            if let Some(uses) = uses.get_mut(*index as usize) {
+                *uses += 1;
+            }
+        }
         let unresolved = self.reason();
         let place = |place: &Option<(u32, u64)>| {
             let Some((index, found)) = *place else { return Resolution::Unresolved(Reason::NoSegmentCovers) };
-            match answers.get(index as usize) {
-                Some((Some(frames), start)) => Resolution::Resolved(Symbolized {
-                    frames: frames.clone(),
+            let answer = answers.get_mut(index as usize).zip(uses.get_mut(index as usize));
+            let Some((&mut (ref mut frames, start), uses)) = answer else {
+                return Resolution::Unresolved(unresolved.clone());
+            };
+            *uses -= 1;
+            // Mostly there is one place of an address.
+            match if *uses == 0 { frames.take() } else { frames.clone() } {
+                Some(frames) => Resolution::Resolved(Symbolized {
+                    frames,
                     symbol_offset: start.and_then(|start| found.checked_sub(start)),
                 }),
-                _ => Resolution::Unresolved(unresolved.clone()),
+                None => Resolution::Unresolved(unresolved.clone()),
             }
         };
-        plan.places.iter().map(place).collect()
+        places.iter().map(place).collect()
     }
 
     /// What a Go program's own table says of an address: frames, and the line of the innermost.
@@ -354,7 +417,7 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
         &self,
         go: &GoPlaces<'_>,
         address: u64,
-        names: &mut NameTable,
+        names: &NameTable,
     ) -> (Option<Vec<WalkedFrame>>, Option<SourceLocation>) {
         let mut innermost = None;
         let mut frames = Vec::new();
@@ -377,14 +440,31 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
             self.sections.iter().chain(&self.supplementary).find_map(|sections| sections.damaged().first());
         match damaged {
             Some(damaged) => Reason::Malformed(damaged.clone()),
-            None if self.symbols.is_empty() && self.sections.is_none() => Reason::NoSymbols,
+            None if self.index.symbols.is_empty() && self.sections.is_none() => Reason::NoSymbols,
             None if self.only_exports => Reason::Stripped,
             None => Reason::NoSymbolCovers,
         }
     }
 }
 
-impl Plan<'_, '_> {
+impl Plan<'_> {
+    /// To be asked when all tasks are done: whether more units have to be read for addresses that `walks` do not know.
+    /// The plan's tasks are these then.
+    pub fn go_on(&mut self, walks: &[Walked]) -> bool {
+        let mut found = vec![false; self.addresses.len()];
+        for (index, _) in walks.iter().flat_map(|walk| &walk.frames) {
+            if let Some(found) = found.get_mut(*index as usize) {
+                *found = true;
+            }
+        }
+        self.units = std::mem::take(&mut self.further);
+        for (_, indices) in &mut self.units {
+            indices.retain(|&index| found.get(index as usize) == Some(&false));
+        }
+        self.units.retain(|(_, indices)| !indices.is_empty());
+        !self.units.is_empty()
+    }
+
     /// How many units have to be read.
     pub fn tasks(&self) -> usize {
         self.units.len()
@@ -401,7 +481,7 @@ impl Plan<'_, '_> {
 /// The symbol's name stands for the function, as in perf and LLVM: it tells aliases and clones apart, and is there
 /// also where the debug information has no linkage name.
 fn assemble(
-    symbol: Option<std::sync::Arc<str>>,
+    symbol: Option<Arc<str>>,
     walked: Option<Vec<WalkedFrame>>,
     mut location: Option<SourceLocation>,
 ) -> Option<Vec<Frame>> {
@@ -418,12 +498,4 @@ fn assemble(
     let own = if frames.is_empty() { location } else { outermost.location };
     frames.push(Frame { function: symbol.or(outermost.name)?, location: own, inlined: false });
     Some(frames)
-}
-
-/// What prelink(8) added to the addresses of `object` after its debug file was split off.
-fn bias<D: AsRef<[u8]>>(object: &Object<D>, debug: &Object<D>) -> u64 {
-    match (object.section(".text"), debug.section(".text")) {
-        (Some(text), Some(debug_text)) => text.address.0.wrapping_sub(debug_text.address.0),
-        _ => 0,
-    }
 }

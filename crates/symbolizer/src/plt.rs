@@ -9,18 +9,21 @@ use elf::{Machine, Object, Section, SymbolSource};
 use rustc_hash::FxHashMap;
 
 /// A stub.
-pub(crate) struct PltEntry<'a> {
+pub(crate) struct PltEntry {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// The function that it jumps to.
-    pub(crate) name: &'a [u8],
+    /// The function that it jumps to: where the strings of the dynamic symbols have its name.
+    pub(crate) name: NameOffset,
 }
+
+/// 0 for a symbol without a name.
+type NameOffset = u32;
 
 /// More stubs than this no program has.
 const MAX_ENTRIES: usize = 1 << 20;
 
 /// All stubs whose function has a name.
-pub(crate) fn entries<D: AsRef<[u8]>>(object: &Object<D>) -> Vec<PltEntry<'_>> {
+pub(crate) fn entries<D: AsRef<[u8]>>(object: &Object<D>) -> Vec<PltEntry> {
     let machine = object.machine();
     if !matches!(machine, Machine::X86_64 | Machine::I386 | Machine::AARCH64) {
         return Vec::new();
@@ -30,7 +33,8 @@ pub(crate) fn entries<D: AsRef<[u8]>>(object: &Object<D>) -> Vec<PltEntry<'_>> {
     if stubs.is_empty() {
         return Vec::new();
     }
-    let names: Vec<&[u8]> = object.symbols(SymbolSource::Dynamic).map(|symbol| symbol.name).collect();
+    let names: Vec<NameOffset> =
+        object.symbols(SymbolSource::Dynamic).map(|symbol| symbol.name_offset).collect();
     let slots = Slots::read(object, &names);
     let mut entries = Vec::new();
     for section in stubs {
@@ -48,7 +52,7 @@ pub(crate) fn entries<D: AsRef<[u8]>>(object: &Object<D>) -> Vec<PltEntry<'_>> {
                 Machine::AARCH64 => slots.of_aarch64(entry, start),
                 _ => slots.of_x86(entry, start, machine),
             };
-            if let Some(name) = name.filter(|name| !name.is_empty()) {
+            if let Some(name) = name.filter(|&name| name != 0) {
                 entries.push(PltEntry { start, end: start.saturating_add(entry_size), name });
             }
         }
@@ -61,16 +65,16 @@ fn is_plt(name: &[u8]) -> bool {
 }
 
 /// Which function's address each slot of the global offset table gets.
-struct Slots<'a> {
-    by_address: FxHashMap<u64, &'a [u8]>,
+struct Slots {
+    by_address: FxHashMap<u64, NameOffset>,
     /// The functions in the order of the relocations for lazy binding.
-    lazy: Vec<&'a [u8]>,
+    lazy: Vec<NameOffset>,
     /// `_GLOBAL_OFFSET_TABLE_`, which 32-bit position-independent stubs count from.
     table: u64,
 }
 
-impl<'a> Slots<'a> {
-    fn read<D: AsRef<[u8]>>(object: &'a Object<D>, names: &[&'a [u8]]) -> Self {
+impl Slots {
+    fn read<D: AsRef<[u8]>>(object: &Object<D>, names: &[NameOffset]) -> Self {
         let mut slots = Self { by_address: FxHashMap::default(), lazy: Vec::new(), table: 0 };
         slots.table = [".got.plt", ".got"]
             .iter()
@@ -86,7 +90,7 @@ impl<'a> Slots<'a> {
                 if lazy {
                     slots.lazy.push(name);
                 }
-                if !name.is_empty() {
+                if name != 0 {
                     slots.by_address.insert(relocation.address.0, name);
                 }
             }
@@ -94,12 +98,12 @@ impl<'a> Slots<'a> {
         slots
     }
 
-    fn at(&self, slot: u64) -> Option<&'a [u8]> {
+    fn at(&self, slot: u64) -> Option<NameOffset> {
         self.by_address.get(&slot).copied()
     }
 
     /// `jmp *slot(%rip)`, `jmp *slot` or `jmp *offset(%ebx)`; else `push $index` of an entry that only binds.
-    fn of_x86(&self, entry: &[u8], start: u64, machine: Machine) -> Option<&'a [u8]> {
+    fn of_x86(&self, entry: &[u8], start: u64, machine: Machine) -> Option<NameOffset> {
         let jump = (0..entry.len().saturating_sub(5)).find_map(|at| {
             let operand = i32::from_le_bytes(*entry.get(at + 2..)?.first_chunk()?);
             match (entry.get(at)?, entry.get(at + 1)?, machine) {
@@ -124,7 +128,7 @@ impl<'a> Slots<'a> {
     }
 
     /// `adrp x16, page; ldr x17, [x16, #offset]`.
-    fn of_aarch64(&self, entry: &[u8], start: u64) -> Option<&'a [u8]> {
+    fn of_aarch64(&self, entry: &[u8], start: u64) -> Option<NameOffset> {
         let words: Vec<u32> = entry
             .chunks_exact(4)
             .filter_map(|word| word.first_chunk().copied().map(u32::from_le_bytes))

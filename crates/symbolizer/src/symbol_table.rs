@@ -1,19 +1,23 @@
 //! The functions that an object's symbol tables name, and which of them an address belongs to.
 
-use elf::{Machine, Object, Symbol, SymbolKind, SymbolSource};
+use std::cmp::Ordering;
+
+use elf::{Machine, Symbol, SymbolKind, SymbolSource};
 use model::Svma;
 
 use crate::gopclntab::GoFunction;
 use crate::names::{NameStyle, display_name};
-use crate::plt::PltEntry;
+use crate::object::ObjectFiles;
+use crate::plt;
+use crate::strings::{Names, Strings};
 
 /// A function's symbol.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Function<'a> {
+pub(crate) struct Function {
     pub(crate) start: u64,
     /// One behind its last byte.
     pub(crate) end: u64,
-    pub(crate) name: FunctionName<'a>,
+    pub(crate) name: FunctionName,
     /// Whether the table stated the size; else the end is where the next symbol starts.
     pub(crate) sized: bool,
     typed: bool,
@@ -21,18 +25,23 @@ pub(crate) struct Function<'a> {
     global: bool,
 }
 
-/// A name, as the table has it or made up for an entry of the procedure linkage table.
+/// Where the name of a function is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum FunctionName<'a> {
-    Symbol(&'a [u8]),
-    /// The stub that jumps to this function of another object; shown as `name@plt`.
-    Plt(&'a [u8]),
+pub(crate) struct FunctionName {
+    pub(crate) strings: Strings,
+    /// Where it starts in them.
+    pub(crate) offset: u32,
+    /// The stub that jumps to the function with this name in another object; shown as `name@plt`.
+    pub(crate) is_plt: bool,
 }
 
-/// All functions, sorted by address.
+/// The number of a function in its [`SymbolTable`].
+pub(crate) type FunctionId = u32;
+
+/// All functions, sorted by address. Holds nothing of the files: names are read in [`Names`] when they are asked for.
 #[derive(Default)]
-pub(crate) struct SymbolTable<'a> {
-    functions: Vec<Function<'a>>,
+pub(crate) struct SymbolTable {
+    functions: Vec<Function>,
     /// For each function the greatest end up to and including it: tells when to stop looking for one that encloses.
     greatest_end: Vec<u64>,
 }
@@ -40,35 +49,38 @@ pub(crate) struct SymbolTable<'a> {
 /// Symbols that overlap an address are looked at back to this many before it; more only a hostile table has.
 const MAX_BACKWARD: usize = 4096;
 
-impl<'a> SymbolTable<'a> {
-    /// Takes the symbol tables of several files that describe the same object, and its linkage stubs.
-    pub(crate) fn new(
-        tables: impl IntoIterator<Item = TableSource<'a>>,
-        plt: Vec<PltEntry<'a>>,
-        go: Vec<GoFunction<'a>>,
-    ) -> Self {
-        let mut functions = Vec::new();
-        for table in tables {
-            table.collect_into(&mut functions);
-        }
-        functions.extend(plt.iter().map(|entry| Function {
+impl SymbolTable {
+    /// Takes the symbol tables of the files that describe an object, its linkage stubs, and what a Go program knows
+    /// itself.
+    pub(crate) fn new<D: AsRef<[u8]>>(files: &ObjectFiles<'_, D>, go: &[GoFunction]) -> Self {
+        let mut functions = collect(files, false);
+        functions.extend(plt::entries(files.object).into_iter().map(|entry| Function {
             start: entry.start,
             end: entry.end,
-            name: FunctionName::Plt(entry.name),
+            name: FunctionName { strings: Strings::Dynamic, offset: entry.name, is_plt: true },
             sized: true,
             typed: true,
             weak: true,
             global: false,
         }));
-        functions.extend(go.into_iter().map(|function| Function {
+        functions.extend(go.iter().map(|function| Function {
             start: function.start,
             end: function.end,
-            name: FunctionName::Symbol(function.name),
+            name: FunctionName { strings: Strings::Go, offset: function.name, is_plt: false },
             sized: true,
             typed: true,
             weak: false,
             global: true,
         }));
+        Self::sorted(functions)
+    }
+
+    /// Takes variables as well as functions.
+    pub(crate) fn with_data<D: AsRef<[u8]>>(files: &ObjectFiles<'_, D>) -> Self {
+        Self::sorted(collect(files, true))
+    }
+
+    fn sorted(mut functions: Vec<Function>) -> Self {
         // Stable: among equals, the one that the file has first stays first.
         functions.sort_by_key(|function| function.start);
         end_unsized_at_next(&mut functions);
@@ -85,44 +97,78 @@ impl<'a> SymbolTable<'a> {
         self.functions.is_empty()
     }
 
+    pub(crate) fn get(&self, id: FunctionId) -> Option<&Function> {
+        self.functions.get(id as usize)
+    }
+
     /// The function that an address belongs to: the one that starts last at or before it and covers it. A label
     /// without a size inside a function that has one does not count, and of several names for the same place perf's
     /// choice is taken.
-    pub(crate) fn find(&self, address: Svma) -> Option<&Function<'a>> {
-        let address = address.0;
-        let after = self.functions.partition_point(|function| function.start <= address);
-        let mut label = None;
-        let mut best: Option<&Function<'a>> = None;
+    pub(crate) fn find(&self, address: Svma, names: &Names<'_>) -> Option<FunctionId> {
+        self.covering(address.0, self.starting_up_to(address.0), names)
+    }
+
+    /// How many functions start at or before an address.
+    fn starting_up_to(&self, address: u64) -> usize {
+        self.functions.partition_point(|function| function.start <= address)
+    }
+
+    fn covering(&self, address: u64, after: usize, names: &Names<'_>) -> Option<FunctionId> {
+        let mut label: Option<(usize, &Function)> = None;
+        let mut best: Option<(usize, &Function)> = None;
         for index in (0..after).rev().take(MAX_BACKWARD) {
             let function = self.functions.get(index)?;
-            if best.is_some_and(|best| best.start != function.start) {
+            if best.is_some_and(|(_, best)| best.start != function.start) {
                 break;
             }
             if self.greatest_end.get(index).is_none_or(|&end| end <= address) {
                 break;
             }
-            if function.end <= address {
+            if function.end <= address || names.of(function.name).is_empty() {
                 continue;
             }
-            if !function.sized {
-                label = match label {
-                    Some(known) => Some(choose(function, known)),
-                    None => Some(function),
-                };
-                continue;
+            let known = if function.sized { &mut best } else { &mut label };
+            // `function` comes before the known one in the file: it is the one that wins a tie.
+            if known.is_none_or(|(_, known)| is_better(function, known, names)) {
+                *known = Some((index, function));
             }
-            best = match best {
-                // `function` comes before `best` in the file: it is the one that wins a tie.
-                Some(best) => Some(choose(function, best)),
-                None => Some(function),
-            };
         }
-        best.or(label)
+        // More symbols than 2^32 do not fit into a table.
+        best.or(label).map(|(index, _)| index as FunctionId)
+    }
+}
+
+/// Looks up addresses that come in order: neighbours mostly belong to the same function.
+pub(crate) struct Neighbours<'t, 'a> {
+    table: &'t SymbolTable,
+    names: &'t Names<'a>,
+    /// The answer for addresses from the first number to below the second.
+    last: (u64, u64, FunctionId),
+}
+
+impl<'t, 'a> Neighbours<'t, 'a> {
+    pub(crate) fn new(table: &'t SymbolTable, names: &'t Names<'a>) -> Self {
+        Self { table, names, last: (0, 0, 0) }
+    }
+
+    /// As [`SymbolTable::find`].
+    pub(crate) fn find(&mut self, address: u64) -> Option<FunctionId> {
+        let (from, to, id) = self.last;
+        if from <= address && address < to {
+            return Some(id);
+        }
+        let after = self.table.starting_up_to(address);
+        let id = self.table.covering(address, after, self.names)?;
+        // Up to where the next function starts no other one can cover, and this one stays the best as long as it does.
+        let next = self.table.functions.get(after).map_or(u64::MAX, |next| next.start);
+        let end = self.table.get(id).map_or(0, |function| function.end);
+        self.last = (address, end.min(next), id);
+        Some(id)
     }
 }
 
 /// A symbol without a size ends where the next one starts, or its section ends.
-fn end_unsized_at_next(functions: &mut [Function<'_>]) {
+fn end_unsized_at_next(functions: &mut [Function]) {
     let mut next_start = u64::MAX;
     let mut this_start = u64::MAX;
     for function in functions.iter_mut().rev() {
@@ -139,72 +185,56 @@ fn end_unsized_at_next(functions: &mut [Function<'_>]) {
 
 /// perf's order of preference between two symbols at one address (tools/perf/util/symbol.c, `choose_best_symbol`):
 /// typed, not weak, global, fewer underscores in front, the longer name, the first.
-fn choose<'f, 'a>(first: &'f Function<'a>, second: &'f Function<'a>) -> &'f Function<'a> {
-    let rank = |function: &Function<'_>| (function.sized, function.typed, !function.weak, function.global);
+fn is_better(first: &Function, second: &Function, names: &Names<'_>) -> bool {
+    let rank = |function: &Function| (function.sized, function.typed, !function.weak, function.global);
     match rank(first).cmp(&rank(second)) {
-        std::cmp::Ordering::Greater => return first,
-        std::cmp::Ordering::Less => return second,
-        std::cmp::Ordering::Equal => {}
+        Ordering::Greater => return true,
+        Ordering::Less => return false,
+        Ordering::Equal => {}
     }
-    let (FunctionName::Symbol(first_name) | FunctionName::Plt(first_name)) = first.name;
-    let (FunctionName::Symbol(second_name) | FunctionName::Plt(second_name)) = second.name;
+    let (first_name, second_name) = (names.of(first.name), names.of(second.name));
     if first_name == second_name {
-        return first;
+        return true;
     }
     let shown = |name| display_name(name, NameStyle::Demangled);
     let (first_name, second_name) = (shown(first_name), shown(second_name));
     let underscores = |name: &str| name.bytes().take_while(|&byte| byte == b'_').count();
     match underscores(&first_name).cmp(&underscores(&second_name)) {
-        std::cmp::Ordering::Less => first,
-        std::cmp::Ordering::Greater => second,
-        std::cmp::Ordering::Equal if first_name.len() < second_name.len() => second,
-        std::cmp::Ordering::Equal => first,
+        Ordering::Less => true,
+        Ordering::Greater => false,
+        Ordering::Equal => first_name.len() >= second_name.len(),
     }
 }
 
-/// One symbol table.
-pub(crate) struct TableSource<'a> {
-    bias: u64,
-    machine: Machine,
-    sections: &'a [elf::Section],
-    symbols: Box<dyn Iterator<Item = Symbol<'a>> + 'a>,
-    with_data: bool,
-}
-
-impl<'a> TableSource<'a> {
-    /// `bias` is added to the addresses of the table.
-    pub(crate) fn new<D: AsRef<[u8]>>(object: &'a Object<D>, source: SymbolSource, bias: u64) -> Self {
-        Self {
-            bias,
-            machine: object.machine(),
-            sections: object.sections(),
-            symbols: Box::new(object.symbols(source)),
-            with_data: false,
-        }
-    }
-
-    /// Takes variables, too.
-    pub(crate) fn with_data(self) -> Self {
-        Self { with_data: true, ..self }
-    }
-
-    fn collect_into(self, functions: &mut Vec<Function<'a>>) {
-        let Self { bias, machine, sections, symbols, with_data } = self;
-        functions.extend(symbols.filter_map(|symbol| {
-            let function = function(&symbol, machine, sections, with_data)?;
+/// The functions of all symbol tables.
+fn collect<D: AsRef<[u8]>>(files: &ObjectFiles<'_, D>, with_data: bool) -> Vec<Function> {
+    let mut functions = Vec::new();
+    let full = [
+        (Some(files.object), Strings::Object),
+        (files.debug, Strings::Debug),
+        (files.minidebug, Strings::Minidebug),
+    ];
+    let full = full.into_iter().filter_map(|(file, strings)| Some((file?, SymbolSource::Full, strings)));
+    for (file, source, strings) in full.chain([(files.object, SymbolSource::Dynamic, Strings::Dynamic)]) {
+        let bias = files.bias_of(file);
+        let (machine, sections) = (file.machine(), file.sections());
+        functions.extend(file.symbols(source).filter_map(|symbol| {
+            let function = function(&symbol, strings, machine, sections, with_data)?;
             let (start, end) = (function.start.wrapping_add(bias), function.end.wrapping_add(bias));
             Some(Function { start, end, ..function })
         }));
     }
+    functions
 }
 
-fn function<'a>(
-    symbol: &Symbol<'a>,
+fn function(
+    symbol: &Symbol<'_>,
+    strings: Strings,
     machine: Machine,
     sections: &[elf::Section],
     with_data: bool,
-) -> Option<Function<'a>> {
-    if symbol.is_undefined() || symbol.is_absolute() || symbol.name.is_empty() {
+) -> Option<Function> {
+    if symbol.is_undefined() || symbol.is_absolute() || symbol.name_offset == 0 {
         return None;
     }
     let section = sections.get(usize::from(symbol.section));
@@ -214,7 +244,7 @@ fn function<'a>(
         SymbolKind::Untyped => {
             let with_data = with_data && !symbol.is_hidden;
             let is_place = section.is_some_and(|section| with_data || section.is_executable());
-            if !is_place || is_mapping_symbol(symbol.name, machine) || symbol.name.starts_with(b".L") {
+            if !is_place || is_mapping_symbol(symbol.name(), machine) || symbol.name().starts_with(b".L") {
                 return None;
             }
             false
@@ -239,7 +269,7 @@ fn function<'a>(
     Some(Function {
         start,
         end,
-        name: FunctionName::Symbol(symbol.name),
+        name: FunctionName { strings, offset: symbol.name_offset, is_plt: false },
         sized: symbol.size > 0,
         typed,
         weak: symbol.is_weak,
@@ -263,35 +293,71 @@ fn is_mapping_symbol(name: &[u8], machine: Machine) -> bool {
 mod tests {
     use super::*;
 
-    fn function(start: u64, size: u64, name: &'static str) -> Function<'static> {
-        Function {
+    /// A symbol whose name is told apart from others' by its place in the strings.
+    #[derive(Clone)]
+    struct Named(Function, &'static str);
+
+    fn function(start: u64, size: u64, name: &'static str) -> Named {
+        let function = Function {
             start,
             end: if size > 0 { start + size } else { 0x1000 },
-            name: FunctionName::Symbol(name.as_bytes()),
+            name: FunctionName { strings: Strings::Object, offset: 0, is_plt: false },
             sized: size > 0,
             typed: true,
             weak: false,
             global: true,
+        };
+        Named(function, name)
+    }
+
+    struct Table {
+        symbols: SymbolTable,
+        strings: Vec<u8>,
+    }
+
+    impl Table {
+        fn names(&self) -> Names<'_> {
+            Names::of_strings(Strings::Object, &self.strings)
         }
     }
 
-    fn table(mut functions: Vec<Function<'static>>) -> SymbolTable<'static> {
-        functions.sort_by_key(|function| function.start);
-        end_unsized_at_next(&mut functions);
-        let greatest_end = functions
-            .iter()
-            .scan(0, |greatest, function| {
-                *greatest = function.end.max(*greatest);
-                Some(*greatest)
-            })
-            .collect();
-        SymbolTable { functions, greatest_end }
+    fn table(functions: Vec<Named>) -> Table {
+        let mut strings = vec![0];
+        let functions = functions.into_iter().map(|Named(mut function, name)| {
+            function.name.offset = strings.len() as u32;
+            strings.extend_from_slice(name.as_bytes());
+            strings.push(0);
+            function
+        });
+        let symbols = SymbolTable::sorted(functions.collect());
+        Table { symbols, strings }
     }
 
-    fn name_at(table: &SymbolTable<'static>, address: u64) -> Option<&'static str> {
-        table.find(Svma(address)).map(|function| match function.name {
-            FunctionName::Symbol(name) | FunctionName::Plt(name) => std::str::from_utf8(name).unwrap(),
-        })
+    fn name_at(table: &Table, address: u64) -> Option<&str> {
+        let names = table.names();
+        let id = table.symbols.find(Svma(address), &names);
+        assert_eq!(id, Neighbours::new(&table.symbols, &names).find(address));
+        let name = names.of(table.symbols.get(id?)?.name);
+        Some(std::str::from_utf8(name).unwrap())
+    }
+
+    #[test]
+    fn neighbours_are_found_as_any_address_is() {
+        let mut label = function(0x120, 0, "label");
+        label.0.typed = false;
+        let table = table(vec![
+            function(0x100, 0x100, "outer"),
+            label,
+            function(0x140, 0x10, "inner"),
+            function(0x140, 0x20, "alias"),
+            function(0x300, 0, "open"),
+            function(0x310, 0, "next"),
+        ]);
+        let names = table.names();
+        let mut neighbours = Neighbours::new(&table.symbols, &names);
+        for address in 0..0x2000 {
+            assert_eq!(neighbours.find(address), table.symbols.find(Svma(address), &names), "{address:#x}");
+        }
     }
 
     #[test]
@@ -320,7 +386,7 @@ mod tests {
     #[test]
     fn a_label_does_not_split_a_function() {
         let mut label = function(0x120, 0, "label");
-        label.typed = false;
+        label.0.typed = false;
         let table = table(vec![function(0x100, 0x100, "outer"), label]);
         assert_eq!(name_at(&table, 0x130), Some("outer"));
         assert_eq!(name_at(&table, 0x210), Some("label"));
@@ -328,9 +394,11 @@ mod tests {
 
     #[test]
     fn aliases_are_chosen_as_perf_chooses() {
-        let weak = Function { weak: true, global: false, ..function(0x100, 0x10, "write_very_long") };
-        let local = Function { global: false, ..function(0x100, 0x10, "local_longer_name") };
-        let find = |functions: Vec<Function<'static>>| name_at(&table(functions), 0x105).unwrap();
+        let mut weak = function(0x100, 0x10, "write_very_long");
+        (weak.0.weak, weak.0.global) = (true, false);
+        let mut local = function(0x100, 0x10, "local_longer_name");
+        local.0.global = false;
+        let find = |functions: Vec<Named>| name_at(&table(functions), 0x105).unwrap().to_owned();
         assert_eq!(find(vec![weak, function(0x100, 0x10, "__write")]), "__write");
         assert_eq!(find(vec![local, function(0x100, 0x10, "__write")]), "__write");
         assert_eq!(
@@ -339,8 +407,9 @@ mod tests {
         );
         assert_eq!(find(vec![function(0x100, 0x10, "ab"), function(0x100, 0x10, "abc")]), "abc");
         assert_eq!(find(vec![function(0x100, 0x10, "first"), function(0x100, 0x10, "later")]), "first");
-        let open = Function { end: 0x1000, sized: false, ..function(0x100, 1, "open_but_longer") };
+        let open = function(0x100, 0, "open_but_longer");
         assert_eq!(find(vec![open, function(0x100, 0x10, "x")]), "x");
+        assert_eq!(find(vec![function(0x100, 0x10, ""), function(0x100, 0x10, "x")]), "x", "no name at all");
     }
 
     #[test]
@@ -360,7 +429,8 @@ mod tests {
         let sections = [section(0), section(3), section(0x403)];
         let taken = |kind, section, with_data| {
             let symbol = Symbol {
-                name: b"variable",
+                name_offset: 1,
+                strings: b"\0variable",
                 address: Svma(0x1010),
                 size: 8,
                 kind,
@@ -369,7 +439,7 @@ mod tests {
                 is_hidden: false,
                 section,
             };
-            super::function(&symbol, Machine::X86_64, &sections, with_data).is_some()
+            super::function(&symbol, Strings::Object, Machine::X86_64, &sections, with_data).is_some()
         };
         assert!(taken(SymbolKind::Data, 1, true) && !taken(SymbolKind::Data, 1, false));
         assert!(taken(SymbolKind::Untyped, 1, true) && !taken(SymbolKind::Untyped, 1, false));

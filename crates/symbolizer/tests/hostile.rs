@@ -18,8 +18,14 @@ fn resolve(bytes: &[u8], offsets: &[u64]) -> Vec<Resolution> {
     let symbolizer = ObjectSymbolizer::new(&files, options);
     let place = |&offset: &u64| Place { found: FileOffset(offset + 1), lookup: FileOffset(offset) };
     let places: Vec<Place> = offsets.iter().map(place).collect();
-    let plan = symbolizer.plan(&places);
-    let walks = (0..plan.tasks()).map(|task| symbolizer.walk(&plan, task, &|_| None)).collect();
+    let mut plan = symbolizer.plan(&places);
+    let mut walks = Vec::new();
+    loop {
+        walks.extend((0..plan.tasks()).map(|task| symbolizer.walk(&plan, task, &|_| None)));
+        if !plan.go_on(&walks) {
+            break;
+        }
+    }
     let resolutions = symbolizer.finish(&plan, walks);
     assert_eq!(resolutions.len(), offsets.len());
     resolutions

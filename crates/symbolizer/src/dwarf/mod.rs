@@ -16,11 +16,11 @@ mod walk;
 
 pub(crate) use lines::{Lines, call_location};
 pub(crate) use names::{EntryNames, File};
-pub(crate) use sections::Sections;
+pub(crate) use sections::{Sections, Unpacked};
 pub use split::SplitUnit;
 pub(crate) use split::{PackageSections, SplitObject, find_split, split_unit, unit_of_package};
 pub(crate) use unit::read_unit;
-pub(crate) use units::UnitIndex;
+pub(crate) use units::{UnitIndex, UnitRanges};
 pub(crate) use walk::UnitWalk;
 
 pub(crate) type Reader<'a> = gimli::EndianSlice<'a, gimli::RunTimeEndian>;

@@ -1,13 +1,60 @@
 use std::borrow::Cow;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use elf::{Endianness, Object};
 use gimli::{RunTimeEndian, SectionId};
 
 use super::{Dwarf, Reader};
 
+/// The bytes of a section.
+enum Contents<'a> {
+    /// As they lie in the file.
+    InFile(&'a [u8]),
+    Unpacked(Arc<Vec<u8>>),
+}
+
+impl Deref for Contents<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::InFile(bytes) => bytes,
+            Self::Unpacked(bytes) => bytes,
+        }
+    }
+}
+
+/// Sections of one file that have been unpacked: that takes long.
+#[derive(Default)]
+pub(crate) struct Unpacked(Mutex<Vec<(SectionId, Arc<Vec<u8>>)>>);
+
+impl Unpacked {
+    /// The section as it was unpacked before, or as `read` finds it.
+    fn get_or_read<'a, E>(
+        &self,
+        id: SectionId,
+        read: impl FnOnce() -> Result<Cow<'a, [u8]>, E>,
+    ) -> Result<Contents<'a>, E> {
+        // A panic elsewhere does not make the list wrong.
+        let mut unpacked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, bytes)) = unpacked.iter().find(|(known, _)| *known == id) {
+            return Ok(Contents::Unpacked(Arc::clone(bytes)));
+        }
+        Ok(match read()? {
+            Cow::Borrowed(bytes) => Contents::InFile(bytes),
+            Cow::Owned(bytes) => {
+                let bytes = Arc::new(bytes);
+                unpacked.push((id, Arc::clone(&bytes)));
+                Contents::Unpacked(bytes)
+            }
+        })
+    }
+}
+
 /// The debug sections of one file, unpacked where they are compressed, else as they lie in the file.
 pub(crate) struct Sections<'a> {
-    sections: gimli::DwarfSections<Cow<'a, [u8]>>,
+    sections: gimli::DwarfSections<Contents<'a>>,
     endian: RunTimeEndian,
     /// Sections that are there and cannot be read.
     damaged: Vec<String>,
@@ -15,31 +62,36 @@ pub(crate) struct Sections<'a> {
 
 impl<'a> Sections<'a> {
     /// The sections of an object, or nothing where it has no `.debug_info`. Line tables come along only where they
-    /// are wanted.
-    pub(crate) fn of_object<D: AsRef<[u8]>>(object: &'a Object<D>, lines: bool) -> Option<Self> {
+    /// are wanted. What is unpacked is kept in `unpacked`, which has sections of no other file.
+    pub(crate) fn of_object<D: AsRef<[u8]>>(
+        object: &'a Object<D>,
+        lines: bool,
+        unpacked: &Unpacked,
+    ) -> Option<Self> {
         let name_of = |id| (lines || !is_for_lines(id)).then(|| id.name());
-        object.has_contents(".debug_info").then(|| Self::load(object, name_of))
+        object.has_contents(".debug_info").then(|| Self::load(object, name_of, unpacked))
     }
 
     /// The sections of a `.dwo` file, or of a `.dwp` file as a whole.
     pub(crate) fn of_split<D: AsRef<[u8]>>(object: &'a Object<D>) -> Option<Self> {
-        object.has_contents(".debug_info.dwo").then(|| Self::load(object, |id| id.dwo_name()))
+        object
+            .has_contents(".debug_info.dwo")
+            .then(|| Self::load(object, |id| id.dwo_name(), &Unpacked::default()))
     }
 
     fn load<D: AsRef<[u8]>>(
         object: &'a Object<D>,
         name_of: impl Fn(SectionId) -> Option<&'static str>,
+        unpacked: &Unpacked,
     ) -> Self {
         let mut damaged = Vec::new();
-        let load = |id| -> Result<Cow<'a, [u8]>, std::convert::Infallible> {
-            let Some(name) = name_of(id).filter(|_| is_needed(id)) else { return Ok(Cow::Borrowed(&[])) };
-            Ok(match object.contents(name) {
-                Ok(contents) => contents.unwrap_or_default(),
-                Err(error) => {
-                    damaged.push(error.to_string());
-                    Cow::Borrowed(&[])
-                }
-            })
+        let load = |id| -> Result<Contents<'a>, std::convert::Infallible> {
+            let Some(name) = name_of(id).filter(|_| is_needed(id)) else { return Ok(Contents::InFile(&[])) };
+            let read = || object.contents(name).map(Option::unwrap_or_default);
+            Ok(unpacked.get_or_read(id, read).unwrap_or_else(|error| {
+                damaged.push(error.to_string());
+                Contents::InFile(&[])
+            }))
         };
         let Ok(sections) = gimli::DwarfSections::load(load);
         Self { sections, endian: endian_of(object), damaged }

@@ -5,10 +5,15 @@ use gimli::{UnitHeader, UnitRef, UnitType};
 use super::unit::{read_unit, read_with_ranges};
 use super::{Dwarf, Reader, Unit};
 
-/// Where each unit of a file lies and what it covers.
+/// Where each unit of a file lies.
 pub(crate) struct UnitIndex<'a> {
     /// In the order of `.debug_info`.
     headers: Vec<UnitHeader<Reader<'a>>>,
+}
+
+/// What each unit of a file covers.
+#[derive(Default)]
+pub(crate) struct UnitRanges {
     ranges: Vec<UnitRange>,
     /// Compilation units that do not say what they cover.
     without_ranges: Vec<u32>,
@@ -24,32 +29,60 @@ struct UnitRange {
 const MAX_CLAIMS: u8 = 16;
 
 impl<'a> UnitIndex<'a> {
-    /// Reads the headers of all units, and of each compilation unit its first entry. A damaged unit is left out; a
-    /// damaged header ends the list, since nothing says where the next one starts.
-    pub(crate) fn read(dwarf: &Dwarf<'a>) -> Self {
-        let mut index = Self::headers_only(dwarf);
-        let aranges = Aranges::read(dwarf);
-        for number in 0..index.headers.len() as u32 {
-            index.add_ranges(dwarf, number, &aranges);
-        }
-        index
-    }
-
-    /// Reads the headers only: for files that are referred to, not looked up in.
+    /// Reads the headers of all units. A damaged one ends the list, since nothing says where the next one starts.
     pub(crate) fn headers_only(dwarf: &Dwarf<'a>) -> Self {
         let mut headers = Vec::new();
         let mut units = dwarf.units();
         while let Ok(Some(header)) = units.next() {
             headers.push(header);
         }
-        Self { headers, ranges: Vec::new(), without_ranges: Vec::new() }
+        Self { headers }
     }
 
-    fn add_ranges(&mut self, dwarf: &Dwarf<'a>, number: u32, aranges: &Aranges) {
-        let Some(header) = self.headers.get(number as usize) else { return };
-        if !matches!(header.type_(), UnitType::Compilation | UnitType::Skeleton(_)) {
-            return;
+    /// Reads of each compilation unit its first entry. A damaged unit is left out.
+    pub(crate) fn ranges(&self, dwarf: &Dwarf<'a>) -> UnitRanges {
+        let aranges = Aranges::read(dwarf);
+        let mut ranges = UnitRanges::default();
+        for (number, header) in (0..).zip(&self.headers) {
+            if matches!(header.type_(), UnitType::Compilation | UnitType::Skeleton(_)) {
+                ranges.add(dwarf, number, header, &aranges);
+            }
         }
+        ranges
+    }
+
+    /// The bytes of `.debug_info` that a unit takes.
+    pub(crate) fn size_of(&self, unit: u32) -> usize {
+        self.headers.get(unit as usize).map_or(0, |header| header.unit_length())
+    }
+
+    pub(crate) fn header(&self, unit: u32) -> Option<&UnitHeader<Reader<'a>>> {
+        self.headers.get(unit as usize)
+    }
+
+    /// Reads a unit's abbreviations and its first entry; with `lines`, the header of its line table too.
+    pub(crate) fn unit(&self, dwarf: &Dwarf<'a>, unit: u32, lines: bool) -> Option<Unit<'a>> {
+        read_unit(dwarf, *self.headers.get(unit as usize)?, lines)
+    }
+
+    /// The number of the unit that an offset in `.debug_info` lies in.
+    pub(crate) fn containing(&self, offset: usize) -> Option<u32> {
+        let start = |header: &UnitHeader<Reader<'a>>| {
+            header.debug_info_offset().map_or(usize::MAX, |offset| offset.0)
+        };
+        let after = self.headers.partition_point(|header| start(header) <= offset);
+        u32::try_from(after.checked_sub(1)?).ok()
+    }
+}
+
+impl UnitRanges {
+    fn add<'a>(
+        &mut self,
+        dwarf: &Dwarf<'a>,
+        number: u32,
+        header: &UnitHeader<Reader<'a>>,
+        aranges: &Aranges,
+    ) {
         let Some((unit, attributes)) = read_with_ranges(dwarf, *header, false) else { return };
         let unit_ref = UnitRef::new(dwarf, &unit);
         let before = self.ranges.len();
@@ -99,29 +132,6 @@ impl<'a> UnitIndex<'a> {
             }
         }
         by_unit
-    }
-
-    /// The bytes of `.debug_info` that a unit takes.
-    pub(crate) fn size_of(&self, unit: u32) -> usize {
-        self.headers.get(unit as usize).map_or(0, |header| header.unit_length())
-    }
-
-    pub(crate) fn header(&self, unit: u32) -> Option<&UnitHeader<Reader<'a>>> {
-        self.headers.get(unit as usize)
-    }
-
-    /// Reads a unit's abbreviations and its first entry; with `lines`, the header of its line table too.
-    pub(crate) fn unit(&self, dwarf: &Dwarf<'a>, unit: u32, lines: bool) -> Option<Unit<'a>> {
-        read_unit(dwarf, *self.headers.get(unit as usize)?, lines)
-    }
-
-    /// The number of the unit that an offset in `.debug_info` lies in.
-    pub(crate) fn containing(&self, offset: usize) -> Option<u32> {
-        let start = |header: &UnitHeader<Reader<'a>>| {
-            header.debug_info_offset().map_or(usize::MAX, |offset| offset.0)
-        };
-        let after = self.headers.partition_point(|header| start(header) <= offset);
-        u32::try_from(after.checked_sub(1)?).ok()
     }
 }
 

@@ -6,16 +6,24 @@
 mod bytes;
 mod places;
 
-use elf::Object;
+use elf::{Object, Section};
 
 use bytes::Bytes;
 pub(crate) use places::GoPlaces;
 
 /// A function of a Go program.
-pub(crate) struct GoFunction<'a> {
+pub(crate) struct GoFunction {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    pub(crate) name: &'a [u8],
+    /// Where in the section its name starts.
+    pub(crate) name: u32,
+}
+
+/// The section with an object's table, and its bytes.
+pub(crate) fn section<D: AsRef<[u8]>>(object: &Object<D>) -> Option<(&Section, &[u8])> {
+    // Position-independent programs have it among the relocated data.
+    let section = object.sections().iter().find(|section| section.name.ends_with(b".gopclntab"))?;
+    Some((section, object.section_bytes(section).ok()?))
 }
 
 /// An object's table.
@@ -54,9 +62,7 @@ enum Version {
 impl<'a> Table<'a> {
     /// The object's table; `None` where it has none that can be read.
     pub(crate) fn of_object<D: AsRef<[u8]>>(object: &'a Object<D>) -> Option<Self> {
-        // Position-independent programs have it among the relocated data.
-        let section = object.sections().iter().find(|section| section.name.ends_with(b".gopclntab"))?;
-        let data = object.section_bytes(section).ok()?;
+        let (section, data) = section(object)?;
         let text = object.section(".text").map_or(0, |section| section.address.0);
         let table = Self::read(data, object.endian(), text)?;
         Some(Self { address: section.address.0, ..table })
@@ -153,11 +159,13 @@ impl<'a> Table<'a> {
 
     /// All functions, in the table's order. One that cannot be read leaves a hole; behind the table's end there are no
     /// more.
-    pub(crate) fn functions(&self) -> Vec<GoFunction<'a>> {
+    pub(crate) fn functions(&self) -> Vec<GoFunction> {
         let function = |index: usize| {
             let (start, end) = (self.start(index)?, self.start(index + 1)?);
-            let name = self.name(self.bytes.number(self.description(index)?, 4)?)?;
-            (start < end && !name.is_empty()).then_some(GoFunction { start, end, name })
+            let offset = self.bytes.number(self.description(index)?, 4)?;
+            let is_named = self.name(offset).is_some_and(|name| !name.is_empty());
+            let name = u32::try_from(self.names.checked_add(usize::try_from(offset).ok()?)?).ok()?;
+            (start < end && is_named).then_some(GoFunction { start, end, name })
         };
         (0..self.count()).map_while(|index| self.entry(index, 1).map(|_| function(index))).flatten().collect()
     }
@@ -194,7 +202,7 @@ mod tests {
         let functions = table.map(|table| table.functions()).unwrap_or_default();
         functions
             .into_iter()
-            .map(|f| (f.start, f.end, String::from_utf8_lossy(f.name).into_owned()))
+            .map(|f| (f.start, f.end, String::from_utf8_lossy(elf::name_at(bytes, f.name)).into_owned()))
             .collect()
     }
 

@@ -196,7 +196,7 @@ fn check_one(combination: Combination) -> Outcome {
 fn addresses_of_probes(reference: &[u8]) -> Vec<u64> {
     let object = Object::parse(reference).unwrap();
     let probes = object.symbols(SymbolSource::Full).filter(|symbol| {
-        let name = String::from_utf8_lossy(symbol.name);
+        let name = String::from_utf8_lossy(symbol.name());
         symbol.kind == SymbolKind::Function && (name.contains("probe_") || name.contains("ProbeBox"))
     });
     let mut addresses: Vec<u64> =

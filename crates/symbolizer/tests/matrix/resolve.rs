@@ -32,13 +32,19 @@ pub(crate) fn resolve(
         Place { found: offset, lookup: offset }
     };
     let places: Vec<Place> = addresses.iter().map(place).collect();
-    let plan = symbolizer.plan(&places);
-    let walk = |task| {
-        symbolizer.walk(&plan, task, &|wanted| {
-            store.split_unit(wanted.path.as_deref()?, wanted.folder.as_deref(), path)
-        })
-    };
-    symbolizer.finish(&plan, (0..plan.tasks()).map(walk).collect())
+    let mut plan = symbolizer.plan(&places);
+    let mut walks = Vec::new();
+    loop {
+        walks.extend((0..plan.tasks()).map(|task| {
+            symbolizer.walk(&plan, task, &|wanted| {
+                store.split_unit(wanted.path.as_deref()?, wanted.folder.as_deref(), path)
+            })
+        }));
+        if !plan.go_on(&walks) {
+            break;
+        }
+    }
+    symbolizer.finish(&plan, walks)
 }
 
 pub(crate) fn store(debug_dirs: Vec<PathBuf>) -> ObjectStore {

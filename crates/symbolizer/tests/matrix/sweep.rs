@@ -95,7 +95,7 @@ impl Aliases {
         for file in [object, reference].into_iter().flat_map(|path| with_symbols(path, debug_dirs.to_vec())) {
             for source in [SymbolSource::Full, SymbolSource::Dynamic] {
                 for symbol in file.symbols(source).filter(|symbol| !symbol.is_undefined()) {
-                    let name = oracle::plain(&String::from_utf8_lossy(symbol.name)).to_owned();
+                    let name = oracle::plain(&String::from_utf8_lossy(symbol.name())).to_owned();
                     places.entry(name).or_default().push(symbol.address.0);
                 }
             }

@@ -227,7 +227,7 @@ impl Stop {
         for symbol in object.symbols(elf::SymbolSource::Full) {
             if symbol.address.0 <= svma.0 && best.as_ref().is_none_or(|(known, _)| *known < symbol.address.0)
             {
-                best = Some((symbol.address.0, String::from_utf8_lossy(symbol.name).into_owned()));
+                best = Some((symbol.address.0, String::from_utf8_lossy(symbol.name()).into_owned()));
             }
         }
         best.map_or_else(|| path.clone(), |(_, name)| name)

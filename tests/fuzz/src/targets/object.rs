@@ -21,7 +21,7 @@ pub(super) fn run_elf(bytes: &[u8]) {
         let _ = object.relocations(section).count();
     }
     for source in [SymbolSource::Full, SymbolSource::Dynamic] {
-        let _ = object.symbols(source).map(|symbol| symbol.name.len()).fold(0, usize::wrapping_add);
+        let _ = object.symbols(source).map(|symbol| symbol.name().len()).fold(0, usize::wrapping_add);
     }
     for offset in [0, CODE, bytes.len() as u64, u64::MAX] {
         if let Some(address) = object.svma_of(FileOffset(offset)) {
@@ -78,10 +78,15 @@ fn resolve<'a>(object: &'a Object<&'a [u8]>, files: &ObjectFiles<'a, &'a [u8]>) 
     places.extend(
         object.segments().iter().take(16).map(|segment| place(segment.file_offset.0.saturating_add(0x40))),
     );
-    let plan = symbolizer.plan(&places);
-    let walks =
-        (0..plan.tasks()).map(|task| symbolizer.walk(&plan, task, &|_| Object::parse(object.data()).ok()));
-    let walks = walks.collect();
+    let mut plan = symbolizer.plan(&places);
+    let mut walks = Vec::new();
+    loop {
+        let split = |_: &_| Object::parse(object.data()).ok();
+        walks.extend((0..plan.tasks()).map(|task| symbolizer.walk(&plan, task, &split)));
+        if !plan.go_on(&walks) {
+            break;
+        }
+    }
     let resolutions: Vec<Resolution> = symbolizer.finish(&plan, walks);
     assert_eq!(resolutions.len(), places.len(), "one answer for each place");
 }

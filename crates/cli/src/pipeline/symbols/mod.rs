@@ -61,6 +61,8 @@ pub struct Symbolizing {
     kernel: OnceLock<KernelNames>,
     perf_maps: PerfMaps,
     options: Options,
+    /// Objects and their symbols, where they are kept between calls.
+    kept: Option<objects::Kept>,
 }
 
 impl Symbolizing {
@@ -72,7 +74,14 @@ impl Symbolizing {
             kernel: OnceLock::new(),
             perf_maps: PerfMaps::new(settings.paths.this_host),
             options: settings.options,
+            kept: None,
         }
+    }
+
+    /// Keeps objects and their symbols, for those who will resolve many times.
+    #[must_use]
+    pub fn keeping_objects(self) -> Self {
+        Self { kept: Some(objects::Kept::default()), ..self }
     }
 
     /// Starts to read the running kernel's names, for those who will ask for them when they have done something else.
@@ -132,7 +141,8 @@ impl Symbolizing {
         };
         match job.space {
             Space::Object(identity) => {
-                objects::resolve_file(&self.store, identity, &job.pids, &job.entries, self.options, threads)
+                let (store, kept) = (&self.store, self.kept.as_ref());
+                objects::resolve_file(store, kept, identity, &job.pids, &job.entries, self.options, threads)
             }
             Space::Vdso { build_id } => {
                 objects::resolve_vdso(&self.store, *build_id, &job.entries, self.options, threads)

@@ -1,11 +1,13 @@
 //! Places in object files and images.
 
-use std::path::Path;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use elf::{Object, SymbolSource};
-use host::objects::{HostObject, ObjectBytes, ObjectStore, own_vdso};
+use host::objects::{DebugFiles, HostObject, ObjectBytes, ObjectStore, own_vdso};
 use model::{AddressKind, BuildId, ObjectIdentity, Pid, Reason, Resolution, StackEntry};
-use symbolizer::{DataSymbolizer, ObjectFiles, ObjectSymbolizer, Options, Place, minidebug};
+use symbolizer::{DataSymbolizer, ObjectFiles, ObjectIndex, ObjectSymbolizer, Options, Place, minidebug};
 
 use super::Answers;
 use super::threads::Threads;
@@ -13,18 +15,68 @@ use super::threads::Threads;
 /// Less debug information than this is read faster than a thread is started.
 const WORTH_A_THREAD: usize = 1 << 20;
 
-/// Opens the file and its debug files, and resolves.
+/// An object with all that belongs to it.
+struct Opened {
+    object: Arc<HostObject>,
+    path: PathBuf,
+    files: DebugFiles,
+    minidebug: Option<HostObject>,
+    /// Made for the first address of code.
+    index: OnceLock<Arc<ObjectIndex>>,
+}
+
+/// Objects that are kept from one lot of places to the next.
+#[derive(Default)]
+pub(super) struct Kept(Mutex<HashMap<ObjectIdentity, Arc<Opened>>>);
+
+/// So many; their files are mapped all the while.
+const MOST_KEPT: usize = 256;
+
+impl Kept {
+    fn get(&self, identity: &ObjectIdentity) -> Option<Arc<Opened>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(identity).cloned()
+    }
+
+    fn put(&self, identity: &ObjectIdentity, opened: &Arc<Opened>) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= MOST_KEPT {
+            kept.clear();
+        }
+        kept.insert(identity.clone(), Arc::clone(opened));
+    }
+}
+
+impl Opened {
+    fn new(store: &ObjectStore, object: Arc<HostObject>, path: PathBuf) -> Self {
+        let files = store.debug_files(&object, &path);
+        let minidebug = (files.debug.is_none() && !object.has_symbols(SymbolSource::Full))
+            .then(|| minidebug(&object))
+            .flatten()
+            .and_then(|bytes| Object::parse(ObjectBytes::Memory(bytes)).ok());
+        Self { object, path, files, minidebug, index: OnceLock::new() }
+    }
+}
+
+/// Opens the file and its debug files, and resolves. `kept`: where they are kept, if they are.
 pub(super) fn resolve_file(
     store: &ObjectStore,
+    kept: Option<&Kept>,
     identity: &ObjectIdentity,
     pids: &[Pid],
     entries: &[StackEntry],
     options: Options,
     threads: &Threads,
 ) -> Answers {
+    if let Some(opened) = kept.and_then(|kept| kept.get(identity)) {
+        return resolve(store, &opened, entries, options, threads);
+    }
     match store.open_with_path(identity, pids) {
         Ok((object, path)) => {
-            let answers = resolve(store, &object, &path, entries, options, threads);
+            let opened = Arc::new(Opened::new(store, object, path));
+            if let Some(kept) = kept {
+                kept.put(identity, &opened);
+            }
+            let answers = resolve(store, &opened, entries, options, threads);
             store.close(identity);
             answers
         }
@@ -54,25 +106,23 @@ pub(super) fn resolve_vdso(
         let identity = ObjectIdentity { path: name, build_id: Some(recorded?), file: None };
         store.open_with_path(&identity, &[]).ok()
     };
-    if let Some(image) = image {
-        return resolve(store, &image, Path::new("[vdso]"), entries, options, threads);
+    match image.map(|image| (Arc::new(image), PathBuf::from("[vdso]"))).or_else(cached) {
+        Some((image, path)) => resolve(store, &Opened::new(store, image, path), entries, options, threads),
+        None => {
+            let resolutions = entries.iter().map(|_| Resolution::Unresolved(Reason::ImageGone)).collect();
+            Answers { resolutions, notes: Vec::new() }
+        }
     }
-    if let Some((image, path)) = cached() {
-        return resolve(store, &image, &path, entries, options, threads);
-    }
-    let resolutions = entries.iter().map(|_| Resolution::Unresolved(Reason::ImageGone)).collect();
-    Answers { resolutions, notes: Vec::new() }
 }
 
 fn resolve(
     store: &ObjectStore,
-    object: &HostObject,
-    path: &Path,
+    opened: &Opened,
     entries: &[StackEntry],
     options: Options,
     threads: &Threads,
 ) -> Answers {
-    let files = store.debug_files(object, path);
+    let Opened { object, path, files, minidebug, index } = opened;
     let notes = files
         .rejected
         .iter()
@@ -80,12 +130,8 @@ fn resolve(
             format!("{} is not used for {}: {reason}", rejected.display(), path.display())
         })
         .collect();
-    let minidebug = (files.debug.is_none() && !object.has_symbols(SymbolSource::Full))
-        .then(|| minidebug(object))
-        .flatten()
-        .and_then(|bytes| Object::parse(ObjectBytes::Memory(bytes)).ok());
     let object_files = ObjectFiles {
-        object,
+        object: object.as_ref(),
         debug: files.debug.as_deref(),
         minidebug: minidebug.as_ref(),
         supplementary: files.supplementary.as_deref(),
@@ -105,19 +151,26 @@ fn resolve(
     if code.is_empty() {
         return Answers { resolutions, notes };
     }
-    let symbolizer = ObjectSymbolizer::new(&object_files, options);
+    let index = index.get_or_init(|| Arc::new(ObjectIndex::new(&object_files, options.names)));
+    let symbolizer = ObjectSymbolizer::with_index(&object_files, Arc::clone(index), options);
     let places = places(&code);
-    let plan = symbolizer.plan(&places);
-    let walk = |task| {
-        symbolizer.walk(&plan, task, &|wanted| {
-            store.split_unit(wanted.path.as_deref()?, wanted.folder.as_deref(), path)
-        })
-    };
-    let walks = if plan.bytes() > WORTH_A_THREAD {
-        threads.help(plan.tasks(), walk)
-    } else {
-        (0..plan.tasks()).map(walk).collect()
-    };
+    let mut plan = symbolizer.plan(&places);
+    let mut walks = Vec::new();
+    loop {
+        let walk = |task| {
+            symbolizer.walk(&plan, task, &|wanted| {
+                store.split_unit(wanted.path.as_deref()?, wanted.folder.as_deref(), path)
+            })
+        };
+        if plan.bytes() > WORTH_A_THREAD {
+            walks.extend(threads.help(plan.tasks(), walk));
+        } else {
+            walks.extend((0..plan.tasks()).map(walk));
+        }
+        if !plan.go_on(&walks) {
+            break;
+        }
+    }
     put(&mut resolutions, &code, symbolizer.finish(&plan, walks));
     Answers { resolutions, notes }
 }
