@@ -11,7 +11,9 @@ use model::{
     Space, SpaceId, SpaceTable, StackEntry, Symbolized, Tid, Timestamp, TruncationReason,
 };
 use prof_export::script::tracepoint::TracingData;
-use prof_export::script::{Lines, Place, Printer, ScriptEvent, Selection, Stack, Symbols, Text};
+use prof_export::script::{
+    LineNumbers, LineTexts, Place, Printer, ScriptEvent, Selection, Stack, Symbols, Text,
+};
 
 /// Below 0x1000: no symbol. Above: `f` with two functions inlined into it.
 struct Known {
@@ -94,7 +96,7 @@ impl Case {
             ScriptEvent { attr: &Attr { kind: 4, ..Attr::default() }, name: &Name::from("a longer name") },
         ];
         let mut printer = Printer::new(&events[..1], &selection, Architecture::X86, self.inlined).unwrap();
-        let (mut text, mut lines) = (Text::default(), Lines::default());
+        let (mut text, mut lines) = (Text::default(), LineNumbers::default());
         let event = EventIndex(0);
         let chain: Option<Vec<_>> = self.chain.as_ref().map(|places| {
             let style = printer.style(event).unwrap();
@@ -106,7 +108,9 @@ impl Case {
         };
         printer.sample(event, sample, &Name::from(self.comm), Some(stack), &mut place, &mut text);
         let mut output = Vec::new();
-        text.fill(&mut lines, &known(), &mut output).unwrap();
+        let mut texts = LineTexts::default();
+        texts.format(&lines.take_new(), &known());
+        text.fill(&texts, &known(), &mut output).unwrap();
         assert!(text.is_empty());
         String::from_utf8(output).unwrap()
     }
@@ -227,10 +231,12 @@ fn truncated_stacks_say_why() {
     let name = Name::from("e");
     let event = ScriptEvent { attr: &case.attr, name: &name };
     let mut printer = Printer::new(&[event], &Selection::default(), Architecture::X86, false).unwrap();
-    let (mut text, mut lines, mut output) = (Text::default(), Lines::default(), Vec::new());
+    let (mut text, mut lines, mut output) = (Text::default(), LineNumbers::default(), Vec::new());
     let chain = [lines.add(printer.style(EventIndex(0)).unwrap(), place(reason.marker()))];
     printer.sample(EventIndex(0), &sample(), &name, Some(Stack::Chain(&chain)), &mut place, &mut text);
-    text.fill(&mut lines, &symbols, &mut output).unwrap();
+    let mut texts = LineTexts::default();
+    texts.format(&lines.take_new(), &symbols);
+    text.fill(&texts, &symbols, &mut output).unwrap();
     let text = String::from_utf8(output).unwrap();
     assert!(text.ends_with("\t8000000000000001 [truncated: stack copy too small] ([unknown])\n\n"), "{text}");
 }
@@ -291,7 +297,7 @@ fn trace(print: &str) -> String {
     let (mut text, mut output) = (Text::default(), Vec::new());
     let sample = Sample { raw: Some(&raw), ..sample() };
     printer.sample(EventIndex(0), &sample, &name, None, &mut place, &mut text);
-    text.fill(&mut Lines::default(), &known(), &mut output).unwrap();
+    text.fill(&LineTexts::default(), &known(), &mut output).unwrap();
     let text = String::from_utf8(output).unwrap();
     text.strip_suffix('\n').unwrap().to_owned()
 }
@@ -365,7 +371,7 @@ mod hostile {
             let sample = Sample { raw: Some(&raw), ..sample() };
             printer.sample(EventIndex(0), &sample, &name, None, &mut place, &mut text);
             let mut output = Vec::new();
-            text.fill(&mut Lines::default(), &known(), &mut output).unwrap();
+            text.fill(&LineTexts::default(), &known(), &mut output).unwrap();
             prop_assert_eq!(output.iter().filter(|&&byte| byte == b'\n').count(), 1);
             prop_assert!(String::from_utf8(output).unwrap().chars().all(|c| c == '\n' || !Name::is_unsafe(c)));
         }

@@ -200,7 +200,7 @@ impl Mapper {
 }
 
 /// In which processes a space was seen: while one of them lives, its files can be opened as it sees them.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct SeenIn(HashMap<SpaceId, Vec<Pid>, FxBuildHasher>);
 
 /// How many processes of a space are remembered: the newest ones, as they are the likeliest to live.

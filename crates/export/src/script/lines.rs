@@ -1,61 +1,173 @@
 //! Lines of call chains, each formatted once: a recording has few places beside the samples that lie in them.
+//!
+//! Whoever reads samples gives lines their numbers ([`LineNumbers`]); their texts ([`LineTexts`]) are made when symbols
+//! are known, by another thread perhaps.
 
-use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+
+use model::Resolution;
 
 use super::places::{Place, Style, Symbols};
 
-/// The number of a line in its [`Lines`].
+/// So many lines are formatted together.
+const BATCH: usize = 256;
+
+/// The number of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct LineId(u32);
 
-/// The lines of call chains seen lately: their places until symbols are known, their text afterwards.
-#[derive(Default, Debug)]
-pub struct Lines {
-    // With a keyed hash: a hostile file chooses the addresses.
-    numbers: HashMap<(Place, Style), LineId>,
-    lines: Vec<(Place, Style)>,
-    /// The texts of the first lines, one behind the other.
-    text: Vec<u8>,
-    /// Where each ends.
-    ends: Vec<usize>,
-    /// The first line that was not yet looked up by the caller.
-    fresh: usize,
+/// A place of a call chain, as it is printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Line {
+    /// The place.
+    pub place: Place,
+    /// What is printed of it.
+    pub style: Style,
 }
 
-impl Lines {
+/// The lines of call chains seen lately.
+#[derive(Debug)]
+pub struct LineNumbers {
+    lines: Vec<Line>,
+    /// Lines that have been taken.
+    taken: usize,
+    /// By hash: parts of the hash, and the line's number plus one. As many slots as a power of two, half of them empty.
+    slots: Vec<(u32, u32)>,
+    /// Secret, since a hostile file chooses the addresses.
+    seeds: [u64; 3],
+}
+
+impl Default for LineNumbers {
+    fn default() -> Self {
+        let random = RandomState::new();
+        let seeds = [0, 1, 2].map(|number: u64| random.hash_one(number) | 1);
+        Self { lines: Vec::new(), taken: 0, slots: vec![(0, 0); 1 << 10], seeds }
+    }
+}
+
+impl LineNumbers {
     /// The line of a place of a call chain: new, or added before.
     pub fn add(&mut self, style: Style, place: Place) -> LineId {
-        let lines = &mut self.lines;
-        *self.numbers.entry((place, style)).or_insert_with(|| {
-            // As many lines as fit into memory, far below 2^32.
-            let id = LineId(lines.len() as u32);
-            lines.push((place, style));
-            id
-        })
+        let line = Line { place, style };
+        let hash = self.hash(&line);
+        match self.find(hash, &line) {
+            Ok(id) => id,
+            Err(slot) => {
+                // As many lines as fit into memory, far below 2^32.
+                let id = self.lines.len() as u32;
+                self.lines.push(line);
+                if let Some(slot) = self.slots.get_mut(slot) {
+                    *slot = (tag(hash), id + 1);
+                }
+                if self.lines.len() * 2 > self.slots.len() {
+                    self.grow();
+                }
+                LineId(id)
+            }
+        }
     }
 
-    /// The places of the lines that were added since the last call.
-    pub fn fresh_places(&mut self) -> impl Iterator<Item = &Place> {
-        let first = std::mem::replace(&mut self.fresh, self.lines.len());
-        self.lines.get(first..).into_iter().flatten().map(|(place, _)| place)
+    /// The lines that were added since the last call.
+    pub fn take_new(&mut self) -> Vec<Line> {
+        let first = std::mem::replace(&mut self.taken, self.lines.len());
+        self.lines.get(first..).unwrap_or_default().to_vec()
     }
 
     /// How much memory they take, about.
     pub fn bytes(&self) -> usize {
-        self.text.len() + self.lines.len() * 4 * size_of::<(Place, Style)>()
+        size_of_val(self.lines.as_slice()) + size_of_val(self.slots.as_slice())
     }
 
-    /// Forgets all lines. Ids given before mean nothing any more.
+    /// Forgets all lines. Numbers given before mean nothing any more.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Formats what is not yet formatted. An inlined function has a line of its own, before that of its caller.
-    pub(super) fn format(&mut self, symbols: &dyn Symbols) {
-        for (place, style) in self.lines.get(self.ends.len()..).unwrap_or_default() {
-            style.lines(&mut self.text, place, symbols);
-            self.ends.push(self.text.len());
+    /// The line's number, or the slot that it belongs into.
+    fn find(&self, hash: u64, line: &Line) -> Result<LineId, usize> {
+        let mask = self.slots.len() - 1;
+        let mut slot = hash as usize & mask;
+        loop {
+            match self.slots.get(slot) {
+                Some(&(known, id)) if id != 0 => {
+                    let id = id - 1;
+                    if known == tag(hash) && self.lines.get(id as usize) == Some(line) {
+                        return Ok(LineId(id));
+                    }
+                }
+                _ => return Err(slot),
+            }
+            slot = (slot + 1) & mask;
         }
+    }
+
+    fn grow(&mut self) {
+        let mask = self.slots.len() * 2 - 1;
+        let mut slots = vec![(0, 0); mask + 1];
+        for (id, line) in (1..).zip(&self.lines) {
+            let hash = self.hash(line);
+            let mut slot = hash as usize & mask;
+            while slots.get(slot).is_some_and(|&(_, id)| id != 0) {
+                slot = (slot + 1) & mask;
+            }
+            if let Some(slot) = slots.get_mut(slot) {
+                *slot = (tag(hash), id);
+            }
+        }
+        self.slots = slots;
+    }
+
+    fn hash(&self, line: &Line) -> u64 {
+        let Line { place: Place { address, entry }, style } = line;
+        let [first, second, third] = self.seeds;
+        let rest = u64::from(entry.space.0) << 32 | u64::from(entry.in_kernel) << 8 | entry.kind as u64;
+        let place = folded(address ^ first, entry.offset ^ second);
+        folded(place ^ rest.rotate_left(17) ^ third, style.number() ^ second)
+    }
+}
+
+/// The part of the hash that does not choose the slot of a table with less than 2^32 ones.
+fn tag(hash: u64) -> u32 {
+    (hash >> 32) as u32
+}
+
+/// Both halves of the product of two numbers, mixed.
+fn folded(one: u64, other: u64) -> u64 {
+    let product = u128::from(one) * u128::from(other);
+    product as u64 ^ (product >> 64) as u64
+}
+
+/// The texts of lines.
+#[derive(Default, Debug)]
+pub struct LineTexts {
+    /// One behind the other.
+    text: Vec<u8>,
+    /// Where each ends.
+    ends: Vec<usize>,
+}
+
+impl LineTexts {
+    /// Formats the lines with the next numbers. An inlined function has a line of its own, before that of its caller.
+    pub fn format(&mut self, lines: &[Line], symbols: &dyn Symbols) {
+        for lines in lines.chunks(BATCH) {
+            // No cache holds what is known of so many places: looked up side by side, their memory is fetched so.
+            let found = lines.iter().map(|line| symbols.resolution(&line.place.entry));
+            let found: Vec<Option<&Resolution>> = found.collect();
+            for (Line { place, style }, resolution) in lines.iter().zip(found) {
+                style.lines(&mut self.text, place, resolution, symbols);
+                self.ends.push(self.text.len());
+            }
+        }
+    }
+
+    /// How much memory they take, about.
+    pub fn bytes(&self) -> usize {
+        self.text.len() + size_of_val(self.ends.as_slice())
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        *self = Self::default();
     }
 
     /// The text of a line, with its end.
@@ -64,5 +176,33 @@ impl Lines {
         let end = |number: usize| self.ends.get(number).copied().unwrap_or(0);
         let start = if id == 0 { 0 } else { end(id as usize - 1) };
         self.text.get(start..end(id as usize)).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fields::Fields;
+    use super::*;
+    use model::{AddressKind, SpaceId, StackEntry};
+
+    #[test]
+    fn equal_lines_have_equal_numbers() {
+        let mut numbers = LineNumbers::default();
+        let line = |number: u64| {
+            let kind = if number & 1 == 0 { AddressKind::ReturnAddress } else { AddressKind::Data };
+            let space = SpaceId((number >> 1 & 1) as u32);
+            let entry = StackEntry { offset: number >> 3, space, kind, in_kernel: number >> 2 & 1 == 1 };
+            (Style::new(Fields::IP, false), Place { address: 7, entry })
+        };
+        for _ in 0..2 {
+            for number in 0..5000 {
+                let (style, place) = line(number);
+                assert_eq!(numbers.add(style, place), LineId(number as u32));
+            }
+        }
+        let (_, place) = line(9);
+        assert_eq!(numbers.add(Style::new(Fields::SYM, false), place), LineId(5000));
+        assert_eq!(numbers.take_new().len(), 5001);
+        assert_eq!(numbers.take_new(), []);
     }
 }

@@ -39,6 +39,11 @@ impl Style {
         Self { fields: fields & concerned, inlined }
     }
 
+    /// Tells styles apart.
+    pub(super) fn number(self) -> u64 {
+        self.fields.bits() << 1 | u64::from(self.inlined)
+    }
+
     fn has(self, field: Fields) -> bool {
         self.fields.contains(field)
     }
@@ -55,12 +60,17 @@ impl Style {
         if self.has(Fields::DSO) {
             parenthesized(out, place, symbols);
         }
-        self.source_line(out, place, symbols);
+        self.source_line(out, symbols.resolution(&place.entry));
     }
 
     /// An entry of a call chain: a line for the function, and before it one for each function inlined into it.
-    pub(super) fn lines(self, out: &mut Vec<u8>, place: &Place, symbols: &dyn Symbols) {
-        let resolution = symbols.resolution(&place.entry);
+    pub(super) fn lines(
+        self,
+        out: &mut Vec<u8>,
+        place: &Place,
+        resolution: Option<&Resolution>,
+        symbols: &dyn Symbols,
+    ) {
         if self.inlined
             && let Some(Resolution::Resolved(found)) = resolution
             && let Some((_, inlined)) = found.frames.split_last()
@@ -83,12 +93,12 @@ impl Style {
         self.address(out, place);
         if self.has(Fields::SYM) {
             out.push(b' ');
-            symbol(out, place, self.has(Fields::SYMOFF), symbols);
+            symbol_of(out, resolution, self.has(Fields::SYMOFF));
         }
         if self.has(Fields::DSO) {
             parenthesized(out, place, symbols);
         }
-        self.source_line(out, place, symbols);
+        self.source_line(out, resolution);
         out.push(b'\n');
     }
 
@@ -99,12 +109,12 @@ impl Style {
         }
     }
 
-    fn source_line(self, out: &mut Vec<u8>, place: &Place, symbols: &dyn Symbols) {
+    fn source_line(self, out: &mut Vec<u8>, resolution: Option<&Resolution>) {
         if !self.has(Fields::SRCLINE) {
             return;
         }
         // The line being executed is that of the innermost function.
-        if let Some(Resolution::Resolved(found)) = symbols.resolution(&place.entry)
+        if let Some(Resolution::Resolved(found)) = resolution
             && let Some(frame) = if self.inlined { found.frames.last() } else { found.frames.first() }
             && let Some(location) = &frame.location
         {
@@ -123,7 +133,11 @@ fn source_location(out: &mut Vec<u8>, file: &str, line: u32) {
 
 /// The outermost function at a place: the symbol that covers it.
 pub(super) fn symbol(out: &mut Vec<u8>, place: &Place, with_offset: bool, symbols: &dyn Symbols) {
-    match symbols.resolution(&place.entry) {
+    symbol_of(out, symbols.resolution(&place.entry), with_offset);
+}
+
+fn symbol_of(out: &mut Vec<u8>, resolution: Option<&Resolution>, with_offset: bool) {
+    match resolution {
         Some(Resolution::Resolved(found)) => {
             let Some(frame) = found.frames.last() else { return };
             safe(out, &frame.function);

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::lines::{LineId, Lines};
+use super::lines::{LineId, LineTexts};
 use super::places::{self, Place, Style, Symbols};
 
 /// So much is written at once.
@@ -63,17 +63,16 @@ impl Text {
         self.leave(Gap::Chain(lines.len() as u32));
     }
 
-    /// Writes the text with its gaps filled, and empties it.
+    /// Writes the text with its gaps filled, and empties it. `lines` has the lines of its call chains.
     ///
     /// # Errors
     /// Those of `output`.
     pub fn fill(
         &mut self,
-        lines: &mut Lines,
+        lines: &LineTexts,
         symbols: &dyn Symbols,
         output: &mut dyn Write,
     ) -> io::Result<()> {
-        lines.format(symbols);
         let mut written = 0;
         let mut chains = self.lines.iter();
         let mut piece = Vec::with_capacity(2 * PIECE);

@@ -23,7 +23,7 @@ impl Frame {
     }
 }
 
-const SLOT_BITS: u32 = 16;
+const SLOT_BITS: u32 = 17;
 
 /// Remembers the lines of frames. Frames that share a slot displace each other: the memory is bounded, and no choice of
 /// addresses makes it slow.

@@ -1,27 +1,26 @@
-//! Samples as they come, to text as soon as their symbols are known.
+//! Samples as they come, to text with gaps where symbols belong.
 
-use std::io::Write;
-
-use anyhow::Context;
+use anyhow::bail;
 use decoder::values::U64s;
 use decoder::{CpuMode, Record, Sample};
-use export::script::{LineId, Lines, Place, Printer, Stack, Style, Symbols as Known, Text};
-use model::{AddressKind, Avma, EventIndex, Pid, Resolution, Space, SpaceId, SpaceTable, StackEntry, Tid};
+use export::script::{LineId, LineNumbers, Place, Printer, Stack, Style, Text};
+use model::{AddressKind, Avma, EventIndex, Pid, Tid};
 use profile::{SampleFacts, SampleFilter};
 use tracker::{AddressSpace, ChainItem, Tracker, chain_items};
 
 use crate::pipeline::aggregate::SeenIn;
 use crate::pipeline::replay::{Moment, Sink};
-use crate::pipeline::symbols::{Symbolizing, Symbols};
 
+use super::finisher::{Lot, Lots};
 use super::frames::{Frame, Frames};
 
-/// So much waits for its symbols: some hundred thousand samples, since symbol tables are read anew for each lot of new
-/// places.
-const MOST_TEXT: usize = 32 << 20;
-/// Lines and names in memory are forgotten at this size.
+/// So much waits for its symbols at first: tens of thousands of samples. Each lot is twice as long as the one before,
+/// since debug information is read anew for new places of each.
+const FIRST_TEXT: usize = 2 << 20;
+/// No lot is longer than this.
+const MOST_TEXT: usize = 16 << 20;
+/// Lines in memory are forgotten at this size.
 const MOST_LINES: usize = 64 << 20;
-const MOST_PLACES: usize = 1 << 20;
 
 /// Prints the samples that a filter admits.
 pub(super) struct Listing<'o> {
@@ -32,39 +31,38 @@ pub(super) struct Listing<'o> {
     printer: Printer,
     filter: SampleFilter,
     text: Text,
-    lines: Lines,
+    /// How long the lot at hand may become.
+    lot_size: usize,
+    lines: LineNumbers,
+    forget_lines: bool,
     frames: Frames,
     /// The chain at hand; kept for its memory.
     chain: Vec<LineId>,
-    symbolizing: Symbolizing,
-    symbols: Symbols,
-    /// Places of the text that are not call chains.
+    /// Spaces that have been handed on.
+    spaces: usize,
+    /// In which processes spaces were seen.
     seen_in: SeenIn,
-    output: &'o mut dyn Write,
+    lots: Lots<'o>,
     undescribed: u64,
 }
 
 impl<'o> Listing<'o> {
     /// Has printed nothing yet.
-    pub(super) fn new(
-        printer: Printer,
-        filter: SampleFilter,
-        symbolizing: Symbolizing,
-        output: &'o mut dyn Write,
-    ) -> Self {
+    pub(super) fn new(printer: Printer, filter: SampleFilter, lots: Lots<'o>) -> Self {
         Self {
             admitted: Vec::new(),
             max_stack: usize::MAX,
             printer,
             filter,
             text: Text::default(),
-            lines: Lines::default(),
+            lot_size: FIRST_TEXT,
+            lines: LineNumbers::default(),
+            forget_lines: false,
             frames: Frames::default(),
             chain: Vec::new(),
-            symbolizing,
-            symbols: Symbols::default(),
+            spaces: 0,
             seen_in: SeenIn::default(),
-            output,
+            lots,
             undescribed: 0,
         }
     }
@@ -74,32 +72,29 @@ impl<'o> Listing<'o> {
         self.undescribed
     }
 
-    /// Files that were found and not used, one sentence each.
-    pub(super) fn notes(&mut self) -> &[String] {
-        self.symbols.notes.sort();
-        self.symbols.notes.dedup();
-        &self.symbols.notes
-    }
-
-    /// Looks up what is new, and writes the text.
+    /// Hands on what there is.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// Where nobody takes it any more; why, whoever took it says.
     pub(super) fn flush(&mut self, tracker: &Tracker) -> anyhow::Result<()> {
-        let spaces = tracker.spaces();
-        let known = &self.symbols.resolutions;
-        let places = self.text.places().chain(self.lines.fresh_places());
-        let new: Vec<StackEntry> =
-            places.map(|place| place.entry).filter(|entry| known.get(entry).is_none()).collect();
-        self.symbolizing.resolve(new, spaces, |space| self.seen_in.pids(space), &mut self.symbols);
-        let names = Names { symbols: &self.symbols, spaces };
-        self.text.fill(&mut self.lines, &names, self.output).context("cannot write the samples")?;
-        if self.lines.bytes() > MOST_LINES {
+        let spaces: Vec<_> =
+            tracker.spaces().iter().skip(self.spaces).map(|(_, space)| space.clone()).collect();
+        self.spaces += spaces.len();
+        let lot = Lot {
+            text: std::mem::replace(&mut self.text, self.lots.empty_text()),
+            lines: self.lines.take_new(),
+            spaces,
+            seen_in: self.seen_in.clone(),
+            forget_lines: std::mem::take(&mut self.forget_lines),
+        };
+        if self.lots.send(lot).is_none() {
+            bail!("the samples cannot be written");
+        }
+        self.lot_size = (self.lot_size * 2).min(MOST_TEXT);
+        if self.lines.bytes() + self.lots.line_bytes() > MOST_LINES {
             self.lines.clear();
             self.frames.clear();
-        }
-        if self.symbols.resolutions.len() > MOST_PLACES {
-            self.symbols.resolutions = symbolizer::Resolutions::default();
+            self.forget_lines = true;
         }
         Ok(())
     }
@@ -175,7 +170,7 @@ impl Sink for Listing<'_> {
             Place { address, entry }
         };
         self.printer.sample(event, sample, &comm, stack, &mut place, &mut self.text);
-        if self.text.size() > MOST_TEXT {
+        if self.text.size() > self.lot_size {
             self.flush(moment.tracker)?;
         }
         Ok(())
@@ -190,20 +185,4 @@ impl Sink for Listing<'_> {
 
 fn thread(sample: &Sample<'_>) -> (Pid, Tid) {
     sample.thread.unwrap_or((Pid::NONE, Tid(-1)))
-}
-
-/// What the text asks about places.
-struct Names<'a> {
-    symbols: &'a Symbols,
-    spaces: &'a SpaceTable,
-}
-
-impl Known for Names<'_> {
-    fn resolution(&self, entry: &StackEntry) -> Option<&Resolution> {
-        self.symbols.resolutions.get(entry)
-    }
-
-    fn space(&self, id: SpaceId) -> &Space {
-        self.spaces.get(id)
-    }
 }

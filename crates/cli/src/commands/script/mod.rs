@@ -1,11 +1,13 @@
 //! `prof script`: the samples of a recording as text, in the form of `perf script`.
 
 mod dump;
+mod finisher;
 mod frames;
 mod listing;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::AtomicUsize;
 
 use anyhow::bail;
 use clap::Args;
@@ -24,6 +26,7 @@ use crate::pipeline::input::{self, is_of_this_host};
 use crate::pipeline::replay::replay;
 use crate::pipeline::symbols::Symbolizing;
 
+use finisher::Finisher;
 use listing::Listing;
 
 /// What says which samples, and what of them: of no meaning where every record is printed.
@@ -80,26 +83,36 @@ pub fn run(arguments: &ScriptArguments, console: &Console) -> anyhow::Result<Exi
     let printer = printer(&input.reader, &selection, arguments, console)?;
     let this_host = is_of_this_host(input.reader.features());
     let settings = arguments.symbols.settings(!arguments.no_inline, this_host);
-    let symbolizing = Symbolizing::new(&settings);
+    let symbolizing = Symbolizing::new(&settings).keeping_objects();
     let sees_kernel = |event: &perfdata::Event| !event.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL);
     if this_host && input.reader.events().iter().any(sees_kernel) {
         symbolizing.read_kernel_ahead();
     }
     let admitted = admitted(&input.reader, arguments.samples.event.as_deref())?;
-    let mut listing = Listing::new(printer, arguments.samples.filter(), symbolizing, &mut output);
-    listing.admitted = admitted;
-    listing.max_stack = arguments.max_stack.unwrap_or(usize::MAX);
-    let replayed = replay(input, console, &mut listing)?;
-    let undescribed = listing.undescribed();
-    listing.flush(&replayed.tracker)?;
-    for note in listing.notes() {
+    let line_bytes = AtomicUsize::new(0);
+    let finisher = Finisher::new(symbolizing, &mut output);
+    let (loss, undescribed, notes) = std::thread::scope(|scope| {
+        let (lots, thread) = finisher.start(&line_bytes, scope)?;
+        let mut listing = Listing::new(printer, arguments.samples.filter(), lots);
+        listing.admitted = admitted;
+        listing.max_stack = arguments.max_stack.unwrap_or(usize::MAX);
+        let replayed = replay(input, console, &mut listing);
+        let replayed = replayed.and_then(|replayed| listing.flush(&replayed.tracker).map(|()| replayed));
+        let undescribed = listing.undescribed();
+        drop(listing);
+        let notes = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        // Where nothing can be written any more, that is why there is no more to be read.
+        let notes = notes?;
+        anyhow::Ok((replayed?.loss, undescribed, notes))
+    })?;
+    for note in &notes {
         console.warn(note);
     }
     output.finish()?;
     if undescribed > 0 {
         console.warn(&format!("{undescribed} samples are left out: their events were described behind them"));
     }
-    let losses = export::summary::losses(&replayed.loss);
+    let losses = export::summary::losses(&loss);
     if !losses.is_empty() {
         console.warn(&format!("missing in this recording: {losses}"));
     }

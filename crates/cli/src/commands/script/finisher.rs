@@ -1,0 +1,146 @@
+//! From text with gaps to text, on a thread of its own: while names are looked up and text is written, the next samples
+//! are read.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{Scope, ScopedJoinHandle};
+
+use anyhow::Context;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use export::script::{Line, LineTexts, Symbols as Known, Text};
+use model::{Resolution, Space, SpaceId, SpaceTable, StackEntry};
+
+use crate::pipeline::aggregate::SeenIn;
+use crate::pipeline::symbols::{Symbolizing, Symbols};
+
+/// So many places stay known between lots.
+const MOST_PLACES: usize = 1 << 20;
+
+/// Samples that have been read, and what is new in them.
+pub(super) struct Lot {
+    /// The samples.
+    pub(super) text: Text,
+    /// Lines of call chains that were in no lot before.
+    pub(super) lines: Vec<Line>,
+    /// Spaces that were in no lot before.
+    pub(super) spaces: Vec<Space>,
+    /// The processes of all spaces.
+    pub(super) seen_in: SeenIn,
+    /// Whether the numbers of lines start anew.
+    pub(super) forget_lines: bool,
+}
+
+/// Takes lots, until it is dropped or fails.
+pub(super) struct Lots<'a> {
+    lots: Sender<Lot>,
+    emptied: Receiver<Text>,
+    line_bytes: &'a AtomicUsize,
+}
+
+impl Lots<'_> {
+    /// Hands a lot over; waits where the one before is still at work. `None` where it failed: it says why itself.
+    pub(super) fn send(&self, lot: Lot) -> Option<()> {
+        self.lots.send(lot).ok()
+    }
+
+    /// Memory for the next text.
+    pub(super) fn empty_text(&self) -> Text {
+        self.emptied.try_recv().unwrap_or_default()
+    }
+
+    /// The memory that texts of lines take.
+    pub(super) fn line_bytes(&self) -> usize {
+        self.line_bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// Finishes lots in their order.
+pub(super) struct Finisher<'o> {
+    symbolizing: Symbolizing,
+    output: &'o mut (dyn Write + Send),
+    symbols: Symbols,
+    spaces: SpaceTable,
+    lines: LineTexts,
+}
+
+impl<'o> Finisher<'o> {
+    /// Has written nothing yet.
+    pub(super) fn new(symbolizing: Symbolizing, output: &'o mut (dyn Write + Send)) -> Self {
+        let (symbols, spaces, lines) = Default::default();
+        Self { symbolizing, output, symbols, spaces, lines }
+    }
+
+    /// Starts the thread. It returns what a user should be told of files that were found and not used.
+    ///
+    /// # Errors
+    /// Where there can be no thread; the thread's own are those of the output.
+    pub(super) fn start<'scope>(
+        mut self,
+        line_bytes: &'scope AtomicUsize,
+        scope: &'scope Scope<'scope, '_>,
+    ) -> anyhow::Result<(Lots<'scope>, ScopedJoinHandle<'scope, anyhow::Result<Vec<String>>>)>
+    where
+        'o: 'scope,
+    {
+        // A lot is handed over when the one before is done: there are never more than two.
+        let (sender, lots) = bounded::<Lot>(0);
+        let (give_back, emptied) = bounded(1);
+        let work = move || {
+            for mut lot in lots {
+                self.finish(&mut lot)?;
+                line_bytes.store(self.lines.bytes(), Ordering::Relaxed);
+                // Where nobody wants it any more, it is dropped.
+                let _ = give_back.try_send(lot.text);
+            }
+            let mut notes = self.symbols.notes;
+            notes.sort();
+            notes.dedup();
+            Ok(notes)
+        };
+        let thread = std::thread::Builder::new()
+            .name("prof-writer".to_owned())
+            .spawn_scoped(scope, work)
+            .context("cannot start a thread to write with")?;
+        Ok((Lots { lots: sender, emptied, line_bytes }, thread))
+    }
+
+    /// Looks up what is new, and writes the text.
+    fn finish(&mut self, lot: &mut Lot) -> anyhow::Result<()> {
+        for space in lot.spaces.drain(..) {
+            self.spaces.intern(space);
+        }
+        if lot.forget_lines {
+            self.lines.clear();
+        }
+        if self.symbols.resolutions.len() > MOST_PLACES {
+            self.symbols.resolutions = symbolizer::Resolutions::default();
+        }
+        let places = lot.text.places().chain(lot.lines.iter().map(|line| &line.place));
+        let mut new: Vec<StackEntry> = places.map(|place| place.entry).collect();
+        // Many processes run the same code.
+        new.sort_unstable();
+        new.dedup();
+        new.retain(|entry| self.symbols.resolutions.get(entry).is_none());
+        let seen_in = &lot.seen_in;
+        self.symbolizing.resolve(new, &self.spaces, |space| seen_in.pids(space), &mut self.symbols);
+        let names = Names { symbols: &self.symbols, spaces: &self.spaces };
+        self.lines.format(&lot.lines, &names);
+        lot.text.fill(&self.lines, &names, self.output).context("cannot write the samples")
+    }
+}
+
+/// What the text asks about places.
+struct Names<'a> {
+    symbols: &'a Symbols,
+    spaces: &'a SpaceTable,
+}
+
+impl Known for Names<'_> {
+    fn resolution(&self, entry: &StackEntry) -> Option<&Resolution> {
+        self.symbols.resolutions.get(entry)
+    }
+
+    fn space(&self, id: SpaceId) -> &Space {
+        self.spaces.get(id)
+    }
+}
