@@ -92,12 +92,14 @@ pub enum Space {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SpaceId(pub u32);
 
-/// Interns spaces: equal spaces get equal ids.
+/// Interns spaces: equal spaces get equal ids. An id is given once: what was forgotten and comes again has another.
 #[derive(Default, Debug, Clone)]
 pub struct SpaceTable {
-    spaces: Vec<Space>,
+    /// By ascending id: as long as nothing was forgotten, an id is a position.
+    spaces: Vec<(SpaceId, Space)>,
     // Ids, sorted by the hash of their space: a table that needs no hasher state and no second copy of the keys.
     by_hash: Vec<(u64, SpaceId)>,
+    next: u32,
 }
 
 impl SpaceTable {
@@ -111,9 +113,10 @@ impl SpaceTable {
                 return id;
             }
         }
-        // 2^32 distinct spaces would need more memory than any machine that could hold their names.
-        let id = SpaceId(self.spaces.len() as u32);
-        self.spaces.push(space);
+        // 2^32 distinct spaces would take a month of a thousand new programs a second.
+        let id = SpaceId(self.next);
+        self.next = self.next.wrapping_add(1);
+        self.spaces.push((id, space));
         self.by_hash.insert(first, (hash, id));
         id
     }
@@ -121,14 +124,37 @@ impl SpaceTable {
     /// The space with this id.
     ///
     /// # Panics
-    /// If `id` came from another table.
+    /// If `id` came from another table, or its space was forgotten.
     pub fn get(&self, id: SpaceId) -> &Space {
-        &self.spaces[id.0 as usize]
+        match self.find(id) {
+            Some(space) => space,
+            None => panic!("space {} is not of this table", id.0),
+        }
+    }
+
+    /// The space with this id; `None` where it was forgotten.
+    pub fn find(&self, id: SpaceId) -> Option<&Space> {
+        let guess = self.spaces.get(id.0 as usize).filter(|(known, _)| *known == id);
+        let searched = || {
+            let place = self.spaces.binary_search_by_key(&id, |&(known, _)| known).ok()?;
+            self.spaces.get(place)
+        };
+        guess.or_else(searched).map(|(_, space)| space)
     }
 
     /// All spaces with their ids, in the order of their first appearance.
     pub fn iter(&self) -> impl Iterator<Item = (SpaceId, &Space)> {
-        self.spaces.iter().enumerate().map(|(index, space)| (SpaceId(index as u32), space))
+        self.spaces.iter().map(|(id, space)| (*id, space))
+    }
+
+    /// Forgets all spaces but those that are to be kept: nobody holds an id of theirs any more.
+    pub fn retain(&mut self, mut keep: impl FnMut(SpaceId) -> bool) {
+        self.spaces.retain(|&(id, _)| keep(id));
+        let spaces = &self.spaces;
+        self.by_hash.retain(|(_, id)| spaces.binary_search_by_key(id, |&(known, _)| known).is_ok());
+        // As they grew to hold what was forgotten.
+        self.spaces.shrink_to(2 * self.spaces.len());
+        self.by_hash.shrink_to(2 * self.by_hash.len());
     }
 
     /// How many spaces there are.
@@ -177,5 +203,24 @@ mod tests {
         assert_eq!(table.intern(jit(0)), first);
         assert_eq!(table.get(second), &jit(1));
         assert_eq!(table.len(), 2);
+    }
+
+    #[test]
+    fn what_is_forgotten_gives_its_memory_back_and_its_id_to_nobody() {
+        let mut table = SpaceTable::default();
+        let jit = |pid| Space::Jit { pid: Pid(pid), generation: 0, mapping: Name::from("//anon") };
+        let kept = table.intern(jit(0));
+        for pid in 1..10_000 {
+            let id = table.intern(jit(pid));
+            assert_eq!(id.0, pid as u32, "ids go on");
+            if table.len() > 100 {
+                table.retain(|id| id == kept);
+            }
+        }
+        assert!(table.len() <= 100 && table.spaces.capacity() <= 256 && table.by_hash.len() == table.len());
+        assert_eq!((table.find(SpaceId(7)), table.get(kept)), (None, &jit(0)));
+        assert_eq!((table.intern(jit(0)), table.intern(jit(7))), (kept, SpaceId(10_000)), "7 comes again");
+        assert_eq!(table.find(SpaceId(9_999)), Some(&jit(9_999)));
+        assert!(table.iter().map(|(id, _)| id).is_sorted());
     }
 }

@@ -91,6 +91,13 @@ impl KernelMap {
         }
     }
 
+    /// The spaces of all that is known.
+    pub(crate) fn spaces(&self) -> impl Iterator<Item = SpaceId> {
+        let image = self.image.as_ref().map(|image| image.space);
+        let modules = self.modules.iter().map(|module| module.space);
+        image.into_iter().chain(modules).chain(self.symbols.values().map(|&(_, space)| space))
+    }
+
     /// Whether `address` belongs to the kernel, for records that do not say in which mode they were taken.
     pub(crate) fn covers(&self, address: Avma) -> bool {
         is_upper_half(address)

@@ -10,6 +10,7 @@ extern crate alloc;
 
 mod callchain;
 mod deferred;
+mod forget;
 mod kernel;
 mod mapping;
 mod mapping_tree;

@@ -1,9 +1,73 @@
-//! One process: its mappings, and how often they meant something else before.
+//! Processes: their mappings, and how often they meant something else before.
 
-use model::{Avma, SpaceId};
+use alloc::collections::VecDeque;
+
+use hashbrown::HashMap;
+use model::{Avma, Pid, SpaceId};
+use rustc_hash::FxBuildHasher;
 
 use crate::mapping::{Mapping, MappingKind};
 use crate::mapping_tree::MappingTree;
+
+/// How many ended processes keep their mappings, for records that come a little late.
+const GRACE: usize = 64;
+
+/// All processes by their number: those that live, and those that ended lately.
+#[derive(Debug, Default)]
+pub(crate) struct Processes {
+    processes: HashMap<Pid, Process, FxBuildHasher>,
+    /// Those whose last thread ended, oldest first.
+    ended: VecDeque<Pid>,
+    /// Above the counts of all that were forgotten: one of their numbers may be used again, and the counts go on.
+    counts: u32,
+}
+
+impl Processes {
+    /// The process of this number, if there is one.
+    pub(crate) fn get(&self, pid: Pid) -> Option<&Process> {
+        self.processes.get(&pid)
+    }
+
+    /// The process of this number, if there is one.
+    pub(crate) fn get_mut(&mut self, pid: Pid) -> Option<&mut Process> {
+        self.processes.get_mut(&pid)
+    }
+
+    /// The process of this number, newly made where there is none.
+    pub(crate) fn of(&mut self, pid: Pid) -> &mut Process {
+        let counts = self.counts;
+        let new = || Process { program: counts, code: counts, ..Process::default() };
+        self.processes.entry(pid).or_insert_with(new)
+    }
+
+    /// All of them.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (Pid, &mut Process)> {
+        self.processes.iter_mut().map(|(&pid, process)| (pid, process))
+    }
+
+    /// The last thread of a process has ended. The one that did so longest ago is forgotten, where there are too many.
+    pub(crate) fn end(&mut self, pid: Pid) {
+        self.ended.push_back(pid);
+        if self.ended.len() > GRACE
+            && let Some(oldest) = self.ended.pop_front()
+            && self.processes.get(&oldest).is_some_and(|process| process.threads == 0)
+        {
+            self.forget(oldest);
+        }
+    }
+
+    /// Forgets a process.
+    pub(crate) fn forget(&mut self, pid: Pid) {
+        if let Some(process) = self.processes.remove(&pid) {
+            self.counts = self.counts.max(process.program.max(process.code).wrapping_add(1));
+        }
+    }
+
+    /// How many are known.
+    pub(crate) fn len(&self) -> usize {
+        self.processes.len()
+    }
+}
 
 /// A process, or what is left of it. Its number may be used again by the kernel, so the counts go on.
 #[derive(Debug, Default)]
@@ -13,7 +77,7 @@ pub(crate) struct Process {
     /// still works for the old one: the user address of a sample there is where `execve` was called.
     pub(crate) former: Option<MappingTree>,
     /// Names this state of `mappings`, among all states of all processes.
-    pub(crate) generation: u32,
+    pub(crate) generation: u64,
     /// Counts the programs executed under this number.
     pub(crate) program: u32,
     /// Counts the meanings of memory without a file: see [`model::Space::Jit`].
@@ -22,6 +86,8 @@ pub(crate) struct Process {
     pub(crate) threads: u32,
     /// The space of addresses outside every mapping, once there was one.
     pub(crate) unmapped: Option<SpaceId>,
+    /// Whether it did not live when that was asked last, though its end was not recorded.
+    pub(crate) doubted: bool,
 }
 
 impl Process {
@@ -36,15 +102,16 @@ impl Process {
     pub(crate) fn begin_program(&mut self, mappings: MappingTree) {
         self.mappings = mappings;
         self.former = None;
-        self.program = self.program.saturating_add(1);
-        self.code = self.code.saturating_add(1);
+        self.program = self.program.wrapping_add(1);
+        self.code = self.code.wrapping_add(1);
         self.unmapped = None;
+        self.doubted = false;
     }
 
     /// Adds a mapping of a file.
     pub(crate) fn map_image(&mut self, mapping: Mapping) {
         if self.replaces_anonymous(&mapping) {
-            self.code = self.code.saturating_add(1);
+            self.code = self.code.wrapping_add(1);
         }
         let remapped = self.remapped_text_before(&mapping);
         self.mappings.insert(mapping);

@@ -1,5 +1,6 @@
 //! Threads and their names.
 
+use alloc::collections::VecDeque;
 use alloc::format;
 
 use hashbrown::HashMap;
@@ -18,10 +19,15 @@ pub(crate) struct Thread {
     pub(crate) alive: bool,
 }
 
-/// All threads by their number.
+/// How many threads that ended keep their names, for records that come a little late.
+const GRACE: usize = 4096;
+
+/// All threads by their number: those that live, and those that ended lately.
 #[derive(Default, Debug)]
 pub(crate) struct Threads {
     threads: HashMap<Tid, Thread, FxBuildHasher>,
+    /// Those that ended, oldest first.
+    ended: VecDeque<Tid>,
 }
 
 /// What became of a thread's number.
@@ -69,6 +75,30 @@ impl Threads {
                 (slot, seen)
             }
         }
+    }
+}
+
+impl Threads {
+    /// A thread has ended. The one that did so longest ago is forgotten, where there are too many.
+    pub(crate) fn end(&mut self, tid: Tid) {
+        self.ended.push_back(tid);
+        if self.ended.len() > GRACE
+            && let Some(oldest) = self.ended.pop_front()
+            && self.threads.get(&oldest).is_some_and(|thread| !thread.alive)
+        {
+            self.threads.remove(&oldest);
+        }
+    }
+
+    /// Forgets all threads of these processes.
+    pub(crate) fn forget_processes(&mut self, gone: impl Fn(Pid) -> bool) {
+        self.threads.retain(|_, thread| !gone(thread.pid));
+    }
+
+    /// How many are known.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.threads.len()
     }
 }
 

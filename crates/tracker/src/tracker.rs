@@ -1,6 +1,5 @@
 //! The state of the recorded machine at one moment: threads, mappings, the kernel.
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use decoder::record::{Comm, CpuMode, Mmap, Record, Task};
@@ -15,11 +14,11 @@ use crate::callchain::{AddressSpace, ChainItem, chain_items};
 use crate::kernel::KernelMap;
 use crate::mapping::{self, Mapping, MappingKind};
 use crate::mapping_tree::MappingTree;
-use crate::process::Process;
+use crate::process::{Process, Processes};
 use crate::thread::{Seen, Threads};
 
-/// How many ended processes keep their mappings, for records that come a little late.
-const GRACE: usize = 64;
+/// How many bits of a generation count the changes of the kernel's mappings: modules and BPF programs are few.
+const KERNEL_BITS: u32 = 20;
 
 /// Names one state of the mappings that a process sees, the kernel's included: equal call chains of equal
 /// generations have equal stack entries.
@@ -58,15 +57,13 @@ pub struct RawStack<I> {
 /// executes another program, or ends. Mappings of guest systems are ignored.
 #[derive(Default, Debug)]
 pub struct Tracker {
-    spaces: SpaceTable,
-    threads: Threads,
-    processes: HashMap<Pid, Process, FxBuildHasher>,
-    kernel: KernelMap,
+    pub(crate) spaces: SpaceTable,
+    pub(crate) threads: Threads,
+    pub(crate) processes: Processes,
+    pub(crate) kernel: KernelMap,
     /// By path; `None` where the recording lists several for one path.
     build_ids: HashMap<Vec<u8>, Option<BuildId>, FxBuildHasher>,
-    /// Processes whose last thread ended, oldest first.
-    ended: VecDeque<Pid>,
-    generations: u32,
+    generations: u64,
     scans_cut_short: u64,
 }
 
@@ -114,18 +111,18 @@ impl Tracker {
             // Nothing is mapped, but other processes without mappings are others.
             self.renew(pid);
         }
-        let process = self.process(pid).generation;
-        Generation(u64::from(process) << 32 | u64::from(self.kernel.generation))
+        let kernel = u64::from(self.kernel.generation) & ((1 << KERNEL_BITS) - 1);
+        Generation(self.process(pid).generation << KERNEL_BITS | kernel)
     }
 
     /// The mapping of a process that covers `address`.
     pub fn mapping(&self, pid: Pid, address: Avma) -> Option<&Mapping> {
-        self.processes.get(&pid)?.mappings.get(address)
+        self.processes.get(pid)?.mappings.get(address)
     }
 
     /// All mappings of a process, by ascending address.
     pub fn mappings(&self, pid: Pid) -> impl Iterator<Item = &Mapping> {
-        self.processes.get(&pid).into_iter().flat_map(|process| process.mappings.iter())
+        self.processes.get(pid).into_iter().flat_map(|process| process.mappings.iter())
     }
 
     /// The spaces found so far.
@@ -197,7 +194,7 @@ impl Tracker {
     }
 
     fn locate_user(&mut self, pid: Pid, address: Avma) -> (SpaceId, u64) {
-        let process = self.processes.entry(pid).or_default();
+        let process = self.processes.of(pid);
         if let Some(mapping) = process.mappings.get(address) {
             let place = (mapping.space, mapping.offset_of(address));
             if process.former.take().is_some() {
@@ -231,7 +228,7 @@ impl Tracker {
         let Some((start, last)) = mapping::range(record.start, record.len) else { return };
         self.see(record.pid, record.tid);
         let executable = mapping::is_executable(record);
-        let process = self.processes.entry(record.pid).or_default();
+        let process = self.processes.of(record.pid);
         if mapping::is_anonymous(record.path, mapping::build_id(record).or(known)) {
             let space = match process.anonymous_at(start, last) {
                 Some(again) if same_code(&self.spaces, again.space, record) => again.space,
@@ -278,7 +275,7 @@ impl Tracker {
             return;
         }
         // A synthesized record (time 0) tells who the parent is, not that the process still looks like it.
-        let mappings = match self.processes.get(&record.parent_pid) {
+        let mappings = match self.processes.get(record.parent_pid) {
             Some(parent) if record.time.0 != 0 => parent.mappings.clone(),
             _ => MappingTree::default(),
         };
@@ -293,20 +290,11 @@ impl Tracker {
         if !was_alive {
             return;
         }
+        self.threads.end(record.tid);
         let process = self.process(record.pid);
         process.threads = process.threads.saturating_sub(1);
-        if process.threads > 0 {
-            return;
-        }
-        self.ended.push_back(record.pid);
-        if self.ended.len() > GRACE
-            && let Some(pid) = self.ended.pop_front()
-            && let Some(process) = self.processes.get_mut(&pid)
-            && process.threads == 0
-        {
-            process.mappings = MappingTree::default();
-            process.former = None;
-            self.renew(pid);
+        if process.threads == 0 {
+            self.processes.end(record.pid);
         }
     }
 
@@ -320,23 +308,24 @@ impl Tracker {
 
     fn count(&mut self, pid: Pid, seen: Seen) {
         if let Seen::Replaced(former) = seen
-            && let Some(process) = self.processes.get_mut(&former)
+            && let Some(process) = self.processes.get_mut(former)
         {
             process.threads = process.threads.saturating_sub(1);
         }
         if seen != Seen::Known {
             let process = self.process(pid);
             process.threads = process.threads.saturating_add(1);
+            process.doubted = false;
         }
     }
 
     fn process(&mut self, pid: Pid) -> &mut Process {
-        self.processes.entry(pid).or_default()
+        self.processes.of(pid)
     }
 
     /// Gives the mappings of a process a new name, after they changed.
     fn renew(&mut self, pid: Pid) {
-        // Four thousand million changes are more than a recording of 200 GB can hold.
+        // With the kernel's bits taken off, years of a hundred thousand changes a second.
         self.generations = self.generations.wrapping_add(1);
         let generation = self.generations;
         self.process(pid).generation = generation;
