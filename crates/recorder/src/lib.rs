@@ -10,6 +10,7 @@
 
 mod attr;
 mod branches;
+mod census;
 mod consumer;
 mod control;
 mod error;
@@ -31,6 +32,7 @@ mod tracing_data;
 pub mod unwind;
 
 pub use branches::parse_branches;
+pub use census::Census;
 pub use consumer::{Chunk, Consumer, Ending, RecordedEvent, Recording, RingKind};
 pub use control::Control;
 pub use error::{Errno, Error};

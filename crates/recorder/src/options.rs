@@ -159,6 +159,9 @@ pub struct Options {
     pub clock: Option<Clock>,
     /// What is recorded beside the usual.
     pub extras: Extras,
+    /// Whether this is for a view that stays open for hours: one that is light is worth more than one that has the last
+    /// few complete stacks. Less memory is kept ready then.
+    pub light: bool,
 }
 
 impl Options {
@@ -207,6 +210,7 @@ impl Options {
             levels: Levels::default(),
             clock: None,
             extras: Extras::default(),
+            light: false,
         }
     }
 

@@ -35,8 +35,10 @@ const CHECKPOINT: Duration = Duration::from_millis(500);
 /// How soon both happen first; the times grow from there, so that a recording that dies young is not empty. Rounds follow
 /// each other as quickly while the consumer is in haste.
 const FIRST: Duration = Duration::from_millis(10);
-/// Bytes that wait between the readers and the writer.
+/// Bytes that wait between the readers and the writer,
 const WAITING: u64 = 64 << 20;
+/// … and where that is to be light.
+const LIGHT_WAITING: u64 = 32 << 20;
 
 /// Records the target of `options` until it ends, the time is over, or `control` stops it.
 ///
@@ -133,7 +135,8 @@ impl Prepared {
             }
         }
         let stacks = StackPlace::of(self.opened.events.iter().map(|event| &event.attr));
-        let readers = Readers::start(per_reader, stacks, WAITING, &sender);
+        let waiting_bytes = if options.light { LIGHT_WAITING } else { WAITING };
+        let readers = Readers::start(per_reader, stacks, waiting_bytes, &sender);
         let readers = match readers {
             Ok(readers) => readers,
             Err(error) => {

@@ -73,6 +73,11 @@ pub struct Snapshots {
 /// have ended, and many objects were theirs alone.
 const MOST_PROCESSES: usize = 1024;
 
+/// From this many on, snapshots of ended processes are looked for.
+const MANY_PROCESSES: usize = 128;
+/// … and objects that no living process maps.
+const MANY_IMAGES: usize = 512;
+
 impl Snapshots {
     /// None yet; `store` opens objects.
     pub fn new(store: Arc<ObjectStore>) -> Self {
@@ -95,6 +100,32 @@ impl Snapshots {
         let snapshot = Arc::new(self.take(tracker, pid));
         self.processes.insert(pid, (generation, Arc::clone(&snapshot)));
         snapshot
+    }
+
+    /// Whether an object of this space may be open.
+    pub(super) fn know(&self, space: SpaceId) -> bool {
+        self.images.contains_key(&space)
+    }
+
+    /// Drops the snapshots of processes that the tracker has forgotten, where there are many, and of the objects that were
+    /// theirs alone all but the newest.
+    pub(super) fn forget_ended(&mut self, tracker: &Tracker) {
+        if self.processes.len() > MANY_PROCESSES {
+            self.processes.retain(|&pid, _| tracker.knows(pid));
+        }
+        if self.images.len() > MANY_IMAGES {
+            // Objects come and go less often than processes: those of short-lived programs are worth keeping.
+            let mut unused: Vec<SpaceId> = self
+                .images
+                .iter()
+                .filter(|(_, image)| Arc::strong_count(image) == 1)
+                .map(|(&space, _)| space)
+                .collect();
+            unused.sort_unstable();
+            for space in &unused[..unused.len() / 2] {
+                self.images.remove(space);
+            }
+        }
     }
 
     fn take(&mut self, tracker: &Tracker, pid: Pid) -> Snapshot {

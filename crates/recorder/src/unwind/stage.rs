@@ -28,6 +28,7 @@ use super::sample::{UserState, native};
 use super::snapshot::Snapshots;
 use super::tails::Tails;
 use super::totals::StackTotals;
+use crate::census::Census;
 use crate::consumer::{Chunk, Consumer, Ending, RecordedEvent, Recording, RingKind};
 use crate::ring::Drained;
 
@@ -44,6 +45,9 @@ const HASTY_STACKS: u32 = 256;
 /// Handed on at once.
 const CHUNK: usize = 256 << 10;
 
+/// Spaces beyond this are forgotten where nothing is mapped from them.
+const MOST_SPACES: usize = 4096;
+
 /// Addresses of one call chain, so that the record fits its 16-bit size with all its other parts.
 const MOST_ADDRESSES: usize = 7_000;
 
@@ -52,6 +56,7 @@ const MOST_ADDRESSES: usize = 7_000;
 pub struct Unwinding<C> {
     consumer: C,
     keep_stacks: bool,
+    light: bool,
     started: bool,
     /// By the kernel's id.
     events: HashMap<u64, u32, FxBuildHasher>,
@@ -89,6 +94,9 @@ struct Machine {
     memory: Vec<u8>,
     chain: Vec<u64>,
     chain_bytes: Vec<u8>,
+    census: Census,
+    /// With more spaces than this, it is time to forget some.
+    most_spaces: usize,
 }
 
 /// Records in order that are not handed on yet: all of one kind.
@@ -106,6 +114,7 @@ impl<C: Consumer> Unwinding<C> {
         Self {
             consumer,
             keep_stacks,
+            light: false,
             started: false,
             events: HashMap::default(),
             layouts: Vec::new(),
@@ -124,9 +133,17 @@ impl<C: Consumer> Unwinding<C> {
                 memory: Vec::new(),
                 chain: Vec::new(),
                 chain_bytes: Vec::new(),
+                census: Census::default(),
+                most_spaces: MOST_SPACES,
             },
             out: Out { bytes: Vec::new(), kind: RingKind::Sideband },
         }
+    }
+
+    /// The same for a view that stays open ([`crate::Options::light`]): stacks that are deeper than their copy are seen to
+    /// when their turn comes, not before, and rounds do not follow each other faster because of them.
+    pub fn light(self) -> Self {
+        Self { light: true, ..self }
     }
 
     /// The consumer behind.
@@ -158,6 +175,11 @@ impl<C: Consumer> Unwinding<C> {
         written
     }
 
+    /// Whether stacks are seen to before their turn.
+    fn is_hasty(&self) -> bool {
+        self.machine.hasty > 0 && !self.light
+    }
+
     /// Puts the records of a chunk into order.
     fn hold(&mut self, bytes: Vec<u8>) {
         let Some(any) = self.layouts.last() else { return };
@@ -177,7 +199,7 @@ impl<C: Consumer> Unwinding<C> {
             let time = layouts.recorded.time_of(&raw).unwrap_or(Timestamp(0));
             let task = match event {
                 Some(event) if raw.kind == kind::SAMPLE && layouts.has_stacks => {
-                    if self.machine.hasty > 0
+                    if self.is_hasty()
                         && !self.keep_stacks
                         && let Ok(Record::Sample(sample)) = layouts.recorded.decode(&raw)
                     {
@@ -393,6 +415,16 @@ impl Machine {
         cut
     }
 
+    /// Forgets what is no more: a recording may go on for days.
+    fn forget(&mut self) {
+        self.census.take(&mut self.tracker);
+        self.snapshots.forget_ended(&self.tracker);
+        if self.tracker.spaces().len() > self.most_spaces {
+            self.tracker.forget_spaces(|space| self.snapshots.know(space));
+            self.most_spaces = MOST_SPACES.max(2 * self.tracker.spaces().len());
+        }
+    }
+
     /// Writes a sample with its raw stack, without what the kernel found of the user's chain.
     fn keep(&mut self, sample: Sample<'_>, layouts: &Layouts, out: &mut Vec<u8>) {
         self.chain.clear();
@@ -463,10 +495,11 @@ impl<C: Consumer> Consumer for Unwinding<C> {
     }
 
     fn is_in_haste(&self) -> bool {
-        self.machine.hasty > 0 && self.held.bytes() > 0 || self.held.bytes() > MUCH_HELD
+        self.is_hasty() && self.held.bytes() > 0 || self.held.bytes() > MUCH_HELD
     }
 
     fn checkpoint(&mut self) -> io::Result<()> {
+        self.machine.forget();
         self.consumer.checkpoint()
     }
 
