@@ -6,7 +6,7 @@ use hashbrown::HashTable;
 
 use crate::StackId;
 
-/// How many chains are remembered before all are forgotten: 50 MiB at most.
+/// How many chains are remembered before all are forgotten, unless said otherwise: 50 MiB at most.
 const MOST: usize = 1 << 20;
 
 /// Everything that decides which stack a sample has.
@@ -29,6 +29,7 @@ pub struct RawChain<'a> {
 #[derive(Debug)]
 pub struct ChainCache {
     known: HashTable<Known>,
+    most: usize,
     seeds: [u64; 4],
 }
 
@@ -47,12 +48,23 @@ struct Known {
 
 impl Default for ChainCache {
     fn default() -> Self {
-        let random = RandomState::new();
-        Self { known: HashTable::new(), seeds: [0, 1, 2, 3].map(|number: u64| random.hash_one(number)) }
+        Self::bounded(MOST)
     }
 }
 
 impl ChainCache {
+    /// Remembers at most so many chains, of about 50 bytes each.
+    pub fn bounded(most: usize) -> Self {
+        let random = RandomState::new();
+        let seeds = [0, 1, 2, 3].map(|number: u64| random.hash_one(number));
+        Self { known: HashTable::new(), most, seeds }
+    }
+
+    /// Forgets all chains; the memory stays, for the next ones.
+    pub fn clear(&mut self) {
+        self.known.clear();
+    }
+
     /// The stack of `chain`: as remembered, or as `map` finds it.
     #[inline]
     pub fn get_or_map(&mut self, chain: RawChain<'_>, map: impl FnOnce() -> StackId) -> StackId {
@@ -80,7 +92,7 @@ impl ChainCache {
 
     /// Remembers the stack of a chain that [`Self::get`] does not know.
     pub fn insert(&mut self, key: ChainKey, stack: StackId) {
-        if self.known.len() >= MOST {
+        if self.known.len() >= self.most {
             self.known.clear();
         }
         self.known.insert_unique(key.first, Known { key, stack }, |known| known.key.first);
@@ -154,6 +166,20 @@ mod tests {
             let stack = table.intern(&[entry(10 + offset as u64)]);
             assert_eq!(cache.get_or_map(other, || stack), stack);
         }
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut table = StackTable::default();
+        let stack = table.intern(&[entry(1)]);
+        let mut cache = ChainCache::bounded(1000);
+        for ip in 0..100_000 {
+            cache.get_or_map(RawChain { generation: 0, ip, mode: 0, bytes: b"" }, || stack);
+            assert!(cache.known.len() <= 1000);
+        }
+        assert!(cache.known.capacity() < 4000, "{}", cache.known.capacity());
+        cache.clear();
+        assert!(cache.known.is_empty());
     }
 
     #[test]

@@ -104,6 +104,7 @@ pub fn run(arguments: &TopArguments, console: &Console) -> anyhow::Result<ExitCo
         // Its output would be written over the screen.
         Workload { words: if printing { words } else { silenced(words) }, output_to_stderr: true }
     });
+    options.light = true;
     arguments.target.limit(&mut options);
     arguments.sampling.choose(&mut options, arguments.period, false)?;
     let settings = Settings {

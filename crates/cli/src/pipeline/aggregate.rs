@@ -212,6 +212,12 @@ impl SeenIn {
         self.0.get(&space).map_or_else(Vec::new, |pids| pids.iter().rev().copied().collect())
     }
 
+    /// Forgets all spaces but these.
+    pub fn retain(&mut self, keep: impl Fn(SpaceId) -> bool) {
+        self.0.retain(|&space, _| keep(space));
+        self.0.shrink_to(2 * self.0.len());
+    }
+
     /// Learns where the entries of a process's stack were seen.
     pub fn see(&mut self, pid: Pid, entries: &[StackEntry]) {
         for entry in entries.iter().filter(|entry| !entry.in_kernel) {

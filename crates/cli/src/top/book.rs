@@ -10,31 +10,27 @@ use profile::{FrameKind, Label, ViewFrame, module_of};
 use rustc_hash::FxBuildHasher;
 
 use super::naming::Named;
-use super::snapshot::{self, Frame, Function};
+use super::snapshot::{Frame, Function, Place};
 
 /// Generated code is named late: its map is read again after this time.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// What is known of the places of stacks.
+/// What is known of the places of stacks. Numbers of functions and places stay as they are until [`Book::compact`]; a name
+/// that comes changes only where the frames of its place lie.
 pub(crate) struct Book {
     functions: Arc<Vec<Function>>,
-    numbers: HashMap<Function, u32, FxBuildHasher>,
-    places: HashMap<StackEntry, Place, FxBuildHasher>,
-    /// The places by number.
-    listed: Arc<Vec<snapshot::Place>>,
+    function_numbers: HashMap<Function, u32, FxBuildHasher>,
+    places: Arc<Vec<Place>>,
+    /// Those of all places, and those that places had before they were named.
+    frames: Arc<Vec<Frame>>,
+    /// By the number of the place.
+    states: Vec<State>,
+    numbers: HashMap<StackEntry, u32, FxBuildHasher>,
     spaces: HashMap<SpaceId, Arc<Space>, FxBuildHasher>,
     wanted: Vec<StackEntry>,
     pending: usize,
     retry: Instant,
-    /// Counts up whenever frames of places change.
-    edition: u64,
-}
-
-struct Place {
-    number: u32,
-    /// Outermost first.
-    frames: Arc<[Frame]>,
-    state: State,
+    numbering: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -52,14 +48,16 @@ impl Book {
     pub(crate) fn new() -> Self {
         Self {
             functions: Arc::default(),
+            function_numbers: HashMap::default(),
+            places: Arc::default(),
+            frames: Arc::default(),
+            states: Vec::new(),
             numbers: HashMap::default(),
-            places: HashMap::default(),
-            listed: Arc::default(),
             spaces: HashMap::default(),
             wanted: Vec::new(),
             pending: 0,
             retry: Instant::now() + RETRY,
-            edition: 0,
+            numbering: 0,
         }
     }
 
@@ -68,48 +66,68 @@ impl Book {
         Arc::clone(&self.functions)
     }
 
+    /// The places by number.
+    pub(crate) fn places(&self) -> Arc<Vec<Place>> {
+        Arc::clone(&self.places)
+    }
+
+    /// The frames that places refer to.
+    pub(crate) fn frames(&self) -> Arc<Vec<Frame>> {
+        Arc::clone(&self.frames)
+    }
+
+    /// Which numbering of functions and places this is.
+    pub(crate) fn numbering(&self) -> u64 {
+        self.numbering
+    }
+
     /// How many places are still being looked for.
     pub(crate) fn pending(&self) -> usize {
         self.pending + self.wanted.len()
     }
 
-    /// Changes whenever the frames of places change.
-    pub(crate) fn edition(&self) -> u64 {
-        self.edition
-    }
-
-    /// The places by number.
-    pub(crate) fn places(&self) -> Arc<Vec<snapshot::Place>> {
-        Arc::clone(&self.listed)
-    }
-
-    /// The number of a place, and its frames, outermost first; by module until its name is known.
-    pub(crate) fn frames(&mut self, entry: StackEntry, spaces: &SpaceTable) -> (u32, &[Frame]) {
-        if !self.places.contains_key(&entry) {
-            let space = spaces.get(entry.space);
-            let frame = self.nameless(&entry, space);
-            let number = self.list(entry, space);
-            self.wanted.push(entry);
-            self.places.insert(entry, Place { number, frames: Arc::from([frame]), state: State::Asked });
+    /// The number of a place. Until its name is known, its frame is its module.
+    pub(crate) fn number(&mut self, entry: StackEntry, spaces: &SpaceTable) -> u32 {
+        if let Some(&number) = self.numbers.get(&entry) {
+            return number;
         }
-        let place = &self.places[&entry];
-        (place.number, &place.frames)
+        let space =
+            self.spaces.entry(entry.space).or_insert_with(|| Arc::new(spaces.get(entry.space).clone()));
+        let space = Arc::clone(space);
+        let frame = self.nameless(&entry, &space);
+        self.wanted.push(entry);
+        self.add(entry, space, [frame].into_iter(), State::Asked)
     }
 
-    fn list(&mut self, entry: StackEntry, space: &Space) -> u32 {
-        let space = Arc::clone(self.spaces.entry(entry.space).or_insert_with(|| Arc::new(space.clone())));
-        let listed = Arc::make_mut(&mut self.listed);
-        listed.push(snapshot::Place { entry, space });
-        (listed.len() - 1) as u32
+    fn add(
+        &mut self,
+        entry: StackEntry,
+        space: Arc<Space>,
+        frames: impl Iterator<Item = Frame>,
+        state: State,
+    ) -> u32 {
+        let frames = push(&mut self.frames, frames);
+        let number = self.states.len() as u32;
+        Arc::make_mut(&mut self.places).push(Place {
+            entry,
+            space,
+            frames,
+            looked_for: state != State::Asked,
+        });
+        self.states.push(state);
+        self.numbers.insert(entry, number);
+        number
     }
 
     /// The places that became wanted since the last call.
     pub(crate) fn take_wanted(&mut self) -> Vec<StackEntry> {
         if self.retry <= Instant::now() {
             self.retry = Instant::now() + RETRY;
-            for (entry, place) in self.places.iter_mut().filter(|(_, place)| place.state == State::Later) {
-                place.state = State::Asked;
-                self.wanted.push(*entry);
+            for (state, place) in self.states.iter_mut().zip(self.places.iter()) {
+                if *state == State::Later {
+                    *state = State::Asked;
+                    self.wanted.push(place.entry);
+                }
             }
         }
         self.pending += self.wanted.len();
@@ -117,51 +135,62 @@ impl Book {
     }
 
     /// Takes a name that was found, or why there is none.
-    pub(crate) fn take(&mut self, (entry, resolution): Named, spaces: &SpaceTable) {
+    pub(crate) fn take(&mut self, (entry, resolution): Named) {
         self.pending = self.pending.saturating_sub(1);
-        let space = spaces.get(entry.space);
-        let (frames, state): (Arc<[Frame]>, _) = match resolution {
+        // Where it has been forgotten meanwhile, nobody asks any more.
+        let Some(&number) = self.numbers.get(&entry) else { return };
+        let Some(place) = self.places.get(number as usize) else { return };
+        let space = Arc::clone(&place.space);
+        let old = place.frames.clone();
+        let (frames, state): (Vec<Frame>, _) = match resolution {
             Resolution::Resolved(symbolized) => {
-                let module: Arc<str> = module_text(space);
+                let module: Arc<str> = module_text(&space);
                 let frames = symbolized.frames.iter().rev().map(|frame| {
-                    let kind = if frame.inlined { FrameKind::Inlined } else { kind_of(&entry, space) };
+                    let kind = if frame.inlined { FrameKind::Inlined } else { kind_of(&entry, &space) };
                     self.frame(&frame.function, &module, kind, entry.in_kernel)
                 });
                 (frames.collect(), State::Known)
             }
             Resolution::Unresolved(reason) => {
-                let frame = self.nameless(&entry, space);
+                let frame = self.nameless(&entry, &space);
                 let later = matches!(reason, Reason::NoJitMap | Reason::NotInJitMap);
-                (Arc::from([frame]), if later { State::Later } else { State::Known })
+                (vec![frame], if later { State::Later } else { State::Known })
             }
         };
-        // Where it has been forgotten meanwhile, nobody asks any more.
-        if let Some(place) = self.places.get_mut(&entry) {
-            self.edition += u64::from(place.frames != frames);
-            (place.frames, place.state) = (frames, state);
+        let frames = match self.frames.get(old.start as usize..old.end as usize) == Some(&*frames) {
+            true => old,
+            false => push(&mut self.frames, frames.into_iter()),
+        };
+        if let (Some(known), Some(place)) =
+            (self.states.get_mut(number as usize), Arc::make_mut(&mut self.places).get_mut(number as usize))
+        {
+            *known = state;
+            (place.frames, place.looked_for) = (frames, true);
         }
     }
 
     /// Forgets places that are not `live`, and functions that no place names. Numbers change.
     pub(crate) fn compact(&mut self, live: &HashSet<StackEntry, FxBuildHasher>) {
-        let old = std::mem::take(&mut self.functions);
-        let mut places = std::mem::take(&mut self.places);
-        let listed = std::mem::take(&mut self.listed);
-        self.spaces.clear();
-        self.numbers.clear();
+        let functions = std::mem::take(&mut self.functions);
+        let places = std::mem::take(&mut self.places);
+        let frames = std::mem::take(&mut self.frames);
+        let states = std::mem::take(&mut self.states);
+        (self.function_numbers, self.numbers, self.spaces) = Default::default();
         self.wanted.retain(|entry| live.contains(entry));
-        for entry in live {
-            let Some(place) = places.remove(entry) else { continue };
-            let frames = place.frames.iter().filter_map(|frame| {
-                let function = self.number(old.get(frame.function as usize)?.clone());
-                Some(Frame { function, ..*frame })
-            });
-            let frames = frames.collect();
-            let Some(known) = listed.get(place.number as usize) else { continue };
-            let number = self.list(*entry, &known.space);
-            self.places.insert(*entry, Place { number, frames, ..place });
+        for (place, state) in places.iter().zip(states).filter(|(place, _)| live.contains(&place.entry)) {
+            let of_place = frames.get(place.frames.start as usize..place.frames.end as usize);
+            let renumbered: Vec<Frame> = of_place
+                .unwrap_or_default()
+                .iter()
+                .filter_map(|frame| {
+                    let function = self.function(functions.get(frame.function as usize)?.clone());
+                    Some(Frame { function, ..*frame })
+                })
+                .collect();
+            self.spaces.insert(place.entry.space, Arc::clone(&place.space));
+            self.add(place.entry, Arc::clone(&place.space), renumbered.into_iter(), state);
         }
-        self.edition += 1;
+        self.numbering += 1;
     }
 
     fn nameless(&mut self, entry: &StackEntry, space: &Space) -> Frame {
@@ -177,17 +206,25 @@ impl Book {
 
     fn frame(&mut self, name: &str, module: &Arc<str>, kind: FrameKind, in_kernel: bool) -> Frame {
         let function = Function { name: Arc::from(&*safe_label(name)), module: Arc::clone(module) };
-        Frame { function: self.number(function), kind, in_kernel }
+        Frame { function: self.function(function), kind, in_kernel }
     }
 
-    fn number(&mut self, function: Function) -> u32 {
+    fn function(&mut self, function: Function) -> u32 {
         let functions = &mut self.functions;
-        *self.numbers.entry(function).or_insert_with_key(|function| {
+        *self.function_numbers.entry(function).or_insert_with_key(|function| {
             let functions = Arc::make_mut(functions);
             functions.push(function.clone());
             (functions.len() - 1) as u32
         })
     }
+}
+
+/// Appends frames; returns where they are.
+fn push(all: &mut Arc<Vec<Frame>>, frames: impl Iterator<Item = Frame>) -> std::ops::Range<u32> {
+    let all = Arc::make_mut(all);
+    let start = all.len() as u32;
+    all.extend(frames);
+    start..all.len() as u32
 }
 
 fn module_text(space: &Space) -> Arc<str> {
@@ -199,5 +236,73 @@ fn kind_of(entry: &StackEntry, space: &Space) -> FrameKind {
         _ if entry.in_kernel => FrameKind::Kernel,
         Space::Jit { .. } => FrameKind::Jit,
         _ => FrameKind::User,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{AddressKind, Name, Pid, Symbolized};
+
+    fn entry(offset: u64, space: SpaceId) -> StackEntry {
+        StackEntry { offset, space, kind: AddressKind::InstructionPointer, in_kernel: false }
+    }
+
+    fn jit(pid: i32) -> Space {
+        Space::Jit { pid: Pid(pid), generation: 0, mapping: Name::from("//anon") }
+    }
+
+    fn named(name: &str) -> Resolution {
+        let frame = model::Frame { function: name.into(), location: None, inlined: false };
+        Resolution::Resolved(Symbolized { frames: vec![frame], symbol_offset: None })
+    }
+
+    fn name_of(book: &Book, place: u32) -> String {
+        let place = &book.places[place as usize];
+        let frames = &book.frames[place.frames.start as usize..place.frames.end as usize];
+        let names: Vec<&str> =
+            frames.iter().map(|frame| &*book.functions[frame.function as usize].name).collect();
+        names.join(";")
+    }
+
+    #[test]
+    fn a_name_changes_no_number() {
+        let mut spaces = SpaceTable::default();
+        let space = spaces.intern(jit(1));
+        let mut book = Book::new();
+        let (first, second) = (book.number(entry(1, space), &spaces), book.number(entry(2, space), &spaces));
+        assert_eq!(book.take_wanted().len(), 2);
+        book.take((entry(2, space), named("late")));
+        assert_eq!(
+            (book.number(entry(1, space), &spaces), book.number(entry(2, space), &spaces)),
+            (first, second)
+        );
+        assert_eq!((name_of(&book, second).as_str(), book.pending()), ("late", 1));
+    }
+
+    #[test]
+    fn places_that_come_and_go_leave_little_and_the_living_keep_their_names() {
+        let mut spaces = SpaceTable::default();
+        let kept = spaces.intern(jit(0));
+        let mut book = Book::new();
+        book.number(entry(7, kept), &spaces);
+        book.take((entry(7, kept), named("kept")));
+        for pid in 1..20_000 {
+            let place = entry(pid as u64, spaces.intern(jit(pid)));
+            book.number(place, &spaces);
+            book.take_wanted();
+            book.take((place, named(&format!("f{pid}"))));
+            if pid % 500 == 0 {
+                book.compact(&HashSet::from_iter([entry(7, kept)]));
+                spaces.retain(|space| space == kept);
+                // Nobody waits for it any more, and its space is gone.
+                book.take((place, named("too late")));
+                assert_eq!((book.places.len(), book.frames.len(), book.functions.len()), (1, 1, 1));
+                assert_eq!(
+                    (book.numbers.len(), book.spaces.len(), name_of(&book, 0).as_str()),
+                    (1, 1, "kept")
+                );
+            }
+        }
     }
 }

@@ -28,16 +28,18 @@ struct Slot {
 }
 
 /// How many buffers, and how large ones, are kept for later.
-const SPARE: usize = 64;
+const SPARE: usize = 8;
 const LARGEST_SPARE: usize = 1 << 20;
 
 impl Chunks {
-    /// Keeps a chunk of so many records; returns its number.
-    pub(crate) fn hold(&mut self, bytes: Vec<u8>, records: usize) -> usize {
+    /// Keeps a copy of a chunk of so many records; returns its number.
+    pub(crate) fn hold(&mut self, chunk: &[u8], records: usize) -> usize {
         if records == 0 {
-            self.keep(bytes);
             return usize::MAX;
         }
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        bytes.clear();
+        bytes.extend_from_slice(chunk);
         let slot = Slot { bytes, records };
         match self.free.pop() {
             Some(number) => {
@@ -69,11 +71,6 @@ impl Chunks {
         }
     }
 
-    /// A buffer that is not needed any more.
-    pub(crate) fn spare(&mut self) -> Option<Vec<u8>> {
-        self.spare.pop()
-    }
-
     fn keep(&mut self, bytes: Vec<u8>) {
         if self.spare.len() < SPARE && bytes.capacity() <= LARGEST_SPARE {
             self.spare.push(bytes);
@@ -88,13 +85,27 @@ mod tests {
     #[test]
     fn memory_comes_back_after_the_last_record() {
         let mut chunks = Chunks::default();
-        let chunk = chunks.hold(b"abcdef".to_vec(), 2);
+        let chunk = chunks.hold(b"abcdef", 2);
         let held = |offset| Held { chunk, offset, length: 3, event: 0 };
         assert_eq!(chunks.bytes(held(3)), Some(&b"def"[..]));
         chunks.release(held(0));
-        assert_eq!((chunks.spare(), chunks.bytes(held(3))), (None, Some(&b"def"[..])));
+        assert_eq!((chunks.spare.len(), chunks.bytes(held(3))), (0, Some(&b"def"[..])));
         chunks.release(held(3));
-        assert_eq!(chunks.spare(), Some(b"abcdef".to_vec()));
-        assert_eq!(chunks.hold(Vec::new(), 1), chunk, "numbers are used again");
+        assert_eq!((chunks.spare.len(), chunks.bytes(held(3))), (1, None));
+        assert_eq!(chunks.hold(b"", 0), usize::MAX, "nothing is kept of nothing");
+        assert_eq!(chunks.hold(b"xyz", 1), chunk, "numbers are used again");
+        assert_eq!((chunks.spare.len(), chunks.bytes(held(0))), (0, Some(&b"xyz"[..])));
+    }
+
+    #[test]
+    fn many_chunks_leave_little() {
+        let mut chunks = Chunks::default();
+        for round in 0..10_000 {
+            let numbers: Vec<usize> = (0..round % 50).map(|_| chunks.hold(&[1; 1000], 1)).collect();
+            for chunk in numbers {
+                chunks.release(Held { chunk, offset: 0, length: 1, event: 0 });
+            }
+        }
+        assert!(chunks.slots.len() <= 50 && chunks.free.len() <= 50 && chunks.spare.len() <= SPARE);
     }
 }

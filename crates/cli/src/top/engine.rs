@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, TryRecvError};
 use decoder::{CpuMode, Endian, RawRecord, Record, RecordLayout, Sample, kind};
 use host::sys::clock;
-use model::{Pid, Space, StackEntry, Tid, Timestamp};
+use model::{Pid, Space, SpaceId, StackEntry, Tid, Timestamp};
 use profile::{RawChain, StackId, Weight};
-use recorder::{Chunk, Consumer, Ending, Recording, RingKind};
+use recorder::{Census, Chunk, Consumer, Ending, Recording, RingKind};
 use rustc_hash::FxBuildHasher;
 use tracker::{Orderer, RawStack, Tracker};
 
 use super::book::Book;
 use super::chunks::{Chunks, Held};
 use super::naming::Naming;
-use super::snapshot::{CountedStack, EventStatus, Frame, Snapshot, Span, Status, Task};
+use super::snapshot::{CountedStack, EventStatus, Snapshot, Span, Status, Task};
 use super::window::{Counted, Thread, ThreadNumber, Window};
 use crate::pipeline::aggregate::SeenIn;
 use crate::pipeline::events::is_clock;
@@ -78,7 +78,13 @@ pub(crate) struct Engine<F: FnMut(News)> {
     seen_in: SeenIn,
     book: Book,
     naming: Naming,
-    stacks: Resolved,
+    /// The stacks that snapshots are made of, until their numbers change.
+    stacks: HashMap<StackId, ListedStack, FxBuildHasher>,
+    /// The numbers of places in the book, by their positions in the window's table.
+    place_numbers: Vec<u32>,
+    /// With more spaces than this, it is time to forget those of processes that are gone.
+    most_spaces: usize,
+    census: Census,
     span: Span,
     lost: u64,
     begin: Instant,
@@ -100,17 +106,10 @@ struct LiveEvent {
     sideband: bool,
 }
 
-/// Frames of stacks, as of an edition of the book.
-#[derive(Default)]
-struct Resolved {
-    edition: u64,
-    stacks: HashMap<StackId, ResolvedStack, FxBuildHasher>,
-}
-
-/// A stack with its names, as far as they are known.
+/// A stack as snapshots have it.
 #[derive(Clone)]
-struct ResolvedStack {
-    frames: Arc<[Frame]>,
+struct ListedStack {
+    /// Outermost first, by their numbers in the book.
     places: Arc<[u32]>,
     /// Whether it reaches the thread's first frame, as far as one can tell.
     is_complete: bool,
@@ -138,7 +137,10 @@ impl<F: FnMut(News)> Engine<F> {
             seen_in: SeenIn::default(),
             book: Book::new(),
             naming: Naming::start()?,
-            stacks: Resolved::default(),
+            stacks: HashMap::default(),
+            place_numbers: Vec::new(),
+            most_spaces: MOST_SPACES,
+            census: Census::default(),
             span: Span::Window,
             lost: 0,
             begin: now,
@@ -203,23 +205,23 @@ impl<F: FnMut(News)> Engine<F> {
             match order {
                 Order::Reset => {
                     self.window.reset();
-                    self.compact_book();
+                    self.forget();
                     self.lost = 0;
                 }
                 Order::Span(span) => self.span = span,
             }
             self.publish();
         }
-        let spaces = self.tracker.spaces();
         let mut named = false;
         for answer in self.naming.answers() {
-            self.book.take(answer, spaces);
+            self.book.take(answer);
             named = true;
         }
         // What waits for names refers to stacks by their numbers.
-        if self.window.is_full() && self.waiting.is_none() {
+        let is_full = self.window.is_full() || self.tracker.spaces().len() > self.most_spaces;
+        if is_full && self.waiting.is_none() {
             self.window.compact();
-            self.compact_book();
+            self.forget();
         }
         let now = Instant::now();
         if self.settings.intervals_apart {
@@ -261,16 +263,14 @@ impl<F: FnMut(News)> Engine<F> {
     }
 
     fn snapshot(&mut self, counted: &Counted) -> Snapshot {
-        let far_more_than_needed = self.stacks.stacks.len() / 2 > counted.counts.len() + SPARE_STACKS;
-        if self.stacks.edition != self.book.edition() || far_more_than_needed {
-            self.stacks.stacks.clear();
-            self.stacks.edition = self.book.edition();
+        if self.stacks.len() / 2 > counted.counts.len() + SPARE_STACKS {
+            self.stacks = HashMap::default();
         }
         let mut tasks = Vec::new();
         let mut task_numbers: HashMap<ThreadNumber, u32, FxBuildHasher> = HashMap::default();
         let mut stacks = Vec::with_capacity(counted.counts.len());
         let (mut samples, mut complete) = (0_u64, 0_u64);
-        for (&(event, thread, stack), count) in &counted.counts {
+        for &((event, thread, stack), ref count) in &counted.counts {
             let Some(live) = self.events.get(event as usize) else { continue };
             let weight = count.weight(live.weight);
             let task = *task_numbers.entry(thread).or_insert_with(|| {
@@ -280,10 +280,10 @@ impl<F: FnMut(News)> Engine<F> {
                 }
                 (tasks.len().saturating_sub(1)) as u32
             });
-            let ResolvedStack { frames, places, is_complete } = self.resolve(stack);
+            let ListedStack { places, is_complete } = self.listed(stack);
             samples += count.samples;
             complete += if is_complete { count.samples } else { 0 };
-            stacks.push(CountedStack { event, task, frames, places, samples: count.samples, weight });
+            stacks.push(CountedStack { event, task, places, samples: count.samples, weight });
         }
         let wanted = self.book.take_wanted();
         if !wanted.is_empty() {
@@ -300,6 +300,8 @@ impl<F: FnMut(News)> Engine<F> {
         Snapshot {
             functions: self.book.functions(),
             places: self.book.places(),
+            frames: self.book.frames(),
+            numbering: self.book.numbering(),
             recording: self.recording.clone(),
             tasks,
             stacks,
@@ -322,22 +324,20 @@ impl<F: FnMut(News)> Engine<F> {
         }
     }
 
-    fn resolve(&mut self, stack: StackId) -> ResolvedStack {
-        if let Some(resolved) = self.stacks.stacks.get(&stack) {
-            return resolved.clone();
+    fn listed(&mut self, stack: StackId) -> ListedStack {
+        if let Some(listed) = self.stacks.get(&stack) {
+            return listed.clone();
         }
-        let spaces = self.tracker.spaces();
-        let mut frames: Vec<Frame> = Vec::new();
+        let (spaces, table) = (self.tracker.spaces(), self.window.stacks.places());
+        while let Some(&entry) = table.get(self.place_numbers.len()) {
+            self.place_numbers.push(self.book.number(entry, spaces));
+        }
         let mut places: Vec<u32> = Vec::new();
         let mut outermost = None;
         for place in self.window.stacks.entries(stack) {
-            let Some(&entry) = self.window.stacks.places().get(place.index()) else { continue };
-            let (number, of_place) = self.book.frames(entry, spaces);
-            frames.extend(of_place.iter().rev());
-            places.push(number);
-            outermost = Some(entry);
+            places.extend(self.place_numbers.get(place.index()));
+            outermost = table.get(place.index());
         }
-        frames.reverse();
         places.reverse();
         let is_complete = outermost.is_some_and(|entry| {
             !matches!(
@@ -345,16 +345,23 @@ impl<F: FnMut(News)> Engine<F> {
                 Space::Truncated(_) | Space::Unmapped { .. } | Space::Foreign(_)
             )
         });
-        let resolved = ResolvedStack { frames: frames.into(), places: places.into(), is_complete };
-        self.stacks.stacks.insert(stack, resolved.clone());
-        resolved
+        let listed = ListedStack { places: places.into(), is_complete };
+        self.stacks.insert(stack, listed.clone());
+        listed
     }
 
-    fn compact_book(&mut self) {
+    /// Forgets what no stack of the window speaks of any more; that one has just forgotten its own part.
+    fn forget(&mut self) {
         let live: HashSet<StackEntry, FxBuildHasher> = self.window.stacks.places().iter().copied().collect();
         self.book.compact(&live);
         // Numbers of stacks have changed, too.
-        self.stacks = Resolved { edition: self.book.edition(), ..Resolved::default() };
+        self.stacks = HashMap::default();
+        self.place_numbers.clear();
+        let used: HashSet<SpaceId, FxBuildHasher> = live.iter().map(|entry| entry.space).collect();
+        self.tracker.forget_spaces(|space| used.contains(&space));
+        let spaces = self.tracker.spaces();
+        self.seen_in.retain(|space| spaces.find(space).is_some());
+        self.most_spaces = MOST_SPACES.max(2 * spaces.len());
     }
 }
 
@@ -408,11 +415,12 @@ impl<F: FnMut(News)> Consumer for Engine<F> {
             held.push((time, offset, length, event));
             offset += length;
         }
-        let chunk = self.chunks.hold(chunk.bytes, held.len());
+        // The memory that it came in is as large as a ring, and there is little of it.
+        let number = self.chunks.hold(&chunk.bytes, held.len());
         for (time, offset, length, event) in held {
-            self.orderer.push(time, Held { chunk, offset, length, event });
+            self.orderer.push(time, Held { chunk: number, offset, length, event });
         }
-        Ok(self.chunks.spare())
+        Ok(Some(chunk.bytes))
     }
 
     fn finished_round(&mut self) -> io::Result<()> {
@@ -431,6 +439,7 @@ impl<F: FnMut(News)> Consumer for Engine<F> {
         if since > CHECKPOINT_SLACK.as_nanos() {
             self.window.forget(self.newest.0.saturating_add(u64::try_from(since).unwrap_or(u64::MAX)));
         }
+        self.census.take(&mut self.tracker);
         Ok(())
     }
 
@@ -464,10 +473,9 @@ impl<F: FnMut(News)> Consumer for Engine<F> {
         self.naming.ask(&[], self.tracker.spaces(), |_| Vec::new(), true);
         while self.book.pending() > 0 && begin.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(10));
-            let spaces = self.tracker.spaces();
             let mut named = false;
             for answer in self.naming.answers() {
-                self.book.take(answer, spaces);
+                self.book.take(answer);
                 named = true;
             }
             if named {
@@ -479,8 +487,10 @@ impl<F: FnMut(News)> Consumer for Engine<F> {
     }
 }
 
-/// So many stacks that are not shown any more keep their names.
+/// So many stacks that are not shown any more are kept as they were listed.
 const SPARE_STACKS: usize = 5_000;
+/// Spaces beyond this are forgotten where nothing speaks of them: a process that comes and goes leaves one or two.
+const MOST_SPACES: usize = 4_096;
 /// Without samples for so long, time is taken to go on by itself.
 const CHECKPOINT_SLACK: Duration = Duration::from_secs(1);
 /// `CLOCK_PROCESS_CPUTIME_ID` (`clock_gettime(2)`).

@@ -110,7 +110,7 @@ pub(crate) fn record_live<F: FnMut(News)>(
     notices: &mut dyn FnMut(Notice),
 ) -> Result<Summary, recorder::Error> {
     let summary = if options.copies_stacks() {
-        let mut unwinding = Unwinding::new(engine, options.keeps_stacks());
+        let mut unwinding = Unwinding::new(engine, options.keeps_stacks()).light();
         recorder::record(options, control, &mut unwinding, notices)
     } else {
         recorder::record(options, control, engine, notices)

@@ -17,8 +17,14 @@ const MOST_REST: u32 = 256;
 const LONGEST_REST: Duration = Duration::from_secs(30);
 /// … unless that were more than this share of the time: one in so many.
 const LEAST_REST: u32 = 64;
-/// What was not asked for during this time is forgotten.
+/// What was not asked for during this time is forgotten,
 const MEMORY: Duration = Duration::from_secs(600);
+/// … and of that which nothing waits for, all but so many spaces: those of processes that came and went.
+const MOST_IDLE: usize = 1024;
+/// All that was looked at before may take this share of the time when it is looked at again, one in so many,
+const SHARE: u32 = 200;
+/// … but for so much that was saved up: in the beginning many names are missing, and at each change of what runs.
+const CREDIT: Duration = Duration::from_secs(2);
 
 /// Places of one space that are to be named.
 #[derive(Debug)]
@@ -35,7 +41,11 @@ pub(crate) struct Wish {
 
 /// The places that wait, by space.
 #[derive(Default, Debug)]
-pub(crate) struct Queue(HashMap<SpaceId, Line, FxBuildHasher>);
+pub(crate) struct Queue {
+    lines: HashMap<SpaceId, Line, FxBuildHasher>,
+    /// When all looks so far will have taken no more than their share.
+    paid: Option<Instant>,
+}
 
 /// Places of one space that wait.
 #[derive(Debug)]
@@ -50,52 +60,87 @@ struct Line {
 impl Queue {
     /// Adds what is asked for. What is urgent does not wait, and all that waits is urgent with it.
     pub(crate) fn add(&mut self, wishes: Vec<Wish>, urgent: bool, now: Instant) {
-        self.0.retain(|_, line| !line.wish.places.is_empty() || line.due + MEMORY > now);
+        self.forget(now);
         for wish in wishes {
-            match self.0.get_mut(&wish.id) {
+            match self.lines.get_mut(&wish.id) {
                 Some(line) => {
                     line.wish.places.extend(wish.places);
                     line.wish.pids = wish.pids;
                 }
                 None => {
-                    self.0.insert(wish.id, Line { wish, passes: 0, due: now });
+                    self.lines.insert(wish.id, Line { wish, passes: 0, due: now });
                 }
             }
         }
         if urgent {
-            self.0.values_mut().for_each(|line| line.due = line.due.min(now));
+            self.lines.values_mut().for_each(|line| line.due = line.due.min(now));
+            self.paid = None;
+        }
+    }
+
+    fn forget(&mut self, now: Instant) {
+        self.lines.retain(|_, line| line.waits() || line.due + MEMORY > now);
+        let mut idle: Vec<(Instant, SpaceId)> =
+            self.lines.values().filter(|line| !line.waits()).map(|line| (line.due, line.wish.id)).collect();
+        if let Some(surplus) = idle.len().checked_sub(MOST_IDLE).filter(|&surplus| surplus > 0) {
+            // Half of the room, so that this is done seldom.
+            let (gone, ..) = idle.select_nth_unstable(surplus + MOST_IDLE / 2);
+            for (_, id) in gone {
+                self.lines.remove(id);
+            }
+            self.lines.shrink_to(2 * self.lines.len());
         }
     }
 
     /// When there is something to do next, if anything waits.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.waiting().map(|line| line.due).min()
+        self.waiting().map(|line| self.due_of(line)).min()
     }
 
     /// What is to be done now: the kernel's first, then what is new, then that of which the most places wait.
     pub(crate) fn take(&mut self, now: Instant) -> Option<Wish> {
-        let due = self.waiting().filter(|line| line.due <= now);
+        let due = self.waiting().filter(|line| self.due_of(line) <= now);
         let rank = |line: &&Line| {
             let is_kernel = matches!(line.wish.space, Space::Kernel { .. });
             (is_kernel, line.passes == 0, line.wish.places.len(), std::cmp::Reverse(line.wish.id))
         };
         let id = due.max_by_key(rank)?.wish.id;
-        let line = self.0.get_mut(&id)?;
+        let line = self.lines.get_mut(&id)?;
         let places = std::mem::take(&mut line.wish.places);
         Some(Wish { id, space: line.wish.space.clone(), pids: std::mem::take(&mut line.wish.pids), places })
     }
 
     /// A space was looked at, from `begin` to `end`.
     pub(crate) fn done(&mut self, id: SpaceId, begin: Instant, end: Instant) {
-        let Some(line) = self.0.get_mut(&id) else { return };
-        line.passes = line.passes.saturating_add(1);
+        let Some(line) = self.lines.get_mut(&id) else { return };
         let took = end.saturating_duration_since(begin);
+        if line.passes > 0 {
+            self.paid = Some(self.paid.map_or(end, |paid| paid.max(end)) + took * SHARE);
+        }
+        line.passes = line.passes.saturating_add(1);
         let times = 1_u32.checked_shl(line.passes).unwrap_or(MOST_REST).min(MOST_REST);
-        line.due = end + (took * times).min(LONGEST_REST.max(took * LEAST_REST));
+        line.due = end + (took * times).min(longest_rest(took));
     }
 
     fn waiting(&self) -> impl Iterator<Item = &Line> {
-        self.0.values().filter(|line| !line.wish.places.is_empty())
+        self.lines.values().filter(|line| line.waits())
+    }
+
+    /// Not before this moment: what was looked at before waits for its turn among all of them.
+    fn due_of(&self, line: &Line) -> Instant {
+        let rest = self.paid.and_then(|paid| paid.checked_sub(CREDIT * SHARE));
+        rest.filter(|_| line.passes > 0).map_or(line.due, |rest| line.due.max(rest))
+    }
+}
+
+/// After a look that took so long.
+fn longest_rest(took: Duration) -> Duration {
+    LONGEST_REST.max(took * LEAST_REST)
+}
+
+impl Line {
+    fn waits(&self) -> bool {
+        !self.wish.places.is_empty()
     }
 }
 
@@ -166,6 +211,45 @@ mod tests {
             queue.done(wish.id, now, now);
         }
         queue.add(Vec::new(), false, now + 2 * MEMORY);
-        assert!(queue.0.is_empty());
+        assert!(queue.lines.is_empty());
+    }
+
+    #[test]
+    fn spaces_that_come_and_go_by_the_thousand_leave_little() {
+        let mut now = Instant::now();
+        let mut queue = Queue::default();
+        for id in 0..100_000 {
+            queue.add(vec![wish(id, vdso(), 1)], false, now);
+            while let Some(wish) = queue.take(now) {
+                queue.done(wish.id, now, now + Duration::from_micros(10));
+                now += Duration::from_micros(10);
+            }
+            assert!(queue.lines.len() <= MOST_IDLE + 1, "{}", queue.lines.len());
+        }
+        assert!(queue.lines.capacity() < 8 * MOST_IDLE);
+    }
+
+    #[test]
+    fn many_spaces_share_what_one_may_cost() {
+        let mut now = Instant::now();
+        let mut queue = Queue::default();
+        let begin = now;
+        let (mut busy, mut credit_lasted) = (Duration::ZERO, None);
+        for pass in 0..2000 {
+            queue.add((0..20).map(|id| wish(id, vdso(), 1)).collect(), false, now);
+            now = now.max(queue.due().unwrap());
+            let Some(taken) = queue.take(now) else { panic!("nothing is due when it is due") };
+            let end = now + SECOND / 100;
+            queue.done(taken.id, now, end);
+            // The first look at each is not put off.
+            busy += if pass < 20 { Duration::ZERO } else { end - now };
+            now = end;
+            if busy >= CREDIT {
+                credit_lasted.get_or_insert(now - begin);
+            }
+        }
+        assert!((busy - CREDIT) * (SHARE - 10) < now - begin, "{busy:?} of {:?}", now - begin);
+        // The rests of each are shorter than those of all.
+        assert!(credit_lasted.is_some_and(|lasted| lasted < CREDIT * SHARE / 2), "{credit_lasted:?}");
     }
 }

@@ -1,7 +1,9 @@
 //! Snapshots made by hand, for tests.
 #![cfg(test)]
 
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use model::{AddressKind, Name, ObjectIdentity, Pid, Space, SpaceId, StackEntry};
@@ -9,10 +11,15 @@ use profile::FrameKind;
 
 use super::snapshot::{CountedStack, EventStatus, Frame, Function, Place, Snapshot, Span, Status, Task};
 
+/// Each snapshot that is made here numbers its functions by itself.
+static NUMBERINGS: AtomicU64 = AtomicU64::new(1);
+
 /// A snapshot in the making.
 #[derive(Default)]
 pub(crate) struct Build {
     functions: Vec<Function>,
+    /// The frames of each place.
+    places: Vec<Vec<Frame>>,
     tasks: Vec<Task>,
     stacks: Vec<CountedStack>,
 }
@@ -23,7 +30,7 @@ impl Build {
     pub(crate) fn stack(&mut self, pid: i32, tid: i32, comm: &str, frames: &str, samples: u64) -> &mut Self {
         let task = Task { pid, tid, comm: comm.into() };
         let task = position(&mut self.tasks, task);
-        let frames: Arc<[Frame]> = frames
+        let frames: Vec<Frame> = frames
             .split(';')
             .map(|text| {
                 let (kind, text) = match text.get(..3) {
@@ -40,20 +47,27 @@ impl Build {
             })
             .collect();
         // Inlined frames lie where their callers do: each other frame is a place of its own.
-        let frames_of_places = frames.iter().filter(|frame| frame.kind != FrameKind::Inlined);
-        let places = frames_of_places.map(|frame| frame.function).collect();
-        self.stacks.push(CountedStack { event: 0, task, frames, places, samples, weight: samples });
+        let of_places = frames.chunk_by(|_, next| next.kind == FrameKind::Inlined);
+        let places = of_places.map(|frames| position(&mut self.places, frames.to_vec())).collect();
+        self.stacks.push(CountedStack { event: 0, task, places, samples, weight: samples });
         self
     }
 
     /// The snapshot, of ten seconds of two CPUs.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let samples = self.stacks.iter().map(|stack| stack.samples).sum();
+        let (mut places, mut frames) = (Vec::new(), Vec::new());
+        for of_place in &self.places {
+            let start = frames.len() as u32;
+            frames.extend_from_slice(of_place);
+            let function = of_place.first().map_or(0, |frame| frame.function);
+            places.push(place(function, &self.functions[function as usize], start..frames.len() as u32));
+        }
         Snapshot {
             functions: Arc::new(self.functions.clone()),
-            places: Arc::new(
-                (0..).zip(&self.functions).map(|(number, function)| place(number, function)).collect(),
-            ),
+            places: Arc::new(places),
+            frames: Arc::new(frames),
+            numbering: NUMBERINGS.fetch_add(1, Ordering::Relaxed),
             recording: None,
             tasks: self.tasks.clone(),
             stacks: self.stacks.clone(),
@@ -79,7 +93,7 @@ impl Build {
 }
 
 /// Functions lie one behind the other, in the object or the kernel that they are of.
-fn place(number: u32, function: &Function) -> Place {
+fn place(number: u32, function: &Function, frames: Range<u32>) -> Place {
     let in_kernel = &*function.module == "kernel.kallsyms";
     let space = match (in_kernel, &*function.module) {
         (true, _) => Space::Kernel { build_id: None, text_address: None },
@@ -92,7 +106,12 @@ fn place(number: u32, function: &Function) -> Place {
     let offset = if in_kernel { 0xffff_ffff_8100_0000 } else { 0x1000 } + 0x100 * u64::from(number);
     let kind = AddressKind::InstructionPointer;
     let space_number = SpaceId(u32::from(in_kernel));
-    Place { entry: StackEntry { offset, space: space_number, kind, in_kernel }, space: Arc::new(space) }
+    Place {
+        entry: StackEntry { offset, space: space_number, kind, in_kernel },
+        space: Arc::new(space),
+        frames,
+        looked_for: true,
+    }
 }
 
 fn position<T: PartialEq>(list: &mut Vec<T>, item: T) -> u32 {

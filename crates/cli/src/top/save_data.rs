@@ -86,11 +86,11 @@ fn write(
     let (Some(event), Some(layout)) = (recording.events.first(), recording.layout(0)) else {
         bail!("there is no event");
     };
-    let addresses = Addresses::of(stacks.iter().flat_map(|stack| stack.places(snapshot)));
+    let addresses = Addresses::of(stacks.iter().flat_map(|stack| stack.places()));
     consumer.begin(recording)?;
     consumer.started()?;
     let mut out = Out { consumer, layout: &layout, bytes: Vec::new(), kind: RingKind::Sideband };
-    addresses.describe(snapshot, stacks, &mut out)?;
+    addresses.describe(stacks, &mut out)?;
 
     let all: u64 = stacks.iter().map(|stack| stack.samples).sum();
     let each = all.div_ceil(MOST_SAMPLES).max(1);
@@ -106,8 +106,8 @@ fn write(
             named = Some(stack.task);
         }
         chain.clear();
-        let ip = addresses.chain(stack.places(snapshot).rev(), &mut chain);
-        let in_kernel = stack.places(snapshot).next_back().is_some_and(|place| place.entry.in_kernel);
+        let ip = addresses.chain(stack.places().rev(), &mut chain);
+        let in_kernel = stack.places().next_back().is_some_and(|place| place.entry.in_kernel);
         rest += stack.samples;
         let (samples, period) = (rest / each, period(event, stack, each));
         rest %= each;
@@ -263,18 +263,13 @@ impl Addresses {
     }
 
     /// Writes the mappings: the kernel's, then those of each process.
-    fn describe(
-        &self,
-        snapshot: &Snapshot,
-        stacks: &[ScopedStack<'_>],
-        out: &mut Out<'_>,
-    ) -> std::io::Result<()> {
+    fn describe(&self, stacks: &[ScopedStack<'_>], out: &mut Out<'_>) -> std::io::Result<()> {
         for range in &self.ranges {
             range.describe(Pid(-1), out)?;
         }
         let mut of_processes: BTreeSet<(i32, usize)> = BTreeSet::new();
         for stack in stacks {
-            let user = stack.places(snapshot).filter(|place| !place.entry.in_kernel);
+            let user = stack.places().filter(|place| !place.entry.in_kernel);
             let numbers = user.filter_map(|place| Some(self.range(place)?.0));
             of_processes.extend(numbers.map(|number| (stack.task.pid, number)));
         }

@@ -105,3 +105,70 @@ fn give_back() {
     let _ = stdout.flush();
     let _ = disable_raw_mode();
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+    use std::thread;
+
+    #[test]
+    #[ignore = "started by another test, in a terminal of its own"]
+    fn a_thread_panics_in_a_terminal() {
+        let mut screen = Screen::enter().unwrap();
+        screen.draw(|_| {}).unwrap();
+        thread::spawn(|| panic!("what went wrong")).join().unwrap_err();
+        assert!(screen.draw(|_| {}).is_err(), "the message would be drawn over");
+    }
+
+    #[test]
+    #[ignore = "started by another test, in a terminal of its own"]
+    fn the_drawing_thread_panics_in_a_terminal() {
+        let mut screen = Screen::enter().unwrap();
+        screen.draw(|_| panic!("what went wrong")).unwrap();
+    }
+
+    #[test]
+    fn a_panic_of_any_thread_gives_the_terminal_back_before_its_message() {
+        for which in ["a_thread_panics_in_a_terminal", "the_drawing_thread_panics_in_a_terminal"] {
+            let ourselves = std::env::current_exe().unwrap();
+            let test = format!("{}::{which}", module_path!().split_once("::").unwrap().1);
+            // A terminal of 0 × 0 cells is what script(1) makes where its own input is none.
+            let command = format!(
+                "stty rows 24 cols 80; stty -g; '{}' --ignored --exact --nocapture {test}; stty -g",
+                ourselves.display()
+            );
+            let script = Command::new("script")
+                .args(["-qec", &command, "/dev/null"])
+                .env("TERM", "xterm-256color")
+                .env("RUST_BACKTRACE", "0")
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn();
+            let Ok(mut script) = script else {
+                println!("skipped: no script(1) here");
+                return;
+            };
+            // Held open: at its end, script would end the terminal.
+            let input = script.stdin.take();
+            let output = script.wait_with_output().unwrap();
+            drop(input);
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            let is_of_stty = |line: &str| {
+                line.contains(':') && line.trim().chars().all(|c| c == ':' || c.is_ascii_hexdigit())
+            };
+            let settings: Vec<&str> = said.lines().filter(|line| is_of_stty(line)).collect();
+            let [before, after] = settings[..] else { panic!("{test} of {settings:?}: {said:?}") };
+            assert_eq!(before.trim(), after.trim(), "{said:?}");
+            let place =
+                |text: &str| said.find(text).unwrap_or_else(|| panic!("{which}: no {text:?} in {said:?}"));
+            let message = place("what went wrong");
+            for (taken, given_back) in
+                [("\x1b[?1049h", "\x1b[?1049l"), ("\x1b[?25l", "\x1b[?25h"), ("\x1b[?1000h", "\x1b[?1000l")]
+            {
+                assert!(place(taken) < place(given_back) && place(given_back) < message, "{which}: {said:?}");
+                assert!(!said[message..].contains(taken), "{which}: taken again: {said:?}");
+            }
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! What the screen shows, at one moment: plain data, made by the engine and read by views, texts and JSON.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,13 +8,18 @@ use model::{Space, StackEntry};
 use profile::FrameKind;
 use recorder::Recording;
 
-/// A moment of the live profile. Cheap to pass on: stacks and names are reference counted.
+/// A moment of the live profile. Cheap to pass on: stacks and names are reference counted, and names lie apart from
+/// stacks, so that a name which comes later changes no stack.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
     /// Functions by number ([`Frame::function`]). Their texts are harmless already.
     pub(crate) functions: Arc<Vec<Function>>,
     /// Places by number ([`CountedStack::places`]).
     pub(crate) places: Arc<Vec<Place>>,
+    /// The frames of all places ([`Place::frames`]).
+    pub(crate) frames: Arc<Vec<Frame>>,
+    /// Which numbering of functions and places this is: another one begins when some are forgotten.
+    pub(crate) numbering: u64,
     /// Threads by number ([`CountedStack::task`]).
     pub(crate) tasks: Vec<Task>,
     /// Stacks with their counts, each once per thread and event.
@@ -40,6 +46,43 @@ pub(crate) struct Place {
     pub(crate) entry: StackEntry,
     /// The space.
     pub(crate) space: Arc<Space>,
+    /// Where its frames lie in [`Snapshot::frames`], outermost first.
+    pub(crate) frames: Range<u32>,
+    /// Whether its name was looked for already.
+    pub(crate) looked_for: bool,
+}
+
+impl Snapshot {
+    /// The frames of a place, by its number; outermost first.
+    pub(crate) fn frames_of(&self, place: u32) -> &[Frame] {
+        let frames = |place: &Place| {
+            let Range { start, end } = place.frames;
+            self.frames.get(start as usize..end as usize)
+        };
+        self.places.get(place as usize).and_then(frames).unwrap_or_default()
+    }
+
+    /// How many places its stacks speak of at most: those that came later have higher numbers.
+    fn shown_places(&self) -> usize {
+        let numbers = self.stacks.iter().flat_map(|stack| stack.places.iter());
+        numbers.max().map_or(0, |&highest| highest as usize + 1)
+    }
+
+    /// Takes the names that a newer snapshot has; the samples stay. Says whether there may be any: not where places have
+    /// got other numbers meanwhile.
+    pub(crate) fn take_names(&mut self, newer: &Self) -> bool {
+        let alike = self.numbering == newer.numbering && self.places.len() <= newer.places.len();
+        if !alike || Arc::ptr_eq(&self.places, &newer.places) {
+            return false;
+        }
+        let shown = self.shown_places();
+        self.functions = Arc::clone(&newer.functions);
+        self.places = Arc::clone(&newer.places);
+        self.frames = Arc::clone(&newer.frames);
+        let ours = newer.places.iter().take(shown);
+        self.status.unnamed = ours.filter(|place| !place.looked_for).count() as u64;
+        true
+    }
 }
 
 /// A thread under one name.
@@ -78,9 +121,7 @@ pub(crate) struct CountedStack {
     pub(crate) event: u32,
     /// The position in [`Snapshot::tasks`].
     pub(crate) task: u32,
-    /// Outermost first.
-    pub(crate) frames: Arc<[Frame]>,
-    /// The places that the frames are of, outermost first; by position in [`Snapshot::places`].
+    /// The places that it consists of, outermost first; by position in [`Snapshot::places`].
     pub(crate) places: Arc<[u32]>,
     /// Samples.
     pub(crate) samples: u64,

@@ -184,6 +184,10 @@ impl App {
     /// Takes a new snapshot. It is shown at once, unless paused.
     pub(crate) fn take(&mut self, snapshot: Arc<Snapshot>) {
         if self.paused {
+            // What stands still is its samples: names go on to come.
+            if Arc::make_mut(&mut self.snapshot).take_names(&snapshot) {
+                self.list();
+            }
             self.newest = Some(snapshot);
         } else {
             self.snapshot = snapshot;

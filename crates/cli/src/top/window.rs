@@ -1,5 +1,6 @@
 //! The samples of the last seconds, and all since the start, in bounded memory.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
@@ -11,14 +12,14 @@ use super::snapshot::Span;
 
 /// In how many parts the window moves on.
 const PARTS: u32 = 20;
-/// Stacks (callers' parts included) that are kept at most; one costs about 40 bytes.
-const MOST_STACKS: usize = 400_000;
-/// Raw chains that are remembered at most; one costs about 48 bytes.
-const MOST_CHAINS: usize = 200_000;
-/// Counts that are kept at most since the start.
-const MOST_COUNTS: usize = 150_000;
-/// Threads that are kept at most: those of a fork storm are gone soon.
-const MOST_THREADS: usize = 50_000;
+/// Stacks (callers' parts included) that are kept at most, but for those of the window; one costs about 40 bytes.
+const MOST_STACKS: usize = 200_000;
+/// Raw chains that are remembered at most: those of generations long gone are among them.
+const MOST_CHAINS: usize = 100_000;
+/// Counts that are kept at most since the start, but for those of the window.
+const MOST_COUNTS: usize = 60_000;
+/// Threads that are kept at most, but for those of the window: those of a fork storm are gone soon.
+const MOST_THREADS: usize = 20_000;
 
 /// The number of a thread in a [`Window`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -47,12 +48,13 @@ pub(crate) struct Window {
     /// The stacks, kept once each.
     pub(crate) stacks: StackTable,
     chains: ChainCache,
-    /// How many chains `chains` has been given.
-    mapped: usize,
     threads: Vec<Thread>,
     thread_numbers: HashMap<Thread, ThreadNumber, FxBuildHasher>,
     parts: VecDeque<Part>,
+    /// The sum of the parts.
+    window: Counts,
     since_start: Counts,
+    most: Most,
     /// The time of the first sample since the start or the last reset, and of the last one.
     times: Option<(u64, u64)>,
     aged_out: u64,
@@ -63,10 +65,23 @@ struct Part {
     counts: Counts,
 }
 
+/// With more than this, it is time to forget.
+struct Most {
+    stacks: usize,
+    counts: usize,
+    threads: usize,
+}
+
+impl Default for Most {
+    fn default() -> Self {
+        Self { stacks: MOST_STACKS, counts: MOST_COUNTS, threads: MOST_THREADS }
+    }
+}
+
 /// The counts of a span of time.
 pub(crate) struct Counted {
-    /// The counts.
-    pub(crate) counts: Counts,
+    /// The counts, each key once.
+    pub(crate) counts: Vec<(Key, Count)>,
     /// How long a time they are from.
     pub(crate) covered: Duration,
 }
@@ -77,12 +92,13 @@ impl Window {
         Self {
             length: u64::try_from(length.as_nanos()).unwrap_or(u64::MAX).max(u64::from(PARTS)),
             stacks: StackTable::default(),
-            chains: ChainCache::default(),
-            mapped: 0,
+            chains: ChainCache::bounded(MOST_CHAINS),
             threads: Vec::new(),
             thread_numbers: HashMap::default(),
             parts: VecDeque::new(),
+            window: Counts::default(),
             since_start: Counts::default(),
+            most: Most::default(),
             times: None,
             aged_out: 0,
         }
@@ -90,14 +106,8 @@ impl Window {
 
     /// The stack of a raw chain: as remembered, or as `map` finds it.
     pub(crate) fn stack(&mut self, chain: RawChain<'_>, map: impl FnOnce(&mut Vec<StackEntry>)) -> StackId {
-        if self.mapped >= MOST_CHAINS {
-            // Chains of generations long gone.
-            self.chains = ChainCache::default();
-            self.mapped = 0;
-        }
-        let (stacks, mapped) = (&mut self.stacks, &mut self.mapped);
+        let stacks = &mut self.stacks;
         self.chains.get_or_map(chain, || {
-            *mapped += 1;
             let mut entries = Vec::new();
             map(&mut entries);
             stacks.intern(&entries)
@@ -121,7 +131,8 @@ impl Window {
         }
         let key = (event, number, stack);
         let newest = self.parts.back_mut().map(|newest| newest.counts.entry(key).or_default());
-        for count in newest.into_iter().chain([self.since_start.entry(key).or_default()]) {
+        let sums = [self.window.entry(key).or_default(), self.since_start.entry(key).or_default()];
+        for count in newest.into_iter().chain(sums) {
             count.samples = count.samples.saturating_add(1);
             count.period = count.period.saturating_add(period);
         }
@@ -133,7 +144,14 @@ impl Window {
         let oldest = now.saturating_sub(self.length);
         let part = self.length / u64::from(PARTS);
         while self.parts.front().is_some_and(|oldest_part| oldest_part.start.saturating_add(part) <= oldest) {
-            self.parts.pop_front();
+            for (key, gone) in self.parts.pop_front().into_iter().flat_map(|part| part.counts) {
+                let Entry::Occupied(mut sum) = self.window.entry(key) else { continue };
+                sum.get_mut().samples = sum.get().samples.saturating_sub(gone.samples);
+                sum.get_mut().period = sum.get().period.saturating_sub(gone.period);
+                if sum.get().samples == 0 {
+                    sum.remove();
+                }
+            }
         }
         if let Some((_, last)) = &mut self.times {
             *last = now.max(*last);
@@ -148,6 +166,7 @@ impl Window {
     /// Begins to count anew; stacks and threads keep their numbers.
     pub(crate) fn clear_counts(&mut self) {
         self.parts.clear();
+        self.window.clear();
         self.since_start.clear();
         self.times = None;
     }
@@ -163,17 +182,12 @@ impl Window {
     pub(crate) fn counted(&self, span: Span) -> Counted {
         let whole = self.times.map_or(0, |(first, last)| last - first);
         match span {
-            Span::Start => Counted { counts: self.since_start.clone(), covered: Duration::from_nanos(whole) },
+            Span::Start => Counted { counts: list(&self.since_start), covered: Duration::from_nanos(whole) },
             Span::Window => {
-                let mut counts = Counts::default();
-                for (&key, count) in self.parts.iter().flat_map(|part| &part.counts) {
-                    let sum: &mut Count = counts.entry(key).or_default();
-                    sum.samples = sum.samples.saturating_add(count.samples);
-                    sum.period = sum.period.saturating_add(count.period);
-                }
                 let begin = self.parts.front().map_or(0, |part| part.start);
                 let (first, last) = self.times.unwrap_or_default();
-                Counted { counts, covered: Duration::from_nanos(last.saturating_sub(begin.max(first))) }
+                let covered = Duration::from_nanos(last.saturating_sub(begin.max(first)));
+                Counted { counts: list(&self.window), covered }
             }
         }
     }
@@ -190,16 +204,15 @@ impl Window {
 
     /// Whether there is so much that [`Window::compact`] is due.
     pub(crate) fn is_full(&self) -> bool {
-        self.stacks.len() > MOST_STACKS
-            || self.since_start.len() > MOST_COUNTS
-            || self.threads.len() > MOST_THREADS
+        self.stacks.len() > self.most.stacks
+            || self.since_start.len() > self.most.counts
+            || self.threads.len() > self.most.threads
     }
 
     /// Forgets stacks and threads without a count, and, of the counts since the start, the lightest that are not in
     /// the window: so many that half of the limits is free again. All numbers change.
     pub(crate) fn compact(&mut self) {
-        let live: HashSet<Key, FxBuildHasher> =
-            self.parts.iter().flat_map(|part| part.counts.keys().copied()).collect();
+        let live: HashSet<Key, FxBuildHasher> = self.window.keys().copied().collect();
         let mut old: Vec<(Key, Count)> = self.since_start.drain().collect();
         // The live first, then the heaviest.
         old.sort_by_key(|(key, count)| (!live.contains(key), std::cmp::Reverse(count.samples), *key));
@@ -207,8 +220,8 @@ impl Window {
         let stacks = std::mem::take(&mut self.stacks);
         let threads = std::mem::take(&mut self.threads);
         self.thread_numbers.clear();
-        self.chains = ChainCache::default();
-        self.mapped = 0;
+        self.chains.clear();
+        self.window.clear();
         let mut entries = Vec::new();
         let mut renumber = |window: &mut Self, key: Key| -> Option<Key> {
             entries.clear();
@@ -238,9 +251,25 @@ impl Window {
         for mut part in std::mem::take(&mut self.parts) {
             part.counts =
                 part.counts.drain().filter_map(|(key, count)| Some((renumber(self, key)?, count))).collect();
+            for (&key, count) in &part.counts {
+                let sum = self.window.entry(key).or_default();
+                sum.samples = sum.samples.saturating_add(count.samples);
+                sum.period = sum.period.saturating_add(count.period);
+            }
             self.parts.push_back(part);
         }
+        self.since_start.shrink_to_fit();
+        // A window that fills them by itself would be looked through again and again.
+        self.most = Most {
+            stacks: MOST_STACKS.max(2 * self.stacks.len()),
+            counts: MOST_COUNTS.max(2 * self.since_start.len()),
+            threads: MOST_THREADS.max(2 * self.threads.len()),
+        };
     }
+}
+
+fn list(counts: &Counts) -> Vec<(Key, Count)> {
+    counts.iter().map(|(&key, &count)| (key, count)).collect()
 }
 
 #[cfg(test)]
@@ -261,7 +290,7 @@ mod tests {
     }
 
     fn samples(window: &Window, span: Span) -> u64 {
-        window.counted(span).counts.values().map(|count| count.samples).sum()
+        window.counted(span).counts.iter().map(|(_, count)| count.samples).sum()
     }
 
     #[test]
@@ -297,6 +326,43 @@ mod tests {
         assert!(window.aged_out() > 0);
         let heaviest = window.since_start.values().map(|count| count.samples).max();
         assert_eq!(heaviest, Some(added / 2 + 1), "the heavy stay");
+    }
+
+    #[test]
+    fn the_window_is_the_sum_of_its_parts_and_forgets_what_left_it() {
+        let mut window = Window::new(Duration::from_secs(1));
+        for number in 0..20_000_u64 {
+            add(&mut window, 1, number % 7000, number * SECOND / 1000);
+            if number % 4_973 == 0 {
+                window.compact();
+            }
+            if number % 997 == 0 {
+                let mut sum = Counts::default();
+                for (&key, count) in window.parts.iter().flat_map(|part| &part.counts) {
+                    sum.entry(key).or_default().samples += count.samples;
+                }
+                assert_eq!(window.window.len(), sum.len());
+                let same = |(key, count): (&Key, &Count)| sum[key].samples == count.samples;
+                assert!(window.window.iter().all(same));
+            }
+        }
+        assert!(window.window.len() <= 1051, "{}", window.window.len());
+        window.forget(100 * SECOND);
+        assert!(window.window.is_empty() && window.counted(Span::Window).counts.is_empty());
+    }
+
+    #[test]
+    fn a_window_that_is_full_by_itself_is_not_searched_again_and_again() {
+        let mut window = Window::new(Duration::from_secs(1000));
+        let mut searched = 0;
+        for number in 0..(3 * MOST_COUNTS as u64) {
+            add(&mut window, 1, number, number * SECOND / 100_000);
+            if window.is_full() {
+                window.compact();
+                searched += 1;
+            }
+        }
+        assert!(searched <= 3, "{searched} times");
     }
 
     #[test]

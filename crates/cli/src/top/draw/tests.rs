@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use profile::FrameKind;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
@@ -10,7 +11,7 @@ use ratatui::style::Color;
 use super::draw;
 use crate::top::keys::Request;
 use crate::top::sample_data::Build;
-use crate::top::snapshot::{Snapshot, Span};
+use crate::top::snapshot::{Frame, Function, Snapshot, Span};
 use crate::top::state::{App, View};
 use crate::top::tables::Scope;
 use crate::top::theme::{Depth, Theme};
@@ -216,6 +217,36 @@ fn paused_the_screen_stands_still() {
     assert_eq!(screen(&mut app, &PLAIN, 80, 24), before);
     press(&mut app, " ");
     assert_eq!(first_function(&app), "f");
+}
+
+#[test]
+fn names_that_come_while_paused_are_shown_and_samples_are_not() {
+    let before = load();
+    let mut after = before.clone();
+    let (functions, frames) = (Arc::make_mut(&mut after.functions), Arc::make_mut(&mut after.frames));
+    let hash = functions.iter().position(|function| &*function.name == "hash").unwrap() as u32;
+    functions.push(Function { name: "late_name".into(), module: "app".into() });
+    let named: Vec<usize> = (0..before.places.len())
+        .filter(|&place| before.frames_of(place as u32).iter().any(|frame| frame.function == hash))
+        .collect();
+    for place in named {
+        let start = frames.len() as u32;
+        frames.push(Frame { function: functions.len() as u32 - 1, kind: FrameKind::User, in_kernel: false });
+        Arc::make_mut(&mut after.places)[place].frames = start..start + 1;
+    }
+    after.stacks.iter_mut().for_each(|stack| stack.weight *= 7);
+
+    let mut app = app(before);
+    press(&mut app, " ");
+    let old = screen(&mut app, &PLAIN, 80, 24);
+    app.take(Arc::new(after.clone()));
+    let new = screen(&mut app, &PLAIN, 80, 24);
+    let expected = old.replace("app              hash", "app              late_name");
+    assert_eq!(new, expected, "the same samples under another name");
+    // Numbers that mean something else now are not mixed.
+    let forgotten = Snapshot { numbering: after.numbering + 1_000_000, functions: Arc::default(), ..after };
+    app.take(Arc::new(forgotten));
+    assert_eq!(screen(&mut app, &PLAIN, 80, 24), expected);
 }
 
 #[test]

@@ -57,10 +57,10 @@ impl TaskChoice {
 pub(crate) struct ScopedStack<'a> {
     /// Whose.
     pub(crate) task: &'a Task,
-    /// Its frames, outermost first; those hidden are skipped by [`ScopedStack::frames`].
-    all: &'a [Frame],
-    /// The places of all frames, by position in [`Snapshot::places`].
-    places: &'a [u32],
+    /// Where its places are described.
+    snapshot: &'a Snapshot,
+    /// Its places, those hidden included; by position in [`Snapshot::places`].
+    all: &'a [u32],
     kernel: bool,
     user: bool,
     /// How many samples it stands for.
@@ -72,17 +72,15 @@ pub(crate) struct ScopedStack<'a> {
 impl<'a> ScopedStack<'a> {
     /// The frames that are not hidden, outermost first.
     pub(crate) fn frames(&self) -> impl DoubleEndedIterator<Item = Frame> + use<'a> {
-        let (kernel, user) = (self.kernel, self.user);
-        self.all.iter().copied().filter(move |frame| if frame.in_kernel { kernel } else { user })
+        let (kernel, user, snapshot) = (self.kernel, self.user, self.snapshot);
+        let frames = self.all.iter().flat_map(|&place| snapshot.frames_of(place)).copied();
+        frames.filter(move |frame| if frame.in_kernel { kernel } else { user })
     }
 
     /// The places that are not hidden, outermost first.
-    pub(crate) fn places(
-        &self,
-        snapshot: &'a Snapshot,
-    ) -> impl DoubleEndedIterator<Item = &'a Place> + use<'a> {
-        let (kernel, user) = (self.kernel, self.user);
-        let places = self.places.iter().filter_map(|&number| snapshot.places.get(number as usize));
+    pub(crate) fn places(&self) -> impl DoubleEndedIterator<Item = &'a Place> + use<'a> {
+        let (kernel, user, snapshot) = (self.kernel, self.user, self.snapshot);
+        let places = self.all.iter().filter_map(|&number| snapshot.places.get(number as usize));
         places.filter(move |place| if place.entry.in_kernel { kernel } else { user })
     }
 }
@@ -99,8 +97,8 @@ impl Scope {
             let task = snapshot.tasks.get(index)?;
             let (kernel, user) = (self.kernel, self.user);
             let (samples, weight) = (stack.samples, stack.weight);
-            let (all, places) = (&stack.frames, &stack.places);
-            let scoped = ScopedStack { task, all, places, kernel, user, samples, weight };
+            let all = &stack.places;
+            let scoped = ScopedStack { task, snapshot, all, kernel, user, samples, weight };
             scoped.frames().next().is_some().then_some(scoped)
         })
     }
