@@ -265,6 +265,107 @@ fn keys_do_what_the_help_says() {
 }
 
 #[test]
+fn keys_that_move_and_what_the_mouse_does() {
+    let Some(program) = programs::c("shares") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let Some(terminal) = Terminal::open("moves", (120, 30), folder.path()) else { return };
+    let load = Load::start(&program);
+    let _in_company = RECORDERS.read();
+    watch(&terminal, "", &load, "");
+    // By name, and without the kernel's, rows keep their places: what is on the stacks ends with `thirty` and `work`.
+    terminal.press(&["k"], "no kernel");
+    terminal.press(&["s", "s"], "function▼");
+    terminal.wait("names", |screen| {
+        screen.trim_end().lines().any(|line| line.trim_end().ends_with(" work")) && screen.contains("thirty")
+    });
+    terminal.keys(&["End"]);
+    terminal.press(&["Enter"], "● work");
+    terminal.keys(&["1", "Up"]);
+    terminal.press(&["Enter"], "● thirty");
+    terminal.keys(&["1", "PPage"]);
+    terminal.keys(&["Enter"]);
+    terminal.wait("the first function", |screen| screen.contains('●') && !screen.contains("● thirty"));
+    terminal.keys(&["1", "NPage"]);
+    terminal.press(&["Enter"], "● work");
+    terminal.keys(&["1", "Home"]);
+    terminal.keys(&["Enter"]);
+    terminal.wait("the first function", |screen| screen.contains('●') && !screen.contains("● work"));
+    // Back to what was looked at before, by its caller.
+    terminal.keys(&["1", "End", "Up"]);
+    terminal.press(&["Enter"], "● thirty");
+    terminal.keys(&["Up"]);
+    terminal.press(&["Enter"], "● work");
+    terminal.press(&["Escape"], "● thirty");
+    // Its caller's row is closed and opened.
+    terminal.wait("callers", |screen| screen.contains(" main "));
+    terminal.keys(&["Up", "Left"]);
+    terminal
+        .wait("no callers beyond the first", |screen| !screen.contains(" main ") && screen.contains("work"));
+    terminal.press(&["Right"], " main ");
+
+    // Only this process, and back.
+    terminal.keys(&["2"]);
+    terminal.wait("processes", |screen| screen.contains("pid/tid") && screen.contains(&load.pid()));
+    terminal.press(&["Enter"], &format!("only process {}", load.pid()));
+    terminal.keys(&["Escape"]);
+    terminal.wait("all processes", |screen| !screen.contains("only process"));
+    // The view before the first is the last.
+    terminal.press(&["BTab"], "all  (self");
+    terminal.press(&["End"], "sixty  shares  (self");
+    terminal.press(&["Right"], "ten  shares  (self");
+    terminal.press(&["Left"], "sixty  shares  (self");
+    terminal.press(&["Down"], "work  shares  (self");
+    terminal.press(&["Home"], "all  (self");
+    terminal.press(&["PPage"], "sixty  shares  (self");
+    terminal.press(&["NPage"], "all  (self");
+    // There are no idle CPUs in a process.
+    terminal.press(&["i"], "all  (self");
+    terminal.press(&["Tab"], "function▼");
+
+    let click = |row: usize, column: usize| {
+        terminal.text(&format!("\x1b[<0;{column};{row}M\x1b[<0;{column};{row}m"));
+    };
+    let place = |text: &str| {
+        let screen = terminal.screen();
+        let row = screen.lines().position(|line| line.contains(text)).unwrap_or_else(|| panic!("{screen}"));
+        let column = screen.lines().nth(row).unwrap().find(text).unwrap();
+        (row + 1, column + 1)
+    };
+    // The row moves only if a function joins those before it: then another try.
+    terminal.wait("a second click to zoom", |screen| {
+        if screen.contains("● ten") {
+            return true;
+        }
+        if screen.contains('●') {
+            terminal.keys(&["1"]);
+        } else if let Some(row) = screen.lines().position(|line| line.trim_end().ends_with(" ten")) {
+            click(row + 1, 5);
+            click(row + 1, 5);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        false
+    });
+    terminal.press(&["1"], "function▼");
+    let (row, column) = place("total");
+    click(row, column);
+    terminal.wait("another order", |screen| screen.contains("total▼"));
+    // The help scrolls, by keys and by the wheel.
+    terminal.press(&["?"], "1 2 3 4");
+    terminal.keys(&["Down"]);
+    terminal.wait("the help's next line", |screen| !screen.contains("1 2 3 4"));
+    terminal.press(&["Up"], "1 2 3 4");
+    terminal.text("\x1b[<65;5;9M");
+    terminal.wait("the help's next line", |screen| !screen.contains("1 2 3 4"));
+    terminal.text("\x1b[<64;5;9M");
+    terminal.wait("the help's first line", |screen| screen.contains("1 2 3 4"));
+    terminal.press(&["q"], "total▼");
+    terminal.press(&["q"], "left 0");
+}
+
+#[test]
 fn without_colours_and_beyond_ascii() {
     let Some(program) = programs::c("shares") else { return };
     if !may_record() {
@@ -303,19 +404,9 @@ fn what_is_shown_is_saved_as_picture_and_recording() {
         let samples = words.windows(2).find(|pair| pair[1] == "samples").map(|pair| pair[0].replace(',', ""));
         samples.and_then(|samples| samples.parse::<u64>().ok()).is_some_and(|samples| samples > 300)
     });
-    // Standing still, the file has the very numbers of the screen.
-    // Names that come later are in the file, not on a screen that stands still: it must have them all.
-    let paused = (0..60).find_map(|_| {
-        let screen = terminal.press(&["Space"], "PAUSED");
-        if !screen.contains("naming") {
-            return Some(screen);
-        }
-        terminal.keys(&["Space"]);
-        terminal.wait("motion", |screen| !screen.contains("PAUSED"));
-        std::thread::sleep(std::time::Duration::from_millis(200));
-        None
-    });
-    let screen = paused.expect("a screen with all names");
+    // Standing still, the file has the very numbers of the screen. Names go on to come: it must have them all.
+    terminal.press(&["Space"], "PAUSED");
+    let screen = terminal.wait("all names", |screen| screen.contains("PAUSED") && !screen.contains("naming"));
     for name in ["shown.svg", "shown.data"] {
         terminal.press(&["S"], "prof-top");
         terminal.keys(&["C-u"]);

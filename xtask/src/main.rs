@@ -8,6 +8,7 @@ mod fuzz;
 mod matrix;
 mod soak;
 mod sweep;
+mod terminal;
 mod test_runner;
 mod tidy;
 mod workspace;

@@ -1,15 +1,16 @@
 //! `cargo xtask soak [MINUTES]`: `prof top` in a terminal of its own, under processes that come and go by the thousand.
 //! Its memory must stay flat, and it must give the terminal back.
 
-use std::io::{Read, Write};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+
+use crate::terminal::InTerminal;
 
 /// How often memory is looked at.
 const LOOK: Duration = Duration::from_secs(5);
@@ -50,37 +51,17 @@ fn storm(over: &Arc<AtomicBool>, forks: &Arc<AtomicU64>) -> thread::JoinHandle<(
 
 fn watch(duration: Duration) -> anyhow::Result<()> {
     let prof = PathBuf::from("target/release/prof").canonicalize()?;
-    // script(1) gives it a terminal.
-    let mut script = Command::new("script")
-        .args(["-qec", &format!("exec {} top", prof.display()), "/dev/null"])
-        .env("TERM", "xterm-256color")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("script (of util-linux) gives prof a terminal")?;
-    let mut output = script.stdout.take().context("no output")?;
-    let drawn = thread::spawn(move || {
-        let mut tail = Vec::new();
-        let mut buffer = [0; 1 << 16];
-        while let Ok(length @ 1..) = output.read(&mut buffer) {
-            tail.extend_from_slice(&buffer[..length]);
-            let surplus = tail.len().saturating_sub(4096);
-            tail.drain(..surplus);
-        }
-        tail
-    });
+    let top = InTerminal::start(&format!("{} top", prof.display()))?;
     let mut sizes = Vec::new();
     let begin = Instant::now();
     while begin.elapsed() < duration {
         thread::sleep(LOOK);
-        let size = resident(&script).context("prof top has ended by itself")?;
+        let size = top.resident().context("prof top has ended by itself")?;
         println!("{:>6.0} s {:>8} kB", begin.elapsed().as_secs_f64(), size);
         sizes.push(size);
     }
-    script.stdin.take().context("no input")?.write_all(b"q")?;
-    let status = script.wait()?;
+    let (status, tail) = top.leave(b"q")?;
     ensure!(status.success(), "prof top ended with {status}");
-    let tail = drawn.join().unwrap_or_default();
     for sequence in RESTORED {
         let found = tail.windows(sequence.len()).any(|window| window == sequence);
         ensure!(found, "the terminal was not given back: {sequence:?} is missing");
@@ -92,14 +73,4 @@ fn watch(duration: Duration) -> anyhow::Result<()> {
     println!("at most {middle} kB in the second third, {last} kB in the last");
     ensure!(last <= middle + middle / 10 + SLACK, "memory grows");
     Ok(())
-}
-
-/// The resident memory of script's child, in kB.
-fn resident(script: &Child) -> Option<u64> {
-    let id = script.id();
-    let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
-    let child = children.split_whitespace().next()?;
-    let status = std::fs::read_to_string(format!("/proc/{child}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    line.split_whitespace().next()?.parse().ok()
 }

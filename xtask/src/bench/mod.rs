@@ -9,6 +9,7 @@ pub(crate) mod measure;
 mod record;
 mod table;
 mod tools;
+mod top;
 
 use anyhow::{Context, bail};
 
@@ -25,6 +26,7 @@ const SECTIONS: &[(&str, usize, Section)] = &[
     ("true", 11, record::start),
     ("loss", 3, loss::loss),
     ("floods", 3, loss::floods),
+    ("top", 3, top::top),
 ];
 
 /// Runs the sections named, or all.
