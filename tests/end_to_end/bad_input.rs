@@ -164,3 +164,46 @@ fn a_recording_that_is_asked_for_and_not_there_says_what_to_do() {
     assert_eq!(run.code, 1, "{}", run.stderr);
     assert!(run.stderr.contains("prof record"), "{}", run.stderr);
 }
+
+/// A recording of one event with these counts of addresses in call chains, each with two addresses.
+fn recording_of_chains(counts: &[u64]) -> Vec<u8> {
+    const HEADER: u64 = 104;
+    const ATTR: u64 = 128 + 16;
+    let mut records = Vec::new();
+    for &count in counts {
+        // PERF_RECORD_SAMPLE of the user's side.
+        for field in [9_u32, 2 | 40 << 16] {
+            records.extend(field.to_le_bytes());
+        }
+        for word in [0x1234, count, 0x1234, 0x5678] {
+            records.extend(word.to_le_bytes());
+        }
+    }
+    let mut file = b"PERFILE2".to_vec();
+    let sections = [HEADER, ATTR, HEADER, ATTR, HEADER + ATTR, records.len() as u64];
+    for word in sections.into_iter().chain([0; 6]) {
+        file.extend(word.to_le_bytes());
+    }
+    // PERF_COUNT_SW_CPU_CLOCK with a period of 1: the instruction and the call chain.
+    let mut attr = vec![0; ATTR as usize];
+    (attr[0], attr[4], attr[16], attr[24]) = (1, 128, 1, 0x21);
+    file.extend(attr);
+    file.extend(records);
+    file
+}
+
+#[test]
+fn a_hostile_count_is_told_with_its_place_and_value() {
+    let folder = folder();
+    let file = folder.path().join("hostile.data");
+    std::fs::write(&file, recording_of_chains(&[2, 1 << 61, 2, u64::MAX])).unwrap();
+    for command in ["script", "flame"] {
+        let run = run(prof([command]).arg("-i").arg(&file));
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        let told = "hostile.data: left out: the record at offset 0x120: SAMPLE record: callchain nr at offset 16 is \
+                    2305843009213693952, which the 16 bytes left cannot hold (and 1 like it)";
+        assert!(run.stderr.contains(told), "{}", run.stderr);
+        // The picture has it, too.
+        assert!((run.stderr.clone() + run.text()).contains("2 records undecodable"), "{}", run.stderr);
+    }
+}

@@ -47,6 +47,20 @@ pub enum Error {
         /// What would be right.
         expected: &'static str,
     },
+    /// An entry of the table behind the records that says where features lie.
+    #[error("feature table: {feature}'s {field} at offset {offset:#x} of the file is {value:#x}, {expected}")]
+    FeatureTable {
+        /// The feature (`BUILD_ID`), or its number.
+        feature: String,
+        /// `offset` or `size`.
+        field: &'static str,
+        /// Where in the file it lies.
+        offset: u64,
+        /// Its value.
+        value: u64,
+        /// What would be right.
+        expected: &'static str,
+    },
     /// The part ends before a field does.
     #[error("{section}: {field} at offset {offset:#x} needs {needed} bytes, only {available} are left")]
     Cut {

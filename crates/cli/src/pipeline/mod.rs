@@ -17,4 +17,5 @@ mod ordered;
 pub mod remedies;
 pub mod replay;
 pub mod symbols;
+mod undecodable;
 mod unwind;

@@ -1,5 +1,6 @@
 //! Records in the order of time, read and sorted by a thread of their own: whoever takes them finds them ready.
 
+use std::num::NonZeroU64;
 use std::thread::ScopedJoinHandle;
 
 use anyhow::Context;
@@ -35,6 +36,8 @@ struct Place {
     kind: u32,
     misc: u16,
     event: Option<u16>,
+    /// Where it begins in its file.
+    offset: Option<NonZeroU64>,
 }
 
 /// A record of the kernel's types in its batch.
@@ -44,6 +47,8 @@ pub struct Ordered<'a> {
     pub raw: RawRecord<'a>,
     /// The event that it belongs to.
     pub event: Option<EventIndex>,
+    /// Where it begins in its file; `None` for records out of a pipe or compressed pieces.
+    pub offset: Option<NonZeroU64>,
 }
 
 impl Batch {
@@ -58,13 +63,13 @@ impl Batch {
 
     /// The record at `index`.
     pub fn get(&self, index: usize) -> Option<Ordered<'_>> {
-        let &Place { start, end, kind, misc, event } = self.records.get(index)?;
+        let &Place { start, end, kind, misc, event, offset } = self.records.get(index)?;
         let body = self.bytes.get(start as usize..end as usize)?;
         let event = event.map(|event| EventIndex(event.into()));
-        Some(Ordered { raw: RawRecord { kind, misc, body }, event })
+        Some(Ordered { raw: RawRecord { kind, misc, body }, event, offset })
     }
 
-    fn push(&mut self, raw: &RawRecord<'_>, event: Option<EventIndex>) {
+    fn push(&mut self, raw: &RawRecord<'_>, record: RecordRef) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(raw.body);
         self.records.push(Place {
@@ -74,7 +79,9 @@ impl Batch {
             kind: raw.kind,
             misc: raw.misc,
             // A reader gives events numbers of 16 bits.
-            event: event.map(|event| event.0 as u16),
+            event: record.event().map(|event| event.0 as u16),
+            // The first record of a part of a folder has 0, and stays without.
+            offset: record.file_offset().and_then(NonZeroU64::new),
         });
     }
 }
@@ -202,7 +209,7 @@ impl Reading {
         while let Some((_, record)) = orderer.pop() {
             any = true;
             let raw = self.reader.record(record)?;
-            self.batch.push(&raw, record.event());
+            self.batch.push(&raw, record);
             self.reader.release(record);
             if self.batch.bytes.len() >= BATCH_BYTES && !self.send() {
                 return Ok(false);

@@ -1,9 +1,10 @@
 //! Playing a recording in the order of time.
 
+use std::num::NonZeroU64;
 use std::thread;
 
 use decoder::values::U64s;
-use decoder::{Endian, RawRecord, Record, Sample, context, kind};
+use decoder::{DecodeError, Endian, RawRecord, Record, Sample, context, kind};
 use model::{EventIndex, Loss, Tid};
 use perfdata::Description;
 use tracker::{Deferred, Tracker};
@@ -15,6 +16,7 @@ use super::input::Input;
 use super::last_branches::{self, are_calls};
 use super::loss::LossAccount;
 use super::ordered::{Batch, Batches, Ordered};
+use super::undecodable::Undecodable;
 use crate::console::{Console, Progress};
 
 /// A sample, and the machine at its moment.
@@ -74,6 +76,9 @@ pub fn replay(input: Input, console: &Console, sink: &mut dyn Sink) -> anyhow::R
     for notice in &outcome.notices {
         console.warn(&format!("{name}: {notice}"));
     }
+    if let Some(notice) = replay.undecodable.notice() {
+        console.warn(&format!("{name}: {notice}"));
+    }
     let mut loss = replay.account.loss();
     loss += outcome.loss;
     Ok(Replayed { tracker: replay.tracker, loss, recording: outcome.recording })
@@ -85,6 +90,7 @@ struct Replay {
     /// Samples whose user call chain is still to come.
     deferred: Deferred<Kept>,
     account: LossAccount,
+    undecodable: Undecodable,
     /// The counters that samples carry, as they were last.
     counts: Counts,
     build_ids: ListedBuildIds,
@@ -93,6 +99,7 @@ struct Replay {
 /// A sample that outlives its batch.
 struct Kept {
     event: Option<EventIndex>,
+    offset: Option<NonZeroU64>,
     kind: u32,
     misc: u16,
     body: Vec<u8>,
@@ -101,11 +108,12 @@ struct Kept {
 impl Kept {
     fn of(record: &Ordered<'_>) -> Self {
         let RawRecord { kind, misc, body } = record.raw;
-        Self { event: record.event, kind, misc, body: body.to_vec() }
+        Self { event: record.event, offset: record.offset, kind, misc, body: body.to_vec() }
     }
 
     fn ordered(&self) -> Ordered<'_> {
-        Ordered { raw: RawRecord { kind: self.kind, misc: self.misc, body: &self.body }, event: self.event }
+        let raw = RawRecord { kind: self.kind, misc: self.misc, body: &self.body };
+        Ordered { raw, event: self.event, offset: self.offset }
     }
 }
 
@@ -168,9 +176,15 @@ impl Replay {
                 self.tracker.apply(&record);
                 sink.record(&record);
             }
-            Err(_) => self.account.undecodable(),
+            Err(error) => self.undecodable(&record, error),
         }
         Ok(())
+    }
+
+    #[cold]
+    fn undecodable(&mut self, record: &Ordered<'_>, error: DecodeError) {
+        self.account.undecodable();
+        self.undecodable.add(record.offset.map(NonZeroU64::get), record.raw.kind, error);
     }
 
     /// Hands on a sample whose user call chain never came.
@@ -196,9 +210,16 @@ impl Replay {
     ) -> anyhow::Result<()> {
         let Some(index) = record.event else { return Ok(()) };
         let Some(event) = recording.event(index) else { return Ok(()) };
-        let Ok(Record::Sample(mut sample)) = event.layout.decode(&record.raw) else {
-            self.account.undecodable();
-            return Ok(());
+        let mut sample = match event.layout.decode(&record.raw) {
+            Ok(Record::Sample(sample)) => sample,
+            Ok(_) => {
+                self.account.undecodable();
+                return Ok(());
+            }
+            Err(error) => {
+                self.undecodable(&record, error);
+                return Ok(());
+            }
         };
         let calls = if are_calls(&event.attr) { last_branches::chain(&sample) } else { None };
         let calls: Option<Vec<u8>> =

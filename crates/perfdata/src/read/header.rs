@@ -187,16 +187,24 @@ fn feature_sections(
                 break;
             }
         };
-        let fits = offset.checked_add(size).is_some_and(|end| end <= len) && size <= len - total;
-        // Only the index of the AUX data is of interest to their decoders, and none is here.
-        if !fits || size > MOST_SECTION {
-            let expected = "which reaches past the end of the file, or is more than 64 MiB";
-            notices.push(Notice::Skipped(table.wrong(
-                bit::name(feature).unwrap_or("size"),
-                8,
-                size,
-                expected,
-            )));
+        let wrong = if offset > len {
+            Some(("offset", 16, offset, "behind the end of the file"))
+        } else if size > len - offset {
+            Some(("size", 8, size, "which reaches past the end of the file"))
+        } else if size > len - total {
+            Some(("size", 8, size, "more than the file has beside the sections before it"))
+        } else if size > MOST_SECTION {
+            // Only the index of the AUX data is of interest to their decoders, and none is here.
+            Some(("size", 8, size, "more than 64 MiB"))
+        } else {
+            None
+        };
+        if let Some((field, back, value, expected)) = wrong {
+            let feature = bit::name(feature).map_or_else(|| feature.to_string(), str::to_owned);
+            // The table follows the records.
+            let offset = table_offset + table.offset().saturating_sub(back);
+            let error = Error::FeatureTable { feature, field, offset, value, expected };
+            notices.push(Notice::Skipped(error));
             continue;
         }
         total += size;

@@ -23,6 +23,8 @@ pub(super) struct Inflate {
     parsed: usize,
     packed: u64,
     unpacked: u64,
+    /// Where the piece's record begins.
+    offset: Option<u64>,
     /// zstd or the limit stopped it: nothing more comes.
     failed: bool,
 }
@@ -39,12 +41,15 @@ impl Inflate {
             parsed: 0,
             packed: 0,
             unpacked: 0,
+            offset: None,
             failed: false,
         })
     }
 
     /// Takes the next piece. The one before must be used up.
-    pub(super) fn feed(&mut self, piece: &[u8]) {
+    /// `offset`: where the record with it begins in its file.
+    pub(super) fn feed(&mut self, piece: &[u8], offset: Option<u64>) {
+        self.offset = offset;
         self.piece.clear();
         self.piece.extend_from_slice(piece);
         self.at = 0;
@@ -86,6 +91,11 @@ impl Inflate {
                 return Err(error);
             }
         }
+    }
+
+    /// Where in its file the record with the latest piece begins.
+    pub(super) fn piece_offset(&self) -> Option<u64> {
+        self.offset
     }
 
     /// Bytes of a record that no piece has ended.

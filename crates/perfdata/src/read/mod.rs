@@ -329,7 +329,10 @@ impl Reader {
                 match inflate.next(&mut self.blocks, self.known.endian) {
                     Ok(Some((place, _))) => return self.classify(BLOCKS, place, Origin::Piece).map(Some),
                     Ok(None) => {}
-                    Err(error) => self.notice(Notice::Skipped(error)),
+                    Err(error) => {
+                        let offset = inflate.piece_offset();
+                        self.notice(Notice::Record { offset, error });
+                    }
                 }
             }
             let Some(part) = self.parts.front_mut() else { return Ok(None) };
@@ -389,7 +392,7 @@ impl Reader {
                     ToolRecord::AuxtraceError(error) if error.time != 0 => Some(Timestamp(error.time)),
                     _ => None,
                 };
-                self.take_in(tool, origin)?;
+                self.take_in(tool, origin, record.file_offset())?;
                 Ok(entry(EntryKind::Tool, time))
             }
             Ok(None) => {
@@ -398,14 +401,14 @@ impl Reader {
             }
             Err(error) => {
                 self.loss.undecodable = self.loss.undecodable.saturating_add(1);
-                self.notice(Notice::Skipped(error));
+                self.notice(Notice::Record { offset: record.file_offset(), error });
                 Ok(entry(EntryKind::Tool, None))
             }
         }
     }
 
     /// What a tool record says of the recording itself.
-    fn take_in(&mut self, tool: ToolRecord<'_>, origin: Origin) -> Result<(), Error> {
+    fn take_in(&mut self, tool: ToolRecord<'_>, origin: Origin, offset: Option<u64>) -> Result<(), Error> {
         match tool {
             // Pieces inside a piece would never end, and what lies behind a record is not in it. No tool writes them.
             ToolRecord::Compressed(_)
@@ -414,7 +417,7 @@ impl Reader {
                 if origin == Origin::Piece =>
             {
                 let what = "a record that only stands outside of compressed ones".to_owned();
-                self.notice(Notice::Skipped(Error::Compressed { what }));
+                self.notice(Notice::Record { offset, error: Error::Compressed { what } });
             }
             ToolRecord::Compressed(piece) => {
                 let Some(part) = self.parts.front_mut() else { return Ok(()) };
@@ -422,7 +425,7 @@ impl Reader {
                     Some(inflate) => inflate,
                     None => part.inflate.insert(Inflate::new()?),
                 };
-                inflate.feed(piece);
+                inflate.feed(piece, offset);
             }
             ToolRecord::HeaderAttr { attr, ids } if self.pipe => {
                 Arc::make_mut(&mut self.known.events).push(*attr, ids, self.known.endian);
@@ -452,7 +455,7 @@ impl Reader {
                 }
                 let endian = self.known.endian;
                 if let Err(error) = self.features_mut().parse_section(feature, body, endian) {
-                    self.notice(Notice::Skipped(error));
+                    self.notice(Notice::Record { offset, error });
                 }
                 if feature == bit::EVENT_DESC {
                     self.name_events();

@@ -18,6 +18,13 @@ pub enum Notice {
     },
     /// A part is damaged, and left out.
     Skipped(Error),
+    /// A record is damaged, and left out.
+    Record {
+        /// Where in the file it begins; `None` out of a pipe, or out of compressed pieces.
+        offset: Option<u64>,
+        /// What is wrong with it; offsets count from its start, behind the header.
+        error: Error,
+    },
     /// The records of a file, or of the stream, end early.
     Stopped {
         /// Offset of the first byte that was not read as a record.
@@ -37,6 +44,10 @@ impl fmt::Display for Notice {
                 write!(f, "the file is cut: its records should reach to byte {stated}, it ends at {actual}")
             }
             Self::Skipped(error) => write!(f, "left out: {error}"),
+            Self::Record { offset: Some(offset), error } => {
+                write!(f, "left out: the record at offset {offset:#x}: {error}")
+            }
+            Self::Record { offset: None, error } => write!(f, "left out: a record: {error}"),
             Self::Stopped { offset, why } => write!(f, "records end early, at offset {offset:#x}: {why}"),
         }
     }

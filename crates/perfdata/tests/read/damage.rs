@@ -127,6 +127,15 @@ fn ids_and_features_outside_the_file_are_left_out_and_told() {
             let told = reader.notices()[0].to_string();
             assert!(at != ids_at || told.contains("ids.offset at offset"), "{told}");
             assert!(at != ids_at + 8 || told.contains("ids.size at offset"), "{told}");
+            // The table has BUILD_ID, HOSTNAME and so on.
+            for (field_at, field) in [
+                (table, "BUILD_ID's offset"),
+                (table + 8, "BUILD_ID's size"),
+                (table + 16, "HOSTNAME's offset"),
+            ] {
+                let named = format!("{field} at offset {at:#x} of the file is {value:#x}");
+                assert!(at != field_at || told.contains(&named), "{told}");
+            }
             assert_eq!(kernel_records(&mut reader).len(), recording.records.len());
         }
     }
@@ -152,6 +161,31 @@ fn a_zstd_bomb_is_stopped() {
 }
 
 #[test]
+fn a_damaged_record_of_a_tool_is_told_with_its_place() {
+    let recording = small();
+    let mut data = recording.records[..4].concat();
+    let at = recording.file().len() as u64;
+    // A BUILD_ID that promises more than it has.
+    data.extend(tool_record(67, &[0; 6], Endian::Little));
+    let file = recording.file_with(&data);
+    let place = file.windows(6).position(|bytes| bytes == [67, 0, 0, 0, 0, 0]).unwrap();
+    assert!((place as u64) < at);
+    let mut reader = open(file).unwrap();
+    kernel_records(&mut reader);
+    let told = reader.notices()[0].to_string();
+    assert!(told.starts_with(&format!("left out: the record at offset {place:#x}: ")), "{told}");
+    // Compressed records that are none.
+    let mut data = recording.records[..4].concat();
+    data.extend(tool_record(81, b"no zstd frame at all", Endian::Little));
+    let file = recording.file_with(&data);
+    let place = file.windows(6).position(|bytes| bytes == [81, 0, 0, 0, 0, 0]).unwrap();
+    let mut reader = open(file).unwrap();
+    assert_eq!(kernel_records(&mut reader).len(), 4);
+    let told = reader.notices()[0].to_string();
+    assert!(told.starts_with(&format!("left out: the record at offset {place:#x}: compressed")), "{told}");
+}
+
+#[test]
 fn pieces_inside_pieces_are_not_unpacked() {
     let recording = small();
     let inner = Recording { records: vec![recording.compressed(1 << 20, 81)], ..small() };
@@ -159,7 +193,7 @@ fn pieces_inside_pieces_are_not_unpacked() {
     for open in [open, open_stream] {
         let mut reader = open(recording.pipe_with(&data)).unwrap();
         assert_eq!(kernel_records(&mut reader).len(), 0);
-        assert!(matches!(reader.notices(), [Notice::Skipped(Error::Compressed { .. })]));
+        assert!(matches!(reader.notices(), [Notice::Record { error: Error::Compressed { .. }, .. }]));
     }
 }
 
