@@ -34,6 +34,7 @@ fn compare(
     runs: usize,
     table: &mut Table,
 ) -> anyhow::Result<()> {
+    tools.install_inferno()?;
     let size = std::fs::metadata(input)?.len() as f64 / 1e6;
     let (our_svg, their_svg) = (tools.scratch.join("prof.svg"), tools.scratch.join("perf.svg"));
     let flame = tools.prof([&"flame", &"-i", &input, &"-o", &our_svg]);

@@ -3,6 +3,7 @@
 //! Every figure is the median of alternating runs; what counts is the ratio, since the machine is shared and its
 //! absolute times say little. The result is one Markdown table.
 
+mod completeness;
 mod flame;
 mod loss;
 pub(crate) mod measure;
@@ -27,6 +28,7 @@ const SECTIONS: &[(&str, usize, Section)] = &[
     ("loss", 3, loss::loss),
     ("floods", 3, loss::floods),
     ("top", 3, top::top),
+    ("completeness", 1, completeness::completeness),
 ];
 
 /// Runs the sections named, or all.

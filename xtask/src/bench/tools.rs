@@ -18,7 +18,7 @@ pub(super) struct Tools {
 }
 
 impl Tools {
-    /// Builds `prof` in release, installs inferno's programs below `target` where they are not yet, and looks for perf.
+    /// Builds `prof` in release, and looks for perf.
     pub(super) fn prepare() -> anyhow::Result<Self> {
         let root = workspace::root();
         workspace::output(Command::new("perf").arg("--version"))
@@ -28,16 +28,19 @@ impl Tools {
                 .args(["build", "--quiet", "--release", "--package", "prof-cli"])
                 .current_dir(&root),
         )?;
-        let oracles = root.join("target/oracles");
-        let inferno = oracles.join("bin");
-        if !inferno.join("inferno-flamegraph").is_file() {
-            workspace::run(
-                Command::new("cargo").args(["install", "--quiet", "--root"]).arg(&oracles).arg("inferno"),
-            )?;
-        }
         let scratch = root.join("target/bench");
         std::fs::create_dir_all(&scratch).with_context(|| scratch.display().to_string())?;
+        let inferno = root.join("target/oracles/bin");
         Ok(Self { prof: root.join("target/release/prof"), inferno, scratch })
+    }
+
+    /// Installs inferno's programs below `target`, where they are not yet.
+    pub(super) fn install_inferno(&self) -> anyhow::Result<()> {
+        if self.inferno.join("inferno-flamegraph").is_file() {
+            return Ok(());
+        }
+        let root = self.inferno.parent().unwrap_or(&self.inferno);
+        workspace::run(Command::new("cargo").args(["install", "--quiet", "--root"]).arg(root).arg("inferno"))
     }
 
     /// A command line of ours.

@@ -1,0 +1,208 @@
+//! How many samples of programs as they are distributed reach the first frame of their thread.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context;
+
+use super::measure::{last_stderr, measure};
+use super::table::Table;
+use super::tools::Tools;
+use crate::fixtures;
+
+/// Programs that are installed or not, each busy for a second or a few.
+const INSTALLED: &[(&str, &[&str])] = &[
+    (
+        "python3",
+        &[
+            "-c",
+            "import json\nfor _ in range(12): json.loads(json.dumps([{'a': [i] * 9} for i in range(20000)]))",
+        ],
+    ),
+    (
+        "node",
+        &[
+            "-e",
+            "let n = 0; for (let i = 0; i < 60; i++) n += JSON.stringify([...Array(30000).keys()].map(x => ({x, s: 'a' + x}))).length",
+        ],
+    ),
+    ("rg", &["-c", "--no-ignore", "-e", "(a|b)+[0-9]{3,}(foo|bar)?", "/usr/share", "/usr/include"]),
+    ("g++", &["-O2", "-x", "c++", "-o", "/dev/null", "-"]),
+    ("rustc", &["-O", "--crate-name", "hello", "--crate-type", "bin", "-o", "/dev/null", "-"]),
+];
+
+/// `paths.c`, built in several ways without frame pointers.
+const BUILT: &[(&str, &str, &[&str])] = &[
+    ("C, gcc -O2", "gcc", &["-O2", "-fomit-frame-pointer", "-pthread"]),
+    ("C, clang -O2", "clang", &["-O2", "-fomit-frame-pointer", "-pthread"]),
+    ("C, static", "gcc", &["-O2", "-fomit-frame-pointer", "-pthread", "-static"]),
+    ("C, musl, static", "musl-gcc", &["-O2", "-fomit-frame-pointer", "-pthread", "-static"]),
+];
+
+/// What `g++` and `rustc` read from standard input.
+const CXX: &str = "#include <regex>\n#include <map>\n#include <iostream>\nint main() { std::map<std::string, int> m; \
+                   std::regex r(\"(a|b)*c\"); std::cout << std::regex_match(\"abc\", r) << m[\"x\"]; }\n";
+const RUST: &str = "use std::collections::*; fn main() { let mut m = BTreeMap::new(); for i in 0..10u64 { m.insert(i, \
+                    format!(\"{i:?}\")); } let h: HashMap<_, _> = m.iter().collect(); println!(\"{h:?}\"); }\n";
+
+/// One row per program that is here.
+pub(super) fn completeness(tools: &Tools, _: usize, table: &mut Table) -> anyhow::Result<()> {
+    for (name, compiler, flags) in BUILT {
+        let built = tools.scratch.join("completeness-paths");
+        let source = fixtures::source("paths");
+        let built_it = Command::new(compiler).args(*flags).arg("-o").args([&built, &source]).output();
+        if built_it.is_ok_and(|output| output.status.success()) {
+            row(tools, name, &[built.into(), "2".into(), "1000".into()], table)?;
+        } else {
+            println!("skipped: {name}: {compiler} is not installed, or cannot build that");
+        }
+    }
+    for (name, args) in INSTALLED {
+        let Some(program) = installed(name) else {
+            println!("skipped: {name} is not installed");
+            continue;
+        };
+        let mut command: Vec<OsString> = vec![program.into()];
+        command.extend(args.iter().map(OsString::from));
+        if args.last() == Some(&"-") {
+            let input = tools.scratch.join("completeness-input");
+            std::fs::write(&input, if *name == "g++" { CXX } else { RUST })?;
+            let shell = ["sh", "-c", "input=$1; shift; exec \"$@\" < \"$input\"", "sh"].map(OsString::from);
+            command = shell.into_iter().chain([input.into()]).chain(command).collect();
+        }
+        row(tools, name, &command, table)?;
+    }
+    Ok(())
+}
+
+/// The program itself, not what chooses among versions of it.
+fn installed(name: &str) -> Option<PathBuf> {
+    let chosen = match name {
+        "rustc" => Command::new("rustc")
+            .args(["--print", "sysroot"])
+            .output()
+            .ok()
+            .map(|output| Path::new(String::from_utf8_lossy(&output.stdout).trim()).join("bin/rustc")),
+        _ => None,
+    };
+    let path = std::env::var_os("PATH")?;
+    let found = || std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file());
+    chosen.filter(|path| path.is_file()).or_else(found)
+}
+
+fn row(tools: &Tools, name: &str, command: &[OsString], table: &mut Table) -> anyhow::Result<()> {
+    let (our_file, their_file) = (tools.scratch.join("stacks.prof"), tools.scratch.join("stacks.perf"));
+    let common = ["-e", "cpu-clock", "-F", "997", "-o"];
+    let mut ours = tools.prof([&"record", &"-v"]);
+    ours.extend(common.map(OsString::from));
+    ours.extend([our_file.clone().into(), "--".into()]);
+    ours.extend_from_slice(command);
+    // A linter or a search that finds nothing ends with a code of its own; what counts is the recording.
+    let _ = measure(&tools.scratch, &ours);
+    let summary = last_stderr(&tools.scratch);
+    let mut shares = vec![share_of(&our_file).with_context(|| summary.clone())?];
+    for how in ["fp", "dwarf,8192"] {
+        let mut theirs =
+            ["perf", "record", "-q", "-B", "-N", "--call-graph", how].map(OsString::from).to_vec();
+        theirs.extend(common.map(OsString::from));
+        theirs.extend([their_file.clone().into(), "--".into()]);
+        theirs.extend_from_slice(command);
+        let _ = measure(&tools.scratch, &theirs);
+        shares.push(share_of(&their_file)?);
+    }
+    let [our_share, fp, dwarf] = shares[..] else { return Ok(()) };
+    let how = three_shares(&summary).map(|shares| format!(" ({shares})")).unwrap_or_default();
+    table.row(
+        format!("{name}: samples that reach their thread's first frame"),
+        format!("{our_share:.1} %{how}"),
+        format!("fp {fp:.1} %, dwarf,8192 {dwarf:.1} %"),
+        format!("{:+.1} points", our_share - fp.max(dwarf)),
+        if name == "rustc" { "the three shares" } else { "at least 99.5 %" },
+    );
+    Ok(())
+}
+
+/// The share in per cent, as perf prints the stacks of the file: one judge for all.
+fn share_of(file: &Path) -> anyhow::Result<f64> {
+    let script = Command::new("perf")
+        .args(["script", "-f", "--no-inline", "--max-stack", "65535", "-F", "comm,tid,ip,sym,dso", "-i"])
+        .arg(file)
+        .output()?;
+    let (reach, all) = reaching(&String::from_utf8_lossy(&script.stdout));
+    anyhow::ensure!(all > 0, "{} has no user stacks", file.display());
+    Ok(100.0 * reach as f64 / all as f64)
+}
+
+/// Where threads begin: names of the C libraries, the dynamic linker, and Go.
+const FIRST: &[&str] = &[
+    "_start",
+    "_dl_start_user",
+    "clone3",
+    "__clone3",
+    "clone",
+    "__clone",
+    "runtime.goexit.abi0",
+    "runtime.rt0_go.abi0",
+];
+
+/// Of the samples with a user stack that `perf script` printed: how many reach their thread's first frame, and how many
+/// there are.
+fn reaching(script: &str) -> (u64, u64) {
+    let (mut reach, mut all) = (0, 0);
+    for sample in script.split("\n\n") {
+        let is_kernel = |frame: &&str| frame.ends_with("([kernel.kallsyms])");
+        let frames: Vec<&str> = sample.lines().filter(|line| line.starts_with(['\t', ' '])).collect();
+        let [.., last] = frames[..] else { continue };
+        if is_kernel(&last) {
+            continue;
+        }
+        let name = |frame: &str| frame.split_whitespace().nth(1).unwrap_or_default().to_owned();
+        // In the midst of exec, which has taken the stack away.
+        if ["execve", "__GI___execve"].contains(&name(last).as_str()) {
+            continue;
+        }
+        // The caller of `__libc_start_main` of a program without symbols.
+        let is_called_first =
+            frames.iter().rev().nth(1).is_some_and(|frame| name(frame).starts_with("__libc_start_main"));
+        all += 1;
+        reach += u64::from(FIRST.contains(&name(last).as_str()) || is_called_first);
+    }
+    (reach, all)
+}
+
+/// Copied whole, completed late and cut, from our summary.
+fn three_shares(summary: &str) -> Option<String> {
+    let number = |before: &str| -> Option<f64> {
+        let end = summary.find(before)?;
+        summary[..end].rsplit([' ', ',']).next()?.parse().ok()
+    };
+    let complete = number(" % complete (copies")?;
+    let late = number(" % of the stacks were deeper").unwrap_or(0.0);
+    Some(format!(
+        "copied {:.1} %, completed late {late:.1} %, cut {:.1} %",
+        complete - late,
+        100.0 - complete
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_reaches_its_first_frame_by_name_or_by_its_callee() {
+        let script = "a 1\n\t 10 work (/a)\n\t 20 _start (/a)\n\na 1\n\t 10 work (/a)\n\na 1\n\
+                      \tffffffff10 idle ([kernel.kallsyms])\n\na 1\n\t 10 main (/a)\n\t 20 __libc_start_main@@GLIBC_2.34 \
+                      (/libc)\n\t 30 [unknown] (/a)\n\n";
+        assert_eq!(reaching(script), (2, 3));
+    }
+
+    #[test]
+    fn the_three_shares_are_read_from_the_summary() {
+        let summary = "prof: 1,287 samples (997 Hz), 0 lost, stacks 99.3 % complete (copies of 16 to 64 KiB) → f\n\
+                       prof: 15.0 % of the stacks were deeper than their copy and completed from memory read later\n";
+        assert_eq!(three_shares(summary).unwrap(), "copied 84.3 %, completed late 15.0 %, cut 0.7 %");
+        assert_eq!(three_shares("nothing"), None);
+    }
+}
