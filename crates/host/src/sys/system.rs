@@ -45,7 +45,8 @@ impl SystemName {
             name.assume_init()
         };
         let text = |field: &[libc::c_char; 65]| {
-            let bytes: [u8; 65] = field.map(libc::c_char::cast_unsigned);
+            // Signed or not, by the processor.
+            let bytes: [u8; 65] = field.map(|character| character.to_ne_bytes()[0]);
             let text = CStr::from_bytes_until_nul(&bytes).map(CStr::to_bytes).unwrap_or_default();
             OsString::from_vec(text.to_vec())
         };
