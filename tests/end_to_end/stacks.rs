@@ -1,6 +1,7 @@
 //! Complete stacks: of programs without frame pointers, whatever the rings.
 
 use std::collections::HashMap;
+use std::process::Command;
 
 use super::folded::Folded;
 use super::prof::{figure, folded, folder, may_record, prof, record, run};
@@ -118,4 +119,33 @@ fn code_that_was_moved_is_found_in_the_living_process() {
     let is_whole = |stack: &[String]| stack.get(1).is_some_and(|frame| frame == "_start");
     let found = stacks.count(|stack| is_whole(stack) && stack.iter().any(|frame| frame == "wander"));
     assert!(found * 4 > stacks.total(), "{found} of {}: {:?}", stacks.total(), stacks.stacks);
+}
+
+/// Stacks of 32-bit programs are followed by frame pointers, or end with a reason where there are only copies of them.
+#[test]
+fn those_of_32_bit_programs_say_what_they_are() {
+    let folder = folder();
+    let program = folder.path().join("paths-32");
+    let source = programs::repository().join("fixtures/programs/paths.c");
+    let flags = ["-m32", "-O1", "-g", "-fno-omit-frame-pointer", "-pthread", "-o"];
+    let built = Command::new("gcc").args(flags).args([&program, &source]).output();
+    if !built.is_ok_and(|output| output.status.success()) {
+        return programs::skip("no 32-bit programs can be built here (Debian: gcc-multilib)");
+    }
+    if !may_record() {
+        return;
+    }
+    let words = [program.as_os_str(), "2".as_ref(), "500".as_ref()];
+    let (file, recorded) = record(folder.path(), &[], &words);
+    let recorded = recorded.ok();
+    assert!(recorded.stderr.contains("are of 32-bit programs"), "{}", recorded.stderr);
+    let stacks = Folded::parse(folded(&file, &[]).ok().text());
+    let deep = stacks.count(|stack| stack.len() > 5 && stack.iter().any(|frame| frame == "work"));
+    assert!(deep * 2 > stacks.total(), "{deep} of {}", stacks.total());
+
+    let (file, recorded) = record(folder.path(), &["--keep-stacks"], &words);
+    recorded.ok();
+    let stacks = Folded::parse(folded(&file, &[]).ok().text());
+    let told = stacks.count(|stack| stack.get(1).is_some_and(|frame| frame == "[truncated: no unwind data]"));
+    assert!(told * 2 > stacks.total(), "{told} of {}", stacks.total());
 }

@@ -87,6 +87,13 @@ pub fn tell(totals: &StackTotals, console: &Console) {
         let line = format!("{count} stacks ({:.1} %) end early: {reason}", percent(count));
         if percent(count) >= 1.0 { console.warn(&line) } else { console.detail(&line) }
     }
+    if totals.of_32_bits > 0 {
+        console.warn(&format!(
+            "{} samples are of 32-bit programs, whose stacks are followed by frame pointers alone: build them with \
+             -fno-omit-frame-pointer",
+            totals.of_32_bits
+        ));
+    }
     if totals.at_frame_limit > 0 {
         console.warn(&format!("{} stacks have more frames than are kept", totals.at_frame_limit));
     }

@@ -13,9 +13,11 @@ use anyhow::Context;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use decoder::{CpuMode, Endian, Record, Sample, SampleFormat, context, kind};
 use host::objects::{ObjectStore, SearchPaths};
-use model::{Name, Pid};
+use model::{Name, Pid, TruncationReason};
 use perfdata::Description;
-use recorder::unwind::{ChainUnwinder, Snapshot, Snapshots, UserState};
+use recorder::unwind::{
+    ChainUnwinder, Snapshot, Snapshots, UserState, instruction_of_32_bits, is_of_32_bits,
+};
 use tracker::{AddressSpace, ChainItem, Tracker, chain_items};
 use unwinder::{Architecture, NoMemory};
 
@@ -119,9 +121,15 @@ fn work(turn: &Mutex<Turn>) {
             let Some(sample) = batch.get(index).and_then(|record| sample_of(&batch.recording, record)) else {
                 continue;
             };
-            let Some(state) = UserState::of(&sample, architecture) else { continue };
             chain.clear();
             put_kernel_part(&sample, &mut chain);
+            let Some(state) = UserState::of(&sample, architecture) else {
+                let end = TruncationReason::NoUnwindData.marker();
+                let user = instruction_of_32_bits(&sample, architecture);
+                chain.extend(user.into_iter().flat_map(|ip| [context::USER, ip, end]));
+                chains.push(index, &chain);
+                continue;
+            };
             unwinder.unwind(&snapshot, &state, &mut NoMemory, &mut chain);
             chains.push(index, &chain);
         }
@@ -210,6 +218,10 @@ fn sample_of<'a>(recording: &'a Description, record: Ordered<'a>) -> Option<Samp
 }
 
 fn must_unwind(sample: &Sample<'_>, pid: Pid, architecture: Architecture) -> bool {
+    if is_of_32_bits(sample) {
+        // Where it is, and that there is more, is all that can be said.
+        return !has_user_part(sample);
+    }
     let state = UserState::of(sample, architecture).filter(|_| pid != Pid::NONE);
     // What the kernel has walked itself is taken as it is: a chain of frame pointers says more than a copy of no bytes.
     state.is_some_and(|state| !(state.stack.bytes.is_empty() && has_user_part(sample)))

@@ -3,6 +3,8 @@
 use decoder::{CpuMode, Sample};
 use unwinder::{Architecture, Registers, StackCopy};
 
+/// `PERF_SAMPLE_REGS_ABI_32`
+const ABI_32: u64 = 1;
 /// `PERF_SAMPLE_REGS_ABI_64`
 const ABI_64: u64 = 2;
 
@@ -30,6 +32,17 @@ impl<'a> UserState<'a> {
         let stack = StackCopy { start, bytes: sample.user_stack.unwrap_or_default() };
         Some(Self { registers, stack })
     }
+}
+
+/// Whether the sampled thread runs a 32-bit program, whose stacks nobody unwinds here.
+pub fn is_of_32_bits(sample: &Sample<'_>) -> bool {
+    sample.user_registers.as_ref().is_some_and(|registers| registers.abi == ABI_32)
+}
+
+/// Where the user side of a 32-bit program was, if its sample says so.
+pub fn instruction_of_32_bits(sample: &Sample<'_>, architecture: Architecture) -> Option<u64> {
+    let registers = sample.user_registers.as_ref().filter(|_| is_of_32_bits(sample))?;
+    registers.get(architecture.perf_number(architecture.program_counter())?)
 }
 
 /// This machine's architecture, if stacks can be unwound on it.

@@ -24,7 +24,7 @@ use super::copy_size::CopySize;
 use super::fresh_maps::FreshMaps;
 use super::held::{Handle, Held, Task};
 use super::live_memory::{LiveMemory, Witness};
-use super::sample::{UserState, native};
+use super::sample::{UserState, is_of_32_bits, native};
 use super::snapshot::Snapshots;
 use super::tails::Tails;
 use super::totals::StackTotals;
@@ -335,6 +335,7 @@ impl Machine {
             // There is none, or it is a 32-bit one, which is left to the kernel's walk.
             _ => {
                 self.totals.without_stack += 1;
+                self.totals.of_32_bits += u64::from(is_of_32_bits(&sample));
                 self.chain.extend(user_part(&sample));
             }
         }

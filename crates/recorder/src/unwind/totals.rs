@@ -15,6 +15,8 @@ pub struct StackTotals {
     /// Samples of threads that had no user stack: kernel threads, and threads whose memory exec had taken away. 32-bit
     /// threads are among them. Not counted by [`StackTotals::all`].
     pub without_stack: u64,
+    /// Samples of 32-bit programs: their stacks are what the kernel's walk over frame pointers found.
+    pub of_32_bits: u64,
     /// Incomplete ones, by reason ([`TruncationReason::ALL`]).
     pub truncated: [u64; TruncationReason::ALL.len()],
 }
@@ -22,8 +24,8 @@ pub struct StackTotals {
 impl StackTotals {
     /// The bit of the feature section that carries these counts: one of those that nobody has assigned. perf skips it.
     pub const FEATURE: u32 = 240;
-    /// The layout of the section: this number, then `complete`, `completed_late`, `at_frame_limit`, `without_stack`, and the counts of the
-    /// reasons from 1 on; u64 each.
+    /// The layout of the section: this number, then `complete`, `completed_late`, `at_frame_limit`, `without_stack`, the
+    /// counts of the reasons from 1 on, and `of_32_bits`; u64 each.
     const VERSION: u64 = 1;
 
     /// Counts one stack.
@@ -65,6 +67,7 @@ impl StackTotals {
         [Self::VERSION, self.complete, self.completed_late, self.at_frame_limit, self.without_stack]
             .into_iter()
             .chain(self.truncated)
+            .chain([self.of_32_bits])
             .flat_map(u64::to_ne_bytes)
             .collect()
     }
@@ -86,6 +89,6 @@ mod tests {
         totals.count(StackEnd::FrameLimit, false);
         assert_eq!(totals.all(), 8);
         assert_eq!(totals.complete_percent(), Some(25.0));
-        assert_eq!(totals.to_section().len(), 10 * 8);
+        assert_eq!(totals.to_section().len(), 11 * 8);
     }
 }
