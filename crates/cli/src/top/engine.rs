@@ -57,7 +57,7 @@ pub(crate) struct Settings {
 
 /// How long names are waited for where a snapshot shall have them.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// While the screen is new, it is drawn anew this often, so that the first names appear soon.
+/// While the screen is new, it is drawn anew this often, so that the first rows and their names appear soon.
 const FIRST: Duration = Duration::from_millis(300);
 
 /// The consumer of a recording that shows it.
@@ -212,10 +212,8 @@ impl<F: FnMut(News)> Engine<F> {
             }
             self.publish();
         }
-        let mut named = false;
         for answer in self.naming.answers() {
             self.book.take(answer);
-            named = true;
         }
         // What waits for names refers to stacks by their numbers.
         let is_full = self.window.is_full() || self.tracker.spaces().len() > self.most_spaces;
@@ -227,8 +225,8 @@ impl<F: FnMut(News)> Engine<F> {
         if self.settings.intervals_apart {
             return self.attend_intervals(now);
         }
-        let young = now.duration_since(self.begin) < 10 * FIRST && named;
-        let interval = if young { FIRST } else { self.settings.interval };
+        let young = now.duration_since(self.begin) < 10 * FIRST;
+        let interval = if young { FIRST.min(self.settings.interval) } else { self.settings.interval };
         if now.duration_since(self.last) >= interval {
             self.publish();
         }
