@@ -9,15 +9,19 @@ use rustc_hash::FxBuildHasher;
 use crate::mapping::{Mapping, MappingKind};
 use crate::mapping_tree::MappingTree;
 
-/// How many ended processes keep their mappings, for records that come a little late.
-const GRACE: usize = 64;
+/// How many ended processes keep their mappings, for records that come a little late: on a busy machine a process that
+/// has told of its end may wait for its last moment while hundreds of others come and go.
+const GRACE: usize = 1024;
 
 /// All processes by their number: those that live, and those that ended lately.
 #[derive(Debug, Default)]
 pub(crate) struct Processes {
     processes: HashMap<Pid, Process, FxBuildHasher>,
-    /// Those whose last thread ended, oldest first.
-    ended: VecDeque<Pid>,
+    /// Those that may have no thread: when their last one ended, or they were heard of first, oldest first. A record that
+    /// comes too late makes a process anew, of which nothing more will be heard.
+    waiting: VecDeque<(Pid, u64)>,
+    /// How many ever waited.
+    waited: u64,
     /// Above the counts of all that were forgotten: one of their numbers may be used again, and the counts go on.
     counts: u32,
 }
@@ -35,9 +39,12 @@ impl Processes {
 
     /// The process of this number, newly made where there is none.
     pub(crate) fn of(&mut self, pid: Pid) -> &mut Process {
-        let counts = self.counts;
-        let new = || Process { program: counts, code: counts, ..Process::default() };
-        self.processes.entry(pid).or_insert_with(new)
+        if !self.processes.contains_key(&pid) {
+            let (program, code) = (self.counts, self.counts);
+            self.processes.insert(pid, Process { program, code, ..Process::default() });
+            self.end(pid);
+        }
+        self.processes.entry(pid).or_default()
     }
 
     /// All of them.
@@ -45,12 +52,19 @@ impl Processes {
         self.processes.iter_mut().map(|(&pid, process)| (pid, process))
     }
 
-    /// The last thread of a process has ended. The one that did so longest ago is forgotten, where there are too many.
+    /// A process has no thread (yet, or any more). The one of which that was said longest ago is forgotten, where there
+    /// are too many and it still has none.
     pub(crate) fn end(&mut self, pid: Pid) {
-        self.ended.push_back(pid);
-        if self.ended.len() > GRACE
-            && let Some(oldest) = self.ended.pop_front()
-            && self.processes.get(&oldest).is_some_and(|process| process.threads == 0)
+        self.waited += 1;
+        self.waiting.push_back((pid, self.waited));
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.waits_as = self.waited;
+        }
+        if self.waiting.len() > GRACE
+            && let Some((oldest, number)) = self.waiting.pop_front()
+            && let Some(process) = self.processes.get(&oldest)
+            && process.threads == 0
+            && process.waits_as == number
         {
             self.forget(oldest);
         }
@@ -86,6 +100,8 @@ pub(crate) struct Process {
     pub(crate) threads: u32,
     /// The space of addresses outside every mapping, once there was one.
     pub(crate) unmapped: Option<SpaceId>,
+    /// Its place among [`Processes::waiting`], counted from the first that ever was.
+    pub(crate) waits_as: u64,
     /// Whether it did not live when that was asked last, though its end was not recorded.
     pub(crate) doubted: bool,
 }
