@@ -105,9 +105,18 @@ impl Queue {
             (is_kernel, line.passes == 0, line.wish.places.len(), std::cmp::Reverse(line.wish.id))
         };
         let id = due.max_by_key(rank)?.wish.id;
-        let line = self.lines.get_mut(&id)?;
-        let places = std::mem::take(&mut line.wish.places);
-        Some(Wish { id, space: line.wish.space.clone(), pids: std::mem::take(&mut line.wish.pids), places })
+        self.lines.get_mut(&id).map(Line::take)
+    }
+
+    /// All that is due and takes no file, or a small one: what one process did not map, what it generated. Of processes
+    /// that come and go by the thousand, each has such a space of its own.
+    pub(crate) fn take_small(&mut self, now: Instant) -> Vec<Wish> {
+        let due: Vec<SpaceId> = self
+            .waiting()
+            .filter(|line| line.wish.is_small() && self.due_of(line) <= now)
+            .map(|line| line.wish.id)
+            .collect();
+        due.into_iter().filter_map(|id| self.lines.get_mut(&id).map(Line::take)).collect()
     }
 
     /// A space was looked at, from `begin` to `end`.
@@ -138,7 +147,26 @@ fn longest_rest(took: Duration) -> Duration {
     LONGEST_REST.max(took * LEAST_REST)
 }
 
+impl Wish {
+    /// Whether it takes no file to name the places, or a small one.
+    pub(crate) fn is_small(&self) -> bool {
+        matches!(
+            self.space,
+            Space::Jit { .. } | Space::Unmapped { .. } | Space::Truncated(_) | Space::Foreign(_)
+        )
+    }
+}
+
 impl Line {
+    fn take(&mut self) -> Wish {
+        Wish {
+            id: self.wish.id,
+            space: self.wish.space.clone(),
+            pids: std::mem::take(&mut self.wish.pids),
+            places: std::mem::take(&mut self.wish.places),
+        }
+    }
+
     fn waits(&self) -> bool {
         !self.wish.places.is_empty()
     }
@@ -227,6 +255,19 @@ mod tests {
             assert!(queue.lines.len() <= MOST_IDLE + 1, "{}", queue.lines.len());
         }
         assert!(queue.lines.capacity() < 8 * MOST_IDLE);
+    }
+
+    #[test]
+    fn what_is_small_is_taken_together() {
+        let now = Instant::now();
+        let mut queue = Queue::default();
+        let unmapped = |id: u32| Space::Unmapped { pid: Pid(id as i32), generation: 0 };
+        queue.add((0..500).map(|id| wish(id, unmapped(id), 2)).collect(), false, now);
+        queue.add(vec![wish(1000, vdso(), 3)], false, now);
+        let small = queue.take_small(now);
+        assert_eq!((small.len(), small.iter().map(|wish| wish.places.len()).sum::<usize>()), (500, 1000));
+        assert_eq!(queue.take(now).map(|wish| wish.id), Some(SpaceId(1000)));
+        assert!(queue.take(now).is_none() && queue.take_small(now).is_empty());
     }
 
     #[test]
