@@ -42,6 +42,9 @@ const MUCH_HELD: usize = MOST_HELD / 8;
 /// memory beyond the copies is read. So it is at the beginning, when the size of the copies is not settled.
 const HASTY_STACKS: u32 = 256;
 
+/// A chunk that fills less than this part of its memory, one in so many, is copied where memory is dear.
+const ROOMY: usize = 4;
+
 /// Handed on at once.
 const CHUNK: usize = 256 << 10;
 
@@ -478,11 +481,16 @@ impl<C: Consumer> Consumer for Unwinding<C> {
 
     fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
         self.machine.copy_size.note_fill(chunk.drained.fill);
-        self.hold(chunk.bytes);
+        // Memory for a chunk is as large as a ring. What waits in much of it, each part touched at some time, adds up.
+        let (bytes, emptied) = match self.light && chunk.bytes.len() < chunk.bytes.capacity() / ROOMY {
+            true => (chunk.bytes.as_slice().to_vec(), Some(chunk.bytes)),
+            false => (chunk.bytes, None),
+        };
+        self.hold(bytes);
         if !self.started {
             self.hand_on()?;
         }
-        Ok(self.held.spare())
+        Ok(emptied.or_else(|| self.held.spare()))
     }
 
     fn finished_round(&mut self) -> io::Result<()> {
