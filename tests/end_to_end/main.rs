@@ -8,6 +8,7 @@ mod agreement;
 mod attaching;
 mod bad_input;
 mod browser;
+mod byte_order;
 mod events;
 mod exit_codes;
 mod faults;
