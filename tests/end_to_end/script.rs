@@ -17,6 +17,7 @@
 //! | return address that lies in data | the variable | nothing | code is not looked for among variables |
 //! | `[kernel.kallsyms]` outside the recorded kernel text | `[unknown]` | `[kernel.kallsyms]` | the context marker says whose address it is |
 //! | foreign kernels | sometimes named by this machine's kallsyms | `[unknown]` | the names would be wrong |
+//! | vDSO of a 32-bit process, of any on the machine where all are sampled | `[vdso32]` | `[vdso]` | the name that the kernel records |
 //! | vDSO of a foreign machine | named by this machine's | `[unknown]` | as above |
 //! | mapped memory that a name of perf's cache covers | the cached name | the mapping's | perf runs with an empty cache here |
 //! | the call chain of a sample from a pipe whose `-F` has no `ip` | printed | not printed | it was not asked for |
@@ -44,6 +45,7 @@ fn explained(theirs: &str, ours: &str) -> Option<&'static str> {
     Some(match () {
         () if minus_one && theirs.name == ours.name => "address − 1",
         () if !same_place => return None,
+        () if theirs.object == "[vdso32]" && ours.object == "[vdso]" => "32-bit vDSO",
         () if theirs.name.starts_with("@plt") && ours.name.contains("@plt") => "plt",
         () if matches!(theirs.name, "_init" | "_fini") => "plt behind it",
         () if theirs.offset == Some(0) => "end of a function",
