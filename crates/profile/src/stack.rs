@@ -94,23 +94,24 @@ impl StackTable {
         };
         // Half alike is as good as the same thread; else a recent stack of another thread would be lost.
         let mut places = (self.latest..RECENT).chain(0..self.latest);
-        let same_thread = places.find(|&place| {
-            let recent = &self.recent[place];
-            !recent.is_empty() && alike(recent) * 2 >= recent.len()
+        let same_thread = places.find_map(|place| {
+            let length = alike(&self.recent[place]);
+            (length > 0 && length * 2 >= self.recent[place].len()).then_some((place, length))
         });
-        self.latest = same_thread.unwrap_or_else(|| {
+        let (latest, length) = same_thread.unwrap_or_else(|| {
             self.replaced = (self.replaced + 1) % RECENT;
-            self.replaced
+            (self.replaced, alike(&self.recent[self.replaced]))
         });
-        let mut recent = std::mem::take(&mut self.recent[self.latest]);
-        recent.truncate(alike(&recent));
+        self.latest = latest;
+        let mut recent = std::mem::take(&mut self.recent[latest]);
+        recent.truncate(length);
         let mut stack = recent.last().map_or(StackId::EMPTY, |&(_, stack)| stack);
         for &entry in outermost_first().skip(recent.len()) {
             let place = self.place(entry);
             stack = self.push(Node { caller: stack, place });
             recent.push((entry, stack));
         }
-        self.recent[self.latest] = recent;
+        self.recent[latest] = recent;
         stack
     }
 
