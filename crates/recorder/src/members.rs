@@ -8,7 +8,7 @@ use decoder::kind;
 use model::Pid;
 
 use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind};
-use crate::records::{retain, u32_at};
+use crate::records::{each, retain, u32_at};
 
 /// Offset in a sample with IDENTIFIER, IP and TID, in the kernel's order (checklist row L).
 const PID: usize = 24;
@@ -50,16 +50,14 @@ impl<'c> Members<'c> {
     }
 
     /// Learns of the processes that members start.
-    fn learn(&mut self, sideband: &mut Vec<u8>) {
-        retain(sideband, |record| {
-            if u32_at(record, 0) == Some(kind::FORK)
-                && let (Some(pid), Some(parent)) = (u32_at(record, FORK_PID), u32_at(record, FORK_PARENT))
+    fn learn(&mut self, sideband: &[u8]) {
+        for record in each(sideband).filter(|record| u32_at(record, 0) == Some(kind::FORK)) {
+            if let (Some(pid), Some(parent)) = (u32_at(record, FORK_PID), u32_at(record, FORK_PARENT))
                 && self.pids.contains(&parent)
             {
                 self.pids.insert(pid);
             }
-            true
-        });
+        }
     }
 
     fn hand_on(&mut self, chunks: Vec<Chunk>) -> io::Result<()> {
@@ -89,12 +87,12 @@ impl Consumer for Members<'_> {
         self.consumer.started()
     }
 
-    fn records(&mut self, mut chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
         if !self.running {
             return self.consumer.records(chunk);
         }
         if chunk.ring == RingKind::Sideband && self.inherit {
-            self.learn(&mut chunk.bytes);
+            self.learn(&chunk.bytes);
         }
         self.coming.push(chunk);
         Ok(self.spare.pop())
@@ -144,13 +142,9 @@ mod tests {
             Ok(())
         }
 
-        fn records(&mut self, mut chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
-            retain(&mut chunk.bytes, |record| {
-                if u32_at(record, 0) == Some(kind::SAMPLE) {
-                    self.0.push(u32_at(record, PID).unwrap());
-                }
-                true
-            });
+        fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+            let samples = each(&chunk.bytes).filter(|record| u32_at(record, 0) == Some(kind::SAMPLE));
+            self.0.extend(samples.map(|record| u32_at(record, PID).unwrap()));
             Ok(Some(chunk.bytes))
         }
 

@@ -18,6 +18,16 @@ pub(crate) fn retain(records: &mut Vec<u8>, mut keep: impl FnMut(&[u8]) -> bool)
     removed
 }
 
+/// The records, one after the other.
+pub(crate) fn each(records: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let record = records.get(at..at + size_at(records, at)?)?;
+        at += record.len();
+        Some(record)
+    })
+}
+
 fn size_at(records: &[u8], at: usize) -> Option<usize> {
     let bytes = records.get(at.checked_add(6)?..)?.first_chunk()?;
     let size = usize::from(u16::from_ne_bytes(*bytes));
