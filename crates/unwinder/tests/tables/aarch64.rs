@@ -2,9 +2,9 @@
 
 use elf::Machine;
 use model::{Avma, FrameAddress, TruncationReason};
-use prof_unwinder::{Architecture, Registers, StackEnd, UnwoundStack};
+use prof_unwinder::{Architecture, Registers, StackEnd};
 
-use crate::made::{BASE, One, TEXT, TEXT_SIZE, cie, eh_frame, object, unwind};
+use crate::made::{BASE, One, TEXT, TEXT_SIZE, addresses, cie, eh_frame, object, unwind, words};
 
 const SP: u64 = 0xffff_e000_0000;
 const LINK: u8 = 30;
@@ -47,14 +47,6 @@ fn registers(pc: u64, sp: u64, fp: u64, link: u64) -> Registers {
         registers.set(register, value);
     }
     registers
-}
-
-fn words(values: &[u64]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_le_bytes()).collect()
-}
-
-fn addresses(stack: &UnwoundStack) -> Vec<u64> {
-    stack.addresses().map(|frame| frame.address().0).collect()
 }
 
 #[test]

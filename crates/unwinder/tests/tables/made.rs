@@ -132,3 +132,13 @@ pub(crate) fn unwind(objects: &mut One, registers: &Registers, stack: &[u8]) -> 
     Unwinder::default().unwind(&space, objects, &innermost, &mut NoMemory, &mut unwound);
     unwound
 }
+
+/// The bytes of a stack of words.
+pub(crate) fn words(values: &[u64]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+/// The addresses of the frames found.
+pub(crate) fn addresses(stack: &UnwoundStack) -> Vec<u64> {
+    stack.addresses().map(|frame| frame.address().0).collect()
+}
