@@ -79,6 +79,7 @@ impl FileHeader {
         for word in &mut flags {
             *word = header.u64("flags")?;
         }
+        let flags = feature_bits(flags, endian);
         let events = events(file, len, endian, attr_size, attrs, notices)?;
         let (data_offset, data_size) = data;
         if data_offset > len || data_offset < FILE_HEADER {
@@ -105,6 +106,18 @@ impl FileHeader {
             stated_end
         };
         Ok(Self { data: (data_offset, end), events, features })
+    }
+}
+
+/// The bitmap of features, bit `n` of it in word `n / 64`. It is an array of the recorder's `unsigned long`s: where these
+/// have 32 bits and start with the highest byte, what was read as 64 bits has its halves the other way round. Nothing
+/// in the file says so, but perf writes `HOSTNAME` always (`perf_file_header__read` in `tools/perf/util/header.c`).
+fn feature_bits(read: [u64; 4], endian: Endian) -> [u64; 4] {
+    let has_hostname = |words: [u64; 4]| words[0] & (1 << bit::HOSTNAME) != 0;
+    let by_halves = read.map(|word| word.rotate_left(32));
+    match endian {
+        Endian::Big if !has_hostname(read) && has_hostname(by_halves) => by_halves,
+        _ => read,
     }
 }
 

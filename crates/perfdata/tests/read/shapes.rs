@@ -107,6 +107,26 @@ fn times_and_rounds_come_with_the_entries() {
 }
 
 #[test]
+fn features_of_a_recorder_with_32_bits_are_found_in_both_byte_orders() {
+    for endian in BOTH {
+        let mut recording = Recording::new(endian, 3);
+        recording.features.hostname = Some("router".into());
+        recording.features.arch = Some("mips".into());
+        recording.features.command_line = vec!["perf".into()];
+        let mut bytes = recording.file();
+        // The bitmap is made of words of 32 bits there: the lower of two comes first.
+        if endian == Endian::Big {
+            bytes[72..104].chunks_exact_mut(8).for_each(|word| word.rotate_left(4));
+        }
+        let reader = file(bytes);
+        assert!(reader.notices().is_empty(), "{:?}", reader.notices());
+        assert_eq!(reader.features().hostname, recording.features.hostname);
+        assert_eq!(reader.features().arch, recording.features.arch);
+        assert_eq!(reader.features().command_line, recording.features.command_line);
+    }
+}
+
+#[test]
 fn a_recording_that_was_never_finished_is_read_to_its_last_whole_record() {
     let recording = Recording::new(Endian::Little, 10);
     let mut bytes = recording.file();
