@@ -40,3 +40,57 @@ impl Census {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use decoder::SampleId;
+    use decoder::record::{Comm, Record};
+    use host::sys::perf_event::own_pid;
+    use model::Tid;
+
+    /// Beyond the largest number that a process can have (`PID_MAX_LIMIT`).
+    const NOBODY: i32 = 1 << 22;
+
+    /// So many processes that do not live, and ourselves.
+    fn tracker(dead: i32) -> Tracker {
+        let mut tracker = Tracker::new();
+        for pid in (NOBODY + 1..=NOBODY + dead).map(Pid).chain([own_pid()]) {
+            let (tid, sample_id) = (Tid(pid.0), SampleId::default());
+            tracker.apply(&Record::Comm(Comm { pid, tid, comm: b"name", exec: true, sample_id }));
+        }
+        tracker
+    }
+
+    /// One that looked so long ago, if the machine has run for that long.
+    fn census(age: Duration) -> Option<Census> {
+        Instant::now().checked_sub(age).map(|last| Census { last })
+    }
+
+    #[test]
+    fn the_dead_are_forgotten_at_the_second_look_and_the_living_stay() {
+        let mut tracker = tracker(MANY as i32);
+        for left in [MANY + 1, 1] {
+            let Some(mut census) = census(BETWEEN) else { return };
+            census.take(&mut tracker);
+            assert_eq!(tracker.processes(), left);
+        }
+        assert!(tracker.knows(own_pid()));
+    }
+
+    #[test]
+    fn looks_are_seldom_and_only_where_there_are_many() {
+        let mut crowd = tracker(MANY as i32);
+        let Some(mut just_looked) = census(Duration::ZERO) else { return };
+        for _ in 0..3 {
+            just_looked.take(&mut crowd);
+        }
+        assert_eq!(crowd.processes(), MANY + 1);
+        let mut few = tracker(MANY as i32 - 2);
+        for _ in 0..3 {
+            let Some(mut long_ago) = census(BETWEEN) else { return };
+            long_ago.take(&mut few);
+        }
+        assert_eq!(few.processes(), MANY - 1);
+    }
+}

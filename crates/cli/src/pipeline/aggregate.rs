@@ -270,3 +270,36 @@ impl Sink for Aggregate {
         self.mapper.changes += 1;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::AddressKind;
+
+    fn entry(space: u32, in_kernel: bool) -> StackEntry {
+        StackEntry { offset: 1, space: SpaceId(space), kind: AddressKind::InstructionPointer, in_kernel }
+    }
+
+    #[test]
+    fn the_newest_processes_of_a_space_are_remembered_each_once() {
+        let mut seen_in = SeenIn::default();
+        for pid in [1, 2, 3, 2, 4, 5, 3, 3] {
+            seen_in.see(Pid(pid), &[entry(7, false), entry(8, true)]);
+        }
+        assert_eq!(seen_in.pids(SpaceId(7)), [3, 5, 4, 2].map(Pid));
+        assert_eq!(seen_in.pids(SpaceId(8)), [], "the kernel is everybody's");
+    }
+
+    #[test]
+    fn spaces_that_are_forgotten_leave_no_memory_and_the_others_stay() {
+        let mut seen_in = SeenIn::default();
+        for space in 0..50_000 {
+            seen_in.see(Pid(1), &[entry(space, false)]);
+        }
+        seen_in.see(Pid(2), &[entry(3, false)]);
+        seen_in.retain(|space| space.0 < 10);
+        assert_eq!((seen_in.0.len(), seen_in.pids(SpaceId(3))), (10, vec![Pid(2), Pid(1)]));
+        assert_eq!(seen_in.pids(SpaceId(10)), []);
+        assert!(seen_in.0.capacity() < 100, "{}", seen_in.0.capacity());
+    }
+}

@@ -151,3 +151,89 @@ impl Snapshots {
         Snapshot { space, mappings, images }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use decoder::record::{Mmap, Record, Task};
+    use decoder::{CpuMode, SampleId};
+    use host::objects::SearchPaths;
+    use model::{Tid, Timestamp};
+
+    /// Processes from 1 on, each with a program of its own.
+    fn tracker_of(processes: i32) -> Tracker {
+        let mut tracker = Tracker::new();
+        for pid in 1..=processes {
+            tracker.apply(&Record::Mmap(Mmap {
+                pid: Pid(pid),
+                tid: Tid(pid),
+                start: 0x40_0000,
+                len: 0x1000,
+                page_offset: 0,
+                path: format!("/bin/program{pid}").as_bytes(),
+                extended: None,
+                data: false,
+                mode: CpuMode::User,
+                scan_cut_short: false,
+                sample_id: SampleId::default(),
+            }));
+        }
+        tracker
+    }
+
+    fn end(tracker: &mut Tracker, pids: std::ops::RangeInclusive<i32>) {
+        for pid in pids {
+            tracker.apply(&Record::Exit(Task {
+                pid: Pid(pid),
+                tid: Tid(pid),
+                parent_pid: Pid(0),
+                parent_tid: Tid(0),
+                time: Timestamp(1),
+                sample_id: SampleId::default(),
+            }));
+        }
+    }
+
+    fn snapshots_of(tracker: &mut Tracker, processes: i32) -> Snapshots {
+        let paths = SearchPaths::from_environment(None, Vec::new(), true);
+        let mut snapshots = Snapshots::new(Arc::new(ObjectStore::new(paths)));
+        for pid in 1..=processes {
+            snapshots.of(tracker, Pid(pid));
+        }
+        snapshots
+    }
+
+    #[test]
+    fn few_snapshots_stay_though_their_processes_ended() {
+        let mut tracker = tracker_of(MANY_PROCESSES as i32);
+        let mut snapshots = snapshots_of(&mut tracker, MANY_PROCESSES as i32);
+        snapshots.forget_ended(&Tracker::new());
+        assert_eq!(snapshots.processes.len(), MANY_PROCESSES);
+        assert_eq!(snapshots.images.len(), MANY_PROCESSES);
+    }
+
+    #[test]
+    fn of_many_snapshots_those_of_the_ended_go_and_half_of_the_objects_that_were_theirs() {
+        const ALL: i32 = 900;
+        const LIVING: i32 = 100;
+        let mut tracker = tracker_of(ALL);
+        let mut snapshots = snapshots_of(&mut tracker, ALL);
+        let space = |snapshots: &mut Snapshots, tracker: &mut Tracker, pid| {
+            let snapshot = snapshots.of(tracker, Pid(pid));
+            snapshot.entry(FrameAddress::InstructionPointer(Avma(0x40_0010))).unwrap().space
+        };
+        let [first, oldest, newest] =
+            [1, LIVING + 1, ALL].map(|pid| space(&mut snapshots, &mut tracker, pid));
+        end(&mut tracker, LIVING + 1..=ALL);
+        // The tracker remembers the ended for a while: records may still come.
+        snapshots.forget_ended(&tracker);
+        assert_eq!(snapshots.processes.len(), ALL as usize);
+        tracker.forget_dead(|pid| pid.0 <= LIVING);
+        tracker.forget_dead(|pid| pid.0 <= LIVING);
+        snapshots.forget_ended(&tracker);
+        assert_eq!(snapshots.processes.len(), LIVING as usize);
+        assert_eq!(snapshots.images.len(), ((ALL - LIVING) / 2 + LIVING) as usize);
+        assert!(snapshots.know(first), "a living process has it, though it is the oldest of all");
+        assert!(!snapshots.know(oldest) && snapshots.know(newest));
+    }
+}
