@@ -167,6 +167,13 @@ impl NameTable {
         Self { style, known: Mutex::default() }
     }
 
+    /// The bytes of memory that it has besides its own, about.
+    pub(crate) fn memory(&self) -> usize {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let texts: usize = known.iter().map(|(linkage, shown)| linkage.len() + shown.len()).sum();
+        texts + known.capacity() * size_of::<(Box<[u8]>, Arc<str>)>()
+    }
+
     pub(crate) fn display(&self, linkage_name: &[u8]) -> Arc<str> {
         // A panic elsewhere does not make the table wrong.
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);

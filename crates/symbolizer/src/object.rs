@@ -267,7 +267,7 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
         let supplementary = debug.supplementary.as_ref().map(|(dwarf, units)| File { dwarf, units });
         let Some(wanted) = dwarf::find_split(unit_ref) else {
             let names = EntryNames::new(main, supplementary);
-            let walk = UnitWalk::new(unit_ref, &addresses);
+            let walk = self.index.walks.walk(number, unit_ref, &addresses);
             return Some(self.describe(plan, indices, walk, number, unit_ref, names));
         };
         if let (Some(package), Some(sections)) = (self.package, &self.package_sections)

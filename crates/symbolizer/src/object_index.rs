@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use elf::SymbolSource;
 use rustc_hash::FxHashMap;
 
-use crate::dwarf::{UnitRanges, Unpacked};
+use crate::dwarf::{UnitRanges, Unpacked, Walks};
 use crate::gopclntab::Table as GoTable;
 use crate::names::{NameStyle, NameTable};
 use crate::object::ObjectFiles;
@@ -24,6 +24,8 @@ pub struct ObjectIndex {
     pub(crate) has_go_functions: bool,
     /// Of the debug information, when it has been asked for.
     pub(crate) units: OnceLock<UnitRanges>,
+    /// What is known of units that have been read.
+    pub(crate) walks: Walks,
     /// Of the file with the debug information.
     pub(crate) unpacked: Unpacked,
     /// Of the supplementary file.
@@ -49,11 +51,32 @@ impl ObjectIndex {
             is_stripped,
             has_go_functions: !go.is_empty(),
             units: OnceLock::new(),
+            walks: Walks::default(),
             unpacked: Unpacked::default(),
             supplementary_unpacked: Unpacked::default(),
             names: NameTable::new(style),
             shown: Mutex::default(),
         }
+    }
+
+    /// The bytes of memory that it has besides its own, about.
+    pub fn memory(&self) -> usize {
+        // A panic elsewhere does not make the table wrong.
+        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner).capacity();
+        self.symbols.memory()
+            + self.units.get().map_or(0, UnitRanges::memory)
+            + self.walks.memory()
+            + self.unpacked.memory()
+            + self.supplementary_unpacked.memory()
+            + self.names.memory()
+            + shown * size_of::<(FunctionId, Arc<str>)>()
+    }
+
+    /// Gives up sections that were unpacked: most of what there is of an object with packed debug information, and made
+    /// again when it is needed.
+    pub fn forget_unpacked(&self) {
+        self.unpacked.clear();
+        self.supplementary_unpacked.clear();
     }
 
     /// The name of a function as it is shown: made once.

@@ -80,6 +80,11 @@ impl SymbolTable {
         Self::sorted(collect(files, true))
     }
 
+    /// The bytes of memory that it has besides its own.
+    pub(crate) fn memory(&self) -> usize {
+        self.functions.capacity() * size_of::<Function>() + self.greatest_end.capacity() * size_of::<u64>()
+    }
+
     fn sorted(mut functions: Vec<Function>) -> Self {
         // Stable: among equals, the one that the file has first stays first.
         functions.sort_by_key(|function| function.start);

@@ -24,6 +24,8 @@ struct Batch {
 /// A name, or why there is none.
 pub(crate) type Named = (StackEntry, Resolution);
 
+/// What is kept of objects between passes, in bytes: new places of the same programs come all the time.
+const KEPT: usize = 24 << 20;
 /// A pass that takes as long leaves much memory behind.
 const WORTH_A_TRIM: Duration = Duration::from_millis(20);
 
@@ -81,7 +83,8 @@ fn look(asked: &Receiver<Batch>, sender: &Sender<Vec<Named>>) {
     let symbolizing = Symbolizing::new(&SymbolSettings {
         paths: SearchPaths::from_environment(None, Vec::new(), true),
         options: symbolizer::Options::default(),
-    });
+    })
+    .keeping_indexes(KEPT);
     let mut queue = Queue::default();
     let mut kernels = Vec::new();
     loop {
@@ -111,7 +114,7 @@ fn look(asked: &Receiver<Batch>, sender: &Sender<Vec<Named>>) {
         for wish in wishes {
             queue.done(wish.id, end.checked_sub(share).unwrap_or(begin), end);
         }
-        // What reading a large object takes is needed again in minutes only.
+        // What reading a large object takes is needed no more, but for what is kept.
         if begin.elapsed() > WORTH_A_TRIM {
             memory::give_back();
         }

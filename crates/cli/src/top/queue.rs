@@ -22,9 +22,9 @@ const MEMORY: Duration = Duration::from_secs(600);
 /// … and of that which nothing waits for, all but so many spaces: those of processes that came and went.
 const MOST_IDLE: usize = 1024;
 /// All that was looked at before may take this share of the time when it is looked at again, one in so many,
-const SHARE: u32 = 200;
+const SHARE: u32 = 500;
 /// … but for so much that was saved up: in the beginning many names are missing, and at each change of what runs.
-const CREDIT: Duration = Duration::from_secs(2);
+const CREDIT: Duration = Duration::from_secs(1);
 
 /// Places of one space that are to be named.
 #[derive(Debug)]

@@ -5,6 +5,7 @@
 //! hit only ([`names`]). Functions and inlined calls come from an own walk, since addr2line's recurses as deep as the
 //! file says, and reads line tables that a flame graph does not need; lines come from addr2line ([`lines`]).
 
+mod functions;
 mod lines;
 mod names;
 mod ranges;
@@ -14,6 +15,7 @@ mod unit;
 mod units;
 mod walk;
 
+pub(crate) use functions::Walks;
 pub(crate) use lines::{Lines, call_location};
 pub(crate) use names::{EntryNames, File};
 pub(crate) use sections::{Sections, Unpacked};

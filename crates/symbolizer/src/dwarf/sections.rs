@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use elf::{Endianness, Object};
 use gimli::{RunTimeEndian, SectionId};
@@ -30,14 +30,28 @@ impl Deref for Contents<'_> {
 pub(crate) struct Unpacked(Mutex<Vec<(SectionId, Arc<Vec<u8>>)>>);
 
 impl Unpacked {
+    /// The bytes of all sections.
+    pub(crate) fn memory(&self) -> usize {
+        self.lock().iter().map(|(_, bytes)| bytes.capacity()).sum()
+    }
+
+    /// Forgets all sections.
+    pub(crate) fn clear(&self) {
+        self.lock().clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(SectionId, Arc<Vec<u8>>)>> {
+        // A panic elsewhere does not make the list wrong.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The section as it was unpacked before, or as `read` finds it.
     fn get_or_read<'a, E>(
         &self,
         id: SectionId,
         read: impl FnOnce() -> Result<Cow<'a, [u8]>, E>,
     ) -> Result<Contents<'a>, E> {
-        // A panic elsewhere does not make the list wrong.
-        let mut unpacked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unpacked = self.lock();
         if let Some((_, bytes)) = unpacked.iter().find(|(known, _)| *known == id) {
             return Ok(Contents::Unpacked(Arc::clone(bytes)));
         }

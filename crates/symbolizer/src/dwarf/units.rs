@@ -76,6 +76,11 @@ impl<'a> UnitIndex<'a> {
 }
 
 impl UnitRanges {
+    /// The bytes of memory that it has besides its own.
+    pub(crate) fn memory(&self) -> usize {
+        self.ranges.capacity() * size_of::<UnitRange>() + self.without_ranges.capacity() * size_of::<u32>()
+    }
+
     fn add<'a>(
         &mut self,
         dwarf: &Dwarf<'a>,

@@ -6,6 +6,7 @@
 use gimli::{UnitOffset, UnitRef};
 
 use super::Reader;
+use super::functions::UnitFunctions;
 use super::ranges::RangeAttributes;
 
 /// A function or inlined call that covers an address.
@@ -62,17 +63,39 @@ struct Hit {
 impl UnitWalk {
     /// Reads all entries of a unit. `addresses` are sorted. A unit that is damaged somewhere is read up to there.
     pub(crate) fn new(unit: UnitRef<'_, Reader<'_>>, addresses: &[u64]) -> Self {
-        let mut walk = Walk {
-            unit,
-            addresses,
-            hits: addresses.iter().map(|_| Hit::default()).collect(),
-            functions: Vec::new(),
-            next_number: 1,
-            range_steps: 0,
-        };
+        let mut walk = Walk::new(unit, addresses);
         // What has been found before a damaged entry is true all the same.
-        let _ = walk.run();
-        Self { frames: walk.hits.into_iter().map(|hit| hit.frames).collect() }
+        let _ = walk.run(None);
+        walk.found()
+    }
+
+    /// As [`Self::new`], with all functions that were met.
+    pub(crate) fn with_functions(unit: UnitRef<'_, Reader<'_>>, addresses: &[u64]) -> (Self, UnitFunctions) {
+        let mut walk = Walk::new(unit, addresses);
+        let mut all = UnitFunctions::default();
+        walk.all = Some(&mut all);
+        let _ = walk.run(None);
+        (walk.found(), all)
+    }
+
+    /// As [`Self::new`], reading only those of the unit's functions that may matter.
+    pub(crate) fn of_functions(
+        unit: UnitRef<'_, Reader<'_>>,
+        addresses: &[u64],
+        functions: &UnitFunctions,
+    ) -> Self {
+        let mut walk = Walk::new(unit, addresses);
+        let mut end = UnitOffset(0);
+        for entry in functions.covering(addresses) {
+            // One that lies in another one has been read with it.
+            if entry >= end {
+                match walk.run(Some(entry)) {
+                    Ok(after) => end = after,
+                    Err(_) => break,
+                }
+            }
+        }
+        walk.found()
     }
 }
 
@@ -83,15 +106,39 @@ struct Walk<'w, 'a> {
     functions: Vec<OpenFunction>,
     next_number: u32,
     range_steps: usize,
+    /// Where all functions are put that are met.
+    all: Option<&'w mut UnitFunctions>,
 }
 
 impl<'w, 'a> Walk<'w, 'a> {
-    fn run(&mut self) -> gimli::Result<()> {
+    fn new(unit: UnitRef<'w, Reader<'a>>, addresses: &'w [u64]) -> Self {
+        Self {
+            unit,
+            addresses,
+            hits: addresses.iter().map(|_| Hit::default()).collect(),
+            functions: Vec::new(),
+            next_number: 1,
+            range_steps: 0,
+            all: None,
+        }
+    }
+
+    fn found(self) -> UnitWalk {
+        UnitWalk { frames: self.hits.into_iter().map(|hit| hit.frames).collect() }
+    }
+
+    /// Reads one entry with all that lies in it, or the unit; returns where what was read ends.
+    fn run(&mut self, start: Option<UnitOffset>) -> gimli::Result<UnitOffset> {
         let unit = self.unit;
-        let mut entries = unit.entries_raw(None)?;
+        let mut entries = unit.entries_raw(start)?;
+        // Whatever was open belongs to another part.
+        self.functions.clear();
         while !entries.is_empty() {
             let offset = entries.next_offset();
             let depth = entries.next_depth();
+            if start.is_some_and(|start| depth <= 0 && offset != start) {
+                break;
+            }
             let Some(abbreviation) = entries.read_abbreviation()? else { continue };
             self.close(depth);
             match abbreviation.tag() {
@@ -124,7 +171,7 @@ impl<'w, 'a> Walk<'w, 'a> {
                 _ => entries.skip_attributes(abbreviation.attributes())?,
             }
         }
-        Ok(())
+        Ok(entries.next_offset())
     }
 
     /// Before DWARF 5 the file number 0 means "none".
@@ -152,6 +199,13 @@ impl<'w, 'a> Walk<'w, 'a> {
 
     fn function(&mut self, entry: UnitOffset, depth: isize, ranges: &RangeAttributes) {
         let number = self.number();
+        if let Some(all) = &mut self.all {
+            ranges.for_each(self.unit, |begin, end| {
+                self.range_steps += 1;
+                all.push(entry, begin, end);
+                self.range_steps < MAX_RANGE_STEPS
+            });
+        }
         let mut hit = false;
         self.for_each_covered(ranges, |known, length| {
             if known.function == 0 || length < known.length {

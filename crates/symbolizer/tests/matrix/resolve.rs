@@ -6,9 +6,10 @@ use std::sync::Arc;
 use elf::{Object, SymbolSource};
 use host::objects::{HostObject, ObjectBytes, ObjectStore, SearchPaths};
 use model::{FileOffset, Name, ObjectIdentity, Resolution, Svma};
-use prof_symbolizer::{ObjectFiles, ObjectSymbolizer, Options, Place, minidebug};
+use prof_symbolizer::{ObjectFiles, ObjectIndex, ObjectSymbolizer, Options, Place, minidebug};
 
-/// Answers for addresses as the object states them.
+/// Answers for addresses as the object states them. What is kept of the object changes none of them: they are asked for
+/// all at once, as a command does, and then again in lots, as the live view does.
 pub(crate) fn resolve(
     path: &Path,
     debug_dirs: Vec<PathBuf>,
@@ -26,25 +27,36 @@ pub(crate) fn resolve(
         supplementary: files.supplementary.as_deref(),
         package: files.package.as_deref(),
     };
-    let symbolizer = ObjectSymbolizer::new(&object_files, options);
     let place = |&address: &u64| {
         let offset = object.file_offset_of(Svma(address)).unwrap_or(FileOffset(u64::MAX));
         Place { found: offset, lookup: offset }
     };
     let places: Vec<Place> = addresses.iter().map(place).collect();
-    let mut plan = symbolizer.plan(&places);
-    let mut walks = Vec::new();
-    loop {
-        walks.extend((0..plan.tasks()).map(|task| {
-            symbolizer.walk(&plan, task, &|wanted| {
-                store.split_unit(wanted.path.as_deref()?, wanted.folder.as_deref(), path)
-            })
-        }));
-        if !plan.go_on(&walks) {
-            break;
+    let index = Arc::new(ObjectIndex::new(&object_files, options.names));
+    let resolve = |places: &[Place]| {
+        let symbolizer = ObjectSymbolizer::with_index(&object_files, Arc::clone(&index), options);
+        let mut plan = symbolizer.plan(places);
+        let mut walks = Vec::new();
+        loop {
+            walks.extend((0..plan.tasks()).map(|task| {
+                symbolizer.walk(&plan, task, &|wanted| {
+                    store.split_unit(wanted.path.as_deref()?, wanted.folder.as_deref(), path)
+                })
+            }));
+            if !plan.go_on(&walks) {
+                break;
+            }
         }
+        symbolizer.finish(&plan, walks)
+    };
+    let answers = resolve(&places);
+    // The second lot learns where the functions lie, the third uses it.
+    let middle = places.len() / 2;
+    for range in [0..places.len(), middle..places.len(), 0..middle] {
+        assert_eq!(resolve(&places[range.clone()]), answers[range]);
+        index.forget_unpacked();
     }
-    symbolizer.finish(&plan, walks)
+    answers
 }
 
 pub(crate) fn store(debug_dirs: Vec<PathBuf>) -> ObjectStore {

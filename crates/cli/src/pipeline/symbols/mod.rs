@@ -4,17 +4,19 @@
 //! information is helped by threads that have run out of jobs. Nothing is opened that no place lies in.
 
 mod generated;
+mod kept;
 mod kernel;
 mod objects;
 mod threads;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use host::objects::{ObjectStore, SearchPaths};
 use model::{Pid, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry, Symbolized};
 use symbolizer::{Options, Resolutions};
 
 use generated::PerfMaps;
+use kept::{Indexes, Kept};
 use kernel::{KernelNames, RunningKernel};
 use threads::Threads;
 
@@ -61,8 +63,8 @@ pub struct Symbolizing {
     kernel: OnceLock<KernelNames>,
     perf_maps: PerfMaps,
     options: Options,
-    /// Objects and their symbols, where they are kept between calls.
-    kept: Option<objects::Kept>,
+    /// What is kept of objects between calls.
+    kept: Kept,
 }
 
 impl Symbolizing {
@@ -74,14 +76,21 @@ impl Symbolizing {
             kernel: OnceLock::new(),
             perf_maps: PerfMaps::new(settings.paths.this_host),
             options: settings.options,
-            kept: None,
+            kept: Kept::Nothing,
         }
     }
 
-    /// Keeps objects and their symbols, for those who will resolve many times.
+    /// Keeps objects, their files and their symbols, for those who will resolve many times and then end.
     #[must_use]
     pub fn keeping_objects(self) -> Self {
-        Self { kept: Some(objects::Kept::default()), ..self }
+        Self { kept: Kept::Files(Mutex::default()), ..self }
+    }
+
+    /// Keeps up to so many bytes of what was read of objects, and opens their files anew each time, for those who will
+    /// resolve now and then for days.
+    #[must_use]
+    pub fn keeping_indexes(self, most: usize) -> Self {
+        Self { kept: Kept::Indexes(Mutex::new(Indexes::new(most))), ..self }
     }
 
     /// Starts to read the running kernel's names, for those who will ask for them when they have done something else.
@@ -141,7 +150,7 @@ impl Symbolizing {
         };
         match job.space {
             Space::Object(identity) => {
-                let (store, kept) = (&self.store, self.kept.as_ref());
+                let (store, kept) = (&self.store, &self.kept);
                 objects::resolve_file(store, kept, identity, &job.pids, &job.entries, self.options, threads)
             }
             Space::Vdso { build_id } => {

@@ -1,8 +1,7 @@
 //! Places in object files and images.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 
 use elf::{Object, SymbolSource};
 use host::objects::{DebugFiles, HostObject, ObjectBytes, ObjectStore, own_vdso};
@@ -10,73 +9,60 @@ use model::{AddressKind, BuildId, ObjectIdentity, Pid, Reason, Resolution, Stack
 use symbolizer::{DataSymbolizer, ObjectFiles, ObjectIndex, ObjectSymbolizer, Options, Place, minidebug};
 
 use super::Answers;
+use super::kept::{Kept, Known, Stamp};
 use super::threads::Threads;
 
 /// Less debug information than this is read faster than a thread is started.
 const WORTH_A_THREAD: usize = 1 << 20;
 
 /// An object with all that belongs to it.
-struct Opened {
+pub(super) struct Opened {
     object: Arc<HostObject>,
     path: PathBuf,
     files: DebugFiles,
-    minidebug: Option<HostObject>,
-    /// Made for the first address of code.
-    index: OnceLock<Arc<ObjectIndex>>,
-}
-
-/// Objects that are kept from one lot of places to the next.
-#[derive(Default)]
-pub(super) struct Kept(Mutex<HashMap<ObjectIdentity, Arc<Opened>>>);
-
-/// So many; their files are mapped all the while.
-const MOST_KEPT: usize = 256;
-
-impl Kept {
-    fn get(&self, identity: &ObjectIdentity) -> Option<Arc<Opened>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(identity).cloned()
-    }
-
-    fn put(&self, identity: &ObjectIdentity, opened: &Arc<Opened>) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() >= MOST_KEPT {
-            kept.clear();
-        }
-        kept.insert(identity.clone(), Arc::clone(opened));
-    }
+    pub(super) known: Arc<Known>,
 }
 
 impl Opened {
-    fn new(store: &ObjectStore, object: Arc<HostObject>, path: PathBuf) -> Self {
+    /// Finds its debug files. `known` gives what is known of the object with these files already.
+    fn new(
+        store: &ObjectStore,
+        object: Arc<HostObject>,
+        path: PathBuf,
+        known: impl FnOnce(&Stamp) -> Option<Arc<Known>>,
+    ) -> Self {
         let files = store.debug_files(&object, &path);
-        let minidebug = (files.debug.is_none() && !object.has_symbols(SymbolSource::Full))
-            .then(|| minidebug(&object))
-            .flatten()
-            .and_then(|bytes| Object::parse(ObjectBytes::Memory(bytes)).ok());
-        Self { object, path, files, minidebug, index: OnceLock::new() }
+        let stamp = Stamp::new(&object, &files);
+        let known = known(&stamp).unwrap_or_else(|| {
+            let minidebug = (files.debug.is_none() && !object.has_symbols(SymbolSource::Full))
+                .then(|| minidebug(&object))
+                .flatten()
+                .and_then(|bytes| Object::parse(ObjectBytes::Memory(bytes)).ok());
+            Arc::new(Known::new(stamp, minidebug))
+        });
+        Self { object, path, files, known }
     }
 }
 
-/// Opens the file and its debug files, and resolves. `kept`: where they are kept, if they are.
+/// Opens the file and its debug files, and resolves.
 pub(super) fn resolve_file(
     store: &ObjectStore,
-    kept: Option<&Kept>,
+    kept: &Kept,
     identity: &ObjectIdentity,
     pids: &[Pid],
     entries: &[StackEntry],
     options: Options,
     threads: &Threads,
 ) -> Answers {
-    if let Some(opened) = kept.and_then(|kept| kept.get(identity)) {
+    if let Some(opened) = kept.opened(identity) {
         return resolve(store, &opened, entries, options, threads);
     }
     match store.open_with_path(identity, pids) {
         Ok((object, path)) => {
-            let opened = Arc::new(Opened::new(store, object, path));
-            if let Some(kept) = kept {
-                kept.put(identity, &opened);
-            }
+            let known = |files: &Stamp| kept.known(identity, files);
+            let opened = Arc::new(Opened::new(store, object, path, known));
             let answers = resolve(store, &opened, entries, options, threads);
+            kept.put(identity, &opened);
             store.close(identity);
             answers
         }
@@ -107,7 +93,9 @@ pub(super) fn resolve_vdso(
         store.open_with_path(&identity, &[]).ok()
     };
     match image.map(|image| (Arc::new(image), PathBuf::from("[vdso]"))).or_else(cached) {
-        Some((image, path)) => resolve(store, &Opened::new(store, image, path), entries, options, threads),
+        Some((image, path)) => {
+            resolve(store, &Opened::new(store, image, path, |_| None), entries, options, threads)
+        }
         None => {
             let resolutions = entries.iter().map(|_| Resolution::Unresolved(Reason::ImageGone)).collect();
             Answers { resolutions, notes: Vec::new() }
@@ -122,7 +110,7 @@ fn resolve(
     options: Options,
     threads: &Threads,
 ) -> Answers {
-    let Opened { object, path, files, minidebug, index } = opened;
+    let Opened { object, path, files, known } = opened;
     let notes = files
         .rejected
         .iter()
@@ -133,7 +121,7 @@ fn resolve(
     let object_files = ObjectFiles {
         object: object.as_ref(),
         debug: files.debug.as_deref(),
-        minidebug: minidebug.as_ref(),
+        minidebug: known.minidebug.as_ref(),
         supplementary: files.supplementary.as_deref(),
         package: files.package.as_deref(),
     };
@@ -151,7 +139,7 @@ fn resolve(
     if code.is_empty() {
         return Answers { resolutions, notes };
     }
-    let index = index.get_or_init(|| Arc::new(ObjectIndex::new(&object_files, options.names)));
+    let index = known.index.get_or_init(|| Arc::new(ObjectIndex::new(&object_files, options.names)));
     let symbolizer = ObjectSymbolizer::with_index(&object_files, Arc::clone(index), options);
     let places = places(&code);
     let mut plan = symbolizer.plan(&places);

@@ -1,0 +1,201 @@
+//! What is kept of objects from one lot of places to the next.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use host::objects::{DebugFiles, HostObject};
+use model::{BuildId, ObjectIdentity};
+use symbolizer::ObjectIndex;
+
+use super::objects::Opened;
+
+/// Objects that are kept.
+#[derive(Default)]
+pub(super) enum Kept {
+    /// None.
+    #[default]
+    Nothing,
+    /// With their files, which are mapped all the while: for work that ends soon.
+    Files(Mutex<HashMap<ObjectIdentity, Arc<Opened>>>),
+    /// What was read of them: for work that goes on for days, while files change.
+    Indexes(Mutex<Indexes>),
+}
+
+/// So many with their files.
+const MOST_FILES: usize = 256;
+
+/// What is known of an object besides its files. It means nothing without them.
+pub(super) struct Known {
+    /// Which files those are.
+    files: Stamp,
+    /// What was unpacked from the object, and that object's memory.
+    pub(super) minidebug: Option<HostObject>,
+    /// Made for the first address of code.
+    pub(super) index: OnceLock<Arc<ObjectIndex>>,
+}
+
+/// Tells files apart that were found for the same object at different times.
+#[derive(PartialEq, Eq)]
+pub(super) struct Stamp([Option<(usize, Option<BuildId>)>; 4]);
+
+impl Stamp {
+    /// Of these files.
+    pub(super) fn new(object: &HostObject, files: &DebugFiles) -> Self {
+        let others = [&files.debug, &files.supplementary, &files.package].map(Option::as_deref);
+        let [debug, supplementary, package] = others;
+        let stamp = |file: &HostObject| (file.data().len(), file.build_id());
+        Self([Some(object), debug, supplementary, package].map(|file| file.map(stamp)))
+    }
+}
+
+impl Known {
+    /// Nothing but what was unpacked.
+    pub(super) fn new(files: Stamp, minidebug: Option<HostObject>) -> Self {
+        Self { files, minidebug, index: OnceLock::new() }
+    }
+
+    /// The bytes that it takes.
+    fn size(&self) -> usize {
+        let minidebug = self.minidebug.as_ref().map_or(0, |object| object.data().len());
+        size_of::<Self>() + minidebug + self.index.get().map_or(0, |index| index.memory())
+    }
+}
+
+/// What is known of objects, up to a number of bytes: those that were not asked for the longest go first.
+pub(super) struct Indexes {
+    most: usize,
+    size: usize,
+    objects: HashMap<ObjectIdentity, (u64, usize, Arc<Known>)>,
+    /// Counts up with each use.
+    uses: u64,
+}
+
+impl Indexes {
+    /// At most so many bytes.
+    pub(super) fn new(most: usize) -> Self {
+        Self { most, size: 0, objects: HashMap::new(), uses: 0 }
+    }
+
+    fn get(&mut self, identity: &ObjectIdentity) -> Option<Arc<Known>> {
+        self.uses += 1;
+        let (used, _, known) = self.objects.get_mut(identity)?;
+        *used = self.uses;
+        Some(Arc::clone(known))
+    }
+
+    fn put(&mut self, identity: &ObjectIdentity, known: &Arc<Known>) {
+        self.remove(identity);
+        let mut size = known.size();
+        // One object shall not drive out all others: of a large one the symbols alone are kept, or nothing.
+        let most_of_one = self.most / 3 * 2;
+        if size > most_of_one {
+            known.index.get().inspect(|index| index.forget_unpacked());
+            size = known.size();
+        }
+        if size > most_of_one {
+            return;
+        }
+        while self.size + size > self.most {
+            let oldest = self.objects.iter().min_by_key(|(_, (used, ..))| *used);
+            let Some(oldest) = oldest.map(|(identity, _)| identity.clone()) else { break };
+            self.remove(&oldest);
+        }
+        self.uses += 1;
+        self.size += size;
+        self.objects.insert(identity.clone(), (self.uses, size, Arc::clone(known)));
+    }
+
+    fn remove(&mut self, identity: &ObjectIdentity) {
+        self.size -= self.objects.remove(identity).map_or(0, |(_, size, _)| size);
+    }
+}
+
+impl Kept {
+    /// The object with its files, where they are kept.
+    pub(super) fn opened(&self, identity: &ObjectIdentity) -> Option<Arc<Opened>> {
+        match self {
+            Self::Files(files) => lock(files).get(identity).cloned(),
+            _ => None,
+        }
+    }
+
+    /// What is known of an object that has these files now.
+    pub(super) fn known(&self, identity: &ObjectIdentity, files: &Stamp) -> Option<Arc<Known>> {
+        match self {
+            Self::Indexes(indexes) => lock(indexes).get(identity).filter(|known| known.files == *files),
+            _ => None,
+        }
+    }
+
+    /// Keeps an object, when work with it is done.
+    pub(super) fn put(&self, identity: &ObjectIdentity, opened: &Arc<Opened>) {
+        match self {
+            Self::Nothing => {}
+            Self::Files(files) => {
+                let mut files = lock(files);
+                if files.len() >= MOST_FILES {
+                    files.clear();
+                }
+                files.insert(identity.clone(), Arc::clone(opened));
+            }
+            Self::Indexes(indexes) => lock(indexes).put(identity, &opened.known),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic elsewhere does not make what is kept wrong.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use host::objects::ObjectBytes;
+
+    fn identity(name: &str) -> ObjectIdentity {
+        ObjectIdentity { path: name.into(), build_id: None, file: None }
+    }
+
+    fn own() -> HostObject {
+        let bytes = std::fs::read("/proc/self/exe").unwrap();
+        HostObject::parse(ObjectBytes::Memory(bytes)).unwrap()
+    }
+
+    fn stamp(length: usize) -> Stamp {
+        Stamp([Some((length, None)), None, None, None])
+    }
+
+    #[test]
+    fn what_was_not_asked_for_the_longest_goes_first_and_a_giant_is_not_kept() {
+        let own = own();
+        let known = Arc::new(Known::new(stamp(1), Some(own)));
+        let size = known.size();
+        let mut indexes = Indexes::new(3 * size);
+        for name in ["a", "b", "c"] {
+            indexes.put(&identity(name), &known);
+        }
+        assert!(indexes.get(&identity("a")).is_some());
+        indexes.put(&identity("d"), &known);
+        let is_kept = |indexes: &mut Indexes, name| indexes.get(&identity(name)).is_some();
+        assert_eq!(["a", "b", "c", "d"].map(|name| is_kept(&mut indexes, name)), [true, false, true, true]);
+        assert_eq!(indexes.size, 3 * size);
+        // Again, which is no other one.
+        indexes.put(&identity("d"), &known);
+        assert_eq!((indexes.size, indexes.objects.len()), (3 * size, 3));
+        let mut small = Indexes::new(size + size / 3);
+        small.put(&identity("a"), &known);
+        assert_eq!((small.size, small.objects.len()), (0, 0));
+    }
+
+    #[test]
+    fn what_was_read_of_other_files_is_not_used() {
+        let kept = Kept::Indexes(Mutex::new(Indexes::new(1 << 20)));
+        let known = Arc::new(Known::new(stamp(1), None));
+        if let Kept::Indexes(indexes) = &kept {
+            lock(indexes).put(&identity("a"), &known);
+        }
+        assert!(kept.known(&identity("a"), &stamp(1)).is_some());
+        assert!(kept.known(&identity("a"), &stamp(2)).is_none());
+    }
+}
