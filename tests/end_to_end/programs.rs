@@ -61,6 +61,12 @@ pub(crate) fn rust(name: &str, mangling: &str) -> Option<PathBuf> {
     )
 }
 
+/// A Go program, stripped of its symbols and tables, or not.
+pub(crate) fn go(name: &str, stripped: bool) -> Option<PathBuf> {
+    let (variant, flags) = if stripped { ("stripped", "-ldflags=-s -w") } else { ("whole", "-ldflags=") };
+    build(&format!("{name}-{variant}"), &format!("{name}.go"), "go", &["build", flags])
+}
+
 fn build(name: &str, source: &str, compiler: &str, flags: &[&str]) -> Option<PathBuf> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     if !has(compiler) {

@@ -126,6 +126,36 @@ fn code_that_was_moved_is_found_in_the_living_process() {
     assert!(found * 4 > stacks.total(), "{found} of {}: {:?}", stacks.total(), stacks.stacks);
 }
 
+/// Go's runtime works on stacks of its own, in memory far from those of the goroutines that called it; and its assembler
+/// uses the frame pointer for other things.
+#[test]
+fn those_of_go_lead_from_the_runtimes_stacks_to_the_goroutines() {
+    for stripped in [false, true] {
+        let Some(program) = programs::go("garbage", stripped) else { return };
+        if !may_record() {
+            return;
+        }
+        let folder = folder();
+        let (file, recorded) = record(folder.path(), &[], &[program.as_os_str(), "1500".as_ref()]);
+        recorded.ok();
+        let stacks = Folded::parse(folded(&file, &[]).ok().text());
+        // Where goroutines and the threads of the runtime begin.
+        let begins = |frame: &str| {
+            ["runtime.goexit", "runtime.clone", "runtime.rt0_go"]
+                .iter()
+                .any(|&first| frame.starts_with(first))
+        };
+        let user = stacks.count(|stack| stack.iter().any(|frame| !frame.ends_with("_[k]")));
+        let whole = stacks.count(|stack| stack.get(1).is_some_and(|frame| begins(frame)));
+        let with = |name: &str| stacks.count(|stack| stack.iter().any(|frame| frame.starts_with(name)));
+        // The latter uses the frame pointer for itself.
+        let (switched, hashing) = (with("runtime.systemstack"), with("crypto/sha256.block"));
+        assert!(switched > 10 && hashing > 10, "{switched} on the runtime's stacks, {hashing} in assembler");
+        let others = stacks.only(|stack| !stack.get(1).is_some_and(|frame| begins(frame)));
+        assert!(user > 100 && whole * 100 >= user * 98, "{whole} of {user} are whole, but not {others:?}");
+    }
+}
+
 /// Stacks of 32-bit programs are followed by frame pointers, or end with a reason where there are only copies of them.
 #[test]
 fn those_of_32_bit_programs_say_what_they_are() {

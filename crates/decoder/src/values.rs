@@ -38,7 +38,7 @@ impl<'a> U64s<'a> {
     }
 
     /// The values in order.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator + use<'a> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator + Clone + use<'a> {
         let endian = self.endian;
         self.bytes.as_chunks::<8>().0.iter().map(move |bytes| endian.u64(*bytes))
     }

@@ -174,6 +174,26 @@ impl Architecture {
         }
     }
 
+    /// Whether a return address, between these bytes, is the one that Go's runtime puts above a goroutine's first function:
+    /// behind the first instruction, a `nop`, of a function that goes on to call another (`runtime.goexit`, asm_*.s). Or it is
+    /// the one of that call.
+    pub(crate) fn is_goexit(self, before: &[u8], from: &[u8]) -> bool {
+        match self {
+            // nop; call goexit1; nop, in between int3
+            Self::X86_64 => matches!(
+                (before, from),
+                ([.., 0x90], [0xe8, _, _, _, _, 0x90, ..])
+                    | ([.., 0xcc, 0x90, 0xe8, _, _, _, _], [0x90, 0xcc, ..])
+            ),
+            // mov x0, x0; bl goexit1
+            Self::Aarch64 => {
+                let word = |bytes: Option<&[u8; 4]>| bytes.map(|word| u32::from_le_bytes(*word));
+                word(before.last_chunk()) == Some(0xaa00_03e0)
+                    && word(from.first_chunk()).is_some_and(|word| word >> 26 == 0b10_0101)
+            }
+        }
+    }
+
     /// The target of the direct call that ends where `before` ends, as an offset from there.
     pub(crate) fn direct_call_displacement(self, before: &[u8]) -> Option<i64> {
         match self {
@@ -257,6 +277,19 @@ mod tests {
         assert!(!arm.ends_in_call(&0xd65f_03c0_u32.to_le_bytes())); // ret
         assert_eq!(arm.direct_call_displacement(&0x97ff_ffff_u32.to_le_bytes()), Some(-8));
         assert_eq!(x86.direct_call_displacement(&[0xe8, 0xfb, 0xff, 0xff, 0xff]), Some(-5));
+    }
+
+    #[test]
+    fn the_return_address_above_a_goroutine_is_known() {
+        let x86 = Architecture::X86_64;
+        assert!(x86.is_goexit(&[0x90], &[0xe8, 1, 2, 3, 4, 0x90]));
+        assert!(!x86.is_goexit(&[0xe8, 1, 2, 3, 4], &[0xe8, 1, 2, 3, 4, 0x90]));
+        assert!(!x86.is_goexit(&[0x90], &[0xe8, 1, 2, 3, 4, 0xc3]));
+        assert!(x86.is_goexit(&[0xcc, 0xcc, 0x90, 0xe8, 1, 2, 3, 4], &[0x90, 0xcc, 0xcc]));
+        assert!(!x86.is_goexit(&[0x48, 0xcc, 0x90, 0xe8, 1, 2, 3, 4], &[0x90, 0x90]));
+        let (nop, call) = (0xaa00_03e0_u32.to_le_bytes(), 0x9400_0001_u32.to_le_bytes());
+        assert!(Architecture::Aarch64.is_goexit(&nop, &call));
+        assert!(!Architecture::Aarch64.is_goexit(&call, &nop));
     }
 
     #[test]

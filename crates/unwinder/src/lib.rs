@@ -8,7 +8,8 @@
 //! - The FDE that covers the address (`.eh_frame`, then `.debug_frame`) decides. A row whose CFA is a register and an
 //!   offset, with all registers saved at whole words from it, is remembered as a small rule; any other (expressions,
 //!   frames made by the kernel) is evaluated with all registers. Callee-saved registers are carried from frame to frame.
-//! - Code without an FDE uses the frame pointer, also in the innermost frame, unless the word on top of the stack follows
+//! - Code without an FDE is read on where it is about to return: its epilogue says what it restores and from where. Else
+//!   the frame pointer is used, also in the innermost frame, unless the word on top of the stack follows
 //!   a direct call of just this function. A signal trampoline without an FDE is known by its instructions.
 //! - Go's tables don't say where the frame pointer is saved, and Go changes stacks behind their back; its functions keep
 //!   the frame pointer chain, which is used above the innermost frame.
@@ -26,6 +27,7 @@ extern crate alloc;
 
 mod address_space;
 mod architecture;
+mod epilogue;
 mod evaluate;
 mod memory;
 mod registers;

@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 
 use crate::Architecture;
+use crate::epilogue::EpilogueInstruction;
 use crate::evaluate::Fault;
 use crate::memory::ReadMemory;
 use crate::registers::Registers;
@@ -15,6 +16,8 @@ pub(crate) enum Rule {
     Compact(CompactRule),
     /// By evaluating a row with all registers: expressions, signal frames.
     Row(Arc<Row>),
+    /// By the instructions that come next: no FDE covers the address, and they restore registers and return.
+    Epilogue(CompactRule),
     /// By what the kernel saved when it delivered a signal: the frame of a trampoline known by its instructions.
     SignalTrampoline,
     /// By the frame pointer: no FDE covers the address.
@@ -45,6 +48,9 @@ pub(crate) struct CompactRule {
     /// saved *at* the CFA: that word belongs to the caller.)
     saved: [i16; SAVED],
 }
+
+/// An epilogue restores six registers at most, and drops what lies between.
+const MOST_EPILOGUE_INSTRUCTIONS: u32 = 9;
 
 const _: () = assert!(size_of::<Rule>() <= 40, "one per cached address");
 
@@ -79,6 +85,49 @@ impl CompactRule {
             }
         }
         Some(rule)
+    }
+
+    /// What the instructions that come next do, where they restore registers, drop the frame and return: an epilogue. Says
+    /// more than a frame pointer, which code without tables may not keep. Known for x86-64.
+    pub(crate) fn from_epilogue(architecture: Architecture, code: &[u8]) -> Option<Self> {
+        let mut rule = Self {
+            cfa_offset: 0,
+            cfa_register: architecture.stack_pointer(),
+            return_address: -1,
+            saved: [0; SAVED],
+        };
+        // Where each register is restored from, in bytes from the stack pointer.
+        let mut places = [None; SAVED];
+        let mut dropped = 0;
+        let mut rest = code;
+        for _ in 0..MOST_EPILOGUE_INSTRUCTIONS {
+            let (instruction, size) = EpilogueInstruction::parse(architecture, rest)?;
+            rest = rest.get(size..)?;
+            let (register, place) = match instruction {
+                EpilogueInstruction::Pop(register) => {
+                    dropped += WORD;
+                    (register, dropped - WORD)
+                }
+                EpilogueInstruction::Load(register, offset) => (register, dropped + offset),
+                EpilogueInstruction::Drop(bytes) => {
+                    dropped += bytes;
+                    continue;
+                }
+                EpilogueInstruction::Other => continue,
+                EpilogueInstruction::Return => {
+                    let cfa = dropped + WORD;
+                    rule.cfa_offset = i32::try_from(cfa).ok()?;
+                    for (saved, place) in rule.saved.iter_mut().zip(places) {
+                        *saved = place.map_or(Some(0), |place| words(&Location::AtOffset(place - cfa)))?;
+                    }
+                    return Some(rule);
+                }
+            };
+            if let Some(index) = architecture.callee_saved().iter().position(|saved| *saved == register) {
+                *places.get_mut(index)? = Some(place);
+            }
+        }
+        None
     }
 
     /// Turns the registers of a frame into its caller's.

@@ -35,6 +35,9 @@ pub struct UnwoundStack {
     pub frames_from_copy: usize,
     /// The sampled instruction or a return address that a row gave, where no executable mapping is known.
     pub unmapped: Option<Avma>,
+    /// Where the outermost frame is of code that keeps frame pointers without fail, and its frame pointer leads to what is
+    /// not at hand: that frame pointer (Avma). A walk over frame pointers that came by it has gone the right way on.
+    pub led_out_by: Option<u64>,
 }
 
 impl Default for UnwoundStack {
@@ -44,6 +47,7 @@ impl Default for UnwoundStack {
             end: StackEnd::Truncated(TruncationReason::RuleFailed),
             frames_from_copy: 0,
             unmapped: None,
+            led_out_by: None,
         }
     }
 }

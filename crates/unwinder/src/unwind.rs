@@ -82,11 +82,50 @@ impl Unwinder {
         stack.frames_from_copy = 0;
         let memory = StackMemory { copy: innermost.stack, beyond, words_beyond: 0 };
         let registers = innermost.registers.clone();
-        let recent = Cell::new(None);
-        let mut walk =
-            Walk { unwinder: self, space, objects, memory, registers, switches: 0, recent, unmapped: None };
+        let mut walk = Walk {
+            unwinder: self,
+            space,
+            objects,
+            memory,
+            registers,
+            switches: 0,
+            recent: Cell::new(None),
+            unmapped: None,
+            led_out_by: None,
+        };
         stack.end = walk.run(stack);
-        stack.unmapped = walk.unmapped;
+        (stack.unmapped, stack.led_out_by) = (walk.unmapped, walk.led_out_by);
+    }
+
+    /// Whether nobody calls the function that a return address lies in: threads begin there. `None` where no code can run
+    /// right before the address.
+    pub fn is_first<O: Objects>(
+        &mut self,
+        space: &AddressSpace,
+        objects: &mut O,
+        return_address: Avma,
+    ) -> Option<bool> {
+        let position = return_address_in(space.find(Avma(return_address.0.checked_sub(1)?)), return_address)?;
+        Some(matches!(self.rule(objects, position), Rule::Outermost))
+    }
+
+    /// The rule for a position, from the cache or the tables.
+    fn rule<O: Objects>(&mut self, objects: &mut O, position: Position<'_>) -> Rule {
+        let Some((object, offset)) = position
+            .mapping
+            .and_then(|mapping| Some((mapping.object?, mapping.file_offset_of(position.lookup.0)?)))
+        else {
+            return Rule::FramePointer;
+        };
+        let is_call = matches!(position.address, FrameAddress::ReturnAddress(_));
+        let place = Place { object, offset, is_call };
+        if let Some(rule) = self.rules.get(&place) {
+            return rule.clone();
+        }
+        let Some(tables) = objects.tables(object) else { return Rule::FramePointer };
+        let rule = rule_from_tables(&tables, place, &mut self.context);
+        self.rules.insert(place, rule.clone());
+        rule
     }
 }
 
@@ -123,6 +162,8 @@ struct Walk<'w, 's, O, M> {
     recent: Cell<Option<&'s Mapping>>,
     /// See [`UnwoundStack::unmapped`].
     unmapped: Option<Avma>,
+    /// See [`UnwoundStack::led_out_by`].
+    led_out_by: Option<u64>,
 }
 
 impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
@@ -173,8 +214,8 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             Step::Guess => TruncationReason::NoUnwindData,
             _ => TruncationReason::MappingUnknown,
         };
-        if pc == 0 && self.registers.frame_pointer() == Some(0) {
-            // Whoever set this stack up put zeroes above its first frame.
+        if pc == 0 && self.registers.frame_pointer() == Some(0) && step != Step::GoFramePointer {
+            // Whoever set this stack up put zeroes above its first frame. (Go does not; it clears memory that stacks have left.)
             return Err(StackEnd::Complete);
         }
         let Some(caller) = self.return_address(pc) else {
@@ -184,7 +225,10 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             return Err(truncated(failed));
         };
         let doubtful = step == Step::Guess || self.memory.words_beyond > 0;
-        if doubtful && self.follows_call(caller) == Some(false) {
+        if doubtful
+            && self.follows_call(caller) == Some(false)
+            && !matches!(self.rule(caller), Rule::Outermost)
+        {
             return Err(truncated(match step {
                 Step::Guess => TruncationReason::NoUnwindData,
                 _ => TruncationReason::RuleFailed,
@@ -212,16 +256,18 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             }
             Rule::Go(rule) => match (position.address, rule) {
                 (FrameAddress::InstructionPointer(_), Some(rule)) => self.apply(&rule),
-                (FrameAddress::InstructionPointer(_), None) => self.step_without_tables(position),
+                (FrameAddress::InstructionPointer(_), None) => self.step_into_go(position),
                 (FrameAddress::ReturnAddress(_), rule) => {
-                    if let Err(end) = self.step_by_frame_pointer(true) {
-                        self.step_to_first_go_frame(rule).ok_or(end)?;
-                    }
+                    self.step_in_go(rule)?;
                     Ok(Step::GoFramePointer)
                 }
             },
+            Rule::Epilogue(rule) => {
+                // What follows a call that does not return is no epilogue, whatever it looks like.
+                self.apply(&rule).map(|_| Step::Guess)
+            }
             Rule::SignalTrampoline => self.step_over_signal_frame(),
-            Rule::FramePointer => self.step_without_tables(position),
+            Rule::FramePointer => self.step_without_tables(position, false),
             Rule::Outermost => Err(StackEnd::Complete),
             Rule::Malformed => Err(truncated(TruncationReason::RuleFailed)),
         }
@@ -269,23 +315,8 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         }
     }
 
-    /// The rule for a position, from the cache or the tables.
     fn rule(&mut self, position: Position<'s>) -> Rule {
-        let Some((object, offset)) = position
-            .mapping
-            .and_then(|mapping| Some((mapping.object?, mapping.file_offset_of(position.lookup.0)?)))
-        else {
-            return Rule::FramePointer;
-        };
-        let is_call = matches!(position.address, FrameAddress::ReturnAddress(_));
-        let place = Place { object, offset, is_call };
-        if let Some(rule) = self.unwinder.rules.get(&place) {
-            return rule.clone();
-        }
-        let Some(tables) = self.objects.tables(object) else { return Rule::FramePointer };
-        let rule = rule_from_tables(&tables, place, &mut self.unwinder.context);
-        self.unwinder.rules.insert(place, rule.clone());
-        rule
+        self.unwinder.rule(self.objects, position)
     }
 
     /// Everything comes back from where the kernel saved it.
@@ -346,9 +377,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
 
     /// The position of a return address, if code can run right before it.
     fn return_address(&self, pc: u64) -> Option<Position<'s>> {
-        let lookup = Avma(pc.checked_sub(1)?);
-        let mapping = self.mapping(lookup).filter(|mapping| mapping.executable)?;
-        Some(Position { address: FrameAddress::ReturnAddress(Avma(pc)), lookup, mapping: Some(mapping) })
+        return_address_in(self.mapping(Avma(pc.checked_sub(1)?)), Avma(pc))
     }
 
     fn mapping(&self, address: Avma) -> Option<&'s Mapping> {
@@ -359,6 +388,13 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         self.recent.set(Some(found));
         Some(found)
     }
+}
+
+/// The position of a return address, given the mapping of the byte before it, if code can run there.
+fn return_address_in(mapping: Option<&Mapping>, address: Avma) -> Option<Position<'_>> {
+    let mapping = mapping.filter(|mapping| mapping.executable)?;
+    let lookup = Avma(address.0.checked_sub(1)?);
+    Some(Position { address: FrameAddress::ReturnAddress(address), lookup, mapping: Some(mapping) })
 }
 
 fn truncated(reason: TruncationReason) -> StackEnd {
@@ -385,11 +421,21 @@ fn rule_from_tables<D: AsRef<[u8]>>(
     }
     match lookup {
         Lookup::NoFde if is_outermost(tables, place) => Rule::Outermost,
-        Lookup::NoFde if tables.is_go() => Rule::Go(None),
-        Lookup::NoFde => Rule::FramePointer,
+        Lookup::NoFde | Lookup::Row(_) if begins_goroutine(tables, place) => Rule::Outermost,
+        Lookup::NoFde => match epilogue(tables, place) {
+            Some(rule) => Rule::Epilogue(rule),
+            None if tables.is_go() => Rule::Go(None),
+            None => Rule::FramePointer,
+        },
         Lookup::Malformed => Rule::Malformed,
         Lookup::Row(row) => match CompactRule::from_row(tables.architecture(), &row) {
-            _ if row.is_outermost() => Rule::Outermost,
+            _ if row.is_outermost() || (tables.is_go() && is_outermost(tables, place)) => Rule::Outermost,
+            Some(_)
+                if tables.is_go()
+                    && let Some(rule) = epilogue(tables, place) =>
+            {
+                Rule::Compact(rule)
+            }
             Some(rule) if tables.is_go() => Rule::Go(Some(rule.with_saved_frame_pointer())),
             Some(rule) => Rule::Compact(rule),
             None => Rule::Row(Arc::new(row)),
@@ -397,12 +443,28 @@ fn rule_from_tables<D: AsRef<[u8]>>(
     }
 }
 
-/// Whether code without an FDE is where a thread began: by the program's entry point, or by what it does after the call.
+/// Whether code whose tables don't say so is where a thread began: by the program's entry point, or by what it does after the call.
 fn is_outermost<D: AsRef<[u8]>>(tables: &UnwindTables<D>, place: Place) -> bool {
     let Some(return_address) = place.offset.checked_add(1).filter(|_| place.is_call) else { return false };
     tables.address_of(place.offset).and_then(|address| address.checked_add(1)).is_some_and(|address| {
         tables.returns_to_entry(address) || tables.architecture().exits(tables.code_from(return_address))
     })
+}
+
+/// The rule of code that is about to return.
+fn epilogue<D: AsRef<[u8]>>(tables: &UnwindTables<D>, place: Place) -> Option<CompactRule> {
+    let next = if place.is_call { place.offset.checked_add(1)? } else { place.offset };
+    CompactRule::from_epilogue(tables.architecture(), tables.code_from(next))
+}
+
+/// Whether Go's runtime has put this return address above the first function of a goroutine. Not all versions of its tables
+/// say so.
+fn begins_goroutine<D: AsRef<[u8]>>(tables: &UnwindTables<D>, place: Place) -> bool {
+    let Some(return_address) = place.offset.checked_add(1).filter(|_| place.is_call && tables.is_go()) else {
+        return false;
+    };
+    let (before, from) = (tables.code_before(return_address), tables.code_from(return_address));
+    tables.architecture().is_goexit(before, from)
 }
 
 fn is_signal_trampoline<D: AsRef<[u8]>>(tables: &UnwindTables<D>, place: Place) -> bool {

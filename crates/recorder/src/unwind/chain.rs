@@ -49,6 +49,12 @@ impl ChainUnwinder {
         ChainEnd { end: self.stack.end, late: self.stack.frames_from_copy < self.stack.frames.len() }
     }
 
+    /// Whether threads begin in the function of a return address ([`Unwinder::is_first`]).
+    pub(super) fn is_first(&mut self, snapshot: &Snapshot, return_address: Avma) -> Option<bool> {
+        let mut objects = snapshot;
+        self.unwinder.is_first(&snapshot.space, &mut objects, return_address)
+    }
+
     /// The stack that was unwound last.
     pub fn stack(&self) -> &UnwoundStack {
         &self.stack

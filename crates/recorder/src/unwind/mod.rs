@@ -5,12 +5,15 @@ mod copy_size;
 mod fresh_maps;
 mod held;
 mod image;
+mod kernel_walk;
 mod live_memory;
+mod machine;
 mod sample;
 mod snapshot;
 mod stage;
 mod tails;
 mod totals;
+mod walker;
 
 pub use chain::{ChainEnd, ChainUnwinder};
 pub use copy_size::CopySizes;

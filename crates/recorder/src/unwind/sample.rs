@@ -1,6 +1,8 @@
 //! What a sample says of the thread's user side.
 
-use decoder::{CpuMode, Sample};
+use decoder::{CpuMode, Sample, context};
+use model::Avma;
+use tracker::Tracker;
 use unwinder::{Architecture, Registers, StackCopy};
 
 /// `PERF_SAMPLE_REGS_ABI_32`
@@ -45,6 +47,29 @@ pub fn instruction_of_32_bits(sample: &Sample<'_>, architecture: Architecture) -
     registers.get(architecture.perf_number(architecture.program_counter())?)
 }
 
+/// Whether the thread has left the program whose instruction its sample still names: exec has taken that away, and not yet
+/// started the next.
+pub(super) fn has_left_its_program(sample: &Sample<'_>, tracker: &Tracker) -> bool {
+    let Some((pid, _)) = sample.thread.filter(|_| !is_of_32_bits(sample)) else { return false };
+    let instruction = user_part(sample).nth(1);
+    instruction.is_some_and(|address| tracker.mapping(pid, Avma(address)).is_none())
+}
+
+/// The kernel's part of a call chain, which comes first.
+pub(super) fn kernel_part<'a>(sample: &Sample<'a>) -> impl Iterator<Item = u64> + use<'a> {
+    sample.callchain.into_iter().flat_map(|chain| chain.iter()).take_while(|value| !is_user_mark(value))
+}
+
+/// The user part, as the kernel found it: its mark, the instruction, and for each frame pointer on the way the return address
+/// above it.
+pub(super) fn user_part<'a>(sample: &Sample<'a>) -> impl Iterator<Item = u64> + Clone + use<'a> {
+    sample.callchain.into_iter().flat_map(|chain| chain.iter()).skip_while(|value| !is_user_mark(value))
+}
+
+fn is_user_mark(value: &u64) -> bool {
+    [context::USER, context::USER_DEFERRED].contains(value)
+}
+
 /// This machine's architecture, if stacks can be unwound on it.
 pub(crate) fn native() -> Option<Architecture> {
     if cfg!(target_arch = "x86_64") {
@@ -53,5 +78,24 @@ pub(crate) fn native() -> Option<Architecture> {
         Some(Architecture::Aarch64)
     } else {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use decoder::Endian;
+    use decoder::values::U64s;
+    use model::{Pid, Tid};
+
+    #[test]
+    fn an_instruction_in_no_mapping_is_of_the_program_before_exec() {
+        let chain: Vec<u8> =
+            [context::KERNEL, 1, context::USER, 0x1234].iter().flat_map(|w| w.to_le_bytes()).collect();
+        let callchain = Some(U64s::new(&chain, Endian::Little));
+        let sample = Sample { thread: Some((Pid(7), Tid(7))), callchain, ..Sample::default() };
+        assert!(has_left_its_program(&sample, &Tracker::new()));
+        assert!(!has_left_its_program(&Sample { callchain: None, ..sample }, &Tracker::new()));
+        assert!(!has_left_its_program(&Sample { thread: None, ..sample }, &Tracker::new()));
     }
 }

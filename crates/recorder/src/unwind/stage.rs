@@ -9,26 +9,20 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
 
 use decoder::values::U64s;
-use decoder::{Endian, RawRecord, Record, RecordLayout, Sample, SampleFormat, context, kind};
-use host::objects::{ObjectStore, SearchPaths};
-use model::{Pid, Timestamp, TruncationReason};
+use decoder::{Endian, RawRecord, Record, RecordLayout, Sample, SampleFormat, kind};
+use model::{Timestamp, TruncationReason};
 use rustc_hash::FxBuildHasher;
-use tracker::{Orderer, Tracker};
-use unwinder::{NoMemory, StackEnd};
+use tracker::Orderer;
+use unwinder::StackEnd;
 
-use super::chain::{ChainEnd, ChainUnwinder};
 use super::copy_size::CopySize;
-use super::fresh_maps::FreshMaps;
 use super::held::{Handle, Held, Task};
-use super::live_memory::{LiveMemory, Witness};
-use super::sample::{UserState, is_of_32_bits, native};
-use super::snapshot::Snapshots;
-use super::tails::Tails;
+use super::machine::Machine;
+use super::sample::{kernel_part, user_part};
 use super::totals::StackTotals;
-use crate::census::Census;
+use super::walker::StackWalker;
 use crate::consumer::{Chunk, Consumer, Ending, RecordedEvent, Recording, RingKind};
 use crate::ring::Drained;
 
@@ -38,18 +32,11 @@ const MOST_HELD: usize = 64 << 20;
 /// From here on what waits is wanted soon.
 const MUCH_HELD: usize = MOST_HELD / 8;
 
-/// After a stack was cut, this many further ones are wanted soon: their processes should still be what they were, where
-/// memory beyond the copies is read. So it is at the beginning, when the size of the copies is not settled.
-const HASTY_STACKS: u32 = 256;
-
 /// A chunk that fills less than this part of its memory, one in so many, is copied where memory is dear.
 const ROOMY: usize = 4;
 
 /// Handed on at once.
 const CHUNK: usize = 256 << 10;
-
-/// Spaces beyond this are forgotten where nothing is mapped from them.
-const MOST_SPACES: usize = 4096;
 
 /// Addresses of one call chain, so that the record fits its 16-bit size with all its other parts.
 const MOST_ADDRESSES: usize = 7_000;
@@ -72,34 +59,12 @@ pub struct Unwinding<C> {
 
 /// How the samples of an event come, and how they are handed on.
 #[derive(Debug)]
-struct Layouts {
-    recorded: RecordLayout,
-    written: RecordLayout,
+pub(super) struct Layouts {
+    pub(super) recorded: RecordLayout,
+    pub(super) written: RecordLayout,
     has_stacks: bool,
     /// Of one call chain.
-    most_addresses: usize,
-}
-
-/// The machine at the moment of the record whose turn it is, and what unwinding needs.
-#[derive(Debug)]
-struct Machine {
-    tracker: Tracker,
-    snapshots: Snapshots,
-    unwinder: ChainUnwinder,
-    tails: Tails,
-    totals: StackTotals,
-    copy_size: CopySize,
-    fresh_maps: FreshMaps,
-    /// Records of mappings found for the sample whose turn it is: they belong before it.
-    fresh: Vec<u8>,
-    /// Stacks to come that are wanted soon.
-    hasty: u32,
-    memory: Vec<u8>,
-    chain: Vec<u64>,
-    chain_bytes: Vec<u8>,
-    census: Census,
-    /// With more spaces than this, it is time to forget some.
-    most_spaces: usize,
+    pub(super) most_addresses: usize,
 }
 
 /// Records in order that are not handed on yet: all of one kind.
@@ -113,7 +78,6 @@ impl<C: Consumer> Unwinding<C> {
     /// Unwinds what goes to `consumer`; with `keep_stacks`, raw stacks are kept instead, and only the kernel's view of
     /// the user's chain is dropped.
     pub fn new(consumer: C, keep_stacks: bool) -> Self {
-        let store = Arc::new(ObjectStore::new(SearchPaths::from_environment(None, Vec::new(), true)));
         Self {
             consumer,
             keep_stacks,
@@ -123,22 +87,7 @@ impl<C: Consumer> Unwinding<C> {
             layouts: Vec::new(),
             orderer: Orderer::default(),
             held: Held::default(),
-            machine: Machine {
-                tracker: Tracker::new(),
-                snapshots: Snapshots::new(store),
-                unwinder: ChainUnwinder::default(),
-                tails: Tails::default(),
-                totals: StackTotals::default(),
-                copy_size: CopySize::default(),
-                fresh_maps: FreshMaps::default(),
-                fresh: Vec::new(),
-                hasty: HASTY_STACKS,
-                memory: Vec::new(),
-                chain: Vec::new(),
-                chain_bytes: Vec::new(),
-                census: Census::default(),
-                most_spaces: MOST_SPACES,
-            },
+            machine: Machine::new(),
             out: Out { bytes: Vec::new(), kind: RingKind::Sideband },
         }
     }
@@ -180,7 +129,7 @@ impl<C: Consumer> Unwinding<C> {
 
     /// Whether stacks are seen to before their turn.
     fn is_hasty(&self) -> bool {
-        self.machine.hasty > 0 && !self.light
+        self.machine.is_hasty() && !self.light
     }
 
     /// Puts the records of a chunk into order.
@@ -296,158 +245,6 @@ impl Out {
     }
 }
 
-impl Machine {
-    /// Writes a sample with its user stack unwound.
-    fn unwind(&mut self, sample: Sample<'_>, layouts: &Layouts, out: &mut Vec<u8>) {
-        self.chain.clear();
-        self.chain.extend(kernel_part(&sample));
-        let state = native().and_then(|architecture| UserState::of(&sample, architecture));
-        match (state, sample.thread) {
-            (Some(state), Some((pid, tid))) => {
-                let mut snapshot = self.snapshots.of(&mut self.tracker, pid);
-                let kernels = self.chain.len();
-                let mut unwound = self.unwinder.unwind(&snapshot, &state, &mut NoMemory, &mut self.chain);
-                if let (Some(missing), Some(now)) = (self.unwinder.stack().unmapped, sample.time) {
-                    let (place, layout) = ((pid, missing), &layouts.recorded);
-                    if self.fresh_maps.look(place, now, layout, &mut self.tracker, &mut self.fresh) {
-                        snapshot = self.snapshots.of(&mut self.tracker, pid);
-                        self.chain.truncate(kernels);
-                        unwound = self.unwinder.unwind(&snapshot, &state, &mut NoMemory, &mut self.chain);
-                    }
-                }
-                let frames = &self.unwinder.stack().frames;
-                let depth =
-                    frames.last().map_or(0, |frame| frame.stack_pointer.wrapping_sub(state.stack.start));
-                let too_small = unwound.end == StackEnd::Truncated(TruncationReason::CopyTooSmall);
-                self.copy_size.note_stack((!too_small).then_some(depth));
-                self.hasty = if too_small { HASTY_STACKS } else { self.hasty.saturating_sub(1) };
-                let unwound = match unwound.end {
-                    StackEnd::Complete => {
-                        if self.hasty > 0 {
-                            self.tails.note(tid, &self.unwinder.stack().frames);
-                        }
-                        unwound
-                    }
-                    StackEnd::Truncated(TruncationReason::CopyTooSmall) => {
-                        self.complete_late(&sample, pid, tid, kernels, &state, &snapshot)
-                    }
-                    _ => unwound,
-                };
-                self.totals.count(unwound.end, unwound.late);
-            }
-            // There is none, or it is a 32-bit one, which is left to the kernel's walk.
-            _ => {
-                self.totals.without_stack += 1;
-                self.totals.of_32_bits += u64::from(is_of_32_bits(&sample));
-                self.chain.extend(user_part(&sample));
-            }
-        }
-        self.write(sample, layouts, out);
-    }
-
-    /// Sees to a stack that is deeper than its copy before its turn comes, while the process is nearly where it was: the
-    /// frames beyond are read and remembered. The mappings may still lack what came to be a moment ago.
-    fn look_ahead(&mut self, sample: &Sample<'_>) {
-        let state = native().and_then(|architecture| UserState::of(sample, architecture));
-        let (Some(state), Some((pid, tid))) = (state, sample.thread) else { return };
-        let snapshot = self.snapshots.of(&mut self.tracker, pid);
-        self.chain.clear();
-        let end = self.unwinder.unwind(&snapshot, &state, &mut NoMemory, &mut self.chain).end;
-        let frames = &self.unwinder.stack().frames;
-        let Some(last) = frames.last() else { return };
-        if end == StackEnd::Truncated(TruncationReason::CopyTooSmall)
-            && self.tails.above(tid, last, &snapshot).is_none()
-            && let Some(witness) = Witness::of(last, &state.stack)
-        {
-            let mut memory = LiveMemory::new(pid, witness, &snapshot, &mut self.memory);
-            let end = self.unwinder.unwind(&snapshot, &state, &mut memory, &mut self.chain).end;
-            if end == StackEnd::Complete {
-                self.tails.note(tid, &self.unwinder.stack().frames);
-            }
-        }
-    }
-
-    /// A stack that is deeper than its copy: by an earlier stack of the thread, the live memory, the kernel's walk.
-    fn complete_late(
-        &mut self,
-        sample: &Sample<'_>,
-        pid: Pid,
-        tid: model::Tid,
-        kernels: usize,
-        state: &UserState<'_>,
-        snapshot: &super::Snapshot,
-    ) -> ChainEnd {
-        let cut = ChainEnd { end: StackEnd::Truncated(TruncationReason::CopyTooSmall), late: false };
-        let complete = ChainEnd { end: StackEnd::Complete, late: true };
-        let frames = &self.unwinder.stack().frames;
-        if let Some(last) = frames.last()
-            && let Some(tail) = self.tails.above(tid, last, snapshot)
-        {
-            self.chain.pop();
-            super::chain::extend(&mut self.chain, tail.iter().map(|frame| frame.address));
-            let whole: Vec<_> = frames.iter().chain(&tail).copied().collect();
-            self.tails.note(tid, &whole);
-            return complete;
-        }
-        let Some(witness) = frames.last().and_then(|last| Witness::of(last, &state.stack)) else {
-            return cut;
-        };
-        let mut memory = LiveMemory::new(pid, witness, snapshot, &mut self.memory);
-        self.chain.truncate(kernels);
-        let unwound = self.unwinder.unwind(snapshot, state, &mut memory, &mut self.chain);
-        match unwound.end {
-            StackEnd::Complete => {
-                self.tails.note(tid, &self.unwinder.stack().frames);
-                return unwound;
-            }
-            StackEnd::FrameLimit => return unwound,
-            // What was read is no longer what it was: only what the copy says is sure.
-            StackEnd::Truncated(_) => {
-                self.chain.truncate(kernels);
-                self.unwinder.unwind(snapshot, state, &mut NoMemory, &mut self.chain);
-            }
-        }
-        // The kernel walked frame pointers through the whole stack when it took the sample: beyond a return address that
-        // both have found, its way is used.
-        let last = self.unwinder.stack().frames.last().map(|frame| frame.address.address().0);
-        let mut walked = user_part(sample).skip_while(|address| Some(*address) != last).skip(1).peekable();
-        if walked.peek().is_some() {
-            self.chain.pop();
-            self.chain.extend(walked);
-            self.chain.push(TruncationReason::CopyTooSmall.marker());
-        }
-        cut
-    }
-
-    /// Forgets what is no more: a recording may go on for days.
-    fn forget(&mut self) {
-        self.census.take(&mut self.tracker);
-        self.snapshots.forget_ended(&self.tracker);
-        if self.tracker.spaces().len() > self.most_spaces {
-            self.tracker.forget_spaces(|space| self.snapshots.know(space));
-            self.most_spaces = MOST_SPACES.max(2 * self.tracker.spaces().len());
-        }
-    }
-
-    /// Writes a sample with its raw stack, without what the kernel found of the user's chain.
-    fn keep(&mut self, sample: Sample<'_>, layouts: &Layouts, out: &mut Vec<u8>) {
-        self.chain.clear();
-        self.chain.extend(kernel_part(&sample));
-        self.write(sample, layouts, out);
-    }
-
-    fn write(&mut self, sample: Sample<'_>, layouts: &Layouts, out: &mut Vec<u8>) {
-        super::chain::cut(&mut self.chain, layouts.most_addresses);
-        self.chain_bytes.clear();
-        self.chain_bytes.extend(self.chain.iter().flat_map(|address| address.to_ne_bytes()));
-        let callchain = Some(U64s::new(&self.chain_bytes, Endian::NATIVE));
-        if layouts.written.encode(&Record::Sample(Sample { callchain, ..sample }), out).is_err() {
-            // Other parts (a raw tracepoint of 60 KB) leave no room for the chain.
-            let _ = layouts.written.encode(&Record::Sample(Sample { callchain: None, ..sample }), out);
-        }
-    }
-}
-
 impl<C: Consumer> Consumer for Unwinding<C> {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         self.machine.copy_size = CopySize::new(recording.copy_sizes.clone(), recording.ring_size);
@@ -458,7 +255,7 @@ impl<C: Consumer> Consumer for Unwinding<C> {
         };
         let unwound = recording.events.iter().filter(|event| has_stacks(event.attr.sample_format));
         if let Some(most) = unwound.map(limit).max().filter(|&most| most < MOST_ADDRESSES) {
-            self.machine.unwinder = ChainUnwinder::with_frame_limit(most);
+            self.machine.walker = StackWalker::with_frame_limit(most);
         }
         let written = self.written(recording);
         for (index, (event, written)) in recording.events.iter().zip(&written.events).enumerate() {
@@ -522,18 +319,6 @@ impl<C: Consumer> Consumer for Unwinding<C> {
 
 fn has_stacks(format: SampleFormat) -> bool {
     format.contains(SampleFormat::REGS_USER | SampleFormat::STACK_USER)
-}
-
-fn is_user_mark(value: &u64) -> bool {
-    [context::USER, context::USER_DEFERRED].contains(value)
-}
-
-fn kernel_part<'a>(sample: &Sample<'a>) -> impl Iterator<Item = u64> + use<'a> {
-    sample.callchain.into_iter().flat_map(|chain| chain.iter()).take_while(|value| !is_user_mark(value))
-}
-
-fn user_part<'a>(sample: &Sample<'a>) -> impl Iterator<Item = u64> + use<'a> {
-    sample.callchain.into_iter().flat_map(|chain| chain.iter()).skip_while(|value| !is_user_mark(value))
 }
 
 /// The sample with the kernel's own part of the chain, the sampled user instruction, and why there is no more.

@@ -1,18 +1,19 @@
-//! Outer parts of stacks, remembered per thread: deep stacks change at their inner end.
+//! Outer parts of stacks, remembered per process: deep stacks change at their inner end. (Not per thread: Go runs a stack now
+//! on this one, now on that.)
 
 use std::collections::HashMap;
 
-use model::{Avma, Tid};
+use model::{Avma, Pid};
 use rustc_hash::FxBuildHasher;
-use unwinder::{AddressSpace, Frame};
+use unwinder::{AddressSpace, Frame, UnwoundStack};
 
 use super::snapshot::Snapshot;
 
-/// The caller of each frame that was seen in a complete stack, by thread: the newest one.
+/// The caller of each frame that was seen in a complete stack, by process: the newest one.
 #[derive(Debug, Default)]
 pub(super) struct Tails {
-    threads: HashMap<Tid, Callers, FxBuildHasher>,
-    /// How many frames are known, of all threads.
+    processes: HashMap<Pid, Callers, FxBuildHasher>,
+    /// How many frames are known, of all processes.
     frames: usize,
 }
 
@@ -24,8 +25,8 @@ struct Callers {
     newest: HashMap<u64, u64, FxBuildHasher>,
 }
 
-/// Beyond this many threads all are dropped: most have ended.
-const MOST_THREADS: usize = 1024;
+/// Beyond this many processes all are dropped: most have ended.
+const MOST_PROCESSES: usize = 1024;
 
 /// Beyond this many frames (some 30 MB) all are dropped: the ones in use come back with the next stacks.
 const MOST_FRAMES: usize = 256 << 10;
@@ -33,23 +34,37 @@ const MOST_FRAMES: usize = 256 << 10;
 /// A tail is no longer.
 const LONGEST: usize = 8_000;
 
+/// A caller further away is on another stack, bytes.
+const LARGEST_FRAME: u64 = 256 << 10;
+
 fn key(frame: &Frame) -> (u64, u64) {
     (frame.stack_pointer, frame.address.address().0)
 }
 
+fn is_on_the_same_stack(frame: &Frame, caller: &Frame) -> bool {
+    let distance = caller.stack_pointer.checked_sub(frame.stack_pointer);
+    distance.is_some_and(|distance| distance <= LARGEST_FRAME)
+}
+
 impl Tails {
     /// Notes a complete stack.
-    pub(super) fn note(&mut self, tid: Tid, frames: &[Frame]) {
-        let too_many_threads = self.threads.len() >= MOST_THREADS && !self.threads.contains_key(&tid);
-        if too_many_threads || self.frames >= MOST_FRAMES {
-            self.threads.clear();
+    pub(super) fn note(&mut self, pid: Pid, frames: &[Frame]) {
+        let too_many = self.processes.len() >= MOST_PROCESSES && !self.processes.contains_key(&pid);
+        if too_many || self.frames >= MOST_FRAMES {
+            self.processes.clear();
             self.frames = 0;
         }
-        let callers = self.threads.entry(tid).or_default();
+        let callers = self.processes.entry(pid).or_default();
         // The innermost frame is at an instruction of its own.
         let returns = frames.get(1..).unwrap_or_default();
         for (index, frame) in returns.iter().enumerate() {
-            let known = callers.known.insert(key(frame), returns.get(index + 1).copied());
+            let caller = returns.get(index + 1).copied();
+            if caller.is_some_and(|caller| !is_on_the_same_stack(frame, &caller)) {
+                // The next time it may be another one that was left for this.
+                self.frames -= usize::from(callers.known.remove(&key(frame)).is_some());
+                continue;
+            }
+            let known = callers.known.insert(key(frame), caller);
             self.frames += usize::from(known.is_none());
             callers.newest.insert(frame.stack_pointer, frame.address.address().0);
         }
@@ -57,19 +72,24 @@ impl Tails {
 
     /// The callers of `last`, the outermost frame that a copy held, from earlier stacks of the thread in which a frame of
     /// the same function had the same stack pointer.
-    pub(super) fn above(&self, tid: Tid, last: &Frame, snapshot: &Snapshot) -> Option<Vec<Frame>> {
+    pub(super) fn above(&self, pid: Pid, stack: &UnwoundStack, snapshot: &Snapshot) -> Option<Vec<Frame>> {
         let same_function = |one: u64, other: u64| snapshot.share_function(Avma(one), Avma(other));
-        self.above_in(tid, last, &snapshot.space, same_function)
+        let tail = self.above_in(pid, stack.frames.last()?, &snapshot.space, same_function)?;
+        // The frame pointer says which stack it is that this one was left for.
+        let is_led_to = |frame_pointer: u64| {
+            tail.first().is_some_and(|caller| caller.stack_pointer == frame_pointer.wrapping_add(16))
+        };
+        stack.led_out_by.is_none_or(is_led_to).then_some(tail)
     }
 
     fn above_in(
         &self,
-        tid: Tid,
+        pid: Pid,
         last: &Frame,
         space: &AddressSpace,
         same_function: impl Fn(u64, u64) -> bool,
     ) -> Option<Vec<Frame>> {
-        let callers = self.threads.get(&tid)?;
+        let callers = self.processes.get(&pid)?;
         let still_code = |frame: &Frame| {
             let before = Avma(frame.address.address().0.saturating_sub(1));
             space.find(before).is_some_and(|mapping| mapping.executable)
@@ -106,9 +126,9 @@ mod tests {
         Frame { address: FrameAddress::ReturnAddress(Avma(0x1000 + index)), stack_pointer }
     }
 
-    fn above(tails: &Tails, tid: Tid, last: &Frame, space: &AddressSpace) -> Option<Vec<Frame>> {
+    fn above(tails: &Tails, pid: Pid, last: &Frame, space: &AddressSpace) -> Option<Vec<Frame>> {
         // Functions are 16 bytes long.
-        tails.above_in(tid, last, space, |one, other| one / 16 == other / 16)
+        tails.above_in(pid, last, space, |one, other| one / 16 == other / 16)
     }
 
     fn space() -> AddressSpace {
@@ -122,17 +142,17 @@ mod tests {
     fn a_tail_needs_the_same_frame_at_the_same_place() {
         let stack: Vec<Frame> = (1..40).map(|index| frame(index, 0x8000 + index * 16)).collect();
         let mut tails = Tails::default();
-        tails.note(Tid(1), &stack);
-        assert_eq!(above(&tails, Tid(1), &stack[20], &AddressSpace::default()), None);
+        tails.note(Pid(1), &stack);
+        assert_eq!(above(&tails, Pid(1), &stack[20], &AddressSpace::default()), None);
         let space = space();
-        assert_eq!(above(&tails, Tid(1), &stack[20], &space).as_deref(), Some(&stack[21..]));
-        assert_eq!(above(&tails, Tid(2), &stack[20], &space), None);
-        assert_eq!(above(&tails, Tid(1), &frame(21, 0x9000), &space), None);
+        assert_eq!(above(&tails, Pid(1), &stack[20], &space).as_deref(), Some(&stack[21..]));
+        assert_eq!(above(&tails, Pid(2), &stack[20], &space), None);
+        assert_eq!(above(&tails, Pid(1), &frame(21, 0x9000), &space), None);
         let elsewhere = |address| frame(address, stack[20].stack_pointer);
-        assert_eq!(above(&tails, Tid(1), &elsewhere(0x11), &space).as_deref(), Some(&stack[21..]));
-        assert_eq!(above(&tails, Tid(1), &elsewhere(0x20), &space), None, "another function");
+        assert_eq!(above(&tails, Pid(1), &elsewhere(0x11), &space).as_deref(), Some(&stack[21..]));
+        assert_eq!(above(&tails, Pid(1), &elsewhere(0x20), &space), None, "another function");
         assert_eq!(
-            above(&tails, Tid(1), &stack[0], &space),
+            above(&tails, Pid(1), &stack[0], &space),
             None,
             "the innermost frame is no return address"
         );
@@ -143,22 +163,22 @@ mod tests {
         let space = space();
         let mut tails = Tails::default();
         let deep: Vec<Frame> = (1..4000).map(|index| frame(1 + index % 3, 0x8000 + index * 64)).collect();
-        tails.note(Tid(1), &deep);
-        tails.note(Tid(1), &[frame(9, 0x100), frame(8, 0x200)]);
-        assert_eq!(above(&tails, Tid(1), &deep[2000], &space).as_deref(), Some(&deep[2001..]));
+        tails.note(Pid(1), &deep);
+        tails.note(Pid(1), &[frame(9, 0x100), frame(8, 0x200)]);
+        assert_eq!(above(&tails, Pid(1), &deep[2000], &space).as_deref(), Some(&deep[2001..]));
         // The same frame, called by another one now.
-        let other = [frame(9, 0x100), deep[2000], frame(77, 0x90_0000)];
-        tails.note(Tid(1), &other);
-        assert_eq!(above(&tails, Tid(1), &deep[2000], &space).as_deref(), Some(&other[2..]));
+        let other = [frame(9, 0x100), deep[2000], frame(77, 0x4_0000)];
+        tails.note(Pid(1), &other);
+        assert_eq!(above(&tails, Pid(1), &deep[2000], &space).as_deref(), Some(&other[2..]));
     }
 
     #[test]
     fn callers_in_a_circle_make_no_tail() {
         let (a, b) = (frame(1, 0x8000), frame(2, 0x9000));
         let mut tails = Tails::default();
-        tails.note(Tid(1), &[frame(3, 0x100), b, a]);
-        tails.note(Tid(1), &[frame(3, 0x100), a, b]);
-        tails.threads.get_mut(&Tid(1)).unwrap().known.insert(key(&b), Some(a));
-        assert_eq!(above(&tails, Tid(1), &a, &space()), None);
+        tails.note(Pid(1), &[frame(3, 0x100), b, a]);
+        tails.note(Pid(1), &[frame(3, 0x100), a, b]);
+        tails.processes.get_mut(&Pid(1)).unwrap().known.insert(key(&b), Some(a));
+        assert_eq!(above(&tails, Pid(1), &a, &space()), None);
     }
 }

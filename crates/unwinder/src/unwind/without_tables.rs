@@ -18,12 +18,21 @@ const LARGEST_FRAME_SEARCHED: u64 = 128;
 
 impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
     /// Code without an FDE: assembler, stubs, generated code.
-    pub(super) fn step_without_tables(&mut self, position: Position<'s>) -> Result<Step, StackEnd> {
+    ///
+    /// `saves_frame_pointer`: each function with a frame keeps its caller's frame pointer below the return address.
+    pub(super) fn step_without_tables(
+        &mut self,
+        position: Position<'s>,
+        saves_frame_pointer: bool,
+    ) -> Result<Step, StackEnd> {
         let at_call = matches!(position.address, FrameAddress::ReturnAddress(_));
         if !at_call && let Some((return_address, stack_pointer)) = self.return_address_of_leaf(position) {
             // With a frame of its own already, the function has changed the frame pointer, too.
-            if self.registers.frame_pointer() == Some(stack_pointer.wrapping_sub(16)) {
-                self.step_by_frame_pointer(false)?;
+            let has_frame = self.registers.frame_pointer() == Some(stack_pointer.wrapping_sub(16))
+                || (saves_frame_pointer && self.frame_is_of_nearer_function(position, return_address));
+            if has_frame {
+                // It may lie below the stack pointer: Go calls `runtime.duffcopy` with a frame that is yet to come.
+                self.step_by_frame_pointer(true)?;
             } else {
                 self.set_leaf_caller(return_address, stack_pointer);
             }
@@ -40,8 +49,20 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             self.step_by_frame_pointer(false)?;
             return Ok(Step::Guess);
         }
-        if let Some((return_address, stack_pointer)) = self.search_return_address(position) {
+        let found = match saves_frame_pointer {
+            true => self.search_nearest_call(position).or_else(|| self.search_return_address(position)),
+            false => self.search_return_address(position),
+        };
+        if let Some((return_address, stack_pointer)) = found {
+            let saved = stack_pointer.wrapping_sub(16);
+            let has_frame = self.registers.stack_pointer().is_some_and(|below| below <= saved);
             self.set_leaf_caller(return_address, stack_pointer);
+            if saves_frame_pointer
+                && has_frame
+                && let Some(frame_pointer) = self.memory.copy.word(saved)
+            {
+                self.registers.set(self.registers.architecture().frame_pointer(), frame_pointer);
+            }
             return Ok(Step::Guess);
         }
         match position.mapping {
@@ -55,6 +76,35 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
                 Ok(Step::Guess)
             }
             None => Err(truncated(TruncationReason::MappingUnknown)),
+        }
+    }
+
+    /// The innermost frame in Go code without an FDE.
+    pub(super) fn step_into_go(&mut self, position: Position<'s>) -> Result<Step, StackEnd> {
+        let frame_pointer = self.registers.frame_pointer();
+        let step = self.step_without_tables(position, true);
+        if step.is_err() {
+            self.led_out_by = frame_pointer;
+        }
+        step
+    }
+
+    /// A return address in Go code: its functions keep the frame pointer chain, also across the stacks of a thread.
+    pub(super) fn step_in_go(&mut self, rule: Option<CompactRule>) -> Result<(), StackEnd> {
+        let frame_pointer = self.registers.frame_pointer();
+        let words_beyond = self.memory.words_beyond;
+        let Err(end) = self.step_by_frame_pointer(true) else { return Ok(()) };
+        if self.step_to_first_go_frame(rule).is_some() {
+            return Ok(());
+        }
+        match end {
+            // Zeroes that were read later may be of memory that the stack has left.
+            StackEnd::Complete if words_beyond > 0 => Err(truncated(TruncationReason::NoUnwindData)),
+            StackEnd::Truncated(_) => {
+                self.led_out_by = frame_pointer;
+                Err(end)
+            }
+            _ => Err(end),
         }
     }
 
@@ -136,6 +186,17 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         })
     }
 
+    /// Whether the return address above the frame pointer follows a call of a function that begins nearer below `position`
+    /// than the one called before `return_address`, or of the same: that is a trace of an earlier call, then, and the frame
+    /// pointer is the function's own.
+    fn frame_is_of_nearer_function(&mut self, position: Position<'s>, return_address: u64) -> bool {
+        let place = self.registers.frame_pointer().and_then(|frame_pointer| frame_pointer.checked_add(8));
+        let Some(above) = place.and_then(|place| self.memory.copy.word(place)) else { return false };
+        let mut callee = |word| self.return_address(word).and_then(|caller| self.call_target(caller));
+        let (Some(by_frame), Some(by_top)) = (callee(above), callee(return_address)) else { return false };
+        (by_top..=position.lookup.0).contains(&by_frame)
+    }
+
     /// The return address of an innermost stub that its caller has reached by a jump (a tail call through the procedure
     /// linkage table), and the caller's stack pointer: the word on top of the stack, where it follows a call that may have
     /// led here.
@@ -190,6 +251,23 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             let word = self.memory.copy.word(place)?;
             self.may_have_called(word, position).then_some((word, place.checked_add(8)?))
         })
+    }
+
+    /// The same where a large frame may hold traces of earlier calls: of all words that follow a direct call, the one whose
+    /// function begins nearest below. Of several, traces of the same call lie below the frame's end.
+    fn search_nearest_call(&mut self, position: Position<'s>) -> Option<(u64, u64)> {
+        let stack_pointer = self.registers.stack_pointer()?;
+        let mut nearest = None;
+        for index in 0..LARGEST_FRAME_SEARCHED {
+            let place = stack_pointer.checked_add(index * 8)?;
+            let Some(word) = self.memory.copy.word(place) else { break };
+            let function = self.return_address(word).and_then(|caller| self.call_target(caller));
+            let function = function.filter(|&function| is_within_function(function, position.lookup.0));
+            if function.is_some() && function >= nearest.map(|(function, _)| function) {
+                nearest = function.zip(place.checked_add(8).map(|above| (word, above)));
+            }
+        }
+        nearest.map(|(_, found)| found)
     }
 
     /// Whether `word` is a return address behind a call that may have led to `position`: an indirect call, one of

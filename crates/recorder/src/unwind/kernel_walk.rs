@@ -1,0 +1,86 @@
+//! The kernel's own walk over a thread's frame pointers, made when the sample was taken: it saw all of the stack, and the
+//! other stacks that frame pointers lead to, where a copy holds a part of one.
+
+use decoder::Sample;
+use unwinder::UnwoundStack;
+
+use super::sample::{UserState, user_part};
+
+/// A user address has no more bits; where pointers are authenticated, those of a copy carry more.
+const NO_ADDRESS_BITS: u32 = 16;
+
+/// The return addresses that the kernel found above those of `stack`, which ended early, innermost first. `None` where its
+/// way and ours do not meet in the copy.
+pub(super) fn callers_beyond<'a>(
+    sample: &Sample<'a>,
+    state: &UserState<'_>,
+    stack: &UnwoundStack,
+) -> Option<impl Iterator<Item = u64> + use<'a>> {
+    let last = stack.frames.last()?.address.address().0;
+    let differ = |one: u64, other: u64| (one ^ other) << NO_ADDRESS_BITS != 0;
+    // The mark and the instruction come first; then, for each frame pointer on the way, the return address above it.
+    let walked = user_part(sample).skip(2);
+    let mut frame_pointer = state.registers.frame_pointer()?;
+    let mut passed = None;
+    for (index, return_address) in walked.clone().enumerate() {
+        if stack.led_out_by == Some(frame_pointer) {
+            passed = Some(index);
+            break;
+        }
+        let word = |address: Option<u64>| address.and_then(|address| state.stack.word(address));
+        let (Some(above), Some(next)) = (word(frame_pointer.checked_add(8)), word(Some(frame_pointer)))
+        else {
+            break;
+        };
+        if differ(above, return_address) {
+            return None;
+        }
+        if stack.led_out_by.is_none() && !differ(last, return_address) {
+            passed = Some(index + 1);
+        }
+        frame_pointer = next;
+    }
+    Some(walked.skip(passed?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use decoder::values::U64s;
+    use decoder::{Endian, context};
+    use model::{Avma, FrameAddress};
+    use unwinder::{Architecture, Frame, Registers, StackCopy};
+
+    /// What the kernel found beyond: `links` are frame pointers with the return addresses above them, the first of which is
+    /// the sampled one; from the frame pointer `beyond` on nothing was copied.
+    fn found(links: &[(u64, u64)], beyond: u64, last: u64, led_out_by: Option<u64>) -> Option<Vec<u64>> {
+        let mut bytes = vec![0; 0x100];
+        for (index, &(place, return_address)) in links.iter().enumerate().filter(|(_, link)| link.0 < beyond)
+        {
+            let next = links.get(index + 1).map_or(0, |link| link.0);
+            bytes[place as usize..][..8].copy_from_slice(&next.to_le_bytes());
+            bytes[place as usize + 8..][..8].copy_from_slice(&return_address.to_le_bytes());
+        }
+        let chain = [context::USER, 7].into_iter().chain(links.iter().map(|link| link.1));
+        let chain: Vec<u8> = chain.flat_map(u64::to_le_bytes).collect();
+        let sample = Sample { callchain: Some(U64s::new(&chain, Endian::Little)), ..Sample::default() };
+        let mut registers = Registers::new(Architecture::X86_64);
+        registers.set(Architecture::X86_64.frame_pointer(), links[0].0);
+        let state = UserState { registers, stack: StackCopy { start: 0, bytes: &bytes } };
+        let frame = Frame { address: FrameAddress::ReturnAddress(Avma(last)), stack_pointer: 0 };
+        let stack = UnwoundStack { frames: vec![frame], led_out_by, ..UnwoundStack::default() };
+        callers_beyond(&sample, &state, &stack).map(Iterator::collect)
+    }
+
+    #[test]
+    fn ways_meet_by_the_frame_pointer_or_by_the_outermost_return_address() {
+        let links = [(0x10, 1), (0x40, 2), (0x80, 2), (0x8000, 2), (0x9000, 3)];
+        // The same function calls itself: what was found last is the outermost of its frames in the copy.
+        assert_eq!(found(&links, 0x100, 2, None), Some(vec![2, 3]));
+        assert_eq!(found(&links, 0x100, 1, None), Some(vec![2, 2, 2, 3]));
+        assert_eq!(found(&links, 0x100, 5, None), None);
+        assert_eq!(found(&links, 0x100, 5, Some(0x8000)), Some(vec![2, 3]));
+        assert_eq!(found(&links, 0x100, 5, Some(0x10)), Some(vec![1, 2, 2, 2, 3]));
+        assert_eq!(found(&links, 0x100, 5, Some(0x9000)), None, "on a stack that was not copied");
+    }
+}

@@ -1,0 +1,158 @@
+//! Samples, one after the other, with what is known of the machine at each one's moment.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use decoder::values::U64s;
+use decoder::{Endian, Record, Sample};
+use host::objects::{ObjectStore, SearchPaths};
+use model::TruncationReason;
+use tracker::Tracker;
+use unwinder::StackEnd;
+
+use super::copy_size::CopySize;
+use super::fresh_maps::FreshMaps;
+use super::sample::{UserState, has_left_its_program, is_of_32_bits, kernel_part, native, user_part};
+use super::snapshot::Snapshots;
+use super::stage::Layouts;
+use super::totals::StackTotals;
+use super::walker::{Moment, StackWalker};
+use crate::census::Census;
+
+/// Spaces beyond this are forgotten where nothing is mapped from them.
+const MOST_SPACES: usize = 4096;
+
+/// After a stack was cut, this many further ones are wanted soon: their processes should still be what they were, where
+/// memory beyond the copies is read. So it is at the beginning, when the size of the copies is not settled.
+const HASTY_STACKS: u32 = 256;
+
+/// The machine at the moment of the record whose turn it is, and what unwinding needs.
+#[derive(Debug)]
+pub(super) struct Machine {
+    pub(super) tracker: Tracker,
+    snapshots: Snapshots,
+    pub(super) walker: StackWalker,
+    pub(super) totals: StackTotals,
+    pub(super) copy_size: CopySize,
+    fresh_maps: FreshMaps,
+    /// Records of mappings found for the sample whose turn it is: they belong before it.
+    pub(super) fresh: Vec<u8>,
+    /// Stacks to come that are wanted soon.
+    hasty: u32,
+    chain: Vec<u64>,
+    chain_bytes: Vec<u8>,
+    census: Census,
+    /// With more spaces than this, it is time to forget some.
+    most_spaces: usize,
+}
+
+impl Machine {
+    /// Before any record.
+    pub(super) fn new() -> Self {
+        let store = Arc::new(ObjectStore::new(SearchPaths::from_environment(None, Vec::new(), true)));
+        Self {
+            tracker: Tracker::new(),
+            snapshots: Snapshots::new(store),
+            walker: StackWalker::default(),
+            totals: StackTotals::default(),
+            copy_size: CopySize::default(),
+            fresh_maps: FreshMaps::default(),
+            fresh: Vec::new(),
+            hasty: HASTY_STACKS,
+            chain: Vec::new(),
+            chain_bytes: Vec::new(),
+            census: Census::default(),
+            most_spaces: MOST_SPACES,
+        }
+    }
+
+    /// Whether stacks are better seen to before their turn.
+    pub(super) fn is_hasty(&self) -> bool {
+        self.hasty > 0
+    }
+
+    /// Writes a sample with its user stack unwound.
+    pub(super) fn unwind(&mut self, sample: Sample<'_>, layouts: &Layouts, out: &mut Vec<u8>) {
+        self.chain.clear();
+        self.chain.extend(kernel_part(&sample));
+        let state = native().and_then(|architecture| UserState::of(&sample, architecture));
+        match (state, sample.thread) {
+            (Some(state), Some((pid, _))) => {
+                let snapshot = self.snapshots.of(&mut self.tracker, pid);
+                let (newer, start) = (OnceCell::new(), self.chain.len());
+                let mut moment = Moment { sample: &sample, pid, state: &state, snapshot: &snapshot };
+                let mut unwound = self.walker.walk(&moment, &mut self.chain);
+                if let (Some(missing), Some(now)) = (self.walker.stack().unmapped, sample.time) {
+                    let (place, layout) = ((pid, missing), &layouts.recorded);
+                    if self.fresh_maps.look(place, now, layout, &mut self.tracker, &mut self.fresh) {
+                        let snapshot = newer.get_or_init(|| self.snapshots.of(&mut self.tracker, pid));
+                        moment = Moment { snapshot, ..moment };
+                        self.chain.truncate(start);
+                        unwound = self.walker.walk(&moment, &mut self.chain);
+                    }
+                }
+                let frames = &self.walker.stack().frames;
+                let depth =
+                    frames.last().map_or(0, |frame| frame.stack_pointer.wrapping_sub(state.stack.start));
+                let too_small = unwound.end == StackEnd::Truncated(TruncationReason::CopyTooSmall);
+                self.copy_size.note_stack((!too_small).then_some(depth));
+                self.hasty = if too_small { HASTY_STACKS } else { self.hasty.saturating_sub(1) };
+                if unwound.end == StackEnd::Complete {
+                    if self.hasty > 0 {
+                        self.walker.note(pid);
+                    }
+                } else if self.walker.goes_on() {
+                    unwound = self.walker.finish(&moment, &mut self.chain, start);
+                }
+                self.totals.count(unwound.end, unwound.late);
+            }
+            // There is none, or it is a 32-bit one, which is left to the kernel's walk.
+            _ => {
+                self.totals.without_stack += 1;
+                self.totals.of_32_bits += u64::from(is_of_32_bits(&sample));
+                if !has_left_its_program(&sample, &self.tracker) {
+                    self.chain.extend(user_part(&sample));
+                }
+            }
+        }
+        self.write(sample, layouts, out);
+    }
+
+    /// Sees to a stack that is deeper than its copy before its turn comes.
+    pub(super) fn look_ahead(&mut self, sample: &Sample<'_>) {
+        let state = native().and_then(|architecture| UserState::of(sample, architecture));
+        if let (Some(state), Some((pid, _))) = (state, sample.thread) {
+            let snapshot = self.snapshots.of(&mut self.tracker, pid);
+            let moment = Moment { sample, pid, state: &state, snapshot: &snapshot };
+            self.walker.look_ahead(&moment, &mut self.chain);
+        }
+    }
+
+    /// Forgets what is no more: a recording may go on for days.
+    pub(super) fn forget(&mut self) {
+        self.census.take(&mut self.tracker);
+        self.snapshots.forget_ended(&self.tracker);
+        if self.tracker.spaces().len() > self.most_spaces {
+            self.tracker.forget_spaces(|space| self.snapshots.know(space));
+            self.most_spaces = MOST_SPACES.max(2 * self.tracker.spaces().len());
+        }
+    }
+
+    /// Writes a sample with its raw stack, without what the kernel found of the user's chain.
+    pub(super) fn keep(&mut self, sample: Sample<'_>, layouts: &Layouts, out: &mut Vec<u8>) {
+        self.chain.clear();
+        self.chain.extend(kernel_part(&sample));
+        self.write(sample, layouts, out);
+    }
+
+    fn write(&mut self, sample: Sample<'_>, layouts: &Layouts, out: &mut Vec<u8>) {
+        super::chain::cut(&mut self.chain, layouts.most_addresses);
+        self.chain_bytes.clear();
+        self.chain_bytes.extend(self.chain.iter().flat_map(|address| address.to_ne_bytes()));
+        let callchain = Some(U64s::new(&self.chain_bytes, Endian::NATIVE));
+        if layouts.written.encode(&Record::Sample(Sample { callchain, ..sample }), out).is_err() {
+            // Other parts (a raw tracepoint of 60 KB) leave no room for the chain.
+            let _ = layouts.written.encode(&Record::Sample(Sample { callchain: None, ..sample }), out);
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! One user stack from all that is known of it: the copy, the kernel's own walk, earlier stacks, the live memory.
+
+use decoder::Sample;
+use model::{Avma, Pid, TruncationReason};
+use unwinder::{NoMemory, StackEnd, UnwoundStack};
+
+use super::chain::{ChainEnd, ChainUnwinder, extend};
+use super::kernel_walk::callers_beyond;
+use super::live_memory::{LiveMemory, Witness};
+use super::sample::UserState;
+use super::snapshot::Snapshot;
+use super::tails::Tails;
+
+/// A sample of a thread with a user stack.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment<'a> {
+    pub(super) sample: &'a Sample<'a>,
+    pub(super) pid: Pid,
+    pub(super) state: &'a UserState<'a>,
+    pub(super) snapshot: &'a Snapshot,
+}
+
+/// Walks user stacks into call chains.
+#[derive(Debug, Default)]
+pub(super) struct StackWalker {
+    unwinder: ChainUnwinder,
+    tails: Tails,
+    memory: Vec<u8>,
+}
+
+impl StackWalker {
+    /// One that ends stacks at `frame_limit` frames.
+    pub(super) fn with_frame_limit(frame_limit: usize) -> Self {
+        Self { unwinder: ChainUnwinder::with_frame_limit(frame_limit), ..Self::default() }
+    }
+
+    /// What was found last in a copy (and, by the other methods, beyond it).
+    pub(super) fn stack(&self) -> &UnwoundStack {
+        self.unwinder.stack()
+    }
+
+    /// Appends what the sample itself says of the stack.
+    pub(super) fn walk(&mut self, moment: &Moment<'_>, chain: &mut Vec<u64>) -> ChainEnd {
+        let end = self.unwinder.unwind(moment.snapshot, moment.state, &mut NoMemory, chain);
+        if self.stack().led_out_by.is_some() {
+            let cut_at = chain.len() - 1;
+            let mark = chain.split_off(cut_at);
+            if self.extend_by_kernels_walk(moment, chain) {
+                return ChainEnd { end: StackEnd::Complete, late: false };
+            }
+            chain.truncate(cut_at);
+            chain.extend(mark);
+        }
+        end
+    }
+
+    /// Keeps a stack that was complete in its copy, for others that will not be.
+    pub(super) fn note(&mut self, pid: Pid) {
+        if self.unwinder.stack().end == StackEnd::Complete {
+            self.tails.note(pid, &self.unwinder.stack().frames);
+        }
+    }
+
+    /// Whether the stack found last goes on beyond the copy.
+    pub(super) fn goes_on(&self) -> bool {
+        let stack = self.unwinder.stack();
+        stack.end == StackEnd::Truncated(TruncationReason::CopyTooSmall) || stack.led_out_by.is_some()
+    }
+
+    /// Sees to a stack that is deeper than its copy before its turn comes, while the process is nearly where it was: the
+    /// frames beyond are read and remembered. The mappings may still lack what came to be a moment ago.
+    pub(super) fn look_ahead(&mut self, moment: &Moment<'_>, chain: &mut Vec<u64>) {
+        chain.clear();
+        if self.walk(moment, chain).end == StackEnd::Complete || !self.goes_on() {
+            return;
+        }
+        let stack = self.unwinder.stack();
+        if self.tails.above(moment.pid, stack, moment.snapshot).is_none()
+            && let Some(last) = stack.frames.last()
+            && let Some(witness) = Witness::of(last, &moment.state.stack)
+        {
+            let mut memory = LiveMemory::new(moment.pid, witness, moment.snapshot, &mut self.memory);
+            self.unwinder.unwind(moment.snapshot, moment.state, &mut memory, chain);
+            self.note(moment.pid);
+        }
+    }
+
+    /// The stack found last is deeper than its copy, and `chain` holds it from `start` on: goes on by an earlier stack of the
+    /// process, or by the live memory.
+    pub(super) fn finish(&mut self, moment: &Moment<'_>, chain: &mut Vec<u64>, start: usize) -> ChainEnd {
+        let Moment { pid, state, snapshot, .. } = *moment;
+        let stack = self.unwinder.stack();
+        let cut = ChainEnd { end: stack.end, late: false };
+        if let Some(tail) = self.tails.above(pid, stack, snapshot) {
+            chain.pop();
+            extend(chain, tail.iter().map(|frame| frame.address));
+            let whole: Vec<_> = stack.frames.iter().chain(&tail).copied().collect();
+            self.tails.note(pid, &whole);
+            return ChainEnd { end: StackEnd::Complete, late: true };
+        }
+        if let Some(witness) = stack.frames.last().and_then(|last| Witness::of(last, &state.stack)) {
+            let mut memory = LiveMemory::new(pid, witness, snapshot, &mut self.memory);
+            chain.truncate(start);
+            let unwound = self.unwinder.unwind(snapshot, state, &mut memory, chain);
+            if !matches!(unwound.end, StackEnd::Truncated(_)) {
+                self.note(pid);
+                return unwound;
+            }
+            // What was read is no longer what it was: only what the copy says is sure.
+            chain.truncate(start);
+            self.unwinder.unwind(snapshot, state, &mut NoMemory, chain);
+        }
+        let mark = chain.pop();
+        self.extend_by_kernels_walk(moment, chain);
+        chain.extend(mark);
+        cut
+    }
+
+    /// Appends the callers that the kernel found beyond the copy. Whether that makes the stack complete: the kernel knows
+    /// frame pointers only, so it does where all code between keeps them.
+    fn extend_by_kernels_walk(&mut self, moment: &Moment<'_>, chain: &mut Vec<u64>) -> bool {
+        let keeps_frame_pointers = self.unwinder.stack().led_out_by.is_some();
+        let callers = callers_beyond(moment.sample, moment.state, self.unwinder.stack());
+        for caller in callers.into_iter().flatten() {
+            let Some(is_first) = self.unwinder.is_first(moment.snapshot, Avma(caller)) else { break };
+            chain.push(caller);
+            if is_first && keeps_frame_pointers {
+                return true;
+            }
+        }
+        false
+    }
+}
