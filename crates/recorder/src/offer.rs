@@ -10,7 +10,7 @@ use crate::attr;
 use crate::error::{EACCES, EINVAL, ENODEV, ENOENT, EOPNOTSUPP, EPERM};
 use crate::event::Event;
 use crate::open::{Kernel, Opener, Step, is_kernels_own, settle};
-use crate::options::{Options, Target};
+use crate::options::{CallChain, Options, Target};
 
 /// What comes of an event that is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,11 +36,16 @@ pub fn offer(event: &Event) -> Offer {
 
 /// Opens `event` on all that runs on `cpu`, and closes it again.
 pub fn offer_on_cpu(event: &Event, cpu: CpuId) -> Offer {
-    let sampler = attr::sampler(event, &Options::new(Target::System), 0, 1 << 12);
+    let sampler = attr::sampler(event, &bare(Target::System), 0, 1 << 12);
     match Kernel.open(&sampler, Subject::Cpu(cpu), None) {
         Ok(_) => Offer::Samples,
         Err(error) => refusal(&Kernel, &error, event, Subject::Cpu(cpu)),
     }
+}
+
+/// Nothing but the event itself.
+fn bare(target: Target) -> Options {
+    Options { call_chain: CallChain::None, ..Options::new(target) }
 }
 
 fn offer_by<O: Opener>(opener: &O, event: &Event) -> Offer {
@@ -51,7 +56,7 @@ fn offer_by<O: Opener>(opener: &O, event: &Event) -> Offer {
         Some(cpus) => Subject::Thread(own, cpus.first().copied()),
         None => Subject::Thread(own, None),
     };
-    let options = Options { inherit: false, ..Options::new(Target::Threads(vec![own])) };
+    let options = Options { inherit: false, ..bare(Target::Threads(vec![own])) };
     let mut sampler = attr::sampler(event, &options, 0, 1 << 12);
     if let Some(probe) = &event.probe {
         sampler.config1 = probe.path.as_ptr().expose_provenance() as u64;

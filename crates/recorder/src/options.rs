@@ -107,12 +107,11 @@ pub struct Extras {
 }
 
 /// Which call chains to take with each sample.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CallChain {
     /// None: the sampled address alone.
     None,
     /// The kernel's walk over frame pointers, in the kernel (by its own unwinder) and in user space.
-    #[default]
     FramePointers,
     /// The kernel's walk, and the user's registers with a copy of the stack: for [`crate::unwind::Unwinding`].
     Stacks {
@@ -124,6 +123,13 @@ pub enum CallChain {
     /// The kernel's walk in the kernel, and in user space the calls that the processor remembers (Intel's LBR in its
     /// call stack mode): up to 32, without tables or frame pointers.
     LastBranches,
+}
+
+impl Default for CallChain {
+    /// Complete stacks, by copies of sizes that are chosen while recording.
+    fn default() -> Self {
+        Self::Stacks { size: None, keep: false }
+    }
 }
 
 /// What to record, and how.

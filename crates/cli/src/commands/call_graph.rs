@@ -107,6 +107,7 @@ mod tests {
     fn sizes_are_what_the_kernel_takes() {
         assert_eq!(parse("dwarf,8192"), Ok(CallGraph::Dwarf(8192)));
         assert_eq!(parse("auto"), Ok(CallGraph::Auto));
+        assert_eq!(CallGraph::Auto.chain(false), Some(CallChain::default()));
         for bad in ["dwarf,65536", "dwarf,12", "dwarf,", "lbr,1", "fp,8192", "auto,1", ""] {
             assert!(parse(bad).is_err(), "{bad}");
         }

@@ -191,8 +191,7 @@ pub fn record_command(
     output: &Path,
     console: &Console,
 ) -> anyhow::Result<Outcome> {
-    let mut options = Options::of_command(Workload { words: words.to_vec(), output_to_stderr });
-    options.call_chain = CallChain::Stacks { size: None, keep: false };
+    let options = Options::of_command(Workload { words: words.to_vec(), output_to_stderr });
     let consumer = FileConsumer::new(output, own_command_line());
     record_into(consumer, output, false, &options, false, console)
 }

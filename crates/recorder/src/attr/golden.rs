@@ -36,7 +36,7 @@ macro_rules! machine {
 }
 
 fn options() -> Options {
-    Options::new(Target::System)
+    Options { call_chain: CallChain::FramePointers, ..Options::new(Target::System) }
 }
 
 fn attrs(text: &str, machine: &Vec<Pmu>) -> Vec<Attr> {

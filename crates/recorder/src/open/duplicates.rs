@@ -63,12 +63,13 @@ impl Duplicates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{Options, Target};
+    use crate::options::{CallChain, Options, Target};
     use decoder::{Endian, RawRecord, Record, RecordLayout};
     use model::{CpuId, Pid, Tid, Timestamp};
 
     fn layout() -> RecordLayout {
-        let options = Options::new(Target::Processes(vec![]));
+        let options =
+            Options { call_chain: CallChain::FramePointers, ..Options::new(Target::Processes(vec![])) };
         let attr = crate::attr::sampler(&crate::event::default_events(&[])[0], &options, 0, 4096);
         RecordLayout::new(&attr, Endian::NATIVE)
     }
