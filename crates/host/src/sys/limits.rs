@@ -23,13 +23,18 @@ pub fn locked_memory() -> Limit {
     get(libc::RLIMIT_MEMLOCK)
 }
 
-/// Raises the number of file descriptors to all that is allowed; returns what holds afterwards.
-pub fn raise_open_files() -> Limit {
+/// Raises the number of file descriptors to all that is allowed, and to `needed`, where whoever has `CAP_SYS_RESOURCE` may
+/// allow themselves more; returns what holds afterwards.
+pub fn raise_open_files(needed: u64) -> Limit {
     let limit = open_files();
+    let all = Limit { current: limit.maximum, ..limit };
+    let more = Limit { current: needed, maximum: needed };
     if limit.current < limit.maximum {
-        let wanted = libc::rlimit { rlim_cur: limit.maximum, rlim_max: limit.maximum };
-        // SAFETY: the kernel reads the structure before the call returns.
-        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const wanted) };
+        // What is not allowed stays as it is.
+        let _ = set_open_files(all);
+    }
+    if limit.maximum < needed {
+        let _ = set_open_files(more);
     }
     open_files()
 }

@@ -11,7 +11,8 @@ use decoder::{Endian, RawRecord, Record, RecordLayout};
 use host::procfs;
 use model::{Pid, Tid};
 
-use super::plan::{Opened, check_descriptors, processes};
+use super::descriptors::Descriptors;
+use super::plan::{Opened, processes};
 use crate::error::Error;
 
 use crate::options::Options;
@@ -33,6 +34,18 @@ pub(super) fn all_threads(pids: &[Pid]) -> Vec<Tid> {
     pids.iter().flat_map(|&pid| procfs::threads(pid).unwrap_or_default()).collect()
 }
 
+/// The other threads of the processes of `tids`, of which only the sideband is opened: a library that one of them loads
+/// is mapped for all.
+pub(super) fn siblings(tids: &[Tid], options: &Options) -> Result<Vec<Tid>, Error> {
+    // A ring of one's own has no place for what siblings tell.
+    if options.per_thread {
+        return Ok(Vec::new());
+    }
+    let asked: HashSet<Tid> = tids.iter().copied().collect();
+    let all = all_threads(&processes(options)?);
+    Ok(all.into_iter().filter(|tid| !asked.contains(tid)).collect())
+}
+
 impl Opened {
     /// Opens the events on all threads of `pids`.
     pub(super) fn attach(&mut self, pids: &[Pid], options: &Options) -> Result<(), Error> {
@@ -43,8 +56,14 @@ impl Opened {
             let new: Vec<Tid> =
                 listed.into_iter().filter(|tid| !opened.contains(tid) && !inherited.contains(tid)).collect();
             let mut any = false;
-            let cpus = if options.per_thread { 1 } else { self.cpus.len() };
-            check_descriptors(opened.len() + new.len(), cpus, self.events.len())?;
+            let descriptors = Descriptors {
+                threads: opened.len() + new.len(),
+                siblings: 0,
+                cpus: if options.per_thread { 1 } else { self.cpus.len() },
+                events: self.events.len(),
+                watched: pids.len(),
+            };
+            descriptors.check()?;
             for tid in new {
                 // Began after the pass before had listed, and so after the one before that had opened.
                 if pass >= 2 && options.inherits() && forked.contains(&tid) {
@@ -66,15 +85,14 @@ impl Opened {
         }
     }
 
-    /// Opens the sampling events on `tids`, and the sideband event on all threads of their processes: a library that
-    /// a sibling loads is mapped for them, too.
-    pub(super) fn attach_threads(&mut self, tids: &[Tid], options: &Options) -> Result<(), Error> {
-        let pids = processes(options)?;
-        // A ring of one's own has no place for what siblings tell.
-        let siblings = if options.per_thread { tids.to_vec() } else { all_threads(&pids) };
-        let cpus = if options.per_thread { 1 } else { self.cpus.len() };
-        check_descriptors(siblings.len(), cpus, self.events.len())?;
-        for tid in siblings {
+    /// Opens the sampling events on `tids`, and the sideband event on their [`siblings`], too.
+    pub(super) fn attach_threads(
+        &mut self,
+        tids: &[Tid],
+        siblings: &[Tid],
+        options: &Options,
+    ) -> Result<(), Error> {
+        for &tid in tids.iter().chain(siblings) {
             self.sideband_of(tid, options)?;
         }
         let mut any = false;

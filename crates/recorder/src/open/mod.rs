@@ -2,6 +2,7 @@
 
 mod advice;
 mod attach;
+mod descriptors;
 mod duplicates;
 mod ladder;
 mod plan;

@@ -13,6 +13,7 @@ use host::sysfs;
 use model::{CpuId, Pid, Tid};
 
 use super::advice::{explain, explain_probe};
+use super::descriptors::Descriptors;
 use super::ladder::{Kernel, Opener, Step, settle};
 use super::rings::{Place, RingPair, SIDEBAND_SIZE, map_samples, map_sideband, wanted_size};
 use super::selected::counts_on;
@@ -24,9 +25,6 @@ use crate::notice::Notice;
 use crate::options::{Options, Target};
 use crate::ring::drain;
 use crate::unwind::{CopySizes, largest_copy};
-
-/// File descriptors for everything that is not an event: rings' wakers, files, pipes, objects.
-const OTHER_DESCRIPTORS: u64 = 64;
 
 /// Open events with their rings, not enabled yet.
 pub(crate) struct Opened {
@@ -74,7 +72,6 @@ pub(super) fn open_target(
     if let Some(offline) = options.cpus.iter().flatten().find(|cpu| !cpus.contains(cpu)) {
         return Err(Error::CpuOffline { cpu: offline.0 });
     }
-    limits::raise_open_files();
     let rings = if options.per_thread { threads_of(options)?.len() } else { cpus.len() };
     let wanted_ring = wanted_size(options.ring_size, rings);
     let mut ring = wanted_ring;
@@ -106,40 +103,47 @@ fn open_with(
 ) -> Result<Opened, Error> {
     let sampled = options.cpus.as_deref().unwrap_or(cpus);
     let events = super::selected::selected(options, sampled)?;
-    let counts = (if options.per_thread { 1 } else { cpus.len() }, events.len());
-    let mut settle = |threads: &[Tid]| {
-        check_descriptors(threads.len().max(1), counts.0, counts.1)?;
-        settle_all(options, &events, cpus.to_vec(), wanted_ring, threads, notices)
+    let mut settle = |threads: &[Tid], siblings: usize, watched: usize| {
+        let descriptors = Descriptors {
+            threads: threads.len().max(1),
+            siblings,
+            cpus: if options.per_thread { 1 } else { cpus.len() },
+            events: events.len(),
+            watched,
+        };
+        descriptors.check()?;
+        settle_all(options, &events, cpus.to_vec(), wanted_ring, threads, descriptors, notices)
     };
     let mut opened = match (&options.target, child) {
         (Target::System, _) => {
-            let mut opened = settle(&[])?;
+            let mut opened = settle(&[], 0, 0)?;
             opened.open_cpus(None, options)?;
             opened
         }
         (Target::Cgroup(path), _) => {
             let cgroup = host::cgroup::open(path)
                 .map_err(|errno| Error::Cgroup { path: path.display().to_string(), errno })?;
-            let mut opened = settle(&[])?;
+            let mut opened = settle(&[], 0, 0)?;
             opened.open_cpus(Some(cgroup.as_fd()), options)?;
             opened
         }
         (Target::Command, Some(pid)) => {
-            let mut opened = settle(&[Tid(pid.0)])?;
+            let mut opened = settle(&[Tid(pid.0)], 0, 1)?;
             if !opened.open_thread(Tid(pid.0), options)? {
                 return Err(Error::NoSuchProcess { pid: pid.0 });
             }
             opened
         }
         (Target::Threads(tids), _) => {
-            let mut opened = settle(tids)?;
-            opened.attach_threads(tids, options)?;
+            let siblings = super::attach::siblings(tids, options)?;
+            let mut opened = settle(tids, siblings.len(), tids.len())?;
+            opened.attach_threads(tids, &siblings, options)?;
             opened
         }
         _ => {
             let pids = processes(options)?;
             let gone = super::attach::gone(&pids)?;
-            let mut opened = settle(&super::attach::all_threads(&pids))?;
+            let mut opened = settle(&super::attach::all_threads(&pids), 0, pids.len())?;
             opened.attach(&pids, options)?;
             opened.gone = gone;
             opened
@@ -197,6 +201,7 @@ fn settle_all(
     cpus: Vec<CpuId>,
     wanted_ring: u64,
     threads: &[Tid],
+    descriptors: Descriptors,
     notices: &mut dyn FnMut(Notice),
 ) -> Result<Opened, Error> {
     let sampled = options.cpus.as_ref().unwrap_or(&cpus).clone();
@@ -280,7 +285,7 @@ fn settle_all(
         opened.part_of = opened.whole_among(&open_events);
         open_events.push(opened);
     }
-    let variants = variants(&open_events, &mut sizes, threads.len().max(1), cpus.len());
+    let variants = variants(&open_events, &mut sizes, descriptors);
     open_events.extend(variants);
     let attrs: Vec<Attr> = open_events.iter().map(|event| event.attr.clone()).collect();
     let wakeup = u32::try_from(SIDEBAND_SIZE / 4).unwrap_or(1 << 14);
@@ -336,18 +341,6 @@ impl Said {
 /// `context-switches`, `cpu-migrations`, `cgroup-switches` (checklist E4), and tracepoints: they happen in the kernel only.
 pub(crate) fn is_kernels_own(attr: &Attr) -> bool {
     attr.kind == 2 || attr.kind == 1 && matches!(attr.config, 3 | 4 | 11)
-}
-
-/// Refuses what would run out of file descriptors half-way.
-pub(super) fn check_descriptors(threads: usize, cpus: usize, events: usize) -> Result<(), Error> {
-    let (threads, cpus, events) = (threads as u64, cpus as u64, events as u64 + 1);
-    let needed = threads.saturating_mul(cpus).saturating_mul(events).saturating_add(OTHER_DESCRIPTORS);
-    let limit = limits::open_files().current;
-    if needed > limit {
-        let detail = format!("threads × CPUs × events: {threads} × {cpus} × {events}");
-        return Err(Error::Descriptors { needed, detail, limit });
-    }
-    Ok(())
 }
 
 impl Opened {

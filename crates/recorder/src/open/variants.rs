@@ -5,7 +5,8 @@ use std::io;
 use decoder::{Attr, AttrFlags, SampleFormat};
 use host::sys::perf_event::PerfEvent;
 
-use super::plan::{OpenEvent, Opened, check_descriptors};
+use super::descriptors::Descriptors;
+use super::plan::{OpenEvent, Opened};
 use crate::attr::rate_of;
 use crate::event::{Event, Rate};
 use crate::notice::Notice;
@@ -56,12 +57,11 @@ pub(super) fn copy_sizes(
 pub(super) fn variants(
     events: &[OpenEvent],
     sizes: &mut CopySizes,
-    threads: usize,
-    cpus: usize,
+    descriptors: Descriptors,
 ) -> Vec<OpenEvent> {
     let grouped = events.iter().any(|event| event.leader.is_some());
-    let count = events.len() * (1 + sizes.others().count());
-    if grouped || check_descriptors(threads, cpus, count).is_err() {
+    let all = Descriptors { events: events.len() * (1 + sizes.others().count()), ..descriptors };
+    if grouped || all.check().is_err() {
         *sizes = sizes.only_first();
     }
     let variants = sizes.others().flat_map(|size| {
