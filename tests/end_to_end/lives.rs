@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 
 use super::folded::Folded;
-use super::prof::{folded, folder, may_record, record};
+use super::prof::{folded, folder, may_record, prof, record, run};
 use super::programs;
 
 #[test]
@@ -28,6 +28,21 @@ fn each_life_has_its_own_name_and_function() {
     }
     let one = Folded::parse(folded(&file, &["--comm", "life-3"]).ok().text());
     assert!(one.total() > 100 && one.stacks.keys().all(|stack| stack[0] == "life-3"));
+}
+
+/// The events begin within `execve`, before anything of the command is mapped.
+#[test]
+fn a_command_is_known_from_its_first_sample_on() {
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    for _ in 0..3 {
+        let file = folder.path().join("prof.data");
+        run(prof(["record", "-F", "20000", "-e", "cpu-clock", "-o"]).arg(&file).args(["--", "true"])).ok();
+        let flame = folded(&file, &[]).ok();
+        assert!(!flame.text().contains("[unknown]"), "{}", flame.text());
+    }
 }
 
 #[test]

@@ -8,6 +8,8 @@ use decoder::record::{Cgroup, Comm, Mmap, MmapExtended, MmapIdentity, Namespaces
 use decoder::values::U64s;
 use decoder::{CpuMode, Endian, Record, RecordLayout, SampleId};
 use host::procfs::{self, MapEntry};
+use host::sys::perf_event::own_pid;
+use host::sys::spawn::exec_address;
 use host::{machine, objects};
 use model::{BuildId, FileIdentity, Pid, Tid, Timestamp};
 
@@ -78,9 +80,15 @@ impl<'a> Synthesis<'a> {
         }));
     }
 
-    /// The child that is going to be the command: what it was called before, and where it lives.
+    /// The child that is going to be the command: what it was called before, where it calls `execve`, and where it lives.
     pub(crate) fn child(&mut self, pid: Pid) {
         self.thread(pid, Tid(pid.0), b"prof-exec");
+        // It was a copy of us. The events begin within `execve`, while its caller's address is still the user's.
+        let call = exec_address();
+        let (maps, _) = mappings(own_pid(), false);
+        if let Some(map) = maps.iter().find(|map| (map.start..map.end).contains(&call)) {
+            self.mapping(pid, map, false);
+        }
         if self.extras.namespaces {
             self.namespaces(pid);
         }

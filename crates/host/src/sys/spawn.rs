@@ -37,6 +37,12 @@ pub struct Child {
     pid: Pid,
 }
 
+/// The address (Avma), here and in a [`WaitingChild`], of the function in which it becomes the command: until that runs, its
+/// samples come from there.
+pub fn exec_address() -> u64 {
+    libc::execve as *const () as u64
+}
+
 /// How a process ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExitStatus {
