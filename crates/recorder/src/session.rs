@@ -12,7 +12,7 @@ use host::procfs;
 use host::sys::clock;
 use host::sys::perf_event::PerfEvent;
 use host::sys::pidfd::PidFd;
-use host::sys::schedule::Urgent;
+use host::sys::schedule::{AtOnce, Urgent};
 use host::sys::signals::SIGTERM;
 use host::sys::spawn::{Child, ExitStatus, Program, WaitingChild};
 use model::{Loss, Pid};
@@ -59,6 +59,9 @@ pub fn record(
     // First of all, while there is only one thread.
     let waiting = options.workload.as_ref().map(|workload| fork(workload, control)).transpose()?;
     let pid = waiting.as_ref().map(WaitingChild::pid);
+    // Among thousands of busy threads, opening events for each of them has to get its turn. Later, records that wait for
+    // long fill all memory that there is for them, and then their rings.
+    let _urgent = Urgent::begin();
     match prepare(options, pid, consumer, notices) {
         Ok(mut prepared) => {
             let Some(pids) = prepared.opened.members.take() else {
@@ -121,8 +124,6 @@ impl Prepared {
         notices: &mut dyn FnMut(Notice),
         waiting: Option<WaitingChild>,
     ) -> Result<Summary, Error> {
-        // Records that wait for long fill all memory that there is for them, and then their rings.
-        let _urgent = Urgent::begin();
         let rings = std::mem::take(&mut self.opened.rings);
         let cpus = if options.per_thread { self.opened.cpus.len() } else { rings.len() };
         // What is under way is bounded by the readers' memory.
@@ -146,12 +147,8 @@ impl Prepared {
                 return Err(error);
             }
         };
-        // A command that is the target is sampled from its first instruction on: its exec enables the events.
-        if options.target != Target::Command && options.delay.is_none() {
-            self.opened.enable()?;
-        }
         let begin = Instant::now();
-        let child = match waiting.map(|waiting| start(waiting, options)).transpose() {
+        let child = match self.start(options, waiting) {
             Ok(child) => child,
             Err(error) => {
                 stop_readers(readers, &messages);
@@ -182,17 +179,42 @@ impl Prepared {
                 if run.until_the_end(&mut self.opened, Some(delay), begin, Pause::Delay) {
                     return Ok(());
                 }
-                self.opened.enable()?;
+                self.enable()?;
             }
             run.until_the_end(&mut self.opened, options.duration, Instant::now(), Pause::None);
             drop(watcher);
             Ok(())
         });
-        self.opened.disable();
+        self.disable();
         let duration = begin.elapsed();
         run.last_round();
         let lost = self.lost();
         run.finish(self, duration, lost, cpus, result)
+    }
+
+    /// Starts sampling, and lets the child become the command.
+    fn start(&self, options: &Options, waiting: Option<WaitingChild>) -> Result<Option<Child>, Error> {
+        // A command that is the target is sampled from its first instruction on: its exec enables the events.
+        if options.target != Target::Command
+            && options.delay.is_none()
+            && let Err(error) = self.enable()
+        {
+            waiting.into_iter().for_each(WaitingChild::cancel);
+            return Err(error);
+        }
+        waiting.map(|waiting| start(waiting, options)).transpose()
+    }
+
+    /// Starts sampling. The first samples come while the last events wait for it, and nobody takes them yet.
+    fn enable(&self) -> Result<(), Error> {
+        let _at_once = AtOnce::begin();
+        self.opened.enable()
+    }
+
+    /// Stops sampling. The last samples come while the first events have stopped, and nobody takes them.
+    fn disable(&self) {
+        let _at_once = AtOnce::begin();
+        self.opened.disable();
     }
 
     /// Samples that each event lost (`PERF_FORMAT_LOST`), where the kernel counts them.

@@ -16,6 +16,30 @@ pub fn run_at_once() {
     let _ = set(&real_time) || set(&attr(libc::SCHED_OTHER, 0, nice(), SHORTEST_TURN));
 }
 
+/// Lets the calling thread run before ordinary ones, where that is allowed, until it is dropped: for what is soon done, and
+/// must not be interrupted by thousands of others in the middle.
+#[derive(Debug)]
+pub struct AtOnce {
+    before: Option<libc::sched_attr>,
+}
+
+impl AtOnce {
+    /// Begins.
+    pub fn begin() -> Self {
+        let before = get();
+        let allowed = set(&attr(libc::SCHED_FIFO, LOWEST_REAL_TIME, 0, 0));
+        Self { before: before.filter(|_| allowed) }
+    }
+}
+
+impl Drop for AtOnce {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            set(before);
+        }
+    }
+}
+
 /// Lets the calling thread run sooner than other ordinary ones, where that is allowed, until it is dropped.
 #[derive(Debug)]
 pub struct Urgent {
@@ -57,6 +81,15 @@ fn attr(policy: libc::c_int, priority: u32, nice: i32, turn: u64) -> libc::sched
     }
 }
 
+/// How the calling thread is scheduled; `None` before Linux 3.14.
+fn get() -> Option<libc::sched_attr> {
+    let mut now = attr(0, 0, 0, 0);
+    let size = now.size;
+    // SAFETY: the kernel writes at most `size` bytes, which is the size of the structure.
+    let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut now, size, 0) == 0 };
+    got.then_some(now)
+}
+
 /// Whether the calling thread may have it.
 fn set(attr: &libc::sched_attr) -> bool {
     // SAFETY: the kernel reads the structure, whose size it is told, before the call returns.
@@ -72,5 +105,9 @@ mod tests {
         let before = nice();
         drop(Urgent::begin());
         assert_eq!(nice(), before);
+        let how = |attr: libc::sched_attr| (attr.sched_policy, attr.sched_priority, attr.sched_nice);
+        let before = get().map(how);
+        drop(AtOnce::begin());
+        assert_eq!(get().map(how), before);
     }
 }
