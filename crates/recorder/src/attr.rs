@@ -4,6 +4,7 @@ use decoder::attr::SIZE_VER7;
 use decoder::{Attr, AttrFlags, BranchSampleFormat, ReadFormat, SampleFormat};
 
 use crate::event::{Event, Precision, Rate};
+use crate::open::PULSE;
 use crate::options::{CallChain, DEFAULT_FREQUENCY, Levels, Options, Target};
 
 /// `PERF_TYPE_SOFTWARE`
@@ -150,7 +151,9 @@ pub(crate) fn sideband(samplers: &[Attr], options: &Options, wakeup: u32) -> Att
         size: SIZE_VER7,
         sample_period: 1,
         sample_format: COMMON,
-        read_format: ReadFormat::ID | ReadFormat::LOST,
+        read_format: if options.target.is_cpu_wide() { PULSE } else { ReadFormat::empty() }
+            | ReadFormat::ID
+            | ReadFormat::LOST,
         flags,
         wakeup,
         clockid: options.clock.map_or(0, |clock| clock.id),

@@ -71,6 +71,21 @@ pub enum Notice {
         /// The number that was asked for.
         pid: i32,
     },
+    /// A CPU that is recorded went offline.
+    CpuAway {
+        /// Its number.
+        cpu: u32,
+    },
+    /// It came back, and is recorded again.
+    CpuBack {
+        /// Its number.
+        cpu: u32,
+    },
+    /// A CPU came online where the events of threads had been opened on the others.
+    CpuUnseen {
+        /// Its number.
+        cpu: u32,
+    },
     /// An event as it was opened (asked for with `-vv`).
     Opened {
         /// Its name.
@@ -215,6 +230,16 @@ impl fmt::Display for Notice {
                  is of other processes (lost samples are counted with theirs); try: ulimit -n {needed}"
             ),
             Self::Gone { pid } => write!(f, "process {pid} does not exist (any more)"),
+            Self::CpuAway { cpu } => {
+                write!(f, "CPU {cpu} is offline now; it is recorded again when it comes back")
+            }
+            Self::CpuBack { cpu } => {
+                write!(f, "CPU {cpu} was offline (or the machine suspended) and is recorded again")
+            }
+            Self::CpuUnseen { cpu } => write!(
+                f,
+                "CPU {cpu} came online while recording: what runs there is missing; try again, or prof record -a"
+            ),
             Self::Opened { name, attr } => write!(f, "{name}: {}", Fields(attr)),
             Self::CommandTerminated => f.write_str("the time is over: the command was sent SIGTERM"),
             Self::CommandGoesOn { because } => write!(f, "{because}; the command goes on"),

@@ -28,6 +28,17 @@ pub(crate) fn each(records: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
+/// The records, to be changed.
+pub(crate) fn each_mut(records: &mut [u8]) -> impl Iterator<Item = &mut [u8]> {
+    let mut rest = records;
+    std::iter::from_fn(move || {
+        let size = size_at(rest, 0)?;
+        let (record, behind) = std::mem::take(&mut rest).split_at_mut(size);
+        rest = behind;
+        Some(record)
+    })
+}
+
 fn size_at(records: &[u8], at: usize) -> Option<usize> {
     let bytes = records.get(at.checked_add(6)?..)?.first_chunk()?;
     let size = usize::from(u16::from_ne_bytes(*bytes));

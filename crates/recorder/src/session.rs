@@ -22,7 +22,7 @@ use crate::control::{Control, OutsideEvent, Watcher};
 use crate::error::{ENOENT, Error};
 use crate::members::Members;
 use crate::notice::Notice;
-use crate::open::{Duplicates, Opened, open, processes};
+use crate::open::{Duplicates, Numbers, Opened, PULSE, open, processes};
 use crate::options::{Options, Target, Workload};
 use crate::ring::{Drained, Message, Readers, RingSource, StackPlace};
 use crate::summary::{Command, RunningCommand, Summary};
@@ -163,6 +163,7 @@ impl Prepared {
             notices,
             readers,
             messages,
+            numbers: Numbers::default(),
             duplicates: None,
             removed: 0,
             counted: Drained::default(),
@@ -175,13 +176,13 @@ impl Prepared {
         };
         let result = watcher.and_then(|watcher| {
             run.begin(&self, options)?;
-            if let Some(delay) = options.delay {
-                if run.until_the_end(&mut self.opened, Some(delay), begin, Pause::Delay) {
+            if options.delay.is_some() {
+                if run.until_the_end(&mut self.opened, options, begin, Pause::Delay) {
                     return Ok(());
                 }
                 self.enable()?;
             }
-            run.until_the_end(&mut self.opened, options.duration, Instant::now(), Pause::None);
+            run.until_the_end(&mut self.opened, options, Instant::now(), Pause::None);
             drop(watcher);
             Ok(())
         });
@@ -193,7 +194,7 @@ impl Prepared {
     }
 
     /// Starts sampling, and lets the child become the command.
-    fn start(&self, options: &Options, waiting: Option<WaitingChild>) -> Result<Option<Child>, Error> {
+    fn start(&mut self, options: &Options, waiting: Option<WaitingChild>) -> Result<Option<Child>, Error> {
         // A command that is the target is sampled from its first instruction on: its exec enables the events.
         if options.target != Target::Command
             && options.delay.is_none()
@@ -206,7 +207,7 @@ impl Prepared {
     }
 
     /// Starts sampling. The first samples come while the last events wait for it, and nobody takes them yet.
-    fn enable(&self) -> Result<(), Error> {
+    fn enable(&mut self) -> Result<(), Error> {
         let _at_once = AtOnce::begin();
         self.opened.enable()
     }
@@ -224,13 +225,14 @@ impl Prepared {
                 return None;
             }
             let lost = instances.map(|instance| {
-                let mut values = [0_u64; 3];
-                // value, id, lost; of a group: number of members, then the leader's value, id, lost.
+                let mut values = [0_u64; 4];
+                // value, [enabled], id, lost; of a group: number of members, then the leader's value, id, lost.
+                let place = if attr.read_format.contains(PULSE) { 3 } else { 2 };
                 let mut group = [0_u64; 64];
                 let result = if attr.read_format.contains(ReadFormat::GROUP) {
                     instance.read(&mut group).map(|_| group[3])
                 } else {
-                    instance.read(&mut values).map(|_| values[2])
+                    instance.read(&mut values).map(|_| values[place])
                 };
                 result.unwrap_or(0)
             });
@@ -281,7 +283,7 @@ fn watched(options: &Options, child: Option<&Child>) -> Vec<PidFd> {
     }
 }
 
-fn stop_readers(readers: Readers, messages: &Receiver<Message>) {
+fn stop_readers(mut readers: Readers, messages: &Receiver<Message>) {
     let (mut left, round) = readers.begin_round(true);
     while left > 0 {
         match messages.recv() {
@@ -309,6 +311,7 @@ struct Run<'a> {
     notices: &'a mut dyn FnMut(Notice),
     readers: Readers,
     messages: Receiver<Message>,
+    numbers: Numbers,
     duplicates: Option<Duplicates>,
     removed: u64,
     counted: Drained,
@@ -359,10 +362,11 @@ impl Run<'_> {
     fn until_the_end(
         &mut self,
         opened: &mut Opened,
-        duration: Option<Duration>,
+        options: &Options,
         begin: Instant,
         pause: Pause,
     ) -> bool {
+        let duration = if pause == Pause::Delay { options.delay } else { options.duration };
         let end = duration.and_then(|duration| begin.checked_add(duration));
         let (mut pace, mut checkpoint) = (FIRST, 2 * FIRST);
         let mut last_round = Instant::now();
@@ -388,6 +392,7 @@ impl Run<'_> {
             if now >= next_checkpoint {
                 let result = self.consumer.checkpoint();
                 self.note(result);
+                self.look_after_cpus(opened, options);
                 checkpoint = (2 * checkpoint).min(CHECKPOINT);
                 next_checkpoint = now + checkpoint;
             }
@@ -410,6 +415,18 @@ impl Run<'_> {
             }
         }
         true
+    }
+
+    /// CPUs that came or came back are recorded from now on.
+    fn look_after_cpus(&mut self, opened: &mut Opened, options: &Options) {
+        let change = opened.look_after_cpus(options, self.notices);
+        self.numbers.learn(change.numbers);
+        for pair in change.rings {
+            let rings = [Some(pair.sideband), pair.samples].into_iter().flatten().collect();
+            if let Err(error) = self.readers.add(rings) {
+                self.failure.get_or_insert(io::Error::other(error));
+            }
+        }
     }
 
     /// Whether an event from outside is the end.
@@ -463,6 +480,7 @@ impl Run<'_> {
         self.counted.samples += chunk.drained.samples;
         self.counted.throttles += chunk.drained.throttles;
         self.counted.bad_bytes += chunk.drained.bad_bytes;
+        self.numbers.apply(&mut chunk.bytes);
         if let Some(duplicates) = &mut self.duplicates {
             let removed = duplicates.remove(&mut chunk.bytes);
             self.removed += removed;

@@ -4,6 +4,7 @@ mod advice;
 mod attach;
 mod descriptors;
 mod duplicates;
+mod hotplug;
 mod ladder;
 mod plan;
 mod rings;
@@ -13,6 +14,7 @@ mod variants;
 mod whole_cpus;
 
 pub(crate) use duplicates::Duplicates;
+pub(crate) use hotplug::{Numbers, PULSE};
 pub(crate) use ladder::{Kernel, Opener, Step, settle};
 pub(crate) use plan::{Opened, is_kernels_own, processes};
 pub(crate) use whole_cpus::open;

@@ -14,6 +14,7 @@ use model::{CpuId, Pid, Tid};
 
 use super::advice::{explain, explain_probe};
 use super::descriptors::Descriptors;
+use super::hotplug::WholeCpus;
 use super::ladder::{Kernel, Opener, Step, settle};
 use super::rings::{Place, RingPair, SIDEBAND_SIZE, map_samples, map_sideband, wanted_size};
 use super::selected::counts_on;
@@ -41,6 +42,10 @@ pub(crate) struct Opened {
     pub(super) gone: Vec<Pid>,
     /// The processes that are meant, where whole CPUs are sampled in their place.
     pub(crate) members: Option<Vec<Pid>>,
+    /// What is known of whole CPUs, where these are recorded.
+    pub(super) whole_cpus: Option<WholeCpus>,
+    /// Whether sampling has been started.
+    pub(super) enabled: bool,
     wanted_ring: u64,
     /// Bytes that stack copies may have.
     pub(super) copy_sizes: CopySizes,
@@ -356,6 +361,8 @@ impl Opened {
             doubtful: false,
             gone: Vec::new(),
             members: None,
+            whole_cpus: None,
+            enabled: false,
             wanted_ring: 0,
             copy_size: copy_sizes.first(),
             copy_sizes,
@@ -365,10 +372,14 @@ impl Opened {
     /// Opens everything on every CPU; the samplers for a cgroup only, where one is given.
     fn open_cpus(&mut self, cgroup: Option<BorrowedFd<'_>>, options: &Options) -> Result<(), Error> {
         let cpus = self.cpus.clone();
+        let kept = cgroup.map(|cgroup| cgroup.try_clone_to_owned()).transpose();
+        let mut whole = WholeCpus::new(kept.map_err(|error| self.refuse(error, options))?);
         for &cpu in &cpus {
             let event = self.open_sideband(Subject::Cpu(cpu)).map_err(|error| self.refuse(error, options))?;
+            whole.add(cpu, &event);
             self.add_sideband(Place::Cpu(cpu), event)?;
         }
+        self.whole_cpus = Some(whole);
         let mut samplers = Vec::new();
         for cpu in self.sampled_cpus(options) {
             let subject = cgroup.map_or(Subject::Cpu(cpu), |cgroup| Subject::Cgroup(cgroup, cpu));
@@ -425,12 +436,12 @@ impl Opened {
         Ok(true)
     }
 
-    fn open_sideband(&self, subject: Subject<'_>) -> io::Result<Arc<PerfEvent>> {
+    pub(super) fn open_sideband(&self, subject: Subject<'_>) -> io::Result<Arc<PerfEvent>> {
         Kernel.open(&self.sideband.attr, subject, None).map(Arc::new)
     }
 
     /// Opens the samplers that count on `cpu`, or on any; `None` in the place of the others.
-    fn open_samplers(
+    pub(super) fn open_samplers(
         &self,
         subject: Subject<'_>,
         cpu: Option<CpuId>,
@@ -467,7 +478,7 @@ impl Opened {
         Ok(opened)
     }
 
-    fn add_sideband(&mut self, place: Place, event: Arc<PerfEvent>) -> Result<(), Error> {
+    pub(super) fn add_sideband(&mut self, place: Place, event: Arc<PerfEvent>) -> Result<(), Error> {
         match self.rings.iter_mut().find(|rings| rings.place == place) {
             Some(rings) => {
                 redirect(&event, &rings.sideband.events)?;
@@ -484,7 +495,10 @@ impl Opened {
     }
 
     /// Gives the samplers of one thread, or of all CPUs, their rings.
-    fn add_samplers(&mut self, mut samplers: Vec<(Place, Vec<Option<Arc<PerfEvent>>>)>) -> Result<(), Error> {
+    pub(super) fn add_samplers(
+        &mut self,
+        mut samplers: Vec<(Place, Vec<Option<Arc<PerfEvent>>>)>,
+    ) -> Result<(), Error> {
         samplers.retain(|(_, events)| events.iter().any(Option::is_some));
         let own = |rings: &RingPair| samplers.iter().any(|(place, _)| *place == rings.place);
         if self.rings.iter().filter(|rings| own(rings)).all(|rings| rings.samples.is_none()) {

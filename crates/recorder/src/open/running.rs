@@ -11,7 +11,8 @@ use crate::error::Error;
 
 impl Opened {
     /// Starts sampling, where the command's exec does not.
-    pub(crate) fn enable(&self) -> Result<(), Error> {
+    pub(crate) fn enable(&mut self) -> Result<(), Error> {
+        self.enabled = true;
         self.each_leader(PerfEvent::enable)
             .map_err(|errno| Error::System { what: "cannot enable the events", errno })
     }
@@ -25,6 +26,15 @@ impl Opened {
         {
             let _ = instance.disable();
         }
+    }
+
+    /// Whether the event at `index` samples now: a member of a group does with its leader, of the variants one does.
+    pub(super) fn runs(&self, index: usize) -> bool {
+        let leads = |event: &OpenEvent| event.leader.is_none_or(|leader| leader == index);
+        let is_chosen = |event: &OpenEvent| {
+            event.attr.sample_stack_user == 0 || event.attr.sample_stack_user == self.copy_size
+        };
+        self.enabled && self.events.get(index).is_some_and(|event| leads(event) && is_chosen(event))
     }
 
     fn each_leader(&self, act: impl Fn(&PerfEvent) -> io::Result<()>) -> io::Result<()> {

@@ -47,6 +47,10 @@ pub(crate) struct Readers {
     recycled: Sender<Vec<u8>>,
     /// Bytes of each: what the largest ring holds.
     buffer: usize,
+    stacks: Option<StackPlace>,
+    spare: Receiver<Vec<u8>>,
+    /// Until the last round.
+    messages: Option<Sender<Message>>,
 }
 
 /// A running reader.
@@ -61,6 +65,8 @@ struct Reader {
     stacks: Option<StackPlace>,
     waker: Arc<Waker>,
     rounds: Arc<Rounds>,
+    /// The last round that it has answered, or that began before it.
+    answered: u64,
     messages: Sender<Message>,
     spare: Receiver<Vec<u8>>,
 }
@@ -81,35 +87,44 @@ impl Readers {
         let fitting = usize::try_from(waiting).unwrap_or(usize::MAX) / buffer.max(1);
         let buffers = fitting.clamp(2 * rings.len().max(2), 2048);
         let (recycled, spare) = crossbeam_channel::bounded(buffers);
-        let mut readers = Self { handles: Vec::new(), rounds, recycled, buffer };
+        let messages = Some(messages.clone());
+        let mut readers = Self { handles: Vec::new(), rounds, recycled, buffer, stacks, spare, messages };
         for _ in 0..buffers {
             readers.recycle(None);
         }
         for rings in rings {
-            let waker = Arc::new(
-                Waker::new().map_err(|errno| Error::System { what: "cannot make an eventfd", errno })?,
-            );
-            let reader = Reader {
-                rings,
-                stacks,
-                waker: Arc::clone(&waker),
-                rounds: Arc::clone(&readers.rounds),
-                messages: messages.clone(),
-                spare: spare.clone(),
-            };
-            let thread = std::thread::Builder::new()
-                .name("ring".to_owned())
-                .stack_size(128 << 10)
-                .spawn(move || reader.run())
-                .map_err(|errno| Error::System { what: "cannot start a thread", errno })?;
-            readers.handles.push(ReaderHandle { waker, thread });
+            readers.add(rings)?;
         }
         Ok(readers)
     }
 
+    /// Starts one more, which answers from the next round on.
+    pub(crate) fn add(&mut self, rings: Vec<RingSource>) -> Result<(), Error> {
+        let Some(messages) = self.messages.clone() else { return Ok(()) };
+        let waker =
+            Arc::new(Waker::new().map_err(|errno| Error::System { what: "cannot make an eventfd", errno })?);
+        let reader = Reader {
+            rings,
+            stacks: self.stacks,
+            waker: Arc::clone(&waker),
+            rounds: Arc::clone(&self.rounds),
+            answered: self.rounds.current.load(Ordering::Acquire),
+            messages,
+            spare: self.spare.clone(),
+        };
+        let thread = std::thread::Builder::new()
+            .name("ring".to_owned())
+            .stack_size(128 << 10)
+            .spawn(move || reader.run())
+            .map_err(|errno| Error::System { what: "cannot start a thread", errno })?;
+        self.handles.push(ReaderHandle { waker, thread });
+        Ok(())
+    }
+
     /// Asks every reader to empty its rings; returns how many will answer, and the number of the round.
-    pub(crate) fn begin_round(&self, last: bool) -> (usize, u64) {
+    pub(crate) fn begin_round(&mut self, last: bool) -> (usize, u64) {
         if last {
+            self.messages = None;
             self.rounds.last.store(true, Ordering::Release);
         }
         let round = self.rounds.current.fetch_add(1, Ordering::AcqRel) + 1;
@@ -144,7 +159,6 @@ impl Reader {
         // Per ring, which of its events is waited for, and where it is in the set.
         let mut waited: Vec<(usize, usize)> =
             self.rings.iter().filter_map(|ring| Some((0, poll.add(ring.events.first()?.as_fd())))).collect();
-        let mut answered = 0;
         loop {
             if poll.wait(None).is_err() {
                 // Only for want of kernel memory: the rings are still emptied at each round.
@@ -171,8 +185,8 @@ impl Reader {
                     }
                 }
             }
-            if round > answered {
-                answered = round;
+            if round > self.answered {
+                self.answered = round;
                 if self.messages.send(Message::Answer(round)).is_err() || last {
                     return;
                 }
