@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::folded::Folded;
-use super::prof::{folded, folder, may_record, prof, run};
+use super::prof::{finish, folded, folder, may_record, prof, run};
 use super::{perf, programs};
 
 #[test]
@@ -171,4 +171,74 @@ fn a_process_that_is_not_there_is_named() {
     let run = run(prof(["record", "-p", "4194304", "-o"]).arg(folder.path().join("prof.data")));
     assert_eq!(run.code, 1, "{}", run.stderr);
     assert!(run.stderr.contains("4194304"), "{}", run.stderr);
+}
+
+/// Takes a CPU from everything that runs, for half a second.
+struct Offline(&'static str);
+
+impl Offline {
+    fn begin() -> Option<Self> {
+        let switch = "/sys/devices/system/cpu/cpu1/online";
+        std::fs::write(switch, "0").ok().map(|()| Self(switch))
+    }
+}
+
+impl Drop for Offline {
+    fn drop(&mut self) {
+        std::fs::write(self.0, "1").unwrap();
+    }
+}
+
+#[test]
+#[ignore = "takes a CPU from everything else that runs"]
+fn a_cpu_that_goes_offline_and_comes_back() {
+    let Some(program) = programs::c("flood") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    let mut busy = Command::new(program).args(["busy", "60000", "4"]).stdout(Stdio::null()).spawn().unwrap();
+    let recording = |first: Duration, away: Duration, flags: &[&str]| {
+        let mut record = prof(["record", "-a", "-e", "cpu-clock", "-d", "4", "-o"]);
+        let child =
+            record.arg(&file).args(flags).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        thread::sleep(first);
+        let offline = Offline::begin();
+        thread::sleep(away);
+        let tried = offline.is_some();
+        drop(offline);
+        let recorded = finish(child).ok();
+        let script = run(prof(["script", "-F", "cpu", "-i"]).arg(&file)).ok();
+        let on_cpu_1 = |line: &&str| line.trim().starts_with("[001]");
+        (tried, recorded, script.text().lines().filter(on_cpu_1).count())
+    };
+    let (tried, recorded, seen) = recording(Duration::from_secs(1), Duration::from_millis(500), &[]);
+    if !tried {
+        busy.kill().unwrap();
+        busy.wait().unwrap();
+        return programs::skip("CPU 1 cannot be taken offline here");
+    }
+    assert!(recorded.stderr.contains("CPU 1 was offline"), "{}", recorded.stderr);
+    // Three seconds of four, less what it takes to see.
+    assert!(seen > 2000, "{seen}: {}", recorded.stderr);
+    if perf::is_here() {
+        let theirs = run(perf::perf(folder.path()).args(["script", "-G", "-F", "cpu", "-i"]).arg(&file)).ok();
+        assert_eq!(theirs.text().lines().filter(|line| line.trim() == "[001]").count(), seen);
+    }
+    // One that was not there at the beginning.
+    let offline = Offline::begin();
+    let child = prof(["record", "-a", "-e", "cpu-clock", "-d", "3", "-o"])
+        .arg(&file)
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    thread::sleep(Duration::from_secs(1));
+    drop(offline);
+    finish(child).ok();
+    let script = run(prof(["script", "-F", "cpu", "-i"]).arg(&file)).ok();
+    busy.kill().unwrap();
+    busy.wait().unwrap();
+    assert!(script.text().lines().filter(|line| line.trim() == "[001]").count() > 500);
 }

@@ -199,6 +199,111 @@ fn a_pipe_that_nobody_reads_any_more() {
     assert!(!stderr.contains("error"), "{stderr}");
 }
 
+/// Records a command into a pipe that nobody reads for the first three seconds; returns what was said, and the recording.
+fn into_slow_pipe(flags: &[&str], command: &[&OsStr]) -> (String, Vec<u8>) {
+    let in_company = RECORDERS.read();
+    let mut child = prof(["record", "-e", "cpu-clock", "-o", "-"])
+        .args(flags)
+        .arg("--")
+        .args(command)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let mut stderr = child.stderr.take().unwrap();
+    let said = thread::spawn(move || {
+        let mut text = String::new();
+        stderr.read_to_string(&mut text).unwrap();
+        text
+    });
+    thread::sleep(Duration::from_secs(3));
+    let mut recording = Vec::new();
+    stdout.read_to_end(&mut recording).unwrap();
+    assert!(child.wait().unwrap().success());
+    drop(in_company);
+    (said.join().unwrap(), recording)
+}
+
+#[test]
+fn a_slow_output_keeps_nobody_from_the_rings() {
+    let Some(program) = programs::c("shares") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    // The rings, and what waits to be unwound, hold a second of such copies; what becomes of them is small.
+    let flags = ["-F", "997", "--call-graph", "dwarf,32768"];
+    let (said, recording) =
+        into_slow_pipe(&flags, &[program.as_os_str(), OsStr::new("alone"), OsStr::new("3500")]);
+    std::fs::write(&file, recording).unwrap();
+    assert_eq!(figure(&said, "lost"), 0, "{said}");
+    assert_eq!(readable(folder.path(), &file), figure(&said, "samples"), "{said}");
+}
+
+#[test]
+fn an_output_that_stays_too_slow_is_told() {
+    let Some(program) = programs::c("deep") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    let flags = ["-F", "4999", "--call-graph", "dwarf,32768", "--keep-stacks"];
+    let (said, recording) =
+        into_slow_pipe(&flags, &[program.as_os_str(), OsStr::new("2000"), OsStr::new("2500")]);
+    assert!(figure(&said, "lost") > 0, "{said}");
+    assert!(said.contains("its buffer of 64 MiB was full for"), "{said}");
+    // Ours would unwind them all.
+    if perf::is_here() {
+        std::fs::write(&file, recording).unwrap();
+        let theirs =
+            run(perf::perf(folder.path()).args(["script", "-G", "-F", "time", "-i"]).arg(&file)).ok();
+        assert_eq!(
+            theirs.text().lines().filter(|line| !line.is_empty()).count() as u64,
+            figure(&said, "samples")
+        );
+    }
+}
+
+#[test]
+fn a_second_signal_ends_the_wait_for_a_stuck_output() {
+    let Some(program) = programs::c("shares") else { return };
+    if !may_record() {
+        return;
+    }
+    let in_company = RECORDERS.read();
+    let mut child = prof(["record", "-F", "9997", "-e", "cpu-clock", "-o", "-", "--"])
+        .arg(program)
+        .args(["alone", "90000"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut [0; 1000]).unwrap();
+    // More comes than the pipe holds, and nobody reads it.
+    thread::sleep(Duration::from_secs(2));
+    let start = Instant::now();
+    let mut ended = None;
+    while ended.is_none() && start.elapsed() < Duration::from_secs(60) {
+        // The first one ends the recording. Others that come within a second are taken for the same.
+        kill(pid(&child), Signal::SIGTERM).unwrap();
+        thread::sleep(Duration::from_millis(400));
+        ended = child.try_wait().unwrap();
+    }
+    drop(in_company);
+    if ended.is_none() {
+        child.kill().unwrap();
+    }
+    drop(stdout);
+    use std::os::unix::process::ExitStatusExt;
+    assert_eq!(ended.and_then(|status| status.signal()), Some(Signal::SIGTERM as i32));
+}
+
 #[test]
 fn a_folder_that_is_removed() {
     if !may_record() {

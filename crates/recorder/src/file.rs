@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use decoder::record::{LostSamples, MmapIdentity};
 use decoder::{
@@ -19,11 +20,15 @@ use perfdata::write::{Compressor, FileWriter, PipeWriter, RecordWriter};
 
 use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind};
 use crate::header;
+use crate::output::Output;
 use crate::tracing_data;
 use crate::unwind::StackTotals;
+use crate::write_behind::{self, WriteBehind};
 
 /// Only the user who recorded may read what their programs do.
 const MODE: u32 = 0o600;
+/// Bytes of records that may wait for a destination that takes nothing for a while.
+pub const OUTPUT_BUFFER: usize = write_behind::BUFFER;
 const CLOCK_REALTIME: i32 = 0;
 /// `PERF_COMP_ZSTD`
 const ZSTD: u32 = 1;
@@ -37,31 +42,11 @@ enum Destination {
     Stream(Option<File>),
 }
 
-/// The four shapes.
+/// How it is written.
 enum Writer {
-    File(FileWriter<NewFile>),
-    CompressedFile(Box<Compressor<FileWriter<NewFile>>>),
-    Stream(PipeWriter<File>),
-    CompressedStream(Box<Compressor<PipeWriter<File>>>),
-}
-
-impl Writer {
-    fn records(&mut self) -> &mut dyn RecordWriter {
-        match self {
-            Self::File(writer) => writer,
-            Self::CompressedFile(writer) => writer.as_mut(),
-            Self::Stream(writer) => writer,
-            Self::CompressedStream(writer) => writer.as_mut(),
-        }
-    }
-
-    fn file(&mut self) -> Option<&mut NewFile> {
-        match self {
-            Self::File(writer) => Some(writer.get_mut()),
-            Self::CompressedFile(writer) => Some(writer.get_mut().get_mut()),
-            Self::Stream(_) | Self::CompressedStream(_) => None,
-        }
-    }
+    /// At once, until the recording begins: what fails now has started nothing.
+    AtOnce(Output),
+    Behind(WriteBehind),
 }
 
 /// Writes a recording as perf.data.
@@ -122,18 +107,19 @@ impl FileConsumer {
         self.size
     }
 
-    fn writer(&mut self) -> io::Result<&mut dyn RecordWriter> {
-        self.writer.as_mut().map(Writer::records).ok_or_else(|| io::ErrorKind::NotFound.into())
+    /// For how long the buffer before the destination, of [`OUTPUT_BUFFER`] bytes, was full, because that took nothing.
+    pub fn held_up(&self) -> Duration {
+        match &self.writer {
+            Some(Writer::Behind(writer)) => writer.waited(),
+            _ => Duration::ZERO,
+        }
     }
 
-    /// Fails where the file has been deleted, or the folder that it is in.
-    fn still_there(&mut self) -> io::Result<()> {
-        match self.writer.as_mut().and_then(Writer::file) {
-            Some(file) if file.is_deleted() => {
-                let problem = "it was deleted while it was written";
-                Err(io::Error::new(io::ErrorKind::NotFound, problem))
-            }
-            _ => Ok(()),
+    fn writer(&mut self) -> io::Result<&mut dyn RecordWriter> {
+        match &mut self.writer {
+            Some(Writer::AtOnce(output)) => Ok(output.records()),
+            Some(Writer::Behind(writer)) => Ok(writer),
+            None => Err(io::ErrorKind::NotFound.into()),
         }
     }
 
@@ -246,16 +232,16 @@ impl Consumer for FileConsumer {
         self.clock = first.map(|event| event.attr.clockid).filter(|_| has_clock);
         let ring_size = u32::try_from(recording.ring_size).unwrap_or(1 << 30);
         let compress = self.compression;
-        self.writer = Some(match &mut self.destination {
+        self.writer = Some(Writer::AtOnce(match &mut self.destination {
             Destination::File(path) => {
                 let mut writer = FileWriter::create(NewFile::create(path, MODE)?, &self.events)?;
                 // A full disk shows before the command is started.
                 writer.checkpoint()?;
                 match compress {
                     Some(level) => {
-                        Writer::CompressedFile(Box::new(Compressor::new(writer, level, ring_size)?))
+                        Output::CompressedFile(Box::new(Compressor::new(writer, level, ring_size)?))
                     }
-                    None => Writer::File(writer),
+                    None => Output::File(writer),
                 }
             }
             Destination::Stream(stream) => {
@@ -271,12 +257,12 @@ impl Consumer for FileConsumer {
                 let writer = PipeWriter::create(stream, &self.events, &features)?;
                 match compress {
                     Some(level) => {
-                        Writer::CompressedStream(Box::new(Compressor::new(writer, level, ring_size)?))
+                        Output::CompressedStream(Box::new(Compressor::new(writer, level, ring_size)?))
                     }
-                    None => Writer::Stream(writer),
+                    None => Output::Stream(writer),
                 }
             }
-        });
+        }));
         Ok(())
     }
 
@@ -284,7 +270,11 @@ impl Consumer for FileConsumer {
         let writer = self.writer()?;
         writer.finished_init()?;
         writer.checkpoint()?;
-        self.writer.as_mut().and_then(Writer::file).map_or(Ok(()), NewFile::take_name_keeping_old)
+        if let Some(Writer::AtOnce(mut output)) = self.writer.take() {
+            output.file().map_or(Ok(()), NewFile::take_name_keeping_old)?;
+            self.writer = Some(Writer::Behind(WriteBehind::start(output).map_err(io::Error::other)?));
+        }
+        Ok(())
     }
 
     fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
@@ -301,8 +291,7 @@ impl Consumer for FileConsumer {
     }
 
     fn checkpoint(&mut self) -> io::Result<()> {
-        self.writer()?.checkpoint()?;
-        self.still_there()
+        self.writer()?.checkpoint()
     }
 
     fn end(&mut self, ending: &Ending) -> io::Result<()> {
@@ -325,6 +314,6 @@ impl Consumer for FileConsumer {
         let writer = self.writer()?;
         writer.append(&records)?;
         self.size = writer.finish(&features)?;
-        self.still_there()
+        Ok(())
     }
 }

@@ -227,7 +227,7 @@ fn record_into(
     match recorded {
         Ok(summary) => {
             let kept = is_kept.then(|| (output, file.size()));
-            summary::tell(&summary, &stacks, options, kept, console);
+            summary::tell(&summary, &stacks, options, kept, file.held_up(), console);
             let code = exit_code(&summary, &control);
             let code = if strict && summary.loss.samples > 0 && code == 0 { 1 } else { code };
             Ok(Outcome::Recorded(code.into()))

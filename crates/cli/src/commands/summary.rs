@@ -2,20 +2,23 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::time::Duration;
 
 use export::summary::grouped;
 use recorder::unwind::StackTotals;
-use recorder::{Options, Summary, Target};
+use recorder::{OUTPUT_BUFFER, Options, Summary, Target};
 
 use super::call_graph;
 use crate::console::Console;
 
-/// One line, and one for each thing that went wrong. `output` is the file and its size, where the user has it.
+/// One line, and one for each thing that went wrong. `output` is the file and its size, where the user has it; `held_up` is
+/// for how long the destination took less than came.
 pub fn tell(
     summary: &Summary,
     (stacks, copy_sizes): &(StackTotals, (u32, u32)),
     options: &Options,
     output: Option<(&Path, u64)>,
+    held_up: Duration,
     console: &Console,
 ) {
     let events: Vec<String> =
@@ -34,9 +37,17 @@ pub fn tell(
     let loss = &summary.loss;
     if loss.samples > 0 {
         let share = 100.0 * loss.samples as f64 / (loss.samples + summary.samples).max(1) as f64;
-        console.warn(&format!(
-            "{share:.1} % of the samples were lost: the rings were full; try a larger ring (-m 16M) or a lower rate (-F)"
-        ));
+        let cause = if held_up.is_zero() {
+            "the rings were full; try a larger ring (-m 16M) or a lower rate (-F)".to_owned()
+        } else {
+            format!(
+                "the output took less than came, and its buffer of {} MiB was full for {:.1} s; try another disk (-o), -z, \
+                 which writes less, or a lower rate (-F)",
+                OUTPUT_BUFFER >> 20,
+                held_up.as_secs_f64()
+            )
+        };
+        console.warn(&format!("{share:.1} % of the samples were lost: {cause}"));
     }
     if loss.sideband > 0 {
         console.warn(&format!(

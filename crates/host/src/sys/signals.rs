@@ -38,15 +38,7 @@ impl SignalFd {
     /// # Errors
     /// Those of `signalfd(2)` (no more file descriptors).
     pub fn new(signals: &[i32]) -> io::Result<Self> {
-        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: sigemptyset initialises the whole set; sigaddset fails on a bad number and changes nothing.
-        let set = unsafe {
-            libc::sigemptyset(set.as_mut_ptr());
-            for &signal in signals {
-                libc::sigaddset(set.as_mut_ptr(), signal);
-            }
-            set.assume_init()
-        };
+        let set = set_of(signals);
         // SAFETY: the set is initialised; the descriptor that comes back is ours alone.
         let fd =
             check(unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) })?;
@@ -88,6 +80,42 @@ impl Drop for SignalFd {
     fn drop(&mut self) {
         while self.next().is_some() {}
         self.before.apply(libc::SIG_SETMASK);
+    }
+}
+
+/// Lets SIGINT, SIGTERM and SIGHUP end this process, as they do by themselves, while the calling thread waits for what may
+/// take for ever; those that arrived before are forgotten. Until it is dropped.
+#[derive(Debug)]
+pub struct Endable {
+    before: SignalMask,
+}
+
+impl Endable {
+    /// Begins.
+    pub fn begin() -> Self {
+        let set = set_of(&[SIGINT, SIGTERM, SIGHUP]);
+        let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the set and the time are initialised and live until the call returns; nobody wants to know more.
+        while unsafe { libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const at_once) } > 0 {}
+        Self { before: SignalMask(set).apply(libc::SIG_UNBLOCK) }
+    }
+}
+
+impl Drop for Endable {
+    fn drop(&mut self) {
+        self.before.apply(libc::SIG_SETMASK);
+    }
+}
+
+fn set_of(signals: &[i32]) -> libc::sigset_t {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigemptyset initialises the whole set; sigaddset fails on a bad number and changes nothing.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for &signal in signals {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        set.assume_init()
     }
 }
 
