@@ -296,9 +296,8 @@ fn a_second_signal_ends_the_wait_for_a_stuck_output() {
         ended = child.try_wait().unwrap();
     }
     drop(in_company);
-    if ended.is_none() {
-        child.kill().unwrap();
-    }
+    child.kill().unwrap();
+    child.wait().unwrap();
     drop(stdout);
     use std::os::unix::process::ExitStatusExt;
     assert_eq!(ended.and_then(|status| status.signal()), Some(Signal::SIGTERM as i32));
