@@ -1,7 +1,8 @@
-//! `cargo xtask soak [MINUTES]`: `prof top` in a terminal of its own, under processes that come and go by the thousand.
-//! Its memory must stay flat, and it must give the terminal back.
+//! `cargo xtask soak [MINUTES [RATE]]`: `prof top` in a terminal of its own, under processes that come and go by the
+//! thousand: RATE of them per second, else as many as the machine can start. Its memory must stay flat, and it must give
+//! the terminal back.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,18 +17,24 @@ use crate::terminal::InTerminal;
 const LOOK: Duration = Duration::from_secs(5);
 /// What an allocator may keep for itself, in kB.
 const SLACK: u64 = 16 << 10;
+/// So many threads start processes.
+const STORMS: u32 = 4;
 /// What leaves the alternate screen and shows the cursor again.
 const RESTORED: [&[u8]; 2] = [b"\x1b[?1049l", b"\x1b[?25h"];
 
 pub(super) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let minutes: f64 =
         arguments.first().map_or(Ok(30.0), |text| text.parse()).context("MINUTES is a number")?;
+    let rate: Option<f64> =
+        arguments.get(1).map(|text| text.parse()).transpose().context("RATE is a number")?;
+    let pause =
+        rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(f64::from(STORMS) / rate.max(1.0)));
     let status = Command::new("cargo").args(["build", "--release", "-p", "prof-cli"]).status()?;
     ensure!(status.success(), "prof does not build");
 
     let over = Arc::new(AtomicBool::new(false));
     let forks = Arc::new(AtomicU64::new(0));
-    let storm: Vec<_> = (0..4).map(|_| storm(&over, &forks)).collect();
+    let storm: Vec<_> = (0..STORMS).map(|_| storm(pause, &over, &forks)).collect();
     let result = watch(Duration::from_secs_f64(minutes * 60.0));
     over.store(true, Ordering::Relaxed);
     for thread in storm {
@@ -37,20 +44,24 @@ pub(super) fn run(arguments: &[String]) -> anyhow::Result<()> {
     result
 }
 
-/// Starts processes as fast as one thread can.
-fn storm(over: &Arc<AtomicBool>, forks: &Arc<AtomicU64>) -> thread::JoinHandle<()> {
+/// Starts processes, as fast as one thread can or one per `pause`.
+fn storm(pause: Duration, over: &Arc<AtomicBool>, forks: &Arc<AtomicU64>) -> thread::JoinHandle<()> {
     let (over, forks) = (Arc::clone(over), Arc::clone(forks));
     thread::spawn(move || {
         while !over.load(Ordering::Relaxed) {
             if Command::new("/bin/true").status().is_ok() {
                 forks.fetch_add(1, Ordering::Relaxed);
             }
+            thread::sleep(pause);
         }
     })
 }
 
 fn watch(duration: Duration) -> anyhow::Result<()> {
-    let prof = PathBuf::from("target/release/prof").canonicalize()?;
+    // A copy, so that the next build does not change what runs.
+    let prof = Path::new("target/release/prof.soak");
+    std::fs::copy("target/release/prof", prof)?;
+    let prof = prof.canonicalize()?;
     let top = InTerminal::start(&format!("{} top", prof.display()))?;
     let mut sizes = Vec::new();
     let begin = Instant::now();
@@ -69,8 +80,9 @@ fn watch(duration: Duration) -> anyhow::Result<()> {
     // The first third is for warming up.
     let third = sizes.len() / 3;
     let most = |sizes: &[u64]| sizes.iter().copied().max().unwrap_or(0);
-    let (middle, last) = (most(&sizes[third..2 * third]), most(&sizes[2 * third..]));
-    println!("at most {middle} kB in the second third, {last} kB in the last");
+    let [first, middle, last] =
+        [0..third, third..2 * third, 2 * third..sizes.len()].map(|part| most(&sizes[part]));
+    println!("at most {first} kB in the first third, {middle} kB in the second, {last} kB in the last");
     ensure!(last <= middle + middle / 10 + SLACK, "memory grows");
     Ok(())
 }
