@@ -10,6 +10,7 @@ use profile::{FrameKind, Label, ViewFrame, module_of};
 use rustc_hash::FxBuildHasher;
 
 use super::naming::Named;
+use super::queue::Stage;
 use super::snapshot::{Frame, Function, Place};
 
 /// Generated code is named late: its map is read again after this time.
@@ -135,8 +136,10 @@ impl Book {
     }
 
     /// Takes a name that was found, or why there is none.
-    pub(crate) fn take(&mut self, (entry, resolution): Named) {
-        self.pending = self.pending.saturating_sub(1);
+    pub(crate) fn take(&mut self, named: Named) {
+        let Named { place: entry, resolution, stage } = named;
+        let is_last = stage == Stage::Whole;
+        self.pending = self.pending.saturating_sub(usize::from(is_last));
         // Where it has been forgotten meanwhile, nobody asks any more.
         let Some(&number) = self.numbers.get(&entry) else { return };
         let Some(place) = self.places.get(number as usize) else { return };
@@ -164,8 +167,8 @@ impl Book {
         if let (Some(known), Some(place)) =
             (self.states.get_mut(number as usize), Arc::make_mut(&mut self.places).get_mut(number as usize))
         {
-            *known = state;
-            (place.frames, place.looked_for) = (frames, true);
+            *known = if is_last { state } else { State::Asked };
+            (place.frames, place.looked_for) = (frames, is_last);
         }
     }
 
@@ -252,9 +255,10 @@ mod tests {
         Space::Jit { pid: Pid(pid), generation: 0, mapping: Name::from("//anon") }
     }
 
-    fn named(name: &str) -> Resolution {
+    fn named(place: StackEntry, name: &str) -> Named {
         let frame = model::Frame { function: name.into(), location: None, inlined: false };
-        Resolution::Resolved(Symbolized { frames: vec![frame], symbol_offset: None })
+        let resolution = Resolution::Resolved(Symbolized { frames: vec![frame], symbol_offset: None });
+        Named { place, resolution, stage: Stage::Whole }
     }
 
     fn name_of(book: &Book, place: u32) -> String {
@@ -272,7 +276,7 @@ mod tests {
         let mut book = Book::new();
         let (first, second) = (book.number(entry(1, space), &spaces), book.number(entry(2, space), &spaces));
         assert_eq!(book.take_wanted().len(), 2);
-        book.take((entry(2, space), named("late")));
+        book.take(named(entry(2, space), "late"));
         assert_eq!(
             (book.number(entry(1, space), &spaces), book.number(entry(2, space), &spaces)),
             (first, second)
@@ -281,22 +285,36 @@ mod tests {
     }
 
     #[test]
+    fn a_symbol_stands_in_until_all_is_known() {
+        let mut spaces = SpaceTable::default();
+        let place = entry(1, spaces.intern(jit(1)));
+        let mut book = Book::new();
+        let number = book.number(place, &spaces);
+        book.take_wanted();
+        for (stage, name, pending) in [(Stage::Symbols, "symbol", 1), (Stage::Whole, "inlined", 0)] {
+            book.take(Named { stage, ..named(place, name) });
+            assert_eq!((name_of(&book, number).as_str(), book.pending()), (name, pending));
+            assert_eq!(book.places[number as usize].looked_for, stage == Stage::Whole);
+        }
+    }
+
+    #[test]
     fn places_that_come_and_go_leave_little_and_the_living_keep_their_names() {
         let mut spaces = SpaceTable::default();
         let kept = spaces.intern(jit(0));
         let mut book = Book::new();
         book.number(entry(7, kept), &spaces);
-        book.take((entry(7, kept), named("kept")));
+        book.take(named(entry(7, kept), "kept"));
         for pid in 1..20_000 {
             let place = entry(pid as u64, spaces.intern(jit(pid)));
             book.number(place, &spaces);
             book.take_wanted();
-            book.take((place, named(&format!("f{pid}"))));
+            book.take(named(place, &format!("f{pid}")));
             if pid % 500 == 0 {
                 book.compact(&HashSet::from_iter([entry(7, kept)]));
                 spaces.retain(|space| space == kept);
                 // Nobody waits for it any more, and its space is gone.
-                book.take((place, named("too late")));
+                book.take(named(place, "too late"));
                 assert_eq!((book.places.len(), book.frames.len(), book.functions.len()), (1, 1, 1));
                 assert_eq!(
                     (book.numbers.len(), book.spaces.len(), name_of(&book, 0).as_str()),

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, TryRecvError};
-use decoder::{CpuMode, Endian, RawRecord, Record, RecordLayout, Sample, kind};
+use decoder::{AttrFlags, CpuMode, Endian, RawRecord, Record, RecordLayout, Sample, kind};
 use host::sys::clock;
 use model::{Pid, Space, SpaceId, StackEntry, Tid, Timestamp};
 use profile::{RawChain, StackId, Weight};
-use recorder::{Census, Chunk, Consumer, Ending, Recording, RingKind};
+use recorder::{Census, Chunk, Consumer, Ending, RecordedEvent, Recording, RingKind};
 use rustc_hash::FxBuildHasher;
 use tracker::{Orderer, RawStack, Tracker};
 
@@ -283,12 +283,7 @@ impl<F: FnMut(News)> Engine<F> {
             complete += if is_complete { count.samples } else { 0 };
             stacks.push(CountedStack { event, task, places, samples: count.samples, weight });
         }
-        let wanted = self.book.take_wanted();
-        if !wanted.is_empty() {
-            // Scripts wait for the names.
-            let urgent = self.settings.intervals_apart || self.ended;
-            self.naming.ask(&wanted, self.tracker.spaces(), |space| self.seen_in.pids(space), urgent);
-        }
+        self.ask_for_names(counted);
         let now = Instant::now();
         let cpu = own_cpu_time();
         let elapsed = now.duration_since(self.own.0).as_nanos().max(1) as f64;
@@ -320,6 +315,25 @@ impl<F: FnMut(News)> Engine<F> {
                 ended: self.ended,
             },
         }
+    }
+
+    fn ask_for_names(&mut self, counted: &Counted) {
+        let wanted = self.book.take_wanted();
+        if wanted.is_empty() {
+            return;
+        }
+        let mut weights: HashMap<SpaceId, u64, FxBuildHasher> = HashMap::default();
+        let table = self.window.stacks.places();
+        for ((.., stack), count) in &counted.counts {
+            let innermost = self.window.stacks.entries(*stack).next();
+            if let Some(entry) = innermost.and_then(|place| table.get(place.index())) {
+                *weights.entry(entry.space).or_default() += count.samples;
+            }
+        }
+        // Scripts wait for the names.
+        let urgent = self.settings.intervals_apart || self.ended;
+        let pids = |space| self.seen_in.pids(space);
+        self.naming.ask(&wanted, self.tracker.spaces(), pids, &weights, urgent);
     }
 
     fn listed(&mut self, stack: StackId) -> ListedStack {
@@ -367,6 +381,11 @@ impl<F: FnMut(News)> Consumer for Engine<F> {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         self.cpus = recording.cpus.len() as u32;
         self.recording = Some(Arc::new(recording.clone()));
+        let sees_kernel =
+            |event: &RecordedEvent| !event.sideband && !event.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL);
+        if recording.events.iter().any(sees_kernel) {
+            self.naming.expect_kernel();
+        }
         for (index, event) in recording.events.iter().enumerate() {
             let Some(layout) = recording.layout(index) else { continue };
             self.ids.extend(event.ids.iter().map(|&id| (id, index as u32)));
@@ -468,7 +487,7 @@ impl<F: FnMut(News)> Consumer for Engine<F> {
         // The last one has all names: nobody will ask again.
         let begin = Instant::now();
         let mut snapshot = self.snapshot(&counted);
-        self.naming.ask(&[], self.tracker.spaces(), |_| Vec::new(), true);
+        self.naming.ask(&[], self.tracker.spaces(), |_| Vec::new(), &HashMap::default(), true);
         while self.book.pending() > 0 && begin.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(10));
             let mut named = false;

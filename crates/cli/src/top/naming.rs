@@ -1,6 +1,7 @@
 //! Names for places, looked for on a thread of their own, so that nobody waits for them.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -8,8 +9,9 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use host::objects::SearchPaths;
 use host::sys::memory;
 use model::{Pid, Resolution, Space, SpaceId, SpaceTable, StackEntry};
+use rustc_hash::FxBuildHasher;
 
-use super::queue::{Queue, Wish};
+use super::queue::{Queue, Stage, Wish};
 use crate::pipeline::symbols::{SymbolSettings, Symbolizing, Symbols};
 
 /// Places to be named.
@@ -21,8 +23,15 @@ struct Batch {
     urgent: bool,
 }
 
-/// A name, or why there is none.
-pub(crate) type Named = (StackEntry, Resolution);
+/// What was found of a place.
+pub(crate) struct Named {
+    /// The place.
+    pub(crate) place: StackEntry,
+    /// Its name, or why there is none.
+    pub(crate) resolution: Resolution,
+    /// How much was looked at: after the symbols alone, more comes later.
+    pub(crate) stage: Stage,
+}
 
 /// What is kept of objects between passes, in bytes: new places of the same programs come all the time.
 const KEPT: usize = 24 << 20;
@@ -31,6 +40,7 @@ const WORTH_A_TRIM: Duration = Duration::from_millis(20);
 
 /// The thread that looks for names.
 pub(crate) struct Naming {
+    symbols: Arc<Symbolizing>,
     batches: Sender<Batch>,
     answers: Receiver<Vec<Named>>,
 }
@@ -43,17 +53,31 @@ impl Naming {
     pub(crate) fn start() -> std::io::Result<Self> {
         let (batches, asked) = unbounded();
         let (sender, answers) = unbounded();
-        thread::Builder::new().name("naming".to_owned()).spawn(move || look(&asked, &sender))?;
-        Ok(Self { batches, answers })
+        let symbolizing = Symbolizing::new(&SymbolSettings {
+            paths: SearchPaths::from_environment(None, Vec::new(), true),
+            options: symbolizer::Options::default(),
+        });
+        let symbolizing = Arc::new(symbolizing.keeping_indexes(KEPT));
+        let symbols = Arc::clone(&symbolizing);
+        thread::Builder::new()
+            .name("naming".to_owned())
+            .spawn(move || look(&symbolizing, &asked, &sender))?;
+        Ok(Self { symbols, batches, answers })
+    }
+
+    /// Begins to read the running kernel's names, as samples of it will come.
+    pub(crate) fn expect_kernel(&self) {
+        self.symbols.read_kernel_ahead();
     }
 
     /// Asks for the names of places, at once if `urgent`; all that were asked for before are urgent then, too. `pids`
-    /// tells processes that a space was seen in.
+    /// tells processes that a space was seen in, `weights` what its innermost places weigh.
     pub(crate) fn ask(
         &self,
         places: &[StackEntry],
         spaces: &SpaceTable,
         pids: impl Fn(SpaceId) -> Vec<Pid>,
+        weights: &HashMap<SpaceId, u64, FxBuildHasher>,
         urgent: bool,
     ) {
         let kernels = spaces.iter().filter(|(_, space)| matches!(space, Space::Kernel { .. }));
@@ -65,6 +89,7 @@ impl Naming {
                 space: spaces.get(place.space).clone(),
                 pids: pids(place.space),
                 places: Vec::new(),
+                weight: weights.get(&place.space).copied().unwrap_or(0),
             });
             wish.places.push(place);
         }
@@ -79,12 +104,7 @@ impl Naming {
 }
 
 /// Looks for what is asked for, space by space, until nobody asks any more.
-fn look(asked: &Receiver<Batch>, sender: &Sender<Vec<Named>>) {
-    let symbolizing = Symbolizing::new(&SymbolSettings {
-        paths: SearchPaths::from_environment(None, Vec::new(), true),
-        options: symbolizer::Options::default(),
-    })
-    .keeping_indexes(KEPT);
+fn look(symbolizing: &Symbolizing, asked: &Receiver<Batch>, sender: &Sender<Vec<Named>>) {
     let mut queue = Queue::default();
     let mut kernels = Vec::new();
     loop {
@@ -103,16 +123,22 @@ fn look(asked: &Receiver<Batch>, sender: &Sender<Vec<Named>>) {
             Err(RecvTimeoutError::Disconnected) => return,
         }
         let begin = Instant::now();
-        let mut wishes = queue.take_small(begin);
-        if wishes.is_empty() {
-            wishes.extend(queue.take(begin));
+        let (mut wishes, mut stage) = (queue.take_small(begin), Stage::Whole);
+        if wishes.is_empty()
+            && let Some(taken) = queue.take(begin)
+        {
+            stage = taken.1;
+            wishes.push(taken.0);
         }
         let Some(count) = u32::try_from(wishes.len()).ok().filter(|&count| count > 0) else { continue };
-        let named = name(&symbolizing, &kernels, &wishes);
+        let named = name(symbolizing, &kernels, &wishes, stage);
         let end = Instant::now();
         let share = end.saturating_duration_since(begin) / count;
         for wish in wishes {
-            queue.done(wish.id, end.checked_sub(share).unwrap_or(begin), end);
+            queue.done(wish.id, stage, end.checked_sub(share).unwrap_or(begin), end);
+            if stage == Stage::Symbols {
+                queue.add_rest(wish, end);
+            }
         }
         // What reading a large object takes is needed no more, but for what is kept.
         if begin.elapsed() > WORTH_A_TRIM {
@@ -125,7 +151,7 @@ fn look(asked: &Receiver<Batch>, sender: &Sender<Vec<Named>>) {
 }
 
 /// The names of the places of some spaces.
-fn name(symbolizing: &Symbolizing, kernels: &[Space], wishes: &[Wish]) -> Vec<Named> {
+fn name(symbolizing: &Symbolizing, kernels: &[Space], wishes: &[Wish], stage: Stage) -> Vec<Named> {
     symbolizing.forget_perf_maps();
     let mut spaces = SpaceTable::default();
     for kernel in kernels {
@@ -143,7 +169,13 @@ fn name(symbolizing: &Symbolizing, kernels: &[Space], wishes: &[Wish]) -> Vec<Na
     let mut symbols = Symbols::default();
     let entries = places().map(|(_, entry)| entry);
     let pids = |space| pids.get(&space).map_or_else(Vec::new, |pids| pids.to_vec());
-    symbolizing.resolve(entries, &spaces, pids, &mut symbols);
-    let named = places().filter_map(|(asked, entry)| Some((asked, symbols.resolutions.get(&entry)?.clone())));
-    named.collect()
+    match stage {
+        Stage::Symbols => symbolizing.resolve_without_inlines(entries, &spaces, pids, &mut symbols),
+        Stage::Whole => symbolizing.resolve(entries, &spaces, pids, &mut symbols),
+    }
+    let found = |(place, entry)| {
+        let resolution = symbols.resolutions.get(&entry)?.clone();
+        Some(Named { place, resolution, stage })
+    };
+    places().filter_map(found).collect()
 }

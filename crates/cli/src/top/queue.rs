@@ -4,6 +4,9 @@
 //! few new places every second for hours; were each looked up as it comes, we would use more time than all that is
 //! measured. So they wait for each other: after the *n*th pass over an object, the next one comes 2ⁿ times as late as
 //! the pass took, up to [`MOST_REST`] times.
+//!
+//! An object is looked at in two stages, each with a rest of its own. Its symbols come first, as they cost little; which
+//! calls the compiler put into each other is in the debug information, and can take a hundred times as long.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -21,10 +24,20 @@ const LEAST_REST: u32 = 64;
 const MEMORY: Duration = Duration::from_secs(600);
 /// … and of that which nothing waits for, all but so many spaces: those of processes that came and went.
 const MOST_IDLE: usize = 1024;
-/// All that was looked at before may take this share of the time when it is looked at again, one in so many,
-const SHARE: u32 = 500;
+/// Names of what was looked at before may take this share of the time, one in so many, and the rest that there is behind
+/// symbols that one,
+const SHARES: [u32; 2] = [200, 500];
 /// … but for so much that was saved up: in the beginning many names are missing, and at each change of what runs.
 const CREDIT: Duration = Duration::from_secs(1);
+
+/// What of a space is looked at.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Stage {
+    /// The symbols of an object; all of it is looked at later.
+    Symbols,
+    /// All that there is.
+    Whole,
+}
 
 /// Places of one space that are to be named.
 #[derive(Debug)]
@@ -37,15 +50,19 @@ pub(crate) struct Wish {
     pub(crate) pids: Vec<Pid>,
     /// The places.
     pub(crate) places: Vec<StackEntry>,
+    /// What the samples weigh of which one of the space's places is the innermost, as far as that is known.
+    pub(crate) weight: u64,
 }
 
 /// The places that wait, by space.
 #[derive(Default, Debug)]
 pub(crate) struct Queue {
-    lines: HashMap<SpaceId, Line, FxBuildHasher>,
-    /// When all looks so far will have taken no more than their share.
-    paid: Option<Instant>,
+    lines: HashMap<Key, Line, FxBuildHasher>,
+    /// When all looks so far will have taken no more than their shares.
+    paid: [Option<Instant>; 2],
 }
+
+type Key = (SpaceId, Stage);
 
 /// Places of one space that wait.
 #[derive(Debug)]
@@ -58,35 +75,50 @@ struct Line {
 }
 
 impl Queue {
-    /// Adds what is asked for. What is urgent does not wait, and all that waits is urgent with it.
+    /// Adds what is asked for. What is urgent does not wait, all that waits is urgent with it, and all that there is is
+    /// looked at in one go.
     pub(crate) fn add(&mut self, wishes: Vec<Wish>, urgent: bool, now: Instant) {
         self.forget(now);
         for wish in wishes {
-            match self.lines.get_mut(&wish.id) {
-                Some(line) => {
-                    line.wish.places.extend(wish.places);
-                    line.wish.pids = wish.pids;
-                }
-                None => {
-                    self.lines.insert(wish.id, Line { wish, passes: 0, due: now });
-                }
-            }
+            let stage = if urgent || !wish.has_stages() { Stage::Whole } else { Stage::Symbols };
+            self.line_up(wish, stage, now);
         }
         if urgent {
+            let symbols = self.lines.extract_if(|(_, stage), line| *stage == Stage::Symbols && line.waits());
+            for line in symbols.map(|(_, line)| line).collect::<Vec<_>>() {
+                self.line_up(line.wish, Stage::Whole, now);
+            }
             self.lines.values_mut().for_each(|line| line.due = line.due.min(now));
-            self.paid = None;
+            self.paid = [None; 2];
+        }
+    }
+
+    /// The symbols of a space were looked at: the rest comes later.
+    pub(crate) fn add_rest(&mut self, wish: Wish, now: Instant) {
+        self.line_up(wish, Stage::Whole, now);
+    }
+
+    fn line_up(&mut self, wish: Wish, stage: Stage, now: Instant) {
+        match self.lines.get_mut(&(wish.id, stage)) {
+            Some(line) => {
+                line.wish.places.extend(wish.places);
+                (line.wish.pids, line.wish.weight) = (wish.pids, wish.weight);
+            }
+            None => {
+                self.lines.insert((wish.id, stage), Line { wish, passes: 0, due: now });
+            }
         }
     }
 
     fn forget(&mut self, now: Instant) {
         self.lines.retain(|_, line| line.waits() || line.due + MEMORY > now);
-        let mut idle: Vec<(Instant, SpaceId)> =
-            self.lines.values().filter(|line| !line.waits()).map(|line| (line.due, line.wish.id)).collect();
+        let idle = self.lines.iter().filter(|(_, line)| !line.waits());
+        let mut idle: Vec<(Instant, Key)> = idle.map(|(&key, line)| (line.due, key)).collect();
         if let Some(surplus) = idle.len().checked_sub(MOST_IDLE).filter(|&surplus| surplus > 0) {
             // Half of the room, so that this is done seldom.
             let (gone, ..) = idle.select_nth_unstable(surplus + MOST_IDLE / 2);
-            for (_, id) in gone {
-                self.lines.remove(id);
+            for (_, key) in gone {
+                self.lines.remove(key);
             }
             self.lines.shrink_to(2 * self.lines.len());
         }
@@ -94,51 +126,51 @@ impl Queue {
 
     /// When there is something to do next, if anything waits.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.waiting().map(|line| self.due_of(line)).min()
+        self.waiting().map(|(key, line)| self.due_of(key, line)).min()
     }
 
-    /// What is to be done now: the kernel's first, then what is new, then that of which the most places wait.
-    pub(crate) fn take(&mut self, now: Instant) -> Option<Wish> {
-        let due = self.waiting().filter(|line| self.due_of(line) <= now);
-        let rank = |line: &&Line| {
-            let is_kernel = matches!(line.wish.space, Space::Kernel { .. });
-            (is_kernel, line.passes == 0, line.wish.places.len(), std::cmp::Reverse(line.wish.id))
+    /// What is to be done now: what has no name yet, of that what is new, then the heaviest, then the most.
+    pub(crate) fn take(&mut self, now: Instant) -> Option<(Wish, Stage)> {
+        let due = self.waiting().filter(|(key, line)| self.due_of(key, line) <= now);
+        let rank = |&(&(id, stage), line): &(&Key, &Line)| {
+            let is_nameless = stage == Stage::Symbols || !line.wish.has_stages();
+            let Wish { weight, places, .. } = &line.wish;
+            (is_nameless, line.passes == 0, *weight, places.len(), std::cmp::Reverse(id))
         };
-        let id = due.max_by_key(rank)?.wish.id;
-        self.lines.get_mut(&id).map(Line::take)
+        let (&key, _) = due.max_by_key(rank)?;
+        self.lines.get_mut(&key).map(|line| (line.take(), key.1))
     }
 
     /// All that is due and takes no file, or a small one: what one process did not map, what it generated. Of processes
     /// that come and go by the thousand, each has such a space of its own.
     pub(crate) fn take_small(&mut self, now: Instant) -> Vec<Wish> {
-        let due: Vec<SpaceId> = self
-            .waiting()
-            .filter(|line| line.wish.is_small() && self.due_of(line) <= now)
-            .map(|line| line.wish.id)
-            .collect();
-        due.into_iter().filter_map(|id| self.lines.get_mut(&id).map(Line::take)).collect()
+        let is_due = |(key, line): &(&Key, &Line)| line.wish.is_small() && self.due_of(key, line) <= now;
+        let due: Vec<Key> = self.waiting().filter(is_due).map(|(&key, _)| key).collect();
+        due.into_iter().filter_map(|key| self.lines.get_mut(&key).map(Line::take)).collect()
     }
 
     /// A space was looked at, from `begin` to `end`.
-    pub(crate) fn done(&mut self, id: SpaceId, begin: Instant, end: Instant) {
-        let Some(line) = self.lines.get_mut(&id) else { return };
+    pub(crate) fn done(&mut self, id: SpaceId, stage: Stage, begin: Instant, end: Instant) {
+        let key = (id, stage);
+        let Some(line) = self.lines.get_mut(&key) else { return };
         let took = end.saturating_duration_since(begin);
-        if line.passes > 0 {
-            self.paid = Some(self.paid.map_or(end, |paid| paid.max(end)) + took * SHARE);
+        if let Some(purse) = line.purse(stage) {
+            let paid = &mut self.paid[purse];
+            *paid = Some(paid.map_or(end, |paid| paid.max(end)) + took * SHARES[purse]);
         }
         line.passes = line.passes.saturating_add(1);
         let times = 1_u32.checked_shl(line.passes).unwrap_or(MOST_REST).min(MOST_REST);
         line.due = end + (took * times).min(longest_rest(took));
     }
 
-    fn waiting(&self) -> impl Iterator<Item = &Line> {
-        self.lines.values().filter(|line| line.waits())
+    fn waiting(&self) -> impl Iterator<Item = (&Key, &Line)> {
+        self.lines.iter().filter(|(_, line)| line.waits())
     }
 
     /// Not before this moment: what was looked at before waits for its turn among all of them.
-    fn due_of(&self, line: &Line) -> Instant {
-        let rest = self.paid.and_then(|paid| paid.checked_sub(CREDIT * SHARE));
-        rest.filter(|_| line.passes > 0).map_or(line.due, |rest| line.due.max(rest))
+    fn due_of(&self, &(_, stage): &Key, line: &Line) -> Instant {
+        let rest = line.purse(stage).and_then(|purse| self.paid[purse]?.checked_sub(CREDIT * SHARES[purse]));
+        rest.map_or(line.due, |rest| line.due.max(rest))
     }
 }
 
@@ -148,6 +180,11 @@ fn longest_rest(took: Duration) -> Duration {
 }
 
 impl Wish {
+    /// Whether symbols are one thing to look at, and the rest another.
+    fn has_stages(&self) -> bool {
+        matches!(self.space, Space::Object(_))
+    }
+
     /// Whether it takes no file to name the places, or a small one.
     pub(crate) fn is_small(&self) -> bool {
         matches!(
@@ -164,6 +201,15 @@ impl Line {
             space: self.wish.space.clone(),
             pids: std::mem::take(&mut self.wish.pids),
             places: std::mem::take(&mut self.wish.places),
+            weight: self.wish.weight,
+        }
+    }
+
+    /// Which of [`SHARES`] a look is taken from: not the first one for names.
+    fn purse(&self, stage: Stage) -> Option<usize> {
+        match stage {
+            Stage::Whole if self.wish.has_stages() => Some(1),
+            _ => (self.passes > 0).then_some(0),
         }
     }
 
@@ -186,29 +232,68 @@ mod tests {
             kind: AddressKind::InstructionPointer,
             in_kernel: false,
         };
-        Wish { id: SpaceId(id), space, pids: Vec::new(), places: (0..places).map(place).collect() }
+        let places = (0..places).map(place).collect();
+        Wish { id: SpaceId(id), space, pids: Vec::new(), places, weight: 0 }
     }
 
     fn vdso() -> Space {
         Space::Vdso { build_id: None }
     }
 
+    fn object(name: &str) -> Space {
+        let identity = model::ObjectIdentity { path: name.into(), build_id: None, file: None };
+        Space::Object(identity)
+    }
+
     #[test]
-    fn the_kernel_comes_first_then_the_new_then_the_many() {
+    fn the_new_come_first_then_the_heavy_then_the_many() {
         let now = Instant::now();
         let mut queue = Queue::default();
-        let kernel = Space::Kernel { build_id: None, text_address: None };
         queue.add(vec![wish(1, vdso(), 5)], false, now);
-        assert_eq!(queue.take(now).map(|wish| wish.places.len()), Some(5));
-        queue.done(SpaceId(1), now, now);
-        queue.add(
-            vec![wish(1, vdso(), 50), wish(2, vdso(), 3), wish(3, vdso(), 4), wish(4, kernel, 1)],
-            false,
-            now,
-        );
-        let order: Vec<u32> = std::iter::from_fn(|| queue.take(now)).map(|wish| wish.id.0).collect();
+        assert_eq!(queue.take(now).map(|(wish, _)| wish.places.len()), Some(5));
+        queue.done(SpaceId(1), Stage::Whole, now, now);
+        let heavy = Wish { weight: 100, ..wish(4, vdso(), 1) };
+        queue.add(vec![wish(1, vdso(), 50), wish(2, vdso(), 3), wish(3, vdso(), 4), heavy], false, now);
+        let order: Vec<u32> = std::iter::from_fn(|| queue.take(now)).map(|(wish, _)| wish.id.0).collect();
         assert_eq!(order, [4, 3, 2, 1]);
         assert_eq!(queue.due(), None);
+    }
+
+    #[test]
+    fn symbols_come_before_all_that_there_is_and_wait_for_nobody() {
+        let mut now = Instant::now();
+        let mut queue = Queue::default();
+        queue.add(vec![wish(1, object("a"), 2), wish(2, object("b"), 1)], false, now);
+        let mut order = Vec::new();
+        while let Some((wish, stage)) = queue.take(now) {
+            order.push((wish.id.0, stage, wish.places.len()));
+            let end = now + if stage == Stage::Symbols { SECOND / 1000 } else { 10 * SECOND };
+            queue.done(wish.id, stage, now, end);
+            now = end;
+            if stage == Stage::Symbols {
+                queue.add_rest(wish, now);
+            }
+        }
+        // What one of them took for the whole is more than was saved up: the other one waits for long.
+        assert_eq!(order, [(1, Stage::Symbols, 2), (2, Stage::Symbols, 1), (1, Stage::Whole, 2)]);
+        assert!(queue.due().is_some_and(|due| due > now + 100 * SECOND));
+        queue.add(vec![wish(2, object("b"), 3)], false, now);
+        assert_eq!(
+            queue.take(now).map(|(wish, stage)| (wish.places.len(), stage)),
+            Some((3, Stage::Symbols))
+        );
+    }
+
+    #[test]
+    fn what_is_urgent_is_looked_at_in_one_go() {
+        let now = Instant::now();
+        let mut queue = Queue::default();
+        queue.add(vec![wish(1, object("a"), 2)], false, now);
+        queue.add(vec![wish(2, object("b"), 1)], true, now);
+        let mut order: Vec<(u32, Stage)> =
+            std::iter::from_fn(|| queue.take(now)).map(|(wish, stage)| (wish.id.0, stage)).collect();
+        order.sort();
+        assert_eq!(order, [(1, Stage::Whole), (2, Stage::Whole)]);
     }
 
     #[test]
@@ -220,7 +305,7 @@ mod tests {
             queue.add(vec![wish(1, vdso(), 1)], false, now);
             now = now.max(queue.due().unwrap());
             assert!(queue.take(now).is_some());
-            queue.done(SpaceId(1), now, now + SECOND);
+            queue.done(SpaceId(1), Stage::Whole, now, now + SECOND);
             (busy, now) = (busy + SECOND, now + SECOND);
         }
         assert!(busy * 40 < now - begin, "{:?} of {:?}", busy, now - begin);
@@ -235,8 +320,8 @@ mod tests {
         let now = Instant::now();
         let mut queue = Queue::default();
         queue.add((0..1000).map(|id| wish(id, vdso(), 1)).collect(), false, now);
-        while let Some(wish) = queue.take(now) {
-            queue.done(wish.id, now, now);
+        while let Some((wish, stage)) = queue.take(now) {
+            queue.done(wish.id, stage, now, now);
         }
         queue.add(Vec::new(), false, now + 2 * MEMORY);
         assert!(queue.lines.is_empty());
@@ -248,8 +333,8 @@ mod tests {
         let mut queue = Queue::default();
         for id in 0..100_000 {
             queue.add(vec![wish(id, vdso(), 1)], false, now);
-            while let Some(wish) = queue.take(now) {
-                queue.done(wish.id, now, now + Duration::from_micros(10));
+            while let Some((wish, stage)) = queue.take(now) {
+                queue.done(wish.id, stage, now, now + Duration::from_micros(10));
                 now += Duration::from_micros(10);
             }
             assert!(queue.lines.len() <= MOST_IDLE + 1, "{}", queue.lines.len());
@@ -266,7 +351,7 @@ mod tests {
         queue.add(vec![wish(1000, vdso(), 3)], false, now);
         let small = queue.take_small(now);
         assert_eq!((small.len(), small.iter().map(|wish| wish.places.len()).sum::<usize>()), (500, 1000));
-        assert_eq!(queue.take(now).map(|wish| wish.id), Some(SpaceId(1000)));
+        assert_eq!(queue.take(now).map(|(wish, _)| wish.id), Some(SpaceId(1000)));
         assert!(queue.take(now).is_none() && queue.take_small(now).is_empty());
     }
 
@@ -279,9 +364,9 @@ mod tests {
         for pass in 0..2000 {
             queue.add((0..20).map(|id| wish(id, vdso(), 1)).collect(), false, now);
             now = now.max(queue.due().unwrap());
-            let Some(taken) = queue.take(now) else { panic!("nothing is due when it is due") };
+            let Some((taken, stage)) = queue.take(now) else { panic!("nothing is due when it is due") };
             let end = now + SECOND / 100;
-            queue.done(taken.id, now, end);
+            queue.done(taken.id, stage, now, end);
             // The first look at each is not put off.
             busy += if pass < 20 { Duration::ZERO } else { end - now };
             now = end;
@@ -289,8 +374,8 @@ mod tests {
                 credit_lasted.get_or_insert(now - begin);
             }
         }
-        assert!((busy - CREDIT) * (SHARE - 10) < now - begin, "{busy:?} of {:?}", now - begin);
+        assert!((busy - CREDIT) * (SHARES[0] - 10) < now - begin, "{busy:?} of {:?}", now - begin);
         // The rests of each are shorter than those of all.
-        assert!(credit_lasted.is_some_and(|lasted| lasted < CREDIT * SHARE / 2), "{credit_lasted:?}");
+        assert!(credit_lasted.is_some_and(|lasted| lasted < CREDIT * SHARES[0] / 2), "{credit_lasted:?}");
     }
 }

@@ -112,6 +112,28 @@ impl Symbolizing {
         pids: impl Fn(SpaceId) -> Vec<Pid>,
         symbols: &mut Symbols,
     ) {
+        self.resolve_as(self.options, entries, spaces, pids, symbols);
+    }
+
+    /// As [`Self::resolve`], by symbols alone where an address has one: debug information takes longer to read.
+    pub fn resolve_without_inlines(
+        &self,
+        entries: impl IntoIterator<Item = StackEntry>,
+        spaces: &SpaceTable,
+        pids: impl Fn(SpaceId) -> Vec<Pid>,
+        symbols: &mut Symbols,
+    ) {
+        self.resolve_as(Options { inlines: false, ..self.options }, entries, spaces, pids, symbols);
+    }
+
+    fn resolve_as(
+        &self,
+        options: Options,
+        entries: impl IntoIterator<Item = StackEntry>,
+        spaces: &SpaceTable,
+        pids: impl Fn(SpaceId) -> Vec<Pid>,
+        symbols: &mut Symbols,
+    ) {
         let mut entries: Vec<StackEntry> = entries.into_iter().collect();
         entries.sort_unstable_by_key(|entry| (entry.space, *entry));
         entries.dedup();
@@ -127,7 +149,7 @@ impl Symbolizing {
         // The kernel's list takes long to read, and is one piece.
         jobs.sort_by_key(|job| (!is_kernel(job.space), std::cmp::Reverse(job.entries.len())));
         let threads = Threads::new(jobs.len());
-        let answers = threads.run(&jobs, |job| self.job(job, spaces, &threads));
+        let answers = threads.run(&jobs, |job| self.job(job, spaces, options, &threads));
         for (job, answers) in jobs.iter().zip(answers) {
             for (&entry, resolution) in job.entries.iter().zip(answers.resolutions) {
                 symbols.resolutions.insert(entry, resolution);
@@ -138,7 +160,7 @@ impl Symbolizing {
         symbols.notes.dedup();
     }
 
-    fn job(&self, job: &Job<'_>, spaces: &SpaceTable, threads: &Threads) -> Answers {
+    fn job(&self, job: &Job<'_>, spaces: &SpaceTable, options: Options, threads: &Threads) -> Answers {
         let each = |answer: &dyn Fn(&StackEntry) -> Resolution| Answers {
             resolutions: job.entries.iter().map(answer).collect(),
             notes: Vec::new(),
@@ -151,10 +173,10 @@ impl Symbolizing {
         match job.space {
             Space::Object(identity) => {
                 let (store, kept) = (&self.store, &self.kept);
-                objects::resolve_file(store, kept, identity, &job.pids, &job.entries, self.options, threads)
+                objects::resolve_file(store, kept, identity, &job.pids, &job.entries, options, threads)
             }
             Space::Vdso { build_id } => {
-                objects::resolve_vdso(&self.store, *build_id, &job.entries, self.options, threads)
+                objects::resolve_vdso(&self.store, *build_id, &job.entries, options, threads)
             }
             Space::Kernel { .. } => each(&|entry| kernel().resolve(entry)),
             Space::KernelModule { name, .. } => each(&|entry| kernel().resolve_in_module(name, entry)),
