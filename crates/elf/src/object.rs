@@ -29,6 +29,11 @@ impl<D: AsRef<[u8]>> Object<D> {
         Ok(Self { data, headers })
     }
 
+    /// What its bytes come from.
+    pub fn source(&self) -> &D {
+        &self.data
+    }
+
     /// All bytes of the file.
     pub fn data(&self) -> &[u8] {
         self.data.as_ref()

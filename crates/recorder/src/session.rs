@@ -38,7 +38,7 @@ const FIRST: Duration = Duration::from_millis(10);
 /// Bytes that wait between the readers and the writer,
 const WAITING: u64 = 64 << 20;
 /// … and where that is to be light.
-const LIGHT_WAITING: u64 = 32 << 20;
+const LIGHT_WAITING: u64 = 16 << 20;
 
 /// Records the target of `options` until it ends, the time is over, or `control` stops it.
 ///

@@ -20,6 +20,15 @@ pub enum ObjectBytes {
 /// An object with its bytes.
 pub type HostObject = Object<ObjectBytes>;
 
+impl ObjectBytes {
+    /// Takes the pages of a file out of our memory until they are touched again.
+    pub fn give_back(&self) {
+        if let Self::Mapped(map) = self {
+            map.give_back();
+        }
+    }
+}
+
 impl AsRef<[u8]> for ObjectBytes {
     fn as_ref(&self) -> &[u8] {
         match self {

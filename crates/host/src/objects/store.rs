@@ -80,6 +80,13 @@ impl ObjectStore {
         self.lock().objects.clear();
     }
 
+    /// Takes the pages of all files out of our memory until they are touched again.
+    pub fn give_back(&self) {
+        for (object, _) in self.lock().objects.values().filter_map(|(_, opened)| opened.as_ref().ok()) {
+            object.source().give_back();
+        }
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Opened> {
         // A panic elsewhere does not make the table wrong.
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)

@@ -128,6 +128,11 @@ impl Machine {
         }
     }
 
+    /// Takes the pages of objects out of our memory until they are touched again.
+    pub(super) fn give_back(&self) {
+        self.snapshots.give_back();
+    }
+
     /// Forgets what is no more: a recording may go on for days.
     pub(super) fn forget(&mut self) {
         self.census.take(&mut self.tracker);

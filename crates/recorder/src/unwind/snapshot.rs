@@ -107,6 +107,11 @@ impl Snapshots {
         self.images.contains_key(&space)
     }
 
+    /// Takes the pages of objects out of our memory until they are touched again.
+    pub(super) fn give_back(&self) {
+        self.store.give_back();
+    }
+
     /// Drops the snapshots of processes that the tracker has forgotten, where there are many, and of the objects that were
     /// theirs alone all but the newest.
     pub(super) fn forget_ended(&mut self, tracker: &Tracker) {

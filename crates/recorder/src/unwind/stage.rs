@@ -9,6 +9,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::time::{Duration, Instant};
 
 use decoder::values::U64s;
 use decoder::{Endian, RawRecord, Record, RecordLayout, Sample, SampleFormat, kind};
@@ -35,6 +36,9 @@ const MUCH_HELD: usize = MOST_HELD / 8;
 /// A chunk that fills less than this part of its memory, one in so many, is copied where memory is dear.
 const ROOMY: usize = 4;
 
+/// Where memory is dear, pages of objects leave it after so long: programs come and go, and each is read in a few places.
+const BETWEEN_GIVING_BACK: Duration = Duration::from_secs(5);
+
 /// Handed on at once.
 const CHUNK: usize = 256 << 10;
 
@@ -47,6 +51,7 @@ pub struct Unwinding<C> {
     consumer: C,
     keep_stacks: bool,
     light: bool,
+    gave_back: Instant,
     started: bool,
     /// By the kernel's id.
     events: HashMap<u64, u32, FxBuildHasher>,
@@ -82,6 +87,7 @@ impl<C: Consumer> Unwinding<C> {
             consumer,
             keep_stacks,
             light: false,
+            gave_back: Instant::now(),
             started: false,
             events: HashMap::default(),
             layouts: Vec::new(),
@@ -306,6 +312,10 @@ impl<C: Consumer> Consumer for Unwinding<C> {
 
     fn checkpoint(&mut self) -> io::Result<()> {
         self.machine.forget();
+        if self.light && self.gave_back.elapsed() >= BETWEEN_GIVING_BACK {
+            self.gave_back = Instant::now();
+            self.machine.give_back();
+        }
         self.consumer.checkpoint()
     }
 
