@@ -103,6 +103,7 @@ fn demangle_cpp(name: &str) -> Option<String> {
 
 /// The spelling that binutils' demangler, and with it perf, has for the same name.
 fn as_binutils_writes(demangled: String, mangled: &str) -> String {
+    let demangled = special_name(&demangled, mangled).unwrap_or(demangled);
     // An empty pack of arguments leaves its comma.
     let mut text = demangled.replace(", >", ">");
     const LITERALS: [(&str, &str); 5] = [
@@ -131,6 +132,27 @@ fn as_binutils_writes(demangled: String, mangled: &str) -> String {
         text.truncate(text.strip_suffix(" const").map_or(text.len(), str::len));
     }
     text
+}
+
+/// A table or thunk of the Itanium ABI (5.1.4.1 and following), for which the demangler has a spelling of its own.
+fn special_name(demangled: &str, mangled: &str) -> Option<String> {
+    const THUNK: &str = "{virtual override thunk(";
+    const SPECIAL: [(&str, &str, &str); 5] = [
+        ("_ZTV", "{vtable(", "vtable for "),
+        ("_ZTT", "{vtt(", "VTT for "),
+        ("_ZTh", THUNK, "non-virtual thunk to "),
+        ("_ZTv", THUNK, "virtual thunk to "),
+        ("_ZTc", THUNK, "covariant return thunk to "),
+    ];
+    let (_, braces, words) = SPECIAL.iter().find(|(prefix, _, _)| mangled.starts_with(prefix))?;
+    let mut name = demangled.strip_prefix(braces)?.strip_suffix(")}")?;
+    // A thunk has its offsets before the name.
+    while let Some((_, rest)) =
+        name.split_once(")}, ").filter(|_| name.starts_with("{offset(") || name.starts_with("{virtual offset("))
+    {
+        name = rest;
+    }
+    Some(format!("{words}{name}"))
 }
 
 /// A string that refuses to grow beyond [`MAX_DEMANGLED`].
@@ -231,6 +253,26 @@ mod tests {
         assert_eq!(shown("_ZNK1AcvPKcEv"), "A::operator char const*");
         assert_eq!(shown("_ZN1BIKiE3runEv"), "B<int const>::run");
         assert_eq!(shown("_ZZNK1A3runEvENKUlvE_clEv"), "A::run() const::{lambda()#1}::operator()");
+    }
+
+    #[test]
+    fn thunks_and_tables_are_spelled_as_perf_spells_them() {
+        assert_eq!(
+            shown("_ZThn32_N4llvm13MPPassManagerD1Ev"),
+            "non-virtual thunk to llvm::MPPassManager::~MPPassManager"
+        );
+        assert_eq!(
+            shown("_ZTv0_n24_NSt13basic_ostreamIwED1Ev"),
+            "virtual thunk to std::basic_ostream<wchar_t>::~basic_ostream"
+        );
+        assert_eq!(shown("_ZTch0_h16_N1A1fEv"), "covariant return thunk to A::f");
+        assert_eq!(shown("_ZTV3Foo"), "vtable for Foo");
+        assert_eq!(shown("_ZTT3Foo"), "VTT for Foo");
+        assert_eq!(shown("_ZTI3Foo"), "typeinfo for Foo");
+        assert_eq!(shown("_ZTS3Foo"), "typeinfo name for Foo");
+        assert_eq!(shown("_ZGVZ3foovE1x"), "guard variable for foo()::x");
+        assert_eq!(shown("_ZTWN1A1xE"), "TLS wrapper function for A::x");
+        assert_eq!(shown("_ZTHN1A1xE"), "TLS init function for A::x");
     }
 
     #[test]
