@@ -73,6 +73,19 @@ impl<'a> Bytes<'a> {
         Ok(bytes)
     }
 
+    /// The next `len` bytes, as something to be walked over itself.
+    pub(crate) fn sub(&mut self, field: &'static str, len: u64) -> Result<Self, Error> {
+        let (section, endian) = (self.section, self.endian);
+        self.bytes(field, len).map(|bytes| Self::new(bytes, section, endian))
+    }
+
+    /// What lies before the next NUL, which is stepped over.
+    pub(crate) fn terminated(&mut self, field: &'static str) -> Result<&'a [u8], Error> {
+        let len = self.rest.iter().position(|&byte| byte == 0);
+        let text = self.bytes(field, len.map_or(u64::MAX, |len| len as u64))?;
+        self.u8(field).map(|_| text)
+    }
+
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }

@@ -147,8 +147,9 @@ fn special_name(demangled: &str, mangled: &str) -> Option<String> {
     let (_, braces, words) = SPECIAL.iter().find(|(prefix, _, _)| mangled.starts_with(prefix))?;
     let mut name = demangled.strip_prefix(braces)?.strip_suffix(")}")?;
     // A thunk has its offsets before the name.
-    while let Some((_, rest)) =
-        name.split_once(")}, ").filter(|_| name.starts_with("{offset(") || name.starts_with("{virtual offset("))
+    while let Some((_, rest)) = name
+        .split_once(")}, ")
+        .filter(|_| name.starts_with("{offset(") || name.starts_with("{virtual offset("))
     {
         name = rest;
     }

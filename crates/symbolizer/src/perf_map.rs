@@ -42,6 +42,19 @@ impl PerfMap {
         Self { entries: without_overlaps(lines), text }
     }
 
+    /// Functions that something else lists: first address, bytes, name. Again a later one wins.
+    pub fn from_functions<'a>(functions: impl IntoIterator<Item = (u64, u64, &'a str)>) -> Self {
+        let mut text = String::new();
+        let entry = |(start, size, name): (u64, u64, &str)| {
+            let end = start.checked_add(size).filter(|&end| end > start)?;
+            let name_at = (text.len(), name.len());
+            text.push_str(name);
+            Some(Entry { start, end, function: start, name: name_at })
+        };
+        let entries = without_overlaps(functions.into_iter().filter_map(entry).collect());
+        Self { entries, text }
+    }
+
     /// The function that an address of the process lies in, and where it starts.
     pub fn find(&self, address: Avma) -> Option<(&str, Avma)> {
         let after = self.entries.partition_point(|entry| entry.start <= address.0);

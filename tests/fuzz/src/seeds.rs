@@ -106,6 +106,11 @@ fn features() -> Features {
         pmu_mappings: vec![(1, text.clone())],
         sample_time: Some((1, 2)),
         tracing_data: Some(tracing_data()),
+        // simpleperf's files: one of fixed fields, one as a message.
+        verbatim: vec![
+            (128, b"\x1c\0\0\0/a\0\x02\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0".to_vec()),
+            (132, b"\x11\0\0\0\x0a\x02/a\x10\x02\x18\x80\x40\x22\x06\x10\x08\x1a\x02fo".to_vec()),
+        ],
         ..Features::default()
     }
 }

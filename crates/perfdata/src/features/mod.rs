@@ -2,10 +2,13 @@
 //! (`tools/perf/Documentation/perf.data-file-format.txt`, "HEADER_TRACING_DATA = 1" and following).
 
 mod encode;
+mod files;
 pub(crate) mod parse;
 
 use decoder::Attr;
 use model::{BuildId, Name, Pid};
+
+pub use files::{FileKind, RecordedFile, RecordedSymbol};
 
 /// Bit numbers of features: their place in the header's 256-bit map, and in `HEADER_FEATURE` records.
 pub mod bit {

@@ -45,6 +45,7 @@ pub(super) fn read(mut reader: Reader, len: usize) {
     for notice in reader.notices() {
         let _ = notice.to_string();
     }
+    let _ = reader.features().recorded_files(reader.endian());
     if let Some(section) = &reader.features().tracing_data {
         let _ = TracingData::parse(section);
     }

@@ -7,18 +7,23 @@ mod generated;
 mod kept;
 mod kernel;
 mod objects;
+mod recorded;
 mod threads;
 
 use std::sync::{Arc, Mutex, OnceLock};
 
 use host::objects::{ObjectStore, SearchPaths};
 use model::{Pid, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry, Symbolized};
+use perfdata::Reader;
 use symbolizer::{Options, Resolutions};
 
 use generated::PerfMaps;
 use kept::{Indexes, Kept};
 use kernel::{KernelNames, RunningKernel};
+use recorded::RecordedNames;
 use threads::Threads;
+
+use crate::console::Console;
 
 /// What to look for, and where.
 pub struct SymbolSettings {
@@ -62,6 +67,7 @@ pub struct Symbolizing {
     /// Made for the first place in the kernel: the recording has said by then which kernel that is.
     kernel: OnceLock<KernelNames>,
     perf_maps: PerfMaps,
+    recorded: RecordedNames,
     options: Options,
     /// What is kept of objects between calls.
     kept: Kept,
@@ -75,9 +81,20 @@ impl Symbolizing {
             running_kernel: Arc::default(),
             kernel: OnceLock::new(),
             perf_maps: PerfMaps::new(settings.paths.this_host),
+            recorded: RecordedNames::default(),
             options: settings.options,
             kept: Kept::Nothing,
         }
+    }
+
+    /// Has the names that a recording carries, too, for what has none elsewhere. What is damaged of them is said.
+    #[must_use]
+    pub fn with_names_of(self, recording: &Reader, console: &Console) -> Self {
+        let (recorded, error) = RecordedNames::new(recording, self.options.names);
+        if let Some(error) = error {
+            console.warn(&format!("names in the recording: {error}"));
+        }
+        Self { recorded, ..self }
     }
 
     /// Keeps objects, their files and their symbols, for those who will resolve many times and then end.
@@ -149,7 +166,11 @@ impl Symbolizing {
         // The kernel's list takes long to read, and is one piece.
         jobs.sort_by_key(|job| (!is_kernel(job.space), std::cmp::Reverse(job.entries.len())));
         let threads = Threads::new(jobs.len());
-        let answers = threads.run(&jobs, |job| self.job(job, spaces, options, &threads));
+        let answers = threads.run(&jobs, |job| {
+            let mut answers = self.job(job, spaces, options, &threads);
+            self.recorded.complete(job.space, &job.entries, &mut answers.resolutions);
+            answers
+        });
         for (job, answers) in jobs.iter().zip(answers) {
             for (&entry, resolution) in job.entries.iter().zip(answers.resolutions) {
                 symbols.resolutions.insert(entry, resolution);

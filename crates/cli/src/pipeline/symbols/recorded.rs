@@ -1,0 +1,179 @@
+//! Names that the recording itself carries: simpleperf reads them on the machine that it records.
+
+use std::collections::HashMap;
+
+use model::{Avma, Name, Reason, Resolution, Space, StackEntry};
+use perfdata::Reader;
+use perfdata::features::{FileKind, RecordedFile};
+use symbolizer::{NameStyle, PerfMap, display_name};
+
+use super::named;
+
+/// The functions of recorded files, by the path in their mappings.
+#[derive(Default)]
+pub(super) struct RecordedNames {
+    files: HashMap<Name, Functions>,
+    kernel: Option<Functions>,
+}
+
+struct Functions {
+    map: PerfMap,
+    /// What to add to a place's offset to get an address of the file.
+    shift: u64,
+}
+
+impl RecordedNames {
+    /// Takes what the recording tells, and says what of it is damaged.
+    pub(super) fn new(recording: &Reader, style: NameStyle) -> (Self, Option<perfdata::Error>) {
+        let (files, error) = recording.features().recorded_files(recording.endian());
+        (Self::of(files, style), error)
+    }
+
+    fn of(files: Vec<RecordedFile>, style: NameStyle) -> Self {
+        let mut names = Self::default();
+        for file in files {
+            // Which addresses those of another kind are, is not known where they are looked up.
+            let Some(shift) = shift(&file) else { continue };
+            let functions = Functions { map: functions(&file, style), shift };
+            if functions.map.is_empty() {
+                continue;
+            }
+            match file.kind {
+                FileKind::Kernel => names.kernel = Some(functions),
+                _ => drop(names.files.insert(file.path, functions)),
+            }
+        }
+        names
+    }
+
+    /// The function at a place of `space`.
+    pub(super) fn resolve(&self, space: &Space, entry: &StackEntry) -> Option<Resolution> {
+        let functions = match space {
+            Space::Object(object) => self.files.get(&object.path)?,
+            Space::Kernel { .. } | Space::KernelModule { .. } => self.kernel.as_ref()?,
+            _ => return None,
+        };
+        let address = Avma(entry.lookup_offset().wrapping_add(functions.shift));
+        let (name, start) = functions.map.find(address)?;
+        Some(named(name, entry.offset.wrapping_add(functions.shift).checked_sub(start.0)))
+    }
+
+    /// Names what is still without a name; why it had none elsewhere does not matter then.
+    pub(super) fn complete(&self, space: &Space, entries: &[StackEntry], resolutions: &mut [Resolution]) {
+        for (entry, resolution) in entries.iter().zip(resolutions) {
+            if matches!(resolution, Resolution::Unresolved(reason) if !matches!(reason, Reason::Truncated(_)))
+                && let Some(found) = self.resolve(space, entry)
+            {
+                *resolution = found;
+            }
+        }
+    }
+}
+
+fn shift(file: &RecordedFile) -> Option<u64> {
+    match (file.kind, file.first_offset) {
+        (FileKind::Kernel | FileKind::Dex, _) => Some(0),
+        (FileKind::Elf, Some(offset)) => Some(file.first_address.wrapping_sub(offset)),
+        // Old recordings count from the start of the mapping, which a place does not know; but where the first segment
+        // lies at address 0 it lies at offset 0, too.
+        (FileKind::Elf, None) => (file.first_address == 0).then_some(0),
+        _ => None,
+    }
+}
+
+fn functions(file: &RecordedFile, style: NameStyle) -> PerfMap {
+    let mut functions: Vec<(u64, u64, String)> = file
+        .symbols
+        .iter()
+        .map(|symbol| {
+            let name = display_name(symbol.name.as_bytes(), style).into_owned();
+            (symbol.address, symbol.size.into(), name)
+        })
+        .collect();
+    // Of two that overlap the one that begins later is the better name.
+    functions.sort_by_key(|(address, _, _)| *address);
+    PerfMap::from_functions(functions.iter().map(|(address, size, name)| (*address, *size, name.as_str())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{AddressKind, ObjectIdentity, SpaceId};
+    use perfdata::features::RecordedSymbol;
+
+    fn file(path: &str, kind: FileKind, first: (u64, Option<u64>)) -> RecordedFile {
+        let symbol = |address, size, name: &str| RecordedSymbol { address, size, name: Name::from(name) };
+        RecordedFile {
+            path: Name::from(path),
+            kind,
+            first_address: first.0,
+            first_offset: first.1,
+            symbols: vec![symbol(0x2100, 0x100, "_ZN1a1bEv"), symbol(0x2180, 0x10, "inner")],
+        }
+    }
+
+    fn object(path: &str) -> Space {
+        Space::Object(ObjectIdentity { path: Name::from(path), build_id: None, file: None })
+    }
+
+    fn name(
+        names: &RecordedNames,
+        space: &Space,
+        offset: u64,
+        kind: AddressKind,
+    ) -> Option<(String, Option<u64>)> {
+        let entry = StackEntry { offset, space: SpaceId(1), kind, in_kernel: false };
+        match names.resolve(space, &entry)? {
+            Resolution::Resolved(found) => Some((found.frames[0].function.to_string(), found.symbol_offset)),
+            Resolution::Unresolved(_) => None,
+        }
+    }
+
+    #[test]
+    fn places_become_addresses_of_their_file() {
+        let names = RecordedNames::of(
+            vec![
+                file("/lib/a.so", FileKind::Elf, (0x2000, Some(0x1000))),
+                file("/lib/old.so", FileKind::Elf, (0x2000, None)),
+                file("/app/a.jar", FileKind::Dex, (0, None)),
+                file("/lib/a.ko", FileKind::KernelModule, (0, None)),
+                file("[kernel.kallsyms]", FileKind::Kernel, (0, None)),
+            ],
+            NameStyle::Demangled,
+        );
+        let at = |path, offset| name(&names, &object(path), offset, AddressKind::InstructionPointer);
+        assert_eq!(at("/lib/a.so", 0x1104), Some(("a::b".to_owned(), Some(4))));
+        assert_eq!(at("/lib/a.so", 0x1184), Some(("inner".to_owned(), Some(4))));
+        assert_eq!(at("/lib/a.so", 0x1190), Some(("a::b".to_owned(), Some(0x90))));
+        assert_eq!(at("/lib/a.so", 0x2104), None);
+        // Where its first segment was mapped from is not known: no name is better than a wrong one.
+        assert_eq!(at("/lib/old.so", 0x2104), None);
+        assert_eq!(at("/app/a.jar", 0x2104), Some(("a::b".to_owned(), Some(4))));
+        assert_eq!(at("/lib/a.ko", 0x2104), None);
+        let kernel = Space::Kernel { build_id: None, text_address: None };
+        let returned = name(&names, &kernel, 0x2200, AddressKind::ReturnAddress);
+        assert_eq!(returned, Some(("a::b".to_owned(), Some(0x100))));
+    }
+
+    #[test]
+    fn names_found_elsewhere_and_ends_of_stacks_stay() {
+        let names = RecordedNames::of(vec![file("/a", FileKind::Elf, (0, Some(0)))], NameStyle::Linkage);
+        let entry = |offset| StackEntry {
+            offset,
+            space: SpaceId(1),
+            kind: AddressKind::InstructionPointer,
+            in_kernel: false,
+        };
+        let mut resolutions = [
+            named("known", Some(0)),
+            Resolution::Unresolved(Reason::FileMissing),
+            Resolution::Unresolved(Reason::FileMissing),
+        ];
+        names.complete(&object("/a"), &[entry(0x2100), entry(0x2100), entry(0x9000)], &mut resolutions);
+        let shown = resolutions.map(|resolution| match resolution {
+            Resolution::Resolved(found) => found.frames[0].function.to_string(),
+            Resolution::Unresolved(reason) => format!("{reason:?}"),
+        });
+        assert_eq!(shown, ["known", "_ZN1a1bEv", "FileMissing"]);
+    }
+}
