@@ -10,7 +10,7 @@ use model::{
     AddressKind, CpuId, EventIndex, Frame, Name, ObjectIdentity, Pid, Reason, Resolution, SourceLocation,
     Space, SpaceId, SpaceTable, StackEntry, Symbolized, Tid, Timestamp, TruncationReason,
 };
-use prof_export::script::tracepoint::TracingData;
+use prof_export::script::tracepoint::Formats;
 use prof_export::script::{
     LineNumbers, LineTexts, Place, Printer, ScriptEvent, Selection, Stack, Symbols, Text,
 };
@@ -275,8 +275,8 @@ const FIELDS: &str = "\
 
 fn trace(print: &str) -> String {
     let format = format!("name: x\nID: 7\nformat:\n{FIELDS}\nprint fmt: {print}\n");
-    let (data, error) = TracingData::parse(&tracing_data(&[&format]));
-    assert_eq!(error, None);
+    let (data, error) = Formats::parse(&tracing_data(&[&format]));
+    assert!(error.is_none(), "{error:?}");
     let mut raw = vec![7, 0, 0, 0, 1, 0, 0, 0];
     raw.extend_from_slice(b"perf\0xyz");
     raw.extend_from_slice(&(-5_i32).to_le_bytes());
@@ -293,7 +293,7 @@ fn trace(print: &str) -> String {
     let mut selection = Selection::default();
     selection.apply("trace").unwrap();
     let mut printer = Printer::new(&events, &selection, Architecture::X86, false).unwrap();
-    printer.set_format(EventIndex(0), data.format(7).unwrap().clone());
+    printer.set_format(EventIndex(0), data.get(7).unwrap().clone());
     let (mut text, mut output) = (Text::default(), Vec::new());
     let sample = Sample { raw: Some(&raw), ..sample() };
     printer.sample(EventIndex(0), &sample, &name, None, &mut place, &mut text);
@@ -360,13 +360,13 @@ mod hostile {
             raw in proptest::collection::vec(any::<u8>(), 0..80),
         ) {
             let format = format!("ID: 7\n{FIELDS}print fmt: {c}");
-            let (data, _) = TracingData::parse(&tracing_data(&[&format]));
+            let (data, _) = Formats::parse(&tracing_data(&[&format]));
             let attr = Attr { kind: 2, sample_format: SampleFormat::RAW, ..Attr::default() };
             let name = Name::from("e");
             let mut printer =
                 Printer::new(&[ScriptEvent { attr: &attr, name: &name }], &Selection::default(), Architecture::X86, false)
                     .unwrap();
-            printer.set_format(EventIndex(0), data.format(7).unwrap().clone());
+            printer.set_format(EventIndex(0), data.get(7).unwrap().clone());
             let mut text = Text::default();
             let sample = Sample { raw: Some(&raw), ..sample() };
             printer.sample(EventIndex(0), &sample, &name, None, &mut place, &mut text);
@@ -381,7 +381,7 @@ mod hostile {
             let good = tracing_data(&["ID: 7\nprint fmt: \"x\""]);
             let keep = keep.min(good.len());
             bytes.splice(..0, good[..keep].iter().copied());
-            let _ = TracingData::parse(&bytes);
+            let _ = Formats::parse(&bytes);
         }
     }
 }

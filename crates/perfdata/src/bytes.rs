@@ -20,6 +20,11 @@ impl<'a> Bytes<'a> {
         Self { rest: bytes, len: bytes.len(), section, endian }
     }
 
+    /// For what says its byte order itself.
+    pub(crate) fn set_endian(&mut self, endian: Endian) {
+        self.endian = endian;
+    }
+
     pub(crate) fn remaining(&self) -> usize {
         self.rest.len()
     }

@@ -8,6 +8,7 @@ pub mod events;
 pub mod features;
 pub mod read;
 pub mod tool;
+pub mod tracing_data;
 pub mod write;
 
 pub use error::Error;

@@ -6,6 +6,8 @@ use decoder::{Attr, AttrFlags, Endian, RawRecord, RecordLayout, kind};
 use model::{EventIndex, Name};
 use std::collections::HashMap;
 
+use crate::tracing_data::Tracepoint;
+
 pub use name::name_of;
 
 /// An event of a recording.
@@ -20,6 +22,9 @@ pub struct Event {
     /// Where things lie in its records.
     pub layout: RecordLayout,
 }
+
+/// `PERF_TYPE_TRACEPOINT`
+pub(crate) const TRACEPOINT: u32 = 2;
 
 /// More are not counted in 16 bits.
 pub(crate) const MOST_EVENTS: usize = 0xfffe;
@@ -68,6 +73,23 @@ impl EventTable {
     pub(crate) fn rename_at(&mut self, index: usize, name: &[u8]) {
         if let Some(event) = self.events.get_mut(index).filter(|_| !name.is_empty()) {
             event.name = Name::new(name);
+        }
+    }
+
+    /// Gives tracepoints that have no name yet those of `descriptions`, `system:name`, as perf does
+    /// (`evlist__prepare_tracepoint_events()`).
+    pub(crate) fn name_tracepoints(&mut self, descriptions: &[Tracepoint<'_>]) {
+        let name = |of: &Tracepoint<'_>| Some(Name::new(&[of.system, b":", of.name()?].concat()));
+        let names: HashMap<u64, Name> =
+            descriptions.iter().filter_map(|of| Some((of.id()?, name(of)?))).collect();
+        if names.is_empty() {
+            return;
+        }
+        let nameless = |event: &&mut Event| event.name.as_bytes() == name::UNKNOWN_TRACEPOINT.as_bytes();
+        for event in self.events.iter_mut().filter(nameless) {
+            if let Some(name) = names.get(&event.attr.config) {
+                event.name = name.clone();
+            }
         }
     }
 

@@ -5,6 +5,8 @@ use std::fmt::Write;
 use decoder::{Attr, AttrFlags};
 use model::Name;
 
+use super::TRACEPOINT;
+
 const HARDWARE: [&str; 10] = [
     "cycles",
     "instructions",
@@ -35,6 +37,9 @@ const CACHES: [&str; 7] = ["L1-dcache", "L1-icache", "LLC", "dTLB", "iTLB", "bra
 const CACHE_OPERATIONS: [(&str, &str); 3] =
     [("load", "loads"), ("store", "stores"), ("prefetch", "prefetches")];
 
+/// Of a tracepoint that nothing in the recording describes.
+pub(super) const UNKNOWN_TRACEPOINT: &str = "unknown tracepoint";
+
 /// A name made from type, config and modifiers.
 pub fn name_of(attr: &Attr) -> Name {
     let mut name = String::new();
@@ -44,7 +49,7 @@ pub fn name_of(attr: &Attr) -> Name {
     match attr.kind {
         0 => name.push_str(known(&HARDWARE).unwrap_or("unknown-hardware")),
         1 => name.push_str(known(&SOFTWARE).unwrap_or("unknown-software")),
-        2 => return Name::from("unknown tracepoint"),
+        TRACEPOINT => return Name::from(UNKNOWN_TRACEPOINT),
         3 => name.push_str(&cache(attr.config)),
         4 => {
             // Writing to a String cannot fail.

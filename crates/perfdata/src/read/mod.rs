@@ -22,9 +22,10 @@ use decoder::{DecodeError, Endian, RawRecord, RecordLayout, kind as kernel_kind}
 use model::{Loss, Timestamp};
 
 use crate::error::Error;
-use crate::events::{Event, EventTable};
+use crate::events::{Event, EventTable, TRACEPOINT};
 use crate::features::{Features, bit};
 use crate::tool::{EventUpdate, ToolRecord, kind};
+use crate::tracing_data::TracingData;
 
 use blocks::Blocks;
 use entry::BLOCKS;
@@ -167,6 +168,8 @@ impl Reader {
             number += 1;
         }
         reader.name_events();
+        reader.name_tracepoints();
+        reader.read_preamble()?;
         Ok(reader)
     }
 
@@ -381,7 +384,12 @@ impl Reader {
         let record = RecordRef::new(store, place, kind, None);
         let raw = raw(&mut self.windows, &self.blocks, record, self.known.endian)?;
         // Copied out: what it says changes the reader. Tool records are few, but for pieces and rounds.
-        let (misc, body) = (raw.misc, raw.body.to_vec());
+        let (misc, mut body) = (raw.misc, raw.body.to_vec());
+        if kind >= kind::FIRST_OF_SIMPLEPERF && origin == Origin::Input {
+            // The size has 32 bits there: what was cut out so far is what the low half says.
+            let keep = if kind == kind::SIMPLEPERF_TRACING_DATA { MOST_TRACING_DATA } else { 0 };
+            body.extend(self.skip(u64::from(misc) << 16, keep)?);
+        }
         let entry = |kind, time| Entry { record, time, kind };
         if kind == kind::FINISHED_ROUND {
             return Ok(entry(if self.rounds { EntryKind::RoundEnd } else { EntryKind::Tool }, None));
@@ -437,11 +445,14 @@ impl Reader {
                 let events = Arc::make_mut(&mut self.known.events);
                 positions.into_iter().for_each(|at| events.rename_at(at, name));
             }
-            ToolRecord::HeaderTracingData { size } => {
-                let padded = u64::from(size).next_multiple_of(8);
-                let bytes = self.skip(padded, MOST_TRACING_DATA)?;
-                let len = bytes.len().min(size as usize);
-                self.features_mut().tracing_data = Some(bytes.get(..len).unwrap_or(&[]).to_vec());
+            ToolRecord::HeaderTracingData { size, inside } => {
+                let mut section = inside.to_vec();
+                if section.is_empty() {
+                    section = self.skip(u64::from(size).next_multiple_of(8), MOST_TRACING_DATA)?;
+                    section.truncate(size as usize);
+                }
+                self.features_mut().tracing_data = Some(section);
+                self.name_tracepoints();
             }
             ToolRecord::Auxtrace { size, .. } => {
                 self.skip(size, 0)?;
@@ -492,6 +503,14 @@ impl Reader {
         }
     }
 
+    /// Takes names out of TRACING_DATA, for events that have none.
+    fn name_tracepoints(&mut self) {
+        if let Some(section) = &self.known.features.tracing_data {
+            let (data, _) = TracingData::parse(section);
+            Arc::make_mut(&mut self.known.events).name_tracepoints(&data.tracepoints);
+        }
+    }
+
     fn features_mut(&mut self) -> &mut Features {
         Arc::make_mut(&mut self.known.features)
     }
@@ -504,9 +523,6 @@ enum Origin {
     /// Unpacked from a compressed piece.
     Piece,
 }
-
-/// `PERF_TYPE_TRACEPOINT`
-const TRACEPOINT: u32 = 2;
 
 #[inline]
 fn kernel_entry(

@@ -46,6 +46,11 @@ pub const BPF_METADATA: u32 = 84;
 pub const SCHEDSTAT_CPU: u32 = 85;
 /// `PERF_RECORD_SCHEDSTAT_DOMAIN`
 pub const SCHEDSTAT_DOMAIN: u32 = 86;
+/// simpleperf's `SIMPLE_PERF_RECORD_TRACING_DATA`, the only one of its own types that tells us anything. Records of these
+/// types have the high half of a size of 32 bits in place of `misc` (`simpleperf/record.h`).
+pub const SIMPLEPERF_TRACING_DATA: u32 = 32777;
+/// The first of simpleperf's own types.
+pub const FIRST_OF_SIMPLEPERF: u32 = 32768;
 
 /// The name of a tool record type, as perf prints it.
 pub fn name(kind: u32) -> Option<&'static str> {
@@ -73,6 +78,7 @@ pub fn name(kind: u32) -> Option<&'static str> {
         BPF_METADATA => "BPF_METADATA",
         SCHEDSTAT_CPU => "SCHEDSTAT_CPU",
         SCHEDSTAT_DOMAIN => "SCHEDSTAT_DOMAIN",
+        SIMPLEPERF_TRACING_DATA => "SIMPLEPERF_TRACING_DATA",
         _ => return None,
     })
 }

@@ -32,6 +32,8 @@ pub enum ToolRecord<'a> {
     HeaderTracingData {
         /// Bytes, without padding.
         size: u32,
+        /// What of them lies in the record instead: all of them where simpleperf wrote it.
+        inside: &'a [u8],
     },
     /// `HEADER_BUILD_ID`; `None` where the id is empty.
     HeaderBuildId(Option<BuildIdEntry>),

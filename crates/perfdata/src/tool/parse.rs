@@ -21,7 +21,15 @@ impl<'a> ToolRecord<'a> {
             kind::HEADER_EVENT_TYPE => {
                 Self::HeaderEventType { id: bytes.u64("id")?, name: until_nul(bytes.rest()) }
             }
-            kind::HEADER_TRACING_DATA => Self::HeaderTracingData { size: bytes.u32("size")? },
+            kind::HEADER_TRACING_DATA | kind::SIMPLEPERF_TRACING_DATA => {
+                let size = bytes.u32("size")?;
+                let rest = bytes.rest();
+                // perf's record has at most some bytes of padding there.
+                let is_inside =
+                    raw.kind == kind::SIMPLEPERF_TRACING_DATA || rest.len() >= (size as usize).max(8);
+                let inside = rest.get(..size as usize).unwrap_or(rest);
+                Self::HeaderTracingData { size, inside: if is_inside { inside } else { &[] } }
+            }
             kind::HEADER_BUILD_ID => Self::HeaderBuildId(build_id_record(raw.body, raw.misc, endian, true)?),
             kind::FINISHED_ROUND => Self::FinishedRound,
             kind::ID_INDEX => {

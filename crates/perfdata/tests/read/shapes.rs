@@ -159,3 +159,51 @@ fn trace_data_outside_of_records_are_stepped_over() {
         assert_eq!(reader.features().tracing_data.as_deref(), Some(&b"trace"[..]));
     }
 }
+
+/// A TRACING_DATA section of so many bytes with one tracepoint of the id 7.
+fn tracing_data(size: usize) -> Vec<u8> {
+    let format = b"name: sched_switch\nID: 7\nformat:\n";
+    let mut bytes = b"\x17\x08\x44tracing0.6\0\0\x08\0\x10\0\0".to_vec();
+    for name in [&b"header_page\0"[..], b"header_event\0"] {
+        bytes.extend(name);
+        bytes.extend([0; 8]);
+    }
+    bytes.extend([0, 0, 0, 0, 1, 0, 0, 0]);
+    bytes.extend(b"sched\0\x01\0\0\0");
+    bytes.extend((format.len() as u64).to_le_bytes());
+    bytes.extend(format);
+    bytes.resize(size, 0);
+    bytes
+}
+
+#[test]
+fn tracepoints_are_named_by_their_descriptions_wherever_these_lie() {
+    let mut recording = Recording::new(Endian::Little, 4);
+    recording.attrs[0].0.kind = 2;
+    recording.attrs[0].0.config = 7;
+    let section = tracing_data(200);
+    let size = (section.len() as u32).to_le_bytes();
+    let perf = [tool_record(66, &size, Endian::Little), section.clone()].concat();
+    let inside = [&size[..], &section].concat();
+    let simpleperf = tool_record(66, &inside, Endian::Little);
+    let newer = tool_record(32777, &inside, Endian::Little);
+    // A size of 32 bits, the high half of which lies where others have `misc`.
+    let large = tracing_data(0x2_0000);
+    let mut body = (large.len() as u32).to_le_bytes().to_vec();
+    body.extend(&large);
+    body.resize(body.len().next_multiple_of(8), 0);
+    let total = body.len() as u32 + 8;
+    let header = [32777_u32.to_le_bytes(), total.rotate_left(16).to_le_bytes()].concat();
+    let large_record = [header, body].concat();
+    for (described, section) in
+        [(perf, &section), (simpleperf, &section), (newer, &section), (large_record, &large)]
+    {
+        let data = [described, recording.data()].concat();
+        for mut reader in [file(recording.file_with(&data)), stream(recording.pipe_with(&data))] {
+            assert_eq!(reader.events()[0].name.as_bytes(), b"sched:sched_switch");
+            check(&mut reader, &recording);
+            assert_eq!(reader.features().tracing_data.as_ref(), Some(section));
+            assert_eq!(reader.loss().unknown_records, 0);
+        }
+    }
+}

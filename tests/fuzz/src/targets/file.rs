@@ -1,6 +1,6 @@
 //! A perf.data file.
 
-use export::script::tracepoint::TracingData;
+use export::script::tracepoint::Formats;
 use perfdata::{EntryKind, Reader, Source};
 use tracker::Orderer;
 
@@ -47,7 +47,7 @@ pub(super) fn read(mut reader: Reader, len: usize) {
     }
     let _ = reader.features().recorded_files(reader.endian());
     if let Some(section) = &reader.features().tracing_data {
-        let _ = TracingData::parse(section);
+        let _ = Formats::parse(section);
     }
 }
 

@@ -1,20 +1,20 @@
 //! TRACING_DATA, and raw data printed by its formats.
 
-use export::script::tracepoint::TracingData;
+use export::script::tracepoint::Formats;
 use export::script::{Place, Text};
 use model::{AddressKind, SpaceId, StackEntry};
 
 use crate::seeds;
 
 pub(super) fn run(bytes: &[u8]) {
-    let (data, _) = TracingData::parse(bytes);
+    let (data, _) = Formats::parse(bytes);
     let mut place = |address| {
         let kind = AddressKind::InstructionPointer;
         Place { address, entry: StackEntry { offset: address, space: SpaceId(0), kind, in_kernel: true } }
     };
     // The section itself serves as raw data: it is as hostile as any.
     let tail = bytes.get(bytes.len() / 2..).unwrap_or(&[]);
-    for format in data.formats().take(64) {
+    for format in data.iter().take(64) {
         for raw in [bytes, tail] {
             let mut text = Text::default();
             format.print(raw, &mut place, &mut text);

@@ -13,7 +13,7 @@ use anyhow::bail;
 use clap::Args;
 use decoder::AttrFlags;
 use decoder::registers::Architecture;
-use export::script::tracepoint::TracingData;
+use export::script::tracepoint::Formats;
 use export::script::{Fields, Printer, ScriptEvent, Selection};
 use model::{EventIndex, Name};
 use perfdata::Reader;
@@ -143,8 +143,7 @@ fn printer(
     if arguments.ns {
         printer.show_nanoseconds();
     }
-    let (formats, error) =
-        reader.features().tracing_data.as_deref().map(TracingData::parse).unwrap_or_default();
+    let (formats, error) = reader.features().tracing_data.as_deref().map(Formats::parse).unwrap_or_default();
     if let Some(error) = error {
         console.warn(&error.to_string());
     }
@@ -153,7 +152,7 @@ fn printer(
         if event.attr.kind != 2 || !printer.fields(index).contains(Fields::TRACE) {
             continue;
         }
-        match formats.format(event.attr.config) {
+        match formats.get(event.attr.config) {
             Some(format) => printer.set_format(index, format.clone()),
             None => console.warn(&format!(
                 "the recording has no format of tracepoint {} (id {}): its fields are not printed",

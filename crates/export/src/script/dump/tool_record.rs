@@ -15,7 +15,7 @@ pub(super) fn tool_record(out: &mut Vec<u8>, record: &ToolRecord<'_>) {
         ToolRecord::HeaderEventType { id, name } => {
             display(out, format_args!(" id: {id} {}", Name::new(name)))
         }
-        ToolRecord::HeaderTracingData { size } => display(out, format_args!(" size: {size}")),
+        ToolRecord::HeaderTracingData { size, .. } => display(out, format_args!(" size: {size}")),
         ToolRecord::HeaderBuildId(entry) => match entry {
             Some(entry) => {
                 display(out, format_args!(" pid: {} {} {}", entry.pid, entry.build_id, entry.path))

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use decoder::Endian;
+
 use super::expression::Print;
 use super::parse;
 
@@ -47,16 +49,13 @@ pub struct Format {
 }
 
 impl Format {
-    /// Reads the text of a `format` file; its id beside it. `None` where it has no id.
-    pub(super) fn parse(text: &str, big_endian: bool, long_size: u8) -> Option<(u64, Self)> {
-        let mut id = None;
+    /// Reads the text of a `format` file.
+    pub(super) fn parse(text: &str, endian: Endian, long_size: u8) -> Self {
         let mut fields = Vec::new();
         let mut print = None;
         for line in text.lines() {
             let line = line.trim_start();
-            if let Some(number) = line.strip_prefix("ID:") {
-                id = number.trim().parse().ok();
-            } else if let Some(declaration) = line.strip_prefix("field:") {
+            if let Some(declaration) = line.strip_prefix("field:") {
                 fields.extend(field(declaration, usize::from(long_size)));
             } else if let Some(c) = line.strip_prefix("print fmt:") {
                 // The last part of the text; it may have line breaks in it.
@@ -66,7 +65,7 @@ impl Format {
                 break;
             }
         }
-        Some((id?, Self { fields, print, big_endian, strings: Arc::default() }))
+        Self { fields, print, big_endian: endian == Endian::Big, strings: Arc::default() }
     }
 }
 

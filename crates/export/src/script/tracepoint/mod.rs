@@ -6,14 +6,13 @@
 //! the fields are printed one by one, marked `[FAILED TO PARSE]`, as perf does.
 
 mod arguments;
-mod cursor;
 mod expression;
 mod format;
+mod formats;
 mod parse;
 mod print;
 mod printf;
 mod token;
-mod tracing_data;
 
 pub use format::Format;
-pub use tracing_data::{TracingData, TracingDataError};
+pub use formats::Formats;
