@@ -137,6 +137,29 @@ fn probes_hit_each_time() {
 }
 
 #[test]
+fn probes_by_the_names_that_people_read() {
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let programs = [
+        (programs::cxx("inlines"), "main"),
+        (programs::rust("shares", "legacy"), "shares::sixty"),
+        (programs::rust("shares", "v0"), "shares::sixty"),
+    ];
+    for (program, function) in programs {
+        let Some(program) = program else { return };
+        let program = program.to_str().unwrap();
+        let event = format!("uprobe:{program}:{function}");
+        let recorded = record(folder.path(), &["-e", &event], &[program, "1"]);
+        if recorded.stderr.contains("CAP_SYS_ADMIN") || recorded.stderr.contains("no uprobes") {
+            return skip(&format!("no probes here: {}", recorded.stderr));
+        }
+        assert!(!recorded.stderr.contains("no symbol"), "{function}: {}", recorded.stderr);
+    }
+}
+
+#[test]
 fn tracepoints_with_patterns_filters_and_parameters() {
     if !may_record() || !listing::has_tracepoints() {
         return;

@@ -9,7 +9,7 @@ use host::sysfs::{self, PmuFiles};
 use host::tracefs;
 
 use crate::error::Errno;
-use crate::event::{Catalogue, EventError, Pmu, Tracepoint, matches, nearest_of};
+use crate::event::{Catalogue, EventError, Pmu, Tracepoint, mangled, matches, nearest_of};
 
 /// What this machine offers. Its PMUs are read at once, the rest when it is asked for.
 #[derive(Debug)]
@@ -75,16 +75,30 @@ impl Catalogue for ThisMachine {
             let sources = [SymbolSource::Full, SymbolSource::Dynamic].into_iter();
             sources.flat_map(|source| object.symbols(source)).filter(|known| !known.is_undefined())
         };
-        let Some(found) = all().find(|known| known.name() == symbol.as_bytes()) else {
-            let problem = if object.has_symbols(SymbolSource::Full) {
-                format!("it has no symbol {symbol}")
-            } else {
-                format!("it is stripped of {symbol}; it takes a file offset (uprobe:{path}:0x1234)")
-            };
-            let names = all().filter_map(|known| str::from_utf8(known.name()).ok().map(str::to_owned));
-            return Err(refuse(problem, nearest_of(symbol, names)));
+        let exact = all().find(|known| known.name() == symbol.as_bytes()).map(|known| known.address);
+        let readable = || {
+            let named = all()
+                .filter_map(|known| Some((str::from_utf8(known.name()).ok()?.to_owned(), known.address)));
+            mangled::likeliest(named, symbol)
         };
-        let offset = object.file_offset_of(found.address).map(|offset| offset.0);
+        let found = match exact.map_or_else(readable, |address| vec![(symbol.to_owned(), address)]).as_slice()
+        {
+            [] => {
+                let problem = if object.has_symbols(SymbolSource::Full) {
+                    format!("it has no symbol {symbol}")
+                } else {
+                    format!("it is stripped of {symbol}; it takes a file offset (uprobe:{path}:0x1234)")
+                };
+                let names = all().filter_map(|known| str::from_utf8(known.name()).ok().map(str::to_owned));
+                return Err(refuse(problem, nearest_of(symbol, names)));
+            }
+            [(_, address)] => *address,
+            several @ [(first, _), ..] => {
+                let problem = format!("{symbol} may be any of {} functions", several.len());
+                return Err(refuse(problem, Some(first.clone())));
+            }
+        };
+        let offset = object.file_offset_of(found).map(|offset| offset.0);
         offset.ok_or_else(|| refuse(format!("{symbol} is not in the file's code"), None))
     }
 }

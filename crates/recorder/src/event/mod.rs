@@ -6,6 +6,7 @@
 mod catalogue;
 mod error;
 mod listing;
+pub(crate) mod mangled;
 mod modifiers;
 mod names;
 mod nearest;
