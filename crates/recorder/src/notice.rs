@@ -59,6 +59,11 @@ pub enum Notice {
         /// What is missing, in the kernel's words.
         feature: &'static str,
     },
+    /// The kernel lets nobody take the event over: what the target starts is not sampled.
+    NotInherited {
+        /// Its name.
+        event: String,
+    },
     /// The threads are too many to be opened each: whole CPUs are sampled, and what is of others is left out.
     WholeCpus {
         /// File descriptors that the threads would need.
@@ -224,6 +229,11 @@ impl fmt::Display for Notice {
             Self::Without { event, feature } => {
                 write!(f, "this kernel does not know {feature}: recording {event} without")
             }
+            Self::NotInherited { event } => write!(
+                f,
+                "before Linux 6.12 a group that is read with each sample (:S) is not followed into new threads and processes: \
+                 {event} samples those that exist; try it without :S"
+            ),
             Self::WholeCpus { needed, limit } => write!(
                 f,
                 "{needed} file descriptors would be needed and {limit} are allowed: sampling whole CPUs, and leaving out what \

@@ -40,22 +40,54 @@ pub(crate) enum Step {
     Forbidden(&'static str),
     /// The user may not observe the kernel.
     UserSpaceOnly,
+    /// Threads and processes that are started do not take the event over.
+    NotInherited,
     /// There is no such counter: the clock instead.
     Clock,
     /// The processor remembers no branches for us: frame pointers instead.
     FramePointers,
 }
 
+/// A part of an attr that a kernel may not know.
+enum Part {
+    Flag(AttrFlags),
+    Sample(SampleFormat),
+    Read(ReadFormat),
+    Branch(BranchSampleFormat),
+    MaxStack,
+}
+
 /// What newer kernels know, newest first: one after the other is left out until the older one agrees.
-const FLAGS: [(AttrFlags, &str); 7] = [
-    (AttrFlags::BUILD_ID, "build ids in MMAP2 (5.12)"),
-    (AttrFlags::CGROUP, "CGROUP records (5.7)"),
-    (AttrFlags::BPF_EVENT, "BPF_EVENT records (5.1)"),
-    (AttrFlags::KSYMBOL, "KSYMBOL records (5.1)"),
-    (AttrFlags::NAMESPACES, "NAMESPACES records (4.12)"),
-    (AttrFlags::COMM_EXEC, "exec told apart in COMM (3.16)"),
-    (AttrFlags::MMAP2, "MMAP2 records (3.16)"),
+const NEWEST: [(Part, &str); 13] = [
+    (Part::Read(ReadFormat::LOST), "PERF_FORMAT_LOST (6.0)"),
+    (Part::Flag(AttrFlags::BUILD_ID), "build ids in MMAP2 (5.12)"),
+    (Part::Branch(BranchSampleFormat::HW_INDEX), "the index of the newest branch (5.7)"),
+    (Part::Flag(AttrFlags::CGROUP), "CGROUP records (5.7)"),
+    (Part::Sample(SampleFormat::CGROUP), "the cgroups of samples (5.7)"),
+    (Part::Flag(AttrFlags::BPF_EVENT), "BPF_EVENT records (5.1)"),
+    (Part::Flag(AttrFlags::KSYMBOL), "KSYMBOL records (5.1)"),
+    (Part::Sample(SampleFormat::PHYS_ADDR), "physical addresses (4.14)"),
+    (Part::Flag(AttrFlags::NAMESPACES), "NAMESPACES records (4.12)"),
+    (Part::MaxStack, "limits of call chains (4.8)"),
+    (Part::Flag(AttrFlags::CONTEXT_SWITCH), "SWITCH records (4.3)"),
+    (Part::Flag(AttrFlags::COMM_EXEC), "exec told apart in COMM (3.16)"),
+    (Part::Flag(AttrFlags::MMAP2), "MMAP2 records (3.16)"),
 ];
+
+impl Part {
+    /// Takes it out of `attr`; false where it was not there.
+    fn leave_out(&self, attr: &mut Attr) -> bool {
+        let before = attr.clone();
+        match *self {
+            Self::Flag(flag) => attr.flags.remove(flag),
+            Self::Sample(bit) => attr.sample_format.remove(bit),
+            Self::Read(bit) => attr.read_format.remove(bit),
+            Self::Branch(bit) => attr.branch_sample_format.remove(bit),
+            Self::MaxStack => attr.sample_max_stack = 0,
+        }
+        *attr != before
+    }
+}
 
 /// Opens `attr`, giving up what has to be; `clock` is the event to fall back to where there is no such counter.
 /// Returns the attr that opened, the event, and the steps.
@@ -139,16 +171,12 @@ fn leave_the_kernel_out(attr: &mut Attr) -> Option<Option<Step>> {
 }
 
 fn leave_newest_out(attr: &mut Attr) -> Option<Option<Step>> {
-    if attr.read_format.contains(ReadFormat::LOST) {
-        attr.read_format.remove(ReadFormat::LOST);
-        return Some(Some(Step::Without("PERF_FORMAT_LOST (6.0)")));
+    // Before Linux 6.12 an event that reads its group with each sample is nobody's heir.
+    if attr.sample_format.contains(SampleFormat::READ) && attr.flags.contains(AttrFlags::INHERIT) {
+        attr.flags.remove(AttrFlags::INHERIT);
+        return Some(Some(Step::NotInherited));
     }
-    if attr.branch_sample_format.contains(BranchSampleFormat::HW_INDEX) {
-        attr.branch_sample_format.remove(BranchSampleFormat::HW_INDEX);
-        return Some(Some(Step::Without("the index of the newest branch (5.7)")));
-    }
-    let (flag, name) = FLAGS.into_iter().find(|&(flag, _)| attr.flags.contains(flag))?;
-    attr.flags.remove(flag);
+    let (_, name) = NEWEST.into_iter().find(|(part, _)| part.leave_out(attr))?;
     Some(Some(Step::Without(name)))
 }
 
@@ -292,6 +320,63 @@ mod tests {
         let (attr, (), steps) = settle(&fake, attr, None, Subject::Thread(Tid(1), None), None).unwrap();
         assert!(attr.flags.contains(AttrFlags::MMAP2 | AttrFlags::KSYMBOL | AttrFlags::COMM_EXEC));
         assert_eq!(steps.len(), 2);
+    }
+
+    #[test]
+    fn each_kernel_gets_all_that_it_knows() {
+        // What an attr asks for, by the kernels that know it.
+        let needs = |attr: &Attr| {
+            let mut newest = (3, 12);
+            let mut takes = |taken: bool, version| {
+                if taken {
+                    newest = std::cmp::max(newest, version);
+                }
+            };
+            let (flags, format) = (attr.flags, attr.sample_format);
+            let reads = format.contains(SampleFormat::READ) && flags.contains(AttrFlags::INHERIT);
+            takes(reads, (6, 12));
+            takes(attr.read_format.contains(ReadFormat::LOST), (6, 0));
+            takes(flags.contains(AttrFlags::BUILD_ID), (5, 12));
+            takes(flags.contains(AttrFlags::CGROUP) || format.contains(SampleFormat::CGROUP), (5, 7));
+            takes(flags.intersects(AttrFlags::KSYMBOL | AttrFlags::BPF_EVENT), (5, 1));
+            takes(format.contains(SampleFormat::PHYS_ADDR), (4, 14));
+            takes(flags.contains(AttrFlags::NAMESPACES), (4, 12));
+            takes(attr.sample_max_stack != 0, (4, 8));
+            takes(flags.contains(AttrFlags::CONTEXT_SWITCH), (4, 3));
+            takes(flags.intersects(AttrFlags::COMM_EXEC | AttrFlags::MMAP2), (3, 16));
+            newest
+        };
+        let mut options = Options::new(Target::Processes(vec![]));
+        options.extras.cgroups = true;
+        options.extras.physical_data = true;
+        options.extras.namespaces = true;
+        options.extras.switches = true;
+        options.max_stack = Some(16);
+        let event = select("{cpu-clock,page-faults}:S", &Vec::new()).unwrap().remove(0);
+        let sampler = crate::attr::sampler(&event, &options, 4096, 4096);
+        let sideband = crate::attr::sideband(std::slice::from_ref(&sampler), &options, 4096);
+        for asked in [sampler, sideband] {
+            assert!(needs(&asked) >= (6, 0));
+            for version in
+                [(3, 16), (4, 4), (4, 9), (4, 19), (5, 4), (5, 10), (5, 15), (6, 1), (6, 11), (6, 18)]
+            {
+                let fake = Fake(
+                    |attr: &Attr| if needs(attr) > version { Err(EINVAL) } else { Ok(()) },
+                    Cell::new(0),
+                );
+                let subject = Subject::Thread(Tid(1), Some(CpuId(0)));
+                let (attr, (), steps) = settle(&fake, asked.clone(), None, subject, None).unwrap();
+                // Nothing is given up that it knows: as many features are gone as it took steps to one that it takes.
+                let mut expected = asked.clone();
+                let mut given_up = 0;
+                while needs(&expected) > version {
+                    assert!(leave_newest_out(&mut expected).is_some());
+                    given_up += 1;
+                }
+                assert_eq!((&attr, steps.len()), (&expected, given_up), "{version:?}");
+                assert!(!steps.contains(&Step::Without("MMAP2 records (3.16)")), "{version:?}");
+            }
+        }
     }
 
     #[test]

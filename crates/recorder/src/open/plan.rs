@@ -270,6 +270,7 @@ fn settle_all(
                 Step::FramePointers => {
                     said.once(Notice::FramePointersInstead { event: name.clone() }, notices);
                 }
+                Step::NotInherited => notices(Notice::NotInherited { event: name.clone() }),
                 Step::Without(feature) => notices(Notice::Without { event: name.clone(), feature }),
             }
         }
