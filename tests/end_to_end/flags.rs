@@ -25,7 +25,7 @@ fn agree(folder: &Path, file: &Path, recorded: &Run) {
     let samples = figure(&recorded.stderr, "samples");
     let ours = run(prof(["script", "-F", "time", "-i"]).arg(file)).ok();
     assert_eq!(lines(ours.text()), samples, "{}", recorded.stderr);
-    if let Some(theirs) = theirs(folder, file, &["-F", "time"]) {
+    if let Some(theirs) = theirs(folder, file, &["-G", "-F", "time"]) {
         assert_eq!(lines(&theirs), samples, "{}", recorded.stderr);
     }
     assert!(samples > 0, "{}", recorded.stderr);
@@ -117,6 +117,143 @@ fn how_it_is_written() {
     });
     sizes[1..].sort_unstable();
     assert!(sizes[0] * 3 < sizes[1], "compressed {} of {}", sizes[0], sizes[1]);
+}
+
+#[test]
+fn other_forms_of_flags() {
+    let forms: [(&[&str], &[&str], &str); 10] = [
+        (&["-g"], &["-F", "ip,sym"], "sixty"),
+        (&["--keep-stacks"], &["-F", "ip,sym"], "sixty"),
+        (&["--call-graph", "dwarf,8192"], &["-F", "ip,sym"], "sixty"),
+        (&["--call-graph", "lbr"], &["-F", "ip,sym"], "sixty"),
+        (&["-m", "64"], &["-F", "comm"], "shares"),
+        (&["-C", "0-1", "--call-graph", "no"], &["-F", "cpu"], "[00"),
+        (&["-k", "realtime"], &["--header"], "# clockid: realtime"),
+        (&["-k", "CLOCK_TAI"], &["--header"], "# clockid: tai"),
+        (&["-k", "raw"], &["--header"], "# clockid: monotonic_raw"),
+        (&["-z"], &["--header"], "# compressed : Zstd, level = 1"),
+    ];
+    for (flags, script, expected) in forms {
+        let Some(text) = with(flags, script) else { return };
+        assert!(text.contains(expected), "{flags:?}: {}", text.get(..4000).unwrap_or(&text));
+    }
+}
+
+#[test]
+fn rates_and_losses() {
+    let Some(program) = programs::c("shares") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    let record = |flags: &[&str]| {
+        let mut record = prof(["record", "-e", "cpu-clock", "-o"]);
+        run(record.arg(&file).args(flags).arg("--").arg(&program).args(["alone", "300"]))
+    };
+    // What is sampled by default is limited as what is asked for.
+    let default = run(prof(["record", "-F", "max", "-o"]).arg(&file).args(["--", "true"]));
+    assert_eq!(default.code, 0, "{}", default.stderr);
+    let allowed = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").unwrap();
+    let most = record(&["-F", "max", "--call-graph", "no"]).ok();
+    let said = most.stderr.replace(',', "");
+    assert!(said.contains(&format!("({} Hz cpu-clock", allowed.trim())), "{said}");
+    agree(folder.path(), &file, &most);
+    let lossy = ["-F", "40000", "-m", "4K", "--call-graph", "fp"];
+    let lost = figure(&record(&lossy).ok().stderr, "lost");
+    let strict = record(&[&lossy[..], &["--strict"]].concat());
+    assert_eq!(strict.code == 1, figure(&strict.stderr, "lost") > 0, "{}", strict.stderr);
+    assert!(lost > 0, "a page holds a millisecond of it");
+}
+
+#[test]
+fn a_stream_is_read_by_both() {
+    let Some(program) = programs::c("shares") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    for flags in [&[][..], &["-z"]] {
+        let mut record = prof(["record", "-e", "cpu-clock", "-F", "4999", "-o", "-"]);
+        let recorded = run(record.args(flags).arg("--").arg(&program).args(["alone", "100"])).ok();
+        let file = folder.path().join("stream");
+        std::fs::write(&file, &recorded.stdout).unwrap();
+        agree(folder.path(), &file, &recorded);
+        assert!(
+            recorded.stderr.contains("sixty"),
+            "what the command prints goes to stderr: {}",
+            recorded.stderr
+        );
+    }
+}
+
+#[test]
+fn a_duration_ends_the_command() {
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    let command = ["-d", "0.5", "--", "sh", "-c", "while :; do :; done"];
+    let recorded = run(prof(["record", "-e", "cpu-clock", "-o"]).arg(&file).args(command));
+    assert_eq!(recorded.code, 143, "{}", recorded.stderr);
+    assert!(recorded.stderr.contains("was sent SIGTERM"), "{}", recorded.stderr);
+    agree(folder.path(), &file, &recorded);
+}
+
+#[test]
+fn several_processes_or_threads() {
+    let Some(program) = programs::c("shares") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    let mut children = [(); 2]
+        .map(|()| Command::new(&program).args(["alone", "90000"]).stdout(Stdio::null()).spawn().unwrap());
+    let list = children.each_ref().map(|child| child.id().to_string()).join(",");
+    let recorded = ["-p", "-t"].map(|flag| {
+        let mut record = prof(["record", "-e", "cpu-clock", "-d", "2", "-o"]);
+        let recorded = run(record.arg(&file).args([flag, &list]));
+        let seen = run(prof(["script", "-F", "pid", "-i"]).arg(&file));
+        let agreed = std::panic::catch_unwind(|| agree(folder.path(), &file, &recorded));
+        (recorded, seen, agreed.is_ok())
+    });
+    for child in &mut children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    for (recorded, seen, agreed) in recorded {
+        assert!(agreed, "{}", recorded.stderr);
+        let seen = seen.ok();
+        let pids: std::collections::BTreeSet<&str> = seen.text().split_whitespace().collect();
+        assert_eq!(pids.len(), 2, "{list}: {pids:?}");
+        assert!(pids.iter().all(|pid| list.contains(pid)), "{list}: {pids:?}");
+    }
+}
+
+/// Seconds since the machine has been started.
+fn uptime() -> f64 {
+    let text = std::fs::read_to_string("/proc/uptime").unwrap();
+    text.split(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_delay_leaves_the_beginning_out() {
+    let Some(program) = programs::c("shares") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let before = uptime();
+    let command = [program.as_os_str(), OsStr::new("alone"), OsStr::new("1500")];
+    let (file, recorded) = record(folder.path(), &["-D", "700", "-k", "boottime"], &command);
+    agree(folder.path(), &file, &recorded.ok());
+    let times = run(prof(["script", "-F", "time", "-i"]).arg(&file)).ok();
+    let times = times.text().lines().filter_map(|line| line.trim().trim_end_matches(':').parse::<f64>().ok());
+    let first = times.fold(f64::INFINITY, f64::min);
+    // The uptime is told in hundredths.
+    assert!(first > before + 0.68, "{first} after {before}");
 }
 
 #[test]

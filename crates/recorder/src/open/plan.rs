@@ -241,7 +241,11 @@ fn settle_all(
             attr.config1 = probe.path.as_ptr().expose_provenance() as u64;
         }
         said.limit_rate(&mut attr, notices);
-        let clock = event.is_default.then(|| attr::sampler(&clock_event(), options, sizes.first(), wakeup));
+        let clock = event.is_default.then(|| {
+            let mut clock = attr::sampler(&clock_event(), options, sizes.first(), wakeup);
+            said.limit_rate(&mut clock, notices);
+            clock
+        });
         let (attr, kept, steps) = settle_one(&event.name, &attr, clock.as_ref(), Some(event))?;
         // One clock does for all kinds of cores.
         let mut selected = event.clone();
