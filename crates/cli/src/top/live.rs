@@ -10,6 +10,7 @@ use anyhow::{Context, anyhow};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use crossterm::event::{self, Event};
 use host::sys::poll::PollSet;
+use host::sys::schedule::Urgent;
 use host::sys::signals::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SignalFd};
 use recorder::unwind::Unwinding;
 use recorder::{Command, Control, Importance, Notice, Options, Summary};
@@ -151,6 +152,7 @@ fn is_wanted(notice: &Notice, verbosity: u8) -> bool {
 fn listen(signals: SignalFd, sender: Sender<Message>) -> anyhow::Result<()> {
     let keys = sender.clone();
     let read_terminal = move || {
+        let _urgent = Urgent::begin();
         loop {
             let message = match event::read() {
                 Ok(event) => Message::Input(event),
@@ -196,6 +198,8 @@ fn show(
     notices: Vec<Notice>,
     verbosity: u8,
 ) -> anyhow::Result<ExitCode> {
+    // Whoever looks at a machine that is too busy wants an answer from this one thread. It works little.
+    let _urgent = Urgent::begin();
     let theme = Theme::of_environment(|name| std::env::var(name).ok());
     let mut app = App::new(Scope::default(), Span::Window);
     let wanted = notices.iter().filter(|notice| is_wanted(notice, verbosity));
