@@ -147,7 +147,7 @@ fn our_share(stderr: &str) -> anyhow::Result<f64> {
 }
 
 /// Samples that came, and that were lost.
-fn our_counts(stderr: &str) -> anyhow::Result<(f64, f64)> {
+pub(super) fn our_counts(stderr: &str) -> anyhow::Result<(f64, f64)> {
     let line = stderr.lines().find(|line| line.contains(" samples (")).context("prof printed no summary")?;
     let number = |text: &str| text.replace(',', "").parse::<f64>();
     let words: Vec<&str> = line.split_whitespace().collect();

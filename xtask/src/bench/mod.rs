@@ -8,6 +8,7 @@ mod flame;
 mod loss;
 pub(crate) mod measure;
 mod record;
+mod stacks;
 mod table;
 mod tools;
 mod top;
@@ -27,6 +28,7 @@ const SECTIONS: &[(&str, usize, Section)] = &[
     ("true", 11, record::start),
     ("loss", 3, loss::loss),
     ("floods", 3, loss::floods),
+    ("stacks", 3, stacks::stacks),
     ("top", 3, top::top),
     ("completeness", 1, completeness::completeness),
 ];
