@@ -30,6 +30,8 @@ use crate::synthesis::Synthesis;
 
 /// How often all rings are emptied and a round is finished.
 const ROUND: Duration = Duration::from_millis(100);
+/// … and for a view that is to be light: several times for each time that it is drawn.
+const LIGHT_ROUND: Duration = Duration::from_millis(250);
 /// How often the recording is made readable.
 const CHECKPOINT: Duration = Duration::from_millis(500);
 /// How soon both happen first; the times grow from there, so that a recording that dies young is not empty. Rounds follow
@@ -369,6 +371,7 @@ impl Run<'_> {
         let duration = if pause == Pause::Delay { options.delay } else { options.duration };
         let end = duration.and_then(|duration| begin.checked_add(duration));
         let (mut pace, mut checkpoint) = (FIRST, 2 * FIRST);
+        let slowest = if options.light { LIGHT_ROUND } else { ROUND };
         let mut last_round = Instant::now();
         let mut next_checkpoint = Instant::now() + checkpoint;
         while self.failure.is_none() {
@@ -386,7 +389,7 @@ impl Run<'_> {
                     let (readers, round) = self.readers.begin_round(false);
                     self.round = Some((round, readers));
                 }
-                pace = (2 * pace).min(ROUND);
+                pace = (2 * pace).min(slowest);
                 last_round = now;
             }
             if now >= next_checkpoint {

@@ -37,6 +37,8 @@ pub(crate) struct Named {
 const KEPT: usize = 24 << 20;
 /// A pass that takes as long leaves much memory behind.
 const WORTH_A_TRIM: Duration = Duration::from_millis(20);
+/// … and so much time makes it worth while, too.
+const BETWEEN_TRIMS: Duration = Duration::from_secs(15);
 
 /// The thread that looks for names.
 pub(crate) struct Naming {
@@ -107,6 +109,7 @@ impl Naming {
 fn look(symbolizing: &Symbolizing, asked: &Receiver<Batch>, sender: &Sender<Vec<Named>>) {
     let mut queue = Queue::default();
     let mut kernels = Vec::new();
+    let mut given_back = Instant::now();
     loop {
         let asked = match queue.due() {
             // Always with a look whether anybody is still there.
@@ -140,9 +143,11 @@ fn look(symbolizing: &Symbolizing, asked: &Receiver<Batch>, sender: &Sender<Vec<
                 queue.add_rest(wish, end);
             }
         }
-        // What reading a large object takes is needed no more, but for what is kept.
-        if begin.elapsed() > WORTH_A_TRIM {
+        // What reading a large object takes is needed no more, but for what is kept; what many small ones took lies in
+        // pieces, between what is in use.
+        if begin.elapsed() > WORTH_A_TRIM || given_back.elapsed() > BETWEEN_TRIMS {
             memory::give_back();
+            given_back = Instant::now();
         }
         if sender.send(named).is_err() {
             return;

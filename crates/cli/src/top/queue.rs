@@ -26,7 +26,7 @@ const MEMORY: Duration = Duration::from_secs(600);
 const MOST_IDLE: usize = 1024;
 /// Names of what was looked at before may take this share of the time, one in so many, and the rest that there is behind
 /// symbols that one,
-const SHARES: [u32; 2] = [200, 500];
+const SHARES: [u32; 2] = [400, 1000];
 /// … but for so much that was saved up: in the beginning many names are missing, and at each change of what runs.
 const CREDIT: Duration = Duration::from_secs(1);
 

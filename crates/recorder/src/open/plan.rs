@@ -210,7 +210,9 @@ fn settle_all(
     notices: &mut dyn FnMut(Notice),
 ) -> Result<Opened, Error> {
     let sampled = options.cpus.as_ref().unwrap_or(&cpus).clone();
-    let wakeup = u32::try_from(wanted_ring / 4).unwrap_or(1 << 30);
+    // Each time costs some switches between threads.
+    let part = if options.light { 2 } else { 4 };
+    let wakeup = u32::try_from(wanted_ring / part).unwrap_or(1 << 30);
     let settle_one = |name: &str, attr: &Attr, clock: Option<&Attr>, event: Option<&Event>| {
         // A PMU is asked on a CPU that has it.
         let has_it = |cpu: &&CpuId| event.is_none_or(|event| counts_on(event, **cpu));
