@@ -139,10 +139,11 @@ impl Book {
     pub(crate) fn take(&mut self, named: Named) {
         let Named { place: entry, resolution, stage } = named;
         let is_last = stage == Stage::Whole;
-        self.pending = self.pending.saturating_sub(usize::from(is_last));
         // Where it has been forgotten meanwhile, nobody asks any more.
         let Some(&number) = self.numbers.get(&entry) else { return };
         let Some(place) = self.places.get(number as usize) else { return };
+        let waited = self.states.get(number as usize) == Some(&State::Asked);
+        self.pending = self.pending.saturating_sub(usize::from(is_last && waited));
         let space = Arc::clone(&place.space);
         let old = place.frames.clone();
         let (frames, state): (Vec<Frame>, _) = match resolution {
@@ -193,6 +194,8 @@ impl Book {
             self.spaces.insert(place.entry.space, Arc::clone(&place.space));
             self.add(place.entry, Arc::clone(&place.space), renumbered.into_iter(), state);
         }
+        let asked = self.states.iter().filter(|state| **state == State::Asked).count();
+        self.pending = asked.saturating_sub(self.wanted.len());
         self.numbering += 1;
     }
 
@@ -299,6 +302,30 @@ mod tests {
     }
 
     #[test]
+    fn only_living_places_are_waited_for() {
+        let mut spaces = SpaceTable::default();
+        let space = spaces.intern(jit(1));
+        let mut book = Book::new();
+        for offset in 0..4 {
+            book.number(entry(offset, space), &spaces);
+        }
+        book.take_wanted();
+        book.number(entry(4, space), &spaces);
+        assert_eq!(book.pending(), 5);
+        book.compact(&HashSet::from_iter([entry(1, space), entry(2, space), entry(4, space)]));
+        assert_eq!(book.pending(), 3);
+        // One that was forgotten is asked for again while the first answer is under way: it comes twice.
+        book.number(entry(3, space), &spaces);
+        assert_eq!(book.take_wanted().len(), 2);
+        for _ in 0..2 {
+            book.take(named(entry(3, space), "late"));
+            assert_eq!(book.pending(), 3);
+        }
+        book.take(named(entry(0, space), "dead"));
+        assert_eq!(book.pending(), 3);
+    }
+
+    #[test]
     fn places_that_come_and_go_leave_little_and_the_living_keep_their_names() {
         let mut spaces = SpaceTable::default();
         let kept = spaces.intern(jit(0));
@@ -315,6 +342,7 @@ mod tests {
                 spaces.retain(|space| space == kept);
                 // Nobody waits for it any more, and its space is gone.
                 book.take(named(place, "too late"));
+                assert_eq!(book.pending(), 0);
                 assert_eq!((book.places.len(), book.frames.len(), book.functions.len()), (1, 1, 1));
                 assert_eq!(
                     (book.numbers.len(), book.spaces.len(), name_of(&book, 0).as_str()),

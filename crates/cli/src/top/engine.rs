@@ -371,6 +371,7 @@ impl<F: FnMut(News)> Engine<F> {
         self.place_numbers.clear();
         let used: HashSet<SpaceId, FxBuildHasher> = live.iter().map(|entry| entry.space).collect();
         self.tracker.forget_spaces(|space| used.contains(&space));
+        self.naming.keep_only(live);
         let spaces = self.tracker.spaces();
         self.seen_in.retain(|space| spaces.find(space).is_some());
         self.most_spaces = MOST_SPACES.max(2 * spaces.len());

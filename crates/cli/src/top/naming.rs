@@ -1,6 +1,6 @@
 //! Names for places, looked for on a thread of their own, so that nobody waits for them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,6 +23,13 @@ struct Batch {
     urgent: bool,
 }
 
+/// What the thread is told.
+enum Order {
+    Name(Batch),
+    /// Nobody asks for other places any more.
+    Keep(HashSet<StackEntry, FxBuildHasher>),
+}
+
 /// What was found of a place.
 pub(crate) struct Named {
     /// The place.
@@ -43,7 +50,7 @@ const BETWEEN_TRIMS: Duration = Duration::from_secs(15);
 /// The thread that looks for names.
 pub(crate) struct Naming {
     symbols: Arc<Symbolizing>,
-    batches: Sender<Batch>,
+    orders: Sender<Order>,
     answers: Receiver<Vec<Named>>,
 }
 
@@ -53,7 +60,7 @@ impl Naming {
     /// # Errors
     /// Where no thread can be started.
     pub(crate) fn start() -> std::io::Result<Self> {
-        let (batches, asked) = unbounded();
+        let (orders, asked) = unbounded();
         let (sender, answers) = unbounded();
         let symbolizing = Symbolizing::new(&SymbolSettings {
             paths: SearchPaths::from_environment(None, Vec::new(), true),
@@ -64,7 +71,7 @@ impl Naming {
         thread::Builder::new()
             .name("naming".to_owned())
             .spawn(move || look(&symbolizing, &asked, &sender))?;
-        Ok(Self { symbols, batches, answers })
+        Ok(Self { symbols, orders, answers })
     }
 
     /// Begins to read the running kernel's names, as samples of it will come.
@@ -96,7 +103,13 @@ impl Naming {
             wish.places.push(place);
         }
         // The thread lives as long as we do; if it has panicked, names stay away.
-        let _ = self.batches.send(Batch { kernels, wishes: wishes.into_values().collect(), urgent });
+        let batch = Batch { kernels, wishes: wishes.into_values().collect(), urgent };
+        let _ = self.orders.send(Order::Name(batch));
+    }
+
+    /// Takes back what was asked for, but for these places.
+    pub(crate) fn keep_only(&self, live: HashSet<StackEntry, FxBuildHasher>) {
+        let _ = self.orders.send(Order::Keep(live));
     }
 
     /// The names found since the last call.
@@ -106,7 +119,7 @@ impl Naming {
 }
 
 /// Looks for what is asked for, space by space, until nobody asks any more.
-fn look(symbolizing: &Symbolizing, asked: &Receiver<Batch>, sender: &Sender<Vec<Named>>) {
+fn look(symbolizing: &Symbolizing, asked: &Receiver<Order>, sender: &Sender<Vec<Named>>) {
     let mut queue = Queue::default();
     let mut kernels = Vec::new();
     let mut given_back = Instant::now();
@@ -117,7 +130,11 @@ fn look(symbolizing: &Symbolizing, asked: &Receiver<Batch>, sender: &Sender<Vec<
             None => asked.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         match asked {
-            Ok(batch) => {
+            Ok(Order::Keep(live)) => {
+                queue.keep_only(&live);
+                continue;
+            }
+            Ok(Order::Name(batch)) => {
                 kernels = batch.kernels;
                 queue.add(batch.wishes, batch.urgent, Instant::now());
                 continue;

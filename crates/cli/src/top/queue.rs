@@ -8,7 +8,7 @@
 //! An object is looked at in two stages, each with a rest of its own. Its symbols come first, as they cost little; which
 //! calls the compiler put into each other is in the debug information, and can take a hundred times as long.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use model::{Pid, Space, SpaceId, StackEntry};
@@ -107,6 +107,14 @@ impl Queue {
             None => {
                 self.lines.insert((wish.id, stage), Line { wish, passes: 0, due: now });
             }
+        }
+    }
+
+    /// Forgets all places but these: programs show new ones faster than they can be named, and are gone by then.
+    pub(crate) fn keep_only(&mut self, live: &HashSet<StackEntry, FxBuildHasher>) {
+        for line in self.lines.values_mut() {
+            line.wish.places.retain(|place| live.contains(place));
+            line.wish.places.shrink_to(2 * line.wish.places.len());
         }
     }
 
@@ -256,6 +264,19 @@ mod tests {
         queue.add(vec![wish(1, vdso(), 50), wish(2, vdso(), 3), wish(3, vdso(), 4), heavy], false, now);
         let order: Vec<u32> = std::iter::from_fn(|| queue.take(now)).map(|(wish, _)| wish.id.0).collect();
         assert_eq!(order, [4, 3, 2, 1]);
+        assert_eq!(queue.due(), None);
+    }
+
+    #[test]
+    fn what_is_gone_is_not_named() {
+        let now = Instant::now();
+        let mut queue = Queue::default();
+        queue.add(vec![wish(1, object("a"), 50), wish(2, object("b"), 3)], false, now);
+        let live = wish(1, object("a"), 50).places.into_iter().take(2).collect();
+        queue.keep_only(&live);
+        let left: Vec<_> =
+            std::iter::from_fn(|| queue.take(now)).map(|(wish, _)| wish.places.len()).collect();
+        assert_eq!(left, [2]);
         assert_eq!(queue.due(), None);
     }
 
