@@ -6,6 +6,7 @@ use model::Avma;
 /// The functions of a perf map.
 #[derive(Default)]
 pub struct PerfMap {
+    /// The names, one behind the other.
     text: String,
     /// Sorted by start, without overlaps: a later line wins over what it covers.
     entries: Vec<Entry>,
@@ -22,31 +23,21 @@ struct Entry {
 
 impl PerfMap {
     /// Reads a map. Lines that are none are left out; the last one may be cut short by a runtime that is writing it.
-    pub fn parse(text: String) -> Self {
-        let base = text.as_ptr() as usize;
-        let mut lines: Vec<Entry> = Vec::new();
-        for line in text.lines() {
-            let mut parts = line.trim_start().splitn(3, ' ');
-            let (Some(start), Some(size), Some(name)) = (parts.next(), parts.next(), parts.next()) else {
-                continue;
-            };
-            let number = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
-            let (Some(start), Some(size)) = (number(start), number(size)) else { continue };
-            let name = name.trim_end();
-            let Some(end) = start.checked_add(size).filter(|&end| end > start) else { continue };
-            if !name.is_empty() {
-                let offset = (name.as_ptr() as usize).wrapping_sub(base);
-                lines.push(Entry { start, end, function: start, name: (offset, name.len()) });
-            }
-        }
-        Self { entries: without_overlaps(lines), text }
+    pub fn parse(text: &str) -> Self {
+        let function = |line| {
+            let mut parts = str::trim_start(line).splitn(3, ' ');
+            let mut number = || u64::from_str_radix(parts.next()?.trim_start_matches("0x"), 16).ok();
+            let (start, size) = (number()?, number()?);
+            Some((start, size, parts.next()?.trim_end()))
+        };
+        Self::from_functions(text.lines().filter_map(function))
     }
 
-    /// Functions that something else lists: first address, bytes, name. Again a later one wins.
+    /// Functions that something else lists: first address, bytes, name. Those without a name or a byte are left out.
     pub fn from_functions<'a>(functions: impl IntoIterator<Item = (u64, u64, &'a str)>) -> Self {
         let mut text = String::new();
         let entry = |(start, size, name): (u64, u64, &str)| {
-            let end = start.checked_add(size).filter(|&end| end > start)?;
+            let end = start.checked_add(size).filter(|&end| end > start && !name.is_empty())?;
             let name_at = (text.len(), name.len());
             text.push_str(name);
             Some(Entry { start, end, function: start, name: name_at })
@@ -108,7 +99,7 @@ mod tests {
     #[test]
     fn later_lines_win_and_bad_ones_are_left_out() {
         let map = PerfMap::parse(
-            "1000 100 first\n2000 0 empty\n0x3000 0x10 with blanks in it \nrubbish\n1040 20 second\nffffffffffffffff 10 over\n4000 1".to_owned(),
+            "1000 100 first\n2000 0 empty\n0x3000 0x10 with blanks in it \nrubbish\n1040 20 second\nffffffffffffffff 10 over\n4000 1",
         );
         let name = |address| map.find(Avma(address)).map(|(name, start)| (name, start.0));
         assert_eq!(name(0x1000), Some(("first", 0x1000)));

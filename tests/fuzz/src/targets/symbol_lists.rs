@@ -12,7 +12,7 @@ pub(super) fn run_kallsyms(bytes: &[u8]) {
 }
 
 pub(super) fn run_perf_map(bytes: &[u8]) {
-    let map = PerfMap::parse(String::from_utf8_lossy(bytes).into_owned());
+    let map = PerfMap::parse(&String::from_utf8_lossy(bytes));
     for address in [0, 0x1000, 0x7fff_0000_0010, u64::MAX] {
         let _ = map.find(Avma(address));
     }

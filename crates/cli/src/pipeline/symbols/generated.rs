@@ -39,6 +39,7 @@ impl PerfMaps {
 
     fn read(&self, pid: Pid) -> Option<PerfMap> {
         // Of another host's process this machine knows nothing.
-        (self.this_host && pid.0 > 0).then(|| host::perf_map::read(pid)).flatten().map(PerfMap::parse)
+        let text = (self.this_host && pid.0 > 0).then(|| host::perf_map::read(pid)).flatten()?;
+        Some(PerfMap::parse(&text))
     }
 }
