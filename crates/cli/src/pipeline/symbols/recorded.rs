@@ -1,10 +1,11 @@
 //! Names that the recording itself carries: simpleperf reads them on the machine that it records.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
-use model::{Avma, Name, Reason, Resolution, Space, StackEntry};
+use model::{Avma, Name, Resolution, Space, StackEntry};
 use perfdata::Reader;
-use perfdata::features::{FileKind, RecordedFile};
+use perfdata::features::{FileKind, RecordedFile, RecordedSymbol};
 use symbolizer::{NameStyle, PerfMap, display_name};
 
 use super::named;
@@ -12,6 +13,7 @@ use super::named;
 /// The functions of recorded files, by the path in their mappings.
 #[derive(Default)]
 pub(super) struct RecordedNames {
+    style: NameStyle,
     files: HashMap<Name, Functions>,
     kernel: Option<Functions>,
 }
@@ -30,11 +32,11 @@ impl RecordedNames {
     }
 
     fn of(files: Vec<RecordedFile>, style: NameStyle) -> Self {
-        let mut names = Self::default();
+        let mut names = Self { style, ..Self::default() };
         for file in files {
             // Which addresses those of another kind are, is not known where they are looked up.
             let Some(shift) = shift(&file) else { continue };
-            let functions = Functions { map: functions(&file, style), shift };
+            let functions = Functions { map: functions(&file), shift };
             if functions.map.is_empty() {
                 continue;
             }
@@ -46,27 +48,33 @@ impl RecordedNames {
         names
     }
 
-    /// The function at a place of `space`.
-    pub(super) fn resolve(&self, space: &Space, entry: &StackEntry) -> Option<Resolution> {
-        let functions = match space {
-            Space::Object(object) => self.files.get(&object.path)?,
-            Space::Kernel { .. } | Space::KernelModule { .. } => self.kernel.as_ref()?,
-            _ => return None,
-        };
-        let address = Avma(entry.lookup_offset().wrapping_add(functions.shift));
-        let (name, start) = functions.map.find(address)?;
-        Some(named(name, entry.offset.wrapping_add(functions.shift).checked_sub(start.0)))
+    fn functions_of(&self, space: &Space) -> Option<&Functions> {
+        match space {
+            Space::Object(object) => self.files.get(&object.path),
+            Space::Kernel { .. } | Space::KernelModule { .. } => self.kernel.as_ref(),
+            _ => None,
+        }
     }
 
     /// Names what is still without a name; why it had none elsewhere does not matter then.
     pub(super) fn complete(&self, space: &Space, entries: &[StackEntry], resolutions: &mut [Resolution]) {
+        let Some(functions) = self.functions_of(space) else { return };
         for (entry, resolution) in entries.iter().zip(resolutions) {
-            if matches!(resolution, Resolution::Unresolved(reason) if !matches!(reason, Reason::Truncated(_)))
-                && let Some(found) = self.resolve(space, entry)
+            if matches!(resolution, Resolution::Unresolved(_))
+                && let Some(found) = functions.resolve(entry, self.style)
             {
                 *resolution = found;
             }
         }
+    }
+}
+
+impl Functions {
+    fn resolve(&self, entry: &StackEntry, style: NameStyle) -> Option<Resolution> {
+        let address = Avma(entry.lookup_offset().wrapping_add(self.shift));
+        let (name, start) = self.map.find(address)?;
+        let name = display_name(name.as_bytes(), style);
+        Some(named(&name, entry.offset.wrapping_add(self.shift).checked_sub(start.0)))
     }
 }
 
@@ -81,25 +89,20 @@ fn shift(file: &RecordedFile) -> Option<u64> {
     }
 }
 
-fn functions(file: &RecordedFile, style: NameStyle) -> PerfMap {
-    let mut functions: Vec<(u64, u64, String)> = file
-        .symbols
-        .iter()
-        .map(|symbol| {
-            let name = display_name(symbol.name.as_bytes(), style).into_owned();
-            (symbol.address, symbol.size.into(), name)
-        })
-        .collect();
+fn functions(file: &RecordedFile) -> PerfMap {
     // Of two that overlap the one that begins later is the better name.
-    functions.sort_by_key(|(address, _, _)| *address);
-    PerfMap::from_functions(functions.iter().map(|(address, size, name)| (*address, *size, name.as_str())))
+    let mut symbols: Vec<&RecordedSymbol> = file.symbols.iter().collect();
+    symbols.sort_by_key(|symbol| symbol.address);
+    let names: Vec<Cow<'_, str>> =
+        symbols.iter().map(|symbol| String::from_utf8_lossy(symbol.name.as_bytes())).collect();
+    let functions = symbols.iter().zip(&names);
+    PerfMap::from_functions(functions.map(|(symbol, name)| (symbol.address, symbol.size.into(), &**name)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{AddressKind, ObjectIdentity, SpaceId};
-    use perfdata::features::RecordedSymbol;
+    use model::{AddressKind, ObjectIdentity, Reason, SpaceId};
 
     fn file(path: &str, kind: FileKind, first: (u64, Option<u64>)) -> RecordedFile {
         let symbol = |address, size, name: &str| RecordedSymbol { address, size, name: Name::from(name) };
@@ -123,7 +126,7 @@ mod tests {
         kind: AddressKind,
     ) -> Option<(String, Option<u64>)> {
         let entry = StackEntry { offset, space: SpaceId(1), kind, in_kernel: false };
-        match names.resolve(space, &entry)? {
+        match names.functions_of(space)?.resolve(&entry, names.style)? {
             Resolution::Resolved(found) => Some((found.frames[0].function.to_string(), found.symbol_offset)),
             Resolution::Unresolved(_) => None,
         }
