@@ -23,6 +23,12 @@ pub struct Event {
     pub layout: RecordLayout,
 }
 
+impl Event {
+    fn is_nameless_tracepoint(&self) -> bool {
+        self.name.as_bytes() == name::UNKNOWN_TRACEPOINT.as_bytes()
+    }
+}
+
 /// `PERF_TYPE_TRACEPOINT`
 pub(crate) const TRACEPOINT: u32 = 2;
 
@@ -76,6 +82,11 @@ impl EventTable {
         }
     }
 
+    /// Whether [`Self::name_tracepoints`] has something to do.
+    pub(crate) fn has_nameless_tracepoints(&self) -> bool {
+        self.events.iter().any(Event::is_nameless_tracepoint)
+    }
+
     /// Gives tracepoints that have no name yet those of `descriptions`, `system:name`, as perf does
     /// (`evlist__prepare_tracepoint_events()`).
     pub(crate) fn name_tracepoints(&mut self, descriptions: &[Tracepoint<'_>]) {
@@ -85,8 +96,7 @@ impl EventTable {
         if names.is_empty() {
             return;
         }
-        let nameless = |event: &&mut Event| event.name.as_bytes() == name::UNKNOWN_TRACEPOINT.as_bytes();
-        for event in self.events.iter_mut().filter(nameless) {
+        for event in self.events.iter_mut().filter(|event| event.is_nameless_tracepoint()) {
             if let Some(name) = names.get(&event.attr.config) {
                 event.name = name.clone();
             }

@@ -505,7 +505,9 @@ impl Reader {
 
     /// Takes names out of TRACING_DATA, for events that have none.
     fn name_tracepoints(&mut self) {
-        if let Some(section) = &self.known.features.tracing_data {
+        if let Some(section) = &self.known.features.tracing_data
+            && self.known.events.has_nameless_tracepoints()
+        {
             let (data, _) = TracingData::parse(section);
             Arc::make_mut(&mut self.known.events).name_tracepoints(&data.tracepoints);
         }
