@@ -6,7 +6,7 @@ use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -176,20 +176,28 @@ fn a_full_disk() {
     assert!(!folder.path().join("ran").exists());
 }
 
+/// Starts to record a command into a pipe, the other end of which is returned.
+fn into_pipe(flags: &[&str], command: &[&OsStr]) -> (Child, ChildStdout) {
+    let mut child = prof(["record", "-e", "cpu-clock", "-o", "-"])
+        .args(flags)
+        .arg("--")
+        .args(command)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let stdout = child.stdout.take().unwrap();
+    (child, stdout)
+}
+
 #[test]
 fn a_pipe_that_nobody_reads_any_more() {
     if !may_record() {
         return;
     }
     let in_company = RECORDERS.read();
-    let mut child = prof(["record", "-F", "9997", "-e", "cpu-clock", "-o", "-", "--"])
-        .args(BURN)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdout = child.stdout.take().unwrap();
+    let (child, mut stdout) = into_pipe(&["-F", "9997"], &burn());
     stdout.read_exact(&mut [0; 1000]).unwrap();
     drop(stdout);
     let out = child.wait_with_output().unwrap();
@@ -202,16 +210,7 @@ fn a_pipe_that_nobody_reads_any_more() {
 /// Records a command into a pipe that nobody reads for the first three seconds; returns what was said, and the recording.
 fn into_slow_pipe(flags: &[&str], command: &[&OsStr]) -> (String, Vec<u8>) {
     let in_company = RECORDERS.read();
-    let mut child = prof(["record", "-e", "cpu-clock", "-o", "-"])
-        .args(flags)
-        .arg("--")
-        .args(command)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdout = child.stdout.take().unwrap();
+    let (mut child, mut stdout) = into_pipe(flags, command);
     let mut stderr = child.stderr.take().unwrap();
     let said = thread::spawn(move || {
         let mut text = String::new();
@@ -275,15 +274,8 @@ fn a_second_signal_ends_the_wait_for_a_stuck_output() {
         return;
     }
     let in_company = RECORDERS.read();
-    let mut child = prof(["record", "-F", "9997", "-e", "cpu-clock", "-o", "-", "--"])
-        .arg(program)
-        .args(["alone", "90000"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut stdout = child.stdout.take().unwrap();
+    let command = [program.as_os_str(), OsStr::new("alone"), OsStr::new("90000")];
+    let (mut child, mut stdout) = into_pipe(&["-F", "9997"], &command);
     stdout.read_exact(&mut [0; 1000]).unwrap();
     // More comes than the pipe holds, and nobody reads it.
     thread::sleep(Duration::from_secs(2));
