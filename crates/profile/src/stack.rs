@@ -150,7 +150,12 @@ impl StackTable {
 
     /// All stacks but the empty one with their innermost entry and their caller, callers first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (StackId, PlaceId, StackId)> {
-        let nodes = self.nodes.iter().enumerate().skip(1);
+        self.iter_from(1)
+    }
+
+    /// [`StackTable::iter`] from a position on: what came since there were so many.
+    pub fn iter_from(&self, first: usize) -> impl DoubleEndedIterator<Item = (StackId, PlaceId, StackId)> {
+        let nodes = self.nodes.iter().enumerate().skip(first.max(1));
         nodes.map(|(index, node)| (StackId::from_index(index), node.place, node.caller))
     }
 

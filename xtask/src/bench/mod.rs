@@ -5,6 +5,7 @@
 
 mod completeness;
 mod flame;
+mod keys;
 mod loss;
 pub(crate) mod measure;
 mod record;

@@ -9,6 +9,7 @@ use model::{Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry};
 use profile::{FrameKind, Label, ViewFrame, module_of};
 use rustc_hash::FxBuildHasher;
 
+use super::growing::Growing;
 use super::naming::Named;
 use super::queue::Stage;
 use super::snapshot::{Frame, Function, Place};
@@ -19,11 +20,11 @@ const RETRY: Duration = Duration::from_secs(10);
 /// What is known of the places of stacks. Numbers of functions and places stay as they are until [`Book::compact`]; a name
 /// that comes changes only where the frames of its place lie.
 pub(crate) struct Book {
-    functions: Arc<Vec<Function>>,
+    functions: Growing<Function>,
     function_numbers: HashMap<Function, u32, FxBuildHasher>,
-    places: Arc<Vec<Place>>,
+    places: Growing<Place>,
     /// Those of all places, and those that places had before they were named.
-    frames: Arc<Vec<Frame>>,
+    frames: Vec<Frame>,
     /// By the number of the place.
     states: Vec<State>,
     numbers: HashMap<StackEntry, u32, FxBuildHasher>,
@@ -32,6 +33,8 @@ pub(crate) struct Book {
     pending: usize,
     retry: Instant,
     numbering: u64,
+    /// Counts up with each place that gets other frames.
+    names: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,10 +51,10 @@ impl Book {
     /// Knows nothing.
     pub(crate) fn new() -> Self {
         Self {
-            functions: Arc::default(),
+            functions: Growing::default(),
             function_numbers: HashMap::default(),
-            places: Arc::default(),
-            frames: Arc::default(),
+            places: Growing::default(),
+            frames: Vec::new(),
             states: Vec::new(),
             numbers: HashMap::default(),
             spaces: HashMap::default(),
@@ -59,22 +62,29 @@ impl Book {
             pending: 0,
             retry: Instant::now() + RETRY,
             numbering: 0,
+            names: 0,
         }
     }
 
     /// The functions by number.
-    pub(crate) fn functions(&self) -> Arc<Vec<Function>> {
-        Arc::clone(&self.functions)
+    pub(crate) fn functions(&self) -> Growing<Function> {
+        self.functions.clone()
     }
 
     /// The places by number.
-    pub(crate) fn places(&self) -> Arc<Vec<Place>> {
-        Arc::clone(&self.places)
+    pub(crate) fn places(&self) -> Growing<Place> {
+        self.places.clone()
     }
 
-    /// The frames that places refer to.
-    pub(crate) fn frames(&self) -> Arc<Vec<Frame>> {
-        Arc::clone(&self.frames)
+    /// The frames of a place, by its number; outermost first.
+    pub(crate) fn frames_of(&self, place: u32) -> impl Iterator<Item = Frame> + use<'_> {
+        let range = self.places.get(place as usize).map_or(0..0, |place| place.frames.clone());
+        self.frames.get(range.start as usize..range.end as usize).unwrap_or_default().iter().copied()
+    }
+
+    /// How often a place has got other frames.
+    pub(crate) fn names(&self) -> u64 {
+        self.names
     }
 
     /// Which numbering of functions and places this is.
@@ -109,12 +119,7 @@ impl Book {
     ) -> u32 {
         let frames = push(&mut self.frames, frames);
         let number = self.states.len() as u32;
-        Arc::make_mut(&mut self.places).push(Place {
-            entry,
-            space,
-            frames,
-            looked_for: state != State::Asked,
-        });
+        self.places.push(Place { entry, space, frames, looked_for: state != State::Asked });
         self.states.push(state);
         self.numbers.insert(entry, number);
         number
@@ -163,10 +168,13 @@ impl Book {
         };
         let frames = match self.frames.get(old.start as usize..old.end as usize) == Some(&*frames) {
             true => old,
-            false => push(&mut self.frames, frames.into_iter()),
+            false => {
+                self.names += 1;
+                push(&mut self.frames, frames.into_iter())
+            }
         };
         if let (Some(known), Some(place)) =
-            (self.states.get_mut(number as usize), Arc::make_mut(&mut self.places).get_mut(number as usize))
+            (self.states.get_mut(number as usize), self.places.get_mut(number as usize))
         {
             *known = if is_last { state } else { State::Asked };
             (place.frames, place.looked_for) = (frames, is_last);
@@ -218,7 +226,6 @@ impl Book {
     fn function(&mut self, function: Function) -> u32 {
         let functions = &mut self.functions;
         *self.function_numbers.entry(function).or_insert_with_key(|function| {
-            let functions = Arc::make_mut(functions);
             functions.push(function.clone());
             (functions.len() - 1) as u32
         })
@@ -226,8 +233,7 @@ impl Book {
 }
 
 /// Appends frames; returns where they are.
-fn push(all: &mut Arc<Vec<Frame>>, frames: impl Iterator<Item = Frame>) -> std::ops::Range<u32> {
-    let all = Arc::make_mut(all);
+fn push(all: &mut Vec<Frame>, frames: impl Iterator<Item = Frame>) -> std::ops::Range<u32> {
     let start = all.len() as u32;
     all.extend(frames);
     start..all.len() as u32
@@ -266,9 +272,8 @@ mod tests {
 
     fn name_of(book: &Book, place: u32) -> String {
         let place = &book.places[place as usize];
-        let frames = &book.frames[place.frames.start as usize..place.frames.end as usize];
-        let names: Vec<&str> =
-            frames.iter().map(|frame| &*book.functions[frame.function as usize].name).collect();
+        let frames = place.frames.clone().map(|number| &book.frames[number as usize]);
+        let names: Vec<&str> = frames.map(|frame| &*book.functions[frame.function as usize].name).collect();
         names.join(";")
     }
 

@@ -30,10 +30,18 @@ impl<K: Clone + Eq + Hash> Cursor<K> {
             order.sort_by_key(|&index| {
                 keys.get(index).and_then(|key| places.get(key)).copied().unwrap_or(usize::MAX)
             });
+            self.keys = order.iter().filter_map(|&index| keys.get(index).cloned()).collect();
+        } else {
+            self.keys = keys;
         }
-        self.keys = order.iter().filter_map(|&index| keys.get(index).cloned()).collect();
         self.find();
         order
+    }
+
+    /// Rows are called otherwise from now on.
+    pub(crate) fn renumber(&mut self, name: impl Fn(K) -> K) {
+        self.keys = std::mem::take(&mut self.keys).into_iter().map(&name).collect();
+        self.selected = self.selected.take().map(name);
     }
 
     /// The position of the selected row.

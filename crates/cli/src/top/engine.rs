@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, TryRecvError};
 use decoder::{AttrFlags, CpuMode, Endian, RawRecord, Record, RecordLayout, Sample, kind};
 use host::sys::clock;
-use model::{Pid, Space, SpaceId, StackEntry, Tid, Timestamp};
-use profile::{RawChain, StackId, Weight};
+use model::{Pid, SpaceId, StackEntry, Tid, Timestamp};
+use profile::{RawChain, Weight};
 use recorder::{Census, Chunk, Consumer, Ending, RecordedEvent, Recording, RingKind};
 use rustc_hash::FxBuildHasher;
 use tracker::{Orderer, RawStack, Tracker};
 
 use super::book::Book;
 use super::chunks::{Chunks, Held};
+use super::described::Described;
 use super::naming::Naming;
 use super::snapshot::{CountedStack, EventStatus, Snapshot, Span, Status, Task};
 use super::window::{Counted, Thread, ThreadNumber, Window};
@@ -78,10 +79,8 @@ pub(crate) struct Engine<F: FnMut(News)> {
     seen_in: SeenIn,
     book: Book,
     naming: Naming,
-    /// The stacks that snapshots are made of, until their numbers change.
-    stacks: HashMap<StackId, ListedStack, FxBuildHasher>,
-    /// The numbers of places in the book, by their positions in the window's table.
-    place_numbers: Vec<u32>,
+    /// The window's stacks as snapshots have them, until their numbers change.
+    described: Described,
     /// With more spaces than this, it is time to forget those of processes that are gone.
     most_spaces: usize,
     census: Census,
@@ -106,15 +105,6 @@ struct LiveEvent {
     sideband: bool,
 }
 
-/// A stack as snapshots have it.
-#[derive(Clone)]
-struct ListedStack {
-    /// Outermost first, by their numbers in the book.
-    places: Arc<[u32]>,
-    /// Whether it reaches the thread's first frame, as far as one can tell.
-    is_complete: bool,
-}
-
 impl<F: FnMut(News)> Engine<F> {
     /// An engine that waits for a recording.
     ///
@@ -137,8 +127,7 @@ impl<F: FnMut(News)> Engine<F> {
             seen_in: SeenIn::default(),
             book: Book::new(),
             naming: Naming::start()?,
-            stacks: HashMap::default(),
-            place_numbers: Vec::new(),
+            described: Described::new(),
             most_spaces: MOST_SPACES,
             census: Census::default(),
             span: Span::Window,
@@ -261,9 +250,9 @@ impl<F: FnMut(News)> Engine<F> {
     }
 
     fn snapshot(&mut self, counted: &Counted) -> Snapshot {
-        if self.stacks.len() / 2 > counted.counts.len() + SPARE_STACKS {
-            self.stacks = HashMap::default();
-        }
+        // Scripts wait for the names.
+        let urgent = self.settings.intervals_apart || self.ended;
+        self.described.update(&self.window.stacks, self.tracker.spaces(), &mut self.book, urgent);
         let mut tasks = Vec::new();
         let mut task_numbers: HashMap<ThreadNumber, u32, FxBuildHasher> = HashMap::default();
         let mut stacks = Vec::with_capacity(counted.counts.len());
@@ -278,11 +267,14 @@ impl<F: FnMut(News)> Engine<F> {
                 }
                 (tasks.len().saturating_sub(1)) as u32
             });
-            let ListedStack { places, is_complete } = self.listed(stack);
             samples += count.samples;
+            let is_complete = self.described.is_complete(stack);
             complete += if is_complete { count.samples } else { 0 };
-            stacks.push(CountedStack { event, task, places, samples: count.samples, weight });
+            let stack = stack.index() as u32;
+            stacks.push(CountedStack { event, task, stack, samples: count.samples, weight });
         }
+        // Neighbours in memory, one after the other, for all who go through them.
+        stacks.sort_unstable_by_key(|counted| counted.stack);
         self.ask_for_names(counted);
         let now = Instant::now();
         let cpu = own_cpu_time();
@@ -293,7 +285,9 @@ impl<F: FnMut(News)> Engine<F> {
         Snapshot {
             functions: self.book.functions(),
             places: self.book.places(),
-            frames: self.book.frames(),
+            calls: self.described.calls(),
+            branches: self.described.branches(),
+            tips: self.described.tips(),
             numbering: self.book.numbering(),
             recording: self.recording.clone(),
             tasks,
@@ -336,39 +330,12 @@ impl<F: FnMut(News)> Engine<F> {
         self.naming.ask(&wanted, self.tracker.spaces(), pids, &weights, urgent);
     }
 
-    fn listed(&mut self, stack: StackId) -> ListedStack {
-        if let Some(listed) = self.stacks.get(&stack) {
-            return listed.clone();
-        }
-        let (spaces, table) = (self.tracker.spaces(), self.window.stacks.places());
-        while let Some(&entry) = table.get(self.place_numbers.len()) {
-            self.place_numbers.push(self.book.number(entry, spaces));
-        }
-        let mut places: Vec<u32> = Vec::new();
-        let mut outermost = None;
-        for place in self.window.stacks.entries(stack) {
-            places.extend(self.place_numbers.get(place.index()));
-            outermost = table.get(place.index());
-        }
-        places.reverse();
-        let is_complete = outermost.is_some_and(|entry| {
-            !matches!(
-                spaces.get(entry.space),
-                Space::Truncated(_) | Space::Unmapped { .. } | Space::Foreign(_)
-            )
-        });
-        let listed = ListedStack { places: places.into(), is_complete };
-        self.stacks.insert(stack, listed.clone());
-        listed
-    }
-
     /// Forgets what no stack of the window speaks of any more; that one has just forgotten its own part.
     fn forget(&mut self) {
         let live: HashSet<StackEntry, FxBuildHasher> = self.window.stacks.places().iter().copied().collect();
         self.book.compact(&live);
         // Numbers of stacks have changed, too.
-        self.stacks = HashMap::default();
-        self.place_numbers.clear();
+        self.described = Described::new();
         let used: HashSet<SpaceId, FxBuildHasher> = live.iter().map(|entry| entry.space).collect();
         self.tracker.forget_spaces(|space| used.contains(&space));
         self.naming.keep_only(live);
@@ -505,8 +472,6 @@ impl<F: FnMut(News)> Consumer for Engine<F> {
     }
 }
 
-/// So many stacks that are not shown any more are kept as they were listed.
-const SPARE_STACKS: usize = 5_000;
 /// Spaces beyond this are forgotten where nothing speaks of them: a process that comes and goes leaves one or two.
 const MOST_SPACES: usize = 4_096;
 /// Without samples for so long, time is taken to go on by itself.

@@ -209,7 +209,10 @@ impl App {
                     self.look_at(function);
                 }
             }
-            View::Flame => self.flame_zoom = self.flame_cursor,
+            View::Flame => {
+                self.flame_zoom = self.flame_cursor;
+                self.list();
+            }
         }
     }
 
@@ -217,6 +220,7 @@ impl App {
         let all = super::tables::PathKey::default();
         if self.view == View::Flame && self.flame_zoom != all {
             self.flame_zoom = all;
+            self.list();
         } else if self.view == View::Neighbours && self.focus.len() > 1 {
             self.focus.pop();
             self.neighbour_cursor = Default::default();
@@ -274,21 +278,20 @@ impl App {
 
     fn move_in_flame(&mut self, code: KeyCode) {
         let Some(flame) = &self.flame else { return };
-        let step = |step| flame.step(self.flame_cursor, step);
+        let from = |path, step| flame.step(&self.snapshot, path, step);
+        let step = |step| from(self.flame_cursor, step);
         let next = match code {
             KeyCode::Up => step(Step::Up),
             KeyCode::Down => step(Step::Down),
             KeyCode::Left => step(Step::Left),
             KeyCode::Right => step(Step::Right),
             KeyCode::Home => self.flame_zoom,
-            KeyCode::PageUp => (0..self.page).fold(self.flame_cursor, |path, _| flame.step(path, Step::Up)),
-            KeyCode::PageDown => {
-                (0..self.page).fold(self.flame_cursor, |path, _| flame.step(path, Step::Down))
-            }
+            KeyCode::PageUp => (0..self.page).fold(self.flame_cursor, |path, _| from(path, Step::Up)),
+            KeyCode::PageDown => (0..self.page).fold(self.flame_cursor, |path, _| from(path, Step::Down)),
             KeyCode::End => {
                 let mut path = self.flame_cursor;
                 loop {
-                    let next = flame.step(path, Step::Up);
+                    let next = from(path, Step::Up);
                     if next == path {
                         break path;
                     }

@@ -10,9 +10,11 @@
 mod book;
 mod chunks;
 mod cursor;
+mod described;
 mod draw;
 pub(crate) mod engine;
 mod filter;
+mod growing;
 mod keys;
 pub(crate) mod live;
 mod naming;

@@ -94,12 +94,14 @@ fn event(snapshot: &Snapshot, number: u32) -> Value {
 fn stacks(snapshot: &Snapshot, scope: &Scope) -> (Vec<Value>, usize) {
     let mut stacks: Vec<_> = scope.stacks(snapshot).collect();
     stacks.sort_by_cached_key(|stack| {
-        let frames: Vec<_> = stack.frames().map(|frame| frame.function).collect();
+        let mut frames: Vec<_> = stack.frames().map(|frame| frame.function).collect();
+        frames.reverse();
         (std::cmp::Reverse(stack.weight), stack.task.pid, stack.task.tid, frames)
     });
     let (stacks, omitted) = bounded(stacks, STACKS);
     let stacks = stacks.iter().map(|stack| {
-        let frames: Vec<_> = stack.frames().collect();
+        let mut frames: Vec<_> = stack.frames().collect();
+        frames.reverse();
         let skipped = frames.len().saturating_sub(FRAMES);
         let frames = frames.iter().skip(skipped).map(|frame| {
             let function = snapshot.functions.get(frame.function as usize);

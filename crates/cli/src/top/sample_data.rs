@@ -9,7 +9,9 @@ use std::time::Duration;
 use model::{AddressKind, Name, ObjectIdentity, Pid, Space, SpaceId, StackEntry};
 use profile::FrameKind;
 
-use super::snapshot::{CountedStack, EventStatus, Frame, Function, Place, Snapshot, Span, Status, Task};
+use super::snapshot::{
+    Branch, Call, CountedStack, EventStatus, Frame, Function, Place, Snapshot, Span, Status, Task,
+};
 
 /// Each snapshot that is made here numbers its functions by itself.
 static NUMBERINGS: AtomicU64 = AtomicU64::new(1);
@@ -21,6 +23,8 @@ pub(crate) struct Build {
     /// The frames of each place.
     places: Vec<Vec<Frame>>,
     tasks: Vec<Task>,
+    /// But for the empty stack.
+    calls: Vec<Call>,
     stacks: Vec<CountedStack>,
 }
 
@@ -48,9 +52,30 @@ impl Build {
             .collect();
         // Inlined frames lie where their callers do: each other frame is a place of its own.
         let of_places = frames.chunk_by(|_, next| next.kind == FrameKind::Inlined);
-        let places = of_places.map(|frames| position(&mut self.places, frames.to_vec())).collect();
-        self.stacks.push(CountedStack { event: 0, task, places, samples, weight: samples });
+        let mut stack = 0;
+        for frames in of_places {
+            let place = position(&mut self.places, frames.to_vec());
+            stack = 1 + position(&mut self.calls, Call { caller: stack, place });
+        }
+        self.stacks.push(CountedStack { event: 0, task, stack, samples, weight: samples });
         self
+    }
+
+    /// Each stack by its frames.
+    fn branches(&self) -> (Vec<Branch>, Vec<u32>) {
+        let (mut branches, mut tips) = (vec![Branch::ROOT], vec![0]);
+        for &Call { caller, place } in &self.calls {
+            let mut tip: u32 = tips[caller as usize];
+            for &frame in &self.places[place as usize] {
+                let mut outer = tip;
+                while outer != 0 && branches[outer as usize].frame.function != frame.function {
+                    outer = branches[outer as usize].caller;
+                }
+                tip = position(&mut branches, Branch { caller: tip, frame, is_outermost: outer == 0 });
+            }
+            tips.push(tip);
+        }
+        (branches, tips)
     }
 
     /// The snapshot, of ten seconds of two CPUs.
@@ -63,10 +88,13 @@ impl Build {
             let function = of_place.first().map_or(0, |frame| frame.function);
             places.push(place(function, &self.functions[function as usize], start..frames.len() as u32));
         }
+        let (branches, tips) = self.branches();
         Snapshot {
-            functions: Arc::new(self.functions.clone()),
-            places: Arc::new(places),
-            frames: Arc::new(frames),
+            functions: self.functions.iter().cloned().collect(),
+            places: places.into_iter().collect(),
+            branches: branches.into_iter().collect(),
+            tips: tips.into_iter().collect(),
+            calls: [Call { caller: 0, place: 0 }].iter().chain(&self.calls).copied().collect(),
             numbering: NUMBERINGS.fetch_add(1, Ordering::Relaxed),
             recording: None,
             tasks: self.tasks.clone(),

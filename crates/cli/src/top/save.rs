@@ -90,7 +90,7 @@ impl Shown {
         let mut entries = Vec::new();
         for stack in scope.stacks(snapshot) {
             entries.clear();
-            for frame in stack.frames().rev() {
+            for frame in stack.frames() {
                 let entry = place(frame, code, generated);
                 shown.names.entry(entry).or_insert_with(|| name(snapshot, frame));
                 entries.push(entry);

@@ -106,8 +106,8 @@ fn write(
             named = Some(stack.task);
         }
         chain.clear();
-        let ip = addresses.chain(stack.places().rev(), &mut chain);
-        let in_kernel = stack.places().next_back().is_some_and(|place| place.entry.in_kernel);
+        let ip = addresses.chain(stack.places(), &mut chain);
+        let in_kernel = stack.places().next().is_some_and(|place| place.entry.in_kernel);
         rest += stack.samples;
         let (samples, period) = (rest / each, period(event, stack, each));
         rest %= each;

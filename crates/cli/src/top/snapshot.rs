@@ -8,16 +8,23 @@ use model::{Space, StackEntry};
 use profile::FrameKind;
 use recorder::Recording;
 
-/// A moment of the live profile. Cheap to pass on: stacks and names are reference counted, and names lie apart from
-/// stacks, so that a name which comes later changes no stack.
+use super::growing::Growing;
+
+/// A moment of the live profile. Cheap to make and to pass on: it shares stacks and names with the one before, and names
+/// lie apart from stacks, so that a name which comes later changes no stack.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
     /// Functions by number ([`Frame::function`]). Their texts are harmless already.
-    pub(crate) functions: Arc<Vec<Function>>,
-    /// Places by number ([`CountedStack::places`]).
-    pub(crate) places: Arc<Vec<Place>>,
-    /// The frames of all places ([`Place::frames`]).
-    pub(crate) frames: Arc<Vec<Frame>>,
+    pub(crate) functions: Growing<Function>,
+    /// Places by number ([`Call::place`]).
+    pub(crate) places: Growing<Place>,
+    /// All stacks as one tree, by number ([`CountedStack::stack`]): callers before what they call. The first one is the
+    /// empty stack.
+    pub(crate) calls: Growing<Call>,
+    /// The same by frames, each way of them once: callers before what they call. The first one is empty.
+    pub(crate) branches: Growing<Branch>,
+    /// Which branch a stack is, by its number; by position in [`Snapshot::branches`].
+    pub(crate) tips: Growing<u32>,
     /// Which numbering of functions and places this is: another one begins when some are forgotten.
     pub(crate) numbering: u64,
     /// Threads by number ([`CountedStack::task`]).
@@ -46,39 +53,83 @@ pub(crate) struct Place {
     pub(crate) entry: StackEntry,
     /// The space.
     pub(crate) space: Arc<Space>,
-    /// Where its frames lie in [`Snapshot::frames`], outermost first.
+    /// Where its frames lie in the book, outermost first.
     pub(crate) frames: Range<u32>,
     /// Whether its name was looked for already.
     pub(crate) looked_for: bool,
 }
 
+/// A stack: a place on top of another stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Call {
+    /// The stack without the place; by position in [`Snapshot::calls`].
+    pub(crate) caller: u32,
+    /// The place; by position in [`Snapshot::places`].
+    pub(crate) place: u32,
+}
+
+/// A stack by its frames: one on top of another stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Branch {
+    /// The stack without the frame; by position in [`Snapshot::branches`].
+    pub(crate) caller: u32,
+    /// The frame.
+    pub(crate) frame: Frame,
+    /// Whether its function is not further out once more: there, a recursive function counts.
+    pub(crate) is_outermost: bool,
+}
+
+impl Branch {
+    /// The empty stack.
+    pub(crate) const ROOT: Self = Self {
+        caller: 0,
+        frame: Frame { function: 0, kind: FrameKind::User, in_kernel: false },
+        is_outermost: false,
+    };
+}
+
 impl Snapshot {
-    /// The frames of a place, by its number; outermost first.
-    pub(crate) fn frames_of(&self, place: u32) -> &[Frame] {
-        let frames = |place: &Place| {
-            let Range { start, end } = place.frames;
-            self.frames.get(start as usize..end as usize)
-        };
-        self.places.get(place as usize).and_then(frames).unwrap_or_default()
+    /// The frames of a branch, by its number; innermost first.
+    pub(crate) fn frames_of(&self, branch: u32) -> impl Iterator<Item = Frame> + use<'_> {
+        let mut rest = branch;
+        std::iter::from_fn(move || {
+            // A caller's number is smaller: this ends.
+            let branch = self.branches.get(rest as usize).filter(|_| rest != 0)?;
+            rest = branch.caller;
+            Some(branch.frame)
+        })
+    }
+
+    /// The places of a stack, by its number; innermost first.
+    pub(crate) fn places_of(&self, stack: u32) -> impl Iterator<Item = u32> + use<'_> {
+        let mut rest = stack;
+        std::iter::from_fn(move || {
+            // A caller's number is smaller: this ends.
+            let call = self.calls.get(rest as usize).filter(|_| rest != 0)?;
+            rest = call.caller;
+            Some(call.place)
+        })
     }
 
     /// How many places its stacks speak of at most: those that came later have higher numbers.
     fn shown_places(&self) -> usize {
-        let numbers = self.stacks.iter().flat_map(|stack| stack.places.iter());
-        numbers.max().map_or(0, |&highest| highest as usize + 1)
+        let numbers = self.calls.iter().skip(1).map(|call| call.place);
+        numbers.max().map_or(0, |highest| highest as usize + 1)
     }
 
     /// Takes the names that a newer snapshot has; the samples stay. Says whether there may be any: not where places have
     /// got other numbers meanwhile.
     pub(crate) fn take_names(&mut self, newer: &Self) -> bool {
         let alike = self.numbering == newer.numbering && self.places.len() <= newer.places.len();
-        if !alike || Arc::ptr_eq(&self.places, &newer.places) {
+        let is_same = self.places.is_same(&newer.places) && self.branches.is_same(&newer.branches);
+        if !alike || is_same {
             return false;
         }
         let shown = self.shown_places();
-        self.functions = Arc::clone(&newer.functions);
-        self.places = Arc::clone(&newer.places);
-        self.frames = Arc::clone(&newer.frames);
+        self.functions = newer.functions.clone();
+        self.places = newer.places.clone();
+        self.branches = newer.branches.clone();
+        self.tips = newer.tips.clone();
         let ours = newer.places.iter().take(shown);
         self.status.unnamed = ours.filter(|place| !place.looked_for).count() as u64;
         true
@@ -115,14 +166,14 @@ pub(crate) struct Frame {
 }
 
 /// A stack of a thread, and how often it was seen.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct CountedStack {
     /// The position in [`Status::events`].
     pub(crate) event: u32,
     /// The position in [`Snapshot::tasks`].
     pub(crate) task: u32,
-    /// The places that it consists of, outermost first; by position in [`Snapshot::places`].
-    pub(crate) places: Arc<[u32]>,
+    /// The position in [`Snapshot::calls`].
+    pub(crate) stack: u32,
     /// Samples.
     pub(crate) samples: u64,
     /// What the samples weigh: their number, or the sum of their periods, as fits the event.

@@ -1,5 +1,7 @@
 //! What the user has chosen, and what is listed because of it.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use ratatui::layout::Rect;
@@ -117,7 +119,7 @@ pub(crate) struct App {
     /// The functions listed.
     pub(crate) functions: Vec<FunctionRow>,
     /// Where the cursor is among them.
-    pub(crate) function_cursor: Cursor<Function>,
+    pub(crate) function_cursor: Cursor<u32>,
     /// The processes and threads listed.
     pub(crate) tasks: Vec<TaskRow>,
     /// Where the cursor is among them.
@@ -140,6 +142,8 @@ pub(crate) struct App {
     pub(crate) flame_cursor: PathKey,
     /// The weight of everything that counts.
     pub(crate) total: u64,
+    /// The share of idle CPUs in all samples, in per cent.
+    pub(crate) idle_share: f64,
     /// What can be clicked, as drawn last.
     pub(crate) spots: Vec<(Rect, Spot)>,
     /// How many rows a list had, as drawn last.
@@ -176,6 +180,7 @@ impl App {
             flame_zoom: PathKey::default(),
             flame_cursor: PathKey::default(),
             total: 0,
+            idle_share: 0.0,
             spots: Vec::new(),
             page: 10,
         }
@@ -190,17 +195,26 @@ impl App {
             }
             self.newest = Some(snapshot);
         } else {
-            self.snapshot = snapshot;
-            self.list();
+            self.show(snapshot);
         }
+    }
+
+    fn show(&mut self, snapshot: Arc<Snapshot>) {
+        if snapshot.numbering != self.snapshot.numbering {
+            let old = &self.snapshot.functions;
+            let numbers: HashMap<&Function, u32> = snapshot.functions.iter().zip(0..).collect();
+            let number = |number: u32| numbers.get(old.get(number as usize)?).copied();
+            self.function_cursor.renumber(|old| number(old).unwrap_or(u32::MAX));
+        }
+        self.snapshot = snapshot;
+        self.list();
     }
 
     /// Stands still, or goes on with the newest.
     pub(crate) fn toggle_pause(&mut self) {
         self.paused = !self.paused;
         if let (false, Some(newest)) = (self.paused, self.newest.take()) {
-            self.snapshot = newest;
-            self.list();
+            self.show(newest);
         }
     }
 
@@ -214,39 +228,50 @@ impl App {
     /// Makes the lists of the current view anew.
     pub(crate) fn list(&mut self) {
         self.total = self.scope.total(&self.snapshot);
+        self.idle_share = self.scope.idle_share(&self.snapshot);
         match self.view {
             View::Functions => self.list_functions(),
             View::Tasks => self.list_tasks(),
             View::Neighbours => self.list_neighbours(),
-            View::Flame => self.flame = Some(FlameTree::new(&self.snapshot, &self.scope)),
+            View::Flame => {
+                let zoomed = self.flame.as_ref().and_then(|flame| flame.weight(self.flame_zoom));
+                let whole = zoomed.filter(|_| self.flame_zoom != PathKey::default()).unwrap_or(self.total);
+                self.flame = Some(FlameTree::new(&self.snapshot, &self.scope, whole));
+            }
         }
     }
 
     fn list_functions(&mut self) {
-        let snapshot = &self.snapshot;
-        let mut rows = functions(snapshot, &self.scope);
-        let function = |row: &FunctionRow| &snapshot.functions[row.function as usize];
+        let mut rows = functions(&self.snapshot, &self.scope);
+        // Of equal weights, what came first: to compare the names of ten thousand takes longer than all the rest.
         match self.function_order {
             FunctionOrder::Own => {
-                rows.sort_by(|a, b| {
-                    (b.own, b.total).cmp(&(a.own, a.total)).then_with(|| function(a).cmp(function(b)))
-                });
+                rows.sort_unstable_by_key(|row| (Reverse((row.own, row.total)), row.function));
             }
             FunctionOrder::Total => {
-                rows.sort_by(|a, b| {
-                    (b.total, b.own).cmp(&(a.total, a.own)).then_with(|| function(a).cmp(function(b)))
-                });
+                rows.sort_unstable_by_key(|row| (Reverse((row.total, row.own)), row.function));
             }
-            FunctionOrder::Name => rows.sort_by(|a, b| function(a).cmp(function(b))),
-            FunctionOrder::Module => rows.sort_by(|a, b| {
-                (&function(a).module, b.own)
-                    .cmp(&(&function(b).module, a.own))
-                    .then_with(|| function(a).cmp(function(b)))
-            }),
+            FunctionOrder::Name => rows = self.by_function(rows, |_, function| function),
+            FunctionOrder::Module => {
+                rows = self.by_function(rows, |row, function| (&function.module, Reverse(row.own), function));
+            }
         }
-        let keys: Vec<Function> = rows.iter().map(|row| function(row).clone()).collect();
+        let keys = rows.iter().map(|row| row.function).collect();
         let order = self.function_cursor.update(keys, self.frozen);
         self.functions = reorder(rows, &order);
+    }
+
+    /// Rows in an order that their functions have a say in.
+    fn by_function<'a, K: Ord>(
+        &'a self,
+        rows: Vec<FunctionRow>,
+        key: impl Fn(&FunctionRow, &'a Function) -> K,
+    ) -> Vec<FunctionRow> {
+        let functions = &self.snapshot.functions;
+        let keyed = rows.into_iter().map(|row| (key(&row, &functions[row.function as usize]), row));
+        let mut keyed: Vec<(K, FunctionRow)> = keyed.collect();
+        keyed.sort_by(|(one, _), (other, _)| one.cmp(other));
+        keyed.into_iter().map(|(_, row)| row).collect()
     }
 
     fn list_tasks(&mut self) {

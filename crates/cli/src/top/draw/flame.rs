@@ -19,8 +19,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Re
     let Some(flame) = app.flame.as_ref().filter(|flame| flame.total() > 0) else {
         return empty(frame, app, theme, picture);
     };
-    let filter = &app.scope.filter;
-    let rows = flame.rows(&app.snapshot, filter, app.flame_zoom, picture.width);
+    let rows = flame.rows(&app.snapshot, app.flame_zoom, picture.width);
 
     let mut line = match flame.details(&app.snapshot, app.flame_cursor) {
         Some(details) => {
@@ -36,7 +35,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Re
         }
         None => Line::styled("the frame under the cursor is gone", theme.faint()),
     };
-    if let Some(found) = flame.found(&app.snapshot, filter) {
+    if let Some(found) = flame.found() {
         let text = format!("  matched {:.1} %", share(found, flame.total()));
         let room = usize::from(head.width).saturating_sub(line.width());
         line.push_span(Span::styled(theme.fit(&text, room), theme.warning()));

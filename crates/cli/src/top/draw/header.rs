@@ -54,7 +54,7 @@ pub(super) fn status(frame: &mut Frame<'_>, app: &App, theme: &Theme, area: Rect
     }
     how.push((format!("own {:.1} % CPU, {} MB", status.own_cpu, status.own_memory.div_ceil(1 << 20)), plain));
     if !app.scope.idle {
-        let idle = app.scope.idle_share(&app.snapshot);
+        let idle = app.idle_share;
         if idle > 0.0 {
             how.push((format!("idle {idle:.0} %"), plain));
         }

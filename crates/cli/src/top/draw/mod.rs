@@ -110,7 +110,7 @@ fn empty(frame: &mut Frame<'_>, app: &App, theme: &Theme, area: Rect) {
     let status = &app.snapshot.status;
     let text = if status.samples == 0 {
         "waiting for the first samples"
-    } else if app.total == 0 && !app.scope.idle && app.scope.idle_share(&app.snapshot) > 0.0 {
+    } else if app.total == 0 && !app.scope.idle && app.idle_share > 0.0 {
         "all CPUs are idle, or the filter admits nothing (i shows idle CPUs)"
     } else {
         "nothing matches: esc goes back, / changes the filter"

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
-use profile::FrameKind;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
@@ -11,7 +10,7 @@ use ratatui::style::Color;
 use super::draw;
 use crate::top::keys::Request;
 use crate::top::sample_data::Build;
-use crate::top::snapshot::{Frame, Function, Snapshot, Span};
+use crate::top::snapshot::{Function, Snapshot, Span};
 use crate::top::state::{App, View};
 use crate::top::tables::Scope;
 use crate::top::theme::{Depth, Theme};
@@ -223,16 +222,12 @@ fn paused_the_screen_stands_still() {
 fn names_that_come_while_paused_are_shown_and_samples_are_not() {
     let before = load();
     let mut after = before.clone();
-    let (functions, frames) = (Arc::make_mut(&mut after.functions), Arc::make_mut(&mut after.frames));
-    let hash = functions.iter().position(|function| &*function.name == "hash").unwrap() as u32;
-    functions.push(Function { name: "late_name".into(), module: "app".into() });
-    let named: Vec<usize> = (0..before.places.len())
-        .filter(|&place| before.frames_of(place as u32).iter().any(|frame| frame.function == hash))
-        .collect();
-    for place in named {
-        let start = frames.len() as u32;
-        frames.push(Frame { function: functions.len() as u32 - 1, kind: FrameKind::User, in_kernel: false });
-        Arc::make_mut(&mut after.places)[place].frames = start..start + 1;
+    let hash = after.functions.iter().position(|function| &*function.name == "hash").unwrap() as u32;
+    after.functions.push(Function { name: "late_name".into(), module: "app".into() });
+    let late = after.functions.len() as u32 - 1;
+    for number in 0..before.branches.len() {
+        let frame = &mut after.branches.get_mut(number).unwrap().frame;
+        frame.function = if frame.function == hash { late } else { frame.function };
     }
     after.stacks.iter_mut().for_each(|stack| stack.weight *= 7);
 
@@ -244,7 +239,8 @@ fn names_that_come_while_paused_are_shown_and_samples_are_not() {
     let expected = old.replace("app              hash", "app              late_name");
     assert_eq!(new, expected, "the same samples under another name");
     // Numbers that mean something else now are not mixed.
-    let forgotten = Snapshot { numbering: after.numbering + 1_000_000, functions: Arc::default(), ..after };
+    let forgotten =
+        Snapshot { numbering: after.numbering + 1_000_000, functions: Default::default(), ..after };
     app.take(Arc::new(forgotten));
     assert_eq!(screen(&mut app, &PLAIN, 80, 24), expected);
 }

@@ -4,16 +4,23 @@ use std::ops::Range;
 
 use profile::FrameKind;
 
-use super::Scope;
 use super::tree::{Label, PathKey, Tree};
-use crate::top::filter::Filter;
+use super::{Scope, Weights};
 use crate::top::snapshot::{Frame, Snapshot};
 
 /// A flame graph: `all`, then threads' names, then frames, outermost first.
 #[derive(Clone, Debug)]
 pub(crate) struct FlameTree {
     tree: Tree,
+    /// Whether the filter highlights a function, by its number; `None` where it highlights none.
+    found: Option<Vec<bool>>,
+    /// The weight of all stacks with a highlighted frame.
+    found_weight: u64,
 }
+
+/// A frame that is not one in so many parts of the picture is too narrow for any screen, and for any zoom that can be
+/// clicked from there.
+const FINEST: u64 = 1 << 14;
 
 /// All frames of one height, from left to right.
 pub(crate) type FlameRow = Vec<Tile>;
@@ -62,21 +69,64 @@ pub(crate) enum Step {
 }
 
 impl FlameTree {
-    /// Draws nothing yet, only counts.
-    pub(crate) fn new(snapshot: &Snapshot, scope: &Scope) -> Self {
+    /// Draws nothing yet, only counts. Frames that can be seen where one of the weight `whole` is as wide as the screen are
+    /// told apart.
+    pub(crate) fn new(snapshot: &Snapshot, scope: &Scope, whole: u64) -> Self {
+        let weights = Weights::new(snapshot, scope);
+        let shows = || snapshot.functions.iter().map(|function| scope.filter.shows(function)).collect();
+        let found: Option<Vec<bool>> = scope.filter.chooses_functions().then(shows);
+        let found_weight = found.as_ref().map_or(0, |found| weights.of_stacks_with(found));
+        let wide = weights.at_least(whole / FINEST);
         let mut tree = Tree::new(Label::All);
-        for stack in scope.stacks(snapshot) {
-            let comm = tree.comm(&stack.task.comm);
-            let frames = stack.frames().map(Label::Frame);
-            tree.add(snapshot, std::iter::once(comm).chain(frames), stack.weight);
+        // What stacks of threads of one name have in common is looked up once: the node of each branch, and of which name
+        // it is.
+        let mut known = vec![(0, 0); snapshot.branches.len()];
+        let mut unknown = Vec::new();
+        for of_comm in by_comm(&mut tree, snapshot, scope) {
+            let Some(&(comm, ..)) = of_comm.first() else { continue };
+            for (_, branch, weight) in of_comm {
+                let seen = wide.get(branch as usize).copied().unwrap_or(0);
+                let mut rest = seen as usize;
+                let mut node = loop {
+                    match known.get(rest) {
+                        Some(&(of, node)) if of == comm => break node,
+                        Some(_) if rest != 0 => {
+                            let branch = snapshot.branches[rest];
+                            unknown.push((rest, branch.frame));
+                            rest = branch.caller as usize;
+                        }
+                        _ => break comm,
+                    }
+                };
+                while let Some((branch, frame)) = unknown.pop() {
+                    if scope.shows(frame) {
+                        node = tree.child(snapshot, node, Label::Frame(frame));
+                    }
+                    known[branch] = (comm, node);
+                }
+                tree.nodes[node].weight += weight;
+                tree.nodes[node].own += if seen == branch { weight } else { 0 };
+            }
         }
-        // Like the SVG: brothers by name, so that they stay where they are while their weights change.
-        for node in 0..tree.nodes.len() {
-            let mut children = std::mem::take(&mut tree.nodes[node].children);
-            children.sort_by_cached_key(|&child| text_of(&tree, snapshot, tree.nodes[child].label));
-            tree.nodes[node].children = children;
+        for node in (0..tree.nodes.len()).rev() {
+            let (parent, weight) = (tree.nodes[node].parent, tree.nodes[node].weight);
+            if node != 0 {
+                tree.nodes[parent].weight += weight;
+            }
         }
-        Self { tree }
+        Self { tree, found, found_weight }
+    }
+
+    /// The weight of a frame, if there is one now.
+    pub(crate) fn weight(&self, path: PathKey) -> Option<u64> {
+        self.tree.find(path).map(|node| self.tree.nodes[node].weight)
+    }
+
+    /// Like the SVG, by name, so that they stay where they are while their weights change.
+    fn children(&self, snapshot: &Snapshot, node: usize) -> Vec<usize> {
+        let mut children: Vec<usize> = self.tree.children(node).collect();
+        children.sort_by_cached_key(|&child| text_of(&self.tree, snapshot, self.tree.nodes[child].label));
+        children
     }
 
     /// The weight of everything.
@@ -85,13 +135,7 @@ impl FlameTree {
     }
 
     /// The rows from `all` upwards, with `zoom` as wide as the screen.
-    pub(crate) fn rows(
-        &self,
-        snapshot: &Snapshot,
-        filter: &Filter,
-        zoom: PathKey,
-        width: u16,
-    ) -> Vec<FlameRow> {
+    pub(crate) fn rows(&self, snapshot: &Snapshot, zoom: PathKey, width: u16) -> Vec<FlameRow> {
         let nodes = &self.tree.nodes;
         let zoomed = self.tree.find(zoom).unwrap_or(0);
         let mut ancestors = Vec::new();
@@ -100,11 +144,8 @@ impl FlameTree {
             node = nodes[node].parent;
             ancestors.push(node);
         }
-        let mut rows: Vec<FlameRow> = ancestors
-            .iter()
-            .rev()
-            .map(|&node| vec![self.tile(snapshot, filter, node, 0..width, true)])
-            .collect();
+        let mut rows: Vec<FlameRow> =
+            ancestors.iter().rev().map(|&node| vec![self.tile(snapshot, node, 0..width, true)]).collect();
 
         // Breadth first, row by row, in parts of the zoomed frame's weight.
         let whole = u128::from(nodes[zoomed].weight.max(1));
@@ -113,7 +154,7 @@ impl FlameTree {
         while !row.is_empty() {
             let tiles = row.iter().filter_map(|&(node, start)| {
                 let columns = column(start)..column(start.saturating_add(nodes[node].weight));
-                (!columns.is_empty()).then(|| self.tile(snapshot, filter, node, columns, false))
+                (!columns.is_empty()).then(|| self.tile(snapshot, node, columns, false))
             });
             let tiles: Vec<_> = tiles.collect();
             if tiles.is_empty() {
@@ -123,7 +164,7 @@ impl FlameTree {
             let mut above = Vec::new();
             for (node, start) in row {
                 let mut start = start;
-                for &child in &nodes[node].children {
+                for child in self.children(snapshot, node) {
                     let weight = nodes[child].weight;
                     // A frame without a column of its own has nothing above it that could be seen.
                     if column(start) != column(start.saturating_add(weight)) {
@@ -137,33 +178,18 @@ impl FlameTree {
         rows
     }
 
-    /// The weight of all stacks with a highlighted frame, each counted once.
-    pub(crate) fn found(&self, snapshot: &Snapshot, filter: &Filter) -> Option<u64> {
-        if !filter.chooses_functions() {
-            return None;
-        }
-        let nodes = &self.tree.nodes;
-        let mut below = vec![false; nodes.len()];
-        let mut sum = 0_u64;
-        // Parents come before their children.
-        for (index, node) in nodes.iter().enumerate() {
-            let inherited = index != 0 && below[node.parent];
-            let here = !inherited && self.is_found(snapshot, filter, node.label);
-            below[index] = inherited || here;
-            if here {
-                sum = sum.saturating_add(node.weight);
-            }
-        }
-        Some(sum)
+    /// The weight of all stacks with a highlighted frame, each counted once; `None` where nothing is looked for.
+    pub(crate) fn found(&self) -> Option<u64> {
+        self.found.as_ref().map(|_| self.found_weight)
     }
 
     /// The next frame in a direction; the same one where there is none.
-    pub(crate) fn step(&self, from: PathKey, step: Step) -> PathKey {
+    pub(crate) fn step(&self, snapshot: &Snapshot, from: PathKey, step: Step) -> PathKey {
         let Some(node) = self.tree.find(from) else { return PathKey::default() };
         let nodes = &self.tree.nodes;
         let parent = nodes[node].parent;
         let beside = |by: isize| {
-            let brothers = &nodes[parent].children;
+            let brothers = self.children(snapshot, parent);
             let place = brothers.iter().position(|&brother| brother == node)?;
             brothers.get(place.checked_add_signed(by)?).copied()
         };
@@ -173,7 +199,7 @@ impl FlameTree {
             Step::Left => beside(-1),
             Step::Right => beside(1),
         };
-        nodes[next.unwrap_or(node)].path
+        self.tree.path(next.unwrap_or(node))
     }
 
     /// What is known of a frame; `None` where it is gone.
@@ -204,30 +230,41 @@ impl FlameTree {
         height
     }
 
-    fn tile(
-        &self,
-        snapshot: &Snapshot,
-        filter: &Filter,
-        node: usize,
-        columns: Range<u16>,
-        ancestor: bool,
-    ) -> Tile {
+    fn tile(&self, snapshot: &Snapshot, node: usize, columns: Range<u16>, ancestor: bool) -> Tile {
+        let path = self.tree.path(node);
         let node = &self.tree.nodes[node];
         Tile {
             columns,
-            path: node.path,
+            path,
             text: text_of(&self.tree, snapshot, node.label),
             ancestor,
-            found: self.is_found(snapshot, filter, node.label),
+            found: self.is_found(node.label),
             weight: node.weight,
         }
     }
 
-    fn is_found(&self, snapshot: &Snapshot, filter: &Filter, label: Label) -> bool {
-        let Label::Frame(frame) = label else { return false };
-        let function = snapshot.functions.get(frame.function as usize);
-        filter.chooses_functions() && function.is_some_and(|function| filter.shows(function))
+    fn is_found(&self, label: Label) -> bool {
+        let (Label::Frame(frame), Some(found)) = (label, &self.found) else { return false };
+        found.get(frame.function as usize) == Some(&true)
     }
+}
+
+/// The stacks of threads of one name, for each name: the name's node, the branch, the weight.
+fn by_comm(tree: &mut Tree, snapshot: &Snapshot, scope: &Scope) -> Vec<Vec<(usize, u32, u64)>> {
+    let mut stacks: Vec<Vec<(usize, u32, u64)>> = Vec::new();
+    let mut nodes: Vec<Option<usize>> = vec![None; snapshot.tasks.len()];
+    for stack in scope.stacks(snapshot) {
+        let Some(node) = nodes.get_mut(stack.task_number as usize) else { continue };
+        let node = *node.get_or_insert_with(|| {
+            let comm = tree.comm(&stack.task.comm);
+            tree.child(snapshot, 0, comm)
+        });
+        if stacks.len() < node {
+            stacks.resize_with(node, Vec::new);
+        }
+        stacks[node - 1].push((node, stack.branch, stack.weight));
+    }
+    stacks
 }
 
 /// The label as the SVG has it.
@@ -252,6 +289,7 @@ fn suffix(kind: FrameKind) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::top::filter::Filter;
     use crate::top::sample_data::Build;
 
     fn snapshot() -> Snapshot {
@@ -271,8 +309,8 @@ mod tests {
     #[test]
     fn widths_are_shares_and_brothers_stand_by_name() {
         let snapshot = snapshot();
-        let tree = FlameTree::new(&snapshot, &Scope::default());
-        let rows = tree.rows(&snapshot, &Filter::default(), PathKey::default(), 100);
+        let tree = FlameTree::new(&snapshot, &Scope::default(), 100);
+        let rows = tree.rows(&snapshot, PathKey::default(), 100);
         let tile = |text: &str, columns| (text.to_owned(), columns);
         assert_eq!(
             texts(&rows),
@@ -289,24 +327,47 @@ mod tests {
     #[test]
     fn a_zoomed_frame_is_as_wide_as_the_screen() {
         let snapshot = snapshot();
-        let tree = FlameTree::new(&snapshot, &Scope::default());
+        let tree = FlameTree::new(&snapshot, &Scope::default(), 100);
         let all = PathKey::default();
-        let main = tree.step(tree.step(all, Step::Up), Step::Up);
+        let main = tree.step(&snapshot, tree.step(&snapshot, all, Step::Up), Step::Up);
         assert_eq!(tree.details(&snapshot, main).unwrap().weight, 90);
-        let b = tree.step(tree.step(main, Step::Up), Step::Right);
-        let rows = tree.rows(&snapshot, &Filter::default(), b, 10);
+        let b = tree.step(&snapshot, tree.step(&snapshot, main, Step::Up), Step::Right);
+        let rows = tree.rows(&snapshot, b, 10);
         assert!(rows[..3].iter().all(|row| row[0].ancestor && row[0].columns == (0..10)));
         assert_eq!(rows[3][0].text, "b");
         assert_eq!((tree.height(b), rows.len()), (3, 5));
-        assert_eq!(tree.step(b, Step::Right), b, "there is no further one");
+        assert_eq!(tree.step(&snapshot, b, Step::Right), b, "there is no further one");
+    }
+
+    #[test]
+    fn what_is_too_narrow_counts_for_its_caller_alone() {
+        let mut build = Build::default();
+        build.stack(1, 1, "app", "main;a;b", 20_000).stack(1, 1, "app", "main;a;c", 1);
+        let snapshot = build.snapshot();
+        let texts = |whole| {
+            let tree = FlameTree::new(&snapshot, &Scope::default(), whole);
+            assert_eq!(tree.total(), 20_001);
+            let (mut path, mut texts) = (PathKey::default(), Vec::new());
+            for _ in 0..4 {
+                path = tree.step(&snapshot, path, Step::Up);
+                texts.push(tree.details(&snapshot, path).unwrap());
+            }
+            let c = tree.step(&snapshot, path, Step::Right);
+            (texts.iter().map(|details| details.own).collect::<Vec<_>>(), c != path)
+        };
+        assert_eq!(texts(20_001), (vec![0, 0, 0, 20_000], true));
+        assert_eq!(texts(10 * 20_001), (vec![0, 0, 0, 20_000], false), "c is not told apart");
     }
 
     #[test]
     fn found_stacks_count_once() {
         let snapshot = snapshot();
-        let tree = FlameTree::new(&snapshot, &Scope::default());
-        assert_eq!(tree.found(&snapshot, &Filter::parse("func:b")), Some(30));
-        assert_eq!(tree.found(&snapshot, &Filter::parse("i")), Some(100), "main, once for each stack");
-        assert_eq!(tree.found(&snapshot, &Filter::default()), None);
+        let found = |filter| {
+            let scope = Scope { filter: Filter::parse(filter), ..Scope::default() };
+            FlameTree::new(&snapshot, &scope, 100).found()
+        };
+        assert_eq!(found("func:b"), Some(30));
+        assert_eq!(found("i"), Some(100), "main, once for each stack");
+        assert_eq!(found(""), None);
     }
 }

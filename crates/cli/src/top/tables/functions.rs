@@ -1,6 +1,6 @@
 //! Functions with what they took themselves, and with all they called.
 
-use super::Scope;
+use super::{Scope, Weights};
 use crate::top::snapshot::Snapshot;
 
 /// A function of the list.
@@ -22,22 +22,13 @@ pub(crate) fn functions(snapshot: &Snapshot, scope: &Scope) -> Vec<FunctionRow> 
     let mut rows: Vec<FunctionRow> = (0..count)
         .map(|function| FunctionRow { function: function as u32, own: 0, total: 0, in_kernel: false })
         .collect();
-    // The number of the stack that counted for the function last: a recursive function counts once per stack.
-    let mut counted = vec![0_usize; count];
-    for (number, stack) in scope.stacks(snapshot).enumerate() {
-        let mut innermost = None;
-        for frame in stack.frames() {
-            let index = frame.function as usize;
-            let (Some(row), Some(last)) = (rows.get_mut(index), counted.get_mut(index)) else { continue };
-            if *last != number + 1 {
-                *last = number + 1;
-                row.total += stack.weight;
-            }
+    for weighed in Weights::new(snapshot, scope).iter().filter(|weighed| weighed.is_shown) {
+        let frame = weighed.branch.frame;
+        if let Some(row) = rows.get_mut(frame.function as usize) {
+            row.own += weighed.own;
+            // A recursive function counts once per stack.
+            row.total += if weighed.branch.is_outermost { weighed.total } else { 0 };
             row.in_kernel |= frame.in_kernel;
-            innermost = Some(index);
-        }
-        if let Some(row) = innermost.and_then(|index| rows.get_mut(index)) {
-            row.own += stack.weight;
         }
     }
     rows.retain(|row| {

@@ -5,6 +5,7 @@ mod functions;
 mod neighbours;
 mod tasks;
 mod tree;
+mod weights;
 
 pub(crate) use flame::{FlameTree, Step, Tile};
 pub(crate) use functions::{FunctionRow, functions};
@@ -12,6 +13,8 @@ pub(crate) use neighbours::{NeighbourRow, Neighbours, Opened, PathKey, Side};
 pub(crate) use tasks::{TaskOrder, TaskRow, tasks};
 
 use super::filter::Filter;
+use weights::Weights;
+
 use super::snapshot::{Frame, Place, Snapshot, Task};
 
 /// Which samples and frames count, in all views.
@@ -57,12 +60,13 @@ impl TaskChoice {
 pub(crate) struct ScopedStack<'a> {
     /// Whose.
     pub(crate) task: &'a Task,
-    /// Where its places are described.
+    /// The position of the task in [`Snapshot::tasks`].
+    pub(crate) task_number: u32,
+    /// Its frames without the innermost ones that are hidden, by number in [`Snapshot::branches`].
+    pub(crate) branch: u32,
+    stack: u32,
     snapshot: &'a Snapshot,
-    /// Its places, those hidden included; by position in [`Snapshot::places`].
-    all: &'a [u32],
-    kernel: bool,
-    user: bool,
+    scope: &'a Scope,
     /// How many samples it stands for.
     pub(crate) samples: u64,
     /// What it weighs.
@@ -70,18 +74,18 @@ pub(crate) struct ScopedStack<'a> {
 }
 
 impl<'a> ScopedStack<'a> {
-    /// The frames that are not hidden, outermost first.
-    pub(crate) fn frames(&self) -> impl DoubleEndedIterator<Item = Frame> + use<'a> {
-        let (kernel, user, snapshot) = (self.kernel, self.user, self.snapshot);
-        let frames = self.all.iter().flat_map(|&place| snapshot.frames_of(place)).copied();
-        frames.filter(move |frame| if frame.in_kernel { kernel } else { user })
+    /// The frames that are not hidden, innermost first.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = Frame> + use<'a> {
+        let (snapshot, scope) = (self.snapshot, self.scope);
+        snapshot.frames_of(self.branch).filter(|frame| scope.shows(*frame))
     }
 
-    /// The places that are not hidden, outermost first.
-    pub(crate) fn places(&self) -> impl DoubleEndedIterator<Item = &'a Place> + use<'a> {
-        let (kernel, user, snapshot) = (self.kernel, self.user, self.snapshot);
-        let places = self.all.iter().filter_map(|&number| snapshot.places.get(number as usize));
-        places.filter(move |place| if place.entry.in_kernel { kernel } else { user })
+    /// The places that are not hidden, innermost first.
+    pub(crate) fn places(&self) -> impl Iterator<Item = &'a Place> + use<'a> {
+        let (snapshot, scope) = (self.snapshot, self.scope);
+        let numbers = snapshot.places_of(self.stack);
+        let places = numbers.filter_map(|number| snapshot.places.get(number as usize));
+        places.filter(|place| if place.entry.in_kernel { scope.kernel } else { scope.user })
     }
 }
 
@@ -89,18 +93,39 @@ impl Scope {
     /// The stacks that count, and only those with a frame left.
     pub(crate) fn stacks<'a>(&'a self, snapshot: &'a Snapshot) -> impl Iterator<Item = ScopedStack<'a>> {
         let admitted: Vec<bool> = snapshot.tasks.iter().map(|task| self.admits(task)).collect();
-        snapshot.stacks.iter().filter_map(move |stack| {
-            let index = stack.task as usize;
-            if stack.event != self.event || !admitted.get(index).is_some_and(|&admitted| admitted) {
+        let shown = self.shown(snapshot);
+        snapshot.stacks.iter().filter_map(move |counted| {
+            let index = counted.task as usize;
+            if counted.event != self.event || !admitted.get(index).is_some_and(|&admitted| admitted) {
                 return None;
             }
             let task = snapshot.tasks.get(index)?;
-            let (kernel, user) = (self.kernel, self.user);
-            let (samples, weight) = (stack.samples, stack.weight);
-            let all = &stack.places;
-            let scoped = ScopedStack { task, snapshot, all, kernel, user, samples, weight };
-            scoped.frames().next().is_some().then_some(scoped)
+            let (stack, samples, weight) = (counted.stack, counted.samples, counted.weight);
+            let tip = snapshot.tips.get(stack as usize).copied().unwrap_or(0);
+            let branch = shown.as_ref().map_or(Some(tip), |shown| shown.get(tip as usize).copied());
+            let branch = branch.filter(|&branch| branch != 0)?;
+            let task_number = counted.task;
+            Some(ScopedStack { task, task_number, branch, stack, snapshot, scope: self, samples, weight })
         })
+    }
+
+    /// The branch without the innermost frames that are hidden, by number; `None` where none are.
+    fn shown(&self, snapshot: &Snapshot) -> Option<Vec<u32>> {
+        if self.kernel && self.user {
+            return None;
+        }
+        let mut shown: Vec<u32> = Vec::with_capacity(snapshot.branches.len());
+        for (number, branch) in (0..).zip(snapshot.branches.iter()) {
+            let is_shown = number != 0 && self.shows(branch.frame);
+            let outer = shown.get(branch.caller as usize).copied().unwrap_or(0);
+            shown.push(if is_shown { number } else { outer });
+        }
+        Some(shown)
+    }
+
+    /// Whether the frame is not hidden.
+    fn shows(&self, frame: Frame) -> bool {
+        if frame.in_kernel { self.kernel } else { self.user }
     }
 
     /// The weight of all stacks that count.
@@ -125,5 +150,72 @@ impl Scope {
         (self.idle || !task.is_idle())
             && self.task.is_none_or(|choice| choice.admits(task))
             && self.filter.admits(task)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::top::sample_data::Build;
+    use std::collections::BTreeMap;
+
+    /// Many stacks of few functions, by a generator of numbers that are not very random (Knuth's MMIX).
+    fn snapshot(mut seed: u64) -> Snapshot {
+        let mut build = Build::default();
+        let mut next = |most: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % most
+        };
+        for _ in 0..200 {
+            let user = next(6);
+            let kernel = next(4);
+            let frames = (0..user).map(|_| next(5)).collect::<Vec<_>>();
+            let frames = frames.iter().map(|name| ["main", "f", "g", "_i_h", "_j_x"][*name as usize]);
+            let kernels = (0..kernel).map(|_| ["_k_sys", "_k_read", "_k_lock"][next(3) as usize]);
+            let frames: Vec<&str> = frames.chain(kernels.collect::<Vec<_>>()).collect();
+            if !frames.is_empty() {
+                let pid = next(4) as i32;
+                let comm = ["a", "b"][next(2) as usize];
+                build.stack(pid, pid + next(2) as i32, comm, &frames.join(";"), 1 + next(9));
+            }
+        }
+        build.snapshot()
+    }
+
+    #[test]
+    fn weights_by_branches_are_those_stack_by_stack() {
+        for (kernel, user) in [(true, true), (false, true), (true, false)] {
+            let snapshot = snapshot(7 + u64::from(kernel));
+            let scope = Scope { kernel, user, ..Scope::default() };
+            let mut expected: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+            let mut total = 0;
+            let stacks: Vec<(Vec<u32>, u64)> = scope
+                .stacks(&snapshot)
+                .map(|stack| (stack.frames().map(|frame| frame.function).collect(), stack.weight))
+                .collect();
+            for (frames, weight) in &stacks {
+                total += weight;
+                expected.entry(frames[0]).or_default().0 += weight;
+                let each: std::collections::BTreeSet<u32> = frames.iter().copied().collect();
+                each.iter().for_each(|function| expected.entry(*function).or_default().1 += weight);
+            }
+            let rows = functions(&snapshot, &scope);
+            let rows: BTreeMap<u32, (u64, u64)> =
+                rows.iter().map(|row| (row.function, (row.own, row.total))).collect();
+            assert_eq!(rows, expected);
+            assert_eq!(
+                (scope.total(&snapshot), FlameTree::new(&snapshot, &scope, 0).total()),
+                (total, total)
+            );
+            for (&function, &(_, total)) in &expected {
+                let known = &snapshot.functions[function as usize];
+                let neighbours = Neighbours::of(&snapshot, &scope, known).unwrap();
+                // Of the outermost call, as a recursive one is its own callee.
+                let own = stacks.iter().filter(|(frames, _)| {
+                    frames[0] == function && frames.iter().filter(|other| **other == function).count() == 1
+                });
+                assert_eq!((neighbours.total(), neighbours.own()), (total, own.map(|(_, w)| w).sum()));
+            }
+        }
     }
 }

@@ -7,7 +7,8 @@ use rustc_hash::FxBuildHasher;
 use super::Scope;
 pub(crate) use super::tree::PathKey;
 use super::tree::{Label, Tree};
-use crate::top::snapshot::{Function, Snapshot};
+use super::weights::{Weighed, Weights};
+use crate::top::snapshot::{Branch, Frame, Function, Snapshot};
 
 /// Callers or callees.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -51,15 +52,34 @@ impl Neighbours {
     /// `None` where there is no such function now.
     pub(crate) fn of(snapshot: &Snapshot, scope: &Scope, function: &Function) -> Option<Self> {
         let number = snapshot.functions.iter().position(|known| known == function)? as u32;
-        let mut callers = Tree::new(Label::All);
-        let mut callees = Tree::new(Label::All);
-        let mut labels = Vec::new();
-        for stack in scope.stacks(snapshot) {
-            let Some(place) = stack.frames().position(|frame| frame.function == number) else { continue };
-            labels.clear();
-            labels.extend(stack.frames().map(Label::Frame));
-            callers.add(snapshot, labels[..place].iter().rev().copied(), stack.weight);
-            callees.add(snapshot, labels[place + 1..].iter().copied(), stack.weight);
+        let (mut callers, mut callees) = (Tree::new(Label::All), Tree::new(Label::All));
+        // The node of the callees that a branch leads to, where it is the function or has called it.
+        let mut nodes: Vec<Option<usize>> = vec![None; snapshot.branches.len()];
+        for Weighed {
+            number: branch,
+            branch: &Branch { caller, frame, is_outermost },
+            is_shown,
+            own,
+            total,
+        } in Weights::new(snapshot, scope).iter()
+        {
+            let outer = nodes.get(caller as usize).copied().flatten();
+            let is_function = frame.function == number && is_outermost;
+            let node = match outer {
+                _ if !is_shown => outer,
+                Some(outer) => Some(callees.child(snapshot, outer, Label::Frame(frame))),
+                None if is_function => {
+                    let outside = snapshot.frames_of(caller).filter(|frame| scope.shows(*frame));
+                    add(&mut callers, snapshot, outside, total);
+                    Some(0)
+                }
+                None => None,
+            };
+            if let Some(node) = node.filter(|_| is_shown) {
+                callees.nodes[node].own += own;
+                callees.nodes[node].weight += total;
+            }
+            nodes[branch] = node;
         }
         Some(Self { function: number, callers, callees })
     }
@@ -93,6 +113,16 @@ impl Neighbours {
     }
 }
 
+/// Adds the frames that lead to a function, from the nearest on.
+fn add(callers: &mut Tree, snapshot: &Snapshot, outside: impl Iterator<Item = Frame>, weight: u64) {
+    let mut node = 0;
+    callers.nodes[0].weight += weight;
+    for frame in outside {
+        node = callers.child(snapshot, node, Label::Frame(frame));
+        callers.nodes[node].weight += weight;
+    }
+}
+
 /// Deeper than any stack that the kernel hands out, and than one can indent.
 const DEEPEST: usize = 1024;
 
@@ -107,13 +137,14 @@ fn walk(
 ) {
     let parent = &tree.nodes[node];
     let heaviest = tree.heaviest_child(node);
-    let mut children = parent.children.clone();
+    let mut children: Vec<usize> = tree.children(node).collect();
+    children.sort_unstable();
     children.sort_by_key(|&child| std::cmp::Reverse(tree.nodes[child].weight));
     for child in children {
         let Label::Frame(frame) = tree.nodes[child].label else { continue };
-        let (path, weight) = (tree.nodes[child].path, tree.nodes[child].weight);
+        let (path, weight) = (tree.path(child), tree.nodes[child].weight);
         let is_hot = hot && heaviest == Some(child) && weight.saturating_mul(2) >= parent.weight;
-        let has_children = !tree.nodes[child].children.is_empty() && depth < DEEPEST;
+        let has_children = tree.children(child).next().is_some() && depth < DEEPEST;
         let open = has_children.then(|| opened.get(&(side, path)).copied().unwrap_or(is_hot));
         rows.push(NeighbourRow { side: Some(side), path, depth, function: frame.function, weight, open });
         if open == Some(true) {

@@ -39,20 +39,23 @@ pub(crate) enum TaskOrder {
 
 /// Processes in order, each followed by its threads where it has several.
 pub(crate) fn tasks(snapshot: &Snapshot, scope: &Scope, order: TaskOrder) -> Vec<TaskRow> {
-    let mut processes: BTreeMap<i32, Process> = BTreeMap::new();
+    let mut weights = vec![0_u64; snapshot.tasks.len()];
     for stack in scope.stacks(snapshot) {
-        let task = stack.task;
-        if !scope.filter.shows_task(task) {
-            continue;
+        if let Some(weight) = weights.get_mut(stack.task_number as usize) {
+            *weight += stack.weight;
         }
+    }
+    let mut processes: BTreeMap<i32, Process> = BTreeMap::new();
+    let weighed = snapshot.tasks.iter().zip(weights).filter(|&(_, weight)| weight > 0);
+    for (task, weight) in weighed.filter(|(task, _)| scope.filter.shows_task(task)) {
         let process = processes.entry(task.pid).or_default();
-        process.weight += stack.weight;
+        process.weight += weight;
         // The main thread names the process; until it has a sample, any thread does.
         if task.pid == task.tid || process.comm.is_none() {
             process.comm = Some(Arc::clone(&task.comm));
         }
         let thread = process.threads.entry(task.tid).or_insert_with(|| (Arc::clone(&task.comm), 0));
-        thread.1 += stack.weight;
+        thread.1 += weight;
     }
     let mut processes: Vec<_> = processes.into_iter().collect();
     processes.sort_by(|(a_pid, a), (b_pid, b)| match order {

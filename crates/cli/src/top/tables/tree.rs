@@ -1,10 +1,10 @@
 //! Weighted trees of frames: what flame graphs and callers and callees are.
 
 use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use rustc_hash::{FxBuildHasher, FxHasher};
+use rustc_hash::FxBuildHasher;
 
 use crate::top::snapshot::{Frame, Snapshot};
 
@@ -23,6 +23,10 @@ pub(crate) enum Label {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct PathKey(u64);
 
+/// How many children of a node are looked through before the rest is looked up.
+const FEW: usize = 8;
+
+/// A node. Of its links, 0 is none: the root is nobody's child.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) parent: usize,
@@ -31,35 +35,35 @@ pub(crate) struct Node {
     pub(crate) weight: u64,
     /// Of the stacks that end here.
     pub(crate) own: u64,
-    pub(crate) children: Vec<usize>,
-    pub(crate) path: PathKey,
+    first_child: u32,
+    next_sibling: u32,
 }
 
-/// A tree; node 0 is its root.
+/// A tree; node 0 is its root, and parents come before their children.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     pub(crate) nodes: Vec<Node>,
     pub(crate) comms: Vec<Arc<str>>,
-    index: HashMap<(usize, Label), usize, FxBuildHasher>,
+    /// By node.
+    paths: Vec<PathKey>,
+    /// The children of a node beyond the first [`FEW`].
+    further: HashMap<(usize, Label), usize, FxBuildHasher>,
     comm_index: HashMap<Arc<str>, u32, FxBuildHasher>,
+    /// Of the functions' names, by function; 0 for those that were not asked for yet.
+    hashes: Vec<u64>,
 }
 
 impl Tree {
     /// A root without children.
     pub(crate) fn new(root: Label) -> Self {
-        let root = Node {
-            parent: 0,
-            label: root,
-            weight: 0,
-            own: 0,
-            children: Vec::new(),
-            path: PathKey::default(),
-        };
+        let root = Node { parent: 0, label: root, weight: 0, own: 0, first_child: 0, next_sibling: 0 };
         Self {
             nodes: vec![root],
             comms: Vec::new(),
-            index: HashMap::default(),
+            paths: vec![PathKey::default()],
+            further: HashMap::default(),
             comm_index: HashMap::default(),
+            hashes: Vec::new(),
         }
     }
 
@@ -73,33 +77,53 @@ impl Tree {
         Label::Comm(number)
     }
 
-    /// Adds a stack above the root.
-    pub(crate) fn add(&mut self, snapshot: &Snapshot, labels: impl Iterator<Item = Label>, weight: u64) {
-        let mut node = 0;
-        self.nodes[0].weight += weight;
-        for label in labels {
-            node = match self.index.get(&(node, label)) {
-                Some(&child) => child,
-                None => self.insert(snapshot, node, label),
-            };
-            self.nodes[node].weight += weight;
+    /// The child of a node with this label, a new one if there is none.
+    pub(crate) fn child(&mut self, snapshot: &Snapshot, parent: usize, label: Label) -> usize {
+        let mut last = 0;
+        let mut child = self.nodes[parent].first_child as usize;
+        for _ in 0..FEW {
+            if child == 0 {
+                return self.insert(snapshot, parent, label, last);
+            }
+            if self.nodes[child].label == label {
+                return child;
+            }
+            last = child;
+            child = self.nodes[child].next_sibling as usize;
         }
-        self.nodes[node].own += weight;
+        if let Some(&child) = self.further.get(&(parent, label)) {
+            return child;
+        }
+        let child = self.insert(snapshot, parent, label, last);
+        self.further.insert((parent, label), child);
+        child
     }
 
-    fn insert(&mut self, snapshot: &Snapshot, parent: usize, label: Label) -> usize {
+    /// A new child behind its sibling `last`.
+    fn insert(&mut self, snapshot: &Snapshot, parent: usize, label: Label, last: usize) -> usize {
         let child = self.nodes.len();
-        let mut hasher = FxHasher::default();
-        (self.nodes[parent].path.0, self.name(snapshot, label), self.module(snapshot, label))
-            .hash(&mut hasher);
-        if let Label::Frame(frame) = label {
-            frame.kind.hash(&mut hasher);
-        }
-        let path = PathKey(hasher.finish());
-        self.nodes.push(Node { parent, label, weight: 0, own: 0, children: Vec::new(), path });
-        self.nodes[parent].children.push(child);
-        self.index.insert((parent, label), child);
+        let link = match last {
+            0 => &mut self.nodes[parent].first_child,
+            last => &mut self.nodes[last].next_sibling,
+        };
+        let next_sibling = std::mem::replace(link, child as u32);
+        self.nodes.push(Node { parent, label, weight: 0, own: 0, first_child: 0, next_sibling });
+        let path = (self.paths[parent].0, self.hash_of(snapshot, label));
+        self.paths.push(PathKey(FxBuildHasher.hash_one(path)));
         child
+    }
+
+    /// Of what a label is called: numbers change from snapshot to snapshot.
+    fn hash_of(&mut self, snapshot: &Snapshot, label: Label) -> u64 {
+        let Label::Frame(frame) = label else { return FxBuildHasher.hash_one(self.name(snapshot, label)) };
+        let index = frame.function as usize;
+        if self.hashes.len() <= index {
+            self.hashes.resize(snapshot.functions.len().max(index + 1), 0);
+        }
+        if self.hashes[index] == 0 {
+            self.hashes[index] = FxBuildHasher.hash_one(snapshot.functions.get(index)).max(1);
+        }
+        FxBuildHasher.hash_one((self.hashes[index], frame.kind))
     }
 
     /// What a label is called.
@@ -111,21 +135,25 @@ impl Tree {
         }
     }
 
-    fn module<'a>(&self, snapshot: &'a Snapshot, label: Label) -> &'a str {
-        match label {
-            Label::Frame(frame) => snapshot.functions.get(frame.function as usize).map_or("", |f| &f.module),
-            Label::All | Label::Comm(_) => "",
-        }
+    /// The children of a node, in no order.
+    pub(crate) fn children(&self, node: usize) -> impl Iterator<Item = usize> {
+        let link = |child: u32| (child != 0).then_some(child as usize);
+        let next = move |&child: &usize| link(self.nodes[child].next_sibling);
+        std::iter::successors(link(self.nodes[node].first_child), next)
     }
 
     /// The heaviest child; of equals, the one that came first.
     pub(crate) fn heaviest_child(&self, node: usize) -> Option<usize> {
-        let children = self.nodes[node].children.iter().copied();
-        children.rev().max_by_key(|&child| self.nodes[child].weight)
+        self.children(node).max_by_key(|&child| (self.nodes[child].weight, std::cmp::Reverse(child)))
+    }
+
+    /// The way to a node.
+    pub(crate) fn path(&self, node: usize) -> PathKey {
+        self.paths[node]
     }
 
     /// The node of a path, if there is one now.
     pub(crate) fn find(&self, path: PathKey) -> Option<usize> {
-        self.nodes.iter().position(|node| node.path == path)
+        self.paths.iter().position(|&known| known == path)
     }
 }
