@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use crossbeam_channel::unbounded;
 use host::procfs::{self, Capability};
-use host::sys::system;
+use host::sys::{memory, system};
 use model::Name;
 use recorder::{Control, Notice, Options, Target, Workload};
 
@@ -78,6 +78,9 @@ pub struct TopArguments {
     command: Vec<OsString>,
 }
 
+/// A view stays open for days: blocks of so many bytes go back to the kernel at once when they are freed.
+const LARGE_BLOCK: i32 = 256 << 10;
+
 /// Seconds between a tenth and a day.
 fn interval(text: &str) -> Result<Duration, String> {
     let duration = seconds(text)?;
@@ -97,6 +100,7 @@ pub fn run(arguments: &TopArguments, console: &Console) -> anyhow::Result<ExitCo
     if !printing && !std::io::stdout().is_terminal() {
         bail!("the live view needs a terminal; try: prof top --once, or prof top --json");
     }
+    memory::keep_large_blocks_apart(LARGE_BLOCK);
     let (target, words) = choose_target(arguments)?;
     let mut options = Options::new(target);
     options.workload = (!arguments.command.is_empty()).then(|| {

@@ -87,6 +87,11 @@ impl Described {
         self.complete.get(stack.index()) == Some(&true)
     }
 
+    /// Whether names have come that stacks do not have yet.
+    pub(crate) fn is_behind(&self, book: &Book) -> bool {
+        self.names != book.names()
+    }
+
     /// Describes the stacks that came since the last time; and all of them where names have come: `at_once`, or when it is
     /// worth while.
     pub(crate) fn update(
@@ -111,7 +116,7 @@ impl Described {
         }
         let begin = Instant::now();
         let has_rested = self.renewed.is_none_or(|(when, took)| begin.duration_since(when) > took * REST);
-        let renews = self.names != book.names() && (at_once || has_rested);
+        let renews = self.is_behind(book) && (at_once || has_rested);
         if renews {
             self.names = book.names();
             self.clear_branches();

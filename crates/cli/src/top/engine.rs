@@ -304,6 +304,7 @@ impl<F: FnMut(News)> Engine<F> {
                 lost: self.lost,
                 aged_out: self.window.aged_out(),
                 unnamed: self.book.pending() as u64,
+                names_behind: self.described.is_behind(&self.book),
                 own_cpu,
                 own_memory: own_memory(),
                 ended: self.ended,

@@ -41,7 +41,7 @@ pub(crate) struct Named {
 }
 
 /// What is kept of objects between passes, in bytes: new places of the same programs come all the time.
-const KEPT: usize = 24 << 20;
+const KEPT: usize = 16 << 20;
 /// A pass that takes as long leaves much memory behind.
 const WORTH_A_TRIM: Duration = Duration::from_millis(20);
 /// … and so much time makes it worth while, too.

@@ -132,6 +132,7 @@ impl Snapshot {
         self.tips = newer.tips.clone();
         let ours = newer.places.iter().take(shown);
         self.status.unnamed = ours.filter(|place| !place.looked_for).count() as u64;
+        self.status.names_behind = newer.status.names_behind;
         true
     }
 }
@@ -215,6 +216,8 @@ pub(crate) struct Status {
     pub(crate) aged_out: u64,
     /// Places whose names are still being looked for.
     pub(crate) unnamed: u64,
+    /// Whether names were found that its stacks do not have yet.
+    pub(crate) names_behind: bool,
     /// Our own use of CPU time in the last interval, in per cent of one CPU.
     pub(crate) own_cpu: f64,
     /// Our own resident memory, in bytes.

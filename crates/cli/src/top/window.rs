@@ -13,11 +13,11 @@ use super::snapshot::Span;
 /// In how many parts the window moves on.
 const PARTS: u32 = 20;
 /// Stacks (callers' parts included) that are kept at most, but for those of the window; one costs about 40 bytes.
-const MOST_STACKS: usize = 200_000;
+const MOST_STACKS: usize = 120_000;
 /// Raw chains that are remembered at most: those of generations long gone are among them.
-const MOST_CHAINS: usize = 100_000;
+const MOST_CHAINS: usize = 50_000;
 /// Counts that are kept at most since the start, but for those of the window.
-const MOST_COUNTS: usize = 60_000;
+const MOST_COUNTS: usize = 40_000;
 /// Threads that are kept at most, but for those of the window: those of a fork storm are gone soon.
 const MOST_THREADS: usize = 20_000;
 

@@ -8,10 +8,17 @@ use super::sample::UserState;
 use super::snapshot::Snapshot;
 
 /// Unwinds samples into call chains; one per thread.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ChainUnwinder {
     unwinder: Unwinder,
+    frame_limit: usize,
     stack: UnwoundStack,
+}
+
+impl Default for ChainUnwinder {
+    fn default() -> Self {
+        Self::with_frame_limit(Unwinder::FRAME_LIMIT)
+    }
 }
 
 /// How the user part of a chain came about.
@@ -26,7 +33,14 @@ pub struct ChainEnd {
 impl ChainUnwinder {
     /// One that ends stacks at `frame_limit` frames.
     pub(super) fn with_frame_limit(frame_limit: usize) -> Self {
-        Self { unwinder: Unwinder::new(frame_limit), stack: UnwoundStack::default() }
+        Self { unwinder: Unwinder::new(frame_limit), frame_limit, stack: UnwoundStack::default() }
+    }
+
+    /// Forgets the rules of all addresses, if there are more than `most`: those in use are found again.
+    pub(super) fn forget_rules_beyond(&mut self, most: usize) {
+        if self.unwinder.remembered_rules() > most {
+            self.unwinder = Unwinder::new(self.frame_limit);
+        }
     }
 
     /// Appends the user part of a sample's call chain: `PERF_CONTEXT_USER`, the sampled instruction, the return addresses.

@@ -312,6 +312,9 @@ impl<C: Consumer> Consumer for Unwinding<C> {
 
     fn checkpoint(&mut self) -> io::Result<()> {
         self.machine.forget();
+        if self.light {
+            self.machine.walker.keep_little();
+        }
         if self.light && self.gave_back.elapsed() >= BETWEEN_GIVING_BACK {
             self.gave_back = Instant::now();
             self.machine.give_back();

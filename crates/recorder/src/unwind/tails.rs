@@ -47,6 +47,13 @@ fn is_on_the_same_stack(frame: &Frame, caller: &Frame) -> bool {
 }
 
 impl Tails {
+    /// Drops all, if there are more frames than `most`.
+    pub(super) fn forget_beyond(&mut self, most: usize) {
+        if self.frames > most {
+            *self = Self::default();
+        }
+    }
+
     /// Notes a complete stack.
     pub(super) fn note(&mut self, pid: Pid, frames: &[Frame]) {
         let too_many = self.processes.len() >= MOST_PROCESSES && !self.processes.contains_key(&pid);
@@ -170,6 +177,20 @@ mod tests {
         let other = [frame(9, 0x100), deep[2000], frame(77, 0x4_0000)];
         tails.note(Pid(1), &other);
         assert_eq!(above(&tails, Pid(1), &deep[2000], &space).as_deref(), Some(&other[2..]));
+    }
+
+    #[test]
+    fn what_is_too_much_is_dropped() {
+        let stack: Vec<Frame> = (1..40).map(|index| frame(index, 0x8000 + index * 16)).collect();
+        let mut tails = Tails::default();
+        tails.note(Pid(1), &stack);
+        let known = tails.frames;
+        tails.forget_beyond(known);
+        assert!(above(&tails, Pid(1), &stack[20], &space()).is_some());
+        tails.forget_beyond(known - 1);
+        assert_eq!((tails.frames, tails.processes.len()), (0, 0));
+        tails.note(Pid(1), &stack);
+        assert_eq!(tails.frames, known);
     }
 
     #[test]

@@ -20,6 +20,11 @@ pub(super) struct Moment<'a> {
     pub(super) snapshot: &'a Snapshot,
 }
 
+/// Rules of addresses, of 64 bytes each, and frames of other stacks, of 100, that a view that stays open keeps: programs
+/// that come and go all day, a compiler above all, would fill what a recording has for them.
+const FEW_RULES: usize = 50_000;
+const FEW_FRAMES: usize = 50_000;
+
 /// Walks user stacks into call chains.
 #[derive(Debug, Default)]
 pub(super) struct StackWalker {
@@ -32,6 +37,12 @@ impl StackWalker {
     /// One that ends stacks at `frame_limit` frames.
     pub(super) fn with_frame_limit(frame_limit: usize) -> Self {
         Self { unwinder: ChainUnwinder::with_frame_limit(frame_limit), ..Self::default() }
+    }
+
+    /// Forgets what was remembered for later stacks, where it is more than a view that stays open shall keep.
+    pub(super) fn keep_little(&mut self) {
+        self.unwinder.forget_rules_beyond(FEW_RULES);
+        self.tails.forget_beyond(FEW_FRAMES);
     }
 
     /// What was found last in a copy (and, by the other methods, beyond it).
