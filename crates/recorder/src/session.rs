@@ -371,7 +371,12 @@ impl Run<'_> {
         let duration = if pause == Pause::Delay { options.delay } else { options.duration };
         let end = duration.and_then(|duration| begin.checked_add(duration));
         let (mut pace, mut checkpoint) = (FIRST, 2 * FIRST);
-        let slowest = if options.light { LIGHT_ROUND } else { ROUND };
+        let slowest = match options.light {
+            // Copies of stacks wait in memory for the end of their round.
+            true if options.copies_stacks() => LIGHT_ROUND,
+            true => 2 * LIGHT_ROUND,
+            false => ROUND,
+        };
         let mut last_round = Instant::now();
         let mut next_checkpoint = Instant::now() + checkpoint;
         while self.failure.is_none() {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, TryRecvError};
 use decoder::{AttrFlags, CpuMode, Endian, RawRecord, Record, RecordLayout, Sample, kind};
 use host::sys::clock;
-use model::{Pid, SpaceId, StackEntry, Tid, Timestamp};
+use model::{Name, Pid, SpaceId, StackEntry, Tid, Timestamp};
 use profile::{RawChain, Weight};
 use recorder::{Census, Chunk, Consumer, Ending, RecordedEvent, Recording, RingKind};
 use rustc_hash::FxBuildHasher;
@@ -19,7 +19,7 @@ use super::chunks::{Chunks, Held};
 use super::described::Described;
 use super::naming::Naming;
 use super::snapshot::{CountedStack, EventStatus, Snapshot, Span, Status, Task};
-use super::window::{Counted, Thread, ThreadNumber, Window};
+use super::window::{Counted, Thread, Window};
 use crate::pipeline::aggregate::SeenIn;
 use crate::pipeline::events::is_clock;
 
@@ -81,6 +81,8 @@ pub(crate) struct Engine<F: FnMut(News)> {
     naming: Naming,
     /// The window's stacks as snapshots have them, until their numbers change.
     described: Described,
+    /// The names of threads as snapshots have them.
+    comms: HashMap<Name, Arc<str>, FxBuildHasher>,
     /// With more spaces than this, it is time to forget those of processes that are gone.
     most_spaces: usize,
     census: Census,
@@ -128,6 +130,7 @@ impl<F: FnMut(News)> Engine<F> {
             book: Book::new(),
             naming: Naming::start()?,
             described: Described::new(),
+            comms: HashMap::default(),
             most_spaces: MOST_SPACES,
             census: Census::default(),
             span: Span::Window,
@@ -254,16 +257,21 @@ impl<F: FnMut(News)> Engine<F> {
         let urgent = self.settings.intervals_apart || self.ended;
         self.described.update(&self.window.stacks, self.tracker.spaces(), &mut self.book, urgent);
         let mut tasks = Vec::new();
-        let mut task_numbers: HashMap<ThreadNumber, u32, FxBuildHasher> = HashMap::default();
+        // By the number of the thread.
+        let mut task_numbers: Vec<Option<u32>> = Vec::new();
         let mut stacks = Vec::with_capacity(counted.counts.len());
         let (mut samples, mut complete) = (0_u64, 0_u64);
         for &((event, thread, stack), ref count) in &counted.counts {
             let Some(live) = self.events.get(event as usize) else { continue };
             let weight = count.weight(live.weight);
-            let task = *task_numbers.entry(thread).or_insert_with(|| {
-                if let Some(thread) = self.window.thread(thread) {
-                    let comm = Arc::from(thread.comm.to_string());
-                    tasks.push(Task { pid: thread.pid.0, tid: thread.tid.0, comm });
+            let place = thread.0 as usize;
+            if task_numbers.len() <= place {
+                task_numbers.resize(place + 1, None);
+            }
+            let task = *task_numbers[place].get_or_insert_with(|| {
+                if let Some(Thread { pid, tid, comm }) = self.window.thread(thread) {
+                    let comm = self.comms.entry(comm.clone()).or_insert_with(|| Arc::from(comm.to_string()));
+                    tasks.push(Task { pid: pid.0, tid: tid.0, comm: Arc::clone(comm) });
                 }
                 (tasks.len().saturating_sub(1)) as u32
             });
@@ -337,6 +345,7 @@ impl<F: FnMut(News)> Engine<F> {
         self.book.compact(&live);
         // Numbers of stacks have changed, too.
         self.described = Described::new();
+        self.comms.clear();
         let used: HashSet<SpaceId, FxBuildHasher> = live.iter().map(|entry| entry.space).collect();
         self.tracker.forget_spaces(|space| used.contains(&space));
         self.naming.keep_only(live);

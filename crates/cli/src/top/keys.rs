@@ -123,7 +123,13 @@ impl App {
                 self.span = if self.span == Span::Window { Span::Start } else { Span::Window };
                 return Some(Request::Span(self.span));
             }
-            KeyCode::Char('z') => return Some(Request::Reset),
+            KeyCode::Char('z') => {
+                // What stands still does so until the user lets it go on.
+                if !self.paused {
+                    self.clear();
+                }
+                return Some(Request::Reset);
+            }
             KeyCode::Char('k') => self.hide(|app| app.scope.kernel = !app.scope.kernel),
             KeyCode::Char('u') => self.hide(|app| app.scope.user = !app.scope.user),
             KeyCode::Char('i') => {

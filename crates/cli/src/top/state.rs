@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ratatui::layout::Rect;
 
@@ -207,6 +208,16 @@ impl App {
             self.function_cursor.renumber(|old| number(old).unwrap_or(u32::MAX));
         }
         self.snapshot = snapshot;
+        self.list();
+    }
+
+    /// Shows no samples, until new ones come.
+    pub(crate) fn clear(&mut self) {
+        let shown = Arc::make_mut(&mut self.snapshot);
+        shown.stacks.clear();
+        let status = &mut shown.status;
+        (status.samples, status.lost, status.aged_out, status.covered) = (0, 0, 0, Duration::ZERO);
+        status.complete = status.complete.map(|_| 0);
         self.list();
     }
 

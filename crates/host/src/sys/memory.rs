@@ -8,6 +8,9 @@ pub fn keep_large_blocks_apart(bytes: i32) {
     #[cfg(target_env = "gnu")]
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, bytes);
+        // As much may lie free at the end of what small blocks are made of, before it is given back and taken anew.
+        libc::mallopt(libc::M_TRIM_THRESHOLD, bytes.saturating_mul(8));
+        libc::mallopt(libc::M_TOP_PAD, bytes);
     }
     #[cfg(not(target_env = "gnu"))]
     let _ = bytes;

@@ -35,9 +35,14 @@ pub(super) fn status(frame: &mut Frame<'_>, app: &App, theme: &Theme, area: Rect
     if app.frozen {
         what.push(("frozen".to_owned(), theme.warning()));
     }
-    let span = match status.span {
-        snapshot::Span::Window => format!("last {}", duration(status.covered.min(status.window))),
-        snapshot::Span::Start => format!("since start, {}", duration(status.covered)),
+    // What was asked for last is said at once, how long it is when it has come.
+    let covered = (status.span == app.span).then_some(status.covered);
+    let span = match (app.span, covered) {
+        (snapshot::Span::Window, covered) => {
+            format!("last {}", duration(covered.unwrap_or(status.window).min(status.window)))
+        }
+        (snapshot::Span::Start, Some(covered)) => format!("since start, {}", duration(covered)),
+        (snapshot::Span::Start, None) => "since start".to_owned(),
     };
     what.push((span, plain));
     what.push((format!("{} CPU{}", status.cpus, if status.cpus == 1 { "" } else { "s" }), plain));

@@ -219,6 +219,20 @@ fn paused_the_screen_stands_still() {
 }
 
 #[test]
+fn what_is_asked_of_the_engine_is_seen_at_once() {
+    let mut app = app(load());
+    assert!(screen(&mut app, &PLAIN, 80, 24).contains("last 10 s"));
+    assert_eq!(press(&mut app, "w"), Some(Request::Span(Span::Start)));
+    assert!(screen(&mut app, &PLAIN, 80, 24).contains("since start"));
+    assert_eq!(press(&mut app, "z"), Some(Request::Reset));
+    let empty = screen(&mut app, &PLAIN, 80, 24);
+    assert!(empty.contains("waiting for the first samples") && empty.contains("| 0 samples"), "{empty}");
+    let mut app = self::app(load());
+    press(&mut app, " z");
+    assert_eq!(first_function(&app), "hash", "paused");
+}
+
+#[test]
 fn names_that_come_while_paused_are_shown_and_samples_are_not() {
     let before = load();
     let mut after = before.clone();
