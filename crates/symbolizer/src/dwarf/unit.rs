@@ -1,6 +1,11 @@
 //! A unit, as far as it is needed.
 
-use gimli::{AttributeValue, UnitHeader, UnitType};
+use std::sync::Arc;
+
+use gimli::{
+    Abbreviations, AttributeValue, DebugAbbrev, DebugAbbrevOffset, Reader as _, Section as _, UnitHeader,
+    UnitType,
+};
 
 use super::ranges::RangeAttributes;
 use super::{Dwarf, Reader, Unit};
@@ -14,18 +19,55 @@ pub(crate) fn read_unit<'a>(
     header: UnitHeader<Reader<'a>>,
     lines: bool,
 ) -> Option<Unit<'a>> {
-    read_with_ranges(dwarf, header, lines).map(|(unit, _)| unit)
+    first_entry(dwarf, header, dwarf.abbreviations(&header).ok()?, lines).map(|(unit, _)| unit)
 }
 
-/// As [`read_unit`], with what the unit says it covers.
-pub(crate) fn read_with_ranges<'a>(
+/// Reads a unit's first entry and what it says the unit covers. The unit that comes along may know the abbreviation of
+/// that entry alone, and serves to read the ranges.
+pub(crate) fn read_ranges<'a>(
     dwarf: &Dwarf<'a>,
     header: UnitHeader<Reader<'a>>,
+) -> Option<(Unit<'a>, RangeAttributes)> {
+    let abbreviations =
+        abbreviation_of_first_entry(dwarf, &header).or_else(|| dwarf.abbreviations(&header).ok())?;
+    first_entry(dwarf, header, abbreviations, false)
+}
+
+/// The abbreviation of a unit's first entry, where it is the first of its table, as compilers write it. A table has a
+/// hundred of them, and most of a file's units are asked for their ranges only.
+fn abbreviation_of_first_entry(
+    dwarf: &Dwarf<'_>,
+    header: &UnitHeader<Reader<'_>>,
+) -> Option<Arc<Abbreviations>> {
+    let code = header.range_from(header.root_offset()..).ok()?.read_uleb128().ok()?;
+    let mut table = *dwarf.debug_abbrev.reader();
+    table.skip(header.debug_abbrev_offset().0).ok()?;
+    // DWARF 5, 7.5.3: code, tag, whether there are children, pairs of name and form, two zeros.
+    let mut rest = table;
+    if rest.read_uleb128().ok()? != code {
+        return None;
+    }
+    rest.skip_leb128().ok()?;
+    rest.read_u8().ok()?;
+    while rest.read_uleb128().ok()? != 0 {
+        if rest.read_uleb128_u16().ok()? == gimli::DW_FORM_implicit_const.0 {
+            rest.skip_leb128().ok()?;
+        }
+    }
+    rest.read_uleb128().ok()?;
+    let first = table.range_to(..table.len() - rest.len());
+    DebugAbbrev::from(first).abbreviations(DebugAbbrevOffset(0)).ok().map(Arc::new)
+}
+
+fn first_entry<'a>(
+    dwarf: &Dwarf<'a>,
+    header: UnitHeader<Reader<'a>>,
+    abbreviations: Arc<Abbreviations>,
     lines: bool,
 ) -> Option<(Unit<'a>, RangeAttributes)> {
     let encoding = header.encoding();
     let mut unit = Unit {
-        abbreviations: dwarf.abbreviations(&header).ok()?,
+        abbreviations,
         name: None,
         comp_dir: None,
         low_pc: 0,

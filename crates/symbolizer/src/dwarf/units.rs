@@ -2,7 +2,7 @@
 
 use gimli::{UnitHeader, UnitRef, UnitType};
 
-use super::unit::{read_unit, read_with_ranges};
+use super::unit::{read_ranges, read_unit};
 use super::{Dwarf, Reader, Unit};
 
 /// Where each unit of a file lies.
@@ -88,7 +88,7 @@ impl UnitRanges {
         header: &UnitHeader<Reader<'a>>,
         aranges: &Aranges,
     ) {
-        let Some((unit, attributes)) = read_with_ranges(dwarf, *header, false) else { return };
+        let Some((unit, attributes)) = read_ranges(dwarf, *header) else { return };
         let unit_ref = UnitRef::new(dwarf, &unit);
         let before = self.ranges.len();
         attributes.for_each(unit_ref, |begin, end| {
@@ -122,10 +122,10 @@ impl UnitRanges {
                 }
             }
         }
-        let unclaimed =
-            || count.iter().enumerate().filter(|&(_, &count)| count == 0).map(|(index, _)| index as u32);
+        let unclaimed: Vec<u32> =
+            (0..).zip(&count).filter(|&(_, &count)| count == 0).map(|(index, _)| index).collect();
         for &unit in self.without_ranges.iter().take(1 << 12) {
-            claims.extend(unclaimed().map(|index| (unit, index)));
+            claims.extend(unclaimed.iter().map(|&index| (unit, index)));
         }
         claims.sort_unstable();
         claims.dedup();
