@@ -1,7 +1,7 @@
 use model::Svma;
 use object::Endianness;
 
-/// A relocation (ELF specification, "Relocation"). The addend is left out.
+/// A relocation (ELF specification, "Relocation").
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Relocation {
     /// `r_offset`: the place to be filled in.
@@ -10,6 +10,8 @@ pub struct Relocation {
     pub symbol: u32,
     /// The relocation's type, as the machine defines it.
     pub kind: u32,
+    /// `r_addend`; nothing in a table without addends (`SHT_REL`), where it stands in the place to be filled in.
+    pub addend: Option<i64>,
 }
 
 const SHT_RELA: u32 = 4;
@@ -36,10 +38,22 @@ fn relocation(entry: &[u8], is_64: bool, endian: Endianness) -> Option<Relocatio
     if is_64 {
         let address = endian.read_u64(*entry.first_chunk()?);
         let info = endian.read_u64(*entry.get(8..)?.first_chunk()?);
-        Some(Relocation { address: Svma(address), symbol: (info >> 32) as u32, kind: info as u32 })
+        let addend = entry.get(16..).and_then(|rest| rest.first_chunk());
+        Some(Relocation {
+            address: Svma(address),
+            symbol: (info >> 32) as u32,
+            kind: info as u32,
+            addend: addend.map(|addend| endian.read_i64(*addend)),
+        })
     } else {
         let address = endian.read_u32(*entry.first_chunk()?);
         let info = endian.read_u32(*entry.get(4..)?.first_chunk()?);
-        Some(Relocation { address: Svma(address.into()), symbol: info >> 8, kind: info & 0xff })
+        let addend = entry.get(8..).and_then(|rest| rest.first_chunk());
+        Some(Relocation {
+            address: Svma(address.into()),
+            symbol: info >> 8,
+            kind: info & 0xff,
+            addend: addend.map(|addend| endian.read_i32(*addend).into()),
+        })
     }
 }

@@ -88,7 +88,9 @@ impl ObjectIndex {
             Entry::Vacant(slot) => {
                 let bytes = names.of(name);
                 let shown = if name.is_plt {
-                    self.names.display(&[bytes, b"@plt"].concat())
+                    // Of a versioned name (`memcpy@@GLIBC_2.14`) the version says nothing here.
+                    let base = bytes.split(|&byte| byte == b'@').next().unwrap_or(bytes);
+                    self.names.display(&[base, b"@plt"].concat())
                 } else {
                     self.names.display(bytes)
                 };

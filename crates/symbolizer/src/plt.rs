@@ -5,18 +5,28 @@
 //! where counting entries does not (`.plt`, `.plt.sec`, `.plt.got`; System V ABI, AMD64 supplement, "Procedure
 //! Linkage Table").
 
-use elf::{Machine, Object, Section, SymbolSource};
+use elf::{Machine, Object, Relocation, Section, SymbolSource};
 use rustc_hash::FxHashMap;
 
 /// A stub.
 pub(crate) struct PltEntry {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// The function that it jumps to: where the strings of the dynamic symbols have its name.
-    pub(crate) name: NameOffset,
+    /// The function that it jumps to.
+    pub(crate) target: PltTarget,
 }
 
-/// 0 for a symbol without a name.
+/// What the dynamic linker puts into a stub's slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum PltTarget {
+    /// A function's address: where the strings of the dynamic symbols have its name.
+    Named(NameOffset),
+    /// What the resolver at this address returns: an indirect function of the object itself, whose symbol has the
+    /// resolver's address (`STT_GNU_IFUNC`).
+    Resolved(u64),
+}
+
+/// Where a name starts; never 0.
 type NameOffset = u32;
 
 /// More stubs than this no program has.
@@ -33,27 +43,31 @@ pub(crate) fn entries<D: AsRef<[u8]>>(object: &Object<D>) -> Vec<PltEntry> {
     if stubs.is_empty() {
         return Vec::new();
     }
-    let names: Vec<NameOffset> =
-        object.symbols(SymbolSource::Dynamic).map(|symbol| symbol.name_offset).collect();
-    let slots = Slots::read(object, &names);
+    let slots = Slots::read(object);
     let mut entries = Vec::new();
     for section in stubs {
         let Ok(code) = object.section_bytes(section) else { continue };
         let entry_size = match (section.entry_size, &*section.name) {
             (size @ (8 | 16), _) => size,
             (_, b".plt.got") if machine != Machine::AARCH64 => 8,
+            // Nothing but jumps, as in static programs, whose linker does not state the size.
+            _ if machine == Machine::X86_64
+                && code.chunks(8).take(2).all(|entry| entry.starts_with(&[0xff, 0x25])) =>
+            {
+                8
+            }
             _ => 16,
         };
         let chunks = code.chunks_exact(entry_size as usize).take(MAX_ENTRIES);
         for (index, entry) in (0_u64..).zip(chunks) {
             // Stubs behind the last address are in no memory.
             let Some(start) = section.address.0.checked_add(index.saturating_mul(entry_size)) else { break };
-            let name = match machine {
+            let target = match machine {
                 Machine::AARCH64 => slots.of_aarch64(entry, start),
                 _ => slots.of_x86(entry, start, machine),
             };
-            if let Some(name) = name.filter(|&name| name != 0) {
-                entries.push(PltEntry { start, end: start.saturating_add(entry_size), name });
+            if let Some(target) = target {
+                entries.push(PltEntry { start, end: start.saturating_add(entry_size), target });
             }
         }
     }
@@ -64,17 +78,49 @@ fn is_plt(name: &[u8]) -> bool {
     matches!(name, b".plt" | b".plt.sec" | b".plt.got" | b".plt.bnd" | b".iplt")
 }
 
+/// `R_…_IRELATIVE` of the supplements of the System V ABI.
+fn is_indirect(kind: u32, machine: Machine) -> bool {
+    match machine {
+        Machine::X86_64 => kind == 37,
+        Machine::I386 => kind == 42,
+        Machine::AARCH64 => kind == 1032,
+        _ => false,
+    }
+}
+
+fn target<D: AsRef<[u8]>>(
+    object: &Object<D>,
+    relocation: &Relocation,
+    names: &[NameOffset],
+) -> Option<PltTarget> {
+    if is_indirect(relocation.kind, object.machine()) {
+        // Without addends the place holds it: an address, and of 32 bits.
+        let in_place =
+            || Some(i32::from_le_bytes(*object.bytes_at(relocation.address)?.first_chunk()?).into());
+        let resolver = relocation.addend.or_else(in_place)? as u64;
+        return Some(PltTarget::Resolved(if object.is_64() {
+            resolver
+        } else {
+            resolver & u64::from(u32::MAX)
+        }));
+    }
+    let name = names.get(relocation.symbol as usize).copied().filter(|&name| name != 0)?;
+    Some(PltTarget::Named(name))
+}
+
 /// Which function's address each slot of the global offset table gets.
 struct Slots {
-    by_address: FxHashMap<u64, NameOffset>,
+    by_address: FxHashMap<u64, PltTarget>,
     /// The functions in the order of the relocations for lazy binding.
-    lazy: Vec<NameOffset>,
+    lazy: Vec<Option<PltTarget>>,
     /// `_GLOBAL_OFFSET_TABLE_`, which 32-bit position-independent stubs count from.
     table: u64,
 }
 
 impl Slots {
-    fn read<D: AsRef<[u8]>>(object: &Object<D>, names: &[NameOffset]) -> Self {
+    fn read<D: AsRef<[u8]>>(object: &Object<D>) -> Self {
+        let names: Vec<NameOffset> =
+            object.symbols(SymbolSource::Dynamic).map(|symbol| symbol.name_offset).collect();
         let mut slots = Self { by_address: FxHashMap::default(), lazy: Vec::new(), table: 0 };
         slots.table = [".got.plt", ".got"]
             .iter()
@@ -82,28 +128,29 @@ impl Slots {
             .map_or(0, |section| section.address.0);
         for section in object.sections() {
             let lazy = matches!(&*section.name, b".rela.plt" | b".rel.plt");
-            if !lazy && !matches!(&*section.name, b".rela.dyn" | b".rel.dyn") {
+            let others = matches!(&*section.name, b".rela.dyn" | b".rel.dyn" | b".rela.iplt" | b".rel.iplt");
+            if !lazy && !others {
                 continue;
             }
             for relocation in object.relocations(section).take(MAX_ENTRIES) {
-                let name = names.get(relocation.symbol as usize).copied().unwrap_or_default();
+                let target = target(object, &relocation, &names);
                 if lazy {
-                    slots.lazy.push(name);
+                    slots.lazy.push(target);
                 }
-                if name != 0 {
-                    slots.by_address.insert(relocation.address.0, name);
+                if let Some(target) = target {
+                    slots.by_address.insert(relocation.address.0, target);
                 }
             }
         }
         slots
     }
 
-    fn at(&self, slot: u64) -> Option<NameOffset> {
+    fn at(&self, slot: u64) -> Option<PltTarget> {
         self.by_address.get(&slot).copied()
     }
 
     /// `jmp *slot(%rip)`, `jmp *slot` or `jmp *offset(%ebx)`; else `push $index` of an entry that only binds.
-    fn of_x86(&self, entry: &[u8], start: u64, machine: Machine) -> Option<NameOffset> {
+    fn of_x86(&self, entry: &[u8], start: u64, machine: Machine) -> Option<PltTarget> {
         let jump = (0..entry.len().saturating_sub(5)).find_map(|at| {
             let operand = i32::from_le_bytes(*entry.get(at + 2..)?.first_chunk()?);
             match (entry.get(at)?, entry.get(at + 1)?, machine) {
@@ -123,12 +170,12 @@ impl Slots {
             let index = u32::from_le_bytes(*entry.get(at + 1..)?.first_chunk()?);
             // 32-bit entries push the offset in the relocation table, whose entries have 8 bytes.
             let index = if machine == Machine::I386 { index / 8 } else { index };
-            self.lazy.get(index as usize).copied()
+            self.lazy.get(index as usize).copied().flatten()
         })
     }
 
     /// `adrp x16, page; ldr x17, [x16, #offset]`.
-    fn of_aarch64(&self, entry: &[u8], start: u64) -> Option<NameOffset> {
+    fn of_aarch64(&self, entry: &[u8], start: u64) -> Option<PltTarget> {
         let words: Vec<u32> = entry
             .chunks_exact(4)
             .filter_map(|word| word.first_chunk().copied().map(u32::from_le_bytes))

@@ -4,11 +4,12 @@ use std::cmp::Ordering;
 
 use elf::{Machine, Symbol, SymbolKind, SymbolSource};
 use model::Svma;
+use rustc_hash::FxHashMap;
 
 use crate::gopclntab::GoFunction;
 use crate::names::{NameStyle, display_name};
 use crate::object::ObjectFiles;
-use crate::plt;
+use crate::plt::{self, PltEntry, PltTarget};
 use crate::strings::{Names, Strings};
 
 /// A function's symbol.
@@ -23,6 +24,8 @@ pub(crate) struct Function {
     typed: bool,
     weak: bool,
     global: bool,
+    /// Whether it chooses the function that is called by this name (`STT_GNU_IFUNC`).
+    resolver: bool,
 }
 
 /// Where the name of a function is written.
@@ -54,15 +57,8 @@ impl SymbolTable {
     /// itself.
     pub(crate) fn new<D: AsRef<[u8]>>(files: &ObjectFiles<'_, D>, go: &[GoFunction]) -> Self {
         let mut functions = collect(files, false);
-        functions.extend(plt::entries(files.object).into_iter().map(|entry| Function {
-            start: entry.start,
-            end: entry.end,
-            name: FunctionName { strings: Strings::Dynamic, offset: entry.name, is_plt: true },
-            sized: true,
-            typed: true,
-            weak: true,
-            global: false,
-        }));
+        let stubs = stubs(files, &functions);
+        functions.extend(stubs);
         functions.extend(go.iter().map(|function| Function {
             start: function.start,
             end: function.end,
@@ -71,6 +67,7 @@ impl SymbolTable {
             typed: true,
             weak: false,
             global: true,
+            resolver: false,
         }));
         Self::sorted(functions)
     }
@@ -232,6 +229,48 @@ fn collect<D: AsRef<[u8]>>(files: &ObjectFiles<'_, D>, with_data: bool) -> Vec<F
     functions
 }
 
+/// The linkage stubs of an object with these functions.
+fn stubs<D: AsRef<[u8]>>(files: &ObjectFiles<'_, D>, functions: &[Function]) -> Vec<Function> {
+    let entries = plt::entries(files.object);
+    let names = Names::new(files);
+    // The indirect functions that stubs are for, by the address of their resolvers.
+    let mut resolvers: FxHashMap<u64, Option<&Function>> = entries
+        .iter()
+        .filter_map(|entry| match entry.target {
+            PltTarget::Resolved(address) => Some((address, None)),
+            PltTarget::Named(_) => None,
+        })
+        .collect();
+    if !resolvers.is_empty() {
+        for function in functions.iter().filter(|function| function.resolver) {
+            let Some(known) = resolvers.get_mut(&function.start) else { continue };
+            if known.is_none_or(|known| !is_better(known, function, &names)) {
+                *known = Some(function);
+            }
+        }
+    }
+    let stub = |entry: PltEntry| {
+        let (strings, offset) = match entry.target {
+            PltTarget::Named(offset) => (Strings::Dynamic, offset),
+            PltTarget::Resolved(address) => {
+                let name = (*resolvers.get(&address)?)?.name;
+                (name.strings, name.offset)
+            }
+        };
+        Some(Function {
+            start: entry.start,
+            end: entry.end,
+            name: FunctionName { strings, offset, is_plt: true },
+            sized: true,
+            typed: true,
+            weak: true,
+            global: false,
+            resolver: false,
+        })
+    };
+    entries.into_iter().filter_map(stub).collect()
+}
+
 fn function(
     symbol: &Symbol<'_>,
     strings: Strings,
@@ -279,6 +318,7 @@ fn function(
         typed,
         weak: symbol.is_weak,
         global: symbol.is_global,
+        resolver: symbol.kind == SymbolKind::IndirectFunction,
     })
 }
 
@@ -311,6 +351,7 @@ mod tests {
             typed: true,
             weak: false,
             global: true,
+            resolver: false,
         };
         Named(function, name)
     }

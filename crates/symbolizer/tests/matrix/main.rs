@@ -114,6 +114,52 @@ fn the_c_library() {
     assert!(wrong.len() * 1000 <= asked, "{}", wrong.join("\n"));
 }
 
+/// Calls of an indirect function go through a stub whose relocation names no symbol, but the resolver's address.
+#[test]
+fn stubs_of_indirect_functions() {
+    const SOURCE: &str = "static int one(void) { return 1; }\n\
+        static int (*resolve(void))(void) { return one; }\n\
+        int chosen(void) __attribute__((ifunc(\"resolve\"), visibility(\"hidden\")));\n\
+        int main(void) { return chosen(); }\n";
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("chosen.c");
+    std::fs::write(&source, SOURCE).unwrap();
+    let ways: &[&[&str]] = &[
+        &[],
+        &["-static"],
+        &["-no-pie"],
+        &["-m32", "-fPIE", "-pie"],
+        &["-m32", "-no-pie"],
+        &["-fuse-ld=gold"],
+        &["-fuse-ld=lld"],
+        &["-fuse-ld=mold"],
+    ];
+    for way in ways {
+        let program = folder.path().join("chosen");
+        let gcc = std::process::Command::new("gcc").args(*way).arg("-o").args([&program, &source]).output();
+        if !gcc.is_ok_and(|output| output.status.success()) {
+            println!("skipped: gcc {} does not link here", way.join(" "));
+            continue;
+        }
+        let object = Object::parse(std::fs::read(&program).unwrap()).unwrap();
+        let stubs = object.sections().iter().filter(|section| {
+            section.is_executable() && matches!(section.name.get(..4), Some(b".plt" | b".ipl"))
+        });
+        let addresses: Vec<u64> =
+            stubs.flat_map(|stubs| (stubs.address.0..stubs.address.0 + stubs.size).step_by(8)).collect();
+        let options = Options { names: NameStyle::Demangled, inlines: false, locations: false };
+        let found = resolve::resolve(&program, Vec::new(), options, &addresses);
+        let named = found.iter().filter_map(|found| match found {
+            model::Resolution::Resolved(known) => known.frames.first(),
+            model::Resolution::Unresolved(_) => None,
+        });
+        let names: Vec<String> = named.map(|frame| frame.function.to_string()).collect();
+        // mold gives its stubs symbols.
+        let is_it = |name: &String| name == "chosen@plt" || name == "chosen$pltgot";
+        assert!(names.iter().any(is_it), "gcc {}: {names:?}", way.join(" "));
+    }
+}
+
 /// What came of one combination.
 enum Outcome {
     Right { addresses: usize },
