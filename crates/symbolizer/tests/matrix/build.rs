@@ -199,7 +199,9 @@ pub(crate) fn output(command: &mut Command) -> Result<String, String> {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    let line =
-        said.lines().find(|line| line.contains("error") || line.contains("rror:")).or(said.lines().last());
+    // A compiler that calls a linker says last, and least, that it failed.
+    let reason =
+        |line: &&str| line.contains("rror") && !line.contains("ld returned") && !line.contains("exit code");
+    let line = said.lines().find(reason).or(said.lines().next());
     Err(format!("{tool}: {}", line.unwrap_or_default().trim().chars().take(200).collect::<String>()))
 }

@@ -19,16 +19,20 @@ pub(crate) fn available() -> Result<(), String> {
     Ok(())
 }
 
-/// For each address what llvm-symbolizer says and eu-addr2line or GNU addr2line says too; `None` where it stands
-/// alone or knows nothing. elfutils finds nothing where there is no `.debug_aranges` (clang), binutils misses units.
+/// For each address what two of llvm-symbolizer, eu-addr2line and GNU addr2line say; `None` where each says something
+/// else, or they know nothing. elfutils finds nothing where there is no `.debug_aranges` (clang), binutils misses units,
+/// and llvm takes units of code that the linker left out for the ones at low addresses (bfd gives such code the address 0).
 pub(crate) fn agreed(object: &Path, addresses: &[u64]) -> Vec<Option<Vec<Told>>> {
     let llvm = ask("llvm-symbolizer", &["-fi", "--no-demangle", "--print-address", "-e"], object, addresses);
     let elfutils = ask("eu-addr2line", &["-fi", "-a", "-e"], object, addresses);
     let binutils = ask("addr2line", &["-fi", "-a", "-e"], object, addresses);
     let said = llvm.into_iter().zip(elfutils).zip(binutils);
     said.map(|((llvm, elfutils), binutils)| {
-        let known = !llvm.iter().any(|told| told.0 == "??");
-        (known && (llvm == elfutils || llvm == binutils)).then_some(llvm)
+        let known = |said: &[Told]| !said.iter().any(|told| told.0 == "??");
+        if llvm == elfutils || llvm == binutils {
+            return Some(llvm).filter(|llvm| known(llvm));
+        }
+        (elfutils == binutils).then_some(elfutils).filter(|elfutils| known(elfutils))
     })
     .collect()
 }
@@ -56,7 +60,8 @@ fn ask(tool: &str, arguments: &[&str], object: &Path, addresses: &[u64]) -> Vec<
         } else if let Some(function) = function.take() {
             let line = line.split(" (discriminator").next().unwrap();
             let mut parts = line.split(':');
-            let file = parts.next().unwrap().rsplit('/').next().unwrap();
+            // binutils writes what rustc calls the unit behind the file: `program.rs/@/program.0123-cgu.0`.
+            let file = parts.next().unwrap().split("/@/").next().unwrap().rsplit('/').next().unwrap();
             let number = parts.next().and_then(|number| number.parse().ok()).unwrap_or(0);
             // Where there is no line, some tell the symbol's file, which is no place in the source.
             let file = if number == 0 { "??" } else { file }.to_owned();
