@@ -11,6 +11,7 @@
 
 extern crate alloc;
 
+mod call;
 mod compression;
 mod dynamic;
 mod error;

@@ -166,12 +166,24 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
         let lookup = self.object.svma_of(place.lookup)?.0;
         // A return address lies one behind the place that is looked up.
         let found = lookup.checked_add(place.found.checked_offset_from(place.lookup)?)?;
-        // Where the byte before belongs to no function, or to a label whose end is unknown, and a function starts
-        // just here, a made-up frame or hand-written code led here: then the function here says more.
+        if found == lookup {
+            return Some((lookup, found));
+        }
+        // Where a function starts just here, and the byte before belongs to none, to a label whose end is unknown, or
+        // to no call, then a made-up frame or hand-written code led here: the function here says more. What callers are
+        // taken for without frame pointers are pointers to functions as often as not.
         let mut function = |address| symbols.find(address).and_then(|id| self.index.symbols.get(id));
-        let vague = found != lookup && function(lookup).is_none_or(|function| !function.sized);
-        let starts_here = vague && function(found).is_some_and(|function| function.start == found);
+        let starts_here = function(found).is_some_and(|function| function.start == found)
+            && (function(lookup).is_none_or(|function| !function.sized)
+                || !self.may_follow_call(place.found));
         Some(if starts_here { (found, found) } else { (lookup, found) })
+    }
+
+    /// Whether a call can have left this return address; also where there is no code to look at.
+    fn may_follow_call(&self, place: FileOffset) -> bool {
+        let end = usize::try_from(place.0).unwrap_or(usize::MAX);
+        let before = end.checked_sub(8).and_then(|start| self.object.data().get(start..end));
+        before.and_then(|before| self.object.machine().ends_in_call(before)) != Some(false)
     }
 
     /// Looks the places up in the symbol tables, and finds out which units of the debug information have to be read.

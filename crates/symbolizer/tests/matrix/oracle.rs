@@ -32,7 +32,9 @@ pub(crate) fn agreed(object: &Path, addresses: &[u64]) -> Vec<Option<Vec<Told>>>
         if llvm == elfutils || llvm == binutils {
             return Some(llvm).filter(|llvm| known(llvm));
         }
-        (elfutils == binutils).then_some(elfutils).filter(|elfutils| known(elfutils))
+        // That both know the symbol alone is no agreement: then neither found the unit.
+        let described = |said: &[Told]| known(said) && said.iter().all(|told| told.2 > 0);
+        (elfutils == binutils).then_some(elfutils).filter(|elfutils| described(elfutils))
     })
     .collect()
 }
