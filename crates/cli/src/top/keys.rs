@@ -89,8 +89,12 @@ impl App {
         }
         if let Some(line) = self.help {
             self.help = match key.code {
+                // The last line is as far as it is drawn.
                 KeyCode::Up => Some(line.saturating_sub(1)),
-                KeyCode::Down => Some((line + 1).min(HELP.len() - 1)),
+                KeyCode::Down => Some(line + 1),
+                KeyCode::PageUp => Some(line.saturating_sub(self.page)),
+                KeyCode::PageDown => Some(line + self.page),
+                KeyCode::Home => Some(0),
                 KeyCode::Char('q') | KeyCode::Char('?') | KeyCode::Esc | KeyCode::Enter => None,
                 _ => Some(line),
             };
@@ -346,8 +350,7 @@ impl App {
             MouseEventKind::ScrollUp | MouseEventKind::ScrollDown => {
                 let up = mouse.kind == MouseEventKind::ScrollUp;
                 if let Some(line) = self.help {
-                    self.help =
-                        Some(if up { line.saturating_sub(1) } else { (line + 1).min(HELP.len() - 1) });
+                    self.help = Some(if up { line.saturating_sub(1) } else { line + 1 });
                 } else if self.view == View::Flame {
                     self.move_in_flame(if up { KeyCode::Up } else { KeyCode::Down });
                 } else {

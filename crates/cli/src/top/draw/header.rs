@@ -55,7 +55,9 @@ pub(super) fn status(frame: &mut Frame<'_>, app: &App, theme: &Theme, area: Rect
         (format!("{} lost", grouped(status.lost)), lost),
     ];
     if let Some(complete) = status.complete_share() {
-        how.push((format!("stacks {complete:.1} % complete"), plain));
+        // Narrow screens have room for our own cost all the same.
+        let stacks = if area.width < 100 { "" } else { "stacks " };
+        how.push((format!("{stacks}{complete:.1} % complete"), plain));
     }
     how.push((format!("own {:.1} % CPU, {} MB", status.own_cpu, status.own_memory.div_ceil(1 << 20)), plain));
     if !app.scope.idle {

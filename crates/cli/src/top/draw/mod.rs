@@ -62,6 +62,9 @@ fn footer(frame: &mut Frame<'_>, app: &App, theme: &Theme, area: Rect) {
     }
     let (text, style) = match &app.message {
         Some(message) => (message.clone(), theme.warning()),
+        None if app.help.is_some() => {
+            (theme.pick("? back   ↑ ↓ scroll", "? back   up down scroll").to_owned(), theme.faint())
+        }
         None => (hints(app, usize::from(area.width)), theme.faint()),
     };
     frame.render_widget(Line::styled(theme.fit(&text, usize::from(area.width)), style), area);

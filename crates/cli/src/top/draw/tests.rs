@@ -8,7 +8,7 @@ use ratatui::backend::TestBackend;
 use ratatui::style::Color;
 
 use super::draw;
-use crate::top::keys::Request;
+use crate::top::keys::{HELP, Request};
 use crate::top::sample_data::Build;
 use crate::top::snapshot::{Function, Snapshot, Span};
 use crate::top::state::{App, View};
@@ -103,6 +103,32 @@ fn help() {
 }
 
 #[test]
+fn help_can_be_read_to_its_end_on_any_screen() {
+    for (width, height) in [(80, 24), (40, 10), (300, 80)] {
+        let mut app = app(load());
+        press(&mut app, "?");
+        let mut read = String::new();
+        for _ in 0..120 {
+            read.push_str(&screen(&mut app, &PLAIN, width, height));
+            press(&mut app, "↓");
+        }
+        let words: Vec<&str> = read.split_whitespace().collect();
+        for text in HELP.iter().map(|(_, text)| *text).chain(["they are ready."]) {
+            let text: Vec<&str> = text.split_whitespace().collect();
+            let is_there = words.windows(text.len().min(3)).any(|window| text.ends_with(window));
+            assert!(is_there, "{text:?} at {width} columns: {read}");
+        }
+        let end = screen(&mut app, &PLAIN, width, height);
+        assert!(
+            height == 80 || end.trim_end().lines().count() == usize::from(height),
+            "no empty lines: {end}"
+        );
+        press(&mut app, "↑");
+        assert!(height == 80 || screen(&mut app, &PLAIN, width, height) != end, "back at once");
+    }
+}
+
+#[test]
 fn what_is_wrong_is_said() {
     let mut snapshot = load();
     snapshot.status.lost = 1234;
@@ -166,6 +192,7 @@ fn every_key_does_what_the_help_says() {
     }
     assert_eq!(press(&mut app, "q"), Some(Request::Quit));
     assert_eq!(press(&mut app, "z"), Some(Request::Reset));
+    app.take(Arc::new(load()));
     assert_eq!(press(&mut app, "w"), Some(Request::Span(Span::Start)));
     assert_eq!(press(&mut app, "w"), Some(Request::Span(Span::Window)));
     assert_eq!(press(&mut app, "S\n"), Some(Request::Save("prof-top.svg".to_owned())));
@@ -226,10 +253,10 @@ fn what_is_asked_of_the_engine_is_seen_at_once() {
     assert!(screen(&mut app, &PLAIN, 80, 24).contains("since start"));
     assert_eq!(press(&mut app, "z"), Some(Request::Reset));
     let empty = screen(&mut app, &PLAIN, 80, 24);
-    assert!(empty.contains("waiting for the first samples") && empty.contains("| 0 samples"), "{empty}");
+    assert!(empty.contains("waiting for the first samples") && empty.contains(" · 0 samples"), "{empty}");
     let mut app = self::app(load());
     press(&mut app, " z");
-    assert_eq!(first_function(&app), "hash", "paused");
+    assert_eq!(first_function(&app), "memchr", "paused");
 }
 
 #[test]
