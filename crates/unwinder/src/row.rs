@@ -82,7 +82,7 @@ impl Row {
         };
         let return_address = number(cie.return_address_register())
             .ok_or(gimli::Error::UnsupportedRegister(cie.return_address_register().0.into()))?;
-        let mut locations = Vec::new();
+        let mut locations = Vec::with_capacity(row.registers().count());
         for (register, rule) in row.registers() {
             // Vector registers and pseudo registers (the state of pointer authentication) hold no address.
             let Some(register) = number(*register) else { continue };

@@ -2,6 +2,12 @@
 //!
 //! A rule is a fact of the object, not of the process that maps it: keyed by (object, file offset), it needs no
 //! invalidation when mappings change, and the hundredth process of a build finds everything known already.
+//!
+//! Threads are sampled at ever new instructions of the same functions. What holds for a stretch of code is remembered as
+//! such, too: to find the stretch is cheaper than to read the tables again, though not as cheap as to find the place.
+
+use alloc::collections::BTreeMap;
+use core::ops::Range;
 
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
@@ -24,25 +30,86 @@ pub(crate) struct Place {
 /// Beyond this many rules (about 60 MB) all are dropped; the few thousand that are in use come back at once.
 const MOST_RULES: usize = 1 << 20;
 
+/// A rule as it is found in the tables.
+#[derive(Clone, Debug)]
+pub(crate) struct FoundRule {
+    pub(crate) rule: Rule,
+    /// Other bytes of the file that it is the rule for, whether as instructions or before return addresses.
+    pub(crate) holds_in: Option<Range<FileOffset>>,
+}
+
 #[derive(Default, Debug)]
 pub(crate) struct RuleCache {
     rules: HashMap<Place, Rule, FxBuildHasher>,
+    /// By object and first byte: the byte behind the last, and the rule.
+    stretches: BTreeMap<(ObjectNumber, FileOffset), (FileOffset, Rule)>,
 }
 
 impl RuleCache {
+    /// The rule for a place; `find` finds one that is not known, or nothing that is worth keeping.
     #[inline]
-    pub(crate) fn get(&self, place: &Place) -> Option<&Rule> {
-        self.rules.get(place)
+    pub(crate) fn get_or_find(
+        &mut self,
+        place: Place,
+        find: impl FnOnce() -> Option<FoundRule>,
+    ) -> Option<Rule> {
+        match self.rules.get(&place) {
+            Some(rule) => Some(rule.clone()),
+            None => self.find(place, find),
+        }
     }
 
-    pub(crate) fn insert(&mut self, place: Place, rule: Rule) {
+    fn find(&mut self, place: Place, find: impl FnOnce() -> Option<FoundRule>) -> Option<Rule> {
+        let Place { object, offset, .. } = place;
+        let before = self.stretches.range((object, FileOffset(0))..=(object, offset)).next_back();
+        let rule = match before {
+            Some((_, (end, rule))) if offset < *end => rule.clone(),
+            _ => {
+                let FoundRule { rule, holds_in } = find()?;
+                if let Some(Range { start, end }) = holds_in.filter(|range| range.contains(&offset)) {
+                    self.stretches.insert((object, start), (end, rule.clone()));
+                }
+                rule
+            }
+        };
         if self.rules.len() >= MOST_RULES {
             self.rules.clear();
+            self.stretches.clear();
         }
-        self.rules.insert(place, rule);
+        self.rules.insert(place, rule.clone());
+        Some(rule)
     }
 
     pub(crate) fn len(&self) -> usize {
         self.rules.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stretch_is_found_once_for_all_its_bytes() {
+        let mut cache = RuleCache::default();
+        let mut ask = |object, offset, is_call, holds_in: Option<Range<u64>>| {
+            let mut found = false;
+            let place = Place { object: ObjectNumber(object), offset: FileOffset(offset), is_call };
+            let rule = cache.get_or_find(place, || {
+                found = true;
+                let holds_in = holds_in.map(|range| FileOffset(range.start)..FileOffset(range.end));
+                Some(FoundRule { rule: Rule::Malformed, holds_in })
+            });
+            assert!(matches!(rule, Some(Rule::Malformed)));
+            found
+        };
+        assert!(ask(1, 0x120, false, Some(0x100..0x140)));
+        assert!(!ask(1, 0x100, true, None) && !ask(1, 0x13f, false, None));
+        assert!(ask(1, 0x140, false, None), "behind its end");
+        assert!(ask(1, 0xff, false, None), "before it");
+        assert!(ask(2, 0x120, false, None) && ask(0, 0x120, false, None), "in another object");
+        assert!(ask(1, 0x200, false, Some(0x300..0x400)), "a stretch elsewhere");
+        assert!(ask(1, 0x300, false, None), "is not believed");
+        assert!(!ask(1, 0x300, false, None) && ask(1, 0x300, true, None), "a place alone");
     }
 }

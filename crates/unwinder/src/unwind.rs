@@ -4,18 +4,19 @@ mod without_tables;
 
 use alloc::sync::Arc;
 use core::cell::Cell;
+use core::ops::Range;
 
 use gimli::UnwindContext;
-use model::{Avma, FileOffset, FrameAddress, TruncationReason};
+use model::{Avma, FileOffset, FrameAddress, Svma, TruncationReason};
 
 use crate::address_space::{AddressSpace, Mapping, ObjectNumber};
 use crate::evaluate::{Fault, evaluate};
 use crate::memory::{ReadMemory, StackCopy, StackMemory};
 use crate::registers::Registers;
 use crate::rule::{CompactRule, Rule};
-use crate::rule_cache::{Place, RuleCache};
+use crate::rule_cache::{FoundRule, Place, RuleCache};
 use crate::stack::{Frame, StackEnd, UnwoundStack};
-use crate::tables::{Lookup, UnwindTables};
+use crate::tables::{Extent, Lookup, UnwindTables};
 
 /// Where the unwinder gets the tables of an object from. Asked only for addresses whose rule is not known yet, and where
 /// the code itself must be looked at.
@@ -119,13 +120,9 @@ impl Unwinder {
         };
         let is_call = matches!(position.address, FrameAddress::ReturnAddress(_));
         let place = Place { object, offset, is_call };
-        if let Some(rule) = self.rules.get(&place) {
-            return rule.clone();
-        }
-        let Some(tables) = objects.tables(object) else { return Rule::FramePointer };
-        let rule = rule_from_tables(&tables, place, &mut self.context);
-        self.rules.insert(place, rule.clone());
-        rule
+        let context = &mut self.context;
+        let find = || Some(rule_from_tables(&*objects.tables(object)?, place, context));
+        self.rules.get_or_find(place, find).unwrap_or(Rule::FramePointer)
     }
 }
 
@@ -406,29 +403,59 @@ fn rule_from_tables<D: AsRef<[u8]>>(
     tables: &UnwindTables<D>,
     place: Place,
     context: &mut UnwindContext<usize>,
-) -> Rule {
-    let lookup = match tables.address_of(place.offset) {
-        Some(address) => tables.lookup(address, context),
-        None => Lookup::NoFde,
+) -> FoundRule {
+    let address = tables.address_of(place.offset);
+    let lookup = address.map_or(Lookup::NoFde, |address| tables.lookup(address, context));
+    let holds_in = match (&lookup, address) {
+        (Lookup::Row(row, extent), Some(address)) if !row.signal_frame && !tables.is_go() => {
+            ordinary_code(extent, address, place)
+        }
+        _ => None,
     };
-    if let Lookup::Row(row) = &lookup
+    // To look at the code costs a page fault, mostly.
+    let may_be_trampoline = holds_in.is_none();
+    FoundRule { rule: rule_from_lookup(tables, place, lookup, may_be_trampoline), holds_in }
+}
+
+/// The bytes around `place` that a row holds for whatever their instructions are: those of a function that is longer than a
+/// signal trampoline, and has more than the byte to look up.
+fn ordinary_code(extent: &Extent, address: Svma, place: Place) -> Option<Range<FileOffset>> {
+    /// C libraries begin the FDE of theirs a byte early.
+    const LONGEST_TRAMPOLINE: u64 = 32;
+    let last = extent.function.end.checked_sub(1)?;
+    let end = extent.row.end.min(last);
+    let is_long = last.checked_sub(extent.function.start)? > LONGEST_TRAMPOLINE;
+    if !is_long || !(extent.row.start..end).contains(&address.0) {
+        return None;
+    }
+    let start = place.offset.0.checked_sub(address.0 - extent.row.start)?;
+    Some(FileOffset(start)..place.offset.checked_add(end - address.0)?)
+}
+
+fn rule_from_lookup<D: AsRef<[u8]>>(
+    tables: &UnwindTables<D>,
+    place: Place,
+    lookup: Lookup,
+    may_be_trampoline: bool,
+) -> Rule {
+    if let Lookup::Row(row, _) = &lookup
         && row.signal_frame
     {
         return Rule::Row(Arc::new(row.clone()));
     }
-    if is_signal_trampoline(tables, place) {
+    if may_be_trampoline && is_signal_trampoline(tables, place) {
         return Rule::SignalTrampoline;
     }
     match lookup {
         Lookup::NoFde if is_outermost(tables, place) => Rule::Outermost,
-        Lookup::NoFde | Lookup::Row(_) if begins_goroutine(tables, place) => Rule::Outermost,
+        Lookup::NoFde | Lookup::Row(..) if begins_goroutine(tables, place) => Rule::Outermost,
         Lookup::NoFde => match epilogue(tables, place) {
             Some(rule) => Rule::Epilogue(rule),
             None if tables.is_go() => Rule::Go(None),
             None => Rule::FramePointer,
         },
         Lookup::Malformed => Rule::Malformed,
-        Lookup::Row(row) => match CompactRule::from_row(tables.architecture(), &row) {
+        Lookup::Row(row, _) => match CompactRule::from_row(tables.architecture(), &row) {
             _ if row.is_outermost() || (tables.is_go() && is_outermost(tables, place)) => Rule::Outermost,
             Some(_)
                 if tables.is_go()

@@ -47,10 +47,12 @@ impl FdeIndex {
         Self { entries }
     }
 
-    /// The offset of the FDE that begins last at or below `address` (Svma); whether it covers it, its length says.
-    pub(super) fn fde_offset(&self, address: u64) -> Option<usize> {
+    /// The offset of the FDE that begins last at or below `address` (Svma), and where the next one begins; whether it covers
+    /// it, its length says.
+    pub(super) fn find(&self, address: u64) -> Option<(usize, u64)> {
         let index = self.entries.partition_point(|&(start, _)| start <= address);
         let &(_, offset) = self.entries.get(index.checked_sub(1)?)?;
-        usize::try_from(offset).ok()
+        let next = self.entries.get(index).map_or(u64::MAX, |&(start, _)| start);
+        Some((usize::try_from(offset).ok()?, next))
     }
 }

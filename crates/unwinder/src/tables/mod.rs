@@ -5,6 +5,7 @@ mod search_table;
 mod section;
 
 use alloc::sync::Arc;
+use core::ops::Range;
 
 use elf::{Endianness, Object};
 use gimli::{BaseAddresses, DebugFrame, EhFrame, EndianSlice, LittleEndian, UnwindContext, UnwindSection};
@@ -30,6 +31,8 @@ pub struct UnwindTables<D> {
     eh_frame_index: FdeIndex,
     debug_frame: Option<Section>,
     debug_frame_index: FdeIndex,
+    /// What addresses in the tables may be relative to, but for `.eh_frame` itself.
+    bases: BaseAddresses,
     /// The object has `.gopclntab`: Go's linker made it.
     go: bool,
 }
@@ -37,12 +40,31 @@ pub struct UnwindTables<D> {
 /// What the tables say about an address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Lookup {
-    /// The row.
-    Row(Row),
+    /// The row, and where else it holds.
+    Row(Row, Extent),
     /// No FDE covers the address.
     NoFde,
     /// An FDE covers it, but cannot be read.
     Malformed,
+}
+
+/// Where a row holds (Svma).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Extent {
+    /// The addresses for which it is the answer.
+    pub(crate) row: Range<u64>,
+    /// Those that its FDE covers.
+    pub(crate) function: Range<u64>,
+}
+
+impl Lookup {
+    /// The same, where a row is not the answer outside `range`.
+    fn holding_in(mut self, range: Range<u64>) -> Self {
+        if let Self::Row(_, Extent { row, .. }) = &mut self {
+            *row = row.start.max(range.start)..row.end.min(range.end);
+        }
+        self
+    }
 }
 
 /// An FDE longer than this is taken as malformed: its program would be run anew for each address in it. The longest of
@@ -71,6 +93,7 @@ impl<D: AsRef<[u8]>> UnwindTables<D> {
         });
         let debug_frame = Section::named(&object, ".debug_frame");
         let go = object.section(".gopclntab").is_some() || object.section(".data.rel.ro.gopclntab").is_some();
+        let bases = bases(&object);
         let mut tables = Self {
             object,
             architecture,
@@ -79,6 +102,7 @@ impl<D: AsRef<[u8]>> UnwindTables<D> {
             eh_frame_index: FdeIndex::default(),
             debug_frame,
             debug_frame_index: FdeIndex::default(),
+            bases,
             go,
         };
         if tables.search_table().is_none()
@@ -118,8 +142,8 @@ impl<D: AsRef<[u8]>> UnwindTables<D> {
     pub fn share_function(&self, one: FileOffset, other: FileOffset) -> bool {
         let fde = |offset| {
             let address = self.address_of(offset)?;
-            let in_debug_frame = || self.debug_frame_index.fde_offset(address.0).map(|fde| (true, fde));
-            self.eh_frame_fde_offset(address).map(|fde| (false, fde)).or_else(in_debug_frame)
+            let in_debug_frame = || self.debug_frame_index.find(address.0).map(|(fde, _)| (true, fde));
+            self.find_in_eh_frame(address).map(|(fde, _)| (false, fde)).or_else(in_debug_frame)
         };
         fde(one).is_some_and(|function| fde(other) == Some(function))
     }
@@ -159,18 +183,24 @@ impl<D: AsRef<[u8]>> UnwindTables<D> {
     /// The row for the instruction at `address`.
     pub(crate) fn lookup(&self, address: Svma, context: &mut UnwindContext<usize>) -> Lookup {
         let from_eh_frame = match self.eh_frame() {
-            Some((section, bases)) => match self.eh_frame_fde_offset(address) {
-                Some(offset) => self.row(&section, &bases, offset.into(), address, context),
+            Some((section, bases)) => match self.find_in_eh_frame(address) {
+                Some((offset, next)) => {
+                    self.row(&section, &bases, offset.into(), address, context).holding_in(0..next)
+                }
                 None => Lookup::NoFde,
             },
             None => Lookup::NoFde,
         };
-        if let Lookup::Row(_) = from_eh_frame {
+        if let Lookup::Row(..) = from_eh_frame {
             return from_eh_frame;
         }
         let from_debug_frame = match self.debug_frame() {
-            Some((section, bases)) => match self.debug_frame_index.fde_offset(address.0) {
-                Some(offset) => self.row(&section, &bases, offset.into(), address, context),
+            Some((section, bases)) => match self.debug_frame_index.find(address.0) {
+                // Somewhere within the function `.eh_frame` may have its say.
+                Some((offset, _)) => {
+                    let only_there = address.0..address.0.saturating_add(1);
+                    self.row(&section, &bases, offset.into(), address, context).holding_in(only_there)
+                }
                 None => Lookup::NoFde,
             },
             None => Lookup::NoFde,
@@ -178,10 +208,12 @@ impl<D: AsRef<[u8]>> UnwindTables<D> {
         if from_debug_frame == Lookup::NoFde { from_eh_frame } else { from_debug_frame }
     }
 
-    fn eh_frame_fde_offset(&self, address: Svma) -> Option<usize> {
-        let Some(table) = self.search_table() else { return self.eh_frame_index.fde_offset(address.0) };
+    /// The offset of the FDE in `.eh_frame`, and where the next one's code begins.
+    fn find_in_eh_frame(&self, address: Svma) -> Option<(usize, u64)> {
+        let Some(table) = self.search_table() else { return self.eh_frame_index.find(address.0) };
         let eh_frame = self.eh_frame.as_ref()?.address;
-        usize::try_from(table.fde_address(address.0)?.checked_sub(eh_frame.0)?).ok()
+        let (fde, next) = table.find(address.0)?;
+        Some((usize::try_from(fde.checked_sub(eh_frame.0)?).ok()?, next))
     }
 
     fn row<'a, S>(
@@ -206,9 +238,13 @@ impl<D: AsRef<[u8]>> UnwindTables<D> {
         if fde.entry_len() > LONGEST_FDE {
             return Lookup::Malformed;
         }
-        let row = fde.unwind_info_for_address(section, bases, context, address.0);
-        match row.and_then(|row| Row::from_gimli(self.architecture, section, fde.cie(), row)) {
-            Ok(row) => Lookup::Row(row),
+        let Ok(row) = fde.unwind_info_for_address(section, bases, context, address.0) else {
+            return Lookup::Malformed;
+        };
+        let function = fde.initial_address()..fde.initial_address().saturating_add(fde.len());
+        let holds = row.start_address().max(function.start)..row.end_address().min(function.end);
+        match Row::from_gimli(self.architecture, section, fde.cie(), row) {
+            Ok(row) => Lookup::Row(row, Extent { row: holds, function }),
             Err(_) => Lookup::Malformed,
         }
     }
@@ -225,7 +261,7 @@ impl<D: AsRef<[u8]>> UnwindTables<D> {
         let mut eh_frame = EhFrame::new(section.bytes(self.object.data()), LittleEndian);
         eh_frame.set_address_size(8);
         eh_frame.set_vendor(self.vendor());
-        Some((eh_frame, self.bases().set_eh_frame(section.address.0)))
+        Some((eh_frame, self.bases.clone().set_eh_frame(section.address.0)))
     }
 
     fn debug_frame(&self) -> Option<(DebugFrame<Slice<'_>>, BaseAddresses)> {
@@ -233,18 +269,7 @@ impl<D: AsRef<[u8]>> UnwindTables<D> {
         let mut debug_frame = DebugFrame::new(section.bytes(self.object.data()), LittleEndian);
         debug_frame.set_address_size(8);
         debug_frame.set_vendor(self.vendor());
-        Some((debug_frame, self.bases()))
-    }
-
-    fn bases(&self) -> BaseAddresses {
-        let mut bases = BaseAddresses::default();
-        if let Some(text) = self.object.section(".text") {
-            bases = bases.set_text(text.address.0);
-        }
-        if let Some(got) = self.object.section(".got") {
-            bases = bases.set_got(got.address.0);
-        }
-        bases
+        Some((debug_frame, self.bases.clone()))
     }
 
     fn vendor(&self) -> gimli::Vendor {
@@ -253,4 +278,15 @@ impl<D: AsRef<[u8]>> UnwindTables<D> {
             Architecture::Aarch64 => gimli::Vendor::AArch64,
         }
     }
+}
+
+fn bases<D: AsRef<[u8]>>(object: &Object<D>) -> BaseAddresses {
+    let mut bases = BaseAddresses::default();
+    if let Some(text) = object.section(".text") {
+        bases = bases.set_text(text.address.0);
+    }
+    if let Some(got) = object.section(".got") {
+        bases = bases.set_got(got.address.0);
+    }
+    bases
 }

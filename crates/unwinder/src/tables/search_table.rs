@@ -39,11 +39,13 @@ impl<'a> SearchTable<'a> {
         self.eh_frame
     }
 
-    /// The address (Svma) of the FDE that covers `address`, if any does: the last that begins at or below it.
-    pub(super) fn fde_address(&self, address: u64) -> Option<u64> {
+    /// The address (Svma) of the FDE that covers `address`, if any does: the last whose code begins at or below it; and where
+    /// the code of the next one begins.
+    pub(super) fn find(&self, address: u64) -> Option<(u64, u64)> {
         let index = self.entries.partition_point(|entry| self.word(entry, 0) <= address);
         let entry = self.entries.get(index.checked_sub(1)?)?;
-        Some(self.word(entry, 4))
+        let next = self.entries.get(index).map_or(u64::MAX, |entry| self.word(entry, 0));
+        Some((self.word(entry, 4), next))
     }
 
     fn word(&self, entry: &[u8; ENTRY_LENGTH], at: usize) -> u64 {
@@ -73,10 +75,10 @@ mod tests {
         let bytes = table(2, &[(-0x800, 0x1010), (-0x700, 0x1030)]);
         let table = SearchTable::parse(0x2000, &bytes).unwrap();
         assert_eq!(table.eh_frame_address(), 0x3004);
-        assert_eq!(table.fde_address(0x17ff), None);
-        assert_eq!(table.fde_address(0x1800), Some(0x3010));
-        assert_eq!(table.fde_address(0x1900), Some(0x3030));
-        assert_eq!(table.fde_address(u64::MAX), Some(0x3030));
+        assert_eq!(table.find(0x17ff), None);
+        assert_eq!(table.find(0x1800), Some((0x3010, 0x1900)));
+        assert_eq!(table.find(0x1900), Some((0x3030, u64::MAX)));
+        assert_eq!(table.find(u64::MAX), Some((0x3030, u64::MAX)));
     }
 
     #[test]

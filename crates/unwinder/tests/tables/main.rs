@@ -3,4 +3,5 @@
 mod aarch64;
 mod hostile;
 mod made;
+mod remembered;
 mod x86_64;
