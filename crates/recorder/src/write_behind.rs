@@ -17,7 +17,7 @@ use crate::output::Output;
 
 /// Bytes of records that may wait to be written.
 pub(crate) const BUFFER: usize = 64 << 20;
-/// Records are handed on in blocks of at least this many bytes; fewer at a round's end.
+/// Records are handed on in blocks of at least this many bytes; fewer where all that came shall be written.
 const BLOCK: usize = 64 << 10;
 /// How many emptied blocks are kept.
 const SPARE: usize = 8;
@@ -26,11 +26,43 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What the thread is to do.
 enum Order {
-    Records(Vec<u8>),
+    Records(Block),
     FinishedInit,
-    FinishedRound,
     Checkpoint,
     Finish(Box<Features>),
+}
+
+/// Whole records.
+#[derive(Default)]
+struct Block {
+    bytes: Vec<u8>,
+    /// How many bytes there were when each round was finished.
+    rounds: Vec<usize>,
+}
+
+impl Block {
+    fn with_room() -> Self {
+        Self { bytes: Vec::with_capacity(2 * BLOCK), rounds: Vec::new() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.rounds.is_empty()
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.rounds.clear();
+    }
+
+    fn write_to(&self, writer: &mut dyn RecordWriter) -> io::Result<()> {
+        let mut begin = 0;
+        for &end in &self.rounds {
+            writer.append(self.bytes.get(begin..end).unwrap_or_default())?;
+            writer.finished_round()?;
+            begin = end;
+        }
+        writer.append(self.bytes.get(begin..).unwrap_or_default())
+    }
 }
 
 #[derive(Default)]
@@ -38,7 +70,7 @@ struct State {
     orders: VecDeque<Order>,
     /// Bytes in `orders`, and in the one that is carried out.
     bytes: usize,
-    spare: Vec<Vec<u8>>,
+    spare: Vec<Block>,
     /// Why the thread carries nothing out any more.
     failure: Option<io::Error>,
     failed: bool,
@@ -67,7 +99,7 @@ impl Shared {
 /// Writes to an [`Output`] that belongs to a thread. What fails is told by the next call.
 pub(crate) struct WriteBehind {
     shared: Arc<Shared>,
-    pending: Vec<u8>,
+    pending: Block,
     waited: Duration,
 }
 
@@ -84,7 +116,7 @@ impl WriteBehind {
             .name("writer".to_owned())
             .spawn(move || carry_out(&its, output))
             .map_err(|errno| Error::System { what: "cannot start a thread", errno })?;
-        Ok(Self { shared, pending: Vec::with_capacity(2 * BLOCK), waited: Duration::ZERO })
+        Ok(Self { shared, pending: Block::with_room(), waited: Duration::ZERO })
     }
 
     /// For how long the buffer was full, and everything waited for the output.
@@ -94,7 +126,7 @@ impl WriteBehind {
 
     fn order(&mut self, order: Order) -> io::Result<()> {
         let mut state = self.shared.lock();
-        let length = if let Order::Records(records) = &order { records.len() } else { 0 };
+        let length = if let Order::Records(block) = &order { block.bytes.len() } else { 0 };
         // An empty buffer takes any block.
         if length > 0 && state.bytes > 0 && state.bytes + length > BUFFER && !state.failed {
             let begin = Instant::now();
@@ -118,15 +150,15 @@ impl WriteBehind {
             return Ok(());
         }
         let spare = self.shared.lock().spare.pop();
-        let block = mem::replace(&mut self.pending, spare.unwrap_or_else(|| Vec::with_capacity(2 * BLOCK)));
+        let block = mem::replace(&mut self.pending, spare.unwrap_or_else(Block::with_room));
         self.order(Order::Records(block))
     }
 }
 
 impl RecordWriter for WriteBehind {
     fn append(&mut self, records: &[u8]) -> io::Result<()> {
-        self.pending.extend_from_slice(records);
-        if self.pending.len() >= BLOCK { self.hand_on() } else { Ok(()) }
+        self.pending.bytes.extend_from_slice(records);
+        if self.pending.bytes.len() >= BLOCK { self.hand_on() } else { Ok(()) }
     }
 
     fn finished_init(&mut self) -> io::Result<()> {
@@ -135,8 +167,9 @@ impl RecordWriter for WriteBehind {
     }
 
     fn finished_round(&mut self) -> io::Result<()> {
-        self.hand_on()?;
-        self.order(Order::FinishedRound)
+        // To be woken for each round would cost the thread more than to write what came in it.
+        self.pending.rounds.push(self.pending.bytes.len());
+        Ok(())
     }
 
     fn checkpoint(&mut self) -> io::Result<()> {
@@ -197,12 +230,11 @@ fn carry_out(shared: &Shared, mut output: Output) {
             // After a failure nothing may follow.
             _ if failed => Ok(()),
             Order::Records(records) => {
-                let result = writer.append(&records);
+                let result = records.write_to(writer);
                 block = Some(records);
                 result
             }
             Order::FinishedInit => writer.finished_init(),
-            Order::FinishedRound => writer.finished_round(),
             Order::Checkpoint => writer.checkpoint().and_then(|()| output.still_there()),
             Order::Finish(features) => writer.finish(&features).and_then(|written| {
                 size = Some(written);
@@ -214,8 +246,8 @@ fn carry_out(shared: &Shared, mut output: Output) {
             (state.failed, state.failure) = (true, Some(failure));
         }
         if let Some(mut block) = block {
-            state.bytes = state.bytes.saturating_sub(block.len());
-            if state.spare.len() < SPARE && block.capacity() <= 4 * BLOCK {
+            state.bytes = state.bytes.saturating_sub(block.bytes.len());
+            if state.spare.len() < SPARE && block.bytes.capacity() <= 4 * BLOCK {
                 block.clear();
                 state.spare.push(block);
             }
