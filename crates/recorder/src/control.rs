@@ -6,13 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use crossbeam_channel::Sender;
 use host::sys::pidfd::PidFd;
 use host::sys::poll::{PollSet, Waker};
 use host::sys::signals::{self, Received, SIGHUP, SIGINT, SIGTERM, SignalFd, SignalMask};
 
 use crate::error::Error;
-use crate::ring::Message;
+use crate::messages::{Message, Outbox};
 
 /// Stops a recording; cheap to clone and usable from any thread.
 #[derive(Clone, Debug)]
@@ -106,11 +105,7 @@ pub(crate) struct Watcher {
 
 impl Watcher {
     /// Starts it; what it sees goes to `messages`.
-    pub(crate) fn start(
-        control: &Control,
-        processes: Vec<PidFd>,
-        messages: Sender<Message>,
-    ) -> Result<Self, Error> {
+    pub(crate) fn start(control: &Control, processes: Vec<PidFd>, messages: Outbox) -> Result<Self, Error> {
         let over = Arc::new(AtomicBool::new(false));
         let watched = Watched { control: control.clone(), over: Arc::clone(&over), processes, messages };
         let thread = std::thread::Builder::new()
@@ -137,7 +132,7 @@ struct Watched {
     control: Control,
     over: Arc<AtomicBool>,
     processes: Vec<PidFd>,
-    messages: Sender<Message>,
+    messages: Outbox,
 }
 
 impl Watched {
@@ -147,7 +142,11 @@ impl Watched {
         let waker = poll.add(inner.waker.as_fd());
         let signals = inner.signals.as_ref().map(|signals| poll.add(signals.as_fd()));
         let processes: Vec<usize> = self.processes.iter().map(|process| poll.add(process.as_fd())).collect();
-        let send = |event| self.messages.send(Message::Outside(event)).is_ok();
+        let send = |event| {
+            let left = self.messages.leave(Message::Outside(event)).is_ok();
+            self.messages.wake();
+            left
+        };
         loop {
             if poll.wait(None).is_err() {
                 return;

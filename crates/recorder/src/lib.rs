@@ -19,6 +19,7 @@ mod file;
 mod header;
 mod machine;
 mod members;
+mod messages;
 mod notice;
 mod offer;
 mod open;

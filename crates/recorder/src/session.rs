@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError};
+use crossbeam_channel::RecvTimeoutError;
 use decoder::{Attr, ReadFormat, RecordLayout};
 use host::procfs;
 use host::sys::clock;
@@ -21,10 +21,11 @@ use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind};
 use crate::control::{Control, OutsideEvent, Watcher};
 use crate::error::{ENOENT, Error};
 use crate::members::Members;
+use crate::messages::{self, Inbox, Message};
 use crate::notice::Notice;
 use crate::open::{Duplicates, Numbers, Opened, PULSE, open, processes};
 use crate::options::{Options, Target, Workload};
-use crate::ring::{Drained, Message, Readers, RingSource, StackPlace};
+use crate::ring::{Drained, Readers, RingSource, StackPlace};
 use crate::summary::{Command, RunningCommand, Summary};
 use crate::synthesis::Synthesis;
 
@@ -128,8 +129,7 @@ impl Prepared {
     ) -> Result<Summary, Error> {
         let rings = std::mem::take(&mut self.opened.rings);
         let cpus = if options.per_thread { self.opened.cpus.len() } else { rings.len() };
-        // What is under way is bounded by the readers' memory.
-        let (sender, messages) = crossbeam_channel::unbounded();
+        let (outbox, messages) = messages::boxes();
         // A reader for each CPU, also where the rings are those of threads.
         let mut per_reader: Vec<Vec<RingSource>> = (0..cpus).map(|_| Vec::new()).collect();
         for (index, pair) in rings.into_iter().enumerate() {
@@ -139,7 +139,7 @@ impl Prepared {
         }
         let stacks = StackPlace::of(self.opened.events.iter().map(|event| &event.attr));
         let waiting_bytes = if options.light { LIGHT_WAITING } else { WAITING };
-        let readers = Readers::start(per_reader, stacks, waiting_bytes, &sender);
+        let readers = Readers::start(per_reader, stacks, waiting_bytes, &outbox);
         let readers = match readers {
             Ok(readers) => readers,
             Err(error) => {
@@ -159,7 +159,7 @@ impl Prepared {
         };
         let processes = watched(options, child.as_ref());
         let watching = processes.len();
-        let watcher = Watcher::start(control, processes, sender.clone());
+        let watcher = Watcher::start(control, processes, outbox);
         let mut run = Run {
             consumer,
             notices,
@@ -285,10 +285,10 @@ fn watched(options: &Options, child: Option<&Child>) -> Vec<PidFd> {
     }
 }
 
-fn stop_readers(mut readers: Readers, messages: &Receiver<Message>) {
+fn stop_readers(mut readers: Readers, messages: &Inbox) {
     let (mut left, round) = readers.begin_round(true);
     while left > 0 {
-        match messages.recv() {
+        match messages.next(None) {
             Ok(Message::Answer(answer)) if answer == round => left -= 1,
             Ok(Message::Chunk(chunk)) => readers.recycle(Some(chunk.bytes)),
             Ok(_) => {}
@@ -312,7 +312,7 @@ struct Run<'a> {
     consumer: &'a mut dyn Consumer,
     notices: &'a mut dyn FnMut(Notice),
     readers: Readers,
-    messages: Receiver<Message>,
+    messages: Inbox,
     numbers: Numbers,
     duplicates: Option<Duplicates>,
     removed: u64,
@@ -406,7 +406,7 @@ impl Run<'_> {
             }
             let next_round = last_round + interval;
             let deadline = next_round.min(next_checkpoint).min(end.unwrap_or(next_round));
-            match self.messages.recv_timeout(deadline.saturating_duration_since(now)) {
+            match self.messages.next(Some(deadline)) {
                 Ok(Message::Outside(event)) => {
                     if self.ends(event) {
                         return true;
@@ -517,7 +517,7 @@ impl Run<'_> {
         let (readers, round) = self.readers.begin_round(true);
         self.round = Some((round, readers));
         while self.round.is_some() {
-            match self.messages.recv() {
+            match self.messages.next(None) {
                 Ok(message) => self.handle(message),
                 Err(_) => break,
             }

@@ -1,10 +1,11 @@
 //! Rings: how records come out of the kernel.
 
+mod memory;
 mod protocol;
 mod reader;
 mod stack_place;
 
 pub use protocol::Drained;
 pub(crate) use protocol::drain;
-pub(crate) use reader::{Message, Readers, RingSource};
+pub(crate) use reader::{Readers, RingSource};
 pub(crate) use stack_place::StackPlace;

@@ -2,19 +2,20 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-use crossbeam_channel::{Receiver, Sender};
 use host::sys::perf_event::PerfEvent;
 use host::sys::poll::{PollSet, Waker};
 use host::sys::ring::RingMapping;
 use host::sys::schedule;
 
+use super::memory::{self, Recycled, Spare};
 use super::protocol::drain;
 use super::stack_place::StackPlace;
 use crate::consumer::{Chunk, RingKind};
 use crate::error::Error;
+use crate::messages::{Closed, Message, Outbox};
 
 /// A ring with the events that write into it; the first maps it.
 pub(crate) struct RingSource {
@@ -23,34 +24,23 @@ pub(crate) struct RingSource {
     pub(crate) events: Vec<Arc<PerfEvent>>,
 }
 
-/// What reaches the thread that writes.
-pub(crate) enum Message {
-    /// Records of one ring, in the order of the ring.
-    Chunk(Chunk),
-    /// A reader has emptied its rings since round `.0` began.
-    Answer(u64),
-    /// Something from outside: see `control`.
-    Outside(crate::control::OutsideEvent),
-}
-
 /// What the readers and the writer share.
 struct Rounds {
     current: AtomicU64,
     last: AtomicBool,
+    /// How many readers have not answered the current one.
+    unanswered: AtomicUsize,
 }
 
 /// The readers, as the writer sees them.
 pub(crate) struct Readers {
     handles: Vec<ReaderHandle>,
     rounds: Arc<Rounds>,
-    /// Memory for chunks, emptied.
-    recycled: Sender<Vec<u8>>,
-    /// Bytes of each: what the largest ring holds.
-    buffer: usize,
+    recycled: Recycled,
+    spare: Spare,
     stacks: Option<StackPlace>,
-    spare: Receiver<Vec<u8>>,
     /// Until the last round.
-    messages: Option<Sender<Message>>,
+    messages: Option<Outbox>,
 }
 
 /// A running reader.
@@ -67,8 +57,8 @@ struct Reader {
     rounds: Arc<Rounds>,
     /// The last round that it has answered, or that began before it.
     answered: u64,
-    messages: Sender<Message>,
-    spare: Receiver<Vec<u8>>,
+    messages: Outbox,
+    spare: Spare,
 }
 
 impl Readers {
@@ -79,19 +69,20 @@ impl Readers {
         rings: Vec<Vec<RingSource>>,
         stacks: Option<StackPlace>,
         waiting: u64,
-        messages: &Sender<Message>,
+        messages: &Outbox,
     ) -> Result<Self, Error> {
-        let rounds = Arc::new(Rounds { current: AtomicU64::new(0), last: AtomicBool::new(false) });
+        let rounds = Arc::new(Rounds {
+            current: AtomicU64::new(0),
+            last: AtomicBool::new(false),
+            unanswered: AtomicUsize::new(0),
+        });
         let sizes = rings.iter().flatten().map(|ring| ring.mapping.data_size());
-        let buffer = sizes.max().unwrap_or(0);
-        let fitting = usize::try_from(waiting).unwrap_or(usize::MAX) / buffer.max(1);
-        let buffers = fitting.clamp(2 * rings.len().max(2), 2048);
-        let (recycled, spare) = crossbeam_channel::bounded(buffers);
+        let size = sizes.max().unwrap_or(0);
+        let fitting = usize::try_from(waiting).unwrap_or(usize::MAX) / size.max(1);
+        let (recycled, spare) =
+            memory::pieces(fitting.clamp(2 * rings.len().max(2), 2048), size, rings.len());
         let messages = Some(messages.clone());
-        let mut readers = Self { handles: Vec::new(), rounds, recycled, buffer, stacks, spare, messages };
-        for _ in 0..buffers {
-            readers.recycle(None);
-        }
+        let mut readers = Self { handles: Vec::new(), rounds, recycled, spare, stacks, messages };
         for rings in rings {
             readers.add(rings)?;
         }
@@ -127,6 +118,7 @@ impl Readers {
             self.messages = None;
             self.rounds.last.store(true, Ordering::Release);
         }
+        self.rounds.unanswered.store(self.handles.len(), Ordering::Relaxed);
         let round = self.rounds.current.fetch_add(1, Ordering::AcqRel) + 1;
         self.handles.iter().for_each(|reader| reader.waker.wake());
         (self.handles.len(), round)
@@ -134,11 +126,7 @@ impl Readers {
 
     /// Gives memory back for the next chunk, in the place of a chunk's that was taken; `None` where that was kept.
     pub(crate) fn recycle(&self, bytes: Option<Vec<u8>>) {
-        let mut bytes = bytes.filter(|bytes| bytes.capacity() >= self.buffer).unwrap_or_default();
-        bytes.clear();
-        bytes.reserve_exact(self.buffer);
-        // Where there are spare ones enough, this one is freed.
-        let _ = self.recycled.try_send(bytes);
+        self.recycled.give(bytes);
     }
 
     /// Waits for the readers' ends, after the last round.
@@ -170,10 +158,15 @@ impl Reader {
             // Read before the rings: what they hold when a round begins belongs to that round.
             let last = self.rounds.last.load(Ordering::Acquire);
             let round = self.rounds.current.load(Ordering::Acquire);
+            let mut left = false;
             for index in 0..self.rings.len() {
-                if !self.empty(index) {
-                    return; // The writer is gone.
+                match self.empty(index) {
+                    Ok(something) => left |= something,
+                    Err(Closed) => return,
                 }
+            }
+            if left && round == self.answered {
+                self.messages.wake();
             }
             for (ring, (event, place)) in self.rings.iter().zip(&mut waited) {
                 if poll.ready(*place).hung_up {
@@ -187,23 +180,35 @@ impl Reader {
             }
             if round > self.answered {
                 self.answered = round;
-                if self.messages.send(Message::Answer(round)).is_err() || last {
+                let left = self.messages.leave(Message::Answer(round));
+                // Who answers last wakes the writer for what all have left.
+                if last || self.rounds.unanswered.fetch_sub(1, Ordering::AcqRel) == 1 {
+                    self.messages.wake();
+                }
+                if left.is_err() || last {
                     return;
                 }
             }
         }
     }
 
-    /// Empties one ring; false when nobody listens any more.
-    fn empty(&mut self, index: usize) -> bool {
-        let Some(ring) = self.rings.get(index) else { return true };
+    /// Empties one ring, and says whether there was anything.
+    fn empty(&mut self, index: usize) -> Result<bool, Closed> {
+        let Some(ring) = self.rings.get(index) else { return Ok(false) };
         if ring.mapping.head() == ring.mapping.tail() {
-            return true;
+            return Ok(false);
         }
-        // Where all memory waits to be written, the records wait in their ring.
-        let Ok(mut bytes) = self.spare.recv() else { return false };
+        let mut bytes = match self.spare.take() {
+            Some(bytes) => bytes,
+            None => {
+                // Where all memory waits to be written, the records wait in their ring.
+                self.messages.wake();
+                self.spare.wait().ok_or(Closed)?
+            }
+        };
         let stacks = self.stacks.as_ref().filter(|_| ring.kind == RingKind::Samples);
         let drained = drain(&ring.mapping, stacks, &mut bytes);
-        self.messages.send(Message::Chunk(Chunk { ring: ring.kind, bytes, drained })).is_ok()
+        self.messages.leave(Message::Chunk(Chunk { ring: ring.kind, bytes, drained }))?;
+        Ok(true)
     }
 }

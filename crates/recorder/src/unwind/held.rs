@@ -71,8 +71,9 @@ impl Held {
                 self.bytes = self.bytes.saturating_sub(bytes.len());
                 let mut bytes = std::mem::take(bytes);
                 bytes.clear();
-                // Those of the sideband are small: the largest are worth keeping.
-                let place = self.spare.partition_point(|spare| spare.capacity() < bytes.capacity());
+                // Those of the sideband are small: the largest are worth keeping. The one used last is the first to be used
+                // again.
+                let place = self.spare.partition_point(|spare| spare.capacity() <= bytes.capacity());
                 self.spare.insert(place, bytes);
                 if self.spare.len() > MOST_SPARE {
                     self.spare.remove(0);
@@ -111,8 +112,10 @@ mod tests {
         held.release(x);
         held.release(a);
         assert_eq!(held.at(b), b"bc");
+        let newest = held.at(b).as_ptr().wrapping_sub(1);
         held.release(b);
         assert_eq!((held.bytes(), held.chunks.len()), (0, 0));
-        assert!(held.spare().is_some());
+        let spare = held.spare().unwrap();
+        assert_eq!(spare.as_ptr(), newest);
     }
 }
