@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use export::summary::grouped;
+use host::sys::clock;
 use recorder::unwind::StackTotals;
 use recorder::{OUTPUT_BUFFER, Options, Summary, Target};
 
@@ -34,6 +35,7 @@ pub fn tell(
         output.map(|(path, size)| format!(" → {} ({})", path.display(), bytes(size))).unwrap_or_default(),
     ));
     call_graph::tell(stacks, console);
+    console.detail(&own_cpu_time(clock::cpu_time_of_this_process(), summary.cpu_time));
     let loss = &summary.loss;
     if loss.samples > 0 {
         let share = 100.0 * loss.samples as f64 / (loss.samples + summary.samples).max(1) as f64;
@@ -67,6 +69,15 @@ pub fn tell(
     if summary.samples == 0 {
         console.warn(&no_samples(summary, options));
     }
+}
+
+/// What the recording has cost beside what it does to the command itself.
+fn own_cpu_time(own: Duration, command: Option<Duration>) -> String {
+    let share = command.filter(|time| !time.is_zero()).map(|time| {
+        let percent = 100.0 * own.as_secs_f64() / time.as_secs_f64();
+        format!(", {percent:.1} % of the command's {:.1} s", time.as_secs_f64())
+    });
+    format!("own CPU time {} ms{}", own.as_millis(), share.unwrap_or_default())
 }
 
 /// Why there is nothing, and what to try.
@@ -112,6 +123,18 @@ fn bytes(size: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn own_cpu_time_is_held_against_that_of_the_command() {
+        let own = Duration::from_micros(92_400);
+        let beside = |command| own_cpu_time(own, command);
+        assert_eq!(
+            beside(Some(Duration::from_millis(9_900))),
+            "own CPU time 92 ms, 0.9 % of the command's 9.9 s"
+        );
+        assert_eq!(beside(Some(Duration::ZERO)), "own CPU time 92 ms");
+        assert_eq!(beside(None), "own CPU time 92 ms");
+    }
 
     #[test]
     fn numbers_are_grouped() {

@@ -486,11 +486,10 @@ impl<F: FnMut(News)> Consumer for Engine<F> {
 const MOST_SPACES: usize = 4_096;
 /// Without samples for so long, time is taken to go on by itself.
 const CHECKPOINT_SLACK: Duration = Duration::from_secs(1);
-/// `CLOCK_PROCESS_CPUTIME_ID` (`clock_gettime(2)`).
-const CLOCK_PROCESS_CPUTIME_ID: clock::ClockId = 2;
 
+/// Nanoseconds.
 fn own_cpu_time() -> u64 {
-    clock::now(CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0)
+    u64::try_from(clock::cpu_time_of_this_process().as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Our resident memory in bytes: the second number of `/proc/self/statm` (proc(5)).

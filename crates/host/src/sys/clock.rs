@@ -43,6 +43,11 @@ pub fn cpu_time_of_children() -> Duration {
     part(usage.ru_utime) + part(usage.ru_stime)
 }
 
+/// CPU time of this process, all its threads together (`CLOCK_PROCESS_CPUTIME_ID`).
+pub fn cpu_time_of_this_process() -> Duration {
+    Duration::from_nanos(now(libc::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0))
+}
+
 fn nanoseconds(time: libc::timespec) -> u64 {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0))
