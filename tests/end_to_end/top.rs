@@ -389,6 +389,15 @@ fn without_colours_and_beyond_ascii() {
 }
 
 #[test]
+fn a_terminal_that_cannot_move_its_cursor_is_left_alone() {
+    let folder = folder();
+    let Some(terminal) = Terminal::open("dumb", (160, 24), folder.path()) else { return };
+    terminal.line(&format!("clear; TERM=dumb {} top; echo left $?", env!("CARGO_BIN_EXE_prof")));
+    let screen = terminal.wait("the end", |screen| screen.contains("left 1"));
+    assert!(screen.contains("TERM is dumb; try: prof top --once"), "{screen}");
+}
+
+#[test]
 fn what_is_shown_is_saved_as_picture_and_recording() {
     let Some(program) = programs::c("shares") else { return };
     if !may_record() {

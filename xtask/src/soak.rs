@@ -67,9 +67,11 @@ fn watch(duration: Duration) -> anyhow::Result<()> {
     let begin = Instant::now();
     while begin.elapsed() < duration {
         thread::sleep(LOOK);
-        let size = top.resident().context("prof top has ended by itself")?;
-        println!("{:>6.0} s {:>8} kB", begin.elapsed().as_secs_f64(), size);
-        sizes.push(size);
+        let size = top.anonymous().zip(top.resident());
+        let (anonymous, resident) = size.context("prof top has ended by itself")?;
+        let seconds = begin.elapsed().as_secs_f64();
+        println!("{seconds:>6.0} s {anonymous:>8} kB, with pages of files {resident:>8} kB");
+        sizes.push(anonymous);
     }
     let (status, tail) = top.leave(b"q")?;
     ensure!(status.success(), "prof top ended with {status}");

@@ -69,8 +69,17 @@ impl InTerminal {
 
     /// The resident memory, in kB; `None` when it has ended.
     pub(crate) fn resident(&self) -> Option<u64> {
+        self.status("VmRSS:")
+    }
+
+    /// What of it is no file's, in kB: pages of files are the kernel's to drop.
+    pub(crate) fn anonymous(&self) -> Option<u64> {
+        self.status("RssAnon:")
+    }
+
+    fn status(&self, field: &str) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix(field))?;
         line.split_whitespace().next()?.parse().ok()
     }
 

@@ -100,6 +100,11 @@ pub fn run(arguments: &TopArguments, console: &Console) -> anyhow::Result<ExitCo
     if !printing && !std::io::stdout().is_terminal() {
         bail!("the live view needs a terminal; try: prof top --once, or prof top --json");
     }
+    if !printing && std::env::var_os("TERM").is_some_and(|term| term == "dumb") {
+        bail!(
+            "the live view needs a terminal that can move its cursor, and TERM is dumb; try: prof top --once"
+        );
+    }
     memory::keep_large_blocks_apart(LARGE_BLOCK);
     let (target, words) = choose_target(arguments)?;
     let mut options = Options::new(target);

@@ -81,6 +81,16 @@ impl App {
                 KeyCode::Char('c') => Some(Request::Quit),
                 KeyCode::Char('z') => Some(Request::Suspend),
                 KeyCode::Char('l') => Some(Request::Redraw),
+                // As in a shell: the line, the last word.
+                KeyCode::Char(key @ ('u' | 'w')) => {
+                    if let Some(prompt) = &mut self.prompt {
+                        let words = prompt.text.trim_end();
+                        let rest = if key == 'u' { 0 } else { words.rfind(' ').map_or(0, |space| space + 1) };
+                        prompt.text.truncate(rest);
+                        self.prompt_changed();
+                    }
+                    None
+                }
                 _ => None,
             };
         }

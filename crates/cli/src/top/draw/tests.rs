@@ -221,7 +221,14 @@ fn every_key_does_what_the_help_says() {
     assert_eq!((app.functions.len(), &*first_function(&app)), (1, "hash"));
     press(&mut app, "\x1b");
     assert_eq!((&*app.filter_text, app.prompt.is_none()), ("", true), "thought better of it");
-    press(&mut app, "/comm:worker\n");
+    press(&mut app, "/nothing");
+    let control = |key| Event::Key(KeyEvent::new(KeyCode::Char(key), KeyModifiers::CONTROL));
+    app.input(&control('u'));
+    assert_eq!((app.prompt.as_ref().map(|prompt| &*prompt.text), app.total), (Some(""), 1000));
+    press(&mut app, "comm:worker hash");
+    app.input(&control('w'));
+    assert_eq!(app.filter_text, "comm:worker ");
+    press(&mut app, "\n");
     assert_eq!(app.total, 350);
     press(&mut app, "\x1b");
     assert_eq!(app.total, 1000);
