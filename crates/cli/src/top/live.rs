@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use crossterm::event::{self, Event};
 use host::sys::poll::PollSet;
-use host::sys::schedule::Urgent;
+use host::sys::schedule::{AtOnce, Urgent};
 use host::sys::signals::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SignalFd};
 use recorder::unwind::Unwinding;
 use recorder::{Command, Control, Importance, Notice, Options, Summary};
@@ -206,13 +206,17 @@ fn show(
     app.message = wanted.map(ToString::to_string).reduce(|all, notice| format!("{all}; {notice}"));
     let mut screen = Screen::enter().context("cannot use the terminal")?;
     let mut dirty = true;
+    // Other sessions' compilers have as much right to a CPU as all of ours together, however urgent one thread is.
+    let mut turn = None;
     loop {
         if dirty {
             screen.draw(|frame| draw(frame, &mut app, &theme)).context("cannot draw")?;
         }
+        drop(turn.take());
         // What came in the meantime is drawn at once, not piece by piece.
         let first = messages.recv_timeout(Duration::from_secs(3600)).ok();
         dirty = first.is_some();
+        turn = dirty.then(AtOnce::begin);
         for message in first.into_iter().chain(messages.try_iter()) {
             match take(message, &mut app, &mut screen, orders)? {
                 Next::Draw => {}
