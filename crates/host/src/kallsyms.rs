@@ -26,7 +26,8 @@ pub fn cached(paths: &SearchPaths, build_id: BuildId) -> Option<String> {
 }
 
 fn read(path: &Path) -> io::Result<String> {
-    Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
+    Ok(String::from_utf8(fs::read(path)?)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
 /// The list of the kernel with this build id, from its `vmlinux`: by build id, or where kernels and their debug files

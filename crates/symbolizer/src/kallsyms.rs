@@ -47,26 +47,26 @@ impl Kallsyms {
             let offset = u32::try_from((part.as_ptr() as usize).wrapping_sub(base)).ok()?;
             Some((offset, u16::try_from(part.len()).ok()?))
         };
-        for line in text.lines() {
-            let Some((address, rest)) = line.split_once(' ') else { continue };
-            let Ok(address) = u64::from_str_radix(address, 16) else { continue };
-            let Some((kind, rest)) = rest.split_once(' ') else { continue };
+        for line in text.split('\n') {
+            let Some((address, kind, rest)) = columns(line) else { continue };
+            all_zero &= address == 0;
+            // Text and weak symbols (nm(1)); `$x` and the like are the assembler's marks (Arm ELF).
+            if !matches!(kind, b'T' | b't' | b'W' | b'w') || rest.starts_with('$') {
+                continue;
+            }
             let (name, module) = match rest.split_once('\t') {
                 Some((name, module)) => {
                     (name.trim_end(), module.trim_start_matches('[').trim_end().trim_end_matches(']'))
                 }
                 None => (rest.trim_end(), ""),
             };
-            all_zero &= address == 0;
+            if name.is_empty() {
+                continue;
+            }
             match name {
                 "_text" => text_symbol = Some(address),
                 "_stext" => stext_symbol = Some(address),
                 _ => {}
-            }
-            let [kind] = kind.as_bytes() else { continue };
-            // Text and weak symbols (nm(1)); `$x` and the like are the assembler's marks (Arm ELF).
-            if !matches!(kind, b'T' | b't' | b'W' | b'w') || name.is_empty() || name.starts_with('$') {
-                continue;
             }
             let Some(name) = place(name) else { continue };
             let module = if module.is_empty() { (0, 0) } else { place(module).unwrap_or((0, 0)) };
@@ -140,6 +140,25 @@ impl Kallsyms {
         let start = offset as usize;
         self.text.get(start..start + usize::from(length)).unwrap_or_default()
     }
+}
+
+/// The address, the type, and the rest of a line.
+fn columns(line: &str) -> Option<(u64, u8, &str)> {
+    let mut address = 0_u64;
+    let mut digits = 0;
+    for &byte in line.as_bytes() {
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            b'A'..=b'F' => byte - b'A' + 10,
+            _ => break,
+        };
+        address = address << 4 | u64::from(digit);
+        digits += 1;
+    }
+    let rest = line.get(digits..).filter(|_| (1..=16).contains(&digits))?;
+    let &[b' ', kind, b' ', ..] = rest.as_bytes() else { return None };
+    Some((address, kind, rest.get(3..)?))
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! One walk through a unit, for all of its addresses together.
 //!
 //! Entries come in the order of the file: a function, then all that lies in it. So a stack of open functions and
-//! inlined calls says at each entry what it lies in, and nothing has to be kept but what covers an address.
+//! inlined calls says at each entry what it lies in, and nothing has to be kept but what covers an address. Where the
+//! compiler says where an entry's part ends (`DW_AT_sibling`, as GCC does), parts that can hardly hold code that is asked
+//! for are not read.
 
-use gimli::{UnitOffset, UnitRef};
+use gimli::{Abbreviation, AttributeValue, EntriesRaw, UnitOffset, UnitRef};
 
 use super::Reader;
 use super::functions::UnitFunctions;
@@ -61,11 +63,17 @@ struct Hit {
 }
 
 impl UnitWalk {
-    /// Reads all entries of a unit. `addresses` are sorted. A unit that is damaged somewhere is read up to there.
+    /// Looks through a unit. `addresses` are sorted. A unit that is damaged somewhere is read up to there.
     pub(crate) fn new(unit: UnitRef<'_, Reader<'_>>, addresses: &[u64]) -> Self {
         let mut walk = Walk::new(unit, addresses);
-        // What has been found before a damaged entry is true all the same.
-        let _ = walk.run(None);
+        walk.may_skip = true;
+        let end = walk.run(None);
+        if walk.has_skipped && (end.is_err() || walk.hits.iter().any(|hit| hit.frames.is_empty())) {
+            // A function in a function (Ada, Fortran, GNU C) has code outside of that one's.
+            walk = Walk::new(unit, addresses);
+            // What has been found before a damaged entry is true all the same.
+            let _ = walk.run(None);
+        }
         walk.found()
     }
 
@@ -108,6 +116,9 @@ struct Walk<'w, 'a> {
     range_steps: usize,
     /// Where all functions are put that are met.
     all: Option<&'w mut UnitFunctions>,
+    /// Whether parts may be left out that should not matter, and whether one was.
+    may_skip: bool,
+    has_skipped: bool,
 }
 
 impl<'w, 'a> Walk<'w, 'a> {
@@ -120,6 +131,8 @@ impl<'w, 'a> Walk<'w, 'a> {
             next_number: 1,
             range_steps: 0,
             all: None,
+            may_skip: false,
+            has_skipped: false,
         }
     }
 
@@ -131,31 +144,38 @@ impl<'w, 'a> Walk<'w, 'a> {
     fn run(&mut self, start: Option<UnitOffset>) -> gimli::Result<UnitOffset> {
         let unit = self.unit;
         let mut entries = unit.entries_raw(start)?;
+        // The depth of the entry that they start with.
+        let mut base = 0;
         // Whatever was open belongs to another part.
         self.functions.clear();
         while !entries.is_empty() {
             let offset = entries.next_offset();
-            let depth = entries.next_depth();
+            let depth = base + entries.next_depth();
             if start.is_some_and(|start| depth <= 0 && offset != start) {
                 break;
             }
             let Some(abbreviation) = entries.read_abbreviation()? else { continue };
             self.close(depth);
-            match abbreviation.tag() {
+            let behind = match abbreviation.tag() {
                 gimli::DW_TAG_subprogram => {
                     let mut ranges = RangeAttributes::default();
+                    let mut sibling = None;
                     for specification in abbreviation.attributes() {
-                        ranges.take(&entries.read_attribute(*specification)?, unit);
+                        let attribute = entries.read_attribute(*specification)?;
+                        match attribute.name() {
+                            gimli::DW_AT_sibling => sibling = Some(attribute.value()),
+                            _ => ranges.take(&attribute, unit),
+                        }
                     }
-                    self.function(offset, depth, &ranges);
+                    let hit = self.function(offset, depth, &ranges);
+                    sibling.filter(|_| !hit)
                 }
-                gimli::DW_TAG_inlined_subroutine => {
-                    if !self.functions.last().is_some_and(|function| function.hit) {
-                        entries.skip_attributes(abbreviation.attributes())?;
-                        continue;
-                    }
+                gimli::DW_TAG_inlined_subroutine
+                    if self.functions.last().is_some_and(|function| function.hit) =>
+                {
                     let mut ranges = RangeAttributes::default();
                     let mut call = CallSite::default();
+                    let mut sibling = None;
                     for specification in abbreviation.attributes() {
                         let attribute = entries.read_attribute(*specification)?;
                         let number = || attribute.udata_value().unwrap_or(0);
@@ -163,12 +183,31 @@ impl<'w, 'a> Walk<'w, 'a> {
                             gimli::DW_AT_call_file => call.file = self.file_index(attribute.value()),
                             gimli::DW_AT_call_line => call.line = u32::try_from(number()).unwrap_or(0),
                             gimli::DW_AT_call_column => call.column = u32::try_from(number()).unwrap_or(0),
+                            gimli::DW_AT_sibling => sibling = Some(attribute.value()),
                             _ => ranges.take(&attribute, unit),
                         }
                     }
-                    self.inlined(offset, depth, &ranges, call);
+                    let hit = self.inlined(offset, depth, &ranges, call);
+                    sibling.filter(|_| !hit)
                 }
-                _ => entries.skip_attributes(abbreviation.attributes())?,
+                gimli::DW_TAG_structure_type
+                | gimli::DW_TAG_class_type
+                | gimli::DW_TAG_union_type
+                | gimli::DW_TAG_enumeration_type
+                | gimli::DW_TAG_subroutine_type
+                | gimli::DW_TAG_array_type => read_sibling(&mut entries, abbreviation)?,
+                _ => {
+                    entries.skip_attributes(abbreviation.attributes())?;
+                    None
+                }
+            };
+            if let Some(AttributeValue::UnitRef(behind)) = behind
+                && self.may_skip
+                && behind > entries.next_offset()
+            {
+                self.has_skipped = true;
+                entries = unit.entries_raw(Some(behind))?;
+                base = depth;
             }
         }
         Ok(entries.next_offset())
@@ -197,7 +236,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         number
     }
 
-    fn function(&mut self, entry: UnitOffset, depth: isize, ranges: &RangeAttributes) {
+    /// Takes a function, and says whether it covers an address.
+    fn function(&mut self, entry: UnitOffset, depth: isize, ranges: &RangeAttributes) -> bool {
         let number = self.number();
         if let Some(all) = &mut self.all {
             ranges.for_each(self.unit, |begin, end| {
@@ -218,11 +258,13 @@ impl<'w, 'a> Walk<'w, 'a> {
             }
         });
         self.functions.push(OpenFunction { depth, number, hit, calls: Vec::new() });
+        hit
     }
 
-    fn inlined(&mut self, entry: UnitOffset, depth: isize, ranges: &RangeAttributes, call: CallSite) {
+    /// Takes an inlined call of the innermost function, and says whether it covers an address.
+    fn inlined(&mut self, entry: UnitOffset, depth: isize, ranges: &RangeAttributes, call: CallSite) -> bool {
         let number = self.number();
-        let Some(mut function) = self.functions.pop() else { return };
+        let Some(mut function) = self.functions.pop() else { return false };
         let mut hit = false;
         self.for_each_covered(ranges, |known, _| {
             let nested =
@@ -237,6 +279,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             function.calls.push((depth, number));
         }
         self.functions.push(function);
+        hit
     }
 
     fn for_each_covered(&mut self, ranges: &RangeAttributes, mut found: impl FnMut(&mut Hit, u64)) {
@@ -252,4 +295,19 @@ impl<'w, 'a> Walk<'w, 'a> {
             *range_steps < MAX_RANGE_STEPS
         });
     }
+}
+
+/// Where the entry behind all that lies in this one is, if that is said.
+fn read_sibling<'a>(
+    entries: &mut EntriesRaw<'_, Reader<'a>>,
+    abbreviation: &Abbreviation,
+) -> gimli::Result<Option<AttributeValue<Reader<'a>>>> {
+    let attributes = abbreviation.attributes();
+    let sibling = attributes.iter().position(|specification| specification.name() == gimli::DW_AT_sibling);
+    let (before, rest) = attributes.split_at(sibling.unwrap_or(attributes.len()));
+    entries.skip_attributes(before)?;
+    let Some((sibling, rest)) = rest.split_first() else { return Ok(None) };
+    let sibling = entries.read_attribute(*sibling)?;
+    entries.skip_attributes(rest)?;
+    Ok(Some(sibling.value()))
 }

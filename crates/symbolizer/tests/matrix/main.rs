@@ -117,6 +117,40 @@ fn the_c_library() {
     assert!(wrong.len() * 1000 <= asked, "{}", wrong.join("\n"));
 }
 
+/// GNU C's function in a function has code outside of that one's, and inlined calls of its own.
+#[test]
+fn functions_within_functions() {
+    const SOURCE: &str = "static int twice(int x) { return x * 2 + (x >> 3); }\n\
+        int probe_outer(int x) {\n\
+            __attribute__((noinline)) int probe_nested(int y) { return twice(y + x) * 7; }\n\
+            return probe_nested(x) + probe_nested(x + 1);\n\
+        }\n\
+        int main(int count, char **arguments) { return probe_outer(count); }\n";
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("nested.c"), folder.path().join("nested"));
+    std::fs::write(&source, SOURCE).unwrap();
+    let gcc = std::process::Command::new("gcc").args(["-O2", "-g", "-o"]).args([&program, &source]).output();
+    if !gcc.is_ok_and(|output| output.status.success()) {
+        println!("skipped: gcc is not installed");
+        return;
+    }
+    let object = Object::parse(std::fs::read(&program).unwrap()).unwrap();
+    let nested =
+        object.symbols(SymbolSource::Full).find(|symbol| symbol.name().starts_with(b"probe_nested")).unwrap();
+    let outer = object.symbols(SymbolSource::Full).find(|symbol| symbol.name() == b"probe_outer").unwrap();
+    let addresses: Vec<u64> = (nested.address.0..nested.address.0 + nested.size).collect();
+    let options = Options { names: NameStyle::Linkage, inlines: true, locations: false };
+    // Alone, and with an address of the function around it.
+    for more in [None, Some(outer.address.0)] {
+        let asked: Vec<u64> = addresses.iter().copied().chain(more).collect();
+        let found = resolve::resolve(&program, Vec::new(), options, &asked);
+        let inlined = found.iter().map(oracle::told).any(|told| {
+            matches!(told.as_slice(), [call, function] if call.0 == "twice" && function.0.starts_with("probe_nested"))
+        });
+        assert!(inlined, "{found:?}");
+    }
+}
+
 /// Calls of an indirect function go through a stub whose relocation names no symbol, but the resolver's address.
 #[test]
 fn stubs_of_indirect_functions() {

@@ -24,6 +24,11 @@ impl RunningKernel {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = thread.ok();
     }
 
+    /// Whether a thread reads it.
+    pub(super) fn is_read_ahead(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     fn text(&self) -> io::Result<String> {
         let ahead = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         match ahead.map(JoinHandle::join) {

@@ -163,8 +163,10 @@ impl Symbolizing {
                 pids: pids(first.space),
             });
         }
-        // The kernel's list takes long to read, and is one piece.
-        jobs.sort_by_key(|job| (!is_kernel(job.space), std::cmp::Reverse(job.entries.len())));
+        // The kernel's list takes long to read, and is one piece: it comes first, or when there is nothing left to do
+        // but to wait for the thread that reads it.
+        let kernel_last = self.running_kernel.is_read_ahead();
+        jobs.sort_by_key(|job| (is_kernel(job.space) == kernel_last, std::cmp::Reverse(job.entries.len())));
         let threads = Threads::new(jobs.len());
         let answers = threads.run(&jobs, |job| {
             let mut answers = self.job(job, spaces, options, &threads);

@@ -10,11 +10,12 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// One thread per core.
+    /// One thread per core, and as many again for the parts of a large job: cores that will be idle before it ends are
+    /// not idle when it starts.
     pub(super) fn new(jobs: usize) -> Self {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let workers = cores.min(jobs).max(1);
-        Self { workers, idle: AtomicUsize::new(cores - workers.min(cores)) }
+        Self { workers, idle: AtomicUsize::new(2 * cores - workers) }
     }
 
     /// Runs `work` for each item and returns the results in the items' order.
