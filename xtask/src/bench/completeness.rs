@@ -7,31 +7,10 @@ use std::process::Command;
 use anyhow::Context;
 
 use super::measure::{last_stderr, measure};
+use super::programs::{self, INSTALLED};
 use super::table::Table;
 use super::tools::Tools;
 use crate::fixtures;
-
-/// Programs that are installed or not, each busy for a second or a few.
-const INSTALLED: &[(&str, &[&str])] = &[
-    (
-        "python3",
-        &[
-            "-c",
-            "import json\nfor _ in range(12): json.loads(json.dumps([{'a': [i] * 9} for i in range(20000)]))",
-        ],
-    ),
-    (
-        "node",
-        &[
-            "-e",
-            "let n = 0; for (let i = 0; i < 60; i++) n += JSON.stringify([...Array(30000).keys()].map(x => ({x, s: 'a' + x}))).length",
-        ],
-    ),
-    ("rg", &["-c", "--no-ignore", "-e", "(a|b)+[0-9]{3,}(foo|bar)?", "/usr/share", "/usr/include"]),
-    ("g++", &["-O2", "-x", "c++", "-o", "/dev/null", "-"]),
-    ("clang", &["-O2", "-x", "c++", "-c", "-o", "/dev/null", "-"]),
-    ("rustc", &["-O", "--crate-name", "hello", "--crate-type", "bin", "-o", "/dev/null", "-"]),
-];
 
 /// `paths.c`, built in several ways without frame pointers.
 const BUILT: &[(&str, &str, &[&str])] = &[
@@ -40,12 +19,6 @@ const BUILT: &[(&str, &str, &[&str])] = &[
     ("C, static", "gcc", &["-O2", "-fomit-frame-pointer", "-pthread", "-static"]),
     ("C, musl, static", "musl-gcc", &["-O2", "-fomit-frame-pointer", "-pthread", "-static"]),
 ];
-
-/// What compilers read from standard input.
-const CXX: &str = "#include <regex>\n#include <map>\n#include <iostream>\nint main() { std::map<std::string, int> m; \
-                   std::regex r(\"(a|b)*c\"); std::cout << std::regex_match(\"abc\", r) << m[\"x\"]; }\n";
-const RUST: &str = "use std::collections::*; fn main() { let mut m = BTreeMap::new(); for i in 0..10u64 { m.insert(i, \
-                    format!(\"{i:?}\")); } let h: HashMap<_, _> = m.iter().collect(); println!(\"{h:?}\"); }\n";
 
 /// A database in a new folder, and a query that keeps one of its processes busy. The server does not run as root, and its
 /// programs lie where the distribution keeps them.
@@ -72,19 +45,10 @@ pub(super) fn completeness(tools: &Tools, _: usize, table: &mut Table) -> anyhow
         }
     }
     for (name, args) in INSTALLED {
-        let Some(program) = installed(name) else {
-            println!("skipped: {name} is not installed");
-            continue;
-        };
-        let mut command: Vec<OsString> = vec![program.into()];
-        command.extend(args.iter().map(OsString::from));
-        if args.last() == Some(&"-") {
-            let input = tools.scratch.join("completeness-input");
-            std::fs::write(&input, if *name == "rustc" { RUST } else { CXX })?;
-            let shell = ["sh", "-c", "input=$1; shift; exec \"$@\" < \"$input\"", "sh"].map(OsString::from);
-            command = shell.into_iter().chain([input.into()]).chain(command).collect();
+        match programs::command(tools, name, args)? {
+            Some(command) => row(tools, name, &command, table)?,
+            None => println!("skipped: {name} is not installed"),
         }
-        row(tools, name, &command, table)?;
     }
     if let Some(program) = go_program(tools)? {
         row(tools, "Go", &[program.into(), "2000".into()], table)?;
@@ -128,27 +92,6 @@ fn postgres() -> Option<PathBuf> {
     std::env::split_paths(&path)
         .chain(folders)
         .find(|folder| ["initdb", "postgres"].iter().all(|name| folder.join(name).is_file()))
-}
-
-/// The program itself, not what chooses among versions of it.
-fn installed(name: &str) -> Option<PathBuf> {
-    let chosen = match name {
-        "rustc" => Command::new("rustc")
-            .args(["--print", "sysroot"])
-            .output()
-            .ok()
-            .map(|output| Path::new(String::from_utf8_lossy(&output.stdout).trim()).join("bin/rustc")),
-        // Of several versions, a script may choose one.
-        "python3" => Command::new("python3")
-            .args(["-c", "import sys; print(sys.executable)"])
-            .output()
-            .ok()
-            .map(|output| PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())),
-        _ => None,
-    };
-    let path = std::env::var_os("PATH")?;
-    let found = || std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file());
-    chosen.filter(|path| path.is_file()).or_else(found)
 }
 
 fn row(tools: &Tools, name: &str, command: &[OsString], table: &mut Table) -> anyhow::Result<()> {

@@ -8,6 +8,7 @@ mod flame;
 mod keys;
 mod loss;
 pub(crate) mod measure;
+mod programs;
 mod record;
 mod stacks;
 mod table;
@@ -26,6 +27,7 @@ const SECTIONS: &[(&str, usize, Section)] = &[
     ("small", 5, flame::small),
     ("big", 3, flame::big),
     ("cost", 11, record::cost),
+    ("own", 1, record::own),
     ("true", 11, record::start),
     ("loss", 3, loss::loss),
     ("floods", 3, loss::floods),

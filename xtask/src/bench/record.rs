@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use super::measure::{Cost, measure, median};
+use super::measure::{Cost, measure, measure_apart, median};
+use super::programs::{self, INSTALLED};
 use super::table::{Table, seconds};
 use super::tools::Tools;
 use crate::fixtures;
@@ -57,6 +58,54 @@ pub(super) fn cost(tools: &Tools, runs: usize, table: &mut Table) -> anyhow::Res
             format!("{:+.1} ms", our_beyond - their_beyond),
             demanded,
         );
+    }
+    Ok(())
+}
+
+/// So often in a row, programs take some seconds.
+const ROUNDS: &str = "for round in 1 2 3 4; do \"$@\"; done; true";
+
+/// CPU time of the recorder itself, for real programs that take some seconds.
+pub(super) fn own(tools: &Tools, runs: usize, table: &mut Table) -> anyhow::Result<()> {
+    let file = tools.scratch.join("own.data");
+    let with = |program: &[&str], how: &str| -> Vec<OsString> {
+        let common = ["record", "-q", "-F", "997", "-e", "cpu-clock", "--call-graph", how, "-o"];
+        let words = program.iter().chain(&common).map(OsString::from);
+        words.chain([file.clone().into(), "--".into()]).collect()
+    };
+    let ours = |how| [&[tools.prof.clone().into_os_string()], &with(&[], how)[..]].concat();
+    let ways = [("fp", "fp", ""), ("auto", "dwarf,8192", "below 1 %")];
+    for (name, args) in INSTALLED.iter().filter(|(name, _)| *name != "rustc") {
+        let Some(once) = programs::command(tools, name, args)? else {
+            println!("skipped: {name} is not installed");
+            continue;
+        };
+        let command = [&["sh", "-c", ROUNDS, "sh"].map(OsString::from)[..], &once].concat();
+        for (how, their_how, demanded) in ways {
+            let (mut our_shares, mut their_shares, mut taken) = (Vec::new(), Vec::new(), Vec::new());
+            for _ in 0..runs {
+                let share = |recorder: &[OsString]| {
+                    let (own, command) = measure_apart(&tools.scratch, recorder, &command)?;
+                    Ok::<_, anyhow::Error>((100.0 * own.as_secs_f64() / command.as_secs_f64(), command))
+                };
+                let (our_share, command) = share(&ours(how))?;
+                our_shares.push(our_share);
+                taken.push(command);
+                their_shares.push(share(&with(&["perf"], their_how))?.0);
+            }
+            let our_share = median(our_shares).context("no runs")?;
+            let their_share = median(their_shares).context("no runs")?;
+            let taken = median(taken).context("no runs")?.as_secs_f64();
+            table.row(
+                format!(
+                    "record {name} ({taken:.1} s of CPU) at 997 Hz, {how}: own CPU time, of the command's"
+                ),
+                format!("{our_share:.2} %"),
+                format!("{their_share:.2} % ({their_how})"),
+                format!("{:+.2} points", our_share - their_share),
+                demanded,
+            );
+        }
     }
     Ok(())
 }
