@@ -47,6 +47,9 @@ impl EpilogueInstruction {
             }
             // xor %eax, %eax
             [0x31, 0xc0, ..] => Some((Self::Other, 2)),
+            // mov register, %eax; mov register, %rax
+            [0x89, modrm, ..] if modrm & 0xc7 == 0xc0 => Some((Self::Other, 2)),
+            [0x44 | 0x48 | 0x4c, 0x89, modrm, ..] if modrm & 0xc7 == 0xc0 => Some((Self::Other, 3)),
             // ret; repz ret
             [0xc3, ..] => Some((Self::Return, 1)),
             [0xf3, 0xc3, ..] => Some((Self::Return, 2)),
@@ -91,7 +94,29 @@ mod tests {
         // mov 0x88(%rsp), %rbp; add $0x90, %rsp; ret; and sub $-128, %rsp; ret
         let go = [0x48, 0x8b, 0xac, 0x24, 0x88, 0, 0, 0, 0x48, 0x81, 0xc4, 0x90, 0, 0, 0, 0xc3];
         assert_eq!(caller(&go), Some([Some(0x1098), Some(18), Some(17), None]));
+        // add $8, %rsp; mov %r12d, %eax; pop %rbx; ret
+        let result = [0x48, 0x83, 0xc4, 8, 0x44, 0x89, 0xe0, 0x5b, 0xc3];
+        assert_eq!(caller(&result), Some([Some(0x1018), Some(2), Some(0xb), Some(1)]));
         assert_eq!(caller(&[0x48, 0x83, 0xec, 0x80, 0xc3]), Some([Some(0x1088), Some(16), Some(0xb), None]));
+    }
+
+    #[test]
+    fn epilogues_are_found_in_code() {
+        let architecture = Architecture::X86_64;
+        let mut registers = Registers::new(architecture);
+        registers.set(architecture.stack_pointer(), 0x1000);
+        let places = |code: &[u8]| -> alloc::vec::Vec<u64> {
+            let rules = CompactRule::of_epilogues(architecture, code);
+            rules.filter_map(|rule| rule.place_of_return_address(&registers)).collect()
+        };
+        // mov %rdi, %rbx; call …; add $0x28, %rsp; pop %rbx; ret; nop; ret; pop %rbp; ret
+        let code =
+            [0x48, 0x89, 0xfb, 0xe8, 0, 1, 0, 0, 0x48, 0x83, 0xc4, 0x28, 0x5b, 0xc3, 0x90, 0xc3, 0x5d, 0xc3];
+        assert_eq!(places(&code), [0x1030, 0x1008]);
+        assert_eq!(places(&code[14..]), [0x1008]);
+        assert!(places(&code[17..]).is_empty(), "nothing is restored or dropped");
+        assert!(places(&[0x5d; 4096]).is_empty());
+        assert!(places(&[]).is_empty());
     }
 
     #[test]

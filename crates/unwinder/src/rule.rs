@@ -22,6 +22,8 @@ pub(crate) enum Rule {
     SignalTrampoline,
     /// By the frame pointer: no FDE covers the address.
     FramePointer,
+    /// The same; where the function does not keep the frame pointer, by one of the epilogues next to the address.
+    NearEpilogue(Arc<[CompactRule]>),
     /// By the frame pointer and, at the innermost frame, the row (if any): Go's tables say nothing of the saved frame
     /// pointer.
     Go(Option<CompactRule>),
@@ -49,8 +51,8 @@ pub(crate) struct CompactRule {
     saved: [i16; SAVED],
 }
 
-/// An epilogue restores six registers at most, and drops what lies between.
-const MOST_EPILOGUE_INSTRUCTIONS: u32 = 9;
+/// An epilogue restores six registers at most, drops what lies between, and sets its result.
+const MOST_EPILOGUE_INSTRUCTIONS: u32 = 10;
 
 const _: () = assert!(size_of::<Rule>() <= 40, "one per cached address");
 
@@ -90,6 +92,10 @@ impl CompactRule {
     /// What the instructions that come next do, where they restore registers, drop the frame and return: an epilogue. Says
     /// more than a frame pointer, which code without tables may not keep. Known for x86-64.
     pub(crate) fn from_epilogue(architecture: Architecture, code: &[u8]) -> Option<Self> {
+        Self::and_size_of_epilogue(architecture, code).map(|(rule, _)| rule)
+    }
+
+    fn and_size_of_epilogue(architecture: Architecture, code: &[u8]) -> Option<(Self, usize)> {
         let mut rule = Self {
             cfa_offset: 0,
             cfa_register: architecture.stack_pointer(),
@@ -120,7 +126,7 @@ impl CompactRule {
                     for (saved, place) in rule.saved.iter_mut().zip(places) {
                         *saved = place.map_or(Some(0), |place| words(&Location::AtOffset(place - cfa)))?;
                     }
-                    return Some(rule);
+                    return Some((rule, code.len() - rest.len()));
                 }
             };
             if let Some(index) = architecture.callee_saved().iter().position(|saved| *saved == register) {
@@ -128,6 +134,25 @@ impl CompactRule {
             }
         }
         None
+    }
+
+    /// The rules of the epilogues in `code`, from its beginning on, that restore or drop something. Each holds for the code
+    /// around it, too, if that is of the same function, and the frame is made.
+    pub(crate) fn of_epilogues(architecture: Architecture, code: &[u8]) -> impl Iterator<Item = Self> {
+        let mut from = 0;
+        core::iter::from_fn(move || {
+            loop {
+                let rest = code.get(from..).filter(|rest| !rest.is_empty())?;
+                from += 1;
+                if matches!(rest.first(), Some(0x41 | 0x48 | 0x58..=0x5f))
+                    && let Some((rule, size)) = Self::and_size_of_epilogue(architecture, rest)
+                    && i64::from(rule.cfa_offset) > WORD
+                {
+                    from += size - 1;
+                    return Some(rule);
+                }
+            }
+        })
     }
 
     /// Turns the registers of a frame into its caller's.
@@ -168,6 +193,18 @@ impl CompactRule {
         registers.set(architecture.stack_pointer(), cfa);
         registers.set(architecture.program_counter(), return_address);
         Ok(())
+    }
+
+    /// The same with so many more words on the stack.
+    pub(crate) fn with_pushed(mut self, words: u64) -> Self {
+        self.cfa_offset = self.cfa_offset.saturating_add(i32::try_from(words * 8).unwrap_or(i32::MAX));
+        self
+    }
+
+    /// Where the return address is on the stack (Avma).
+    pub(crate) fn place_of_return_address(&self, registers: &Registers) -> Option<u64> {
+        let cfa = registers.get(self.cfa_register)?.wrapping_add_signed(i64::from(self.cfa_offset));
+        Some(cfa.wrapping_add_signed(i64::from(self.return_address) * WORD))
     }
 
     /// Whether the caller's stack pointer follows from this frame's: it then lies above it, on the same stack.

@@ -93,6 +93,7 @@ impl Unwinder {
             recent: Cell::new(None),
             unmapped: None,
             led_out_by: None,
+            searched: false,
         };
         stack.end = walk.run(stack);
         (stack.unmapped, stack.led_out_by) = (walk.unmapped, walk.led_out_by);
@@ -161,6 +162,8 @@ struct Walk<'w, 's, O, M> {
     unmapped: Option<Avma>,
     /// See [`UnwoundStack::led_out_by`].
     led_out_by: Option<u64>,
+    /// The caller about to be found is one that a search has found on the stack.
+    searched: bool,
 }
 
 impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
@@ -174,14 +177,28 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         if position.mapping.is_none_or(|mapping| !mapping.executable) {
             self.unmapped = Some(Avma(pc));
         }
+        // How many frames there were before a search found one.
+        let mut sure = None;
         loop {
             if stack.frames.len() >= self.unwinder.frame_limit {
                 return StackEnd::FrameLimit;
             }
             position = match self.caller(position) {
                 Ok(caller) => caller,
+                Err(StackEnd::Truncated(TruncationReason::RuleFailed | TruncationReason::MappingUnknown))
+                    if let Some(sure) = sure =>
+                {
+                    // What leads nowhere was a trace of an earlier call.
+                    stack.frames.truncate(sure);
+                    stack.frames_from_copy = stack.frames_from_copy.min(sure);
+                    self.unmapped = None;
+                    return truncated(TruncationReason::NoUnwindData);
+                }
                 Err(end) => return end,
             };
+            if core::mem::take(&mut self.searched) && sure.is_none() {
+                sure = Some(stack.frames.len());
+            }
             let stack_pointer = self.registers.stack_pointer().unwrap_or_default();
             stack.frames.push(Frame { address: position.address, stack_pointer });
             if self.memory.words_beyond == 0 {
@@ -264,7 +281,8 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
                 self.apply(&rule).map(|_| Step::Guess)
             }
             Rule::SignalTrampoline => self.step_over_signal_frame(),
-            Rule::FramePointer => self.step_without_tables(position, false),
+            Rule::FramePointer => self.step_without_tables(position, false, &[]),
+            Rule::NearEpilogue(epilogues) => self.step_without_tables(position, false, &epilogues),
             Rule::Outermost => Err(StackEnd::Complete),
             Rule::Malformed => Err(truncated(TruncationReason::RuleFailed)),
         }
@@ -452,7 +470,10 @@ fn rule_from_lookup<D: AsRef<[u8]>>(
         Lookup::NoFde => match epilogue(tables, place) {
             Some(rule) => Rule::Epilogue(rule),
             None if tables.is_go() => Rule::Go(None),
-            None => Rule::FramePointer,
+            None => match near_epilogues(tables, place) {
+                epilogues if epilogues.is_empty() => Rule::FramePointer,
+                epilogues => Rule::NearEpilogue(epilogues),
+            },
         },
         Lookup::Malformed => Rule::Malformed,
         Lookup::Row(row, _) => match CompactRule::from_row(tables.architecture(), &row) {
@@ -480,8 +501,29 @@ fn is_outermost<D: AsRef<[u8]>>(tables: &UnwindTables<D>, place: Place) -> bool 
 
 /// The rule of code that is about to return.
 fn epilogue<D: AsRef<[u8]>>(tables: &UnwindTables<D>, place: Place) -> Option<CompactRule> {
-    let next = if place.is_call { place.offset.checked_add(1)? } else { place.offset };
-    CompactRule::from_epilogue(tables.architecture(), tables.code_from(next))
+    CompactRule::from_epilogue(tables.architecture(), tables.code_from(goes_on_at(place)?))
+}
+
+/// The rules of the epilogue that comes next and of the one before: compilers put what is seldom run behind a function's end.
+fn near_epilogues<D: AsRef<[u8]>>(tables: &UnwindTables<D>, place: Place) -> Arc<[CompactRule]> {
+    /// Bytes.
+    const LONGEST_WAY: u64 = 4 << 10;
+    let Some(at) = goes_on_at(place) else { return Arc::default() };
+    let up_to = |code: &'_ [u8], length: u64| {
+        usize::try_from(length).map_or(code.len(), |length| length.min(code.len()))
+    };
+    let start = FileOffset(at.0.saturating_sub(LONGEST_WAY));
+    let (ahead, behind) = (tables.code_from(at), tables.code_from(start));
+    let ahead = &ahead[..up_to(ahead, LONGEST_WAY)];
+    let behind = &behind[..up_to(behind, at.0 - start.0)];
+    let next = CompactRule::of_epilogues(tables.architecture(), ahead).next();
+    let last = CompactRule::of_epilogues(tables.architecture(), behind).last();
+    next.into_iter().chain(last.filter(|last| next != Some(*last))).collect()
+}
+
+/// Where a frame goes on.
+fn goes_on_at(place: Place) -> Option<FileOffset> {
+    if place.is_call { place.offset.checked_add(1) } else { Some(place.offset) }
 }
 
 /// Whether Go's runtime has put this return address above the first function of a goroutine. Not all versions of its tables

@@ -10,6 +10,9 @@ use crate::stack::StackEnd;
 /// How many words a procedure linkage table may have pushed above the return address.
 const PUSHED_BY_STUB: u64 = 2;
 
+/// How many words a function may have pushed for the function that it calls.
+const MOST_PUSHED_ARGUMENTS: u64 = 6;
+
 /// Without an FDE, a function is taken to be no longer than this, bytes.
 const LONGEST_FUNCTION: u64 = 64 << 10;
 
@@ -19,17 +22,35 @@ const LARGEST_FRAME_SEARCHED: u64 = 128;
 impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
     /// Code without an FDE: assembler, stubs, generated code.
     ///
-    /// `saves_frame_pointer`: each function with a frame keeps its caller's frame pointer below the return address.
+    /// `saves_frame_pointer`: each function with a frame keeps its caller's frame pointer below the return address. `epilogues`
+    /// are those next to the address.
     pub(super) fn step_without_tables(
         &mut self,
         position: Position<'s>,
         saves_frame_pointer: bool,
+        epilogues: &[CompactRule],
     ) -> Result<Step, StackEnd> {
         let at_call = matches!(position.address, FrameAddress::ReturnAddress(_));
-        if !at_call && let Some((return_address, stack_pointer)) = self.return_address_of_leaf(position) {
+        let leaf = if at_call { None } else { self.return_address_of_leaf(position) };
+        if let Some((return_address, _)) = leaf {
+            for epilogue in epilogues {
+                if let Some(place) = epilogue.place_of_return_address(&self.registers)
+                    && self.frame_is_of_nearer_function(position, place, return_address)
+                {
+                    self.apply(epilogue)?;
+                    return Ok(Step::Guess);
+                }
+            }
+        }
+        if let Some((return_address, stack_pointer)) = leaf {
             // With a frame of its own already, the function has changed the frame pointer, too.
-            let has_frame = self.registers.frame_pointer() == Some(stack_pointer.wrapping_sub(16))
-                || (saves_frame_pointer && self.frame_is_of_nearer_function(position, return_address));
+            let frame_pointer = self.registers.frame_pointer();
+            let above = frame_pointer.and_then(|frame_pointer| frame_pointer.checked_add(8));
+            let has_frame = frame_pointer == Some(stack_pointer.wrapping_sub(16))
+                || (saves_frame_pointer
+                    && above.is_some_and(|above| {
+                        self.frame_is_of_nearer_function(position, above, return_address)
+                    }));
             if has_frame {
                 // It may lie below the stack pointer: Go calls `runtime.duffcopy` with a frame that is yet to come.
                 self.step_by_frame_pointer(true)?;
@@ -49,11 +70,15 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             self.step_by_frame_pointer(false)?;
             return Ok(Step::Guess);
         }
+        if self.step_by_near_epilogue(position, epilogues)? {
+            return Ok(Step::Guess);
+        }
         let found = match saves_frame_pointer {
             true => self.search_nearest_call(position).or_else(|| self.search_return_address(position)),
             false => self.search_return_address(position),
         };
         if let Some((return_address, stack_pointer)) = found {
+            self.searched = !saves_frame_pointer;
             let saved = stack_pointer.wrapping_sub(16);
             let has_frame = self.registers.stack_pointer().is_some_and(|below| below <= saved);
             self.set_leaf_caller(return_address, stack_pointer);
@@ -79,10 +104,47 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         }
     }
 
+    /// By one of the epilogues next to the address. A function's own says how large its frame is; whose it is, the call tells
+    /// behind which it would return: a direct one of a function that begins shortly below, or at least one that may have led
+    /// here. False where there is no such call.
+    fn step_by_near_epilogue(
+        &mut self,
+        position: Position<'s>,
+        epilogues: &[CompactRule],
+    ) -> Result<bool, StackEnd> {
+        let (mut possible, mut beyond) = (None, false);
+        for epilogue in epilogues {
+            let Some(place) = epilogue.place_of_return_address(&self.registers) else { continue };
+            let Some(word) = self.memory.read_word(place) else {
+                beyond |= self.memory.copy.ends_below(place);
+                continue;
+            };
+            let pushed = (0..=MOST_PUSHED_ARGUMENTS).find(|pushed| {
+                let word = self.memory.copy.word(place.wrapping_add(pushed * 8));
+                let function = word.and_then(|word| self.call_target(self.return_address(word)?));
+                function.is_some_and(|function| is_within_function(function, position.lookup.0))
+            });
+            if let Some(pushed) = pushed {
+                return self.apply(&epilogue.with_pushed(pushed)).map(|_| true);
+            }
+            if possible.is_none() && self.may_have_called(word, position) {
+                possible = Some(epilogue);
+            }
+        }
+        match possible {
+            // What a search would find instead are traces of earlier calls, in this very frame; unless a thread begins here.
+            _ if beyond && self.registers.frame_pointer() != Some(0) => {
+                Err(truncated(TruncationReason::CopyTooSmall))
+            }
+            Some(epilogue) => self.apply(epilogue).map(|_| true),
+            None => Ok(false),
+        }
+    }
+
     /// The innermost frame in Go code without an FDE.
     pub(super) fn step_into_go(&mut self, position: Position<'s>) -> Result<Step, StackEnd> {
         let frame_pointer = self.registers.frame_pointer();
-        let step = self.step_without_tables(position, true);
+        let step = self.step_without_tables(position, true, &[]);
         if step.is_err() {
             self.led_out_by = frame_pointer;
         }
@@ -186,12 +248,16 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         })
     }
 
-    /// Whether the return address above the frame pointer follows a call of a function that begins nearer below `position`
-    /// than the one called before `return_address`, or of the same: that is a trace of an earlier call, then, and the frame
-    /// pointer is the function's own.
-    fn frame_is_of_nearer_function(&mut self, position: Position<'s>, return_address: u64) -> bool {
-        let place = self.registers.frame_pointer().and_then(|frame_pointer| frame_pointer.checked_add(8));
-        let Some(above) = place.and_then(|place| self.memory.copy.word(place)) else { return false };
+    /// Whether the word at `place`, the return address if the function has its frame, follows a call of a function that begins
+    /// nearer below `position` than the one called before `return_address`, or of the same: that is a trace of an earlier
+    /// call, then.
+    fn frame_is_of_nearer_function(
+        &mut self,
+        position: Position<'s>,
+        place: u64,
+        return_address: u64,
+    ) -> bool {
+        let Some(above) = self.memory.copy.word(place) else { return false };
         let mut callee = |word| self.return_address(word).and_then(|caller| self.call_target(caller));
         let (Some(by_frame), Some(by_top)) = (callee(above), callee(return_address)) else { return false };
         (by_top..=position.lookup.0).contains(&by_frame)
@@ -223,7 +289,8 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             return false;
         }
         let callee = self.instruction_pointer(target);
-        callee.mapping.is_some() && matches!(self.rule(callee), Rule::FramePointer | Rule::Go(None))
+        callee.mapping.is_some()
+            && matches!(self.rule(callee), Rule::FramePointer | Rule::NearEpilogue(_) | Rule::Go(None))
     }
 
     /// The target of the direct call before a return address.

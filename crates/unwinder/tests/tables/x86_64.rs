@@ -13,20 +13,28 @@ const fn code(offset: u64) -> u64 {
     BASE + TEXT + offset
 }
 
-/// `first` at 0x300 is where the thread begins, and calls the code at 0x800; nothing describes 0x800 and above.
+/// `first` at 0x300 is where the thread begins, and calls the code at 0x800; so does the function at 0x400, which keeps a frame
+/// pointer. Nothing describes 0x800 and above.
 fn program() -> One {
+    program_with(0, &[])
+}
+
+/// The same with these instructions there.
+fn program_with(at: usize, instructions: &[u8]) -> One {
     let mut text = vec![0x90; TEXT_SIZE];
     let mut call = |before: usize, target: usize| {
         text[before - 5] = 0xe8;
         text[before - 4..before].copy_from_slice(&(target as i32 - before as i32).to_le_bytes());
     };
     call(0x320, 0x800);
+    call(0x420, 0x800);
     call(0x820, 0x900);
+    text[at..at + instructions.len()].copy_from_slice(instructions);
     let section = eh_frame(
         // DW_CFA_def_cfa rsp, 8; the return address at −8
         &cie("zR", 1, 16, &[0x0c, 7, 8, 0x90, 1]),
-        // DW_CFA_undefined rip
-        &[(0x300, 0x40, &[0x07, 16])],
+        // DW_CFA_undefined rip; DW_CFA_def_cfa rbp, 16
+        &[(0x300, 0x40, &[0x07, 16]), (0x400, 0x40, &[0x0c, 6, 16])],
     );
     One::new(object(Machine::X86_64, &text, &section, &[]))
 }
@@ -65,6 +73,42 @@ fn a_stub_reached_by_a_jump_returns_to_the_word_on_top_of_the_stack() {
     let stack = words(&[code(0x828), SP + 24, 7, 8, code(0x320)]);
     let unwound = unwind(&mut program(), &registers(code(0xc00), SP + 0x1000), &stack);
     assert_eq!(addresses(&unwound), [code(0xc00)]);
+}
+
+#[test]
+fn the_epilogue_next_to_the_address_tells_a_frame_from_traces_of_earlier_calls() {
+    // add $0x20, %rsp; pop %rbx; ret
+    let epilogue = [0x48, 0x83, 0xc4, 0x20, 0x5b, 0xc3];
+    let registers = registers(code(0x840), 1);
+    // Before the end of the function, and in what lies behind that.
+    for at in [0x880, 0x830] {
+        let mut program = program_with(at, &epilogue);
+        for trace in [1, 3] {
+            let mut stack = [1, 2, 3, 4, 5, code(0x320), 6];
+            stack[trace] = code(0x320);
+            let unwound = unwind(&mut program, &registers, &words(&stack));
+            assert_eq!(addresses(&unwound), [code(0x840), code(0x320)]);
+            assert_eq!((unwound.frames[1].stack_pointer, unwound.end), (SP + 48, StackEnd::Complete));
+        }
+        // Two words are pushed for another function.
+        let unwound = unwind(&mut program, &registers, &words(&[8, 9, 1, 2, 3, 4, 5, code(0x320), 6]));
+        assert_eq!((unwound.frames[1].stack_pointer, unwound.end), (SP + 64, StackEnd::Complete));
+        let unwound = unwind(&mut program, &registers, &words(&[1, 2, 3, code(0x320)]));
+        assert_eq!(addresses(&unwound), [code(0x840)]);
+        assert_eq!(unwound.end, StackEnd::Truncated(TruncationReason::CopyTooSmall));
+        // It may be another function's: where nothing was called there, a search has to do.
+        let unwound = unwind(&mut program, &registers, &words(&[1, 2, 3, code(0x320), 4, 5, 6]));
+        assert_eq!(addresses(&unwound), [code(0x840), code(0x320)]);
+        assert_eq!(unwound.frames[1].stack_pointer, SP + 32);
+    }
+}
+
+#[test]
+fn a_searched_caller_that_leads_nowhere_is_none() {
+    let stack = words(&[1, 2, 3, code(0x420), 4, 5, 6]);
+    let unwound = unwind(&mut program(), &registers(code(0x840), 1), &stack);
+    assert_eq!(addresses(&unwound), [code(0x840)]);
+    assert_eq!(unwound.end, StackEnd::Truncated(TruncationReason::NoUnwindData));
 }
 
 #[test]
