@@ -11,6 +11,7 @@ pub(crate) mod measure;
 mod programs;
 mod record;
 mod stacks;
+mod symbols;
 mod table;
 mod tools;
 mod top;
@@ -26,6 +27,7 @@ type Section = fn(&Tools, usize, &mut Table) -> anyhow::Result<()>;
 const SECTIONS: &[(&str, usize, Section)] = &[
     ("small", 5, flame::small),
     ("big", 3, flame::big),
+    ("symbols", 5, symbols::symbols),
     ("cost", 11, record::cost),
     ("own", 1, record::own),
     ("true", 11, record::start),
