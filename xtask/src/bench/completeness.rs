@@ -71,12 +71,11 @@ pub(super) fn completeness(tools: &Tools, _: usize, table: &mut Table) -> anyhow
     Ok(())
 }
 
-/// `garbage.go`, stripped.
+/// `garbage.go`, with the symbols by which perf names first frames.
 fn go_program(tools: &Tools) -> anyhow::Result<Option<PathBuf>> {
     let built = tools.scratch.join("completeness-go");
     let source = fixtures::source("garbage").with_extension("go");
-    let built_it =
-        Command::new("go").args(["build", "-ldflags=-s -w", "-o"]).args([&built, &source]).output();
+    let built_it = Command::new("go").args(["build", "-ldflags=-w", "-o"]).args([&built, &source]).output();
     if built_it.is_ok_and(|output| output.status.success()) {
         return Ok(Some(built));
     }
