@@ -77,11 +77,14 @@ fn object(sections: &[(&str, &[u8])]) -> Vec<u8> {
     bytes
 }
 
-/// Abbreviations: 1 a unit, 2 a function, 3 an inlined call, each with children; ranges, and for 3 an origin.
+/// Abbreviations: 1 a unit, 2 a function, 3 an inlined call, each with children; ranges, and for 2 and 3 an origin. 4 is a
+/// function that says where the entry behind it is, 5 one with a name and no children.
 const ABBREVIATIONS: &[u8] = &[
     1, 0x11, 1, 0x11, 0x01, 0x12, 0x07, 0, 0, // low_pc address, high_pc data8
     2, 0x2e, 1, 0x11, 0x01, 0x12, 0x07, 0x31, 0x13, 0, 0, // and abstract_origin ref4
     3, 0x1d, 1, 0x11, 0x01, 0x12, 0x07, 0x31, 0x13, 0, 0, //
+    4, 0x2e, 1, 0x01, 0x13, 0x11, 0x01, 0x12, 0x07, 0, 0, // sibling ref4
+    5, 0x2e, 0, 0x11, 0x01, 0x12, 0x07, 0x03, 0x08, 0, 0, // name string
     0,
 ];
 
@@ -126,6 +129,31 @@ fn origins_in_a_circle_lead_nowhere() {
     entries.extend([0, 0, 0]);
     let bytes = object(&[(".debug_info", &unit(&entries)), (".debug_abbrev", ABBREVIATIONS)]);
     assert!(matches!(resolve(&bytes, &[0x1004])[0], Resolution::Unresolved(_)));
+}
+
+#[test]
+fn an_entry_that_lies_about_the_one_behind_it_hides_nothing() {
+    let found = |sibling: u32| {
+        let mut entries = entry(1, None);
+        entries.push(4);
+        entries.extend(sibling.to_le_bytes());
+        entries.extend([0x1f00_u64, 0x10].map(u64::to_le_bytes).concat());
+        entries.push(0);
+        let behind = 12 + entries.len() as u32;
+        entries.extend(entry(5, None));
+        entries.extend(b"work\0\0");
+        let bytes = object(&[(".debug_info", &unit(&entries)), (".debug_abbrev", ABBREVIATIONS)]);
+        let name = match &resolve(&bytes, &[0x1004])[0] {
+            Resolution::Resolved(known) => known.frames[0].function.to_string(),
+            Resolution::Unresolved(reason) => panic!("{sibling}: {reason:?}"),
+        };
+        (name, behind)
+    };
+    let (_, right) = found(0);
+    // Nowhere, the unit, itself, in its middle, the right one, behind the wanted one, its name, far away.
+    for sibling in [0, 12, 29, 40, right, right + 22, right + 18, right + 23, 1 << 20, u32::MAX] {
+        assert_eq!(found(sibling).0, "work", "{sibling}");
+    }
 }
 
 #[test]
