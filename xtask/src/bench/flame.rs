@@ -2,11 +2,8 @@
 
 use std::ffi::OsString;
 use std::path::Path;
-use std::time::Duration;
 
-use anyhow::Context;
-
-use super::measure::{Cost, measure, median};
+use super::measure::{measure, peak, wall};
 use super::table::{Table, mebibytes, seconds};
 use super::tools::Tools;
 use crate::fixtures;
@@ -67,12 +64,4 @@ fn compare(
         "at most 1",
     );
     Ok(())
-}
-
-fn wall(costs: &[Cost]) -> anyhow::Result<Duration> {
-    median(costs.iter().map(|cost| cost.wall).collect()).context("no runs")
-}
-
-fn peak(costs: &[Cost]) -> anyhow::Result<u64> {
-    median(costs.iter().map(|cost| cost.peak_kib).collect()).context("no runs")
 }

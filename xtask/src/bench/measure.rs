@@ -105,6 +105,30 @@ pub(crate) fn median<T: PartialOrd + Copy>(mut values: Vec<T>) -> Option<T> {
     values.get(values.len() / 2).copied()
 }
 
+/// The median wall time.
+///
+/// # Errors
+/// Without runs.
+pub(super) fn wall(costs: &[Cost]) -> anyhow::Result<Duration> {
+    median(costs.iter().map(|cost| cost.wall).collect()).context("no runs")
+}
+
+/// The median CPU time.
+///
+/// # Errors
+/// Without runs.
+pub(super) fn cpu(costs: &[Cost]) -> anyhow::Result<Duration> {
+    median(costs.iter().map(|cost| cost.cpu).collect()).context("no runs")
+}
+
+/// The median peak memory, KiB.
+///
+/// # Errors
+/// Without runs.
+pub(super) fn peak(costs: &[Cost]) -> anyhow::Result<u64> {
+    median(costs.iter().map(|cost| cost.peak_kib).collect()).context("no runs")
+}
+
 #[cfg(test)]
 mod tests {
     use super::median;

@@ -1,11 +1,10 @@
 //! What recording costs: CPU time beyond the command's own, and wall time of the shortest command.
 
 use std::ffi::OsString;
-use std::time::Duration;
 
 use anyhow::Context;
 
-use super::measure::{Cost, measure, measure_apart, median};
+use super::measure::{Cost, cpu, measure, measure_apart, median, wall};
 use super::programs::{self, INSTALLED};
 use super::table::{Table, seconds};
 use super::tools::Tools;
@@ -132,12 +131,4 @@ pub(super) fn start(tools: &Tools, runs: usize, table: &mut Table) -> anyhow::Re
         "about as long as `true`",
     );
     Ok(())
-}
-
-fn cpu(costs: &[Cost]) -> anyhow::Result<Duration> {
-    median(costs.iter().map(|cost| cost.cpu).collect()).context("no runs")
-}
-
-fn wall(costs: &[Cost]) -> anyhow::Result<Duration> {
-    median(costs.iter().map(|cost| cost.wall).collect()).context("no runs")
 }

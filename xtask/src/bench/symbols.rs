@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::Context;
 
-use super::measure::{measure, median};
+use super::measure::{measure, peak, wall};
 use super::table::{Table, mebibytes, seconds};
 use super::tools::Tools;
 use crate::fixtures;
@@ -44,8 +44,7 @@ pub(super) fn symbols(tools: &Tools, runs: usize, table: &mut Table) -> anyhow::
         }
         // The first of each filled the page cache.
         let (ours, theirs) = (&ours[1..], &theirs[1..]);
-        let wall = |costs: &[super::measure::Cost]| median(costs.iter().map(|cost| cost.wall).collect());
-        let (our_wall, their_wall) = wall(ours).zip(wall(theirs)).context("no runs")?;
+        let (our_wall, their_wall) = (wall(ours)?, wall(theirs)?);
         let what =
             format!("first SVG, {:.0} MB of debug information, {} places", debug as f64 / 1e6, places.len());
         table.row(
@@ -55,12 +54,12 @@ pub(super) fn symbols(tools: &Tools, runs: usize, table: &mut Table) -> anyhow::
             format!("{:.2} of perf's", our_wall.as_secs_f64() / their_wall.as_secs_f64()),
             demanded,
         );
-        let peak = median(ours.iter().map(|cost| cost.peak_kib).collect()).context("no runs")?;
+        let our_peak = peak(ours)?;
         table.row(
             format!("{what}: peak memory, the file's pages included"),
-            mebibytes(peak),
+            mebibytes(our_peak),
             String::new(),
-            format!("{:.2} of the debug sections", peak as f64 * 1024.0 / debug as f64),
+            format!("{:.2} of the debug sections", our_peak as f64 * 1024.0 / debug as f64),
             "below 2 of what is touched",
         );
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// How many threads there may be, and how many of them have nothing to do.
+/// How many threads take jobs, and how many more may help with the parts of one.
 pub(super) struct Threads {
     workers: usize,
     idle: AtomicUsize,
