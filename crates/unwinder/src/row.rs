@@ -8,7 +8,7 @@ use gimli::{EndianSlice, LittleEndian, RegisterRule, UnwindExpression, UnwindSec
 use crate::Architecture;
 
 /// How the canonical frame address is found (DWARF 5, section 6.4.1).
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum CfaRule {
     /// A register and an offset in bytes.
     RegisterOffset {
@@ -19,7 +19,7 @@ pub(crate) enum CfaRule {
 }
 
 /// Where the caller's value of a register is.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Location {
     /// Nowhere. For the return address: there is no caller.
     Undefined,
@@ -38,7 +38,7 @@ pub(crate) enum Location {
 }
 
 /// A row: how to get from a frame to its caller.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Row {
     pub(crate) cfa: CfaRule,
     /// Rules by DWARF number; registers without one follow the ABI.

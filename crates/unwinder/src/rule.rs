@@ -10,7 +10,7 @@ use crate::registers::Registers;
 use crate::row::{CfaRule, Location, Row};
 
 /// How to get from a frame to its caller.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Rule {
     /// By a row without expressions.
     Compact(CompactRule),
@@ -40,7 +40,7 @@ const SAVED: usize = 11;
 const WORD: i64 = 8;
 
 /// A row whose CFA is a register and an offset, and whose registers are saved at whole words from the CFA.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct CompactRule {
     cfa_offset: i32,
     cfa_register: u8,
@@ -53,8 +53,6 @@ pub(crate) struct CompactRule {
 
 /// An epilogue restores six registers at most, drops what lies between, and sets its result.
 const MOST_EPILOGUE_INSTRUCTIONS: u32 = 10;
-
-const _: () = assert!(size_of::<Rule>() <= 40, "one per cached address");
 
 impl CompactRule {
     /// The compact form of `row`, where it has one.

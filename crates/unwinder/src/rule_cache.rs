@@ -4,9 +4,11 @@
 //! invalidation when mappings change, and the hundredth process of a build finds everything known already.
 //!
 //! Threads are sampled at ever new instructions of the same functions. What holds for a stretch of code is remembered as
-//! such, too: to find the stretch is cheaper than to read the tables again, though not as cheap as to find the place.
+//! such: to find the stretch is cheaper than to read the tables again. Return addresses come again and again; each of them
+//! is remembered by itself, too. Of all these places there are many, of different rules there are few.
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use hashbrown::HashMap;
@@ -18,7 +20,7 @@ use crate::address_space::ObjectNumber;
 use crate::rule::Rule;
 
 /// Which code a rule is for.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) object: ObjectNumber,
     /// The byte to look up: for a return address, the one before it.
@@ -27,8 +29,18 @@ pub(crate) struct Place {
     pub(crate) is_call: bool,
 }
 
-/// Beyond this many rules (about 60 MB) all are dropped; the few thousand that are in use come back at once.
-const MOST_RULES: usize = 1 << 20;
+impl Place {
+    /// In one word, where that is enough: no file is as large as that. The remaining bits are the object's.
+    fn key(self) -> Option<u64> {
+        const OFFSET_BITS: u32 = 40;
+        let Self { object: ObjectNumber(object), offset: FileOffset(offset), is_call } = self;
+        let fits = offset >> OFFSET_BITS == 0 && u64::from(object) >> (63 - OFFSET_BITS) == 0;
+        fits.then_some(u64::from(object) << (OFFSET_BITS + 1) | offset << 1 | u64::from(is_call))
+    }
+}
+
+/// Beyond this many places (about 30 MB) all are forgotten; the few thousand that are in use come back at once.
+const MOST_PLACES: usize = 1 << 20;
 
 /// A rule as it is found in the tables.
 #[derive(Clone, Debug)]
@@ -38,11 +50,18 @@ pub(crate) struct FoundRule {
     pub(crate) holds_in: Option<Range<FileOffset>>,
 }
 
+/// Where a rule is among the different ones.
+type Index = u32;
+
 #[derive(Default, Debug)]
 pub(crate) struct RuleCache {
-    rules: HashMap<Place, Rule, FxBuildHasher>,
+    /// The different rules.
+    rules: Vec<Rule>,
+    indices: HashMap<Rule, Index, FxBuildHasher>,
+    /// By [`Place::key`].
+    places: HashMap<u64, Index, FxBuildHasher>,
     /// By object and first byte: the byte behind the last, and the rule.
-    stretches: BTreeMap<(ObjectNumber, FileOffset), (FileOffset, Rule)>,
+    stretches: BTreeMap<(ObjectNumber, FileOffset), (FileOffset, Index)>,
 }
 
 impl RuleCache {
@@ -53,35 +72,49 @@ impl RuleCache {
         place: Place,
         find: impl FnOnce() -> Option<FoundRule>,
     ) -> Option<Rule> {
-        match self.rules.get(&place) {
+        let known = place.key().and_then(|key| self.places.get(&key));
+        match known.and_then(|&index| self.rules.get(index as usize)) {
             Some(rule) => Some(rule.clone()),
             None => self.find(place, find),
         }
     }
 
     fn find(&mut self, place: Place, find: impl FnOnce() -> Option<FoundRule>) -> Option<Rule> {
-        let Place { object, offset, .. } = place;
+        let Place { object, offset, is_call } = place;
         let before = self.stretches.range((object, FileOffset(0))..=(object, offset)).next_back();
-        let rule = match before {
-            Some((_, (end, rule))) if offset < *end => rule.clone(),
-            _ => {
+        let known = before.filter(|(_, (end, _))| offset < *end).map(|(_, (_, index))| *index);
+        let index = match known {
+            Some(index) => index,
+            None => {
                 let FoundRule { rule, holds_in } = find()?;
-                if let Some(Range { start, end }) = holds_in.filter(|range| range.contains(&offset)) {
-                    self.stretches.insert((object, start), (end, rule.clone()));
+                if self.len() >= MOST_PLACES {
+                    *self = Self::default();
                 }
-                rule
+                let index = self.index_of(rule);
+                if let Some(Range { start, end }) = holds_in.filter(|range| range.contains(&offset)) {
+                    self.stretches.insert((object, start), (end, index));
+                }
+                index
             }
         };
-        if self.rules.len() >= MOST_RULES {
-            self.rules.clear();
-            self.stretches.clear();
+        if let Some(key) = place.key().filter(|_| is_call || known.is_none()) {
+            self.places.insert(key, index);
         }
-        self.rules.insert(place, rule.clone());
-        Some(rule)
+        self.rules.get(index as usize).cloned()
     }
 
+    fn index_of(&mut self, rule: Rule) -> Index {
+        let next = self.rules.len() as Index;
+        let index = *self.indices.entry(rule.clone()).or_insert(next);
+        if index == next {
+            self.rules.push(rule);
+        }
+        index
+    }
+
+    /// How many places and stretches are known.
     pub(crate) fn len(&self) -> usize {
-        self.rules.len()
+        self.places.len() + self.stretches.len()
     }
 }
 
