@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use model::{Avma, FileOffset};
 
@@ -34,15 +35,24 @@ impl Mapping {
 #[derive(Clone, Default, Debug)]
 pub struct AddressSpace {
     mappings: Vec<Mapping>,
+    identity: u64,
 }
 
 impl AddressSpace {
+    /// Spaces of the same identity hold the same mappings.
+    pub(crate) fn identity(&self) -> u64 {
+        self.identity
+    }
+
     /// Adds a mapping. What it overlaps gives way, as with `mmap(2)` and `MAP_FIXED`; an empty range is ignored.
     pub fn insert(&mut self, mapping: Mapping) {
         let Range { start, end } = mapping.range;
         if start >= end {
             return;
         }
+        /// Of the change made last, in any space; none is left as it is by one.
+        static CHANGES: AtomicU64 = AtomicU64::new(0);
+        self.identity = CHANGES.fetch_add(1, Ordering::Relaxed) + 1;
         let first = self.mappings.partition_point(|known| known.range.end <= start);
         let overlapped = self.mappings[first..].iter().take_while(|known| known.range.start < end).count();
         let mut kept = Vec::new();

@@ -61,6 +61,7 @@ impl EpilogueInstruction {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::earlier::Trace;
     use crate::memory::{NoMemory, StackCopy, StackMemory};
     use crate::registers::Registers;
     use crate::rule::CompactRule;
@@ -75,7 +76,8 @@ mod tests {
         registers.set(architecture.stack_pointer(), 0x1000);
         registers.set(6, 0xb);
         let copy = StackCopy { start: 0x1000, bytes: &bytes };
-        let mut memory = StackMemory { copy, beyond: &mut NoMemory, words_beyond: 0 };
+        let mut beyond = NoMemory;
+        let mut memory = StackMemory::new(copy, &mut beyond, Trace::default());
         rule.apply(&mut registers, &mut memory).ok()?;
         Some([registers.stack_pointer(), registers.program_counter(), registers.get(6), registers.get(3)])
     }

@@ -19,7 +19,7 @@
 //!
 //! No unwinding library does the fast path (framehop was considered): it would read the same tables a second time for
 //! the rows it supports, carries only three registers, and takes the end of a stack on trust, so that each of its answers
-//! would have to be checked against the row anyway. The rule of an address is 40 bytes and a few loads here as well.
+//! would have to be checked against the row anyway. A rule is 40 bytes and a few loads here as well.
 #![no_std]
 #![warn(missing_docs)]
 
@@ -27,6 +27,7 @@ extern crate alloc;
 
 mod address_space;
 mod architecture;
+mod earlier;
 mod epilogue;
 mod evaluate;
 mod memory;

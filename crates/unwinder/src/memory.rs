@@ -1,5 +1,7 @@
 //! Where the unwinder reads stack words from.
 
+use crate::earlier::Trace;
+
 /// Reads memory of the profiled process.
 pub trait ReadMemory {
     /// The little-endian word at `address`, or `None` where it cannot be read.
@@ -46,20 +48,40 @@ impl StackCopy<'_> {
 /// A word further away than this from a copy's end is not on the same stack. `ulimit -s` is 8 MiB nearly everywhere.
 const LARGEST_STACK: u64 = 64 << 20;
 
+/// A word of the stack.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Word {
+    /// Avma.
+    pub(crate) address: u64,
+    pub(crate) value: u64,
+}
+
 /// The copy, with what lies beyond it.
 pub(crate) struct StackMemory<'a, M> {
     pub(crate) copy: StackCopy<'a>,
     pub(crate) beyond: &'a mut M,
     /// Words that came from beyond the copy.
     pub(crate) words_beyond: usize,
+    /// Whether a word was wanted that the copy does not hold.
+    pub(crate) left_copy: bool,
+    pub(crate) trace: Trace,
+}
+
+impl<'a, M> StackMemory<'a, M> {
+    /// What is read goes into `trace`.
+    pub(crate) fn new(copy: StackCopy<'a>, beyond: &'a mut M, trace: Trace) -> Self {
+        Self { copy, beyond, words_beyond: 0, left_copy: false, trace }
+    }
 }
 
 impl<M: ReadMemory> ReadMemory for StackMemory<'_, M> {
     #[inline]
     fn read_word(&mut self, address: u64) -> Option<u64> {
-        if let Some(word) = self.copy.word(address) {
-            return Some(word);
+        if let Some(value) = self.copy.word(address) {
+            self.trace.read(Word { address, value });
+            return Some(value);
         }
+        self.left_copy = true;
         let word = self.beyond.read_word(address)?;
         self.words_beyond += 1;
         Some(word)

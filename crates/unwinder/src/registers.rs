@@ -12,6 +12,18 @@ pub struct Registers {
     architecture: Architecture,
 }
 
+/// The registers of a frame that goes on behind a call: those that the callee has kept for it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct KeptRegisters {
+    known: u64,
+    /// In the order of [`Architecture::callee_saved`].
+    values: [u64; MOST_KEPT],
+    program_counter: u64,
+}
+
+/// As many as any architecture has.
+const MOST_KEPT: usize = 11;
+
 impl Registers {
     /// Registers of which none is known.
     pub fn new(architecture: Architecture) -> Self {
@@ -64,6 +76,24 @@ impl Registers {
     /// Marks all as not known but those of `mask`.
     pub(crate) fn keep(&mut self, mask: u64) {
         self.known &= mask;
+    }
+
+    /// What is known of a frame that goes on behind a call, but for the stack pointer; `None` where more is known than that.
+    pub(crate) fn kept(&self) -> Option<KeptRegisters> {
+        let architecture = self.architecture;
+        let program_counter = self.program_counter()?;
+        let [stack_pointer, counter] = [architecture.stack_pointer(), architecture.program_counter()];
+        let mut told = architecture.callee_saved_mask() | 1 << stack_pointer | 1 << counter;
+        if let Some(link_register) = architecture.link_register()
+            && self.get(link_register) == Some(program_counter)
+        {
+            told |= 1 << link_register;
+        }
+        let mut values = [0; MOST_KEPT];
+        for (value, &register) in values.iter_mut().zip(architecture.callee_saved()) {
+            *value = self.get(register).unwrap_or_default();
+        }
+        (self.known & !told == 0).then_some(KeptRegisters { known: self.known, values, program_counter })
     }
 
     /// The stack pointer.

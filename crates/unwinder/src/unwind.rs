@@ -7,9 +7,10 @@ use core::cell::Cell;
 use core::ops::Range;
 
 use gimli::UnwindContext;
-use model::{Avma, FileOffset, FrameAddress, Svma, TruncationReason};
+use model::{Avma, FileOffset, FrameAddress, Svma, Tid, TruncationReason};
 
 use crate::address_space::{AddressSpace, Mapping, ObjectNumber};
+use crate::earlier::{Earlier, Trace};
 use crate::evaluate::{Fault, evaluate};
 use crate::memory::{ReadMemory, StackCopy, StackMemory};
 use crate::registers::Registers;
@@ -35,12 +36,18 @@ pub struct Innermost<'a> {
     pub registers: &'a Registers,
     /// The copy of its stack.
     pub stack: StackCopy<'a>,
+    /// Which one it is: the stacks of a thread are alike, and a walk is shorter where it knows the one before.
+    pub thread: Tid,
 }
 
-/// Unwinds stacks. Keeps the rule of each address it has met, for all processes; one per thread.
+/// Unwinds stacks. Keeps the rule of each address it has met, for all processes, and how it found the last stacks of some
+/// threads; one per thread that unwinds.
 #[derive(Debug)]
 pub struct Unwinder {
     rules: RuleCache,
+    /// By the number of the thread, as far as it goes.
+    traces: [Trace; TRACES],
+    spare_trace: Trace,
     context: UnwindContext<usize>,
     frame_limit: usize,
 }
@@ -48,6 +55,9 @@ pub struct Unwinder {
 /// Steps to another stack (signal stacks, coroutines) that one unwinding may make. A cyclic stack has to step down once
 /// per round, so this ends it.
 const MOST_STACK_SWITCHES: u32 = 16;
+
+/// Of how many threads the last stacks are kept.
+const TRACES: usize = 32;
 
 impl Default for Unwinder {
     fn default() -> Self {
@@ -61,11 +71,17 @@ impl Unwinder {
 
     /// An unwinder that ends stacks at `frame_limit` frames.
     pub fn new(frame_limit: usize) -> Self {
-        Self { rules: RuleCache::default(), context: UnwindContext::new(), frame_limit: frame_limit.max(1) }
+        Self {
+            rules: RuleCache::default(),
+            traces: Default::default(),
+            spare_trace: Trace::default(),
+            context: UnwindContext::new(),
+            frame_limit: frame_limit.max(1),
+        }
     }
 
-    /// How many addresses' rules are remembered.
-    pub fn remembered_rules(&self) -> usize {
+    /// How many places, and stretches of code around them, it knows the rules of.
+    pub fn remembered_places(&self) -> usize {
         self.rules.len()
     }
 
@@ -81,7 +97,11 @@ impl Unwinder {
     ) {
         stack.frames.clear();
         stack.frames_from_copy = 0;
-        let memory = StackMemory { copy: innermost.stack, beyond, words_beyond: 0 };
+        let slot = innermost.thread.0.unsigned_abs() as usize % TRACES;
+        let earlier = core::mem::take(&mut self.traces[slot]);
+        let mut trace = core::mem::take(&mut self.spare_trace);
+        trace.begin();
+        let memory = StackMemory::new(innermost.stack, beyond, trace);
         let registers = innermost.registers.clone();
         let mut walk = Walk {
             unwinder: self,
@@ -95,8 +115,11 @@ impl Unwinder {
             led_out_by: None,
             searched: false,
         };
-        stack.end = walk.run(stack);
+        stack.end = walk.run(stack, Earlier::new(&earlier, space.identity()));
         (stack.unmapped, stack.led_out_by) = (walk.unmapped, walk.led_out_by);
+        let mut trace = walk.memory.trace;
+        let is_kept = stack.end == StackEnd::Complete && trace.finish(space.identity(), &stack.frames);
+        (self.traces[slot], self.spare_trace) = if is_kept { (trace, earlier) } else { (earlier, trace) };
     }
 
     /// Whether nobody calls the function that a return address lies in: threads begin there. `None` where no code can run
@@ -167,12 +190,13 @@ struct Walk<'w, 's, O, M> {
 }
 
 impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
-    fn run(&mut self, stack: &mut UnwoundStack) -> StackEnd {
+    fn run(&mut self, stack: &mut UnwoundStack, mut earlier: Earlier<'_>) -> StackEnd {
         let (Some(pc), Some(sp)) = (self.registers.program_counter(), self.registers.stack_pointer()) else {
             return StackEnd::Truncated(TruncationReason::RuleFailed);
         };
         let mut position = self.instruction_pointer(pc);
         stack.frames.push(Frame { address: position.address, stack_pointer: sp });
+        self.memory.trace.push(&self.registers);
         stack.frames_from_copy = 1;
         if position.mapping.is_none_or(|mapping| !mapping.executable) {
             self.unmapped = Some(Avma(pc));
@@ -200,8 +224,16 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
                 sure = Some(stack.frames.len());
             }
             let stack_pointer = self.registers.stack_pointer().unwrap_or_default();
-            stack.frames.push(Frame { address: position.address, stack_pointer });
+            let frame = Frame { address: position.address, stack_pointer };
+            stack.frames.push(frame);
+            self.memory.trace.push(&self.registers);
             if self.memory.words_beyond == 0 {
+                let most = self.unwinder.frame_limit.saturating_sub(stack.frames.len() + 1);
+                if let Some(rest) = earlier.rest(&frame, most, &self.memory.copy, &mut self.memory.trace) {
+                    stack.frames.extend_from_slice(rest);
+                    stack.frames_from_copy = stack.frames.len();
+                    return StackEnd::Complete;
+                }
                 stack.frames_from_copy = stack.frames.len();
             }
         }
@@ -210,7 +242,12 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
     /// Steps to the caller, and checks what was found.
     fn caller(&mut self, position: Position<'s>) -> Result<Position<'s>, StackEnd> {
         let stack_pointer = self.registers.stack_pointer().unwrap_or_default();
-        let step = self.step(position)?;
+        self.memory.left_copy = false;
+        let step = self.step(position);
+        if self.memory.left_copy {
+            self.memory.trace.leave_out_step();
+        }
+        let step = step?;
         self.check_growth(position, step, stack_pointer)?;
         let pc = self.registers.program_counter().unwrap_or_default();
         let pc = self.registers.architecture().strip_pointer_bits(pc, self.space.highest_address());
@@ -253,7 +290,11 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
 
     /// Turns the registers into the caller's.
     fn step(&mut self, position: Position<'s>) -> Result<Step, StackEnd> {
-        match self.rule(position) {
+        let rule = self.rule(position);
+        if !matches!(rule, Rule::Compact(_) | Rule::Row(_) | Rule::Outermost) {
+            self.memory.trace.leave_out_step();
+        }
+        match rule {
             Rule::Compact(rule) => self.apply(&rule),
             Rule::Row(row) => {
                 match evaluate(&row, &self.registers, &mut self.memory).map_err(|fault| self.fault(fault))? {

@@ -36,9 +36,9 @@ impl ChainUnwinder {
         Self { unwinder: Unwinder::new(frame_limit), frame_limit, stack: UnwoundStack::default() }
     }
 
-    /// Forgets the rules of all addresses, if there are more than `most`: those in use are found again.
-    pub(super) fn forget_rules_beyond(&mut self, most: usize) {
-        if self.unwinder.remembered_rules() > most {
+    /// Forgets the rules of all places, if there are more than `most`: those in use are found again.
+    pub(super) fn forget_places_beyond(&mut self, most: usize) {
+        if self.unwinder.remembered_places() > most {
             self.unwinder = Unwinder::new(self.frame_limit);
         }
     }
@@ -53,7 +53,7 @@ impl ChainUnwinder {
         beyond: &mut M,
         chain: &mut Vec<u64>,
     ) -> ChainEnd {
-        let innermost = Innermost { registers: &state.registers, stack: state.stack };
+        let innermost = Innermost { registers: &state.registers, stack: state.stack, thread: state.thread };
         let mut objects = snapshot;
         self.unwinder.unwind(&snapshot.space, &mut objects, &innermost, beyond, &mut self.stack);
         extend(chain, self.stack.addresses());

@@ -66,7 +66,8 @@ mod tests {
         let sample = Sample { callchain: Some(U64s::new(&chain, Endian::Little)), ..Sample::default() };
         let mut registers = Registers::new(Architecture::X86_64);
         registers.set(Architecture::X86_64.frame_pointer(), links[0].0);
-        let state = UserState { registers, stack: StackCopy { start: 0, bytes: &bytes } };
+        let stack = StackCopy { start: 0, bytes: &bytes };
+        let state = UserState { registers, stack, thread: model::Tid(1) };
         let frame = Frame { address: FrameAddress::ReturnAddress(Avma(last)), stack_pointer: 0 };
         let stack = UnwoundStack { frames: vec![frame], led_out_by, ..UnwoundStack::default() };
         callers_beyond(&sample, &state, &stack).map(Iterator::collect)

@@ -1,7 +1,7 @@
 //! What a sample says of the thread's user side.
 
 use decoder::{CpuMode, Sample, context};
-use model::Avma;
+use model::{Avma, Tid};
 use tracker::Tracker;
 use unwinder::{Architecture, Registers, StackCopy};
 
@@ -17,6 +17,8 @@ pub struct UserState<'a> {
     pub registers: Registers,
     /// The copy.
     pub stack: StackCopy<'a>,
+    /// Whose they are; 0 where the sample does not say.
+    pub thread: Tid,
 }
 
 impl<'a> UserState<'a> {
@@ -32,7 +34,8 @@ impl<'a> UserState<'a> {
         let start = registers.stack_pointer()?;
         registers.program_counter()?;
         let stack = StackCopy { start, bytes: sample.user_stack.unwrap_or_default() };
-        Some(Self { registers, stack })
+        let thread = sample.thread.map_or(Tid(0), |(_, thread)| thread);
+        Some(Self { registers, stack, thread })
     }
 }
 

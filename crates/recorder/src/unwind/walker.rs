@@ -20,9 +20,9 @@ pub(super) struct Moment<'a> {
     pub(super) snapshot: &'a Snapshot,
 }
 
-/// Rules of addresses, of 64 bytes each, and frames of other stacks, of 100, that a view that stays open keeps: programs
-/// that come and go all day, a compiler above all, would fill what a recording has for them.
-const FEW_RULES: usize = 50_000;
+/// Places in code with their rules, of some 40 bytes each, and frames of other stacks, of 100, that a view that stays open
+/// keeps: programs that come and go all day, a compiler above all, would fill what a recording has for them.
+const FEW_PLACES: usize = 50_000;
 const FEW_FRAMES: usize = 50_000;
 
 /// Walks user stacks into call chains.
@@ -41,7 +41,7 @@ impl StackWalker {
 
     /// Forgets what was remembered for later stacks, where it is more than a view that stays open shall keep.
     pub(super) fn keep_little(&mut self) {
-        self.unwinder.forget_rules_beyond(FEW_RULES);
+        self.unwinder.forget_places_beyond(FEW_PLACES);
         self.tails.forget_beyond(FEW_FRAMES);
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use elf::{Machine, Object};
-use model::{Avma, FileOffset};
+use model::{Avma, FileOffset, Tid};
 use prof_unwinder::{
     AddressSpace, Innermost, Mapping, NoMemory, ObjectNumber, Objects, Registers, StackCopy, UnwindTables,
     Unwinder, UnwoundStack,
@@ -117,19 +117,35 @@ impl Objects for One {
     }
 }
 
-/// Unwinds with the object mapped where it wants to be, and a stack that begins at the stack pointer.
-pub(crate) fn unwind(objects: &mut One, registers: &Registers, stack: &[u8]) -> UnwoundStack {
+/// A process that has mapped the code, or only the beginning of it, where it wants to be.
+pub(crate) fn space(size: u64) -> AddressSpace {
     let mut space = AddressSpace::default();
     space.insert(Mapping {
-        range: Avma(BASE + TEXT)..Avma(BASE + TEXT + TEXT_SIZE as u64),
+        range: Avma(BASE + TEXT)..Avma(BASE + TEXT + size),
         file_offset: FileOffset(TEXT),
         object: Some(ObjectNumber(0)),
         executable: true,
     });
+    space
+}
+
+/// Unwinds a stack that begins at the stack pointer.
+pub(crate) fn unwind(objects: &mut One, registers: &Registers, stack: &[u8]) -> UnwoundStack {
+    unwind_by(&mut Unwinder::default(), &space(TEXT_SIZE as u64), objects, registers, stack)
+}
+
+/// The same with an unwinder that may know something.
+pub(crate) fn unwind_by(
+    unwinder: &mut Unwinder,
+    space: &AddressSpace,
+    objects: &mut One,
+    registers: &Registers,
+    stack: &[u8],
+) -> UnwoundStack {
     let stack = StackCopy { start: registers.stack_pointer().unwrap_or_default(), bytes: stack };
     let mut unwound = UnwoundStack::default();
-    let innermost = Innermost { registers, stack };
-    Unwinder::default().unwind(&space, objects, &innermost, &mut NoMemory, &mut unwound);
+    let innermost = Innermost { registers, stack, thread: Tid(1) };
+    unwinder.unwind(space, objects, &innermost, &mut NoMemory, &mut unwound);
     unwound
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use elf::Object;
-use model::{Avma, FileOffset};
+use model::{Avma, FileOffset, Tid};
 use unwinder::{
     AddressSpace, Architecture, Innermost, Mapping, NoMemory, ObjectNumber, Objects, Registers, StackCopy,
     UnwindTables, Unwinder, UnwoundStack,
@@ -74,7 +74,7 @@ fn walk(objects: &mut One, registers: &Registers, stack: &[u8]) -> UnwoundStack 
     });
     let stack = StackCopy { start: registers.stack_pointer().unwrap_or_default(), bytes: stack };
     let mut unwound = UnwoundStack::default();
-    let innermost = Innermost { registers, stack };
+    let innermost = Innermost { registers, stack, thread: Tid(1) };
     Unwinder::default().unwind(&space, objects, &innermost, &mut NoMemory, &mut unwound);
     unwound
 }
