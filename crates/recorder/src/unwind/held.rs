@@ -11,6 +11,15 @@ pub(super) struct Handle {
     pub(super) task: Task,
 }
 
+/// Where a record waits: its chunk, and its place there.
+pub(super) type Key = (u64, u32);
+
+impl Handle {
+    pub(super) fn key(self) -> Key {
+        (self.chunk, self.offset)
+    }
+}
+
 /// What is to be done with a record when its turn comes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Task {

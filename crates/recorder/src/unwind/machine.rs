@@ -6,14 +6,14 @@ use std::sync::Arc;
 use decoder::values::U64s;
 use decoder::{Endian, Record, Sample};
 use host::objects::{ObjectStore, SearchPaths};
-use model::TruncationReason;
+use model::{Pid, TruncationReason};
 use tracker::Tracker;
 use unwinder::StackEnd;
 
 use super::copy_size::CopySize;
 use super::fresh_maps::FreshMaps;
 use super::sample::{UserState, has_left_its_program, is_of_32_bits, kernel_part, native, user_part};
-use super::snapshot::Snapshots;
+use super::snapshot::{Snapshot, Snapshots};
 use super::stage::Layouts;
 use super::totals::StackTotals;
 use super::walker::{Moment, StackWalker};
@@ -46,6 +46,15 @@ pub(super) struct Machine {
     most_spaces: usize,
 }
 
+/// A stack that was complete in its copy, unwound before its turn.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    /// The mappings as they were then: with others, it has to be done again.
+    snapshot: Arc<Snapshot>,
+    chain: Vec<u64>,
+    depth: u64,
+}
+
 impl Machine {
     /// Before any record.
     pub(super) fn new() -> Self {
@@ -71,40 +80,29 @@ impl Machine {
         self.hasty > 0
     }
 
-    /// Writes a sample with its user stack unwound.
-    pub(super) fn unwind(&mut self, sample: Sample<'_>, layouts: &Layouts, out: &mut Vec<u8>) {
+    /// Writes a sample with its user stack unwound, which may have been done before its turn.
+    pub(super) fn unwind(
+        &mut self,
+        sample: Sample<'_>,
+        ahead: Option<Ahead>,
+        layouts: &Layouts,
+        out: &mut Vec<u8>,
+    ) {
         self.chain.clear();
         self.chain.extend(kernel_part(&sample));
         let state = native().and_then(|architecture| UserState::of(&sample, architecture));
         match (state, sample.thread) {
             (Some(state), Some((pid, _))) => {
                 let snapshot = self.snapshots.of(&mut self.tracker, pid);
-                let (newer, start) = (OnceCell::new(), self.chain.len());
-                let mut moment = Moment { sample: &sample, pid, state: &state, snapshot: &snapshot };
-                let mut unwound = self.walker.walk(&moment, &mut self.chain);
-                if let (Some(missing), Some(now)) = (self.walker.stack().unmapped, sample.time) {
-                    let (place, layout) = ((pid, missing), &layouts.recorded);
-                    if self.fresh_maps.look(place, now, layout, &mut self.tracker, &mut self.fresh) {
-                        let snapshot = newer.get_or_init(|| self.snapshots.of(&mut self.tracker, pid));
-                        moment = Moment { snapshot, ..moment };
-                        self.chain.truncate(start);
-                        unwound = self.walker.walk(&moment, &mut self.chain);
+                match ahead.filter(|ahead| Arc::ptr_eq(&ahead.snapshot, &snapshot)) {
+                    Some(ahead) => {
+                        self.chain.extend_from_slice(&ahead.chain);
+                        self.copy_size.note_stack(Some(ahead.depth));
+                        self.hasty = self.hasty.saturating_sub(1);
+                        self.totals.count(StackEnd::Complete, false);
                     }
+                    None => self.unwind_now(&sample, pid, &state, &snapshot, layouts),
                 }
-                let frames = &self.walker.stack().frames;
-                let depth =
-                    frames.last().map_or(0, |frame| frame.stack_pointer.wrapping_sub(state.stack.start));
-                let too_small = unwound.end == StackEnd::Truncated(TruncationReason::CopyTooSmall);
-                self.copy_size.note_stack((!too_small).then_some(depth));
-                self.hasty = if too_small { HASTY_STACKS } else { self.hasty.saturating_sub(1) };
-                if unwound.end == StackEnd::Complete {
-                    if self.hasty > 0 {
-                        self.walker.note(pid);
-                    }
-                } else if self.walker.goes_on() {
-                    unwound = self.walker.finish(&moment, &mut self.chain, start);
-                }
-                self.totals.count(unwound.end, unwound.late);
             }
             // There is none, or it is a 32-bit one, which is left to the kernel's walk.
             _ => {
@@ -118,14 +116,55 @@ impl Machine {
         self.write(sample, layouts, out);
     }
 
-    /// Sees to a stack that is deeper than its copy before its turn comes.
-    pub(super) fn look_ahead(&mut self, sample: &Sample<'_>) {
-        let state = native().and_then(|architecture| UserState::of(sample, architecture));
-        if let (Some(state), Some((pid, _))) = (state, sample.thread) {
-            let snapshot = self.snapshots.of(&mut self.tracker, pid);
-            let moment = Moment { sample, pid, state: &state, snapshot: &snapshot };
-            self.walker.look_ahead(&moment, &mut self.chain);
+    fn unwind_now(
+        &mut self,
+        sample: &Sample<'_>,
+        pid: Pid,
+        state: &UserState<'_>,
+        snapshot: &Snapshot,
+        layouts: &Layouts,
+    ) {
+        let (newer, start) = (OnceCell::new(), self.chain.len());
+        let mut moment = Moment { sample, pid, state, snapshot };
+        let mut unwound = self.walker.walk(&moment, &mut self.chain);
+        if let (Some(missing), Some(now)) = (self.walker.stack().unmapped, sample.time) {
+            let (place, layout) = ((pid, missing), &layouts.recorded);
+            if self.fresh_maps.look(place, now, layout, &mut self.tracker, &mut self.fresh) {
+                let snapshot = newer.get_or_init(|| self.snapshots.of(&mut self.tracker, pid));
+                moment = Moment { snapshot, ..moment };
+                self.chain.truncate(start);
+                unwound = self.walker.walk(&moment, &mut self.chain);
+            }
         }
+        let too_small = unwound.end == StackEnd::Truncated(TruncationReason::CopyTooSmall);
+        self.copy_size.note_stack((!too_small).then_some(self.depth(state)));
+        self.hasty = if too_small { HASTY_STACKS } else { self.hasty.saturating_sub(1) };
+        if unwound.end == StackEnd::Complete {
+            if self.hasty > 0 {
+                self.walker.note(pid);
+            }
+        } else if self.walker.goes_on() {
+            unwound = self.walker.finish(&moment, &mut self.chain, start);
+        }
+        self.totals.count(unwound.end, unwound.late);
+    }
+
+    /// Sees to a stack before its turn comes. What was found may hold when it comes.
+    pub(super) fn look_ahead(&mut self, sample: &Sample<'_>) -> Option<Ahead> {
+        let state = native().and_then(|architecture| UserState::of(sample, architecture))?;
+        let (pid, _) = sample.thread?;
+        let snapshot = self.snapshots.of(&mut self.tracker, pid);
+        let moment = Moment { sample, pid, state: &state, snapshot: &snapshot };
+        self.chain.clear();
+        let is_complete = self.walker.look_ahead(&moment, &mut self.chain);
+        let (chain, depth) = (self.chain.clone(), self.depth(&state));
+        is_complete.then_some(Ahead { snapshot, chain, depth })
+    }
+
+    /// How many bytes of its copy the stack found last needed.
+    fn depth(&self, state: &UserState<'_>) -> u64 {
+        let frames = &self.walker.stack().frames;
+        frames.last().map_or(0, |frame| frame.stack_pointer.wrapping_sub(state.stack.start))
     }
 
     /// Takes the pages of objects out of our memory until they are touched again.

@@ -19,8 +19,8 @@ use tracker::Orderer;
 use unwinder::StackEnd;
 
 use super::copy_size::CopySize;
-use super::held::{Handle, Held, Task};
-use super::machine::Machine;
+use super::held::{Handle, Held, Key, Task};
+use super::machine::{Ahead, Machine};
 use super::sample::{kernel_part, user_part};
 use super::totals::StackTotals;
 use super::walker::StackWalker;
@@ -58,6 +58,8 @@ pub struct Unwinding<C> {
     layouts: Vec<Layouts>,
     orderer: Orderer<Handle>,
     held: Held,
+    /// Stacks that were unwound before their turn.
+    ahead: HashMap<Key, Ahead, FxBuildHasher>,
     machine: Machine,
     out: Out,
 }
@@ -93,6 +95,7 @@ impl<C: Consumer> Unwinding<C> {
             layouts: Vec::new(),
             orderer: Orderer::default(),
             held: Held::default(),
+            ahead: HashMap::default(),
             machine: Machine::new(),
             out: Out { bytes: Vec::new(), kind: RingKind::Sideband },
         }
@@ -155,13 +158,14 @@ impl<C: Consumer> Unwinding<C> {
             let event = any.recorded.id_of(&raw).and_then(|id| self.events.get(&id)).copied();
             let layouts = event.and_then(|event| self.layouts.get(event as usize)).unwrap_or(any);
             let time = layouts.recorded.time_of(&raw).unwrap_or(Timestamp(0));
+            let mut ahead = None;
             let task = match event {
                 Some(event) if raw.kind == kind::SAMPLE && layouts.has_stacks => {
                     if self.is_hasty()
                         && !self.keep_stacks
                         && let Ok(Record::Sample(sample)) = layouts.recorded.decode(&raw)
                     {
-                        self.machine.look_ahead(&sample);
+                        ahead = self.machine.look_ahead(&sample);
                     }
                     Task::Unwind(event)
                 }
@@ -175,6 +179,7 @@ impl<C: Consumer> Unwinding<C> {
                 }
                 rest.release(place);
             } else {
+                self.ahead.extend(ahead.map(|ahead| (place.key(), ahead)));
                 self.orderer.push(time, Held::with_task(place, task));
             }
             offset += size;
@@ -214,7 +219,8 @@ impl<C: Consumer> Unwinding<C> {
                         }
                         Some((layouts, Ok(Record::Sample(sample)))) => {
                             let start = self.out.bytes.len();
-                            self.machine.unwind(sample, layouts, &mut self.out.bytes);
+                            let ahead = self.ahead.remove(&handle.key());
+                            self.machine.unwind(sample, ahead, layouts, &mut self.out.bytes);
                             if !self.machine.fresh.is_empty() {
                                 let sample = self.out.bytes.split_off(start);
                                 self.out.flush(&mut self.consumer)?;

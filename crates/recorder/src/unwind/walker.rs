@@ -78,12 +78,16 @@ impl StackWalker {
         stack.end == StackEnd::Truncated(TruncationReason::CopyTooSmall) || stack.led_out_by.is_some()
     }
 
-    /// Sees to a stack that is deeper than its copy before its turn comes, while the process is nearly where it was: the
-    /// frames beyond are read and remembered. The mappings may still lack what came to be a moment ago.
-    pub(super) fn look_ahead(&mut self, moment: &Moment<'_>, chain: &mut Vec<u64>) {
-        chain.clear();
-        if self.walk(moment, chain).end == StackEnd::Complete || !self.goes_on() {
-            return;
+    /// Sees to a stack before its turn comes, while the process is nearly where it was: where it is deeper than its copy, the
+    /// frames beyond are read and remembered. The mappings may still lack what came to be a moment ago. Whether `chain` now
+    /// ends in a complete stack.
+    pub(super) fn look_ahead(&mut self, moment: &Moment<'_>, chain: &mut Vec<u64>) -> bool {
+        if self.walk(moment, chain).end == StackEnd::Complete {
+            self.note(moment.pid);
+            return true;
+        }
+        if !self.goes_on() {
+            return false;
         }
         let stack = self.unwinder.stack();
         if self.tails.above(moment.pid, stack, moment.snapshot).is_none()
@@ -94,6 +98,7 @@ impl StackWalker {
             self.unwinder.unwind(moment.snapshot, moment.state, &mut memory, chain);
             self.note(moment.pid);
         }
+        false
     }
 
     /// The stack found last is deeper than its copy, and `chain` holds it from `start` on: goes on by an earlier stack of the
