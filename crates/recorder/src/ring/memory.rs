@@ -1,59 +1,83 @@
 //! Memory for chunks, on its way between the readers and who takes the chunks. What was used last is used next, while caches
 //! and page tables still know it; the rest is for when much waits.
 
-use crossbeam_channel::{Receiver, Sender};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Where emptied memory is given back.
-pub(crate) struct Recycled {
-    warm: Sender<Vec<u8>>,
-    cold: Sender<Vec<u8>>,
+/// What both sides share.
+struct Pieces {
+    /// The one used last is the last.
+    free: Mutex<Free>,
+    /// There is a piece again, or there will never be one.
+    changed: Condvar,
     /// Bytes of each: what the largest ring holds.
     size: usize,
 }
 
-/// Where it is taken from.
-#[derive(Clone)]
-pub(crate) struct Spare {
-    warm: Receiver<Vec<u8>>,
-    cold: Receiver<Vec<u8>>,
+struct Free {
+    /// With room for all there are: who holds the lock does not wait for memory.
+    pieces: Vec<Vec<u8>>,
+    /// Whether none will be given back any more.
+    closed: bool,
 }
 
-/// All memory that `readers` will use: `count` pieces of `size` bytes.
-pub(crate) fn pieces(count: usize, size: usize, readers: usize) -> (Recycled, Spare) {
-    let (warm, from_warm) = crossbeam_channel::bounded(readers);
-    let (cold, from_cold) = crossbeam_channel::bounded(count);
-    let recycled = Recycled { warm, cold, size };
+/// Where emptied memory is given back.
+pub(crate) struct Recycled(Arc<Pieces>);
+
+/// Where it is taken from.
+#[derive(Clone)]
+pub(crate) struct Spare(Arc<Pieces>);
+
+/// All memory that readers will use: `count` pieces of `size` bytes.
+pub(crate) fn pieces(count: usize, size: usize) -> (Recycled, Spare) {
+    let free = Free { pieces: Vec::with_capacity(count), closed: false };
+    let pieces = Arc::new(Pieces { free: Mutex::new(free), changed: Condvar::new(), size });
+    let recycled = Recycled(Arc::clone(&pieces));
     for _ in 0..count {
         recycled.give(None);
     }
-    (recycled, Spare { warm: from_warm, cold: from_cold })
+    (recycled, Spare(pieces))
+}
+
+impl Pieces {
+    fn free(&self) -> MutexGuard<'_, Free> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Recycled {
     /// Gives memory back for the next chunk, in the place of a chunk's that was taken; `None` where that was kept.
     pub(crate) fn give(&self, bytes: Option<Vec<u8>>) {
-        let mut bytes = bytes.filter(|bytes| bytes.capacity() >= self.size).unwrap_or_default();
+        let mut bytes = bytes.filter(|bytes| bytes.capacity() >= self.0.size).unwrap_or_default();
         bytes.clear();
-        bytes.reserve_exact(self.size);
-        if let Err(bytes) = self.warm.try_send(bytes) {
-            // Where there are spare ones enough, this one is freed.
-            let _ = self.cold.try_send(bytes.into_inner());
+        bytes.reserve_exact(self.0.size);
+        let mut free = self.0.free();
+        // Where there are spare ones enough, this one is freed.
+        if free.pieces.len() < free.pieces.capacity() {
+            free.pieces.push(bytes);
+            drop(free);
+            self.0.changed.notify_one();
         }
+    }
+}
+
+impl Drop for Recycled {
+    fn drop(&mut self) {
+        self.0.free().closed = true;
+        self.0.changed.notify_all();
     }
 }
 
 impl Spare {
     /// A piece, if one is there.
     pub(crate) fn take(&self) -> Option<Vec<u8>> {
-        self.warm.try_recv().or_else(|_| self.cold.try_recv()).ok()
+        self.0.free().pieces.pop()
     }
 
     /// A piece; waits until one is given back. `None` when nobody will.
     pub(crate) fn wait(&self) -> Option<Vec<u8>> {
-        crossbeam_channel::select! {
-            recv(self.warm) -> bytes => bytes.ok(),
-            recv(self.cold) -> bytes => bytes.ok(),
-        }
+        let is_wanting = |free: &mut Free| free.pieces.is_empty() && !free.closed;
+        let free = self.0.changed.wait_while(self.0.free(), is_wanting);
+        free.unwrap_or_else(PoisonError::into_inner).pieces.pop()
     }
 }
 
@@ -63,24 +87,30 @@ mod tests {
 
     #[test]
     fn what_was_used_last_is_used_next() {
-        let (recycled, spare) = pieces(8, 64, 2);
+        let (recycled, spare) = pieces(8, 64);
         let mut taken: Vec<Vec<u8>> = std::iter::from_fn(|| spare.take()).collect();
         assert_eq!(taken.len(), 8);
         assert!(taken.iter().all(|bytes| bytes.is_empty() && bytes.capacity() >= 64));
-        let used: Vec<*const u8> = taken[..2].iter().map(|bytes| bytes.as_ptr()).collect();
+        let used: Vec<*const u8> = taken[6..].iter().map(|bytes| bytes.as_ptr()).collect();
         for bytes in taken.drain(..) {
             recycled.give(Some(bytes));
         }
         for _ in 0..5 {
-            let mut bytes = spare.take().unwrap();
-            assert!(used.contains(&bytes.as_ptr()));
-            bytes.push(1);
-            recycled.give(Some(bytes));
+            let both = [spare.take().unwrap(), spare.take().unwrap()];
+            assert!(both.iter().all(|bytes| used.contains(&bytes.as_ptr())));
+            both.into_iter().for_each(|bytes| recycled.give(Some(bytes)));
         }
+        recycled.give(Some(Vec::with_capacity(64)));
         assert_eq!(std::iter::from_fn(|| spare.take()).count(), 8);
         recycled.give(Some(Vec::new()));
         assert!(spare.wait().unwrap().capacity() >= 64, "too small a piece is replaced");
+        let its = spare.clone();
+        let waiting = std::thread::spawn(move || (its.wait().is_some(), its.wait().is_some()));
+        recycled.give(None);
+        while !spare.0.free().pieces.is_empty() {
+            std::thread::yield_now();
+        }
         drop(recycled);
-        assert!(spare.wait().is_none());
+        assert_eq!(waiting.join().unwrap(), (true, false));
     }
 }

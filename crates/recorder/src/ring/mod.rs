@@ -3,9 +3,11 @@
 mod memory;
 mod protocol;
 mod reader;
+mod rings;
 mod stack_place;
 
 pub use protocol::Drained;
 pub(crate) use protocol::drain;
-pub(crate) use reader::{Readers, RingSource};
+pub(crate) use reader::Readers;
+pub(crate) use rings::RingSource;
 pub(crate) use stack_place::StackPlace;

@@ -1,34 +1,28 @@
-//! One thread per CPU that empties the CPU's rings into a channel.
+//! How rings get emptied into a channel: by one thread per CPU that wakes when they run full, and by the writer at each
+//! round, as long as they hold little.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-use host::sys::perf_event::PerfEvent;
 use host::sys::poll::{PollSet, Waker};
-use host::sys::ring::RingMapping;
-use host::sys::schedule;
+use host::sys::schedule::{self, AtOnce};
 
 use super::memory::{self, Recycled, Spare};
-use super::protocol::drain;
+use super::rings::{RingSource, Rings};
 use super::stack_place::StackPlace;
-use crate::consumer::{Chunk, RingKind};
 use crate::error::Error;
-use crate::messages::{Closed, Message, Outbox};
+use crate::messages::{Message, Outbox};
 
-/// A ring with the events that write into it; the first maps it.
-pub(crate) struct RingSource {
-    pub(crate) kind: RingKind,
-    pub(crate) mapping: RingMapping,
-    pub(crate) events: Vec<Arc<PerfEvent>>,
-}
+/// So many bytes the writer takes itself in a round. To wake another thread for them would cost more, and they would be in
+/// another core's cache then.
+const LITTLE: u64 = 4 << 20;
 
 /// What the readers and the writer share.
 struct Rounds {
-    current: AtomicU64,
     last: AtomicBool,
-    /// How many readers have not answered the current one.
+    /// How many of the asked readers have not answered.
     unanswered: AtomicUsize,
 }
 
@@ -36,6 +30,8 @@ struct Rounds {
 pub(crate) struct Readers {
     handles: Vec<ReaderHandle>,
     rounds: Arc<Rounds>,
+    /// The number of the last round.
+    round: u64,
     recycled: Recycled,
     spare: Spare,
     stacks: Option<StackPlace>,
@@ -43,19 +39,25 @@ pub(crate) struct Readers {
     messages: Option<Outbox>,
 }
 
+/// What one reader and the writer share.
+struct Shared {
+    rings: Rings,
+    waker: Waker,
+    /// The last round that the reader was asked to answer.
+    asked: AtomicU64,
+}
+
 /// A running reader.
 struct ReaderHandle {
-    waker: Arc<Waker>,
+    shared: Arc<Shared>,
     thread: JoinHandle<()>,
 }
 
 /// The state of one reader thread.
 struct Reader {
-    rings: Vec<RingSource>,
-    stacks: Option<StackPlace>,
-    waker: Arc<Waker>,
+    shared: Arc<Shared>,
     rounds: Arc<Rounds>,
-    /// The last round that it has answered, or that began before it.
+    /// The last round that it has answered.
     answered: u64,
     messages: Outbox,
     spare: Spare,
@@ -71,35 +73,29 @@ impl Readers {
         waiting: u64,
         messages: &Outbox,
     ) -> Result<Self, Error> {
-        let rounds = Arc::new(Rounds {
-            current: AtomicU64::new(0),
-            last: AtomicBool::new(false),
-            unanswered: AtomicUsize::new(0),
-        });
+        let rounds = Arc::new(Rounds { last: AtomicBool::new(false), unanswered: AtomicUsize::new(0) });
         let sizes = rings.iter().flatten().map(|ring| ring.mapping.data_size());
         let size = sizes.max().unwrap_or(0);
         let fitting = usize::try_from(waiting).unwrap_or(usize::MAX) / size.max(1);
-        let (recycled, spare) =
-            memory::pieces(fitting.clamp(2 * rings.len().max(2), 2048), size, rings.len());
+        let (recycled, spare) = memory::pieces(fitting.clamp(2 * rings.len().max(2), 2048), size);
         let messages = Some(messages.clone());
-        let mut readers = Self { handles: Vec::new(), rounds, recycled, spare, stacks, messages };
+        let mut readers = Self { handles: Vec::new(), rounds, round: 0, recycled, spare, stacks, messages };
         for rings in rings {
             readers.add(rings)?;
         }
         Ok(readers)
     }
 
-    /// Starts one more, which answers from the next round on.
+    /// Starts one more, which takes part from the next round on.
     pub(crate) fn add(&mut self, rings: Vec<RingSource>) -> Result<(), Error> {
         let Some(messages) = self.messages.clone() else { return Ok(()) };
-        let waker =
-            Arc::new(Waker::new().map_err(|errno| Error::System { what: "cannot make an eventfd", errno })?);
+        let waker = Waker::new().map_err(|errno| Error::System { what: "cannot make an eventfd", errno })?;
+        let shared =
+            Arc::new(Shared { rings: Rings::new(rings, self.stacks), waker, asked: AtomicU64::new(0) });
         let reader = Reader {
-            rings,
-            stacks: self.stacks,
-            waker: Arc::clone(&waker),
+            shared: Arc::clone(&shared),
             rounds: Arc::clone(&self.rounds),
-            answered: self.rounds.current.load(Ordering::Acquire),
+            answered: 0,
             messages,
             spare: self.spare.clone(),
         };
@@ -108,20 +104,38 @@ impl Readers {
             .stack_size(128 << 10)
             .spawn(move || reader.run())
             .map_err(|errno| Error::System { what: "cannot start a thread", errno })?;
-        self.handles.push(ReaderHandle { waker, thread });
+        self.handles.push(ReaderHandle { shared, thread });
         Ok(())
     }
 
-    /// Asks every reader to empty its rings; returns how many will answer, and the number of the round.
+    /// Empties all rings, or asks their readers to do it; returns how many answers there will be, and the number of the round.
     pub(crate) fn begin_round(&mut self, last: bool) -> (usize, u64) {
-        if last {
-            self.messages = None;
-            self.rounds.last.store(true, Ordering::Release);
+        self.round += 1;
+        let (mut answers, mut asked) = (0, Vec::new());
+        match self.messages.take() {
+            Some(messages) if !last => {
+                // A reader that waits for us must not wait for all ordinary threads of the machine.
+                let _at_once = AtOnce::begin();
+                let mut budget = LITTLE;
+                asked.extend(
+                    self.handles.iter().filter(|reader| {
+                        !reader.shared.rings.empty_little(&mut budget, &self.spare, &messages)
+                    }),
+                );
+                answers += usize::from(messages.leave(Message::Answer(self.round)).is_ok());
+                self.messages = Some(messages);
+            }
+            _ => {
+                self.rounds.last.store(true, Ordering::Release);
+                asked.extend(&self.handles);
+            }
         }
-        self.rounds.unanswered.store(self.handles.len(), Ordering::Relaxed);
-        let round = self.rounds.current.fetch_add(1, Ordering::AcqRel) + 1;
-        self.handles.iter().for_each(|reader| reader.waker.wake());
-        (self.handles.len(), round)
+        self.rounds.unanswered.store(asked.len(), Ordering::Release);
+        for reader in &asked {
+            reader.shared.asked.store(self.round, Ordering::Release);
+            reader.shared.waker.wake();
+        }
+        (answers + asked.len(), self.round)
     }
 
     /// Gives memory back for the next chunk, in the place of a chunk's that was taken; `None` where that was kept.
@@ -143,44 +157,39 @@ impl Reader {
         // Among a thousand busy threads, rings are full before an ordinary thread has its turn.
         schedule::run_at_once();
         let mut poll = PollSet::default();
-        let waker = poll.add(self.waker.as_fd());
+        let waker = poll.add(self.shared.waker.as_fd());
+        let events = self.shared.rings.events();
         // Per ring, which of its events is waited for, and where it is in the set.
         let mut waited: Vec<(usize, usize)> =
-            self.rings.iter().filter_map(|ring| Some((0, poll.add(ring.events.first()?.as_fd())))).collect();
+            events.iter().filter_map(|events| Some((0, poll.add(events.first()?.as_fd())))).collect();
         loop {
             if poll.wait(None).is_err() {
                 // Only for want of kernel memory: the rings are still emptied at each round.
                 std::thread::yield_now();
             }
             if poll.ready(waker).readable {
-                self.waker.clear();
+                self.shared.waker.clear();
             }
             // Read before the rings: what they hold when a round begins belongs to that round.
             let last = self.rounds.last.load(Ordering::Acquire);
-            let round = self.rounds.current.load(Ordering::Acquire);
-            let mut left = false;
-            for index in 0..self.rings.len() {
-                match self.empty(index) {
-                    Ok(something) => left |= something,
-                    Err(Closed) => return,
-                }
-            }
-            if left && round == self.answered {
+            let asked = self.shared.asked.load(Ordering::Acquire);
+            let Ok(left) = self.shared.rings.empty(&self.spare, &self.messages) else { return };
+            if left && asked == self.answered {
                 self.messages.wake();
             }
-            for (ring, (event, place)) in self.rings.iter().zip(&mut waited) {
+            for (events, (event, place)) in events.iter().zip(&mut waited) {
                 if poll.ready(*place).hung_up {
                     // The thread of that event has ended. Others may still write into the ring.
                     poll.ignore(*place);
                     *event += 1;
-                    if let Some(next) = ring.events.get(*event) {
+                    if let Some(next) = events.get(*event) {
                         *place = poll.add(next.as_fd());
                     }
                 }
             }
-            if round > self.answered {
-                self.answered = round;
-                let left = self.messages.leave(Message::Answer(round));
+            if asked > self.answered {
+                self.answered = asked;
+                let left = self.messages.leave(Message::Answer(asked));
                 // Who answers last wakes the writer for what all have left.
                 if last || self.rounds.unanswered.fetch_sub(1, Ordering::AcqRel) == 1 {
                     self.messages.wake();
@@ -190,25 +199,5 @@ impl Reader {
                 }
             }
         }
-    }
-
-    /// Empties one ring, and says whether there was anything.
-    fn empty(&mut self, index: usize) -> Result<bool, Closed> {
-        let Some(ring) = self.rings.get(index) else { return Ok(false) };
-        if ring.mapping.head() == ring.mapping.tail() {
-            return Ok(false);
-        }
-        let mut bytes = match self.spare.take() {
-            Some(bytes) => bytes,
-            None => {
-                // Where all memory waits to be written, the records wait in their ring.
-                self.messages.wake();
-                self.spare.wait().ok_or(Closed)?
-            }
-        };
-        let stacks = self.stacks.as_ref().filter(|_| ring.kind == RingKind::Samples);
-        let drained = drain(&ring.mapping, stacks, &mut bytes);
-        self.messages.leave(Message::Chunk(Chunk { ring: ring.kind, bytes, drained }))?;
-        Ok(true)
     }
 }

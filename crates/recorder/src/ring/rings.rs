@@ -1,0 +1,96 @@
+//! The rings of one CPU, which two threads empty in turns.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use host::sys::perf_event::PerfEvent;
+use host::sys::ring::RingMapping;
+
+use super::memory::Spare;
+use super::protocol::drain;
+use super::stack_place::StackPlace;
+use crate::consumer::{Chunk, RingKind};
+use crate::messages::{Closed, Message, Outbox};
+
+/// A ring with the events that write into it; the first maps it.
+pub(crate) struct RingSource {
+    pub(crate) kind: RingKind,
+    pub(crate) mapping: RingMapping,
+    pub(crate) events: Vec<Arc<PerfEvent>>,
+}
+
+impl RingSource {
+    /// Bytes that wait in it.
+    fn fill(&self) -> u64 {
+        self.mapping.head().wrapping_sub(self.mapping.tail())
+    }
+
+    /// Leaves what it holds as a message.
+    fn empty(
+        &self,
+        mut bytes: Vec<u8>,
+        stacks: Option<&StackPlace>,
+        messages: &Outbox,
+    ) -> Result<(), Closed> {
+        let stacks = stacks.filter(|_| self.kind == RingKind::Samples);
+        let drained = drain(&self.mapping, stacks, &mut bytes);
+        messages.leave(Message::Chunk(Chunk { ring: self.kind, bytes, drained }))
+    }
+}
+
+/// Some rings. Who empties them has them for itself until the records are in the channel, so that those of one ring are
+/// there in its order.
+pub(super) struct Rings {
+    rings: Mutex<Vec<RingSource>>,
+    stacks: Option<StackPlace>,
+}
+
+impl Rings {
+    /// `stacks` is where the samples have their stack copies.
+    pub(super) fn new(rings: Vec<RingSource>, stacks: Option<StackPlace>) -> Self {
+        Self { rings: Mutex::new(rings), stacks }
+    }
+
+    /// The events of each ring.
+    pub(super) fn events(&self) -> Vec<Vec<Arc<PerfEvent>>> {
+        self.lock().iter().map(|ring| ring.events.clone()).collect()
+    }
+
+    /// Empties all, and says whether there was anything. Where all memory waits to be written, waits for it; the records
+    /// wait in their rings.
+    pub(super) fn empty(&self, spare: &Spare, messages: &Outbox) -> Result<bool, Closed> {
+        let (mut rings, mut left, mut index) = (self.lock(), false, 0);
+        let mut waited_for = None;
+        while let Some(ring) = rings.get(index) {
+            if ring.fill() > 0 || waited_for.is_some() {
+                let Some(bytes) = waited_for.take().or_else(|| spare.take()) else {
+                    // Who gives memory back may want to empty them first.
+                    drop(rings);
+                    messages.wake();
+                    waited_for = Some(spare.wait().ok_or(Closed)?);
+                    rings = self.lock();
+                    continue;
+                };
+                ring.empty(bytes, self.stacks.as_ref(), messages)?;
+                left = true;
+            }
+            index += 1;
+        }
+        Ok(left)
+    }
+
+    /// Empties all if they hold no more than `budget`, which gets smaller by that.
+    pub(super) fn empty_little(&self, budget: &mut u64, spare: &Spare, messages: &Outbox) -> bool {
+        let rings = self.lock();
+        let fill = rings.iter().map(RingSource::fill).fold(0, u64::saturating_add);
+        let Some(rest) = budget.checked_sub(fill) else { return false };
+        *budget = rest;
+        rings.iter().filter(|ring| ring.fill() > 0).all(|ring| {
+            let bytes = spare.take().unwrap_or_else(|| Vec::with_capacity(ring.mapping.data_size()));
+            ring.empty(bytes, self.stacks.as_ref(), messages).is_ok()
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<RingSource>> {
+        self.rings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
