@@ -109,6 +109,25 @@ fn they_are_no_shorter_than_those_that_perf_unwinds() {
     assert!(same_so_far * 100 >= theirs.len() * 90, "{same_so_far} of {} are the same", theirs.len());
 }
 
+/// Where a stack is about to get the page of its stack pointer, there is nothing to copy.
+#[test]
+fn those_that_are_just_growing_are_whole_too() {
+    let Some(program) = programs::c_built("deep", "large-frames", &["-DFRAME=8192"]) else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    let mut record = prof(["record", "-e", "page-faults", "-c", "1", "-o"]);
+    run(record.arg(&file).arg("--").arg(&program).args(["100", "300"])).ok();
+    let stacks = Folded::parse(folded(&file, &[]).ok().text());
+    let deepest = |stack: &[String]| stack.last().is_some_and(|frame| frame == "descend");
+    let growing = stacks.count(deepest);
+    let whole = stacks.count(|stack| deepest(stack) && stack.get(1).is_some_and(|frame| frame == "_start"));
+    assert!(growing >= 100 && whole * 10 >= growing * 9, "{whole} of {growing}: {:?}", stacks.stacks);
+    assert_eq!(stacks.count(|stack| stack.iter().any(|frame| frame == "[unknown]")), 0);
+}
+
 /// The kernel tells of no mapping that mremap makes.
 #[test]
 fn code_that_was_moved_is_found_in_the_living_process() {

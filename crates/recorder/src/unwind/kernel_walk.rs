@@ -2,7 +2,7 @@
 //! other stacks that frame pointers lead to, where a copy holds a part of one.
 
 use decoder::Sample;
-use unwinder::UnwoundStack;
+use unwinder::{ReadMemory, UnwoundStack};
 
 use super::sample::{UserState, user_part};
 
@@ -41,6 +41,28 @@ pub(super) fn callers_beyond<'a>(
         frame_pointer = next;
     }
     Some(walked.skip(passed?))
+}
+
+/// The word above the sampled frame pointer, which the kernel's walk begins with. Where the thread was about to get the page
+/// of its stack pointer, nothing could be copied, but the rest of the stack is there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FirstWord {
+    pub(super) place: u64,
+    pub(super) word: u64,
+}
+
+impl FirstWord {
+    /// `None` where the kernel found no caller.
+    pub(super) fn of(sample: &Sample<'_>, state: &UserState<'_>) -> Option<Self> {
+        let place = state.registers.frame_pointer()?.checked_add(8)?;
+        Some(Self { place, word: user_part(sample).nth(2)? })
+    }
+}
+
+impl ReadMemory for FirstWord {
+    fn read_word(&mut self, address: u64) -> Option<u64> {
+        (address == self.place).then_some(self.word)
+    }
 }
 
 #[cfg(test)]

@@ -36,6 +36,11 @@ pub(super) struct Witness {
 }
 
 impl Witness {
+    /// A return address that was in this place when the sample was taken.
+    pub(super) fn return_address(place: u64, word: u64) -> Self {
+        Self { place, word, is_return_address: true }
+    }
+
     /// The return address of `last`, the outermost frame found in `copy`; where that was kept in a register, the last word
     /// copied.
     pub(super) fn of(last: &Frame, copy: &StackCopy<'_>) -> Option<Self> {

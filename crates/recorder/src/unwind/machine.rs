@@ -90,8 +90,7 @@ impl Machine {
     ) {
         self.chain.clear();
         self.chain.extend(kernel_part(&sample));
-        let state = native().and_then(|architecture| UserState::of(&sample, architecture));
-        match (state, sample.thread) {
+        match (self.user_state(&sample), sample.thread) {
             (Some(state), Some((pid, _))) => {
                 let snapshot = self.snapshots.of(&mut self.tracker, pid);
                 match ahead.filter(|ahead| Arc::ptr_eq(&ahead.snapshot, &snapshot)) {
@@ -151,7 +150,7 @@ impl Machine {
 
     /// Sees to a stack before its turn comes. What was found may hold when it comes.
     pub(super) fn look_ahead(&mut self, sample: &Sample<'_>) -> Option<Ahead> {
-        let state = native().and_then(|architecture| UserState::of(sample, architecture))?;
+        let state = self.user_state(sample)?;
         let (pid, _) = sample.thread?;
         let snapshot = self.snapshots.of(&mut self.tracker, pid);
         let moment = Moment { sample, pid, state: &state, snapshot: &snapshot };
@@ -159,6 +158,14 @@ impl Machine {
         let is_complete = self.walker.look_ahead(&moment, &mut self.chain);
         let (chain, depth) = (self.chain.clone(), self.depth(&state));
         is_complete.then_some(Ahead { snapshot, chain, depth })
+    }
+
+    /// The user side of a thread that has one: while exec has taken the program away with its stack, and not yet started the
+    /// next, it has none.
+    fn user_state<'a>(&self, sample: &Sample<'a>) -> Option<UserState<'a>> {
+        let state = UserState::with_any_copy(sample, native()?)?;
+        let is_left = || has_left_its_program(sample, &self.tracker);
+        (!state.stack.bytes.is_empty() || !is_left()).then_some(state)
     }
 
     /// How many bytes of its copy the stack found last needed.

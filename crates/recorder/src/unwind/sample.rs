@@ -26,9 +26,13 @@ impl<'a> UserState<'a> {
     /// in the kernel whose stack has not one byte has none either: exec has taken its memory away, and not yet built the
     /// next.
     pub fn of(sample: &Sample<'a>, architecture: Architecture) -> Option<Self> {
-        if sample.mode == CpuMode::Kernel && sample.user_stack.is_none_or(<[u8]>::is_empty) {
-            return None;
-        }
+        let state = Self::with_any_copy(sample, architecture)?;
+        (sample.mode != CpuMode::Kernel || !state.stack.bytes.is_empty()).then_some(state)
+    }
+
+    /// The same, also where a thread in the kernel has no byte of stack: it may be about to get the page that its stack
+    /// pointer is in.
+    pub(super) fn with_any_copy(sample: &Sample<'a>, architecture: Architecture) -> Option<Self> {
         let recorded = sample.user_registers.as_ref().filter(|registers| registers.abi == ABI_64)?;
         let registers = Registers::from_perf(architecture, |number| recorded.get(number));
         let start = registers.stack_pointer()?;

@@ -5,7 +5,7 @@ use model::{Avma, Pid, TruncationReason};
 use unwinder::{NoMemory, StackEnd, UnwoundStack};
 
 use super::chain::{ChainEnd, ChainUnwinder, extend};
-use super::kernel_walk::callers_beyond;
+use super::kernel_walk::{FirstWord, callers_beyond};
 use super::live_memory::{LiveMemory, Witness};
 use super::sample::UserState;
 use super::snapshot::Snapshot;
@@ -89,10 +89,9 @@ impl StackWalker {
         if !self.goes_on() {
             return false;
         }
-        let stack = self.unwinder.stack();
-        if self.tails.above(moment.pid, stack, moment.snapshot).is_none()
-            && let Some(last) = stack.frames.last()
-            && let Some(witness) = Witness::of(last, &moment.state.stack)
+        let witness = self.witness(moment, chain, 0);
+        if self.tails.above(moment.pid, self.unwinder.stack(), moment.snapshot).is_none()
+            && let Some(witness) = witness
         {
             let mut memory = LiveMemory::new(moment.pid, witness, moment.snapshot, &mut self.memory);
             self.unwinder.unwind(moment.snapshot, moment.state, &mut memory, chain);
@@ -105,7 +104,11 @@ impl StackWalker {
     /// process, or by the live memory.
     pub(super) fn finish(&mut self, moment: &Moment<'_>, chain: &mut Vec<u64>, start: usize) -> ChainEnd {
         let Moment { pid, state, snapshot, .. } = *moment;
+        let witness = self.witness(moment, chain, start);
         let stack = self.unwinder.stack();
+        if stack.end == StackEnd::Complete {
+            return ChainEnd { end: stack.end, late: true };
+        }
         let cut = ChainEnd { end: stack.end, late: false };
         if let Some(tail) = self.tails.above(pid, stack, snapshot) {
             chain.pop();
@@ -114,7 +117,7 @@ impl StackWalker {
             self.tails.note(pid, &whole);
             return ChainEnd { end: StackEnd::Complete, late: true };
         }
-        if let Some(witness) = stack.frames.last().and_then(|last| Witness::of(last, &state.stack)) {
+        if let Some(witness) = witness {
             let mut memory = LiveMemory::new(pid, witness, snapshot, &mut self.memory);
             chain.truncate(start);
             let unwound = self.unwinder.unwind(snapshot, state, &mut memory, chain);
@@ -130,6 +133,22 @@ impl StackWalker {
         self.extend_by_kernels_walk(moment, chain);
         chain.extend(mark);
         cut
+    }
+
+    /// By what one sees whether the outermost frame of the stack found last is still there. Where nothing was copied, the
+    /// kernel's walk may lead one frame further, also in `chain`, which holds the stack from `start` on.
+    fn witness(&mut self, moment: &Moment<'_>, chain: &mut Vec<u64>, start: usize) -> Option<Witness> {
+        let Moment { sample, state, snapshot, .. } = *moment;
+        if let (true, Some(first)) = (state.stack.bytes.is_empty(), FirstWord::of(sample, state)) {
+            chain.truncate(start);
+            self.unwinder.unwind(snapshot, state, &mut { first }, chain);
+            if self.stack().frames.len() > 1 {
+                return Some(Witness::return_address(first.place, first.word));
+            }
+            chain.truncate(start);
+            self.unwinder.unwind(snapshot, state, &mut NoMemory, chain);
+        }
+        self.stack().frames.last().and_then(|last| Witness::of(last, &state.stack))
     }
 
     /// Appends the callers that the kernel found beyond the copy. Whether that makes the stack complete: the kernel knows
