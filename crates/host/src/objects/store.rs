@@ -108,29 +108,26 @@ impl ObjectStore {
         Err(first_reason.unwrap_or(Reason::FileMissing))
     }
 
-    fn candidates(&self, identity: &ObjectIdentity, pids: &[Pid]) -> Vec<PathBuf> {
+    /// Where the object may be, the likeliest place first. Each is looked for when it is asked for: to read the mappings of a
+    /// process costs more than to open a file.
+    fn candidates(&self, identity: &ObjectIdentity, pids: &[Pid]) -> impl Iterator<Item = PathBuf> {
         const DELETED: &[u8] = b" (deleted)";
         let bytes = identity.path.as_bytes();
         let path = Path::new(OsStr::from_bytes(bytes.strip_suffix(DELETED).unwrap_or(bytes)));
-        let mut candidates = Vec::new();
-        if path.is_absolute() {
-            if self.paths.this_host && self.paths.symfs.is_none() {
-                for pid in pids.iter().filter(|pid| pid.0 > 0).take(4) {
-                    let root = PathBuf::from(format!("/proc/{pid}/root"));
-                    candidates.push(super::search::join_below(&root, path));
-                }
-            }
-            candidates.push(self.paths.in_symfs(path));
-            if self.paths.this_host && self.paths.symfs.is_none() {
-                candidates.extend(
-                    pids.iter().filter(|pid| pid.0 > 0).take(4).filter_map(|&pid| mapped_file(pid, bytes)),
-                );
-            }
-        }
-        if let Some(build_id) = &identity.build_id {
-            candidates.extend(self.paths.object_by_build_id(build_id));
-        }
-        candidates
+        let is_living = |pid: &&Pid| pid.0 > 0 && self.paths.this_host && self.paths.symfs.is_none();
+        let living = pids.iter().filter(is_living).take(4);
+        let by_path = path.is_absolute().then(|| {
+            let below_roots = living
+                .clone()
+                .map(|pid| super::search::join_below(&PathBuf::from(format!("/proc/{pid}/root")), path));
+            let mapped = living.filter_map(move |&pid| mapped_file(pid, bytes));
+            below_roots.chain(std::iter::once_with(|| self.paths.in_symfs(path))).chain(mapped)
+        });
+        let by_build_id = identity.build_id.as_ref().into_iter();
+        by_path
+            .into_iter()
+            .flatten()
+            .chain(by_build_id.flat_map(|build_id| self.paths.object_by_build_id(build_id)))
     }
 }
 
