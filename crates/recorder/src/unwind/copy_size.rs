@@ -144,6 +144,13 @@ impl CopySize {
         (self.sizes.at(self.chosen.0), self.sizes.at(self.chosen.1))
     }
 
+    /// Whether a copy of so many bytes would have been longer with another size. Where a record cannot hold the size asked for
+    /// beside its other parts, the copy is shorter by these (`perf_sample_ustack_size()` in the kernel).
+    pub(super) fn is_full(&self, length: usize) -> bool {
+        let is_nearly = |size: u32| (size as usize - size as usize / 8..=size as usize).contains(&length);
+        self.sizes.sizes.iter().any(|&size| is_nearly(size))
+    }
+
     /// A ring held so many bytes when it was emptied. Hot is one that would have run over, had the next look at it come
     /// twice as late.
     pub(super) fn note_fill(&mut self, fill: u64) {
@@ -238,6 +245,16 @@ mod tests {
         feed(&mut size, 2000, 1_000_000);
         assert_eq!(size.wanted(), 65_528);
         assert_eq!(size.chosen(), (4 << 10, 65_528));
+    }
+
+    #[test]
+    fn only_a_copy_of_a_size_that_was_asked_for_is_full() {
+        let size = with_ring(4 << 20);
+        for (length, is_full) in [(0, false), (8, false), (4 << 10, true), (12_000, false), (16 << 10, true)]
+        {
+            assert_eq!(size.is_full(length), is_full, "{length}");
+        }
+        assert!(size.is_full(64_000) && !size.is_full(50_000));
     }
 
     #[test]

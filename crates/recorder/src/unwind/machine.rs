@@ -135,7 +135,9 @@ impl Machine {
                 unwound = self.walker.walk(&moment, &mut self.chain);
             }
         }
-        let too_small = unwound.end == StackEnd::Truncated(TruncationReason::CopyTooSmall);
+        // One that is not full ends where the stack does, or where a page of it is missing.
+        let too_small = unwound.end == StackEnd::Truncated(TruncationReason::CopyTooSmall)
+            && self.copy_size.is_full(state.stack.bytes.len());
         self.copy_size.note_stack((!too_small).then_some(self.depth(state)));
         self.hasty = if too_small { HASTY_STACKS } else { self.hasty.saturating_sub(1) };
         if unwound.end == StackEnd::Complete {
