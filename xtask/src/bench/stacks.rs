@@ -99,37 +99,56 @@ fn size(tools: &Tools, without: &Path, with: &Path, table: &mut Table) -> anyhow
     Ok(())
 }
 
-/// Some 34,000 samples with copies of 8 KiB, of a program with inlined functions.
+/// Some 34,000 samples with copies of 8 KiB: of a small program, and of what takes perf a minute, an optimized program with
+/// debug information of all its inlined functions. That is `prof` itself, drawing the former.
 fn flame(tools: &Tools, program: &Path, runs: usize, table: &mut Table) -> anyhow::Result<()> {
-    let (file, svg) = (tools.scratch.join("copies.perf"), tools.scratch.join("prof.svg"));
-    let mut record = theirs("9997", "dwarf,8192", &file, &busy(program, "1700"));
+    let [small, inlined, svg] =
+        ["copies.perf", "inlined.perf", "prof.svg"].map(|name| tools.scratch.join(name));
+    let without_inlined = (&["--no-inline"][..], "perf script without inlined functions", "faster");
+    let scripts = [(&[][..], "perf script", "faster"), without_inlined];
+    draw("a small program", tools, &busy(program, "1700"), &small, scripts, runs, table)?;
+    let itself = "for _ in 1 2 3 4 5 6 7; do \"$0\" flame -i \"$1\" -o \"$2\" || exit; done";
+    let mut itself: Vec<OsString> = ["sh", "-c", itself].map(OsString::from).to_vec();
+    itself.extend([&tools.prof, &small, &svg].map(|path| path.as_os_str().to_owned()));
+    let scripts = [(&[][..], "perf script", "at least 10 times faster"), without_inlined];
+    draw("prof itself", tools, &itself, &inlined, scripts, runs, table)
+}
+
+/// Records `command` into `file` by perf, and draws that, while perf prints it by each of `scripts`: flags, what that is, and
+/// what is demanded.
+fn draw(
+    what: &str,
+    tools: &Tools,
+    command: &[OsString],
+    file: &Path,
+    scripts: [(&[&str], &str, &'static str); 2],
+    runs: usize,
+    table: &mut Table,
+) -> anyhow::Result<()> {
+    let mut record = theirs("9997", "dwarf,8192", file, command);
     // With its own rings perf would lose half of them.
     record.splice(2..2, ["-m", "8M"].map(OsString::from));
     if measure(&tools.scratch, &record).is_err() {
-        println!("skipped: drawing stack copies: perf failed\n{}", last_stderr(&tools.scratch));
+        println!("skipped: drawing stack copies of {what}: perf failed\n{}", last_stderr(&tools.scratch));
         return Ok(());
     }
     let samples = their_samples(&last_stderr(&tools.scratch))?;
-    let bytes = std::fs::metadata(&file)?.len() as f64 / 1e6;
-    let flame = tools.prof([&"flame", &"-i", &file, &"-o", &svg]);
+    let bytes = std::fs::metadata(file)?.len() as f64 / 1e6;
+    let flame = tools.prof([&"flame", &"-i", &file, &"-o", &tools.scratch.join("prof.svg")]);
     let mut our_walls = Vec::new();
     for _ in 0..runs {
         our_walls.push(measure(&tools.scratch, &flame)?.wall);
     }
     let our_wall = median(our_walls).context("no runs")?;
-    for (flags, what, demanded) in [
-        (&[][..], "perf script", "at least 10 times faster"),
-        (&["--no-inline"], "perf script without inlined functions", "faster"),
-    ] {
+    for (flags, by, demanded) in scripts {
         let mut script: Vec<OsString> = ["perf", "script"].map(OsString::from).to_vec();
         script.extend(flags.iter().map(OsString::from));
         script.extend(["-i".into(), file.as_os_str().to_owned()]);
-        // It takes a minute.
         let their_wall = measure(&tools.scratch, &script)?.wall;
         table.row(
-            format!("stack copies to SVG, {samples:.0} samples ({bytes:.0} MB): time"),
+            format!("stack copies of {what} to SVG, {samples:.0} samples ({bytes:.0} MB): time"),
             seconds(our_wall),
-            format!("{} ({what})", seconds(their_wall)),
+            format!("{} ({by})", seconds(their_wall)),
             format!("{:.1} times faster", their_wall.as_secs_f64() / our_wall.as_secs_f64()),
             demanded,
         );
