@@ -117,11 +117,10 @@ impl Readers {
                 // A reader that waits for us must not wait for all ordinary threads of the machine.
                 let _at_once = AtOnce::begin();
                 let mut budget = LITTLE;
-                asked.extend(
-                    self.handles.iter().filter(|reader| {
-                        !reader.shared.rings.empty_little(&mut budget, &self.spare, &messages)
-                    }),
-                );
+                let is_much = |reader: &&ReaderHandle| {
+                    !reader.shared.rings.empty_little(&mut budget, &self.spare, &messages)
+                };
+                asked.extend(self.handles.iter().filter(is_much));
                 answers += usize::from(messages.leave(Message::Answer(self.round)).is_ok());
                 self.messages = Some(messages);
             }
@@ -170,9 +169,10 @@ impl Reader {
             if poll.ready(waker).readable {
                 self.shared.waker.clear();
             }
-            // Read before the rings: what they hold when a round begins belongs to that round.
-            let last = self.rounds.last.load(Ordering::Acquire);
+            // Read before the rings: what they hold when a round begins belongs to that round. And whether it is the last one is
+            // known before anybody is asked.
             let asked = self.shared.asked.load(Ordering::Acquire);
+            let last = self.rounds.last.load(Ordering::Acquire);
             let Ok(left) = self.shared.rings.empty(&self.spare, &self.messages) else { return };
             if left && asked == self.answered {
                 self.messages.wake();
