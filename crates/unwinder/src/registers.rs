@@ -1,6 +1,6 @@
 //! The registers of one frame.
 
-use crate::Architecture;
+use crate::architecture::{Architecture, MOST_CALLEE_SAVED};
 
 const CAPACITY: usize = 33;
 
@@ -17,12 +17,9 @@ pub struct Registers {
 pub(crate) struct KeptRegisters {
     known: u64,
     /// In the order of [`Architecture::callee_saved`].
-    values: [u64; MOST_KEPT],
+    values: [u64; MOST_CALLEE_SAVED],
     program_counter: u64,
 }
-
-/// As many as any architecture has.
-const MOST_KEPT: usize = 11;
 
 impl Registers {
     /// Registers of which none is known.
@@ -89,7 +86,7 @@ impl Registers {
         {
             told |= 1 << link_register;
         }
-        let mut values = [0; MOST_KEPT];
+        let mut values = [0; MOST_CALLEE_SAVED];
         for (value, &register) in values.iter_mut().zip(architecture.callee_saved()) {
             *value = self.get(register).unwrap_or_default();
         }

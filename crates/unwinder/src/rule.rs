@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use crate::Architecture;
+use crate::architecture::{Architecture, MOST_CALLEE_SAVED};
 use crate::epilogue::EpilogueInstruction;
 use crate::evaluate::Fault;
 use crate::memory::ReadMemory;
@@ -33,9 +33,6 @@ pub(crate) enum Rule {
     Malformed,
 }
 
-/// Registers whose place a compact rule holds: [`Architecture::callee_saved`].
-const SAVED: usize = 11;
-
 /// Size of a stack word, bytes.
 const WORD: i64 = 8;
 
@@ -48,7 +45,7 @@ pub(crate) struct CompactRule {
     return_address: i16,
     /// Where each of [`Architecture::callee_saved`] is, in words from the CFA; 0: in the register still. (Nothing is
     /// saved *at* the CFA: that word belongs to the caller.)
-    saved: [i16; SAVED],
+    saved: [i16; MOST_CALLEE_SAVED],
 }
 
 /// An epilogue restores six registers at most, drops what lies between, and sets its result.
@@ -65,7 +62,7 @@ impl CompactRule {
             cfa_offset: i32::try_from(offset).ok()?,
             cfa_register: register,
             return_address: 0,
-            saved: [0; SAVED],
+            saved: [0; MOST_CALLEE_SAVED],
         };
         match row.location(row.return_address) {
             Some(location) => {
@@ -98,10 +95,10 @@ impl CompactRule {
             cfa_offset: 0,
             cfa_register: architecture.stack_pointer(),
             return_address: -1,
-            saved: [0; SAVED],
+            saved: [0; MOST_CALLEE_SAVED],
         };
         // Where each register is restored from, in bytes from the stack pointer.
-        let mut places = [None; SAVED];
+        let mut places = [None; MOST_CALLEE_SAVED];
         let mut dropped = 0;
         let mut rest = code;
         for _ in 0..MOST_EPILOGUE_INSTRUCTIONS {
