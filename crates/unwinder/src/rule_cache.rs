@@ -4,8 +4,8 @@
 //! invalidation when mappings change, and the hundredth process of a build finds everything known already.
 //!
 //! Threads are sampled at ever new instructions of the same functions. What holds for a stretch of code is remembered as
-//! such: to find the stretch is cheaper than to read the tables again. Return addresses come again and again; each of them
-//! is remembered by itself, too. Of all these places there are many, of different rules there are few.
+//! such: to find the stretch is cheaper than to read the tables again, and cheaper still by the block of code that the place
+//! is in. Of stretches, blocks and places there are many, of different rules there are few.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -37,10 +37,29 @@ impl Place {
         let fits = offset >> OFFSET_BITS == 0 && u64::from(object) >> (63 - OFFSET_BITS) == 0;
         fits.then_some(u64::from(object) << (OFFSET_BITS + 1) | offset << 1 | u64::from(is_call))
     }
+
+    /// The block that it lies in, by its first byte, and how far in.
+    fn in_block(self) -> (Self, u8) {
+        let within = self.offset.0 % BLOCK;
+        let first = FileOffset(self.offset.0 - within);
+        (Self { offset: first, is_call: false, ..self }, within as u8)
+    }
 }
 
 /// Beyond this many places (about 30 MB) all are forgotten; the few thousand that are in use come back at once.
 const MOST_PLACES: usize = 1 << 20;
+
+/// Bytes of code that are looked up as one, a power of two.
+const BLOCK: u64 = 32;
+
+/// The part of a block that was met last, of those that one stretch covers.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    /// From the block's beginning: the first byte, and the one behind the last.
+    start: u8,
+    end: u8,
+    rule: Index,
+}
 
 /// A rule as it is found in the tables.
 #[derive(Clone, Debug)]
@@ -58,8 +77,10 @@ pub(crate) struct RuleCache {
     /// The different rules.
     rules: Vec<Rule>,
     indices: HashMap<Rule, Index, FxBuildHasher>,
-    /// By [`Place::key`].
+    /// By [`Place::key`]: those that lie in no stretch.
     places: HashMap<u64, Index, FxBuildHasher>,
+    /// By [`Place::key`] of the block's first byte.
+    blocks: HashMap<u64, Part, FxBuildHasher>,
     /// By object and first byte: the byte behind the last, and the rule.
     stretches: BTreeMap<(ObjectNumber, FileOffset), (FileOffset, Index)>,
 }
@@ -72,33 +93,44 @@ impl RuleCache {
         place: Place,
         find: impl FnOnce() -> Option<FoundRule>,
     ) -> Option<Rule> {
-        let known = place.key().and_then(|key| self.places.get(&key));
-        match known.and_then(|&index| self.rules.get(index as usize)) {
+        let (block, offset) = place.in_block();
+        let part = block.key().and_then(|key| self.blocks.get(&key));
+        let part = part.filter(|part| (part.start..part.end).contains(&offset));
+        let index = part.map(|part| part.rule).or_else(|| self.places.get(&place.key()?).copied());
+        match index.and_then(|index| self.rules.get(index as usize)) {
             Some(rule) => Some(rule.clone()),
             None => self.find(place, find),
         }
     }
 
     fn find(&mut self, place: Place, find: impl FnOnce() -> Option<FoundRule>) -> Option<Rule> {
-        let Place { object, offset, is_call } = place;
+        let Place { object, offset, .. } = place;
         let before = self.stretches.range((object, FileOffset(0))..=(object, offset)).next_back();
-        let known = before.filter(|(_, (end, _))| offset < *end).map(|(_, (_, index))| *index);
-        let index = match known {
-            Some(index) => index,
+        let known = before.filter(|(_, (end, _))| offset < *end);
+        let known = known.map(|((_, start), (end, index))| (*start..*end, *index));
+        let (stretch, index) = match known {
+            Some((stretch, index)) => (Some(stretch), index),
             None => {
                 let FoundRule { rule, holds_in } = find()?;
                 if self.len() >= MOST_PLACES {
                     *self = Self::default();
                 }
                 let index = self.index_of(rule);
-                if let Some(Range { start, end }) = holds_in.filter(|range| range.contains(&offset)) {
+                let stretch = holds_in.filter(|range| range.contains(&offset));
+                if let Some(Range { start, end }) = stretch {
                     self.stretches.insert((object, start), (end, index));
                 }
-                index
+                (stretch, index)
             }
         };
-        if let Some(key) = place.key().filter(|_| is_call || known.is_none()) {
-            self.places.insert(key, index);
+        match stretch {
+            Some(Range { start, end }) => {
+                let (block, _) = place.in_block();
+                let within = |bound: FileOffset| bound.0.saturating_sub(block.offset.0).min(BLOCK) as u8;
+                let part = Part { start: within(start), end: within(end), rule: index };
+                self.blocks.extend(block.key().map(|key| (key, part)));
+            }
+            None => self.places.extend(place.key().map(|key| (key, index))),
         }
         self.rules.get(index as usize).cloned()
     }
@@ -112,9 +144,9 @@ impl RuleCache {
         index
     }
 
-    /// How many places and stretches are known.
+    /// How many places, blocks and stretches are known.
     pub(crate) fn len(&self) -> usize {
-        self.places.len() + self.stretches.len()
+        self.places.len() + self.blocks.len() + self.stretches.len()
     }
 }
 
