@@ -2,10 +2,10 @@
 
 use decoder::context;
 use model::{Avma, FrameAddress, TruncationReason};
-use unwinder::{Innermost, ReadMemory, StackEnd, Unwinder, UnwoundStack};
+use unwinder::{Innermost, NoMemory, ReadMemory, StackEnd, Unwinder, UnwoundStack};
 
 use super::sample::UserState;
-use super::snapshot::Snapshot;
+use super::snapshot::{Lent, Snapshot};
 
 /// Unwinds samples into call chains; one per thread.
 #[derive(Debug)]
@@ -53,9 +53,7 @@ impl ChainUnwinder {
         beyond: &mut M,
         chain: &mut Vec<u64>,
     ) -> ChainEnd {
-        let innermost = Innermost { registers: &state.registers, stack: state.stack, thread: state.thread };
-        let mut objects = snapshot;
-        self.unwinder.unwind(&snapshot.space, &mut objects, &innermost, beyond, &mut self.stack);
+        self.walk(snapshot, &mut Lent::all(snapshot), state, beyond);
         extend(chain, self.stack.addresses());
         if let StackEnd::Truncated(reason) = self.stack.end {
             chain.push(reason.marker());
@@ -63,10 +61,36 @@ impl ChainUnwinder {
         ChainEnd { end: self.stack.end, late: self.stack.frames_from_copy < self.stack.frames.len() }
     }
 
+    /// Appends the user part of a call chain, if the rules that are known already make it complete. Reads no object.
+    pub(super) fn unwind_at_once(
+        &mut self,
+        snapshot: &Snapshot,
+        state: &UserState<'_>,
+        chain: &mut Vec<u64>,
+    ) -> bool {
+        let mut lent = Lent::open(snapshot);
+        self.walk(snapshot, &mut lent, state, &mut NoMemory);
+        let is_complete = !lent.lacking && self.stack.end == StackEnd::Complete;
+        if is_complete {
+            extend(chain, self.stack.addresses());
+        }
+        is_complete
+    }
+
+    fn walk<M: ReadMemory>(
+        &mut self,
+        snapshot: &Snapshot,
+        objects: &mut Lent<'_>,
+        state: &UserState<'_>,
+        beyond: &mut M,
+    ) {
+        let innermost = Innermost { registers: &state.registers, stack: state.stack, thread: state.thread };
+        self.unwinder.unwind(&snapshot.space, objects, &innermost, beyond, &mut self.stack);
+    }
+
     /// Whether threads begin in the function of a return address ([`Unwinder::is_first`]).
     pub(super) fn is_first(&mut self, snapshot: &Snapshot, return_address: Avma) -> Option<bool> {
-        let mut objects = snapshot;
-        self.unwinder.is_first(&snapshot.space, &mut objects, return_address)
+        self.unwinder.is_first(&snapshot.space, &mut Lent::all(snapshot), return_address)
     }
 
     /// The stack that was unwound last.

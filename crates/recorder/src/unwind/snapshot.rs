@@ -52,12 +52,36 @@ impl Snapshot {
     }
 }
 
-/// A snapshot lends its objects to one unwinder.
-impl Objects for &Snapshot {
+/// The objects of a snapshot, lent to an unwinder.
+#[derive(Debug)]
+pub(super) struct Lent<'s> {
+    snapshot: &'s Snapshot,
+    /// Whether only those may be had that are open: to open one may take long.
+    open_only: bool,
+    /// Whether another one was asked for.
+    pub(super) lacking: bool,
+}
+
+impl<'s> Lent<'s> {
+    pub(super) fn all(snapshot: &'s Snapshot) -> Self {
+        Self { snapshot, open_only: false, lacking: false }
+    }
+
+    pub(super) fn open(snapshot: &'s Snapshot) -> Self {
+        Self { open_only: true, ..Self::all(snapshot) }
+    }
+}
+
+impl Objects for Lent<'_> {
     type Image = ObjectBytes;
 
     fn tables(&mut self, object: ObjectNumber) -> Option<Arc<UnwindTables<ObjectBytes>>> {
-        self.images.get(&object)?.tables()
+        let image = self.snapshot.images.get(&object)?;
+        if self.open_only && !image.is_open() {
+            self.lacking = true;
+            return None;
+        }
+        image.tables()
     }
 }
 
@@ -100,6 +124,12 @@ impl Snapshots {
         let snapshot = Arc::new(self.take(tracker, pid));
         self.processes.insert(pid, (generation, Arc::clone(&snapshot)));
         snapshot
+    }
+
+    /// The mappings of a process, if they are still what they were when they were last asked for.
+    pub(super) fn unchanged(&self, tracker: &mut Tracker, pid: Pid) -> Option<(Generation, Arc<Snapshot>)> {
+        let generation = tracker.generation(pid);
+        self.processes.get(&pid).filter(|(known, _)| *known == generation).cloned()
     }
 
     /// Whether an object of this space may be open.

@@ -65,6 +65,11 @@ impl StackWalker {
         end
     }
 
+    /// Appends the stack, if it is complete in its copy by the rules that are known already.
+    pub(super) fn walk_at_once(&mut self, moment: &Moment<'_>, chain: &mut Vec<u64>) -> bool {
+        self.unwinder.unwind_at_once(moment.snapshot, moment.state, chain)
+    }
+
     /// Keeps a stack that was complete in its copy, for others that will not be.
     pub(super) fn note(&mut self, pid: Pid) {
         if self.unwinder.stack().end == StackEnd::Complete {
