@@ -61,7 +61,7 @@ impl EpilogueInstruction {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::earlier::Trace;
+    use crate::earlier::Steps;
     use crate::memory::{NoMemory, StackCopy, StackMemory};
     use crate::registers::Registers;
     use crate::rule::CompactRule;
@@ -77,7 +77,7 @@ mod tests {
         registers.set(6, 0xb);
         let copy = StackCopy { start: 0x1000, bytes: &bytes };
         let mut beyond = NoMemory;
-        let mut memory = StackMemory::new(copy, &mut beyond, Trace::default());
+        let mut memory = StackMemory::new(copy, &mut beyond, Steps::default());
         rule.apply(&mut registers, &mut memory).ok()?;
         Some([registers.stack_pointer(), registers.program_counter(), registers.get(6), registers.get(3)])
     }

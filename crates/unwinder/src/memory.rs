@@ -1,6 +1,6 @@
 //! Where the unwinder reads stack words from.
 
-use crate::earlier::Trace;
+use crate::earlier::Steps;
 
 /// Reads memory of the profiled process.
 pub trait ReadMemory {
@@ -64,13 +64,13 @@ pub(crate) struct StackMemory<'a, M> {
     pub(crate) words_beyond: usize,
     /// Whether a word was wanted that the copy does not hold.
     pub(crate) left_copy: bool,
-    pub(crate) trace: Trace,
+    pub(crate) steps: Steps,
 }
 
 impl<'a, M> StackMemory<'a, M> {
-    /// What is read goes into `trace`.
-    pub(crate) fn new(copy: StackCopy<'a>, beyond: &'a mut M, trace: Trace) -> Self {
-        Self { copy, beyond, words_beyond: 0, left_copy: false, trace }
+    /// What is read goes into `steps`.
+    pub(crate) fn new(copy: StackCopy<'a>, beyond: &'a mut M, steps: Steps) -> Self {
+        Self { copy, beyond, words_beyond: 0, left_copy: false, steps }
     }
 }
 
@@ -78,7 +78,7 @@ impl<M: ReadMemory> ReadMemory for StackMemory<'_, M> {
     #[inline]
     fn read_word(&mut self, address: u64) -> Option<u64> {
         if let Some(value) = self.copy.word(address) {
-            self.trace.read(Word { address, value });
+            self.steps.read(Word { address, value });
             return Some(value);
         }
         self.left_copy = true;

@@ -8,6 +8,7 @@
 //! is in. Of stretches, blocks and places there are many, of different rules there are few.
 
 use alloc::collections::BTreeMap;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -61,6 +62,34 @@ struct Part {
     rule: Index,
 }
 
+/// The blocks met last, by [`Place::key`] of their first bytes. Each has one place that it can be in: a table this small stays in
+/// a core's cache, which one that holds all blocks of a compiler does not.
+#[derive(Default, Debug)]
+struct Blocks(Vec<(u64, Part)>);
+
+/// Half a megabyte.
+const BLOCKS_BITS: u32 = 15;
+
+impl Blocks {
+    fn place(key: u64) -> usize {
+        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - BLOCKS_BITS)) as usize
+    }
+
+    #[inline]
+    fn get(&self, key: u64) -> Option<Part> {
+        self.0.get(Self::place(key)).filter(|(known, _)| *known == key).map(|(_, part)| *part)
+    }
+
+    fn insert(&mut self, key: u64, part: Part) {
+        if self.0.is_empty() {
+            self.0 = vec![(0, Part { start: 0, end: 0, rule: 0 }); 1 << BLOCKS_BITS];
+        }
+        if let Some(place) = self.0.get_mut(Self::place(key)) {
+            *place = (key, part);
+        }
+    }
+}
+
 /// A rule as it is found in the tables.
 #[derive(Clone, Debug)]
 pub(crate) struct FoundRule {
@@ -79,8 +108,7 @@ pub(crate) struct RuleCache {
     indices: HashMap<Rule, Index, FxBuildHasher>,
     /// By [`Place::key`]: those that lie in no stretch.
     places: HashMap<u64, Index, FxBuildHasher>,
-    /// By [`Place::key`] of the block's first byte.
-    blocks: HashMap<u64, Part, FxBuildHasher>,
+    blocks: Blocks,
     /// By object and first byte: the byte behind the last, and the rule.
     stretches: BTreeMap<(ObjectNumber, FileOffset), (FileOffset, Index)>,
 }
@@ -94,7 +122,7 @@ impl RuleCache {
         find: impl FnOnce() -> Option<FoundRule>,
     ) -> Option<Rule> {
         let (block, offset) = place.in_block();
-        let part = block.key().and_then(|key| self.blocks.get(&key));
+        let part = block.key().and_then(|key| self.blocks.get(key));
         let part = part.filter(|part| (part.start..part.end).contains(&offset));
         let index = part.map(|part| part.rule).or_else(|| self.places.get(&place.key()?).copied());
         match index.and_then(|index| self.rules.get(index as usize)) {
@@ -128,7 +156,9 @@ impl RuleCache {
                 let (block, _) = place.in_block();
                 let within = |bound: FileOffset| bound.0.saturating_sub(block.offset.0).min(BLOCK) as u8;
                 let part = Part { start: within(start), end: within(end), rule: index };
-                self.blocks.extend(block.key().map(|key| (key, part)));
+                if let Some(key) = block.key() {
+                    self.blocks.insert(key, part);
+                }
             }
             None => self.places.extend(place.key().map(|key| (key, index))),
         }
@@ -144,9 +174,9 @@ impl RuleCache {
         index
     }
 
-    /// How many places, blocks and stretches are known.
+    /// How many places and stretches are known.
     pub(crate) fn len(&self) -> usize {
-        self.places.len() + self.blocks.len() + self.stretches.len()
+        self.places.len() + self.stretches.len()
     }
 }
 

@@ -10,7 +10,7 @@ use gimli::UnwindContext;
 use model::{Avma, FileOffset, FrameAddress, Svma, Tid, TruncationReason};
 
 use crate::address_space::{AddressSpace, Mapping, ObjectNumber};
-use crate::earlier::{Earlier, Trace};
+use crate::earlier::{Earlier, Steps, Trace};
 use crate::evaluate::{Fault, evaluate};
 use crate::memory::{ReadMemory, StackCopy, StackMemory};
 use crate::registers::Registers;
@@ -47,7 +47,7 @@ pub struct Unwinder {
     rules: RuleCache,
     /// By the number of the thread, as far as it goes.
     traces: [Trace; TRACES],
-    spare_trace: Trace,
+    steps: Steps,
     context: UnwindContext<usize>,
     frame_limit: usize,
 }
@@ -74,7 +74,7 @@ impl Unwinder {
         Self {
             rules: RuleCache::default(),
             traces: Default::default(),
-            spare_trace: Trace::default(),
+            steps: Steps::default(),
             context: UnwindContext::new(),
             frame_limit: frame_limit.max(1),
         }
@@ -98,10 +98,10 @@ impl Unwinder {
         stack.frames.clear();
         stack.frames_from_copy = 0;
         let slot = innermost.thread.0.unsigned_abs() as usize % TRACES;
-        let earlier = core::mem::take(&mut self.traces[slot]);
-        let mut trace = core::mem::take(&mut self.spare_trace);
-        trace.begin();
-        let memory = StackMemory::new(innermost.stack, beyond, trace);
+        let mut trace = core::mem::take(&mut self.traces[slot]);
+        let mut steps = core::mem::take(&mut self.steps);
+        steps.begin();
+        let memory = StackMemory::new(innermost.stack, beyond, steps);
         let registers = innermost.registers.clone();
         let mut walk = Walk {
             unwinder: self,
@@ -114,12 +114,15 @@ impl Unwinder {
             unmapped: None,
             led_out_by: None,
             searched: false,
+            taken_over: 0,
         };
-        stack.end = walk.run(stack, Earlier::new(&earlier, space.identity()));
+        stack.end = walk.run(stack, Earlier::new(&trace, space.identity()));
         (stack.unmapped, stack.led_out_by) = (walk.unmapped, walk.led_out_by);
-        let mut trace = walk.memory.trace;
-        let is_kept = stack.end == StackEnd::Complete && trace.finish(space.identity(), &stack.frames);
-        (self.traces[slot], self.spare_trace) = if is_kept { (trace, earlier) } else { (earlier, trace) };
+        let (taken_over, mut steps) = (walk.taken_over, walk.memory.steps);
+        if stack.end == StackEnd::Complete {
+            trace.renew(space.identity(), taken_over, &stack.frames, &mut steps);
+        }
+        (self.traces[slot], self.steps) = (trace, steps);
     }
 
     /// Whether nobody calls the function that a return address lies in: threads begin there. `None` where no code can run
@@ -187,6 +190,8 @@ struct Walk<'w, 's, O, M> {
     led_out_by: Option<u64>,
     /// The caller about to be found is one that a search has found on the stack.
     searched: bool,
+    /// How many of the outermost frames are those of the stack before.
+    taken_over: usize,
 }
 
 impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
@@ -196,7 +201,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         };
         let mut position = self.instruction_pointer(pc);
         stack.frames.push(Frame { address: position.address, stack_pointer: sp });
-        self.memory.trace.push(&self.registers);
+        self.memory.steps.push(&self.registers);
         stack.frames_from_copy = 1;
         if position.mapping.is_none_or(|mapping| !mapping.executable) {
             self.unmapped = Some(Avma(pc));
@@ -226,11 +231,12 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             let stack_pointer = self.registers.stack_pointer().unwrap_or_default();
             let frame = Frame { address: position.address, stack_pointer };
             stack.frames.push(frame);
-            self.memory.trace.push(&self.registers);
+            self.memory.steps.push(&self.registers);
             if self.memory.words_beyond == 0 {
                 let most = self.unwinder.frame_limit.saturating_sub(stack.frames.len() + 1);
-                if let Some(rest) = earlier.rest(&frame, most, &self.memory.copy, &mut self.memory.trace) {
-                    stack.frames.extend_from_slice(rest);
+                if let Some(rest) = earlier.rest(&frame, most, &self.memory.copy, &self.memory.steps) {
+                    self.taken_over = rest.len();
+                    stack.frames.extend(rest.iter().rev());
                     stack.frames_from_copy = stack.frames.len();
                     return StackEnd::Complete;
                 }
@@ -245,7 +251,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         self.memory.left_copy = false;
         let step = self.step(position);
         if self.memory.left_copy {
-            self.memory.trace.leave_out_step();
+            self.memory.steps.leave_out_step();
         }
         let step = step?;
         self.check_growth(position, step, stack_pointer)?;
@@ -292,7 +298,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
     fn step(&mut self, position: Position<'s>) -> Result<Step, StackEnd> {
         let rule = self.rule(position);
         if !matches!(rule, Rule::Compact(_) | Rule::Row(_) | Rule::Outermost) {
-            self.memory.trace.leave_out_step();
+            self.memory.steps.leave_out_step();
         }
         match rule {
             Rule::Compact(rule) => self.apply(&rule),
