@@ -1,6 +1,7 @@
 //! Where a recording goes: a file, a live view, or a stage that works on the records and hands them on.
 
 use std::io;
+use std::time::Instant;
 
 use decoder::{Attr, RecordLayout};
 use model::CpuId;
@@ -98,8 +99,8 @@ pub trait Consumer {
     fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>>;
 
     /// Looks at a sample that is still in its ring, and will soon come in a chunk: appends a shorter record of the same layout to
-    /// `into`, to come in its place, or does nothing and returns false. The ring waits meanwhile, so this does, too, for nothing.
-    fn shrink(&mut self, _sample: &[u8], _into: &mut Vec<u8>) -> bool {
+    /// `into`, to come in its place, or does nothing and returns false. The ring waits meanwhile, about `until` then.
+    fn shrink(&mut self, _sample: &[u8], _until: Instant, _into: &mut Vec<u8>) -> bool {
         false
     }
 
@@ -146,8 +147,8 @@ impl<C: Consumer + ?Sized> Consumer for &mut C {
         (**self).records(chunk)
     }
 
-    fn shrink(&mut self, sample: &[u8], into: &mut Vec<u8>) -> bool {
-        (**self).shrink(sample, into)
+    fn shrink(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
+        (**self).shrink(sample, until, into)
     }
 
     fn finished_round(&mut self) -> io::Result<()> {

@@ -8,7 +8,7 @@ pub(crate) const FIRST: Duration = Duration::from_millis(10);
 
 /// About how full the fullest ring should be at each round, of 1. Samples are seen to where they lie: what the kernel wrote
 /// long ago has left the caches, and the fuller the ring, the sooner its reader has to copy them out.
-const FILL: f64 = 0.25;
+const FILL: f64 = 0.15;
 
 /// The time between rounds.
 #[derive(Clone, Copy, Debug)]
@@ -52,11 +52,11 @@ mod tests {
         }
         assert_eq!(times, [10, 20, 40, 80, 100]);
         assert_eq!(pace.time(true), FIRST);
-        pace.adapt(SLOWEST, 0.5);
+        pace.adapt(SLOWEST, 2.0 * FILL);
         assert_eq!(pace.time(false), SLOWEST / 2);
-        pace.adapt(SLOWEST / 2, 1.0);
-        assert_eq!(pace.time(false), SLOWEST / 8);
-        pace.adapt(SLOWEST / 8, 1.0);
+        pace.adapt(SLOWEST / 2, 2.0 * FILL);
+        assert_eq!(pace.time(false), SLOWEST / 4);
+        pace.adapt(SLOWEST / 4, 1.0);
         assert_eq!(pace.time(false), FIRST, "no faster than that");
     }
 }

@@ -37,7 +37,7 @@ const LIGHT_ROUND: Duration = Duration::from_millis(250);
 /// How often the recording is made readable.
 const CHECKPOINT: Duration = Duration::from_millis(500);
 /// How long samples may be looked at in their rings in one round; what is left then is copied out.
-const LONGEST_LOOK: Duration = Duration::from_millis(5);
+const LONGEST_LOOK: Duration = Duration::from_millis(3);
 /// Bytes that wait between the readers and the writer,
 const WAITING: u64 = 64 << 20;
 /// … and where that is to be light.
@@ -393,7 +393,7 @@ impl Run<'_> {
             if now >= last_round + interval {
                 let fill = self.readers.fill();
                 if self.round.is_none() {
-                    self.begin_round(fill);
+                    self.begin_round();
                 }
                 pace.adapt(now - last_round, fill);
                 last_round = now;
@@ -426,14 +426,14 @@ impl Run<'_> {
         true
     }
 
-    /// Empties the rings, of which the fullest is as full as `fill`, of 1.
-    fn begin_round(&mut self, fill: f64) {
+    /// Empties the rings.
+    fn begin_round(&mut self) {
         let (consumer, is_shrunk) = (&mut self.consumer, self.duplicates.is_none());
-        let begin = Instant::now();
+        let until = Instant::now() + LONGEST_LOOK;
         let mut shrink = |sample: &[u8], into: &mut Vec<u8>| {
-            is_shrunk && begin.elapsed() < LONGEST_LOOK && consumer.shrink(sample, into)
+            is_shrunk && Instant::now() < until && consumer.shrink(sample, until, into)
         };
-        let (readers, round) = self.readers.begin_round(fill, &mut shrink);
+        let (readers, round) = self.readers.begin_round(&mut shrink);
         self.round = Some((round, readers));
     }
 

@@ -22,7 +22,7 @@ const LITTLE: u64 = 4 << 20;
 
 /// A ring that is no fuller than this can wait for the next round. The kernel wakes its reader whenever so and so much has been
 /// written, whoever has read it since.
-const LITTLE_FILL: f64 = 0.375;
+const LITTLE_FILL: f64 = 0.25;
 
 /// What the readers and the writer share.
 struct Rounds {
@@ -118,13 +118,13 @@ impl Readers {
         self.handles.iter().map(|reader| reader.shared.rings.fill()).fold(0.0, f64::max)
     }
 
-    /// Empties all rings, of which the fullest is as full as `fill`, of 1, with what samples `shrink` can say shorter; or asks
-    /// their readers to do it. Returns how many answers there will be, and the number of the round.
-    pub(crate) fn begin_round(&mut self, fill: f64, shrink: Shrink<'_>) -> (usize, u64) {
+    /// Empties all rings, with what samples `shrink` can say shorter, or asks their readers to do it; returns how many answers
+    /// there will be, and the number of the round.
+    pub(crate) fn begin_round(&mut self, shrink: Shrink<'_>) -> (usize, u64) {
         self.round += 1;
         let Some(messages) = &self.messages else { return (0, self.round) };
         // A reader that waits for us must not wait for all ordinary threads of the machine.
-        let _at_once = (fill > LITTLE_FILL).then(AtOnce::begin);
+        let _at_once = AtOnce::begin();
         let mut budget = LITTLE;
         let mut asked = Vec::new();
         for reader in &self.handles {

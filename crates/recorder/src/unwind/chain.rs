@@ -1,5 +1,7 @@
 //! Unwound stacks as the user part of a call chain.
 
+use std::time::Instant;
+
 use decoder::context;
 use model::{Avma, FrameAddress, TruncationReason};
 use unwinder::{Innermost, NoMemory, ReadMemory, StackEnd, Unwinder, UnwoundStack};
@@ -61,14 +63,15 @@ impl ChainUnwinder {
         ChainEnd { end: self.stack.end, late: self.stack.frames_from_copy < self.stack.frames.len() }
     }
 
-    /// Appends the user part of a call chain, if the rules that are known already make it complete. Reads no object.
+    /// Appends the user part of a call chain, if the copy makes it complete. Opens no object, and looks into none after `until`.
     pub(super) fn unwind_at_once(
         &mut self,
         snapshot: &Snapshot,
         state: &UserState<'_>,
+        until: Instant,
         chain: &mut Vec<u64>,
     ) -> bool {
-        let mut lent = Lent::open(snapshot);
+        let mut lent = Lent::open(snapshot, until);
         self.walk(snapshot, &mut lent, state, &mut NoMemory);
         let is_complete = !lent.lacking && self.stack.end == StackEnd::Complete;
         if is_complete {

@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 use std::sync::Arc;
+use std::time::Instant;
 
 use decoder::values::U64s;
 use decoder::{Endian, RawRecord, Record, Sample};
@@ -152,7 +153,13 @@ impl Machine {
     }
 
     /// Says a sample that is still in its ring shorter, by its whole call chain, where that takes no time.
-    pub(super) fn shrink(&mut self, sample: &Sample<'_>, layouts: &Layouts, into: &mut Vec<u8>) -> bool {
+    pub(super) fn shrink(
+        &mut self,
+        sample: &Sample<'_>,
+        layouts: &Layouts,
+        until: Instant,
+        into: &mut Vec<u8>,
+    ) -> bool {
         let state = native().and_then(|architecture| UserState::of(sample, architecture));
         let (Some(state), Some((pid, _))) = (state, sample.thread) else { return false };
         let Some((generation, snapshot)) = self.snapshots.unchanged(&mut self.tracker, pid) else {
@@ -161,7 +168,7 @@ impl Machine {
         let moment = Moment { sample, pid, state: &state, snapshot: &snapshot };
         self.chain.clear();
         self.chain.extend(kernel_part(sample));
-        if !self.walker.walk_at_once(&moment, &mut self.chain) {
+        if !self.walker.walk_at_once(&moment, until, &mut self.chain) {
             return false;
         }
         let start = into.len();

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use host::objects::{ObjectBytes, ObjectStore};
 use model::{AddressKind, Avma, FileOffset, FrameAddress, Pid, SpaceId, StackEntry};
@@ -56,19 +57,19 @@ impl Snapshot {
 #[derive(Debug)]
 pub(super) struct Lent<'s> {
     snapshot: &'s Snapshot,
-    /// Whether only those may be had that are open: to open one may take long.
-    open_only: bool,
-    /// Whether another one was asked for.
+    /// Until when any may be had, and only those that are open: to open one takes long, and so may each look into its file.
+    until: Option<Instant>,
+    /// Whether one was asked for that was not to be had for this.
     pub(super) lacking: bool,
 }
 
 impl<'s> Lent<'s> {
     pub(super) fn all(snapshot: &'s Snapshot) -> Self {
-        Self { snapshot, open_only: false, lacking: false }
+        Self { snapshot, until: None, lacking: false }
     }
 
-    pub(super) fn open(snapshot: &'s Snapshot) -> Self {
-        Self { open_only: true, ..Self::all(snapshot) }
+    pub(super) fn open(snapshot: &'s Snapshot, until: Instant) -> Self {
+        Self { until: Some(until), ..Self::all(snapshot) }
     }
 }
 
@@ -77,8 +78,8 @@ impl Objects for Lent<'_> {
 
     fn tables(&mut self, object: ObjectNumber) -> Option<Arc<UnwindTables<ObjectBytes>>> {
         let image = self.snapshot.images.get(&object)?;
-        if self.open_only && !image.is_open() {
-            self.lacking = true;
+        self.lacking |= self.until.is_some_and(|until| !image.is_open() || Instant::now() >= until);
+        if self.lacking {
             return None;
         }
         image.tables()

@@ -161,7 +161,11 @@ impl<C: Consumer> Unwinding<C> {
             let time = layouts.recorded.time_of(&raw).unwrap_or(Timestamp(0));
             let mut ahead = None;
             let task = match event {
-                Some(event) if raw.kind == kind::SAMPLE && early::is_early(raw.misc) => Task::Write(event),
+                Some(event)
+                    if raw.kind == kind::SAMPLE && layouts.has_stacks && early::is_early(raw.misc) =>
+                {
+                    Task::Write(event)
+                }
                 Some(event) if raw.kind == kind::SAMPLE && layouts.has_stacks => {
                     if self.is_hasty()
                         && !self.keep_stacks
@@ -309,14 +313,14 @@ impl<C: Consumer> Consumer for Unwinding<C> {
         Ok(emptied.or_else(|| self.held.spare()))
     }
 
-    fn shrink(&mut self, sample: &[u8], into: &mut Vec<u8>) -> bool {
+    fn shrink(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
         let Some(any) = self.layouts.last().filter(|_| !self.keep_stacks) else { return false };
         let Ok((raw, _)) = RawRecord::parse(sample, Endian::NATIVE) else { return false };
         let event = any.recorded.id_of(&raw).and_then(|id| self.events.get(&id));
         let layouts = event.and_then(|&event| self.layouts.get(event as usize));
         let Some(layouts) = layouts.filter(|layouts| layouts.has_stacks) else { return false };
         let decoded = layouts.recorded.decode_sample(&raw);
-        decoded.is_ok_and(|sample| self.machine.shrink(&sample, layouts, into))
+        decoded.is_ok_and(|sample| self.machine.shrink(&sample, layouts, until, into))
     }
 
     fn finished_round(&mut self) -> io::Result<()> {
