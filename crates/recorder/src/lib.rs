@@ -25,7 +25,6 @@ mod offer;
 mod open;
 mod options;
 mod output;
-mod pace;
 mod records;
 mod ring;
 mod session;

@@ -2,7 +2,6 @@
 
 mod chain;
 mod copy_size;
-mod early;
 mod fresh_maps;
 mod held;
 mod image;
