@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::folded::{Folded, plain};
-use super::prof::{figure, folded, folder, may_record, record, run};
+use super::prof::{UNREAD, figure, folded, folder, may_record, record, run};
 use super::{perf, programs};
 
 /// Runs perf on our file; it must say nothing on stderr.
@@ -139,10 +139,12 @@ fn lost_samples_are_counted_alike() {
     let run_ = run(super::prof::prof(["record", "-F", "40000", "-e", "cpu-clock", "-m", "4K", "-o"])
         .arg(&file)
         .arg("--")
+        .args(UNREAD)
         .arg(&program)
         .args(["2", "600"]))
     .ok();
     let lost = figure(&run_.stderr, "lost");
+    assert!(lost > 0, "{}", run_.stderr);
     let dump = run(perf::perf(folder.path()).args(["report", "-D", "-i"]).arg(&file)).ok();
     let dump = String::from_utf8_lossy(&dump.stdout).into_owned();
     let counted: u64 = dump

@@ -128,6 +128,10 @@ pub(crate) fn record(folder: &Path, flags: &[&str], command: &[&OsStr]) -> (Path
     (file, run)
 }
 
+/// What goes before a command's words for its recorder to stand still while it runs, so that small rings overflow: how
+/// far a running recorder falls behind is the machine's matter.
+pub(crate) const UNREAD: [&str; 4] = ["sh", "-c", "kill -STOP $PPID; \"$@\"; kill -CONT $PPID", "sh"];
+
 /// `prof flame --folded` of a file.
 pub(crate) fn folded(file: &Path, flags: &[&str]) -> Run {
     run(prof(["flame", "--folded", "-i"]).arg(file).args(flags))
