@@ -1,6 +1,7 @@
 //! Where a recording goes: a file, a live view, or a stage that works on the records and hands them on.
 
 use std::io;
+use std::time::Instant;
 
 use decoder::{Attr, RecordLayout};
 use model::CpuId;
@@ -76,7 +77,7 @@ pub struct Ending {
 }
 
 /// Takes a recording. The calls come from one thread, in this order: `begin`; `records` with what existed before;
-/// `started`; then, again and again, `records` and `finished_round`, and now and then `checkpoint`; at last `end`.
+/// `started`; then, again and again, `shrink`, `records` and `finished_round`, and now and then `checkpoint`; at last `end`.
 pub trait Consumer {
     /// The events are open; nothing has been recorded yet.
     ///
@@ -96,6 +97,12 @@ pub trait Consumer {
     /// # Errors
     /// Those of the destination; the recording then ends.
     fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>>;
+
+    /// Looks at a sample that is still in its ring, and will soon come in a chunk: appends a shorter record of the same layout to
+    /// `into`, to come in its place, or does nothing and returns false. The ring waits meanwhile, about `until` then.
+    fn shrink(&mut self, _sample: &[u8], _until: Instant, _into: &mut Vec<u8>) -> bool {
+        false
+    }
 
     /// Every ring has been emptied since the round before: no record that comes later is older than the newest one
     /// that came before the *previous* call.
@@ -138,6 +145,10 @@ impl<C: Consumer + ?Sized> Consumer for &mut C {
 
     fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
         (**self).records(chunk)
+    }
+
+    fn shrink(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
+        (**self).shrink(sample, until, into)
     }
 
     fn finished_round(&mut self) -> io::Result<()> {

@@ -25,6 +25,7 @@ mod offer;
 mod open;
 mod options;
 mod output;
+mod pace;
 mod records;
 mod ring;
 mod session;

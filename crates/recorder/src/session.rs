@@ -25,6 +25,7 @@ use crate::messages::{self, Inbox, Message};
 use crate::notice::Notice;
 use crate::open::{Duplicates, Numbers, Opened, PULSE, open, processes};
 use crate::options::{Options, Target, Workload};
+use crate::pace::{FIRST, Pace};
 use crate::ring::{Drained, Readers, RingSource, StackPlace};
 use crate::summary::{Command, RunningCommand, Summary};
 use crate::synthesis::Synthesis;
@@ -35,9 +36,8 @@ const ROUND: Duration = Duration::from_millis(100);
 const LIGHT_ROUND: Duration = Duration::from_millis(250);
 /// How often the recording is made readable.
 const CHECKPOINT: Duration = Duration::from_millis(500);
-/// How soon both happen first; the times grow from there, so that a recording that dies young is not empty. Rounds follow
-/// each other as quickly while the consumer is in haste.
-const FIRST: Duration = Duration::from_millis(10);
+/// How long samples may be looked at in their rings in one round; what is left then is copied out.
+const LONGEST_LOOK: Duration = Duration::from_millis(3);
 /// Bytes that wait between the readers and the writer,
 const WAITING: u64 = 64 << 20;
 /// … and where that is to be light.
@@ -286,7 +286,7 @@ fn watched(options: &Options, child: Option<&Child>) -> Vec<PidFd> {
 }
 
 fn stop_readers(mut readers: Readers, messages: &Inbox) {
-    let (mut left, round) = readers.begin_round(true);
+    let (mut left, round) = readers.begin_last_round();
     while left > 0 {
         match messages.next(None) {
             Ok(Message::Answer(answer)) if answer == round => left -= 1,
@@ -370,13 +370,14 @@ impl Run<'_> {
     ) -> bool {
         let duration = if pause == Pause::Delay { options.delay } else { options.duration };
         let end = duration.and_then(|duration| begin.checked_add(duration));
-        let (mut pace, mut checkpoint) = (FIRST, 2 * FIRST);
+        let mut checkpoint = 2 * FIRST;
         let slowest = match options.light {
             // Copies of stacks wait in memory for the end of their round.
             true if options.copies_stacks() => LIGHT_ROUND,
             true => 2 * LIGHT_ROUND,
             false => ROUND,
         };
+        let mut pace = Pace::new(slowest);
         let mut last_round = Instant::now();
         let mut next_checkpoint = Instant::now() + checkpoint;
         while self.failure.is_none() {
@@ -388,13 +389,13 @@ impl Run<'_> {
                 self.stop_command();
                 return true;
             }
-            let interval = if self.consumer.is_in_haste() { FIRST } else { pace };
+            let interval = pace.time(self.consumer.is_in_haste());
             if now >= last_round + interval {
+                let fill = self.readers.fill();
                 if self.round.is_none() {
-                    let (readers, round) = self.readers.begin_round(false);
-                    self.round = Some((round, readers));
+                    self.begin_round();
                 }
-                pace = (2 * pace).min(slowest);
+                pace.adapt(now - last_round, fill);
                 last_round = now;
             }
             if now >= next_checkpoint {
@@ -423,6 +424,17 @@ impl Run<'_> {
             }
         }
         true
+    }
+
+    /// Empties the rings.
+    fn begin_round(&mut self) {
+        let (consumer, is_shrunk) = (&mut self.consumer, self.duplicates.is_none());
+        let until = Instant::now() + LONGEST_LOOK;
+        let mut shrink = |sample: &[u8], into: &mut Vec<u8>| {
+            is_shrunk && Instant::now() < until && consumer.shrink(sample, until, into)
+        };
+        let (readers, round) = self.readers.begin_round(&mut shrink);
+        self.round = Some((round, readers));
     }
 
     /// CPUs that came or came back are recorded from now on.
@@ -514,7 +526,7 @@ impl Run<'_> {
 
     /// Takes what the rings still hold.
     fn last_round(&mut self) {
-        let (readers, round) = self.readers.begin_round(true);
+        let (readers, round) = self.readers.begin_last_round();
         self.round = Some((round, readers));
         while self.round.is_some() {
             match self.messages.next(None) {

@@ -1,6 +1,7 @@
 //! The memory of a ring: `struct perf_event_mmap_page` and the records behind it. The protocol is `recorder`'s.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +21,8 @@ pub struct RingMapping {
     length: usize,
     data_offset: usize,
     data_size: usize,
+    /// The positions of what the kernel has written, as far as we have looked, and we have not read.
+    unread: Range<u64>,
 }
 
 // SAFETY: the mapping belongs to the value alone and is not bound to a thread; head and tail are atomic.
@@ -48,7 +51,7 @@ impl RingMapping {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast::<u8>()).ok_or_else(invalid)?;
-        let mut mapping = Self { base, length, data_offset: page, data_size };
+        let mut mapping = Self { base, length, data_offset: page, data_size, unread: 0..0 };
         // Kernels before 4.1 leave both words 0; the data then begins behind the first page.
         let offset = mapping.word(DATA_OFFSET).load(Ordering::Relaxed) as usize;
         let size = mapping.word(DATA_SIZE).load(Ordering::Relaxed) as usize;
@@ -67,44 +70,43 @@ impl RingMapping {
         self.data_size
     }
 
-    /// Where the kernel will write next: it only grows. What lies before it is visible after this call.
-    pub fn head(&self) -> u64 {
-        self.word(DATA_HEAD).load(Ordering::Acquire)
+    /// How many bytes wait to be read.
+    pub fn fill(&self) -> u64 {
+        self.head().wrapping_sub(self.unread.start)
     }
 
-    /// How far the reader has come.
-    pub fn tail(&self) -> u64 {
-        self.word(DATA_TAIL).load(Ordering::Relaxed)
+    /// The positions of the bytes that wait to be read; positions only grow. They are no more than [`Self::data_size`], unless
+    /// the kernel's head has jumped.
+    pub fn look(&mut self) -> Range<u64> {
+        self.unread.end = self.head();
+        self.unread.clone()
+    }
+
+    /// The bytes from `position` on, `length` of them at most: as many as were waiting at the last [`Self::look`] and lie before
+    /// the ring's end.
+    pub fn bytes(&self, position: u64, length: usize) -> &[u8] {
+        let Range { start, end } = self.unread;
+        let waiting = end.wrapping_sub(start);
+        let behind_start = position.wrapping_sub(start);
+        if waiting > self.data_size as u64 || behind_start >= waiting {
+            return &[];
+        }
+        let offset = (position & (self.data_size as u64 - 1)) as usize;
+        let length = length.min((waiting - behind_start) as usize).min(self.data_size - offset);
+        // SAFETY: offset and length lie in the mapping's data. They are of what the kernel has written before the head that we
+        // have seen, and it does not write there again before the tail has passed it: that takes `&mut self`.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(self.data_offset + offset), length) }
     }
 
     /// Says that everything before `tail` has been read: the kernel may overwrite it.
-    pub fn set_tail(&self, tail: u64) {
+    pub fn set_tail(&mut self, tail: u64) {
+        self.unread.start = tail;
         self.word(DATA_TAIL).store(tail, Ordering::Release);
     }
 
-    /// Appends `length` bytes of the ring, from `offset` within it, to `into`. What would lie behind the ring's
-    /// end is not copied.
-    pub fn append_to(&self, offset: usize, length: usize, into: &mut Vec<u8>) {
-        let offset = offset.min(self.data_size);
-        let length = length.min(self.data_size - offset);
-        into.reserve(length);
-        // SAFETY: source and length were held against the mapping, the destination was reserved. The kernel
-        // writes only where the reader has not been promised bytes; every byte pattern is a u8.
-        unsafe {
-            let source = self.base.as_ptr().add(self.data_offset + offset);
-            std::ptr::copy_nonoverlapping(source, into.as_mut_ptr().add(into.len()), length);
-            into.set_len(into.len() + length);
-        }
-    }
-
-    /// The word `offset` bytes into the records; 0 where none lies there.
-    pub fn record_word(&self, offset: usize) -> u64 {
-        if offset.checked_add(8).is_none_or(|end| end > self.data_size) {
-            return 0;
-        }
-        // SAFETY: all eight bytes lie in the mapping, as was just checked. The kernel writes only where the reader has
-        // not been promised bytes; every byte pattern is a u64.
-        unsafe { self.base.as_ptr().add(self.data_offset + offset).cast::<u64>().read_unaligned() }
+    /// Where the kernel will write next. What lies before it is visible after this call.
+    fn head(&self) -> u64 {
+        self.word(DATA_HEAD).load(Ordering::Acquire)
     }
 
     fn word(&self, offset: usize) -> &AtomicU64 {

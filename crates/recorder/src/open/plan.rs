@@ -24,7 +24,7 @@ use crate::error::{EINVAL, EMFILE, ESRCH, Error};
 use crate::event::{Event, clock_event};
 use crate::notice::Notice;
 use crate::options::{Options, Target};
-use crate::ring::drain;
+use crate::ring::{as_it_is, drain};
 use crate::unwind::{CopySizes, largest_copy};
 
 /// Open events with their rings, not enabled yet.
@@ -210,9 +210,7 @@ fn settle_all(
     notices: &mut dyn FnMut(Notice),
 ) -> Result<Opened, Error> {
     let sampled = options.cpus.as_ref().unwrap_or(&cpus).clone();
-    // Each time costs some switches between threads.
-    let part = if options.light { 2 } else { 4 };
-    let wakeup = u32::try_from(wanted_ring / part).unwrap_or(1 << 30);
+    let wakeup = u32::try_from(wanted_ring / 4).unwrap_or(1 << 30);
     let settle_one = |name: &str, attr: &Attr, clock: Option<&Attr>, event: Option<&Event>| {
         // A PMU is asked on a CPU that has it.
         let has_it = |cpu: &&CpuId| event.is_none_or(|event| counts_on(event, **cpu));
@@ -540,8 +538,8 @@ impl Opened {
     /// Empties the sideband rings; returns where in `early` the new records begin.
     pub(super) fn drain_sideband(&mut self) -> usize {
         let start = self.early.len();
-        for rings in &self.rings {
-            drain(&rings.sideband.mapping, None, &mut self.early);
+        for rings in &mut self.rings {
+            drain(&mut rings.sideband.mapping, None, &mut as_it_is, &mut self.early);
         }
         start
     }

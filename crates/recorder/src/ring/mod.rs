@@ -7,7 +7,7 @@ mod rings;
 mod stack_place;
 
 pub use protocol::Drained;
-pub(crate) use protocol::drain;
+pub(crate) use protocol::{as_it_is, drain};
 pub(crate) use reader::Readers;
 pub(crate) use rings::RingSource;
 pub(crate) use stack_place::StackPlace;

@@ -3,25 +3,24 @@
 //! The kernel writes records at `data_head` and moves it forward; we read from `data_tail`, copy whole records out
 //! and move that forward at once, so that the kernel has room again before anything is done with the copy.
 
+use std::ops::Range;
+
 use decoder::kind;
 use host::sys::ring::RingMapping;
 
-use super::stack_place::StackPlace;
+use super::stack_place::{FoundCopy, StackPlace};
 
-/// The memory of a ring: its two positions, which only grow, and its bytes.
+/// The memory of a ring.
 pub(crate) trait RingMemory {
     /// How many bytes of records it holds: a power of two.
     fn data_size(&self) -> usize;
-    /// Where the kernel will write next (acquire: what lies before is visible).
-    fn head(&self) -> u64;
-    /// How far we have read.
-    fn tail(&self) -> u64;
-    /// Moves our position (release: our reads are done).
-    fn set_tail(&self, tail: u64);
-    /// Appends `length` bytes from `offset`; what would lie behind the end is not copied.
-    fn append_to(&self, offset: usize, length: usize, into: &mut Vec<u8>);
-    /// The word at `offset`, a multiple of 8.
-    fn word(&self, offset: usize) -> u64;
+    /// The positions of what waits to be read now; they only grow.
+    fn look(&mut self) -> Range<u64>;
+    /// The bytes from `position` on, `length` of them at most: as many as were waiting at the last look and lie before the
+    /// ring's end.
+    fn bytes(&self, position: u64, length: usize) -> &[u8];
+    /// Moves our position.
+    fn set_tail(&mut self, tail: u64);
 }
 
 impl RingMemory for RingMapping {
@@ -29,26 +28,21 @@ impl RingMemory for RingMapping {
         self.data_size()
     }
 
-    fn head(&self) -> u64 {
-        self.head()
+    fn look(&mut self) -> Range<u64> {
+        self.look()
     }
 
-    fn tail(&self) -> u64 {
-        self.tail()
+    fn bytes(&self, position: u64, length: usize) -> &[u8] {
+        self.bytes(position, length)
     }
 
-    fn set_tail(&self, tail: u64) {
+    fn set_tail(&mut self, tail: u64) {
         self.set_tail(tail);
     }
-
-    fn append_to(&self, offset: usize, length: usize, into: &mut Vec<u8>) {
-        self.append_to(offset, length, into);
-    }
-
-    fn word(&self, offset: usize) -> u64 {
-        self.record_word(offset)
-    }
 }
+
+/// Says a sample that is still in its ring in fewer bytes, which it appends, if it can.
+pub(crate) type Shrink<'a> = &'a mut dyn FnMut(&[u8], &mut Vec<u8>) -> bool;
 
 /// What came out of a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -63,10 +57,20 @@ pub struct Drained {
     pub fill: u64,
 }
 
+/// A [`Shrink`] that never can.
+pub(crate) fn as_it_is(_sample: &[u8], _into: &mut Vec<u8>) -> bool {
+    false
+}
+
 /// Moves everything that the ring holds to the end of `into`: whole records only. Where `stacks` says where samples have
-/// their stack copies, what these have not filled is left out.
-pub(crate) fn drain(ring: &impl RingMemory, stacks: Option<&StackPlace>, into: &mut Vec<u8>) -> Drained {
-    let (head, tail) = (ring.head(), ring.tail());
+/// their stack copies, what these have not filled is left out, and samples that `shrink` can say shorter are not copied.
+pub(crate) fn drain(
+    ring: &mut impl RingMemory,
+    stacks: Option<&StackPlace>,
+    shrink: Shrink<'_>,
+    into: &mut Vec<u8>,
+) -> Drained {
+    let Range { start: tail, end: head } = ring.look();
     let fill = head.wrapping_sub(tail);
     if fill == 0 {
         return Drained::default();
@@ -79,7 +83,7 @@ pub(crate) fn drain(ring: &impl RingMemory, stacks: Option<&StackPlace>, into: &
     let start = into.len();
     let unread = Unread { ring, tail, length: fill as usize };
     match stacks {
-        Some(place) => unread.append_filled(place, into),
+        Some(place) => unread.append_shorter(place, shrink, into),
         None => unread.append(0, unread.length, into),
     }
     ring.set_tail(head);
@@ -96,53 +100,68 @@ struct Unread<'a, R> {
 }
 
 impl<R: RingMemory> Unread<'_, R> {
-    /// The place in the ring of what lies `at` bytes behind the tail.
-    fn offset(&self, at: usize) -> usize {
-        (self.tail.wrapping_add(at as u64) & (self.ring.data_size() as u64 - 1)) as usize
+    /// The bytes from `at` on, as far as they lie before the ring's end.
+    fn bytes(&self, at: usize, length: usize) -> &[u8] {
+        self.ring.bytes(self.tail.wrapping_add(at as u64), length)
+    }
+
+    /// The word at `at`. Records lie at multiples of 8, so that no word of theirs lies across the ring's end.
+    fn word(&self, at: usize) -> u64 {
+        self.bytes(at, 8).first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes))
     }
 
     fn append(&self, from: usize, to: usize, into: &mut Vec<u8>) {
-        let (offset, length) = (self.offset(from), to - from);
-        let first = length.min(self.ring.data_size() - offset);
-        self.ring.append_to(offset, first, into);
-        self.ring.append_to(0, length - first, into);
+        let first = self.bytes(from, to - from);
+        into.extend_from_slice(first);
+        into.extend_from_slice(self.bytes(from + first.len(), to - from - first.len()));
     }
 
-    /// Appends everything but the bytes of stack copies that were not filled; the records say their new sizes.
-    fn append_filled(&self, place: &StackPlace, into: &mut Vec<u8>) {
+    /// Appends all, but samples as `shrink` says them, and the others without the bytes of stack copies that were not filled;
+    /// the records say their new sizes.
+    fn append_shorter(&self, place: &StackPlace, shrink: Shrink<'_>, into: &mut Vec<u8>) {
         let (mut at, mut copied) = (0, 0);
         while at < self.length {
-            let [k0, k1, k2, k3, _, _, s0, s1] = self.ring.word(self.offset(at)).to_ne_bytes();
+            let [k0, k1, k2, k3, _, _, s0, s1] = self.word(at).to_ne_bytes();
             let size = usize::from(u16::from_ne_bytes([s0, s1]));
             if size < 8 || size % 8 != 0 || size > self.length - at {
                 break;
             }
-            let is_sample = u32::from_ne_bytes([k0, k1, k2, k3]) == kind::SAMPLE;
-            let found =
-                is_sample.then(|| place.find(size, |offset| self.ring.word(self.offset(at + offset))));
-            if let Some(Some(found)) = found
-                && found.filled < found.size
-            {
-                let kept = found.start + found.filled;
-                self.append(copied, at + kept, into);
-                copied = at + found.start + found.size;
-                let mut new_size = size - (found.size - found.filled);
-                if found.filled == 0 {
-                    // Nothing follows the size of an empty copy.
-                    (copied, new_size) = (copied + 8, new_size - 8);
+            let next = at + size;
+            if u32::from_ne_bytes([k0, k1, k2, k3]) == kind::SAMPLE {
+                self.append(copied, at, into);
+                copied = at;
+                let record = self.bytes(at, size);
+                if record.len() == size && shrink(record, into) {
+                    copied = next;
+                } else if let Some(found) = place.find(size, |offset| self.word(at + offset))
+                    && found.filled < found.size
+                {
+                    self.append_filled(at, size, &found, into);
+                    copied = next;
                 }
-                let record = into.len() - kept;
-                let mut set = |offset: usize, bytes: &[u8]| {
-                    if let Some(place) = into.get_mut(record + offset..record + offset + bytes.len()) {
-                        place.copy_from_slice(bytes);
-                    }
-                };
-                set(6, &(new_size as u16).to_ne_bytes());
-                set(found.start - 8, &(found.filled as u64).to_ne_bytes());
             }
-            at += size;
+            at = next;
         }
         self.append(copied, self.length, into);
+    }
+
+    /// Appends the sample of `size` bytes at `at` without what its stack copy has not filled.
+    fn append_filled(&self, at: usize, size: usize, found: &FoundCopy, into: &mut Vec<u8>) {
+        let record = into.len();
+        self.append(at, at + found.start + found.filled, into);
+        let (mut new_size, mut behind) = (size - (found.size - found.filled), at + found.start + found.size);
+        if found.filled == 0 {
+            // Nothing follows the size of an empty copy.
+            (new_size, behind) = (new_size - 8, behind + 8);
+        }
+        self.append(behind, at + size, into);
+        let mut set = |offset: usize, bytes: &[u8]| {
+            if let Some(place) = into.get_mut(record + offset..record + offset + bytes.len()) {
+                place.copy_from_slice(bytes);
+            }
+        };
+        set(6, &(new_size as u16).to_ne_bytes());
+        set(found.start - 8, &(found.filled as u64).to_ne_bytes());
     }
 }
 
@@ -167,49 +186,48 @@ fn count(mut bytes: &[u8]) -> Drained {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::Cell;
 
     /// A ring in ordinary memory, with a kernel that writes when told to.
     struct TestRing {
-        bytes: std::cell::RefCell<Vec<u8>>,
-        head: Cell<u64>,
-        tail: Cell<u64>,
+        bytes: Vec<u8>,
+        head: u64,
+        tail: u64,
     }
 
     impl TestRing {
         fn new(size: usize, start: u64) -> Self {
-            Self { bytes: vec![0xee; size].into(), head: start.into(), tail: start.into() }
+            Self { bytes: vec![0xee; size], head: start, tail: start }
         }
 
-        fn write(&self, record: &[u8]) {
-            let mut bytes = self.bytes.borrow_mut();
-            let size = bytes.len() as u64;
+        fn write(&mut self, record: &[u8]) {
+            let size = self.bytes.len() as u64;
             for &byte in record {
-                bytes[(self.head.get() % size) as usize] = byte;
-                self.head.set(self.head.get().wrapping_add(1));
+                self.bytes[(self.head % size) as usize] = byte;
+                self.head = self.head.wrapping_add(1);
             }
         }
     }
 
     impl RingMemory for TestRing {
         fn data_size(&self) -> usize {
-            self.bytes.borrow().len()
+            self.bytes.len()
         }
-        fn head(&self) -> u64 {
-            self.head.get()
+        fn look(&mut self) -> Range<u64> {
+            self.tail..self.head
         }
-        fn tail(&self) -> u64 {
-            self.tail.get()
+        fn bytes(&self, position: u64, length: usize) -> &[u8] {
+            let length = length.min(self.head.wrapping_sub(position) as usize);
+            let behind = &self.bytes[(position % self.bytes.len() as u64) as usize..];
+            &behind[..length.min(behind.len())]
         }
-        fn set_tail(&self, tail: u64) {
-            self.tail.set(tail);
+        fn set_tail(&mut self, tail: u64) {
+            self.tail = tail;
         }
-        fn append_to(&self, offset: usize, length: usize, into: &mut Vec<u8>) {
-            into.extend(self.bytes.borrow().iter().skip(offset).take(length));
-        }
-        fn word(&self, offset: usize) -> u64 {
-            self.bytes.borrow()[offset..].first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes))
-        }
+    }
+
+    /// Drains with samples as they are.
+    fn drain(ring: &mut TestRing, stacks: Option<&StackPlace>, into: &mut Vec<u8>) -> Drained {
+        super::drain(ring, stacks, &mut as_it_is, into)
     }
 
     fn record(kind: u32, size: u16) -> Vec<u8> {
@@ -223,53 +241,53 @@ mod tests {
     #[test]
     fn records_that_wrap_come_out_whole() {
         for start in [0, 40, 56, u64::MAX - 23] {
-            let ring = TestRing::new(64, start);
+            let mut ring = TestRing::new(64, start);
             ring.write(&record(kind::SAMPLE, 24));
             ring.write(&record(kind::THROTTLE, 32));
             let mut out = vec![1, 2, 3];
-            let drained = drain(&ring, None, &mut out);
+            let drained = drain(&mut ring, None, &mut out);
             assert_eq!(drained, Drained { samples: 1, throttles: 1, bad_bytes: 0, fill: 56 }, "{start}");
             assert_eq!(out[3..], [record(kind::SAMPLE, 24), record(kind::THROTTLE, 32)].concat());
-            assert_eq!(ring.tail.get(), ring.head.get());
-            assert_eq!(drain(&ring, None, &mut out), Drained::default());
+            assert_eq!(ring.tail, ring.head);
+            assert_eq!(drain(&mut ring, None, &mut out), Drained::default());
         }
     }
 
     #[test]
     fn a_bad_size_ends_the_good_part() {
         for bad_size in [0, 7, 33, 65_535] {
-            let ring = TestRing::new(128, 96);
+            let mut ring = TestRing::new(128, 96);
             ring.write(&record(kind::SAMPLE, 16));
             let mut bad = record(kind::SAMPLE, 32);
             bad[6..8].copy_from_slice(&u16::to_ne_bytes(bad_size));
             ring.write(&bad);
             let mut out = Vec::new();
-            let drained = drain(&ring, None, &mut out);
+            let drained = drain(&mut ring, None, &mut out);
             assert_eq!(drained, Drained { samples: 1, throttles: 0, bad_bytes: 32, fill: 48 }, "{bad_size}");
             assert_eq!(out, record(kind::SAMPLE, 16));
-            assert_eq!(ring.tail.get(), ring.head.get(), "the ring goes on");
+            assert_eq!(ring.tail, ring.head, "the ring goes on");
         }
     }
 
     #[test]
     fn a_head_that_jumps_gives_the_contents_up() {
-        let ring = TestRing::new(64, 0);
-        ring.head.set(65);
+        let mut ring = TestRing::new(64, 0);
+        ring.head = 65;
         let mut out = Vec::new();
-        assert_eq!(drain(&ring, None, &mut out).bad_bytes, 65);
+        assert_eq!(drain(&mut ring, None, &mut out).bad_bytes, 65);
         assert!(out.is_empty());
-        assert_eq!(ring.tail.get(), 65);
+        assert_eq!(ring.tail, 65);
         // A head that went backwards is a jump, too.
-        ring.head.set(10);
-        assert!(drain(&ring, None, &mut out).bad_bytes > 64);
+        ring.head = 10;
+        assert!(drain(&mut ring, None, &mut out).bad_bytes > 64);
     }
 
     #[test]
     fn a_full_ring_is_read_whole() {
-        let ring = TestRing::new(64, 32);
+        let mut ring = TestRing::new(64, 32);
         ring.write(&record(kind::SAMPLE, 64));
         let mut out = Vec::new();
-        assert_eq!(drain(&ring, None, &mut out).samples, 1);
+        assert_eq!(drain(&mut ring, None, &mut out).samples, 1);
         assert_eq!(out, record(kind::SAMPLE, 64));
     }
 
@@ -289,7 +307,7 @@ mod tests {
         };
         let others = record(kind::THROTTLE, 24);
         for start in [0, 8, 120, 184, 248] {
-            let ring = TestRing::new(256, start);
+            let mut ring = TestRing::new(256, start);
             for part in [
                 sample(&[1, 2, 3, 4], Some(12)),
                 others.clone(),
@@ -299,7 +317,7 @@ mod tests {
                 ring.write(&part);
             }
             let mut out = vec![9];
-            let drained = drain(&ring, place.as_ref(), &mut out);
+            let drained = drain(&mut ring, place.as_ref(), &mut out);
             let wanted = [
                 vec![9],
                 sample(&[1, 2], Some(12)),

@@ -10,6 +10,7 @@ use host::sys::poll::{PollSet, Waker};
 use host::sys::schedule::{self, AtOnce};
 
 use super::memory::{self, Recycled, Spare};
+use super::protocol::Shrink;
 use super::rings::{RingSource, Rings};
 use super::stack_place::StackPlace;
 use crate::error::Error;
@@ -18,6 +19,10 @@ use crate::messages::{Message, Outbox};
 /// So many bytes the writer takes itself in a round. To wake another thread for them would cost more, and they would be in
 /// another core's cache then.
 const LITTLE: u64 = 4 << 20;
+
+/// A ring that is no fuller than this can wait for the next round. The kernel wakes its reader whenever so and so much has been
+/// written, whoever has read it since.
+const LITTLE_FILL: f64 = 0.25;
 
 /// What the readers and the writer share.
 struct Rounds {
@@ -108,33 +113,46 @@ impl Readers {
         Ok(())
     }
 
-    /// Empties all rings, or asks their readers to do it; returns how many answers there will be, and the number of the round.
-    pub(crate) fn begin_round(&mut self, last: bool) -> (usize, u64) {
+    /// How full the fullest ring is, from 0 to 1.
+    pub(crate) fn fill(&self) -> f64 {
+        self.handles.iter().map(|reader| reader.shared.rings.fill()).fold(0.0, f64::max)
+    }
+
+    /// Empties all rings, with what samples `shrink` can say shorter, or asks their readers to do it; returns how many answers
+    /// there will be, and the number of the round.
+    pub(crate) fn begin_round(&mut self, shrink: Shrink<'_>) -> (usize, u64) {
         self.round += 1;
-        let (mut answers, mut asked) = (0, Vec::new());
-        match self.messages.take() {
-            Some(messages) if !last => {
-                // A reader that waits for us must not wait for all ordinary threads of the machine.
-                let _at_once = AtOnce::begin();
-                let mut budget = LITTLE;
-                let is_much = |reader: &&ReaderHandle| {
-                    !reader.shared.rings.empty_little(&mut budget, &self.spare, &messages)
-                };
-                asked.extend(self.handles.iter().filter(is_much));
-                answers += usize::from(messages.leave(Message::Answer(self.round)).is_ok());
-                self.messages = Some(messages);
-            }
-            _ => {
-                self.rounds.last.store(true, Ordering::Release);
-                asked.extend(&self.handles);
+        let Some(messages) = &self.messages else { return (0, self.round) };
+        // A reader that waits for us must not wait for all ordinary threads of the machine.
+        let _at_once = AtOnce::begin();
+        let mut budget = LITTLE;
+        let mut asked = Vec::new();
+        for reader in &self.handles {
+            if !reader.shared.rings.empty_little(&mut budget, &self.spare, shrink, messages) {
+                asked.push(reader);
             }
         }
-        self.rounds.unanswered.store(asked.len(), Ordering::Release);
-        for reader in &asked {
+        let answered = messages.leave(Message::Answer(self.round)).is_ok();
+        self.ask(&asked);
+        (asked.len() + usize::from(answered), self.round)
+    }
+
+    /// The same for the last time, by the readers, who then end.
+    pub(crate) fn begin_last_round(&mut self) -> (usize, u64) {
+        self.round += 1;
+        self.messages = None;
+        self.rounds.last.store(true, Ordering::Release);
+        let all: Vec<&ReaderHandle> = self.handles.iter().collect();
+        self.ask(&all);
+        (all.len(), self.round)
+    }
+
+    fn ask(&self, readers: &[&ReaderHandle]) {
+        self.rounds.unanswered.store(readers.len(), Ordering::Release);
+        for reader in readers {
             reader.shared.asked.store(self.round, Ordering::Release);
             reader.shared.waker.wake();
         }
-        (answers + asked.len(), self.round)
     }
 
     /// Gives memory back for the next chunk, in the place of a chunk's that was taken; `None` where that was kept.
@@ -173,7 +191,10 @@ impl Reader {
             // known before anybody is asked.
             let asked = self.shared.asked.load(Ordering::Acquire);
             let last = self.rounds.last.load(Ordering::Acquire);
-            let Ok(left) = self.shared.rings.empty(&self.spare, &self.messages) else { return };
+            let is_due = last || asked > self.answered || self.shared.rings.fill() > LITTLE_FILL;
+            let emptied =
+                if is_due { self.shared.rings.empty(&self.spare, &self.messages) } else { Ok(false) };
+            let Ok(left) = emptied else { return };
             if left && asked == self.answered {
                 self.messages.wake();
             }

@@ -6,7 +6,7 @@ use host::sys::perf_event::PerfEvent;
 use host::sys::ring::RingMapping;
 
 use super::memory::Spare;
-use super::protocol::drain;
+use super::protocol::{Shrink, as_it_is, drain};
 use super::stack_place::StackPlace;
 use crate::consumer::{Chunk, RingKind};
 use crate::messages::{Closed, Message, Outbox};
@@ -19,20 +19,16 @@ pub(crate) struct RingSource {
 }
 
 impl RingSource {
-    /// Bytes that wait in it.
-    fn fill(&self) -> u64 {
-        self.mapping.head().wrapping_sub(self.mapping.tail())
-    }
-
     /// Leaves what it holds as a message.
     fn empty(
-        &self,
+        &mut self,
         mut bytes: Vec<u8>,
         stacks: Option<&StackPlace>,
+        shrink: Shrink<'_>,
         messages: &Outbox,
     ) -> Result<(), Closed> {
         let stacks = stacks.filter(|_| self.kind == RingKind::Samples);
-        let drained = drain(&self.mapping, stacks, &mut bytes);
+        let drained = drain(&mut self.mapping, stacks, shrink, &mut bytes);
         messages.leave(Message::Chunk(Chunk { ring: self.kind, bytes, drained }))
     }
 }
@@ -55,13 +51,19 @@ impl Rings {
         self.lock().iter().map(|ring| ring.events.clone()).collect()
     }
 
+    /// How full the fullest is, from 0 to 1.
+    pub(super) fn fill(&self) -> f64 {
+        let part = |ring: &RingSource| ring.mapping.fill() as f64 / ring.mapping.data_size() as f64;
+        self.lock().iter().map(part).fold(0.0, f64::max)
+    }
+
     /// Empties all, and says whether there was anything. Where all memory waits to be written, waits for it; the records
     /// wait in their rings.
     pub(super) fn empty(&self, spare: &Spare, messages: &Outbox) -> Result<bool, Closed> {
         let (mut rings, mut left, mut index) = (self.lock(), false, 0);
         let mut waited_for = None;
-        while let Some(ring) = rings.get(index) {
-            if ring.fill() > 0 || waited_for.is_some() {
+        while let Some(ring) = rings.get_mut(index) {
+            if ring.mapping.fill() > 0 || waited_for.is_some() {
                 let Some(bytes) = waited_for.take().or_else(|| spare.take()) else {
                     // Who gives memory back may want to empty them first.
                     drop(rings);
@@ -70,7 +72,7 @@ impl Rings {
                     rings = self.lock();
                     continue;
                 };
-                ring.empty(bytes, self.stacks.as_ref(), messages)?;
+                ring.empty(bytes, self.stacks.as_ref(), &mut as_it_is, messages)?;
                 left = true;
             }
             index += 1;
@@ -79,14 +81,20 @@ impl Rings {
     }
 
     /// Empties all if they hold no more than `budget`, which gets smaller by that.
-    pub(super) fn empty_little(&self, budget: &mut u64, spare: &Spare, messages: &Outbox) -> bool {
-        let rings = self.lock();
-        let fill = rings.iter().map(RingSource::fill).fold(0, u64::saturating_add);
+    pub(super) fn empty_little(
+        &self,
+        budget: &mut u64,
+        spare: &Spare,
+        shrink: Shrink<'_>,
+        messages: &Outbox,
+    ) -> bool {
+        let mut rings = self.lock();
+        let fill = rings.iter().map(|ring| ring.mapping.fill()).fold(0, u64::saturating_add);
         let Some(rest) = budget.checked_sub(fill) else { return false };
         *budget = rest;
-        rings.iter().filter(|ring| ring.fill() > 0).all(|ring| {
+        rings.iter_mut().filter(|ring| ring.mapping.fill() > 0).all(|ring| {
             let bytes = spare.take().unwrap_or_else(|| Vec::with_capacity(ring.mapping.data_size()));
-            ring.empty(bytes, self.stacks.as_ref(), messages).is_ok()
+            ring.empty(bytes, self.stacks.as_ref(), shrink, messages).is_ok()
         })
     }
 

@@ -1,11 +1,13 @@
 //! Unwound stacks as the user part of a call chain.
 
+use std::time::Instant;
+
 use decoder::context;
 use model::{Avma, FrameAddress, TruncationReason};
-use unwinder::{Innermost, ReadMemory, StackEnd, Unwinder, UnwoundStack};
+use unwinder::{Innermost, NoMemory, ReadMemory, StackEnd, Unwinder, UnwoundStack};
 
 use super::sample::UserState;
-use super::snapshot::Snapshot;
+use super::snapshot::{Lent, Snapshot};
 
 /// Unwinds samples into call chains; one per thread.
 #[derive(Debug)]
@@ -53,9 +55,7 @@ impl ChainUnwinder {
         beyond: &mut M,
         chain: &mut Vec<u64>,
     ) -> ChainEnd {
-        let innermost = Innermost { registers: &state.registers, stack: state.stack, thread: state.thread };
-        let mut objects = snapshot;
-        self.unwinder.unwind(&snapshot.space, &mut objects, &innermost, beyond, &mut self.stack);
+        self.walk(snapshot, &mut Lent::all(snapshot), state, beyond);
         extend(chain, self.stack.addresses());
         if let StackEnd::Truncated(reason) = self.stack.end {
             chain.push(reason.marker());
@@ -63,10 +63,37 @@ impl ChainUnwinder {
         ChainEnd { end: self.stack.end, late: self.stack.frames_from_copy < self.stack.frames.len() }
     }
 
+    /// Appends the user part of a call chain, if the copy makes it complete. Opens no object, and looks into none after `until`.
+    pub(super) fn unwind_at_once(
+        &mut self,
+        snapshot: &Snapshot,
+        state: &UserState<'_>,
+        until: Instant,
+        chain: &mut Vec<u64>,
+    ) -> bool {
+        let mut lent = Lent::open(snapshot, until);
+        self.walk(snapshot, &mut lent, state, &mut NoMemory);
+        let is_complete = !lent.lacking && self.stack.end == StackEnd::Complete;
+        if is_complete {
+            extend(chain, self.stack.addresses());
+        }
+        is_complete
+    }
+
+    fn walk<M: ReadMemory>(
+        &mut self,
+        snapshot: &Snapshot,
+        objects: &mut Lent<'_>,
+        state: &UserState<'_>,
+        beyond: &mut M,
+    ) {
+        let innermost = Innermost { registers: &state.registers, stack: state.stack, thread: state.thread };
+        self.unwinder.unwind(&snapshot.space, objects, &innermost, beyond, &mut self.stack);
+    }
+
     /// Whether threads begin in the function of a return address ([`Unwinder::is_first`]).
     pub(super) fn is_first(&mut self, snapshot: &Snapshot, return_address: Avma) -> Option<bool> {
-        let mut objects = snapshot;
-        self.unwinder.is_first(&snapshot.space, &mut objects, return_address)
+        self.unwinder.is_first(&snapshot.space, &mut Lent::all(snapshot), return_address)
     }
 
     /// The stack that was unwound last.

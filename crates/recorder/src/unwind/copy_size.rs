@@ -151,10 +151,10 @@ impl CopySize {
         self.sizes.sizes.iter().any(|&size| is_nearly(size))
     }
 
-    /// A ring held so many bytes when it was emptied. Hot is one that would have run over, had the next look at it come
-    /// twice as late.
+    /// A ring held so many bytes when it was emptied. Hot is one that would have run over, had the next look at it come a
+    /// third later: its reader has not come when it was woken.
     pub(super) fn note_fill(&mut self, fill: u64) {
-        if fill > self.ring_size / 2 && self.level > 0 && self.settling == 0 {
+        if fill > self.ring_size / 4 * 3 && self.level > 0 && self.settling == 0 {
             self.patience = self.next_patience;
             self.next_patience = (self.next_patience * 2).min(MOST_PATIENCE);
             self.set_level(self.level - 1);

@@ -25,6 +25,8 @@ impl Handle {
 pub(super) enum Task {
     /// A sample of the event with this number, to be unwound.
     Unwind(u32),
+    /// A sample of the event with this number, unwound early.
+    Write(u32),
     /// A sample that is handed on as it is.
     PassSample,
     /// A record of another type.

@@ -26,6 +26,11 @@ impl Image {
         self.tables.get_or_init(|| self.open()).clone()
     }
 
+    /// Whether its tables have been asked for before.
+    pub(super) fn is_open(&self) -> bool {
+        self.tables.get().is_some()
+    }
+
     fn open(&self) -> Option<Arc<UnwindTables<ObjectBytes>>> {
         let tables = match &self.space {
             Space::Object(identity) => {

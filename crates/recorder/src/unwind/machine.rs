@@ -2,15 +2,17 @@
 
 use std::cell::OnceCell;
 use std::sync::Arc;
+use std::time::Instant;
 
 use decoder::values::U64s;
-use decoder::{Endian, Record, Sample};
+use decoder::{Endian, RawRecord, Record, Sample};
 use host::objects::{ObjectStore, SearchPaths};
 use model::{Pid, TruncationReason};
 use tracker::Tracker;
 use unwinder::StackEnd;
 
 use super::copy_size::CopySize;
+use super::early::{self, FoundBy};
 use super::fresh_maps::FreshMaps;
 use super::sample::{UserState, has_left_its_program, is_of_32_bits, kernel_part, native, user_part};
 use super::snapshot::{Snapshot, Snapshots};
@@ -24,7 +26,7 @@ const MOST_SPACES: usize = 4096;
 
 /// After a stack was cut, this many further ones are wanted soon: their processes should still be what they were, where
 /// memory beyond the copies is read. So it is at the beginning, when the size of the copies is not settled.
-const HASTY_STACKS: u32 = 256;
+const HASTY_STACKS: u32 = 64;
 
 /// The machine at the moment of the record whose turn it is, and what unwinding needs.
 #[derive(Debug)]
@@ -150,6 +152,65 @@ impl Machine {
         self.totals.count(unwound.end, unwound.late);
     }
 
+    /// Says a sample that is still in its ring shorter, by its whole call chain, where that takes no time.
+    pub(super) fn shrink(
+        &mut self,
+        sample: &Sample<'_>,
+        layouts: &Layouts,
+        until: Instant,
+        into: &mut Vec<u8>,
+    ) -> bool {
+        let state = native().and_then(|architecture| UserState::of(sample, architecture));
+        let (Some(state), Some((pid, _))) = (state, sample.thread) else { return false };
+        let Some((generation, snapshot)) = self.snapshots.unchanged(&mut self.tracker, pid) else {
+            return false;
+        };
+        let moment = Moment { sample, pid, state: &state, snapshot: &snapshot };
+        self.chain.clear();
+        self.chain.extend(kernel_part(sample));
+        if !self.walker.walk_at_once(&moment, until, &mut self.chain) {
+            return false;
+        }
+        let start = into.len();
+        self.write(*sample, layouts, into);
+        let found_by = FoundBy { pid, generation: generation.as_u64() };
+        if into.len() == start || !early::note(into, start, found_by) {
+            into.truncate(start);
+            return false;
+        }
+        self.note_complete(pid, self.depth(&state));
+        true
+    }
+
+    /// A stack was found in its copy, `depth` bytes of it.
+    fn note_complete(&mut self, pid: Pid, depth: u64) {
+        self.copy_size.note_stack(Some(depth));
+        self.hasty = self.hasty.saturating_sub(1);
+        if self.hasty > 0 {
+            self.walker.note(pid);
+        }
+    }
+
+    /// Writes a sample whose stack was found in the ring: now its turn has come.
+    pub(super) fn write_early(&mut self, early: &[u8], layouts: &Layouts, out: &mut Vec<u8>) {
+        let start = out.len();
+        let Some(FoundBy { pid, generation }) = early::take(early, out) else { return };
+        let mut end = StackEnd::Complete;
+        if self.tracker.generation(pid).as_u64() != generation {
+            let record = out.split_off(start);
+            let Ok((raw, _)) = RawRecord::parse(&record, Endian::NATIVE) else { return };
+            let Ok(sample) = layouts.written.decode_sample(&raw) else { return };
+            let snapshot = self.snapshots.of(&mut self.tracker, pid);
+            self.chain.clear();
+            self.chain.extend(kernel_part(&sample));
+            if !early::extend_within(&snapshot.space, &sample, &mut self.chain) {
+                end = StackEnd::Truncated(TruncationReason::MappingUnknown);
+            }
+            self.write(sample, layouts, out);
+        }
+        self.totals.count(end, false);
+    }
+
     /// Sees to a stack before its turn comes. What was found may hold when it comes.
     pub(super) fn look_ahead(&mut self, sample: &Sample<'_>) -> Option<Ahead> {
         let state = self.user_state(sample)?;
@@ -200,12 +261,17 @@ impl Machine {
 
     fn write(&mut self, sample: Sample<'_>, layouts: &Layouts, out: &mut Vec<u8>) {
         super::chain::cut(&mut self.chain, layouts.most_addresses);
-        self.chain_bytes.clear();
-        self.chain_bytes.extend(self.chain.iter().flat_map(|address| address.to_ne_bytes()));
-        let callchain = Some(U64s::new(&self.chain_bytes, Endian::NATIVE));
+        let callchain = Some(native_bytes(&self.chain, &mut self.chain_bytes));
         if layouts.written.encode(&Record::Sample(Sample { callchain, ..sample }), out).is_err() {
             // Other parts (a raw tracepoint of 60 KB) leave no room for the chain.
             let _ = layouts.written.encode(&Record::Sample(Sample { callchain: None, ..sample }), out);
         }
     }
+}
+
+/// The addresses of a chain as a record has them, in `bytes`.
+fn native_bytes<'b>(chain: &[u64], bytes: &'b mut Vec<u8>) -> U64s<'b> {
+    bytes.clear();
+    bytes.extend(chain.iter().flat_map(|address| address.to_ne_bytes()));
+    U64s::new(bytes, Endian::NATIVE)
 }

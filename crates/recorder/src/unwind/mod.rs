@@ -2,6 +2,7 @@
 
 mod chain;
 mod copy_size;
+mod early;
 mod fresh_maps;
 mod held;
 mod image;

@@ -73,7 +73,8 @@ pub(super) fn user_part<'a>(sample: &Sample<'a>) -> impl Iterator<Item = u64> + 
     sample.callchain.into_iter().flat_map(|chain| chain.iter()).skip_while(|value| !is_user_mark(value))
 }
 
-fn is_user_mark(value: &u64) -> bool {
+/// Whether the user part of a chain begins here, or goes on with an instruction pointer.
+pub(super) fn is_user_mark(value: &u64) -> bool {
     [context::USER, context::USER_DEFERRED].contains(value)
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use host::objects::{ObjectBytes, ObjectStore};
 use model::{AddressKind, Avma, FileOffset, FrameAddress, Pid, SpaceId, StackEntry};
@@ -52,12 +53,36 @@ impl Snapshot {
     }
 }
 
-/// A snapshot lends its objects to one unwinder.
-impl Objects for &Snapshot {
+/// The objects of a snapshot, lent to an unwinder.
+#[derive(Debug)]
+pub(super) struct Lent<'s> {
+    snapshot: &'s Snapshot,
+    /// Until when any may be had, and only those that are open: to open one takes long, and so may each look into its file.
+    until: Option<Instant>,
+    /// Whether one was asked for that was not to be had for this.
+    pub(super) lacking: bool,
+}
+
+impl<'s> Lent<'s> {
+    pub(super) fn all(snapshot: &'s Snapshot) -> Self {
+        Self { snapshot, until: None, lacking: false }
+    }
+
+    pub(super) fn open(snapshot: &'s Snapshot, until: Instant) -> Self {
+        Self { until: Some(until), ..Self::all(snapshot) }
+    }
+}
+
+impl Objects for Lent<'_> {
     type Image = ObjectBytes;
 
     fn tables(&mut self, object: ObjectNumber) -> Option<Arc<UnwindTables<ObjectBytes>>> {
-        self.images.get(&object)?.tables()
+        let image = self.snapshot.images.get(&object)?;
+        self.lacking |= self.until.is_some_and(|until| !image.is_open() || Instant::now() >= until);
+        if self.lacking {
+            return None;
+        }
+        image.tables()
     }
 }
 
@@ -100,6 +125,12 @@ impl Snapshots {
         let snapshot = Arc::new(self.take(tracker, pid));
         self.processes.insert(pid, (generation, Arc::clone(&snapshot)));
         snapshot
+    }
+
+    /// The mappings of a process, if they are still what they were when they were last asked for.
+    pub(super) fn unchanged(&self, tracker: &mut Tracker, pid: Pid) -> Option<(Generation, Arc<Snapshot>)> {
+        let generation = tracker.generation(pid);
+        self.processes.get(&pid).filter(|(known, _)| *known == generation).cloned()
     }
 
     /// Whether an object of this space may be open.

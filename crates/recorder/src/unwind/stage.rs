@@ -19,6 +19,7 @@ use tracker::Orderer;
 use unwinder::StackEnd;
 
 use super::copy_size::CopySize;
+use super::early;
 use super::held::{Handle, Held, Key, Task};
 use super::machine::{Ahead, Machine};
 use super::sample::{kernel_part, user_part};
@@ -160,6 +161,11 @@ impl<C: Consumer> Unwinding<C> {
             let time = layouts.recorded.time_of(&raw).unwrap_or(Timestamp(0));
             let mut ahead = None;
             let task = match event {
+                Some(event)
+                    if raw.kind == kind::SAMPLE && layouts.has_stacks && early::is_early(raw.misc) =>
+                {
+                    Task::Write(event)
+                }
                 Some(event) if raw.kind == kind::SAMPLE && layouts.has_stacks => {
                     if self.is_hasty()
                         && !self.keep_stacks
@@ -211,6 +217,11 @@ impl<C: Consumer> Unwinding<C> {
                     self.out.bytes.extend_from_slice(bytes);
                 }
                 Task::PassSample => self.out.bytes.extend_from_slice(bytes),
+                Task::Write(event) => {
+                    if let Some(layouts) = self.layouts.get(event as usize) {
+                        self.machine.write_early(bytes, layouts, &mut self.out.bytes);
+                    }
+                }
                 Task::Unwind(event) => {
                     let layouts = self.layouts.get(event as usize);
                     match layouts.map(|layouts| (layouts, layouts.recorded.decode(&raw))) {
@@ -300,6 +311,16 @@ impl<C: Consumer> Consumer for Unwinding<C> {
             self.hand_on()?;
         }
         Ok(emptied.or_else(|| self.held.spare()))
+    }
+
+    fn shrink(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
+        let Some(any) = self.layouts.last().filter(|_| !self.keep_stacks) else { return false };
+        let Ok((raw, _)) = RawRecord::parse(sample, Endian::NATIVE) else { return false };
+        let event = any.recorded.id_of(&raw).and_then(|id| self.events.get(&id));
+        let layouts = event.and_then(|&event| self.layouts.get(event as usize));
+        let Some(layouts) = layouts.filter(|layouts| layouts.has_stacks) else { return false };
+        let decoded = layouts.recorded.decode_sample(&raw);
+        decoded.is_ok_and(|sample| self.machine.shrink(&sample, layouts, until, into))
     }
 
     fn finished_round(&mut self) -> io::Result<()> {

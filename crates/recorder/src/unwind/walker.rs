@@ -1,5 +1,7 @@
 //! One user stack from all that is known of it: the copy, the kernel's own walk, earlier stacks, the live memory.
 
+use std::time::Instant;
+
 use decoder::Sample;
 use model::{Avma, Pid, TruncationReason};
 use unwinder::{NoMemory, StackEnd, UnwoundStack};
@@ -63,6 +65,11 @@ impl StackWalker {
             chain.extend(mark);
         }
         end
+    }
+
+    /// Appends the stack, if it is complete in its copy, and can be walked about `until` then.
+    pub(super) fn walk_at_once(&mut self, moment: &Moment<'_>, until: Instant, chain: &mut Vec<u64>) -> bool {
+        self.unwinder.unwind_at_once(moment.snapshot, moment.state, until, chain)
     }
 
     /// Keeps a stack that was complete in its copy, for others that will not be.

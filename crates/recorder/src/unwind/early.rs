@@ -1,0 +1,128 @@
+//! Stacks that are unwound while their samples are still in the ring: their copies, most of what a recording moves, are
+//! never moved again. Such a sample waits for its turn as it will be written, with a note behind it of the mappings by which
+//! its stack was found.
+
+use decoder::Sample;
+use model::{Avma, Pid, TruncationReason};
+use unwinder::AddressSpace;
+
+use super::sample::{is_user_mark, user_part};
+
+/// In `misc`, where the kernel has no such bit for samples.
+const EARLY: u16 = 1 << 13;
+/// Offsets in the header of a record (`struct perf_event_header`).
+const MISC: usize = 4;
+const SIZE: usize = 6;
+
+/// By which mappings a stack was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct FoundBy {
+    pub(super) pid: Pid,
+    /// [`tracker::Generation::as_u64`].
+    pub(super) generation: u64,
+}
+
+/// Of [`FoundBy`] behind a record, bytes.
+const NOTE: usize = 16;
+
+/// Whether a record with this `misc` has a note behind it.
+pub(super) fn is_early(misc: u16) -> bool {
+    misc & EARLY != 0
+}
+
+/// Notes how the stack of the sample was found that begins at `start` and ends with `records`. Says whether there was room.
+pub(super) fn note(records: &mut Vec<u8>, start: usize, found_by: FoundBy) -> bool {
+    let Ok(size) = u16::try_from(records.len() - start + NOTE) else { return false };
+    change(records, start, |misc| misc | EARLY, size);
+    records.extend(found_by.generation.to_ne_bytes());
+    records.extend(i64::from(found_by.pid.0).to_ne_bytes());
+    true
+}
+
+/// Appends the sample without its note, which it returns; `None` where there is none.
+pub(super) fn take(early: &[u8], into: &mut Vec<u8>) -> Option<FoundBy> {
+    let (record, note) = early.split_last_chunk::<NOTE>()?;
+    let (generation, pid) = note.split_first_chunk::<8>()?;
+    let pid = i32::try_from(i64::from_ne_bytes(pid.try_into().ok()?)).ok()?;
+    let start = into.len();
+    into.extend_from_slice(record);
+    change(into, start, |misc| misc & !EARLY, u16::try_from(record.len()).ok()?);
+    Some(FoundBy { pid: Pid(pid), generation: u64::from_ne_bytes(*generation) })
+}
+
+fn change(records: &mut [u8], start: usize, misc: impl Fn(u16) -> u16, size: u16) {
+    let header = records.get_mut(start..).unwrap_or_default();
+    if let Some([m0, m1]) = header.get_mut(MISC..MISC + 2) {
+        [*m0, *m1] = misc(u16::from_ne_bytes([*m0, *m1])).to_ne_bytes();
+    }
+    if let Some(place) = header.get_mut(SIZE..SIZE + 2) {
+        place.copy_from_slice(&size.to_ne_bytes());
+    }
+}
+
+/// Appends the user part of the chain that was found early, as far as it lies in code by the mappings `space`; says whether all
+/// of it does.
+pub(super) fn extend_within(space: &AddressSpace, sample: &Sample<'_>, chain: &mut Vec<u64>) -> bool {
+    let mut behind_mark = false;
+    for value in user_part(sample) {
+        let is_mark = is_user_mark(&value);
+        if !is_mark {
+            // A return address may be the end of its mapping.
+            let lookup = if behind_mark { value } else { value.saturating_sub(1) };
+            if space.find(Avma(lookup)).is_none_or(|mapping| !mapping.executable) {
+                chain.push(TruncationReason::MappingUnknown.marker());
+                return false;
+            }
+        }
+        behind_mark = is_mark;
+        chain.push(value);
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use decoder::values::U64s;
+    use decoder::{Endian, context};
+    use model::FileOffset;
+
+    #[test]
+    fn a_sample_loses_its_note() {
+        let record = |misc: u16, size: u16| {
+            let header = [9_u32.to_ne_bytes().as_slice(), &misc.to_ne_bytes(), &size.to_ne_bytes()].concat();
+            [header, vec![0xaa; 16]].concat()
+        };
+        let found_by = FoundBy { pid: Pid(77), generation: 1 << 40 };
+        let mut records = [vec![1; 8], record(2, 24)].concat();
+        assert!(!is_early(2) && note(&mut records, 8, found_by));
+        assert_eq!(records[..32], [vec![1; 8], record(2 | EARLY, 40)].concat());
+        let mut taken = vec![7];
+        assert_eq!(take(&records[8..], &mut taken), Some(found_by));
+        assert_eq!(taken, [vec![7], record(2, 24)].concat());
+        assert_eq!(take(&[0; 8], &mut taken), None);
+        assert!(!note(&mut vec![0; 65_535], 0, found_by), "a record is no longer than that");
+    }
+
+    #[test]
+    fn a_chain_ends_where_no_code_is_any_more() {
+        let mut space = AddressSpace::default();
+        space.insert(unwinder::Mapping {
+            range: Avma(0x1000)..Avma(0x2000),
+            file_offset: FileOffset(0),
+            object: None,
+            executable: true,
+        });
+        let found = |chain: &[u64]| {
+            let chain: Vec<u8> = chain.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            let callchain = Some(U64s::new(&chain, Endian::NATIVE));
+            let (mut found, sample) = (Vec::new(), Sample { callchain, ..Sample::default() });
+            (extend_within(&space, &sample, &mut found), found)
+        };
+        let whole = [context::USER, 0x1000, 0x2000, context::USER, 0x1fff, 0x1001];
+        assert_eq!(found(&whole), (true, whole.to_vec()));
+        let mark = TruncationReason::MappingUnknown.marker();
+        assert_eq!(found(&[context::USER, 0x1000, 0x1000]).1, [context::USER, 0x1000, mark]);
+        assert_eq!(found(&[context::USER, 0x2000]), (false, vec![context::USER, mark]));
+    }
+}
