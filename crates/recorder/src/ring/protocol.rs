@@ -1,7 +1,7 @@
 //! The ring protocol (`perf_event_open(2)`, "MMAP layout"), over any memory.
 //!
-//! The kernel writes records at `data_head` and moves it forward; we read from `data_tail`, copy whole records out
-//! and move that forward at once, so that the kernel has room again before anything is done with the copy.
+//! The kernel writes records at `data_head` and moves it forward; we read from `data_tail` and move that forward as soon as
+//! a record is out, so that the kernel has room again.
 
 use std::ops::Range;
 
@@ -81,7 +81,7 @@ pub(crate) fn drain(
         return Drained { bad_bytes: fill, fill, ..Drained::default() };
     }
     let start = into.len();
-    let unread = Unread { ring, tail, length: fill as usize };
+    let mut unread = Unread { ring, tail, length: fill as usize };
     match stacks {
         Some(place) => unread.append_shorter(place, shrink, into),
         None => unread.append(0, unread.length, into),
@@ -94,7 +94,7 @@ pub(crate) fn drain(
 
 /// What the kernel has written and we have not read.
 struct Unread<'a, R> {
-    ring: &'a R,
+    ring: &'a mut R,
     tail: u64,
     length: usize,
 }
@@ -117,8 +117,8 @@ impl<R: RingMemory> Unread<'_, R> {
     }
 
     /// Appends all, but samples as `shrink` says them, and the others without the bytes of stack copies that were not filled;
-    /// the records say their new sizes.
-    fn append_shorter(&self, place: &StackPlace, shrink: Shrink<'_>, into: &mut Vec<u8>) {
+    /// the records say their new sizes. To look at samples takes its time: the kernel has the room of each again at once.
+    fn append_shorter(&mut self, place: &StackPlace, shrink: Shrink<'_>, into: &mut Vec<u8>) {
         let (mut at, mut copied) = (0, 0);
         while at < self.length {
             let [k0, k1, k2, k3, _, _, s0, s1] = self.word(at).to_ne_bytes();
@@ -139,6 +139,7 @@ impl<R: RingMemory> Unread<'_, R> {
                     self.append_filled(at, size, &found, into);
                     copied = next;
                 }
+                self.ring.set_tail(self.tail.wrapping_add(copied as u64));
             }
             at = next;
         }
@@ -192,11 +193,13 @@ mod tests {
         bytes: Vec<u8>,
         head: u64,
         tail: u64,
+        /// How often the tail was moved.
+        moves: u32,
     }
 
     impl TestRing {
         fn new(size: usize, start: u64) -> Self {
-            Self { bytes: vec![0xee; size], head: start, tail: start }
+            Self { bytes: vec![0xee; size], head: start, tail: start, moves: 0 }
         }
 
         fn write(&mut self, record: &[u8]) {
@@ -221,6 +224,8 @@ mod tests {
             &behind[..length.min(behind.len())]
         }
         fn set_tail(&mut self, tail: u64) {
+            assert!(tail.wrapping_sub(self.tail) <= self.head.wrapping_sub(self.tail), "it goes forward");
+            self.moves += u32::from(tail != self.tail);
             self.tail = tail;
         }
     }
@@ -326,6 +331,7 @@ mod tests {
                 sample(&[], None),
             ];
             assert_eq!(out, wanted.concat(), "{start}");
+            assert!(ring.moves > 2, "there is room before all are out");
             assert_eq!((drained.samples, drained.throttles, drained.bad_bytes), (3, 1, 0));
         }
     }

@@ -259,20 +259,23 @@ mod tests {
 
     #[test]
     fn hot_rings_shrink_it_at_once_and_keep_it_small_for_longer_each_time() {
+        const HOT: u64 = (3 << 20) + 8;
         let mut size = with_ring(4 << 20);
         feed(&mut size, 8, 30_000);
         assert_eq!(size.wanted(), 65_528);
         size.note_fill(3 << 20);
+        assert_eq!(size.wanted(), 65_528);
+        size.note_fill(HOT);
         assert_eq!(size.wanted(), 16 << 10);
         // The other rings may still hold copies of the size before.
-        size.note_fill(3 << 20);
+        size.note_fill(HOT);
         assert_eq!(size.wanted(), 16 << 10);
         feed(&mut size, WINDOW * 6, 30_000);
         assert_eq!(size.wanted(), 16 << 10);
         feed(&mut size, WINDOW * 2, 30_000);
         assert_eq!(size.wanted(), 65_528);
         feed(&mut size, WINDOW + 1, 30_000);
-        size.note_fill(3 << 20);
+        size.note_fill(HOT);
         feed(&mut size, WINDOW * 14, 30_000);
         assert_eq!(size.wanted(), 16 << 10);
         feed(&mut size, WINDOW * 2, 30_000);
