@@ -1,7 +1,7 @@
 //! What an earlier stack of a thread says of the next one: from sample to sample, stacks change at their inner end.
 //!
-//! A step by the tables is a function of the frame's registers, the words that it reads, and the mappings. Where all of them
-//! are what they were, so is the rest of the stack. To compare words is far cheaper than to walk: none of them has to wait for
+//! A step by the tables, or by the frame pointer behind a call, is a function of the frame's registers, the words that it reads,
+//! and the mappings. Where all of them are what they were, so is the rest of the stack. To compare words is far cheaper than to walk: none of them has to wait for
 //! what the one before has led to.
 
 use alloc::vec::Vec;
@@ -20,7 +20,7 @@ pub(crate) struct Trace {
     states: Vec<State>,
     /// The one read last is the first.
     words: Vec<Word>,
-    /// From so many frames all steps outwards were by the tables alone.
+    /// From so many frames all steps outwards depend on nothing else.
     usable: usize,
 }
 
@@ -38,7 +38,7 @@ struct State {
 pub(crate) struct Steps {
     states: Vec<State>,
     words: Vec<Word>,
-    /// The first frame from which all steps were by the tables alone.
+    /// The first frame from which no step depends on anything else.
     usable_from: usize,
 }
 

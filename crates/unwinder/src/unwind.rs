@@ -296,11 +296,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
 
     /// Turns the registers into the caller's.
     fn step(&mut self, position: Position<'s>) -> Result<Step, StackEnd> {
-        let rule = self.rule(position);
-        if !matches!(rule, Rule::Compact(_) | Rule::Row(_) | Rule::Outermost) {
-            self.memory.steps.leave_out_step();
-        }
-        match rule {
+        match self.rule(position) {
             Rule::Compact(rule) => self.apply(&rule),
             Rule::Row(row) => {
                 match evaluate(&row, &self.registers, &mut self.memory).map_err(|fault| self.fault(fault))? {
@@ -327,7 +323,10 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
                 // What follows a call that does not return is no epilogue, whatever it looks like.
                 self.apply(&rule).map(|_| Step::Guess)
             }
-            Rule::SignalTrampoline => self.step_over_signal_frame(),
+            Rule::SignalTrampoline => {
+                self.memory.steps.leave_out_step();
+                self.step_over_signal_frame()
+            }
             Rule::FramePointer => self.step_without_tables(position, false, &[]),
             Rule::NearEpilogue(epilogues) => self.step_without_tables(position, false, &epilogues),
             Rule::Outermost => Err(StackEnd::Complete),

@@ -31,6 +31,11 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         epilogues: &[CompactRule],
     ) -> Result<Step, StackEnd> {
         let at_call = matches!(position.address, FrameAddress::ReturnAddress(_));
+        if at_call && self.frame_pointer_is_plausible() {
+            self.step_by_frame_pointer(false)?;
+            return Ok(Step::Guess);
+        }
+        self.memory.steps.leave_out_step();
         let leaf = if at_call { None } else { self.return_address_of_leaf(position) };
         if let Some((return_address, _)) = leaf {
             for epilogue in epilogues {
@@ -59,9 +64,8 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             }
             return Ok(Step::Guess);
         }
-        if self.frame_pointer_is_plausible() {
-            if !at_call
-                && self.frame_pointer_leads_beyond_copy()
+        if !at_call && self.frame_pointer_is_plausible() {
+            if self.frame_pointer_leads_beyond_copy()
                 && let Some((return_address, stack_pointer)) = self.return_address_of_stub(position)
             {
                 self.set_leaf_caller(return_address, stack_pointer);

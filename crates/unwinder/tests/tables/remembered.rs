@@ -82,13 +82,17 @@ struct Thread {
 /// Above the stack.
 const TOP: u64 = 0x7fff_0000_0000;
 
-/// Bytes of a function. The first one is where the thread begins; the others have frames of two or three words.
+/// Bytes of a function. The first one is where the thread begins; the others have frames of two or three words. The last two
+/// have no tables: one lies behind those that have, the other is generated, in no object.
 const FUNCTION: u64 = 0x100;
 const SAVES_NOTHING: u64 = 1;
 const SAVES_RBP: u64 = 2;
 const HAS_FRAME_POINTER: u64 = 3;
 const SAVES_RBX: u64 = 4;
-const FUNCTIONS: u64 = 5;
+const WITH_TABLES: u64 = 5;
+const WITHOUT_TABLES: u64 = 5;
+const GENERATED: u64 = 6;
+const FUNCTIONS: u64 = 7;
 
 impl Thread {
     fn new() -> Self {
@@ -107,7 +111,7 @@ impl Thread {
                 self.words.push(self.rbp);
                 self.rbp = random;
             }
-            HAS_FRAME_POINTER => {
+            HAS_FRAME_POINTER | WITHOUT_TABLES | GENERATED => {
                 self.words.push(self.rbp);
                 self.rbp = self.stack_pointer();
             }
@@ -142,7 +146,7 @@ impl Thread {
 fn a_stack_is_unwound_alike_whatever_the_thread_did_before() {
     // CFA: rsp + 8; the return address is below it.
     let cie = cie("zR", 1, 16, &[0x0c, 7, 8, 0x80 | 16, 1]);
-    let kinds: [&[u8]; FUNCTIONS as usize] = [
+    let kinds: [&[u8]; WITH_TABLES as usize] = [
         &[0x07, 16],
         &[0x0e, 16],
         &[0x0e, 24, 0x80 | 6, 2],
@@ -151,14 +155,26 @@ fn a_stack_is_unwound_alike_whatever_the_thread_did_before() {
     ];
     let functions: Vec<_> =
         (0_u32..).zip(kinds).map(|(index, kind)| (index * FUNCTION as u32, FUNCTION as u32, kind)).collect();
-    let mut objects = One::new(object(Machine::X86_64, &[], &eh_frame(&cie, &functions), &[]));
+    // A direct call ends at each byte.
+    let code = [0xe8; (FUNCTIONS * FUNCTION) as usize];
+    let mut objects = One::new(object(Machine::X86_64, &code, &eh_frame(&cie, &functions), &[]));
+    let process = |mapped_functions: u64| {
+        let mut process = space(FUNCTION * mapped_functions);
+        process.insert(Mapping {
+            range: Avma(BASE + TEXT + GENERATED * FUNCTION)..Avma(BASE + TEXT + FUNCTIONS * FUNCTION),
+            file_offset: FileOffset(0),
+            object: None,
+            executable: true,
+        });
+        process
+    };
     let mut state = 1_u64;
     let mut random = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         state >> 33
     };
     let (mut thread, mut knowing) = (Thread::new(), Unwinder::default());
-    let mut mapped = space(FUNCTION * FUNCTIONS);
+    let mut mapped = process(GENERATED);
     let (mut complete, mut deep, mut cut) = (0, 0, 0);
     for round in 0..20_000 {
         let depth = thread.entered.len();
@@ -177,7 +193,7 @@ fn a_stack_is_unwound_alike_whatever_the_thread_did_before() {
             }
             2 => registers.set(6, thread.stack_pointer() + 8 * (random() % 64)),
             3 => stack.truncate(random() as usize % thread.words.len()),
-            4 => mapped = space(FUNCTION * (FUNCTIONS - round % 2)),
+            4 => mapped = process(GENERATED - round % 2),
             _ => {}
         }
         let bytes = words(&stack);
