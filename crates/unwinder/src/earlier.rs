@@ -1,16 +1,21 @@
 //! What an earlier stack of a thread says of the next one: from sample to sample, stacks change at their inner end.
 //!
 //! A step by the tables, or by the frame pointer behind a call, is a function of the frame's registers, the words that it reads,
-//! and the mappings. Where all of them are what they were, so is the rest of the stack. To compare words is far cheaper than to walk: none of them has to wait for
-//! what the one before has led to.
+//! and the mappings. Where all of them are what they were, so is the rest of the stack. To compare words is far cheaper than to
+//! walk: none of them has to wait for what the one before has led to.
+//!
+//! Few of them matter. Functions save registers for their callers, which seldom find their own frames by one: what no frame
+//! further out is found by may be anything.
 
 use alloc::vec::Vec;
 
+use crate::architecture::Architecture;
 use crate::memory::{StackCopy, Word};
 use crate::registers::{KeptRegisters, Registers};
 use crate::stack::Frame;
 
-/// How a complete stack was found, from its outermost frame inwards: a later one changes the end.
+/// How a complete stack was found, from its outermost frame inwards: a later one changes the end. Of the frames, those from
+/// which all steps outwards depend on nothing else than what is here.
 #[derive(Default, Debug)]
 pub(crate) struct Trace {
     /// [`crate::AddressSpace::identity`].
@@ -18,10 +23,8 @@ pub(crate) struct Trace {
     frames: Vec<Frame>,
     /// Of each frame.
     states: Vec<State>,
-    /// The one read last is the first.
+    /// Those that matter. The one read last is the first.
     words: Vec<Word>,
-    /// From so many frames all steps outwards depend on nothing else.
-    usable: usize,
 }
 
 /// What the steps from a frame outwards depend on.
@@ -29,14 +32,42 @@ pub(crate) struct Trace {
 struct State {
     /// `None` where more is known than what calls keep, as in a frame that a signal interrupted.
     registers: Option<KeptRegisters>,
-    /// How many words were read in a walk: in its steps, up to this frame; in a trace, from this frame on.
+    /// Which of them matter.
+    needed: RegisterSet,
+    /// How many words were read from this frame on.
+    words: usize,
+}
+
+/// Registers by their places in [`Architecture::callee_saved`].
+pub(crate) type RegisterSet = u16;
+
+const ALL: RegisterSet = RegisterSet::MAX;
+
+/// The first of them.
+pub(crate) const FRAME_POINTER: RegisterSet = 1;
+
+/// What a step reads: the return address, if that is on the stack, then the caller's registers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reads {
+    /// By which register (DWARF number) it finds them.
+    pub(crate) base: u8,
+    /// The registers that were on the stack, a word each, in their order.
+    pub(crate) restored: RegisterSet,
+}
+
+/// A frame of a walk, with the step from it.
+#[derive(Debug)]
+struct Stepped {
+    registers: Option<KeptRegisters>,
+    reads: Option<Reads>,
+    /// How many words were read before.
     words: usize,
 }
 
 /// The steps of a walk, from the innermost frame outwards.
 #[derive(Default, Debug)]
 pub(crate) struct Steps {
-    states: Vec<State>,
+    frames: Vec<Stepped>,
     words: Vec<Word>,
     /// The first frame from which no step depends on anything else.
     usable_from: usize,
@@ -48,14 +79,14 @@ const MOST_FRAMES: usize = 1024;
 impl Steps {
     /// Begins anew.
     pub(crate) fn begin(&mut self) {
-        self.states.clear();
+        self.frames.clear();
         self.words.clear();
         self.usable_from = 0;
     }
 
     /// A frame was found, whose registers these are.
     pub(crate) fn push(&mut self, registers: &Registers) {
-        self.states.push(State { registers: registers.kept(), words: self.words.len() });
+        self.frames.push(Stepped { registers: registers.kept(), reads: None, words: self.words.len() });
     }
 
     /// A word was read.
@@ -64,33 +95,80 @@ impl Steps {
         self.words.push(word);
     }
 
+    /// The step from the newest frame has read this. Where it is not said, all that is known there matters.
+    #[inline]
+    pub(crate) fn tell(&mut self, reads: Reads) {
+        if let Some(newest) = self.frames.last_mut() {
+            newest.reads = Some(reads);
+        }
+    }
+
     /// The step from the newest frame depends on more than is kept here.
     pub(crate) fn leave_out_step(&mut self) {
-        self.usable_from = self.states.len();
+        self.usable_from = self.frames.len();
     }
 }
 
 impl Trace {
-    /// A walk in the mappings `space` has led to a complete stack of these frames, innermost first: the outermost `kept` of them
-    /// are those of this trace, the others were found by `steps`.
-    pub(crate) fn renew(&mut self, space: u64, kept: usize, frames: &[Frame], steps: &mut Steps) {
-        let found = frames.len().saturating_sub(kept).min(steps.states.len());
+    /// A walk in the mappings `space` has led to a complete stack of these frames, innermost first. The outermost `kept` of them
+    /// are those of this trace: there it has met the earlier stack. The others were found by `steps`.
+    pub(crate) fn renew(
+        &mut self,
+        architecture: Architecture,
+        space: u64,
+        kept: usize,
+        frames: &[Frame],
+        steps: &mut Steps,
+    ) {
+        let found = frames.len().saturating_sub(kept).min(steps.frames.len());
         let usable_from = steps.usable_from.min(found);
         if frames.len() > MOST_FRAMES || (kept == 0 && usable_from == found) {
             return;
         }
-        // The newest frame of the walk is in the trace, too: its step, and those above, were not made again.
-        let words_kept = if kept == 0 { 0 } else { self.states.get(kept).map_or(0, |newest| newest.words) };
         self.space = space;
-        self.usable = kept + found - usable_from;
         self.frames.truncate(kept);
-        self.frames.extend(frames.iter().take(found).rev());
         self.states.truncate(kept);
+        // A frame pointer of zero may have said that there is no caller.
+        let outermost = self.states.last();
+        let (mut needed, words_kept) =
+            outermost.map_or((FRAME_POINTER, 0), |state| (state.needed, state.words));
         self.words.truncate(words_kept);
-        let words_found = steps.words.len();
-        self.words.extend(steps.words.drain(..).rev());
-        let in_trace = |state: State| State { words: words_kept + words_found - state.words, ..state };
-        self.states.extend(steps.states.drain(..found).rev().map(in_trace));
+        let mut words = steps.words.as_slice();
+        for (frame, stepped) in frames.iter().zip(&mut steps.frames).take(found).skip(usable_from).rev() {
+            let (before, read) = words.split_at(stepped.words.min(words.len()));
+            words = before;
+            needed = match stepped.reads {
+                Some(reads) => self.note(architecture, reads, read, needed),
+                None => {
+                    self.words.extend(read.iter().rev());
+                    ALL
+                }
+            };
+            self.frames.push(*frame);
+            self.states.push(State { registers: stepped.registers.take(), needed, words: self.words.len() });
+        }
+    }
+
+    /// Keeps those words of a step that matter, where the caller needs the registers `needed`; returns those that its frame needs.
+    fn note(
+        &mut self,
+        architecture: Architecture,
+        Reads { base, restored }: Reads,
+        words: &[Word],
+        needed: RegisterSet,
+    ) -> RegisterSet {
+        let registers = architecture.callee_saved();
+        let (first, others) = words.split_at(words.len().saturating_sub(restored.count_ones() as usize));
+        let places = (0..registers.len()).filter(|place| restored >> place & 1 == 1);
+        let matters = places.zip(others).filter(|(place, _)| needed >> place & 1 == 1);
+        self.words.extend(first.iter().chain(matters.map(|(_, word)| word)));
+        let base = match registers.iter().position(|register| *register == base) {
+            Some(place) => 1 << place,
+            // It belongs to the frame.
+            None if base == architecture.stack_pointer() => 0,
+            None => ALL,
+        };
+        needed & !restored | base
     }
 }
 
@@ -106,12 +184,12 @@ pub(crate) struct Earlier<'t> {
 impl<'t> Earlier<'t> {
     /// Nothing is taken over from a trace in other mappings.
     pub(crate) fn new(trace: &'t Trace, space: u64) -> Self {
-        let next = if trace.space == space { trace.usable } else { 0 };
+        let next = if trace.space == space { trace.frames.len() } else { 0 };
         Self { trace, next, unchanged: None }
     }
 
-    /// The frames above the newest one of a walk, outermost first, if they are what they were, and no more than `most`.
-    pub(crate) fn rest(
+    /// The frames from the newest one of a walk on, outermost first, if they are what they were, and no more than `most`.
+    pub(crate) fn met(
         &mut self,
         frame: &Frame,
         most: usize,
@@ -123,13 +201,14 @@ impl<'t> Earlier<'t> {
         self.next -= rest.iter().rev().take_while(|known| known.stack_pointer < frame.stack_pointer).count();
         let place = self.next.checked_sub(1)?;
         let state = (trace.frames.get(place)? == frame).then(|| trace.states.get(place))??;
-        if state.registers.is_none() || state.registers != steps.states.last()?.registers || place > most {
+        let registers = steps.frames.last()?.registers.as_ref()?;
+        if self.next > most || !registers.agree_with(state.registers.as_ref()?, state.needed) {
             return None;
         }
         let unchanged = *self.unchanged.get_or_insert_with(|| {
             let changed = trace.words.iter().position(|word| copy.word(word.address) != Some(word.value));
             changed.unwrap_or(trace.words.len())
         });
-        if state.words <= unchanged { trace.frames.get(..place) } else { None }
+        if state.words <= unchanged { trace.frames.get(..self.next) } else { None }
     }
 }

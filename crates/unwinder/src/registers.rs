@@ -1,6 +1,7 @@
 //! The registers of one frame.
 
 use crate::architecture::{Architecture, MOST_CALLEE_SAVED};
+use crate::earlier::RegisterSet;
 
 const CAPACITY: usize = 33;
 
@@ -13,12 +14,22 @@ pub struct Registers {
 }
 
 /// The registers of a frame that goes on behind a call: those that the callee has kept for it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub(crate) struct KeptRegisters {
     known: u64,
     /// In the order of [`Architecture::callee_saved`].
     values: [u64; MOST_CALLEE_SAVED],
     program_counter: u64,
+}
+
+impl KeptRegisters {
+    /// Whether they are the same, as far as they are in `needed`.
+    pub(crate) fn agree_with(&self, other: &Self, needed: RegisterSet) -> bool {
+        let mut values = (0..).zip(self.values.iter().zip(&other.values));
+        self.program_counter == other.program_counter
+            && self.known == other.known
+            && values.all(|(place, (one, other))| needed >> place & 1 == 0 || one == other)
+    }
 }
 
 impl Registers {

@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 
 use crate::architecture::{Architecture, MOST_CALLEE_SAVED};
+use crate::earlier::Reads;
 use crate::epilogue::EpilogueInstruction;
 use crate::evaluate::Fault;
 use crate::memory::ReadMemory;
@@ -150,14 +151,15 @@ impl CompactRule {
         })
     }
 
-    /// Turns the registers of a frame into its caller's.
+    /// Turns the registers of a frame into its caller's, and says what it has read for that.
     #[inline]
     pub(crate) fn apply<M: ReadMemory>(
         &self,
         registers: &mut Registers,
         memory: &mut M,
-    ) -> Result<(), Fault> {
+    ) -> Result<Reads, Fault> {
         let architecture = registers.architecture();
+        let mut reads = Reads { base: self.cfa_register, restored: 0 };
         let cfa = registers
             .get(self.cfa_register)
             .ok_or(Fault::Impossible)?
@@ -172,10 +174,11 @@ impl CompactRule {
         };
         let stack_pointer = registers.stack_pointer().unwrap_or_default();
         registers.keep(architecture.callee_saved_mask());
-        for (&register, &words) in architecture.callee_saved().iter().zip(&self.saved) {
+        for (place, (&register, &words)) in architecture.callee_saved().iter().zip(&self.saved).enumerate() {
             // Below the stack pointer lies what an epilogue has popped: the register is back already, though compilers
             // don't say so.
             if words != 0 && cfa.wrapping_add_signed(i64::from(words) * WORD) >= stack_pointer {
+                reads.restored |= 1 << place;
                 match read(memory, words) {
                     Ok(value) => registers.set(register, value),
                     Err(_) => registers.forget(register),
@@ -187,7 +190,7 @@ impl CompactRule {
         }
         registers.set(architecture.stack_pointer(), cfa);
         registers.set(architecture.program_counter(), return_address);
-        Ok(())
+        Ok(reads)
     }
 
     /// The same with so many more words on the stack.

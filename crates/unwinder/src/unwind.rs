@@ -10,10 +10,11 @@ use gimli::UnwindContext;
 use model::{Avma, FileOffset, FrameAddress, Svma, Tid, TruncationReason};
 
 use crate::address_space::{AddressSpace, Mapping, ObjectNumber};
-use crate::earlier::{Earlier, Steps, Trace};
+use crate::earlier::{Earlier, Reads, Steps, Trace};
 use crate::evaluate::{Fault, evaluate};
 use crate::memory::{ReadMemory, StackCopy, StackMemory};
 use crate::registers::Registers;
+use crate::row::CfaRule;
 use crate::rule::{CompactRule, Rule};
 use crate::rule_cache::{FoundRule, Place, RuleCache};
 use crate::stack::{Frame, StackEnd, UnwoundStack};
@@ -120,7 +121,8 @@ impl Unwinder {
         (stack.unmapped, stack.led_out_by) = (walk.unmapped, walk.led_out_by);
         let (taken_over, mut steps) = (walk.taken_over, walk.memory.steps);
         if stack.end == StackEnd::Complete {
-            trace.renew(space.identity(), taken_over, &stack.frames, &mut steps);
+            let architecture = innermost.registers.architecture();
+            trace.renew(architecture, space.identity(), taken_over, &stack.frames, &mut steps);
         }
         (self.traces[slot], self.steps) = (trace, steps);
     }
@@ -190,7 +192,7 @@ struct Walk<'w, 's, O, M> {
     led_out_by: Option<u64>,
     /// The caller about to be found is one that a search has found on the stack.
     searched: bool,
-    /// How many of the outermost frames are those of the stack before.
+    /// How many of the outermost frames are those of the stack before, with the one in which the two have met.
     taken_over: usize,
 }
 
@@ -233,10 +235,10 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             stack.frames.push(frame);
             self.memory.steps.push(&self.registers);
             if self.memory.words_beyond == 0 {
-                let most = self.unwinder.frame_limit.saturating_sub(stack.frames.len() + 1);
-                if let Some(rest) = earlier.rest(&frame, most, &self.memory.copy, &self.memory.steps) {
-                    self.taken_over = rest.len();
-                    stack.frames.extend(rest.iter().rev());
+                let most = self.unwinder.frame_limit.saturating_sub(stack.frames.len());
+                if let Some(outer) = earlier.met(&frame, most, &self.memory.copy, &self.memory.steps) {
+                    self.taken_over = outer.len();
+                    stack.frames.extend(outer.iter().rev().skip(1));
                     stack.frames_from_copy = stack.frames.len();
                     return StackEnd::Complete;
                 }
@@ -300,7 +302,12 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             Rule::Compact(rule) => self.apply(&rule),
             Rule::Row(row) => {
                 match evaluate(&row, &self.registers, &mut self.memory).map_err(|fault| self.fault(fault))? {
-                    None => Err(StackEnd::Complete),
+                    None => {
+                        if let CfaRule::RegisterOffset { .. } = row.cfa {
+                            self.tell_outermost();
+                        }
+                        Err(StackEnd::Complete)
+                    }
                     Some(registers) => {
                         self.registers = registers;
                         Ok(if row.signal_frame {
@@ -329,14 +336,24 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             }
             Rule::FramePointer => self.step_without_tables(position, false, &[]),
             Rule::NearEpilogue(epilogues) => self.step_without_tables(position, false, &epilogues),
-            Rule::Outermost => Err(StackEnd::Complete),
+            Rule::Outermost => {
+                self.tell_outermost();
+                Err(StackEnd::Complete)
+            }
             Rule::Malformed => Err(truncated(TruncationReason::RuleFailed)),
         }
     }
 
     fn apply(&mut self, rule: &CompactRule) -> Result<Step, StackEnd> {
-        rule.apply(&mut self.registers, &mut self.memory).map_err(|fault| self.fault(fault))?;
+        let reads = rule.apply(&mut self.registers, &mut self.memory).map_err(|fault| self.fault(fault))?;
+        self.memory.steps.tell(reads);
         Ok(Step::Row { stays_on_stack: rule.stays_on_stack(self.registers.architecture()) })
+    }
+
+    /// That there is no caller depends on the place alone.
+    fn tell_outermost(&mut self) {
+        let base = self.registers.architecture().stack_pointer();
+        self.memory.steps.tell(Reads { base, restored: 0 });
     }
 
     /// A caller's frame lies above its callee's. What does not grow must have changed stacks, and may so only so often.

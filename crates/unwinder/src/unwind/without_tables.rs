@@ -3,6 +3,7 @@
 use model::{FrameAddress, TruncationReason};
 
 use super::{Objects, Position, Step, Walk, truncated};
+use crate::earlier::{FRAME_POINTER, Reads};
 use crate::memory::ReadMemory;
 use crate::rule::{CompactRule, Rule};
 use crate::stack::StackEnd;
@@ -197,6 +198,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         self.registers.set(architecture.frame_pointer(), callers_frame_pointer);
         self.registers.set(architecture.stack_pointer(), frame_pointer.wrapping_add(16));
         self.registers.set(architecture.program_counter(), return_address);
+        self.memory.steps.tell(Reads { base: architecture.frame_pointer(), restored: FRAME_POINTER });
         Ok(())
     }
 
@@ -206,7 +208,9 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         let architecture = self.registers.architecture();
         let mut caller = self.registers.clone();
         match rule {
-            Some(rule) => rule.apply(&mut caller, &mut self.memory).ok()?,
+            Some(rule) => {
+                rule.apply(&mut caller, &mut self.memory).ok()?;
+            }
             None => {
                 // The first functions have no frames of their own.
                 let stack_pointer =
