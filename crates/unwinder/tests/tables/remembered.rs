@@ -144,15 +144,17 @@ impl Thread {
 
 #[test]
 fn a_stack_is_unwound_alike_whatever_the_thread_did_before() {
+    // The first function says so itself (its return address is undefined), or what lies above it: zeroes.
+    for first in [[0x07, 16], [0x0e, 16]] {
+        stacks_of_a_thread_that_begins_in(&first);
+    }
+}
+
+fn stacks_of_a_thread_that_begins_in(first: &[u8]) {
     // CFA: rsp + 8; the return address is below it.
     let cie = cie("zR", 1, 16, &[0x0c, 7, 8, 0x80 | 16, 1]);
-    let kinds: [&[u8]; WITH_TABLES as usize] = [
-        &[0x07, 16],
-        &[0x0e, 16],
-        &[0x0e, 24, 0x80 | 6, 2],
-        &[0x0c, 6, 16, 0x80 | 6, 2],
-        &[0x0e, 24, 0x80 | 3, 2],
-    ];
+    let kinds: [&[u8]; WITH_TABLES as usize] =
+        [first, &[0x0e, 16], &[0x0e, 24, 0x80 | 6, 2], &[0x0c, 6, 16, 0x80 | 6, 2], &[0x0e, 24, 0x80 | 3, 2]];
     let functions: Vec<_> =
         (0_u32..).zip(kinds).map(|(index, kind)| (index * FUNCTION as u32, FUNCTION as u32, kind)).collect();
     // A direct call ends at each byte.
@@ -176,7 +178,7 @@ fn a_stack_is_unwound_alike_whatever_the_thread_did_before() {
     let (mut thread, mut knowing) = (Thread::new(), Unwinder::default());
     let mut mapped = process(GENERATED);
     let (mut complete, mut deep, mut cut) = (0, 0, 0);
-    for round in 0..20_000 {
+    for round in 0..10_000 {
         let depth = thread.entered.len();
         thread.return_to(depth.saturating_sub(random() as usize % 6));
         while thread.entered.len() < 60 && random() % 4 != 0 {
@@ -205,5 +207,5 @@ fn a_stack_is_unwound_alike_whatever_the_thread_did_before() {
         deep += usize::from(expected.end == StackEnd::Complete && expected.frames.len() > 20);
         cut += usize::from(expected.end == StackEnd::Truncated(TruncationReason::CopyTooSmall));
     }
-    assert!(complete > 5_000 && deep > 1_000 && cut > 500, "{complete}, {deep}, {cut}");
+    assert!(complete > 2_500 && deep > 500 && cut > 250, "{complete}, {deep}, {cut}");
 }
