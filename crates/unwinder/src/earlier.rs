@@ -23,7 +23,7 @@ pub(crate) struct Trace {
     frames: Vec<Frame>,
     /// Of each frame.
     states: Vec<State>,
-    /// Those that matter. The one read last is the first.
+    /// Those that matter, of the outermost frame first.
     words: Vec<Word>,
 }
 
