@@ -1,5 +1,6 @@
 //! Walking a stack, frame by frame.
 
+mod signal_frame;
 mod without_tables;
 
 use alloc::sync::Arc;
@@ -264,7 +265,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             if interrupted.mapping.is_some_and(|mapping| mapping.executable) {
                 return Ok(interrupted);
             }
-            // A call to nowhere raised the signal; its return address is still on top of the stack.
+            // A call to nowhere raised the signal.
             self.step_over_call_to_nowhere()?;
             let pc = self.registers.program_counter().unwrap_or_default();
             return self.return_address(pc).ok_or(truncated(TruncationReason::MappingUnknown));
@@ -330,10 +331,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
                 // What follows a call that does not return is no epilogue, whatever it looks like.
                 self.apply(&rule).map(|_| Step::Guess)
             }
-            Rule::SignalTrampoline => {
-                self.memory.steps.leave_out_step();
-                self.step_over_signal_frame()
-            }
+            Rule::SignalTrampoline => self.step_over_signal_frame(),
             Rule::FramePointer => self.step_without_tables(position, false, &[]),
             Rule::NearEpilogue(epilogues) => self.step_without_tables(position, false, &epilogues),
             Rule::Outermost => {
@@ -395,36 +393,6 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
 
     fn rule(&mut self, position: Position<'s>) -> Rule {
         self.unwinder.rule(self.objects, position)
-    }
-
-    /// Everything comes back from where the kernel saved it.
-    fn step_over_signal_frame(&mut self) -> Result<Step, StackEnd> {
-        let architecture = self.registers.architecture();
-        let frame = self.registers.stack_pointer().unwrap_or_default();
-        let mut interrupted = Registers::new(architecture);
-        for register in 0..architecture.register_count() {
-            if let Some(offset) = architecture.signal_frame_offset(register) {
-                let value = self.read(frame.wrapping_add(offset))?;
-                interrupted.set(register, value);
-            }
-        }
-        self.registers = interrupted;
-        Ok(Step::SignalFrame)
-    }
-
-    fn step_over_call_to_nowhere(&mut self) -> Result<(), StackEnd> {
-        let architecture = self.registers.architecture();
-        let return_address = match architecture.link_register() {
-            Some(link_register) => self.registers.get(link_register).unwrap_or_default(),
-            None => {
-                let stack_pointer = self.registers.stack_pointer().unwrap_or_default();
-                let word = self.read(stack_pointer)?;
-                self.registers.set(architecture.stack_pointer(), stack_pointer.wrapping_add(8));
-                word
-            }
-        };
-        self.registers.set(architecture.program_counter(), return_address);
-        Ok(())
     }
 
     /// Whether a call instruction ends right before the return address; `None` where the code is not at hand.
