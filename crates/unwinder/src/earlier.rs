@@ -140,7 +140,7 @@ impl Trace {
             needed = match stepped.reads {
                 Some(reads) => self.note(architecture, reads, read, needed),
                 None => {
-                    self.words.extend(read.iter().rev());
+                    self.words.extend_from_slice(read);
                     ALL
                 }
             };
