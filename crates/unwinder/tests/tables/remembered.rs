@@ -178,7 +178,7 @@ fn stacks_of_a_thread_that_begins_in(first: &[u8]) {
     let (mut thread, mut knowing) = (Thread::new(), Unwinder::default());
     let mut mapped = process(GENERATED);
     let (mut complete, mut deep, mut cut) = (0, 0, 0);
-    for round in 0..10_000 {
+    for round in 0..20_000 {
         let depth = thread.entered.len();
         thread.return_to(depth.saturating_sub(random() as usize % 6));
         while thread.entered.len() < 60 && random() % 4 != 0 {
@@ -207,5 +207,5 @@ fn stacks_of_a_thread_that_begins_in(first: &[u8]) {
         deep += usize::from(expected.end == StackEnd::Complete && expected.frames.len() > 20);
         cut += usize::from(expected.end == StackEnd::Truncated(TruncationReason::CopyTooSmall));
     }
-    assert!(complete > 2_500 && deep > 500 && cut > 250, "{complete}, {deep}, {cut}");
+    assert!(complete > 5_000 && deep > 1_000 && cut > 500, "{complete}, {deep}, {cut}");
 }
