@@ -2,37 +2,58 @@
 
 use std::time::Duration;
 
-/// How soon the first round comes; the times grow from there, so that a recording that dies young is not empty. Rounds follow
-/// each other as quickly while the consumer is in haste.
+/// How soon the first round comes; the times grow from there, so that a recording that dies young is not empty.
 pub(crate) const FIRST: Duration = Duration::from_millis(10);
 
-/// About how full the fullest ring should be at each round, of 1. Samples are seen to where they lie: what the kernel wrote
-/// long ago has left the caches, and the fuller the ring, the sooner its reader has to copy them out.
-const FILL: f64 = 0.15;
+/// Rounds follow each other no slower than so while the consumer is in haste.
+const HASTE: Duration = Duration::from_millis(20);
 
-/// The time between rounds.
+/// A round comes when its fullest ring will take so much longer to be full: who empties it may be late.
+const LEFT: Duration = Duration::from_millis(45);
+/// … and at the latest when it is as full as this, of 1, …
+const MOST_FILL: f64 = 0.4;
+/// … but not before it is as full as this, where it is full so soon.
+const LEAST_FILL: f64 = 0.15;
+
+/// A ring that is no fuller than this can wait for the next round, whatever its pace is.
+const LITTLE_FILL: f64 = 0.25;
+/// … and so much fuller than it is expected to be then.
+const MORE_THAN_EXPECTED: f64 = 0.1;
+
+/// The time between rounds. Each costs as much as ten samples, so that there should be few; samples are seen to where they lie,
+/// in the ring, which must not be full before.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     time: Duration,
     slowest: Duration,
+    /// How full the fullest ring should be at the next round.
+    expected: f64,
 }
 
 impl Pace {
     /// Begins fast, and gets no slower than `slowest`.
     pub(crate) fn new(slowest: Duration) -> Self {
-        Self { time: FIRST, slowest }
+        Self { time: FIRST, slowest, expected: 0.0 }
     }
 
     /// The time to the next round.
     pub(crate) fn time(&self, in_haste: bool) -> Duration {
-        if in_haste { FIRST } else { self.time }
+        if in_haste { self.time.min(HASTE) } else { self.time }
+    }
+
+    /// How full a ring may be, of 1, that still waits for the next round.
+    pub(crate) fn waits_until(&self) -> f64 {
+        (self.expected + MORE_THAN_EXPECTED).max(LITTLE_FILL)
     }
 
     /// A round began, `elapsed` after the one before; the fullest ring was as full as `fill`, of 1.
     pub(crate) fn adapt(&mut self, elapsed: Duration, fill: f64) {
-        let filling =
-            Duration::try_from_secs_f64(elapsed.as_secs_f64() * FILL / fill).unwrap_or(self.slowest);
-        self.time = (2 * self.time).min(filling).clamp(FIRST, self.slowest);
+        let full = elapsed.as_secs_f64() / fill;
+        let wanted = (full - LEFT.as_secs_f64()).min(MOST_FILL * full).max(LEAST_FILL * full);
+        let wanted = Duration::try_from_secs_f64(wanted).unwrap_or(self.slowest);
+        let time = (2 * self.time).min(wanted).min(self.slowest);
+        self.expected = time.as_secs_f64() / full;
+        self.time = time.max(FIRST);
     }
 }
 
@@ -51,12 +72,24 @@ mod tests {
             pace.adapt(pace.time(false), 0.0);
         }
         assert_eq!(times, [10, 20, 40, 80, 100]);
-        assert_eq!(pace.time(true), FIRST);
-        pace.adapt(SLOWEST, 2.0 * FILL);
-        assert_eq!(pace.time(false), SLOWEST / 2);
-        pace.adapt(SLOWEST / 2, 2.0 * FILL);
-        assert_eq!(pace.time(false), SLOWEST / 4);
-        pace.adapt(SLOWEST / 4, 1.0);
-        assert_eq!(pace.time(false), FIRST, "no faster than that");
+        assert_eq!((pace.time(true), pace.waits_until()), (HASTE, LITTLE_FILL));
+    }
+
+    #[test]
+    fn rounds_come_before_rings_are_full() {
+        let pace_where_full_after = |milliseconds: u32| {
+            let mut pace = Pace::new(SLOWEST);
+            for _ in 0..5 {
+                let time = pace.time(false);
+                pace.adapt(time, time.as_secs_f64() * 1000.0 / f64::from(milliseconds));
+            }
+            (pace.time(false).as_micros(), (100.0 * pace.waits_until()).round())
+        };
+        assert_eq!(pace_where_full_after(10_000), (100_000, 25.0));
+        assert_eq!(pace_where_full_after(400), (100_000, 35.0));
+        assert_eq!(pace_where_full_after(200), (80_000, 50.0));
+        assert_eq!(pace_where_full_after(65), (20_000, 41.0));
+        assert_eq!(pace_where_full_after(50), (FIRST.as_micros(), 25.0));
+        assert_eq!(pace_where_full_after(20), (FIRST.as_micros(), 25.0), "no faster than that");
     }
 }

@@ -396,6 +396,7 @@ impl Run<'_> {
                     self.begin_round();
                 }
                 pace.adapt(now - last_round, fill);
+                self.readers.wait_until(pace.waits_until());
                 last_round = now;
             }
             if now >= next_checkpoint {

@@ -20,15 +20,15 @@ use crate::messages::{Message, Outbox};
 /// another core's cache then.
 const LITTLE: u64 = 4 << 20;
 
-/// A ring that is no fuller than this can wait for the next round. The kernel wakes its reader whenever so and so much has been
-/// written, whoever has read it since.
-const LITTLE_FILL: f64 = 0.25;
-
 /// What the readers and the writer share.
+#[derive(Default)]
 struct Rounds {
     last: AtomicBool,
     /// How many of the asked readers have not answered.
     unanswered: AtomicUsize,
+    /// How full a ring may be, of 1, that waits for the next round, as [`f64::to_bits`]. The kernel wakes its reader whenever so
+    /// and so much has been written, whoever has read it since.
+    waits_until: AtomicU64,
 }
 
 /// The readers, as the writer sees them.
@@ -78,7 +78,7 @@ impl Readers {
         waiting: u64,
         messages: &Outbox,
     ) -> Result<Self, Error> {
-        let rounds = Arc::new(Rounds { last: AtomicBool::new(false), unanswered: AtomicUsize::new(0) });
+        let rounds = Arc::new(Rounds::default());
         let sizes = rings.iter().flatten().map(|ring| ring.mapping.data_size());
         let size = sizes.max().unwrap_or(0);
         let fitting = usize::try_from(waiting).unwrap_or(usize::MAX) / size.max(1);
@@ -116,6 +116,11 @@ impl Readers {
     /// How full the fullest ring is, from 0 to 1.
     pub(crate) fn fill(&self) -> f64 {
         self.handles.iter().map(|reader| reader.shared.rings.fill()).fold(0.0, f64::max)
+    }
+
+    /// Lets rings that are no fuller than this, of 1, wait for the next round.
+    pub(crate) fn wait_until(&self, fill: f64) {
+        self.rounds.waits_until.store(fill.to_bits(), Ordering::Relaxed);
     }
 
     /// Empties all rings, with what samples `shrink` can say shorter, or asks their readers to do it; returns how many answers
@@ -191,7 +196,8 @@ impl Reader {
             // known before anybody is asked.
             let asked = self.shared.asked.load(Ordering::Acquire);
             let last = self.rounds.last.load(Ordering::Acquire);
-            let is_due = last || asked > self.answered || self.shared.rings.fill() > LITTLE_FILL;
+            let waits_until = f64::from_bits(self.rounds.waits_until.load(Ordering::Relaxed));
+            let is_due = last || asked > self.answered || self.shared.rings.fill() > waits_until;
             let emptied =
                 if is_due { self.shared.rings.empty(&self.spare, &self.messages) } else { Ok(false) };
             let Ok(left) = emptied else { return };
