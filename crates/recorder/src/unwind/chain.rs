@@ -1,7 +1,5 @@
 //! Unwound stacks as the user part of a call chain.
 
-use std::time::Instant;
-
 use decoder::context;
 use model::{Avma, FrameAddress, TruncationReason};
 use unwinder::{Innermost, NoMemory, ReadMemory, StackEnd, Unwinder, UnwoundStack};
@@ -55,7 +53,7 @@ impl ChainUnwinder {
         beyond: &mut M,
         chain: &mut Vec<u64>,
     ) -> ChainEnd {
-        self.walk(snapshot, &mut Lent::all(snapshot), state, beyond);
+        self.walk(&mut Lent::all(snapshot), state, beyond);
         extend(chain, self.stack.addresses());
         if let StackEnd::Truncated(reason) = self.stack.end {
             chain.push(reason.marker());
@@ -63,32 +61,25 @@ impl ChainUnwinder {
         ChainEnd { end: self.stack.end, late: self.stack.frames_from_copy < self.stack.frames.len() }
     }
 
-    /// Appends the user part of a call chain, if the copy makes it complete. Opens no object, and looks into none after `until`.
+    /// Appends the frames that a copy holds, by what of the objects is to be had at once, without the mark of the reason why
+    /// there are no more. `None` where something else would be needed to say.
     pub(super) fn unwind_at_once(
         &mut self,
-        snapshot: &Snapshot,
-        state: &UserState<'_>,
-        until: Instant,
-        chain: &mut Vec<u64>,
-    ) -> bool {
-        let mut lent = Lent::open(snapshot, until);
-        self.walk(snapshot, &mut lent, state, &mut NoMemory);
-        let is_complete = !lent.lacking && self.stack.end == StackEnd::Complete;
-        if is_complete {
-            extend(chain, self.stack.addresses());
-        }
-        is_complete
-    }
-
-    fn walk<M: ReadMemory>(
-        &mut self,
-        snapshot: &Snapshot,
         objects: &mut Lent<'_>,
         state: &UserState<'_>,
-        beyond: &mut M,
-    ) {
+        chain: &mut Vec<u64>,
+    ) -> Option<StackEnd> {
+        self.walk(objects, state, &mut NoMemory);
+        if objects.lacking {
+            return None;
+        }
+        extend(chain, self.stack.addresses());
+        Some(self.stack.end)
+    }
+
+    fn walk<M: ReadMemory>(&mut self, objects: &mut Lent<'_>, state: &UserState<'_>, beyond: &mut M) {
         let innermost = Innermost { registers: &state.registers, stack: state.stack, thread: state.thread };
-        self.unwinder.unwind(&snapshot.space, objects, &innermost, beyond, &mut self.stack);
+        self.unwinder.unwind(objects.space(), objects, &innermost, beyond, &mut self.stack);
     }
 
     /// Whether threads begin in the function of a return address ([`Unwinder::is_first`]).

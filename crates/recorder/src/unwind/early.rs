@@ -14,12 +14,14 @@ const EARLY: u16 = 1 << 13;
 const MISC: usize = 4;
 const SIZE: usize = 6;
 
-/// By which mappings a stack was found.
+/// How a stack was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct FoundBy {
     pub(super) pid: Pid,
-    /// [`tracker::Generation::as_u64`].
+    /// The mappings: [`tracker::Generation::as_u64`].
     pub(super) generation: u64,
+    /// By an earlier stack of the process, beyond the copy.
+    pub(super) late: bool,
 }
 
 /// Of [`FoundBy`] behind a record, bytes.
@@ -35,19 +37,21 @@ pub(super) fn note(records: &mut Vec<u8>, start: usize, found_by: FoundBy) -> bo
     let Ok(size) = u16::try_from(records.len() - start + NOTE) else { return false };
     change(records, start, |misc| misc | EARLY, size);
     records.extend(found_by.generation.to_ne_bytes());
-    records.extend(i64::from(found_by.pid.0).to_ne_bytes());
+    records.extend(found_by.pid.0.to_ne_bytes());
+    records.extend(u32::from(found_by.late).to_ne_bytes());
     true
 }
 
 /// Appends the sample without its note, which it returns; `None` where there is none.
 pub(super) fn take(early: &[u8], into: &mut Vec<u8>) -> Option<FoundBy> {
     let (record, note) = early.split_last_chunk::<NOTE>()?;
-    let (generation, pid) = note.split_first_chunk::<8>()?;
-    let pid = i32::try_from(i64::from_ne_bytes(pid.try_into().ok()?)).ok()?;
+    let (generation, rest) = note.split_first_chunk::<8>()?;
+    let (pid, late) = rest.split_first_chunk::<4>()?;
     let start = into.len();
     into.extend_from_slice(record);
     change(into, start, |misc| misc & !EARLY, u16::try_from(record.len()).ok()?);
-    Some(FoundBy { pid: Pid(pid), generation: u64::from_ne_bytes(*generation) })
+    let (pid, generation) = (Pid(i32::from_ne_bytes(*pid)), u64::from_ne_bytes(*generation));
+    Some(FoundBy { pid, generation, late: late.iter().any(|byte| *byte != 0) })
 }
 
 fn change(records: &mut [u8], start: usize, misc: impl Fn(u16) -> u16, size: u16) {
@@ -93,13 +97,17 @@ mod tests {
             let header = [9_u32.to_ne_bytes().as_slice(), &misc.to_ne_bytes(), &size.to_ne_bytes()].concat();
             [header, vec![0xaa; 16]].concat()
         };
-        let found_by = FoundBy { pid: Pid(77), generation: 1 << 40 };
-        let mut records = [vec![1; 8], record(2, 24)].concat();
-        assert!(!is_early(2) && note(&mut records, 8, found_by));
-        assert_eq!(records[..32], [vec![1; 8], record(2 | EARLY, 40)].concat());
-        let mut taken = vec![7];
-        assert_eq!(take(&records[8..], &mut taken), Some(found_by));
-        assert_eq!(taken, [vec![7], record(2, 24)].concat());
+        for late in [false, true] {
+            let found_by = FoundBy { pid: Pid(77), generation: 1 << 40, late };
+            let mut records = [vec![1; 8], record(2, 24)].concat();
+            assert!(!is_early(2) && note(&mut records, 8, found_by));
+            assert_eq!(records[..32], [vec![1; 8], record(2 | EARLY, 40)].concat());
+            let mut taken = vec![7];
+            assert_eq!(take(&records[8..], &mut taken), Some(found_by));
+            assert_eq!(taken, [vec![7], record(2, 24)].concat());
+        }
+        let found_by = FoundBy { pid: Pid(77), generation: 1, late: false };
+        let mut taken = Vec::new();
         assert_eq!(take(&[0; 8], &mut taken), None);
         assert!(!note(&mut vec![0; 65_535], 0, found_by), "a record is no longer than that");
     }

@@ -4,7 +4,7 @@ use host::sys::process_memory;
 use model::{Avma, Pid};
 use unwinder::{Frame, ReadMemory, StackCopy};
 
-use super::snapshot::Snapshot;
+use super::snapshot::{Lent, Snapshot};
 
 /// Read at once: deep stacks are read from one end to the other.
 const BLOCK: usize = 16 << 10;
@@ -71,7 +71,7 @@ impl<'a> LiveMemory<'a> {
             return false;
         }
         let now = u64::from_ne_bytes(now);
-        now == word || (is_return_address && self.snapshot.share_function(Avma(now), Avma(word)))
+        now == word || (is_return_address && Lent::all(self.snapshot).share_function(Avma(now), Avma(word)))
     }
 
     fn read_block(&mut self, address: u64) -> Option<()> {

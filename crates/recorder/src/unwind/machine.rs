@@ -137,16 +137,8 @@ impl Machine {
                 unwound = self.walker.walk(&moment, &mut self.chain);
             }
         }
-        // One that is not full ends where the stack does, or where a page of it is missing.
-        let too_small = unwound.end == StackEnd::Truncated(TruncationReason::CopyTooSmall)
-            && self.copy_size.is_full(state.stack.bytes.len());
-        self.copy_size.note_stack((!too_small).then_some(self.depth(state)));
-        self.hasty = if too_small { HASTY_STACKS } else { self.hasty.saturating_sub(1) };
-        if unwound.end == StackEnd::Complete {
-            if self.hasty > 0 {
-                self.walker.note(pid);
-            }
-        } else if self.walker.goes_on() {
+        self.note_copy(pid, state, unwound.end);
+        if unwound.end != StackEnd::Complete && self.walker.goes_on() {
             unwound = self.walker.finish(&moment, &mut self.chain, start);
         }
         self.totals.count(unwound.end, unwound.late);
@@ -168,25 +160,26 @@ impl Machine {
         let moment = Moment { sample, pid, state: &state, snapshot: &snapshot };
         self.chain.clear();
         self.chain.extend(kernel_part(sample));
-        if !self.walker.walk_at_once(&moment, until, &mut self.chain) {
-            return false;
-        }
+        let Some(unwound) = self.walker.walk_at_once(&moment, until, &mut self.chain) else { return false };
         let start = into.len();
         self.write(*sample, layouts, into);
-        let found_by = FoundBy { pid, generation: generation.as_u64() };
+        let found_by = FoundBy { pid, generation: generation.as_u64(), late: unwound.late };
         if into.len() == start || !early::note(into, start, found_by) {
             into.truncate(start);
             return false;
         }
-        self.note_complete(pid, self.depth(&state));
+        self.note_copy(pid, &state, self.walker.stack().end);
         true
     }
 
-    /// A stack was found in its copy, `depth` bytes of it.
-    fn note_complete(&mut self, pid: Pid, depth: u64) {
-        self.copy_size.note_stack(Some(depth));
-        self.hasty = self.hasty.saturating_sub(1);
-        if self.hasty > 0 {
+    /// The stack found last ends so in its copy.
+    fn note_copy(&mut self, pid: Pid, state: &UserState<'_>, end: StackEnd) {
+        // One that is not full ends where the stack does, or where a page of it is missing.
+        let too_small = end == StackEnd::Truncated(TruncationReason::CopyTooSmall)
+            && self.copy_size.is_full(state.stack.bytes.len());
+        self.copy_size.note_stack((!too_small).then_some(self.depth(state)));
+        self.hasty = if too_small { HASTY_STACKS } else { self.hasty.saturating_sub(1) };
+        if end == StackEnd::Complete && self.hasty > 0 {
             self.walker.note(pid);
         }
     }
@@ -194,7 +187,7 @@ impl Machine {
     /// Writes a sample whose stack was found in the ring: now its turn has come.
     pub(super) fn write_early(&mut self, early: &[u8], layouts: &Layouts, out: &mut Vec<u8>) {
         let start = out.len();
-        let Some(FoundBy { pid, generation }) = early::take(early, out) else { return };
+        let Some(FoundBy { pid, generation, late }) = early::take(early, out) else { return };
         let mut end = StackEnd::Complete;
         if self.tracker.generation(pid).as_u64() != generation {
             let record = out.split_off(start);
@@ -208,7 +201,7 @@ impl Machine {
             }
             self.write(sample, layouts, out);
         }
-        self.totals.count(end, false);
+        self.totals.count(end, late);
     }
 
     /// Sees to a stack before its turn comes. What was found may hold when it comes.

@@ -35,18 +35,6 @@ impl Snapshot {
         Some(StackEntry { offset: mapping.offset_of(address), space: mapping.space, kind, in_kernel: false })
     }
 
-    /// Whether two return addresses are of one function, as the unwind tables have it.
-    pub(super) fn share_function(&self, one: Avma, other: Avma) -> bool {
-        let place = |address: Avma| {
-            let lookup = Avma(address.0.checked_sub(1)?);
-            let mapping = self.mapping(lookup)?;
-            Some((mapping.space, FileOffset(mapping.offset_of(lookup))))
-        };
-        let (Some((space, one)), Some((others, other))) = (place(one), place(other)) else { return false };
-        let tables = || self.images.get(&ObjectNumber(space.0))?.tables();
-        space == others && tables().is_some_and(|tables| tables.share_function(one, other))
-    }
-
     fn mapping(&self, address: Avma) -> Option<&Mapping> {
         let index = self.mappings.partition_point(|mapping| mapping.last < address);
         self.mappings.get(index).filter(|mapping| mapping.contains(address))
@@ -70,6 +58,23 @@ impl<'s> Lent<'s> {
 
     pub(super) fn open(snapshot: &'s Snapshot, until: Instant) -> Self {
         Self { until: Some(until), ..Self::all(snapshot) }
+    }
+
+    /// Where they are mapped.
+    pub(super) fn space(&self) -> &'s AddressSpace {
+        &self.snapshot.space
+    }
+
+    /// Whether two return addresses are of one function, as the unwind tables have it.
+    pub(super) fn share_function(&mut self, one: Avma, other: Avma) -> bool {
+        let place = |address: Avma| {
+            let lookup = Avma(address.0.checked_sub(1)?);
+            let mapping = self.snapshot.mapping(lookup)?;
+            Some((mapping.space, FileOffset(mapping.offset_of(lookup))))
+        };
+        let (Some((space, one)), Some((others, other))) = (place(one), place(other)) else { return false };
+        let mut tables = || self.tables(ObjectNumber(space.0));
+        space == others && tables().is_some_and(|tables| tables.share_function(one, other))
     }
 }
 

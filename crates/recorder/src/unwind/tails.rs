@@ -7,7 +7,7 @@ use model::{Avma, Pid};
 use rustc_hash::FxBuildHasher;
 use unwinder::{AddressSpace, Frame, UnwoundStack};
 
-use super::snapshot::Snapshot;
+use super::snapshot::Lent;
 
 /// The caller of each frame that was seen in a complete stack, by process: the newest one.
 #[derive(Debug, Default)]
@@ -23,6 +23,8 @@ struct Callers {
     known: HashMap<(u64, u64), Option<Frame>, FxBuildHasher>,
     /// The newest return address at each stack pointer.
     newest: HashMap<u64, u64, FxBuildHasher>,
+    /// The return addresses of the stack that was noted last.
+    last: Vec<Frame>,
 }
 
 /// Beyond this many processes all are dropped: most have ended.
@@ -64,7 +66,13 @@ impl Tails {
         let callers = self.processes.entry(pid).or_default();
         // The innermost frame is at an instruction of its own.
         let returns = frames.get(1..).unwrap_or_default();
-        for (index, frame) in returns.iter().enumerate() {
+        // What it has in common with the last one is known.
+        let common =
+            returns.iter().rev().zip(callers.last.iter().rev()).take_while(|(one, other)| one == other);
+        let new = returns.len() - common.count();
+        callers.last.clear();
+        callers.last.extend_from_slice(returns);
+        for (index, frame) in returns.iter().enumerate().take(new) {
             let caller = returns.get(index + 1).copied();
             if caller.is_some_and(|caller| !is_on_the_same_stack(frame, &caller)) {
                 // The next time it may be another one that was left for this.
@@ -79,9 +87,10 @@ impl Tails {
 
     /// The callers of `last`, the outermost frame that a copy held, from earlier stacks of the thread in which a frame of
     /// the same function had the same stack pointer.
-    pub(super) fn above(&self, pid: Pid, stack: &UnwoundStack, snapshot: &Snapshot) -> Option<Vec<Frame>> {
-        let same_function = |one: u64, other: u64| snapshot.share_function(Avma(one), Avma(other));
-        let tail = self.above_in(pid, stack.frames.last()?, &snapshot.space, same_function)?;
+    pub(super) fn above(&self, pid: Pid, stack: &UnwoundStack, objects: &mut Lent<'_>) -> Option<Vec<Frame>> {
+        let space = objects.space();
+        let same_function = |one: u64, other: u64| objects.share_function(Avma(one), Avma(other));
+        let tail = self.above_in(pid, stack.frames.last()?, space, same_function)?;
         // The frame pointer says which stack it is that this one was left for.
         let is_led_to = |frame_pointer: u64| {
             tail.first().is_some_and(|caller| caller.stack_pointer == frame_pointer.wrapping_add(16))
@@ -94,7 +103,7 @@ impl Tails {
         pid: Pid,
         last: &Frame,
         space: &AddressSpace,
-        same_function: impl Fn(u64, u64) -> bool,
+        same_function: impl FnOnce(u64, u64) -> bool,
     ) -> Option<Vec<Frame>> {
         let callers = self.processes.get(&pid)?;
         let still_code = |frame: &Frame| {
@@ -177,6 +186,22 @@ mod tests {
         let other = [frame(9, 0x100), deep[2000], frame(77, 0x4_0000)];
         tails.note(Pid(1), &other);
         assert_eq!(above(&tails, Pid(1), &deep[2000], &space).as_deref(), Some(&other[2..]));
+    }
+
+    #[test]
+    fn stacks_that_have_their_outer_part_in_common_are_told_apart() {
+        let space = space();
+        let mut tails = Tails::default();
+        let outer: Vec<Frame> = (20..30).map(|index| frame(index, 0x8000 + index * 16)).collect();
+        let stack_by = |middle: &[Frame]| [&[frame(0, 0x7000), frame(1, 0x7010)], middle, &outer].concat();
+        let stacks = [&[frame(2, 0x7020)][..], &[frame(3, 0x7020), frame(4, 0x7030)], &[]].map(stack_by);
+        for stack in stacks.iter().chain(&stacks).chain([&stacks[1], &stacks[1]]) {
+            tails.note(Pid(1), stack);
+            for (index, frame) in stack.iter().enumerate().skip(1) {
+                let expected = Some(&stack[index + 1..]);
+                assert_eq!(above(&tails, Pid(1), frame, &space).as_deref(), expected);
+            }
+        }
     }
 
     #[test]

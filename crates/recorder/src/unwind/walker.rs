@@ -10,7 +10,7 @@ use super::chain::{ChainEnd, ChainUnwinder, extend};
 use super::kernel_walk::{FirstWord, callers_beyond};
 use super::live_memory::{LiveMemory, Witness};
 use super::sample::UserState;
-use super::snapshot::Snapshot;
+use super::snapshot::{Lent, Snapshot};
 use super::tails::Tails;
 
 /// A sample of a thread with a user stack.
@@ -67,9 +67,30 @@ impl StackWalker {
         end
     }
 
-    /// Appends the stack, if it is complete in its copy, and can be walked about `until` then.
-    pub(super) fn walk_at_once(&mut self, moment: &Moment<'_>, until: Instant, chain: &mut Vec<u64>) -> bool {
-        self.unwinder.unwind_at_once(moment.snapshot, moment.state, until, chain)
+    /// Appends the stack, if its copy makes it complete, or an earlier one, and that can be seen about `until` then. Says whether
+    /// an earlier one was needed.
+    pub(super) fn walk_at_once(
+        &mut self,
+        moment: &Moment<'_>,
+        until: Instant,
+        chain: &mut Vec<u64>,
+    ) -> Option<ChainEnd> {
+        let mut objects = Lent::open(moment.snapshot, until);
+        let end = self.unwinder.unwind_at_once(&mut objects, moment.state, chain)?;
+        let late = end == StackEnd::Truncated(TruncationReason::CopyTooSmall)
+            && !moment.state.stack.bytes.is_empty()
+            && self.extend_by_earlier_stack(moment.pid, &mut objects, chain);
+        (end == StackEnd::Complete || late).then_some(ChainEnd { end: StackEnd::Complete, late })
+    }
+
+    /// Appends the callers of the stack found last that an earlier one of the process had.
+    fn extend_by_earlier_stack(&mut self, pid: Pid, objects: &mut Lent<'_>, chain: &mut Vec<u64>) -> bool {
+        let stack = self.unwinder.stack();
+        let Some(tail) = self.tails.above(pid, stack, objects) else { return false };
+        extend(chain, tail.iter().map(|frame| frame.address));
+        let whole: Vec<_> = stack.frames.iter().chain(&tail).copied().collect();
+        self.tails.note(pid, &whole);
+        true
     }
 
     /// Keeps a stack that was complete in its copy, for others that will not be.
@@ -97,7 +118,7 @@ impl StackWalker {
             return false;
         }
         let witness = self.witness(moment, chain, 0);
-        if self.tails.above(moment.pid, self.unwinder.stack(), moment.snapshot).is_none()
+        if self.tails.above(moment.pid, self.unwinder.stack(), &mut Lent::all(moment.snapshot)).is_none()
             && let Some(witness) = witness
         {
             let mut memory = LiveMemory::new(moment.pid, witness, moment.snapshot, &mut self.memory);
@@ -117,13 +138,11 @@ impl StackWalker {
             return ChainEnd { end: stack.end, late: true };
         }
         let cut = ChainEnd { end: stack.end, late: false };
-        if let Some(tail) = self.tails.above(pid, stack, snapshot) {
-            chain.pop();
-            extend(chain, tail.iter().map(|frame| frame.address));
-            let whole: Vec<_> = stack.frames.iter().chain(&tail).copied().collect();
-            self.tails.note(pid, &whole);
+        let mark = chain.pop();
+        if self.extend_by_earlier_stack(pid, &mut Lent::all(snapshot), chain) {
             return ChainEnd { end: StackEnd::Complete, late: true };
         }
+        chain.extend(mark);
         if let Some(witness) = witness {
             let mut memory = LiveMemory::new(pid, witness, snapshot, &mut self.memory);
             chain.truncate(start);
