@@ -62,10 +62,22 @@ struct Part {
     rule: Index,
 }
 
-/// The blocks met last, by [`Place::key`] of their first bytes. Each has one place that it can be in: a table this small stays in
-/// a core's cache, which one that holds all blocks of a compiler does not.
+impl Part {
+    /// In one word. That of nothing is a part without bytes.
+    fn packed(self) -> u64 {
+        u64::from(self.rule) << 16 | u64::from(self.end) << 8 | u64::from(self.start)
+    }
+
+    fn unpacked(word: u64) -> Self {
+        Self { start: word as u8, end: (word >> 8) as u8, rule: (word >> 16) as Index }
+    }
+}
+
+/// The blocks met last, [`Place::key`] of their first bytes and [`Part::packed`]. Each has one place that it can be in: a table
+/// this small stays in a core's cache, which one that holds all blocks of a compiler does not. It begins as zeroes: the kernel
+/// makes those of its pages that are touched.
 #[derive(Default, Debug)]
-struct Blocks(Vec<(u64, Part)>);
+struct Blocks(Vec<[u64; 2]>);
 
 /// Half a megabyte.
 const BLOCKS_BITS: u32 = 15;
@@ -77,15 +89,15 @@ impl Blocks {
 
     #[inline]
     fn get(&self, key: u64) -> Option<Part> {
-        self.0.get(Self::place(key)).filter(|(known, _)| *known == key).map(|(_, part)| *part)
+        self.0.get(Self::place(key)).filter(|[known, _]| *known == key).map(|[_, part]| Part::unpacked(*part))
     }
 
     fn insert(&mut self, key: u64, part: Part) {
         if self.0.is_empty() {
-            self.0 = vec![(0, Part { start: 0, end: 0, rule: 0 }); 1 << BLOCKS_BITS];
+            self.0 = vec![[0; 2]; 1 << BLOCKS_BITS];
         }
         if let Some(place) = self.0.get_mut(Self::place(key)) {
-            *place = (key, part);
+            *place = [key, part.packed()];
         }
     }
 }
@@ -133,8 +145,9 @@ impl RuleCache {
 
     fn find(&mut self, place: Place, find: impl FnOnce() -> Option<FoundRule>) -> Option<Rule> {
         let Place { object, offset, .. } = place;
-        let before = self.stretches.range((object, FileOffset(0))..=(object, offset)).next_back();
-        let known = before.filter(|(_, (end, _))| offset < *end);
+        // One bound is half as dear as two.
+        let before = self.stretches.range(..=(object, offset)).next_back();
+        let known = before.filter(|((its, _), (end, _))| *its == object && offset < *end);
         let known = known.map(|((_, start), (end, index))| (*start..*end, *index));
         let (stretch, index) = match known {
             Some((stretch, index)) => (Some(stretch), index),

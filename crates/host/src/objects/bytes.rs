@@ -1,10 +1,10 @@
 use std::fs::{File, Metadata, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use elf::Object;
-use model::Reason;
+use model::{BuildId, Reason};
 
 use crate::sys::file_map::FileMap;
 
@@ -46,6 +46,17 @@ pub fn open(path: &Path) -> Result<HostObject, Reason> {
     parse(map(path))
 }
 
+/// The build id of a file. Linkers put it at the beginning, which is cheaper to read than a file is to map: with several threads,
+/// all CPUs hear of it when the mapping goes.
+pub(super) fn build_id(path: &Path) -> Option<BuildId> {
+    const BEGINNING: u64 = 4096;
+    let file = open_regular(path).ok()?;
+    let mut beginning = Vec::with_capacity(BEGINNING as usize);
+    (&file).take(BEGINNING).read_to_end(&mut beginning).ok()?;
+    let from_beginning = Object::parse(beginning).ok().and_then(|object| object.build_id());
+    from_beginning.or_else(|| open_opened(&file).ok()?.build_id())
+}
+
 /// As [`open`], of a file that is open already, and may have no name.
 pub(crate) fn open_opened(file: &File) -> Result<HostObject, Reason> {
     parse(check(file.metadata()).and_then(|()| FileMap::new(file)))
@@ -60,12 +71,16 @@ fn parse(mapped: io::Result<FileMap>) -> Result<HostObject, Reason> {
 }
 
 fn map(path: &Path) -> io::Result<FileMap> {
+    FileMap::new(&open_regular(path)?)
+}
+
+fn open_regular(path: &Path) -> io::Result<File> {
     // The path comes from a recording. Opening a device can do things, and a pipe without a writer would wait
     // forever: so nothing but a regular file is opened, and without waiting, should it have changed meanwhile.
     check(std::fs::metadata(path))?;
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     check(file.metadata())?;
-    FileMap::new(&file)
+    Ok(file)
 }
 
 fn check(metadata: io::Result<Metadata>) -> io::Result<()> {

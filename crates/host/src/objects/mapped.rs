@@ -17,7 +17,7 @@ pub fn build_id_of_mapping(pid: Pid, map: &MapEntry) -> Option<BuildId> {
     let path = Path::new("/proc").join(pid.to_string()).join("root").join(path.strip_prefix("/").ok()?);
     // The device is not compared: overlay and btrfs show another one in maps than in stat(2).
     let same = fs::metadata(&path).is_ok_and(|file| file.ino() == map.inode);
-    if same { bytes::open(&path).ok()?.build_id() } else { None }
+    if same { bytes::build_id(&path) } else { None }
 }
 
 #[cfg(test)]

@@ -20,6 +20,13 @@ struct Free {
     closed: bool,
 }
 
+impl Free {
+    /// Whether there are spare pieces enough.
+    fn is_full(&self) -> bool {
+        self.pieces.len() >= self.pieces.capacity()
+    }
+}
+
 /// Where emptied memory is given back.
 pub(crate) struct Recycled(Arc<Pieces>);
 
@@ -47,12 +54,14 @@ impl Pieces {
 impl Recycled {
     /// Gives memory back for the next chunk, in the place of a chunk's that was taken; `None` where that was kept.
     pub(crate) fn give(&self, bytes: Option<Vec<u8>>) {
+        if self.0.free().is_full() {
+            return;
+        }
         let mut bytes = bytes.filter(|bytes| bytes.capacity() >= self.0.size).unwrap_or_default();
         bytes.clear();
         bytes.reserve_exact(self.0.size);
         let mut free = self.0.free();
-        // Where there are spare ones enough, this one is freed.
-        if free.pieces.len() < free.pieces.capacity() {
+        if !free.is_full() {
             free.pieces.push(bytes);
             drop(free);
             self.0.changed.notify_one();
