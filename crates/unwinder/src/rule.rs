@@ -23,7 +23,8 @@ pub(crate) enum Rule {
     SignalTrampoline,
     /// By the frame pointer: no FDE covers the address.
     FramePointer,
-    /// The same; where the function does not keep the frame pointer, by one of the epilogues next to the address.
+    /// The same; where the function does not keep the frame pointer, by one of the epilogues next to the address. These have been
+    /// looked for, since one was needed.
     NearEpilogue(Arc<[CompactRule]>),
     /// By the frame pointer and, at the innermost frame, the row (if any): Go's tables say nothing of the saved frame
     /// pointer.

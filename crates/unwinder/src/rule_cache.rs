@@ -178,6 +178,12 @@ impl RuleCache {
         self.rules.get(index as usize).cloned()
     }
 
+    /// More was found out about a place that lies in no stretch.
+    pub(crate) fn replace(&mut self, place: Place, rule: Rule) {
+        let index = self.index_of(rule);
+        self.places.extend(place.key().map(|key| (key, index)));
+    }
+
     fn index_of(&mut self, rule: Rule) -> Index {
         let next = self.rules.len() as Index;
         let index = *self.indices.entry(rule.clone()).or_insert(next);

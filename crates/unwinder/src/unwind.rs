@@ -142,16 +142,9 @@ impl Unwinder {
 
     /// The rule for a position, from the cache or the tables.
     fn rule<O: Objects>(&mut self, objects: &mut O, position: Position<'_>) -> Rule {
-        let Some((object, offset)) = position
-            .mapping
-            .and_then(|mapping| Some((mapping.object?, mapping.file_offset_of(position.lookup.0)?)))
-        else {
-            return Rule::FramePointer;
-        };
-        let is_call = matches!(position.address, FrameAddress::ReturnAddress(_));
-        let place = Place { object, offset, is_call };
+        let Some(place) = position.place() else { return Rule::FramePointer };
         let context = &mut self.context;
-        let find = || Some(rule_from_tables(&*objects.tables(object)?, place, context));
+        let find = || Some(rule_from_tables(&*objects.tables(place.object)?, place, context));
         self.rules.get_or_find(place, find).unwrap_or(Rule::FramePointer)
     }
 }
@@ -163,6 +156,15 @@ struct Position<'s> {
     /// The byte to look up.
     lookup: Avma,
     mapping: Option<&'s Mapping>,
+}
+
+impl Position<'_> {
+    /// The code there, where it is a file's.
+    fn place(self) -> Option<Place> {
+        let mapping = self.mapping?;
+        let (object, offset) = (mapping.object?, mapping.file_offset_of(self.lookup.0)?);
+        Some(Place { object, offset, is_call: matches!(self.address, FrameAddress::ReturnAddress(_)) })
+    }
 }
 
 /// How the caller was found, for judging what was found.
@@ -332,8 +334,8 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
                 self.apply(&rule).map(|_| Step::Guess)
             }
             Rule::SignalTrampoline => self.step_over_signal_frame(),
-            Rule::FramePointer => self.step_without_tables(position, false, &[]),
-            Rule::NearEpilogue(epilogues) => self.step_without_tables(position, false, &epilogues),
+            Rule::FramePointer => self.step_without_tables(position, false, None),
+            Rule::NearEpilogue(epilogues) => self.step_without_tables(position, false, Some(epilogues)),
             Rule::Outermost => {
                 self.tell_outermost();
                 Err(StackEnd::Complete)
@@ -501,10 +503,7 @@ fn rule_from_lookup<D: AsRef<[u8]>>(
         Lookup::NoFde => match epilogue(tables, place) {
             Some(rule) => Rule::Epilogue(rule),
             None if tables.is_go() => Rule::Go(None),
-            None => match near_epilogues(tables, place) {
-                epilogues if epilogues.is_empty() => Rule::FramePointer,
-                epilogues => Rule::NearEpilogue(epilogues),
-            },
+            None => Rule::FramePointer,
         },
         Lookup::Malformed => Rule::Malformed,
         Lookup::Row(row, _) => match CompactRule::from_row(tables.architecture(), &row) {
@@ -533,23 +532,6 @@ fn is_outermost<D: AsRef<[u8]>>(tables: &UnwindTables<D>, place: Place) -> bool 
 /// The rule of code that is about to return.
 fn epilogue<D: AsRef<[u8]>>(tables: &UnwindTables<D>, place: Place) -> Option<CompactRule> {
     CompactRule::from_epilogue(tables.architecture(), tables.code_from(goes_on_at(place)?))
-}
-
-/// The rules of the epilogue that comes next and of the one before: compilers put what is seldom run behind a function's end.
-fn near_epilogues<D: AsRef<[u8]>>(tables: &UnwindTables<D>, place: Place) -> Arc<[CompactRule]> {
-    /// Bytes.
-    const LONGEST_WAY: u64 = 4 << 10;
-    let Some(at) = goes_on_at(place) else { return Arc::default() };
-    let up_to = |code: &'_ [u8], length: u64| {
-        usize::try_from(length).map_or(code.len(), |length| length.min(code.len()))
-    };
-    let start = FileOffset(at.0.saturating_sub(LONGEST_WAY));
-    let (ahead, behind) = (tables.code_from(at), tables.code_from(start));
-    let ahead = &ahead[..up_to(ahead, LONGEST_WAY)];
-    let behind = &behind[..up_to(behind, at.0 - start.0)];
-    let next = CompactRule::of_epilogues(tables.architecture(), ahead).next();
-    let last = CompactRule::of_epilogues(tables.architecture(), behind).last();
-    next.into_iter().chain(last.filter(|last| next != Some(*last))).collect()
 }
 
 /// Where a frame goes on.

@@ -43,7 +43,7 @@ pub(super) struct Held {
 }
 
 /// Emptied chunks that are kept for the next ones.
-const MOST_SPARE: usize = 4;
+const MOST_SPARE: usize = 8;
 
 impl Held {
     /// Begins a chunk. Its records are added by [`Held::add`] before the next one begins.

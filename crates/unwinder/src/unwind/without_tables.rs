@@ -1,12 +1,16 @@
 //! Steps where no row says how: by the frame pointer, and by what lies on the stack.
 
-use model::{FrameAddress, TruncationReason};
+use alloc::sync::Arc;
 
-use super::{Objects, Position, Step, Walk, truncated};
+use model::{FileOffset, FrameAddress, TruncationReason};
+
+use super::{Objects, Position, Step, Walk, goes_on_at, truncated};
 use crate::earlier::{FRAME_POINTER, Reads};
 use crate::memory::ReadMemory;
 use crate::rule::{CompactRule, Rule};
+use crate::rule_cache::Place;
 use crate::stack::StackEnd;
+use crate::tables::UnwindTables;
 
 /// How many words a procedure linkage table may have pushed above the return address.
 const PUSHED_BY_STUB: u64 = 2;
@@ -24,12 +28,12 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
     /// Code without an FDE: assembler, stubs, generated code.
     ///
     /// `saves_frame_pointer`: each function with a frame keeps its caller's frame pointer below the return address. `epilogues`
-    /// are those next to the address.
+    /// are those next to the address, where they have been looked for.
     pub(super) fn step_without_tables(
         &mut self,
         position: Position<'s>,
         saves_frame_pointer: bool,
-        epilogues: &[CompactRule],
+        epilogues: Option<Arc<[CompactRule]>>,
     ) -> Result<Step, StackEnd> {
         let at_call = matches!(position.address, FrameAddress::ReturnAddress(_));
         if at_call && self.frame_pointer_is_plausible() {
@@ -39,7 +43,8 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         self.memory.steps.leave_out_step();
         let leaf = if at_call { None } else { self.return_address_of_leaf(position) };
         if let Some((return_address, _)) = leaf {
-            for epilogue in epilogues {
+            let epilogues = epilogues.clone().unwrap_or_else(|| self.look_for_epilogues(position));
+            for epilogue in epilogues.iter() {
                 if let Some(place) = epilogue.place_of_return_address(&self.registers)
                     && self.frame_is_of_nearer_function(position, place, return_address)
                 {
@@ -75,7 +80,8 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             self.step_by_frame_pointer(false)?;
             return Ok(Step::Guess);
         }
-        if self.step_by_near_epilogue(position, epilogues)? {
+        let epilogues = epilogues.unwrap_or_else(|| self.look_for_epilogues(position));
+        if self.step_by_near_epilogue(position, &epilogues)? {
             return Ok(Step::Guess);
         }
         let found = match saves_frame_pointer {
@@ -107,6 +113,15 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             }
             None => Err(truncated(TruncationReason::MappingUnknown)),
         }
+    }
+
+    /// The epilogues next to the address, found in the code: most frames do without.
+    fn look_for_epilogues(&mut self, position: Position<'s>) -> Arc<[CompactRule]> {
+        let tables_of = |place: Place| Some((place, self.objects.tables(place.object)?));
+        let Some((place, tables)) = position.place().and_then(tables_of) else { return Arc::default() };
+        let epilogues = near_epilogues(&*tables, place);
+        self.unwinder.rules.replace(place, Rule::NearEpilogue(Arc::clone(&epilogues)));
+        epilogues
     }
 
     /// By one of the epilogues next to the address. A function's own says how large its frame is; whose it is, the call tells
@@ -149,7 +164,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
     /// The innermost frame in Go code without an FDE.
     pub(super) fn step_into_go(&mut self, position: Position<'s>) -> Result<Step, StackEnd> {
         let frame_pointer = self.registers.frame_pointer();
-        let step = self.step_without_tables(position, true, &[]);
+        let step = self.step_without_tables(position, true, Some(Arc::default()));
         if step.is_err() {
             self.led_out_by = frame_pointer;
         }
@@ -385,4 +400,21 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
 /// Whether code at `address` may belong to a function without an FDE that begins at `start`.
 fn is_within_function(start: u64, address: u64) -> bool {
     address.checked_sub(start).is_some_and(|distance| distance <= LONGEST_FUNCTION)
+}
+
+/// The rules of the epilogue that comes next and of the one before: compilers put what is seldom run behind a function's end.
+fn near_epilogues<D: AsRef<[u8]>>(tables: &UnwindTables<D>, place: Place) -> Arc<[CompactRule]> {
+    /// Bytes.
+    const LONGEST_WAY: u64 = 4 << 10;
+    let Some(at) = goes_on_at(place) else { return Arc::default() };
+    let up_to = |code: &'_ [u8], length: u64| {
+        usize::try_from(length).map_or(code.len(), |length| length.min(code.len()))
+    };
+    let start = FileOffset(at.0.saturating_sub(LONGEST_WAY));
+    let (ahead, behind) = (tables.code_from(at), tables.code_from(start));
+    let ahead = &ahead[..up_to(ahead, LONGEST_WAY)];
+    let behind = &behind[..up_to(behind, at.0 - start.0)];
+    let next = CompactRule::of_epilogues(tables.architecture(), ahead).next();
+    let last = CompactRule::of_epilogues(tables.architecture(), behind).last();
+    next.into_iter().chain(last.filter(|last| next != Some(*last))).collect()
 }
