@@ -62,22 +62,10 @@ struct Part {
     rule: Index,
 }
 
-impl Part {
-    /// In one word. That of nothing is a part without bytes.
-    fn packed(self) -> u64 {
-        u64::from(self.rule) << 16 | u64::from(self.end) << 8 | u64::from(self.start)
-    }
-
-    fn unpacked(word: u64) -> Self {
-        Self { start: word as u8, end: (word >> 8) as u8, rule: (word >> 16) as Index }
-    }
-}
-
-/// The blocks met last, [`Place::key`] of their first bytes and [`Part::packed`]. Each has one place that it can be in: a table
-/// this small stays in a core's cache, which one that holds all blocks of a compiler does not. It begins as zeroes: the kernel
-/// makes those of its pages that are touched.
+/// The blocks met last, by [`Place::key`] of their first bytes. Each has one place that it can be in: a table this small stays in
+/// a core's cache, which one that holds all blocks of a compiler does not.
 #[derive(Default, Debug)]
-struct Blocks(Vec<[u64; 2]>);
+struct Blocks(Vec<(u64, Part)>);
 
 /// Half a megabyte.
 const BLOCKS_BITS: u32 = 15;
@@ -89,15 +77,15 @@ impl Blocks {
 
     #[inline]
     fn get(&self, key: u64) -> Option<Part> {
-        self.0.get(Self::place(key)).filter(|[known, _]| *known == key).map(|[_, part]| Part::unpacked(*part))
+        self.0.get(Self::place(key)).filter(|(known, _)| *known == key).map(|(_, part)| *part)
     }
 
     fn insert(&mut self, key: u64, part: Part) {
         if self.0.is_empty() {
-            self.0 = vec![[0; 2]; 1 << BLOCKS_BITS];
+            self.0 = vec![(0, Part { start: 0, end: 0, rule: 0 }); 1 << BLOCKS_BITS];
         }
         if let Some(place) = self.0.get_mut(Self::place(key)) {
-            *place = [key, part.packed()];
+            *place = (key, part);
         }
     }
 }
