@@ -156,6 +156,32 @@ fn own_programs_are_profiled_on_the_user_side() {
 }
 
 #[test]
+fn all_suits_the_rings_that_the_limit_of_locked_memory_allows() {
+    if !may_record() || !has("prlimit") {
+        return;
+    }
+    let _level = LEVEL.read();
+    let folder = folder();
+    let rights = ["--inh-caps=-all", "--bounding-set=-all", "prlimit", "--memlock=65536"];
+    let args = ["record", "-vv", "-e", "cpu-clock:u", "--call-graph", "auto", "--", "true"];
+    let Some(run) = with_rights(folder.path(), &rights, &args) else { return };
+    if run.code != 0 && paranoid() > 2 {
+        return skip("kernel.perf_event_paranoid allows nothing");
+    }
+    let said = run.ok().stderr;
+    let number_behind = |word: &str, radix: u32| {
+        let rest = said.split_once(word).map(|(_, rest)| rest).unwrap_or_default();
+        let digits = rest.split(|char: char| !char.is_ascii_hexdigit()).next().unwrap_or_default();
+        u64::from_str_radix(digits, radix).unwrap_or_else(|_| panic!("no {word}: {said}"))
+    };
+    let ring = 1024 * number_behind("prof: rings of ", 10);
+    assert!(ring < 4 << 20, "{said}");
+    assert_eq!(number_behind("wakeup_watermark 0x", 16), ring / 4, "{said}");
+    // At 997 Hz, copies of 16 KiB would fill 256 KiB in 16 ms.
+    assert_eq!(number_behind("sample_stack_user 0x", 16), 4096, "{said}");
+}
+
+#[test]
 fn the_whole_machine_is_refused_with_the_command_that_would_allow_it() {
     if !may_record() {
         return;

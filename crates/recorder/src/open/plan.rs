@@ -25,7 +25,7 @@ use crate::event::{Event, clock_event};
 use crate::notice::Notice;
 use crate::options::{Options, Target};
 use crate::ring::{as_it_is, drain};
-use crate::unwind::{CopySizes, largest_copy};
+use crate::unwind::CopySizes;
 
 /// Open events with their rings, not enabled yet.
 pub(crate) struct Opened {
@@ -84,10 +84,9 @@ pub(super) fn open_target(
         let mut told = Vec::new();
         let opened = open_with(options, child, &cpus, ring, &mut |notice| told.push(notice));
         if let Ok(opened) = &opened
-            && opened.copy_sizes.largest() > largest_copy(opened.ring_size)
-            && opened.ring_size < ring
+            && (1..ring).contains(&opened.ring_size)
         {
-            // The rings became too small for the stack copies: once more, with smaller ones from the start.
+            // Events say when they wake the reader, and stacks how large their copies may be: once more, for these rings.
             ring = opened.ring_size;
             continue;
         }

@@ -88,11 +88,6 @@ impl CopySizes {
         self.at(self.first)
     }
 
-    /// The largest one.
-    pub(crate) fn largest(&self) -> u32 {
-        self.sizes.last().copied().unwrap_or(0)
-    }
-
     /// Whether `size` is one of them.
     pub(crate) fn contains(&self, size: u32) -> bool {
         self.sizes.contains(&size)
