@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-/// How soon the first round comes; the times grow from there, so that a recording that dies young is not empty.
+/// How soon the first round comes; the times grow from there, so that a recording that dies young is not empty. Rounds follow
+/// each other as quickly while the consumer is in haste.
 pub(crate) const FIRST: Duration = Duration::from_millis(10);
-
-/// Rounds follow each other no slower than so while the consumer is in haste.
-const HASTE: Duration = Duration::from_millis(20);
 
 /// A round comes when its fullest ring will take so much longer to be full: who empties it may be late.
 const LEFT: Duration = Duration::from_millis(45);
@@ -38,7 +36,7 @@ impl Pace {
 
     /// The time to the next round.
     pub(crate) fn time(&self, in_haste: bool) -> Duration {
-        if in_haste { self.time.min(HASTE) } else { self.time }
+        if in_haste { FIRST } else { self.time }
     }
 
     /// How full a ring may be, of 1, that still waits for the next round.
@@ -72,7 +70,7 @@ mod tests {
             pace.adapt(pace.time(false), 0.0);
         }
         assert_eq!(times, [10, 20, 40, 80, 100]);
-        assert_eq!((pace.time(true), pace.waits_until()), (HASTE, LITTLE_FILL));
+        assert_eq!((pace.time(true), pace.waits_until()), (FIRST, LITTLE_FILL));
     }
 
     #[test]
