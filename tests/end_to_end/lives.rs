@@ -45,6 +45,23 @@ fn a_command_is_known_from_its_first_sample_on() {
     }
 }
 
+/// While exec takes the old program away, there is no stack to be cut.
+#[test]
+fn no_stack_is_cut_where_there_is_none() {
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let script = "for i in $(seq 300); do (exec /bin/true); done";
+    let (file, run) = record(folder.path(), &[], &["sh", "-c", script].map(OsStr::new));
+    run.ok();
+    let stacks = Folded::parse(folded(&file, &[]).ok().text());
+    let leaves = |stack: &[String]| stack.iter().any(|frame| frame == "begin_new_exec_[k]");
+    let cut = |stack: &[String]| leaves(stack) && stack.iter().any(|frame| frame.contains("truncated"));
+    assert!(stacks.count(leaves) > 20, "{} samples", stacks.count(leaves));
+    assert_eq!(stacks.count(cut), 0, "{:?}", stacks.stacks.keys().find(|stack| cut(stack)));
+}
+
 #[test]
 fn a_recursion_is_shown_frame_by_frame() {
     let Some(program) = programs::c("deep") else { return };

@@ -13,8 +13,9 @@ use unwinder::StackEnd;
 
 use super::copy_size::CopySize;
 use super::early::{self, FoundBy};
+use super::execs::Execs;
 use super::fresh_maps::FreshMaps;
-use super::sample::{UserState, has_left_its_program, is_of_32_bits, kernel_part, native, user_part};
+use super::sample::{UserState, is_of_32_bits, kernel_part, names_no_mapping, native, user_part};
 use super::snapshot::{Snapshot, Snapshots};
 use super::stage::Layouts;
 use super::totals::StackTotals;
@@ -36,6 +37,7 @@ pub(super) struct Machine {
     pub(super) walker: StackWalker,
     pub(super) totals: StackTotals,
     pub(super) copy_size: CopySize,
+    pub(super) execs: Execs,
     fresh_maps: FreshMaps,
     /// Records of mappings found for the sample whose turn it is: they belong before it.
     pub(super) fresh: Vec<u8>,
@@ -67,6 +69,7 @@ impl Machine {
             walker: StackWalker::default(),
             totals: StackTotals::default(),
             copy_size: CopySize::default(),
+            execs: Execs::default(),
             fresh_maps: FreshMaps::default(),
             fresh: Vec::new(),
             hasty: HASTY_STACKS,
@@ -109,7 +112,7 @@ impl Machine {
             _ => {
                 self.totals.without_stack += 1;
                 self.totals.of_32_bits += u64::from(is_of_32_bits(&sample));
-                if !has_left_its_program(&sample, &self.tracker) {
+                if !self.has_left_its_program(&sample) {
                     self.chain.extend(user_part(&sample));
                 }
             }
@@ -220,8 +223,12 @@ impl Machine {
     /// next, it has none.
     fn user_state<'a>(&self, sample: &Sample<'a>) -> Option<UserState<'a>> {
         let state = UserState::with_any_copy(sample, native()?)?;
-        let is_left = || has_left_its_program(sample, &self.tracker);
-        (!state.stack.bytes.is_empty() || !is_left()).then_some(state)
+        (!state.stack.bytes.is_empty() || !self.has_left_its_program(sample)).then_some(state)
+    }
+
+    /// Of a thread of which no stack was copied.
+    fn has_left_its_program(&self, sample: &Sample<'_>) -> bool {
+        !is_of_32_bits(sample) && (names_no_mapping(sample, &self.tracker) || self.execs.follow(sample))
     }
 
     /// How many bytes of its copy the stack found last needed.

@@ -3,6 +3,7 @@
 mod chain;
 mod copy_size;
 mod early;
+mod execs;
 mod fresh_maps;
 mod held;
 mod image;

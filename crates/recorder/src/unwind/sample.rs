@@ -54,10 +54,10 @@ pub fn instruction_of_32_bits(sample: &Sample<'_>, architecture: Architecture) -
     registers.get(architecture.perf_number(architecture.program_counter())?)
 }
 
-/// Whether the thread has left the program whose instruction its sample still names: exec has taken that away, and not yet
-/// started the next.
-pub(super) fn has_left_its_program(sample: &Sample<'_>, tracker: &Tracker) -> bool {
-    let Some((pid, _)) = sample.thread.filter(|_| !is_of_32_bits(sample)) else { return false };
+/// Whether the user's instruction that a sample names is in no mapping of the process: exec has taken that away, and not yet
+/// started the next program.
+pub(super) fn names_no_mapping(sample: &Sample<'_>, tracker: &Tracker) -> bool {
+    let Some((pid, _)) = sample.thread else { return false };
     let instruction = user_part(sample).nth(1);
     instruction.is_some_and(|address| tracker.mapping(pid, Avma(address)).is_none())
 }
@@ -102,8 +102,8 @@ mod tests {
             [context::KERNEL, 1, context::USER, 0x1234].iter().flat_map(|w| w.to_le_bytes()).collect();
         let callchain = Some(U64s::new(&chain, Endian::Little));
         let sample = Sample { thread: Some((Pid(7), Tid(7))), callchain, ..Sample::default() };
-        assert!(has_left_its_program(&sample, &Tracker::new()));
-        assert!(!has_left_its_program(&Sample { callchain: None, ..sample }, &Tracker::new()));
-        assert!(!has_left_its_program(&Sample { thread: None, ..sample }, &Tracker::new()));
+        assert!(names_no_mapping(&sample, &Tracker::new()));
+        assert!(!names_no_mapping(&Sample { callchain: None, ..sample }, &Tracker::new()));
+        assert!(!names_no_mapping(&Sample { thread: None, ..sample }, &Tracker::new()));
     }
 }

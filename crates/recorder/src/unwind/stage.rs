@@ -12,7 +12,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use decoder::values::U64s;
-use decoder::{Endian, RawRecord, Record, RecordLayout, Sample, SampleFormat, kind};
+use decoder::{Endian, RawRecord, Record, RecordLayout, Sample, SampleFormat, kind, misc};
 use model::{Timestamp, TruncationReason};
 use rustc_hash::FxBuildHasher;
 use tracker::Orderer;
@@ -176,7 +176,15 @@ impl<C: Consumer> Unwinding<C> {
                     Task::Unwind(event)
                 }
                 _ if raw.kind == kind::SAMPLE => Task::PassSample,
-                _ => Task::Sideband,
+                _ => {
+                    if raw.kind == kind::COMM
+                        && raw.has(misc::COMM_EXEC)
+                        && let Ok(Record::Comm(comm)) = any.recorded.decode(&raw)
+                    {
+                        self.machine.execs.note(comm.tid, time);
+                    }
+                    Task::Sideband
+                }
             };
             if rest.bytes() > MOST_HELD && matches!(task, Task::Unwind(_)) {
                 if let Ok(Record::Sample(sample)) = layouts.recorded.decode(&raw) {
