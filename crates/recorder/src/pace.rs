@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-/// How soon the first round comes; the times grow from there, so that a recording that dies young is not empty. Rounds follow
-/// each other as quickly while the consumer is in haste.
-pub(crate) const FIRST: Duration = Duration::from_millis(10);
+/// How soon the first round comes; the times grow from there. It shows whether the stacks fit their copies.
+const FIRST: Duration = Duration::from_millis(2);
+
+/// How soon rounds follow each other at least once they have grown that far, also while the consumer is in haste.
+pub(crate) const SOON: Duration = Duration::from_millis(10);
 
 /// A round comes when its fullest ring will take so much longer to be full: who empties it may be late.
 const LEFT: Duration = Duration::from_millis(45);
@@ -15,8 +17,9 @@ const LEAST_FILL: f64 = 0.15;
 
 /// A ring that is no fuller than this can wait for the next round, whatever its pace is.
 const LITTLE_FILL: f64 = 0.25;
-/// … and so much fuller than it is expected to be then.
-const MORE_THAN_EXPECTED: f64 = 0.1;
+/// … and so much fuller than it is expected to be then. Readers look at each quarter that was written: one that is left then
+/// is less than three quarters full at the next look.
+const MORE_THAN_EXPECTED: f64 = 0.05;
 
 /// The time between rounds. Each costs as much as ten samples, so that there should be few; samples are seen to where they lie,
 /// in the ring, which must not be full before.
@@ -36,7 +39,7 @@ impl Pace {
 
     /// The time to the next round.
     pub(crate) fn time(&self, in_haste: bool) -> Duration {
-        if in_haste { FIRST } else { self.time }
+        if in_haste { self.time.min(SOON) } else { self.time }
     }
 
     /// How full a ring may be, of 1, that still waits for the next round.
@@ -44,14 +47,14 @@ impl Pace {
         (self.expected + MORE_THAN_EXPECTED).max(LITTLE_FILL)
     }
 
-    /// A round began, `elapsed` after the one before; the fullest ring was as full as `fill`, of 1.
-    pub(crate) fn adapt(&mut self, elapsed: Duration, fill: f64) {
-        let full = elapsed.as_secs_f64() / fill;
+    /// A round began, `elapsed` after the one before; in between, the ring with the most records was `written` so many times full.
+    pub(crate) fn adapt(&mut self, elapsed: Duration, written: f64) {
+        let full = elapsed.as_secs_f64() / written;
         let wanted = (full - LEFT.as_secs_f64()).min(MOST_FILL * full).max(LEAST_FILL * full);
         let wanted = Duration::try_from_secs_f64(wanted).unwrap_or(self.slowest);
         let time = (2 * self.time).min(wanted).min(self.slowest);
         self.expected = time.as_secs_f64() / full;
-        self.time = time.max(FIRST);
+        self.time = time.max((2 * self.time).min(SOON));
     }
 }
 
@@ -65,29 +68,29 @@ mod tests {
     fn rounds_slow_down_until_rings_fill_up() {
         let mut pace = Pace::new(SLOWEST);
         let mut times = Vec::new();
-        for _ in 0..5 {
-            times.push(pace.time(false).as_millis());
+        for _ in 0..7 {
+            times.push((pace.time(false).as_millis(), pace.time(true).as_millis()));
             pace.adapt(pace.time(false), 0.0);
         }
-        assert_eq!(times, [10, 20, 40, 80, 100]);
-        assert_eq!((pace.time(true), pace.waits_until()), (FIRST, LITTLE_FILL));
+        assert_eq!(times, [(2, 2), (4, 4), (8, 8), (16, 10), (32, 10), (64, 10), (100, 10)]);
+        assert_eq!(pace.waits_until(), LITTLE_FILL);
     }
 
     #[test]
     fn rounds_come_before_rings_are_full() {
         let pace_where_full_after = |milliseconds: u32| {
             let mut pace = Pace::new(SLOWEST);
-            for _ in 0..5 {
+            for _ in 0..7 {
                 let time = pace.time(false);
                 pace.adapt(time, time.as_secs_f64() * 1000.0 / f64::from(milliseconds));
             }
             (pace.time(false).as_micros(), (100.0 * pace.waits_until()).round())
         };
         assert_eq!(pace_where_full_after(10_000), (100_000, 25.0));
-        assert_eq!(pace_where_full_after(400), (100_000, 35.0));
-        assert_eq!(pace_where_full_after(200), (80_000, 50.0));
-        assert_eq!(pace_where_full_after(65), (20_000, 41.0));
-        assert_eq!(pace_where_full_after(50), (FIRST.as_micros(), 25.0));
-        assert_eq!(pace_where_full_after(20), (FIRST.as_micros(), 25.0), "no faster than that");
+        assert_eq!(pace_where_full_after(400), (100_000, 30.0));
+        assert_eq!(pace_where_full_after(200), (80_000, 45.0));
+        assert_eq!(pace_where_full_after(65), (20_000, 36.0));
+        assert_eq!(pace_where_full_after(50), (SOON.as_micros(), 25.0));
+        assert_eq!(pace_where_full_after(20), (SOON.as_micros(), 25.0), "no faster than that");
     }
 }

@@ -25,7 +25,7 @@ use crate::messages::{self, Inbox, Message};
 use crate::notice::Notice;
 use crate::open::{Duplicates, Numbers, Opened, PULSE, open, processes};
 use crate::options::{Options, Target, Workload};
-use crate::pace::{FIRST, Pace};
+use crate::pace::{Pace, SOON};
 use crate::ring::{Drained, Readers, RingSource, StackPlace};
 use crate::summary::{Command, RunningCommand, Summary};
 use crate::synthesis::Synthesis;
@@ -370,7 +370,7 @@ impl Run<'_> {
     ) -> bool {
         let duration = if pause == Pause::Delay { options.delay } else { options.duration };
         let end = duration.and_then(|duration| begin.checked_add(duration));
-        let mut checkpoint = 2 * FIRST;
+        let mut checkpoint = 2 * SOON;
         let slowest = match options.light {
             // Copies of stacks wait in memory for the end of their round.
             true if options.copies_stacks() => LIGHT_ROUND,
@@ -391,11 +391,11 @@ impl Run<'_> {
             }
             let interval = pace.time(self.consumer.is_in_haste());
             if now >= last_round + interval {
-                let fill = self.readers.fill();
+                let written = self.readers.written();
                 if self.round.is_none() {
                     self.begin_round();
                 }
-                pace.adapt(now - last_round, fill);
+                pace.adapt(now - last_round, written);
                 self.readers.wait_until(pace.waits_until());
                 last_round = now;
             }

@@ -70,6 +70,11 @@ impl RingMapping {
         self.data_size
     }
 
+    /// The position that the kernel will write at next: it began with 0. What lies before is visible after this call.
+    pub fn head(&self) -> u64 {
+        self.word(DATA_HEAD).load(Ordering::Acquire)
+    }
+
     /// How many bytes wait to be read.
     pub fn fill(&self) -> u64 {
         self.head().wrapping_sub(self.unread.start)
@@ -102,11 +107,6 @@ impl RingMapping {
     pub fn set_tail(&mut self, tail: u64) {
         self.unread.start = tail;
         self.word(DATA_TAIL).store(tail, Ordering::Release);
-    }
-
-    /// Where the kernel will write next. What lies before it is visible after this call.
-    fn head(&self) -> u64 {
-        self.word(DATA_HEAD).load(Ordering::Acquire)
     }
 
     fn word(&self, offset: usize) -> &AtomicU64 {

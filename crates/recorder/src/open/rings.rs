@@ -62,7 +62,7 @@ pub(crate) fn wanted_size(asked: Option<u64>, rings: usize) -> u64 {
 pub(crate) fn map_sideband(owner: Arc<PerfEvent>, mut size: u64) -> Result<RingSource, Error> {
     loop {
         match owner.map_ring(usize_of(size)) {
-            Ok(mapping) => return Ok(RingSource { kind: RingKind::Sideband, mapping, events: vec![owner] }),
+            Ok(mapping) => return Ok(RingSource::new(RingKind::Sideband, mapping, vec![owner])),
             Err(error) => size = smaller(size, error)?,
         }
     }
@@ -76,10 +76,8 @@ pub(crate) fn map_samples(owners: &[Arc<PerfEvent>], mut size: u64) -> Result<(V
             owners.iter().map(|owner| owner.map_ring(usize_of(size))).collect();
         match mapped {
             Ok(mappings) => {
-                let rings = mappings.into_iter().zip(owners).map(|(mapping, owner)| RingSource {
-                    kind: RingKind::Samples,
-                    mapping,
-                    events: vec![Arc::clone(owner)],
+                let rings = mappings.into_iter().zip(owners).map(|(mapping, owner)| {
+                    RingSource::new(RingKind::Samples, mapping, vec![Arc::clone(owner)])
                 });
                 return Ok((rings.collect(), size));
             }

@@ -113,9 +113,10 @@ impl Readers {
         Ok(())
     }
 
-    /// How full the fullest ring is, from 0 to 1.
-    pub(crate) fn fill(&self) -> f64 {
-        self.handles.iter().map(|reader| reader.shared.rings.fill()).fold(0.0, f64::max)
+    /// How much was written into the ring with the most since this was asked last, in sizes of a ring: also what readers have
+    /// taken out of it.
+    pub(crate) fn written(&self) -> f64 {
+        self.handles.iter().map(|reader| reader.shared.rings.written()).fold(0.0, f64::max)
     }
 
     /// Lets rings that are no fuller than this, of 1, wait for the next round.

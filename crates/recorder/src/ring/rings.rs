@@ -16,9 +16,21 @@ pub(crate) struct RingSource {
     pub(crate) kind: RingKind,
     pub(crate) mapping: RingMapping,
     pub(crate) events: Vec<Arc<PerfEvent>>,
+    /// Where the kernel was when [`Rings::written`] was asked last.
+    head: u64,
 }
 
 impl RingSource {
+    pub(crate) fn new(kind: RingKind, mapping: RingMapping, events: Vec<Arc<PerfEvent>>) -> Self {
+        Self { kind, mapping, events, head: 0 }
+    }
+
+    /// How many bytes the kernel has written since this was asked last.
+    fn written(&mut self) -> u64 {
+        let before = std::mem::replace(&mut self.head, self.mapping.head());
+        self.head.wrapping_sub(before)
+    }
+
     /// Leaves what it holds as a message.
     fn empty(
         &mut self,
@@ -53,8 +65,17 @@ impl Rings {
 
     /// How full the fullest is, from 0 to 1.
     pub(super) fn fill(&self) -> f64 {
-        let part = |ring: &RingSource| ring.mapping.fill() as f64 / ring.mapping.data_size() as f64;
-        self.lock().iter().map(part).fold(0.0, f64::max)
+        self.most(|ring| ring.mapping.fill())
+    }
+
+    /// How much was written into the one with the most since this was asked last, in sizes of a ring.
+    pub(super) fn written(&self) -> f64 {
+        self.most(RingSource::written)
+    }
+
+    fn most(&self, bytes: impl Fn(&mut RingSource) -> u64) -> f64 {
+        let part = |ring: &mut RingSource| bytes(ring) as f64 / ring.mapping.data_size() as f64;
+        self.lock().iter_mut().map(part).fold(0.0, f64::max)
     }
 
     /// Empties all, and says whether there was anything. Where all memory waits to be written, waits for it; the records
