@@ -416,8 +416,12 @@ impl Run<'_> {
                 }
                 Ok(message) => {
                     self.handle(message);
-                    if let Some(size) = self.consumer.wanted_copy_size() {
-                        opened.set_copy_size(size);
+                    if let Some(size) = self.consumer.wanted_copy_size()
+                        && opened.set_copy_size(size)
+                    {
+                        // How fast rings fill up was learned with other copies.
+                        pace = Pace::new(slowest);
+                        self.readers.wait_until(pace.waits_until());
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {}

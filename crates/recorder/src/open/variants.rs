@@ -46,23 +46,23 @@ pub(super) fn copy_sizes(
             });
             let rate = rates.try_fold(0_u64, |sum, rate| Some(sum.saturating_add(rate?)));
             let sizes = CopySizes::fitting(ring, rate);
-            if keep { sizes.only_first() } else { sizes }
+            // A group cannot be exchanged for another while its members count.
+            let grouped = events.iter().any(|event| event.leader.is_some());
+            if keep || grouped { sizes.only_one() } else { sizes }
         }
         _ => CopySizes::default(),
     }
 }
 
-/// The events once more for each other size of stack copies. Groups, and more threads than there are descriptors for, keep
-/// the first size.
+/// The events once more for each other size of stack copies. More threads than there are descriptors for keep the first size.
 pub(super) fn variants(
     events: &[OpenEvent],
     sizes: &mut CopySizes,
     descriptors: Descriptors,
 ) -> Vec<OpenEvent> {
-    let grouped = events.iter().any(|event| event.leader.is_some());
     let all = Descriptors { events: events.len() * (1 + sizes.others().count()), ..descriptors };
-    if grouped || all.check().is_err() {
-        *sizes = sizes.only_first();
+    if all.check().is_err() {
+        *sizes = CopySizes::fixed(sizes.first());
     }
     let variants = sizes.others().flat_map(|size| {
         events.iter().enumerate().filter(|(_, event)| copies_stacks(event)).map(move |(index, event)| {
@@ -87,11 +87,11 @@ pub(super) fn variants(
 }
 
 impl Opened {
-    /// Lets stack copies have `size` bytes from now on, where there is a variant of the events for it. Both variants run
-    /// for a moment rather than none.
-    pub(crate) fn set_copy_size(&mut self, size: u32) {
+    /// Lets stack copies have `size` bytes from now on, where there is a variant of the events for it, and says whether they
+    /// had another size before. Both variants run for a moment rather than none.
+    pub(crate) fn set_copy_size(&mut self, size: u32) -> bool {
         if size == self.copy_size || !self.copy_sizes.contains(size) {
-            return;
+            return false;
         }
         self.copy_size = size;
         let has_size = |event: &OpenEvent| event.attr.sample_stack_user == size;
@@ -104,6 +104,7 @@ impl Opened {
                 event.instances.iter().for_each(|instance| drop(act(instance)));
             }
         }
+        true
     }
 }
 

@@ -5,18 +5,19 @@
 const SIZES: [u32; 3] = [4 << 10, 16 << 10, LARGEST];
 const LARGEST: u32 = 65_528;
 
+/// The largest size where it cannot change: most stacks fit it.
+const MODEST: u32 = SIZES[1];
+
 /// The sizes for events of which each occurrence is a sample: they come in bursts, hundreds of thousands a second, and a
 /// ring has to hold a burst.
 const SIZES_IN_BURSTS: [u32; 2] = [1 << 10, 4 << 10];
-
-/// The largest size to begin with.
-const MODEST: u32 = SIZES[1];
 
 /// A ring holds at least so many copies.
 const COPIES_PER_RING: u64 = 4;
 
 /// At the rate asked for, a ring is full with copies of the first size after this time at the earliest, ms: longer than a
-/// busy machine lets a reader wait.
+/// busy machine lets a reader wait. No size is better to begin with than the largest of these: programs that run for a tenth
+/// of a second, and the first moments of others, are over before the size has grown.
 const LEAST_TIME: u64 = 40;
 
 /// … and with copies of any size, ms: what is copied is a burden, however well the readers keep up.
@@ -74,13 +75,13 @@ impl CopySizes {
         };
         let affordable = sizes.iter().take_while(|&&size| lasts(size, LEAST_TIME_EVER)).count();
         sizes.truncate(affordable.max(1));
-        let first = sizes.iter().take_while(|&&size| size <= MODEST && lasts(size, LEAST_TIME)).count();
+        let first = sizes.iter().take_while(|&&size| lasts(size, LEAST_TIME)).count();
         Self { first: first.saturating_sub(1), sizes }
     }
 
-    /// The same, without a choice.
-    pub(crate) fn only_first(&self) -> Self {
-        Self::fixed(self.first())
+    /// The same, without a choice, for stacks of all depths.
+    pub(crate) fn only_one(&self) -> Self {
+        Self::fixed(self.first().min(MODEST))
     }
 
     /// The size to begin with; 0 where no stacks are copied.
@@ -127,7 +128,9 @@ pub(super) struct CopySize {
 impl CopySize {
     pub(super) fn new(sizes: CopySizes, ring_size: u64) -> Self {
         let level = sizes.first;
-        Self { sizes, level, chosen: (level, level), ring_size, next_patience: PATIENCE, ..Self::default() }
+        // The first size is larger than most stacks need: it is decided sooner.
+        let (chosen, stacks) = ((level, level), WINDOW / 2);
+        Self { sizes, level, chosen, stacks, ring_size, next_patience: PATIENCE, ..Self::default() }
     }
 
     /// The size that copies should have, bytes.
@@ -213,13 +216,16 @@ mod tests {
             let sizes = CopySizes::fitting(ring, rate);
             (sizes.first(), sizes.others().collect::<Vec<_>>())
         };
-        assert_eq!(sizes(4 << 20, Some(997)), (16 << 10, vec![4 << 10, 65_528]));
+        assert_eq!(sizes(4 << 20, Some(997)), (65_528, vec![4 << 10, 16 << 10]));
+        assert_eq!(sizes(4 << 20, Some(4_999)), (16 << 10, vec![4 << 10, 65_528]));
         assert_eq!(sizes(4 << 20, None), (1 << 10, vec![4 << 10]));
         assert_eq!(sizes(4 << 10, None), (1 << 10, vec![]));
         assert_eq!(sizes(4 << 20, Some(9_997)), (4 << 10, vec![16 << 10, 65_528]));
         assert_eq!(sizes(4 << 20, Some(49_999)), (4 << 10, vec![]));
         assert_eq!(sizes(512 << 10, Some(997)), (4 << 10, vec![16 << 10, 65_528]));
-        assert_eq!(sizes(128 << 10, Some(99)), (16 << 10, vec![4 << 10, 32 << 10]));
+        assert_eq!(sizes(128 << 10, Some(99)), (32 << 10, vec![4 << 10, 16 << 10]));
+        assert_eq!(CopySizes::fitting(4 << 20, Some(997)).only_one(), CopySizes::fixed(16 << 10));
+        assert_eq!(CopySizes::fitting(4 << 20, Some(9_997)).only_one(), CopySizes::fixed(4 << 10));
         assert_eq!(sizes(16 << 10, Some(997)), (4 << 10, vec![]));
         assert_eq!(sizes(4 << 10, Some(49_999)), (1 << 10, vec![]));
         assert_eq!(sizes(0, Some(u64::MAX)), (8, vec![]));
@@ -229,13 +235,13 @@ mod tests {
     #[test]
     fn the_size_follows_the_stacks() {
         let mut size = with_ring(4 << 20);
-        assert_eq!(size.wanted(), 16 << 10);
-        feed(&mut size, 8, 30_000);
         assert_eq!(size.wanted(), 65_528);
         feed(&mut size, 2000, 30_000);
         assert_eq!(size.wanted(), 65_528);
         feed(&mut size, 2000, 9_000);
         assert_eq!(size.wanted(), 16 << 10);
+        feed(&mut size, 8, 30_000);
+        assert_eq!(size.wanted(), 65_528);
         feed(&mut size, 2000, 1_000);
         assert_eq!(size.wanted(), 4 << 10);
         feed(&mut size, 2000, 1_000_000);
