@@ -161,7 +161,7 @@ impl RuleCache {
                     self.blocks.insert(key, part);
                 }
             }
-            None => self.places.extend(place.key().map(|key| (key, index))),
+            None => self.set(place, index),
         }
         self.rules.get(index as usize).cloned()
     }
@@ -169,6 +169,10 @@ impl RuleCache {
     /// More was found out about a place that lies in no stretch.
     pub(crate) fn replace(&mut self, place: Place, rule: Rule) {
         let index = self.index_of(rule);
+        self.set(place, index);
+    }
+
+    fn set(&mut self, place: Place, index: Index) {
         self.places.extend(place.key().map(|key| (key, index)));
     }
 
