@@ -9,7 +9,7 @@ const FIRST: Duration = Duration::from_millis(2);
 pub(crate) const SOON: Duration = Duration::from_millis(10);
 
 /// A round comes when its fullest ring will take so much longer to be full: who empties it may be late.
-const LEFT: Duration = Duration::from_millis(45);
+const LEFT: Duration = Duration::from_millis(36);
 /// … and at the latest when it is as full as this, of 1, …
 const MOST_FILL: f64 = 0.4;
 /// … but not before it is as full as this, where it is full so soon.
@@ -89,8 +89,9 @@ mod tests {
         assert_eq!(pace_where_full_after(10_000), (100_000, 25.0));
         assert_eq!(pace_where_full_after(400), (100_000, 30.0));
         assert_eq!(pace_where_full_after(200), (80_000, 45.0));
-        assert_eq!(pace_where_full_after(65), (20_000, 36.0));
-        assert_eq!(pace_where_full_after(50), (SOON.as_micros(), 25.0));
+        assert_eq!(pace_where_full_after(65), (26_000, 45.0));
+        assert_eq!(pace_where_full_after(56), (20_000, 41.0));
+        assert_eq!(pace_where_full_after(44), (SOON.as_micros(), 25.0));
         assert_eq!(pace_where_full_after(20), (SOON.as_micros(), 25.0), "no faster than that");
     }
 }
