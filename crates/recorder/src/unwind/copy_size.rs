@@ -30,6 +30,11 @@ const CUT_IN_WINDOW: u32 = 4;
 /// A smaller size must have held all but one in so many stacks.
 const NEARLY_ALL: u32 = 256;
 
+/// So many windows have to pass in which a smaller size would have done, before it is taken; each further time twice as many.
+/// Programs have phases: interpreters load modules, and compute.
+const CALM: u32 = 1;
+const MOST_CALM: u32 = 64;
+
 /// So many copies of the larger size before may still be on their way.
 const SETTLING: u32 = 16;
 
@@ -116,6 +121,10 @@ pub(super) struct CopySize {
     cut: u32,
     /// Stacks of this window that the next smaller size would have cut.
     need_this: u32,
+    /// Windows in a row, up to this one, in which the next smaller size would have done.
+    calm: u32,
+    /// How many it takes.
+    wanted_calm: u32,
     /// Stacks to come that may still be copies of the larger size before.
     settling: u32,
     /// Windows to pass before copies grow again.
@@ -129,8 +138,17 @@ impl CopySize {
     pub(super) fn new(sizes: CopySizes, ring_size: u64) -> Self {
         let level = sizes.first;
         // The first size is larger than most stacks need: it is decided sooner.
-        let (chosen, stacks) = ((level, level), WINDOW / 2);
-        Self { sizes, level, chosen, stacks, ring_size, next_patience: PATIENCE, ..Self::default() }
+        let stacks = WINDOW / 2;
+        Self {
+            sizes,
+            level,
+            chosen: (level, level),
+            stacks,
+            wanted_calm: CALM,
+            next_patience: PATIENCE,
+            ring_size,
+            ..Self::default()
+        }
     }
 
     /// The size that copies should have, bytes.
@@ -181,8 +199,13 @@ impl CopySize {
         let largest = self.sizes.sizes.len().saturating_sub(1);
         if self.cut >= CUT_IN_WINDOW && self.patience == 0 && self.level < largest {
             self.set_level(self.level + 1);
-        } else if self.stacks >= WINDOW && (self.cut + self.need_this) * NEARLY_ALL < self.stacks {
-            self.set_level(self.level.saturating_sub(1));
+        } else if self.stacks >= WINDOW {
+            let is_calm = (self.cut + self.need_this) * NEARLY_ALL < self.stacks;
+            self.calm = if is_calm { self.calm + 1 } else { 0 };
+            if self.calm >= self.wanted_calm && self.level > 0 {
+                self.wanted_calm = (self.wanted_calm * 2).min(MOST_CALM);
+                self.set_level(self.level - 1);
+            }
         }
         (self.stacks, self.cut, self.need_this) = (0, 0, 0);
     }
@@ -191,7 +214,7 @@ impl CopySize {
         self.settling = if level < self.level { SETTLING } else { 0 };
         self.level = level;
         self.chosen = (self.chosen.0.min(level), self.chosen.1.max(level));
-        (self.stacks, self.cut, self.need_this) = (0, 0, 0);
+        (self.stacks, self.cut, self.need_this, self.calm) = (0, 0, 0, 0);
     }
 }
 
@@ -242,11 +265,23 @@ mod tests {
         assert_eq!(size.wanted(), 16 << 10);
         feed(&mut size, 8, 30_000);
         assert_eq!(size.wanted(), 65_528);
-        feed(&mut size, 2000, 1_000);
+        feed(&mut size, 4000, 1_000);
         assert_eq!(size.wanted(), 4 << 10);
         feed(&mut size, 2000, 1_000_000);
         assert_eq!(size.wanted(), 65_528);
         assert_eq!(size.chosen(), (4 << 10, 65_528));
+    }
+
+    #[test]
+    fn a_size_that_is_needed_again_and_again_stays() {
+        let mut size = with_ring(4 << 20);
+        let mut too_small = Vec::new();
+        for _ in 0..5 {
+            too_small.push(size.wanted() < 30_000);
+            feed(&mut size, 100, 30_000);
+            feed(&mut size, 2 * WINDOW, 9_000);
+        }
+        assert_eq!(too_small, [false, true, false, false, false]);
     }
 
     #[test]
