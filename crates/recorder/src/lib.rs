@@ -33,6 +33,7 @@ mod summary;
 mod synthesis;
 mod tracing_data;
 pub mod unwind;
+mod workload;
 mod write_behind;
 
 pub use branches::parse_branches;

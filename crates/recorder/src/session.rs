@@ -1,8 +1,6 @@
 //! A recording from its beginning to its end.
 
-use std::ffi::OsStr;
 use std::io;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,24 +9,24 @@ use decoder::{Attr, ReadFormat, RecordLayout};
 use host::procfs;
 use host::sys::clock;
 use host::sys::perf_event::PerfEvent;
-use host::sys::pidfd::PidFd;
 use host::sys::schedule::{AtOnce, Urgent};
 use host::sys::signals::SIGTERM;
-use host::sys::spawn::{Child, ExitStatus, Program, WaitingChild};
+use host::sys::spawn::{Child, ExitStatus, WaitingChild};
 use model::{Loss, Pid};
 
 use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind};
 use crate::control::{Control, OutsideEvent, Watcher};
-use crate::error::{ENOENT, Error};
+use crate::error::Error;
 use crate::members::Members;
 use crate::messages::{self, Inbox, Message};
 use crate::notice::Notice;
 use crate::open::{Duplicates, Numbers, Opened, PULSE, open, processes};
-use crate::options::{Options, Target, Workload};
+use crate::options::{Options, Target};
 use crate::pace::{Pace, SOON};
 use crate::ring::{Drained, Readers, RingSource, StackPlace};
 use crate::summary::{Command, RunningCommand, Summary};
 use crate::synthesis::Synthesis;
+use crate::workload;
 
 /// How often all rings are emptied and a round is finished.
 const ROUND: Duration = Duration::from_millis(100);
@@ -60,7 +58,7 @@ pub fn record(
         ));
     }
     // First of all, while there is only one thread.
-    let waiting = options.workload.as_ref().map(|workload| fork(workload, control)).transpose()?;
+    let waiting = options.workload.as_ref().map(|workload| workload::fork(workload, control)).transpose()?;
     let pid = waiting.as_ref().map(WaitingChild::pid);
     // Among thousands of busy threads, opening events for each of them has to get its turn. Later, records that wait for
     // long fill all memory that there is for them, and then their rings.
@@ -82,18 +80,6 @@ pub fn record(
             Err(error)
         }
     }
-}
-
-fn fork(workload: &Workload, control: &Control) -> Result<WaitingChild, Error> {
-    // Some JITs write their symbol maps only under perf, which sets this (design §3).
-    let buildid_dir = std::env::var_os("PERF_BUILDID_DIR")
-        .or_else(|| std::env::home_dir().map(|home| home.join(".debug").into_os_string()))
-        .unwrap_or_else(|| ".debug".into());
-    let program = Program::new(&workload.words, &[(OsStr::new("PERF_BUILDID_DIR"), &buildid_dir)])
-        .map_err(Error::Spawn)?;
-    let stderr = io::stderr();
-    let stdout = workload.output_to_stderr.then(|| stderr.as_fd());
-    program.fork(control.mask_for_command(), stdout).map_err(Error::Spawn)
 }
 
 /// Everything is open, nothing runs yet.
@@ -157,7 +143,7 @@ impl Prepared {
                 return Err(error);
             }
         };
-        let processes = watched(options, child.as_ref());
+        let processes = workload::watched(options, child.as_ref());
         let watching = processes.len();
         let watcher = Watcher::start(control, processes, outbox);
         let mut run = Run {
@@ -205,7 +191,7 @@ impl Prepared {
             waiting.into_iter().for_each(WaitingChild::cancel);
             return Err(error);
         }
-        waiting.map(|waiting| start(waiting, options)).transpose()
+        waiting.map(|waiting| workload::start(waiting, options)).transpose()
     }
 
     /// Starts sampling. The first samples come while the last events wait for it, and nobody takes them yet.
@@ -252,36 +238,6 @@ impl Prepared {
             })
             .chain([sum(&sideband.attr, &mut sideband.instances.iter())])
             .collect()
-    }
-}
-
-/// Lets the child become the command.
-fn start(waiting: WaitingChild, options: &Options) -> Result<Child, Error> {
-    waiting.start().map_err(|errno| {
-        let program = options.workload.as_ref().and_then(|workload| workload.words.first());
-        let name = program.map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
-        match errno.raw_os_error() {
-            Some(ENOENT) => Error::CommandNotFound { name },
-            _ => Error::NotExecutable { name, errno },
-        }
-    })
-}
-
-/// The processes and threads whose end is the recording's.
-fn watched(options: &Options, child: Option<&Child>) -> Vec<PidFd> {
-    let watch = |pid: Pid| PidFd::open(pid).ok();
-    // One that ended a moment ago has nothing to wait for.
-    match (&options.target, child) {
-        (_, Some(child)) => watch(child.pid()).into_iter().collect(),
-        (Target::Threads(tids), None) => {
-            let threads: Vec<PidFd> = tids.iter().filter_map(|&tid| PidFd::open_thread(tid).ok()).collect();
-            if !threads.is_empty() {
-                return threads;
-            }
-            // Before Linux 6.9 only processes can be waited for.
-            processes(options).unwrap_or_default().into_iter().filter_map(watch).collect()
-        }
-        _ => processes(options).unwrap_or_default().into_iter().filter_map(watch).collect(),
     }
 }
 
