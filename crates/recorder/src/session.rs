@@ -377,7 +377,6 @@ impl Run<'_> {
                     {
                         // How fast rings fill up was learned with other copies.
                         pace = Pace::new(slowest);
-                        self.readers.wait_until(pace.waits_until());
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {}

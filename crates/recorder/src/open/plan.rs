@@ -230,7 +230,7 @@ fn settle_all(
         Err(explain(error, name, attr, options))
     };
     let mut said = Said::default();
-    let mut sizes = copy_sizes(options, events, wanted_ring, notices);
+    let sizes = copy_sizes(options, events, wanted_ring, descriptors, notices);
     // Kept open until the real ones are: the first event of a machine, and the last, cost it milliseconds.
     let mut keep = Vec::new();
     let mut open_events: Vec<OpenEvent> = Vec::new();
@@ -294,7 +294,7 @@ fn settle_all(
         opened.part_of = opened.whole_among(&open_events);
         open_events.push(opened);
     }
-    let variants = variants(&open_events, &mut sizes, descriptors);
+    let variants = variants(&open_events, &sizes);
     open_events.extend(variants);
     let attrs: Vec<Attr> = open_events.iter().map(|event| event.attr.clone()).collect();
     let wakeup = u32::try_from(SIDEBAND_SIZE / 4).unwrap_or(1 << 14);

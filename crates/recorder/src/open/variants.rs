@@ -19,11 +19,13 @@ const LONG_PERIOD: u64 = 10_000;
 /// No processor counts faster, per second.
 const FASTEST_COUNTER: u64 = 6_000_000_000;
 
-/// The sizes of stack copies that suit rings of `ring` bytes.
+/// The sizes of stack copies that suit rings of `ring` bytes; one only where there are more threads than descriptors for
+/// variants of their events.
 pub(super) fn copy_sizes(
     options: &Options,
     events: &[Event],
     ring: u64,
+    descriptors: Descriptors,
     notices: &mut dyn FnMut(Notice),
 ) -> CopySizes {
     let chains = events.iter().map(|event| options.call_chain_of(event));
@@ -48,22 +50,15 @@ pub(super) fn copy_sizes(
             let sizes = CopySizes::fitting(ring, rate);
             // A group cannot be exchanged for another while its members count.
             let grouped = events.iter().any(|event| event.leader.is_some());
-            if keep || grouped { sizes.only_one() } else { sizes }
+            let all = Descriptors { events: events.len() * (1 + sizes.others().count()), ..descriptors };
+            if keep || grouped || all.check().is_err() { sizes.only_one() } else { sizes }
         }
         _ => CopySizes::default(),
     }
 }
 
-/// The events once more for each other size of stack copies. More threads than there are descriptors for keep the first size.
-pub(super) fn variants(
-    events: &[OpenEvent],
-    sizes: &mut CopySizes,
-    descriptors: Descriptors,
-) -> Vec<OpenEvent> {
-    let all = Descriptors { events: events.len() * (1 + sizes.others().count()), ..descriptors };
-    if all.check().is_err() {
-        *sizes = CopySizes::fixed(sizes.first());
-    }
+/// The events once more for each other size of stack copies.
+pub(super) fn variants(events: &[OpenEvent], sizes: &CopySizes) -> Vec<OpenEvent> {
     let variants = sizes.others().flat_map(|size| {
         events.iter().enumerate().filter(|(_, event)| copies_stacks(event)).map(move |(index, event)| {
             let mut attr = Attr { sample_stack_user: size, ..event.attr.clone() };

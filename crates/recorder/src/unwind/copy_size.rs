@@ -202,9 +202,9 @@ impl CopySize {
         } else if self.stacks >= WINDOW {
             let is_calm = (self.cut + self.need_this) * NEARLY_ALL < self.stacks;
             self.calm = if is_calm { self.calm + 1 } else { 0 };
-            if self.calm >= self.wanted_calm && self.level > 0 {
+            if self.calm >= self.wanted_calm {
                 self.wanted_calm = (self.wanted_calm * 2).min(MOST_CALM);
-                self.set_level(self.level - 1);
+                self.set_level(self.level.saturating_sub(1));
             }
         }
         (self.stacks, self.cut, self.need_this) = (0, 0, 0);
