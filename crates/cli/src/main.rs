@@ -6,6 +6,7 @@
 
 mod arguments;
 mod commands;
+mod confined;
 mod console;
 mod doctor;
 mod output;

@@ -17,6 +17,7 @@ use recorder::unwind::StackTotals;
 
 use super::record::{Outcome, record_command};
 use crate::arguments::{SampleArguments, SymbolArguments};
+use crate::confined;
 use crate::console::Console;
 use crate::output::Output;
 use crate::pipeline::aggregate::Aggregate;
@@ -134,18 +135,17 @@ pub fn run(arguments: &FlameArguments, console: &Console) -> anyhow::Result<Exit
     let to_type = "`prof flame > flame.svg` or `prof flame -o flame.svg`";
     let output = Output::open(arguments.output.as_deref(), what, to_type)?;
     let code = if arguments.command.is_empty() {
-        draw(arguments, input::open(arguments.input.as_deref(), console)?, output, console)?;
-        ExitCode::SUCCESS
+        produce(arguments, arguments.input.as_deref(), output, console)?
     } else {
         let folder = tempfile::tempdir().context("cannot make a folder for the recording")?;
         let recording = folder.path().join("prof.data");
         let output_to_stderr = matches!(output, Output::Stdout(_));
         match record_command(&arguments.command, output_to_stderr, &recording, console)? {
             Outcome::NotStarted(code) => return Ok(code),
-            Outcome::Recorded(code) => {
-                draw(arguments, input::open(Some(&recording), console)?, output, console)?;
-                code
-            }
+            Outcome::Recorded(code) => match produce(arguments, Some(&recording), output, console)? {
+                ExitCode::SUCCESS => code,
+                failure => failure,
+            },
         }
     };
     if let (true, Some(path)) = (arguments.open, &arguments.output) {
@@ -162,10 +162,26 @@ fn open_in_browser(path: &Path) -> anyhow::Result<()> {
     })
 }
 
+/// Draws in a confined process; in ours where debug files are to be fetched, which needs the network and a cache.
+fn produce(
+    arguments: &FlameArguments,
+    input: Option<&Path>,
+    mut output: Output,
+    console: &Console,
+) -> anyhow::Result<ExitCode> {
+    let draw = |output: &mut Output| draw(arguments, input::open(input, console)?, output, console);
+    if debuginfod::is_wanted(arguments.debuginfod) {
+        draw(&mut output)?;
+        output.finish()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    confined::produce(console, output, draw)
+}
+
 fn draw(
     arguments: &FlameArguments,
     input: Input,
-    mut output: Output,
+    output: &mut Output,
     console: &Console,
 ) -> anyhow::Result<()> {
     let detail = Detail { threads: arguments.frames.per_thread, order: arguments.drawing.flamechart };
@@ -219,7 +235,7 @@ fn draw(
     }
     let view = View::new(&profile, &spaces, resolve, arguments.frames.show(), weight);
     if arguments.folded {
-        export::folded::write(&view, &mut output).context("cannot write the stacks")?;
+        export::folded::write(&view, output).context("cannot write the stacks")?;
     } else {
         let facts = Summary {
             event: &event.name.to_string(),
@@ -230,9 +246,9 @@ fn draw(
             remedies: &remedies.most_helpful(&census, &spaces),
         };
         let options = arguments.drawing.options(&facts)?;
-        export::flamegraph::write(&view, &options, &mut output).context("cannot write the picture")?;
+        export::flamegraph::write(&view, &options, output).context("cannot write the picture")?;
     }
-    output.finish()
+    Ok(())
 }
 
 impl FrameArguments {

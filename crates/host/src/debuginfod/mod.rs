@@ -14,7 +14,7 @@ use std::time::Duration;
 use model::Reason;
 
 pub use client::Client;
-pub use settings::Settings;
+pub use settings::{Settings, is_wanted};
 
 pub(crate) use cache::kept;
 

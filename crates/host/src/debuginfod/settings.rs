@@ -53,6 +53,11 @@ impl Settings {
     }
 }
 
+/// Whether servers will be asked: the user `asked`, or `DEBUGINFOD_URLS` names some.
+pub fn is_wanted(asked: bool) -> bool {
+    asked || !urls(&std::env::var("DEBUGINFOD_URLS").unwrap_or_default()).is_empty()
+}
+
 /// URLs are apart by white space; other words (`ima:enforcing`) are settings of elfutils' client.
 fn urls(text: &str) -> Vec<String> {
     let is_url = |word: &&str| word.starts_with("http://") || word.starts_with("https://");

@@ -16,6 +16,7 @@ pub mod schedule;
 pub mod signals;
 pub mod spawn;
 pub mod system;
+pub mod worker;
 
 use std::io;
 

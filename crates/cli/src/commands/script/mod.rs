@@ -19,10 +19,11 @@ use model::{EventIndex, Name};
 use perfdata::Reader;
 
 use crate::arguments::{SampleArguments, SymbolArguments};
+use crate::confined;
 use crate::console::Console;
 use crate::output::Output;
 use crate::pipeline::events::is_named;
-use crate::pipeline::input::{self, is_of_this_host};
+use crate::pipeline::input::{self, Input, is_of_this_host};
 use crate::pipeline::replay::replay;
 use crate::pipeline::symbols::Symbolizing;
 
@@ -73,14 +74,25 @@ pub fn run(arguments: &ScriptArguments, console: &Console) -> anyhow::Result<Exi
     for list in &arguments.fields {
         selection.apply(list)?;
     }
-    let mut output = Output::open(arguments.output.as_deref(), "", "")?;
-    let input = input::open(arguments.input.as_deref(), console)?;
-    if arguments.dump {
-        dump::dump(input, console, &mut output)?;
-        output.finish()?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let printer = printer(&input.reader, &selection, arguments, console)?;
+    let output = Output::open(arguments.output.as_deref(), "", "")?;
+    confined::produce(console, output, |output| {
+        let input = input::open(arguments.input.as_deref(), console)?;
+        if arguments.dump {
+            dump::dump(input, console, output)
+        } else {
+            print(arguments, &selection, input, console, output)
+        }
+    })
+}
+
+fn print(
+    arguments: &ScriptArguments,
+    selection: &Selection,
+    input: Input,
+    console: &Console,
+    output: &mut Output,
+) -> anyhow::Result<()> {
+    let printer = printer(&input.reader, selection, arguments, console)?;
     let this_host = is_of_this_host(input.reader.features());
     let settings = arguments.symbols.settings(!arguments.no_inline, this_host);
     let symbolizing = Symbolizing::new(&settings).with_names_of(&input.reader, console).keeping_objects();
@@ -90,7 +102,7 @@ pub fn run(arguments: &ScriptArguments, console: &Console) -> anyhow::Result<Exi
     }
     let admitted = admitted(&input.reader, arguments.samples.event.as_deref())?;
     let line_bytes = AtomicUsize::new(0);
-    let finisher = Finisher::new(symbolizing, &mut output);
+    let finisher = Finisher::new(symbolizing, output);
     let (loss, undescribed, notes) = std::thread::scope(|scope| {
         let (lots, thread) = finisher.start(&line_bytes, scope)?;
         let mut listing = Listing::new(printer, arguments.samples.filter(), lots);
@@ -108,7 +120,6 @@ pub fn run(arguments: &ScriptArguments, console: &Console) -> anyhow::Result<Exi
     for note in &notes {
         console.warn(note);
     }
-    output.finish()?;
     if undescribed > 0 {
         console.warn(&format!("{undescribed} samples are left out: their events were described behind them"));
     }
@@ -116,7 +127,7 @@ pub fn run(arguments: &ScriptArguments, console: &Console) -> anyhow::Result<Exi
     if !losses.is_empty() {
         console.warn(&format!("missing in this recording: {losses}"));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Which events are meant; empty for all.

@@ -1,0 +1,44 @@
+//! Files of others are read in a process that can do nothing but read them and write our output.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use host::sys::spawn::ExitStatus;
+use host::sys::worker;
+
+use crate::console::Console;
+use crate::is_broken_pipe;
+use crate::output::Output;
+
+/// Runs `work`, which writes the result into the output, in a confined child process ([`worker::run`]), and gives the
+/// output its name once that went well. What went wrong in the child, it has said itself: then the exit code tells.
+///
+/// # Errors
+/// Where no process can be started, where it was killed, and where the output cannot take its name.
+pub fn produce(
+    console: &Console,
+    mut output: Output,
+    work: impl FnOnce(&mut Output) -> anyhow::Result<()>,
+) -> anyhow::Result<ExitCode> {
+    let status = worker::run(|confined| {
+        if let Err(error) = confined {
+            console
+                .detail(&format!("files are read with all our rights, as they cannot be given up: {error}"));
+        }
+        let result = work(&mut output).and_then(|()| output.flush().context("cannot write the result"));
+        match result {
+            Err(error) if !is_broken_pipe(&error) => {
+                console.error(&error);
+                1
+            }
+            _ => 0,
+        }
+    })
+    .context("cannot start a process to read the recording in")?;
+    match status {
+        ExitStatus::Code(0) => output.finish().map(|()| ExitCode::SUCCESS),
+        ExitStatus::Code(code) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(1))),
+        ExitStatus::Signal(signal) => bail!("reading the recording was ended by signal {signal}"),
+    }
+}
