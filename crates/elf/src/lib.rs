@@ -32,6 +32,6 @@ pub use object::Object;
 pub use relocation::Relocation;
 pub use section::Section;
 pub use segment::Segment;
-pub use symbol::{Symbol, SymbolKind, SymbolSource, name_at};
+pub use symbol::{MAX_NAME_BYTES, Symbol, SymbolKind, SymbolSource, name_at};
 
 pub use ::object::Endianness;

@@ -59,7 +59,7 @@ impl<'a> Symbol<'a> {
     /// The name, up to its NUL; empty where the string table does not have it. Most symbols of a large table are never
     /// asked for theirs, and so the pages of its strings are not touched.
     pub fn name(&self) -> &'a [u8] {
-        name_at(self.strings, self.name_offset)
+        name_at(self.strings, self.name_offset as usize)
     }
 
     /// Whether the table only refers to it (`SHN_UNDEF`).
@@ -156,8 +156,14 @@ where
     }
 }
 
-/// The bytes of a string table from an offset up to the next NUL.
-pub fn name_at(strings: &[u8], offset: u32) -> &[u8] {
-    let from = usize::try_from(offset).ok().and_then(|offset| strings.get(offset..)).unwrap_or_default();
-    from.split(|&byte| byte == 0).next().unwrap_or_default()
+/// The longest name of a symbol or entry that is looked at, in bytes: compilers write few mangled names of more than 10,000. All
+/// names of a file may be the ends of one that is as long as the file.
+pub const MAX_NAME_BYTES: usize = 1 << 14;
+
+/// The bytes of a string table from an offset up to the next NUL; of a longer name than [`MAX_NAME_BYTES`] one byte more than
+/// these, by which it is known.
+pub fn name_at(strings: &[u8], offset: usize) -> &[u8] {
+    let from = strings.get(offset..).unwrap_or_default();
+    let near = from.get(..MAX_NAME_BYTES + 1).unwrap_or(from);
+    near.split(|&byte| byte == 0).next().unwrap_or_default()
 }

@@ -1,5 +1,6 @@
 //! Names that come from the profiled machine.
 
+use alloc::borrow::Cow;
 use alloc::sync::Arc;
 use core::fmt;
 
@@ -11,9 +12,31 @@ use core::fmt;
 pub struct Name(Arc<[u8]>);
 
 impl Name {
-    /// Takes the bytes as they are, without a terminating NUL.
+    /// The longest name that is kept, in bytes: no path is longer (`PATH_MAX` of limits.h), and nobody reads a function's name
+    /// to its end that is. Whoever takes names from a file or a process cuts them here, before they are stored: a name may be
+    /// as long as the file, and thousands of symbols may share it.
+    pub const MAX_BYTES: usize = 4096;
+
+    /// Ends a text that was cut.
+    const MARK: &str = "…";
+
+    /// Takes the bytes as they are, without a terminating NUL, up to [`Self::MAX_BYTES`].
     pub fn new(bytes: &[u8]) -> Self {
-        Self(Arc::from(bytes))
+        Self(Arc::from(bytes.get(..Self::MAX_BYTES).unwrap_or(bytes)))
+    }
+
+    /// The text of a name, of one that is too long as much as is kept. Ends in `…` then.
+    pub fn cut(text: &str) -> Cow<'_, str> {
+        if text.len() <= Self::MAX_BYTES {
+            return Cow::Borrowed(text);
+        }
+        let end = text.floor_char_boundary(Self::MAX_BYTES - Self::MARK.len());
+        Cow::Owned([text.get(..end).unwrap_or_default(), Self::MARK].concat())
+    }
+
+    /// Whether a text has been cut by [`Self::cut`].
+    pub fn is_cut(text: &str) -> bool {
+        text.len() > Self::MAX_BYTES - Self::MARK.len() - char::MAX_LEN_UTF8 && text.ends_with(Self::MARK)
     }
 
     /// The bytes as they came.
@@ -81,6 +104,19 @@ impl fmt::Debug for Name {
 mod tests {
     use super::*;
     use alloc::string::ToString;
+
+    #[test]
+    fn a_name_is_never_longer_than_its_bound() {
+        let giant = "ü".repeat(Name::MAX_BYTES);
+        let cut = Name::cut(&giant);
+        assert!(cut.len() <= Name::MAX_BYTES && cut.len() > Name::MAX_BYTES - 4, "{}", cut.len());
+        assert!(cut.starts_with("üü") && cut.ends_with("ü…"));
+        assert_eq!(Name::new(giant.as_bytes()).as_bytes().len(), Name::MAX_BYTES);
+        let longest = "a".repeat(Name::MAX_BYTES);
+        assert_eq!(Name::cut(&longest), longest.as_str());
+        assert!(Name::is_cut(&cut) && !Name::is_cut(&longest) && !Name::is_cut("short…"));
+        assert_eq!(Name::new(longest.as_bytes()).as_bytes(), longest.as_bytes());
+    }
 
     #[test]
     fn display_is_harmless() {

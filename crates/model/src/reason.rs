@@ -77,6 +77,8 @@ pub enum Reason {
     },
     /// The file was modified after the recording and has no build id to tell whether that matters.
     FileChanged,
+    /// The file became shorter while it was read.
+    ChangedWhileRead,
     /// The file is not an object that we can read; the text says what is wrong, with offset and value.
     Malformed(String),
     /// The file has neither a symbol table nor debug information.
@@ -116,6 +118,7 @@ impl fmt::Display for Reason {
                 write!(f, "file has no build id, recorded was {recorded}")
             }
             Self::FileChanged => f.write_str("file changed after the recording"),
+            Self::ChangedWhileRead => f.write_str("file changed while it was read"),
             Self::Malformed(what) => write!(f, "malformed object: {what}"),
             Self::NoSymbols => f.write_str("no symbol table and no debug information"),
             Self::Stripped => f.write_str("stripped: only exported functions have names"),

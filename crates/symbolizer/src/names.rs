@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use model::Name;
 use rustc_hash::FxHashMap;
 
 /// How a function's name is given.
@@ -17,9 +19,6 @@ pub enum NameStyle {
     Linkage,
 }
 
-/// A mangled name longer than this stays mangled: demanglers can be made to work for hours.
-const MAX_MANGLED: usize = 1 << 14;
-
 /// A demangled name longer than this is given up, and the mangled one is shown: back-references can double the
 /// output with each few bytes of input.
 const MAX_DEMANGLED: usize = 1 << 14;
@@ -29,15 +28,18 @@ const MAX_DEPTH: u32 = 128;
 
 /// The name to show for a symbol.
 ///
-/// Rust is tried before C++: a legacy Rust name is a valid C++ name too, with a hash for its last part.
+/// Rust is tried before C++: a legacy Rust name is a valid C++ name too, with a hash for its last part. A name longer than
+/// [`elf::MAX_NAME_BYTES`] stays mangled, as demanglers can be made to work for hours; all are cut as [`Name::cut`] does.
 pub fn display_name(linkage_name: &[u8], style: NameStyle) -> Cow<'_, str> {
-    let text = String::from_utf8_lossy(linkage_name);
-    if style == NameStyle::Linkage || text.len() > MAX_MANGLED {
-        return text;
-    }
-    match demangle(&text) {
-        Some(name) => Cow::Owned(name),
-        None => text,
+    let looked_at = linkage_name.get(..elf::MAX_NAME_BYTES).unwrap_or(linkage_name);
+    let text = String::from_utf8_lossy(looked_at);
+    let is_whole = looked_at.len() == linkage_name.len();
+    let demangled = (style == NameStyle::Demangled && is_whole).then(|| demangle(&text)).flatten();
+    let name = demangled.map_or(text, Cow::Owned);
+    match name {
+        Cow::Borrowed(name) => Name::cut(name),
+        Cow::Owned(name) if name.len() > Name::MAX_BYTES => Cow::Owned(Name::cut(&name).into_owned()),
+        whole => whole,
     }
 }
 
@@ -182,31 +184,65 @@ impl cpp_demangle::DemangleWrite for CppWriter<'_> {
 #[derive(Default)]
 pub(crate) struct NameTable {
     style: NameStyle,
-    known: Mutex<FxHashMap<Box<[u8]>, Arc<str>>>,
+    names: Mutex<KnownNames>,
+    /// Of long names: nobody can make two that are equal.
+    hashes: RandomState,
+}
+
+#[derive(Default)]
+struct KnownNames {
+    shown: FxHashMap<Box<[u8]>, Arc<str>>,
+    /// Linkage names longer than [`Name::MAX_BYTES`] by their hashes: to keep them would take more memory than what is shown.
+    shown_of_long: FxHashMap<u64, Arc<str>>,
+    /// How many are shown in part.
+    cut: usize,
 }
 
 impl NameTable {
     pub(crate) fn new(style: NameStyle) -> Self {
-        Self { style, known: Mutex::default() }
+        Self { style, ..Self::default() }
     }
 
     /// The bytes of memory that it has besides its own, about.
     pub(crate) fn memory(&self) -> usize {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let texts: usize = known.iter().map(|(linkage, shown)| linkage.len() + shown.len()).sum();
-        texts + known.capacity() * size_of::<(Box<[u8]>, Arc<str>)>()
+        let names = self.lock();
+        let texts: usize = names.shown.iter().map(|(linkage, shown)| linkage.len() + shown.len()).sum();
+        let texts_of_long: usize = names.shown_of_long.values().map(|shown| shown.len()).sum();
+        let slots = names.shown.capacity() * size_of::<(Box<[u8]>, Arc<str>)>()
+            + names.shown_of_long.capacity() * size_of::<(u64, Arc<str>)>();
+        texts + texts_of_long + slots
+    }
+
+    /// How many names were too long, and are shown in part.
+    pub(crate) fn cut(&self) -> usize {
+        self.lock().cut
     }
 
     pub(crate) fn display(&self, linkage_name: &[u8]) -> Arc<str> {
-        // A panic elsewhere does not make the table wrong.
-        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = known().get(linkage_name) {
+        let hash = (linkage_name.len() > Name::MAX_BYTES).then(|| self.hashes.hash_one(linkage_name));
+        let names = self.lock();
+        let known = match hash {
+            Some(hash) => names.shown_of_long.get(&hash),
+            None => names.shown.get(linkage_name),
+        };
+        if let Some(known) = known {
             return Arc::clone(known);
         }
+        drop(names);
         // Demangling takes long: other threads go on meanwhile. What two of them do at once is equal.
         let name: Arc<str> = Arc::from(display_name(linkage_name, self.style));
-        known().insert(linkage_name.into(), Arc::clone(&name));
+        let mut names = self.lock();
+        let replaced = match hash {
+            Some(hash) => names.shown_of_long.insert(hash, Arc::clone(&name)),
+            None => names.shown.insert(linkage_name.into(), Arc::clone(&name)),
+        };
+        names.cut += usize::from(replaced.is_none() && Name::is_cut(&name));
         name
+    }
+
+    fn lock(&self) -> MutexGuard<'_, KnownNames> {
+        // A panic elsewhere does not make the table wrong.
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -290,6 +326,24 @@ mod tests {
     fn raw_names_and_strange_bytes() {
         assert_eq!(display_name(b"_Z3foov", NameStyle::Linkage), "_Z3foov");
         assert_eq!(display_name(b"a\xffb", NameStyle::Demangled), "a\u{fffd}b");
+    }
+
+    #[test]
+    fn long_names_are_cut_counted_and_take_no_memory_for_what_is_left_out() {
+        let table = NameTable::new(NameStyle::Demangled);
+        let giant = vec![b'a'; 1 << 20];
+        for start in 0..1000 {
+            let name = table.display(&giant[start..]);
+            assert!(name.len() <= Name::MAX_BYTES && name.ends_with("aa…"), "{}", name.len());
+        }
+        table.display(&giant);
+        assert_eq!(table.cut(), 1000);
+        assert!(table.memory() < 1000 * 5000, "{}", table.memory());
+        assert_eq!(&*table.display(b"short"), "short");
+        assert_eq!(table.cut(), 1000);
+        // Whole names are demangled, though they are too long to be shown.
+        let list = format!("_ZN1aI{}E1fEv", "3abc".repeat(2000));
+        assert!(shown(&list).starts_with("a<abc, abc"), "{:.40}", shown(&list));
     }
 
     #[test]

@@ -337,7 +337,7 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
                     let name = if depth == 0 && has_symbol {
                         None
                     } else {
-                        names.name(unit, frame.entry).map(|name| table.display(name.slice()))
+                        names.name(unit, frame.entry).map(|name| table.display(name))
                     };
                     // An inlined call without a name says nothing: the call in it is told of its caller.
                     if depth == 0 || name.is_some() {

@@ -72,6 +72,11 @@ impl ObjectIndex {
             + shown * size_of::<(FunctionId, Arc<str>)>()
     }
 
+    /// How many names were longer than [`model::Name::MAX_BYTES`], and are shown in part.
+    pub fn cut_names(&self) -> usize {
+        self.names.cut()
+    }
+
     /// Gives up sections that were unpacked: most of what there is of an object with packed debug information, and made
     /// again when it is needed.
     pub fn forget_unpacked(&self) {

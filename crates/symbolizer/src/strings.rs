@@ -44,7 +44,7 @@ impl<'a> Names<'a> {
     /// The name, up to its NUL; empty where the strings do not have it.
     pub(crate) fn of(&self, name: FunctionName) -> &'a [u8] {
         let strings = self.0.get(name.strings as usize).copied().unwrap_or_default();
-        elf::name_at(strings, name.offset)
+        elf::name_at(strings, name.offset as usize)
     }
 
     #[cfg(test)]

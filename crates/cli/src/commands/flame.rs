@@ -216,8 +216,8 @@ fn draw(
     let places = profile.stacks.places().iter().copied();
     let mut symbols = Symbols::default();
     symbolizing.resolve(places, &spaces, |space| seen_in.pids(space), &mut symbols);
-    for note in &symbols.notes {
-        console.warn(note);
+    for remark in symbols.remarks() {
+        console.warn(&remark);
     }
     let resolve = |entry: &StackEntry| symbols.resolutions.get(entry);
     let census = View::census(&profile, &spaces, resolve);

@@ -87,7 +87,8 @@ impl Remedies {
             Reason::KernelAddressesHidden => "`sudo sysctl kernel.kptr_restrict=0`".to_owned(),
             Reason::OtherKernel => "`--debug-dir DIR` with that kernel's `vmlinux` below it".to_owned(),
             Reason::NoJitMap => PERF_MAPS.to_owned(),
-            Reason::Malformed(_)
+            Reason::ChangedWhileRead
+            | Reason::Malformed(_)
             | Reason::NoSegmentCovers
             | Reason::NotInJitMap
             | Reason::ImageGone

@@ -21,6 +21,14 @@ pub enum ObjectBytes {
 pub type HostObject = Object<ObjectBytes>;
 
 impl ObjectBytes {
+    /// Whether what was read of a file may not be the file's: see [`FileMap::has_changed`].
+    pub fn has_changed(&self) -> bool {
+        match self {
+            Self::Mapped(map) => map.has_changed(),
+            Self::Memory(_) => false,
+        }
+    }
+
     /// Takes the pages of a file out of our memory until they are touched again.
     pub fn give_back(&self) {
         if let Self::Mapped(map) = self {
@@ -67,7 +75,9 @@ fn parse(mapped: io::Result<FileMap>) -> Result<HostObject, Reason> {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Reason::FileMissing,
         _ => Reason::FileUnreadable(errno_text(&error)),
     })?;
-    Object::parse(ObjectBytes::Mapped(bytes)).map_err(|error| Reason::Malformed(error.to_string()))
+    let object = Object::parse(ObjectBytes::Mapped(bytes));
+    let object = object.map_err(|error| Reason::Malformed(error.to_string()))?;
+    if object.source().has_changed() { Err(Reason::ChangedWhileRead) } else { Ok(object) }
 }
 
 fn map(path: &Path) -> io::Result<FileMap> {

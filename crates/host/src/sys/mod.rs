@@ -4,6 +4,7 @@
 pub mod clock;
 pub mod file_map;
 pub mod limits;
+mod map_guard;
 pub mod memory;
 pub mod mount;
 pub mod nameless;

@@ -1,7 +1,7 @@
 //! The name of an entry, wherever it is written: at the entry, at its abstract origin or the declaration that it
 //! specifies, in another unit, or in the supplementary file.
 
-use gimli::{AttributeValue, UnitOffset, UnitRef};
+use gimli::{AttributeValue, Section as _, UnitOffset, UnitRef};
 use rustc_hash::FxHashMap;
 
 use super::{Dwarf, Reader, Unit, UnitIndex};
@@ -32,7 +32,7 @@ pub(crate) struct EntryNames<'f, 'a> {
 }
 
 enum Step<'a> {
-    Name(Reader<'a>),
+    Name(&'a [u8]),
     Reference(Place),
     Nothing,
 }
@@ -43,7 +43,7 @@ impl<'f, 'a> EntryNames<'f, 'a> {
     }
 
     /// The linkage name of the entry at `offset` of a unit of the main file, else its name in the source.
-    pub(crate) fn name(&mut self, unit: u32, offset: UnitOffset) -> Option<Reader<'a>> {
+    pub(crate) fn name(&mut self, unit: u32, offset: UnitOffset) -> Option<&'a [u8]> {
         let mut place = Place { supplementary: false, unit, offset: offset.0 };
         // A concrete instance may have its own plain name where only the origin has the linkage name.
         for _ in 0..MAX_REFERENCES {
@@ -72,11 +72,11 @@ impl<'f, 'a> EntryNames<'f, 'a> {
             let attribute = entries.read_attribute(*specification).ok()?;
             match attribute.name() {
                 gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name => {
-                    if let Ok(linkage_name) = unit.attr_string(attribute.value()) {
+                    if let Some(linkage_name) = text(unit, attribute.value()) {
                         return Some(Step::Name(linkage_name));
                     }
                 }
-                gimli::DW_AT_name => name = unit.attr_string(attribute.value()).ok(),
+                gimli::DW_AT_name => name = text(unit, attribute.value()),
                 gimli::DW_AT_abstract_origin | gimli::DW_AT_specification => {
                     reference = Some(attribute.value())
                 }
@@ -103,4 +103,23 @@ impl<'f, 'a> EntryNames<'f, 'a> {
         let within = gimli::DebugInfoOffset(offset).to_unit_offset(file.units.header(unit)?)?;
         Some(Place { supplementary, unit, offset: within.0 })
     }
+}
+
+/// A name that an attribute states. Of one that is too long only the beginning is looked at: it may be as long as the file, and
+/// that of many entries.
+fn text<'a>(unit: UnitRef<'_, Reader<'a>>, value: AttributeValue<Reader<'a>>) -> Option<&'a [u8]> {
+    let value = match value {
+        AttributeValue::DebugStrOffsetsIndex(index) => {
+            AttributeValue::DebugStrRef(unit.string_offset(index).ok()?)
+        }
+        value => value,
+    };
+    let (strings, offset) = match value {
+        AttributeValue::String(text) => (text, 0),
+        AttributeValue::DebugStrRef(offset) => (*unit.dwarf.debug_str.reader(), offset.0),
+        AttributeValue::DebugStrRefSup(offset) => (*unit.dwarf.sup()?.debug_str.reader(), offset.0),
+        AttributeValue::DebugLineStrRef(offset) => (*unit.dwarf.debug_line_str.reader(), offset.0),
+        _ => return None,
+    };
+    Some(elf::name_at(strings.slice(), offset))
 }

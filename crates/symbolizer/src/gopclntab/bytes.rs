@@ -25,9 +25,10 @@ impl<'a> Bytes<'a> {
         Some(i64::from(self.number(at, 4)? as u32 as i32))
     }
 
-    /// The bytes up to the next NUL.
+    /// The name up to the next NUL.
     pub(super) fn text(&self, at: usize) -> Option<&'a [u8]> {
-        self.data.get(at..)?.split(|&byte| byte == 0).next()
+        self.data.get(at..)?;
+        Some(elf::name_at(self.data, at))
     }
 
     /// A number in base 128, as in DWARF, which moves `at` behind it.

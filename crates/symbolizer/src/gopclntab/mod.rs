@@ -202,7 +202,9 @@ mod tests {
         let functions = table.map(|table| table.functions()).unwrap_or_default();
         functions
             .into_iter()
-            .map(|f| (f.start, f.end, String::from_utf8_lossy(elf::name_at(bytes, f.name)).into_owned()))
+            .map(|f| {
+                (f.start, f.end, String::from_utf8_lossy(elf::name_at(bytes, f.name as usize)).into_owned())
+            })
             .collect()
     }
 

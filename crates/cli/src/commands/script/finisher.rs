@@ -92,10 +92,7 @@ impl<'o> Finisher<'o> {
                 // Where nobody wants it any more, it is dropped.
                 let _ = give_back.try_send(lot.text);
             }
-            let mut notes = self.symbols.notes;
-            notes.sort();
-            notes.dedup();
-            Ok(notes)
+            Ok(self.symbols.remarks())
         };
         let thread = std::thread::Builder::new()
             .name("prof-writer".to_owned())

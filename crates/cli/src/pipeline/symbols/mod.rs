@@ -10,10 +10,12 @@ mod objects;
 mod recorded;
 mod threads;
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use host::objects::{ObjectStore, SearchPaths};
-use model::{Pid, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry, Symbolized};
+use model::{Name, Pid, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry, Symbolized};
 use perfdata::Reader;
 use symbolizer::{Options, Resolutions};
 
@@ -39,7 +41,21 @@ pub struct Symbols {
     /// What is known of each entry.
     pub resolutions: Resolutions,
     /// Files that were found and not used, one sentence each.
-    pub notes: Vec<String>,
+    notes: Vec<String>,
+    /// How many names were cut, by the file that has them.
+    cut_names: BTreeMap<PathBuf, usize>,
+}
+
+impl Symbols {
+    /// What was found and not used, or in part only: one sentence each.
+    pub fn remarks(&self) -> Vec<String> {
+        let cut = self.cut_names.iter().map(|(path, count)| {
+            let (names, were) = if *count == 1 { ("name", "was") } else { ("names", "were") };
+            let (path, most) = (path.display(), Name::MAX_BYTES);
+            format!("{count} {names} in {path} longer than {most} bytes {were} cut")
+        });
+        self.notes.iter().cloned().chain(cut).collect()
+    }
 }
 
 /// The entries of one space.
@@ -54,6 +70,16 @@ struct Job<'a> {
 struct Answers {
     resolutions: Vec<Resolution>,
     notes: Vec<String>,
+    /// The object, where names in it were cut, and how many so far.
+    cut_names: Option<(PathBuf, usize)>,
+}
+
+impl Answers {
+    /// No name for any of the entries.
+    fn none(entries: &[StackEntry], reason: &Reason) -> Self {
+        let resolutions = entries.iter().map(|_| Resolution::Unresolved(reason.clone())).collect();
+        Self { resolutions, ..Self::default() }
+    }
 }
 
 fn is_kernel(space: &Space) -> bool {
@@ -178,6 +204,7 @@ impl Symbolizing {
                 symbols.resolutions.insert(entry, resolution);
             }
             symbols.notes.extend(answers.notes);
+            symbols.cut_names.extend(answers.cut_names);
         }
         symbols.notes.sort();
         symbols.notes.dedup();
@@ -186,7 +213,7 @@ impl Symbolizing {
     fn job(&self, job: &Job<'_>, spaces: &SpaceTable, options: Options, threads: &Threads) -> Answers {
         let each = |answer: &dyn Fn(&StackEntry) -> Resolution| Answers {
             resolutions: job.entries.iter().map(answer).collect(),
-            notes: Vec::new(),
+            ..Answers::default()
         };
         let kernel = || {
             self.kernel.get_or_init(|| {

@@ -42,6 +42,13 @@ impl Opened {
         });
         Self { object, path, files, known }
     }
+
+    /// Whether one of its files changed while it was read, so that what was found is not to be relied on.
+    fn has_changed(&self) -> bool {
+        let DebugFiles { debug, supplementary, package, .. } = &self.files;
+        let others = [debug, supplementary, package].into_iter().flatten();
+        std::iter::once(&self.object).chain(others).any(|file| file.source().has_changed())
+    }
 }
 
 /// Opens the file and its debug files, and resolves.
@@ -62,14 +69,13 @@ pub(super) fn resolve_file(
             let known = |files: &Stamp| kept.known(identity, files);
             let opened = Arc::new(Opened::new(store, object, path, known));
             let answers = resolve(store, &opened, entries, options, threads);
-            kept.put(identity, &opened);
+            if !opened.has_changed() {
+                kept.put(identity, &opened);
+            }
             store.close(identity);
             answers
         }
-        Err(reason) => {
-            let resolutions = entries.iter().map(|_| Resolution::Unresolved(reason.clone())).collect();
-            Answers { resolutions, notes: Vec::new() }
-        }
+        Err(reason) => Answers::none(entries, &reason),
     }
 }
 
@@ -96,14 +102,28 @@ pub(super) fn resolve_vdso(
         Some((image, path)) => {
             resolve(store, &Opened::new(store, image, path, |_| None), entries, options, threads)
         }
-        None => {
-            let resolutions = entries.iter().map(|_| Resolution::Unresolved(Reason::ImageGone)).collect();
-            Answers { resolutions, notes: Vec::new() }
-        }
+        None => Answers::none(entries, &Reason::ImageGone),
     }
 }
 
+/// Resolves, and forgets what was found where a file changed meanwhile.
 fn resolve(
+    store: &ObjectStore,
+    opened: &Opened,
+    entries: &[StackEntry],
+    options: Options,
+    threads: &Threads,
+) -> Answers {
+    let answers = resolve_unchanged(store, opened, entries, options, threads);
+    if opened.has_changed() {
+        let mut answers = Answers::none(entries, &Reason::ChangedWhileRead);
+        answers.notes.push(format!("{} is not used: {}", opened.path.display(), Reason::ChangedWhileRead));
+        return answers;
+    }
+    answers
+}
+
+fn resolve_unchanged(
     store: &ObjectStore,
     opened: &Opened,
     entries: &[StackEntry],
@@ -137,7 +157,7 @@ fn resolve(
         put(&mut resolutions, &data, found);
     }
     if code.is_empty() {
-        return Answers { resolutions, notes };
+        return Answers { resolutions, notes, cut_names: None };
     }
     let index = known.index.get_or_init(|| Arc::new(ObjectIndex::new(&object_files, options.names)));
     let symbolizer = ObjectSymbolizer::with_index(&object_files, Arc::clone(index), options);
@@ -160,7 +180,8 @@ fn resolve(
         }
     }
     put(&mut resolutions, &code, symbolizer.finish(&plan, walks));
-    Answers { resolutions, notes }
+    let cut_names = Some((path.clone(), index.cut_names())).filter(|&(_, count)| count > 0);
+    Answers { resolutions, notes, cut_names }
 }
 
 /// Puts what was found of some entries where they came from.
