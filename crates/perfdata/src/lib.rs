@@ -7,6 +7,7 @@ mod error;
 pub mod events;
 pub mod features;
 pub mod read;
+pub mod sections;
 pub mod tool;
 pub mod tracing_data;
 pub mod write;

@@ -12,6 +12,7 @@ use decoder::{Attr, AttrFlags, Endian, SampleFormat};
 use model::{BuildId, Name, Pid};
 use prof_perfdata::features::{BuildIdEntry, CpuCounts, EventDescription, Features};
 use prof_perfdata::write::{Compressor, FileWriter, PipeWriter, RecordWriter};
+use prof_perfdata::{Reader, Source};
 
 /// `PERF_TYPE_SOFTWARE`, `PERF_COUNT_SW_CPU_CLOCK`.
 fn cpu_clock() -> EventDescription {
@@ -42,6 +43,7 @@ fn features() -> Features {
         }],
         pmu_mappings: vec![(1, Name::from("software"))],
         sample_time: Some((1000, 2000)),
+        sections: vec![(1, vec![7; 88]), (2, Vec::new()), (900, (0..200_000_u32).map(|n| n as u8).collect())],
         ..Features::default()
     }
 }
@@ -114,6 +116,45 @@ fn perf_reads_a_file() {
     }
 }
 
+fn read(source: Source) -> Features {
+    let mut reader = Reader::open(source).unwrap();
+    while reader.next_entry().unwrap().is_some() {}
+    assert!(reader.notices().is_empty(), "{:?}", reader.notices());
+    reader.features().clone()
+}
+
+#[test]
+fn our_own_sections_come_back_from_every_shape() {
+    let mut plain = Cursor::new(Vec::new());
+    write(&mut FileWriter::create(&mut plain, &[cpu_clock()]).unwrap());
+    let mut packed = Cursor::new(Vec::new());
+    let inner = FileWriter::create(&mut packed, &[cpu_clock()]).unwrap();
+    write(&mut Compressor::new(inner, 1, 1 << 19).unwrap());
+    for file in [plain.get_ref(), packed.get_ref()] {
+        // perf takes the number of a bit for an index into its table of features, whatever it is.
+        let bits = file[72..104].chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap()));
+        assert_eq!(bits.map(|word| word >> 31).collect::<Vec<_>>(), [0, 0, 0, 0]);
+        assert_eq!(read(Source::File(Box::new(file.clone()))).sections, features().sections);
+    }
+    let mut stream = Vec::new();
+    write(&mut PipeWriter::create(&mut stream, &[cpu_clock()], &features()).unwrap());
+    assert_eq!(read(Source::Stream(Box::new(Cursor::new(stream)))).sections, features().sections);
+}
+
+#[test]
+fn a_place_of_sections_that_lies_costs_the_sections_alone() {
+    let mut file = Cursor::new(Vec::new());
+    write(&mut FileWriter::create(&mut file, &[cpu_clock()]).unwrap());
+    for (at, value) in [(112, 2), (120, u64::MAX), (120, 3), (128, u64::MAX), (128, 1 << 40), (128, 20)] {
+        let mut bytes = file.get_ref().clone();
+        bytes[at..at + 8].copy_from_slice(&u64::to_ne_bytes(value));
+        let reader = Reader::open(Source::File(Box::new(bytes))).unwrap();
+        assert_eq!(reader.features().hostname, Some(Name::from("here")));
+        assert!(reader.features().sections.len() < 3, "{at} {value}");
+        assert_eq!(reader.notices().len(), 1, "{at} {value}: {:?}", reader.notices());
+    }
+}
+
 #[test]
 fn perf_reads_a_file_that_was_never_finished() {
     let mut file = Cursor::new(Vec::new());
@@ -181,4 +222,22 @@ fn perf_reads_a_stream() {
     let mut stream = Vec::new();
     write(&mut PipeWriter::create(&mut stream, &[cpu_clock()], &features()).unwrap());
     assert_perf_lists_both_samples(&stream);
+}
+
+/// perf of Linux 7 stops at a record whose size is no multiple of eight, but for compressed ones.
+#[test]
+fn records_of_a_stream_end_at_multiples_of_eight() {
+    let mut stream = Vec::new();
+    write(&mut PipeWriter::create(&mut stream, &[cpu_clock()], &features()).unwrap());
+    let mut rest = &stream[16..];
+    let mut kinds = Vec::new();
+    while let Some((header, _)) = rest.split_first_chunk::<8>() {
+        let kind = u32::from_ne_bytes(header[..4].try_into().unwrap());
+        let size = u16::from_ne_bytes([header[6], header[7]]);
+        assert_eq!(size % 8, 0, "a record of type {kind} has {size} bytes");
+        kinds.push(kind);
+        rest = &rest[usize::from(size)..];
+    }
+    // HEADER_ATTR, HEADER_EVENT_TYPE, HEADER_BUILD_ID, HEADER_FEATURE
+    assert!([64, 65, 67, 80].iter().all(|kind| kinds.contains(kind)), "{kinds:?}");
 }

@@ -16,13 +16,13 @@ use model::{BuildId, Name, Pid, Timestamp};
 use perfdata::features::{
     BuildIdEntry, ClockData, Compression, EventDescription, Features, GroupDescription,
 };
+use perfdata::sections;
 use perfdata::write::{Compressor, FileWriter, PipeWriter, RecordWriter};
 
 use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind};
 use crate::header;
 use crate::output::Output;
 use crate::tracing_data;
-use crate::unwind::StackTotals;
 use crate::write_behind::{self, WriteBehind};
 
 /// Only the user who recorded may read what their programs do.
@@ -310,7 +310,8 @@ impl Consumer for FileConsumer {
             }
         }
         let mut features = self.features();
-        features.verbatim.extend(ending.stacks.map(|stacks| (StackTotals::FEATURE, stacks.to_section())));
+        let stacks = ending.stacks.map(|stacks| (sections::id::STACK_TOTALS, stacks.to_section()));
+        features.sections.extend(stacks);
         let writer = self.writer()?;
         writer.append(&records)?;
         self.size = writer.finish(&features)?;

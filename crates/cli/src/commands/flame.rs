@@ -11,9 +11,8 @@ use export::flamegraph::{Colors, Options};
 use export::summary::{Summary, subtitle};
 use host::debuginfod;
 use model::{Reason, StackEntry};
-use perfdata::{Description, Event};
+use perfdata::{Description, Event, sections};
 use profile::{Census, Detail, Profile, Show, View, Weight};
-use recorder::unwind::StackTotals;
 
 use super::record::{Outcome, record_command};
 use crate::arguments::{SampleArguments, SymbolArguments};
@@ -289,7 +288,7 @@ impl DrawingArguments {
 
 /// Whether an event's stacks are the callers that unwinding found, then or now, and not frame pointers.
 fn is_unwound(event: &Event, recording: &Description) -> bool {
-    let then = recording.features().verbatim.iter().any(|(feature, _)| *feature == StackTotals::FEATURE);
+    let then = recording.features().section(sections::id::STACK_TOTALS).is_some();
     then || event.attr.sample_format.contains(SampleFormat::STACK_USER)
 }
 

@@ -177,6 +177,15 @@ pub struct Features {
     pub pmu_capabilities: Vec<PmuCapabilities>,
     /// Sections that are carried as they are: bit number and bytes.
     pub verbatim: Vec<(u32, Vec<u8>)>,
+    /// Sections of our own, which have no bit: number ([`crate::sections::id`]) and bytes.
+    pub sections: Vec<(u32, Vec<u8>)>,
+}
+
+impl Features {
+    /// The bytes of a section of our own, by its number ([`crate::sections::id`]).
+    pub fn section(&self, id: u32) -> Option<&[u8]> {
+        self.sections.iter().find(|(found, _)| *found == id).map(|(_, bytes)| bytes.as_slice())
+    }
 }
 
 /// An object and its build id.

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::bytes::{Bytes, until_nul};
 use crate::error::Error;
+use crate::sections;
 
 impl Features {
     /// Takes the body of the section `feature` (a number of [`bit`]). One that this version does not know is kept
@@ -118,6 +119,10 @@ impl Features {
                     let capabilities = bytes.pairs("capabilities")?;
                     Ok(PmuCapabilities { pmu: bytes.string("pmu")?, capabilities })
                 })?;
+            }
+            // In files from before sections had a place of their own.
+            sections::STACK_TOTALS_BIT => {
+                self.sections.push((sections::id::STACK_TOTALS, body.to_vec()));
             }
             _ => self.verbatim.push((feature, body.to_vec())),
         }

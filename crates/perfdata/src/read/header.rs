@@ -8,6 +8,7 @@ use crate::bytes::Bytes;
 use crate::error::Error;
 use crate::events::{EventTable, MOST_EVENTS};
 use crate::features::{Features, bit};
+use crate::sections::{self, Block};
 
 /// Bytes of the header of a file.
 const FILE_HEADER: u64 = 104;
@@ -103,6 +104,7 @@ impl FileHeader {
             len
         } else {
             feature_sections(file, len, endian, stated_end, flags, &mut features, notices)?;
+            own_sections(file, len, endian, &mut features, notices)?;
             stated_end
         };
         Ok(Self { data: (data_offset, end), events, features })
@@ -226,5 +228,38 @@ fn feature_sections(
             notices.push(Notice::Skipped(error));
         }
     }
+    Ok(())
+}
+
+/// The sections that [`Block`] points to.
+fn own_sections(
+    file: &dyn ReadAt,
+    len: u64,
+    endian: Endian,
+    features: &mut Features,
+    notices: &mut Vec<Notice>,
+) -> Result<(), Error> {
+    let block = match Block::parse(&read(file, FILE_HEADER, Block::SIZE)?, endian) {
+        Ok(Some(block)) => block,
+        Ok(None) => return Ok(()),
+        Err(error) => {
+            notices.push(Notice::Skipped(error));
+            return Ok(());
+        }
+    };
+    let wrong =
+        |field, offset, value, expected| Error::Field { section: "sections", field, offset, value, expected };
+    let error = if block.offset > len {
+        Some(wrong("offset", 16, block.offset, "behind the end of the file"))
+    } else if block.size > len - block.offset {
+        Some(wrong("size", 24, block.size, "which reaches past the end of the file"))
+    } else if block.size > sections::MOST_BYTES {
+        Some(wrong("size", 24, block.size, "more than 64 MiB"))
+    } else {
+        let (found, error) = sections::parse(&read(file, block.offset, block.size)?, endian);
+        features.sections.extend(found);
+        error
+    };
+    notices.extend(error.map(Notice::Skipped));
     Ok(())
 }

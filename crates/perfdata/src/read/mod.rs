@@ -24,6 +24,7 @@ use model::{Loss, Timestamp};
 use crate::error::Error;
 use crate::events::{Event, EventTable, TRACEPOINT};
 use crate::features::{Features, bit};
+use crate::sections::Pieces;
 use crate::tool::{EventUpdate, ToolRecord, kind};
 use crate::tracing_data::TracingData;
 
@@ -61,6 +62,8 @@ pub struct Reader {
     pipe: bool,
     /// Read already, to know the events.
     preamble: VecDeque<Entry>,
+    /// Parts of sections of our own.
+    pieces: Pieces,
     notices: Vec<Notice>,
     loss: Loss,
     position: u64,
@@ -109,6 +112,7 @@ impl Reader {
             rounds: true,
             pipe,
             preamble: VecDeque::new(),
+            pieces: Pieces::default(),
             notices: Vec::new(),
             loss: Loss::default(),
             position: 0,
@@ -437,6 +441,12 @@ impl Reader {
             }
             ToolRecord::HeaderAttr { attr, ids } if self.pipe => {
                 Arc::make_mut(&mut self.known.events).push(*attr, ids, self.known.endian);
+            }
+            ToolRecord::Section(piece) => {
+                let section = self.pieces.push(piece);
+                if section.is_some() {
+                    self.features_mut().sections.extend(section);
+                }
             }
             ToolRecord::HeaderEventType { id, name } => {
                 let named = |event: &Event| event.attr.kind == TRACEPOINT && event.attr.config == id;

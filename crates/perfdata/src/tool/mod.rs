@@ -10,6 +10,7 @@ pub use cpu_map::CpuMap;
 use decoder::Attr;
 
 use crate::features::BuildIdEntry;
+use crate::sections::Piece;
 
 /// A decoded tool record.
 #[derive(Clone, PartialEq, Debug)]
@@ -28,6 +29,8 @@ pub enum ToolRecord<'a> {
         /// Its name.
         name: &'a [u8],
     },
+    /// `HEADER_EVENT_TYPE` with a part of a section of our own.
+    Section(Piece<'a>),
     /// `HEADER_TRACING_DATA`: so many bytes follow behind the record.
     HeaderTracingData {
         /// Bytes, without padding.

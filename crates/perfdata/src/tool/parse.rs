@@ -6,6 +6,7 @@ use super::{AuxtraceError, CpuMap, EventUpdate, IdIndexEntry, ToolRecord, kind};
 use crate::bytes::{Bytes, until_nul};
 use crate::error::Error;
 use crate::features::parse::build_id_record;
+use crate::sections::Piece;
 
 impl<'a> ToolRecord<'a> {
     /// Decodes a tool record; `None` for a type that this version does not know.
@@ -18,9 +19,10 @@ impl<'a> ToolRecord<'a> {
         let bytes = &mut bytes;
         Ok(Some(match raw.kind {
             kind::HEADER_ATTR => header_attr(raw.body, endian)?,
-            kind::HEADER_EVENT_TYPE => {
-                Self::HeaderEventType { id: bytes.u64("id")?, name: until_nul(bytes.rest()) }
-            }
+            kind::HEADER_EVENT_TYPE => match Piece::parse(raw.body, endian) {
+                Some(piece) => Self::Section(piece),
+                None => Self::HeaderEventType { id: bytes.u64("id")?, name: until_nul(bytes.rest()) },
+            },
             kind::HEADER_TRACING_DATA | kind::SIMPLEPERF_TRACING_DATA => {
                 let size = bytes.u32("size")?;
                 let rest = bytes.rest();

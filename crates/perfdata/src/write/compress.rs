@@ -53,7 +53,7 @@ impl<R: RecordWriter> RecordWriter for Compressor<R> {
             let packed = std::mem::take(self.encoder.get_mut());
             self.compressed += packed.len() as u64;
             for piece in packed.chunks(PIECE) {
-                if let Some(record) = tool_records::record(tool_records::COMPRESSED, piece) {
+                if let Some(record) = tool_records::compressed(piece) {
                     self.writer.append(&record)?;
                 }
             }

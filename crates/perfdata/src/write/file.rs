@@ -7,6 +7,7 @@ use decoder::{Attr, Endian};
 
 use super::{MAGIC, RecordWriter, attr_size, tool_records};
 use crate::features::{EventDescription, Features};
+use crate::sections::{self, Block};
 
 /// Bytes of `struct perf_file_header`.
 const HEADER_SIZE: u64 = 104;
@@ -17,10 +18,10 @@ const BUFFER: usize = 1 << 16;
 
 /// Writes a recording to a file (or anything that can seek).
 ///
-/// Layout: header, ids of each event, attrs, records, feature table, feature sections. Until
-/// [`RecordWriter::finish`] the header states as many bytes of records as the last checkpoint saw, and no features:
-/// perf and `prof` read such a file up to that point. Where a write fails, the header states the whole records that
-/// were written; nothing is to be appended then.
+/// Layout: header, where our own sections lie ([`sections`]), ids of each event, attrs, records, feature table, feature
+/// sections, our own sections. Until [`RecordWriter::finish`] the header states as many bytes of records as the last
+/// checkpoint saw, and no features: perf and `prof` read such a file up to that point. Where a write fails, the header
+/// states the whole records that were written; nothing is to be appended then.
 #[derive(Debug)]
 pub struct FileWriter<W: Write + Seek> {
     file: W,
@@ -41,7 +42,7 @@ impl<W: Write + Seek> FileWriter<W> {
     pub fn create(file: W, events: &[EventDescription]) -> io::Result<Self> {
         let attr_size = events.iter().map(|event| attr_size(&event.attr)).max().unwrap_or(SIZE_VER7);
         let attr_entry = u64::from(attr_size) + 16;
-        let mut offset = HEADER_SIZE;
+        let mut offset = HEADER_SIZE + Block::SIZE;
         let mut ids = Vec::new();
         let mut attrs = Vec::new();
         for event in events {
@@ -62,7 +63,8 @@ impl<W: Write + Seek> FileWriter<W> {
             written: 0,
             pending: Vec::with_capacity(BUFFER),
         };
-        let start = [writer.header(&[]), ids, attrs].concat();
+        let nowhere = Block { offset: 0, size: 0 };
+        let start = [writer.header(&[]), nowhere.to_bytes(Endian::NATIVE), ids, attrs].concat();
         writer.file.seek(SeekFrom::Start(0))?;
         writer.file.write_all(&start)?;
         Ok(writer)
@@ -159,23 +161,26 @@ impl<W: Write + Seek> RecordWriter for FileWriter<W> {
     fn finish(&mut self, features: &Features) -> io::Result<u64> {
         // Should there be no room for the features, the records are there.
         self.checkpoint()?;
-        let sections = features.to_sections(Endian::NATIVE);
-        let mut offset = self.data_offset + self.written + sections.len() as u64 * 16;
+        let bodies = features.to_sections(Endian::NATIVE);
+        let mut offset = self.data_offset + self.written + bodies.len() as u64 * 16;
         let mut end = Vec::new();
-        for (_, body) in &sections {
+        for (_, body) in &bodies {
             let size = body.len() as u64;
             end.extend_from_slice(&Endian::NATIVE.u64_bytes(offset));
             end.extend_from_slice(&Endian::NATIVE.u64_bytes(size));
             offset += size;
         }
-        sections.iter().for_each(|(_, body)| end.extend_from_slice(body));
+        bodies.iter().for_each(|(_, body)| end.extend_from_slice(body));
+        let own = sections::encode(&features.sections, Endian::NATIVE);
+        let block = Block { offset, size: own.len() as u64 };
+        end.extend_from_slice(&own);
         self.file.write_all(&end)?;
-        let bits: Vec<u32> = sections.iter().map(|&(bit, _)| bit).collect();
-        let header = self.header(&bits);
+        let bits: Vec<u32> = bodies.iter().map(|&(bit, _)| bit).collect();
+        let start = [self.header(&bits), block.to_bytes(Endian::NATIVE)].concat();
         self.file.seek(SeekFrom::Start(0))?;
-        self.file.write_all(&header)?;
+        self.file.write_all(&start)?;
         self.file.flush()?;
-        Ok(offset)
+        Ok(block.offset + block.size)
     }
 }
 

@@ -6,6 +6,7 @@ use decoder::{Attr, Endian};
 
 use super::{MAGIC, RecordWriter, attr_size, tool_records};
 use crate::features::{EventDescription, Features, bit};
+use crate::sections;
 
 /// Writes a recording as a stream (`perf script -i -`, `prof flame -i -`).
 #[derive(Debug)]
@@ -102,6 +103,11 @@ impl<W: Write> RecordWriter for PipeWriter<W> {
                     body,
                 ))?;
                 rest = after;
+            }
+        }
+        for (id, section) in &features.sections {
+            for piece in sections::pieces(*id, section, Endian::NATIVE) {
+                self.append_if_fits(tool_records::record(tool_records::HEADER_EVENT_TYPE, &piece))?;
             }
         }
         self.stream.flush()?;

@@ -3,29 +3,46 @@
 use decoder::{Attr, Endian};
 
 pub(super) const HEADER_ATTR: u32 = 64;
+pub(super) const HEADER_EVENT_TYPE: u32 = 65;
 pub(super) const HEADER_TRACING_DATA: u32 = 66;
 pub(super) const HEADER_BUILD_ID: u32 = 67;
 pub(super) const FINISHED_ROUND: u32 = 68;
 pub(super) const EVENT_UPDATE: u32 = 78;
 pub(super) const HEADER_FEATURE: u32 = 80;
-pub(super) const COMPRESSED: u32 = 81;
+const COMPRESSED: u32 = 81;
 pub(super) const FINISHED_INIT: u32 = 82;
 
 /// The largest record: its size is a u16, and records are multiples of eight bytes.
 pub(super) const MAX_RECORD: usize = 65_528;
 
-/// A record of `kind` around `body`; `None` where that is more than a record can hold.
+/// A record of `kind` around `body`, padded with zeros to eight bytes: perf of Linux 7 stops at records whose size is no
+/// multiple of that. `None` where that is more than a record can hold.
 pub(super) fn record(kind: u32, body: &[u8]) -> Option<Vec<u8>> {
     record_with_misc(kind, 0, body)
 }
 
+/// As [`record`], with `misc` in its header.
 pub(super) fn record_with_misc(kind: u32, misc: u16, body: &[u8]) -> Option<Vec<u8>> {
-    let size = u16::try_from(body.len().checked_add(8)?).ok()?;
-    let mut bytes = Vec::with_capacity(usize::from(size));
+    let size = body.len().checked_add(8)?.checked_next_multiple_of(8)?;
+    let mut bytes = header(kind, misc, size)?;
+    bytes.extend_from_slice(body);
+    bytes.resize(size, 0);
+    Some(bytes)
+}
+
+/// A `COMPRESSED` record around a piece of the zstd stream. Zeros behind it would be taken for a part of the stream, so its
+/// size is what the piece needs, as in perf's.
+pub(super) fn compressed(piece: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = header(COMPRESSED, 0, piece.len().checked_add(8)?)?;
+    bytes.extend_from_slice(piece);
+    Some(bytes)
+}
+
+fn header(kind: u32, misc: u16, size: usize) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(size);
     bytes.extend_from_slice(&Endian::NATIVE.u32_bytes(kind));
     bytes.extend_from_slice(&Endian::NATIVE.u16_bytes(misc));
-    bytes.extend_from_slice(&Endian::NATIVE.u16_bytes(size));
-    bytes.extend_from_slice(body);
+    bytes.extend_from_slice(&Endian::NATIVE.u16_bytes(u16::try_from(size).ok()?));
     Some(bytes)
 }
 
@@ -49,6 +66,5 @@ pub(super) fn event_name(id: u64, name: &[u8]) -> Option<Vec<u8>> {
     body.extend_from_slice(&Endian::NATIVE.u64_bytes(id));
     body.extend_from_slice(name);
     body.push(0);
-    body.resize(body.len().next_multiple_of(8), 0);
     record(EVENT_UPDATE, &body)
 }

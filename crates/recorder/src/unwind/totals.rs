@@ -22,8 +22,6 @@ pub struct StackTotals {
 }
 
 impl StackTotals {
-    /// The bit of the feature section that carries these counts: one of those that nobody has assigned. perf skips it.
-    pub const FEATURE: u32 = 240;
     /// The layout of the section: this number, then `complete`, `completed_late`, `at_frame_limit`, `without_stack`, the
     /// counts of the reasons from 1 on, and `of_32_bits`; u64 each.
     const VERSION: u64 = 1;
@@ -62,7 +60,7 @@ impl StackTotals {
         (all > 0).then(|| 100.0 * (self.complete + self.completed_late) as f64 / all as f64)
     }
 
-    /// The bytes of the feature section.
+    /// The bytes of the section ([`perfdata::sections::id::STACK_TOTALS`]).
     pub fn to_section(&self) -> Vec<u8> {
         [Self::VERSION, self.complete, self.completed_late, self.at_frame_limit, self.without_stack]
             .into_iter()

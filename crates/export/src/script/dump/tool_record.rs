@@ -15,6 +15,10 @@ pub(super) fn tool_record(out: &mut Vec<u8>, record: &ToolRecord<'_>) {
         ToolRecord::HeaderEventType { id, name } => {
             display(out, format_args!(" id: {id} {}", Name::new(name)))
         }
+        ToolRecord::Section(piece) => {
+            let end = piece.offset.saturating_add(piece.bytes.len() as u64);
+            display(out, format_args!(" section: {} bytes: {}-{end}/{}", piece.id, piece.offset, piece.size));
+        }
         ToolRecord::HeaderTracingData { size, .. } => display(out, format_args!(" size: {size}")),
         ToolRecord::HeaderBuildId(entry) => match entry {
             Some(entry) => {
