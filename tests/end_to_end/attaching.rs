@@ -136,8 +136,8 @@ fn a_thread_that_ends_ends_the_recording_of_it() {
     assert!(goes_on, "the process outlives the recording of its thread");
     let recorded = recorded.ok();
     let seen = run(prof(["script", "-F", "tid", "-i"]).arg(&file)).ok();
-    let mut threads = seen.text().lines().map(str::trim).filter(|line| !line.is_empty());
-    assert!(threads.all(|tid| tid == other), "{}", seen.text());
+    let mut threads = seen.text().lines().map(str::trim).filter(|line| !line.is_empty()).peekable();
+    assert!(threads.peek().is_some() && threads.all(|tid| tid == other), "{}", seen.text());
     let stacks = Folded::parse(folded(&file, &[]).ok().text());
     // Where it begins and ends it is in the C library and the kernel.
     assert!(stacks.with("burn_until") > 0, "{}", recorded.stderr);

@@ -61,7 +61,9 @@ fn a_list_may_be_cut_short_by_its_reader() {
 fn what_is_marked_as_missing_is_missing() {
     let all = run(&mut prof(["list", "sw", "hw"])).ok();
     let folder = folder();
-    for line in all.text().lines().filter(|line| line.starts_with("  ")) {
+    let events: Vec<&str> = all.text().lines().filter(|line| line.starts_with("  ")).collect();
+    assert!(events.len() > 10, "{}", all.text());
+    for line in events {
         let name = line.trim().split([',', ' ']).next().unwrap();
         let recorded = run(prof(["record", "-q", "-c", "1000000", "-e", name, "-o", "x.data", "--", "true"])
             .current_dir(folder.path()));

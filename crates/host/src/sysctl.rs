@@ -29,6 +29,11 @@ pub fn perf_event_max_stack() -> Option<u16> {
     read("perf_event_max_stack")
 }
 
+/// `kernel.perf_event_max_contexts_per_stack`: how many context markers a call chain may have beside its frames.
+pub fn perf_event_max_contexts_per_stack() -> Option<u16> {
+    read("perf_event_max_contexts_per_stack")
+}
+
 /// `kernel.kptr_restrict`: 0 addresses in kallsyms for those who may profile the kernel, 1 for root, 2 for nobody.
 pub fn kptr_restrict() -> Option<i32> {
     read("kptr_restrict")

@@ -43,14 +43,14 @@ pub enum Notice {
         /// Bytes per CPU that were given.
         given: u64,
     },
-    /// The stack copies asked for are too large for the rings.
+    /// The stack copies asked for are too large for the rings, or for a sample with its other parts.
     CopiesShrunk {
         /// Bytes of each copy that were asked for.
         asked: u32,
         /// Bytes of each copy that are taken.
         given: u32,
-        /// Bytes per ring.
-        ring: u64,
+        /// Bytes per ring, where that is what limits them; `None` where it is the 16 bits of a record's size.
+        ring: Option<u64>,
     },
     /// The kernel does not know a feature; the recording does without.
     Without {
@@ -220,7 +220,7 @@ impl fmt::Display for Notice {
                 // The ring of sideband records and the pages before both rings are taken from it, too.
                 wanted / 1024 + 128
             ),
-            Self::CopiesShrunk { asked, given, ring } => write!(
+            Self::CopiesShrunk { asked, given, ring: Some(ring) } => write!(
                 f,
                 "stack copies of {given} bytes instead of {asked}: a ring of {} KiB has no room for more; try a larger \
                  one (-m)",
@@ -233,6 +233,10 @@ impl fmt::Display for Notice {
                 f,
                 "before Linux 6.12 a group that is read with each sample (:S) is not followed into new threads and processes: \
                  {event} samples those that exist; try it without :S"
+            ),
+            Self::CopiesShrunk { asked, given, ring: None } => write!(
+                f,
+                "stack copies of {given} bytes instead of {asked}: a sample has at most 64 KiB for all that it carries"
             ),
             Self::WholeCpus { needed, limit } => write!(
                 f,

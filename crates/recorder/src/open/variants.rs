@@ -4,20 +4,25 @@ use std::io;
 
 use decoder::{Attr, AttrFlags, SampleFormat};
 use host::sys::perf_event::PerfEvent;
+use host::sysctl;
 
 use super::descriptors::Descriptors;
 use super::plan::{OpenEvent, Opened};
-use crate::attr::rate_of;
+use crate::attr::{self, rate_of};
 use crate::event::{Event, Rate};
 use crate::notice::Notice;
 use crate::options::{CallChain, Options};
-use crate::unwind::{CopySizes, largest_copy};
+use crate::unwind::{ChainLimits, CopySizes, largest_copy, room_for_copy};
 
 /// What counts so fast that a period of this many is usual: cycles, instructions, nanoseconds. How often anything else
 /// happens cannot be known.
 const LONG_PERIOD: u64 = 10_000;
 /// No processor counts faster, per second.
 const FASTEST_COUNTER: u64 = 6_000_000_000;
+
+/// The kernel's own settings (kernel/events/callchain.c), where /proc does not tell.
+const DEFAULT_MAX_STACK: u16 = 127;
+const DEFAULT_MAX_CONTEXTS: u16 = 8;
 
 /// The sizes of stack copies that suit rings of `ring` bytes; one only where there are more threads than descriptors for
 /// variants of their events.
@@ -28,26 +33,28 @@ pub(super) fn copy_sizes(
     descriptors: Descriptors,
     notices: &mut dyn FnMut(Notice),
 ) -> CopySizes {
+    let room = room_beside_other_parts(options, events);
     let chains = events.iter().map(|event| options.call_chain_of(event));
     // What changes while recording suits all that copy; of fixed sizes, the largest.
     let chain = chains.filter(|chain| matches!(chain, CallChain::Stacks { .. })).reduce(wider);
     match chain.unwrap_or(options.call_chain) {
         CallChain::Stacks { size: Some(asked), .. } => {
-            let given = asked.min(largest_copy(ring));
+            let given = asked.min(largest_copy(ring)).min(room);
             if given < asked {
+                let ring = (given < room).then_some(ring);
                 notices(Notice::CopiesShrunk { asked, given, ring });
             }
             CopySizes::fixed(given)
         }
         CallChain::Stacks { size: None, keep } => {
-            let allowed = host::sysctl::perf_event_max_sample_rate().unwrap_or(u64::MAX);
+            let allowed = sysctl::perf_event_max_sample_rate().unwrap_or(u64::MAX);
             let mut rates = events.iter().map(|event| match rate_of(event, options) {
                 Rate::Frequency(hertz) => Some(hertz.min(allowed)),
                 Rate::Period(period) if period >= LONG_PERIOD => Some(FASTEST_COUNTER / period),
                 Rate::Period(_) => None,
             });
             let rate = rates.try_fold(0_u64, |sum, rate| Some(sum.saturating_add(rate?)));
-            let sizes = CopySizes::fitting(ring, rate);
+            let sizes = CopySizes::fitting(ring, room, rate);
             // A group cannot be exchanged for another while its members count.
             let grouped = events.iter().any(|event| event.leader.is_some());
             let all = Descriptors { events: events.len() * (1 + sizes.others().count()), ..descriptors };
@@ -55,6 +62,20 @@ pub(super) fn copy_sizes(
         }
         _ => CopySizes::default(),
     }
+}
+
+/// The largest copy that the samples of all `events` have room for, bytes.
+fn room_beside_other_parts(options: &Options, events: &[Event]) -> u32 {
+    let limits = ChainLimits {
+        addresses: sysctl::perf_event_max_stack().unwrap_or(DEFAULT_MAX_STACK).into(),
+        markers: sysctl::perf_event_max_contexts_per_stack().unwrap_or(DEFAULT_MAX_CONTEXTS).into(),
+    };
+    let room = |event: &Event| {
+        let members = events.iter().filter(|other| event.leader.is_some() && other.leader == event.leader);
+        room_for_copy(&attr::sampler(event, options, 0, 0), members.count(), limits)
+    };
+    let copying = |event: &&Event| matches!(options.call_chain_of(event), CallChain::Stacks { .. });
+    events.iter().filter(copying).map(room).min().unwrap_or(u32::MAX)
 }
 
 /// The events once more for each other size of stack copies.

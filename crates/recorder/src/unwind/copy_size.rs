@@ -1,9 +1,10 @@
 //! How large the stack copies of a recording should be: as small as its stacks allow, since each byte is copied by the
 //! kernel, through the ring and by us.
 
+use super::record_size::LARGEST_COPY;
+
 /// The sizes to choose from, bytes, where the rings are large enough. The last is the largest that the kernel takes.
-const SIZES: [u32; 3] = [4 << 10, 16 << 10, LARGEST];
-const LARGEST: u32 = 65_528;
+const SIZES: [u32; 3] = [4 << 10, 16 << 10, LARGEST_COPY];
 
 /// The largest size where it cannot change: most stacks fit it.
 const MODEST: u32 = SIZES[1];
@@ -46,7 +47,7 @@ const MOST_PATIENCE: u32 = 512;
 /// The largest copy that a ring of `ring_size` bytes has room for, with others of its kind.
 pub(crate) fn largest_copy(ring_size: u64) -> u32 {
     let size = (ring_size / COPIES_PER_RING) & !7;
-    u32::try_from(size).map_or(LARGEST, |size| size.clamp(8, LARGEST))
+    u32::try_from(size).map_or(LARGEST_COPY, |size| size.clamp(8, LARGEST_COPY))
 }
 
 /// The sizes that a recording chooses from.
@@ -64,9 +65,10 @@ impl CopySizes {
         Self { sizes: vec![size], first: 0 }
     }
 
-    /// What suits rings of `ring_size` bytes at `rate` samples per second and CPU; `None` where it cannot be known.
-    pub(crate) fn fitting(ring_size: u64, rate: Option<u64>) -> Self {
-        let largest = largest_copy(ring_size);
+    /// What suits rings of `ring_size` bytes at `rate` samples per second and CPU; `None` where it cannot be known. A sample
+    /// has room for `room` bytes ([`super::room_for_copy`]).
+    pub(crate) fn fitting(ring_size: u64, room: u32, rate: Option<u64>) -> Self {
+        let largest = largest_copy(ring_size).min(room);
         let Some(rate) = rate else {
             let mut sizes = SIZES_IN_BURSTS.map(|size| size.min(largest)).to_vec();
             sizes.dedup();
@@ -223,7 +225,7 @@ mod tests {
     use super::*;
 
     fn with_ring(ring_size: u64) -> CopySize {
-        CopySize::new(CopySizes::fitting(ring_size, Some(997)), ring_size)
+        CopySize::new(CopySizes::fitting(ring_size, LARGEST_COPY, Some(997)), ring_size)
     }
 
     fn feed(size: &mut CopySize, stacks: u32, depth: u64) {
@@ -236,7 +238,7 @@ mod tests {
     #[test]
     fn sizes_fit_the_ring_and_the_rate() {
         let sizes = |ring, rate| {
-            let sizes = CopySizes::fitting(ring, rate);
+            let sizes = CopySizes::fitting(ring, LARGEST_COPY, rate);
             (sizes.first(), sizes.others().collect::<Vec<_>>())
         };
         assert_eq!(sizes(4 << 20, Some(997)), (65_528, vec![4 << 10, 16 << 10]));
@@ -247,11 +249,21 @@ mod tests {
         assert_eq!(sizes(4 << 20, Some(49_999)), (4 << 10, vec![]));
         assert_eq!(sizes(512 << 10, Some(997)), (4 << 10, vec![16 << 10, 65_528]));
         assert_eq!(sizes(128 << 10, Some(99)), (32 << 10, vec![4 << 10, 16 << 10]));
-        assert_eq!(CopySizes::fitting(4 << 20, Some(997)).only_one(), CopySizes::fixed(16 << 10));
-        assert_eq!(CopySizes::fitting(4 << 20, Some(9_997)).only_one(), CopySizes::fixed(4 << 10));
+        assert_eq!(
+            CopySizes::fitting(4 << 20, LARGEST_COPY, Some(997)).only_one(),
+            CopySizes::fixed(16 << 10)
+        );
+        assert_eq!(
+            CopySizes::fitting(4 << 20, LARGEST_COPY, Some(9_997)).only_one(),
+            CopySizes::fixed(4 << 10)
+        );
         assert_eq!(sizes(16 << 10, Some(997)), (4 << 10, vec![]));
         assert_eq!(sizes(4 << 10, Some(49_999)), (1 << 10, vec![]));
         assert_eq!(sizes(0, Some(u64::MAX)), (8, vec![]));
+        let beside_registers = CopySizes::fitting(4 << 20, 63_000, Some(997));
+        assert_eq!(beside_registers.first(), 63_000);
+        assert_eq!(beside_registers.others().collect::<Vec<_>>(), [4 << 10, 16 << 10]);
+        assert_eq!(CopySizes::fitting(4 << 20, 2_000, Some(997)), CopySizes::fixed(2_000));
         assert_eq!((largest_copy(8 << 10), largest_copy(u64::MAX)), (2 << 10, 65_528));
     }
 

@@ -22,6 +22,7 @@ use super::copy_size::CopySize;
 use super::early;
 use super::held::{Handle, Held, Key, Task};
 use super::machine::{Ahead, Machine};
+use super::record_size::room_for_chain;
 use super::sample::{kernel_part, user_part};
 use super::totals::StackTotals;
 use super::walker::StackWalker;
@@ -43,7 +44,7 @@ const BETWEEN_GIVING_BACK: Duration = Duration::from_secs(5);
 /// Handed on at once.
 const CHUNK: usize = 256 << 10;
 
-/// Addresses of one call chain, so that the record fits its 16-bit size with all its other parts.
+/// Addresses of one call chain at most, so that its record has room for the other parts and a note ([`early`]).
 const MOST_ADDRESSES: usize = 7_000;
 
 /// A consumer that unwinds the user stacks of samples and hands the records on, in the order of time.
@@ -296,12 +297,17 @@ impl<C: Consumer> Consumer for Unwinding<C> {
                 recorded: RecordLayout::new(&event.attr, Endian::NATIVE),
                 written: RecordLayout::new(&written.attr, Endian::NATIVE),
                 has_stacks: has_stacks(event.attr.sample_format),
-                most_addresses: limit(event),
+                most_addresses: limit(event).min(room),
             });
         }
         self.consumer.begin(&written)
     }
 
+            let members = recording
+                .events
+                .iter()
+                .filter(|other| event.leader.is_some() && other.leader == event.leader);
+            let room = room_for_chain(&written.attr, members.count());
     fn started(&mut self) -> io::Result<()> {
         self.started = true;
         self.consumer.started()
