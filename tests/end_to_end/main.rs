@@ -9,6 +9,7 @@ mod attaching;
 mod bad_input;
 mod browser;
 mod byte_order;
+mod counts;
 mod events;
 mod exit_codes;
 mod faults;

@@ -37,7 +37,7 @@ fn line(summary: &Summary<'_>, remedies: &[String]) -> String {
     if weight == Weight::Period {
         parts.push(format!("weighted by period (sum {})", grouped(total.period)));
     }
-    parts.push(format!("{} lost", grouped(loss.samples)));
+    parts.push(lost(loss));
     if census.truncated > 0 {
         parts.push(counted(census.truncated, "stack truncated", "stacks truncated"));
     }
@@ -63,9 +63,23 @@ pub fn nameless(census: &Census) -> impl Iterator<Item = String> {
     })
 }
 
+/// How many samples were lost: `0 lost`, or as far as it is known.
+pub fn lost(loss: &Loss) -> String {
+    match (loss.samples, loss.unread) {
+        (0, 1..) => "unknown lost".to_owned(),
+        (samples, 0) => format!("{} lost", grouped(samples)),
+        (samples, _) => format!("at least {} lost", grouped(samples)),
+    }
+}
+
 /// All that went missing, in one line; nothing where nothing did.
 pub fn losses(loss: &Loss) -> String {
-    let samples = (loss.samples > 0).then(|| counted(loss.samples, "sample lost", "samples lost"));
+    let samples = match (loss.samples, loss.unread) {
+        (0, 0) => None,
+        (0, _) => Some("an unknown number of samples lost".to_owned()),
+        (samples, 0) => Some(counted(samples, "sample lost", "samples lost")),
+        (samples, _) => Some(format!("at least {}", counted(samples, "sample lost", "samples lost"))),
+    };
     samples.into_iter().chain(other_loss(loss)).collect::<Vec<_>>().join(", ")
 }
 
@@ -74,6 +88,7 @@ fn other_loss(loss: &Loss) -> impl Iterator<Item = String> {
     // Destructured so that a new field cannot be forgotten here.
     let Loss {
         samples: _,
+        unread: _,
         sideband,
         throttles,
         undecodable,
@@ -96,7 +111,8 @@ fn other_loss(loss: &Loss) -> impl Iterator<Item = String> {
     .map(|(count, one, many)| counted(count, one, many))
 }
 
-fn counted(count: u64, one: &str, many: &str) -> String {
+/// A number with the form of its noun that goes with it: `1 sample`, `12,345 samples`.
+pub fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(count), if count == 1 { one } else { many })
 }
 

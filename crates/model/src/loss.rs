@@ -8,6 +8,8 @@ pub struct Loss {
     /// Samples that the kernel took and could not hand over (ring full): FORMAT_LOST over the sampling events,
     /// else the sum of LOST records (`perf_event_open(2)`, checklist T2, T11, R3).
     pub samples: u64,
+    /// Counts of lost samples that could not be read: more may have been lost than `samples` says.
+    pub unread: u64,
     /// Records of the sideband event that were lost: names and mappings may be missing.
     pub sideband: u64,
     /// Times the kernel throttled an event because it fired too often.
@@ -36,6 +38,7 @@ impl AddAssign for Loss {
         // Destructured so that a new field cannot be forgotten here.
         let Self {
             samples,
+            unread,
             sideband,
             throttles,
             undecodable,
@@ -45,6 +48,7 @@ impl AddAssign for Loss {
             out_of_order,
         } = other;
         self.samples = self.samples.saturating_add(samples);
+        self.unread = self.unread.saturating_add(unread);
         self.sideband = self.sideband.saturating_add(sideband);
         self.throttles = self.throttles.saturating_add(throttles);
         self.undecodable = self.undecodable.saturating_add(undecodable);

@@ -1,10 +1,11 @@
 //! Where a recording goes: a file, a live view, or a stage that works on the records and hands them on.
 
 use std::io;
+use std::ops::Add;
 use std::time::Instant;
 
 use decoder::{Attr, RecordLayout};
-use model::CpuId;
+use model::{CpuId, Loss};
 
 use crate::ring::Drained;
 use crate::unwind::{CopySizes, StackTotals};
@@ -66,12 +67,31 @@ impl Recording {
     }
 }
 
+/// Samples that the kernel could not hand over.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct LostCount {
+    /// How many, of those counts that could be read.
+    pub samples: u64,
+    /// Counts that could not be read: what they say is not known.
+    pub unread: u64,
+}
+
+impl Add for LostCount {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        let (samples, unread) =
+            (self.samples.saturating_add(other.samples), self.unread.saturating_add(other.unread));
+        Self { samples, unread }
+    }
+}
+
 /// How a recording ended.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Ending {
     /// Samples that each event lost, in the order of [`Recording::events`] (`PERF_FORMAT_LOST`); for the sideband
-    /// event, its records. `None` where the kernel does not count them (before 6.0).
-    pub lost: Option<Vec<u64>>,
+    /// event, its records. `None` where the kernel does not count them (before 6.0): LOST records say it.
+    pub lost: Option<Vec<LostCount>>,
     /// How the user stacks came out, where they were unwound.
     pub stacks: Option<StackTotals>,
 }
@@ -103,6 +123,10 @@ pub trait Consumer {
     fn shrink(&mut self, _sample: &[u8], _until: Instant, _into: &mut Vec<u8>) -> bool {
         false
     }
+
+    /// Something went missing before it came here: bytes of a ring that were no records, or records that a stage could not
+    /// decode.
+    fn note_loss(&mut self, _loss: Loss) {}
 
     /// Every ring has been emptied since the round before: no record that comes later is older than the newest one
     /// that came before the *previous* call.
@@ -149,6 +173,10 @@ impl<C: Consumer + ?Sized> Consumer for &mut C {
 
     fn shrink(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
         (**self).shrink(sample, until, into)
+    }
+
+    fn note_loss(&mut self, loss: Loss) {
+        (**self).note_loss(loss);
     }
 
     fn finished_round(&mut self) -> io::Result<()> {

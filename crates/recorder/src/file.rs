@@ -12,7 +12,7 @@ use decoder::{
 };
 use host::files::NewFile;
 use host::sys::clock;
-use model::{BuildId, Name, Pid, Timestamp};
+use model::{BuildId, Loss, Name, Pid, Timestamp};
 use perfdata::features::{
     BuildIdEntry, ClockData, Compression, EventDescription, Features, GroupDescription,
 };
@@ -64,6 +64,8 @@ pub struct FileConsumer {
     /// First and last, nanoseconds.
     sample_time: Option<(u64, u64)>,
     size: u64,
+    /// Samples that could not be unwound, because they could not be decoded.
+    undecodable: u64,
 }
 
 impl FileConsumer {
@@ -92,7 +94,13 @@ impl FileConsumer {
             build_ids: Vec::new(),
             sample_time: None,
             size: 0,
+            undecodable: 0,
         }
+    }
+
+    /// Samples that are missing because they could not be decoded where stacks are unwound.
+    pub fn undecodable(&self) -> u64 {
+        self.undecodable
     }
 
     /// Compresses the records with zstd at `level` (1 to 22).
@@ -286,6 +294,10 @@ impl Consumer for FileConsumer {
         Ok(Some(chunk.bytes))
     }
 
+    fn note_loss(&mut self, loss: Loss) {
+        self.undecodable = self.undecodable.saturating_add(loss.undecodable);
+    }
+
     fn finished_round(&mut self) -> io::Result<()> {
         self.writer()?.finished_round()
     }
@@ -297,7 +309,13 @@ impl Consumer for FileConsumer {
     fn end(&mut self, ending: &Ending) -> io::Result<()> {
         let mut records = Vec::new();
         if let (Some(layout), Some(lost)) = (&self.layout, &ending.lost) {
-            for (event, &lost) in self.events.iter().zip(lost).filter(|(_, lost)| **lost > 0) {
+            // What could not be decoded reaches a reader no more than what the kernel lost.
+            let undecoded = std::iter::once(self.undecodable).chain(std::iter::repeat(0));
+            for ((event, count), undecoded) in self.events.iter().zip(lost).zip(undecoded) {
+                let lost = count.samples.saturating_add(undecoded);
+                if lost == 0 {
+                    continue;
+                }
                 // Time 0 marks the tool's own total, which replaces what LOST records say.
                 let sample_id = SampleId {
                     time: Some(Timestamp(0)),

@@ -38,7 +38,7 @@ mod write_behind;
 
 pub use branches::parse_branches;
 pub use census::Census;
-pub use consumer::{Chunk, Consumer, Ending, RecordedEvent, Recording, RingKind};
+pub use consumer::{Chunk, Consumer, Ending, LostCount, RecordedEvent, Recording, RingKind};
 pub use control::Control;
 pub use error::{Errno, Error};
 pub use file::{FileConsumer, OUTPUT_BUFFER};

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::{io, mem};
 
 use decoder::kind;
-use model::Pid;
+use model::{Loss, Pid};
 
 use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind};
 use crate::records::{each, retain, u32_at};
@@ -96,6 +96,10 @@ impl Consumer for Members<'_> {
         }
         self.coming.push(chunk);
         Ok(self.spare.pop())
+    }
+
+    fn note_loss(&mut self, loss: Loss) {
+        self.consumer.note_loss(loss);
     }
 
     fn finished_round(&mut self) -> io::Result<()> {

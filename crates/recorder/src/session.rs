@@ -1,26 +1,24 @@
 //! A recording from its beginning to its end.
 
 use std::io;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
-use decoder::{Attr, ReadFormat, RecordLayout};
+use decoder::RecordLayout;
 use host::procfs;
 use host::sys::clock;
-use host::sys::perf_event::PerfEvent;
 use host::sys::schedule::{AtOnce, Urgent};
 use host::sys::signals::SIGTERM;
 use host::sys::spawn::{Child, ExitStatus, WaitingChild};
 use model::{Loss, Pid};
 
-use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind};
+use crate::consumer::{Chunk, Consumer, Ending, LostCount, Recording, RingKind};
 use crate::control::{Control, OutsideEvent, Watcher};
 use crate::error::Error;
 use crate::members::Members;
 use crate::messages::{self, Inbox, Message};
 use crate::notice::Notice;
-use crate::open::{Duplicates, Numbers, Opened, PULSE, open, processes};
+use crate::open::{Duplicates, Numbers, Opened, open, processes};
 use crate::options::{Options, Target};
 use crate::pace::{Pace, SOON};
 use crate::ring::{Drained, Readers, RingSource, StackPlace};
@@ -155,6 +153,7 @@ impl Prepared {
             duplicates: None,
             removed: 0,
             counted: Drained::default(),
+            lost_sideband: 0,
             round: None,
             left: watching,
             child,
@@ -177,7 +176,7 @@ impl Prepared {
         self.disable();
         let duration = begin.elapsed();
         run.last_round();
-        let lost = self.lost();
+        let lost = self.opened.lost();
         run.finish(self, duration, lost, cpus, result)
     }
 
@@ -204,40 +203,6 @@ impl Prepared {
     fn disable(&self) {
         let _at_once = AtOnce::begin();
         self.opened.disable();
-    }
-
-    /// Samples that each event lost (`PERF_FORMAT_LOST`), where the kernel counts them.
-    fn lost(&self) -> Option<Vec<u64>> {
-        let sum = |attr: &Attr, instances: &mut dyn Iterator<Item = &Arc<PerfEvent>>| {
-            if !attr.read_format.contains(ReadFormat::LOST) {
-                return None;
-            }
-            let lost = instances.map(|instance| {
-                let mut values = [0_u64; 4];
-                // value, [enabled], id, lost; of a group: number of members, then the leader's value, id, lost.
-                let place = if attr.read_format.contains(PULSE) { 3 } else { 2 };
-                let mut group = [0_u64; 64];
-                let result = if attr.read_format.contains(ReadFormat::GROUP) {
-                    instance.read(&mut group).map(|_| group[3])
-                } else {
-                    instance.read(&mut values).map(|_| values[place])
-                };
-                result.unwrap_or(0)
-            });
-            Some(lost.fold(0, u64::saturating_add))
-        };
-        let sideband = &self.opened.sideband;
-        self.opened
-            .samplers()
-            .map(|(index, event)| {
-                let group = event.attr.read_format.contains(ReadFormat::GROUP);
-                if group && event.leader.is_some_and(|leader| leader != index) {
-                    return Some(0); // Its leader takes the samples.
-                }
-                sum(&event.attr, &mut self.opened.instances_of(index))
-            })
-            .chain([sum(&sideband.attr, &mut sideband.instances.iter())])
-            .collect()
     }
 }
 
@@ -273,6 +238,8 @@ struct Run<'a> {
     duplicates: Option<Duplicates>,
     removed: u64,
     counted: Drained,
+    /// What the sideband rings had no room for.
+    lost_sideband: u64,
     /// The running round: its number, and how many readers have not answered.
     round: Option<(u64, usize)>,
     /// Processes of the target that live.
@@ -460,6 +427,14 @@ impl Run<'_> {
         self.counted.samples += chunk.drained.samples;
         self.counted.throttles += chunk.drained.throttles;
         self.counted.bad_bytes += chunk.drained.bad_bytes;
+        let lost = match chunk.ring {
+            RingKind::Samples => &mut self.counted.lost,
+            RingKind::Sideband => &mut self.lost_sideband,
+        };
+        *lost = lost.saturating_add(chunk.drained.lost);
+        if chunk.drained.bad_bytes > 0 {
+            self.consumer.note_loss(Loss { cut_bytes: chunk.drained.bad_bytes, ..Loss::default() });
+        }
         self.numbers.apply(&mut chunk.bytes);
         if let Some(duplicates) = &mut self.duplicates {
             let removed = duplicates.remove(&mut chunk.bytes);
@@ -500,7 +475,7 @@ impl Run<'_> {
         mut self,
         prepared: Prepared,
         duration: Duration,
-        lost: Option<Vec<u64>>,
+        lost: Option<Vec<LostCount>>,
         cpus: usize,
         result: Result<(), Error>,
     ) -> Result<Summary, Error> {
@@ -527,15 +502,11 @@ impl Run<'_> {
             return Err(error);
         }
         let samplers = prepared.opened.samplers().count();
-        let sum = |lost: &[u64]| lost.iter().copied().fold(0, u64::saturating_add);
-        let (lost, sideband) =
-            lost.as_deref().unwrap_or_default().split_at_checked(samplers).unwrap_or_default();
+        let rings = Loss { samples: self.counted.lost, sideband: self.lost_sideband, ..Loss::default() };
         let loss = Loss {
-            samples: sum(lost),
-            sideband: sum(sideband),
             throttles: self.counted.throttles,
             cut_bytes: self.counted.bad_bytes,
-            ..Loss::default()
+            ..lost_samples(rings, lost.as_deref(), samplers)
         };
         let command = match (self.child, exit) {
             (_, Some(status)) => Some(Command::Ended(status)),
@@ -552,5 +523,44 @@ impl Run<'_> {
             cpu_time: matches!(command, Some(Command::Ended(_))).then(clock::cpu_time_of_children),
             command,
         })
+    }
+}
+
+/// What was lost, by the counts of the first `samplers` events and of the sideband events; where these are not known, by what
+/// the LOST records in the rings say. Such a record comes when there is room again: the last losses have none.
+fn lost_samples(rings: Loss, counts: Option<&[LostCount]>, samplers: usize) -> Loss {
+    let Some((samplers, sideband)) = counts.and_then(|counts| counts.split_at_checked(samplers)) else {
+        return rings;
+    };
+    let sum = |counts: &[LostCount]| counts.iter().fold(LostCount::default(), |sum, count| sum + *count);
+    let (sampled, sideband) = (sum(samplers), sum(sideband));
+    let known = |count: LostCount, in_rings: u64| match count.unread {
+        0 => count.samples,
+        _ => count.samples.max(in_rings),
+    };
+    Loss {
+        samples: known(sampled, rings.samples),
+        unread: sampled.unread,
+        sideband: known(sideband, rings.sideband),
+        ..Loss::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_counted_is_told_by_the_rings() {
+        let rings = Loss { samples: 40, sideband: 3, ..Loss::default() };
+        let count = |samples, unread| LostCount { samples, unread };
+        let lost = |counts: Option<&[LostCount]>| {
+            let loss = lost_samples(rings, counts, 2);
+            (loss.samples, loss.unread, loss.sideband)
+        };
+        assert_eq!(lost(Some(&[count(30, 0), count(5, 0), count(2, 0)])), (35, 0, 2));
+        assert_eq!(lost(None), (40, 0, 3), "before Linux 6.0");
+        assert_eq!(lost(Some(&[count(30, 0), count(5, 1), count(2, 0)])), (40, 1, 2));
+        assert_eq!(lost(Some(&[count(50, 2), count(0, 0), count(0, 1)])), (50, 2, 3));
     }
 }

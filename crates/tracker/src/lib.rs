@@ -2,7 +2,7 @@
 //!
 //! [`Orderer`] puts the records of many rings into one order. [`Tracker`] takes them in that order, follows threads,
 //! programs and mappings, and turns the addresses of a call chain into [`model::StackEntry`]s: places in objects, in
-//! the kernel, in generated code. It knows no object format; an [`model::Avma`] becomes a file offset here, and
+//! the kernel, in generated code. [`SampleReader`] reads the samples out of them. It knows no object format; an [`model::Avma`] becomes a file offset here, and
 //! nowhere else.
 #![no_std]
 
@@ -16,6 +16,7 @@ mod mapping;
 mod mapping_tree;
 mod order;
 mod process;
+mod samples;
 mod thread;
 mod tracker;
 
@@ -23,4 +24,5 @@ pub use callchain::{AddressSpace, ChainItem, chain_items};
 pub use deferred::Deferred;
 pub use mapping::{Mapping, MappingKind};
 pub use order::Orderer;
+pub use samples::{Events, OrderedRecord, SampleReader, SampleSink, TrackedSample};
 pub use tracker::{Generation, RawStack, Tracker};

@@ -1,5 +1,6 @@
 //! `--call-graph`: what is asked for, and what came of it.
 
+use export::summary::counted;
 use model::TruncationReason;
 use recorder::CallChain;
 use recorder::unwind::StackTotals;
@@ -84,18 +85,22 @@ pub fn tell(totals: &StackTotals, console: &Console) {
         if count == 0 {
             continue;
         }
-        let line = format!("{count} stacks ({:.1} %) end early: {reason}", percent(count));
+        let (stacks, end) = (counted(count, "stack", "stacks"), if count == 1 { "ends" } else { "end" });
+        let line = format!("{stacks} ({:.1} %) {end} early: {reason}", percent(count));
         if percent(count) >= 1.0 { console.warn(&line) } else { console.detail(&line) }
     }
     if totals.of_32_bits > 0 {
         console.warn(&format!(
-            "{} samples are of 32-bit programs, whose stacks are followed by frame pointers alone: build them with \
+            "{} of 32-bit programs, whose stacks are followed by frame pointers alone: build them with \
              -fno-omit-frame-pointer",
-            totals.of_32_bits
+            counted(totals.of_32_bits, "sample is", "samples are")
         ));
     }
     if totals.at_frame_limit > 0 {
-        console.warn(&format!("{} stacks have more frames than are kept", totals.at_frame_limit));
+        console.warn(&format!(
+            "{} more frames than are kept",
+            counted(totals.at_frame_limit, "stack has", "stacks have")
+        ));
     }
 }
 

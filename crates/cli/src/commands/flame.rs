@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use decoder::{AttrFlags, SampleFormat};
 use export::flamegraph::{Colors, Options};
-use export::summary::{Summary, subtitle};
+use export::summary::{Summary, counted, subtitle};
 use host::debuginfod;
 use model::{Reason, StackEntry};
 use perfdata::{Description, Event, sections};
@@ -21,7 +21,7 @@ use crate::console::Console;
 use crate::output::Output;
 use crate::pipeline::aggregate::Aggregate;
 use crate::pipeline::downloads;
-use crate::pipeline::events::{is_clock, is_named};
+use crate::pipeline::events::{is_named, weight_of};
 use crate::pipeline::input::{self, Input, is_of_this_host};
 use crate::pipeline::remedies::Remedies;
 use crate::pipeline::replay::replay;
@@ -203,7 +203,7 @@ fn draw(
     let weight = match arguments.drawing.weight.as_deref() {
         Some("samples") => Weight::Samples,
         Some(_) => Weight::Period,
-        None => Weight::fitting(attr.is_frequency(), is_clock(attr)),
+        None => weight_of(attr),
     };
     let spaces = replayed.tracker.into_spaces();
     let servers = debuginfod::Settings::from_environment(&settings.paths, arguments.debuginfod);
@@ -311,7 +311,7 @@ fn choose<'e>(
     let sampled = || events.iter().zip(&profiles).filter(|(_, profile)| profile.total().samples > 0);
     let list = || {
         let describe = |(event, profile): (&Event, &Profile)| {
-            format!("{} ({} samples)", event.name, profile.total().samples)
+            format!("{} ({})", event.name, counted(profile.total().samples, "sample", "samples"))
         };
         sampled().map(describe).collect::<Vec<_>>().join(", ")
     };

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use decoder::BranchSampleFormat;
-use model::{CpuId, Name, Pid, Tid};
+use model::{CpuId, Loss, Name, Pid, Tid};
 use recorder::event::{Rate, select};
 use recorder::unwind::{StackTotals, Unwinding};
 use recorder::{
@@ -50,7 +50,7 @@ pub struct RecordArguments {
     #[arg(short = 'z', long, value_name = "LEVEL", num_args = 0..=1, require_equals = true,
           default_missing_value = "1", value_parser = clap::value_parser!(i32).range(1..=22))]
     compress: Option<i32>,
-    /// Exit with 1 when samples were lost
+    /// Exit with 1 when samples were lost, or it is not known whether any were
     #[arg(long)]
     strict: bool,
     /// Write to this file, - for standard output; one that exists becomes FILE.old
@@ -225,11 +225,14 @@ fn record_into(
         recorder::record(options, &control, &mut file, &mut notices)
     };
     match recorded {
-        Ok(summary) => {
+        Ok(mut summary) => {
+            summary.loss.undecodable = file.undecodable();
             let kept = is_kept.then(|| (output, file.size()));
             summary::tell(&summary, &stacks, options, kept, file.held_up(), console);
             let code = exit_code(&summary, &control);
-            let code = if strict && summary.loss.samples > 0 && code == 0 { 1 } else { code };
+            let Loss { samples, unread, undecodable, .. } = summary.loss;
+            let is_whole = samples == 0 && unread == 0 && undecodable == 0;
+            let code = if strict && !is_whole && code == 0 { 1 } else { code };
             Ok(Outcome::Recorded(code.into()))
         }
         Err(error) => failure(error, output, console),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use export::summary::grouped;
+use export::summary::{counted, grouped, lost};
 use host::sys::clock;
 use recorder::unwind::StackTotals;
 use recorder::{OUTPUT_BUFFER, Options, Summary, Target};
@@ -24,13 +24,13 @@ pub fn tell(
 ) {
     let events: Vec<String> =
         summary.events.iter().filter(|event| !event.sideband).map(rate_and_name).collect();
-    let cpus = if summary.cpus == 1 { "1 CPU".to_owned() } else { format!("{} CPUs", summary.cpus) };
     console.say(&format!(
-        "{} samples ({}, {cpus}, {:.1} s), {} lost{}{}",
-        grouped(summary.samples),
+        "{} ({}, {}, {:.1} s), {}{}{}",
+        counted(summary.samples, "sample", "samples"),
         events.join(", "),
+        counted(summary.cpus as u64, "CPU", "CPUs"),
         summary.duration.as_secs_f64(),
-        grouped(summary.loss.samples),
+        lost(&summary.loss),
         call_graph::share(stacks, *copy_sizes),
         output.map(|(path, size)| format!(" → {} ({})", path.display(), bytes(size))).unwrap_or_default(),
     ));
@@ -51,20 +51,31 @@ pub fn tell(
         };
         console.warn(&format!("{share:.1} % of the samples were lost: {cause}"));
     }
-    if loss.sideband > 0 {
+    if loss.unread > 0 {
+        let counts = counted(loss.unread, "count", "counts");
         console.warn(&format!(
-            "{} records about processes and mappings were lost: names may be missing",
-            grouped(loss.sideband)
+            "{counts} of lost samples could not be read, as of an event that found no free counter (:D): more may be missing"
         ));
     }
-    if loss.throttles > 0 {
+    if loss.undecodable > 0 {
+        let records = counted(loss.undecodable, "sample", "samples");
         console.warn(&format!(
-            "the kernel throttled the events {} times: the rate is too high for this machine; try a lower one (-F)",
-            grouped(loss.throttles)
+            "{records} could not be decoded and are left out; please report it, with what -vv prints"
+        ));
+    }
+    if loss.sideband > 0 {
+        let records = counted(loss.sideband, "record", "records");
+        console.warn(&format!("{records} about processes and mappings lost: names may be missing"));
+    }
+    if loss.throttles > 0 {
+        let times = counted(loss.throttles, "time", "times");
+        console.warn(&format!(
+            "the kernel throttled the events {times}: the rate is too high for this machine; try a lower one (-F)"
         ));
     }
     if loss.cut_bytes > 0 {
-        console.warn(&format!("{} bytes from the rings were no whole records", grouped(loss.cut_bytes)));
+        let bytes = counted(loss.cut_bytes, "byte", "bytes");
+        console.warn(&format!("{bytes} from the rings belong to no whole record"));
     }
     if summary.samples == 0 {
         console.warn(&no_samples(summary, options));
@@ -105,6 +116,8 @@ fn no_samples(summary: &Summary, options: &Options) -> String {
 fn rate_and_name(event: &recorder::RecordedEvent) -> String {
     match (event.attr.is_frequency(), event.attr.sample_period) {
         (true, hertz) => format!("{} Hz {}", grouped(hertz), event.name),
+        // A member of a group that is read with its leader's samples.
+        (false, 0) => event.name.clone(),
         (false, 1) => format!("every {}", event.name),
         (false, period) => format!("every {} {}", grouped(period), event.name),
     }

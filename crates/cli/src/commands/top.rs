@@ -38,7 +38,9 @@ while version is 1. All lists are bounded; *_omitted counts what they leave out.
   seconds        length of the interval
   cpus           CPUs that were sampled
   samples        samples that came
-  lost           samples that the kernel could not deliver
+  lost           samples that the kernel could not deliver; null where a count of them could not be read
+  loss           what went missing: samples (at least so many), unread_counts, sideband_records (names and mappings),
+                 throttles, undecodable_records, unattributed_records, cut_bytes
   complete       samples with a complete stack; null where that is not known (--call-graph fp, no)
   own            cpu_percent and memory_bytes of the profiler itself
   ended          whether the target has ended

@@ -10,9 +10,7 @@ use profile::{
     ChainCache, ChainKey, Detail, Profile, RawChain, SampleFacts, SampleFilter, StackId, ThreadId,
 };
 use rustc_hash::FxBuildHasher;
-use tracker::{Generation, RawStack, Tracker};
-
-use super::replay::{Moment, Sink};
+use tracker::{Generation, RawStack, SampleSink, TrackedSample, Tracker};
 
 /// Counts the samples that a filter admits, each event's apart.
 ///
@@ -233,9 +231,11 @@ impl SeenIn {
     }
 }
 
-impl Sink for Aggregate {
-    fn sample(&mut self, moment: Moment<'_>) -> anyhow::Result<()> {
-        let Moment { tracker, event, sample, deferred, period } = moment;
+impl SampleSink for Aggregate {
+    type Error = anyhow::Error;
+
+    fn sample(&mut self, sample: TrackedSample<'_>) -> anyhow::Result<()> {
+        let TrackedSample { tracker, event, sample, deferred, period } = sample;
         let (pid, tid) = sample.thread.unwrap_or((Pid::NONE, Tid(-1)));
         let index = event.0 as usize;
         while self.events.len() <= index {

@@ -1,7 +1,8 @@
 //! Which events of a recording take samples, and which of them is meant.
 
-use decoder::Attr;
+use decoder::{Attr, SampleFormat};
 use perfdata::Event;
+use profile::Weight;
 
 /// `PERF_TYPE_SOFTWARE`
 const TYPE_SOFTWARE: u32 = 1;
@@ -15,6 +16,13 @@ pub fn is_dummy(attr: &Attr) -> bool {
 /// Whether the event is a clock (`cpu-clock`, `task-clock`): asked for a frequency, it keeps a fixed period.
 pub fn is_clock(attr: &Attr) -> bool {
     attr.kind == TYPE_SOFTWARE && attr.config <= 1
+}
+
+/// What makes the stacks of an event heavy where nothing else is asked for. Where one event of a group takes the samples
+/// and reads all (`:S`), samples say how often that one has counted; what the others have is in the periods.
+pub fn weight_of(attr: &Attr) -> Weight {
+    let is_read = attr.sample_format.contains(SampleFormat::READ);
+    Weight::fitting(attr.is_frequency() || is_read, is_clock(attr))
 }
 
 /// Whether `name` means this event: by its whole name, or without its modifiers (`cycles` for `cycles:P`).
@@ -35,6 +43,15 @@ fn without_modifiers(name: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn members_of_a_group_that_is_read_weigh_what_they_have_counted() {
+        let page_faults = Attr { kind: TYPE_SOFTWARE, config: 2, sample_period: 1000, ..Attr::default() };
+        assert_eq!(weight_of(&page_faults), Weight::Samples);
+        let read = Attr { sample_format: SampleFormat::READ, ..page_faults };
+        assert_eq!(weight_of(&read), Weight::Period);
+        assert_eq!(weight_of(&Attr { config: 0, ..read }), Weight::Samples, "the clock");
+    }
 
     #[test]
     fn modifiers_are_told_from_tracepoints() {

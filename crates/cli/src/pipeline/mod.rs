@@ -1,18 +1,15 @@
 //! From a perf.data file to named, counted stacks: the one way that every command takes.
 //!
 //! ```text
-//! input ──Reader──▶ ordered ──Batch──▶ (unwind ──▶) replay (tracker) ──Moment──▶ sink: aggregate (profiles) | script | …
+//! input ──Reader──▶ ordered ──Batch──▶ (unwind ──▶) replay (tracker) ──TrackedSample──▶ sink: aggregate (profiles) | script | …
 //!                                                                       └──▶ symbols (each unique place once)
 //! ```
 
 pub mod aggregate;
 mod build_ids;
-mod counts;
 pub mod downloads;
 pub mod events;
 pub mod input;
-mod last_branches;
-mod loss;
 mod ordered;
 pub mod remedies;
 pub mod replay;

@@ -8,7 +8,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use decoder::RawRecord;
 use model::{EventIndex, Loss, Timestamp};
 use perfdata::{Description, EntryKind, Notice, Reader, RecordRef};
-use tracker::Orderer;
+use tracker::{OrderedRecord, Orderer};
 
 use super::unwind::{self, Chains};
 
@@ -40,17 +40,6 @@ struct Place {
     offset: Option<NonZeroU64>,
 }
 
-/// A record of the kernel's types in its batch.
-#[derive(Clone, Copy)]
-pub struct Ordered<'a> {
-    /// Its bytes.
-    pub raw: RawRecord<'a>,
-    /// The event that it belongs to.
-    pub event: Option<EventIndex>,
-    /// Where it begins in its file; `None` for records out of a pipe or compressed pieces.
-    pub offset: Option<NonZeroU64>,
-}
-
 impl Batch {
     fn new(recording: Description) -> Self {
         Self { bytes: Vec::new(), records: Vec::new(), recording, position: 0, chains: Chains::default() }
@@ -62,11 +51,11 @@ impl Batch {
     }
 
     /// The record at `index`.
-    pub fn get(&self, index: usize) -> Option<Ordered<'_>> {
+    pub fn get(&self, index: usize) -> Option<OrderedRecord<'_>> {
         let &Place { start, end, kind, misc, event, offset } = self.records.get(index)?;
         let body = self.bytes.get(start as usize..end as usize)?;
         let event = event.map(|event| EventIndex(event.into()));
-        Some(Ordered { raw: RawRecord { kind, misc, body }, event, offset })
+        Some(OrderedRecord { raw: RawRecord { kind, misc, body }, event, offset })
     }
 
     fn push(&mut self, raw: &RawRecord<'_>, record: RecordRef) {

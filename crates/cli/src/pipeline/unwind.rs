@@ -18,12 +18,12 @@ use perfdata::Description;
 use recorder::unwind::{
     ChainUnwinder, Snapshot, Snapshots, UserState, instruction_of_32_bits, is_of_32_bits,
 };
-use tracker::{AddressSpace, ChainItem, Tracker, chain_items};
+use tracker::{AddressSpace, ChainItem, OrderedRecord, Tracker, chain_items};
 use unwinder::{Architecture, NoMemory};
 
 use super::build_ids::ListedBuildIds;
 use super::input::is_of_this_host;
-use super::ordered::{Batch, Ordered};
+use super::ordered::Batch;
 
 /// Batches that may be ahead of the one that the taker waits for, per thread.
 const AHEAD: usize = 2;
@@ -205,7 +205,7 @@ impl Machine {
 }
 
 /// The sample, if its event copies stacks.
-fn sample_of<'a>(recording: &'a Description, record: Ordered<'a>) -> Option<Sample<'a>> {
+fn sample_of<'a>(recording: &'a Description, record: OrderedRecord<'a>) -> Option<Sample<'a>> {
     let event = recording.event(record.event?)?;
     if !has_stacks(event.attr.sample_format) {
         return None;

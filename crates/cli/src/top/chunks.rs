@@ -1,5 +1,7 @@
 //! Bytes of records that wait for their turn.
 
+use model::EventIndex;
+
 /// A record that waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
@@ -9,8 +11,8 @@ pub(crate) struct Held {
     pub(crate) offset: usize,
     /// Its bytes.
     pub(crate) length: usize,
-    /// The event, by its place.
-    pub(crate) event: u32,
+    /// The event.
+    pub(crate) event: EventIndex,
 }
 
 /// Chunks, each kept until its last record was taken. Their memory is used again.
@@ -86,7 +88,7 @@ mod tests {
     fn memory_comes_back_after_the_last_record() {
         let mut chunks = Chunks::default();
         let chunk = chunks.hold(b"abcdef", 2);
-        let held = |offset| Held { chunk, offset, length: 3, event: 0 };
+        let held = |offset| Held { chunk, offset, length: 3, event: EventIndex(0) };
         assert_eq!(chunks.bytes(held(3)), Some(&b"def"[..]));
         chunks.release(held(0));
         assert_eq!((chunks.spare.len(), chunks.bytes(held(3))), (0, Some(&b"def"[..])));
@@ -103,7 +105,7 @@ mod tests {
         for round in 0..10_000 {
             let numbers: Vec<usize> = (0..round % 50).map(|_| chunks.hold(&[1; 1000], 1)).collect();
             for chunk in numbers {
-                chunks.release(Held { chunk, offset: 0, length: 1, event: 0 });
+                chunks.release(Held { chunk, offset: 0, length: 1, event: EventIndex(0) });
             }
         }
         assert!(chunks.slots.len() <= 50 && chunks.free.len() <= 50 && chunks.spare.len() <= SPARE);

@@ -1,27 +1,28 @@
 //! Records to snapshots: the live end of a recording.
 
 use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, TryRecvError};
-use decoder::{AttrFlags, CpuMode, Endian, RawRecord, Record, RecordLayout, Sample, kind};
+use decoder::{AttrFlags, Endian, RawRecord, kind};
 use host::sys::clock;
-use model::{Name, Pid, SpaceId, StackEntry, Tid, Timestamp};
-use profile::{RawChain, Weight};
-use recorder::{Census, Chunk, Consumer, Ending, RecordedEvent, Recording, RingKind};
+use model::{EventIndex, Loss, Name, Pid, SpaceId, StackEntry, Tid, Timestamp};
+use profile::RawChain;
+use recorder::{Census, Chunk, Consumer, Ending, LostCount, RecordedEvent, Recording};
 use rustc_hash::FxBuildHasher;
-use tracker::{Orderer, RawStack, Tracker};
+use tracker::{Events, OrderedRecord, Orderer, RawStack, SampleReader, SampleSink, TrackedSample};
 
 use super::book::Book;
 use super::chunks::{Chunks, Held};
 use super::described::Described;
+use super::events::LiveEvents;
 use super::naming::Naming;
-use super::snapshot::{CountedStack, EventStatus, Snapshot, Span, Status, Task};
+use super::snapshot::{CountedStack, Snapshot, Span, Status, Task};
 use super::window::{Counted, Thread, Window};
 use crate::pipeline::aggregate::SeenIn;
-use crate::pipeline::events::is_clock;
 
 /// What the screen asks of the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,13 +69,11 @@ pub(crate) struct Engine<F: FnMut(News)> {
     orders: Receiver<Order>,
     tell: F,
     recording: Option<Arc<Recording>>,
-    events: Vec<LiveEvent>,
-    /// The place of an event by its ids.
-    ids: HashMap<u64, u32, FxBuildHasher>,
+    events: LiveEvents,
     cpus: u32,
     chunks: Chunks,
     orderer: Orderer<Held>,
-    tracker: Tracker,
+    samples: SampleReader,
     window: Window,
     seen_in: SeenIn,
     book: Book,
@@ -87,24 +86,71 @@ pub(crate) struct Engine<F: FnMut(News)> {
     most_spaces: usize,
     census: Census,
     span: Span,
-    lost: u64,
+    /// Samples that were lost in intervals that have been told, or before the last reset.
+    lost_before: u64,
     begin: Instant,
     last: Instant,
     /// Our CPU time at the snapshot before.
     own: (Instant, u64),
     /// The time of the newest sample, and when it came.
     newest: (u64, Instant),
-    /// An interval that has ended and waits for names, since when.
-    waiting: Option<(Counted, Instant)>,
+    /// An interval that has ended and waits for names.
+    waiting: Option<Interval>,
     ended: bool,
 }
 
-struct LiveEvent {
-    layout: RecordLayout,
-    status: EventStatus,
-    weight: Weight,
-    fixed_period: u64,
-    sideband: bool,
+/// An interval that has ended.
+struct Interval {
+    counted: Counted,
+    loss: Loss,
+    ended: Instant,
+}
+
+/// Counts samples in a window.
+struct Counting<'e> {
+    window: &'e mut Window,
+    seen_in: &'e mut SeenIn,
+}
+
+impl SampleSink for Counting<'_> {
+    type Error = Infallible;
+
+    fn sample(&mut self, tracked: TrackedSample<'_>) -> Result<(), Infallible> {
+        let TrackedSample { tracker, event, sample, period, deferred } = tracked;
+        let (pid, tid) = sample.thread.unwrap_or((Pid::NONE, Tid(-1)));
+        let comm = tracker.comm(pid, tid).clone();
+        let raw = RawStack {
+            pid,
+            mode: sample.mode,
+            ip: sample.ip,
+            chain: sample.callchain.map(|chain| chain.iter()),
+        };
+        let seen_in = &mut *self.seen_in;
+        let stack = match deferred {
+            None => {
+                let chain = RawChain {
+                    generation: tracker.generation(pid).as_u64(),
+                    ip: sample.ip.unwrap_or(0),
+                    mode: sample.mode as u8,
+                    bytes: sample.callchain.map_or(&[], |chain| chain.as_bytes()),
+                };
+                self.window.stack(chain, |entries| {
+                    tracker.map_callchain(raw, entries);
+                    seen_in.see(pid, entries);
+                })
+            }
+            Some(user_part) => {
+                let mut entries = Vec::new();
+                tracker.map_callchain(raw, &mut entries);
+                tracker.map_deferred(pid, user_part.iter(), &mut entries);
+                seen_in.see(pid, &entries);
+                self.window.stacks.intern(&entries)
+            }
+        };
+        let time = sample.time.unwrap_or(Timestamp(0)).0;
+        self.window.add(event.0, Thread { pid, tid, comm }, stack, period, time);
+        Ok(())
+    }
 }
 
 impl<F: FnMut(News)> Engine<F> {
@@ -120,12 +166,11 @@ impl<F: FnMut(News)> Engine<F> {
             orders,
             tell,
             recording: None,
-            events: Vec::new(),
-            ids: HashMap::default(),
+            events: LiveEvents::default(),
             cpus: 0,
             chunks: Chunks::default(),
             orderer: Orderer::default(),
-            tracker: Tracker::new(),
+            samples: SampleReader::default(),
             seen_in: SeenIn::default(),
             book: Book::new(),
             naming: Naming::start()?,
@@ -134,7 +179,7 @@ impl<F: FnMut(News)> Engine<F> {
             most_spaces: MOST_SPACES,
             census: Census::default(),
             span: Span::Window,
-            lost: 0,
+            lost_before: 0,
             begin: now,
             last: now,
             own: (now, own_cpu_time()),
@@ -144,51 +189,25 @@ impl<F: FnMut(News)> Engine<F> {
         })
     }
 
-    fn take_ready(&mut self) {
-        while let Some((_, held)) = self.orderer.pop() {
-            let chunks = std::mem::take(&mut self.chunks);
+    fn read_ready(&mut self) {
+        let Self { orderer, chunks, samples, events, window, seen_in, .. } = self;
+        let mut counting = Counting { window, seen_in };
+        while let Some((_, held)) = orderer.pop() {
             if let Some(bytes) = chunks.bytes(held)
                 && let Ok((raw, _)) = RawRecord::parse(bytes, Endian::NATIVE)
             {
-                self.take(&raw, held.event);
+                let record = OrderedRecord { raw, event: Some(held.event), offset: None };
+                let Ok(()) = samples.read(&*events, record, None, &mut counting);
             }
-            self.chunks = chunks;
-            self.chunks.release(held);
+            chunks.release(held);
         }
     }
 
-    fn take(&mut self, raw: &RawRecord<'_>, event: u32) {
-        let Some(live) = self.events.get(event as usize) else { return };
-        let sideband = live.sideband;
-        match live.layout.decode(raw) {
-            Ok(Record::Sample(sample)) => self.sample(&sample, event),
-            Ok(Record::Lost(lost)) if !sideband => self.lost = self.lost.saturating_add(lost.lost),
-            Ok(Record::LostSamples(lost)) if !sideband => self.lost = self.lost.saturating_add(lost.lost),
-            Ok(record) => self.tracker.apply(&record),
-            Err(_) => {}
-        }
-    }
-
-    fn sample(&mut self, sample: &Sample<'_>, event: u32) {
-        let (pid, tid) = sample.thread.unwrap_or((Pid::NONE, Tid(-1)));
-        let comm = self.tracker.comm(pid, tid).clone();
-        let chain = RawChain {
-            generation: self.tracker.generation(pid).as_u64(),
-            ip: sample.ip.unwrap_or(0),
-            mode: sample.mode as u8,
-            bytes: sample.callchain.map_or(&[], |chain| chain.as_bytes()),
-        };
-        let (tracker, seen_in) = (&mut self.tracker, &mut self.seen_in);
-        let stack = self.window.stack(chain, |entries| {
-            let chain = sample.callchain.map(|chain| chain.iter());
-            let mode: CpuMode = sample.mode;
-            tracker.map_callchain(RawStack { pid, mode, ip: sample.ip, chain }, entries);
-            seen_in.see(pid, entries);
-        });
-        let period =
-            sample.period.or_else(|| Some(self.events.get(event as usize)?.fixed_period)).unwrap_or(1);
-        let time = sample.time.unwrap_or(Timestamp(0)).0;
-        self.window.add(event, Thread { pid, tid, comm }, stack, period, time);
+    /// What went missing since it was last asked for. What is known at the end replaces what was seen on the way.
+    fn take_loss(&mut self) -> Loss {
+        let loss = self.samples.take_loss();
+        self.lost_before = self.lost_before.saturating_add(loss.samples);
+        loss
     }
 
     /// What is due after a round: orders, names, snapshots.
@@ -198,7 +217,7 @@ impl<F: FnMut(News)> Engine<F> {
                 Order::Reset => {
                     self.window.reset();
                     self.forget();
-                    self.lost = 0;
+                    self.take_loss();
                 }
                 Order::Span(span) => self.span = span,
             }
@@ -208,7 +227,7 @@ impl<F: FnMut(News)> Engine<F> {
             self.book.take(answer);
         }
         // What waits for names refers to stacks by their numbers.
-        let is_full = self.window.is_full() || self.tracker.spaces().len() > self.most_spaces;
+        let is_full = self.window.is_full() || self.samples.tracker.spaces().len() > self.most_spaces;
         if is_full && self.waiting.is_none() {
             self.window.compact();
             self.forget();
@@ -229,18 +248,18 @@ impl<F: FnMut(News)> Engine<F> {
             let mut counted = self.window.counted(Span::Start);
             counted.covered = now.duration_since(self.last);
             self.last = now;
+            let loss = self.take_loss();
             // Asks for the names that are missing.
-            let _ = self.snapshot(&counted);
-            self.waiting = Some((counted, now));
+            let _ = self.snapshot(&counted, loss);
+            self.waiting = Some(Interval { counted, loss, ended: now });
             self.window.clear_counts();
         }
-        if let Some((counted, since)) = self.waiting.take() {
-            if self.book.pending() == 0 || now.duration_since(since) > PATIENCE {
-                let snapshot = self.snapshot(&counted);
+        if let Some(interval) = self.waiting.take() {
+            if self.book.pending() == 0 || now.duration_since(interval.ended) > PATIENCE {
+                let snapshot = self.snapshot(&interval.counted, interval.loss);
                 (self.tell)(News::Snapshot(Arc::new(snapshot)));
-                self.lost = 0;
             } else {
-                self.waiting = Some((counted, since));
+                self.waiting = Some(interval);
             }
         }
     }
@@ -248,22 +267,22 @@ impl<F: FnMut(News)> Engine<F> {
     fn publish(&mut self) {
         self.last = Instant::now();
         let counted = self.window.counted(self.span);
-        let snapshot = self.snapshot(&counted);
+        let snapshot = self.snapshot(&counted, self.samples.loss());
         (self.tell)(News::Snapshot(Arc::new(snapshot)));
     }
 
-    fn snapshot(&mut self, counted: &Counted) -> Snapshot {
+    fn snapshot(&mut self, counted: &Counted, loss: Loss) -> Snapshot {
         // Scripts wait for the names.
         let urgent = self.settings.intervals_apart || self.ended;
-        self.described.update(&self.window.stacks, self.tracker.spaces(), &mut self.book, urgent);
+        self.described.update(&self.window.stacks, self.samples.tracker.spaces(), &mut self.book, urgent);
         let mut tasks = Vec::new();
         // By the number of the thread.
         let mut task_numbers: Vec<Option<u32>> = Vec::new();
         let mut stacks = Vec::with_capacity(counted.counts.len());
         let (mut samples, mut complete) = (0_u64, 0_u64);
         for &((event, thread, stack), ref count) in &counted.counts {
-            let Some(live) = self.events.get(event as usize) else { continue };
-            let weight = count.weight(live.weight);
+            let Some(weight) = self.events.weight(event) else { continue };
+            let weight = count.weight(weight);
             let place = thread.0 as usize;
             if task_numbers.len() <= place {
                 task_numbers.resize(place + 1, None);
@@ -289,7 +308,6 @@ impl<F: FnMut(News)> Engine<F> {
         let elapsed = now.duration_since(self.own.0).as_nanos().max(1) as f64;
         let own_cpu = cpu.saturating_sub(self.own.1) as f64 * 100.0 / elapsed;
         self.own = (now, cpu);
-        let sampled = self.events.iter().filter(|event| !event.sideband);
         Snapshot {
             functions: self.book.functions(),
             places: self.book.places(),
@@ -302,14 +320,14 @@ impl<F: FnMut(News)> Engine<F> {
             stacks,
             status: Status {
                 target: self.settings.target.clone(),
-                events: sampled.map(|event| event.status.clone()).collect(),
+                events: self.events.statuses().cloned().collect(),
                 cpus: self.cpus,
                 span: self.span,
                 covered: counted.covered,
                 window: self.settings.window,
                 samples,
                 complete: self.settings.stacks_unwound.then_some(complete),
-                lost: self.lost,
+                loss,
                 aged_out: self.window.aged_out(),
                 unnamed: self.book.pending() as u64,
                 names_behind: self.described.is_behind(&self.book),
@@ -318,6 +336,17 @@ impl<F: FnMut(News)> Engine<F> {
                 ended: self.ended,
             },
         }
+    }
+
+    /// What went missing since the last reset or interval, as the kernel counted it. LOST records are behind: the kernel
+    /// writes one when there is room again.
+    fn last_loss(&mut self, ending: &Ending) -> Loss {
+        let seen = self.samples.loss();
+        let Some(lost) = &ending.lost else { return seen };
+        let of_samplers = (0..).zip(lost).filter(|(event, _)| !self.events.is_sideband(EventIndex(*event)));
+        let total = of_samplers.fold(LostCount::default(), |sum, (_, lost)| sum + *lost);
+        let samples = seen.samples.max(total.samples.saturating_sub(self.lost_before));
+        Loss { samples, unread: total.unread, ..seen }
     }
 
     fn ask_for_names(&mut self, counted: &Counted) {
@@ -336,7 +365,7 @@ impl<F: FnMut(News)> Engine<F> {
         // Scripts wait for the names.
         let urgent = self.settings.intervals_apart || self.ended;
         let pids = |space| self.seen_in.pids(space);
-        self.naming.ask(&wanted, self.tracker.spaces(), pids, &weights, urgent);
+        self.naming.ask(&wanted, self.samples.tracker.spaces(), pids, &weights, urgent);
     }
 
     /// Forgets what no stack of the window speaks of any more; that one has just forgotten its own part.
@@ -347,9 +376,9 @@ impl<F: FnMut(News)> Engine<F> {
         self.described = Described::new();
         self.comms.clear();
         let used: HashSet<SpaceId, FxBuildHasher> = live.iter().map(|entry| entry.space).collect();
-        self.tracker.forget_spaces(|space| used.contains(&space));
+        self.samples.tracker.forget_spaces(|space| used.contains(&space));
         self.naming.keep_only(live);
-        let spaces = self.tracker.spaces();
+        let spaces = self.samples.tracker.spaces();
         self.seen_in.retain(|space| spaces.find(space).is_some());
         self.most_spaces = MOST_SPACES.max(2 * spaces.len());
     }
@@ -364,24 +393,7 @@ impl<F: FnMut(News)> Consumer for Engine<F> {
         if recording.events.iter().any(sees_kernel) {
             self.naming.expect_kernel();
         }
-        for (index, event) in recording.events.iter().enumerate() {
-            let Some(layout) = recording.layout(index) else { continue };
-            self.ids.extend(event.ids.iter().map(|&id| (id, index as u32)));
-            let attr = &event.attr;
-            let weight = Weight::fitting(attr.is_frequency(), is_clock(attr));
-            let unit = if weight == Weight::Samples { "samples".to_owned() } else { event.name.clone() };
-            self.events.push(LiveEvent {
-                layout,
-                status: EventStatus {
-                    name: event.name.clone(),
-                    frequency: attr.is_frequency().then_some(attr.sample_period),
-                    unit,
-                },
-                weight,
-                fixed_period: if attr.is_frequency() { 1 } else { attr.sample_period },
-                sideband: event.sideband,
-            });
-        }
+        self.events = LiveEvents::of(recording);
         Ok(())
     }
 
@@ -393,21 +405,25 @@ impl<F: FnMut(News)> Consumer for Engine<F> {
     }
 
     fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
-        let sideband = self.events.iter().position(|event| event.sideband).unwrap_or(0) as u32;
         let mut held = Vec::new();
         let mut offset = 0;
         while let Some(rest) = chunk.bytes.get(offset..).filter(|rest| !rest.is_empty()) {
-            let Ok((raw, length)) = RawRecord::parse(rest, Endian::NATIVE) else { break };
-            // IDENTIFIER lies at the same place in the records of all events.
-            let id = self.events.first().and_then(|event| event.layout.id_of(&raw));
-            let event = match chunk.ring {
-                RingKind::Sideband => sideband,
-                RingKind::Samples => id.and_then(|id| self.ids.get(&id)).copied().unwrap_or(0),
+            let Ok((raw, length)) = RawRecord::parse(rest, Endian::NATIVE) else {
+                self.note_loss(Loss { cut_bytes: rest.len() as u64, ..Loss::default() });
+                break;
             };
-            let layout = self.events.get(event as usize).map(|event| &event.layout);
-            let time = layout.and_then(|layout| layout.time_of(&raw)).unwrap_or(Timestamp(0));
-            debug_assert!(raw.kind != kind::SAMPLE || time.0 != 0, "samples have a time");
-            held.push((time, offset, length, event));
+            // IDENTIFIER lies at the same place in the records of all events.
+            let id = self.events.layout(None).and_then(|layout| layout.id_of(&raw));
+            let event = id.and_then(|id| self.events.event_of_id(id));
+            // What we have made ourselves has no id.
+            let event = event.or_else(|| self.events.sideband().filter(|_| raw.kind != kind::SAMPLE));
+            match event {
+                Some(event) => {
+                    let time = self.events.layout(Some(event)).and_then(|layout| layout.time_of(&raw));
+                    held.push((time.unwrap_or(Timestamp(0)), offset, length, event));
+                }
+                None => self.note_loss(Loss { unattributed: 1, ..Loss::default() }),
+            }
             offset += length;
         }
         // The memory that it came in is as large as a ring, and there is little of it.
@@ -418,9 +434,13 @@ impl<F: FnMut(News)> Consumer for Engine<F> {
         Ok(Some(chunk.bytes))
     }
 
+    fn note_loss(&mut self, loss: Loss) {
+        self.samples.add_loss(loss);
+    }
+
     fn finished_round(&mut self) -> io::Result<()> {
         self.orderer.finish_round();
-        self.take_ready();
+        self.read_ready();
         if let Some(newest) = self.window.newest().filter(|&newest| newest > self.newest.0) {
             self.newest = (newest, Instant::now());
         }
@@ -434,38 +454,33 @@ impl<F: FnMut(News)> Consumer for Engine<F> {
         if since > CHECKPOINT_SLACK.as_nanos() {
             self.window.forget(self.newest.0.saturating_add(u64::try_from(since).unwrap_or(u64::MAX)));
         }
-        self.census.take(&mut self.tracker);
+        self.census.take(&mut self.samples.tracker);
         Ok(())
     }
 
     fn end(&mut self, ending: &Ending) -> io::Result<()> {
         self.orderer.finish();
-        self.take_ready();
-        if let Some(lost) = &ending.lost {
-            let sampled = lost.iter().zip(&self.events).filter(|(_, event)| !event.sideband);
-            let total = sampled.fold(0_u64, |sum, (&lost, _)| sum.saturating_add(lost));
-            self.lost = self.lost.max(total);
-        }
+        self.read_ready();
         self.ended = true;
         if self.orders.try_recv() == Err(TryRecvError::Disconnected) {
             // Nobody looks any more.
             return Ok(());
         }
-        let counted = match self.waiting.take() {
-            Some((counted, _)) => counted,
+        let (counted, loss) = match self.waiting.take() {
+            Some(Interval { counted, loss, .. }) => (counted, loss),
             None => {
                 let mut counted =
                     self.window.counted(if self.settings.intervals_apart { Span::Start } else { self.span });
                 if self.settings.intervals_apart {
                     counted.covered = self.last.elapsed();
                 }
-                counted
+                (counted, self.last_loss(ending))
             }
         };
         // The last one has all names: nobody will ask again.
         let begin = Instant::now();
-        let mut snapshot = self.snapshot(&counted);
-        self.naming.ask(&[], self.tracker.spaces(), |_| Vec::new(), &HashMap::default(), true);
+        let mut snapshot = self.snapshot(&counted, loss);
+        self.naming.ask(&[], self.samples.tracker.spaces(), |_| Vec::new(), &HashMap::default(), true);
         while self.book.pending() > 0 && begin.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(10));
             let mut named = false;
@@ -474,7 +489,7 @@ impl<F: FnMut(News)> Consumer for Engine<F> {
                 named = true;
             }
             if named {
-                snapshot = self.snapshot(&counted);
+                snapshot = self.snapshot(&counted, loss);
             }
         }
         (self.tell)(News::Snapshot(Arc::new(snapshot)));

@@ -13,6 +13,7 @@ mod cursor;
 mod described;
 mod draw;
 pub(crate) mod engine;
+mod events;
 mod filter;
 mod growing;
 mod keys;

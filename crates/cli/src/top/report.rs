@@ -4,6 +4,8 @@
 
 use std::fmt::Write as _;
 
+use export::summary::{self, counted};
+use model::Loss;
 use profile::FrameKind;
 use serde_json::{Value, json};
 
@@ -31,13 +33,38 @@ pub(crate) fn json(snapshot: &Snapshot) -> String {
         "seconds": rounded(status.covered.as_secs_f64()),
         "cpus": status.cpus,
         "samples": status.samples,
-        "lost": status.lost,
+        "lost": (status.loss.unread == 0).then_some(status.loss.samples),
+        "loss": loss(&status.loss),
         "complete": status.complete,
         "own": { "cpu_percent": rounded(status.own_cpu), "memory_bytes": status.own_memory },
         "ended": status.ended,
         "events": events,
     })
     .to_string()
+}
+
+fn loss(loss: &Loss) -> Value {
+    // Destructured so that a new field cannot be forgotten here. What a file can lose does not happen here.
+    let Loss {
+        samples,
+        unread,
+        sideband,
+        throttles,
+        undecodable,
+        unattributed,
+        cut_bytes,
+        unknown_records: _,
+        out_of_order: _,
+    } = *loss;
+    json!({
+        "samples": samples,
+        "unread_counts": unread,
+        "sideband_records": sideband,
+        "throttles": throttles,
+        "undecodable_records": undecodable,
+        "unattributed_records": unattributed,
+        "cut_bytes": cut_bytes,
+    })
 }
 
 fn event(snapshot: &Snapshot, number: u32) -> Value {
@@ -139,13 +166,13 @@ pub(crate) fn text(snapshot: &Snapshot) -> String {
         let complete = status.complete_share().map(|share| format!(", stacks {share:.1} % complete"));
         let complete = complete.unwrap_or_default();
         line(format_args!(
-            "{}, {}{rate}, {} CPUs, {:.1} s: {} samples, {} lost{complete}, idle {:.0} %",
+            "{}, {}{rate}, {}, {:.1} s: {}, {}{complete}, idle {:.0} %",
             status.target,
             event.name,
-            status.cpus,
+            counted(status.cpus.into(), "CPU", "CPUs"),
             status.covered.as_secs_f64(),
-            status.samples,
-            status.lost,
+            counted(status.samples, "sample", "samples"),
+            summary::lost(&status.loss),
             scope.idle_share(snapshot),
         ));
         line(format_args!("{:>7} {:>7}  {:<24} function", "self", "total", "module"));

@@ -9,7 +9,7 @@ use anyhow::Context;
 use export::flamegraph;
 use export::summary::{self, Summary};
 use model::{
-    AddressKind, Frame as ModelFrame, Loss, Name, Pid, Resolution, Space, SpaceId, SpaceTable, StackEntry,
+    AddressKind, Frame as ModelFrame, Name, Pid, Resolution, Space, SpaceId, SpaceTable, StackEntry,
     Symbolized, Tid,
 };
 use profile::{Detail, FrameKind, Profile, Show, View, Weight};
@@ -85,7 +85,7 @@ impl Shown {
         let generated =
             spaces.intern(Space::Jit { pid: Pid::NONE, generation: 0, mapping: Name::from("//anon") });
         let mut profile = Profile::new(Detail::default());
-        profile.loss = Loss { samples: snapshot.status.lost, ..Loss::default() };
+        profile.loss = snapshot.status.loss;
         let mut shown = Self { profile, spaces, names: HashMap::new() };
         let mut entries = Vec::new();
         for stack in scope.stacks(snapshot) {

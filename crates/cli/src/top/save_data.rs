@@ -15,9 +15,11 @@ use decoder::{
     Attr, AttrFlags, CpuMode, Endian, ReadFormat, Record, RecordLayout, Sample, SampleFormat, SampleId,
     context,
 };
-use export::summary::grouped;
+use export::summary::counted;
 use model::{BuildId, FileIdentity, Name, Pid, Space, Tid};
-use recorder::{Chunk, Consumer, Drained, Ending, FileConsumer, RecordedEvent, Recording, RingKind};
+use recorder::{
+    Chunk, Consumer, Drained, Ending, FileConsumer, LostCount, RecordedEvent, Recording, RingKind,
+};
 use rustc_hash::FxBuildHasher;
 
 use super::snapshot::{Place, Snapshot};
@@ -54,7 +56,7 @@ pub(crate) fn save(name: &str, snapshot: &Snapshot, scope: &Scope) -> anyhow::Re
     let written = write(&mut consumer, snapshot, &recording, &stacks);
     let (samples, each) = written.with_context(|| format!("cannot write {name}"))?;
     let each = if each > 1 { format!(", each for {each}") } else { String::new() };
-    Ok(format!("saved {name}: {} samples{each}, without times", grouped(samples)))
+    Ok(format!("saved {name}: {}{each}, without times", counted(samples, "sample", "samples")))
 }
 
 /// The event of the scope, with samples of what is known.
@@ -126,7 +128,9 @@ fn write(
         written += samples;
     }
     out.flush()?;
-    consumer.end(&Ending { lost: Some(vec![snapshot.status.lost]), stacks: None })?;
+    let loss = &snapshot.status.loss;
+    let lost = LostCount { samples: loss.samples, unread: loss.unread };
+    consumer.end(&Ending { lost: Some(vec![lost]), stacks: None })?;
     Ok((written, each))
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{Space, StackEntry};
+use model::{Loss, Space, StackEntry};
 use profile::FrameKind;
 use recorder::Recording;
 
@@ -210,8 +210,8 @@ pub(crate) struct Status {
     pub(crate) samples: u64,
     /// Samples whose stack is complete, where that is known.
     pub(crate) complete: Option<u64>,
-    /// Samples lost in the time since the start (or the last reset).
-    pub(crate) lost: u64,
+    /// What went missing in the interval, or since the start (or the last reset).
+    pub(crate) loss: Loss,
     /// Samples that were counted and had to be forgotten, because there were too many different stacks.
     pub(crate) aged_out: u64,
     /// Places whose names are still being looked for.

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use ratatui::layout::Rect;
 
+use model::Loss;
+
 use super::cursor::Cursor;
 use super::filter::Filter;
 use super::snapshot::{Function, Snapshot, Span};
@@ -216,7 +218,8 @@ impl App {
         let shown = Arc::make_mut(&mut self.snapshot);
         shown.stacks.clear();
         let status = &mut shown.status;
-        (status.samples, status.lost, status.aged_out, status.covered) = (0, 0, 0, Duration::ZERO);
+        (status.samples, status.aged_out, status.covered) = (0, 0, Duration::ZERO);
+        status.loss = Loss::default();
         status.complete = status.complete.map(|_| 0);
         self.list();
     }

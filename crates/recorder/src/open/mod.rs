@@ -6,6 +6,7 @@ mod descriptors;
 mod duplicates;
 mod hotplug;
 mod ladder;
+mod lost;
 mod plan;
 mod rings;
 mod running;

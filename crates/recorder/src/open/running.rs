@@ -47,6 +47,11 @@ impl Opened {
     }
 
     /// The ids of each event, those of variants apart: both may take samples of one thread on one CPU, one after the other.
+    /// Whether the event at `index` leads its group, or is in none.
+    pub(super) fn leads(&self, index: usize) -> bool {
+        self.events.get(index).is_some_and(|event| event.leader.is_none_or(|leader| leader == index))
+    }
+
     pub(crate) fn ids_apart(&self) -> Result<Vec<Vec<u64>>, Error> {
         let events = self.events.iter().chain([&self.sideband]);
         let ids = events.map(|event| event.instances.iter().map(|instance| instance.id()).collect());

@@ -9,6 +9,7 @@ use decoder::kind;
 use host::sys::ring::RingMapping;
 
 use super::stack_place::{FoundCopy, StackPlace};
+use crate::records::u64_at;
 
 /// The memory of a ring.
 pub(crate) trait RingMemory {
@@ -51,6 +52,8 @@ pub struct Drained {
     pub samples: u64,
     /// THROTTLE records.
     pub throttles: u64,
+    /// Records that the ring had no room for, as its LOST records say.
+    pub lost: u64,
     /// Bytes that were no whole records: given up, with all behind them.
     pub bad_bytes: u64,
     /// How full the ring was, in bytes.
@@ -166,6 +169,9 @@ impl<R: RingMemory> Unread<'_, R> {
     }
 }
 
+/// Offset of the count in LOST: behind the header and an id.
+const LOST_COUNT: usize = 16;
+
 /// Walks over records; [`Drained::bad_bytes`] is what follows the last whole one.
 fn count(mut bytes: &[u8]) -> Drained {
     let mut drained = Drained::default();
@@ -176,6 +182,7 @@ fn count(mut bytes: &[u8]) -> Drained {
         match u32::from_ne_bytes([k0, k1, k2, k3]) {
             kind::SAMPLE => drained.samples += 1,
             kind::THROTTLE => drained.throttles += 1,
+            kind::LOST => drained.lost = drained.lost.saturating_add(u64_at(bytes, LOST_COUNT).unwrap_or(0)),
             _ => {}
         }
         bytes = rest;
@@ -251,11 +258,26 @@ mod tests {
             ring.write(&record(kind::THROTTLE, 32));
             let mut out = vec![1, 2, 3];
             let drained = drain(&mut ring, None, &mut out);
-            assert_eq!(drained, Drained { samples: 1, throttles: 1, bad_bytes: 0, fill: 56 }, "{start}");
+            assert_eq!(
+                drained,
+                Drained { samples: 1, throttles: 1, fill: 56, ..Drained::default() },
+                "{start}"
+            );
             assert_eq!(out[3..], [record(kind::SAMPLE, 24), record(kind::THROTTLE, 32)].concat());
             assert_eq!(ring.tail, ring.head);
             assert_eq!(drain(&mut ring, None, &mut out), Drained::default());
         }
+    }
+
+    #[test]
+    fn what_the_ring_had_no_room_for_is_counted() {
+        let mut ring = TestRing::new(128, 0);
+        for lost in [40_u64, 2] {
+            let mut record = record(kind::LOST, 24);
+            record[16..24].copy_from_slice(&lost.to_ne_bytes());
+            ring.write(&record);
+        }
+        assert_eq!(drain(&mut ring, None, &mut Vec::new()).lost, 42);
     }
 
     #[test]
@@ -268,7 +290,11 @@ mod tests {
             ring.write(&bad);
             let mut out = Vec::new();
             let drained = drain(&mut ring, None, &mut out);
-            assert_eq!(drained, Drained { samples: 1, throttles: 0, bad_bytes: 32, fill: 48 }, "{bad_size}");
+            assert_eq!(
+                drained,
+                Drained { samples: 1, bad_bytes: 32, fill: 48, ..Drained::default() },
+                "{bad_size}"
+            );
             assert_eq!(out, record(kind::SAMPLE, 16));
             assert_eq!(ring.tail, ring.head, "the ring goes on");
         }

@@ -187,15 +187,15 @@ impl Machine {
         }
     }
 
-    /// Writes a sample whose stack was found in the ring: now its turn has come.
-    pub(super) fn write_early(&mut self, early: &[u8], layouts: &Layouts, out: &mut Vec<u8>) {
+    /// Writes a sample whose stack was found in the ring: now its turn has come. False where it cannot be decoded.
+    pub(super) fn write_early(&mut self, early: &[u8], layouts: &Layouts, out: &mut Vec<u8>) -> bool {
         let start = out.len();
-        let Some(FoundBy { pid, generation, late }) = early::take(early, out) else { return };
+        let Some(FoundBy { pid, generation, late }) = early::take(early, out) else { return false };
         let mut end = StackEnd::Complete;
         if self.tracker.generation(pid).as_u64() != generation {
             let record = out.split_off(start);
-            let Ok((raw, _)) = RawRecord::parse(&record, Endian::NATIVE) else { return };
-            let Ok(sample) = layouts.written.decode_sample(&raw) else { return };
+            let Ok((raw, _)) = RawRecord::parse(&record, Endian::NATIVE) else { return false };
+            let Ok(sample) = layouts.written.decode_sample(&raw) else { return false };
             let snapshot = self.snapshots.of(&mut self.tracker, pid);
             self.chain.clear();
             self.chain.extend(kernel_part(&sample));
@@ -205,6 +205,7 @@ impl Machine {
             self.write(sample, layouts, out);
         }
         self.totals.count(end, late);
+        true
     }
 
     /// Sees to a stack before its turn comes. What was found may hold when it comes.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use decoder::values::U64s;
 use decoder::{Endian, RawRecord, Record, RecordLayout, Sample, SampleFormat, kind, misc};
-use model::{Timestamp, TruncationReason};
+use model::{Loss, Timestamp, TruncationReason};
 use rustc_hash::FxBuildHasher;
 use tracker::Orderer;
 use unwinder::StackEnd;
@@ -154,6 +154,10 @@ impl<C: Consumer> Unwinding<C> {
         loop {
             let place = rest.add(offset, Task::Sideband);
             let Ok((raw, size)) = RawRecord::parse(rest.at(place), Endian::NATIVE) else {
+                let left = rest.at(place).len() as u64;
+                if left > 0 {
+                    self.consumer.note_loss(Loss { cut_bytes: left, ..Loss::default() });
+                }
                 rest.release(place);
                 break;
             };
@@ -208,6 +212,7 @@ impl<C: Consumer> Unwinding<C> {
 
     /// Hands on what is ready.
     fn hand_on(&mut self) -> io::Result<()> {
+        let mut undecodable = 0;
         while let Some((_, handle)) = self.orderer.pop() {
             let Ok((raw, size)) = RawRecord::parse(self.held.at(handle), Endian::NATIVE) else { continue };
             let bytes = self.held.at(handle).get(..size).unwrap_or_default();
@@ -227,8 +232,10 @@ impl<C: Consumer> Unwinding<C> {
                 }
                 Task::PassSample => self.out.bytes.extend_from_slice(bytes),
                 Task::Write(event) => {
-                    if let Some(layouts) = self.layouts.get(event as usize) {
-                        self.machine.write_early(bytes, layouts, &mut self.out.bytes);
+                    let layouts = self.layouts.get(event as usize);
+                    let out = &mut self.out.bytes;
+                    if !layouts.is_some_and(|layouts| self.machine.write_early(bytes, layouts, out)) {
+                        undecodable += 1;
                     }
                 }
                 Task::Unwind(event) => {
@@ -252,11 +259,14 @@ impl<C: Consumer> Unwinding<C> {
                             }
                         }
                         // What cannot be decoded cannot be written in another layout either.
-                        _ => {}
+                        _ => undecodable += 1,
                     }
                 }
             }
             self.held.release(handle);
+        }
+        if undecodable > 0 {
+            self.consumer.note_loss(Loss { undecodable, ..Loss::default() });
         }
         self.out.flush(&mut self.consumer)
     }
@@ -293,6 +303,11 @@ impl<C: Consumer> Consumer for Unwinding<C> {
         for (index, (event, written)) in recording.events.iter().zip(&written.events).enumerate() {
             let index = u32::try_from(index).unwrap_or(u32::MAX);
             self.events.extend(event.ids.iter().map(|&id| (id, index)));
+            let members = recording
+                .events
+                .iter()
+                .filter(|other| event.leader.is_some() && other.leader == event.leader);
+            let room = room_for_chain(&written.attr, members.count());
             self.layouts.push(Layouts {
                 recorded: RecordLayout::new(&event.attr, Endian::NATIVE),
                 written: RecordLayout::new(&written.attr, Endian::NATIVE),
@@ -303,11 +318,6 @@ impl<C: Consumer> Consumer for Unwinding<C> {
         self.consumer.begin(&written)
     }
 
-            let members = recording
-                .events
-                .iter()
-                .filter(|other| event.leader.is_some() && other.leader == event.leader);
-            let room = room_for_chain(&written.attr, members.count());
     fn started(&mut self) -> io::Result<()> {
         self.started = true;
         self.consumer.started()
@@ -335,6 +345,10 @@ impl<C: Consumer> Consumer for Unwinding<C> {
         let Some(layouts) = layouts.filter(|layouts| layouts.has_stacks) else { return false };
         let decoded = layouts.recorded.decode_sample(&raw);
         decoded.is_ok_and(|sample| self.machine.shrink(&sample, layouts, until, into))
+    }
+
+    fn note_loss(&mut self, loss: Loss) {
+        self.consumer.note_loss(loss);
     }
 
     fn finished_round(&mut self) -> io::Result<()> {

@@ -6,10 +6,9 @@ use decoder::{CpuMode, Record, Sample};
 use export::script::{LineId, LineNumbers, Place, Printer, Stack, Style, Text};
 use model::{AddressKind, Avma, EventIndex, Pid, Tid};
 use profile::{SampleFacts, SampleFilter};
-use tracker::{AddressSpace, ChainItem, Tracker, chain_items};
+use tracker::{AddressSpace, ChainItem, SampleSink, TrackedSample, Tracker, chain_items};
 
 use crate::pipeline::aggregate::SeenIn;
-use crate::pipeline::replay::{Moment, Sink};
 
 use super::finisher::{Lot, Lots};
 use super::frames::{Frame, Frames};
@@ -100,29 +99,36 @@ impl<'o> Listing<'o> {
     }
 
     /// The instruction of a sample without a call chain.
-    fn instruction(&mut self, moment: &mut Moment<'_>, pid: Pid) -> Place {
-        let address = moment.sample.ip.unwrap_or(0);
-        let context = AddressSpace::of_mode(moment.sample.mode);
-        let entry = moment.tracker.map_address(pid, context, Avma(address), AddressKind::InstructionPointer);
+    fn instruction(&mut self, tracked: &mut TrackedSample<'_>, pid: Pid) -> Place {
+        let address = tracked.sample.ip.unwrap_or(0);
+        let context = AddressSpace::of_mode(tracked.sample.mode);
+        let entry = tracked.tracker.map_address(pid, context, Avma(address), AddressKind::InstructionPointer);
         self.seen_in.see(pid, &[entry]);
         Place { address, entry }
     }
 
     /// Puts the lines of a call chain into `self.chain`.
-    fn map(&mut self, moment: &mut Moment<'_>, pid: Pid, style: Style) {
+    fn map(&mut self, tracked: &mut TrackedSample<'_>, pid: Pid, style: Style) {
         self.chain.clear();
-        if let Some(chain) = moment.sample.callchain {
-            self.map_part(moment, pid, style, chain, moment.sample.mode);
+        if let Some(chain) = tracked.sample.callchain {
+            self.map_part(tracked, pid, style, chain, tracked.sample.mode);
         }
-        if let Some(user) = moment.deferred {
-            self.map_part(moment, pid, style, user, CpuMode::User);
+        if let Some(user) = tracked.deferred {
+            self.map_part(tracked, pid, style, user, CpuMode::User);
         }
         self.chain.truncate(self.max_stack);
     }
 
-    fn map_part(&mut self, moment: &mut Moment<'_>, pid: Pid, style: Style, chain: U64s<'_>, mode: CpuMode) {
+    fn map_part(
+        &mut self,
+        tracked: &mut TrackedSample<'_>,
+        pid: Pid,
+        style: Style,
+        chain: U64s<'_>,
+        mode: CpuMode,
+    ) {
         let Self { frames, lines, seen_in, .. } = self;
-        let Moment { tracker, event, .. } = moment;
+        let TrackedSample { tracker, event, .. } = tracked;
         let generation = tracker.generation(pid);
         for item in chain_items(chain.iter(), mode) {
             if let ChainItem::Address { address, kind, context } = item {
@@ -143,11 +149,13 @@ impl<'o> Listing<'o> {
     }
 }
 
-impl Sink for Listing<'_> {
-    fn sample(&mut self, mut moment: Moment<'_>) -> anyhow::Result<()> {
-        let (event, sample) = (moment.event, moment.sample);
+impl SampleSink for Listing<'_> {
+    type Error = anyhow::Error;
+
+    fn sample(&mut self, mut tracked: TrackedSample<'_>) -> anyhow::Result<()> {
+        let (event, sample) = (tracked.event, tracked.sample);
         let (pid, tid) = thread(sample);
-        let comm = moment.tracker.comm(pid, tid).clone();
+        let comm = tracked.tracker.comm(pid, tid).clone();
         if !self.admits(sample, event, &comm) {
             return Ok(());
         }
@@ -157,13 +165,13 @@ impl Sink for Listing<'_> {
         }
         let stack = match self.printer.style(event) {
             Some(style) if sample.callchain.is_some() => {
-                self.map(&mut moment, pid, style);
+                self.map(&mut tracked, pid, style);
                 Some(Stack::Chain(&self.chain))
             }
-            Some(_) => Some(Stack::Instruction(self.instruction(&mut moment, pid))),
+            Some(_) => Some(Stack::Instruction(self.instruction(&mut tracked, pid))),
             None => None,
         };
-        let (tracker, seen_in) = (&mut *moment.tracker, &mut self.seen_in);
+        let (tracker, seen_in) = (&mut *tracked.tracker, &mut self.seen_in);
         let mut place = |address| {
             let entry = tracker.map_address(pid, None, Avma(address), AddressKind::InstructionPointer);
             seen_in.see(pid, &[entry]);
@@ -171,7 +179,7 @@ impl Sink for Listing<'_> {
         };
         self.printer.sample(event, sample, &comm, stack, &mut place, &mut self.text);
         if self.text.size() > self.lot_size {
-            self.flush(moment.tracker)?;
+            self.flush(tracked.tracker)?;
         }
         Ok(())
     }

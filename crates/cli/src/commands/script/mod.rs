@@ -15,6 +15,7 @@ use decoder::AttrFlags;
 use decoder::registers::Architecture;
 use export::script::tracepoint::Formats;
 use export::script::{Fields, Printer, ScriptEvent, Selection};
+use export::summary::counted;
 use model::{EventIndex, Name};
 use perfdata::Reader;
 
@@ -121,7 +122,10 @@ fn print(
         console.warn(note);
     }
     if undescribed > 0 {
-        console.warn(&format!("{undescribed} samples are left out: their events were described behind them"));
+        console.warn(&format!(
+            "{} left out: their events were described behind them",
+            counted(undescribed, "sample is", "samples are")
+        ));
     }
     let losses = export::summary::losses(&loss);
     if !losses.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use export::summary::grouped;
+use export::summary::{self, counted, grouped};
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -45,19 +45,23 @@ pub(super) fn status(frame: &mut Frame<'_>, app: &App, theme: &Theme, area: Rect
         (snapshot::Span::Start, None) => "since start".to_owned(),
     };
     what.push((span, plain));
-    what.push((format!("{} CPU{}", status.cpus, if status.cpus == 1 { "" } else { "s" }), plain));
+    what.push((counted(status.cpus.into(), "CPU", "CPUs"), plain));
     line(frame, theme, first, what);
 
-    let lost = if status.lost > 0 { theme.warning() } else { plain };
+    let loss = &status.loss;
+    let lost = if loss.samples > 0 || loss.unread > 0 { theme.warning() } else { plain };
     let mut how: Vec<(String, Style)> = vec![
         (format!("{}/s", grouped(status.rate().round() as u64)), plain),
-        (format!("{} samples", grouped(status.samples)), plain),
-        (format!("{} lost", grouped(status.lost)), lost),
+        (counted(status.samples, "sample", "samples"), plain),
+        (summary::lost(loss), lost),
     ];
     if let Some(complete) = status.complete_share() {
         // Narrow screens have room for our own cost all the same.
         let stacks = if area.width < 100 { "" } else { "stacks " };
         how.push((format!("{stacks}{complete:.1} % complete"), plain));
+    }
+    if loss.undecodable > 0 {
+        how.push((format!("{} undecodable", grouped(loss.undecodable)), theme.warning()));
     }
     how.push((format!("own {:.1} % CPU, {} MB", status.own_cpu, status.own_memory.div_ceil(1 << 20)), plain));
     if !app.scope.idle {

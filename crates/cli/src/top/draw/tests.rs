@@ -131,7 +131,7 @@ fn help_can_be_read_to_its_end_on_any_screen() {
 #[test]
 fn what_is_wrong_is_said() {
     let mut snapshot = load();
-    snapshot.status.lost = 1234;
+    snapshot.status.loss.samples = 1234;
     snapshot.status.complete = snapshot.status.complete.map(|complete| complete - 100);
     snapshot.status.aged_out = 5;
     snapshot.status.unnamed = 77;

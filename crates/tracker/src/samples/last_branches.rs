@@ -1,15 +1,17 @@
 //! Call chains of last branches (`--call-graph lbr`): the processor kept the calls that have not returned.
 
+use alloc::vec::Vec;
+
 use decoder::{Attr, BranchSampleFormat, Sample, context};
 
 /// Whether the branches of an event's samples are a call stack.
-pub fn are_calls(attr: &Attr) -> bool {
+pub(super) fn are_calls(attr: &Attr) -> bool {
     attr.branch_sample_format.contains(BranchSampleFormat::CALL_STACK)
 }
 
 /// The call chain of a sample: what the kernel walked up to the user's instruction, then the calls, innermost first.
 /// `None` where there are no calls, so that the kernel's own walk is all there is.
-pub fn chain(sample: &Sample<'_>) -> Option<Vec<u64>> {
+pub(super) fn chain(sample: &Sample<'_>) -> Option<Vec<u64>> {
     let branches = sample.branch_stack.filter(|branches| !branches.is_empty())?;
     let is_user = |value: &u64| *value == context::USER;
     let walked = || sample.callchain.into_iter().flat_map(|chain| chain.iter());
@@ -26,6 +28,7 @@ pub fn chain(sample: &Sample<'_>) -> Option<Vec<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
     use decoder::{Endian, RawRecord, Record, RecordLayout, SampleFormat};
 
     /// A sample with this call chain and these branches, encoded as the kernel does and decoded again.

@@ -1,0 +1,96 @@
+//! The events of a live recording.
+
+use std::collections::HashMap;
+
+use decoder::{Attr, RecordLayout};
+use model::EventIndex;
+use profile::Weight;
+use recorder::{RecordedEvent, Recording};
+use rustc_hash::FxBuildHasher;
+use tracker::Events;
+
+use super::snapshot::EventStatus;
+use crate::pipeline::events::weight_of;
+
+/// The events of a recording, in its order.
+#[derive(Default)]
+pub(crate) struct LiveEvents {
+    events: Vec<LiveEvent>,
+    /// The position of an event by its ids, which the kernel gives.
+    positions: HashMap<u64, EventIndex, FxBuildHasher>,
+}
+
+struct LiveEvent {
+    attr: Attr,
+    layout: RecordLayout,
+    status: EventStatus,
+    weight: Weight,
+    is_sideband: bool,
+}
+
+impl LiveEvents {
+    pub(crate) fn of(recording: &Recording) -> Self {
+        let mut live = Self::default();
+        for (index, event) in (0..).zip(&recording.events) {
+            live.positions.extend(event.ids.iter().map(|&id| (id, EventIndex(index))));
+            live.events.push(LiveEvent::of(event));
+        }
+        live
+    }
+
+    /// What is shown of the events that take samples.
+    pub(crate) fn statuses(&self) -> impl Iterator<Item = &EventStatus> {
+        self.events.iter().filter(|event| !event.is_sideband).map(|event| &event.status)
+    }
+
+    /// What makes the stacks of an event heavy.
+    pub(crate) fn weight(&self, event: u32) -> Option<Weight> {
+        self.events.get(event as usize).map(|event| event.weight)
+    }
+
+    /// The first sideband event.
+    pub(crate) fn sideband(&self) -> Option<EventIndex> {
+        let position = self.events.iter().position(|event| event.is_sideband)?;
+        u32::try_from(position).ok().map(EventIndex)
+    }
+}
+
+impl LiveEvent {
+    fn of(event: &RecordedEvent) -> Self {
+        let attr = event.attr.clone();
+        let weight = weight_of(&attr);
+        Self {
+            layout: RecordLayout::new(&attr, decoder::Endian::NATIVE),
+            status: EventStatus {
+                name: event.name.clone(),
+                frequency: attr.is_frequency().then_some(attr.sample_period),
+                unit: if weight == Weight::Samples { "samples".to_owned() } else { event.name.clone() },
+            },
+            weight,
+            is_sideband: event.sideband,
+            attr,
+        }
+    }
+}
+
+impl Events for LiveEvents {
+    fn attr(&self, event: EventIndex) -> Option<&Attr> {
+        self.events.get(event.0 as usize).map(|event| &event.attr)
+    }
+
+    fn layout(&self, event: Option<EventIndex>) -> Option<&RecordLayout> {
+        self.events.get(event.map_or(0, |event| event.0 as usize)).map(|event| &event.layout)
+    }
+
+    fn event_of_id(&self, id: u64) -> Option<EventIndex> {
+        self.positions.get(&id).copied()
+    }
+
+    fn is_sideband(&self, event: EventIndex) -> bool {
+        self.events.get(event.0 as usize).is_some_and(|event| event.is_sideband)
+    }
+
+    fn have_sideband_rings(&self) -> bool {
+        true
+    }
+}

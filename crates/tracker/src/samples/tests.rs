@@ -1,0 +1,175 @@
+use super::*;
+use alloc::vec;
+use decoder::record::{Lost, Task};
+use decoder::values::CounterValues;
+use decoder::{CpuMode, ReadFormat, SampleFormat, SampleId};
+use model::{Pid, Timestamp};
+
+/// A group of two events with the ids 7 and 8, whose leader reads both; and a sideband event with the id 9.
+struct Group {
+    attrs: Vec<Attr>,
+    layouts: Vec<RecordLayout>,
+    sideband_rings: bool,
+}
+
+impl Group {
+    fn new(is_inherited: bool) -> Self {
+        let flags = AttrFlags::SAMPLE_ID_ALL;
+        let common = SampleFormat::IDENTIFIER | SampleFormat::TID | SampleFormat::TIME;
+        let leader = Attr {
+            sample_format: common | SampleFormat::READ | SampleFormat::CALLCHAIN,
+            read_format: ReadFormat::GROUP | ReadFormat::ID | ReadFormat::LOST,
+            flags: if is_inherited { flags | AttrFlags::INHERIT } else { flags },
+            sample_period: 1000,
+            ..Attr::default()
+        };
+        let sideband = Attr { kind: 1, config: 9, sample_format: common, flags, ..Attr::default() };
+        let attrs = vec![leader.clone(), leader, sideband];
+        let layouts = attrs.iter().map(|attr| RecordLayout::new(attr, Endian::NATIVE)).collect();
+        Self { attrs, layouts, sideband_rings: true }
+    }
+
+    fn record(&self, event: u32, record: &Record<'_>) -> (EventIndex, Vec<u8>) {
+        let mut bytes = Vec::new();
+        self.layouts[event as usize].encode(record, &mut bytes).unwrap();
+        (EventIndex(event), bytes)
+    }
+
+    fn sample(&self, tid: i32, counts: [u64; 2]) -> (EventIndex, Vec<u8>) {
+        let words = [counts[0], 7, 0, counts[1], 8, 0].map(u64::to_ne_bytes).concat();
+        let format = self.attrs[0].read_format;
+        let read = CounterValues::new(format, (0, 0), None, U64s::new(&words, Endian::NATIVE));
+        let chain = U64s::new(&[], Endian::NATIVE);
+        let sample = Sample {
+            mode: CpuMode::User,
+            identifier: Some(7),
+            thread: Some((Pid(1), Tid(tid))),
+            time: Some(Timestamp(1)),
+            read: Some(read),
+            callchain: Some(chain),
+            ..Sample::default()
+        };
+        self.record(0, &Record::Sample(sample))
+    }
+
+    fn exit(&self, tid: i32) -> (EventIndex, Vec<u8>) {
+        let (pid, tid, time) = (Pid(1), Tid(tid), Timestamp(1));
+        let sample_id = SampleId {
+            thread: Some((pid, tid)),
+            identifier: Some(9),
+            time: Some(time),
+            ..SampleId::default()
+        };
+        let task = Task { pid, parent_pid: pid, tid, parent_tid: tid, time, sample_id };
+        self.record(2, &Record::Exit(task))
+    }
+
+    fn lost(&self, event: u32, lost: u64) -> (EventIndex, Vec<u8>) {
+        let sample_id = SampleId { identifier: Some(7 + u64::from(event)), ..SampleId::default() };
+        self.record(event, &Record::Lost(Lost { id: 0, lost, sample_id }))
+    }
+}
+
+impl Events for Group {
+    fn attr(&self, event: EventIndex) -> Option<&Attr> {
+        self.attrs.get(event.0 as usize)
+    }
+
+    fn layout(&self, event: Option<EventIndex>) -> Option<&RecordLayout> {
+        self.layouts.get(event.map_or(0, |event| event.0 as usize))
+    }
+
+    fn event_of_id(&self, id: u64) -> Option<EventIndex> {
+        (7..9).contains(&id).then(|| EventIndex(id as u32 - 7))
+    }
+
+    fn is_sideband(&self, event: EventIndex) -> bool {
+        event == EventIndex(2)
+    }
+
+    fn have_sideband_rings(&self) -> bool {
+        self.sideband_rings
+    }
+}
+
+/// What came, as (event, thread, period).
+#[derive(Default)]
+struct Came {
+    samples: Vec<(u32, i32, u64)>,
+    undecodable: usize,
+}
+
+impl SampleSink for Came {
+    type Error = core::convert::Infallible;
+
+    fn sample(&mut self, sample: TrackedSample<'_>) -> Result<(), Self::Error> {
+        let tid = sample.sample.thread.map_or(0, |(_, tid)| tid.0);
+        self.samples.push((sample.event.0, tid, sample.period));
+        Ok(())
+    }
+
+    fn undecodable(&mut self, _: &OrderedRecord<'_>, _: DecodeError) {
+        self.undecodable += 1;
+    }
+}
+
+fn read(events: &Group, records: &[(EventIndex, Vec<u8>)]) -> (Came, Loss) {
+    let (mut reader, mut came) = (SampleReader::default(), Came::default());
+    for (event, bytes) in records {
+        let (raw, _) = RawRecord::parse(bytes, Endian::NATIVE).unwrap();
+        let record = OrderedRecord { raw, event: Some(*event), offset: None };
+        let Ok(()) = reader.read(events, record, None, &mut came);
+    }
+    let Ok(()) = reader.finish(events, &mut came);
+    (came, reader.loss())
+}
+
+#[test]
+fn counters_of_threads_that_inherited_the_group_are_kept_apart() {
+    let group = Group::new(true);
+    let records = [
+        group.sample(10, [1000, 50]),
+        group.sample(11, [1000, 3]),
+        group.sample(10, [2000, 60]),
+        group.exit(11),
+        group.sample(11, [1000, 9]),
+    ];
+    let (came, loss) = read(&group, &records);
+    let expected = [
+        [(0, 10, 1000), (1, 10, 50)],
+        [(0, 11, 1000), (1, 11, 3)],
+        [(0, 10, 1000), (1, 10, 10)],
+        [(0, 11, 1000), (1, 11, 9)],
+    ];
+    assert_eq!(came.samples, expected.concat());
+    assert!(loss.is_none());
+}
+
+#[test]
+fn counters_of_a_cpu_count_all_its_threads() {
+    let group = Group::new(false);
+    let records = [group.sample(10, [1000, 50]), group.sample(11, [2000, 50]), group.sample(10, [3000, 61])];
+    let (came, _) = read(&group, &records);
+    assert_eq!(came.samples, [(0, 10, 1000), (1, 10, 50), (0, 11, 1000), (0, 10, 1000), (1, 10, 11)]);
+}
+
+#[test]
+fn what_cannot_be_decoded_is_counted() {
+    let group = Group::new(true);
+    let (event, mut bytes) = group.sample(10, [1000, 50]);
+    let chain = bytes.len() - 8;
+    bytes[chain..].copy_from_slice(&(1_u64 << 40).to_ne_bytes());
+    let (came, loss) = read(&group, &[(event, bytes), group.sample(10, [2000, 50])]);
+    assert_eq!((came.samples.len(), came.undecodable, loss.undecodable), (2, 1, 1));
+}
+
+#[test]
+fn a_loss_is_told_from_the_ring_it_happened_in() {
+    let group = Group::new(true);
+    let records = [group.lost(0, 30), group.lost(2, 4)];
+    let (_, loss) = read(&group, &records);
+    assert_eq!((loss.samples, loss.sideband), (30, 4));
+    // Where all events share a ring, whose record it is says nothing.
+    let (_, loss) = read(&Group { sideband_rings: false, ..Group::new(true) }, &records);
+    assert_eq!((loss.samples, loss.sideband), (34, 0));
+}
