@@ -11,6 +11,8 @@ use crate::flags::{AttrFlags, BranchSampleFormat, ReadFormat, SampleFormat};
 pub const SIZE_VER0: u32 = 64;
 /// Bytes up to and with `sig_data` (`PERF_ATTR_SIZE_VER7`): the largest that perf 6.1 reads.
 pub const SIZE_VER7: u32 = 128;
+/// Bytes up to and with `config3` (`PERF_ATTR_SIZE_VER8`, Linux 6.3).
+pub const SIZE_VER8: u32 = 136;
 /// Bytes up to and with `config4` (`PERF_ATTR_SIZE_VER9`): the largest known here.
 pub const SIZE_NEWEST: u32 = 144;
 

@@ -1,6 +1,6 @@
 //! Events and options to what `perf_event_open(2)` takes.
 
-use decoder::attr::SIZE_VER7;
+use decoder::attr::{SIZE_NEWEST, SIZE_VER7, SIZE_VER8};
 use decoder::{Attr, AttrFlags, BranchSampleFormat, ReadFormat, SampleFormat};
 
 use crate::event::{Event, Precision, Rate};
@@ -99,7 +99,7 @@ pub(crate) fn sampler(event: &Event, options: &Options, copy: u32, wakeup: u32) 
     }
     let (Rate::Frequency(period) | Rate::Period(period)) = rate;
     Attr {
-        size: SIZE_VER7,
+        size: size_with(&event.attr),
         sample_period: period,
         sample_format: format,
         read_format,
@@ -117,6 +117,25 @@ pub(crate) fn sampler(event: &Event, options: &Options, copy: u32, wakeup: u32) 
         sample_regs_intr: if extras.registers { REGISTERS } else { 0 },
         clockid: options.clock.map_or(0, |clock| clock.id),
         ..event.attr.clone()
+    }
+}
+
+/// The attr of a group's member behind its leader, which starts it and gives it its place on the PMU. With `:S` the
+/// leader's samples carry the member's count, and it takes none.
+pub(crate) fn member(sampler: Attr) -> Attr {
+    let mut flags = sampler.flags
+        - (AttrFlags::DISABLED | AttrFlags::ENABLE_ON_EXEC | AttrFlags::PINNED | AttrFlags::EXCLUSIVE);
+    let is_read = sampler.read_format.contains(ReadFormat::GROUP);
+    flags.set(AttrFlags::FREQ, !is_read && sampler.is_frequency());
+    Attr { flags, sample_period: if is_read { 0 } else { sampler.sample_period }, ..sampler }
+}
+
+/// The smallest size that holds what an event counts: a kernel refuses what is larger than it knows and not 0 at the end.
+pub(crate) fn size_with(event: &Attr) -> u32 {
+    match (event.config3, event.config4) {
+        (0, 0) => SIZE_VER7,
+        (_, 0) => SIZE_VER8,
+        _ => SIZE_NEWEST,
     }
 }
 

@@ -98,6 +98,13 @@ pub enum Notice {
         /// The kernel's attr.
         attr: Box<Attr>,
     },
+    /// An event that could not be opened, as it was refused first (asked for with `-vv`).
+    Refused {
+        /// Its name.
+        name: String,
+        /// The kernel's attr.
+        attr: Box<Attr>,
+    },
     /// The duration is over and the command still runs: it was sent SIGTERM.
     CommandTerminated,
     /// The recording has failed and the command still runs: we wait for it.
@@ -131,7 +138,7 @@ impl Notice {
     /// Who should see it.
     pub fn importance(&self) -> Importance {
         match self {
-            Self::Opened { .. } => Importance::Attributes,
+            Self::Opened { .. } | Self::Refused { .. } => Importance::Attributes,
             Self::Rings { .. } | Self::Without { .. } => Importance::Detail,
             _ => Importance::Normal,
         }
@@ -155,6 +162,7 @@ impl fmt::Display for Fields<'_> {
             ("config1", attr.config1),
             ("config2", attr.config2),
             ("config3", attr.config3),
+            ("config4", attr.config4),
             ("branch_sample_type", attr.branch_sample_format.bits()),
             ("sample_regs_user", attr.sample_regs_user),
             ("sample_stack_user", u64::from(attr.sample_stack_user)),
@@ -226,6 +234,10 @@ impl fmt::Display for Notice {
                  one (-m)",
                 ring / 1024
             ),
+            Self::CopiesShrunk { asked, given, ring: None } => write!(
+                f,
+                "stack copies of {given} bytes instead of {asked}: a sample has at most 64 KiB for all that it carries"
+            ),
             Self::Without { event, feature } => {
                 write!(f, "this kernel does not know {feature}: recording {event} without")
             }
@@ -233,10 +245,6 @@ impl fmt::Display for Notice {
                 f,
                 "before Linux 6.12 a group that is read with each sample (:S) is not followed into new threads and processes: \
                  {event} samples those that exist; try it without :S"
-            ),
-            Self::CopiesShrunk { asked, given, ring: None } => write!(
-                f,
-                "stack copies of {given} bytes instead of {asked}: a sample has at most 64 KiB for all that it carries"
             ),
             Self::WholeCpus { needed, limit } => write!(
                 f,
@@ -255,6 +263,7 @@ impl fmt::Display for Notice {
                 "CPU {cpu} came online while recording: what runs there is missing; try again, or prof record -a"
             ),
             Self::Opened { name, attr } => write!(f, "{name}: {}", Fields(attr)),
+            Self::Refused { name, attr } => write!(f, "{name} was refused: {}", Fields(attr)),
             Self::CommandTerminated => f.write_str("the time is over: the command was sent SIGTERM"),
             Self::CommandGoesOn { because } => write!(f, "{because}; the command goes on"),
             Self::Rings { cpus, samples, sideband } => write!(

@@ -71,7 +71,7 @@ fn offer_by<O: Opener>(opener: &O, event: &Event) -> Offer {
         }
         Ok((_, _, steps)) if steps.iter().any(|step| matches!(step, Step::Forbidden(_))) => Offer::Forbidden,
         Ok(_) => Offer::Samples,
-        Err(error) => refusal(opener, &error, event, subject),
+        Err(refused) => refusal(opener, &refused.errno, event, subject),
     }
 }
 
@@ -80,7 +80,8 @@ fn refusal<O: Opener>(opener: &O, error: &io::Error, event: &Event, subject: Sub
         ENOENT | ENODEV | EOPNOTSUPP => Offer::Absent,
         EACCES | EPERM => Offer::Forbidden,
         EINVAL => {
-            let counter = Attr { size: 128, flags: AttrFlags::DISABLED, ..event.attr.clone() };
+            let counter =
+                Attr { size: attr::size_with(&event.attr), flags: AttrFlags::DISABLED, ..event.attr.clone() };
             match opener.open(&counter, subject, None) {
                 Ok(_) => Offer::CountsOnly,
                 Err(error) if matches!(error.raw_os_error(), Some(EACCES | EPERM)) => Offer::Forbidden,

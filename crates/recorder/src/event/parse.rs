@@ -1,7 +1,6 @@
 //! Text to event terms, without knowledge of the machine.
 
 use super::EventError;
-use super::modifiers::Modifiers;
 use super::terms::GENERAL;
 
 /// One event as typed, cut into its parts.
@@ -9,7 +8,8 @@ use super::terms::GENERAL;
 pub(super) struct Term<'a> {
     /// All of it.
     pub(super) text: &'a str,
-    /// What it is called, without modifiers: `cycles`, `sched:sched_switch`, `mem:0x1000/4:rw`.
+    /// What it is called: `cycles`, `sched:sched_switch`, `mem:0x1000/4:rw`. What stands behind its only colon may be
+    /// modifiers (`cycles:u`).
     pub(super) body: &'a str,
     /// Between slashes: `event=0xc0,umask=1`. `None` without slashes.
     pub(super) config: Option<&'a str>,
@@ -125,14 +125,11 @@ fn term(text: &str) -> Result<Term<'_>, EventError> {
         let modifiers = modifiers.strip_prefix(':').unwrap_or(modifiers);
         return Ok(Term { text, body: pmu, config: Some(config), modifiers });
     }
-    let Some((body, last)) = text.rsplit_once(':') else { return whole(text) };
-    // `sched:sched_switch` has a colon and no modifier; `cycles:ux` has one, and it is wrong.
-    let tracepoint =
-        !body.contains(':') && last.len() > 4 && !last.chars().all(|c| Modifiers::LETTERS.contains(c));
-    if tracepoint || last.contains(['*', '?', '_']) {
-        return whole(text);
+    // `a:b` is a tracepoint, or an event with its modifiers: that takes a look at what the machine has.
+    match text.rsplit_once(':') {
+        Some((body, modifiers)) if body.contains(':') => Ok(Term { text, body, config: None, modifiers }),
+        _ => whole(text),
     }
-    Ok(Term { text, body, config: None, modifiers: last })
 }
 
 #[cfg(test)]
@@ -153,11 +150,11 @@ mod tests {
 
     #[test]
     fn lists_groups_and_slashes() {
-        assert_eq!(shape("cycles:u,cs"), ["cycles:u", "cs:"]);
-        assert_eq!(shape("cpu/event=0xc0,umask=1/pp,r1a8:k"), ["cpu/event=0xc0,umask=1/:pp", "r1a8:k"]);
+        assert_eq!(shape("cycles:u,cs"), ["cycles:u:", "cs:"]);
+        assert_eq!(shape("cpu/event=0xc0,umask=1/pp,r1a8:k"), ["cpu/event=0xc0,umask=1/:pp", "r1a8:k:"]);
         assert_eq!(shape("{cycles,cpu/a=1,b/u}:S,cs"), ["{cycles: cpu/a=1,b/:u}S", "cs:"]);
         assert_eq!(shape("sched:sched_switch,sched:sched_*:k"), ["sched:sched_switch:", "sched:sched_*:k"]);
-        assert_eq!(shape("mem:0x1000/4:rw,cs:u"), ["mem:0x1000/4:rw:", "cs:u"]);
+        assert_eq!(shape("mem:0x1000/4:rw,cs:u"), ["mem:0x1000/4:rw:", "cs:u:"]);
         assert_eq!(shape("uprobe:/bin/a:main+4%return,cs"), ["uprobe:/bin/a:main+4%return:", "cs:"]);
         assert_eq!(
             shape("mem:0x1000/8:w/period=5,name=x/u,mem:0x1000/8:w:k,mem:16:u,cs"),

@@ -23,6 +23,7 @@ pub fn select(list: &str, catalogue: &dyn Catalogue) -> Result<Vec<Event>, Event
         let group_modifiers = Modifiers::parse(group.modifiers, list)?;
         let mut members = Vec::new();
         for term in &group.terms {
+            let term = &without_modifiers(term, catalogue);
             // First what is there: in `uprobes:/bin/x:main` the letters are the least of what is wrong.
             let found = look_up(term, catalogue)?;
             let modifiers = Modifiers::parse(term.modifiers, term.text)?.with(group_modifiers);
@@ -38,6 +39,26 @@ pub fn select(list: &str, catalogue: &dyn Catalogue) -> Result<Vec<Event>, Event
         }
     }
     Ok(events)
+}
+
+/// The term with its modifiers cut off, where what is behind its only colon are modifiers: `cycles:u`. A tracepoint has a
+/// colon of its own (`iommu:map`), and its name can consist of nothing but their letters (`probe:D`).
+fn without_modifiers<'a>(term: &Term<'a>, catalogue: &dyn Catalogue) -> Term<'a> {
+    let has_form = term.body.starts_with("mem:") || term.body.starts_with("uprobe:");
+    let Some((name, letters)) = term.body.split_once(':').filter(|_| !has_form && term.modifiers.is_empty())
+    else {
+        return term.clone();
+    };
+    let is_known = names::generic(name).is_some()
+        || raw(name).is_some()
+        || catalogue.pmus().iter().any(|pmu| pmu.events.contains_key(name));
+    let is_tracepoint = || catalogue.tracepoints(name, letters).is_ok_and(|found| !found.is_empty());
+    let may_be_letters =
+        !letters.is_empty() && letters.chars().all(|letter| Modifiers::LETTERS.contains(letter));
+    if is_known && (may_be_letters || !is_tracepoint()) || may_be_letters && !is_tracepoint() {
+        return Term { body: name, modifiers: letters, ..term.clone() };
+    }
+    term.clone()
 }
 
 /// The groups that a group becomes whose members are events of several PMUs: one for each, as the kernel schedules them.
@@ -105,8 +126,7 @@ fn look_up(term: &Term<'_>, catalogue: &dyn Catalogue) -> Result<Vec<Event>, Eve
         }
         other => other,
     })?;
-    let general = Pmu { name: term.body.to_owned(), ..Pmu::default() };
-    let read = terms::read(config, &general, term.text)?;
+    let read = terms::read_general(config, term.body, term.text)?;
     Ok(events.into_iter().map(|event| with_parameters(event, &read)).collect())
 }
 

@@ -18,6 +18,9 @@ pub(super) struct Terms {
 /// The terms that every event has.
 pub(super) const GENERAL: [&str; 5] = ["period", "freq", "name", "call-graph", "max-stack"];
 
+/// The terms that set a field of the attr as a whole.
+const CONFIGS: [&str; 5] = ["config", "config1", "config2", "config3", "config4"];
+
 /// How deep aliases may refer to each other: they do not, but a file in `/sys` is input.
 const DEEPEST: usize = 4;
 
@@ -26,6 +29,23 @@ pub(super) fn read(config: &str, pmu: &Pmu, text: &str) -> Result<Terms, EventEr
     let mut terms = Terms { attr: Attr { kind: pmu.kind, ..Attr::default() }, ..Terms::default() };
     apply(config, pmu, text, &mut terms, DEEPEST)?;
     Ok(terms)
+}
+
+/// Reads the terms that every event has, behind an event that belongs to no PMU of sysfs: what it counts is in its name.
+pub(super) fn read_general(config: &str, name: &str, text: &str) -> Result<Terms, EventError> {
+    let pmu = Pmu { name: name.to_owned(), ..Pmu::default() };
+    let terms = read(config, &pmu, text)?;
+    let names = config.split(',').map(|term| term.split_once('=').map_or(term, |(name, _)| name).trim());
+    match names.into_iter().find(|name| CONFIGS.contains(name)) {
+        Some(term) => Err(EventError::Term {
+            text: text.to_owned(),
+            term: term.to_owned(),
+            pmu: name.to_owned(),
+            known: GENERAL.join(", "),
+            nearest: None,
+        }),
+        None => Ok(terms),
+    }
 }
 
 fn apply(config: &str, pmu: &Pmu, text: &str, terms: &mut Terms, depth: usize) -> Result<(), EventError> {
@@ -56,6 +76,7 @@ fn apply(config: &str, pmu: &Pmu, text: &str, terms: &mut Terms, depth: usize) -
             "config1" => terms.attr.config1 = number()?,
             "config2" => terms.attr.config2 = number()?,
             "config3" => terms.attr.config3 = number()?,
+            "config4" => terms.attr.config4 = number()?,
             "period" => terms.rate = Some(Rate::Period(number()?)),
             "freq" => terms.rate = Some(Rate::Frequency(number()?)),
             "name" => terms.name = Some(value.ok_or_else(wrong)?.trim_matches(['\'', '"']).to_owned()),
@@ -109,6 +130,7 @@ fn set_bits(format: &str, value: u64, attr: &mut Attr) -> Option<()> {
         "config1" => &mut attr.config1,
         "config2" => &mut attr.config2,
         "config3" => &mut attr.config3,
+        "config4" => &mut attr.config4,
         _ => return None,
     };
     let (mut rest, mut set) = (value, *field);
@@ -159,6 +181,15 @@ mod tests {
         let alias = read("mem-loads,period=1000,name='loads'", &cpu(), "x").unwrap();
         assert_eq!((alias.attr.config, alias.attr.config1), (0x1cd, 3));
         assert_eq!((alias.rate, alias.name.as_deref()), (Some(Rate::Period(1000)), Some("loads")));
+    }
+
+    #[test]
+    fn what_an_event_counts_is_in_its_name() {
+        assert_eq!(read_general("period=7", "cpu-clock", "x").unwrap().rate, Some(Rate::Period(7)));
+        for bad in ["config=3", "period=7,config1=0", "name=a, config3=1"] {
+            let message = read_general(bad, "cpu-clock", "cpu-clock/x/").unwrap_err().to_string();
+            assert!(message.contains("cpu-clock does not take \"config"), "{message}");
+        }
     }
 
     #[test]

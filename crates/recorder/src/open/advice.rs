@@ -2,12 +2,15 @@
 
 use std::io;
 
+use decoder::attr::SIZE_VER7;
 use decoder::{Attr, AttrFlags};
 use host::procfs::{self, Capability};
 use host::sysctl;
 
+use super::ladder::is_in_the_kernel;
 use crate::error::{
-    EACCES, EBUSY, EINVAL, EMFILE, ENODEV, ENOENT, ENOSPC, ENOSYS, EOPNOTSUPP, EOVERFLOW, EPERM, ESRCH, Error,
+    E2BIG, EACCES, EBUSY, EINVAL, EMFILE, ENODEV, ENOENT, ENOSPC, ENOSYS, EOPNOTSUPP, EOVERFLOW, EPERM,
+    ESRCH, Error,
 };
 use crate::options::{Options, Target};
 
@@ -30,6 +33,12 @@ pub(super) fn explain(errno: io::Error, event: &str, attr: &Attr, options: &Opti
                 "this kernel has no perf_event_open, or a seccomp filter (of a container) forbids it",
             );
         }
+        Some(EACCES | EPERM) if is_in_the_kernel(attr) => format!(
+            "breakpoints in the kernel take CAP_SYS_ADMIN; try: sudo prof record -e {event} …"
+        ),
+        Some(EINVAL) if is_in_the_kernel(attr) && attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) => {
+            "user space never comes to an address of the kernel; try it without :u and --all-user".to_owned()
+        }
         Some(EACCES | EPERM) => permission(attr, options),
         Some(ENOENT | ENODEV | EOPNOTSUPP) if !options.extras.branches.is_empty() => {
             "branches are remembered by a PMU only (Intel LBR, AMD LbrExtV2, ARM BRBE), which this machine does not have or, \
@@ -43,7 +52,15 @@ pub(super) fn explain(errno: io::Error, event: &str, attr: &Attr, options: &Opti
         Some(EINVAL) => "the kernel does not accept these attributes (-vv shows them)".to_owned(),
         Some(EBUSY) => "somebody else has the PMU for themselves".to_owned(),
         Some(ENOSPC) => "there are only four hardware breakpoints".to_owned(),
-        Some(EOVERFLOW) => "--max-stack is above kernel.perf_event_max_stack".to_owned(),
+        Some(E2BIG) if attr.size > SIZE_VER7 => "this kernel does not know config3 (Linux 6.3), or config4, which came later".to_owned(),
+        Some(EOVERFLOW) => {
+            let allowed = sysctl::perf_event_max_stack();
+            let allowed = allowed.map_or_else(String::new, |allowed| format!(" ({allowed})"));
+            let asked = attr.sample_max_stack;
+            format!(
+                "--max-stack is above kernel.perf_event_max_stack{allowed}; try: sudo sysctl kernel.perf_event_max_stack={asked}"
+            )
+        }
         Some(EMFILE) => "try: ulimit -n unlimited".to_owned(),
         _ => String::new(),
     };

@@ -133,7 +133,7 @@ impl Opened {
         sideband.redirect_to(former)?;
         self.take_over(None, &sideband, change)?;
         let subject = cgroup.map_or(Subject::Cpu(cpu), |cgroup| Subject::Cgroup(cgroup.as_fd(), cpu));
-        let samplers = self.open_samplers(subject, Some(cpu))?;
+        let samplers = self.open_samplers(subject, Some(cpu)).map_err(|unopened| unopened.errno)?;
         for (index, instance) in samplers.iter().enumerate() {
             let (Some(instance), Some(event)) = (instance, self.events.get(index)) else { continue };
             // Of the old ones, that of this CPU is the one that takes it; an -a without this CPU has none.
@@ -160,7 +160,7 @@ impl Opened {
         self.take_over(None, &sideband, change)?;
         if sampled {
             let subject = cgroup.map_or(Subject::Cpu(cpu), |cgroup| Subject::Cgroup(cgroup.as_fd(), cpu));
-            let samplers = self.open_samplers(subject, Some(cpu))?;
+            let samplers = self.open_samplers(subject, Some(cpu)).map_err(|unopened| unopened.errno)?;
             self.add_samplers(vec![(Place::Cpu(cpu), samplers.clone())]).map_err(io::Error::other)?;
             for (index, instance) in samplers.iter().enumerate() {
                 if let Some(instance) = instance {

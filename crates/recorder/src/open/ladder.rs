@@ -89,6 +89,15 @@ impl Part {
     }
 }
 
+/// Why an event was not opened.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    /// What `perf_event_open(2)` said.
+    pub(crate) errno: io::Error,
+    /// Of this attr.
+    pub(crate) attr: Box<Attr>,
+}
+
 /// Opens `attr`, giving up what has to be; `clock` is the event to fall back to where there is no such counter.
 /// Returns the attr that opened, the event, and the steps.
 pub(crate) fn settle<O: Opener>(
@@ -97,15 +106,17 @@ pub(crate) fn settle<O: Opener>(
     clock: Option<&Attr>,
     subject: Subject<'_>,
     leader: Option<&O::Event>,
-) -> io::Result<(Attr, O::Event, Vec<Step>)> {
+) -> Result<(Attr, O::Event, Vec<Step>), Refusal> {
     let mut steps = Vec::new();
-    let mut first_error = None;
+    let mut first = None;
     loop {
-        let error = match opener.open(&attr, subject, leader) {
+        let errno = match opener.open(&attr, subject, leader) {
             Ok(event) => return Ok((attr, event, steps)),
-            Err(error) => error,
+            Err(errno) => errno,
         };
-        let stepped = match error.raw_os_error() {
+        let code = errno.raw_os_error();
+        let refusal = Refusal { errno, attr: Box::new(attr.clone()) };
+        let stepped = match code {
             Some(EACCES | EPERM) => leave_privileges_out(&mut attr)
                 .or_else(|| leave_the_kernel_out(&mut attr))
                 .or_else(|| leave_addresses_out(&mut attr)),
@@ -125,15 +136,16 @@ pub(crate) fn settle<O: Opener>(
             Some(Some(step)) => steps.push(step),
             Some(None) => {}
             None => {
-                let forbidden = matches!(error.raw_os_error(), Some(EACCES | EPERM));
-                return Err(first_error.filter(|_| !forbidden).unwrap_or(error));
+                let may_mislead = matches!(code, Some(EINVAL | E2BIG | ENOENT | EOPNOTSUPP | ENODEV));
+                return Err(first.filter(|_| may_mislead).unwrap_or(refusal));
             }
         }
-        // The first refusal tells the cause; later ones, of what was left, could mislead. Not so where rights are the
-        // matter: when only what users may have is asked for, the next refusal tells why they do not get it; and what
-        // is forbidden at the last is so for all that was tried.
+        // The first refusal tells the cause; later ones of its kind, of what was left, could mislead. Not so where rights are
+        // the matter: when only what users may have is asked for, the next refusal tells why they do not get it; and what
+        // is forbidden at the last is so for all that was tried. Nor where the last one tells of something else: chains that
+        // are too long, breakpoints that are in use.
         if !matches!(stepped, Some(Some(Step::UserSpaceOnly | Step::Forbidden(_)))) {
-            first_error.get_or_insert(error);
+            first.get_or_insert(refusal);
         }
     }
 }
@@ -163,11 +175,17 @@ fn leave_addresses_out(attr: &mut Attr) -> Option<Option<Step>> {
 
 fn leave_the_kernel_out(attr: &mut Attr) -> Option<Option<Step>> {
     // Where only the kernel was asked for, there is nothing left to record.
-    if attr.flags.intersects(AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_USER) {
+    if is_in_the_kernel(attr) || attr.flags.intersects(AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_USER) {
         return None;
     }
     attr.flags |= AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
     Some(Some(Step::UserSpaceOnly))
+}
+
+/// Whether the event is a breakpoint at an address of the kernel: the upper half of the addresses.
+pub(super) fn is_in_the_kernel(attr: &Attr) -> bool {
+    const TYPE_BREAKPOINT: u32 = 5;
+    attr.kind == TYPE_BREAKPOINT && attr.config1 >> 63 == 1
 }
 
 fn leave_newest_out(attr: &mut Attr) -> Option<Option<Step>> {
@@ -240,7 +258,7 @@ mod tests {
         let subject = Subject::Thread(Tid(1), Some(CpuId(0)));
         let result = settle(&fake, attr, Some(&clock), subject, None);
         assert!(fake.1.get() < 20, "the ladder ends");
-        result.map(|(attr, (), steps)| (attr, steps)).map_err(|error| error.raw_os_error())
+        result.map(|(attr, (), steps)| (attr, steps)).map_err(|refusal| refusal.errno.raw_os_error())
     }
 
     #[test]
@@ -285,8 +303,9 @@ mod tests {
         let strict =
             |attr: &Attr| Err(if attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) { ENOENT } else { EACCES });
         let fake = Fake(strict, Cell::new(0));
-        let error = settle(&fake, attr, None, Subject::Thread(Tid(1), None), None).unwrap_err();
-        assert_eq!(error.raw_os_error(), Some(ENOENT));
+        let refusal = settle(&fake, attr, None, Subject::Thread(Tid(1), None), None).unwrap_err();
+        assert_eq!(refusal.errno.raw_os_error(), Some(ENOENT));
+        assert!(refusal.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL), "the attr that was refused");
         // The whole machine, where the clock is forbidden and there are no counters.
         let whole = |attr: &Attr| {
             let counter_of_users = attr.kind == 0 && attr.flags.contains(AttrFlags::EXCLUDE_KERNEL);
@@ -380,6 +399,25 @@ mod tests {
     }
 
     #[test]
+    fn what_no_step_answers_is_told_behind_what_others_answered() {
+        // Chains longer than kernel.perf_event_max_stack, on a machine without counters.
+        let long = |attr: &Attr| Err(if attr.kind == 0 { ENOENT } else { EOVERFLOW });
+        assert_eq!(settled(long).unwrap_err(), Some(EOVERFLOW));
+        let in_use =
+            |attr: &Attr| Err(if attr.read_format.contains(ReadFormat::LOST) { EINVAL } else { ENOSPC });
+        assert_eq!(settled(in_use).unwrap_err(), Some(ENOSPC));
+    }
+
+    #[test]
+    fn a_breakpoint_in_the_kernel_is_nothing_without_the_kernel() {
+        let rights =
+            |attr: &Attr| Err(if attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) { EINVAL } else { EACCES });
+        let as_is = |_: &mut Options| {};
+        assert_eq!(climbed("mem:0xffffffff81000000/8:w", as_is, rights).unwrap_err(), Some(EACCES));
+        assert_eq!(climbed("mem:0x401000/8:w", as_is, rights).unwrap_err(), Some(EINVAL));
+    }
+
+    #[test]
     fn the_first_refusal_is_told() {
         assert_eq!(settled(|_| Err(EINVAL)).unwrap_err(), Some(EINVAL));
         assert_eq!(
@@ -401,7 +439,7 @@ mod tests {
         let fake = Fake(kernel, Cell::new(0));
         let result = settle(&fake, attr, None, Subject::Thread(Tid(1), None), None);
         assert!(fake.1.get() < 20, "the ladder ends");
-        result.map(|(attr, (), steps)| (attr, steps)).map_err(|error| error.raw_os_error())
+        result.map(|(attr, (), steps)| (attr, steps)).map_err(|refusal| refusal.errno.raw_os_error())
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use decoder::{Attr, AttrFlags, ReadFormat};
+use decoder::Attr;
 use host::procfs;
 use host::sys::limits;
 use host::sys::perf_event::{self, PerfEvent, Subject};
@@ -15,12 +15,12 @@ use model::{CpuId, Pid, Tid};
 use super::advice::{explain, explain_probe};
 use super::descriptors::Descriptors;
 use super::hotplug::WholeCpus;
-use super::ladder::{Kernel, Opener, Step, settle};
+use super::ladder::{Kernel, Opener, Refusal, Step, settle};
 use super::rings::{Place, RingPair, SIDEBAND_SIZE, map_samples, map_sideband, wanted_size};
 use super::selected::counts_on;
 use super::variants::{copy_sizes, variants};
 use crate::attr;
-use crate::error::{EINVAL, EMFILE, ESRCH, Error};
+use crate::error::{EMFILE, ESRCH, Error};
 use crate::event::{Event, clock_event};
 use crate::notice::Notice;
 use crate::options::{Options, Target};
@@ -210,7 +210,11 @@ fn settle_all(
 ) -> Result<Opened, Error> {
     let sampled = options.cpus.as_ref().unwrap_or(&cpus).clone();
     let wakeup = u32::try_from(wanted_ring / 4).unwrap_or(1 << 30);
-    let settle_one = |name: &str, attr: &Attr, clock: Option<&Attr>, event: Option<&Event>| {
+    let settle_one = |name: &str,
+                      attr: &Attr,
+                      clock: Option<&Attr>,
+                      event: Option<&Event>,
+                      notices: &mut dyn FnMut(Notice)| {
         // A PMU is asked on a CPU that has it.
         let has_it = |cpu: &&CpuId| event.is_none_or(|event| counts_on(event, **cpu));
         let cpu = sampled.iter().find(has_it).copied().unwrap_or_default();
@@ -219,11 +223,14 @@ fn settle_all(
         let mut gone = None;
         for subject in subjects {
             match settle(&Kernel, attr.clone(), clock, subject, None) {
-                Err(error) if error.raw_os_error() == Some(ESRCH) => gone = Some(error),
-                Err(error) if event.is_some_and(|event| event.probe.is_some()) => {
-                    return Err(explain_probe(error, name, attr, options));
+                Ok(settled) => return Ok(settled),
+                Err(Refusal { errno, .. }) if errno.raw_os_error() == Some(ESRCH) => gone = Some(errno),
+                Err(Refusal { errno, attr: refused }) => {
+                    notices(Notice::Refused { name: name.to_owned(), attr: refused });
+                    let is_probe = event.is_some_and(|event| event.probe.is_some());
+                    let explain = if is_probe { explain_probe } else { explain };
+                    return Err(explain(errno, name, attr, options));
                 }
-                result => return result.map_err(|error| explain(error, name, attr, options)),
             }
         }
         let error = gone.unwrap_or_else(|| io::Error::from_raw_os_error(ESRCH));
@@ -234,7 +241,7 @@ fn settle_all(
     // Kept open until the real ones are: the first event of a machine, and the last, cost it milliseconds.
     let mut keep = Vec::new();
     let mut open_events: Vec<OpenEvent> = Vec::new();
-    for event in events {
+    for (index, event) in events.iter().enumerate() {
         let mut attr = attr::sampler(event, options, sizes.first(), wakeup);
         if let Some(probe) = &event.probe {
             attr.config1 = probe.path.as_ptr().expose_provenance() as u64;
@@ -245,7 +252,7 @@ fn settle_all(
             said.limit_rate(&mut clock, notices);
             clock
         });
-        let (attr, kept, steps) = settle_one(&event.name, &attr, clock.as_ref(), Some(event))?;
+        let (mut attr, kept, steps) = settle_one(&event.name, &attr, clock.as_ref(), Some(event), notices)?;
         // One clock does for all kinds of cores.
         let mut selected = event.clone();
         if steps.contains(&Step::Clock) {
@@ -280,6 +287,9 @@ fn settle_all(
         if user_only && !name.contains(':') {
             name.push_str(":u");
         }
+        if event.leader.is_some_and(|leader| leader != index) {
+            attr = attr::member(attr);
+        }
         notices(Notice::Opened { name: name.clone(), attr: Box::new(attr.clone()) });
         keep.push(kept);
         let mut opened = OpenEvent {
@@ -299,7 +309,7 @@ fn settle_all(
     let attrs: Vec<Attr> = open_events.iter().map(|event| event.attr.clone()).collect();
     let wakeup = u32::try_from(SIDEBAND_SIZE / 4).unwrap_or(1 << 14);
     let attr = attr::sideband(&attrs, options, wakeup);
-    let (attr, kept, steps) = settle_one("dummy", &attr, None, None)?;
+    let (attr, kept, steps) = settle_one("dummy", &attr, None, None, notices)?;
     keep.push(kept);
     for step in steps {
         match step {
@@ -387,8 +397,9 @@ impl Opened {
         let mut samplers = Vec::new();
         for cpu in self.sampled_cpus(options) {
             let subject = cgroup.map_or(Subject::Cpu(cpu), |cgroup| Subject::Cgroup(cgroup, cpu));
-            let events =
-                self.open_samplers(subject, Some(cpu)).map_err(|error| self.refuse(error, options))?;
+            let events = self
+                .open_samplers(subject, Some(cpu))
+                .map_err(|unopened| self.refuse_sampler(unopened, options))?;
             samplers.push((Place::Cpu(cpu), events));
         }
         self.add_samplers(samplers)
@@ -432,8 +443,8 @@ impl Opened {
         for place in Self::places(tid, &self.sampled_cpus(options), options) {
             match self.open_samplers(Subject::Thread(tid, place.cpu()), place.cpu()) {
                 Ok(events) => samplers.push((place, events)),
-                Err(error) if error.raw_os_error() == Some(ESRCH) => return Ok(false),
-                Err(error) => return Err(self.refuse(error, options)),
+                Err(Unopened { errno, .. }) if errno.raw_os_error() == Some(ESRCH) => return Ok(false),
+                Err(unopened) => return Err(self.refuse_sampler(unopened, options)),
             }
         }
         self.add_samplers(samplers)?;
@@ -449,9 +460,10 @@ impl Opened {
         &self,
         subject: Subject<'_>,
         cpu: Option<CpuId>,
-    ) -> io::Result<Vec<Option<Arc<PerfEvent>>>> {
+    ) -> Result<Vec<Option<Arc<PerfEvent>>>, Unopened> {
         let mut opened: Vec<Option<Arc<PerfEvent>>> = Vec::new();
         for (index, event) in self.events.iter().enumerate() {
+            let unopened = |errno| Unopened { event: index, errno };
             let elsewhere = |cpu| event.selected.as_ref().is_some_and(|selected| !counts_on(selected, cpu));
             if cpu.is_some_and(elsewhere) {
                 opened.push(None);
@@ -459,23 +471,11 @@ impl Opened {
             }
             let leader = event.leader.filter(|&leader| leader != index);
             let leader = leader.and_then(|leader| opened.get(leader)?.as_ref());
-            let instance = match leader {
-                Some(leader) => {
-                    // A member follows its leader.
-                    let mut attr = event.attr.clone();
-                    attr.flags.remove(AttrFlags::DISABLED | AttrFlags::ENABLE_ON_EXEC);
-                    if attr.read_format.contains(ReadFormat::GROUP) {
-                        // `:S`: the leader's samples carry the members' counts.
-                        attr.flags.remove(AttrFlags::FREQ);
-                        attr.sample_period = 0;
-                    }
-                    Kernel.open(&attr, subject, Some(leader))?
-                }
-                None => Kernel.open(&event.attr, subject, None)?,
-            };
+            let instance = Kernel.open(&event.attr, subject, leader.map(Arc::as_ref)).map_err(unopened)?;
             if let Some(filter) = event.selected.as_ref().and_then(|selected| selected.filter.as_deref()) {
-                let text = CString::new(filter).map_err(|_| io::Error::from_raw_os_error(EINVAL))?;
-                instance.set_filter(&text).map_err(|_| io::Error::other(Filter(filter.to_owned())))?;
+                let refused = || unopened(io::Error::other(Filter(filter.to_owned())));
+                let text = CString::new(filter).map_err(|_| refused())?;
+                instance.set_filter(&text).map_err(|_| refused())?;
             }
             opened.push(Some(Arc::new(instance)));
         }
@@ -543,7 +543,16 @@ impl Opened {
         start
     }
 
+    fn refuse_sampler(&self, unopened: Unopened, options: &Options) -> Error {
+        let event = self.events.get(unopened.event).unwrap_or(&self.sideband);
+        self.refuse_event(unopened.errno, event, options)
+    }
+
     fn refuse(&self, error: io::Error, options: &Options) -> Error {
+        self.refuse_event(error, self.events.first().unwrap_or(&self.sideband), options)
+    }
+
+    fn refuse_event(&self, error: io::Error, event: &OpenEvent, options: &Options) -> Error {
         if error.raw_os_error() == Some(EMFILE) {
             let limit = limits::open_files().current;
             let detail = "more threads began meanwhile".to_owned();
@@ -552,7 +561,6 @@ impl Opened {
         if let Some(filter) = error.get_ref().and_then(|inner| inner.downcast_ref::<Filter>()) {
             return Error::Filter { filter: filter.0.clone() };
         }
-        let event = self.events.first().unwrap_or(&self.sideband);
         explain(error, &event.name, &event.attr, options)
     }
 
@@ -563,6 +571,13 @@ impl Opened {
         let (cpus, samples) = (self.rings.len(), self.ring_size);
         notices(Notice::Rings { cpus, samples, sideband: SIDEBAND_SIZE });
     }
+}
+
+/// A sampling event that could not be opened, by its position.
+#[derive(Debug)]
+pub(super) struct Unopened {
+    event: usize,
+    pub(super) errno: io::Error,
 }
 
 /// A filter that the kernel refused, on its way through `io::Error`.

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use decoder::attr::SIZE_VER7;
 use host::sys::perf_event::PerfEvent;
 
 use super::plan::{OpenEvent, Opened};
@@ -46,12 +47,12 @@ impl Opened {
         Ok(())
     }
 
-    /// The ids of each event, those of variants apart: both may take samples of one thread on one CPU, one after the other.
     /// Whether the event at `index` leads its group, or is in none.
     pub(super) fn leads(&self, index: usize) -> bool {
         self.events.get(index).is_some_and(|event| event.leader.is_none_or(|leader| leader == index))
     }
 
+    /// The ids of each event, those of variants apart: both may take samples of one thread on one CPU, one after the other.
     pub(crate) fn ids_apart(&self) -> Result<Vec<Vec<u64>>, Error> {
         let events = self.events.iter().chain([&self.sideband]);
         let ids = events.map(|event| event.instances.iter().map(|instance| instance.id()).collect());
@@ -92,6 +93,8 @@ impl Opened {
             if selected.is_some_and(|selected| selected.probe.is_some()) {
                 attr.config1 = 0; // The address of a string of ours says nothing in a file.
             }
+            // perf of before Linux 6.3 does not read a file with longer ones. What is left out says nothing of samples.
+            attr.size = attr.size.min(SIZE_VER7);
             let tracepoint = selected.and_then(|selected| selected.tracepoint.clone());
             Ok(RecordedEvent { name, attr, ids, sideband, leader, tracepoint })
         };
