@@ -15,6 +15,8 @@ mod top;
 
 use std::process::ExitCode;
 
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 
 use console::Console;
@@ -50,7 +52,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::try_parse().unwrap_or_else(|error| wrong_usage(error));
     let console = Console::new(arguments.quiet, arguments.verbose);
     let result = match arguments.command {
         Command::Record(record) => commands::record::run(&record, &console),
@@ -68,6 +70,36 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Ends as clap does. A command that perf has and we do not gets what serves in its place, not what is spelled alike.
+fn wrong_usage(mut error: clap::Error) -> ! {
+    if let Some(instead) = unknown_command(&error).and_then(in_place_of) {
+        error.remove(ContextKind::SuggestedSubcommand);
+        let instead = StyledStr::from(instead.to_owned());
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![instead]));
+    }
+    error.exit()
+}
+
+fn unknown_command(error: &clap::Error) -> Option<&str> {
+    match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(command)) => Some(command),
+        _ => None,
+    }
+}
+
+/// What serves in the place of a command of perf.
+fn in_place_of(command: &str) -> Option<&'static str> {
+    Some(match command {
+        "report" => "for functions by their weight: prof flame --folded, or perf report -i prof.data",
+        "annotate" => "for instructions: perf annotate -i prof.data",
+        "stat" => "for counts: perf stat; prof list shows the events",
+        "diff" => "for two recordings: perf diff prof.data.old prof.data",
+        "trace" => "for system calls: prof record -e raw_syscalls:sys_enter",
+        "probe" => "for probes: prof record -e uprobe:PATH:SYMBOL",
+        _ => return None,
+    })
 }
 
 /// Whether the reader of our standard output went away (`prof flame --folded | head`): not an error of ours.

@@ -14,7 +14,7 @@ pub enum Error {
     #[error(transparent)]
     Event(#[from] EventError),
     /// There is no such command.
-    #[error("there is no command {name:?} in PATH")]
+    #[error("{}", no_command(name))]
     CommandNotFound {
         /// As typed.
         name: String,
@@ -101,7 +101,7 @@ pub enum Error {
     Descriptors {
         /// How many.
         needed: u64,
-        /// Threads × CPUs × events.
+        /// What for.
         detail: String,
         /// `RLIMIT_NOFILE`.
         limit: u64,
@@ -136,6 +136,18 @@ pub enum Error {
         /// Whether what was written before can be read.
         kept: bool,
     },
+}
+
+/// A name with a slash is not looked for in PATH (`execvp(3)`).
+fn no_command(name: &str) -> String {
+    if name.contains('/') {
+        // It may be there: a script whose interpreter is not.
+        format!(
+            "cannot start {name:?}: there is no such file, or the interpreter in its first line is missing"
+        )
+    } else {
+        format!("there is no command {name:?} in PATH")
+    }
 }
 
 fn next_step(text: &str) -> String {
@@ -220,6 +232,13 @@ pub(crate) const EOPNOTSUPP: i32 = 95;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_names_without_a_slash_are_looked_for_in_path() {
+        let text = |name: &str| Error::CommandNotFound { name: name.to_owned() }.to_string();
+        assert_eq!(text("nonesuch"), "there is no command \"nonesuch\" in PATH");
+        assert!(text("./x").contains("no such file") && !text("/nonexistent").contains("PATH"));
+    }
 
     #[test]
     fn errors_are_words_and_a_name() {

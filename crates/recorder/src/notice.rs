@@ -268,7 +268,8 @@ impl fmt::Display for Notice {
             Self::CommandGoesOn { because } => write!(f, "{because}; the command goes on"),
             Self::Rings { cpus, samples, sideband } => write!(
                 f,
-                "rings: {cpus} CPUs, {} KiB for samples and {} KiB for sideband records each",
+                "rings: {cpus} CPU{}, {} KiB for samples and {} KiB for sideband records each",
+                if *cpus == 1 { "" } else { "s" },
                 samples / 1024,
                 sideband / 1024
             ),

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Args;
 use model::Name;
-use recorder::event::{Catalogue, Kind, Listed, listing, nearest, select};
+use recorder::event::{Catalogue, EventError, Kind, Listed, listing, nearest, select};
 use recorder::{Offer, offer};
 
 use crate::console::Console;
@@ -44,11 +44,11 @@ pub fn run(arguments: &ListArguments, console: &Console) -> anyhow::Result<ExitC
         || patterns
             .iter()
             .any(|pattern| pattern.contains(':') || Kind::Tracepoint.words().contains(&pattern.as_str()));
+    if chosen.is_empty() {
+        return nothing(patterns, &machine, problem);
+    }
     if let Some(problem) = problem.filter(|_| tracepoints_meant) {
         console.warn(&problem.to_string());
-    }
-    if chosen.is_empty() {
-        return nothing(patterns, &machine);
     }
     let mut output = Output::open(None, "", "")?;
     let (mut rest, mut first) = (chosen.as_slice(), true);
@@ -64,8 +64,16 @@ pub fn run(arguments: &ListArguments, console: &Console) -> anyhow::Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-fn nothing(patterns: &[String], machine: &dyn Catalogue) -> anyhow::Result<ExitCode> {
+/// Nothing matches. `problem` is why tracepoints cannot be read, any of which may have been meant.
+fn nothing(
+    patterns: &[String],
+    machine: &dyn Catalogue,
+    problem: Option<EventError>,
+) -> anyhow::Result<ExitCode> {
     let list = patterns.join(" ");
+    if let Some(problem) = problem {
+        bail!("no event that you may see matches {list}: {problem}");
+    }
     match patterns.iter().find_map(|pattern| nearest(pattern, machine)) {
         Some(nearest) => bail!("no event of this machine matches {list}; did you mean {nearest}?"),
         None => bail!("no event of this machine matches {list}; prof list shows all"),

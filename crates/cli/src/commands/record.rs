@@ -41,7 +41,8 @@ pub struct RecordArguments {
     #[command(flatten)]
     extras: ExtraArguments,
     /// One sample per so many events (nanoseconds, for the clocks)
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..1 << 63))]
+    #[arg(short, long, value_name = "N", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u64).range(1..1 << 63))]
     count: Option<u64>,
     /// Keep raw copies of the user stacks in the file, instead of unwinding them while recording
     #[arg(long)]
@@ -65,10 +66,12 @@ pub struct RecordArguments {
 #[derive(Args)]
 pub struct TargetArguments {
     /// Attach to these processes: all their threads, and what they start
-    #[arg(short, long, value_name = "PID", value_delimiter = ',', conflicts_with = "all_cpus")]
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', conflicts_with = "all_cpus",
+          allow_negative_numbers = true, value_parser = process_number)]
     pid: Vec<i32>,
     /// Attach to these single threads
-    #[arg(short, long, value_name = "TID", value_delimiter = ',', conflicts_with_all = ["pid", "all_cpus"])]
+    #[arg(short, long, value_name = "TID", value_delimiter = ',', conflicts_with_all = ["pid", "all_cpus"],
+          allow_negative_numbers = true, value_parser = process_number)]
     tid: Vec<i32>,
     /// Attach to all processes of this user
     #[arg(short, long, value_name = "USER", conflicts_with_all = ["pid", "tid", "all_cpus"])]
@@ -96,7 +99,8 @@ pub struct SamplingArguments {
     #[command(flatten)]
     events: EventLists,
     /// Samples per second, or max [default: 997]
-    #[arg(short = 'F', long, value_name = "HZ", value_parser = frequency, conflicts_with = "count")]
+    #[arg(short = 'F', long, value_name = "HZ", value_parser = frequency, conflicts_with = "count",
+          allow_negative_numbers = true)]
     freq: Option<u64>,
     /// How to take call chains: auto (complete stacks, with or without frame pointers), dwarf[,SIZE] (the same with
     /// stack copies of SIZE bytes), fp (the kernel's walk over frame pointers), lbr (the calls that an Intel processor
@@ -107,13 +111,14 @@ pub struct SamplingArguments {
     #[arg(short = 'g', conflicts_with = "call_graph")]
     chains: bool,
     /// Stop after so many seconds
-    #[arg(short, long, value_name = "SECS", value_parser = seconds)]
+    #[arg(short, long, value_name = "SECS", value_parser = seconds, allow_negative_numbers = true)]
     duration: Option<Duration>,
     /// Start sampling after so many milliseconds
-    #[arg(short = 'D', long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..1 << 40))]
+    #[arg(short = 'D', long, value_name = "MS", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u64).range(1..1 << 40))]
     delay: Option<u64>,
     /// Keep at most so many addresses of each call chain
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..))]
     max_stack: Option<u16>,
     /// User space only
     #[arg(long, conflicts_with = "all_kernel")]
@@ -125,7 +130,7 @@ pub struct SamplingArguments {
     #[arg(short = 'k', long, value_name = "NAME", value_parser = clock)]
     clockid: Option<Clock>,
     /// Ring per CPU: so many pages, or a size such as 512K or 8M [default: up to 4M per CPU]
-    #[arg(short, long, value_name = "N|SIZE", value_parser = ring_size)]
+    #[arg(short, long, value_name = "N|SIZE", value_parser = ring_size, allow_negative_numbers = true)]
     mmap_pages: Option<u64>,
 }
 
@@ -456,6 +461,20 @@ fn clock(text: &str) -> Result<Clock, String> {
     Clock::by_name(text).ok_or_else(|| "one of monotonic, monotonic_raw, realtime, boottime, tai".to_owned())
 }
 
+/// The number of a process or a thread.
+fn process_number(text: &str) -> Result<i32, String> {
+    match text.parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ if text.is_empty() || text.starts_with('-') || text.parse::<i128>().is_ok() => {
+            Err("processes and threads have numbers from 1 on; ps and pgrep print them".to_owned())
+        }
+        _ => Err(format!(
+            "this is not the number of a process; that of one by its name: pgrep -n '{}'",
+            Name::from(text)
+        )),
+    }
+}
+
 /// A number of seconds above 0.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.strip_suffix('s').unwrap_or(text).parse::<f64>().ok();
@@ -495,6 +514,11 @@ mod tests {
         assert_eq!(frequency("max"), Ok(u64::MAX));
         assert!(frequency("0").is_err() && frequency("1e3").is_err());
         assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1500)));
+        assert_eq!(process_number("17"), Ok(17));
+        assert!(process_number("abc").unwrap_err().ends_with("pgrep -n 'abc'"));
+        for bad in ["", "0", "-1", "99999999999999999999"] {
+            assert!(process_number(bad).unwrap_err().contains("from 1 on"), "{bad}");
+        }
         assert!(seconds("0").is_err() && seconds("inf").is_err() && seconds("nan").is_err());
     }
 }

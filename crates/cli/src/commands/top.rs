@@ -58,7 +58,8 @@ pub struct TopArguments {
     #[command(flatten)]
     sampling: SamplingArguments,
     /// One sample per so many events (nanoseconds, for the clocks)
-    #[arg(short = 'c', long = "period", id = "count", value_name = "N", value_parser = clap::value_parser!(u64).range(1..1 << 63))]
+    #[arg(short = 'c', long = "period", id = "count", value_name = "N", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u64).range(1..1 << 63))]
     period: Option<u64>,
     /// Print one interval as text and leave
     #[arg(long)]
@@ -67,13 +68,14 @@ pub struct TopArguments {
     #[arg(long)]
     json: bool,
     /// Print so many intervals and leave [default: 1]
-    #[arg(long = "count", id = "intervals", value_name = "N", conflicts_with = "once", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long = "count", id = "intervals", value_name = "N", conflicts_with = "once",
+          allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..))]
     intervals: Option<u64>,
     /// The length of an interval; on the screen, the time between its updates
-    #[arg(long, value_name = "SECS", default_value = "1", value_parser = interval)]
+    #[arg(long, value_name = "SECS", default_value = "1", value_parser = interval, allow_negative_numbers = true)]
     delay_secs: Duration,
     /// The length of the sliding window on the screen
-    #[arg(long, value_name = "SECS", default_value = "10", value_parser = interval)]
+    #[arg(long, value_name = "SECS", default_value = "10", value_parser = interval, allow_negative_numbers = true)]
     window: Duration,
     /// A command to start and watch, with its arguments
     #[arg(value_name = "COMMAND", trailing_var_arg = true)]

@@ -178,15 +178,24 @@ fn kernel_names(facts: &Facts) -> Finding {
         return finding(Level::Good, WHAT, "have their names", vec![]);
     }
     let restrict = survey.settings.kptr_restrict.unwrap_or(0);
-    let text = format!("have no names: their addresses are hidden (kernel.kptr_restrict is {restrict})");
+    // At 0, kallsyms shows addresses to those who may profile the kernel (`kallsyms_show_value()`).
+    let cause = match (restrict, survey.settings.paranoid) {
+        (..=0, Some(2..)) => level_in_words(survey),
+        _ => format!(" (kernel.kptr_restrict is {restrict})"),
+    };
+    let text = format!("have no names: their addresses are hidden{cause}");
     let syslog = has(survey, Capability::Syslog);
     let remedies = match restrict {
-        // 2 hides them from everybody; from 1 on, and at 0 for who may not see the kernel, it takes the right.
+        // 2 hides them from everybody, 1 from those without the right.
         2.. if syslog => vec![command("sudo sysctl kernel.kptr_restrict=1")],
         2.. => {
             vec![command("sudo sysctl kernel.kptr_restrict=1"), Remedy::Capabilities(&[Capability::Syslog])]
         }
-        _ => vec![Remedy::Capabilities(&[Capability::Syslog])],
+        1 => vec![Remedy::Capabilities(&[Capability::Syslog])],
+        _ => vec![
+            Remedy::Capabilities(&[Capability::Syslog]),
+            command("sudo sysctl kernel.perf_event_paranoid=1"),
+        ],
     };
     finding(Level::Limited, WHAT, text, remedies)
 }

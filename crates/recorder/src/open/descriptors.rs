@@ -39,13 +39,31 @@ impl Descriptors {
         if needed <= limit {
             return Ok(());
         }
-        let Self { threads, siblings, cpus, events, .. } = self;
-        let detail = match siblings {
-            0 => format!("threads × CPUs × events: {threads} × {cpus} × {}", events + 1),
-            _ => format!("{siblings} threads beside, whose mappings are followed, on {cpus} CPUs"),
-        };
-        Err(Error::Descriptors { needed, detail, limit })
+        Err(Error::Descriptors { needed, detail: self.in_words(), limit })
     }
+
+    /// What takes how many.
+    fn in_words(self) -> String {
+        let Self { threads, siblings, cpus, events, watched } = self;
+        let cpus_in_words = counted(cpus, "CPU", "CPUs");
+        // The event for mappings and names comes on top of those that sample.
+        let of_threads = format!(
+            "{} for events ({} × {cpus_in_words} × {})",
+            threads.saturating_mul(cpus).saturating_mul(events + 1),
+            counted(threads, "thread", "threads"),
+            counted(events + 1, "event", "events"),
+        );
+        let of_siblings = (siblings > 0).then(|| {
+            let threads = counted(siblings, "more thread", "more threads");
+            format!("{} for the mappings of {threads}", siblings.saturating_mul(cpus))
+        });
+        let rest = format!("{} for files, pipes and processes", OTHERS + watched as u64);
+        [Some(of_threads), of_siblings, Some(rest)].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 #[cfg(test)]
@@ -60,5 +78,22 @@ mod tests {
         assert_eq!(thread_of_many.needed(), 4 * (3 + 999) + 1 + OTHERS);
         let beyond = Descriptors { threads: usize::MAX, siblings: 0, ..one };
         assert!(beyond.check().unwrap_err().to_string().contains("try: ulimit -n"));
+    }
+
+    #[test]
+    fn the_parts_add_up_to_the_sum() {
+        let numbers = |text: &str| -> Vec<u64> {
+            let parts = text.split(", ").map(|part| part.split(' ').next().unwrap().parse().unwrap());
+            parts.collect()
+        };
+        let one = Descriptors { threads: 1, siblings: 0, cpus: 2, events: 1, watched: 1 };
+        assert_eq!(
+            one.in_words(),
+            "4 for events (1 thread × 2 CPUs × 2 events), 65 for files, pipes and processes"
+        );
+        for descriptors in [one, Descriptors { threads: 3, siblings: 40, cpus: 8, events: 5, watched: 2 }] {
+            let words = descriptors.in_words();
+            assert_eq!(numbers(&words).iter().sum::<u64>(), descriptors.needed(), "{words}");
+        }
     }
 }

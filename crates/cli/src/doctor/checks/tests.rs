@@ -179,6 +179,16 @@ fn hidden_kernel_addresses() {
     facts.survey.status = laptop(2).survey.status;
     let names = found(&facts, "kernel functions");
     assert_eq!(names.remedies, [Remedy::Capabilities(&[Capability::Syslog])]);
+    assert!(names.text.contains("kernel.kptr_restrict is 1"), "{}", names.text);
+    // What hides them is not kptr_restrict, which is 0.
+    facts.survey.settings.kptr_restrict = Some(0);
+    let names = found(&facts, "kernel functions");
+    assert!(
+        names.text.contains("perf_event_paranoid is 2") && !names.text.contains("kptr_restrict"),
+        "{}",
+        names.text
+    );
+    assert!(names.remedies.contains(&Remedy::Command("sudo sysctl kernel.perf_event_paranoid=1".to_owned())));
 }
 
 #[test]
