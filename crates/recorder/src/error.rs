@@ -27,6 +27,14 @@ pub enum Error {
         /// What `execve(2)` said.
         errno: io::Error,
     },
+    /// The command is there, and what would run it is not.
+    #[error(
+        "cannot execute {name}: the interpreter in its first line (of a program, its dynamic linker) is missing"
+    )]
+    NoInterpreter {
+        /// As typed.
+        name: String,
+    },
     /// The command could not be started for a reason of our own.
     #[error("cannot start the command: {}", Errno(.0))]
     Spawn(io::Error),
@@ -141,10 +149,7 @@ pub enum Error {
 /// A name with a slash is not looked for in PATH (`execvp(3)`).
 fn no_command(name: &str) -> String {
     if name.contains('/') {
-        // It may be there: a script whose interpreter is not.
-        format!(
-            "cannot start {name:?}: there is no such file, or the interpreter in its first line is missing"
-        )
+        format!("there is no file {name:?}")
     } else {
         format!("there is no command {name:?} in PATH")
     }
@@ -237,7 +242,7 @@ mod tests {
     fn only_names_without_a_slash_are_looked_for_in_path() {
         let text = |name: &str| Error::CommandNotFound { name: name.to_owned() }.to_string();
         assert_eq!(text("nonesuch"), "there is no command \"nonesuch\" in PATH");
-        assert!(text("./x").contains("no such file") && !text("/nonexistent").contains("PATH"));
+        assert!(text("./x").contains("no file") && !text("/nonexistent").contains("PATH"));
     }
 
     #[test]

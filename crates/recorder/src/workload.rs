@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::AsFd;
+use std::path::Path;
 
 use host::sys::pidfd::PidFd;
 use host::sys::spawn::{Child, Program, WaitingChild};
@@ -32,6 +33,8 @@ pub(crate) fn start(waiting: WaitingChild, options: &Options) -> Result<Child, E
         let program = options.workload.as_ref().and_then(|workload| workload.words.first());
         let name = program.map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
         match errno.raw_os_error() {
+            // A file that is there is a script or a program whose interpreter is not.
+            Some(ENOENT) if name.contains('/') && Path::new(&name).exists() => Error::NoInterpreter { name },
             Some(ENOENT) => Error::CommandNotFound { name },
             _ => Error::NotExecutable { name, errno },
         }

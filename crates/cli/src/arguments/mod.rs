@@ -2,6 +2,7 @@
 
 pub mod events;
 mod lists;
+pub mod numbers;
 mod samples;
 mod symbols;
 

@@ -6,6 +6,7 @@ use profile::{SampleFilter, TimeRange};
 
 use super::NumberList;
 use super::lists::time_range;
+use super::numbers::within;
 
 /// Which samples.
 #[derive(Args, Clone, Debug, Default)]
@@ -15,10 +16,12 @@ pub struct SampleArguments {
     #[arg(long, value_name = "NAME")]
     comm: Vec<String>,
     /// Only these processes
-    #[arg(long, value_name = "PID", value_delimiter = ',')]
+    #[arg(long, value_name = "PID", value_delimiter = ',', allow_negative_numbers = true,
+          value_parser = within(0..=i32::MAX))]
     pid: Vec<i32>,
     /// Only these threads
-    #[arg(long, value_name = "TID", value_delimiter = ',')]
+    #[arg(long, value_name = "TID", value_delimiter = ',', allow_negative_numbers = true,
+          value_parser = within(0..=i32::MAX))]
     tid: Vec<i32>,
     /// Only these CPUs, for example 0-3,5
     #[arg(long, value_name = "LIST")]

@@ -15,6 +15,7 @@ use perfdata::{Description, Event, sections};
 use profile::{Census, Detail, Profile, Show, View, Weight};
 
 use super::record::{Outcome, record_command};
+use crate::arguments::numbers::within;
 use crate::arguments::{SampleArguments, SymbolArguments};
 use crate::confined;
 use crate::console::Console;
@@ -114,7 +115,7 @@ struct DrawingArguments {
     #[arg(long, value_name = "PERCENT", default_value_t = 0.01, value_parser = percent)]
     min_width: f64,
     /// Width of the picture in pixels [default: that of the window]
-    #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(100..=100_000))]
+    #[arg(long, value_name = "PIXELS", value_parser = within(100..=100_000_u32))]
     width: Option<u32>,
 }
 

@@ -21,6 +21,7 @@ use recorder::{
 use super::call_graph::{self, CallGraph};
 use super::summary;
 use crate::arguments::events::EventLists;
+use crate::arguments::numbers::{process_number, within};
 use crate::console::Console;
 
 /// Where a recording goes where nothing else is said.
@@ -42,14 +43,14 @@ pub struct RecordArguments {
     extras: ExtraArguments,
     /// One sample per so many events (nanoseconds, for the clocks)
     #[arg(short, long, value_name = "N", allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u64).range(1..1 << 63))]
+          value_parser = within(1..=u64::MAX >> 1))]
     count: Option<u64>,
     /// Keep raw copies of the user stacks in the file, instead of unwinding them while recording
     #[arg(long)]
     keep_stacks: bool,
     /// Compress the records with zstd [default level: 1]
     #[arg(short = 'z', long, value_name = "LEVEL", num_args = 0..=1, require_equals = true,
-          default_missing_value = "1", value_parser = clap::value_parser!(i32).range(1..=22))]
+          default_missing_value = "1", value_parser = within(1..=22))]
     compress: Option<i32>,
     /// Exit with 1 when samples were lost, or it is not known whether any were
     #[arg(long)]
@@ -115,10 +116,10 @@ pub struct SamplingArguments {
     duration: Option<Duration>,
     /// Start sampling after so many milliseconds
     #[arg(short = 'D', long, value_name = "MS", allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u64).range(1..1 << 40))]
+          value_parser = within(1..=1_u64 << 40))]
     delay: Option<u64>,
     /// Keep at most so many addresses of each call chain
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = within(1..=u16::MAX))]
     max_stack: Option<u16>,
     /// User space only
     #[arg(long, conflicts_with = "all_kernel")]
@@ -248,7 +249,7 @@ fn record_into(
 fn failure(error: Error, output: &Path, console: &Console) -> anyhow::Result<Outcome> {
     let code = match &error {
         Error::CommandNotFound { .. } => 127,
-        Error::NotExecutable { .. } => 126,
+        Error::NotExecutable { .. } | Error::NoInterpreter { .. } => 126,
         // Who read it has seen enough.
         Error::Consumer { errno, .. } if errno.kind() == ErrorKind::BrokenPipe => {
             return Ok(Outcome::Recorded(ExitCode::SUCCESS));
@@ -461,20 +462,6 @@ fn clock(text: &str) -> Result<Clock, String> {
     Clock::by_name(text).ok_or_else(|| "one of monotonic, monotonic_raw, realtime, boottime, tai".to_owned())
 }
 
-/// The number of a process or a thread.
-fn process_number(text: &str) -> Result<i32, String> {
-    match text.parse() {
-        Ok(number) if number > 0 => Ok(number),
-        _ if text.is_empty() || text.starts_with('-') || text.parse::<i128>().is_ok() => {
-            Err("processes and threads have numbers from 1 on; ps and pgrep print them".to_owned())
-        }
-        _ => Err(format!(
-            "this is not the number of a process; that of one by its name: pgrep -n '{}'",
-            Name::from(text)
-        )),
-    }
-}
-
 /// A number of seconds above 0.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.strip_suffix('s').unwrap_or(text).parse::<f64>().ok();
@@ -514,11 +501,6 @@ mod tests {
         assert_eq!(frequency("max"), Ok(u64::MAX));
         assert!(frequency("0").is_err() && frequency("1e3").is_err());
         assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1500)));
-        assert_eq!(process_number("17"), Ok(17));
-        assert!(process_number("abc").unwrap_err().ends_with("pgrep -n 'abc'"));
-        for bad in ["", "0", "-1", "99999999999999999999"] {
-            assert!(process_number(bad).unwrap_err().contains("from 1 on"), "{bad}");
-        }
         assert!(seconds("0").is_err() && seconds("inf").is_err() && seconds("nan").is_err());
     }
 }

@@ -15,6 +15,7 @@ use model::Name;
 use recorder::{Control, Notice, Options, Target, Workload};
 
 use super::record::{self, SamplingArguments, TargetArguments, seconds};
+use crate::arguments::numbers::within;
 use crate::console::Console;
 use crate::top::engine::{Engine, News, Settings};
 use crate::top::live::record_live;
@@ -59,7 +60,7 @@ pub struct TopArguments {
     sampling: SamplingArguments,
     /// One sample per so many events (nanoseconds, for the clocks)
     #[arg(short = 'c', long = "period", id = "count", value_name = "N", allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u64).range(1..1 << 63))]
+          value_parser = within(1..=u64::MAX >> 1))]
     period: Option<u64>,
     /// Print one interval as text and leave
     #[arg(long)]
@@ -69,7 +70,7 @@ pub struct TopArguments {
     json: bool,
     /// Print so many intervals and leave [default: 1]
     #[arg(long = "count", id = "intervals", value_name = "N", conflicts_with = "once",
-          allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..))]
+          allow_negative_numbers = true, value_parser = within(1..=u64::MAX))]
     intervals: Option<u64>,
     /// The length of an interval; on the screen, the time between its updates
     #[arg(long, value_name = "SECS", default_value = "1", value_parser = interval, allow_negative_numbers = true)]

@@ -57,7 +57,7 @@ impl Descriptors {
             let threads = counted(siblings, "more thread", "more threads");
             format!("{} for the mappings of {threads}", siblings.saturating_mul(cpus))
         });
-        let rest = format!("{} for files, pipes and processes", OTHERS + watched as u64);
+        let rest = format!("{} for files and processes", OTHERS + watched as u64);
         [Some(of_threads), of_siblings, Some(rest)].into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 }
@@ -89,7 +89,7 @@ mod tests {
         let one = Descriptors { threads: 1, siblings: 0, cpus: 2, events: 1, watched: 1 };
         assert_eq!(
             one.in_words(),
-            "4 for events (1 thread × 2 CPUs × 2 events), 65 for files, pipes and processes"
+            "4 for events (1 thread × 2 CPUs × 2 events), 65 for files and processes"
         );
         for descriptors in [one, Descriptors { threads: 3, siblings: 40, cpus: 8, events: 5, watched: 2 }] {
             let words = descriptors.in_words();

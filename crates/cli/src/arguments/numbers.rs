@@ -1,0 +1,54 @@
+//! Values that are single numbers.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use model::Name;
+
+/// Parses a number within `range`, or says in which it has to be.
+pub fn within<T>(range: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone
+where
+    T: FromStr + PartialOrd + Display + Clone,
+{
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| format!("a number from {} to {}", range.start(), range.end()))
+    }
+}
+
+/// Parses the number of a process or a thread.
+///
+/// # Errors
+/// A sentence that says how to find one.
+pub fn process_number(text: &str) -> Result<i32, String> {
+    match text.parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ if text.is_empty() || text.starts_with('-') || text.parse::<i128>().is_ok() => {
+            Err("processes and threads have numbers from 1 on; ps and pgrep print them".to_owned())
+        }
+        _ => Err(format!(
+            "this is not the number of a process; that of one by its name: pgrep -n '{}'",
+            Name::from(text)
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_says_what_would_be_right() {
+        assert_eq!(process_number("17"), Ok(17));
+        assert!(process_number("abc").unwrap_err().ends_with("pgrep -n 'abc'"));
+        for bad in ["", "0", "-1", "99999999999999999999"] {
+            assert!(process_number(bad).unwrap_err().contains("from 1 on"), "{bad}");
+        }
+        let level = within(1..=22);
+        assert_eq!(level("22"), Ok(22));
+        for bad in ["", "0", "-1", "23", "x", "1e3"] {
+            assert_eq!(level(bad), Err("a number from 1 to 22".to_owned()), "{bad}");
+        }
+    }
+}
