@@ -66,7 +66,7 @@ impl Naming {
             paths: SearchPaths::from_environment(None, Vec::new(), true),
             options: symbolizer::Options::default(),
         });
-        let symbolizing = Arc::new(symbolizing.keeping_indexes(KEPT));
+        let symbolizing = Arc::new(symbolizing.keeping_indexes(KEPT).with_few_threads());
         let symbols = Arc::clone(&symbolizing);
         thread::Builder::new()
             .name("naming".to_owned())

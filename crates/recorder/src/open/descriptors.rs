@@ -87,10 +87,7 @@ mod tests {
             parts.collect()
         };
         let one = Descriptors { threads: 1, siblings: 0, cpus: 2, events: 1, watched: 1 };
-        assert_eq!(
-            one.in_words(),
-            "4 for events (1 thread × 2 CPUs × 2 events), 65 for files and processes"
-        );
+        assert_eq!(one.in_words(), "4 for events (1 thread × 2 CPUs × 2 events), 65 for files and processes");
         for descriptors in [one, Descriptors { threads: 3, siblings: 40, cpus: 8, events: 5, watched: 2 }] {
             let words = descriptors.in_words();
             assert_eq!(numbers(&words).iter().sum::<u64>(), descriptors.needed(), "{words}");

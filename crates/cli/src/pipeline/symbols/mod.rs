@@ -23,7 +23,7 @@ use generated::PerfMaps;
 use kept::{Indexes, Kept};
 use kernel::{KernelNames, RunningKernel};
 use recorded::RecordedNames;
-use threads::Threads;
+use threads::{Supply, Threads};
 
 use crate::console::Console;
 
@@ -97,6 +97,7 @@ pub struct Symbolizing {
     options: Options,
     /// What is kept of objects between calls.
     kept: Kept,
+    threads: Supply,
 }
 
 impl Symbolizing {
@@ -110,6 +111,7 @@ impl Symbolizing {
             recorded: RecordedNames::default(),
             options: settings.options,
             kept: Kept::Nothing,
+            threads: Supply::Fresh,
         }
     }
 
@@ -134,6 +136,12 @@ impl Symbolizing {
     #[must_use]
     pub fn keeping_indexes(self, most: usize) -> Self {
         Self { kept: Kept::Indexes(Mutex::new(Indexes::new(most))), ..self }
+    }
+
+    /// Works with a few threads that stay, for those who will resolve now and then for days.
+    #[must_use]
+    pub fn with_few_threads(self) -> Self {
+        Self { threads: Supply::few(), ..self }
     }
 
     /// Starts to read the running kernel's names, for those who will ask for them when they have done something else.
@@ -193,7 +201,7 @@ impl Symbolizing {
         // but to wait for the thread that reads it.
         let kernel_last = self.running_kernel.is_read_ahead();
         jobs.sort_by_key(|job| (is_kernel(job.space) == kernel_last, std::cmp::Reverse(job.entries.len())));
-        let threads = Threads::new(jobs.len());
+        let threads = Threads::new(&self.threads, jobs.len());
         let answers = threads.run(&jobs, |job| {
             let mut answers = self.job(job, spaces, options, &threads);
             self.recorded.complete(job.space, &job.entries, &mut answers.resolutions);
@@ -210,7 +218,7 @@ impl Symbolizing {
         symbols.notes.dedup();
     }
 
-    fn job(&self, job: &Job<'_>, spaces: &SpaceTable, options: Options, threads: &Threads) -> Answers {
+    fn job(&self, job: &Job<'_>, spaces: &SpaceTable, options: Options, threads: &Threads<'_>) -> Answers {
         let each = |answer: &dyn Fn(&StackEntry) -> Resolution| Answers {
             resolutions: job.entries.iter().map(answer).collect(),
             ..Answers::default()

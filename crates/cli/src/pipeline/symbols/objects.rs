@@ -59,7 +59,7 @@ pub(super) fn resolve_file(
     pids: &[Pid],
     entries: &[StackEntry],
     options: Options,
-    threads: &Threads,
+    threads: &Threads<'_>,
 ) -> Answers {
     if let Some(opened) = kept.opened(identity) {
         return resolve(store, &opened, entries, options, threads);
@@ -85,7 +85,7 @@ pub(super) fn resolve_vdso(
     recorded: Option<BuildId>,
     entries: &[StackEntry],
     options: Options,
-    threads: &Threads,
+    threads: &Threads<'_>,
 ) -> Answers {
     let image = own_vdso().filter(|image| match (recorded, image.build_id()) {
         (Some(recorded), Some(ours)) => ours.same_object(&recorded),
@@ -112,7 +112,7 @@ fn resolve(
     opened: &Opened,
     entries: &[StackEntry],
     options: Options,
-    threads: &Threads,
+    threads: &Threads<'_>,
 ) -> Answers {
     let answers = resolve_unchanged(store, opened, entries, options, threads);
     if opened.has_changed() {
@@ -128,7 +128,7 @@ fn resolve_unchanged(
     opened: &Opened,
     entries: &[StackEntry],
     options: Options,
-    threads: &Threads,
+    threads: &Threads<'_>,
 ) -> Answers {
     let Opened { object, path, files, known } = opened;
     let notes = files

@@ -3,24 +3,61 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use rayon_core::{ThreadPool, ThreadPoolBuilder};
+
+/// Threads of a view that stays open, the one that asks included. More would be felt by what is watched: they all run at once
+/// when a new program shows up, on a machine that may be busy.
+const FEW: usize = 4;
+
+/// Where threads come from.
+pub(super) enum Supply {
+    /// They are started for each call and end with it: for those who call once.
+    Fresh,
+    /// They stay: for those who call every second for days.
+    Pool(ThreadPool),
+}
+
+impl Supply {
+    /// A few threads that stay.
+    pub(super) fn few() -> Self {
+        let threads = FEW.min(cores()).saturating_sub(1).max(1);
+        let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|_| "names".to_owned());
+        // Where a pool cannot be had now, single threads may be later.
+        pool.build().map_or(Self::Fresh, Self::Pool)
+    }
+
+    /// How many threads there are for the jobs of one call, the caller's included, and for parts of a large job.
+    fn size(&self) -> (usize, usize) {
+        match self {
+            // As many again for the parts of a large job: cores that will be idle before it ends are not idle when it starts.
+            Self::Fresh => (cores(), 2 * cores()),
+            Self::Pool(pool) => (pool.current_num_threads() + 1, pool.current_num_threads() + 1),
+        }
+    }
+}
+
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// How many threads take jobs, and how many more may help with the parts of one.
-pub(super) struct Threads {
+pub(super) struct Threads<'s> {
+    supply: &'s Supply,
     workers: usize,
     idle: AtomicUsize,
 }
 
-impl Threads {
-    /// One thread per core, and as many again for the parts of a large job: cores that will be idle before it ends are
-    /// not idle when it starts.
-    pub(super) fn new(jobs: usize) -> Self {
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        let workers = cores.min(jobs).max(1);
-        Self { workers, idle: AtomicUsize::new(2 * cores - workers) }
+impl<'s> Threads<'s> {
+    /// Threads for so many jobs.
+    pub(super) fn new(supply: &'s Supply, jobs: usize) -> Self {
+        let (most, all) = supply.size();
+        let workers = most.min(jobs).max(1);
+        Self { supply, workers, idle: AtomicUsize::new(all - workers) }
     }
 
     /// Runs `work` for each item and returns the results in the items' order.
     pub(super) fn run<T: Sync, R: Send>(&self, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-        let results = spread(self.workers, items, &|item| work(item), &|| {
+        let results = spread(self.supply, self.workers, items, &|item| work(item), &|| {
             self.idle.fetch_add(1, Ordering::Relaxed);
         });
         self.idle.store(0, Ordering::Relaxed);
@@ -36,7 +73,7 @@ impl Threads {
         };
         let _ = self.idle.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
         let numbers: Vec<usize> = (0..parts).collect();
-        let results = spread(helpers + 1, &numbers, &|&part| work(part), &|| {});
+        let results = spread(self.supply, helpers + 1, &numbers, &|&part| work(part), &|| {});
         self.idle.fetch_add(helpers, Ordering::Relaxed);
         results
     }
@@ -44,6 +81,7 @@ impl Threads {
 
 /// Hands out items one by one to this thread and `threads - 1` others.
 fn spread<T: Sync, R: Send>(
+    supply: &Supply,
     threads: usize,
     items: &[T],
     work: &(dyn Fn(&T) -> R + Sync),
@@ -60,17 +98,30 @@ fn spread<T: Sync, R: Send>(
         done();
         results
     };
-    let mut results = thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(turn)).collect();
-        let mut results = turn();
-        for other in others {
-            match other.join() {
-                Ok(theirs) => results.extend(theirs),
-                Err(panic) => std::panic::resume_unwind(panic),
+    let mut results = match supply {
+        Supply::Fresh => thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(turn)).collect();
+            let mut results = turn();
+            for other in others {
+                match other.join() {
+                    Ok(theirs) => results.extend(theirs),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
             }
+            results
+        }),
+        Supply::Pool(pool) => {
+            let mut of_others: Vec<Vec<(usize, R)>> = (1..threads).map(|_| Vec::new()).collect();
+            let mut results = pool.in_place_scope(|scope| {
+                for theirs in &mut of_others {
+                    scope.spawn(|_| *theirs = turn());
+                }
+                turn()
+            });
+            results.extend(of_others.into_iter().flatten());
+            results
         }
-        results
-    });
+    };
     results.sort_by_key(|(index, _)| *index);
     results.into_iter().map(|(_, result)| result).collect()
 }
@@ -78,12 +129,28 @@ fn spread<T: Sync, R: Send>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
 
     #[test]
     fn results_keep_the_order_of_items() {
         let items: Vec<usize> = (0..1000).collect();
-        let threads = Threads::new(items.len());
-        let doubled = threads.run(&items, |&item| threads.help(3, |part| item * 2 + part)[0]);
-        assert_eq!(doubled, items.iter().map(|item| item * 2).collect::<Vec<_>>());
+        for supply in [Supply::Fresh, Supply::few()] {
+            let threads = Threads::new(&supply, items.len());
+            let doubled = threads.run(&items, |&item| threads.help(3, |part| item * 2 + part)[0]);
+            assert_eq!(doubled, items.iter().map(|item| item * 2).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_pool_has_the_same_few_threads_all_the_time() {
+        let supply = Supply::few();
+        let mut seen = HashSet::new();
+        for _ in 0..100 {
+            let items: Vec<usize> = (0..64).collect();
+            let threads = Threads::new(&supply, items.len());
+            let ids = threads.run(&items, |_| threads.help(8, |_| thread::current().id()));
+            seen.extend(ids.into_iter().flatten());
+        }
+        assert!(seen.len() <= FEW, "{seen:?}");
     }
 }
