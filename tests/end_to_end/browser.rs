@@ -1,42 +1,275 @@
-//! The picture in a real browser: its script runs, and finds what is searched for.
+//! The picture in real browsers: what is in view, and what its script finds.
 
-use std::ffi::OsStr;
-use std::path::Path;
-use std::process::Command;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use super::folded::Folded;
-use super::prof::{folded, folder, may_record, record, run};
+use export::flamegraph::{self, Options};
+use model::{
+    AddressKind, Frame, Name, ObjectIdentity, Pid, Resolution, Space, SpaceTable, StackEntry, Symbolized, Tid,
+};
+use profile::{Detail, Profile, Show, View, Weight};
+use serde_json::Value;
+
+use super::prof::folder;
 use super::programs;
-use super::svg::draw;
 
-/// Opens an SVG with a search for a function, and returns the share in percent that the script says matched.
-fn matched(folder: &Path, svg: &Path, search: &str) -> f64 {
-    let run = run(Command::new("chromium")
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"])
-        .args(["--disable-background-networking", "--disable-component-update", "--dump-dom"])
-        .arg(format!("--user-data-dir={}", folder.join("browser").display()))
-        .arg(format!("file://{}?s={search}", svg.display())));
-    let page = run.ok();
-    let element = page.text().split("id=\"matched\"").nth(1).expect("no place for what matched");
-    let text = element.split('>').nth(1).unwrap().split('<').next().unwrap();
-    let percent = text.strip_prefix("Matched: ").and_then(|text| text.strip_suffix('%'));
-    percent.unwrap_or_else(|| panic!("nothing matched: {text:?}")).parse().unwrap()
+/// A browser takes seconds to start; one that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const SIZES: [(u32, u32); 3] = [(1280, 720), (1440, 900), (390, 844)];
+
+/// Browsers that are installed.
+fn browsers() -> Vec<&'static str> {
+    ["chromium", "firefox-esr"].into_iter().filter(|browser| programs::has(browser)).collect()
+}
+
+/// A browser, gone with this value.
+struct Browser(Child);
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Opens a picture in a window of this size and returns what `script`, the body of a function, returns there.
+fn visit(browser: &str, svg: &str, (width, height): (u32, u32), query: &str, script: &str) -> Value {
+    let folder = folder();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let probe = format!(
+        "<script><![CDATA[addEventListener('load', () => setTimeout(() => {{\n\
+         const id = name => document.getElementById(name), box = name => id(name).getBoundingClientRect();\n\
+         const frame = name => [...document.querySelectorAll('#frames > g')].find(g => g.textContent.startsWith(name));\n\
+         const type = text => {{ id('search').value = text; id('search').dispatchEvent(new Event('input')); }};\n\
+         const wait = () => new Promise(done => setTimeout(done, 300));\n\
+         const probe = async () => {{ {script} }};\n\
+         probe().catch(error => `${{error}}`).then(answer => fetch('http://127.0.0.1:{port}/',\n\
+         {{ method: 'POST', mode: 'no-cors', body: JSON.stringify(answer) }}));\n\
+         }}, 300));]]></script>\n<script>"
+    );
+    let (picture, page) = (folder.path().join("picture.svg"), folder.path().join("page.html"));
+    // The picture's own script takes everything out of the document that comes after it.
+    std::fs::write(&picture, svg.replacen("<script>", &probe, 1)).unwrap();
+    // Windows cannot be as narrow as a phone's; frames can.
+    let frame =
+        format!("<iframe src='picture.svg{query}' width={width} height={height} style='border:0'></iframe>");
+    std::fs::write(&page, format!("<!doctype html><body style='margin:0'>{frame}")).unwrap();
+    let profile = folder.path().join("browser");
+    std::fs::create_dir(&profile).unwrap();
+    let url = format!("file://{}", page.display());
+    let mut command = Command::new(browser);
+    if browser == "chromium" {
+        command
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"])
+            .args(["--disable-background-networking", "--disable-component-update"])
+            .args(["--disable-features=LocalNetworkAccessChecks", "--window-size=1500,1000"])
+            // Without this it would leave as soon as the page is there.
+            .arg("--remote-debugging-port=0")
+            .arg(format!("--user-data-dir={}", profile.display()));
+    } else {
+        command.args(["--headless", "--no-remote", "--window-size", "1500,1000", "--profile"]).arg(&profile);
+    }
+    command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let _browser = Browser(command.spawn().unwrap());
+    answer(&listener)
+}
+
+/// What the page posts.
+fn answer(listener: &TcpListener) -> Value {
+    listener.set_nonblocking(true).unwrap();
+    let start = Instant::now();
+    let mut stream = loop {
+        match listener.accept() {
+            Ok((stream, _)) => break stream,
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+        assert!(start.elapsed() < PATIENCE, "the browser says nothing");
+    };
+    stream.set_nonblocking(false).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut request = Vec::new();
+    let mut bytes = [0; 4096];
+    loop {
+        let text = String::from_utf8_lossy(&request);
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head
+                .to_lowercase()
+                .lines()
+                .find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+            if body.len() >= length.unwrap_or(usize::MAX) {
+                let answer = serde_json::from_str(body).unwrap();
+                let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n");
+                return answer;
+            }
+        }
+        let read = stream.read(&mut bytes).unwrap();
+        assert!(read > 0, "the browser hung up");
+        request.extend_from_slice(&bytes[..read]);
+    }
+}
+
+/// A picture of stacks of functions, outermost first.
+fn picture(stacks: &[(&[&str], u64)], change: impl FnOnce(&mut Options)) -> String {
+    let mut spaces = SpaceTable::default();
+    let identity = ObjectIdentity { path: Name::from("/bin/x"), build_id: None, file: None };
+    let space = spaces.intern(Space::Object(identity));
+    let mut profile = Profile::new(Detail::default());
+    let mut names: Vec<(String, Resolution)> = Vec::new();
+    for (stack, samples) in stacks {
+        let entries: Vec<_> = stack
+            .iter()
+            .rev()
+            .map(|name| {
+                let known = names.iter().position(|(known, _)| known == name);
+                let offset = known.unwrap_or_else(|| {
+                    let frame = Frame { function: Arc::from(*name), location: None, inlined: false };
+                    let symbolized = Symbolized { frames: vec![frame], symbol_offset: None };
+                    names.push((name.to_string(), Resolution::Resolved(symbolized)));
+                    names.len() - 1
+                });
+                let kind = AddressKind::InstructionPointer;
+                StackEntry { offset: offset as u64, space, kind, in_kernel: false }
+            })
+            .collect();
+        let id = profile.stacks.intern(&entries);
+        for _ in 0..*samples {
+            profile.add(&Name::from("program"), Pid(1), Tid(1), id, 1);
+        }
+    }
+    let resolve = |entry: &StackEntry| names.get(entry.offset as usize).map(|(_, resolution)| resolution);
+    let view = View::new(&profile, &spaces, resolve, Show::default(), Weight::Samples);
+    let mut options = Options {
+        title: "a <title>".to_owned(),
+        subtitle: "10,000 samples of cpu-clock, 0 lost".to_owned(),
+        colors: "kinds".parse().unwrap(),
+        width: None,
+        min_width: 0.01,
+        inverted: false,
+        reverse: false,
+        chart: false,
+        unit: "samples".to_owned(),
+    };
+    change(&mut options);
+    let mut svg = Vec::new();
+    flamegraph::write(&view, &options, &mut svg).unwrap();
+    String::from_utf8(svg).unwrap()
+}
+
+/// A tower that is wide, one that is a hair and much higher, and some in between.
+fn towers(change: impl FnOnce(&mut Options)) -> String {
+    let level = |number: usize| format!("level{number}");
+    let levels: Vec<String> = (0..400).map(level).collect();
+    let up_to = |top: usize| -> Vec<&str> { levels[..top].iter().map(String::as_str).collect() };
+    let (wide, spike) = (up_to(90), up_to(400));
+    let other = ["main", "Parser::parse_all", "memory.*"];
+    picture(&[(&wide, 9_000), (&spike, 3), (&other, 990), (&["main", "parse"], 7)], change)
 }
 
 #[test]
-fn a_search_in_the_picture_finds_the_share_of_a_function() {
-    let Some(program) = programs::c("shares") else { return };
-    if !may_record() || !programs::has("chromium") {
-        return;
+fn the_roots_and_all_controls_are_in_view_from_the_start_and_while_scrolling() {
+    const BOXES: &str = "
+        const boxes = () => Object.fromEntries(['title', 'search', 'matched', 'details'].map(name => {
+            const { left, top, right, bottom } = box(name);
+            return [name, [left, top, right, bottom]];
+        }));
+        const root = () => { const { top, bottom } = frame('all').getBoundingClientRect(); return [top, bottom]; };
+        type('parse'); id('search').dispatchEvent(new Event('input')); await wait();
+        const first = { ...boxes(), root: root() };
+        scrollBy(0, document.documentElement.scrollHeight / -2); await wait();
+        return { first, later: boxes(), scrolled: scrollY, footer: document.querySelector('footer').getBoundingClientRect().top,
+            height: box('frames').height, width: document.documentElement.scrollWidth, note: id('note').textContent };";
+    let upright = towers(|_| {});
+    let inverted = towers(|options| options.inverted = true);
+    for browser in browsers() {
+        for (svg, size) in SIZES.map(|size| (&upright, size)).into_iter().chain([(&inverted, SIZES[0])]) {
+            let seen = visit(browser, svg, size, "", BOXES);
+            let case = format!("{browser} {size:?}: {seen}");
+            let (width, height) = (f64::from(size.0), f64::from(size.1));
+            let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{case}"));
+            for moment in ["first", "later"] {
+                for name in ["title", "search", "matched", "details"] {
+                    let sides = &seen[moment][name];
+                    let inside = number(&sides[0]) >= 0.0
+                        && number(&sides[1]) >= 0.0
+                        && number(&sides[2]) <= width
+                        && number(&sides[3]) <= height;
+                    assert!(inside, "{name} is not in view: {case}");
+                    assert!(number(&sides[3]) > number(&sides[1]), "{name} has no height: {case}");
+                }
+            }
+            let root = &seen["first"]["root"];
+            assert!(number(&root[0]) > 0.0 && number(&root[1]) <= number(&seen["footer"]) + 8.0, "{case}");
+            // The wide tower is what is seen; the hair on it is folded, and that is said.
+            assert_eq!(number(&seen["height"]), 92.0 * 16.0, "{case}");
+            assert!(seen["note"].as_str().unwrap().contains("311 frames too narrow"), "{case}");
+            assert!(number(&seen["width"]) <= width, "wider than the window: {case}");
+        }
     }
-    let folder = folder();
-    let (file, run_) =
-        record(folder.path(), &[], &[program.as_os_str(), OsStr::new("alone"), OsStr::new("400")]);
-    run_.ok();
-    let svg = folder.path().join("out.svg");
-    std::fs::write(&svg, draw(&file, &[])).unwrap();
-    let stacks = Folded::parse(folded(&file, &[]).ok().text());
-    let expected = stacks.with("sixty") as f64 / stacks.total() as f64 * 100.0;
-    let found = matched(folder.path(), &svg, "sixty");
-    assert!((found - expected).abs() < 0.2, "{found} % instead of {expected} %");
+}
+
+#[test]
+fn a_search_takes_plain_text_and_ignores_case_unless_a_capital_is_typed() {
+    let svg = towers(|_| {});
+    const SEARCHES: &str = "
+        const answers = [];
+        for (const text of ['parse', 'Parse', 'PARSE', '.*', 'level399', 'nothing', '']) {
+            type(text); await wait();
+            answers.push(id('matched').textContent);
+        }
+        return answers;";
+    for browser in browsers() {
+        let answers = visit(browser, &svg, SIZES[0], "", SEARCHES);
+        let expected = [
+            "Matched: 10.0%",
+            "Matched: 9.9%",
+            "Matched: 0%",
+            "Matched: 9.9%",
+            "Matched: 0.03%",
+            "Matched: 0%",
+            "",
+        ];
+        assert_eq!(answers, serde_json::json!(expected), "{browser}");
+        let found = visit(browser, &svg, SIZES[0], "?s=parse", "return id('matched').textContent");
+        assert_eq!(found, "Matched: 10.0%", "{browser}");
+    }
+}
+
+#[test]
+fn keys_and_clicks_zoom_and_go_back() {
+    let svg = towers(|_| {});
+    const STEPS: &str = "
+        const key = (name, more) => dispatchEvent(new KeyboardEvent('keydown', { key: name, ...more }));
+        const point = name => frame(name).dispatchEvent(new MouseEvent('mouseover', { bubbles: true }));
+        const click = name => frame(name).dispatchEvent(new MouseEvent('click', { bubbles: true }));
+        const shown = name => getComputedStyle(frame(name)).display !== 'none';
+        const state = () => [id('details').textContent, id('unzoom').hidden, shown('level399'), shown('Parser')];
+        const states = [];
+        point('Parser'); states.push(state());
+        click('level120'); states.push(state());
+        click('level89'); click('level119'); states.push(state());
+        key('Escape'); states.push(state());
+        key('f', { ctrlKey: true }); states.push(document.activeElement.id);
+        id('frames').focus(); point('main'); key('ArrowUp'); states.push(state()); key('Enter'); states.push(state());
+        id('unzoom').click(); states.push(state());
+        return states;";
+    for browser in browsers() {
+        let states = visit(browser, &svg, SIZES[1], "", STEPS);
+        let parser = "Parser::parse_all (990 samples, 9.90%)";
+        let expected = serde_json::json!([
+            [parser, true, false, true],
+            ["level120 (3 samples, 0.03%)", false, true, false],
+            ["level119 (3 samples, 0.03%)", false, true, false],
+            ["level119 (3 samples, 0.03%)", true, false, true],
+            "search",
+            [parser, true, false, true],
+            [parser, false, false, true],
+            [parser, true, false, true],
+        ]);
+        assert_eq!(states, expected, "{browser}");
+    }
 }

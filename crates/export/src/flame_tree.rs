@@ -1,30 +1,58 @@
 //! Stacks as blocks side by side, with the narrow ones left out, so that a drawing costs what it shows.
 
+use crate::page::folding::Heights;
 use crate::stacks::{LabelId, Rows};
+
+/// The text of the label that stands for frames that were left out. No safe label has it.
+pub(crate) const LEFT_OUT: &str = "\u{1}";
+
+/// What is to be drawn of rows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Widths {
+    /// In units of weight: narrower blocks are left out.
+    pub(crate) least: f64,
+    /// Pixels per unit of weight.
+    pub(crate) scale: f64,
+}
+
+/// What was drawn of rows.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Pruned {
+    /// How high the blocks reach, all samples together being the first row.
+    pub(crate) heights: Heights,
+    /// Whether blocks were left out.
+    pub(crate) left_out: bool,
+}
 
 /// Calls `line` for each line to draw, in the order of `rows`: a stack and its weight. The weights' sum is that of
 /// the rows.
 ///
-/// Neighbours that begin alike share a block per frame. One that would be narrower than `least` (in units of weight)
-/// is left out, and what it weighed counts for the block below it: the picture stays the same, as drawing would leave
-/// such blocks out anyway. The first frames stay, as nothing lies below them.
-pub(crate) fn prune(rows: &impl Rows, least: f64, line: &mut dyn FnMut(&[LabelId], u64)) {
-    let wide = wide_blocks(rows, least);
+/// Neighbours that begin alike share a block per frame. One that would be narrower than `least` is left out with all
+/// above it, and [`LabelId::LEFT_OUT`] takes its place. The first frames stay, as nothing lies below them.
+pub(crate) fn prune(rows: &impl Rows, widths: Widths, line: &mut dyn FnMut(&[LabelId], u64)) -> Pruned {
+    let (wide, heights) = wide_blocks(rows, widths);
+    let mut pruned = Pruned { heights, left_out: false };
     let mut path: Vec<(LabelId, bool)> = Vec::new();
     let mut wide = wide.into_iter();
     // The line that grows while neighbours are cut to the same stack.
     let mut last: (Vec<LabelId>, u64) = Default::default();
+    let mut shown = Vec::new();
     rows.each(&mut |frames, weight| {
         path.truncate(shared(path.iter().map(|open| open.0), frames));
         let opened = &frames[path.len()..];
         path.extend(opened.iter().copied().zip(&mut wide));
-        let shown = path.iter().take_while(|open| open.1).count().max(1);
-        if last.0 != frames[..shown] {
+        let count = path.iter().take_while(|open| open.1).count().max(1);
+        shown.clear();
+        shown.extend_from_slice(&frames[..count]);
+        if count < frames.len() && shown.last() != Some(&LabelId::LEFT_OUT) {
+            shown.push(LabelId::LEFT_OUT);
+        }
+        pruned.left_out |= shown.last() == Some(&LabelId::LEFT_OUT);
+        if last.0 != shown {
             if last.1 > 0 {
                 line(&last.0, last.1);
             }
-            last.0.clear();
-            last.0.extend_from_slice(&frames[..shown]);
+            std::mem::swap(&mut last.0, &mut shown);
             last.1 = 0;
         }
         last.1 = last.1.saturating_add(weight);
@@ -32,17 +60,24 @@ pub(crate) fn prune(rows: &impl Rows, least: f64, line: &mut dyn FnMut(&[LabelId
     if last.1 > 0 {
         line(&last.0, last.1);
     }
+    pruned
 }
 
-/// For each block, in the order of their beginnings: whether it is wide enough.
-fn wide_blocks(rows: &impl Rows, least: f64) -> Vec<bool> {
+/// For each block, in the order of their beginnings: whether it is wide enough. And how high blocks reach.
+fn wide_blocks(rows: &impl Rows, widths: Widths) -> (Vec<bool>, Heights) {
     let mut wide = Vec::new();
+    let mut heights = Heights::default();
+    heights.add(1, f64::MAX);
     let mut path: Vec<(LabelId, usize, u128)> = Vec::new();
-    let close = |path: &mut Vec<(LabelId, usize, u128)>, keep: usize, wide: &mut Vec<bool>| {
+    let mut close = |path: &mut Vec<(LabelId, usize, u128)>, keep: usize, wide: &mut Vec<bool>| {
         while path.len() > keep
-            && let Some((_, block, weight)) = path.pop()
+            && let Some((label, block, weight)) = path.pop()
         {
-            wide[block] = weight as f64 >= least;
+            let is_left_out = label == LabelId::LEFT_OUT;
+            wide[block] = is_left_out || weight as f64 >= widths.least;
+            if !is_left_out {
+                heights.add(path.len() + 2, weight as f64 * widths.scale);
+            }
             if let Some((_, _, below)) = path.last_mut() {
                 *below += weight;
             }
@@ -60,7 +95,7 @@ fn wide_blocks(rows: &impl Rows, least: f64) -> Vec<bool> {
         }
     });
     close(&mut path, 0, &mut wide);
-    wide
+    (wide, heights)
 }
 
 fn shared(path: impl Iterator<Item = LabelId>, frames: &[LabelId]) -> usize {
@@ -84,25 +119,37 @@ mod tests {
 
     fn lines(stacks: &Stacks, least: f64) -> Vec<(String, u64)> {
         let mut lines = Vec::new();
-        prune(stacks, least, &mut |frames, weight| {
+        prune(stacks, Widths { least, scale: 1.0 }, &mut |frames, weight| {
             let frames: Vec<_> = frames.iter().map(|&label| stacks.text(label)).collect();
-            lines.push((frames.join(";"), weight));
+            lines.push((frames.join(";").replace(LEFT_OUT, "…"), weight));
         });
         lines
     }
 
     #[test]
-    fn narrow_frames_count_for_the_one_below() {
+    fn narrow_frames_are_left_out_together() {
         let stacks = stacks(&[(vec![1, 2, 3], 1), (vec![1, 2, 4], 1), (vec![1, 5], 10), (vec![6, 7], 1)]);
         let lines = lines(&stacks, 2.0);
-        assert_eq!(lines, [("1;2".into(), 2), ("1;5".into(), 10), ("6".into(), 1)]);
+        assert_eq!(lines, [("1;2;…".into(), 2), ("1;5".into(), 10), ("6;…".into(), 1)]);
+    }
+
+    #[test]
+    fn the_height_is_that_of_the_widest_frames() {
+        let stacks = stacks(&[(vec![1, 2, 3, 4], 1), (vec![1, 5, 6], 3), (vec![1, 5], 10)]);
+        let widths = Widths { least: 0.0, scale: 1.0 };
+        let pruned = prune(&stacks, widths, &mut |_, _| {});
+        assert_eq!(pruned, Pruned { heights: Heights { seen: 5, wide: 3 }, left_out: false });
+        assert!(prune(&stacks, Widths { least: 2.0, ..widths }, &mut |_, _| {}).left_out);
     }
 
     #[test]
     fn what_is_narrow_stays_at_its_time() {
         let rows = [(vec![1, 2], 5), (vec![1, 3], 1), (vec![1], 1), (vec![1, 2], 5), (vec![1, 3], 4)];
         let lines = lines(&stacks(&rows), 3.0);
-        assert_eq!(lines, [("1;2".into(), 5), ("1".into(), 2), ("1;2".into(), 5), ("1;3".into(), 4)]);
+        assert_eq!(
+            lines,
+            [("1;2".into(), 5), ("1;…".into(), 1), ("1".into(), 1), ("1;2".into(), 5), ("1;3".into(), 4)]
+        );
     }
 
     proptest! {

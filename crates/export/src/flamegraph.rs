@@ -4,14 +4,17 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use inferno::flamegraph::color::{Palette, PaletteMap};
-use inferno::flamegraph::{Direction, Options as Inferno, TextTruncateDirection};
+use inferno::flamegraph::{Direction, Options as Inferno};
 use model::Name;
 
 use profile::View;
 
 use crate::chart::Chart;
-use crate::flame_tree;
-use crate::palette::colour_of;
+use crate::flame_tree::{self, Widths};
+use crate::page::folding::Folding;
+use crate::page::frames::Frames;
+use crate::page::{self, Page};
+use crate::palette::{self, colour_of};
 use crate::stacks::{LabelId, Rows, Stacks};
 
 /// How the picture looks.
@@ -96,15 +99,22 @@ fn least(total: u128, options: &Options) -> f64 {
 fn draw(rows: &impl Rows, options: &Options, output: &mut dyn Write) -> io::Result<()> {
     let total = rows.total();
     let scale = total.div_ceil(LARGEST_TOTAL).max(1) as u64;
+    let width = options.width.unwrap_or(page::WIDTH);
+    let room = width.saturating_sub(2 * page::MARGIN) as f64;
     let mut lines = Vec::new();
-    flame_tree::prune(rows, least(total, options), &mut |frames, weight| {
-        lines.push(line(rows, frames, (weight / scale).max(1)));
+    let mut drawn_total = 0_u64;
+    let widths = Widths { least: least(total, options), scale: room / total.max(1) as f64 };
+    let pruned = flame_tree::prune(rows, widths, &mut |frames, weight| {
+        let weight = (weight / scale).max(1);
+        drawn_total = drawn_total.saturating_add(weight);
+        lines.push(line(rows, frames, weight));
     });
+    if lines.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "there is no sample to draw"));
+    }
+    let folding = Folding::new(pruned.heights, room / drawn_total as f64);
 
     let mut inferno = Inferno::default();
-    inferno.title = printable(&options.title);
-    inferno.subtitle = Some(printable(&options.subtitle));
-    inferno.text_truncate_direction = TextTruncateDirection::Right;
     inferno.deterministic = true;
     let mut colours = PaletteMap::default();
     match options.colors {
@@ -113,20 +123,38 @@ fn draw(rows: &impl Rows, options: &Options, output: &mut dyn Write) -> io::Resu
             drawn.into_iter().for_each(|label| {
                 colours.insert(label, colour_of(label));
             });
+            // inferno's name for the frame of all samples.
+            colours.insert("", palette::ALL);
             inferno.palette_map = Some(&mut colours);
         }
         Colors::Inferno(palette) => inferno.colors = palette,
     }
-    inferno.image_width = options.width;
-    inferno.min_width = options.min_width;
-    inferno.direction = if options.inverted { Direction::Inverted } else { Direction::Straight };
+    // Narrow frames are out already, and the page is ours: see `Frames` for what it makes of inferno's.
+    inferno.min_width = 0.0;
+    inferno.no_javascript = true;
+    inferno.direction = Direction::Inverted;
     // The lines are in their order, and have to stay so: inferno would sort them as text, which takes `a;b` and `a`
     // apart where an `a::c` comes between them. It reverses the lines of a chart, as those of its usual input run
     // backwards.
     inferno.flame_chart = true;
     inferno.count_name = printable(&options.unit);
     inferno.factor = scale as f64;
-    inferno::flamegraph::from_lines(&mut inferno, lines.iter().rev().map(String::as_str), output)
+
+    let page = Page {
+        title: &printable(&options.title),
+        subtitle: &printable(&options.subtitle),
+        width,
+        fluid: options.width.is_none(),
+        inverted: options.inverted,
+        rows: folding.rows(),
+        total: drawn_total,
+        least: if pruned.left_out { options.min_width } else { 0.0 },
+    };
+    page.begin(output)?;
+    let mut frames = Frames::new(output, folding, options.inverted, room);
+    inferno::flamegraph::from_lines(&mut inferno, lines.iter().rev().map(String::as_str), &mut frames)?;
+    let marks = frames.finish()?;
+    page.end(&marks, output)
 }
 
 fn line(rows: &impl Rows, frames: &[LabelId], weight: u64) -> String {

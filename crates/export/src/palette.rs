@@ -2,6 +2,9 @@
 
 use inferno::flamegraph::color::Color;
 
+/// The colour of the frame that has all samples, which ran nowhere.
+pub(crate) const ALL: Color = Color { r: 222, g: 216, b: 203 };
+
 /// The colour of a frame by the suffix of its label (see [`crate::frame_name`]): amber for the kernel, aqua for
 /// inlined functions, green for generated code, grey for what has no name; all others red. Equal labels
 /// have equal colours, in every picture.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use profile::{FrameTable, FrameTree};
 use rustc_hash::FxBuildHasher;
 
+use crate::flame_tree::LEFT_OUT;
 use crate::frame_name;
 use crate::labels::safe_label;
 
@@ -24,6 +25,11 @@ pub(crate) trait Rows {
 /// The number of a label in its [`Stacks`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct LabelId(u32);
+
+impl LabelId {
+    /// Stands for frames that were left out as too narrow.
+    pub(crate) const LEFT_OUT: Self = Self(u32::MAX);
+}
 
 /// Names made safe, each once.
 #[derive(Default, Debug)]
@@ -47,7 +53,7 @@ impl LabelTable {
     }
 
     pub(crate) fn text(&self, id: LabelId) -> &str {
-        &self.labels[id.0 as usize]
+        if id == LabelId::LEFT_OUT { LEFT_OUT } else { &self.labels[id.0 as usize] }
     }
 }
 
@@ -83,15 +89,17 @@ impl Rows for Stacks {
 }
 
 impl Stacks {
-    /// The stacks of a tree of frames, whose numbers are those of `frames`.
+    /// The stacks of a tree of frames, whose numbers are those of `frames`. What the tree left out is a frame of its own.
     pub(crate) fn from_tree(tree: &FrameTree, frames: &FrameTable) -> Self {
         let mut stacks = Self::default();
         let labels: Vec<_> = frames.frames().iter().map(|frame| stacks.label(&frame_name(frame))).collect();
         let mut stack = Vec::new();
-        tree.rows(|frames, weight| {
+        tree.rows(|frames, weight, left_out| {
             stack.clear();
             stack.extend(frames.iter().map(|frame| labels[frame.index()]));
             stacks.push(&stack, weight);
+            stack.push(LabelId::LEFT_OUT);
+            stacks.push(&stack, left_out);
         });
         stacks
     }
@@ -124,10 +132,12 @@ impl Stacks {
         let mut by_text: Vec<usize> = (0..labels.len()).collect();
         by_text.sort_unstable_by_key(|&label| &labels[label]);
         let mut rank = vec![0_u32; labels.len()];
-        by_text.iter().zip(0..).for_each(|(&label, place)| rank[label] = place);
+        by_text.iter().zip(1..).for_each(|(&label, place)| rank[label] = place);
 
         let mut rows = std::mem::take(&mut self.rows);
-        let ranks = |row: &Row| self.frames_of(row).iter().map(|label| rank[label.0 as usize]);
+        // What was left out comes first.
+        let rank_of = |label: &LabelId| rank.get(label.0 as usize).copied().unwrap_or_default();
+        let ranks = |row: &Row| self.frames_of(row).iter().map(rank_of);
         rows.sort_unstable_by(|a, b| ranks(a).cmp(ranks(b)));
         rows.dedup_by(|next, kept| {
             let equal = self.frames_of(next) == self.frames_of(kept);

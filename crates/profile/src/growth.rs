@@ -70,7 +70,7 @@ impl<'a> Growth<'a> {
             for (node, tip) in reached.drain(..) {
                 match tip.end {
                     _ if (weights[node.index() - first.index()] as f64) < self.least => {
-                        self.tree.add(tip.node, tip.weight);
+                        self.tree.leave_out(tip.node, tip.weight);
                     }
                     End::Branch(branch, frames) => self.go_on(node, branch, frames),
                     End::Samples => self.tree.add(node, tip.weight),

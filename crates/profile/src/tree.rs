@@ -24,6 +24,8 @@ struct Node {
     frame: FrameId,
     /// The weight of the samples whose stack ends here.
     own: u64,
+    /// The weight of the samples whose stack goes on with frames that were left out.
+    left_out: u64,
 }
 
 /// Stacks of frames with their weights; equal ones are one.
@@ -35,7 +37,7 @@ pub struct FrameTree {
 
 impl Default for FrameTree {
     fn default() -> Self {
-        let all = Node { below: TreeId::ALL, frame: FrameId::default(), own: 0 };
+        let all = Node { below: TreeId::ALL, frame: FrameId::default(), own: 0, left_out: 0 };
         Self { nodes: vec![all], children: Children::default() }
     }
 }
@@ -51,7 +53,7 @@ impl FrameTree {
         let hash = hash_of_pair(below.0.into(), frame.index() as u64);
         let number = self.children.find_or_add(below.0, hash, is);
         if number as usize == self.nodes.len() {
-            self.nodes.push(Node { below, frame, own: 0 });
+            self.nodes.push(Node { below, frame, own: 0, left_out: 0 });
         }
         TreeId(number)
     }
@@ -73,10 +75,17 @@ impl FrameTree {
         *own = own.saturating_add(weight);
     }
 
-    /// Calls `row` for each stack that has a weight of its own: frames outermost first, and that weight.
-    pub fn rows(&self, mut row: impl FnMut(&[FrameId], u64)) {
+    /// Adds the weight of samples whose stack goes on from `node` with frames that are not to be seen.
+    pub(crate) fn leave_out(&mut self, node: TreeId, weight: u64) {
+        let left_out = &mut self.nodes[node.index()].left_out;
+        *left_out = left_out.saturating_add(weight);
+    }
+
+    /// Calls `row` for each stack that has a weight: frames outermost first, the weight of the samples that end there,
+    /// and of those that go on with frames that were left out.
+    pub fn rows(&self, mut row: impl FnMut(&[FrameId], u64, u64)) {
         let mut frames = Vec::new();
-        for node in self.nodes.iter().skip(1).filter(|node| node.own > 0) {
+        for node in self.nodes.iter().skip(1).filter(|node| node.own > 0 || node.left_out > 0) {
             frames.clear();
             frames.push(node.frame);
             let mut below = node.below;
@@ -86,7 +95,7 @@ impl FrameTree {
                 below = next;
             }
             frames.reverse();
-            row(&frames, node.own);
+            row(&frames, node.own, node.left_out);
         }
     }
 }

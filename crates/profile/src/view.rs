@@ -116,7 +116,7 @@ impl<'a> View<'a> {
     }
 
     /// All samples as a tree, whose first frames are the threads. Equal stacks are one. Frames that weigh less than
-    /// `least`, with all above them, count for the frame below; but for the threads, below which there is none.
+    /// `least` are left out with all above them; but not the threads, below which there is none that could say so.
     pub fn tree(&self, least: f64) -> FrameTree {
         Growth::of(self, least).tree()
     }

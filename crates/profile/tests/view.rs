@@ -65,7 +65,8 @@ impl World {
     fn rows(&self, show: Show, weight: Weight) -> Vec<String> {
         let view = self.view(show, weight);
         let mut rows = Vec::new();
-        view.tree(0.0).rows(|frames, weight| {
+        view.tree(0.0).rows(|frames, weight, left_out| {
+            assert_eq!(left_out, 0);
             let frames: Vec<_> =
                 frames.iter().map(|frame| text(&view.frames().frames()[frame.index()])).collect();
             rows.push(format!("{} {weight}", frames.join(";")));
@@ -228,11 +229,12 @@ proptest! {
         let mut expected = BTreeMap::new();
         for (stack, period) in &stacks {
             let length = (1..=stack.len()).rev().find(|&length| wide(&stack[..length])).unwrap();
-            *expected.entry(stack[..length].to_vec()).or_insert(0) += period;
+            let (own, left_out) = expected.entry(stack[..length].to_vec()).or_insert((0, 0));
+            *(if length == stack.len() { own } else { left_out }) += period;
         }
         let mut rows = BTreeMap::new();
-        view.tree(least).rows(|frames, weight| {
-            assert_eq!(rows.insert(frames.to_vec(), weight), None, "equal stacks are one row");
+        view.tree(least).rows(|frames, weight, left_out| {
+            assert_eq!(rows.insert(frames.to_vec(), (weight, left_out)), None, "equal stacks are one row");
         });
         prop_assert_eq!(rows, expected);
     }
