@@ -23,6 +23,6 @@ pub use frame::{Frame, Resolution, SourceLocation, Symbolized};
 pub use ids::{CpuId, EventIndex, Pid, Tid, Timestamp};
 pub use loss::Loss;
 pub use name::Name;
-pub use reason::{Reason, TruncationReason};
+pub use reason::{MapRefusal, Reason, TruncationReason};
 pub use space::{FileIdentity, ObjectIdentity, Space, SpaceId, SpaceTable};
 pub use stack::{AddressKind, StackEntry};

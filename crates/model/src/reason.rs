@@ -97,6 +97,8 @@ pub enum Reason {
     NoJitMap,
     /// Generated code, and the runtime's map does not cover the address.
     NotInJitMap,
+    /// Generated code, and there is a map that cannot be trusted to be its process's own.
+    JitMapRefused(MapRefusal),
     /// The image has no file, and the process is gone (vDSO of another kernel, memfd).
     ImageGone,
     /// Code of a hypervisor or of a guest system.
@@ -128,10 +130,50 @@ impl fmt::Display for Reason {
             Self::OtherKernel => f.write_str("recorded on another kernel"),
             Self::NoJitMap => f.write_str("generated code without a perf map or jitdump"),
             Self::NotInJitMap => f.write_str("generated code that its perf map does not cover"),
+            Self::JitMapRefused(why) => write!(f, "generated code whose perf map is not used: {why}"),
             Self::ImageGone => f.write_str("image without a file, and its process is gone"),
             Self::Foreign => f.write_str("hypervisor or guest code"),
             Self::Truncated(reason) => write!(f, "stack truncated: {reason}"),
         }
+    }
+}
+
+/// Why a perf map is not used.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum MapRefusal {
+    /// It is a link, a folder, a pipe, a device.
+    NotAFile,
+    /// It has other names, too, which its owner may know nothing of.
+    SeveralNames,
+    /// It is neither the process's user's nor root's, or it is root's and nobody else may read it.
+    Foreign,
+    /// It was changed last before the process began.
+    Older,
+    /// It was changed after the process had ended.
+    Newer,
+    /// Opening or reading it failed.
+    Unreadable,
+    /// It could not be read in the time that there is: its file system does not answer, or is slow.
+    Unanswered,
+    /// It lies on a file system that a program serves: where that takes a request and never answers, no signal ends the wait.
+    Fuse,
+    /// All the reading that one profile may cost has been done.
+    TooMuch,
+}
+
+impl fmt::Display for MapRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotAFile => "it is no regular file",
+            Self::SeveralNames => "the file has other names, too",
+            Self::Foreign => "it belongs to another user than the process",
+            Self::Older => "it is older than the process",
+            Self::Newer => "it was changed after the process had ended",
+            Self::Unreadable => "it cannot be read",
+            Self::Unanswered => "it could not be read in time",
+            Self::Fuse => "it lies on a FUSE file system, which may never answer",
+            Self::TooMuch => "the maps before it were too large",
+        })
     }
 }
 

@@ -18,6 +18,8 @@ use crate::error::Error;
 pub mod id {
     /// Counts of the recorded stacks by how they end: present where the recorder unwound them.
     pub const STACK_TOTALS: u32 = 1;
+    /// When processes with generated code began, and whose they were.
+    pub const PROCESSES: u32 = 2;
 }
 
 /// The header's bit for [`id::STACK_TOTALS`] in files from before sections had a place of their own.

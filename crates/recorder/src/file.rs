@@ -22,6 +22,7 @@ use perfdata::write::{Compressor, FileWriter, PipeWriter, RecordWriter};
 use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind};
 use crate::header;
 use crate::output::Output;
+use crate::process_table::ProcessTable;
 use crate::tracing_data;
 use crate::write_behind::{self, WriteBehind};
 
@@ -61,6 +62,7 @@ pub struct FileConsumer {
     layout: Option<RecordLayout>,
     writer: Option<Writer>,
     build_ids: Vec<(BuildId, Vec<u8>, u16)>,
+    processes: ProcessTable,
     /// First and last, nanoseconds.
     sample_time: Option<(u64, u64)>,
     size: u64,
@@ -92,6 +94,7 @@ impl FileConsumer {
             layout: None,
             writer: None,
             build_ids: Vec::new(),
+            processes: ProcessTable::default(),
             sample_time: None,
             size: 0,
             undecodable: 0,
@@ -131,11 +134,12 @@ impl FileConsumer {
         }
     }
 
-    /// Notes the build ids of mapped objects, for the header.
-    fn note_build_ids(&mut self, mut records: &[u8]) {
+    /// Notes the build ids of mapped objects, for the header, and whose generated code is.
+    fn note_mappings(&mut self, mut records: &[u8]) {
         let Some(layout) = &self.layout else { return };
         while let Ok((raw, size)) = RawRecord::parse(records, Endian::NATIVE) {
             records = records.get(size..).unwrap_or(&[]);
+            self.processes.take(&raw, layout);
             if raw.kind != kind::MMAP2 || raw.misc & misc::MMAP_BUILD_ID == 0 {
                 continue;
             }
@@ -287,7 +291,7 @@ impl Consumer for FileConsumer {
 
     fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
         match chunk.ring {
-            RingKind::Sideband => self.note_build_ids(&chunk.bytes),
+            RingKind::Sideband => self.note_mappings(&chunk.bytes),
             RingKind::Samples => self.note_times(&chunk.bytes),
         }
         self.writer()?.append(&chunk.bytes)?;
@@ -330,6 +334,8 @@ impl Consumer for FileConsumer {
         let mut features = self.features();
         let stacks = ending.stacks.map(|stacks| (sections::id::STACK_TOTALS, stacks.to_section()));
         features.sections.extend(stacks);
+        let processes = self.processes.to_section();
+        features.sections.extend(processes.map(|section| (sections::id::PROCESSES, section)));
         let writer = self.writer()?;
         writer.append(&records)?;
         self.size = writer.finish(&features)?;

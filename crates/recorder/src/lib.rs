@@ -26,6 +26,7 @@ mod open;
 mod options;
 mod output;
 mod pace;
+mod process_table;
 mod records;
 mod ring;
 mod session;
@@ -48,6 +49,7 @@ pub use offer::{Offer, offer, offer_on_cpu};
 pub use options::{
     CallChain, Clock, DEFAULT_FREQUENCY, DEFAULT_STACK_COPY, Extras, Levels, Options, Target, Workload,
 };
+pub use process_table::ProcessTable;
 pub use ring::Drained;
 pub use session::record;
 pub use summary::{Command, RunningCommand, Summary};

@@ -5,7 +5,7 @@
 //!   which these are, the objects themselves say ([`elf::Object::debug_link`], [`elf::Object::alt_link`],
 //!   [`minidebug`]), and split DWARF is asked for by name while it is read ([`SplitUnit`]);
 //! - for the kernel: the text of `/proc/kallsyms` ([`Kallsyms`]);
-//! - for generated code: the text of a `/tmp/perf-PID.map` ([`PerfMap`]).
+//! - for generated code: the lines of a `/tmp/perf-PID.map` ([`PerfMapSearch`]).
 //!
 //! Work is done per unique place, never per sample: [`ObjectSymbolizer::plan`] takes all places of an object at
 //! once, each compilation unit that one of them lies in is walked once ([`ObjectSymbolizer::walk`], on any
@@ -17,6 +17,7 @@
 
 mod data;
 mod dwarf;
+mod function_ranges;
 mod gopclntab;
 mod kallsyms;
 mod minidebug;
@@ -31,10 +32,11 @@ mod symbol_table;
 
 pub use data::DataSymbolizer;
 pub use dwarf::SplitUnit;
+pub use function_ranges::FunctionRanges;
 pub use kallsyms::{Kallsyms, KernelSymbol};
 pub use minidebug::minidebug;
 pub use names::{NameStyle, display_name};
 pub use object::{ObjectFiles, ObjectSymbolizer, Options, Place, Plan, Walked};
 pub use object_index::ObjectIndex;
-pub use perf_map::PerfMap;
+pub use perf_map::PerfMapSearch;
 pub use resolutions::Resolutions;

@@ -1,114 +1,205 @@
 //! `/tmp/perf-PID.map`: what a runtime says about the code that it generated, one `START SIZE name` per line, both
 //! numbers hexadecimal (tools/perf/Documentation/jit-interface.txt).
+//!
+//! A map is as long as its process likes, and has a thousand functions for each one that was sampled. So it is not kept: its
+//! lines go by a list of addresses, and leave the names of those that they cover.
 
-use model::Avma;
+use std::ops::ControlFlow;
 
-/// The functions of a perf map.
-#[derive(Default)]
-pub struct PerfMap {
-    /// The names, one behind the other.
-    text: String,
-    /// Sorted by start, without overlaps: a later line wins over what it covers.
-    entries: Vec<Entry>,
+use model::{Avma, Name};
+
+/// Names of all functions that were found together take no more than this, in bytes.
+const MOST_NAMES: usize = 32 << 20;
+
+/// Addresses whose functions are looked for in a perf map.
+///
+/// Code is freed and its memory used again; the map only grows. So the last line that covers an address names it: lines are
+/// taken from the last one on, and each address has its name at the first that fits. Memory grows with the addresses, time
+/// with the lines.
+#[derive(Debug)]
+pub struct PerfMapSearch {
+    /// Ascending, each once.
+    addresses: Vec<u64>,
+    /// For each address the number of its function, plus one; 0 where there is none yet.
+    found: Vec<u32>,
+    /// For each address, and for the end, one at or behind it that has no function yet: paths to it get shorter as they are
+    /// walked.
+    next: Vec<usize>,
+    without: usize,
+    functions: Vec<(String, u64)>,
+    /// Bytes of names.
+    bytes: usize,
+    cut_names: usize,
 }
 
-#[derive(Clone, Copy)]
-struct Entry {
-    start: u64,
-    end: u64,
-    /// The function's own start, where another one covers the front of it.
-    function: u64,
-    name: (usize, usize),
-}
-
-impl PerfMap {
-    /// Reads a map. Lines that are none are left out; the last one may be cut short by a runtime that is writing it.
-    pub fn parse(text: &str) -> Self {
-        let function = |line| {
-            let mut parts = str::trim_start(line).splitn(3, ' ');
-            let mut number = || u64::from_str_radix(parts.next()?.trim_start_matches("0x"), 16).ok();
-            let (start, size) = (number()?, number()?);
-            Some((start, size, parts.next()?.trim_end()))
-        };
-        Self::from_functions(text.lines().filter_map(function))
-    }
-
-    /// Functions that something else lists: first address, bytes, name. Those without a name or a byte are left out.
-    pub fn from_functions<'a>(functions: impl IntoIterator<Item = (u64, u64, &'a str)>) -> Self {
-        let mut text = String::new();
-        let entry = |(start, size, name): (u64, u64, &str)| {
-            let end = start.checked_add(size).filter(|&end| end > start && !name.is_empty())?;
-            let name_at = (text.len(), name.len());
-            text.push_str(name);
-            Some(Entry { start, end, function: start, name: name_at })
-        };
-        let entries = without_overlaps(functions.into_iter().filter_map(entry).collect());
-        Self { entries, text }
-    }
-
-    /// The function that an address of the process lies in, and where it starts.
-    pub fn find(&self, address: Avma) -> Option<(&str, Avma)> {
-        let after = self.entries.partition_point(|entry| entry.start <= address.0);
-        let entry = self.entries.get(after.checked_sub(1)?).filter(|entry| address.0 < entry.end)?;
-        let (offset, length) = entry.name;
-        Some((self.text.get(offset..offset + length)?, Avma(entry.function)))
-    }
-
-    /// Whether no function is listed.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-}
-
-/// Code is freed and its memory used again; the map only grows. So a line replaces what earlier ones said of its
-/// range. Sweeps over the ends of all lines with the newest open one on top.
-fn without_overlaps(lines: Vec<Entry>) -> Vec<Entry> {
-    let mut bounds: Vec<(u64, bool, usize)> = Vec::with_capacity(lines.len() * 2);
-    for (index, line) in lines.iter().enumerate() {
-        bounds.push((line.start, true, index));
-        bounds.push((line.end, false, index));
-    }
-    bounds.sort_unstable_by_key(|&(address, _, _)| address);
-    let mut open = std::collections::BTreeSet::new();
-    let mut entries: Vec<Entry> = Vec::with_capacity(lines.len());
-    let mut bounds = bounds.into_iter().peekable();
-    while let Some((address, starts, index)) = bounds.next() {
-        if starts {
-            open.insert(index);
-        } else {
-            open.remove(&index);
+impl PerfMapSearch {
+    /// Has seen no line yet.
+    pub fn new(addresses: impl IntoIterator<Item = Avma>) -> Self {
+        let mut addresses: Vec<u64> = addresses.into_iter().map(|address| address.0).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        Self {
+            found: vec![0; addresses.len()],
+            next: (0..=addresses.len()).collect(),
+            without: addresses.len(),
+            addresses,
+            functions: Vec::new(),
+            bytes: 0,
+            cut_names: 0,
         }
-        let Some(&(next, _, _)) = bounds.peek() else { break };
-        if next == address {
-            continue;
-        }
-        if let Some(line) = open.last().and_then(|&index| lines.get(index)) {
-            match entries.last_mut() {
-                Some(last) if last.end == address && last.name == line.name => last.end = next,
-                _ => entries.push(Entry { start: address, end: next, ..*line }),
+    }
+
+    /// Takes the line before the one that was taken last; breaks when no address is left that it could name. What is no line of
+    /// a perf map says nothing; the last one may be cut short by a runtime that is writing it.
+    pub fn line(&mut self, line: &[u8]) -> ControlFlow<()> {
+        if let Some((start, end, name)) = parse(line) {
+            let first = self.addresses.partition_point(|&address| address < start);
+            let mut index = self.unnamed_from(first);
+            if self.addresses.get(index).is_some_and(|&address| address < end) {
+                let number = self.function(name, start);
+                while self.addresses.get(index).is_some_and(|&address| address < end) {
+                    self.found[index] = number;
+                    self.next[index] = index + 1;
+                    self.without -= 1;
+                    index = self.unnamed_from(index + 1);
+                }
             }
         }
+        if self.without == 0 || self.bytes > MOST_NAMES {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     }
-    entries
+
+    /// The function of an address that is looked for, and where it starts.
+    pub fn find(&self, address: Avma) -> Option<(&str, Avma)> {
+        let index = self.addresses.binary_search(&address.0).ok()?;
+        let number = self.found.get(index)?.checked_sub(1)?;
+        let (name, start) = self.functions.get(number as usize)?;
+        Some((name, Avma(*start)))
+    }
+
+    /// Names that were cut, because they are longer than [`Name::MAX_BYTES`].
+    pub fn cut_names(&self) -> usize {
+        self.cut_names
+    }
+
+    /// The first address at or behind `index` that has no function yet, or the end.
+    fn unnamed_from(&mut self, index: usize) -> usize {
+        let mut last = index;
+        while self.next[last] != last {
+            last = self.next[last];
+        }
+        let mut passed = index;
+        while self.next[passed] != last {
+            passed = std::mem::replace(&mut self.next[passed], last);
+        }
+        last
+    }
+
+    /// The number of a function that is new, plus one.
+    fn function(&mut self, name: &[u8], start: u64) -> u32 {
+        let text = String::from_utf8_lossy(name);
+        let name = Name::cut(&text);
+        self.cut_names += usize::from(name.len() < text.len());
+        self.bytes += name.len();
+        self.functions.push((name.into_owned(), start));
+        // Each has an address of its own, and those do not fit into memory.
+        self.functions.len() as u32
+    }
+}
+
+/// First address, the one behind the last, and the name.
+fn parse(line: &[u8]) -> Option<(u64, u64, &[u8])> {
+    let (start, rest) = number(line.trim_ascii_start())?;
+    let (size, name) = number(rest)?;
+    let (end, name) = (start.checked_add(size)?, name.trim_ascii_end());
+    (size > 0 && !name.is_empty()).then_some((start, end, name))
+}
+
+/// A hexadecimal number, and what comes behind the blank after it.
+fn number(text: &[u8]) -> Option<(u64, &[u8])> {
+    let digits = text.strip_prefix(b"0x").unwrap_or(text);
+    let mut value = 0_u64;
+    for (index, &byte) in digits.iter().enumerate() {
+        match char::from(byte).to_digit(16) {
+            Some(digit) if value >> 60 == 0 => value = value << 4 | u64::from(digit),
+            None if byte == b' ' && index > 0 => return Some((value, &digits[index + 1..])),
+            _ => return None,
+        }
+    }
+    None
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FunctionRanges;
+    use proptest::prelude::*;
+
+    fn search(text: &str, addresses: &[u64]) -> PerfMapSearch {
+        let mut search = PerfMapSearch::new(addresses.iter().copied().map(Avma));
+        for line in text.lines().rev() {
+            if search.line(line.as_bytes()).is_break() {
+                break;
+            }
+        }
+        search
+    }
 
     #[test]
-    fn later_lines_win_and_bad_ones_are_left_out() {
-        let map = PerfMap::parse(
-            "1000 100 first\n2000 0 empty\n0x3000 0x10 with blanks in it \nrubbish\n1040 20 second\nffffffffffffffff 10 over\n4000 1",
-        );
+    fn the_last_line_names_an_address_and_bad_ones_none() {
+        let text = "1000 100 first\n2000 0 empty\n0x3000 0x10 with blanks in it \nrubbish\n1040 20 second\n\
+                    ffffffffffffffff 10 over\n11112222333344445 1 long\n 5000 8  both\n6000  8 c\n4000 1";
+        let addresses = [0x1000, 0x1040, 0x1060, 0x10ff, 0x1100, 0x2000, 0x300f, 0x4000, 0x5000, 0x6000];
+        let map = search(text, &addresses);
         let name = |address| map.find(Avma(address)).map(|(name, start)| (name, start.0));
         assert_eq!(name(0x1000), Some(("first", 0x1000)));
         assert_eq!(name(0x1040), Some(("second", 0x1040)));
         assert_eq!(name(0x1060), Some(("first", 0x1000)));
         assert_eq!(name(0x10ff), Some(("first", 0x1000)));
-        assert_eq!(name(0x1100), None);
-        assert_eq!(name(0x2000), None);
+        for nameless in [0x1100, 0x2000, 0x4000, 0x6000, 0x1041] {
+            assert_eq!(name(nameless), None, "{nameless:x}");
+        }
         assert_eq!(name(0x300f), Some(("with blanks in it", 0x3000)));
-        assert_eq!(name(0x4000), None);
+        assert_eq!(name(0x5000), Some((" both", 0x5000)));
+    }
+
+    #[test]
+    fn reading_ends_when_every_address_has_its_name() {
+        let mut search = PerfMapSearch::new([Avma(0x1000), Avma(0x2000), Avma(0x1000)]);
+        assert!(search.line(b"1000 10 one").is_continue());
+        assert!(search.line(b"1000 10 older").is_continue());
+        assert!(search.line(b"2000 10 two").is_break());
+        assert_eq!(search.find(Avma(0x1000)), Some(("one", Avma(0x1000))));
+        assert!(PerfMapSearch::new([]).line(b"1000 10 one").is_break());
+    }
+
+    #[test]
+    fn long_names_are_cut_and_counted() {
+        let mut search = PerfMapSearch::new([Avma(0x1000)]);
+        let line = ["1000 10 ", &"é".repeat(Name::MAX_BYTES)].concat();
+        assert!(search.line(line.as_bytes()).is_break());
+        assert!(Name::is_cut(search.find(Avma(0x1000)).unwrap().0));
+        assert_eq!(search.cut_names(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn names_are_those_of_a_list_in_which_later_ones_win(
+            lines in prop::collection::vec((0_u64..64, 0_u64..32), 0..40),
+        ) {
+            let names: Vec<String> = (0..lines.len()).map(|number| format!("f{number}")).collect();
+            let functions = lines.iter().zip(&names).map(|(&(start, size), name)| (start, size, name.as_str()));
+            let list = FunctionRanges::new(functions.clone());
+            let text: Vec<String> =
+                functions.map(|(start, size, name)| format!("{start:x} {size:x} {name}")).collect();
+            let addresses: Vec<u64> = (0..100).collect();
+            let search = search(&text.join("\n"), &addresses);
+            for address in addresses.into_iter().map(Avma) {
+                prop_assert_eq!(search.find(address), list.find(address));
+            }
+        }
     }
 }

@@ -105,6 +105,11 @@ impl Tracker {
         &self.threads.find(pid, tid).0.comm
     }
 
+    /// Whether a process has a thread that is not known to have ended.
+    pub fn is_alive(&self, pid: Pid) -> bool {
+        self.processes.get(pid).is_some_and(|process| process.threads > 0)
+    }
+
     /// Names the mappings that the process sees at this moment.
     pub fn generation(&mut self, pid: Pid) -> Generation {
         if self.process(pid).generation == 0 {

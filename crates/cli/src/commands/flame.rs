@@ -188,7 +188,8 @@ fn draw(
     let mut aggregate = Aggregate::new(arguments.samples.filter(), detail);
     let this_host = is_of_this_host(input.reader.features());
     let settings = arguments.symbols.settings(!arguments.frames.no_inline, this_host);
-    let symbolizing = Symbolizing::new(&settings).with_names_of(&input.reader, console);
+    let symbolizing =
+        Symbolizing::new(&settings).with_names_of(&input.reader, console).with_lives(&input.lives);
     let sees_kernel = |event: &Event| !event.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL);
     if this_host && !arguments.frames.no_kernel && input.reader.events().iter().any(sees_kernel) {
         symbolizing.read_kernel_ahead();

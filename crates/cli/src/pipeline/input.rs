@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -16,6 +17,7 @@ use model::Name;
 use perfdata::features::Features;
 use perfdata::read::{ReadAt, Reader, Source};
 
+use super::lives::Lives;
 use crate::console::Console;
 
 /// Names of recordings in the current folder, in the order in which they are tried.
@@ -27,6 +29,8 @@ pub struct Input {
     pub reader: Reader,
     /// The path, or `standard input`.
     pub name: String,
+    /// When its processes began and ended, as far as is known: playing it tells the rest.
+    pub lives: Arc<Lives>,
 }
 
 /// Opens `input`; else what is piped into us; else the recording in the current folder.
@@ -43,7 +47,9 @@ pub fn open(input: Option<&Path>, console: &Console) -> anyhow::Result<Input> {
         ),
     };
     let reader = Reader::open(source).with_context(|| format!("cannot read {name}"))?;
-    Ok(Input { reader, name })
+    let lives = Lives::default();
+    lives.add_recorded(reader.features(), reader.endian());
+    Ok(Input { reader, name, lives: Arc::new(lives) })
 }
 
 /// Whether the recording was made here: then processes that still live can be asked for their files.

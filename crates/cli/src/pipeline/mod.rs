@@ -10,6 +10,7 @@ mod build_ids;
 pub mod downloads;
 pub mod events;
 pub mod input;
+mod lives;
 mod ordered;
 pub mod remedies;
 pub mod replay;

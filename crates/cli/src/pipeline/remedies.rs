@@ -91,6 +91,7 @@ impl Remedies {
             | Reason::Malformed(_)
             | Reason::NoSegmentCovers
             | Reason::NotInJitMap
+            | Reason::JitMapRefused(_)
             | Reason::ImageGone
             | Reason::Foreign
             | Reason::Truncated(_) => return None,

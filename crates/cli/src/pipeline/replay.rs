@@ -1,6 +1,7 @@
 //! Playing a recording in the order of time.
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::thread;
 
 use decoder::{Attr, DecodeError, Record, RecordLayout, kind};
@@ -11,6 +12,7 @@ use tracker::{Events, OrderedRecord, SampleReader, SampleSink, TrackedSample, Tr
 use super::build_ids::ListedBuildIds;
 use super::events::is_dummy;
 use super::input::Input;
+use super::lives::Lives;
 use super::ordered::{Batch, Batches};
 use super::undecodable::Undecodable;
 use crate::console::{Console, Progress};
@@ -33,10 +35,10 @@ pub struct Replayed {
 /// # Errors
 /// Where the recording cannot be read on, and those of the sink.
 pub fn replay(input: Input, console: &Console, sink: &mut Sink<'_>) -> anyhow::Result<Replayed> {
-    let Input { reader, name } = input;
+    let Input { reader, name, lives } = input;
     let progress = Progress::new(console, &format!("reading {name}"), reader.total_size());
-    let mut replay = Replay::default();
-    let mut sink = Listening { sink, undecodable: Undecodable::default() };
+    let mut replay = Replay { lives, ..Replay::default() };
+    let mut sink = Listening { sink, undecodable: Undecodable::default(), task: None };
     let outcome = thread::scope(|scope| {
         let batches = Batches::of(reader, &name, scope)?;
         let played = replay.play(&batches, &progress, &mut sink);
@@ -50,6 +52,7 @@ pub fn replay(input: Input, console: &Console, sink: &mut Sink<'_>) -> anyhow::R
     if let Some(notice) = sink.undecodable.notice() {
         console.warn(&format!("{name}: {notice}"));
     }
+    replay.lives.add_recorded(outcome.recording.features(), outcome.recording.endian());
     let mut loss = replay.samples.loss();
     loss += outcome.loss;
     Ok(Replayed { tracker: replay.samples.tracker, loss, recording: outcome.recording })
@@ -59,6 +62,7 @@ pub fn replay(input: Input, console: &Console, sink: &mut Sink<'_>) -> anyhow::R
 struct Replay {
     samples: SampleReader,
     build_ids: ListedBuildIds,
+    lives: Arc<Lives>,
 }
 
 impl Replay {
@@ -88,7 +92,11 @@ impl Replay {
         if record.raw.kind != kind::SAMPLE {
             self.build_ids.tell(&batch.recording, &mut self.samples.tracker);
         }
-        self.samples.read(&Described(&batch.recording), record, batch.chains.get(index), sink)
+        self.samples.read(&Described(&batch.recording), record, batch.chains.get(index), sink)?;
+        if let Some(task) = sink.task.take() {
+            self.lives.take(&task, &self.samples.tracker, batch.recording.features().clock);
+        }
+        Ok(())
     }
 }
 
@@ -121,6 +129,8 @@ impl Events for Described<'_> {
 struct Listening<'l, 's> {
     sink: &'l mut Sink<'s>,
     undecodable: Undecodable,
+    /// The last record, where it told of the beginning or the end of a task.
+    task: Option<Record<'static>>,
 }
 
 impl SampleSink for Listening<'_, '_> {
@@ -135,6 +145,11 @@ impl SampleSink for Listening<'_, '_> {
     }
 
     fn record(&mut self, record: &Record<'_>) {
+        self.task = match record {
+            Record::Fork(task) => Some(Record::Fork(*task)),
+            Record::Exit(task) => Some(Record::Exit(*task)),
+            _ => None,
+        };
         self.sink.record(record);
     }
 

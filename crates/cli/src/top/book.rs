@@ -162,7 +162,8 @@ impl Book {
             }
             Resolution::Unresolved(reason) => {
                 let frame = self.nameless(&entry, &space);
-                let later = matches!(reason, Reason::NoJitMap | Reason::NotInJitMap);
+                let later =
+                    matches!(reason, Reason::NoJitMap | Reason::NotInJitMap | Reason::JitMapRefused(_));
                 (vec![frame], if later { State::Later } else { State::Known })
             }
         };

@@ -174,7 +174,7 @@ fn look(symbolizing: &Symbolizing, asked: &Receiver<Order>, sender: &Sender<Vec<
 
 /// The names of the places of some spaces.
 fn name(symbolizing: &Symbolizing, kernels: &[Space], wishes: &[Wish], stage: Stage) -> Vec<Named> {
-    symbolizing.forget_perf_maps();
+    symbolizing.be_patient_again();
     let mut spaces = SpaceTable::default();
     for kernel in kernels {
         spaces.intern(kernel.clone());

@@ -1,5 +1,6 @@
 //! Processes and threads as `/proc` shows them.
 
+mod life;
 mod maps;
 mod status;
 
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 
 use model::{Pid, Tid};
 
+pub use life::{Life, life};
 pub use maps::{MapEntry, executable_maps};
 pub use status::{Capability, Status, own_status, status};
 

@@ -14,6 +14,10 @@ pub struct Status {
     pub parent: Pid,
     /// The real user.
     pub user: u32,
+    /// The user that owns the files which it makes (fsuid).
+    pub creator: u32,
+    /// The process's number in its own pid namespace.
+    pub own_number: Pid,
     /// `R`, `S`, `D`, `Z`, …
     pub state: u8,
     /// The capabilities that are in effect, one bit each.
@@ -53,6 +57,11 @@ pub fn status(tid: Tid) -> io::Result<Status> {
     parse(&fs::read_to_string(format!("/proc/{tid}/status"))?)
 }
 
+/// The status of a process's first thread.
+pub(super) fn status_of_process(pid: Pid) -> io::Result<Status> {
+    status(Tid(pid.0))
+}
+
 /// Our own.
 ///
 /// # Errors
@@ -66,12 +75,20 @@ fn parse(text: &str) -> io::Result<Status> {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         line.and_then(|line| line.split_whitespace().next())
     };
+    let last = |name: &str, count: usize| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        line.split_whitespace().take(count).last()
+    };
     let number = |name| field(name).and_then(|text| text.parse::<i32>().ok());
     let status = || {
+        let process = Pid(number("Tgid")?);
         Some(Status {
-            process: Pid(number("Tgid")?),
+            process,
             parent: Pid(number("PPid")?),
             user: field("Uid")?.parse().ok()?,
+            creator: last("Uid", 4)?.parse().ok()?,
+            // Kernels without pid namespaces have no such line.
+            own_number: last("NSpid", usize::MAX).and_then(|text| text.parse().ok()).map_or(process, Pid),
             state: field("State")?.bytes().next()?,
             effective_capabilities: u64::from_str_radix(field("CapEff")?, 16).ok()?,
             seccomp: field("Seccomp").and_then(|text| text.parse().ok()).unwrap_or(0),
@@ -86,11 +103,12 @@ mod tests {
 
     #[test]
     fn fields_are_found_by_their_names() {
-        let text = "Name:\tUid: 5\nState:\tS (sleeping)\nTgid:\t42\nPid:\t43\nPPid:\t1\nUid:\t1000\t0\t0\t0\n\
+        let text = "Name:\tUid: 5\nState:\tS (sleeping)\nTgid:\t42\nPid:\t43\nPPid:\t1\nUid:\t1000\t0\t0\t33\nNSpid:\t42\t7\n\
                     CapEff:\t0000004000000000\nSeccomp:\t2\n";
         let status = parse(text).unwrap();
         assert_eq!((status.process, status.parent, status.user), (Pid(42), Pid(1), 1000));
         assert_eq!((status.state, status.seccomp), (b'S', 2));
+        assert_eq!((status.creator, status.own_number), (33, Pid(7)));
         assert!(status.has(Capability::Perfmon) && !status.has(Capability::SysAdmin));
         assert!(parse("Tgid:\t42\n").is_err());
     }

@@ -12,6 +12,7 @@ pub mod perf_event;
 pub mod pidfd;
 pub mod poll;
 pub mod process_memory;
+pub mod resolve;
 pub mod ring;
 pub mod schedule;
 pub mod signals;

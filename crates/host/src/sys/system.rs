@@ -18,6 +18,12 @@ pub fn configured_cpus() -> u32 {
     u32::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }).unwrap_or(1)
 }
 
+/// Ticks of the kernel's clock in a second (`USER_HZ`), at least 1.
+pub fn ticks_per_second() -> u64 {
+    // SAFETY: sysconf touches no memory of ours.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).unwrap_or(100).clamp(1, 1_000_000_000)
+}
+
 /// The user that this process acts as.
 pub fn effective_user() -> u32 {
     // SAFETY: geteuid cannot fail.

@@ -1,7 +1,7 @@
 //! Lists of symbols in text: the kernel's, and those that runtimes write about generated code.
 
 use model::Avma;
-use symbolizer::{Kallsyms, NameStyle, PerfMap, display_name};
+use symbolizer::{Kallsyms, NameStyle, PerfMapSearch, display_name};
 
 pub(super) fn run_kallsyms(bytes: &[u8]) {
     let table = Kallsyms::parse(String::from_utf8_lossy(bytes).into_owned());
@@ -12,9 +12,17 @@ pub(super) fn run_kallsyms(bytes: &[u8]) {
 }
 
 pub(super) fn run_perf_map(bytes: &[u8]) {
-    let map = PerfMap::parse(&String::from_utf8_lossy(bytes));
-    for address in [0, 0x1000, 0x7fff_0000_0010, u64::MAX] {
-        let _ = map.find(Avma(address));
+    let addresses = [0, 0x1000, 0x7fff_0000_0010, u64::MAX].map(Avma);
+    let mut search = PerfMapSearch::new(addresses);
+    for line in bytes.rsplit(|&byte| byte == b'\n') {
+        if search.line(line).is_break() {
+            break;
+        }
+    }
+    for address in addresses {
+        if let Some((name, start)) = search.find(address) {
+            assert!(!name.is_empty() && start <= address, "{name} at {start:?}");
+        }
     }
 }
 

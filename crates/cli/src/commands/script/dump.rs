@@ -16,7 +16,7 @@ use crate::pipeline::input::Input;
 /// # Errors
 /// Where the recording cannot be read on, or the text cannot be written.
 pub(super) fn dump(input: Input, console: &Console, output: &mut dyn Write) -> anyhow::Result<()> {
-    let Input { mut reader, name } = input;
+    let Input { mut reader, name, .. } = input;
     let architecture = architecture(&reader);
     let endian = reader.endian();
     let mut text = Vec::new();

@@ -96,7 +96,10 @@ fn print(
     let printer = printer(&input.reader, selection, arguments, console)?;
     let this_host = is_of_this_host(input.reader.features());
     let settings = arguments.symbols.settings(!arguments.no_inline, this_host);
-    let symbolizing = Symbolizing::new(&settings).with_names_of(&input.reader, console).keeping_objects();
+    let symbolizing = Symbolizing::new(&settings)
+        .with_names_of(&input.reader, console)
+        .with_lives(&input.lives)
+        .keeping_objects();
     let sees_kernel = |event: &perfdata::Event| !event.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL);
     if this_host && input.reader.events().iter().any(sees_kernel) {
         symbolizing.read_kernel_ahead();

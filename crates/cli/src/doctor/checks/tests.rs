@@ -18,6 +18,8 @@ fn laptop(paranoid: i32) -> Facts {
         process: Pid(2),
         parent: Pid(1),
         user: 1000,
+        creator: 1000,
+        own_number: Pid(2),
         state: b'R',
         effective_capabilities: 0,
         seccomp: 0,

@@ -1,45 +1,302 @@
 //! Generated code: what runtimes write about it to `/tmp/perf-PID.map`.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
-use model::{Avma, Pid, Reason, Resolution, StackEntry};
-use symbolizer::PerfMap;
+use host::patience::{Late, Outcome, Worker};
+use host::perf_map::{self, MOST_BYTES};
+use host::procfs::{self, Life};
+use model::{Avma, MapRefusal, Pid, Reason, Resolution, Space, StackEntry};
+use symbolizer::PerfMapSearch;
 
-use super::named;
+use super::{Job, Symbols, named};
+use crate::pipeline::lives::Lives;
 
-/// The perf maps of processes, each read once.
+/// How long the maps of a recording are waited for in all, where file systems do not answer. One that is slow, as over a
+/// network, answers within a second.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// … and in a view that goes on: what comes later is there at the next look.
+const SHORT_PATIENCE: Duration = Duration::from_millis(200);
+/// … but each one so long, when that is used up.
+const LEAST_PATIENCE: Duration = Duration::from_millis(20);
+/// Bytes of all maps of a recording together: hostile ones are as large as they may be. Some seconds of reading.
+const MOST_BYTES_OF_ALL: u64 = 4 * MOST_BYTES;
+/// Processes whose lives are remembered when they have ended, in a view that goes on.
+const MOST_REMEMBERED: usize = 4096;
+
+/// Looks generated code up in the perf maps of its processes.
 pub(super) struct PerfMaps {
-    this_host: bool,
-    maps: Mutex<HashMap<Pid, Option<Arc<PerfMap>>>>,
+    source: Source,
+    worker: Mutex<Worker>,
+    state: Mutex<State>,
+}
+
+/// Where it is known from which process a map must be.
+enum Source {
+    /// There are no maps: the processes are another machine's.
+    OtherHost,
+    /// From a recording of this machine, and from `/proc`.
+    Recording(Arc<Lives>),
+    /// From `/proc` alone, for processes that are watched while they run.
+    Watched,
+}
+
+#[derive(Default)]
+struct State {
+    /// Maps whose reading goes on.
+    late: HashMap<Pid, Late<Answer>>,
+    /// How long has been waited in vain.
+    waited: Duration,
+    /// Bytes that were read.
+    read: u64,
+    remembered: HashMap<Pid, Life>,
+}
+
+/// What a process's map says of some addresses.
+struct Answer {
+    search: PerfMapSearch,
+    found: Found,
+}
+
+enum Found {
+    Nothing,
+    Refused(perf_map::Refused),
+    Map {
+        path: String,
+        /// Bytes.
+        size: u64,
+        read: u64,
+        /// Nobody knows when the process began.
+        ageless: bool,
+    },
+}
+
+/// What is said of maps that were not used, or in part only.
+#[derive(Default)]
+pub(super) struct MapRemarks {
+    refused: BTreeMap<MapRefusal, BTreeSet<String>>,
+    ageless: BTreeSet<String>,
+    /// Their sizes.
+    long: BTreeMap<String, u64>,
+}
+
+/// The addresses of generated code that are looked for together, by process: a map is gone through once.
+pub(super) struct Lookups<'a> {
+    maps: &'a PerfMaps,
+    processes: HashMap<Pid, (Vec<Avma>, OnceLock<Answer>)>,
 }
 
 impl PerfMaps {
-    pub(super) fn new(this_host: bool) -> Self {
-        Self { this_host, maps: Mutex::default() }
-    }
-
-    /// Forgets what was read: runtimes add to their maps as long as they run.
-    pub(super) fn forget(&self) {
-        self.maps.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    }
-
-    /// The function that the process's map has at the address.
-    pub(super) fn resolve(&self, pid: Pid, entry: &StackEntry) -> Resolution {
-        let map = {
-            let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
-            maps.entry(pid).or_insert_with(|| self.read(pid).map(Arc::new)).clone()
+    /// For a recording, or else what runs now. Nothing is looked for where it is another machine's.
+    pub(super) fn new(this_host: bool, lives: Option<Arc<Lives>>) -> Self {
+        let source = match lives {
+            _ if !this_host => Source::OtherHost,
+            Some(lives) => Source::Recording(lives),
+            None => Source::Watched,
         };
-        let Some(map) = map else { return Resolution::Unresolved(Reason::NoJitMap) };
-        match map.find(Avma(entry.lookup_offset())) {
-            Some((name, start)) => named(name, entry.offset.checked_sub(start.0)),
-            None => Resolution::Unresolved(Reason::NotInJitMap),
+        Self { source, worker: Mutex::default(), state: Mutex::default() }
+    }
+
+    /// Waits for maps anew, in a view that goes on.
+    pub(super) fn be_patient_again(&self) {
+        self.lock().waited = Duration::ZERO;
+    }
+
+    /// Gathers what jobs ask.
+    pub(super) fn lookups(&self, jobs: &[Job<'_>]) -> Lookups<'_> {
+        let mut processes: HashMap<Pid, (Vec<Avma>, OnceLock<Answer>)> = HashMap::new();
+        for job in jobs {
+            if let Space::Jit { pid, .. } | Space::Unmapped { pid, .. } = job.space {
+                let addresses = job.entries.iter().map(|entry| Avma(entry.lookup_offset()));
+                processes.entry(*pid).or_default().0.extend(addresses);
+            }
+        }
+        Lookups { maps: self, processes }
+    }
+
+    fn life(&self, pid: Pid) -> Option<Life> {
+        match &self.source {
+            Source::OtherHost => None,
+            Source::Recording(lives) => Some(lives.of_process(pid)),
+            Source::Watched => {
+                let now = procfs::life(pid).ok();
+                let mut state = self.lock();
+                if state.remembered.len() >= MOST_REMEMBERED {
+                    state.remembered.clear();
+                }
+                match now {
+                    Some(life) => {
+                        state.remembered.insert(pid, life);
+                        Some(life)
+                    }
+                    // Whose it was, nobody knows any more.
+                    None => state.remembered.get(&pid).copied(),
+                }
+            }
         }
     }
 
-    fn read(&self, pid: Pid) -> Option<PerfMap> {
-        // Of another host's process this machine knows nothing.
-        let text = (self.this_host && pid.0 > 0).then(|| host::perf_map::read(pid)).flatten()?;
-        Some(PerfMap::parse(&text))
+    fn search(&self, pid: Pid, addresses: &[Avma]) -> Answer {
+        let nothing = |found| Answer { search: PerfMapSearch::new([]), found };
+        let refused =
+            |why| nothing(Found::Refused(perf_map::Refused { path: format!("/tmp/perf-{pid}.map"), why }));
+        if let Some(late) = self.lock().late.remove(&pid) {
+            return match late.poll() {
+                Ok(answer) => answer,
+                Err(late) => {
+                    self.lock().late.insert(pid, late);
+                    refused(MapRefusal::Unanswered)
+                }
+            };
+        }
+        let Some(life) = self.life(pid).filter(|_| pid.0 > 0) else { return nothing(Found::Nothing) };
+        let is_recording = matches!(self.source, Source::Recording(_));
+        let (patience, left) = {
+            let state = self.lock();
+            let patience = if is_recording { PATIENCE } else { SHORT_PATIENCE };
+            let left = MOST_BYTES_OF_ALL.saturating_sub(state.read);
+            (patience.saturating_sub(state.waited).max(LEAST_PATIENCE), left)
+        };
+        let addresses = addresses.to_vec();
+        let begin = Instant::now();
+        // One at a time: the lock is held as long as is waited.
+        let outcome = self
+            .worker
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .run(patience, move || read(pid, life, addresses, left));
+        match outcome {
+            Outcome::Done(answer) => {
+                if let (true, Found::Map { read, .. }) = (is_recording, &answer.found) {
+                    self.lock().read += read;
+                }
+                answer
+            }
+            Outcome::Late(late) => {
+                let mut state = self.lock();
+                state.waited += begin.elapsed();
+                state.late.insert(pid, late);
+                drop(state);
+                refused(MapRefusal::Unanswered)
+            }
+            Outcome::Refused => refused(MapRefusal::Unanswered),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Finds and reads the map of a process.
+fn read(pid: Pid, life: Life, addresses: Vec<Avma>, left: u64) -> Answer {
+    let mut search = PerfMapSearch::new(addresses);
+    let map = match perf_map::find(pid, life) {
+        Ok(Some(map)) => map,
+        Ok(None) => return Answer { search, found: Found::Nothing },
+        Err(refused) => return Answer { search, found: Found::Refused(refused) },
+    };
+    let refused = |why| Found::Refused(perf_map::Refused { path: map.path.clone(), why });
+    if left == 0 {
+        return Answer { search, found: refused(MapRefusal::TooMuch) };
+    }
+    let found = match map.lines_from_the_end(|line| search.line(line)) {
+        Ok(read) => Found::Map { read, ageless: map.ageless, size: map.size, path: map.path },
+        Err(_) => refused(MapRefusal::Unreadable),
+    };
+    Answer { search, found }
+}
+
+impl Lookups<'_> {
+    /// The function that the process's map has at the address.
+    pub(super) fn resolve(&self, pid: Pid, entry: &StackEntry) -> Resolution {
+        let Some((addresses, answer)) = self.processes.get(&pid) else {
+            return Resolution::Unresolved(Reason::NoJitMap);
+        };
+        let answer = answer.get_or_init(|| self.maps.search(pid, addresses));
+        match (answer.search.find(Avma(entry.lookup_offset())), &answer.found) {
+            (Some((name, start)), _) => named(name, entry.offset.checked_sub(start.0)),
+            (None, Found::Nothing) => Resolution::Unresolved(Reason::NoJitMap),
+            (None, Found::Refused(refused)) => Resolution::Unresolved(Reason::JitMapRefused(refused.why)),
+            (None, Found::Map { .. }) => Resolution::Unresolved(Reason::NotInJitMap),
+        }
+    }
+
+    /// Notes what is to be said of the maps that were asked.
+    pub(super) fn remark(self, symbols: &mut Symbols) {
+        let Symbols { maps: remarks, cut_names, .. } = symbols;
+        for (_, (_, answer)) in self.processes {
+            let Some(Answer { search, found }) = answer.into_inner() else { continue };
+            match found {
+                Found::Nothing => {}
+                Found::Refused(refused) => {
+                    remarks.refused.entry(refused.why).or_default().insert(refused.path);
+                }
+                Found::Map { path, size, read, ageless } => {
+                    if search.cut_names() > 0 {
+                        let count = cut_names.entry(path.clone().into()).or_default();
+                        *count = search.cut_names().max(*count);
+                    }
+                    if read >= MOST_BYTES && size > read {
+                        remarks.long.insert(path.clone(), size);
+                    }
+                    if ageless {
+                        remarks.ageless.insert(path);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl MapRemarks {
+    /// A sentence for each kind.
+    pub(super) fn sentences(&self) -> Vec<String> {
+        let refused = self.refused.iter().map(|(why, paths)| match several(paths) {
+            (path, 0) => format!("{path} is not used: {why}"),
+            (path, more) => format!("{path} is not used: {why} ({more} more like it)"),
+        });
+        let ageless = (!self.ageless.is_empty()).then(|| {
+            let (path, more) = several(&self.ageless);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!(
+                "whether {path}{more} is of the recorded process or of one before is unknown: the recording has no wall time"
+            )
+        });
+        let long = self.long.iter().map(|(path, size)| {
+            format!("of {path} only the last {} MiB are read: it has {} MiB", MOST_BYTES >> 20, size >> 20)
+        });
+        refused.chain(ageless).chain(long).collect()
+    }
+}
+
+/// The first path, and how many others there are.
+fn several(paths: &BTreeSet<String>) -> (&str, usize) {
+    (paths.first().map_or("", String::as_str), paths.len().saturating_sub(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_is_said_once() {
+        let mut remarks = MapRemarks::default();
+        let paths =
+            |numbers: &[u32]| numbers.iter().map(|number| format!("/tmp/perf-{number}.map")).collect();
+        remarks.refused.insert(MapRefusal::Foreign, paths(&[2, 1]));
+        remarks.refused.insert(MapRefusal::Older, paths(&[3]));
+        remarks.ageless = paths(&[4, 5]);
+        let said = remarks.sentences();
+        assert_eq!(
+            said,
+            [
+                "/tmp/perf-1.map is not used: it belongs to another user than the process (1 more like it)",
+                "/tmp/perf-3.map is not used: it is older than the process",
+                "whether /tmp/perf-4.map and 1 more is of the recorded process or of one before is unknown: the recording \
+                 has no wall time",
+            ]
+        );
     }
 }

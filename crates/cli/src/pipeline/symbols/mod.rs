@@ -19,12 +19,13 @@ use model::{Name, Pid, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntr
 use perfdata::Reader;
 use symbolizer::{Options, Resolutions};
 
-use generated::PerfMaps;
+use generated::{Lookups, MapRemarks, PerfMaps};
 use kept::{Indexes, Kept};
 use kernel::{KernelNames, RunningKernel};
 use recorded::RecordedNames;
 use threads::{Supply, Threads};
 
+use super::lives::Lives;
 use crate::console::Console;
 
 /// What to look for, and where.
@@ -44,6 +45,7 @@ pub struct Symbols {
     notes: Vec<String>,
     /// How many names were cut, by the file that has them.
     cut_names: BTreeMap<PathBuf, usize>,
+    maps: MapRemarks,
 }
 
 impl Symbols {
@@ -54,7 +56,7 @@ impl Symbols {
             let (path, most) = (path.display(), Name::MAX_BYTES);
             format!("{count} {names} in {path} longer than {most} bytes {were} cut")
         });
-        self.notes.iter().cloned().chain(cut).collect()
+        self.notes.iter().cloned().chain(cut).chain(self.maps.sentences()).collect()
     }
 }
 
@@ -107,7 +109,7 @@ impl Symbolizing {
             store: ObjectStore::new(settings.paths.clone()),
             running_kernel: Arc::default(),
             kernel: OnceLock::new(),
-            perf_maps: PerfMaps::new(settings.paths.this_host),
+            perf_maps: PerfMaps::new(settings.paths.this_host, None),
             recorded: RecordedNames::default(),
             options: settings.options,
             kept: Kept::Nothing,
@@ -123,6 +125,13 @@ impl Symbolizing {
             console.warn(&format!("names in the recording: {error}"));
         }
         Self { recorded, ..self }
+    }
+
+    /// Judges perf maps by when the processes of a recording lived, instead of by those that run now.
+    #[must_use]
+    pub fn with_lives(self, lives: &Arc<Lives>) -> Self {
+        let perf_maps = PerfMaps::new(self.store.paths().this_host, Some(Arc::clone(lives)));
+        Self { perf_maps, ..self }
     }
 
     /// Keeps objects, their files and their symbols, for those who will resolve many times and then end.
@@ -149,9 +158,9 @@ impl Symbolizing {
         self.running_kernel.read_ahead();
     }
 
-    /// Reads the maps of generated code anew from now on, for those that watch processes while they run.
-    pub fn forget_perf_maps(&self) {
-        self.perf_maps.forget();
+    /// Waits anew for file systems that did not answer, for those that watch processes while they run.
+    pub fn be_patient_again(&self) {
+        self.perf_maps.be_patient_again();
     }
 
     /// Resolves entries, and adds the answers to `symbols`. They may come in any order and more than once. `pids` tells
@@ -202,8 +211,9 @@ impl Symbolizing {
         let kernel_last = self.running_kernel.is_read_ahead();
         jobs.sort_by_key(|job| (is_kernel(job.space) == kernel_last, std::cmp::Reverse(job.entries.len())));
         let threads = Threads::new(&self.threads, jobs.len());
+        let lookups = self.perf_maps.lookups(&jobs);
         let answers = threads.run(&jobs, |job| {
-            let mut answers = self.job(job, spaces, options, &threads);
+            let mut answers = self.job(job, spaces, options, &threads, &lookups);
             self.recorded.complete(job.space, &job.entries, &mut answers.resolutions);
             answers
         });
@@ -214,11 +224,19 @@ impl Symbolizing {
             symbols.notes.extend(answers.notes);
             symbols.cut_names.extend(answers.cut_names);
         }
+        lookups.remark(symbols);
         symbols.notes.sort();
         symbols.notes.dedup();
     }
 
-    fn job(&self, job: &Job<'_>, spaces: &SpaceTable, options: Options, threads: &Threads<'_>) -> Answers {
+    fn job(
+        &self,
+        job: &Job<'_>,
+        spaces: &SpaceTable,
+        options: Options,
+        threads: &Threads<'_>,
+        lookups: &Lookups<'_>,
+    ) -> Answers {
         let each = |answer: &dyn Fn(&StackEntry) -> Resolution| Answers {
             resolutions: job.entries.iter().map(answer).collect(),
             ..Answers::default()
@@ -239,8 +257,8 @@ impl Symbolizing {
             Space::Kernel { .. } => each(&|entry| kernel().resolve(entry)),
             Space::KernelModule { name, .. } => each(&|entry| kernel().resolve_in_module(name, entry)),
             Space::KernelSymbol { name } => each(&|entry| named(&name.to_string(), Some(entry.offset))),
-            Space::Jit { pid, .. } => each(&|entry| self.perf_maps.resolve(*pid, entry)),
-            Space::Unmapped { pid, .. } => each(&|entry| match self.perf_maps.resolve(*pid, entry) {
+            Space::Jit { pid, .. } => each(&|entry| lookups.resolve(*pid, entry)),
+            Space::Unmapped { pid, .. } => each(&|entry| match lookups.resolve(*pid, entry) {
                 Resolution::Unresolved(_) => Resolution::Unresolved(Reason::Unmapped),
                 resolved => resolved,
             }),

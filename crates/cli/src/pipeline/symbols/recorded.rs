@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use model::{Avma, Name, Resolution, Space, StackEntry};
 use perfdata::Reader;
 use perfdata::features::{FileKind, RecordedFile, RecordedSymbol};
-use symbolizer::{NameStyle, PerfMap, display_name};
+use symbolizer::{FunctionRanges, NameStyle, display_name};
 
 use super::named;
 
@@ -19,7 +19,7 @@ pub(super) struct RecordedNames {
 }
 
 struct Functions {
-    map: PerfMap,
+    map: FunctionRanges,
     /// What to add to a place's offset to get an address of the file.
     shift: u64,
 }
@@ -89,14 +89,14 @@ fn shift(file: &RecordedFile) -> Option<u64> {
     }
 }
 
-fn functions(file: &RecordedFile) -> PerfMap {
+fn functions(file: &RecordedFile) -> FunctionRanges {
     // Of two that overlap the one that begins later is the better name.
     let mut symbols: Vec<&RecordedSymbol> = file.symbols.iter().collect();
     symbols.sort_by_key(|symbol| symbol.address);
     let names: Vec<Cow<'_, str>> =
         symbols.iter().map(|symbol| String::from_utf8_lossy(symbol.name.as_bytes())).collect();
     let functions = symbols.iter().zip(&names);
-    PerfMap::from_functions(functions.map(|(symbol, name)| (symbol.address, symbol.size.into(), &**name)))
+    FunctionRanges::new(functions.map(|(symbol, name)| (symbol.address, symbol.size.into(), &**name)))
 }
 
 #[cfg(test)]

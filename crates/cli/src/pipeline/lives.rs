@@ -1,0 +1,148 @@
+//! When processes began and ended, on the wall clock, by what a recording tells of them.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use decoder::{Endian, Record};
+use host::procfs::Life;
+use model::{Pid, Timestamp};
+use perfdata::features::{ClockData, Features};
+use perfdata::sections;
+use recorder::ProcessTable;
+use rustc_hash::FxBuildHasher;
+use tracker::Tracker;
+
+/// The lives of a recording's processes. It fills while the recording is played, and may be asked meanwhile.
+#[derive(Default)]
+pub struct Lives {
+    lives: Mutex<HashMap<Pid, Known, FxBuildHasher>>,
+}
+
+/// A number that several processes had one after the other stands for none of them: what holds for it holds for all.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    /// The latest start.
+    start: Option<u64>,
+    /// The end of the process that has the number now.
+    end: Option<u64>,
+    /// The earliest end of those that had it before.
+    first_end: Option<u64>,
+    user: Option<u32>,
+    own_number: Option<Pid>,
+    /// Whether processes of different users had the number.
+    of_several: bool,
+}
+
+impl Lives {
+    /// Adds those that the recorder looked at. A stream tells of them at its end.
+    pub fn add_recorded(&self, features: &Features, endian: Endian) {
+        if let Some(section) = features.section(sections::id::PROCESSES) {
+            self.add(&ProcessTable::from_section(section, endian));
+        }
+    }
+
+    fn add(&self, table: &ProcessTable) {
+        let mut lives = self.lock();
+        for (pid, life) in table.entries() {
+            let known = lives.entry(*pid).or_default();
+            known.start = known.start.max(life.start);
+            known.of_several |= known.user.is_some() && known.user != life.user;
+            (known.user, known.own_number) = (life.user, life.own_number);
+        }
+    }
+
+    /// Takes a record that the tracker has taken. `clock` tells the wall time of its time.
+    pub fn take(&self, record: &Record<'_>, tracker: &Tracker, clock: Option<ClockData>) {
+        let wall_time = |time: Timestamp| {
+            let clock = clock.filter(|_| time.0 > 0)?;
+            clock.wall_clock.checked_add_signed(time.0.wrapping_sub(clock.clock).cast_signed())
+        };
+        match record {
+            // Those with time 0 tell who the parent is.
+            Record::Fork(task) if task.pid != task.parent_pid && task.time.0 > 0 => {
+                let mut lives = self.lock();
+                let known = lives.entry(task.pid).or_default();
+                let end = known.end.take();
+                known.first_end = [known.first_end, end].into_iter().flatten().min();
+                // Exact to the nanosecond, where the recorder's look is to 10 ms.
+                known.start = known.start.max(wall_time(task.time));
+            }
+            Record::Exit(task) if !tracker.is_alive(task.pid) => {
+                if let Some(end) = wall_time(task.time) {
+                    self.lock().entry(task.pid).or_default().end = Some(end);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What is known of a process.
+    pub fn of_process(&self, pid: Pid) -> Life {
+        let known = self.lock().get(&pid).copied().unwrap_or_default();
+        Life {
+            start: known.start,
+            end: [known.first_end, known.end].into_iter().flatten().min(),
+            user: known.user.filter(|_| !known.of_several),
+            own_number: known.own_number,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Pid, Known, FxBuildHasher>> {
+        self.lives.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use decoder::SampleId;
+    use decoder::record::Task;
+    use model::Tid;
+
+    const CLOCK: ClockData = ClockData { clockid: 1, wall_clock: 1_000_000, clock: 400 };
+
+    fn task(pid: i32, time: u64) -> Task {
+        Task {
+            pid: Pid(pid),
+            parent_pid: Pid(1),
+            tid: Tid(pid),
+            parent_tid: Tid(1),
+            time: Timestamp(time),
+            sample_id: SampleId::default(),
+        }
+    }
+
+    fn played(records: &[Record<'_>], clock: Option<ClockData>) -> Life {
+        let (lives, mut tracker) = (Lives::default(), Tracker::new());
+        for record in records {
+            tracker.apply(record);
+            lives.take(record, &tracker, clock);
+        }
+        lives.of_process(Pid(7))
+    }
+
+    #[test]
+    fn starts_and_ends_are_told_on_the_wall_clock() {
+        let life = played(&[Record::Fork(task(7, 300)), Record::Exit(task(7, 500))], Some(CLOCK));
+        assert_eq!((life.start, life.end), (Some(999_900), Some(1_000_100)));
+        let life = played(&[Record::Fork(task(7, 300)), Record::Exit(task(7, 500))], None);
+        assert_eq!(life, Life::default(), "without a wall clock nothing is known");
+        assert_eq!(played(&[Record::Fork(task(7, 0))], Some(CLOCK)), Life::default(), "not a start");
+    }
+
+    #[test]
+    fn a_process_ends_with_its_last_thread() {
+        let thread = Task { tid: Tid(8), parent_pid: Pid(7), ..task(7, 310) };
+        let mut records = vec![Record::Fork(task(7, 300)), Record::Fork(thread), Record::Exit(task(7, 400))];
+        assert_eq!(played(&records, Some(CLOCK)).end, None);
+        records.push(Record::Exit(Task { time: Timestamp(500), ..thread }));
+        assert_eq!(played(&records, Some(CLOCK)).end, Some(1_000_100));
+    }
+
+    #[test]
+    fn a_number_that_is_used_again_is_bounded_by_both() {
+        let records = [Record::Fork(task(7, 300)), Record::Exit(task(7, 350)), Record::Fork(task(7, 500))];
+        let life = played(&records, Some(CLOCK));
+        assert_eq!((life.start, life.end), (Some(1_000_100), Some(999_950)), "no moment lies between");
+    }
+}

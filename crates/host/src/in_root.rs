@@ -1,0 +1,162 @@
+//! Files as a process in another root directory sees them.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, OpenOptions, read_link};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Component, Path, PathBuf};
+
+use crate::sys::resolve;
+
+/// Symbolic links that one path may lead over: the kernel's `MAXSYMLINKS`.
+const MOST_LINKS: usize = 40;
+
+/// Opens `path` with `O_PATH`, every component resolved below `root`: `..` ends there, an absolute link begins there. A link
+/// as the last component is opened itself. `may_enter` is asked of `root` and of each mount that the path leads into, before
+/// anything in it is looked up: some file systems never answer.
+///
+/// Who owns the folders of `root` can make the path lead anywhere below it, never out of it.
+///
+/// # Errors
+/// Those of `openat2(2)`; [`io::ErrorKind::Unsupported`] for a mount that may not be entered.
+pub fn open(root: &File, path: &Path, may_enter: &dyn Fn(&File) -> bool) -> io::Result<File> {
+    if !may_enter(root) {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    match resolve::open_in_root(root, path) {
+        // It leads into another mount, folders are moved meanwhile, or there is no such call (filters of seccomp answer with
+        // EPERM, too).
+        Err(error)
+            if matches!(
+                error.raw_os_error(),
+                Some(libc::EXDEV | libc::EAGAIN | libc::ENOSYS | libc::EPERM | libc::E2BIG)
+            ) =>
+        {
+            open_by_hand(root, path, may_enter)
+        }
+        result => result,
+    }
+}
+
+/// As [`open`], a component at a time.
+fn open_by_hand(root: &File, path: &Path, may_enter: &dyn Fn(&File) -> bool) -> io::Result<File> {
+    let mut folders = vec![root.try_clone()?];
+    let mut left: Vec<OsString> = Vec::new();
+    push_reversed(&mut left, path);
+    let mut links = 0;
+    while let Some(name) = left.pop() {
+        if name == OsStr::new("..") {
+            if folders.len() > 1 {
+                folders.pop();
+            }
+            continue;
+        }
+        let Some(folder) = folders.last() else { break };
+        let step = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(&name);
+        let found =
+            OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(&step)?;
+        if !may_enter(&found) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        if left.is_empty() || !found.metadata()?.is_symlink() {
+            folders.push(found);
+            continue;
+        }
+        links += 1;
+        if links > MOST_LINKS {
+            return Err(io::Error::from_raw_os_error(libc::ELOOP));
+        }
+        let target = read_link(&step)?;
+        if target.is_absolute() {
+            folders.truncate(1);
+        }
+        push_reversed(&mut left, &target);
+    }
+    folders.pop().ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+/// Puts the components of `path` on a stack, the first one on top.
+fn push_reversed(stack: &mut Vec<OsString>, path: &Path) {
+    let named = |component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some(OsString::from("..")),
+        Component::CurDir | Component::RootDir | Component::Prefix(_) => None,
+    };
+    let components: Vec<OsString> = path.components().filter_map(named).collect();
+    stack.extend(components.into_iter().rev());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::io::Read;
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    type Opener = fn(&File, &Path) -> io::Result<File>;
+
+    /// Both ways must answer alike; on an old kernel the first is the second.
+    const BOTH: [Opener; 2] =
+        [|root, path| open(root, path, &|_| true), |root, path| open_by_hand(root, path, &|_| true)];
+
+    #[test]
+    fn a_mount_is_asked_about_before_anything_in_it() {
+        let root = File::open("/").unwrap();
+        let error = open(&root, Path::new("proc/self/status"), &|_| false).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+        // /proc is a mount wherever tests run.
+        let id = |file: &File| file.metadata().unwrap().dev();
+        let error = open(&root, Path::new("proc/self/status"), &|found| id(found) == id(&root)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+        assert!(open(&root, Path::new("proc/self/status"), &|_| true).is_ok());
+    }
+
+    fn text(file: &File) -> String {
+        let mut text = String::new();
+        let mut file = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
+        file.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn no_link_leads_out_of_the_root() {
+        let folder = tempfile::tempdir().unwrap();
+        let (inner, outer) = (folder.path().join("root"), folder.path().join("outside"));
+        fs::create_dir_all(inner.join("etc")).unwrap();
+        fs::create_dir_all(inner.join("deep/er")).unwrap();
+        fs::create_dir(&outer).unwrap();
+        fs::write(outer.join("file"), "outside").unwrap();
+        fs::write(inner.join("etc/file"), "inside").unwrap();
+        symlink("/etc", inner.join("absolute")).unwrap();
+        symlink("../../../../../etc", inner.join("deep/er/upwards")).unwrap();
+        symlink(&outer, inner.join("out")).unwrap();
+        symlink("../outside", inner.join("beside")).unwrap();
+        symlink("loop", inner.join("loop")).unwrap();
+        let root = File::open(&inner).unwrap();
+        for open in BOTH {
+            for path in ["etc/file", "/etc/file", "absolute/file", "deep/er/upwards/file", "../../etc/file"] {
+                assert_eq!(text(&open(&root, Path::new(path)).unwrap()), "inside", "{path}");
+            }
+            for path in ["out/file", "beside/file", "../outside/file"] {
+                let error = open(&root, Path::new(path)).unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::NotFound, "{path}");
+            }
+            let error = open(&root, Path::new("loop/file")).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::ELOOP));
+            let error = open(&root, Path::new("etc/file/x")).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::ENOTDIR));
+        }
+    }
+
+    #[test]
+    fn a_link_at_the_end_is_opened_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("file"), "").unwrap();
+        symlink("file", folder.path().join("link")).unwrap();
+        let root = File::open(folder.path()).unwrap();
+        for open in BOTH {
+            assert!(open(&root, Path::new("link")).unwrap().metadata().unwrap().is_symlink());
+        }
+    }
+}

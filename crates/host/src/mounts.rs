@@ -1,0 +1,73 @@
+//! Which mount an open file lies in, and of what type it is, without a question to its file system: `/proc/PID/mountinfo`
+//! and `/proc/PID/fdinfo` (proc(5)).
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+
+use model::Pid;
+
+/// The mounts that a process sees, and ours.
+#[derive(Debug)]
+pub(crate) struct Mounts {
+    /// Those of file systems that programs serve, by their numbers, which are the machine's.
+    fuse: HashSet<u32>,
+}
+
+impl Mounts {
+    /// Of a process, as far as we may see it. A process in a chroot sees nothing of mounts above it; ours may be among them.
+    pub(crate) fn of(pid: Pid) -> Self {
+        let lists = [format!("/proc/{pid}/mountinfo"), "/proc/self/mountinfo".to_owned()];
+        // Folders may have names in any encoding.
+        let text =
+            |path: &String| fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let fuse = lists.iter().filter_map(text).flat_map(|list| fuse_mounts(&list).collect::<Vec<_>>());
+        Self { fuse: fuse.collect() }
+    }
+
+    /// Whether a program answers for this file.
+    pub(crate) fn is_fuse(&self, file: &File) -> bool {
+        mount_of(file).is_some_and(|mount| self.fuse.contains(&mount))
+    }
+}
+
+/// `36 35 0:45 / /mnt rw,noatime master:1 - fuse.sshfs host:/ rw`
+fn fuse_mounts(list: &str) -> impl Iterator<Item = u32> {
+    list.lines().filter_map(|line| {
+        let (mount, source) = line.split_once(" - ")?;
+        let kind = source.split(' ').next()?;
+        let is_fuse = kind == "fuse" || kind == "fuseblk" || kind.starts_with("fuse.");
+        mount.split(' ').next()?.parse().ok().filter(|_| is_fuse)
+    })
+}
+
+fn mount_of(file: &File) -> Option<u32> {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
+    info.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::perf_event::own_pid;
+
+    #[test]
+    fn file_systems_of_programs_are_known_by_their_types() {
+        let list = "22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n\
+                    30 22 0:27 / /a\\040-\\040b rw - fuse.sshfs me@there:/ rw,user_id=0\n\
+                    31 22 0:28 / /b rw shared:2 master:3 - fuse x rw\n\
+                    32 22 0:29 / /c rw - fuseblk /dev/sdb rw\n\
+                    33 22 0:30 / /d rw - fusectl none rw\n\
+                    nonsense\n";
+        assert_eq!(fuse_mounts(list).collect::<Vec<_>>(), [30, 31, 32]);
+    }
+
+    #[test]
+    fn the_mount_of_a_file_is_among_ours() {
+        let mount = mount_of(&File::open("/proc/self/status").unwrap()).unwrap();
+        let list = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        let line = list.lines().find(|line| line.starts_with(&format!("{mount} "))).unwrap();
+        assert!(line.contains(" - proc "), "{line}");
+        assert!(!Mounts::of(own_pid()).is_fuse(&File::open("/proc/self/status").unwrap()));
+    }
+}

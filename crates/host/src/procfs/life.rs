@@ -1,0 +1,99 @@
+//! When a process began, and as whom it acts: `/proc/PID/stat` and `/proc/PID/status` (proc(5)).
+
+use std::fs;
+use std::io;
+
+use model::Pid;
+
+use super::status::{Status, status_of_process};
+use crate::sys::{clock, system};
+
+const CLOCK_REALTIME: i32 = 0;
+const CLOCK_BOOTTIME: i32 = 7;
+
+/// The life of a process, as far as it is known.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Life {
+    /// When it began, in nanoseconds since 1970; exact to a tick of the kernel (10 ms).
+    pub start: Option<u64>,
+    /// When it ended, in nanoseconds since 1970; `None` where it lives, or nobody knows.
+    pub end: Option<u64>,
+    /// The user that owns the files which it makes (fsuid).
+    pub user: Option<u32>,
+    /// Its number in its own pid namespace.
+    pub own_number: Option<Pid>,
+}
+
+impl Life {
+    /// Starts of one process that were read at different times lie so close together, in nanoseconds: a start is exact to
+    /// 10 ms, and a wall clock is set a little now and then.
+    pub const TOLERANCE: u64 = 2_000_000_000;
+
+    /// Whether it can be the same process, by its start.
+    pub fn may_be(&self, other: &Self) -> bool {
+        match (self.start, other.start) {
+            (Some(one), Some(another)) => one.abs_diff(another) <= Self::TOLERANCE,
+            _ => true,
+        }
+    }
+}
+
+/// The life of a process that has not ended.
+///
+/// # Errors
+/// `ENOENT` where there is none (any more).
+pub fn life(pid: Pid) -> io::Result<Life> {
+    let Status { creator, own_number, .. } = status_of_process(pid)?;
+    // Read last: a number that was given to another process meanwhile begins later.
+    let start = start_since_boot(&fs::read(format!("/proc/{pid}/stat"))?)?;
+    // The clocks of the machine stand beside each other; a wall clock that was set since tells another start.
+    let boot = clock::now(CLOCK_REALTIME)?.saturating_sub(clock::now(CLOCK_BOOTTIME)?);
+    Ok(Life {
+        start: Some(boot.saturating_add(start)),
+        end: None,
+        user: Some(creator),
+        own_number: Some(own_number),
+    })
+}
+
+/// The 22nd field, in nanoseconds. The second, the name, may hold anything.
+fn start_since_boot(stat: &[u8]) -> io::Result<u64> {
+    let after_name = stat.iter().rposition(|&byte| byte == b')').and_then(|end| stat.get(end + 1..));
+    let field = after_name.and_then(|rest| str::from_utf8(rest).ok()?.split_ascii_whitespace().nth(19));
+    let ticks: u64 = field.and_then(|field| field.parse().ok()).ok_or(io::ErrorKind::InvalidData)?;
+    Ok(ticks.saturating_mul(1_000_000_000 / system::ticks_per_second()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::perf_event::own_pid;
+
+    #[test]
+    fn a_name_cannot_pretend_another_start() {
+        let fields = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 500 20";
+        let tick = 1_000_000_000 / system::ticks_per_second();
+        for name in ["a", "a) S 1 2 (b", ") ) 7 7 7 7 7 7 7 7 7 7 7 7 7 7 7 7 7 7 7 7 7"] {
+            let stat = format!("42 ({name}) {fields}");
+            assert_eq!(start_since_boot(stat.as_bytes()).unwrap(), 500 * tick, "{name}");
+        }
+        for bad in ["", "42 (a", "42 (a) S 1", "42 (a) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 x 20"] {
+            assert!(start_since_boot(bad.as_bytes()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_child_begins_after_us_and_now() {
+        let own = life(own_pid()).unwrap().start.unwrap();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid(child.id().try_into().unwrap());
+        let begun = life(pid).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let now = clock::now(CLOCK_REALTIME).unwrap();
+        let start = begun.start.unwrap();
+        assert!(own <= start && start <= now + 20_000_000, "{own} {start} {now}");
+        assert_eq!(begun.own_number, Some(pid));
+        assert!(life(Pid(0)).is_err());
+    }
+}
