@@ -123,8 +123,23 @@ impl Profile {
     /// order is kept.
     #[inline]
     pub fn count(&mut self, thread: ThreadId, stack: StackId, period: u64) {
+        let period = self.add_count(thread, stack, Count { samples: 1, period });
+        if self.detail.order {
+            self.order.push(Tick { thread, stack, period });
+        }
+    }
+
+    /// Counts samples that somebody else has counted. A profile that keeps the order of samples has no use for them.
+    pub fn add_counted(&mut self, comm: &Name, pid: Pid, tid: Tid, stack: StackId, samples: Count) {
+        let thread = self.thread(comm, pid, tid);
+        self.add_count(thread, stack, samples);
+    }
+
+    /// Returns the period as it was added.
+    #[inline]
+    fn add_count(&mut self, thread: ThreadId, stack: StackId, added: Count) -> u64 {
         // The sum of all periods must stay a number that readers of the output can hold, whatever a file claims.
-        let period = period.min((i64::MAX as u64).saturating_sub(self.total.period));
+        let period = added.period.min((i64::MAX as u64).saturating_sub(self.total.period));
         if self.first.len() <= stack.index() {
             self.first.resize(self.stacks.len().max(stack.index() + 1), (thread, Count::default()));
         }
@@ -136,12 +151,10 @@ impl Profile {
             self.others.entry((thread, stack)).or_default()
         };
         for count in [count, &mut self.total] {
-            count.samples = count.samples.saturating_add(1);
+            count.samples = count.samples.saturating_add(added.samples);
             count.period = count.period.saturating_add(period);
         }
-        if self.detail.order {
-            self.order.push(Tick { thread, stack, period });
-        }
+        period
     }
 
     /// What was kept apart.

@@ -12,6 +12,7 @@ use crossterm::event::{self, Event};
 use host::sys::poll::PollSet;
 use host::sys::schedule::{AtOnce, Urgent};
 use host::sys::signals::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SignalFd};
+use model::Name;
 use recorder::unwind::Unwinding;
 use recorder::{Command, Control, Importance, Notice, Options, Summary};
 
@@ -33,6 +34,8 @@ enum Message {
     Notice(Notice),
     Ended(Result<(), recorder::Error>),
     Input(Event),
+    /// What became of a file that was to be saved.
+    Saved(String),
     /// There is no terminal to read from any more.
     InputEnded(io::Error),
     Signal(i32),
@@ -55,8 +58,11 @@ pub(crate) fn run(options: Options, settings: Settings, console: &Console) -> an
     let recording = start(options, settings, control.clone(), ordered, sender.clone())?;
     let result = match wait_for_start(&messages, console) {
         Ok(notices) => {
-            listen(signals, sender)?;
-            show(&messages, &orders, notices, console.verbosity())
+            listen(signals, sender.clone())?;
+            let mut saving = Saving { told: sender, running: Vec::new() };
+            let shown = show(&messages, &orders, notices, console.verbosity(), &mut saving);
+            saving.finish(console);
+            shown
         }
         Err(error) => Err(error),
     };
@@ -186,6 +192,41 @@ fn listen(signals: SignalFd, sender: Sender<Message>) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Files that are being saved, each by a thread of its own: the screen goes on, and drawing a picture is nothing that has to
+/// be done before what others do.
+struct Saving {
+    told: Sender<Message>,
+    running: Vec<thread::JoinHandle<String>>,
+}
+
+impl Saving {
+    /// Begins to save what is shown; the message says what becomes of it.
+    fn begin(&mut self, name: String, app: &mut App) {
+        let (snapshot, scope, told) = (Arc::clone(&app.snapshot), app.scope.clone(), self.told.clone());
+        app.message = Some(format!("saving {} …", Name::from(name.as_str())));
+        let save = move || {
+            let text = save::save(&name, &snapshot, &scope).unwrap_or_else(|error| format!("{error:#}"));
+            // Who has left the screen is told behind it.
+            let _ = told.send(Message::Saved(text.clone()));
+            text
+        };
+        self.running.retain(|thread| !thread.is_finished());
+        match thread::Builder::new().name("saving".to_owned()).spawn(save) {
+            Ok(thread) => self.running.push(thread),
+            Err(error) => app.message = Some(format!("cannot start a thread: {error}")),
+        }
+    }
+
+    /// Waits for what is not finished, and tells of it.
+    fn finish(self, console: &Console) {
+        for thread in self.running.into_iter().filter(|thread| !thread.is_finished()) {
+            if let Ok(text) = thread.join() {
+                console.say(&text);
+            }
+        }
+    }
+}
+
 /// What a message led to.
 enum Next {
     Draw,
@@ -197,6 +238,7 @@ fn show(
     orders: &Sender<Order>,
     notices: Vec<Notice>,
     verbosity: u8,
+    saving: &mut Saving,
 ) -> anyhow::Result<ExitCode> {
     // Whoever looks at a machine that is too busy wants an answer from this one thread. It works little.
     let _urgent = Urgent::begin();
@@ -218,7 +260,7 @@ fn show(
         dirty = first.is_some();
         turn = dirty.then(AtOnce::begin);
         for message in first.into_iter().chain(messages.try_iter()) {
-            match take(message, &mut app, &mut screen, orders)? {
+            match take(message, &mut app, &mut screen, orders, saving)? {
                 Next::Draw => {}
                 Next::Leave(code) => return Ok(code),
             }
@@ -231,6 +273,7 @@ fn take(
     app: &mut App,
     screen: &mut Screen,
     orders: &Sender<Order>,
+    saving: &mut Saving,
 ) -> anyhow::Result<Next> {
     match message {
         Message::Started => {}
@@ -240,6 +283,7 @@ fn take(
                 app.message = Some(notice.to_string());
             }
         }
+        Message::Saved(text) => app.message = Some(text),
         // The last snapshot says that the target has ended; the user decides when to leave.
         Message::Ended(Ok(())) => {}
         Message::Ended(Err(error)) => return Err(error.into()),
@@ -261,12 +305,7 @@ fn take(
                 Some(Request::Redraw) => screen.clear().context("cannot use the terminal")?,
                 Some(Request::Reset) => order(Order::Reset),
                 Some(Request::Span(span)) => order(Order::Span(span)),
-                Some(Request::Save(name)) => {
-                    app.message = Some(match save::save(&name, &app.snapshot, &app.scope) {
-                        Ok(what) => what,
-                        Err(error) => format!("{error:#}"),
-                    });
-                }
+                Some(Request::Save(name)) => saving.begin(name, app),
             }
         }
     }

@@ -12,7 +12,7 @@ use model::{
     AddressKind, Frame as ModelFrame, Name, Pid, Resolution, Space, SpaceId, SpaceTable, StackEntry,
     Symbolized, Tid,
 };
-use profile::{Detail, FrameKind, Profile, Show, View, Weight};
+use profile::{Count, Detail, FrameKind, Profile, Show, View, Weight};
 
 use super::save_data;
 use super::snapshot::{Frame, Snapshot};
@@ -97,21 +97,11 @@ impl Shown {
             }
             let comm = Name::from(&*stack.task.comm);
             let id = shown.profile.stacks.intern(&entries);
-            for (samples, period) in parts(stack.samples, stack.weight) {
-                for _ in 0..samples {
-                    shown.profile.add(&comm, Pid(stack.task.pid), Tid(stack.task.tid), id, period);
-                }
-            }
+            let count = Count { samples: stack.samples, period: stack.weight };
+            shown.profile.add_counted(&comm, Pid(stack.task.pid), Tid(stack.task.tid), id, count);
         }
         shown
     }
-}
-
-/// A weight spread over its samples: so many of this period, so many of that.
-fn parts(samples: u64, weight: u64) -> [(u64, u64); 2] {
-    let samples = samples.max(1);
-    let (each, rest) = (weight / samples, weight % samples);
-    [(samples - rest, each), (rest, each.saturating_add(1))]
 }
 
 /// A frame as a place of its own.
@@ -152,13 +142,5 @@ mod tests {
             assert!(svg.contains(text), "{text}");
         }
         assert!(!svg.contains("idle"));
-    }
-
-    #[test]
-    fn weights_are_spread_without_a_rest() {
-        for (samples, weight) in [(3, 10), (1, 7), (4, 4), (5, 3)] {
-            let sum: u64 = parts(samples, weight).iter().map(|(count, each)| count * each).sum();
-            assert_eq!(sum, weight);
-        }
     }
 }
