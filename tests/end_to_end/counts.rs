@@ -1,10 +1,12 @@
 //! What samples stand for, and how many are missing: groups that are read with each sample, and lost samples.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
-use super::folded::Folded;
-use super::prof::{Run, UNREAD, figure, folded, folder, may_record, prof, run};
+use super::folded::{Folded, plain};
+use super::prof::{RECORDERS, Run, UNREAD, figure, folded, folder, may_record, prof, run, run_alone};
 use super::programs;
 
 /// Records a command into `prof.data` of `folder`.
@@ -64,6 +66,101 @@ fn the_live_view_reads_groups_too() {
     );
 }
 
+/// Programs that run until the test has seen enough of them.
+struct Running(Vec<Child>);
+
+impl Running {
+    fn start(programs: &[(Option<PathBuf>, &[&str])]) -> Option<Self> {
+        let mut running = Self(Vec::new());
+        for (program, args) in programs {
+            let mut command = Command::new(program.as_ref()?);
+            running.0.push(command.args(*args).stdout(Stdio::null()).spawn().unwrap());
+        }
+        Some(running)
+    }
+
+    fn pids(&self) -> String {
+        self.0.iter().map(|child| child.id().to_string()).collect::<Vec<_>>().join(",")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The share of samples in which `of` holds for the frames of a stack, innermost last.
+fn share(folded: &Folded, of: impl Fn(&[String]) -> bool) -> f64 {
+    folded.count(|stack| of(&stack[1..])) as f64 / folded.total() as f64
+}
+
+#[test]
+fn the_live_view_and_a_recording_of_the_same_seconds_agree() {
+    if !may_record() {
+        return;
+    }
+    let programs: [(Option<PathBuf>, &[&str]); 4] = [
+        (programs::c("shares"), &["threads", "600000"]),
+        (programs::cxx("inlines"), &["600000"]),
+        (programs::c("paths"), &["2", "600000"]),
+        (programs::c("deep"), &["40", "600000"]),
+    ];
+    let Some(running) = Running::start(&programs) else { return };
+    let folder = folder();
+    let data = folder.path().join("prof.data");
+    let in_company = RECORDERS.read();
+    let both = ["-F", "1999", "-e", "cpu-clock", "-p", &running.pids()];
+    let mut record = prof(["record", "-q", "-d", "8.5"]);
+    let mut record = record.args(both).arg("-o").arg(&data).stderr(Stdio::null()).spawn().unwrap();
+    let top = run_alone(prof(["top", "--json", "--delay-secs", "8"]).args(both));
+    assert!(record.wait().unwrap().success());
+    drop(in_company);
+    drop(running);
+    let value: serde_json::Value = serde_json::from_str(top.ok().text()).unwrap();
+    let event = &value["events"][0];
+    let recorded = Folded::parse(folded(&data, &[]).ok().text());
+    let (ours, theirs) = (event["total"].as_f64().unwrap(), recorded.total() as f64);
+    // One row per function and module: of one name, own weights can be added.
+    let mut rows: BTreeMap<&str, (f64, f64, u32)> = BTreeMap::new();
+    for row in event["functions"].as_array().unwrap() {
+        let of = |field: &str| row[field].as_f64().unwrap() / ours;
+        let (own, total, modules) = rows.entry(row["name"].as_str().unwrap()).or_default();
+        (*own, *total, *modules) = (*own + of("self"), *total + of("total"), *modules + 1);
+    }
+    let mut compared = 0;
+    let mut near = |name: &str, what: &str, live: f64, file: f64| {
+        if live.max(file) < 0.01 {
+            return;
+        }
+        compared += 1;
+        let (live, file) = (live.min(1.0), file.min(1.0));
+        let variance = file.max(live) * (1.0 - file.min(live)) * (1.0 / ours + 1.0 / theirs);
+        let tolerance = 0.01 + 3.0 * variance.sqrt();
+        assert!(
+            (live - file).abs() <= tolerance,
+            "{what} of {name}: {live} live, {file} recorded, ± {tolerance}"
+        );
+    };
+    let is = |frame: &String, name: &str| plain(frame) == name;
+    for (name, (own, total, modules)) in &rows {
+        near(name, "self", *own, share(&recorded, |stack| stack.last().is_some_and(|frame| is(frame, name))));
+        if *modules == 1 {
+            near(name, "total", *total, share(&recorded, |stack| stack.iter().any(|frame| is(frame, name))));
+        }
+    }
+    // And nothing that the recording shows is missing live.
+    let names: BTreeSet<&str> =
+        recorded.stacks.keys().flat_map(|stack| &stack[1..]).map(|frame| plain(frame)).collect();
+    for name in names.into_iter().filter(|name| !rows.contains_key(name)) {
+        near(name, "self", 0.0, share(&recorded, |stack| stack.last().is_some_and(|frame| is(frame, name))));
+    }
+    assert!(compared > 60, "{compared} shares were held against each other");
+}
+
 #[test]
 fn lost_samples_of_a_large_group_are_counted() {
     let Some(program) = programs::c("shares") else { return };
@@ -83,7 +180,7 @@ fn lost_samples_of_a_large_group_are_counted() {
 #[test]
 fn a_kernel_that_does_not_count_lost_samples_tells_of_them_in_its_rings() {
     let Some(program) = programs::c("shares") else { return };
-    let Some(older) = programs::c_built("older_kernel", "preloaded", &["-shared", "-fPIC"]) else { return };
+    let Some(kernel) = programs::c_built("other_kernel", "preloaded", &["-shared", "-fPIC"]) else { return };
     if !may_record() {
         return;
     }
@@ -97,7 +194,7 @@ fn a_kernel_that_does_not_count_lost_samples_tells_of_them_in_its_rings() {
     let recorded = |strict: &[&str]| {
         let mut command = prof(["record", "-v"]);
         command.args(strict).arg("-o").arg(&file).arg("--").args(words).args(shares);
-        run(command.env("LD_PRELOAD", &older).current_dir(folder.path()))
+        run(command.env("LD_PRELOAD", &kernel).env("OTHER_KERNEL", "older").current_dir(folder.path()))
     };
     let run = recorded(&flags);
     if !run.stderr.contains("does not know PERF_FORMAT_LOST (6.0)") {
@@ -109,6 +206,39 @@ fn a_kernel_that_does_not_count_lost_samples_tells_of_them_in_its_rings() {
     let shown = self::run(prof(["flame", "-o", "x.svg", "-i"]).arg(&file).current_dir(folder.path())).ok();
     let svg = std::fs::read_to_string(folder.path().join("x.svg")).unwrap();
     assert!(svg.contains(&format!("{} lost", grouped(lost))), "{}{lost}", shown.stderr);
+}
+
+#[test]
+fn a_count_of_lost_samples_that_cannot_be_read_is_not_0() {
+    let Some(program) = programs::c("shares") else { return };
+    let Some(kernel) = programs::c_built("other_kernel", "preloaded", &["-shared", "-fPIC"]) else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    for how in ["unread", "nothing"] {
+        let mut record = prof(["record", "--strict", "-e", "cpu-clock", "-F", "997", "-o"]);
+        record.arg(&file).arg("--").arg(&program).args(["alone", "100"]);
+        let run = self::run(record.env("LD_PRELOAD", &kernel).env("OTHER_KERNEL", how));
+        if run.stderr.contains(" 0 lost") {
+            return programs::skip("nothing can be preloaded into prof here");
+        }
+        assert_eq!(run.code, 1, "{how}: {}", run.stderr);
+        assert!(run.stderr.contains(", unknown lost,"), "{how}: {}", run.stderr);
+        self::run(prof(["flame", "-o", "x.svg", "-i"]).arg(&file).current_dir(folder.path())).ok();
+        let svg = std::fs::read_to_string(folder.path().join("x.svg")).unwrap();
+        assert!(svg.contains("unknown lost"), "{how}");
+        let mut top = prof(["top", "--json", "-e", "cpu-clock", "--delay-secs", "20", "--"]);
+        let top = top.arg(&program).args(["alone", "100"]);
+        let top = self::run(top.env("LD_PRELOAD", &kernel).env("OTHER_KERNEL", how)).ok();
+        let value: serde_json::Value = serde_json::from_str(top.text()).unwrap();
+        assert!(
+            value["lost"].is_null() && value["loss"]["unread_counts"].as_u64() > Some(0),
+            "{}",
+            top.text()
+        );
+    }
 }
 
 /// `1,234`

@@ -20,6 +20,8 @@ pub mod id {
     pub const STACK_TOTALS: u32 = 1;
     /// When processes with generated code began, and whose they were.
     pub const PROCESSES: u32 = 2;
+    /// How many counts of lost samples the recorder could not read, a u64: present where that is not 0.
+    pub const UNREAD_LOST_COUNTS: u32 = 16;
 }
 
 /// The header's bit for [`id::STACK_TOTALS`] in files from before sections had a place of their own.

@@ -6,7 +6,7 @@ use std::thread;
 
 use decoder::{Attr, DecodeError, Record, RecordLayout, kind};
 use model::{EventIndex, Loss};
-use perfdata::Description;
+use perfdata::{Description, sections};
 use tracker::{Events, OrderedRecord, SampleReader, SampleSink, TrackedSample, Tracker};
 
 use super::build_ids::ListedBuildIds;
@@ -55,7 +55,15 @@ pub fn replay(input: Input, console: &Console, sink: &mut Sink<'_>) -> anyhow::R
     replay.lives.add_recorded(outcome.recording.features(), outcome.recording.endian());
     let mut loss = replay.samples.loss();
     loss += outcome.loss;
+    loss.unread = unread_lost_counts(&outcome.recording);
     Ok(Replayed { tracker: replay.samples.tracker, loss, recording: outcome.recording })
+}
+
+/// How many counts of lost samples the recorder could not read.
+fn unread_lost_counts(recording: &Description) -> u64 {
+    let section = recording.features().section(sections::id::UNREAD_LOST_COUNTS);
+    let count = section.and_then(|bytes| bytes.first_chunk());
+    count.map_or(0, |bytes| recording.endian().u64(*bytes))
 }
 
 #[derive(Default)]
