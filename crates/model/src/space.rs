@@ -4,7 +4,9 @@
 //! in a thousand processes is one place in one space, so it is symbolized once.
 
 use alloc::vec::Vec;
-use core::hash::{Hash, Hasher};
+use core::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::{BuildId, Name, Pid, Reason, TruncationReason};
 
@@ -93,31 +95,32 @@ pub enum Space {
 pub struct SpaceId(pub u32);
 
 /// Interns spaces: equal spaces get equal ids. An id is given once: what was forgotten and comes again has another.
+///
+/// Names of files are chosen by those who are profiled: the hash has a random key, so that nobody can make up names
+/// that all collide.
 #[derive(Default, Debug, Clone)]
 pub struct SpaceTable {
     /// By ascending id: as long as nothing was forgotten, an id is a position.
     spaces: Vec<(SpaceId, Space)>,
-    // Ids, sorted by the hash of their space: a table that needs no hasher state and no second copy of the keys.
-    by_hash: Vec<(u64, SpaceId)>,
+    /// Ids by the hash of their space, which is kept: growing looks at no space.
+    ids: HashTable<(u64, SpaceId)>,
+    hasher: DefaultHashBuilder,
     next: u32,
 }
 
 impl SpaceTable {
     /// The id of `space`, newly given or known already.
     pub fn intern(&mut self, space: Space) -> SpaceId {
-        let hash = hash_of(&space);
-        let first = self.by_hash.partition_point(|&(known, _)| known < hash);
-        let same_hash = self.by_hash[first..].iter().take_while(|&&(known, _)| known == hash);
-        for &(_, id) in same_hash {
-            if self.get(id) == &space {
-                return id;
-            }
+        let hash = self.hasher.hash_one(&space);
+        let is_same = |&(known, id): &(u64, SpaceId)| known == hash && self.find(id) == Some(&space);
+        if let Some(&(_, id)) = self.ids.find(hash, is_same) {
+            return id;
         }
         // 2^32 distinct spaces would take a month of a thousand new programs a second.
         let id = SpaceId(self.next);
         self.next = self.next.wrapping_add(1);
         self.spaces.push((id, space));
-        self.by_hash.insert(first, (hash, id));
+        self.ids.insert_unique(hash, (hash, id), |&(hash, _)| hash);
         id
     }
 
@@ -144,17 +147,22 @@ impl SpaceTable {
 
     /// All spaces with their ids, in the order of their first appearance.
     pub fn iter(&self) -> impl Iterator<Item = (SpaceId, &Space)> {
-        self.spaces.iter().map(|(id, space)| (*id, space))
+        self.iter_from(0)
+    }
+
+    /// [`SpaceTable::iter`] without the first `known` ones.
+    pub fn iter_from(&self, known: usize) -> impl Iterator<Item = (SpaceId, &Space)> {
+        self.spaces.iter().skip(known).map(|(id, space)| (*id, space))
     }
 
     /// Forgets all spaces but those that are to be kept: nobody holds an id of theirs any more.
     pub fn retain(&mut self, mut keep: impl FnMut(SpaceId) -> bool) {
         self.spaces.retain(|&(id, _)| keep(id));
         let spaces = &self.spaces;
-        self.by_hash.retain(|(_, id)| spaces.binary_search_by_key(id, |&(known, _)| known).is_ok());
+        self.ids.retain(|(_, id)| spaces.binary_search_by_key(id, |&(known, _)| known).is_ok());
         // As they grew to hold what was forgotten.
         self.spaces.shrink_to(2 * self.spaces.len());
-        self.by_hash.shrink_to(2 * self.by_hash.len());
+        self.ids.shrink_to(2 * self.ids.len(), |&(hash, _)| hash);
     }
 
     /// How many spaces there are.
@@ -165,27 +173,6 @@ impl SpaceTable {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.spaces.is_empty()
-    }
-}
-
-fn hash_of(space: &Space) -> u64 {
-    let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
-    space.hash(&mut hasher);
-    hasher.finish()
-}
-
-/// FNV-1a, 64 bit: good enough for a few thousand keys, and available without std. Equality decides, not the hash.
-struct Fnv(u64);
-
-impl Hasher for Fnv {
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
-        }
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
     }
 }
 
@@ -217,7 +204,7 @@ mod tests {
                 table.retain(|id| id == kept);
             }
         }
-        assert!(table.len() <= 100 && table.spaces.capacity() <= 256 && table.by_hash.len() == table.len());
+        assert!(table.len() <= 100 && table.spaces.capacity() <= 256 && table.ids.len() == table.len());
         assert_eq!((table.find(SpaceId(7)), table.get(kept)), (None, &jit(0)));
         assert_eq!((table.intern(jit(0)), table.intern(jit(7))), (kept, SpaceId(10_000)), "7 comes again");
         assert_eq!(table.find(SpaceId(9_999)), Some(&jit(9_999)));

@@ -7,6 +7,7 @@ use hashbrown::HashSet;
 use model::{Pid, SpaceId};
 use rustc_hash::FxBuildHasher;
 
+use crate::mapping_tree::TreeId;
 use crate::tracker::Tracker;
 
 impl Tracker {
@@ -42,9 +43,16 @@ impl Tracker {
     /// must not be used any more; such a space that is seen again has another one.
     pub fn forget_spaces(&mut self, is_used: impl Fn(SpaceId) -> bool) {
         let mut mapped: HashSet<SpaceId, FxBuildHasher> = self.kernel.spaces().collect();
+        // Thousands of children may share the mappings of one parent.
+        let mut trees: HashSet<TreeId, FxBuildHasher> = HashSet::default();
         for (_, process) in self.processes.iter_mut() {
-            for tree in [Some(&process.mappings), process.former.as_ref()].into_iter().flatten() {
-                mapped.extend(tree.iter().map(|mapping| mapping.space));
+            for mappings in [Some(&process.mappings), process.former.as_ref()].into_iter().flatten() {
+                mappings.each_space(
+                    |tree| trees.insert(tree),
+                    |space| {
+                        mapped.insert(space);
+                    },
+                );
             }
             process.unmapped = process.unmapped.filter(|&space| is_used(space));
         }

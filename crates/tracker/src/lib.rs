@@ -14,6 +14,7 @@ mod forget;
 mod kernel;
 mod mapping;
 mod mapping_tree;
+mod mappings;
 mod order;
 mod process;
 mod samples;

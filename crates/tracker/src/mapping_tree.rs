@@ -1,8 +1,7 @@
-//! The mappings of one address space: disjoint ranges, the newest on top.
+//! Disjoint ranges of addresses, the newest on top, that many can share.
 //!
-//! A process that forks shares its whole tree with the child, and each change copies only the path to it: thousands
-//! of children of a large parent cost what they change. Hence a balanced tree whose nodes are never written (an AVL
-//! tree with split and join, after Blelloch, Ferizovic and Sun, "Just Join for Parallel Ordered Sets", 2016).
+//! A change copies only the path to it. Hence a balanced tree whose nodes are never written (an AVL tree with split and
+//! join, after Blelloch, Ferizovic and Sun, "Just Join for Parallel Ordered Sets", 2016).
 
 use alloc::sync::Arc;
 
@@ -26,7 +25,26 @@ pub(crate) struct MappingTree {
     root: Link,
 }
 
+/// Tells trees apart that live at the same time: clones that have not changed since have the same.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct TreeId(usize);
+
 impl MappingTree {
+    /// A tree of mappings that do not overlap and are in ascending order.
+    pub(crate) fn from_ascending(mappings: &[Mapping]) -> Self {
+        Self { root: balanced(mappings) }
+    }
+
+    /// Whether there is no mapping.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.root.is_none()
+    }
+
+    /// Which tree this is; `None` for the empty one.
+    pub(crate) fn id(&self) -> Option<TreeId> {
+        self.root.as_ref().map(|root| TreeId(Arc::as_ptr(root).addr()))
+    }
+
     /// The mapping that covers `address`.
     pub(crate) fn get(&self, address: Avma) -> Option<&Mapping> {
         let mut link = &self.root;
@@ -85,6 +103,12 @@ fn height(link: &Link) -> u8 {
 fn node(left: Link, mapping: Mapping, right: Link) -> Arc<Node> {
     let height = height(&left).max(height(&right)).saturating_add(1);
     Arc::new(Node { mapping, height, left, right })
+}
+
+fn balanced(ascending: &[Mapping]) -> Link {
+    let (below, rest) = ascending.split_at_checked(ascending.len() / 2)?;
+    let (&middle, above) = rest.split_first()?;
+    Some(node(balanced(below), middle, balanced(above)))
 }
 
 /// What lies below `at`, and what lies at or above it; a mapping across is cut.
@@ -224,6 +248,9 @@ mod tests {
             let mut pages = vec![None; 256];
             let mut history = vec![];
             for (number, &(start, len)) in inserts.iter().enumerate() {
+                if number % 2 == 1 {
+                    tree = MappingTree::from_ascending(&tree.iter().copied().collect::<Vec<_>>());
+                }
                 history.push((tree.clone(), pages.clone()));
                 tree.insert(mapping(start, start + len, number as u32));
                 for page in start..=start + len {

@@ -7,7 +7,7 @@ use model::{Avma, Pid, SpaceId};
 use rustc_hash::FxBuildHasher;
 
 use crate::mapping::{Mapping, MappingKind};
-use crate::mapping_tree::MappingTree;
+use crate::mappings::Mappings;
 
 /// How many ended processes keep their mappings, for records that come a little late: on a busy machine a process that
 /// has told of its end may wait for its last moment while hundreds of others come and go.
@@ -86,10 +86,10 @@ impl Processes {
 /// A process, or what is left of it. Its number may be used again by the kernel, so the counts go on.
 #[derive(Debug, Default)]
 pub(crate) struct Process {
-    pub(crate) mappings: MappingTree,
+    pub(crate) mappings: Mappings,
     /// The mappings of the program before, from exec until the new program is seen to run. In between the kernel
     /// still works for the old one: the user address of a sample there is where `execve` was called.
-    pub(crate) former: Option<MappingTree>,
+    pub(crate) former: Option<Mappings>,
     /// Names this state of `mappings`, among all states of all processes.
     pub(crate) generation: u64,
     /// Counts the programs executed under this number.
@@ -110,12 +110,12 @@ impl Process {
     /// The process executes another program.
     pub(crate) fn execute(&mut self) {
         let former = core::mem::take(&mut self.mappings);
-        self.begin_program(MappingTree::default());
+        self.begin_program(Mappings::default());
         self.former = Some(former);
     }
 
     /// Another program runs under this number (exec, or the number is used again).
-    pub(crate) fn begin_program(&mut self, mappings: MappingTree) {
+    pub(crate) fn begin_program(&mut self, mappings: Mappings) {
         self.mappings = mappings;
         self.former = None;
         self.program = self.program.wrapping_add(1);
@@ -152,7 +152,7 @@ impl Process {
 
     /// The space of the generated code that `mapping`'s range holds already, if its name is the same: a range whose
     /// protection changes is announced again.
-    pub(crate) fn anonymous_at(&self, start: Avma, last: Avma) -> Option<&Mapping> {
+    pub(crate) fn anonymous_at(&self, start: Avma, last: Avma) -> Option<Mapping> {
         self.mappings
             .first_from(start)
             .filter(|found| found.start <= last && found.kind == MappingKind::Anonymous)
@@ -168,7 +168,7 @@ impl Process {
         while continued && covering.last < range.last {
             let next = covering.last.checked_add(1).and_then(|next| self.mappings.get(next));
             let Some(next) = next else { return false };
-            continued = covering.is_continued_by(next) && next.executable;
+            continued = covering.is_continued_by(&next) && next.executable;
             covering = next;
         }
         continued
@@ -178,7 +178,7 @@ impl Process {
     fn gap_in_text(&self, gap: &Mapping) -> Option<Mapping> {
         let before = self.mappings.get(Avma(gap.start.0.checked_sub(1)?))?;
         let after = self.mappings.get(gap.last.checked_add(1)?)?;
-        joined(before, gap, after)
+        joined(&before, gap, &after)
     }
 
     /// From a list of mappings in ascending order: `after` is the end of a text whose middle came before it.
@@ -188,7 +188,7 @@ impl Process {
             return None;
         }
         let before = self.mappings.get(Avma(gap.start.0.checked_sub(1)?))?;
-        joined(before, gap, after)
+        joined(&before, &gap, after)
     }
 
     fn replaces_anonymous(&self, mapping: &Mapping) -> bool {

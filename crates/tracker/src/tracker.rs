@@ -13,7 +13,7 @@ use rustc_hash::FxBuildHasher;
 use crate::callchain::{AddressSpace, ChainItem, chain_items};
 use crate::kernel::KernelMap;
 use crate::mapping::{self, Mapping, MappingKind};
-use crate::mapping_tree::MappingTree;
+use crate::mappings::Mappings;
 use crate::process::{Process, Processes};
 use crate::thread::{Seen, Threads};
 
@@ -121,12 +121,12 @@ impl Tracker {
     }
 
     /// The mapping of a process that covers `address`.
-    pub fn mapping(&self, pid: Pid, address: Avma) -> Option<&Mapping> {
+    pub fn mapping(&self, pid: Pid, address: Avma) -> Option<Mapping> {
         self.processes.get(pid)?.mappings.get(address)
     }
 
     /// All mappings of a process, by ascending address.
-    pub fn mappings(&self, pid: Pid) -> impl Iterator<Item = &Mapping> {
+    pub fn mappings(&self, pid: Pid) -> impl Iterator<Item = Mapping> {
         self.processes.get(pid).into_iter().flat_map(|process| process.mappings.iter())
     }
 
@@ -200,16 +200,15 @@ impl Tracker {
 
     fn locate_user(&mut self, pid: Pid, address: Avma) -> (SpaceId, u64) {
         let process = self.processes.of(pid);
-        if let Some(mapping) = process.mappings.get(address) {
-            let place = (mapping.space, mapping.offset_of(address));
+        if let Some(place) = process.mappings.locate(address) {
             if process.former.take().is_some() {
                 // Now the program after exec runs.
                 self.renew(pid);
             }
             return place;
         }
-        if let Some(mapping) = process.former.as_ref().and_then(|former| former.get(address)) {
-            return (mapping.space, mapping.offset_of(address));
+        if let Some(place) = process.former.as_ref().and_then(|former| former.locate(address)) {
+            return place;
         }
         if let Some(reason) = TruncationReason::from_marker(address.0) {
             return (self.spaces.intern(Space::Truncated(reason)), 0);
@@ -280,9 +279,9 @@ impl Tracker {
             return;
         }
         // A synthesized record (time 0) tells who the parent is, not that the process still looks like it.
-        let mappings = match self.processes.get(record.parent_pid) {
-            Some(parent) if record.time.0 != 0 => parent.mappings.clone(),
-            _ => MappingTree::default(),
+        let mappings = match self.processes.get_mut(record.parent_pid) {
+            Some(parent) if record.time.0 != 0 => parent.mappings.fork(),
+            _ => Mappings::default(),
         };
         self.process(record.pid).begin_program(mappings);
         self.renew(record.pid);

@@ -170,7 +170,7 @@ impl Snapshots {
     }
 
     fn take(&mut self, tracker: &Tracker, pid: Pid) -> Snapshot {
-        let mappings: Vec<Mapping> = tracker.mappings(pid).copied().collect();
+        let mappings: Vec<Mapping> = tracker.mappings(pid).collect();
         let mut space = AddressSpace::default();
         let mut images = HashMap::default();
         for mapping in &mappings {

@@ -76,8 +76,8 @@ impl<'o> Listing<'o> {
     /// # Errors
     /// Where nobody takes it any more; why, whoever took it says.
     pub(super) fn flush(&mut self, tracker: &Tracker) -> anyhow::Result<()> {
-        let spaces: Vec<_> =
-            tracker.spaces().iter().skip(self.spaces).map(|(_, space)| space.clone()).collect();
+        let new_spaces = tracker.spaces().iter_from(self.spaces);
+        let spaces: Vec<_> = new_spaces.map(|(_, space)| space.clone()).collect();
         self.spaces += spaces.len();
         let lot = Lot {
             text: std::mem::replace(&mut self.text, self.lots.empty_text()),
