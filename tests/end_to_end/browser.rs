@@ -128,7 +128,7 @@ fn picture(stacks: &[(&[&str], u64)], change: impl FnOnce(&mut Options)) -> Stri
                 let known = names.iter().position(|(known, _)| known == name);
                 let offset = known.unwrap_or_else(|| {
                     let frame = Frame { function: Arc::from(*name), location: None, inlined: false };
-                    let symbolized = Symbolized { frames: vec![frame], symbol_offset: None };
+                    let symbolized = Symbolized { frames: [frame].into(), symbol_offset: None };
                     names.push((name.to_string(), Resolution::Resolved(symbolized)));
                     names.len() - 1
                 });

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use profile::{FrameTable, FrameTree};
-use rustc_hash::FxBuildHasher;
 
 use crate::flame_tree::LEFT_OUT;
 use crate::frame_name;
@@ -35,7 +34,7 @@ impl LabelId {
 #[derive(Default, Debug)]
 pub(crate) struct LabelTable {
     labels: Vec<Arc<str>>,
-    ids: HashMap<Arc<str>, LabelId, FxBuildHasher>,
+    ids: HashMap<Arc<str>, LabelId>,
 }
 
 impl LabelTable {

@@ -14,7 +14,7 @@ use profile::{Detail, Profile, Show, View, Weight};
 /// Names every place `f` and its offset.
 fn resolution(offset: u64) -> Resolution {
     let frame = Frame { function: Arc::from(format!("f{offset}")), location: None, inlined: false };
-    Resolution::Resolved(Symbolized { frames: vec![frame], symbol_offset: None })
+    Resolution::Resolved(Symbolized { frames: [frame].into(), symbol_offset: None })
 }
 
 /// A profile of these samples: thread, offsets innermost first.

@@ -45,7 +45,7 @@ fn known() -> Known {
     spaces.intern(Space::Jit { pid: Pid(7), generation: 0, mapping: Name::from("//anon") });
     Known {
         spaces,
-        named: Resolution::Resolved(Symbolized { frames, symbol_offset: Some(0x1c) }),
+        named: Resolution::Resolved(Symbolized { frames: frames.into(), symbol_offset: Some(0x1c) }),
         nameless: Resolution::Unresolved(Reason::NoSymbols),
     }
 }

@@ -1,7 +1,6 @@
 //! Frames: what a stack entry turns into once symbols are known.
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use crate::Reason;
 
@@ -41,7 +40,7 @@ pub enum Resolution {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Symbolized {
     /// Innermost first. Never empty; all but the last are inlined.
-    pub frames: Vec<Frame>,
+    pub frames: Arc<[Frame]>,
     /// Bytes from the start of the symbol (of the last frame's function) to the address as found, where known.
     pub symbol_offset: Option<u64>,
 }

@@ -5,7 +5,7 @@
 //! the function's name, and what only polls is left out.
 
 /// What becomes of a frame.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Fold {
     /// It stays.
     Keep,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use model::{Name, Pid, Resolution, Space, StackEntry, Tid, TruncationReason};
 
 use crate::async_rust::{self, Fold};
-use crate::index::{Index, hash_of};
+use crate::index::Index;
 use crate::view::Show;
 
 /// A frame of a view. Equal frames are drawn as one.
@@ -80,7 +80,8 @@ impl FrameTable {
     pub fn intern(&mut self, frame: ViewFrame) -> FrameId {
         let frames = &self.frames;
         let next = frames.len() as u32;
-        let number = self.index.find_or_add(hash_of(&frame), |number| frames[number as usize] == frame, next);
+        let hash = self.index.hash_of(&frame);
+        let number = self.index.find_or_add(hash, |number| frames[number as usize] == frame, next);
         if number == next {
             // 2^32 distinct names do not fit into memory.
             self.frames.push(frame);

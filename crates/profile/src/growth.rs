@@ -3,7 +3,7 @@
 use crate::async_rust::Fold;
 use crate::branches::{BranchId, Branches};
 use crate::tree::{FrameTree, TreeId};
-use crate::{FrameId, View};
+use crate::{FrameId, StackId, View};
 
 /// A tree of the frames of a view while it grows.
 ///
@@ -18,7 +18,7 @@ pub(crate) struct Growth<'a> {
     /// The tips, which reach the next level.
     tips: Vec<Tip>,
     /// Branches that lead on from a node; kept for its memory.
-    ways: Vec<(BranchId, u32)>,
+    ways: Vec<Way>,
 }
 
 /// A branch that is about to grow by a frame.
@@ -33,10 +33,18 @@ struct Tip {
 /// What follows a frame.
 #[derive(Clone, Copy)]
 enum End {
-    /// The frames of the same place after so many, and what the branch calls.
-    Branch(BranchId, u32),
+    /// What the branch goes on with.
+    Branch(Way),
     /// Nothing.
     Samples,
+}
+
+/// How far a branch has grown: to a stack of it, of whose innermost place so many frames are there.
+#[derive(Clone, Copy)]
+struct Way {
+    branch: BranchId,
+    stack: StackId,
+    frames: u32,
 }
 
 impl<'a> Growth<'a> {
@@ -51,7 +59,7 @@ impl<'a> Growth<'a> {
         for index in 0..self.branches.roots().len() {
             let (thread, branch) = self.branches.roots()[index];
             let node = self.tree.child(TreeId::ALL, self.view.root(thread));
-            self.go_on(node, branch, 0);
+            self.go_on(node, self.beginning_of(branch));
         }
         let mut reached = Vec::new();
         let mut weights = Vec::new();
@@ -72,7 +80,7 @@ impl<'a> Growth<'a> {
                     _ if (weights[node.index() - first.index()] as f64) < self.least => {
                         self.tree.leave_out(tip.node, tip.weight);
                     }
-                    End::Branch(branch, frames) => self.go_on(node, branch, frames),
+                    End::Branch(way) => self.go_on(node, way),
                     End::Samples => self.tree.add(node, tip.weight),
                 }
             }
@@ -80,22 +88,26 @@ impl<'a> Growth<'a> {
         self.tree
     }
 
-    /// Goes on above `node` with the frames of the innermost place of a branch after so many of them, and where none
-    /// of these is to be seen, with what the branch calls.
-    fn go_on(&mut self, node: TreeId, branch: BranchId, after: u32) {
-        self.ways.push((branch, after));
-        while let Some((branch, after)) = self.ways.pop() {
-            let total = self.branches.total(branch);
-            if let Some((frame, number)) = self.next_frame(node, branch, after) {
-                self.tips.push(Tip { node, frame, weight: total, end: End::Branch(branch, number) });
+    fn beginning_of(&self, branch: BranchId) -> Way {
+        Way { branch, stack: self.branches.first(branch), frames: 0 }
+    }
+
+    /// Goes on above `node` with the next frame that is to be seen: one of the same place, of the next stack of the
+    /// branch, or of what the branch calls.
+    fn go_on(&mut self, node: TreeId, way: Way) {
+        self.ways.push(way);
+        while let Some(mut way) = self.ways.pop() {
+            let total = self.branches.total(way.branch);
+            if let Some(frame) = self.next_frame(node, &mut way) {
+                self.tips.push(Tip { node, frame, weight: total, end: End::Branch(way) });
                 continue;
             }
             let mut own = total;
-            for callee in self.branches.callees(branch) {
+            for callee in self.branches.callees(way.branch) {
                 own = own.saturating_sub(self.branches.total(callee));
-                self.ways.push((callee, 0));
+                self.ways.push(self.beginning_of(callee));
             }
-            match self.view.passing_last(self.branches.stack(branch)) {
+            match self.view.passing_last(way.stack) {
                 Some(frame) if own > 0 => {
                     self.tips.push(Tip { node, frame, weight: own, end: End::Samples });
                 }
@@ -104,15 +116,26 @@ impl<'a> Growth<'a> {
         }
     }
 
-    /// The next frame of a branch's innermost place that is to be seen on top of `node`, and its number in that place.
-    fn next_frame(&self, node: TreeId, branch: BranchId, after: u32) -> Option<(FrameId, u32)> {
-        let (place, _) = self.view.profile().stacks.split(self.branches.stack(branch))?;
-        let mut frames = self.view.shown(place).iter().zip(1..).skip(after as usize);
-        let next = frames.find(|&(&(frame, fold), _)| match (fold, self.tree.frame(node)) {
-            (Fold::Pass, _) => false,
-            (Fold::Merge, Some(caller)) => !self.view.frames().same_function(caller, frame),
-            _ => true,
-        });
-        next.map(|(&(frame, _), number)| (frame, number))
+    /// Goes to the next frame of a branch that is to be seen on top of `node`; to the end of the branch where there is
+    /// none.
+    fn next_frame(&self, node: TreeId, way: &mut Way) -> Option<FrameId> {
+        loop {
+            if let Some((place, _)) = self.view.profile().stacks.split(way.stack) {
+                let frames = self.view.shown(place).iter().skip(way.frames as usize);
+                for &(frame, fold) in frames {
+                    way.frames += 1;
+                    let is_seen = match (fold, self.tree.frame(node)) {
+                        (Fold::Pass, _) => false,
+                        (Fold::Merge, Some(caller)) => !self.view.frames().same_function(caller, frame),
+                        _ => true,
+                    };
+                    if is_seen {
+                        return Some(frame);
+                    }
+                }
+            }
+            way.stack = self.branches.next(way.branch, way.stack)?;
+            way.frames = 0;
+        }
     }
 }

@@ -2,13 +2,7 @@
 
 use std::hash::{BuildHasher, Hash};
 
-use hashbrown::HashTable;
-use rustc_hash::FxBuildHasher;
-
-/// The hash of any value.
-pub(crate) fn hash_of(value: &impl Hash) -> u64 {
-    FxBuildHasher.hash_one(value)
-}
+use hashbrown::{DefaultHashBuilder, HashTable};
 
 /// The hash of two numbers, which may be small and regular: every bit of both reaches every bit of the result (the
 /// folded multiplication of wyhash).
@@ -19,9 +13,22 @@ pub(crate) fn hash_of_pair(first: u64, second: u64) -> u64 {
 
 /// Finds the number of a value in a list of values. Half of the hash is kept, so that neither growing nor a chance
 /// neighbour touches the list: it is large, and each touch would be a cache miss.
-#[derive(Default, Debug)]
+///
+/// Names and addresses are chosen by those who are profiled: hashes have a random key, so that nobody can make up values
+/// that all collide.
+#[derive(Debug)]
 pub(crate) struct Index {
     table: HashTable<Entry>,
+    hasher: DefaultHashBuilder,
+    /// The key of [`Index::hash_of_pair`].
+    key: [u64; 2],
+}
+
+impl Default for Index {
+    fn default() -> Self {
+        let hasher = DefaultHashBuilder::default();
+        Self { table: HashTable::new(), key: [0_u64, 1].map(|number| hasher.hash_one(number)), hasher }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +38,21 @@ struct Entry {
 }
 
 impl Index {
+    /// Whether nothing was added.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    /// The hash of any value.
+    pub(crate) fn hash_of(&self, value: &impl Hash) -> u64 {
+        self.hasher.hash_one(value)
+    }
+
+    /// The hash of two numbers.
+    pub(crate) fn hash_of_pair(&self, first: u64, second: u64) -> u64 {
+        hash_of_pair(first ^ self.key[0], second ^ self.key[1])
+    }
+
     /// The number of the value with this hash for which `is` holds; else `next`, which becomes its number.
     pub(crate) fn find_or_add(&mut self, hash: u64, is: impl Fn(u32) -> bool, next: u32) -> u32 {
         let hash = (hash >> 32) as u32;
@@ -112,11 +134,11 @@ mod tests {
     #[test]
     fn many_children_are_found_as_few_are() {
         let mut children = Children::default();
-        let mut keys = vec![(0, 0)];
+        let mut keys = vec![(0_u32, 0_u32)];
         for round in 0..2 {
             for key in (0..3).flat_map(|parent| (0..40).map(move |name| (parent, name))) {
-                let number =
-                    children.find_or_add(key.0, hash_of(&key), |number| keys[number as usize] == key);
+                let hash = hash_of_pair(key.0.into(), key.1.into());
+                let number = children.find_or_add(key.0, hash, |number| keys[number as usize] == key);
                 if round == 0 {
                     assert_eq!(number as usize, keys.len());
                     keys.push(key);

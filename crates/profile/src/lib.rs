@@ -12,9 +12,12 @@ mod branches;
 mod chain_cache;
 mod filter;
 mod frame;
+mod frame_chain;
 mod growth;
 mod index;
+mod paged;
 mod profile;
+mod runs;
 mod stack;
 #[cfg(test)]
 mod testing;

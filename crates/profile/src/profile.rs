@@ -4,10 +4,11 @@ use hashbrown::HashMap;
 use model::{Loss, Name, Pid, StackEntry, Tid};
 use rustc_hash::FxBuildHasher;
 
+use crate::paged::Paged;
 use crate::{StackId, StackTable};
 
 /// The number of a [`Thread`] in its [`Profile`].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct ThreadId(u32);
 
 impl ThreadId {
@@ -98,9 +99,10 @@ pub struct Profile {
     pub loss: Loss,
     detail: Detail,
     threads: Vec<Thread>,
-    thread_ids: HashMap<Thread, ThreadId, FxBuildHasher>,
-    /// By stack, for the first thread that had it. Most stacks are of threads of one name.
-    first: Vec<(ThreadId, Count)>,
+    thread_ids: HashMap<Thread, ThreadId>,
+    /// By stack, for the first thread that had it. Most stacks are of threads of one name, and many are only what others
+    /// share.
+    first: Paged<(ThreadId, Count)>,
     /// For the other threads.
     others: HashMap<(ThreadId, StackId), Count, FxBuildHasher>,
     order: Vec<Tick>,
@@ -140,10 +142,7 @@ impl Profile {
     fn add_count(&mut self, thread: ThreadId, stack: StackId, added: Count) -> u64 {
         // The sum of all periods must stay a number that readers of the output can hold, whatever a file claims.
         let period = added.period.min((i64::MAX as u64).saturating_sub(self.total.period));
-        if self.first.len() <= stack.index() {
-            self.first.resize(self.stacks.len().max(stack.index() + 1), (thread, Count::default()));
-        }
-        let (first, count) = &mut self.first[stack.index()];
+        let (first, count) = self.first.get_mut(stack.index());
         let count = if *first == thread || count.samples == 0 {
             *first = thread;
             count
@@ -174,23 +173,30 @@ impl Profile {
 
     /// Each thread's stacks with their counts, in no order.
     pub fn counts(&self) -> impl Iterator<Item = (ThreadId, StackId, Count)> {
-        let first = self.first.iter().enumerate().filter(|(_, (_, count))| count.samples > 0);
+        let first = self.first.iter().filter(|(_, (_, count))| count.samples > 0);
         let first = first.map(|(index, &(thread, count))| (thread, StackId::from_index(index), count));
         first.chain(self.others.iter().map(|(&(thread, stack), &count)| (thread, stack, count)))
     }
 
     /// Each place, and in how many frames of samples it is.
     pub fn places(&self) -> impl Iterator<Item = (&StackEntry, u64)> {
-        // Every stack's samples count for its callers' parts, too.
-        let mut samples = vec![0_u64; self.stacks.len()];
-        for (_, stack, count) in self.counts() {
-            samples[stack.index()] = samples[stack.index()].saturating_add(count.samples);
+        // Every stack's samples count for its callers' parts, too. The caller of most stacks is the one before.
+        let mut samples = Paged::default();
+        for (&(_, stack), count) in &self.others {
+            add(samples.get_mut(stack.index()), count.samples);
         }
         let mut frames = vec![0_u64; self.stacks.places().len()];
+        let mut follower = 0;
         for (stack, place, caller) in self.stacks.iter().rev() {
-            let count = samples[stack.index()];
-            samples[caller.index()] = samples[caller.index()].saturating_add(count);
-            frames[place.index()] = frames[place.index()].saturating_add(count);
+            let mut count: u64 = samples.get(stack.index());
+            add(&mut count, self.first.get(stack.index()).1.samples);
+            add(&mut count, std::mem::take(&mut follower));
+            if caller.index() + 1 == stack.index() {
+                follower = count;
+            } else {
+                add(samples.get_mut(caller.index()), count);
+            }
+            add(&mut frames[place.index()], count);
         }
         self.stacks.places().iter().zip(frames)
     }
@@ -210,6 +216,10 @@ impl Profile {
             ThreadId((threads.len() - 1) as u32)
         })
     }
+}
+
+fn add(sum: &mut u64, count: u64) {
+    *sum = sum.saturating_add(count);
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use model::StackEntry;
 
-use crate::index::{Children, Index, hash_of_pair};
+use crate::index::Index;
+use crate::runs::Callers;
 
 /// A stack in a [`StackTable`]. The empty stack is [`StackId::EMPTY`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -21,6 +22,11 @@ impl StackId {
         self.0 as usize
     }
 
+    /// The stack after this one, which lies on top of it where both are of one run.
+    pub(crate) fn next_of_run(self) -> Self {
+        Self(self.0 + 1)
+    }
+
     /// The stack at a position, which is one of a table's.
     pub(crate) fn from_index(index: usize) -> Self {
         Self(index as u32)
@@ -34,35 +40,41 @@ impl PlaceId {
     }
 }
 
-/// A stack: an entry on top of another stack.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Node {
-    caller: StackId,
-    place: PlaceId,
+/// Stacks that were added together, each on top of the one before: their numbers follow each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Run {
+    /// Counted from 0, the run of the empty stack.
+    pub(crate) number: usize,
+    /// The first of them.
+    pub(crate) first: StackId,
 }
 
-impl Node {
-    fn hash(&self) -> u64 {
-        hash_of_pair(self.caller.0.into(), self.place.0.into())
-    }
-}
-
-fn hash_of_entry(entry: &StackEntry) -> u64 {
+fn hash_of_entry(index: &Index, entry: &StackEntry) -> u64 {
     let StackEntry { offset, space, kind, in_kernel } = *entry;
-    hash_of_pair(offset, u64::from(space.0) << 2 | (kind as u64) << 1 | u64::from(in_kernel))
+    index.hash_of_pair(offset, u64::from(space.0) << 2 | (kind as u64) << 1 | u64::from(in_kernel))
+}
+
+fn hash_of_branch(index: &Index, caller: StackId, place: PlaceId) -> u64 {
+    index.hash_of_pair(caller.0.into(), place.0.into())
 }
 
 /// How many recent stacks a new one is compared with: about the number of threads that run at a time.
 const RECENT: usize = 8;
 
-/// All stacks as one tree, outermost entries at its root: a stack costs what it does not share with others.
+/// All stacks as one tree, outermost entries at its root: a stack costs what it does not share with others, four bytes
+/// an entry.
+///
+/// What a stack adds to the tree is a run of nodes, each on top of the one before; so neither the caller nor the first
+/// callee of a node needs to be written down. Only where a run leaves another one is there more.
 #[derive(Debug)]
 pub struct StackTable {
     places: Vec<StackEntry>,
     place_index: Index,
-    /// Node 0 stands for the empty stack.
-    nodes: Vec<Node>,
-    children: Children,
+    /// The innermost entry of each stack. Number 0 is the empty stack.
+    innermost: Vec<PlaceId>,
+    callers: Callers,
+    /// The first nodes of runs, by the place and the caller.
+    branches: Index,
     /// Stacks interned lately, outermost entry first: the next one is likely to begin like one of them, the one of
     /// its own thread.
     recent: [Vec<(StackEntry, StackId)>; RECENT],
@@ -76,8 +88,9 @@ impl Default for StackTable {
         Self {
             places: Vec::new(),
             place_index: Index::default(),
-            nodes: vec![Node { caller: StackId::EMPTY, place: PlaceId(0) }],
-            children: Children::default(),
+            innermost: vec![PlaceId(0)],
+            callers: Callers::default(),
+            branches: Index::default(),
             recent: Default::default(),
             latest: 0,
             replaced: 0,
@@ -88,6 +101,9 @@ impl Default for StackTable {
 impl StackTable {
     /// The id of the stack with these entries, innermost first.
     pub fn intern(&mut self, entries: &[StackEntry]) -> StackId {
+        if self.place_index.is_empty() && !self.places.is_empty() {
+            self.restore_indexes();
+        }
         let outermost_first = || entries.iter().rev();
         let alike = |recent: &[(StackEntry, StackId)]| {
             recent.iter().zip(outermost_first()).take_while(|((known, _), entry)| known == *entry).count()
@@ -108,11 +124,31 @@ impl StackTable {
         let mut stack = recent.last().map_or(StackId::EMPTY, |&(_, stack)| stack);
         for &entry in outermost_first().skip(recent.len()) {
             let place = self.place(entry);
-            stack = self.push(Node { caller: stack, place });
+            stack = self.callee(stack, place);
             recent.push((entry, stack));
         }
         self.recent[latest] = recent;
         stack
+    }
+
+    /// Gives memory back that only [`StackTable::intern`] needs, until it is called again.
+    pub fn release_indexes(&mut self) {
+        self.recent = Default::default();
+        self.place_index = Index::default();
+        self.branches = Index::default();
+    }
+
+    /// Makes the indexes anew where they were given back.
+    fn restore_indexes(&mut self) {
+        for (number, entry) in (0..).zip(&self.places) {
+            self.place_index.find_or_add(hash_of_entry(&self.place_index, entry), |_| false, number);
+        }
+        for stack in (1..self.innermost.len()).map(StackId::from_index) {
+            let (place, caller) = (self.innermost[stack.index()], self.caller(stack));
+            if caller.index() + 1 != stack.index() {
+                self.branches.find_or_add(hash_of_branch(&self.branches, caller, place), |_| false, stack.0);
+            }
+        }
     }
 
     /// All entries that occur, each once. A [`PlaceId`] is a position in this list.
@@ -122,12 +158,12 @@ impl StackTable {
 
     /// How many stacks there are, the empty one and each caller's part included: all [`StackId::index`]es are below.
     pub fn len(&self) -> usize {
-        self.nodes.len()
+        self.innermost.len()
     }
 
     /// Whether no stack has an entry.
     pub fn is_empty(&self) -> bool {
-        self.nodes.len() == 1
+        self.innermost.len() == 1
     }
 
     /// The innermost entry of a stack, and the stack without it; `None` for the empty stack.
@@ -135,7 +171,8 @@ impl StackTable {
         if stack == StackId::EMPTY {
             return None;
         }
-        self.nodes.get(stack.index()).map(|node| (node.place, node.caller))
+        let place = *self.innermost.get(stack.index())?;
+        Some((place, self.caller(stack)))
     }
 
     /// The entries of a stack, innermost first.
@@ -155,15 +192,33 @@ impl StackTable {
 
     /// [`StackTable::iter`] from a position on: what came since there were so many.
     pub fn iter_from(&self, first: usize) -> impl DoubleEndedIterator<Item = (StackId, PlaceId, StackId)> {
-        let nodes = self.nodes.iter().enumerate().skip(first.max(1));
-        nodes.map(|(index, node)| (StackId::from_index(index), node.place, node.caller))
+        (first.max(1)..self.innermost.len()).map(|index| {
+            let stack = StackId::from_index(index);
+            (stack, self.innermost[index], self.caller(stack))
+        })
+    }
+
+    /// The stack without its innermost entry; the empty stack's is the empty stack.
+    pub(crate) fn caller(&self, stack: StackId) -> StackId {
+        StackId(self.callers.of(stack.0))
+    }
+
+    /// The run of a stack.
+    pub(crate) fn run(&self, stack: StackId) -> Run {
+        let (number, first) = self.callers.run(stack.0);
+        Run { number, first: StackId(first) }
+    }
+
+    /// How many runs there are.
+    pub(crate) fn runs(&self) -> usize {
+        self.callers.runs()
     }
 
     fn place(&mut self, entry: StackEntry) -> PlaceId {
         let places = &self.places;
         let next = places.len() as u32;
         let is = |number: u32| places[number as usize] == entry;
-        let number = self.place_index.find_or_add(hash_of_entry(&entry), is, next);
+        let number = self.place_index.find_or_add(hash_of_entry(&self.place_index, &entry), is, next);
         if number == next {
             // 2^32 places would need 64 GiB.
             self.places.push(entry);
@@ -171,12 +226,26 @@ impl StackTable {
         PlaceId(number)
     }
 
-    fn push(&mut self, node: Node) -> StackId {
-        let nodes = &self.nodes;
-        let is = |number: u32| nodes[number as usize] == node;
-        let number = self.children.find_or_add(node.caller.0, node.hash(), is);
-        if number as usize == self.nodes.len() {
-            self.nodes.push(node);
+    /// The stack with the entry `place` on top of `caller`.
+    fn callee(&mut self, caller: StackId, place: PlaceId) -> StackId {
+        // Each node takes 4 bytes and a place 16: memory ends before the numbers do.
+        let next = self.innermost.len() as u32;
+        let follower = caller.0 + 1;
+        if follower == next {
+            // Nothing came after the caller: it calls nothing yet.
+            self.callers.push_follower();
+            self.innermost.push(place);
+            return StackId(next);
+        }
+        let Self { innermost, callers, branches, .. } = self;
+        if innermost[follower as usize] == place && callers.of(follower) == caller.0 {
+            return StackId(follower);
+        }
+        let is = |number: u32| innermost[number as usize] == place && callers.of(number) == caller.0;
+        let number = branches.find_or_add(hash_of_branch(branches, caller, place), is, next);
+        if number == next {
+            self.callers.push_branch(caller.0);
+            self.innermost.push(place);
         }
         StackId(number)
     }
@@ -205,16 +274,23 @@ mod tests {
     proptest! {
         #[test]
         fn stacks_come_back_as_they_went_in(
-            stacks in prop::collection::vec(prop::collection::vec(0_u64..12, 0..6), 1..100),
+            stacks in prop::collection::vec((prop::collection::vec(0_u64..12, 0..6), prop::bool::weighted(0.1)), 1..100),
         ) {
             let mut table = StackTable::default();
             let mut known = std::collections::HashMap::new();
-            for offsets in &stacks {
+            for (offsets, pause) in &stacks {
+                if *pause {
+                    table.release_indexes();
+                }
                 let entries: Vec<_> = offsets.iter().map(|&offset| entry(offset)).collect();
                 let id = table.intern(&entries);
                 prop_assert_eq!(*known.entry(offsets).or_insert(id), id);
                 let back: Vec<_> = table.entries(id).map(|place| table.places()[place.index()]).collect();
                 prop_assert_eq!(back, entries);
+            }
+            for (stack, place, caller) in table.iter() {
+                prop_assert_eq!(table.split(stack), Some((place, caller)));
+                prop_assert!(caller < stack);
             }
             let distinct: std::collections::HashSet<_> = known.values().collect();
             prop_assert_eq!(distinct.len(), known.len());

@@ -2,10 +2,10 @@
 
 use hashbrown::HashMap;
 use model::{Name, Reason, Resolution, SpaceId, SpaceTable, StackEntry};
-use rustc_hash::FxBuildHasher;
 
 use crate::async_rust::Fold;
 use crate::frame::{FrameId, FrameKind, FrameTable, Label, ViewFrame, frames_of, module_of};
+use crate::frame_chain::{ChainId, Chains};
 use crate::growth::Growth;
 use crate::tree::FrameTree;
 use crate::{PlaceId, Profile, StackId, Thread, ThreadId, Weight};
@@ -64,10 +64,9 @@ pub struct View<'a> {
     profile: &'a Profile,
     weight: Weight,
     frames: FrameTable,
-    /// The frames of all places, outermost first, one place after the other.
-    shown: Vec<(FrameId, Fold)>,
-    /// Where the frames of a place end in `shown`.
-    ends: Vec<usize>,
+    /// What each place shows.
+    shown: Vec<ChainId>,
+    chains: Chains,
     /// The first frame of each thread's stacks.
     roots: Vec<FrameId>,
 }
@@ -82,17 +81,19 @@ impl<'a> View<'a> {
         weight: Weight,
     ) -> Self {
         let mut frames = FrameTable::default();
-        let mut shown = Vec::new();
+        let mut chains = Chains::default();
+        let mut chain = Vec::new();
         let places = profile.stacks.places().iter();
-        let ends = places.map(|entry| {
+        let shown = places.map(|entry| {
+            chain.clear();
             frames_of(entry, spaces.get(entry.space), resolve(entry), show, |frame, fold| {
-                shown.push((frames.intern(frame), fold));
+                chain.push((frames.intern(frame), fold));
             });
-            shown.len()
+            chains.intern(&chain)
         });
-        let ends = ends.collect();
+        let shown = shown.collect();
         let roots = profile.threads().iter().map(|thread| frames.intern(root_of(thread))).collect();
-        Self { profile, weight, frames, shown, ends, roots }
+        Self { profile, weight, frames, shown, chains, roots }
     }
 
     /// The frames that occur.
@@ -154,7 +155,7 @@ impl<'a> View<'a> {
         resolve: impl Fn(&StackEntry) -> Option<&'r Resolution>,
     ) -> Census {
         let mut census = Census::default();
-        let mut reasons: HashMap<(Option<Name>, Reason), (SpaceId, u64), FxBuildHasher> = HashMap::default();
+        let mut reasons: HashMap<(Option<Name>, Reason), (SpaceId, u64)> = HashMap::default();
         for (entry, count) in profile.places() {
             let space = spaces.get(entry.space);
             let reason = match (space, resolve(entry)) {
@@ -185,9 +186,7 @@ impl<'a> View<'a> {
 
     /// The frames of a place, outermost first.
     pub(crate) fn shown(&self, place: PlaceId) -> &[(FrameId, Fold)] {
-        let end = self.ends[place.index()];
-        let start = place.index().checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.shown[start..end]
+        self.chains.get(self.shown[place.index()])
     }
 }
 

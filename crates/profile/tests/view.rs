@@ -38,7 +38,7 @@ impl World {
         let resolution = if frames.is_empty() {
             Resolution::Unresolved(Reason::NoSymbols)
         } else {
-            Resolution::Resolved(Symbolized { frames, symbol_offset: None })
+            Resolution::Resolved(Symbolized { frames: frames.into(), symbol_offset: None })
         };
         self.names.insert(entry, resolution);
         entry

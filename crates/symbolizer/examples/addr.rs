@@ -41,10 +41,11 @@ fn main() {
         writeln!(out, "{address:#x}").unwrap();
         match resolution {
             Resolution::Resolved(symbolized) => {
-                for frame in symbolized.frames {
-                    let (file, line, column) = frame.location.map_or(("??".into(), 0, 0), |location| {
-                        (location.file, location.line, location.column)
-                    });
+                for frame in symbolized.frames.iter() {
+                    let (file, line, column) =
+                        frame.location.clone().map_or(("??".into(), 0, 0), |location| {
+                            (location.file, location.line, location.column)
+                        });
                     writeln!(out, "{}\n{file}:{line}:{column}", frame.function).unwrap();
                 }
             }

@@ -41,6 +41,6 @@ impl<'a, D: AsRef<[u8]>> DataSymbolizer<'a, D> {
         let name = names.display(self.strings.of(symbol.name));
         let frame = Frame { function: name, location: None, inlined: false };
         let symbol_offset = address.0.checked_sub(symbol.start);
-        Resolution::Resolved(Symbolized { frames: vec![frame], symbol_offset })
+        Resolution::Resolved(Symbolized { frames: [frame].into(), symbol_offset })
     }
 }

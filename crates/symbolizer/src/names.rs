@@ -5,8 +5,8 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use hashbrown::HashMap;
 use model::Name;
-use rustc_hash::FxHashMap;
 
 /// How a function's name is given.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -191,9 +191,9 @@ pub(crate) struct NameTable {
 
 #[derive(Default)]
 struct KnownNames {
-    shown: FxHashMap<Box<[u8]>, Arc<str>>,
+    shown: HashMap<Box<[u8]>, Arc<str>>,
     /// Linkage names longer than [`Name::MAX_BYTES`] by their hashes: to keep them would take more memory than what is shown.
-    shown_of_long: FxHashMap<u64, Arc<str>>,
+    shown_of_long: HashMap<u64, Arc<str>>,
     /// How many are shown in part.
     cut: usize,
 }

@@ -124,6 +124,13 @@ struct WalkedFrame {
     location: Option<SourceLocation>,
 }
 
+/// What is known of an address.
+struct Answer {
+    frames: Option<Arc<[Frame]>>,
+    /// The start of its symbol.
+    start: Option<u64>,
+}
+
 impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
     /// Reads symbol tables, and unpacks debug sections that are compressed.
     pub fn new(files: &ObjectFiles<'a, D>, options: Options) -> Self {
@@ -369,8 +376,9 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
             .as_ref()
             .filter(|_| self.options.locations)
             .map(|sections| Lines::new(sections.dwarf(self.supplementary.as_ref())));
-        // Neighbours mostly belong to the same function.
+        // Neighbours mostly belong to the same function, and often have the same inlined calls.
         let mut last: Option<(FunctionId, Arc<str>)> = None;
+        let mut last_frames: Option<Arc<[Frame]>> = None;
         let answers: Vec<_> = (plan.addresses.iter().zip(&plan.debug_addresses).zip(walked))
             .map(|((&(address, symbol), &debug_address), frames)| {
                 let (frames, location) = match &self.go {
@@ -386,39 +394,27 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
                     }
                 });
                 let start = symbol.and_then(|id| self.index.symbols.get(id)).map(|symbol| symbol.start);
-                (assemble(name, frames, location), start)
+                let frames = assemble(name, frames, location);
+                if frames.as_deref() != last_frames.as_deref() {
+                    last_frames = frames.map(Arc::from);
+                }
+                Answer { frames: last_frames.clone(), start }
             })
             .collect();
-        self.answer(&plan.places, answers)
+        self.answer(&plan.places, &answers)
     }
 
     /// Gives each place its answer.
-    fn answer(
-        &self,
-        places: &[Option<(u32, u64)>],
-        mut answers: Vec<(Option<Vec<Frame>>, Option<u64>)>,
-    ) -> Vec<Resolution> {
-        let mut uses = vec![0_u32; answers.len()];
-        for (index, _) in places.iter().flatten() {
-            if let Some(uses) = uses.get_mut(*index as usize) {
-                *uses += 1;
-            }
-        }
+    fn answer(&self, places: &[Option<(u32, u64)>], answers: &[Answer]) -> Vec<Resolution> {
         let unresolved = self.reason();
         let place = |place: &Option<(u32, u64)>| {
             let Some((index, found)) = *place else { return Resolution::Unresolved(Reason::NoSegmentCovers) };
-            let answer = answers.get_mut(index as usize).zip(uses.get_mut(index as usize));
-            let Some((&mut (ref mut frames, start), uses)) = answer else {
-                return Resolution::Unresolved(unresolved.clone());
-            };
-            *uses -= 1;
-            // Mostly there is one place of an address.
-            match if *uses == 0 { frames.take() } else { frames.clone() } {
-                Some(frames) => Resolution::Resolved(Symbolized {
-                    frames,
+            match answers.get(index as usize) {
+                Some(Answer { frames: Some(frames), start }) => Resolution::Resolved(Symbolized {
+                    frames: Arc::clone(frames),
                     symbol_offset: start.and_then(|start| found.checked_sub(start)),
                 }),
-                None => Resolution::Unresolved(unresolved.clone()),
+                _ => Resolution::Unresolved(unresolved.clone()),
             }
         };
         places.iter().map(place).collect()

@@ -1,61 +1,119 @@
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
 use model::{Resolution, StackEntry};
-use rustc_hash::FxHashMap;
 
 /// What is known of each stack entry: the answer to every question that an output asks about names.
+///
+/// An entry takes some 30 bytes. Answers that follow each other and are equal are kept once, and so are their frames where
+/// only the offset in the function differs.
 #[derive(Default)]
 pub struct Resolutions {
-    numbers: FxHashMap<StackEntry, u32>,
+    entries: Vec<StackEntry>,
+    /// The answer to each entry, in `resolutions`.
+    answers: Vec<u32>,
     resolutions: Vec<Resolution>,
+    /// Positions in `entries`. The hash has a random key: addresses are chosen by those who are profiled.
+    positions: HashTable<u32>,
+    hasher: DefaultHashBuilder,
 }
 
 impl Resolutions {
-    /// Adds the answer for an entry; the first one stays.
+    /// Prepares for so many more entries.
+    pub fn reserve(&mut self, more: usize) {
+        self.entries.reserve(more);
+        self.answers.reserve(more);
+        let (entries, hasher) = (&self.entries, &self.hasher);
+        self.positions.reserve(more, |&position| hash_at(entries, position, hasher));
+    }
+
+    /// Adds the answer for an entry; the first one stays. Cheap where entries come in the order of their places.
     pub fn insert(&mut self, entry: StackEntry, resolution: Resolution) {
+        if self.position(&entry).is_some() {
+            return;
+        }
         // More than 2^32 unique places do not fit into memory.
-        let number = self.resolutions.len() as u32;
-        self.numbers.entry(entry).or_insert_with(|| {
+        let position = self.entries.len() as u32;
+        self.entries.push(entry);
+        let (entries, hasher) = (&self.entries, &self.hasher);
+        let hash = |&position: &u32| hash_at(entries, position, hasher);
+        self.positions.insert_unique(hasher.hash_one(entry), position, hash);
+        let resolution = match (resolution, self.resolutions.last()) {
+            (Resolution::Resolved(mut new), Some(Resolution::Resolved(last)))
+                if new.frames == last.frames =>
+            {
+                new.frames = Arc::clone(&last.frames);
+                Resolution::Resolved(new)
+            }
+            (resolution, _) => resolution,
+        };
+        if self.resolutions.last() != Some(&resolution) {
             self.resolutions.push(resolution);
-            number
-        });
+        }
+        self.answers.push((self.resolutions.len() - 1) as u32);
     }
 
     /// The answer for an entry; `None` for one that was never asked about.
     pub fn get(&self, entry: &StackEntry) -> Option<&Resolution> {
-        self.number(entry).and_then(|number| self.resolutions.get(number as usize))
-    }
-
-    /// A small number for an entry, below [`Resolutions::len`]: for tables of one's own beside this one.
-    pub fn number(&self, entry: &StackEntry) -> Option<u32> {
-        self.numbers.get(entry).copied()
-    }
-
-    /// All answers, by number.
-    pub fn as_slice(&self) -> &[Resolution] {
-        &self.resolutions
-    }
-
-    /// All entries with their answers, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = (&StackEntry, &Resolution)> {
-        self.numbers
-            .iter()
-            .filter_map(|(entry, &number)| Some((entry, self.resolutions.get(number as usize)?)))
+        let answer = *self.answers.get(self.position(entry)?)?;
+        self.resolutions.get(answer as usize)
     }
 
     /// How many entries are known.
     pub fn len(&self) -> usize {
-        self.resolutions.len()
+        self.entries.len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.resolutions.is_empty()
+        self.entries.is_empty()
+    }
+
+    fn position(&self, entry: &StackEntry) -> Option<usize> {
+        let is = |&position: &u32| self.entries.get(position as usize) == Some(entry);
+        self.positions.find(self.hasher.hash_one(entry), is).map(|&position| position as usize)
     }
 }
 
-impl FromIterator<(StackEntry, Resolution)> for Resolutions {
-    fn from_iter<I: IntoIterator<Item = (StackEntry, Resolution)>>(answers: I) -> Self {
-        let mut resolutions = Self::default();
-        answers.into_iter().for_each(|(entry, resolution)| resolutions.insert(entry, resolution));
-        resolutions
+fn hash_at(entries: &[StackEntry], position: u32, hasher: &DefaultHashBuilder) -> u64 {
+    entries.get(position as usize).map_or(0, |entry| hasher.hash_one(entry))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{AddressKind, Frame, Reason, SpaceId, Symbolized};
+
+    fn entry(offset: u64) -> StackEntry {
+        StackEntry { offset, space: SpaceId(0), kind: AddressKind::ReturnAddress, in_kernel: false }
+    }
+
+    fn function(name: &str, offset: u64) -> Resolution {
+        let frame = Frame { function: name.into(), location: None, inlined: false };
+        Resolution::Resolved(Symbolized { frames: [frame].into(), symbol_offset: Some(offset) })
+    }
+
+    #[test]
+    fn each_entry_has_its_first_answer_and_equal_ones_share_their_memory() {
+        let mut resolutions = Resolutions::default();
+        resolutions.reserve(2);
+        for offset in 0..1000 {
+            resolutions.insert(entry(offset), Resolution::Unresolved(Reason::Unmapped));
+            resolutions.insert(entry(offset), Resolution::Unresolved(Reason::FileMissing));
+        }
+        for offset in 1000..2000 {
+            resolutions.insert(entry(offset), function(if offset < 1500 { "a" } else { "b" }, offset));
+        }
+        assert_eq!((resolutions.len(), resolutions.resolutions.len()), (2000, 1001));
+        let found = |offset| resolutions.get(&entry(offset)).unwrap();
+        assert!((0..1000).all(|offset| *found(offset) == Resolution::Unresolved(Reason::Unmapped)));
+        assert!((1500..2000).all(|offset| *found(offset) == function("b", offset)));
+        let frames = |offset| match found(offset) {
+            Resolution::Resolved(found) => found.frames.as_ptr(),
+            Resolution::Unresolved(_) => panic!("it has a name"),
+        };
+        assert!(frames(1000) == frames(1499) && frames(1499) != frames(1500));
+        assert_eq!(resolutions.get(&entry(2000)), None);
     }
 }

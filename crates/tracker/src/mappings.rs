@@ -149,7 +149,8 @@ mod tests {
         child.insert(mapping(0x2800, 0x47ff, 9999));
         assert_eq!((parent.own.len(), child.own.len()), (0, 1));
         assert!(child.shared.id().is_some() && child.shared.id() == parent.shared.id());
-        let around: Vec<_> = child.iter().take(4).map(|m| (m.start.0, m.last.0, m.offset, m.space.0)).collect();
+        let around: Vec<_> =
+            child.iter().take(4).map(|m| (m.start.0, m.last.0, m.offset, m.space.0)).collect();
         let expected =
             [(0, 0xfff, 0, 0), (0x2000, 0x27ff, 0, 1), (0x2800, 0x47ff, 0, 9999), (0x4800, 0x4fff, 0x800, 2)];
         assert_eq!(around, expected);

@@ -8,7 +8,6 @@ use model::{
     AddressKind, Avma, BuildId, Name, Pid, Reason, Space, SpaceId, SpaceTable, StackEntry, Tid,
     TruncationReason,
 };
-use rustc_hash::FxBuildHasher;
 
 use crate::callchain::{AddressSpace, ChainItem, chain_items};
 use crate::kernel::KernelMap;
@@ -62,7 +61,7 @@ pub struct Tracker {
     pub(crate) processes: Processes,
     pub(crate) kernel: KernelMap,
     /// By path; `None` where the recording lists several for one path.
-    build_ids: HashMap<Vec<u8>, Option<BuildId>, FxBuildHasher>,
+    build_ids: HashMap<Vec<u8>, Option<BuildId>>,
     generations: u64,
     scans_cut_short: u64,
 }

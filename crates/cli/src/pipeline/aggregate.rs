@@ -74,7 +74,12 @@ impl Aggregate {
     /// The profiles, by the position of their event (empty ones for events without samples), and in which processes
     /// the spaces were seen.
     pub fn finish(self) -> (Vec<Profile>, SeenIn) {
-        (self.events.into_iter().map(|event| event.profile).collect(), self.mapper.seen_in)
+        let profile = |event: EventProfile| {
+            let mut profile = event.profile;
+            profile.stacks.release_indexes();
+            profile
+        };
+        (self.events.into_iter().map(profile).collect(), self.mapper.seen_in)
     }
 }
 

@@ -267,7 +267,7 @@ mod tests {
 
     fn named(place: StackEntry, name: &str) -> Named {
         let frame = model::Frame { function: name.into(), location: None, inlined: false };
-        let resolution = Resolution::Resolved(Symbolized { frames: vec![frame], symbol_offset: None });
+        let resolution = Resolution::Resolved(Symbolized { frames: [frame].into(), symbol_offset: None });
         Named { place, resolution, stage: Stage::Whole }
     }
 

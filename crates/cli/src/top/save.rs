@@ -119,7 +119,7 @@ fn name(snapshot: &Snapshot, frame: Frame) -> Resolution {
     let function = snapshot.functions.get(frame.function as usize);
     let function = function.map_or_else(|| Arc::from(""), |function| Arc::clone(&function.name));
     let frame = ModelFrame { function, location: None, inlined: frame.kind == FrameKind::Inlined };
-    Resolution::Resolved(Symbolized { frames: vec![frame], symbol_offset: None })
+    Resolution::Resolved(Symbolized { frames: [frame].into(), symbol_offset: None })
 }
 
 #[cfg(test)]

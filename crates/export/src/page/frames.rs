@@ -8,8 +8,6 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use rustc_hash::FxBuildHasher;
-
 use super::ROW;
 use super::folding::{Folding, Marks};
 use crate::flame_tree::LEFT_OUT;
@@ -37,7 +35,7 @@ pub(crate) struct Frames<'o> {
     begun: bool,
     /// Frames that end where the last one did. Those come with the outermost first, all others with the innermost.
     batch: Vec<Frame>,
-    names: HashMap<String, FunctionName, FxBuildHasher>,
+    names: HashMap<String, FunctionName>,
     pub(crate) marks: Marks,
     /// Frames left out above the frame that is to come, as `START+WEIGHT`.
     left_out: Vec<String>,

@@ -12,7 +12,7 @@ mod threads;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use host::objects::{ObjectStore, SearchPaths};
 use model::{Name, Pid, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry, Symbolized};
@@ -60,10 +60,10 @@ impl Symbols {
     }
 }
 
-/// The entries of one space.
+/// Entries of one space.
 struct Job<'a> {
     space: &'a Space,
-    entries: Vec<StackEntry>,
+    entries: &'a [StackEntry],
     pids: Vec<Pid>,
 }
 
@@ -83,6 +83,10 @@ impl Answers {
         Self { resolutions, ..Self::default() }
     }
 }
+
+/// The most entries of a job. Until they are put with the others, answers take some 150 bytes each. What is known of an
+/// object is found anew for each of its jobs: more than one needs a recording made for it, or very large.
+const MOST_ENTRIES: usize = 1 << 18;
 
 fn is_kernel(space: &Space) -> bool {
     matches!(space, Space::Kernel { .. } | Space::KernelModule { .. })
@@ -198,13 +202,10 @@ impl Symbolizing {
         entries.sort_unstable_by_key(|entry| (entry.space, *entry));
         entries.dedup();
         let mut jobs: Vec<Job<'_>> = Vec::new();
-        for of_space in entries.chunk_by(|one, next| one.space == next.space) {
-            let Some(first) = of_space.first() else { continue };
-            jobs.push(Job {
-                space: spaces.get(first.space),
-                entries: of_space.to_vec(),
-                pids: pids(first.space),
-            });
+        let of_spaces = entries.chunk_by(|one, next| one.space == next.space);
+        for entries in of_spaces.flat_map(|of_space| of_space.chunks(MOST_ENTRIES)) {
+            let Some(first) = entries.first() else { continue };
+            jobs.push(Job { space: spaces.get(first.space), entries, pids: pids(first.space) });
         }
         // The kernel's list takes long to read, and is one piece: it comes first, or when there is nothing left to do
         // but to wait for the thread that reads it.
@@ -212,18 +213,22 @@ impl Symbolizing {
         jobs.sort_by_key(|job| (is_kernel(job.space) == kernel_last, std::cmp::Reverse(job.entries.len())));
         let threads = Threads::new(&self.threads, jobs.len());
         let lookups = self.perf_maps.lookups(&jobs);
-        let answers = threads.run(&jobs, |job| {
+        symbols.resolutions.reserve(entries.len());
+        let answered = Mutex::new(&mut *symbols);
+        threads.run(&jobs, |job| {
             let mut answers = self.job(job, spaces, options, &threads, &lookups);
-            self.recorded.complete(job.space, &job.entries, &mut answers.resolutions);
-            answers
-        });
-        for (job, answers) in jobs.iter().zip(answers) {
+            self.recorded.complete(job.space, job.entries, &mut answers.resolutions);
+            // What another thread put there before it panicked is whole, or is not asked for.
+            let mut symbols = answered.lock().unwrap_or_else(PoisonError::into_inner);
             for (&entry, resolution) in job.entries.iter().zip(answers.resolutions) {
                 symbols.resolutions.insert(entry, resolution);
             }
             symbols.notes.extend(answers.notes);
-            symbols.cut_names.extend(answers.cut_names);
-        }
+            if let Some((path, cut)) = answers.cut_names {
+                let known = symbols.cut_names.entry(path).or_default();
+                *known = cut.max(*known);
+            }
+        });
         lookups.remark(symbols);
         symbols.notes.sort();
         symbols.notes.dedup();
@@ -249,10 +254,10 @@ impl Symbolizing {
         match job.space {
             Space::Object(identity) => {
                 let (store, kept) = (&self.store, &self.kept);
-                objects::resolve_file(store, kept, identity, &job.pids, &job.entries, options, threads)
+                objects::resolve_file(store, kept, identity, &job.pids, job.entries, options, threads)
             }
             Space::Vdso { build_id } => {
-                objects::resolve_vdso(&self.store, *build_id, &job.entries, options, threads)
+                objects::resolve_vdso(&self.store, *build_id, job.entries, options, threads)
             }
             Space::Kernel { .. } => each(&|entry| kernel().resolve(entry)),
             Space::KernelModule { name, .. } => each(&|entry| kernel().resolve_in_module(name, entry)),
@@ -271,5 +276,5 @@ impl Symbolizing {
 /// A place with one function, of which no line is known.
 fn named(function: &str, symbol_offset: Option<u64>) -> Resolution {
     let frame = model::Frame { function: function.into(), location: None, inlined: false };
-    Resolution::Resolved(Symbolized { frames: vec![frame], symbol_offset })
+    Resolution::Resolved(Symbolized { frames: [frame].into(), symbol_offset })
 }

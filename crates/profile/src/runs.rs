@@ -1,0 +1,109 @@
+//! The callers of the nodes of a tree that is written down run by run: most nodes lie on top of the one before.
+
+/// Nodes in a block.
+const BLOCK: u32 = u64::BITS;
+
+/// Which of 64 nodes begin a run.
+#[derive(Clone, Copy, Default, Debug)]
+struct Block {
+    begins: u64,
+    /// Runs that begin in the blocks before.
+    before: u32,
+}
+
+/// The caller of each node. Node 0 is the root, and its own caller.
+#[derive(Debug)]
+pub(crate) struct Callers {
+    blocks: Vec<Block>,
+    /// The callers of the nodes that begin a run, in their order.
+    of_runs: Vec<u32>,
+    /// Those nodes.
+    starts: Vec<u32>,
+    nodes: u32,
+}
+
+impl Default for Callers {
+    fn default() -> Self {
+        let mut callers = Self { blocks: Vec::new(), of_runs: Vec::new(), starts: Vec::new(), nodes: 0 };
+        callers.push_branch(0);
+        callers
+    }
+}
+
+impl Callers {
+    /// Adds a node on top of the one before.
+    pub(crate) fn push_follower(&mut self) {
+        self.push(false);
+    }
+
+    /// Adds a node on top of another one than the one before.
+    pub(crate) fn push_branch(&mut self, caller: u32) {
+        self.starts.push(self.nodes);
+        self.push(true);
+        self.of_runs.push(caller);
+    }
+
+    fn push(&mut self, begins: bool) {
+        if self.nodes.is_multiple_of(BLOCK) {
+            // As many as there are nodes, at most.
+            self.blocks.push(Block { begins: 0, before: self.of_runs.len() as u32 });
+        }
+        if let Some(block) = self.blocks.last_mut() {
+            block.begins |= u64::from(begins) << (self.nodes % BLOCK);
+        }
+        self.nodes += 1;
+    }
+
+    /// The caller of a node.
+    #[inline]
+    pub(crate) fn of(&self, node: u32) -> u32 {
+        let block = self.blocks[(node / BLOCK) as usize];
+        let bit = 1 << (node % BLOCK);
+        if block.begins & bit == 0 {
+            return node - 1;
+        }
+        self.of_runs[(block.before + (block.begins & (bit - 1)).count_ones()) as usize]
+    }
+
+    /// The number of the run that a node is in, and its first node.
+    pub(crate) fn run(&self, node: u32) -> (usize, u32) {
+        let block = self.blocks[(node / BLOCK) as usize];
+        let up_to = block.begins & (u64::MAX >> (BLOCK - 1 - node % BLOCK));
+        // Node 0 begins a run: there is one.
+        let number = (block.before + up_to.count_ones() - 1) as usize;
+        (number, self.starts[number])
+    }
+
+    /// How many runs there are.
+    pub(crate) fn runs(&self) -> usize {
+        self.starts.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn each_node_has_its_caller_and_its_run(gaps in prop::collection::vec((any::<u32>(), 0_u32..200), 1..40)) {
+            let mut callers = Callers::default();
+            let mut expected = vec![(0, (0, 0))];
+            for (number, &(caller, followers)) in gaps.iter().enumerate() {
+                let start = expected.len() as u32;
+                let (caller, run) = (caller % start, (number + 1, start));
+                callers.push_branch(caller);
+                expected.push((caller, run));
+                for _ in 0..followers {
+                    callers.push_follower();
+                    expected.push((expected.len() as u32 - 1, run));
+                }
+            }
+            prop_assert_eq!(callers.runs(), gaps.len() + 1);
+            for (node, &expected) in expected.iter().enumerate() {
+                prop_assert_eq!((callers.of(node as u32), callers.run(node as u32)), expected);
+            }
+        }
+    }
+}
