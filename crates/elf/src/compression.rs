@@ -1,9 +1,8 @@
 //! Compressed sections: `SHF_COMPRESSED` with `ELFCOMPRESS_ZLIB` or `ELFCOMPRESS_ZSTD` (ELF specification, "Section
 //! Compression"), and GNU's older `.zdebug_…` form.
 //!
-//! The stated size is a claim. Memory grows with what really comes out, and never beyond the claim.
+//! The stated size is a claim, which is believed within a ratio to the size in the file, and within a budget.
 
-use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -12,84 +11,103 @@ use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use zlib_rs::{Inflate, InflateFlush, Status};
 
+use crate::unpacked::{Contents, ObjectBudget, UnpackLimit, Unpacked};
 use crate::{ElfError, Section};
 
 const ELFCOMPRESS_ZLIB: u32 = 1;
 const ELFCOMPRESS_ZSTD: u32 = 2;
 
-/// No section of a real program is larger; a claim beyond it is not believed.
-const MAX_SIZE: u64 = 16 << 30;
+/// No section is unpacked to more than so many times its size in the file: debug sections of large programs come to 8 times,
+/// small ones to 14 (zlib and zstd, of gcc and rustc).
+const MAX_RATIO: u64 = 32;
+
+/// … but for those that are no larger than this unpacked, in bytes.
+const ALWAYS_UNPACKED: u64 = 1 << 20;
 
 /// Unpacked in steps of this many bytes.
 const STEP: usize = 1 << 20;
+
+/// How a section is packed.
+struct Packed<'a> {
+    kind: u32,
+    /// The size that is stated.
+    size: u64,
+    stream: &'a [u8],
+}
 
 pub(crate) fn unpack<'a>(
     section: &Section,
     bytes: &'a [u8],
     is_64: bool,
     endian: Endianness,
-) -> Result<Cow<'a, [u8]>, ElfError> {
-    let unpacked = if section.is_compressed() {
-        unpack_compressed(bytes, is_64, endian)
+    budget: &ObjectBudget,
+) -> Result<Contents<'a>, ElfError> {
+    let (name, offset) = (|| String::from_utf8_lossy(&section.name).into_owned(), section.file_offset.0);
+    let damaged = |what| ElfError::Compression { name: name(), offset, what };
+    let packed = if section.is_compressed() {
+        if section.is_loaded() {
+            return Err(damaged("sections that are loaded cannot be compressed"));
+        }
+        Packed::of_compressed(bytes, is_64, endian)
     } else if section.name.starts_with(b".zdebug_") {
-        unpack_zdebug(bytes)
+        Packed::of_zdebug(bytes)
     } else {
-        return Ok(Cow::Borrowed(bytes));
+        return Ok(Contents::InFile(bytes));
     };
-    unpacked.map(Cow::Owned).map_err(|what| ElfError::Compression {
-        name: String::from_utf8_lossy(&section.name).into_owned(),
-        offset: section.file_offset.0,
-        what,
-    })
+    let packed = packed.map_err(damaged)?;
+    let unpacked = packed.size;
+    let most = ALWAYS_UNPACKED.max((packed.stream.len() as u64).saturating_mul(MAX_RATIO));
+    let share = if unpacked > most { Err(UnpackLimit::Ratio(MAX_RATIO)) } else { budget.take(unpacked) };
+    let share = share.map_err(|limit| ElfError::UnpackedSize { name: name(), offset, unpacked, limit })?;
+    let bytes = packed.unpack().map_err(damaged)?;
+    Ok(Contents::Unpacked(Unpacked::new(bytes, share)))
 }
 
-/// `Elf32_Chdr` (type, size, alignment) or `Elf64_Chdr` (type, reserved, size, alignment), then the stream.
-fn unpack_compressed(bytes: &[u8], is_64: bool, endian: Endianness) -> Result<Vec<u8>, &'static str> {
-    const CUT: &str = "its compression header is cut off";
-    let kind = endian.read_u32(*bytes.first_chunk().ok_or(CUT)?);
-    let (size, stream) = if is_64 {
-        let size = bytes.get(8..).and_then(|rest| rest.first_chunk()).ok_or(CUT)?;
-        (endian.read_u64(*size), bytes.get(24..).ok_or(CUT)?)
-    } else {
-        let size = bytes.get(4..).and_then(|rest| rest.first_chunk()).ok_or(CUT)?;
-        (endian.read_u32(*size).into(), bytes.get(12..).ok_or(CUT)?)
-    };
-    match kind {
-        ELFCOMPRESS_ZLIB => inflate(stream, size),
-        ELFCOMPRESS_ZSTD => unzstd(stream, size),
-        _ => Err("its compression type is neither zlib nor zstd"),
+impl<'a> Packed<'a> {
+    /// `Elf32_Chdr` (type, size, alignment) or `Elf64_Chdr` (type, reserved, size, alignment), then the stream.
+    fn of_compressed(bytes: &'a [u8], is_64: bool, endian: Endianness) -> Result<Self, &'static str> {
+        const CUT: &str = "its compression header is cut off";
+        let kind = endian.read_u32(*bytes.first_chunk().ok_or(CUT)?);
+        let (size, stream) = if is_64 {
+            let size = bytes.get(8..).and_then(|rest| rest.first_chunk()).ok_or(CUT)?;
+            (endian.read_u64(*size), bytes.get(24..).ok_or(CUT)?)
+        } else {
+            let size = bytes.get(4..).and_then(|rest| rest.first_chunk()).ok_or(CUT)?;
+            (endian.read_u32(*size).into(), bytes.get(12..).ok_or(CUT)?)
+        };
+        Ok(Self { kind, size, stream })
+    }
+
+    /// `ZLIB`, the size as a big-endian number whatever the file's byte order, then the stream.
+    fn of_zdebug(bytes: &'a [u8]) -> Result<Self, &'static str> {
+        let rest = bytes.strip_prefix(b"ZLIB").ok_or("it does not start with ZLIB")?;
+        let (size, stream) = rest.split_first_chunk().ok_or("its size is cut off")?;
+        Ok(Self { kind: ELFCOMPRESS_ZLIB, size: u64::from_be_bytes(*size), stream })
+    }
+
+    fn unpack(&self) -> Result<Vec<u8>, &'static str> {
+        let size = usize::try_from(self.size).map_err(|_| "its unpacked size is absurd")?;
+        match self.kind {
+            ELFCOMPRESS_ZLIB => inflate(self.stream, size),
+            ELFCOMPRESS_ZSTD => unzstd(self.stream, size),
+            _ => Err("its compression type is neither zlib nor zstd"),
+        }
     }
 }
 
-/// `ZLIB`, the size as a big-endian number whatever the file's byte order, then the stream.
-fn unpack_zdebug(bytes: &[u8]) -> Result<Vec<u8>, &'static str> {
-    let rest = bytes.strip_prefix(b"ZLIB").ok_or("it does not start with ZLIB")?;
-    let (size, stream) = rest.split_first_chunk().ok_or("its size is cut off")?;
-    inflate(stream, u64::from_be_bytes(*size))
-}
-
-/// Room for what comes next: the whole claim at once where it is plausible, else twice what has come so far.
-fn reserve(output: &mut Vec<u8>, claimed: usize, stream: &[u8]) -> Result<(), &'static str> {
-    let left = claimed.saturating_sub(output.len());
-    let plausible = claimed <= stream.len().saturating_mul(32).max(STEP);
-    let wanted = if plausible { left } else { left.min(output.len().max(STEP)) };
-    output.try_reserve(wanted).map_err(|_| "there is not enough memory to unpack it")
-}
-
-fn claimed_size(claimed: u64) -> Result<usize, &'static str> {
-    usize::try_from(claimed).ok().filter(|_| claimed <= MAX_SIZE).ok_or("its unpacked size is absurd")
-}
-
-fn inflate(mut stream: &[u8], claimed: u64) -> Result<Vec<u8>, &'static str> {
-    let claimed = claimed_size(claimed)?;
+/// Room for what is stated: all at once, as it is no more than the ratio allows.
+fn room_for(claimed: usize) -> Result<Vec<u8>, &'static str> {
     let mut output = Vec::new();
+    output.try_reserve_exact(claimed).map_err(|_| "there is not enough memory to unpack it")?;
+    Ok(output)
+}
+
+fn inflate(mut stream: &[u8], claimed: usize) -> Result<Vec<u8>, &'static str> {
+    let mut output = room_for(claimed)?;
     let mut inflate = Inflate::new(true, 15);
     while output.len() < claimed {
         let filled = output.len();
         let step = STEP.min(claimed - filled);
-        if output.capacity() - filled < step {
-            reserve(&mut output, claimed, stream)?;
-        }
         output.resize(filled + step, 0);
         let (read_before, written_before) = (inflate.total_in(), inflate.total_out());
         let status = inflate
@@ -110,12 +128,14 @@ fn inflate(mut stream: &[u8], claimed: u64) -> Result<Vec<u8>, &'static str> {
     if output.len() == claimed { Ok(output) } else { Err("its zlib stream is shorter than stated") }
 }
 
-fn unzstd(stream: &[u8], claimed: u64) -> Result<Vec<u8>, &'static str> {
+fn unzstd(stream: &[u8], claimed: usize) -> Result<Vec<u8>, &'static str> {
     const DAMAGED: &str = "its zstd stream is damaged";
-    let claimed = claimed_size(claimed)?;
-    let mut output = Vec::new();
+    // What level 19 takes, the highest one that is in use.
+    const USUAL_WINDOW: usize = 8 << 20;
+    let mut output = room_for(claimed)?;
     let mut source = stream;
     let mut decoder = FrameDecoder::new();
+    decoder.set_max_window_size(claimed.saturating_mul(2).max(USUAL_WINDOW) as u64);
     while !source.is_empty() && output.len() < claimed {
         match decoder.reset(&mut source) {
             Ok(()) => {}
@@ -136,9 +156,6 @@ fn unzstd(stream: &[u8], claimed: u64) -> Result<Vec<u8>, &'static str> {
             if ready > claimed - output.len() {
                 return Err("its zstd stream is longer than stated");
             }
-            if output.capacity() - output.len() < ready {
-                reserve(&mut output, claimed, stream)?;
-            }
             let filled = output.len();
             output.resize(filled + ready, 0);
             let mut target = &mut output[filled..];
@@ -150,7 +167,11 @@ fn unzstd(stream: &[u8], claimed: u64) -> Result<Vec<u8>, &'static str> {
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::ToString;
+    use alloc::vec;
+
     use super::*;
+    use crate::UnpackBudget;
 
     /// `abc` seven times, as zlib and as zstd.
     const ZLIB: &[u8] = &[0x78, 0x9c, 0x4b, 0x4c, 0x4a, 0x4e, 0xc4, 0x40, 0x00, 0x58, 0x75, 0x08, 0x0b];
@@ -165,13 +186,92 @@ mod tests {
         bytes
     }
 
+    fn section(name: &str, flags: u64) -> Section {
+        Section {
+            name: name.as_bytes().into(),
+            address: model::Svma(0),
+            file_offset: model::FileOffset(0x40),
+            size: 0,
+            kind: 1,
+            flags,
+            link: 0,
+            info: 0,
+            entry_size: 0,
+        }
+    }
+
+    const COMPRESSED: u64 = 0x800;
+
+    fn unpacked(bytes: &[u8]) -> Result<Vec<u8>, ElfError> {
+        let budget = UnpackBudget::default().for_object();
+        let section = section(".debug_info", COMPRESSED);
+        unpack(&section, bytes, true, Endianness::Little, &budget).map(|contents| contents.to_vec())
+    }
+
     #[test]
     fn a_wrong_size_is_found_out() {
-        let unpack = |size| unpack_compressed(&chdr64(1, size, ZLIB), true, Endianness::Little);
+        let unpack = |size| unpacked(&chdr64(1, size, ZLIB));
         assert_eq!(unpack(21).unwrap(), b"abc".repeat(7));
         assert!(unpack(22).is_err());
         assert!(unpack(u64::MAX).is_err());
-        assert!(unpack(MAX_SIZE).is_err());
+    }
+
+    #[test]
+    fn what_unpacks_to_too_many_times_its_size_is_refused_by_its_header() {
+        let message = |size: u64| unpacked(&chdr64(2, size, &[0; 100])).unwrap_err().to_string();
+        assert_eq!(
+            message(8 << 30),
+            "compressed section .debug_info at 0x40 is not unpacked: it says that it has 8589934592 bytes, more than \
+             32 times its size in the file"
+        );
+        assert!(message(ALWAYS_UNPACKED).contains("damaged"));
+        assert!(message(ALWAYS_UNPACKED + 1).contains("32 times"));
+        let stream = vec![0; 1 << 20];
+        let at_the_limit = unpacked(&chdr64(2, 32 << 20, &stream)).unwrap_err().to_string();
+        assert!(at_the_limit.contains("damaged"), "{at_the_limit}");
+    }
+
+    #[test]
+    fn sections_that_are_loaded_are_not_unpacked() {
+        const ALLOC: u64 = 2;
+        let budget = UnpackBudget::default().for_object();
+        let bytes = chdr64(1, 21, ZLIB);
+        let loaded = section(".eh_frame", COMPRESSED | ALLOC);
+        let error = unpack(&loaded, &bytes, true, Endianness::Little, &budget).unwrap_err();
+        assert!(matches!(error, ElfError::Compression { .. }), "{error}");
+    }
+
+    #[test]
+    fn what_is_unpacked_at_the_same_time_is_bounded_for_an_object_and_for_all() {
+        let all = UnpackBudget::new(50, 70);
+        let (one, other) = (all.for_object(), all.for_object());
+        let section = section(".debug_info", COMPRESSED);
+        let bytes = chdr64(1, 21, ZLIB);
+        let unpack = |budget| unpack(&section, &bytes, true, Endianness::Little, budget);
+        let first = unpack(&one).unwrap();
+        let second = unpack(&one).unwrap();
+        let limit = |result: Result<Contents<'_>, ElfError>| match result {
+            Err(ElfError::UnpackedSize { limit, .. }) => limit,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(limit(unpack(&one)), UnpackLimit::Object(50 - 42));
+        let third = unpack(&other).unwrap();
+        assert_eq!(limit(unpack(&other)), UnpackLimit::Together(70 - 63));
+        drop(first);
+        let fourth = unpack(&other).unwrap();
+        assert_eq!(limit(unpack(&other)), UnpackLimit::Object(50 - 42));
+        drop((second, third, fourth));
+        assert!(unpack(&one).is_ok());
+    }
+
+    #[test]
+    fn a_window_that_is_larger_than_what_comes_out_is_refused() {
+        // A frame with a window of 64 MiB, and blocks of zeros without end, that says it has 1 MiB.
+        let mut stream = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, (26 - 10) << 3];
+        for _ in 0..(64 << 3) {
+            stream.extend([0x02, 0x00, 0x10, 0]);
+        }
+        assert!(unzstd(&stream, 1 << 20).is_err());
     }
 
     #[test]
@@ -183,9 +283,9 @@ mod tests {
             let _ = inflate(&damaged, 21);
             let _ = unzstd(&damaged, 21);
         }
-        assert!(unpack_compressed(&chdr64(7, 1, ZLIB), true, Endianness::Little).is_err());
+        assert!(unpacked(&chdr64(7, 1, ZLIB)).is_err());
         for cut in 0..24 {
-            assert!(unpack_compressed(&chdr64(1, 21, ZLIB)[..cut], true, Endianness::Little).is_err());
+            assert!(unpacked(&chdr64(1, 21, ZLIB)[..cut]).is_err());
         }
     }
 }

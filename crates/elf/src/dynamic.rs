@@ -12,6 +12,9 @@ const DT_SYMTAB: u64 = 6;
 const DT_STRSZ: u64 = 10;
 const DT_GNU_HASH: u64 = 0x6fff_fef5;
 
+/// The dynamic linker has to find its way in fewer, and a hash table may be as large as the file.
+const MAX_SYMBOLS: usize = 1 << 22;
+
 /// The bytes of the symbols and of their names.
 pub(crate) fn symbol_table<'a>(
     data: &'a [u8],
@@ -69,6 +72,7 @@ impl Image<'_, '_> {
         (start..end)
             .step_by(2 * self.width())
             .map_while(|at| Some((self.address(at)?, self.address(at.checked_add(self.width())?)?)))
+            .take(1 << 12)
             .take_while(|&(tag, _)| tag != 0)
             .find_map(|(tag, value)| (tag == wanted).then_some(value))
     }
@@ -88,7 +92,7 @@ impl Image<'_, '_> {
     /// The last symbol is the end of the chain of the bucket that starts last.
     fn count_by_gnu_hash(&self, table: usize) -> Option<usize> {
         let field = |index: usize| self.word(table.checked_add(index * 4)?);
-        let (buckets, first, filter) = (field(0)?, field(1)?, field(2)?);
+        let (buckets, first, filter) = (field(0)?.min(MAX_SYMBOLS), field(1)?, field(2)?);
         let at = table.checked_add(16)?.checked_add(filter.checked_mul(self.width())?)?;
         let chains = at.checked_add(buckets.checked_mul(4)?)?;
         let list = self.data.get(at..chains)?.chunks_exact(4);
@@ -98,7 +102,8 @@ impl Image<'_, '_> {
             return Some(first);
         }
         // The lowest bit ends a chain; the file's end does in any case.
-        while self.word(chains.checked_add((last - first).checked_mul(4)?)?)? & 1 == 0 {
+        let limit = last.saturating_add(MAX_SYMBOLS);
+        while last < limit && self.word(chains.checked_add((last - first).checked_mul(4)?)?)? & 1 == 0 {
             last += 1;
         }
         last.checked_add(1)

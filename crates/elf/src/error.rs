@@ -1,5 +1,7 @@
 use alloc::string::String;
 
+use crate::UnpackLimit;
+
 /// Why an image, or a part of it, cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -45,5 +47,19 @@ pub enum ElfError {
         offset: u64,
         /// What is wrong.
         what: &'static str,
+    },
+    /// A compressed section that would take more memory than it may.
+    #[error(
+        "compressed section {name} at {offset:#x} is not unpacked: it says that it has {unpacked} bytes, {limit}"
+    )]
+    UnpackedSize {
+        /// The section.
+        name: String,
+        /// `sh_offset`.
+        offset: u64,
+        /// The size that its header states.
+        unpacked: u64,
+        /// What that is more than.
+        limit: UnpackLimit,
     },
 }

@@ -9,6 +9,16 @@ use object::read::elf::{FileHeader, ProgramHeader as _, SectionHeader as _};
 
 use crate::{ElfError, Machine, Section, Segment, note};
 
+/// Further sections are left out: no linked program has a thousand, a relocatable object some ten thousand.
+const MAX_SECTIONS: usize = 1 << 16;
+
+/// Names of sections are cut there, in bytes: none that is asked for is longer, and all may be the ends of one that is as long as
+/// the file.
+const MAX_SECTION_NAME: usize = 64;
+
+/// Further loaded segments are left out: programs have fewer than ten.
+const MAX_SEGMENTS: usize = 1 << 10;
+
 /// What all other answers are made from.
 pub(crate) struct Headers {
     pub(crate) is_64: bool,
@@ -59,6 +69,7 @@ fn read<Elf: FileHeader<Endian = Endianness>>(data: &[u8]) -> Result<Headers, El
         segments: program_headers
             .iter()
             .filter(|segment| segment.p_type(endian) == object::elf::PT_LOAD)
+            .take(MAX_SEGMENTS)
             .map(|segment| Segment {
                 file_offset: FileOffset(segment.p_offset(endian).into()),
                 address: Svma(segment.p_vaddr(endian).into()),
@@ -87,11 +98,22 @@ fn sections<Elf: FileHeader<Endian = Endianness>>(
     data: &[u8],
 ) -> Vec<Section> {
     let Ok(headers) = header.section_headers(endian, data) else { return Vec::new() };
-    let strings = header.section_strings(endian, data, headers).unwrap_or_default();
+    let section_strings = header
+        .section_strings_index(endian, data)
+        .ok()
+        .and_then(|index| headers.get(index.0)?.data(endian, data).ok())
+        .unwrap_or_default();
+    let name = |section: &Elf::SectionHeader| {
+        let (strings, offset) = (section_strings, section.sh_name(endian) as usize);
+        let near = strings.get(offset..).unwrap_or_default();
+        let near = near.get(..MAX_SECTION_NAME).unwrap_or(near);
+        near.split(|&byte| byte == 0).next().unwrap_or_default().into()
+    };
     headers
         .iter()
+        .take(MAX_SECTIONS)
         .map(|section| Section {
-            name: section.name(endian, strings).unwrap_or_default().into(),
+            name: name(section),
             address: Svma(section.sh_addr(endian).into()),
             file_offset: FileOffset(section.sh_offset(endian).into()),
             size: section.sh_size(endian).into(),

@@ -24,6 +24,7 @@ mod relocation;
 mod section;
 mod segment;
 mod symbol;
+mod unpacked;
 
 pub use error::ElfError;
 pub use link::{AltLink, DebugLink, debug_link_crc};
@@ -33,5 +34,6 @@ pub use relocation::Relocation;
 pub use section::Section;
 pub use segment::Segment;
 pub use symbol::{MAX_NAME_BYTES, Symbol, SymbolKind, SymbolSource, name_at};
+pub use unpacked::{Contents, UnpackBudget, UnpackLimit, Unpacked};
 
 pub use ::object::Endianness;

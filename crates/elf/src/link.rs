@@ -41,9 +41,10 @@ pub(crate) fn alt_link(bytes: &[u8]) -> Option<AltLink<'_>> {
     Some(AltLink { path, build_id: bytes.get(length + 1..).and_then(BuildId::from_bytes) })
 }
 
-/// The checksum that `.gnu_debuglink` carries: CRC-32 with the polynomial 0xEDB88320, as zlib computes it.
-pub fn debug_link_crc(bytes: &[u8]) -> u32 {
-    zlib_rs::crc32::crc32(0, bytes)
+/// The checksum that `.gnu_debuglink` carries: CRC-32 with the polynomial 0xEDB88320, as zlib computes it. `before` is that of
+/// the bytes before these, 0 at the beginning of the file.
+pub fn debug_link_crc(before: u32, bytes: &[u8]) -> u32 {
+    zlib_rs::crc32::crc32(before, bytes)
 }
 
 #[cfg(test)]
@@ -63,7 +64,8 @@ mod tests {
 
     #[test]
     fn the_checksum_is_the_usual_one() {
-        assert_eq!(debug_link_crc(b"123456789"), 0xcbf4_3926);
+        assert_eq!(debug_link_crc(0, b"123456789"), 0xcbf4_3926);
+        assert_eq!(debug_link_crc(debug_link_crc(0, b"1234"), b"56789"), 0xcbf4_3926);
     }
 
     #[test]

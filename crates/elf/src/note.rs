@@ -6,28 +6,31 @@ use object::read::elf::{FileHeader, ProgramHeader as _, SectionHeader as _};
 /// The owner and type of a build id's note: `NT_GNU_BUILD_ID`.
 const OWNER: &[u8] = b"GNU";
 
+/// So many notes are looked at: programs have a few. Those of all sections may be the same long list.
+const MAX_NOTES: usize = 1 << 12;
+
 /// The build id. Sections are asked before program headers: in a separate debug file the program headers still
 /// speak of the original's layout, and its notes are moved.
 pub(crate) fn build_id<Elf: FileHeader>(header: &Elf, endian: Elf::Endian, data: &[u8]) -> Option<BuildId> {
-    let in_sections = header
-        .section_headers(endian, data)
-        .unwrap_or_default()
-        .iter()
-        .find_map(|section| build_id_among(section.notes(endian, data).ok().flatten()?, endian));
+    let mut left = MAX_NOTES;
+    let in_sections =
+        header.section_headers(endian, data).unwrap_or_default().iter().find_map(|section| {
+            build_id_among(section.notes(endian, data).ok().flatten()?, endian, &mut left)
+        });
     in_sections.or_else(|| {
-        header
-            .program_headers(endian, data)
-            .unwrap_or_default()
-            .iter()
-            .find_map(|segment| build_id_among(segment.notes(endian, data).ok().flatten()?, endian))
+        header.program_headers(endian, data).unwrap_or_default().iter().find_map(|segment| {
+            build_id_among(segment.notes(endian, data).ok().flatten()?, endian, &mut left)
+        })
     })
 }
 
 fn build_id_among<Elf: FileHeader>(
     mut notes: object::read::elf::NoteIterator<'_, Elf>,
     endian: Elf::Endian,
+    left: &mut usize,
 ) -> Option<BuildId> {
     while let Ok(Some(note)) = notes.next() {
+        *left = left.checked_sub(1)?;
         if note.name() == OWNER && note.n_type(endian) == object::elf::NT_GNU_BUILD_ID {
             return BuildId::from_bytes(note.desc());
         }

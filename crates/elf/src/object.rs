@@ -1,4 +1,3 @@
-use alloc::borrow::Cow;
 use alloc::string::String;
 use core::fmt;
 
@@ -7,6 +6,7 @@ use object::Endianness;
 
 use crate::headers::Headers;
 use crate::link::{self, AltLink, DebugLink};
+use crate::unpacked::{Contents, ObjectBudget, UnpackBudget};
 use crate::{ElfError, Machine, Relocation, Section, Segment, Symbol, SymbolSource, compression, segment};
 use crate::{relocation, symbol};
 
@@ -16,6 +16,7 @@ use crate::{relocation, symbol};
 pub struct Object<D> {
     data: D,
     headers: Headers,
+    unpack_budget: ObjectBudget,
 }
 
 impl<D: AsRef<[u8]>> Object<D> {
@@ -26,7 +27,13 @@ impl<D: AsRef<[u8]>> Object<D> {
     /// error: the object has no sections then.
     pub fn parse(data: D) -> Result<Self, ElfError> {
         let headers = Headers::parse(data.as_ref())?;
-        Ok(Self { data, headers })
+        Ok(Self { data, headers, unpack_budget: UnpackBudget::default().for_object() })
+    }
+
+    /// Lets its compressed sections take as much memory as a budget has, which may be that of other objects, too.
+    #[must_use]
+    pub fn with_unpack_budget(self, budget: &UnpackBudget) -> Self {
+        Self { unpack_budget: budget.for_object(), ..self }
     }
 
     /// What its bytes come from.
@@ -140,10 +147,11 @@ impl<D: AsRef<[u8]>> Object<D> {
     /// `.zdebug_…` form), else borrowed from the file.
     ///
     /// # Errors
-    /// Where its bytes reach beyond the file's end or cannot be unpacked.
-    pub fn section_contents(&self, section: &Section) -> Result<Cow<'_, [u8]>, ElfError> {
+    /// Where its bytes reach beyond the file's end, cannot be unpacked, or would take more memory than they may; also where a
+    /// compressed section is one that is loaded when the program runs, which no compiler writes.
+    pub fn section_contents(&self, section: &Section) -> Result<Contents<'_>, ElfError> {
         let bytes = self.section_bytes(section)?;
-        compression::unpack(section, bytes, self.headers.is_64, self.headers.endian)
+        compression::unpack(section, bytes, self.headers.is_64, self.headers.endian, &self.unpack_budget)
     }
 
     /// The contents of the section with this name, unpacked; `None` where there is no such section, or it has no
@@ -151,7 +159,7 @@ impl<D: AsRef<[u8]>> Object<D> {
     ///
     /// # Errors
     /// As [`Object::section_contents`].
-    pub fn contents(&self, name: &str) -> Result<Option<Cow<'_, [u8]>>, ElfError> {
+    pub fn contents(&self, name: &str) -> Result<Option<Contents<'_>>, ElfError> {
         let section = self.section(name).or_else(|| {
             let rest = name.strip_prefix(".debug_")?;
             self.headers

@@ -41,6 +41,11 @@ impl Section {
         self.flags & 0x400 != 0
     }
 
+    /// `SHF_ALLOC`: the section is part of the memory image.
+    pub fn is_loaded(&self) -> bool {
+        self.flags & 2 != 0
+    }
+
     /// `SHF_COMPRESSED`.
     pub fn is_compressed(&self) -> bool {
         self.flags & 0x800 != 0

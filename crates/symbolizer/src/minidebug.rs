@@ -5,13 +5,32 @@ use std::io::Read;
 use elf::Object;
 
 /// Fedora's largest unpacks to a few megabytes.
-const MAX_SIZE: u64 = 256 << 20;
+const MAX_SIZE: u64 = 64 << 20;
 
-/// The bytes of the object in `.gnu_debugdata`; `None` where there is none, or it cannot be unpacked.
-pub fn minidebug<D: AsRef<[u8]>>(object: &Object<D>) -> Option<Vec<u8>> {
-    let packed = object.contents(".gnu_debugdata").ok().flatten()?;
+/// … and to 5 times its size in the file.
+const MAX_RATIO: u64 = 32;
+
+/// The memory that unpacking may take itself, in KiB: `xz -9` asks for 64 MiB.
+const MAX_DICTIONARY_KIB: u32 = 65 << 10;
+
+/// The bytes of the object in `.gnu_debugdata`; `None` where there is none.
+///
+/// # Errors
+/// Where it cannot be unpacked, or is larger than any that somebody meant to be read.
+pub fn minidebug<D: AsRef<[u8]>>(object: &Object<D>) -> Result<Option<Vec<u8>>, String> {
+    let Some(packed) = object.contents(".gnu_debugdata").map_err(|error| error.to_string())? else {
+        return Ok(None);
+    };
+    let most = (packed.len() as u64).saturating_mul(MAX_RATIO).min(MAX_SIZE);
     let mut unpacked = Vec::new();
-    let reader = lzma_rust2::XzReader::new(packed.as_ref(), true);
-    reader.take(MAX_SIZE).read_to_end(&mut unpacked).ok()?;
-    Some(unpacked)
+    let reader = lzma_rust2::XzReader::new_mem_limit(&*packed, true, MAX_DICTIONARY_KIB);
+    let damaged = |error| format!("section .gnu_debugdata: {error}");
+    reader.take(most + 1).read_to_end(&mut unpacked).map_err(damaged)?;
+    if unpacked.len() as u64 > most {
+        return Err(format!(
+            "section .gnu_debugdata is not unpacked: more than {most} bytes would come of its {}",
+            packed.len()
+        ));
+    }
+    Ok(Some(unpacked))
 }

@@ -442,6 +442,12 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
         (Some(frames), innermost)
     }
 
+    /// Debug sections that are there and are not read, with what is wrong.
+    pub fn damaged_sections(&self) -> impl Iterator<Item = &str> {
+        let files = self.sections.iter().chain(&self.supplementary);
+        files.flat_map(Sections::damaged).map(String::as_str)
+    }
+
     /// Why an address of this object has no name.
     fn reason(&self) -> Reason {
         let damaged =

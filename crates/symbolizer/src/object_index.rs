@@ -77,6 +77,11 @@ impl ObjectIndex {
         self.names.cut()
     }
 
+    /// Whether there were more functions than are kept of one object.
+    pub fn has_too_many_symbols(&self) -> bool {
+        self.symbols.is_cut()
+    }
+
     /// Gives up sections that were unpacked: most of what there is of an object with packed debug information, and made
     /// again when it is needed.
     pub fn forget_unpacked(&self) {

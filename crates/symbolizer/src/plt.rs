@@ -8,6 +8,8 @@
 use elf::{Machine, Object, Relocation, Section, SymbolSource};
 use rustc_hash::FxHashMap;
 
+use crate::symbol_table::MAX_SYMBOLS;
+
 /// A stub.
 pub(crate) struct PltEntry {
     pub(crate) start: u64,
@@ -45,6 +47,8 @@ pub(crate) fn entries<D: AsRef<[u8]>>(object: &Object<D>) -> Vec<PltEntry> {
     }
     let slots = Slots::read(object);
     let mut entries = Vec::new();
+    // Of all sections: many of them may have the same bytes.
+    let mut left = MAX_ENTRIES;
     for section in stubs {
         let Ok(code) = object.section_bytes(section) else { continue };
         let entry_size = match (section.entry_size, &*section.name) {
@@ -58,7 +62,8 @@ pub(crate) fn entries<D: AsRef<[u8]>>(object: &Object<D>) -> Vec<PltEntry> {
             }
             _ => 16,
         };
-        let chunks = code.chunks_exact(entry_size as usize).take(MAX_ENTRIES);
+        let chunks = code.chunks_exact(entry_size as usize).take(left);
+        left = left.saturating_sub(code.len() / entry_size as usize);
         for (index, entry) in (0_u64..).zip(chunks) {
             // Stubs behind the last address are in no memory.
             let Some(start) = section.address.0.checked_add(index.saturating_mul(entry_size)) else { break };
@@ -119,8 +124,9 @@ struct Slots {
 
 impl Slots {
     fn read<D: AsRef<[u8]>>(object: &Object<D>) -> Self {
-        let names: Vec<NameOffset> =
-            object.symbols(SymbolSource::Dynamic).map(|symbol| symbol.name_offset).collect();
+        let symbols = object.symbols(SymbolSource::Dynamic).take(MAX_SYMBOLS);
+        let names: Vec<NameOffset> = symbols.map(|symbol| symbol.name_offset).collect();
+        let mut left = MAX_ENTRIES;
         let mut slots = Self { by_address: FxHashMap::default(), lazy: Vec::new(), table: 0 };
         slots.table = [".got.plt", ".got"]
             .iter()
@@ -132,7 +138,11 @@ impl Slots {
             if !lazy && !others {
                 continue;
             }
-            for relocation in object.relocations(section).take(MAX_ENTRIES) {
+            for relocation in object.relocations(section) {
+                if left == 0 {
+                    return slots;
+                }
+                left -= 1;
                 let target = target(object, &relocation, &names);
                 if lazy {
                     slots.lazy.push(target);

@@ -45,9 +45,14 @@ pub(crate) type FunctionId = u32;
 #[derive(Default)]
 pub(crate) struct SymbolTable {
     functions: Vec<Function>,
+    /// Whether there were more than [`MAX_SYMBOLS`].
+    is_cut: bool,
     /// For each function the greatest end up to and including it: tells when to stop looking for one that encloses.
     greatest_end: Vec<u64>,
 }
+
+/// Functions that are taken of an object, in the order of its files: chromium has 1.5 million.
+pub(crate) const MAX_SYMBOLS: usize = 1 << 22;
 
 /// Symbols that overlap an address are looked at back to this many before it; more only a hostile table has.
 const MAX_BACKWARD: usize = 4096;
@@ -83,6 +88,8 @@ impl SymbolTable {
     }
 
     fn sorted(mut functions: Vec<Function>) -> Self {
+        let is_cut = functions.len() > MAX_SYMBOLS;
+        functions.truncate(MAX_SYMBOLS);
         // Stable: among equals, the one that the file has first stays first.
         functions.sort_by_key(|function| function.start);
         end_unsized_at_next(&mut functions);
@@ -92,7 +99,12 @@ impl SymbolTable {
             greatest
         });
         let greatest_end = greatest_end.collect();
-        Self { functions, greatest_end }
+        Self { functions, greatest_end, is_cut }
+    }
+
+    /// Whether some were left out, as there were too many.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -220,11 +232,14 @@ fn collect<D: AsRef<[u8]>>(files: &ObjectFiles<'_, D>, with_data: bool) -> Vec<F
     for (file, source, strings) in full.chain([(files.object, SymbolSource::Dynamic, Strings::Dynamic)]) {
         let bias = files.bias_of(file);
         let (machine, sections) = (file.machine(), file.sections());
-        functions.extend(file.symbols(source).filter_map(|symbol| {
+        // One more, by which it is seen that there are.
+        let room = (MAX_SYMBOLS + 1).saturating_sub(functions.len());
+        let found = file.symbols(source).filter_map(|symbol| {
             let function = function(&symbol, strings, machine, sections, with_data)?;
             let (start, end) = (function.start.wrapping_add(bias), function.end.wrapping_add(bias));
             Some(Function { start, end, ..function })
-        }));
+        });
+        functions.extend(found.take(room));
     }
     functions
 }

@@ -83,7 +83,8 @@ fn seeds_have_names() {
     }
     for packed in seeds("minidebug") {
         let wrapped = objects::object(&[(".gnu_debugdata", &packed)]);
-        let unpacked = symbolizer::minidebug(&elf::Object::parse(wrapped.as_slice()).unwrap()).unwrap();
+        let unpacked =
+            symbolizer::minidebug(&elf::Object::parse(wrapped.as_slice()).unwrap()).unwrap().unwrap();
         assert_eq!(functions(&unpacked, 4), ["work"]);
     }
 }

@@ -2,13 +2,13 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use elf::SymbolSource;
 use model::{BuildId, Reason};
 
-use super::bytes::open;
 use super::{HostObject, ObjectStore};
 
 /// What was found for one object.
@@ -44,7 +44,7 @@ impl ObjectStore {
         files.package = [path, &main_path].into_iter().find_map(|path| {
             let mut package = path.as_os_str().to_owned();
             package.push(".dwp");
-            open(Path::new(&package)).ok().map(Arc::new)
+            self.open_file(Path::new(&package)).ok().map(Arc::new)
         });
         files
     }
@@ -55,7 +55,7 @@ impl ObjectStore {
         let link = object.debug_link();
         let by_link = link.iter().flat_map(|link| self.paths().by_debug_link(path, link.file_name));
         for candidate in by_id.chain(by_link) {
-            let found = match open(&candidate) {
+            let found = match self.open_file(&candidate) {
                 Ok(found) => found,
                 Err(Reason::FileMissing) => continue,
                 Err(reason) => {
@@ -66,8 +66,9 @@ impl ObjectStore {
             let belongs = match (build_id, found.build_id()) {
                 (Some(wanted), Some(has)) if has.same_object(&wanted) => Ok(()),
                 (Some(recorded), found) if found.is_some() => Err(Reason::BuildIdDiffers { recorded, found }),
-                _ => match link {
-                    Some(link) if elf::debug_link_crc(found.data()) == link.crc => Ok(()),
+                _ => match link.map(|link| Ok(self.checksum(&found, &candidate)? == link.crc)) {
+                    Some(Ok(true)) => Ok(()),
+                    Some(Err(reason)) => Err(reason),
                     _ => Err(Reason::FileChanged),
                 },
             };
@@ -85,6 +86,29 @@ impl ObjectStore {
                 return;
             }
         }
+    }
+
+    /// The checksum of a whole file, which nothing but that says to belong to an object.
+    ///
+    /// # Errors
+    /// Where there is too much to read, or nearly all of it are holes, of which anybody can make as many as they like.
+    fn checksum(&self, file: &HostObject, path: &Path) -> Result<u32, Reason> {
+        const CHUNK: usize = 16 << 20;
+        const BLOCK: u64 = 512; // stat(2), st_blocks
+        let length = file.data().len() as u64;
+        let on_disk = std::fs::metadata(path).map_or(0, |file| file.blocks().saturating_mul(BLOCK));
+        let is_hollow = length > CHUNK as u64 && on_disk < length / 16;
+        if length > self.most_checksummed() || is_hollow {
+            return Err(Reason::FileUnreadable(format!(
+                "its checksum is not computed, since it has {length} bytes, {on_disk} of them on disk"
+            )));
+        }
+        let checksum = file.data().chunks(CHUNK).fold(0, |before, bytes| {
+            let checksum = elf::debug_link_crc(before, bytes);
+            file.source().give_back();
+            checksum
+        });
+        Ok(checksum)
     }
 
     fn find_supplementary(
@@ -110,7 +134,7 @@ impl ObjectStore {
         }
         candidates.extend(build_id.iter().flat_map(|build_id| self.paths().debug_by_build_id(build_id)));
         for candidate in candidates {
-            match open(&candidate) {
+            match self.open_file(&candidate) {
                 Ok(found) => match (build_id, found.build_id()) {
                     (Some(wanted), Some(has)) if has.same_object(&wanted) => return Some(Arc::new(found)),
                     (None, _) => return Some(Arc::new(found)),
@@ -138,6 +162,6 @@ impl ObjectStore {
             candidates.extend(path.is_relative().then(|| folder.join(path)));
             candidates.extend(path.file_name().map(|name| folder.join(name)));
         }
-        candidates.into_iter().find_map(|candidate| open(&candidate).ok())
+        candidates.into_iter().find_map(|candidate| self.open_file(&candidate).ok())
     }
 }

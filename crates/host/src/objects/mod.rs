@@ -16,4 +16,4 @@ pub use debug_files::DebugFiles;
 pub use image::own_vdso;
 pub use mapped::build_id_of_mapping;
 pub use search::SearchPaths;
-pub use store::ObjectStore;
+pub use store::{Limits, ObjectStore};

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use elf::UnpackBudget;
 use model::{FileIdentity, ObjectIdentity, Pid, Reason};
 
 use super::bytes::open;
@@ -16,7 +17,25 @@ use crate::procfs;
 #[derive(Debug)]
 pub struct ObjectStore {
     paths: SearchPaths,
+    limits: Limits,
     opened: Mutex<Opened>,
+}
+
+/// What the objects of a store may take.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Memory for compressed sections.
+    pub unpacked: UnpackBudget,
+    /// How large a debug file may be that its checksum alone says to belong to an object: all of it is read for that.
+    pub checksummed_bytes: u64,
+}
+
+impl Default for Limits {
+    /// 1 GiB of unpacked sections for one object, 2 GiB for all: of a program with 500 MB of debug information half is read.
+    /// Checksums of files up to 4 GiB, which take a second.
+    fn default() -> Self {
+        Self { unpacked: UnpackBudget::new(1 << 30, 2 << 30), checksummed_bytes: 4 << 30 }
+    }
 }
 
 #[derive(Default, Debug)]
@@ -33,9 +52,28 @@ pub(crate) type OpenObject = (Arc<HostObject>, PathBuf);
 const MAX_OPEN: usize = 512;
 
 impl ObjectStore {
-    /// A store that opens nothing yet.
+    /// A store that opens nothing yet, for work that ends soon.
     pub fn new(paths: SearchPaths) -> Self {
-        Self { paths, opened: Mutex::default() }
+        Self { paths, limits: Limits::default(), opened: Mutex::default() }
+    }
+
+    /// Lets objects take another amount of memory and time.
+    #[must_use]
+    pub fn with_limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// How large a file may be of which a checksum is computed.
+    pub(super) fn most_checksummed(&self) -> u64 {
+        self.limits.checksummed_bytes
+    }
+
+    /// Opens a file as one of this store.
+    ///
+    /// # Errors
+    /// As [`super::open_file`].
+    pub(super) fn open_file(&self, path: &Path) -> Result<HostObject, Reason> {
+        Ok(open(path)?.with_unpack_budget(&self.limits.unpacked))
     }
 
     /// Where it looks.
@@ -95,7 +133,10 @@ impl ObjectStore {
     fn find(&self, identity: &ObjectIdentity, pids: &[Pid]) -> Result<OpenObject, Reason> {
         let mut first_reason = None;
         for candidate in self.candidates(identity, pids) {
-            match open(&candidate).and_then(|object| check(&object, &candidate, identity).map(|()| object)) {
+            match self
+                .open_file(&candidate)
+                .and_then(|object| check(&object, &candidate, identity).map(|()| object))
+            {
                 Ok(object) => return Ok((Arc::new(object), candidate)),
                 Err(reason) => {
                     // "Not there" says less than whatever else was found.
@@ -265,5 +306,64 @@ mod tests {
             Err(Reason::FileUnreadable(why)) => println!("skipped: {why}"),
             Err(other) => panic!("{other}"),
         }
+    }
+
+    #[test]
+    fn a_debug_link_to_a_hollow_file_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let (program, debug) = (folder.path().join("program"), folder.path().join("program.debug"));
+        // An object without a build id, and with a link: the test itself will not do.
+        std::fs::write(&program, linked_object(b"program.debug", 0x1234_5678)).unwrap();
+        std::fs::write(&debug, linked_object(b"other", 0)).unwrap();
+        let reason = |store: &ObjectStore| {
+            let object = store.open(&identity(&program, None), &[]).unwrap();
+            let mut rejected = store.debug_files(&object, &program).rejected;
+            assert_eq!(rejected.len(), 1, "{rejected:?}");
+            let (path, reason) = rejected.remove(0);
+            assert_eq!(path, debug);
+            reason
+        };
+        assert_eq!(reason(&store()), Reason::FileChanged, "another checksum");
+        let file = std::fs::OpenOptions::new().write(true).open(&debug).unwrap();
+        file.set_len(100 << 30).unwrap();
+        let message = reason(&store()).to_string();
+        assert!(message.contains("107374182400 bytes") && message.contains("on disk"), "{message}");
+        file.set_len(1 << 20).unwrap();
+        let few = Limits { checksummed_bytes: 1 << 16, ..Limits::default() };
+        assert!(reason(&store().with_limits(few)).to_string().contains("1048576 bytes"));
+    }
+
+    /// An ELF file of 64 bits with a `.gnu_debuglink` and nothing else.
+    fn linked_object(name: &[u8], crc: u32) -> Vec<u8> {
+        let mut link = name.to_vec();
+        link.resize(name.len() / 4 * 4 + 4, 0);
+        link.extend(crc.to_le_bytes());
+        let names = b"\0.gnu_debuglink\0.shstrtab\0";
+        let (link_at, names_at) = (64, 64 + link.len());
+        let headers_at = (names_at + names.len()).next_multiple_of(8);
+        let mut file = b"\x7fELF\x02\x01\x01".to_vec();
+        file.resize(16, 0);
+        for half in [3_u16, 62] {
+            file.extend(half.to_le_bytes());
+        }
+        file.extend(1_u32.to_le_bytes());
+        for word in [0, 0, headers_at as u64] {
+            file.extend(word.to_le_bytes());
+        }
+        file.extend(0_u32.to_le_bytes());
+        for half in [64_u16, 56, 0, 64, 3, 2] {
+            file.extend(half.to_le_bytes());
+        }
+        file.extend(&link);
+        file.extend(names);
+        file.resize(headers_at + 64, 0);
+        for (name, kind, at, size) in [(1_u32, 1_u32, link_at, link.len()), (16, 3, names_at, names.len())] {
+            file.extend(name.to_le_bytes());
+            file.extend(kind.to_le_bytes());
+            for word in [0, 0, at as u64, size as u64, 0, 1, 0] {
+                file.extend(word.to_le_bytes());
+            }
+        }
+        file
     }
 }

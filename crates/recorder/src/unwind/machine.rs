@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use decoder::values::U64s;
 use decoder::{Endian, RawRecord, Record, Sample};
-use host::objects::{ObjectStore, SearchPaths};
+use elf::UnpackBudget;
+use host::objects::{Limits, ObjectStore, SearchPaths};
 use model::{Pid, TruncationReason};
 use tracker::Tracker;
 use unwinder::StackEnd;
@@ -50,6 +51,12 @@ pub(super) struct Machine {
     most_spaces: usize,
 }
 
+/// While recording there is no time for large files: compressed tables of call frames (`.debug_frame`) of programs in Go have
+/// some megabytes.
+fn limits() -> Limits {
+    Limits { unpacked: UnpackBudget::new(16 << 20, 64 << 20), checksummed_bytes: 16 << 20 }
+}
+
 /// A stack that was complete in its copy, unwound before its turn.
 #[derive(Debug)]
 pub(super) struct Ahead {
@@ -62,7 +69,8 @@ pub(super) struct Ahead {
 impl Machine {
     /// Before any record.
     pub(super) fn new() -> Self {
-        let store = Arc::new(ObjectStore::new(SearchPaths::from_environment(None, Vec::new(), true)));
+        let store = ObjectStore::new(SearchPaths::from_environment(None, Vec::new(), true));
+        let store = Arc::new(store.with_limits(limits()));
         Self {
             tracker: Tracker::new(),
             snapshots: Snapshots::new(store),

@@ -1,4 +1,3 @@
-use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,7 +10,7 @@ use super::{Dwarf, Reader};
 enum Contents<'a> {
     /// As they lie in the file.
     InFile(&'a [u8]),
-    Unpacked(Arc<Vec<u8>>),
+    Unpacked(Arc<elf::Unpacked>),
 }
 
 impl Deref for Contents<'_> {
@@ -27,12 +26,12 @@ impl Deref for Contents<'_> {
 
 /// Sections of one file that have been unpacked: that takes long.
 #[derive(Default)]
-pub(crate) struct Unpacked(Mutex<Vec<(SectionId, Arc<Vec<u8>>)>>);
+pub(crate) struct Unpacked(Mutex<Vec<(SectionId, Arc<elf::Unpacked>)>>);
 
 impl Unpacked {
     /// The bytes of all sections.
     pub(crate) fn memory(&self) -> usize {
-        self.lock().iter().map(|(_, bytes)| bytes.capacity()).sum()
+        self.lock().iter().map(|(_, bytes)| bytes.len()).sum()
     }
 
     /// Forgets all sections.
@@ -40,7 +39,7 @@ impl Unpacked {
         self.lock().clear();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<(SectionId, Arc<Vec<u8>>)>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<(SectionId, Arc<elf::Unpacked>)>> {
         // A panic elsewhere does not make the list wrong.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -49,15 +48,15 @@ impl Unpacked {
     fn get_or_read<'a, E>(
         &self,
         id: SectionId,
-        read: impl FnOnce() -> Result<Cow<'a, [u8]>, E>,
+        read: impl FnOnce() -> Result<elf::Contents<'a>, E>,
     ) -> Result<Contents<'a>, E> {
         let mut unpacked = self.lock();
         if let Some((_, bytes)) = unpacked.iter().find(|(known, _)| *known == id) {
             return Ok(Contents::Unpacked(Arc::clone(bytes)));
         }
         Ok(match read()? {
-            Cow::Borrowed(bytes) => Contents::InFile(bytes),
-            Cow::Owned(bytes) => {
+            elf::Contents::InFile(bytes) => Contents::InFile(bytes),
+            elf::Contents::Unpacked(bytes) => {
                 let bytes = Arc::new(bytes);
                 unpacked.push((id, Arc::clone(&bytes)));
                 Contents::Unpacked(bytes)

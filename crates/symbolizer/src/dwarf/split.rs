@@ -62,12 +62,12 @@ pub(crate) fn unit_of_package<'s, D: AsRef<[u8]>>(
 
 /// The sections of a package, unpacked.
 pub(crate) struct PackageSections<'a> {
-    sections: gimli::DwarfPackageSections<std::borrow::Cow<'a, [u8]>>,
+    sections: gimli::DwarfPackageSections<elf::Contents<'a>>,
 }
 
 impl<'a> PackageSections<'a> {
     pub(crate) fn new<D: AsRef<[u8]>>(package: &'a Object<D>) -> Option<Self> {
-        let load = |id: gimli::SectionId| -> gimli::Result<std::borrow::Cow<'a, [u8]>> {
+        let load = |id: gimli::SectionId| -> gimli::Result<elf::Contents<'a>> {
             let contents = id.dwo_name().and_then(|name| package.contents(name).ok().flatten());
             Ok(contents.unwrap_or_default())
         };

@@ -1,24 +1,25 @@
 //! A section that unwinding reads.
 
-use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use elf::Object;
+use elf::{Contents, Object, Unpacked};
 use model::Svma;
 
 /// Where the bytes of a section are.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 enum Place {
     /// In the object's file.
     InFile(Range<usize>),
-    /// Apart from it: unpacked, or from a separate debug file.
-    Apart(Vec<u8>),
+    /// Unpacked from it, or from a separate debug file.
+    Unpacked(Unpacked),
+    /// Copied from a separate debug file.
+    Copied(Vec<u8>),
 }
 
 /// A section's stated address (0 for one that is never loaded) and bytes. Unlike a slice it can be kept beside the
 /// object that it lies in.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub(super) struct Section {
     pub(super) address: Svma,
     place: Place,
@@ -29,16 +30,19 @@ impl Section {
     pub(super) fn named<D: AsRef<[u8]>>(object: &Object<D>, name: &str) -> Option<Self> {
         let address = object.section(name).map_or(Svma(0), |section| section.address);
         match object.contents(name).ok()?? {
-            Cow::Borrowed(bytes) => Self::of_slice(object, address, bytes),
-            Cow::Owned(bytes) => Some(Self { address, place: Place::Apart(bytes) }),
+            Contents::InFile(bytes) => Self::of_slice(object, address, bytes),
+            Contents::Unpacked(bytes) => Some(Self { address, place: Place::Unpacked(bytes) }),
         }
     }
 
     /// The section with this name, its bytes taken along.
     pub(super) fn copied<D: AsRef<[u8]>>(object: &Object<D>, name: &str) -> Option<Self> {
         let address = object.section(name).map_or(Svma(0), |section| section.address);
-        let bytes = object.contents(name).ok()??.into_owned();
-        Some(Self { address, place: Place::Apart(bytes) })
+        let place = match object.contents(name).ok()?? {
+            Contents::InFile(bytes) => Place::Copied(bytes.to_vec()),
+            Contents::Unpacked(bytes) => Place::Unpacked(bytes),
+        };
+        Some(Self { address, place })
     }
 
     /// Bytes of the object's file as a section.
@@ -52,7 +56,8 @@ impl Section {
     pub(super) fn bytes<'a>(&'a self, file: &'a [u8]) -> &'a [u8] {
         match &self.place {
             Place::InFile(range) => file.get(range.clone()).unwrap_or_default(),
-            Place::Apart(bytes) => bytes,
+            Place::Unpacked(bytes) => bytes,
+            Place::Copied(bytes) => bytes,
         }
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn run_dwarf(bytes: &[u8]) {
 pub(super) fn run_minidebug(bytes: &[u8]) {
     let wrapped = objects::object(&[(".gnu_debugdata", bytes)]);
     let Ok(object) = Object::parse(wrapped.as_slice()) else { return };
-    let Some(unpacked) = minidebug(&object) else { return };
+    let Ok(Some(unpacked)) = minidebug(&object) else { return };
     let Ok(inner) = Object::parse(unpacked.as_slice()) else { return };
     let files =
         ObjectFiles { object: &object, debug: None, minidebug: None, supplementary: None, package: None };
@@ -67,7 +67,7 @@ pub(super) fn run_gopclntab(bytes: &[u8]) {
 pub(super) fn run_debug_links(bytes: &[u8]) {
     let wrapped = objects::object(&[(".gnu_debuglink", bytes), (".gnu_debugaltlink", bytes)]);
     let Ok(object) = Object::parse(wrapped.as_slice()) else { return };
-    let _ = (object.debug_link(), object.alt_link(), elf::debug_link_crc(bytes));
+    let _ = (object.debug_link(), object.alt_link(), elf::debug_link_crc(0, bytes));
 }
 
 fn resolve<'a>(object: &'a Object<&'a [u8]>, files: &ObjectFiles<'a, &'a [u8]>) {

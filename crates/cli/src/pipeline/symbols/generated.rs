@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use host::patience::{Late, Outcome, Worker};
 use host::perf_map::{self, MOST_BYTES};
 use host::procfs::{self, Life};
-use model::{Avma, MapRefusal, Pid, Reason, Resolution, Space, StackEntry};
+use model::{Avma, MapRefusal, Name, Pid, Reason, Resolution, Space, StackEntry};
 use symbolizer::PerfMapSearch;
 
 use super::{Job, Symbols, named};
@@ -235,7 +235,7 @@ impl Lookups<'_> {
                 }
                 Found::Map { path, size, read, ageless } => {
                     if search.cut_names() > 0 {
-                        let count = cut_names.entry(path.clone().into()).or_default();
+                        let count = cut_names.entry(Name::from(path.as_str())).or_default();
                         *count = search.cut_names().max(*count);
                     }
                     if read >= MOST_BYTES && size > read {

@@ -30,6 +30,8 @@ pub(super) struct Known {
     files: Stamp,
     /// What was unpacked from the object, and that object's memory.
     pub(super) minidebug: Option<HostObject>,
+    /// Why there is none, though there should be.
+    pub(super) minidebug_error: Option<String>,
     /// Made for the first address of code.
     pub(super) index: OnceLock<Arc<ObjectIndex>>,
 }
@@ -50,8 +52,12 @@ impl Stamp {
 
 impl Known {
     /// Nothing but what was unpacked.
-    pub(super) fn new(files: Stamp, minidebug: Option<HostObject>) -> Self {
-        Self { files, minidebug, index: OnceLock::new() }
+    pub(super) fn new(files: Stamp, minidebug: Result<Option<HostObject>, String>) -> Self {
+        let (minidebug, minidebug_error) = match minidebug {
+            Ok(minidebug) => (minidebug, None),
+            Err(error) => (None, Some(error)),
+        };
+        Self { files, minidebug, minidebug_error, index: OnceLock::new() }
     }
 
     /// The bytes that it takes.
@@ -169,7 +175,7 @@ mod tests {
     #[test]
     fn what_was_not_asked_for_the_longest_goes_first_and_a_giant_is_not_kept() {
         let own = own();
-        let known = Arc::new(Known::new(stamp(1), Some(own)));
+        let known = Arc::new(Known::new(stamp(1), Ok(Some(own))));
         let size = known.size();
         let mut indexes = Indexes::new(3 * size);
         for name in ["a", "b", "c"] {
@@ -191,7 +197,7 @@ mod tests {
     #[test]
     fn what_was_read_of_other_files_is_not_used() {
         let kept = Kept::Indexes(Mutex::new(Indexes::new(1 << 20)));
-        let known = Arc::new(Known::new(stamp(1), None));
+        let known = Arc::new(Known::new(stamp(1), Ok(None)));
         if let Kept::Indexes(indexes) = &kept {
             lock(indexes).put(&identity("a"), &known);
         }

@@ -11,10 +11,10 @@ mod recorded;
 mod threads;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use host::objects::{ObjectStore, SearchPaths};
+use elf::UnpackBudget;
+use host::objects::{Limits, ObjectStore, SearchPaths};
 use model::{Name, Pid, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry, Symbolized};
 use perfdata::Reader;
 use symbolizer::{Options, Resolutions};
@@ -44,17 +44,16 @@ pub struct Symbols {
     /// Files that were found and not used, one sentence each.
     notes: Vec<String>,
     /// How many names were cut, by the file that has them.
-    cut_names: BTreeMap<PathBuf, usize>,
+    cut_names: BTreeMap<Name, usize>,
     maps: MapRemarks,
 }
 
 impl Symbols {
     /// What was found and not used, or in part only: one sentence each.
     pub fn remarks(&self) -> Vec<String> {
-        let cut = self.cut_names.iter().map(|(path, count)| {
+        let cut = self.cut_names.iter().map(|(object, count)| {
             let (names, were) = if *count == 1 { ("name", "was") } else { ("names", "were") };
-            let (path, most) = (path.display(), Name::MAX_BYTES);
-            format!("{count} {names} in {path} longer than {most} bytes {were} cut")
+            format!("{count} {names} in {object} longer than {} bytes {were} cut", Name::MAX_BYTES)
         });
         self.notes.iter().cloned().chain(cut).chain(self.maps.sentences()).collect()
     }
@@ -73,7 +72,7 @@ struct Answers {
     resolutions: Vec<Resolution>,
     notes: Vec<String>,
     /// The object, where names in it were cut, and how many so far.
-    cut_names: Option<(PathBuf, usize)>,
+    cut_names: Option<(Name, usize)>,
 }
 
 impl Answers {
@@ -148,7 +147,10 @@ impl Symbolizing {
     /// resolve now and then for days.
     #[must_use]
     pub fn keeping_indexes(self, most: usize) -> Self {
-        Self { kept: Kept::Indexes(Mutex::new(Indexes::new(most))), ..self }
+        // What is unpacked to find some names is gone when they are found, and may be needed again soon.
+        let limits = Limits { unpacked: UnpackBudget::new(96 << 20, 96 << 20), checksummed_bytes: 256 << 20 };
+        let store = self.store.with_limits(limits);
+        Self { kept: Kept::Indexes(Mutex::new(Indexes::new(most))), store, ..self }
     }
 
     /// Works with a few threads that stay, for those who will resolve now and then for days.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use elf::{Object, SymbolSource};
 use host::objects::{DebugFiles, HostObject, ObjectBytes, ObjectStore, own_vdso};
-use model::{AddressKind, BuildId, ObjectIdentity, Pid, Reason, Resolution, StackEntry};
+use model::{AddressKind, BuildId, Name, ObjectIdentity, Pid, Reason, Resolution, StackEntry};
 use symbolizer::{DataSymbolizer, ObjectFiles, ObjectIndex, ObjectSymbolizer, Options, Place, minidebug};
 
 use super::Answers;
@@ -19,6 +19,8 @@ const WORTH_A_THREAD: usize = 1 << 20;
 pub(super) struct Opened {
     object: Arc<HostObject>,
     path: PathBuf,
+    /// What the recording calls it: the path may lead through a process.
+    name: Name,
     files: DebugFiles,
     pub(super) known: Arc<Known>,
 }
@@ -29,18 +31,16 @@ impl Opened {
         store: &ObjectStore,
         object: Arc<HostObject>,
         path: PathBuf,
+        name: Name,
         known: impl FnOnce(&Stamp) -> Option<Arc<Known>>,
     ) -> Self {
         let files = store.debug_files(&object, &path);
         let stamp = Stamp::new(&object, &files);
         let known = known(&stamp).unwrap_or_else(|| {
-            let minidebug = (files.debug.is_none() && !object.has_symbols(SymbolSource::Full))
-                .then(|| minidebug(&object))
-                .flatten()
-                .and_then(|bytes| Object::parse(ObjectBytes::Memory(bytes)).ok());
-            Arc::new(Known::new(stamp, minidebug))
+            let wanted = files.debug.is_none() && !object.has_symbols(SymbolSource::Full);
+            Arc::new(Known::new(stamp, if wanted { unpack_minidebug(&object) } else { Ok(None) }))
         });
-        Self { object, path, files, known }
+        Self { object, path, name, files, known }
     }
 
     /// Whether one of its files changed while it was read, so that what was found is not to be relied on.
@@ -49,6 +49,13 @@ impl Opened {
         let others = [debug, supplementary, package].into_iter().flatten();
         std::iter::once(&self.object).chain(others).any(|file| file.source().has_changed())
     }
+}
+
+/// The object that is packed in another one.
+fn unpack_minidebug(object: &HostObject) -> Result<Option<HostObject>, String> {
+    let Some(bytes) = minidebug(object)? else { return Ok(None) };
+    let unpacked = Object::parse(ObjectBytes::Memory(bytes));
+    unpacked.map(Some).map_err(|error| format!("section .gnu_debugdata: {error}"))
 }
 
 /// Opens the file and its debug files, and resolves.
@@ -67,7 +74,7 @@ pub(super) fn resolve_file(
     match store.open_with_path(identity, pids) {
         Ok((object, path)) => {
             let known = |files: &Stamp| kept.known(identity, files);
-            let opened = Arc::new(Opened::new(store, object, path, known));
+            let opened = Arc::new(Opened::new(store, object, path, identity.path.clone(), known));
             let answers = resolve(store, &opened, entries, options, threads);
             if !opened.has_changed() {
                 kept.put(identity, &opened);
@@ -94,13 +101,14 @@ pub(super) fn resolve_vdso(
         (Some(_), None) => false,
     });
     let cached = || {
-        let name = model::Name::from("[vdso]");
+        let name = Name::from("[vdso]");
         let identity = ObjectIdentity { path: name, build_id: Some(recorded?), file: None };
         store.open_with_path(&identity, &[]).ok()
     };
     match image.map(|image| (Arc::new(image), PathBuf::from("[vdso]"))).or_else(cached) {
         Some((image, path)) => {
-            resolve(store, &Opened::new(store, image, path, |_| None), entries, options, threads)
+            let opened = Opened::new(store, image, path, Name::from("[vdso]"), |_| None);
+            resolve(store, &opened, entries, options, threads)
         }
         None => Answers::none(entries, &Reason::ImageGone),
     }
@@ -117,7 +125,7 @@ fn resolve(
     let answers = resolve_unchanged(store, opened, entries, options, threads);
     if opened.has_changed() {
         let mut answers = Answers::none(entries, &Reason::ChangedWhileRead);
-        answers.notes.push(format!("{} is not used: {}", opened.path.display(), Reason::ChangedWhileRead));
+        answers.notes.push(format!("{} is not used: {}", opened.name, Reason::ChangedWhileRead));
         return answers;
     }
     answers
@@ -130,14 +138,13 @@ fn resolve_unchanged(
     options: Options,
     threads: &Threads<'_>,
 ) -> Answers {
-    let Opened { object, path, files, known } = opened;
-    let notes = files
+    let Opened { object, path, name, files, known } = opened;
+    let mut notes: Vec<String> = files
         .rejected
         .iter()
-        .map(|(rejected, reason)| {
-            format!("{} is not used for {}: {reason}", rejected.display(), path.display())
-        })
+        .map(|(rejected, reason)| format!("{} is not used for {name}: {reason}", rejected.display()))
         .collect();
+    notes.extend(known.minidebug_error.iter().map(|what| format!("{name}: {what}")));
     let object_files = ObjectFiles {
         object: object.as_ref(),
         debug: files.debug.as_deref(),
@@ -160,6 +167,9 @@ fn resolve_unchanged(
         return Answers { resolutions, notes, cut_names: None };
     }
     let index = known.index.get_or_init(|| Arc::new(ObjectIndex::new(&object_files, options.names)));
+    if index.has_too_many_symbols() {
+        notes.push(format!("{name} has too many symbols: those at the end are not used"));
+    }
     let symbolizer = ObjectSymbolizer::with_index(&object_files, Arc::clone(index), options);
     let places = places(&code);
     let mut plan = symbolizer.plan(&places);
@@ -180,7 +190,10 @@ fn resolve_unchanged(
         }
     }
     put(&mut resolutions, &code, symbolizer.finish(&plan, walks));
-    let cut_names = Some((path.clone(), index.cut_names())).filter(|&(_, count)| count > 0);
+    let described =
+        files.debug_path.as_ref().map_or_else(|| name.to_string(), |path| path.display().to_string());
+    notes.extend(symbolizer.damaged_sections().map(|what| format!("{described}: {what}")));
+    let cut_names = Some((name.clone(), index.cut_names())).filter(|&(_, count)| count > 0);
     Answers { resolutions, notes, cut_names }
 }
 

@@ -1,0 +1,160 @@
+//! The contents of sections, and how much memory those may take that have to be unpacked.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Deref;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// The contents of a section.
+#[derive(Debug)]
+pub enum Contents<'a> {
+    /// As they lie in the file.
+    InFile(&'a [u8]),
+    /// Unpacked from the file.
+    Unpacked(Unpacked),
+}
+
+/// Bytes that were unpacked. What they take of a [`UnpackBudget`] is given back when they are dropped.
+#[derive(Debug)]
+pub struct Unpacked {
+    bytes: Vec<u8>,
+    _share: Share,
+}
+
+/// How many bytes unpacked sections may take at the same time: those of one object, and those of all objects that are given the
+/// same budget. Clones are the same budget.
+#[derive(Clone, Debug)]
+pub struct UnpackBudget {
+    of_object: u64,
+    together: Arc<Counter>,
+}
+
+/// What a section would need more than.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UnpackLimit {
+    /// So many times its size in the file.
+    Ratio(u64),
+    /// The bytes that are left for its object.
+    Object(u64),
+    /// The bytes that are left for all objects.
+    Together(u64),
+}
+
+/// What one object has of a budget.
+#[derive(Clone, Debug)]
+pub(crate) struct ObjectBudget {
+    own: Arc<Counter>,
+    together: Arc<Counter>,
+}
+
+/// Bytes that are in use.
+#[derive(Debug)]
+pub(crate) struct Share {
+    bytes: u64,
+    budget: ObjectBudget,
+}
+
+#[derive(Debug)]
+struct Counter {
+    most: u64,
+    used: AtomicU64,
+}
+
+impl UnpackBudget {
+    /// At most `of_object` bytes for each object, and `together` for all.
+    pub fn new(of_object: u64, together: u64) -> Self {
+        Self { of_object, together: Arc::new(Counter::new(together)) }
+    }
+
+    pub(crate) fn for_object(&self) -> ObjectBudget {
+        ObjectBudget { own: Arc::new(Counter::new(self.of_object)), together: Arc::clone(&self.together) }
+    }
+}
+
+impl Default for UnpackBudget {
+    /// 64 MiB, for one object alone: for those who look at a section or two.
+    fn default() -> Self {
+        Self::new(64 << 20, 64 << 20)
+    }
+}
+
+impl ObjectBudget {
+    /// Takes so many bytes.
+    ///
+    /// # Errors
+    /// What they are more than.
+    pub(crate) fn take(&self, bytes: u64) -> Result<Share, UnpackLimit> {
+        self.own.take(bytes).map_err(UnpackLimit::Object)?;
+        if let Err(left) = self.together.take(bytes) {
+            self.own.give_back(bytes);
+            return Err(UnpackLimit::Together(left));
+        }
+        Ok(Share { bytes, budget: self.clone() })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.budget.own.give_back(self.bytes);
+        self.budget.together.give_back(self.bytes);
+    }
+}
+
+impl Counter {
+    fn new(most: u64) -> Self {
+        Self { most, used: AtomicU64::new(0) }
+    }
+
+    /// Adds to what is in use, or says how much is left.
+    fn take(&self, bytes: u64) -> Result<(), u64> {
+        let add = |used: u64| used.checked_add(bytes).filter(|&used| used <= self.most);
+        let used = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+        used.map(drop).map_err(|used| self.most.saturating_sub(used))
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Unpacked {
+    pub(crate) fn new(bytes: Vec<u8>, share: Share) -> Self {
+        Self { bytes, _share: share }
+    }
+}
+
+impl Deref for Unpacked {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Deref for Contents<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::InFile(bytes) => bytes,
+            Self::Unpacked(bytes) => bytes,
+        }
+    }
+}
+
+impl Default for Contents<'_> {
+    fn default() -> Self {
+        Self::InFile(&[])
+    }
+}
+
+impl fmt::Display for UnpackLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ratio(most) => write!(f, "more than {most} times its size in the file"),
+            Self::Object(left) => write!(f, "and {left} are left for this file"),
+            Self::Together(left) => write!(f, "and {left} are left for all files"),
+        }
+    }
+}
