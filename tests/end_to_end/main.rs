@@ -19,6 +19,7 @@ mod hostile_names;
 mod listing;
 mod lives;
 mod names;
+mod outputs;
 mod perf;
 mod perf_maps;
 mod perf_reads;

@@ -9,12 +9,14 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::folded::Folded;
-use super::prof::{RECORDERS, figure, finish, folded, folder, may_record, prof, run};
+use super::prof::{RECORDERS, figure, finish, folded, folder, may_record, run};
 use super::{perf, programs};
 
 fn spawn(file: &Path, command: &mut dyn FnMut(&mut Command)) -> Child {
-    let mut record = prof(["record", "-F", "4999", "-e", "cpu-clock", "-o"]);
-    record.arg(file).arg("--");
+    // Who runs the tests may ignore these signals (nohup, background jobs of scripts), and so would the command.
+    let mut record = Command::new("env");
+    record.args(["--default-signal=INT,HUP,TERM", env!("CARGO_BIN_EXE_prof")]);
+    record.args(["record", "-F", "4999", "-e", "cpu-clock", "-o"]).arg(file).arg("--");
     command(&mut record);
     record.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }

@@ -127,7 +127,8 @@ fn every_way_out_gives_the_terminal_back() {
         let children = std::fs::read_to_string(list).unwrap();
         children.split_whitespace().next_back().unwrap_or_else(|| panic!("no {name}")).to_owned()
     };
-    for (way, code) in [("q", 0), ("C-c", 0), ("TERM", 143), ("HUP", 129), ("INT", 130)] {
+    let signals = [("TERM", 143), ("HUP", 129), ("INT", 130), ("QUIT", 131), ("BUS", 135), ("USR1", 138)];
+    for (way, code) in [("q", 0), ("C-c", 0), ("ABRT", 134)].into_iter().chain(signals) {
         watch(&terminal, "", &load, "");
         is_ours(&terminal);
         if way.len() > 1 && !way.contains('-') {
@@ -143,8 +144,25 @@ fn every_way_out_gives_the_terminal_back() {
         let read = |name| std::fs::read_to_string(folder.path().join(name)).unwrap();
         assert_eq!(read("after"), read("before"), "{way}");
     }
-    // Stopped, the shell has the terminal; continued, it is ours again.
+    // Stopped without a chance to give it back, the shell sets the terminal up itself; continued, it is ours again.
     terminal.line("set -m");
+    watch(&terminal, "", &load, "");
+    assert!(Command::new("kill").args(["-STOP", &pid("prof")]).status().unwrap().success());
+    // The keys are as we left them: there is nobody to make a line end of Enter.
+    terminal.text("stty sane");
+    terminal.keys(&["C-j"]);
+    terminal.text("clear");
+    terminal.keys(&["C-j"]);
+    terminal.wait("prompt", |screen| !screen.contains("1 functions"));
+    terminal.line("fg");
+    terminal.wait("function", |screen| screen.contains("sixty") && screen.contains("1 functions"));
+    is_ours(&terminal);
+    terminal.keys(&["q"]);
+    terminal.wait("prompt", |screen| !screen.contains("1 functions"));
+    assert_eq!(terminal.state("#{alternate_on} #{mouse_any_flag} #{cursor_flag}"), before);
+    terminal.line("stty -a > after; echo compared $?");
+    terminal.wait("comparison", |screen| screen.contains("compared 0"));
+    // Stopped by a key, the shell has the terminal; continued, it is ours again.
     watch(&terminal, "", &load, "");
     terminal.press(&["C-z"], "topped");
     assert_eq!(terminal.state("#{alternate_on} #{mouse_any_flag} #{cursor_flag}"), before);

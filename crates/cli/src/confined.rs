@@ -26,7 +26,7 @@ pub fn produce(
             console
                 .detail(&format!("files are read with all our rights, as they cannot be given up: {error}"));
         }
-        let result = work(&mut output).and_then(|()| output.flush().context("cannot write the result"));
+        let result = work(&mut output).and_then(|()| Ok(output.flush()?));
         match result {
             Err(error) if !is_broken_pipe(&error) => {
                 console.error(&error);

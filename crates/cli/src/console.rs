@@ -1,7 +1,6 @@
 //! What a person reads beside the result: errors, warnings and notices, all on standard error.
-#![expect(clippy::print_stderr, reason = "the one place that prints")]
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -59,11 +58,13 @@ impl Console {
         // Names from the profiled machine may be part of the text; line breaks are ours.
         for line in text.lines() {
             let line = Name::from(line);
-            if self.colour && !colour.is_empty() {
-                eprintln!("\x1b[{colour}mprof: {kind}{line}\x1b[0m");
+            let line = if self.colour && !colour.is_empty() {
+                format!("\x1b[{colour}mprof: {kind}{line}\x1b[0m\n")
             } else {
-                eprintln!("prof: {kind}{line}");
-            }
+                format!("prof: {kind}{line}\n")
+            };
+            // Who has closed standard error, or let it run full, does not want to know; the result and the exit code stay.
+            let _ = std::io::stderr().write_all(line.as_bytes());
         }
     }
 }

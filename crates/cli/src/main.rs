@@ -20,6 +20,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 
 use console::Console;
+use host::sys::{memory, signals};
 
 /// A sampling profiler for Linux: where does the time go?
 #[derive(Parser)]
@@ -51,7 +52,20 @@ enum Command {
     Doctor,
 }
 
+#[global_allocator]
+static ALLOCATOR: memory::Allocator = memory::Allocator;
+
+static OUT_OF_MEMORY: &str = "prof: error: there is no memory left (ulimit -v, or the machine's own)\n";
+
 fn main() -> ExitCode {
+    memory::end_when_exhausted(&OUT_OF_MEMORY);
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        memory::end_if_exhausted();
+        before(panic);
+    }));
+    // A file that may not grow is a failed write, which leaves what was written before.
+    signals::ignore_file_size_limit();
     let arguments = Arguments::try_parse().unwrap_or_else(|error| wrong_usage(error));
     let console = Console::new(arguments.quiet, arguments.verbose);
     let result = match arguments.command {

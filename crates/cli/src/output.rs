@@ -1,37 +1,85 @@
 //! Where results go: standard output, or a file that appears whole or not at all.
 
-use std::io::{self, BufWriter, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
 
-use anyhow::{Context, bail};
-use host::files::NewFile;
+use anyhow::Context;
+use host::files::{Destination, NewFile, Place};
+
+use crate::console::Console;
+
+/// Bytes that are written at once.
+const BUFFER: usize = 1 << 16;
+/// Everybody may read a picture, as far as the umask says.
+const MODE: u32 = 0o666;
 
 /// A place for a result.
-pub enum Output {
-    /// Standard output.
-    Stdout(BufWriter<io::Stdout>),
+pub struct Output {
+    sink: Sink,
+    /// The path as it was typed, or `standard output`.
+    name: String,
+    is_stdout: bool,
+}
+
+enum Sink {
+    /// Whatever takes bytes as they come.
+    Stream(BufWriter<File>),
     /// A file that takes its name in [`Output::finish`].
-    File(BufWriter<NewFile>, PathBuf),
+    File(BufWriter<NewFile>),
 }
 
 impl Output {
-    /// Opens `path`, or standard output for `None` and `-`.
+    /// Standard output.
     ///
     /// # Errors
-    /// Where the file cannot be made, or where the result would go to a terminal: `what` (for example "an SVG")
-    /// and `instead` (the command to type) are part of the message then.
-    pub fn open(path: Option<&Path>, what: &str, instead: &str) -> anyhow::Result<Self> {
-        match path {
-            Some(path) if path != Path::new("-") => {
-                let file = NewFile::create(path, 0o666)
-                    .with_context(|| format!("cannot create {}", path.display()))?;
-                Ok(Self::File(BufWriter::with_capacity(1 << 16, file), path.to_owned()))
-            }
-            None if !what.is_empty() && io::stdout().is_terminal() => {
-                bail!("{what} does not belong on a terminal; try: {instead}")
-            }
-            _ => Ok(Self::Stdout(BufWriter::with_capacity(1 << 16, io::stdout()))),
+    /// Where it was closed when we were started.
+    pub fn stdout() -> anyhow::Result<Self> {
+        Self::at(Destination::standard_output().context("cannot write to standard output")?)
+    }
+
+    /// Opens `path`, or standard output for `None` and `-`. A named pipe is waited for until somebody reads it.
+    ///
+    /// # Errors
+    /// Where the file cannot be made.
+    pub fn open(path: Option<&Path>, console: &Console) -> anyhow::Result<Self> {
+        match path.filter(|&path| path != Path::new("-")) {
+            Some(path) => Self::at(find(path, console)?),
+            None => Self::stdout(),
         }
+    }
+
+    fn at(destination: Destination) -> anyhow::Result<Self> {
+        let name = destination.path().display().to_string();
+        let is_stdout = destination.is_standard_output();
+        match destination.into_place() {
+            Place::Stream(stream) => {
+                Ok(Self { sink: Sink::Stream(BufWriter::with_capacity(BUFFER, stream)), name, is_stdout })
+            }
+            Place::Name(found) => {
+                let file = NewFile::create(found, MODE).with_context(|| format!("cannot create {name}"))?;
+                Ok(Self::file(file, name))
+            }
+        }
+    }
+
+    /// Makes a file, and waits for nobody.
+    ///
+    /// # Errors
+    /// Where that cannot be; also for what is no file.
+    pub fn create(path: &Path) -> anyhow::Result<Self> {
+        let name = path.display().to_string();
+        let file = NewFile::create_at(path, MODE).with_context(|| format!("cannot create {name}"))?;
+        Ok(Self::file(file, name))
+    }
+
+    fn file(file: NewFile, name: String) -> Self {
+        Self { sink: Sink::File(BufWriter::with_capacity(BUFFER, file)), name, is_stdout: false }
+    }
+
+    /// Whether it meets what others write to standard output.
+    pub fn is_stdout(&self) -> bool {
+        self.is_stdout
     }
 
     /// Writes what is left and gives the file its name.
@@ -39,29 +87,45 @@ impl Output {
     /// # Errors
     /// Where the last bytes cannot be written (a full disk) or the file cannot take its name.
     pub fn finish(self) -> anyhow::Result<()> {
-        match self {
-            Self::Stdout(mut stdout) => stdout.flush().context("cannot write to standard output"),
-            Self::File(file, path) => file
-                .into_inner()
-                .map_err(|error| error.into_error())
-                .and_then(NewFile::persist)
-                .with_context(|| format!("cannot write {}", path.display())),
-        }
+        let written = match self.sink {
+            Sink::Stream(mut stream) => stream.flush(),
+            Sink::File(file) => {
+                file.into_inner().map_err(|error| error.into_error()).and_then(NewFile::persist)
+            }
+        };
+        Ok(written.map_err(|error| cannot_write(&self.name, &error))?)
     }
 }
 
+/// Finds what `path` names; says so where that is a named pipe that nobody reads yet, and waits.
+///
+/// # Errors
+/// Where nothing can be written there.
+pub fn find(path: &Path, console: &Console) -> anyhow::Result<Destination> {
+    let name = path.display();
+    let waiting = || console.say(&format!("{name} is a named pipe: waiting until somebody reads it"));
+    Destination::find(path, waiting).with_context(|| format!("cannot write to {name}"))
+}
+
+/// Errors say which output it is.
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Stdout(stdout) => stdout.write(bytes),
-            Self::File(file, _) => file.write(bytes),
-        }
+        let written = match &mut self.sink {
+            Sink::Stream(stream) => stream.write(bytes),
+            Sink::File(file) => file.write(bytes),
+        };
+        written.map_err(|error| cannot_write(&self.name, &error))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Self::Stdout(stdout) => stdout.flush(),
-            Self::File(file, _) => file.flush(),
-        }
+        let flushed = match &mut self.sink {
+            Sink::Stream(stream) => stream.flush(),
+            Sink::File(file) => file.flush(),
+        };
+        flushed.map_err(|error| cannot_write(&self.name, &error))
     }
+}
+
+fn cannot_write(name: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot write to {name}: {error}"))
 }

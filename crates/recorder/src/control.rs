@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use host::sys::pidfd::PidFd;
 use host::sys::poll::{PollSet, Waker};
-use host::sys::signals::{self, Received, SIGHUP, SIGINT, SIGTERM, SignalFd, SignalMask};
+use host::sys::signals::{Received, SIGHUP, SIGINT, SIGTERM, SignalFd, SignalMask};
 
 use crate::error::Error;
 use crate::messages::{Message, Outbox};
@@ -50,13 +50,12 @@ impl Control {
         Self::with(None, signals.mask_before())
     }
 
-    /// A control that SIGINT, SIGTERM and SIGHUP reach, instead of ending the process, as long as it lives; SIGXFSZ does
-    /// not any more: a file that may not grow is a failed write. To be made before any thread is started.
+    /// A control that SIGINT, SIGTERM and SIGHUP reach, instead of ending the process, as long as it lives. To be made
+    /// before any thread is started.
     ///
     /// # Errors
     /// No more file descriptors.
     pub fn with_signals() -> io::Result<Self> {
-        signals::ignore_file_size_limit();
         let signals = SignalFd::new(&[SIGINT, SIGTERM, SIGHUP])?;
         let mask = signals.mask_before();
         Self::with(Some(signals), mask)

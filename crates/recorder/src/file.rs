@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use decoder::record::{LostSamples, MmapIdentity};
@@ -10,7 +9,7 @@ use decoder::{
     Attr, AttrFlags, BranchSampleFormat, Endian, RawRecord, Record, RecordLayout, SampleFormat, SampleId,
     kind, misc,
 };
-use host::files::NewFile;
+use host::files::{NameInFolder, NewFile, Place};
 use host::sys::clock;
 use model::{BuildId, Loss, Name, Pid, Timestamp};
 use perfdata::features::{
@@ -34,13 +33,11 @@ const CLOCK_REALTIME: i32 = 0;
 /// `PERF_COMP_ZSTD`
 const ZSTD: u32 = 1;
 
-/// Where a recording is written.
-#[derive(Debug)]
-enum Destination {
-    /// A file with this name; an existing one becomes `NAME.old`.
-    File(PathBuf),
-    /// A pipe, until the recording begins.
-    Stream(Option<File>),
+/// What a recording is written to, before it has begun.
+enum Begin {
+    Name(NameInFolder),
+    Unseen(NewFile),
+    Stream(File),
 }
 
 /// How it is written.
@@ -52,7 +49,8 @@ enum Writer {
 
 /// Writes a recording as perf.data.
 pub struct FileConsumer {
-    destination: Destination,
+    /// Until the recording begins.
+    begin: Option<Begin>,
     compression: Option<i32>,
     command_line: Vec<Name>,
     events: Vec<EventDescription>,
@@ -71,20 +69,24 @@ pub struct FileConsumer {
 }
 
 impl FileConsumer {
-    /// A file at `path` that is made when the recording begins; an existing one becomes `PATH.old`. `command_line`
-    /// is our own, for the header.
-    pub fn new(path: &Path, command_line: Vec<Name>) -> Self {
-        Self::with(Destination::File(path.to_owned()), command_line)
+    /// Writes to `place`: a name gets a file when the recording begins, an existing one becomes `NAME.old`; a stream gets the
+    /// form for pipes. `command_line` is our own, for the header.
+    pub fn new(place: Place, command_line: Vec<Name>) -> Self {
+        let destination = match place {
+            Place::Name(name) => Begin::Name(name),
+            Place::Stream(stream) => Begin::Stream(stream),
+        };
+        Self::with(destination, command_line)
     }
 
-    /// A stream, in the form for pipes.
-    pub fn stream(stream: File, command_line: Vec<Name>) -> Self {
-        Self::with(Destination::Stream(Some(stream)), command_line)
+    /// Writes to a file that never gets a name.
+    pub fn unseen(file: NewFile, command_line: Vec<Name>) -> Self {
+        Self::with(Begin::Unseen(file), command_line)
     }
 
-    fn with(destination: Destination, command_line: Vec<Name>) -> Self {
+    fn with(begin: Begin, command_line: Vec<Name>) -> Self {
         Self {
-            destination,
+            begin: Some(begin),
             compression: None,
             command_line,
             events: Vec::new(),
@@ -152,6 +154,32 @@ impl FileConsumer {
                 self.build_ids.push((id, path.unwrap_or(map.path).to_vec(), mode));
             }
         }
+    }
+
+    fn file(&self, file: NewFile, ring_size: u32) -> io::Result<Output> {
+        let mut writer = FileWriter::create(file, &self.events)?;
+        // A full disk shows before the command is started.
+        writer.checkpoint()?;
+        Ok(match self.compression {
+            Some(level) => Output::CompressedFile(Box::new(Compressor::new(writer, level, ring_size)?)),
+            None => Output::File(writer),
+        })
+    }
+
+    fn stream(&self, stream: File, ring_size: u32) -> io::Result<Output> {
+        // Who reads a pipe has to know before the records come.
+        let compression = self.compression.map(|level| Compression {
+            kind: ZSTD,
+            level: level.unsigned_abs(),
+            ratio: 1,
+            mmap_len: ring_size,
+        });
+        let features = Features { compression, ..self.features() };
+        let writer = PipeWriter::create(stream, &self.events, &features)?;
+        Ok(match self.compression {
+            Some(level) => Output::CompressedStream(Box::new(Compressor::new(writer, level, ring_size)?)),
+            None => Output::Stream(writer),
+        })
     }
 
     fn features(&self) -> Features {
@@ -243,37 +271,11 @@ impl Consumer for FileConsumer {
         let has_clock = first.is_some_and(|event| event.attr.flags.contains(AttrFlags::USE_CLOCKID));
         self.clock = first.map(|event| event.attr.clockid).filter(|_| has_clock);
         let ring_size = u32::try_from(recording.ring_size).unwrap_or(1 << 30);
-        let compress = self.compression;
-        self.writer = Some(Writer::AtOnce(match &mut self.destination {
-            Destination::File(path) => {
-                let mut writer = FileWriter::create(NewFile::create(path, MODE)?, &self.events)?;
-                // A full disk shows before the command is started.
-                writer.checkpoint()?;
-                match compress {
-                    Some(level) => {
-                        Output::CompressedFile(Box::new(Compressor::new(writer, level, ring_size)?))
-                    }
-                    None => Output::File(writer),
-                }
-            }
-            Destination::Stream(stream) => {
-                let stream = stream.take().ok_or(io::ErrorKind::NotFound)?;
-                // Who reads a pipe has to know before the records come.
-                let compression = compress.map(|level| Compression {
-                    kind: ZSTD,
-                    level: level.unsigned_abs(),
-                    ratio: 1,
-                    mmap_len: ring_size,
-                });
-                let features = Features { compression, ..self.features() };
-                let writer = PipeWriter::create(stream, &self.events, &features)?;
-                match compress {
-                    Some(level) => {
-                        Output::CompressedStream(Box::new(Compressor::new(writer, level, ring_size)?))
-                    }
-                    None => Output::Stream(writer),
-                }
-            }
+        let begin = self.begin.take().ok_or(io::ErrorKind::NotFound)?;
+        self.writer = Some(Writer::AtOnce(match begin {
+            Begin::Name(name) => self.file(NewFile::create(name, MODE)?, ring_size)?,
+            Begin::Unseen(file) => self.file(file, ring_size)?,
+            Begin::Stream(stream) => self.stream(stream, ring_size)?,
         }));
         Ok(())
     }

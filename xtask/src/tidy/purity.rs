@@ -3,7 +3,8 @@
 //! The sources are parsed, not searched: a path counts as written in code, in `use` and inside macros; comments,
 //! strings and test modules do not.
 
-use std::path::Path;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
@@ -40,17 +41,48 @@ const EXITS: &[&str] = &["std::process::exit", "std::process::abort", "libc::exi
 
 const PRINTS: &[&str] = &["print", "println", "eprint", "eprintln", "dbg"];
 
+/// Calls that make or rename files. Which links are followed on the way is decided in one place, `host::files`.
+const MAKES_FILES: &[&str] = &[
+    "File::create",
+    "File::create_new",
+    "fs::write",
+    "fs::copy",
+    "fs::rename",
+    "fs::hard_link",
+    "fs::symlink",
+    "fs::create_dir",
+    "fs::create_dir_all",
+    "fs::DirBuilder",
+    "tempfile",
+];
+
+/// Code of the product, apart from the one module that makes files: `host::files`.
+fn makes_no_files(path: &Path) -> bool {
+    path.starts_with("crates")
+        && path.iter().any(|part| part == "src")
+        && !path.starts_with("crates/host/src/files")
+}
+
 /// The one module with `unsafe`: `host::sys`.
 fn may_be_unsafe(path: &Path) -> bool {
     path.starts_with("crates/host/src/sys") || path == Path::new("crates/host/src/sys.rs")
 }
 
 pub(super) fn check(tree: &Tree) -> anyhow::Result<Vec<Breach>> {
-    let mut breaches = Vec::new();
-    for source in &tree.sources {
-        breaches.extend(check_source(source));
-    }
-    Ok(breaches)
+    let tests: HashSet<PathBuf> = tree.sources.iter().flat_map(test_modules).collect();
+    let product = tree.sources.iter().filter(|source| !tests.contains(&source.path));
+    Ok(product.flat_map(check_source).collect())
+}
+
+/// The files of modules that a source declares for tests only.
+fn test_modules(source: &Source) -> Vec<PathBuf> {
+    let is_root = ["mod.rs", "lib.rs", "main.rs"].iter().any(|name| source.path.ends_with(name));
+    let folder = if is_root { source.path.with_file_name("") } else { source.path.with_extension("") };
+    let declared = source.syntax.items.iter().filter_map(|item| match item {
+        Item::Mod(module) if module.content.is_none() && is_test(&module.attrs) => Some(module),
+        _ => None,
+    });
+    declared.map(|module| folder.join(format!("{}.rs", module.ident))).collect()
 }
 
 fn check_source(source: &Source) -> Vec<Breach> {
@@ -69,6 +101,7 @@ fn check_source(source: &Source) -> Vec<Breach> {
         prints: !matches!(krate, "cli" | "xtask"),
         std_allowed: !NO_STD.contains(&krate),
         unsafe_allowed: may_be_unsafe(&source.path),
+        makes_no_files: makes_no_files(&source.path),
         breaches: Vec::new(),
     };
     visitor.visit_file(&source.syntax);
@@ -112,6 +145,7 @@ struct Visitor<'a> {
     prints: bool,
     std_allowed: bool,
     unsafe_allowed: bool,
+    makes_no_files: bool,
     breaches: Vec<Breach>,
 }
 
@@ -126,6 +160,10 @@ impl Visitor<'_> {
         });
         if hit.is_some() {
             self.breach(span, format!("{path} has no place in this crate"));
+        }
+        let within = format!("::{path}::");
+        if self.makes_no_files && MAKES_FILES.iter().any(|call| within.contains(&format!("::{call}::"))) {
+            self.breach(span, format!("{path}: files are made by host::files"));
         }
     }
 
@@ -299,6 +337,31 @@ mod tests {
         assert!(lines("profile", "#[cfg(test)] mod tests { use std::fs; }").is_empty());
         assert!(lines("profile", "#[test] fn t() { std::fs::read(\"a\"); }").is_empty());
         assert!(lines("host", "use std::fs; fn f() { std::env::var(\"A\"); }").is_empty());
+    }
+
+    #[test]
+    fn modules_for_tests_are_found() {
+        let of = |path: &str| {
+            let syntax = syn::parse_file("#[cfg(test)]\nmod a;\nmod b;\n#[cfg(test)]\nmod c {}").unwrap();
+            test_modules(&Source { krate: "host".into(), path: path.into(), lines: 0, syntax })
+        };
+        assert_eq!(of("crates/x/src/f.rs"), [PathBuf::from("crates/x/src/f/a.rs")]);
+        assert_eq!(of("crates/x/src/f/mod.rs"), [PathBuf::from("crates/x/src/f/a.rs")]);
+    }
+
+    #[test]
+    fn files_are_made_in_one_module() {
+        for text in [
+            "use std::fs::File; fn f() { File::create(\"a\"); }",
+            "fn f() { std::fs::write(\"a\", \"b\"); }",
+            "use std::fs; fn f() { fs::rename(\"a\", \"b\"); }",
+            "fn f() { tempfile::tempdir(); }",
+        ] {
+            assert_eq!(lines("cli", text), [1], "{text}");
+            assert!(breaches("host", "crates/host/src/files/new_file.rs", text).is_empty(), "{text}");
+            assert!(lines("cli", &format!("#[cfg(test)] mod tests {{ {text} }}")).is_empty(), "{text}");
+        }
+        assert!(lines("cli", "use std::fs::File; fn f() { File::open(\"a\"); }").is_empty());
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::output::Output;
 pub fn run(console: &Console) -> anyhow::Result<ExitCode> {
     let facts = Facts { survey: survey(), offers: offers(&this_machine())? };
     let findings = findings(&facts);
-    let mut output = Output::open(None, "", "")?;
+    let mut output = Output::stdout()?;
     output.write_all(report(&facts, &findings, console.verbosity() > 0).as_bytes())?;
     output.finish()?;
     Ok(if can_record(&findings) { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -1,6 +1,7 @@
 //! `prof flame`: a flame graph of a recording, or of a command.
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
 
@@ -131,21 +132,24 @@ fn percent(text: &str) -> Result<f64, String> {
 /// # Errors
 /// Where the recording cannot be read or the picture cannot be written.
 pub fn run(arguments: &FlameArguments, console: &Console) -> anyhow::Result<ExitCode> {
-    let what = if arguments.folded { "" } else { "an SVG" };
-    let to_type = "`prof flame > flame.svg` or `prof flame -o flame.svg`";
-    let output = Output::open(arguments.output.as_deref(), what, to_type)?;
+    if arguments.output.is_none() && !arguments.folded && std::io::stdout().is_terminal() {
+        bail!(
+            "an SVG does not belong on a terminal; try: `prof flame > flame.svg` or `prof flame -o flame.svg`"
+        );
+    }
+    let output = Output::open(arguments.output.as_deref(), console)?;
     let code = if arguments.command.is_empty() {
-        produce(arguments, arguments.input.as_deref(), output, console)?
+        produce(arguments, || input::open(arguments.input.as_deref(), console), output, console)?
     } else {
-        let folder = tempfile::tempdir().context("cannot make a folder for the recording")?;
-        let recording = folder.path().join("prof.data");
-        let output_to_stderr = matches!(output, Output::Stdout(_));
-        match record_command(&arguments.command, output_to_stderr, &recording, console)? {
-            Outcome::NotStarted(code) => return Ok(code),
-            Outcome::Recorded(code) => match produce(arguments, Some(&recording), output, console)? {
-                ExitCode::SUCCESS => code,
-                failure => failure,
-            },
+        match record_command(&arguments.command, output.is_stdout(), console)? {
+            (Outcome::NotStarted(code), _) => return Ok(code),
+            (Outcome::Recorded(code), recording) => {
+                let open = || input::of_file(recording, "what was recorded");
+                match produce(arguments, open, output, console)? {
+                    ExitCode::SUCCESS => code,
+                    failure => failure,
+                }
+            }
         }
     };
     if let (true, Some(path)) = (arguments.open, &arguments.output) {
@@ -165,11 +169,11 @@ fn open_in_browser(path: &Path) -> anyhow::Result<()> {
 /// Draws in a confined process; in ours where debug files are to be fetched, which needs the network and a cache.
 fn produce(
     arguments: &FlameArguments,
-    input: Option<&Path>,
+    open: impl FnOnce() -> anyhow::Result<Input>,
     mut output: Output,
     console: &Console,
 ) -> anyhow::Result<ExitCode> {
-    let draw = |output: &mut Output| draw(arguments, input::open(input, console)?, output, console);
+    let draw = |output: &mut Output| draw(arguments, open()?, output, console);
     if debuginfod::is_wanted(arguments.debuginfod) {
         draw(&mut output)?;
         output.finish()?;
@@ -236,7 +240,7 @@ fn draw(
     }
     let view = View::new(&profile, &spaces, resolve, arguments.frames.show(), weight);
     if arguments.folded {
-        export::folded::write(&view, output).context("cannot write the stacks")?;
+        export::folded::write(&view, output)?;
     } else {
         let facts = Summary {
             event: &event.name.to_string(),
@@ -247,7 +251,7 @@ fn draw(
             remedies: &remedies.most_helpful(&census, &spaces),
         };
         let options = arguments.drawing.options(&facts)?;
-        export::flamegraph::write(&view, &options, output).context("cannot write the picture")?;
+        export::flamegraph::write(&view, &options, output)?;
     }
     Ok(())
 }

@@ -50,7 +50,7 @@ pub fn run(arguments: &ListArguments, console: &Console) -> anyhow::Result<ExitC
     if let Some(problem) = problem.filter(|_| tracepoints_meant) {
         console.warn(&problem.to_string());
     }
-    let mut output = Output::open(None, "", "")?;
+    let mut output = Output::stdout()?;
     let (mut rest, mut first) = (chosen.as_slice(), true);
     while let Some(one) = rest.first() {
         let (group, behind) = rest.split_at(rest.iter().take_while(|other| other.kind == one.kind).count());

@@ -1,8 +1,8 @@
 //! `prof record`: a command, processes or the whole system into a perf.data file.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::ErrorKind;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,6 +10,8 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use decoder::BranchSampleFormat;
+use host::files::{Destination, NewFile};
+use host::sys::memory;
 use model::{CpuId, Loss, Name, Pid, Tid};
 use recorder::event::{Rate, select};
 use recorder::unwind::{StackTotals, Unwinding};
@@ -23,9 +25,12 @@ use super::summary;
 use crate::arguments::events::EventLists;
 use crate::arguments::numbers::{process_number, within};
 use crate::console::Console;
+use crate::output;
 
 /// Where a recording goes where nothing else is said.
 const DEFAULT_OUTPUT: &str = "prof.data";
+
+static OUT_OF_MEMORY: &str = "prof: error: there is no memory left (ulimit -v, or the machine's own); a recording that had begun can be read up to there\n";
 
 /// The arguments of `prof record`.
 #[derive(Args)]
@@ -172,34 +177,44 @@ struct ExtraArguments {
 /// # Errors
 /// Where nothing could be recorded, or not to its end.
 pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<ExitCode> {
-    let mut consumer = if to_stdout(arguments) {
-        let stdout = std::io::stdout().as_fd().try_clone_to_owned().context("cannot use standard output")?;
-        FileConsumer::stream(stdout.into(), own_command_line())
+    let mut options = options(arguments)?;
+    let destination = if arguments.output == Path::new("-") {
+        Destination::standard_output().context("cannot write to standard output")?
     } else {
-        FileConsumer::new(&arguments.output, own_command_line())
+        output::find(&arguments.output, console)?
     };
+    if let Some(workload) = &mut options.workload {
+        workload.output_to_stderr = destination.is_standard_output();
+    }
+    let mut consumer = FileConsumer::new(destination.into_place(), own_command_line());
     if let Some(level) = arguments.compress {
         consumer = consumer.compressed(level);
     }
-    let options = options(arguments)?;
-    match record_into(consumer, &arguments.output, true, &options, arguments.strict, console)? {
+    match record_into(consumer, Some(&arguments.output), &options, arguments.strict, console)? {
         Outcome::Recorded(code) | Outcome::NotStarted(code) => Ok(code),
     }
 }
 
-/// Records a command with the usual settings, for a view that is drawn at once.
+/// Records a command with the usual settings, for a view that is drawn at once, into a file without a name; returns that, too.
 ///
 /// # Errors
 /// As [`run`].
 pub fn record_command(
     words: &[OsString],
     output_to_stderr: bool,
-    output: &Path,
     console: &Console,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<(Outcome, File)> {
     let options = Options::of_command(Workload { words: words.to_vec(), output_to_stderr });
-    let consumer = FileConsumer::new(output, own_command_line());
-    record_into(consumer, output, false, &options, false, console)
+    let folder = std::env::temp_dir();
+    let no_file = || format!("cannot make {}", temporary_file(&folder));
+    let file = NewFile::create_unseen(&folder).with_context(no_file)?;
+    let recording = file.file().try_clone().with_context(no_file)?;
+    let consumer = FileConsumer::unseen(file, own_command_line());
+    Ok((record_into(consumer, None, &options, false, console)?, recording))
+}
+
+fn temporary_file(folder: &Path) -> String {
+    format!("a temporary file in {}", folder.display())
 }
 
 /// What became of a recording, with the exit code that says so.
@@ -210,15 +225,15 @@ pub enum Outcome {
     NotStarted(ExitCode),
 }
 
-/// `is_kept` says whether the user has the file when all is over.
+/// `output` is the path of what the user has when all is over, if anything.
 fn record_into(
     mut file: FileConsumer,
-    output: &Path,
-    is_kept: bool,
+    output: Option<&Path>,
     options: &Options,
     strict: bool,
     console: &Console,
 ) -> anyhow::Result<Outcome> {
+    memory::end_when_exhausted(&OUT_OF_MEMORY);
     let control = Control::with_signals().context("cannot wait for signals")?;
     let mut notices = |notice: Notice| tell(&notice, console);
     let mut stacks = (StackTotals::default(), (0, 0));
@@ -233,7 +248,7 @@ fn record_into(
     match recorded {
         Ok(mut summary) => {
             summary.loss.undecodable = file.undecodable();
-            let kept = is_kept.then(|| (output, file.size()));
+            let kept = output.map(|output| (output, file.size()));
             summary::tell(&summary, &stacks, options, kept, file.held_up(), console);
             let code = exit_code(&summary, &control);
             let Loss { samples, unread, undecodable, .. } = summary.loss;
@@ -246,7 +261,7 @@ fn record_into(
 }
 
 /// Shows an error that has an exit code of its own; passes the others on.
-fn failure(error: Error, output: &Path, console: &Console) -> anyhow::Result<Outcome> {
+fn failure(error: Error, output: Option<&Path>, console: &Console) -> anyhow::Result<Outcome> {
     let code = match &error {
         Error::CommandNotFound { .. } => 127,
         Error::NotExecutable { .. } | Error::NoInterpreter { .. } => 126,
@@ -255,9 +270,12 @@ fn failure(error: Error, output: &Path, console: &Console) -> anyhow::Result<Out
             return Ok(Outcome::Recorded(ExitCode::SUCCESS));
         }
         Error::Consumer { errno, kept } => {
-            let rest = if *kept { "; what was written before can be read" } else { "" };
+            let kept = *kept && output.is_some();
+            let rest = if kept { "; what was written before can be read" } else { "" };
             let advice = elsewhere(errno.kind(), output);
-            anyhow::bail!("cannot write {}: {}{rest}{advice}", output.display(), Errno(errno));
+            let name = output
+                .map_or_else(|| temporary_file(&std::env::temp_dir()), |output| output.display().to_string());
+            anyhow::bail!("cannot write {name}: {}{rest}{advice}", Errno(errno));
         }
         _ => return Err(error.into()),
     };
@@ -266,7 +284,8 @@ fn failure(error: Error, output: &Path, console: &Console) -> anyhow::Result<Out
 }
 
 /// Where else to write, or how.
-fn elsewhere(problem: ErrorKind, output: &Path) -> String {
+fn elsewhere(problem: ErrorKind, output: Option<&Path>) -> String {
+    let Some(output) = output else { return "; try another folder: TMPDIR=/var/tmp".to_owned() };
     match (problem, output.file_name()) {
         (ErrorKind::StorageFull | ErrorKind::QuotaExceeded, _) => {
             "; try a folder with more room (-o), or -z, which writes less".to_owned()
@@ -287,7 +306,7 @@ fn options(arguments: &RecordArguments) -> anyhow::Result<Options> {
     }
     let mut options = Options::new(target.unwrap_or(Target::Command));
     options.workload = (!arguments.command.is_empty())
-        .then(|| Workload { words: arguments.command.clone(), output_to_stderr: to_stdout(arguments) });
+        .then(|| Workload { words: arguments.command.clone(), output_to_stderr: false });
     arguments.target.limit(&mut options);
     arguments.sampling.choose(&mut options, arguments.count, arguments.keep_stacks)?;
     let extras = &arguments.extras;
@@ -383,10 +402,6 @@ impl SamplingArguments {
         options.duration = self.duration;
         Ok(())
     }
-}
-
-fn to_stdout(arguments: &RecordArguments) -> bool {
-    arguments.output == Path::new("-")
 }
 
 /// A user by number or name.

@@ -17,6 +17,7 @@ use recorder::{Control, Notice, Options, Target, Workload};
 use super::record::{self, SamplingArguments, TargetArguments, seconds};
 use crate::arguments::numbers::within;
 use crate::console::Console;
+use crate::output::Output;
 use crate::top::engine::{Engine, News, Settings};
 use crate::top::live::record_live;
 use crate::top::{live, report};
@@ -188,6 +189,7 @@ fn print(
     settings: Settings,
     console: &Console,
 ) -> anyhow::Result<ExitCode> {
+    let mut stdout = Output::stdout()?;
     let control = Control::with_signals().context("cannot wait for signals")?;
     let (news, snapshots) = unbounded();
     // Nothing is asked of the engine: it makes its intervals by itself.
@@ -205,7 +207,6 @@ fn print(
         let mut printed = Ok(());
         for snapshot in snapshots.iter().take(usize::try_from(wanted).unwrap_or(usize::MAX)) {
             let text = if json { format!("{}\n", report::json(&snapshot)) } else { report::text(&snapshot) };
-            let mut stdout = std::io::stdout().lock();
             printed = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
             if printed.is_err() {
                 break;

@@ -23,6 +23,9 @@ use crate::console::Console;
 /// Names of recordings in the current folder, in the order in which they are tried.
 const DEFAULT_NAMES: [&str; 2] = ["prof.data", "perf.data"];
 
+/// What to call a recording that comes from there.
+const STANDARD_INPUT: &str = "standard input";
+
 /// An open recording, and what to call it.
 pub struct Input {
     /// Its records.
@@ -33,23 +36,45 @@ pub struct Input {
     pub lives: Arc<Lives>,
 }
 
+impl Input {
+    fn new(reader: Reader, name: String) -> Self {
+        let lives = Lives::default();
+        lives.add_recorded(reader.features(), reader.endian());
+        Self { reader, name, lives: Arc::new(lives) }
+    }
+}
+
 /// Opens `input`; else what is piped into us; else the recording in the current folder.
 ///
 /// # Errors
 /// Where there is none, where it cannot be read, or where it is no recording.
 pub fn open(input: Option<&Path>, console: &Console) -> anyhow::Result<Input> {
     let (source, name) = match input.map(Path::to_owned).or_else(|| choose(default_path(), console)) {
-        Some(path) if path == Path::new("-") => (standard_input()?, "standard input".to_owned()),
+        Some(path) if path == Path::new("-") => (standard_input()?, STANDARD_INPUT.to_owned()),
         Some(path) => (open_path(&path)?, path.display().to_string()),
         None => bail!(
             "there is no prof.data or perf.data in this folder; record one with `prof record -- COMMAND`, or name \
              one with `-i FILE`"
         ),
     };
+    match Reader::open(source) {
+        Ok(reader) => Ok(Input::new(reader, name)),
+        Err(perfdata::Error::Empty) if name == STANDARD_INPUT => bail!(
+            "nothing came through standard input; if that is a recording, let it be written there: prof record -o - -- \
+             COMMAND | prof flame"
+        ),
+        Err(error) => Err(error).with_context(|| format!("cannot read {name}")),
+    }
+}
+
+/// Reads a recording that is open already; `name` is what to call it.
+///
+/// # Errors
+/// Where it is none.
+pub fn of_file(file: File, name: &str) -> anyhow::Result<Input> {
+    let source = Source::File(Box::new(FileBytes(file)));
     let reader = Reader::open(source).with_context(|| format!("cannot read {name}"))?;
-    let lives = Lives::default();
-    lives.add_recorded(reader.features(), reader.endian());
-    Ok(Input { reader, name, lives: Arc::new(lives) })
+    Ok(Input::new(reader, name.to_owned()))
 }
 
 /// Whether the recording was made here: then processes that still live can be asked for their files.

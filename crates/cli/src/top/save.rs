@@ -5,7 +5,6 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Context;
 use export::flamegraph;
 use export::summary::{self, Summary};
 use model::{
@@ -28,8 +27,8 @@ pub(crate) fn save(name: &str, snapshot: &Snapshot, scope: &Scope) -> anyhow::Re
     if !is_picture {
         return save_data::save(name, snapshot, scope);
     }
-    let mut output = Output::open(Some(Path::new(name)), "", "")?;
-    write_svg(snapshot, scope, &mut output).with_context(|| format!("cannot write {name}"))?;
+    let mut output = Output::create(Path::new(name))?;
+    write_svg(snapshot, scope, &mut output)?;
     output.finish()?;
     Ok(format!("saved {name}"))
 }

@@ -3,19 +3,16 @@
 use std::io::{self, BufWriter, Stdout, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
-use crossterm::style::Print;
-use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
-use crossterm::{cursor, execute};
+use host::sys::terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::{Frame, Terminal};
 
-/// Clicks and the wheel, by their cells (xterm's modes 1000 and 1006); not every movement, which slow links would feel.
-const MOUSE_ON: &str = "\x1b[?1000h\x1b[?1006h";
-const MOUSE_OFF: &str = "\x1b[?1006l\x1b[?1000l";
+/// The alternate screen, pasted text as such, clicks and the wheel by their cells (xterm's modes 1049, 2004, 1000 and 1006; not
+/// every movement, which slow links would feel), and no cursor.
+const ENTER: &str = "\x1b[?1049h\x1b[?2004h\x1b[?1000h\x1b[?1006h\x1b[?25l";
+/// The reverse, after a reset of colours.
+const LEAVE: &[u8] = b"\x1b[0m\x1b[?1006l\x1b[?1000l\x1b[?2004l\x1b[?1049l\x1b[?25h";
 
-/// Whether the terminal is ours now, and has to be given back.
-static TAKEN: AtomicBool = AtomicBool::new(false);
 /// Whether some thread has panicked: its message must not be drawn over.
 static PANICKED: AtomicBool = AtomicBool::new(false);
 
@@ -25,7 +22,8 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// Takes the terminal over. A panic of any thread gives it back before its message is printed.
+    /// Takes the terminal over. A panic of any thread gives it back before its message is printed, and so does every signal
+    /// that ends the process, and an end for want of memory.
     ///
     /// # Errors
     /// Where there is none, or it cannot be set up.
@@ -33,12 +31,12 @@ impl Screen {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             PANICKED.store(true, Ordering::Release);
-            give_back();
+            terminal::give_back();
             before(panic);
         }));
         let terminal = Terminal::new(CrosstermBackend::new(BufWriter::with_capacity(1 << 14, io::stdout())));
         take()?;
-        Ok(Self { terminal: terminal.inspect_err(|_| give_back())? })
+        Ok(Self { terminal: terminal.inspect_err(|_| terminal::give_back())? })
     }
 
     /// Draws; only cells that changed since the last time are written.
@@ -68,7 +66,7 @@ impl Screen {
     /// # Errors
     /// Where the terminal is gone.
     pub(crate) fn suspend(&mut self) -> io::Result<()> {
-        give_back();
+        terminal::give_back();
         host::sys::signals::stop_own_process();
         self.resume()
     }
@@ -85,25 +83,15 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        give_back();
+        terminal::give_back();
     }
 }
 
 fn take() -> io::Result<()> {
-    enable_raw_mode()?;
-    TAKEN.store(true, Ordering::Release);
-    execute!(io::stdout(), EnterAlternateScreen, EnableBracketedPaste, Print(MOUSE_ON), cursor::Hide)
-}
-
-/// Nothing can be done, and nobody told, where this fails: the terminal is gone then.
-fn give_back() {
-    if !TAKEN.swap(false, Ordering::AcqRel) {
-        return;
-    }
+    terminal::take(LEAVE)?;
     let mut stdout = io::stdout();
-    let _ = execute!(stdout, Print(MOUSE_OFF), DisableBracketedPaste, LeaveAlternateScreen, cursor::Show);
-    let _ = stdout.flush();
-    let _ = disable_raw_mode();
+    stdout.write_all(ENTER.as_bytes())?;
+    stdout.flush()
 }
 
 #[cfg(test)]

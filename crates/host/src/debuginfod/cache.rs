@@ -1,16 +1,15 @@
 //! The folder that all debuginfod clients of a user share: `BUILDID/debuginfo` and `BUILDID/executable`. An empty file
 //! says that no server had it when it was written.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use model::BuildId;
 
 use super::Artifact;
-use crate::files::{NewFile, give_to_sudo_user};
+use crate::files::{NewFile, make_folders};
 
 /// How long servers are believed not to have a file, unless `cache_miss_s` in the cache says otherwise.
 const MISS: Duration = Duration::from_secs(600);
@@ -48,26 +47,12 @@ pub(super) fn look_up(cache: &Path, build_id: &BuildId, artifact: Artifact) -> K
 /// A new file for the cache, which nobody sees before it is whole.
 pub(super) fn create(path: &Path) -> io::Result<NewFile> {
     if let Some(folder) = path.parent() {
-        create_folders(folder)?;
+        make_folders(folder)?;
     }
-    NewFile::create(path, 0o600)
+    Ok(NewFile::create_at(path, 0o600)?)
 }
 
 /// Notes that no server has it.
 pub(super) fn note_miss(path: &Path) -> io::Result<()> {
     create(path)?.persist()
-}
-
-/// As `mkdir -p`, for the user's eyes only, and the user's own under `sudo`.
-fn create_folders(folder: &Path) -> io::Result<()> {
-    if folder.is_dir() {
-        return Ok(());
-    }
-    if let Some(parent) = folder.parent() {
-        create_folders(parent)?;
-    }
-    match DirBuilder::new().mode(0o700).create(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => give_to_sudo_user(&File::open(folder)?),
-    }
 }

@@ -1,5 +1,11 @@
 //! The C library's memory.
 
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+use super::{last_signals, terminal};
+
 /// Lets every block of this size or more be a mapping of its own, which is gone when the block is freed. The C library would
 /// otherwise put blocks as large as the largest that was ever freed between small ones, where they leave holes: a program
 /// that runs for days grows by them.
@@ -23,5 +29,101 @@ pub fn give_back() {
     #[cfg(target_env = "gnu")]
     unsafe {
         libc::malloc_trim(0);
+    }
+}
+
+/// The C library's allocator, but for what happens when there is nothing more to give: this process then ends with a sentence
+/// and the exit code 1, instead of SIGABRT ([`end_when_exhausted`]).
+///
+/// Large blocks are refused instead, as those who ask for them may be able to do without: a file that says that it is huge
+/// must not end us. Where nobody can, the standard library says so and aborts, which ends in the same code.
+#[derive(Debug)]
+pub struct Allocator;
+
+/// No table that grows with what is recorded is as large in one piece.
+const LARGE: usize = 256 << 20;
+
+/// Bytes; as much as a thread or a table asks for: where there is less, the next one fails.
+const PROBE: usize = 1 << 20;
+
+/// The sentence.
+static LAST_WORDS: AtomicPtr<&'static str> = AtomicPtr::new(ptr::null_mut());
+/// Whether a large block was refused.
+static REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// Sets the line that is written to standard error when no memory is left; the process ends with the exit code 1 then.
+/// May be called again with another one.
+pub fn end_when_exhausted(last_words: &'static &'static str) {
+    LAST_WORDS.store(ptr::from_ref(last_words).cast_mut(), Ordering::Release);
+    last_signals::end_before_abort();
+}
+
+/// Ends this process as [`end_when_exhausted`] says if no memory is left: for a panic, whose cause that may be (a thread that
+/// cannot get its second stack, a table that cannot grow). Async-signal-safe.
+pub fn end_if_exhausted() {
+    // SAFETY: a new mapping that nobody uses, removed at once.
+    unsafe {
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let probe = libc::mmap(ptr::null_mut(), PROBE, access, kind, -1, 0);
+        if probe == libc::MAP_FAILED {
+            end();
+        }
+        libc::munmap(probe, PROBE);
+    }
+}
+
+/// As [`end_if_exhausted`], for an abort: also one that a refused block has led to, which the standard library has said.
+/// Async-signal-safe.
+pub(super) fn end_if_abort_is_of_memory() {
+    end_if_exhausted();
+    if REFUSED.load(Ordering::Relaxed) {
+        terminal::give_back();
+        // SAFETY: no memory is involved.
+        unsafe { libc::_exit(1) }
+    }
+}
+
+/// Says the last words, and ends. Returns where there are none.
+fn end() {
+    // SAFETY: what is stored is null or lives for ever.
+    let Some(words) = (unsafe { LAST_WORDS.load(Ordering::Acquire).as_ref() }) else { return };
+    terminal::give_back();
+    // SAFETY: the bytes live for ever. Nothing can be done where they cannot be written.
+    unsafe {
+        libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len());
+        libc::_exit(1)
+    }
+}
+
+fn or_end(block: *mut u8, size: usize) -> *mut u8 {
+    if block.is_null() {
+        if size < LARGE {
+            end();
+        }
+        REFUSED.store(true, Ordering::Relaxed);
+    }
+    block
+}
+
+// SAFETY: all is passed on to the system's allocator, and its blocks are passed back as they are.
+unsafe impl GlobalAlloc for Allocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps the contract, which is the same.
+        or_end(unsafe { System.alloc(layout) }, layout.size())
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        or_end(unsafe { System.alloc_zeroed(layout) }, layout.size())
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: as above.
+        or_end(unsafe { System.realloc(block, layout, size) }, size)
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(block, layout) }
     }
 }

@@ -2,12 +2,15 @@
 #![expect(unsafe_code, reason = "the one module that talks to the kernel and the C library")]
 
 pub mod clock;
+pub mod device;
+pub mod directory;
 pub mod file_map;
+pub mod inherited;
+mod last_signals;
 pub mod limits;
 mod map_guard;
 pub mod memory;
 pub mod mount;
-pub mod nameless;
 pub mod perf_event;
 pub mod pidfd;
 pub mod poll;
@@ -18,6 +21,7 @@ pub mod schedule;
 pub mod signals;
 pub mod spawn;
 pub mod system;
+pub mod terminal;
 pub mod worker;
 
 use std::io;

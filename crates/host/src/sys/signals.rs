@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use model::Pid;
 
-use super::check;
+use super::{check, inherited};
 
 /// Signals by their names: numbers of this machine.
 pub use libc::{SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM, SIGTSTP, SIGUSR2};
@@ -49,7 +49,20 @@ impl SignalFd {
     }
 
     /// The next signal that arrived, if any.
+    ///
+    /// Those that this process was started to ignore (by `nohup`) are left out; a SIGINT only where it comes from a terminal:
+    /// shells let their background jobs ignore it, which `kill -INT` is to end all the same.
     pub fn next(&self) -> Option<Received> {
+        loop {
+            let received = self.read()?;
+            let is_sent = received.signal == SIGINT && received.sender.is_some();
+            if is_sent || !inherited::is_ignored(received.signal) {
+                return Some(received);
+            }
+        }
+    }
+
+    fn read(&self) -> Option<Received> {
         let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
         let length = size_of::<libc::signalfd_siginfo>();
         // SAFETY: the kernel writes at most `length` bytes into a buffer of that size.
@@ -78,7 +91,7 @@ impl AsFd for SignalFd {
 
 impl Drop for SignalFd {
     fn drop(&mut self) {
-        while self.next().is_some() {}
+        while self.read().is_some() {}
         self.before.apply(libc::SIG_SETMASK);
     }
 }
@@ -140,7 +153,7 @@ impl SignalMask {
 }
 
 /// Lets writes beyond the limit of file sizes (`ulimit -f`) fail with `EFBIG`, instead of ending this process. A command
-/// that is started begins with what is usual.
+/// that is started does not inherit that.
 pub fn ignore_file_size_limit() {
     // SAFETY: no memory is involved, and no code of ours is called.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };

@@ -12,6 +12,7 @@ use std::ptr;
 use model::Pid;
 
 use super::check;
+use super::inherited;
 use super::signals::SignalMask;
 
 /// What to start. Everything is prepared before the fork: between fork and exec nothing may be allocated.
@@ -94,7 +95,8 @@ impl Program {
         Ok(Self { candidates, arguments, environment })
     }
 
-    /// Forks. The child waits with the signal mask `mask`; its standard output becomes `stdout`, where given.
+    /// Forks. The child waits with the signal mask `mask`, and ignores the signals that this process was started to ignore;
+    /// its standard output becomes `stdout`, where given.
     /// To be called before any thread is started.
     ///
     /// # Errors
@@ -152,8 +154,12 @@ impl InChild<'_> {
         unsafe {
             libc::prctl(libc::PR_SET_NAME, c"prof-exec".as_ptr());
             libc::close(self.go_writer); // Else we would keep our own pipe open when the parent dies.
-            libc::signal(libc::SIGPIPE, libc::SIG_DFL); // Rust's runtime ignores it; exec would pass that on.
-            libc::signal(libc::SIGXFSZ, libc::SIG_DFL); // Ours to ignore while we record.
+            // Ignored by Rust's runtime and by us; exec would pass that on.
+            for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
+                if !inherited::is_ignored(signal) {
+                    libc::signal(signal, libc::SIG_DFL);
+                }
+            }
             self.mask.apply(libc::SIG_SETMASK);
             if let Some(stdout) = self.stdout {
                 libc::dup2(stdout, libc::STDOUT_FILENO);

@@ -56,7 +56,7 @@ pub(super) fn dump(input: Input, console: &Console, output: &mut dyn Write) -> a
                 Err(error) => dump::refused(&mut text, &heading, raw.kind, &error.to_string()),
             },
         }
-        output.write_all(&text).context("cannot write the records")?;
+        output.write_all(&text)?;
         reader.release(entry.record);
     }
     for notice in reader.take_notices() {

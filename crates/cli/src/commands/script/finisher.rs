@@ -122,7 +122,7 @@ impl<'o> Finisher<'o> {
         self.symbolizing.resolve(new, &self.spaces, |space| seen_in.pids(space), &mut self.symbols);
         let names = Names { symbols: &self.symbols, spaces: &self.spaces };
         self.lines.format(&lot.lines, &names);
-        lot.text.fill(&self.lines, &names, self.output).context("cannot write the samples")
+        Ok(lot.text.fill(&self.lines, &names, self.output)?)
     }
 }
 

@@ -75,7 +75,7 @@ pub fn run(arguments: &ScriptArguments, console: &Console) -> anyhow::Result<Exi
     for list in &arguments.fields {
         selection.apply(list)?;
     }
-    let output = Output::open(arguments.output.as_deref(), "", "")?;
+    let output = Output::open(arguments.output.as_deref(), console)?;
     confined::produce(console, output, |output| {
         let input = input::open(arguments.input.as_deref(), console)?;
         if arguments.dump {

@@ -100,7 +100,9 @@ fn spread<T: Sync, R: Send>(
     };
     let mut results = match supply {
         Supply::Fresh => thread::scope(|scope| {
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(turn)).collect();
+            // Where there can be no more threads, those that there are do the work.
+            let others: Vec<_> =
+                (1..threads).map_while(|_| thread::Builder::new().spawn_scoped(scope, turn).ok()).collect();
             let mut results = turn();
             for other in others {
                 match other.join() {

@@ -1,0 +1,415 @@
+//! What a path names as the destination of a result.
+
+use std::ffi::{CString, OsStr};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use super::folder::open_folder;
+use super::trust::Trusted;
+use crate::sys::directory::{Directory, Entry};
+use crate::sys::{device, inherited};
+
+/// Where a result goes: found once, by an open folder or descriptor. What becomes of the path after that changes nothing.
+#[derive(Debug)]
+pub struct Destination {
+    path: PathBuf,
+    place: Place,
+}
+
+/// The two kinds of destinations.
+#[derive(Debug)]
+pub enum Place {
+    /// A name in a folder, for a file that appears when it is written, in place of an older file or link of that name.
+    Name(NameInFolder),
+    /// Bytes are written one after the other as they come: a descriptor of ours, a terminal, a named pipe, `/dev/null`.
+    Stream(File),
+}
+
+/// A name in an open folder.
+#[derive(Debug)]
+pub struct NameInFolder {
+    pub(super) folder: Directory,
+    pub(super) name: CString,
+}
+
+/// Why nothing can be written there.
+#[derive(Error, Debug)]
+pub enum DestinationError {
+    /// What the system said.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// A folder on the way is missing.
+    #[error("there is no folder {}; try: mkdir -p {}", .0.display(), .0.display())]
+    NoFolder(PathBuf),
+    /// A link on the way to the last component that somebody else put there, or may have.
+    #[error("{} is a link {}, and such links are not followed; name the folder that it leads to", link.display(), whose(*owner))]
+    ForeignLink {
+        /// Its path.
+        link: PathBuf,
+        /// Its owner, where that is somebody else.
+        owner: Option<u32>,
+    },
+    /// A named pipe that somebody else put there, or may have.
+    #[error("it is a named pipe {}, and such pipes are not written to; remove it, or name another file", whose(*owner))]
+    ForeignPipe {
+        /// Its owner, where that is somebody else.
+        owner: Option<u32>,
+    },
+    /// A device that is not made for text.
+    #[error(
+        "it is a {kind} device, and of devices only /dev/null, /dev/zero, /dev/full and terminals are written to"
+    )]
+    Device {
+        /// `block` or `character`.
+        kind: &'static str,
+    },
+    /// A device or a pipe, where a file is to be made.
+    #[error("it is no file; name another one")]
+    Stream,
+    /// A socket.
+    #[error("it is a socket; name another file")]
+    Socket,
+    /// A directory.
+    #[error("it is a directory; name a file in it")]
+    Directory,
+    /// `/dev/fd/N`.
+    #[error("descriptor {number} is not open for writing")]
+    NotOpen {
+        /// N.
+        number: i32,
+    },
+}
+
+/// Behind "a link" or "a named pipe".
+fn whose(owner: Option<u32>) -> String {
+    match owner {
+        Some(owner) => format!("of user {owner}"),
+        None => "that others may have put there".to_owned(),
+    }
+}
+
+impl DestinationError {
+    /// The kind of the system's error, where it is one.
+    pub fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Io(error) => error.kind(),
+            Self::NoFolder(_) => io::ErrorKind::NotFound,
+            Self::Directory => io::ErrorKind::IsADirectory,
+            _ => io::ErrorKind::InvalidInput,
+        }
+    }
+}
+
+impl From<DestinationError> for io::Error {
+    fn from(error: DestinationError) -> Self {
+        match error {
+            DestinationError::Io(error) => error,
+            error => Self::new(error.kind(), error),
+        }
+    }
+}
+
+impl NameInFolder {
+    /// Finds the name that `path` says, for a file.
+    ///
+    /// # Errors
+    /// [`DestinationError`]; [`DestinationError::Stream`] where no file can take the name.
+    pub fn find(path: &Path) -> Result<Self, DestinationError> {
+        match look(path, &Trusted::of_this_process())? {
+            Found::Name(name) => Ok(name),
+            Found::Descriptor(_) | Found::Pipe(_) | Found::Device(_) => Err(DestinationError::Stream),
+        }
+    }
+}
+
+impl Destination {
+    /// Finds what `path` names.
+    ///
+    /// The last component is never followed: a link there will be replaced. Only this process's own descriptors are reached
+    /// by their usual names (`/dev/stdout`, `/dev/stderr`, `/dev/fd/N`, `/proc/self/fd/N`). A named pipe that nobody reads
+    /// is waited for, after a call of `waiting`. A signal that ends this process ends the wait, too: so it has to be done
+    /// before signals are held back.
+    ///
+    /// # Errors
+    /// [`DestinationError`].
+    pub fn find(path: &Path, waiting: impl FnOnce()) -> Result<Self, DestinationError> {
+        let place = match look(path, &Trusted::of_this_process())? {
+            Found::Name(name) => Place::Name(name),
+            Found::Descriptor(number) => Place::Stream(descriptor(number)?),
+            Found::Pipe(pipe) => {
+                let path = pipe.proc_path();
+                let at_once = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&path);
+                // Without a reader (fifo(7)).
+                if at_once.is_err_and(|error| error.raw_os_error() == Some(libc::ENXIO)) {
+                    waiting();
+                }
+                Place::Stream(OpenOptions::new().write(true).open(path)?)
+            }
+            Found::Device(device) => {
+                let options = OpenOptions::new().write(true).custom_flags(libc::O_NOCTTY).clone();
+                Place::Stream(options.open(device.proc_path())?)
+            }
+        };
+        Ok(Self { path: path.to_owned(), place })
+    }
+
+    /// Standard output, whatever it is.
+    ///
+    /// # Errors
+    /// [`DestinationError::NotOpen`].
+    pub fn standard_output() -> Result<Self, DestinationError> {
+        Ok(Self { path: PathBuf::from("standard output"), place: Place::Stream(descriptor(1)?) })
+    }
+
+    /// As it was named.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What was found.
+    pub fn into_place(self) -> Place {
+        self.place
+    }
+
+    /// Whether what is written there meets what is written to standard output.
+    pub fn is_standard_output(&self) -> bool {
+        let Place::Stream(stream) = &self.place else { return false };
+        let (Ok(stream), Ok(stdout)) = (stream.metadata(), std::fs::metadata("/proc/self/fd/1")) else {
+            return false;
+        };
+        // In a device that keeps nothing, nothing meets.
+        let keeps = !stream.file_type().is_char_device() || device::is_terminal(stream.rdev());
+        keeps && (stream.dev(), stream.ino()) == (stdout.dev(), stdout.ino())
+    }
+}
+
+/// What a path names, before anything is opened.
+enum Found {
+    /// Nothing yet, or a file or a link that can be replaced.
+    Name(NameInFolder),
+    /// One that this process was started with.
+    Descriptor(i32),
+    /// A named pipe of a trusted user.
+    Pipe(Entry),
+    /// One that may be written to.
+    Device(Entry),
+}
+
+fn look(path: &Path, trusted: &Trusted) -> Result<Found, DestinationError> {
+    if let Some(number) = descriptor_number(path) {
+        return Ok(Found::Descriptor(number));
+    }
+    let (folder, name) = open_folder(path, trusted)?;
+    let Some(name) = name else { return Err(DestinationError::Directory) };
+    let entry = match folder.look_at(&name) {
+        Ok(entry) => entry,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(Found::Name(NameInFolder { folder, name }));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let what = entry.metadata()?;
+    let kind = what.file_type();
+    if kind.is_symlink() {
+        // `stdout` where the folder is `/dev`, however that was reached.
+        let real = folder.path()?.join(OsStr::from_bytes(name.to_bytes()));
+        if let Some(number) = descriptor_number(&real) {
+            return Ok(Found::Descriptor(number));
+        }
+    }
+    if kind.is_symlink() || kind.is_file() {
+        Ok(Found::Name(NameInFolder { folder, name }))
+    } else if kind.is_dir() {
+        Err(DestinationError::Directory)
+    } else if kind.is_socket() {
+        Err(DestinationError::Socket)
+    } else if kind.is_block_device() {
+        Err(DestinationError::Device { kind: "block" })
+    } else if kind.is_char_device() {
+        let is_allowed = device::is_sink(what.rdev()) || device::is_terminal(what.rdev());
+        if is_allowed {
+            Ok(Found::Device(entry))
+        } else {
+            Err(DestinationError::Device { kind: "character" })
+        }
+    } else if trusted.owns(&what) && what.nlink() == 1 {
+        Ok(Found::Pipe(entry))
+    } else {
+        // One with a second name may have got this one from anybody.
+        let owner = (!trusted.owns(&what)).then(|| what.uid());
+        Err(DestinationError::ForeignPipe { owner })
+    }
+}
+
+/// The number of a descriptor of this process that an absolute path names.
+fn descriptor_number(path: &Path) -> Option<i32> {
+    let own = std::process::id().to_string();
+    let parts: Vec<&str> = path.components().map(|part| part.as_os_str().to_str()).collect::<Option<_>>()?;
+    match parts[..] {
+        ["/", "dev", "stdout"] => Some(1),
+        ["/", "dev", "stderr"] => Some(2),
+        ["/", "dev", "fd", number] | ["/", "proc", "self" | "thread-self", "fd", number] => {
+            number.parse().ok()
+        }
+        ["/", "proc", pid, "fd", number] if pid == own => number.parse().ok(),
+        _ => None,
+    }
+}
+
+fn descriptor(number: i32) -> Result<File, DestinationError> {
+    inherited::descriptor(number).map_err(|error| match error.raw_os_error() {
+        Some(libc::EBADF) => DestinationError::NotOpen { number },
+        _ => error.into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::io::{Read, Write};
+    use std::os::unix::fs::symlink;
+    use std::process::Command;
+
+    fn find(path: &Path) -> Result<Place, DestinationError> {
+        Destination::find(path, || ()).map(Destination::into_place)
+    }
+
+    fn is_name(path: &Path) -> bool {
+        matches!(find(path), Ok(Place::Name(_)))
+    }
+
+    fn make_pipe(path: &Path) {
+        assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+    }
+
+    #[test]
+    fn the_last_component_is_never_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("prof.data");
+        assert!(is_name(&path));
+        for target in ["/dev/null", "/etc/passwd", "/nowhere", "/dev/stdout", "/proc/self/fd/1", "."] {
+            symlink(target, &path).unwrap();
+            assert!(is_name(&path), "{target}");
+            fs::remove_file(&path).unwrap();
+        }
+        fs::write(&path, "").unwrap();
+        assert!(is_name(&path));
+    }
+
+    #[test]
+    fn folders_are_no_destinations() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("inside")).unwrap();
+        for end in ["", "/", "/.", "/..", "/inside", "/inside/", "/inside/.."] {
+            let path = PathBuf::from(format!("{}{end}", folder.path().display()));
+            assert!(matches!(find(&path), Err(DestinationError::Directory)), "{end}");
+        }
+        let missing = folder.path().join("missing");
+        for path in [missing.join(""), missing.join("x"), missing.join("x/y")] {
+            assert!(matches!(find(&path), Err(DestinationError::NoFolder(folder)) if folder == missing));
+        }
+        fs::write(folder.path().join("file"), "").unwrap();
+        let below = folder.path().join("file/out.svg");
+        assert_eq!(find(&below).unwrap_err().kind(), io::ErrorKind::NotADirectory);
+        assert_eq!(find(Path::new("")).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn own_links_on_the_way_are_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("a/b")).unwrap();
+        symlink("a", folder.path().join("relative")).unwrap();
+        symlink(folder.path().join("relative/b"), folder.path().join("absolute")).unwrap();
+        symlink("loop", folder.path().join("loop")).unwrap();
+        for way in ["relative/b/../b/x", "absolute/x", "absolute/../../absolute//./x"] {
+            let Ok(Place::Name(found)) = find(&folder.path().join(way)) else { panic!("{way}") };
+            let real = folder.path().canonicalize().unwrap().join("a/b");
+            assert_eq!(found.folder.path().unwrap(), real, "{way}");
+        }
+        let error = find(&folder.path().join("loop/x")).unwrap_err();
+        assert!(matches!(&error, DestinationError::Io(error) if error.raw_os_error() == Some(libc::ELOOP)));
+        let Ok(Place::Name(found)) = find(Path::new("/proc/self/cwd/x")) else { panic!() };
+        assert_eq!(found.folder.path().unwrap(), std::env::current_dir().unwrap());
+    }
+
+    #[test]
+    fn links_of_others_on_the_way_are_not() {
+        if crate::sys::system::effective_user() != 0 {
+            println!("skipped: only root gives a link away");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("a")).unwrap();
+        let link = folder.path().join("link");
+        symlink("a", &link).unwrap();
+        assert!(is_name(&link.join("x")));
+        std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
+        let error = find(&link.join("x")).unwrap_err();
+        let expected = format!("{} is a link of user 65534", link.display());
+        assert!(error.to_string().starts_with(&expected), "{error}");
+    }
+
+    #[test]
+    fn own_descriptors_by_their_names() {
+        for name in
+            ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "/dev/../dev/stdout", "//proc/thread-self/fd/1"]
+        {
+            assert!(matches!(find(Path::new(name)), Ok(Place::Stream(_))), "{name}");
+        }
+        // Ours, which no caller can mean.
+        use std::os::fd::AsRawFd;
+        let own = File::create("/dev/null").unwrap();
+        let error = find(Path::new(&format!("/dev/fd/{}", own.as_raw_fd()))).unwrap_err();
+        assert!(matches!(error, DestinationError::NotOpen { .. }), "{error}");
+        assert!(matches!(find(Path::new("/dev/fd/99999")), Err(DestinationError::NotOpen { number: 99999 })));
+    }
+
+    #[test]
+    fn of_devices_only_sinks_are_written() {
+        for name in ["/dev/null", "/dev/full", "/dev/zero"] {
+            assert!(matches!(find(Path::new(name)), Ok(Place::Stream(_))), "{name}");
+        }
+        let error = find(Path::new("/dev/urandom")).unwrap_err();
+        assert!(matches!(error, DestinationError::Device { kind: "character" }), "{error}");
+    }
+
+    #[test]
+    fn a_pipe_is_written_when_somebody_reads_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        make_pipe(&path);
+        assert!(matches!(NameInFolder::find(&path), Err(DestinationError::Stream)));
+        let reader = std::thread::spawn({
+            let path = path.clone();
+            move || {
+                let mut text = String::new();
+                File::open(path).unwrap().read_to_string(&mut text).unwrap();
+                text
+            }
+        });
+        let Ok(Place::Stream(mut pipe)) = find(&path) else { panic!("no pipe") };
+        pipe.write_all(b"result").unwrap();
+        drop(pipe);
+        assert_eq!(reader.join().unwrap(), "result");
+    }
+
+    #[test]
+    fn a_pipe_that_others_may_have_put_there_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        make_pipe(&path);
+        fs::hard_link(&path, folder.path().join("second")).unwrap();
+        assert!(matches!(find(&path), Err(DestinationError::ForeignPipe { owner: None })));
+        fs::remove_file(folder.path().join("second")).unwrap();
+        if crate::sys::system::effective_user() == 0 {
+            std::os::unix::fs::chown(&path, Some(65534), None).unwrap();
+            assert!(matches!(find(&path), Err(DestinationError::ForeignPipe { owner: Some(65534) })));
+        }
+    }
+}

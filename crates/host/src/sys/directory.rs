@@ -1,0 +1,264 @@
+//! Names within an open directory: the calls that end in `at`, each of which looks up one component and no link.
+
+use std::ffi::{CStr, CString, OsString};
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use super::check;
+
+/// A directory, whatever it is called by now (`O_PATH` of `open(2)`).
+#[derive(Debug)]
+pub struct Directory(File);
+
+/// Something that has a name: looked at, not opened (`O_PATH`). Opening it again by [`Entry::proc_path`] opens the same
+/// file, whatever has its name by then.
+#[derive(Debug)]
+pub struct Entry(File);
+
+impl Directory {
+    /// The root directory of this process.
+    ///
+    /// # Errors
+    /// Those of `open(2)`.
+    pub fn root() -> io::Result<Self> {
+        open_at(libc::AT_FDCWD, c"/", libc::O_PATH | libc::O_DIRECTORY, 0).map(Self)
+    }
+
+    /// The working directory of this process.
+    ///
+    /// # Errors
+    /// Those of `open(2)`.
+    pub fn current() -> io::Result<Self> {
+        open_at(libc::AT_FDCWD, c".", libc::O_PATH | libc::O_DIRECTORY, 0).map(Self)
+    }
+
+    /// A directory in this one. A file system that is mounted there when it is asked for (autofs) is mounted.
+    ///
+    /// # Errors
+    /// Those of `openat(2)`; `ENOTDIR` for what is no directory, a link to one included.
+    pub fn enter(&self, name: &CStr) -> io::Result<Self> {
+        let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+        open_at(self.0.as_raw_fd(), name, flags, 0).map(Self)
+    }
+
+    /// As [`Directory::enter`], following a link with which the kernel itself names a directory (`/proc/PID/cwd`).
+    ///
+    /// # Errors
+    /// Those of `openat(2)`.
+    pub fn enter_following(&self, name: &CStr) -> io::Result<Self> {
+        open_at(self.0.as_raw_fd(), name, libc::O_PATH | libc::O_DIRECTORY, 0).map(Self)
+    }
+
+    /// What has this name, a link itself included.
+    ///
+    /// # Errors
+    /// Those of `openat(2)`.
+    pub fn look_at(&self, name: &CStr) -> io::Result<Entry> {
+        open_at(self.0.as_raw_fd(), name, libc::O_PATH | libc::O_NOFOLLOW, 0).map(Entry)
+    }
+
+    /// Its owner, mode and identity.
+    ///
+    /// # Errors
+    /// Those of `fstat(2)`.
+    pub fn metadata(&self) -> io::Result<Metadata> {
+        self.0.metadata()
+    }
+
+    /// Opens it to be read.
+    ///
+    /// # Errors
+    /// Those of `openat(2)`.
+    pub fn open(&self) -> io::Result<File> {
+        open_at(self.0.as_raw_fd(), c".", libc::O_RDONLY | libc::O_DIRECTORY, 0)
+    }
+
+    /// Whether it is one of the kernel's own, in `/proc`.
+    pub fn is_of_proc(&self) -> bool {
+        let mut about = std::mem::MaybeUninit::<libc::statfs>::uninit();
+        // SAFETY: the kernel writes the structure, which is read only where it says that it has.
+        unsafe {
+            libc::fstatfs(self.0.as_raw_fd(), about.as_mut_ptr()) == 0
+                && about.assume_init().f_type == libc::PROC_SUPER_MAGIC
+        }
+    }
+
+    /// The path by which the kernel knows it now.
+    ///
+    /// # Errors
+    /// Those of `readlink(2)`: without `/proc`.
+    pub fn path(&self) -> io::Result<PathBuf> {
+        std::fs::read_link(proc_path(&self.0))
+    }
+
+    /// Makes a file without a name in this file system, to be read and written, with `mode` (less the umask). It vanishes
+    /// with its last descriptor.
+    ///
+    /// # Errors
+    /// Those of `openat(2)`; `EOPNOTSUPP` or `EISDIR` where the file system or the kernel knows no such files, and `ENOENT`
+    /// where without `/proc` it could not be given a name.
+    pub fn create_nameless(&self, mode: u32) -> io::Result<File> {
+        let file = open_at(self.0.as_raw_fd(), c".", libc::O_RDWR | libc::O_TMPFILE, mode)?;
+        std::fs::symlink_metadata(proc_path(&file))?;
+        Ok(file)
+    }
+
+    /// Makes a file with a name that must not exist, to be read and written, with `mode` (less the umask).
+    ///
+    /// # Errors
+    /// Those of `openat(2)`; `EEXIST` also for a link that leads nowhere.
+    pub fn create_new(&self, name: &CStr, mode: u32) -> io::Result<File> {
+        open_at(
+            self.0.as_raw_fd(),
+            name,
+            libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW,
+            mode,
+        )
+    }
+
+    /// Makes a directory with a name that must not exist.
+    ///
+    /// # Errors
+    /// Those of `mkdirat(2)`.
+    pub fn make_directory(&self, name: &CStr, mode: u32) -> io::Result<()> {
+        // SAFETY: the name is a C string, which lives until the call returns.
+        check(unsafe { libc::mkdirat(self.0.as_raw_fd(), name.as_ptr(), mode) }).map(drop)
+    }
+
+    /// Gives an open file a further name, which must not exist.
+    ///
+    /// # Errors
+    /// Those of `linkat(2)`.
+    pub fn link(&self, file: &File, name: &CStr) -> io::Result<()> {
+        let source =
+            CString::new(proc_path(file)).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+        // Only a link through /proc is allowed to everybody (linkat(2), AT_EMPTY_PATH).
+        // SAFETY: both are C strings, which live until the call returns.
+        check(unsafe {
+            libc::linkat(
+                libc::AT_FDCWD,
+                source.as_ptr(),
+                self.0.as_raw_fd(),
+                name.as_ptr(),
+                libc::AT_SYMLINK_FOLLOW,
+            )
+        })
+        .map(drop)
+    }
+
+    /// Gives what is called `from` the name `to`, whose file, link or empty directory is gone then.
+    ///
+    /// # Errors
+    /// Those of `renameat(2)`.
+    pub fn rename(&self, from: &CStr, to: &CStr) -> io::Result<()> {
+        let fd = self.0.as_raw_fd();
+        // SAFETY: both names are C strings, which live until the call returns.
+        check(unsafe { libc::renameat(fd, from.as_ptr(), fd, to.as_ptr()) }).map(drop)
+    }
+
+    /// Removes a name that is not a directory's.
+    ///
+    /// # Errors
+    /// Those of `unlinkat(2)`.
+    pub fn remove(&self, name: &CStr) -> io::Result<()> {
+        // SAFETY: the name is a C string, which lives until the call returns.
+        check(unsafe { libc::unlinkat(self.0.as_raw_fd(), name.as_ptr(), 0) }).map(drop)
+    }
+}
+
+impl Entry {
+    /// Its type, owner, mode and identity.
+    ///
+    /// # Errors
+    /// Those of `fstat(2)`.
+    pub fn metadata(&self) -> io::Result<Metadata> {
+        self.0.metadata()
+    }
+
+    /// Where the link leads that it is.
+    ///
+    /// # Errors
+    /// Those of `readlinkat(2)`; `ENOENT` where it is no link, `ENAMETOOLONG` where the target is longer than any path.
+    pub fn link_target(&self) -> io::Result<OsString> {
+        // PATH_MAX, the 0 included: no link is longer.
+        let mut target = vec![0_u8; 4096];
+        // SAFETY: the empty name means the descriptor itself; at most as many bytes as there are are written.
+        let length = unsafe {
+            libc::readlinkat(self.0.as_raw_fd(), c"".as_ptr(), target.as_mut_ptr().cast(), target.len())
+        };
+        let length = usize::try_from(length).map_err(|_| io::Error::last_os_error())?;
+        if length == target.len() {
+            return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG));
+        }
+        target.truncate(length);
+        Ok(OsString::from_vec(target))
+    }
+
+    /// A path by which the file itself is opened, without another look at its name.
+    pub fn proc_path(&self) -> String {
+        proc_path(&self.0)
+    }
+}
+
+fn proc_path(file: &File) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
+fn open_at(directory: i32, name: &CStr, flags: i32, mode: u32) -> io::Result<File> {
+    loop {
+        // SAFETY: the name is a C string, which lives until the call returns; the descriptor that comes back is ours alone.
+        match check(unsafe { libc::openat(directory, name.as_ptr(), flags | libc::O_CLOEXEC, mode) }) {
+            // SAFETY: as above.
+            Ok(fd) => return Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) })),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{FileTypeExt, symlink};
+
+    fn directory(path: &std::path::Path) -> Directory {
+        use std::os::unix::ffi::OsStrExt;
+        let name = CString::new(path.as_os_str().as_bytes()).unwrap();
+        Directory::root().unwrap().enter(&name).unwrap()
+    }
+
+    #[test]
+    fn links_are_looked_at_and_not_entered() {
+        let folder = tempfile::tempdir().unwrap();
+        symlink("/", folder.path().join("link")).unwrap();
+        let directory = directory(folder.path());
+        assert_eq!(directory.enter(c"link").unwrap_err().raw_os_error(), Some(libc::ENOTDIR));
+        let entry = directory.look_at(c"link").unwrap();
+        assert!(entry.metadata().unwrap().is_symlink());
+        assert_eq!(entry.link_target().unwrap(), "/");
+        assert_eq!(directory.enter_following(c"link").unwrap().path().unwrap(), PathBuf::from("/"));
+    }
+
+    #[test]
+    fn what_was_looked_at_is_opened_whatever_has_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a"), "first").unwrap();
+        let directory = directory(folder.path());
+        let entry = directory.look_at(c"a").unwrap();
+        std::fs::remove_file(folder.path().join("a")).unwrap();
+        symlink("/dev/null", folder.path().join("a")).unwrap();
+        let file = File::open(entry.proc_path()).unwrap();
+        assert!(!file.metadata().unwrap().file_type().is_char_device());
+        assert_eq!(std::io::read_to_string(file).unwrap(), "first");
+    }
+
+    #[test]
+    fn only_proc_is_of_proc() {
+        let root = Directory::root().unwrap();
+        assert!(!root.is_of_proc());
+        assert!(root.enter(c"proc").unwrap().is_of_proc());
+    }
+}
