@@ -24,6 +24,7 @@
 //!
 //! What perf prints for stacks deeper than `--max-stack`, and for files it refuses, is not compared.
 
+use std::ffi::OsStr;
 use std::fmt::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -31,7 +32,7 @@ use std::process::{Command, Stdio};
 use inferno::collapse::Collapse;
 use inferno::collapse::perf::Folder;
 
-use super::prof::{folder, prof, run};
+use super::prof::{folder, may_record, prof, record, run};
 use super::{perf, programs};
 
 /// How a line of perf's differs from ours; `None` where it does in a way that is not in the table.
@@ -328,4 +329,21 @@ fn what_is_not_there_is_refused() {
     assert!(refused(&["-F", "+nonsense"]).contains("no field `nonsense`"));
     assert!(refused(&["--event", "cycles"]).contains("no event `cycles`; it has cpu-clock"));
     assert!(refused(&["-D", "--pid", "1"]).contains("cannot be used with"));
+}
+
+#[test]
+fn what_prints_nothing_says_why() {
+    if !may_record() {
+        return;
+    }
+    let Some(program) = programs::c("shares") else { return };
+    let folder = folder();
+    let command = [program.as_os_str(), OsStr::new("alone"), OsStr::new("100")];
+    let (recording, recorded) = record(folder.path(), &[], &command);
+    recorded.ok();
+    let script = |flags: &[&str]| run(prof(["script", "-i"]).arg(&recording).args(flags)).ok();
+    let run = script(&["--comm", "nobody", "--cpu", "0-999"]);
+    assert_eq!(run.text(), "");
+    assert!(run.stderr.contains("none is what --comm --cpu asks for"), "{}", run.stderr);
+    assert!(!script(&[]).stderr.contains("none is what"));
 }

@@ -65,6 +65,9 @@ pub(crate) fn range(start: u64, len: u64) -> Option<(Avma, Avma)> {
 
 /// `PROT_EXEC` of `mmap(2)`.
 const PROT_EXEC: u32 = 4;
+/// `MAP_PRIVATE`, and the bits that tell it from `MAP_SHARED` (1) and `MAP_SHARED_VALIDATE` (3).
+const MAP_PRIVATE: u32 = 2;
+const MAP_TYPE: u32 = 3;
 
 /// Whether the record maps code. MMAP states it by its misc bit, MMAP2 by the protection (which some tools leave 0).
 pub(crate) fn is_executable(record: &Mmap<'_>) -> bool {
@@ -76,14 +79,20 @@ pub(crate) fn is_executable(record: &Mmap<'_>) -> bool {
 
 /// Whether the path is the kernel's or a tool's word for memory without a file (`fs/proc/task_mmu.c`,
 /// `perf_event_mmap_event()` in `kernel/events/core.c`).
-pub(crate) fn is_anonymous(path: &[u8], build_id: Option<BuildId>) -> bool {
+pub(crate) fn is_anonymous(record: &Mmap<'_>, build_id: Option<BuildId>) -> bool {
+    let path = record.path;
     const EXACT: [&[u8]; 3] = [b"", b"//anon", b"[heap]"];
     const PREFIXES: [&[u8]; 7] =
         [b"/dev/zero", b"/anon_hugepage", b"[anon", b"[stack", b"/SYSV", b"/dev/ashmem/", b"/memfd:"];
     if EXACT.contains(&path) {
         return true;
     }
-    // An object that was loaded from a memfd has a build id; generated code has none.
+    // A program in a memfd is mapped as a private copy, as execve(2) and loaders map any; who generates code into one maps it
+    // a second time to write, and both shared.
+    let is_program = record.extended.is_some_and(|extended| extended.flags & MAP_TYPE == MAP_PRIVATE);
+    if path.starts_with(b"/memfd:") && is_program {
+        return false;
+    }
     build_id.is_none() && PREFIXES.iter().any(|prefix| path.starts_with(prefix))
 }
 

@@ -232,7 +232,7 @@ impl Tracker {
         self.see(record.pid, record.tid);
         let executable = mapping::is_executable(record);
         let process = self.processes.of(record.pid);
-        if mapping::is_anonymous(record.path, mapping::build_id(record).or(known)) {
+        if mapping::is_anonymous(record, mapping::build_id(record).or(known)) {
             let space = match process.anonymous_at(start, last) {
                 Some(again) if same_code(&self.spaces, again.space, record) => again.space,
                 _ => self.spaces.intern(mapping::anonymous_space(record.pid, process.code, record.path)),

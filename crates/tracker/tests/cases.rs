@@ -8,7 +8,7 @@
 //! t=10 fork pid=2 ppid=1                     tid= and ptid= where they differ from the process
 //! t=10 exit pid=2
 //! t=10 comm pid=2 name                       comm-exec where the process executed another program
-//! t=10 mmap pid=2 0x1000+0x2000 /bin/a       mmap2 with prot=, build-id= or ino=; kernel or data as flags; pgoff=
+//! t=10 mmap pid=2 0x1000+0x2000 /bin/a       mmap2 with prot=, build-id= or ino=; kernel, data or shared as flags; pgoff=
 //! t=10 ksymbol 0xffffffffc0000000+0x100 bpf_prog_x      ksymbol-gone
 //! t=10 build-id=abcd /bin/a                  the recording's BUILD_ID section
 //! t=10 sample pid=2 mode=user ip=0x1000      and chain=kernel,0x1,user,0x2,deferred,7
@@ -79,7 +79,7 @@ impl<'a> Line<'a> {
                 line.range = (hex(start), hex(len));
             } else if line.kind.is_empty() && !line.fields.contains_key("build-id") {
                 line.kind = word;
-            } else if ["kernel", "data"].contains(&word) {
+            } else if ["kernel", "data", "shared"].contains(&word) {
                 line.flags.push(word);
             } else {
                 line.rest = rest;
@@ -167,7 +167,7 @@ impl<'a> Line<'a> {
                     extended: (self.kind == "mmap2").then_some(MmapExtended {
                         identity,
                         protection,
-                        flags: 2,
+                        flags: if self.flags.contains(&"shared") { 1 } else { 2 },
                     }),
                     data: self.flags.contains(&"data"),
                     mode: if kernel { CpuMode::Kernel } else { CpuMode::User },

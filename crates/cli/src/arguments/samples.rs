@@ -35,6 +35,21 @@ pub struct SampleArguments {
 }
 
 impl SampleArguments {
+    /// The flags that were given.
+    pub fn given(&self) -> Vec<&'static str> {
+        [
+            (!self.comm.is_empty(), "--comm"),
+            (!self.pid.is_empty(), "--pid"),
+            (!self.tid.is_empty(), "--tid"),
+            (self.cpu.is_some(), "--cpu"),
+            (self.time.is_some(), "--time"),
+            (self.event.is_some(), "--event"),
+        ]
+        .into_iter()
+        .filter_map(|(given, flag)| given.then_some(flag))
+        .collect()
+    }
+
     /// The conditions, but for the event: which events there are is known only when the recording is open.
     pub fn filter(&self) -> SampleFilter {
         SampleFilter {

@@ -38,6 +38,7 @@ const PAGE: u64 = 4096;
 /// `PROT_READ | PROT_EXEC` and `MAP_PRIVATE` of `mmap(2)`.
 const PROTECTION: u32 = 5;
 const MAP_PRIVATE: u32 = 2;
+const MAP_SHARED: u32 = 1;
 
 /// Writes the stacks in the scope into a perf.data file; an existing one becomes `NAME.old`. Says what was done.
 ///
@@ -331,7 +332,9 @@ impl Range {
                 generation: 0,
             })),
         };
-        let extended = MmapExtended { identity, protection: PROTECTION, flags: MAP_PRIVATE };
+        // A private one in a memfd would be a program.
+        let flags = if matches!(*self.space, Space::Jit { .. }) { MAP_SHARED } else { MAP_PRIVATE };
+        let extended = MmapExtended { identity, protection: PROTECTION, flags };
         out.put(
             RingKind::Sideband,
             &Record::Mmap(Mmap {

@@ -42,7 +42,18 @@ pub(super) struct Listing<'o> {
     /// In which processes spaces were seen.
     seen_in: SeenIn,
     lots: Lots<'o>,
-    undescribed: u64,
+    seen: Seen,
+}
+
+/// How many samples there were.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Seen {
+    /// In the recording.
+    pub(super) all: u64,
+    /// That the filter admits.
+    pub(super) admitted: u64,
+    /// Whose events the recording described too late.
+    pub(super) undescribed: u64,
 }
 
 impl<'o> Listing<'o> {
@@ -62,13 +73,13 @@ impl<'o> Listing<'o> {
             spaces: 0,
             seen_in: SeenIn::default(),
             lots,
-            undescribed: 0,
+            seen: Seen::default(),
         }
     }
 
-    /// Samples whose events the recording described too late.
-    pub(super) fn undescribed(&self) -> u64 {
-        self.undescribed
+    /// The samples so far.
+    pub(super) fn seen(&self) -> Seen {
+        self.seen
     }
 
     /// Hands on what there is.
@@ -156,11 +167,13 @@ impl SampleSink for Listing<'_> {
         let (event, sample) = (tracked.event, tracked.sample);
         let (pid, tid) = thread(sample);
         let comm = tracked.tracker.comm(pid, tid).clone();
+        self.seen.all += 1;
         if !self.admits(sample, event, &comm) {
             return Ok(());
         }
+        self.seen.admitted += 1;
         if event.0 as usize >= self.printer.events() {
-            self.undescribed = self.undescribed.saturating_add(1);
+            self.seen.undescribed += 1;
             return Ok(());
         }
         let stack = match self.printer.style(event) {

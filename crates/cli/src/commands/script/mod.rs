@@ -107,27 +107,38 @@ fn print(
     let admitted = admitted(&input.reader, arguments.samples.event.as_deref())?;
     let line_bytes = AtomicUsize::new(0);
     let finisher = Finisher::new(symbolizing, output);
-    let (loss, undescribed, notes) = std::thread::scope(|scope| {
+    let name = input.name.clone();
+    let (loss, seen, notes) = std::thread::scope(|scope| {
         let (lots, thread) = finisher.start(&line_bytes, scope)?;
         let mut listing = Listing::new(printer, arguments.samples.filter(), lots);
         listing.admitted = admitted;
         listing.max_stack = arguments.max_stack.unwrap_or(usize::MAX);
         let replayed = replay(input, console, &mut listing);
         let replayed = replayed.and_then(|replayed| listing.flush(&replayed.tracker).map(|()| replayed));
-        let undescribed = listing.undescribed();
+        let seen = listing.seen();
         drop(listing);
         let notes = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         // Where nothing can be written any more, that is why there is no more to be read.
         let notes = notes?;
-        anyhow::Ok((replayed?.loss, undescribed, notes))
+        anyhow::Ok((replayed?.loss, seen, notes))
     })?;
     for note in &notes {
         console.warn(note);
     }
-    if undescribed > 0 {
+    if seen.undescribed > 0 {
         console.warn(&format!(
             "{} left out: their events were described behind them",
-            counted(undescribed, "sample is", "samples are")
+            counted(seen.undescribed, "sample is", "samples are")
+        ));
+    } else if seen.all == 0 {
+        console.warn(&format!(
+            "{name} has no samples; try: prof script -D -i {name}, which prints every record"
+        ));
+    } else if seen.admitted == 0 {
+        console.warn(&format!(
+            "nothing is printed: of {} in {name} none is what {} asks for",
+            counted(seen.all, "sample", "samples"),
+            arguments.samples.given().join(" ")
         ));
     }
     let losses = export::summary::losses(&loss);
@@ -165,6 +176,7 @@ fn printer(
     if let Some(error) = error {
         console.warn(&error.to_string());
     }
+    let mut without_format = Vec::new();
     for (index, event) in (0..).map(EventIndex).zip(reader.events()) {
         // PERF_TYPE_TRACEPOINT
         if event.attr.kind != 2 || !printer.fields(index).contains(Fields::TRACE) {
@@ -172,11 +184,15 @@ fn printer(
         }
         match formats.get(event.attr.config) {
             Some(format) => printer.set_format(index, format.clone()),
-            None => console.warn(&format!(
-                "the recording has no format of tracepoint {} (id {}): its fields are not printed",
-                event.name, event.attr.config
-            )),
+            None => without_format.push(event),
         }
+    }
+    if let [first, rest @ ..] = without_format.as_slice() {
+        let more = if rest.is_empty() { String::new() } else { format!(", and of {} more", rest.len()) };
+        console.warn(&format!(
+            "the recording has no format of tracepoint {} (id {}){more}: their fields are not printed",
+            first.name, first.attr.config
+        ));
     }
     Ok(printer)
 }
