@@ -30,6 +30,10 @@ impl Symbols for Known {
     fn space(&self, id: SpaceId) -> &Space {
         self.spaces.get(id)
     }
+
+    fn lists_module(&self, path: &Name) -> bool {
+        path.as_bytes().ends_with(b"listed-too.ko")
+    }
 }
 
 fn known() -> Known {
@@ -43,6 +47,10 @@ fn known() -> Known {
     let path = Name::from("/usr/bin/w");
     spaces.intern(Space::Object(ObjectIdentity { path, build_id: None, file: None }));
     spaces.intern(Space::Jit { pid: Pid(7), generation: 0, mapping: Name::from("//anon") });
+    for name in ["only-mapped.ko.xz", "listed-too.ko"] {
+        let name = Name::new(format!("/lib/modules/6.1/kernel/{name}").as_bytes());
+        spaces.intern(Space::KernelModule { name, build_id: None, start: 0 });
+    }
     Known {
         spaces,
         named: Resolution::Resolved(Symbolized { frames: frames.into(), symbol_offset: Some(0x1c) }),
@@ -51,7 +59,12 @@ fn known() -> Known {
 }
 
 fn place(address: u64) -> Place {
-    let space = SpaceId(u32::from(address == 0x900));
+    let space = SpaceId(match address {
+        0x900 => 1,
+        0x7000 => 2,
+        0x7100 => 3,
+        _ => 0,
+    });
     let kind = AddressKind::InstructionPointer;
     Place { address, entry: StackEntry { offset: address, space, kind, in_kernel: address == 0x2000 } }
 }
@@ -127,6 +140,17 @@ fn a_sample_without_a_call_chain_is_a_line() {
     let cpu = Case { comm: "migration/0 longer", ..Case::new(1, FORMAT | SampleFormat::CPU) };
     let line = cpu.print(&Sample { cpu: Some(CpuId(1)), ..sample() });
     assert!(line.starts_with("migration/0 longer  7996 [001]  3708.614969: "), "{line}");
+}
+
+/// As perf prints the files of quipper's tests: `[ath9k]` where there is no list of build ids, the path where there is one.
+#[test]
+fn modules_have_their_path_where_the_recording_lists_them() {
+    let mut case = Case::new(1, FORMAT | SampleFormat::CALLCHAIN);
+    case.fields = &["ip,dso"];
+    case.chain = Some(vec![place(0x7000), place(0x7100)]);
+    let expected =
+        "\t            7000 ([only_mapped])\n\t            7100 (/lib/modules/6.1/kernel/listed-too.ko)\n\n";
+    assert!(case.print(&sample()).ends_with(expected), "{}", case.print(&sample()));
 }
 
 #[test]
@@ -221,6 +245,9 @@ fn truncated_stacks_say_why() {
         }
         fn space(&self, id: SpaceId) -> &Space {
             self.0.get(id)
+        }
+        fn lists_module(&self, _: &Name) -> bool {
+            false
         }
     }
     let reason = TruncationReason::CopyTooSmall;

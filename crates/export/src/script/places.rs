@@ -22,6 +22,8 @@ pub trait Symbols {
     fn resolution(&self, entry: &StackEntry) -> Option<&Resolution>;
     /// The space with this number.
     fn space(&self, id: SpaceId) -> &Space;
+    /// Whether the recording lists the build id of a kernel module under this path.
+    fn lists_module(&self, path: &Name) -> bool;
 }
 
 /// Which parts of a place are printed.
@@ -178,7 +180,7 @@ pub(super) fn object(out: &mut Vec<u8>, place: &Place, symbols: &dyn Symbols) {
         Space::Object(object) => display(out, format_args!("{}", object.path)),
         Space::Vdso { .. } => out.extend_from_slice(b"[vdso]"),
         Space::Kernel { .. } => out.extend_from_slice(b"[kernel.kallsyms]"),
-        Space::KernelModule { name, build_id: Some(_), .. } => module(out, name),
+        Space::KernelModule { name, .. } if !symbols.lists_module(name) => module(out, name),
         Space::KernelModule { name, .. } | Space::KernelSymbol { name } => {
             display(out, format_args!("{name}"))
         }
@@ -195,7 +197,9 @@ pub(super) fn object(out: &mut Vec<u8>, place: &Place, symbols: &dyn Symbols) {
     }
 }
 
-/// `[ath9k_hw]` for `/lib/modules/…/ath9k-hw.ko.xz`: perf shortens the names of modules that it has build ids of.
+/// `[ath9k_hw]` for `/lib/modules/…/ath9k-hw.ko.xz`: perf shortens the paths that stand in MMAP records alone; the list of
+/// build ids is read before, and a module that is in it keeps the path that it has there (`machine__findnew_module_dso()`
+/// in `tools/perf/util/machine.c`).
 fn module(out: &mut Vec<u8>, path: &Name) {
     let text = path.to_string();
     match text.rsplit('/').next().and_then(|file| file.split_once(".ko")) {

@@ -1,6 +1,7 @@
 //! From text with gaps to text, on a thread of its own: while names are looked up and text is written, the next samples
 //! are read.
 
+use std::collections::HashSet;
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
@@ -8,7 +9,8 @@ use std::thread::{Scope, ScopedJoinHandle};
 use anyhow::Context;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use export::script::{Line, LineTexts, Symbols as Known, Text};
-use model::{Resolution, Space, SpaceId, SpaceTable, StackEntry};
+use model::{Name, Resolution, Space, SpaceId, SpaceTable, StackEntry};
+use perfdata::features::Features;
 
 use crate::pipeline::aggregate::SeenIn;
 use crate::pipeline::symbols::{Symbolizing, Symbols};
@@ -60,14 +62,21 @@ pub(super) struct Finisher<'o> {
     output: &'o mut (dyn Write + Send),
     symbols: Symbols,
     spaces: SpaceTable,
+    /// Paths of kernel modules in the recording's list of build ids.
+    listed_modules: HashSet<Name>,
     lines: LineTexts,
 }
 
 impl<'o> Finisher<'o> {
     /// Has written nothing yet.
-    pub(super) fn new(symbolizing: Symbolizing, output: &'o mut (dyn Write + Send)) -> Self {
+    pub(super) fn new(
+        symbolizing: Symbolizing,
+        features: &Features,
+        output: &'o mut (dyn Write + Send),
+    ) -> Self {
         let (symbols, spaces, lines) = Default::default();
-        Self { symbolizing, output, symbols, spaces, lines }
+        let listed_modules = features.build_ids.iter().map(|entry| entry.path.clone()).collect();
+        Self { symbolizing, output, symbols, spaces, listed_modules, lines }
     }
 
     /// Starts the thread. It returns what a user should be told of files that were found and not used.
@@ -120,7 +129,7 @@ impl<'o> Finisher<'o> {
         new.retain(|entry| self.symbols.resolutions.get(entry).is_none());
         let seen_in = &lot.seen_in;
         self.symbolizing.resolve(new, &self.spaces, |space| seen_in.pids(space), &mut self.symbols);
-        let names = Names { symbols: &self.symbols, spaces: &self.spaces };
+        let names = Names { symbols: &self.symbols, spaces: &self.spaces, modules: &self.listed_modules };
         self.lines.format(&lot.lines, &names);
         Ok(lot.text.fill(&self.lines, &names, self.output)?)
     }
@@ -130,6 +139,7 @@ impl<'o> Finisher<'o> {
 struct Names<'a> {
     symbols: &'a Symbols,
     spaces: &'a SpaceTable,
+    modules: &'a HashSet<Name>,
 }
 
 impl Known for Names<'_> {
@@ -139,5 +149,9 @@ impl Known for Names<'_> {
 
     fn space(&self, id: SpaceId) -> &Space {
         self.spaces.get(id)
+    }
+
+    fn lists_module(&self, path: &Name) -> bool {
+        self.modules.contains(path)
     }
 }

@@ -106,7 +106,7 @@ fn print(
     }
     let admitted = admitted(&input.reader, arguments.samples.event.as_deref())?;
     let line_bytes = AtomicUsize::new(0);
-    let finisher = Finisher::new(symbolizing, output);
+    let finisher = Finisher::new(symbolizing, input.reader.features(), output);
     let name = input.name.clone();
     let (loss, seen, notes) = std::thread::scope(|scope| {
         let (lots, thread) = finisher.start(&line_bytes, scope)?;
