@@ -59,13 +59,13 @@ impl<W: Write> PipeWriter<W> {
 
     /// The one record of ours whose bytes lie behind it, outside the size that its header states.
     fn tracing_data(&mut self, body: &[u8]) -> io::Result<()> {
-        let Ok(size) = u32::try_from(body.len()) else { return Ok(()) };
-        let mut head = Endian::NATIVE.u32_bytes(size).to_vec();
-        head.resize(8, 0);
+        // perf wants the padding to be counted.
+        let padded = body.len().next_multiple_of(8);
+        let Ok(size) = u32::try_from(padded) else { return Ok(()) };
+        let head = Endian::NATIVE.u32_bytes(size);
         self.append_if_fits(tool_records::record(tool_records::HEADER_TRACING_DATA, &head))?;
         self.append(body)?;
-        let padding = body.len().next_multiple_of(8) - body.len();
-        self.append(&[0; 8][..padding])
+        self.append(&[0; 8][..padded - body.len()])
     }
 }
 
