@@ -83,7 +83,7 @@ pub(crate) fn sampler(event: &Event, options: &Options, copy: u32, wakeup: u32) 
         Levels::User => flags |= AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV,
         Levels::Kernel => flags |= AttrFlags::EXCLUDE_USER,
     }
-    flags.set(AttrFlags::USE_CLOCKID, options.clock.is_some());
+    flags.set(AttrFlags::USE_CLOCKID, options.clock.id().is_some());
     flags.set(AttrFlags::INHERIT, options.inherits());
     match options.target {
         Target::Command => {
@@ -115,7 +115,7 @@ pub(crate) fn sampler(event: &Event, options: &Options, copy: u32, wakeup: u32) 
         branch_sample_format: stack.branch_sample_format,
         sample_max_stack: if chains { event.max_stack.or(options.max_stack).unwrap_or(0) } else { 0 },
         sample_regs_intr: if extras.registers { REGISTERS } else { 0 },
-        clockid: options.clock.map_or(0, |clock| clock.id),
+        clockid: options.clock.id().unwrap_or(0),
         ..event.attr.clone()
     }
 }
@@ -153,7 +153,7 @@ pub(crate) fn sideband(samplers: &[Attr], options: &Options, wakeup: u32) -> Att
         | AttrFlags::EXCLUDE_GUEST
         | AttrFlags::WATERMARK;
     flags.set(AttrFlags::INHERIT, !options.target.is_cpu_wide() && !options.per_thread);
-    flags.set(AttrFlags::USE_CLOCKID, options.clock.is_some());
+    flags.set(AttrFlags::USE_CLOCKID, options.clock.id().is_some());
     flags.set(AttrFlags::MMAP_DATA, options.extras.data);
     flags.set(AttrFlags::CONTEXT_SWITCH, options.extras.switches);
     flags.set(AttrFlags::NAMESPACES, options.extras.namespaces);
@@ -165,9 +165,6 @@ pub(crate) fn sideband(samplers: &[Attr], options: &Options, wakeup: u32) -> Att
         flags.remove(AttrFlags::KSYMBOL | AttrFlags::BPF_EVENT);
     }
     Attr {
-        kind: TYPE_SOFTWARE,
-        config: DUMMY,
-        size: SIZE_VER7,
         sample_period: 1,
         sample_format: COMMON,
         read_format: if options.target.is_cpu_wide() { PULSE } else { ReadFormat::empty() }
@@ -175,9 +172,14 @@ pub(crate) fn sideband(samplers: &[Attr], options: &Options, wakeup: u32) -> Att
             | ReadFormat::LOST,
         flags,
         wakeup,
-        clockid: options.clock.map_or(0, |clock| clock.id),
-        ..Attr::default()
+        clockid: options.clock.id().unwrap_or(0),
+        ..dummy()
     }
+}
+
+/// An event that counts nothing, which every kernel has and every user may open.
+pub(crate) fn dummy() -> Attr {
+    Attr { kind: TYPE_SOFTWARE, config: DUMMY, size: SIZE_VER7, ..Attr::default() }
 }
 
 /// How often an event samples.

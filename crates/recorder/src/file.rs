@@ -55,7 +55,7 @@ pub struct FileConsumer {
     command_line: Vec<Name>,
     events: Vec<EventDescription>,
     groups: Vec<GroupDescription>,
-    clock: Option<i32>,
+    clock: Option<Clock>,
     tracing_data: Option<Vec<u8>>,
     layout: Option<RecordLayout>,
     writer: Option<Writer>,
@@ -196,8 +196,8 @@ impl FileConsumer {
                 .collect(),
             command_line: self.command_line.clone(),
             groups: self.groups.clone(),
-            clock_resolution: self.clock.and_then(|clock| clock::resolution(clock).ok()),
-            clock: self.clock.and_then(clock_data),
+            clock_resolution: self.clock.map(|clock| clock.resolution),
+            clock: self.clock.map(|clock| clock.now),
             tracing_data: self.tracing_data.clone(),
             events: self.events.clone(),
             sample_time: self.sample_time,
@@ -226,11 +226,22 @@ fn records_branches(attr: &Attr) -> bool {
     branches && !attr.branch_sample_format.contains(BranchSampleFormat::CALL_STACK)
 }
 
-/// The moment on both clocks.
-fn clock_data(clock: i32) -> Option<ClockData> {
-    let wall_clock = clock::now(CLOCK_REALTIME).ok()?;
-    let now = clock::now(clock).ok()?;
-    Some(ClockData { clockid: clock.unsigned_abs(), wall_clock, clock: now })
+/// The clock of the timestamps, when the recording began.
+#[derive(Clone, Copy)]
+struct Clock {
+    resolution: u64,
+    now: ClockData,
+}
+
+impl Clock {
+    /// Reads the clock with this number. `None` where the kernel does not know it.
+    fn read(id: i32) -> Option<Self> {
+        let before = clock::now(id).ok()?;
+        let wall_clock = clock::now(CLOCK_REALTIME).ok()?;
+        let after = clock::now(id).ok()?;
+        let now = ClockData { clockid: id.unsigned_abs(), wall_clock, clock: before.midpoint(after) };
+        Some(Self { resolution: clock::resolution(id).ok()?, now })
+    }
 }
 
 /// Leaders with the number of their events.
@@ -269,7 +280,7 @@ impl Consumer for FileConsumer {
         }
         let first = recording.events.first();
         let has_clock = first.is_some_and(|event| event.attr.flags.contains(AttrFlags::USE_CLOCKID));
-        self.clock = first.map(|event| event.attr.clockid).filter(|_| has_clock);
+        self.clock = first.filter(|_| has_clock).and_then(|event| Clock::read(event.attr.clockid));
         let ring_size = u32::try_from(recording.ring_size).unwrap_or(1 << 30);
         let begin = self.begin.take().ok_or(io::ErrorKind::NotFound)?;
         self.writer = Some(Writer::AtOnce(match begin {

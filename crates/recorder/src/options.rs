@@ -62,26 +62,41 @@ pub enum Levels {
     Kernel,
 }
 
-/// A clock for the timestamps.
+/// The clock of the timestamps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Clock {
-    /// `CLOCK_*`.
-    pub id: i32,
+pub enum Clock {
+    /// The kernel's own (`sched_clock`), which no process can read and nothing relates to the wall clock.
+    Perf,
+    /// One of `clock_gettime(2)`, by its number (`CLOCK_*`).
+    Posix(i32),
 }
 
 impl Clock {
-    /// A clock by its name in `clock_gettime(2)`, in any case, with or without `CLOCK_`; perf's short names too.
+    /// `CLOCK_MONOTONIC`: the default. Runtimes write it into jitdumps, the kernel can read it in any context (unlike the
+    /// wall clock), and it can be related to the times of files.
+    pub const MONOTONIC: Self = Self::Posix(1);
+
+    /// A clock by its name in `clock_gettime(2)`, in any case, with or without `CLOCK_`; perf's short names too. `perf` is
+    /// [`Clock::Perf`].
     pub fn by_name(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
-        let id = match name.strip_prefix("clock_").unwrap_or(&name) {
-            "realtime" | "real" => 0,
-            "monotonic" | "mono" => 1,
-            "monotonic_raw" | "raw" => 4,
-            "boottime" | "boot" => 7,
-            "tai" => 11,
+        Some(match name.strip_prefix("clock_").unwrap_or(&name) {
+            "perf" => Self::Perf,
+            "realtime" | "real" => Self::Posix(0),
+            "monotonic" | "mono" => Self::MONOTONIC,
+            "monotonic_raw" | "raw" => Self::Posix(4),
+            "boottime" | "boot" => Self::Posix(7),
+            "tai" => Self::Posix(11),
             _ => return None,
-        };
-        Some(Self { id })
+        })
+    }
+
+    /// What goes into the attr: the number, where it is not the kernel's own.
+    pub fn id(self) -> Option<i32> {
+        match self {
+            Self::Perf => None,
+            Self::Posix(id) => Some(id),
+        }
     }
 }
 
@@ -161,8 +176,8 @@ pub struct Options {
     pub max_stack: Option<u16>,
     /// User space, the kernel, or both.
     pub levels: Levels,
-    /// The clock of the timestamps; `None` for the kernel's own.
-    pub clock: Option<Clock>,
+    /// The clock of the timestamps.
+    pub clock: Clock,
     /// What is recorded beside the usual.
     pub extras: Extras,
     /// Whether this is for a view that stays open for hours: one that is light is worth more than one that has the last
@@ -214,7 +229,7 @@ impl Options {
             per_thread: false,
             max_stack: None,
             levels: Levels::default(),
-            clock: None,
+            clock: Clock::MONOTONIC,
             extras: Extras::default(),
             light: false,
         }

@@ -132,9 +132,9 @@ pub struct SamplingArguments {
     /// The kernel only
     #[arg(long)]
     all_kernel: bool,
-    /// Clock of the timestamps: monotonic, monotonic_raw, realtime, boottime or tai
-    #[arg(short = 'k', long, value_name = "NAME", value_parser = clock)]
-    clockid: Option<Clock>,
+    /// Clock of the timestamps: monotonic, monotonic_raw, realtime, boottime, tai, or perf for the kernel's own
+    #[arg(short = 'k', long, value_name = "NAME", value_parser = clock, default_value = "monotonic")]
+    clockid: Clock,
     /// Ring per CPU: so many pages, or a size such as 512K or 8M [default: up to 4M per CPU]
     #[arg(short, long, value_name = "N|SIZE", value_parser = ring_size, allow_negative_numbers = true)]
     mmap_pages: Option<u64>,
@@ -474,7 +474,8 @@ fn cpu_list(text: &str) -> Result<CpuList, String> {
 }
 
 fn clock(text: &str) -> Result<Clock, String> {
-    Clock::by_name(text).ok_or_else(|| "one of monotonic, monotonic_raw, realtime, boottime, tai".to_owned())
+    Clock::by_name(text)
+        .ok_or_else(|| "one of monotonic, monotonic_raw, realtime, boottime, tai, perf".to_owned())
 }
 
 /// A number of seconds above 0.

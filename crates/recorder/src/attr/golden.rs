@@ -191,7 +191,7 @@ fn arm() {
 fn modifiers_are_flags() {
     use AttrFlags as F;
     let machine = machine!("intel");
-    let always = F::DISABLED | F::SAMPLE_ID_ALL | F::WATERMARK | F::FREQ;
+    let always = F::DISABLED | F::SAMPLE_ID_ALL | F::WATERMARK | F::FREQ | F::USE_CLOCKID;
     for (text, flags) in [
         ("cycles", F::EXCLUDE_GUEST),
         ("cycles:u", F::EXCLUDE_GUEST | F::EXCLUDE_KERNEL | F::EXCLUDE_HV),

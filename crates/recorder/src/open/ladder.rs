@@ -6,6 +6,7 @@ use decoder::{Attr, AttrFlags, BranchSampleFormat, Endian, ReadFormat, SampleFor
 use host::sys::perf_event::{PerfEvent, Subject};
 
 use crate::error::{E2BIG, EACCES, EINVAL, ENODEV, ENOENT, EOPNOTSUPP, EPERM};
+use crate::options::Clock;
 
 /// Opens events: the kernel, or a test's idea of one.
 pub(crate) trait Opener {
@@ -120,7 +121,8 @@ pub(crate) fn settle<O: Opener>(
             Some(EACCES | EPERM) => leave_privileges_out(&mut attr)
                 .or_else(|| leave_the_kernel_out(&mut attr))
                 .or_else(|| leave_addresses_out(&mut attr)),
-            Some(EINVAL | E2BIG) => leave_newest_out(&mut attr)
+            Some(EINVAL | E2BIG) => leave_clock_out(opener, &mut attr, subject)
+                .or_else(|| leave_newest_out(&mut attr))
                 .or_else(|| frame_pointers(&mut attr))
                 .or_else(|| less_precise(&mut attr))
                 .or_else(|| without_pmu(&mut attr)),
@@ -186,6 +188,26 @@ fn leave_the_kernel_out(attr: &mut Attr) -> Option<Option<Step>> {
 pub(super) fn is_in_the_kernel(attr: &Attr) -> bool {
     const TYPE_BREAKPOINT: u32 = 5;
     attr.kind == TYPE_BREAKPOINT && attr.config1 >> 63 == 1
+}
+
+/// Before Linux 4.1 timestamps are on the kernel's own clock. That is found out with an event that needs nothing else: one
+/// event on another clock than the others would be in no order with them.
+fn leave_clock_out<O: Opener>(opener: &O, attr: &mut Attr, subject: Subject<'_>) -> Option<Option<Step>> {
+    if Clock::MONOTONIC.id() != Some(attr.clockid) || !attr.flags.contains(AttrFlags::USE_CLOCKID) {
+        return None;
+    }
+    let excluded = AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
+    let probe = Attr {
+        flags: AttrFlags::USE_CLOCKID | AttrFlags::DISABLED | excluded,
+        clockid: attr.clockid,
+        ..crate::attr::dummy()
+    };
+    let refused = opener.open(&probe, subject, None).err()?.raw_os_error() == Some(EINVAL);
+    refused.then(|| {
+        attr.flags.remove(AttrFlags::USE_CLOCKID);
+        attr.clockid = 0;
+        Some(Step::Without("CLOCK_MONOTONIC for timestamps (4.1)"))
+    })
 }
 
 fn leave_newest_out(attr: &mut Attr) -> Option<Option<Step>> {
@@ -362,6 +384,7 @@ mod tests {
             takes(flags.contains(AttrFlags::NAMESPACES), (4, 12));
             takes(attr.sample_max_stack != 0, (4, 8));
             takes(flags.contains(AttrFlags::CONTEXT_SWITCH), (4, 3));
+            takes(flags.contains(AttrFlags::USE_CLOCKID), (4, 1));
             takes(flags.intersects(AttrFlags::COMM_EXEC | AttrFlags::MMAP2), (3, 16));
             newest
         };
@@ -388,6 +411,11 @@ mod tests {
                 // Nothing is given up that it knows: as many features are gone as it took steps to one that it takes.
                 let mut expected = asked.clone();
                 let mut given_up = 0;
+                if version < (4, 1) {
+                    expected.flags.remove(AttrFlags::USE_CLOCKID);
+                    expected.clockid = 0;
+                    given_up += 1;
+                }
                 while needs(&expected) > version {
                     assert!(leave_newest_out(&mut expected).is_some());
                     given_up += 1;
@@ -415,6 +443,18 @@ mod tests {
         let as_is = |_: &mut Options| {};
         assert_eq!(climbed("mem:0xffffffff81000000/8:w", as_is, rights).unwrap_err(), Some(EACCES));
         assert_eq!(climbed("mem:0x401000/8:w", as_is, rights).unwrap_err(), Some(EINVAL));
+    }
+
+    #[test]
+    fn an_event_that_is_refused_for_something_else_keeps_the_clock() {
+        // Like a PMU that cannot be so precise, and says so late.
+        let picky = |attr: &Attr| if attr.precise_ip > 0 { Err(EINVAL) } else { Ok(()) };
+        let mut attr = crate::attr::sampler(&clock_event(), &Options::new(Target::System), 0, 4096);
+        attr.precise_ip = 2;
+        let fake = Fake(picky, Cell::new(0));
+        let (attr, (), _) = settle(&fake, attr, None, Subject::Cpu(CpuId(0)), None).unwrap();
+        assert!(attr.flags.contains(AttrFlags::USE_CLOCKID));
+        assert_eq!(attr.clockid, 1);
     }
 
     #[test]
