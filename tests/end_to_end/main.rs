@@ -23,6 +23,7 @@ mod outputs;
 mod perf;
 mod perf_maps;
 mod perf_reads;
+mod perf_versions;
 mod prof;
 mod programs;
 mod script;
