@@ -203,6 +203,14 @@ fn a_kernel_that_does_not_count_lost_samples_tells_of_them_in_its_rings() {
     assert_eq!(run.code, 1, "{}", run.stderr);
     let lost = figure(&run.stderr, "lost");
     assert!(lost > 100, "{}", run.stderr);
+    // Without a record behind it, no LOST record tells of a loss.
+    let end =
+        ["sh", "-c", "kill -STOP $PPID; \"$@\"; kill -INT $PPID; kill -CONT $PPID", "sh"].map(OsStr::new);
+    let mut at_the_end = prof(["record"]);
+    at_the_end.args(flags).arg("-o").arg(folder.path().join("end.data")).arg("--").args(end).args(shares);
+    let at_the_end = self::run(at_the_end.env("LD_PRELOAD", &kernel).env("OTHER_KERNEL", "older"));
+    assert!(!at_the_end.stderr.contains(" 0 lost"), "{}", at_the_end.stderr);
+    assert_eq!(at_the_end.code, 1, "{}", at_the_end.stderr);
     let shown = self::run(prof(["flame", "-o", "x.svg", "-i"]).arg(&file).current_dir(folder.path())).ok();
     let svg = std::fs::read_to_string(folder.path().join("x.svg")).unwrap();
     assert!(svg.contains(&format!("{} lost", grouped(lost))), "{}{lost}", shown.stderr);

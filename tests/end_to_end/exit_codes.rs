@@ -50,6 +50,50 @@ fn a_command_that_cannot_be_executed_is_126() {
 }
 
 #[test]
+fn a_script_whose_interpreter_is_missing_is_126_and_a_missing_file_127() {
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let script = folder.path().join("script");
+    std::fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let (_, run) = record(folder.path(), &[], &[script.as_os_str()]);
+    assert_eq!(run.code, 126, "{}", run.stderr);
+    assert!(run.stderr.contains("interpreter"), "{}", run.stderr);
+    // With a slash in its name a command is not looked for in PATH.
+    for missing in ["/nonexistent", "./no-such-program"] {
+        let (code, stderr) = code_of(&[missing]);
+        assert_eq!(code, 127, "{stderr}");
+        assert!(stderr.contains(missing) && !stderr.contains("PATH"), "{stderr}");
+    }
+}
+
+#[test]
+fn wrong_usage_says_what_would_be_right() {
+    let cases: [(&[&str], &str); 10] = [
+        (&["record", "-p", "postgres"], "pgrep -n 'postgres'"),
+        (&["record", "-p", "-1"], "numbers from 1 on"),
+        (&["record", "-t", "x"], "pgrep -n 'x'"),
+        (&["record", "-d", "-1", "--", "true"], "a number of seconds above 0"),
+        (&["record", "-F", "-1", "--", "true"], "samples per second"),
+        (&["record", "-c", "-1", "--", "true"], "a number from 1 to"),
+        (&["record", "-m", "-1", "--", "true"], "a number of pages"),
+        (&["top", "--delay-secs", "-1"], "a number of seconds"),
+        (&["flame", "--tid", "x"], "a number from 0 to"),
+        (&["report"], "prof flame --folded"),
+    ];
+    for (args, right) in cases {
+        let run = run(&mut prof(args));
+        assert_eq!(run.code, 2, "{args:?}: {}", run.stderr);
+        assert!(run.stderr.contains(right), "{args:?}: {}", run.stderr);
+        for wrong in ["invalid digit", "to pass '-", "similar: "] {
+            assert!(!run.stderr.contains(wrong), "{args:?}: {}", run.stderr);
+        }
+    }
+}
+
+#[test]
 fn wrong_usage_is_2() {
     for args in [
         &["record"][..],

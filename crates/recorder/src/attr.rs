@@ -193,3 +193,49 @@ pub(crate) fn rate_of(event: &Event, options: &Options) -> Rate {
 
 #[cfg(test)]
 mod golden;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::select;
+
+    fn samplers(list: &str) -> Vec<Attr> {
+        let options = Options::new(Target::Command);
+        select(list, &Vec::new()).unwrap().iter().map(|event| sampler(event, &options, 4096, 4096)).collect()
+    }
+
+    #[test]
+    fn what_belongs_to_a_leader_is_not_its_members() {
+        for modifiers in ["D", "e", "DeS"] {
+            let asked = samplers(&format!("{{cpu-clock,page-faults}}:{modifiers}"));
+            let leaders =
+                AttrFlags::PINNED | AttrFlags::EXCLUSIVE | AttrFlags::DISABLED | AttrFlags::ENABLE_ON_EXEC;
+            assert!(asked[0].flags.intersects(AttrFlags::PINNED | AttrFlags::EXCLUSIVE));
+            let member = member(asked[1].clone());
+            assert!(!member.flags.intersects(leaders), "{modifiers}");
+            // With `:S` the leader alone samples.
+            let samples = !modifiers.contains('S');
+            assert_eq!((member.is_frequency(), member.sample_period > 0), (samples, samples));
+        }
+    }
+
+    #[test]
+    fn an_attr_is_as_long_as_what_it_counts_by() {
+        let plain = Attr::default();
+        assert_eq!(size_with(&plain), SIZE_VER7);
+        assert_eq!(size_with(&Attr { config3: 1, ..plain.clone() }), SIZE_VER8);
+        assert_eq!(size_with(&Attr { config4: 1, ..plain }), SIZE_NEWEST);
+        let machine = vec![crate::event::Pmu {
+            name: "cpu".to_owned(),
+            kind: 4,
+            formats: [("wide".to_owned(), "config3:0-63".to_owned())].into(),
+            ..crate::event::Pmu::default()
+        }];
+        for text in ["cpu/config3=5/", "cpu/wide=5/"] {
+            let event = select(text, &machine).unwrap().remove(0);
+            let attr = sampler(&event, &Options::new(Target::Command), 4096, 4096);
+            let bytes = attr.to_bytes(decoder::Endian::NATIVE);
+            assert_eq!((bytes.len(), bytes[128]), (136, 5), "{text}");
+        }
+    }
+}

@@ -92,6 +92,9 @@ pub struct Ending {
     /// Samples that each event lost, in the order of [`Recording::events`] (`PERF_FORMAT_LOST`); for the sideband
     /// event, its records. `None` where the kernel does not count them (before 6.0): LOST records say it.
     pub lost: Option<Vec<LostCount>>,
+    /// Without these counts: rings of samples that were full when they were emptied last. What was lost then is in no LOST
+    /// record.
+    pub full_rings: u64,
     /// How the user stacks came out, where they were unwound.
     pub stacks: Option<StackTotals>,
 }

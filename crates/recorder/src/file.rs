@@ -349,7 +349,8 @@ impl Consumer for FileConsumer {
         features.sections.extend(stacks);
         let processes = self.processes.to_section();
         features.sections.extend(processes.map(|section| (sections::id::PROCESSES, section)));
-        let unread = ending.lost.iter().flatten().fold(0, |sum: u64, count| sum.saturating_add(count.unread));
+        let unread = ending.lost.iter().flatten().map(|count| count.unread);
+        let unread = unread.fold(ending.full_rings, u64::saturating_add);
         if unread > 0 {
             features.sections.push((sections::id::UNREAD_LOST_COUNTS, unread.to_ne_bytes().to_vec()));
         }

@@ -479,8 +479,9 @@ impl Run<'_> {
         cpus: usize,
         result: Result<(), Error>,
     ) -> Result<Summary, Error> {
+        let full_rings = if lost.is_none() { self.readers.full_rings() } else { 0 };
         if self.failure.is_none() {
-            self.failure = self.consumer.end(&Ending { lost: lost.clone(), stacks: None }).err();
+            self.failure = self.consumer.end(&Ending { lost: lost.clone(), full_rings, stacks: None }).err();
         }
         self.readers.join();
         let exit =
@@ -502,7 +503,8 @@ impl Run<'_> {
             return Err(error);
         }
         let samplers = prepared.opened.samplers().count();
-        let rings = Loss { samples: self.counted.lost, sideband: self.lost_sideband, ..Loss::default() };
+        let (samples, sideband) = (self.counted.lost, self.lost_sideband);
+        let rings = Loss { samples, sideband, unread: full_rings, ..Loss::default() };
         let loss = Loss {
             throttles: self.counted.throttles,
             cut_bytes: self.counted.bad_bytes,
@@ -560,6 +562,12 @@ mod tests {
         };
         assert_eq!(lost(Some(&[count(30, 0), count(5, 0), count(2, 0)])), (35, 0, 2));
         assert_eq!(lost(None), (40, 0, 3), "before Linux 6.0");
+        let full = Loss { unread: 2, ..rings };
+        assert_eq!(
+            lost_samples(full, None, 2).unread,
+            2,
+            "what the last records found no room for is in no LOST record"
+        );
         assert_eq!(lost(Some(&[count(30, 0), count(5, 1), count(2, 0)])), (40, 1, 2));
         assert_eq!(lost(Some(&[count(50, 2), count(0, 0), count(0, 1)])), (50, 2, 3));
     }

@@ -54,7 +54,8 @@ pub fn tell(
     if loss.unread > 0 {
         let counts = counted(loss.unread, "count", "counts");
         console.warn(&format!(
-            "{counts} of lost samples could not be read, as of an event that found no free counter (:D): more may be missing"
+            "{counts} of lost samples could not be had (an event that found no counter, or a ring that was full at the end, on a \
+             kernel before Linux 6.0): more may be missing"
         ));
     }
     if loss.undecodable > 0 {

@@ -342,7 +342,7 @@ impl<F: FnMut(News)> Engine<F> {
     /// writes one when there is room again.
     fn last_loss(&mut self, ending: &Ending) -> Loss {
         let seen = self.samples.loss();
-        let Some(lost) = &ending.lost else { return seen };
+        let Some(lost) = &ending.lost else { return Loss { unread: ending.full_rings, ..seen } };
         let of_samplers = (0..).zip(lost).filter(|(event, _)| !self.events.is_sideband(EventIndex(*event)));
         let total = of_samplers.fold(LostCount::default(), |sum, (_, lost)| sum + *lost);
         let samples = seen.samples.max(total.samples.saturating_sub(self.lost_before));

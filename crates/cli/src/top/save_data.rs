@@ -133,7 +133,7 @@ fn write(
     out.flush()?;
     let loss = &snapshot.status.loss;
     let lost = LostCount { samples: loss.samples, unread: loss.unread };
-    consumer.end(&Ending { lost: Some(vec![lost]), stacks: None })?;
+    consumer.end(&Ending { lost: Some(vec![lost]), ..Ending::default() })?;
     Ok((written, each))
 }
 

@@ -257,6 +257,59 @@ mod tests {
         select(text, &Vec::new()).unwrap().remove(0)
     }
 
+    /// A machine with these tracepoints, or one that does not show them.
+    struct Tracepoints(Option<&'static [&'static str]>);
+
+    impl Catalogue for Tracepoints {
+        fn pmus(&self) -> &[Pmu] {
+            &[]
+        }
+
+        fn tracepoints(&self, system: &str, name: &str) -> Result<Vec<super::super::Tracepoint>, EventError> {
+            let refused = || EventError::Tracepoints { cause: "no".to_owned(), remedy: "" };
+            let all = self.0.ok_or_else(refused)?.iter().filter_map(|point| point.split_once(':'));
+            let found = all.filter(|(of, point)| matches(system, of) && matches(name, point));
+            let tracepoint = |(system, name): (&str, &str)| super::super::Tracepoint {
+                system: system.to_owned(),
+                name: name.to_owned(),
+                id: 7,
+            };
+            Ok(found.map(tracepoint).collect())
+        }
+
+        fn symbol_offset(&self, path: &str, symbol: &str) -> Result<u64, EventError> {
+            Vec::new().symbol_offset(path, symbol)
+        }
+    }
+
+    #[test]
+    fn a_tracepoint_is_told_from_an_event_with_modifiers() {
+        let machine = Tracepoints(Some(&["iommu:map", "x:main", "probe:D", "probe:pp", "cycles:uk"]));
+        let seen = |text: &str, machine: &Tracepoints| {
+            let event = select(text, machine)?.remove(0);
+            Ok::<_, EventError>((
+                event.tracepoint.map(|(system, name)| format!("{system}:{name}")),
+                event.modifiers.user,
+            ))
+        };
+        for name in ["iommu:map", "x:main", "probe:D", "probe:pp"] {
+            assert_eq!(seen(name, &machine).unwrap(), (Some(name.to_owned()), false));
+            assert_eq!(seen(&format!("{name}:u"), &machine).unwrap(), (Some(name.to_owned()), true));
+            assert!(seen(&format!("{name}:x"), &machine).is_err(), "there is no modifier x");
+        }
+        for machine in [&machine, &Tracepoints(None)] {
+            // What has a name of its own stays it.
+            for event in ["cycles:uk", "r1a8:u", "cs:u"] {
+                assert_eq!(seen(event, machine).unwrap(), (None, true), "{event}");
+            }
+            let wrong = seen("cycles:ux", machine).unwrap_err();
+            assert!(matches!(wrong, EventError::Modifier { letter: 'x', .. }), "{wrong}");
+            let unknown = seen("cyclse:u", machine).unwrap_err();
+            assert!(unknown.to_string().contains("did you mean cycles?"), "{unknown}");
+        }
+        assert!(matches!(seen("iommu:map", &Tracepoints(None)), Err(EventError::Tracepoints { .. })));
+    }
+
     #[test]
     fn names_modifiers_and_raw_numbers() {
         let event = one("cycles:upp");

@@ -5,9 +5,11 @@ use std::io;
 use decoder::attr::SIZE_VER7;
 use decoder::{Attr, AttrFlags};
 use host::procfs::{self, Capability};
+use host::sys::limits;
 use host::sysctl;
 
 use super::ladder::is_in_the_kernel;
+use super::plan::{OpenEvent, Opened};
 use crate::error::{
     E2BIG, EACCES, EBUSY, EINVAL, EMFILE, ENODEV, ENOENT, ENOSPC, ENOSYS, EOPNOTSUPP, EOVERFLOW, EPERM,
     ESRCH, Error,
@@ -118,3 +120,38 @@ fn another_users(flag: &str, numbers: impl Iterator<Item = i32>) -> String {
         "{list} is another user's process, or has more rights than you; try: sudo prof record {flag} {list}"
     )
 }
+
+impl Opened {
+    pub(super) fn refuse_sampler(&self, unopened: Unopened, options: &Options) -> Error {
+        let event = self.events.get(unopened.event).unwrap_or(&self.sideband);
+        self.refuse_event(unopened.errno, event, options)
+    }
+
+    pub(super) fn refuse(&self, error: io::Error, options: &Options) -> Error {
+        self.refuse_event(error, self.events.first().unwrap_or(&self.sideband), options)
+    }
+
+    fn refuse_event(&self, error: io::Error, event: &OpenEvent, options: &Options) -> Error {
+        if error.raw_os_error() == Some(EMFILE) {
+            let limit = limits::open_files().current;
+            let detail = "more threads began meanwhile".to_owned();
+            return Error::Descriptors { needed: limit.saturating_mul(2), detail, limit };
+        }
+        if let Some(filter) = error.get_ref().and_then(|inner| inner.downcast_ref::<Filter>()) {
+            return Error::Filter { filter: filter.0.clone() };
+        }
+        explain(error, &event.name, &event.attr, options)
+    }
+}
+
+/// A sampling event that could not be opened, by its position.
+#[derive(Debug)]
+pub(super) struct Unopened {
+    pub(super) event: usize,
+    pub(super) errno: io::Error,
+}
+
+/// A filter that the kernel refused, on its way through `io::Error`.
+#[derive(Debug, thiserror::Error)]
+#[error("the kernel refused the filter {0:?}")]
+pub(super) struct Filter(pub(super) String);

@@ -7,12 +7,11 @@ use std::sync::Arc;
 
 use decoder::Attr;
 use host::procfs;
-use host::sys::limits;
 use host::sys::perf_event::{self, PerfEvent, Subject};
 use host::sysfs;
 use model::{CpuId, Pid, Tid};
 
-use super::advice::{explain, explain_probe};
+use super::advice::{Filter, Unopened, explain, explain_probe};
 use super::descriptors::Descriptors;
 use super::hotplug::WholeCpus;
 use super::ladder::{Kernel, Opener, Refusal, Step, settle};
@@ -20,7 +19,7 @@ use super::rings::{Place, RingPair, SIDEBAND_SIZE, map_samples, map_sideband, wa
 use super::selected::counts_on;
 use super::variants::{copy_sizes, variants};
 use crate::attr;
-use crate::error::{EMFILE, ESRCH, Error};
+use crate::error::{ESRCH, Error};
 use crate::event::{Event, clock_event};
 use crate::notice::Notice;
 use crate::options::{Options, Target};
@@ -543,27 +542,6 @@ impl Opened {
         start
     }
 
-    fn refuse_sampler(&self, unopened: Unopened, options: &Options) -> Error {
-        let event = self.events.get(unopened.event).unwrap_or(&self.sideband);
-        self.refuse_event(unopened.errno, event, options)
-    }
-
-    fn refuse(&self, error: io::Error, options: &Options) -> Error {
-        self.refuse_event(error, self.events.first().unwrap_or(&self.sideband), options)
-    }
-
-    fn refuse_event(&self, error: io::Error, event: &OpenEvent, options: &Options) -> Error {
-        if error.raw_os_error() == Some(EMFILE) {
-            let limit = limits::open_files().current;
-            let detail = "more threads began meanwhile".to_owned();
-            return Error::Descriptors { needed: limit.saturating_mul(2), detail, limit };
-        }
-        if let Some(filter) = error.get_ref().and_then(|inner| inner.downcast_ref::<Filter>()) {
-            return Error::Filter { filter: filter.0.clone() };
-        }
-        explain(error, &event.name, &event.attr, options)
-    }
-
     fn report_rings(&self, wanted: u64, notices: &mut dyn FnMut(Notice)) {
         if self.ring_size < wanted {
             notices(Notice::RingsShrunk { wanted, given: self.ring_size });
@@ -572,18 +550,6 @@ impl Opened {
         notices(Notice::Rings { cpus, samples, sideband: SIDEBAND_SIZE });
     }
 }
-
-/// A sampling event that could not be opened, by its position.
-#[derive(Debug)]
-pub(super) struct Unopened {
-    event: usize,
-    pub(super) errno: io::Error,
-}
-
-/// A filter that the kernel refused, on its way through `io::Error`.
-#[derive(Debug, thiserror::Error)]
-#[error("the kernel refused the filter {0:?}")]
-struct Filter(String);
 
 /// Sends the records of `event` into the ring that `events` share; one of them still has it, even where the thread
 /// of the first has ended.

@@ -161,6 +161,11 @@ impl Readers {
         }
     }
 
+    /// How many rings of samples were full when they were emptied last: what the kernel lost then is in no LOST record yet.
+    pub(crate) fn full_rings(&self) -> u64 {
+        self.handles.iter().map(|reader| reader.shared.rings.full() as u64).sum()
+    }
+
     /// Gives memory back for the next chunk, in the place of a chunk's that was taken; `None` where that was kept.
     pub(crate) fn recycle(&self, bytes: Option<Vec<u8>>) {
         self.recycled.give(bytes);

@@ -18,11 +18,17 @@ pub(crate) struct RingSource {
     pub(crate) events: Vec<Arc<PerfEvent>>,
     /// Where the kernel was when [`Rings::written`] was asked last.
     head: u64,
+    /// Whether it may have had no room for a record when it was emptied last: the LOST record that would say so comes with the
+    /// next one.
+    was_full: bool,
 }
+
+/// The largest record, bytes: its size has 16 bits.
+const LARGEST_RECORD: u64 = 1 << 16;
 
 impl RingSource {
     pub(crate) fn new(kind: RingKind, mapping: RingMapping, events: Vec<Arc<PerfEvent>>) -> Self {
-        Self { kind, mapping, events, head: 0 }
+        Self { kind, mapping, events, head: 0, was_full: false }
     }
 
     /// How many bytes the kernel has written since this was asked last.
@@ -41,6 +47,11 @@ impl RingSource {
     ) -> Result<(), Closed> {
         let stacks = stacks.filter(|_| self.kind == RingKind::Samples);
         let drained = drain(&mut self.mapping, stacks, shrink, &mut bytes);
+        if drained.fill > 0 {
+            let size = self.mapping.data_size() as u64;
+            // Rings of a few pages are for records that are much smaller.
+            self.was_full = size.saturating_sub(drained.fill) < LARGEST_RECORD.min(size / 4);
+        }
         messages.leave(Message::Chunk(Chunk { ring: self.kind, bytes, drained }))
     }
 }
@@ -66,6 +77,11 @@ impl Rings {
     /// How full the fullest is, from 0 to 1.
     pub(super) fn fill(&self) -> f64 {
         self.most(|ring| ring.mapping.fill())
+    }
+
+    /// How many rings of samples were full when they were emptied last.
+    pub(super) fn full(&self) -> usize {
+        self.lock().iter().filter(|ring| ring.kind == RingKind::Samples && ring.was_full).count()
     }
 
     /// How much was written into the one with the most since this was asked last, in sizes of a ring.

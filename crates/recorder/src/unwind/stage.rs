@@ -401,3 +401,92 @@ fn without_stack(sample: &Sample<'_>, written: &RecordLayout) -> Vec<u8> {
     let _ = written.encode(&Record::Sample(Sample { callchain, ..*sample }), &mut out);
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unwind::CopySizes;
+    use decoder::{Attr, ReadFormat};
+
+    #[derive(Default)]
+    struct Came {
+        samples: usize,
+        loss: Loss,
+    }
+
+    impl Consumer for Came {
+        fn begin(&mut self, _: &Recording) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn started(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+            let is_sample = |record: &&[u8]| crate::records::u32_at(record, 0) == Some(kind::SAMPLE);
+            self.samples += crate::records::each(&chunk.bytes).filter(is_sample).count();
+            Ok(Some(chunk.bytes))
+        }
+
+        fn note_loss(&mut self, loss: Loss) {
+            self.loss += loss;
+        }
+
+        fn finished_round(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn checkpoint(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn end(&mut self, _: &Ending) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn samples_that_cannot_be_decoded_are_counted() {
+        let attr = Attr {
+            sample_format: SampleFormat::IDENTIFIER
+                | SampleFormat::TIME
+                | SampleFormat::CALLCHAIN
+                | SampleFormat::REGS_USER
+                | SampleFormat::STACK_USER,
+            read_format: ReadFormat::ID,
+            ..Attr::default()
+        };
+        let event = RecordedEvent {
+            name: "cpu-clock".to_owned(),
+            attr: attr.clone(),
+            ids: vec![7],
+            sideband: false,
+            leader: None,
+            tracepoint: None,
+        };
+        let (events, cpus, copy_sizes) = (vec![event], Vec::new(), CopySizes::default());
+        let recording = Recording { events, cpus, ring_size: 1 << 20, copy_sizes };
+        let good = Sample {
+            identifier: Some(7),
+            time: Some(Timestamp(1)),
+            callchain: Some(U64s::new(&[], Endian::NATIVE)),
+            user_registers: Some(decoder::values::Registers::new(0, 0, U64s::new(&[], Endian::NATIVE))),
+            user_stack: Some(&[]),
+            ..Sample::default()
+        };
+        let mut bytes = Vec::new();
+        RecordLayout::new(&attr, Endian::NATIVE).encode(&Record::Sample(good), &mut bytes).unwrap();
+        let mut wrong = bytes.clone();
+        // The length of the call chain: behind the header, the identifier and the time.
+        wrong[24..32].copy_from_slice(&u64::MAX.to_ne_bytes());
+        bytes.extend(wrong);
+        let mut came = Came::default();
+        let mut stage = Unwinding::new(&mut came, false);
+        stage.begin(&recording).unwrap();
+        stage.started().unwrap();
+        stage.records(Chunk { ring: RingKind::Samples, bytes, drained: Drained::default() }).unwrap();
+        stage.end(&Ending::default()).unwrap();
+        assert_eq!((came.samples, came.loss.undecodable), (1, 1));
+    }
+}
