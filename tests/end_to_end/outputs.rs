@@ -354,3 +354,18 @@ fn without_memory_it_ends_with_a_sentence() {
     }
     assert!(endings.iter().any(|ending| ending.contains("memory")), "{}", endings.join("\n"));
 }
+
+#[test]
+fn a_name_that_cannot_be_taken_is_told_before_the_command_runs() {
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    fs::write(folder.path().join("prof.data"), "older").unwrap();
+    fs::create_dir(folder.path().join("prof.data.old")).unwrap();
+    let failed = run(prof(["record", "--", "touch", "ran"]).current_dir(folder.path()));
+    assert_eq!(failed.code, 1, "{}", failed.stderr);
+    assert!(failed.stderr.contains("prof.data.old is a directory"), "{}", failed.stderr);
+    assert!(!folder.path().join("ran").exists());
+    assert_eq!(fs::read(folder.path().join("prof.data")).unwrap(), b"older");
+}

@@ -284,7 +284,11 @@ impl Consumer for FileConsumer {
         let ring_size = u32::try_from(recording.ring_size).unwrap_or(1 << 30);
         let begin = self.begin.take().ok_or(io::ErrorKind::NotFound)?;
         self.writer = Some(Writer::AtOnce(match begin {
-            Begin::Name(name) => self.file(NewFile::create(name, MODE)?, ring_size)?,
+            Begin::Name(name) => {
+                let file = NewFile::create(name, MODE)?;
+                file.may_take_name_keeping_old()?;
+                self.file(file, ring_size)?
+            }
             Begin::Unseen(file) => self.file(file, ring_size)?,
             Begin::Stream(stream) => self.stream(stream, ring_size)?,
         }));

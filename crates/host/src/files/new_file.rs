@@ -10,6 +10,7 @@ use std::path::Path;
 use super::destination::{DestinationError, NameInFolder};
 use super::folder::open_folder;
 use super::trust::{Trusted, give_to_sudo_user};
+use crate::sys::system;
 
 /// A file that is written without a name and takes its destination's when it is done ([`NewFile::persist`]) or worth
 /// keeping ([`NewFile::take_name_keeping_old`]). Dropped before that, or killed, it leaves nothing behind and an older
@@ -99,6 +100,31 @@ impl NewFile {
         Ok(())
     }
 
+    /// Whether [`NewFile::take_name_keeping_old`] can do its work, as far as can be seen now.
+    ///
+    /// # Errors
+    /// `EISDIR` where `NAME.old` is a directory, `EPERM` where an older file of the name is another user's and may not be
+    /// renamed.
+    pub fn may_take_name_keeping_old(&self) -> io::Result<()> {
+        let Some(NameInFolder { folder, name }) = &self.destination else { return Ok(()) };
+        let old = old_name(name)?;
+        if folder.look_at(&old).and_then(|old| old.metadata()).is_ok_and(|old| old.is_dir()) {
+            let text =
+                format!("{} is a directory, and cannot become the older recording", old.to_string_lossy());
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, text));
+        }
+        if let Ok(older) = folder.look_at(name) {
+            let (older, folder) = (older.metadata()?, folder.metadata()?);
+            // rename(2); root may all the same.
+            let own = system::effective_user();
+            let may = own == 0 || older.uid() == own || folder.uid() == own;
+            if folder.mode() & libc::S_ISVTX != 0 && !may {
+                return Err(io::Error::from_raw_os_error(libc::EPERM));
+            }
+        }
+        Ok(())
+    }
+
     /// Gives the file its name while it is written on; an older file of that name becomes `NAME.old`.
     ///
     /// # Errors
@@ -108,7 +134,7 @@ impl NewFile {
         if let CurrentName::Own = self.name {
             return Ok(());
         }
-        let old = CString::new([name.to_bytes(), b".old"].concat())?;
+        let old = old_name(name)?;
         let had_one = match folder.rename(name, &old) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             result => result.is_ok(),
@@ -169,6 +195,10 @@ impl Drop for NewFile {
             let _ = folder.remove(temporary);
         }
     }
+}
+
+fn old_name(name: &CStr) -> io::Result<CString> {
+    Ok(CString::new([name.to_bytes(), b".old"].concat())?)
 }
 
 /// How often another name is tried: nobody can have guessed one, so that the first is free but for an accident.
@@ -248,6 +278,7 @@ mod tests {
             fs::write(path, "precious").unwrap();
             let mut new = create(path);
             fs::create_dir(path.with_extension("svg.old")).unwrap();
+            assert_eq!(new.may_take_name_keeping_old().unwrap_err().kind(), io::ErrorKind::IsADirectory);
             assert!(new.take_name_keeping_old().is_err());
             assert_eq!(fs::read(path).unwrap(), b"precious");
         });
