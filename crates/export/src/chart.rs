@@ -21,8 +21,8 @@ impl<'v, 'p> Chart<'v, 'p> {
         let mut labels = LabelTable::default();
         let label_of = view.frames().frames().iter().map(|frame| labels.label(&frame_name(frame))).collect();
         let mut ticks = view.profile().order().to_vec();
-        // Stable: within a thread, time decides.
-        ticks.sort_by_key(|tick| tick.thread);
+        // Stable: within what has the same first frame, time decides.
+        ticks.sort_by_key(|tick| view.roots(tick.thread));
         Self { view, labels, label_of, ticks, reverse }
     }
 }

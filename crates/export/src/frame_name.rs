@@ -11,6 +11,7 @@ pub fn frame_name(frame: &ViewFrame) -> String {
     let offset = |offset: &Option<u64>| offset.map_or(String::new(), |offset| format!("+{offset:#x}"));
     let mut name = match &frame.label {
         Label::Comm(comm) => comm.to_string(),
+        Label::Process(comm, pid) => format!("{comm}-{pid}"),
         Label::Thread(comm, pid, tid) => format!("{comm}-{pid}/{tid}"),
         Label::Function(function, None) => function.to_string(),
         Label::Function(function, Some(module)) => format!("{module}`{function}"),
@@ -37,6 +38,7 @@ mod tests {
         let name = |label, kind| frame_name(&ViewFrame { label, kind });
         let (user, app) = (FrameKind::User, Name::from("app"));
         assert_eq!(name(Label::Comm(app.clone()), user), "app");
+        assert_eq!(name(Label::Process(app.clone(), Pid(1)), user), "app-1");
         assert_eq!(name(Label::Thread(app.clone(), Pid(1), Tid(2)), user), "app-1/2");
         assert_eq!(name(Label::Function("f".into(), None), FrameKind::Inlined), "f_[i]");
         assert_eq!(name(Label::Function("f".into(), Some(app.clone())), FrameKind::Kernel), "app`f_[k]");

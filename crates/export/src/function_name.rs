@@ -39,14 +39,16 @@ impl FunctionName {
         Self { parts: parts.unwrap_or_else(whole) }
     }
 
-    /// As much of the name as fits into so many columns: whole parts from the right end, or else the beginning of the
-    /// last one.
+    /// As much of the name as fits into so many columns: all parts, the last two (class and method), the last one, or
+    /// else the beginning of that.
     pub(crate) fn fit(&self, name: &str, columns: usize) -> String {
         let text = |parts: &[Part]| -> String {
             parts.iter().flatten().filter_map(|range| name.get(range.clone())).collect()
         };
         let mut last = String::new();
-        for first in 0..self.parts.len() {
+        let count = self.parts.len();
+        // All of it, or what is enough to know it by: the rest of a path without its beginning only looks like one.
+        for first in [0, count.saturating_sub(2), count.saturating_sub(1)] {
             last = text(&self.parts[first..]);
             if last.chars().count() <= columns {
                 return last;

@@ -65,7 +65,7 @@ fn folded_lines_are_counted_and_safe() {
 
 #[test]
 fn a_chart_keeps_each_threads_time() {
-    let (profile, spaces) = sampled(Detail { threads: true, order: true }, &SAMPLES);
+    let (profile, spaces) = sampled(Detail { threads: true, order: true, ..Detail::default() }, &SAMPLES);
     let names: Vec<_> = (0..5).map(resolution).collect();
     let resolve = |entry: &StackEntry| names.get(entry.offset as usize);
     let view = View::new(&profile, &spaces, resolve, Show::default(), Weight::Samples);

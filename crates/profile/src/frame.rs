@@ -24,6 +24,8 @@ pub enum Label {
     Comm(Name),
     /// The root of all stacks of one thread.
     Thread(Name, Pid, Tid),
+    /// The root of all threads of one process.
+    Process(Name, Pid),
     /// A function, with its module where the view shows modules.
     Function(Arc<str>, Option<Name>),
     /// A place without a name in this module, with its offset where the view shows addresses.

@@ -58,7 +58,9 @@ impl<'a> Growth<'a> {
     pub(crate) fn tree(mut self) -> FrameTree {
         for index in 0..self.branches.roots().len() {
             let (thread, branch) = self.branches.roots()[index];
-            let node = self.tree.child(TreeId::ALL, self.view.root(thread));
+            let (process, root) = self.view.roots(thread);
+            let below = process.map_or(TreeId::ALL, |process| self.tree.child(TreeId::ALL, process));
+            let node = self.tree.child(below, root);
             self.go_on(node, self.beginning_of(branch));
         }
         let mut reached = Vec::new();

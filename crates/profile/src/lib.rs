@@ -16,6 +16,7 @@ mod frame_chain;
 mod growth;
 mod index;
 mod paged;
+mod pools;
 mod profile;
 mod runs;
 mod stack;

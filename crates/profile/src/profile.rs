@@ -1,10 +1,11 @@
 //! Samples, counted.
 
 use hashbrown::HashMap;
-use model::{Loss, Name, Pid, StackEntry, Tid};
+use model::{Loss, Name, Pid, StackEntry, Tid, Timestamp};
 use rustc_hash::FxBuildHasher;
 
 use crate::paged::Paged;
+use crate::pools::has_digit;
 use crate::{StackId, StackTable};
 
 /// The number of a [`Thread`] in its [`Profile`].
@@ -23,8 +24,12 @@ impl ThreadId {
 pub struct Thread {
     /// The name.
     pub comm: Name,
-    /// The process; absent where a profile counts by name only.
+    /// Its numbers; absent where a profile counts by name only.
     pub ids: Option<(Pid, Tid)>,
+    /// The process and its name, where a profile keeps processes apart.
+    pub process: Option<(Pid, Name)>,
+    /// The process, where this may be one of its several threads whose names differ in digits alone.
+    pub pool: Option<Pid>,
 }
 
 /// How often, and how much.
@@ -66,8 +71,12 @@ impl Count {
 /// What a profile keeps apart.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Detail {
-    /// Processes and threads, not only their names.
+    /// Threads, not only their names.
     pub threads: bool,
+    /// Threads of one process whose names differ in digits alone are one: `worker-*`.
+    pub pools: bool,
+    /// Processes, with their threads on top of them.
+    pub processes: bool,
     /// The order of the samples, as a flame chart needs it.
     pub order: bool,
 }
@@ -97,6 +106,8 @@ pub struct Profile {
     pub stacks: StackTable,
     /// What the recording could not deliver.
     pub loss: Loss,
+    /// When the first and the last sample was taken, if samples say when.
+    pub span: Option<(Timestamp, Timestamp)>,
     detail: Detail,
     threads: Vec<Thread>,
     thread_ids: HashMap<Thread, ThreadId>,
@@ -117,7 +128,7 @@ impl Profile {
 
     /// Counts a sample. Samples must come in the order of time where that order is kept.
     pub fn add(&mut self, comm: &Name, pid: Pid, tid: Tid, stack: StackId, period: u64) {
-        let thread = self.thread(comm, pid, tid);
+        let thread = self.thread(comm, pid, tid, || comm.clone());
         self.count(thread, stack, period);
     }
 
@@ -133,7 +144,7 @@ impl Profile {
 
     /// Counts samples that somebody else has counted. A profile that keeps the order of samples has no use for them.
     pub fn add_counted(&mut self, comm: &Name, pid: Pid, tid: Tid, stack: StackId, samples: Count) {
-        let thread = self.thread(comm, pid, tid);
+        let thread = self.thread(comm, pid, tid, || comm.clone());
         self.add_count(thread, stack, samples);
     }
 
@@ -206,9 +217,18 @@ impl Profile {
         &self.order
     }
 
-    /// The thread of a sample, or all of its name, as the profile keeps them apart.
-    pub fn thread(&mut self, comm: &Name, pid: Pid, tid: Tid) -> ThreadId {
-        let thread = Thread { comm: comm.clone(), ids: self.detail.threads.then_some((pid, tid)) };
+    /// The thread of a sample, or all of its name, as the profile keeps them apart. `process` is asked for the name of
+    /// the process where that matters.
+    pub fn thread(&mut self, comm: &Name, pid: Pid, tid: Tid, process: impl FnOnce() -> Name) -> ThreadId {
+        let Detail { threads, pools, processes, order: _ } = self.detail;
+        // The name of the first thread is that of its process.
+        let may_be_of_pool = pools && !threads && tid.0 != pid.0 && has_digit(comm);
+        let thread = Thread {
+            comm: comm.clone(),
+            ids: threads.then_some((pid, tid)),
+            process: processes.then(|| (pid, process())),
+            pool: may_be_of_pool.then_some(pid),
+        };
         let threads = &mut self.threads;
         *self.thread_ids.entry(thread).or_insert_with_key(|thread| {
             threads.push(thread.clone());
@@ -235,7 +255,7 @@ mod tests {
     #[test]
     fn threads_are_kept_apart_only_where_asked() {
         for threads in [false, true] {
-            let mut profile = Profile::new(Detail { threads, order: true });
+            let mut profile = Profile::new(Detail { threads, order: true, ..Detail::default() });
             add(&mut profile, "a", 1, 1, 10);
             add(&mut profile, "a", 2, 1, 20);
             add(&mut profile, "b", 2, 1, 30);

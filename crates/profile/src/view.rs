@@ -8,7 +8,7 @@ use crate::frame::{FrameId, FrameKind, FrameTable, Label, ViewFrame, frames_of, 
 use crate::frame_chain::{ChainId, Chains};
 use crate::growth::Growth;
 use crate::tree::FrameTree;
-use crate::{PlaceId, Profile, StackId, Thread, ThreadId, Weight};
+use crate::{PlaceId, Profile, StackId, ThreadId, Weight, pools};
 
 /// Which frames a view has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,8 +67,8 @@ pub struct View<'a> {
     /// What each place shows.
     shown: Vec<ChainId>,
     chains: Chains,
-    /// The first frame of each thread's stacks.
-    roots: Vec<FrameId>,
+    /// The first frame of each thread's stacks, and the one that is the process below it, if processes are shown.
+    roots: Vec<(Option<FrameId>, FrameId)>,
 }
 
 impl<'a> View<'a> {
@@ -92,7 +92,17 @@ impl<'a> View<'a> {
             chains.intern(&chain)
         });
         let shown = shown.collect();
-        let roots = profile.threads().iter().map(|thread| frames.intern(root_of(thread))).collect();
+        let names = pools::names(profile.threads());
+        let roots = profile.threads().iter().zip(names).map(|(thread, name)| {
+            let process = thread.process.clone();
+            let process = process.map(|(pid, comm)| frames.intern(root(Label::Process(comm, pid))));
+            let label = match thread.ids {
+                Some((pid, tid)) => Label::Thread(name, pid, tid),
+                None => Label::Comm(name),
+            };
+            (process, frames.intern(root(label)))
+        });
+        let roots = roots.collect();
         Self { profile, weight, frames, shown, chains, roots }
     }
 
@@ -116,7 +126,7 @@ impl<'a> View<'a> {
         self.profile.total().weight(self.weight)
     }
 
-    /// All samples as a tree, whose first frames are the threads. Equal stacks are one. Frames that weigh less than
+    /// All samples as a tree, whose first frames are the threads, or processes with threads on them. Equal stacks are one. Frames that weigh less than
     /// `least` are left out with all above them; but not the threads, below which there is none that could say so.
     pub fn tree(&self, least: f64) -> FrameTree {
         Growth::of(self, least).tree()
@@ -124,7 +134,8 @@ impl<'a> View<'a> {
 
     /// The frames of one stack of a thread, outermost first, appended to `frames`.
     pub fn stack(&self, thread: ThreadId, stack: StackId, frames: &mut Vec<FrameId>) {
-        frames.push(self.root(thread));
+        let (process, root) = self.roots(thread);
+        frames.extend(process.into_iter().chain([root]));
         let mut places: Vec<_> = self.profile.stacks.entries(stack).collect();
         places.reverse();
         for &(frame, fold) in places.into_iter().flat_map(|place| self.shown(place)) {
@@ -137,8 +148,8 @@ impl<'a> View<'a> {
         frames.extend(self.passing_last(stack));
     }
 
-    /// The first frame of a thread's stacks.
-    pub(crate) fn root(&self, thread: ThreadId) -> FrameId {
+    /// The first frames of a thread's stacks: its process, where that is shown, and itself.
+    pub fn roots(&self, thread: ThreadId) -> (Option<FrameId>, FrameId) {
         self.roots[thread.index()]
     }
 
@@ -190,11 +201,6 @@ impl<'a> View<'a> {
     }
 }
 
-fn root_of(thread: &Thread) -> ViewFrame {
-    let comm = thread.comm.clone();
-    let label = match thread.ids {
-        Some((pid, tid)) => Label::Thread(comm, pid, tid),
-        None => Label::Comm(comm),
-    };
+fn root(label: Label) -> ViewFrame {
     ViewFrame { label, kind: FrameKind::User }
 }

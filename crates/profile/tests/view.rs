@@ -80,6 +80,7 @@ fn text(frame: &prof_profile::ViewFrame) -> String {
     let name = match &frame.label {
         Label::Comm(comm) => comm.to_string(),
         Label::Thread(comm, pid, tid) => format!("{comm}-{pid}/{tid}"),
+        Label::Process(comm, pid) => format!("{comm}-{pid}"),
         Label::Function(function, None) => function.to_string(),
         Label::Function(function, Some(module)) => format!("{module}!{function}"),
         Label::Module(module, offset) => format!("[{module} {offset:?}]"),
@@ -119,7 +120,7 @@ fn stacks_that_read_alike_are_one_row() {
 
 #[test]
 fn threads_are_roots_where_kept_apart() {
-    let mut world = World::new(Detail { threads: true, order: false });
+    let mut world = World::new(Detail { threads: true, ..Detail::default() });
     let main = world.user(1, &["main"]);
     world.add(1, &[main], 1);
     world.add(2, &[main], 1);
@@ -157,7 +158,7 @@ fn what_has_no_name_is_shown_and_counted_by_reason() {
 
 #[test]
 fn async_rust_is_folded_only_when_asked() {
-    let mut world = World::new(Detail { threads: false, order: true });
+    let mut world = World::new(Detail { order: true, ..Detail::default() });
     let leaf = world.user(1, &["app::work"]);
     // Two async functions, one inlined into a closure, and the polls between them.
     let inner = world.user(2, &["app::read::{{closure}}", "app::serve::{{closure}}"]);
@@ -201,6 +202,28 @@ fn program(world: &mut World) -> Vec<StackEntry> {
     places
 }
 
+#[test]
+fn numbered_threads_are_one_and_processes_are_told_apart() {
+    let detail = Detail { pools: true, ..Detail::default() };
+    let rows = |detail: Detail| {
+        let mut world = World::new(detail);
+        let main = world.user(1, &["main"]);
+        let stack = world.profile.stacks.intern(&[main]);
+        for (comm, pid, tid) in [("cc1", 1, 1), ("w-1", 1, 2), ("w-2", 1, 3), ("w-1", 4, 4), ("w-1", 4, 5)] {
+            let process = if pid == 1 { "cc1" } else { "w-1" };
+            let thread = world.profile.thread(&Name::from(comm), Pid(pid), Tid(tid), || Name::from(process));
+            world.profile.count(thread, stack, 1);
+        }
+        world.rows(Show::default(), Weight::Samples)
+    };
+    assert_eq!(rows(Detail::default()), ["cc1;main 1", "w-1;main 3", "w-2;main 1"]);
+    assert_eq!(rows(detail), ["cc1;main 1", "w-*;main 2", "w-1;main 2"]);
+    assert_eq!(
+        rows(Detail { processes: true, ..detail }),
+        ["cc1-1;cc1;main 1", "cc1-1;w-*;main 2", "w-1-4;w-1;main 2"]
+    );
+}
+
 proptest! {
     #[test]
     fn a_tree_has_each_stack_as_far_as_it_is_wide(
@@ -208,7 +231,7 @@ proptest! {
         (inlined, kernel, user, fold_async) in any::<(bool, bool, bool, bool)>(),
         least in prop_oneof![Just(0.0), 0.0..80.0],
     ) {
-        let mut world = World::new(Detail { threads: true, order: true });
+        let mut world = World::new(Detail { threads: true, order: true, ..Detail::default() });
         let places = program(&mut world);
         for (tid, stack, period) in &samples {
             let entries: Vec<_> = stack.iter().map(|&place| places[place]).collect();

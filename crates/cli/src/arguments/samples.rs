@@ -1,7 +1,7 @@
 //! Which samples of a recording a view is about.
 
 use clap::Args;
-use model::{Pid, Tid};
+use model::{Pid, Tid, Timestamp};
 use profile::{SampleFilter, TimeRange};
 
 use super::NumberList;
@@ -48,6 +48,33 @@ impl SampleArguments {
         .into_iter()
         .filter_map(|(given, flag)| given.then_some(flag))
         .collect()
+    }
+
+    /// Which samples they choose, in words; empty for all.
+    pub fn in_words(&self) -> String {
+        fn list<T: ToString>(values: &[T]) -> String {
+            values.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+        }
+        let seconds = |time: Option<Timestamp>| {
+            time.map_or(String::new(), |time| format!("{:.3}", time.0 as f64 / 1e9))
+        };
+        let cpus = self.cpu.iter().flat_map(|list| &list.0).map(|range| match (range.start(), range.end()) {
+            (first, last) if first == last => first.to_string(),
+            (first, last) => format!("{first}-{last}"),
+        });
+        let cpus = cpus.collect::<Vec<_>>().join(",");
+        let time = self.time.map_or(String::new(), |time| {
+            format!("{} to {} s", seconds(time.start), seconds(time.end)).trim().to_owned()
+        });
+        let conditions = [
+            ("comm ", list(&self.comm)),
+            ("process ", list(&self.pid)),
+            ("thread ", list(&self.tid)),
+            ("CPU ", cpus),
+            ("", time),
+        ];
+        let given = conditions.iter().filter(|(_, values)| !values.is_empty());
+        given.map(|(what, values)| format!("{what}{values}")).collect::<Vec<_>>().join(", ")
     }
 
     /// The conditions, but for the event: which events there are is known only when the recording is open.

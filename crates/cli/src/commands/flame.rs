@@ -11,7 +11,7 @@ use decoder::{AttrFlags, SampleFormat};
 use export::flamegraph::{Colors, Options};
 use export::summary::{Summary, counted, subtitle};
 use host::debuginfod;
-use model::{Reason, StackEntry};
+use model::{Reason, StackEntry, Tid};
 use perfdata::{Description, Event, sections};
 use profile::{Census, Detail, Profile, Show, View, Weight};
 
@@ -22,6 +22,7 @@ use crate::confined;
 use crate::console::Console;
 use crate::output::Output;
 use crate::pipeline::aggregate::Aggregate;
+use crate::pipeline::caption::Caption;
 use crate::pipeline::downloads;
 use crate::pipeline::events::{is_named, weight_of};
 use crate::pipeline::input::{self, Input, is_of_this_host};
@@ -73,9 +74,15 @@ struct FrameArguments {
     /// Without the user part of stacks
     #[arg(long)]
     no_user: bool,
-    /// A stack of its own for each thread, not only for each thread name
+    /// Threads of one process whose names differ in digits alone as one: worker-* [default for pictures]
     #[arg(long)]
+    merge_threads: bool,
+    /// A stack of its own for each thread, not only for each thread name
+    #[arg(long, conflicts_with = "merge_threads")]
     per_thread: bool,
+    /// A frame for each process, below its threads
+    #[arg(long)]
+    by_process: bool,
     /// The offsets of frames without a name
     #[arg(long)]
     addresses: bool,
@@ -103,7 +110,7 @@ struct DrawingArguments {
     /// In the order of time, instead of merged
     #[arg(long)]
     flamechart: bool,
-    /// Above the picture
+    /// Above the picture [default: what was recorded, where, when, for how long, how often]
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
     /// Below the title, before the figures
@@ -188,7 +195,13 @@ fn draw(
     output: &mut Output,
     console: &Console,
 ) -> anyhow::Result<()> {
-    let detail = Detail { threads: arguments.frames.per_thread, order: arguments.drawing.flamechart };
+    let detail = Detail {
+        threads: arguments.frames.per_thread,
+        // Folded stacks are for other tools, which may look for a thread by its name.
+        pools: arguments.frames.merge_threads || !arguments.folded,
+        processes: arguments.frames.by_process,
+        order: arguments.drawing.flamechart,
+    };
     let mut aggregate = Aggregate::new(arguments.samples.filter(), detail);
     let this_host = is_of_this_host(input.reader.features());
     let settings = arguments.symbols.settings(!arguments.frames.no_inline, this_host);
@@ -198,8 +211,8 @@ fn draw(
     if this_host && !arguments.frames.no_kernel && input.reader.events().iter().any(sees_kernel) {
         symbolizing.read_kernel_ahead();
     }
-    let name = input.name.clone();
-    let replayed = replay(input, console, &mut aggregate)?;
+    let (name, written) = (input.name.clone(), input.written);
+    let mut replayed = replay(input, console, &mut aggregate)?;
     let (profiles, seen_in) = aggregate.finish();
     let wanted = arguments.samples.event.as_deref();
     let (event, mut profile) = choose(profiles, replayed.recording.events(), wanted)
@@ -211,6 +224,18 @@ fn draw(
         Some(_) => Weight::Period,
         None => weight_of(attr),
     };
+    let caption = Caption {
+        features: replayed.recording.features(),
+        event,
+        span: profile.span,
+        written,
+        recording: &name,
+        filters: &arguments.samples.in_words(),
+    };
+    let title = caption.title(|pid| {
+        let comm = replayed.tracker.comm(pid, Tid(pid.0)).clone();
+        (!comm.as_bytes().starts_with(b":")).then_some(comm)
+    });
     let spaces = replayed.tracker.into_spaces();
     let servers = debuginfod::Settings::from_environment(&settings.paths, arguments.debuginfod);
     let unwound = is_unwound(event, &replayed.recording);
@@ -250,7 +275,7 @@ fn draw(
             census: &census,
             remedies: &remedies.most_helpful(&census, &spaces),
         };
-        let options = arguments.drawing.options(&facts)?;
+        let options = arguments.drawing.options(title, &facts)?;
         export::flamegraph::write(&view, &options, output)?;
     }
     Ok(())
@@ -270,10 +295,10 @@ impl FrameArguments {
 }
 
 impl DrawingArguments {
-    fn options(&self, facts: &Summary<'_>) -> anyhow::Result<Options> {
+    fn options(&self, title: String, facts: &Summary<'_>) -> anyhow::Result<Options> {
         let figures = subtitle(facts);
         Ok(Options {
-            title: self.title.clone().unwrap_or_else(|| "Flame Graph".to_owned()),
+            title: self.title.clone().unwrap_or(title),
             subtitle: match &self.subtitle {
                 Some(text) => format!("{text} – {figures}"),
                 None => figures,

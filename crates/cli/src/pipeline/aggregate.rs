@@ -102,7 +102,7 @@ impl EventProfile {
         }
         place.get_or_insert_with(|| {
             let comm = tracker.comm(pid, tid).clone();
-            let thread = self.profile.thread(&comm, pid, tid);
+            let thread = self.profile.thread(&comm, pid, tid, || tracker.comm(pid, Tid(pid.0)).clone());
             Seat { ids: (pid, tid), comm, thread, generation: tracker.generation(pid), changes }
         })
     }
@@ -252,6 +252,10 @@ impl SampleSink for Aggregate {
         let facts = SampleFacts { comm, pid, tid, cpu: sample.cpu, event, time: sample.time };
         if !self.filter.admits(&facts) {
             return Ok(());
+        }
+        if let Some(time) = sample.time {
+            let (first, last) = counted.profile.span.get_or_insert((time, time));
+            (*first, *last) = ((*first).min(time), (*last).max(time));
         }
         if deferred.is_some() {
             counted.settle(tracker, &mut self.mapper);

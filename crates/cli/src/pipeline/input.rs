@@ -1,14 +1,14 @@
 //! Finding and opening a recording.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail};
 use host::sys::poll::PollSet;
@@ -32,6 +32,8 @@ pub struct Input {
     pub reader: Reader,
     /// The path, or `standard input`.
     pub name: String,
+    /// When the file was last written.
+    pub written: Option<SystemTime>,
     /// When its processes began and ended, as far as is known: playing it tells the rest.
     pub lives: Arc<Lives>,
 }
@@ -40,7 +42,9 @@ impl Input {
     fn new(reader: Reader, name: String) -> Self {
         let lives = Lives::default();
         lives.add_recorded(reader.features(), reader.endian());
-        Self { reader, name, lives: Arc::new(lives) }
+        let written =
+            fs::metadata(&name).ok().filter(Metadata::is_file).and_then(|file| file.modified().ok());
+        Self { reader, name, written, lives: Arc::new(lives) }
     }
 }
 

@@ -7,6 +7,7 @@
 
 pub mod aggregate;
 mod build_ids;
+pub mod caption;
 pub mod downloads;
 pub mod events;
 pub mod input;

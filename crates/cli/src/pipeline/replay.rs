@@ -35,7 +35,7 @@ pub struct Replayed {
 /// # Errors
 /// Where the recording cannot be read on, and those of the sink.
 pub fn replay(input: Input, console: &Console, sink: &mut Sink<'_>) -> anyhow::Result<Replayed> {
-    let Input { reader, name, lives } = input;
+    let Input { reader, name, lives, .. } = input;
     let progress = Progress::new(console, &format!("reading {name}"), reader.total_size());
     let mut replay = Replay { lives, ..Replay::default() };
     let mut sink = Listening { sink, undecodable: Undecodable::default(), task: None };

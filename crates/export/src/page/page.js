@@ -56,7 +56,7 @@ const matched = element("output", { id: "matched" });
 const unzoom = element("button", { id: "unzoom", type: "button", hidden: "", title: "Escape" }, "Reset zoom");
 const details = element("output", { id: "details" });
 const header = element("header", { class: "bar" }, element("div", {}, title, subtitle, note),
-  element("form", { role: "search" }, search, matched, unzoom));
+  element("form", { role: "search" }, unzoom, matched, search));
 const main = element("main", {});
 const footer = element("footer", { class: "bar" }, details);
 const styles = picture.querySelector("style");
@@ -87,7 +87,7 @@ const letter = (() => {
   return width || 7.2;
 })();
 
-// Names: whole parts from the right end, or else the beginning of the last one.
+// Names: all parts, the last two (class and method), the last one, or else the beginning of that.
 function parts(frame) {
   if (!frame.parts) {
     const ranges = (frame.cuts || "0").split(" ").map(part => part.split(",").map(range => range.split("-").map(Number)));
@@ -101,7 +101,7 @@ const columns = label => [...label].reduce((sum, letter) => sum + (letter < "\u1
 function fitted(frame, room) {
   if (room < 1) return "";
   let label = "";
-  for (let first = 0; first < parts(frame).length; first++) {
+  for (const first of [0, -2, -1]) {
     label = parts(frame).slice(first).join("");
     if (columns(label) <= room) return label;
   }
