@@ -20,6 +20,7 @@ mod listing;
 mod lives;
 mod names;
 mod outputs;
+mod packaging;
 mod perf;
 mod perf_maps;
 mod perf_reads;

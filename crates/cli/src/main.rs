@@ -17,14 +17,14 @@ use std::process::ExitCode;
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use console::Console;
 use host::sys::{memory, signals};
 
 /// A sampling profiler for Linux: where does the time go?
 #[derive(Parser)]
-#[command(name = "prof", version, max_term_width = 110, disable_help_subcommand = true)]
+#[command(name = "prof", version = env!("PROF_VERSION"), max_term_width = 110, disable_help_subcommand = true)]
 struct Arguments {
     /// Print errors only
     #[arg(short, long, global = true, conflicts_with = "verbose")]
@@ -50,6 +50,11 @@ enum Command {
     List(commands::list::ListArguments),
     /// Say what this machine allows you to record, and what would allow more
     Doctor,
+    /// Print what a shell needs to complete this command line
+    Completions(commands::completions::CompletionsArguments),
+    /// Write the manual pages into a folder
+    #[command(hide = true)]
+    Man(commands::completions::ManArguments),
 }
 
 #[global_allocator]
@@ -75,6 +80,8 @@ fn main() -> ExitCode {
         Command::Top(top) => commands::top::run(&top, &console),
         Command::List(list) => commands::list::run(&list, &console),
         Command::Doctor => commands::doctor::run(&console),
+        Command::Completions(shell) => commands::completions::run(&shell, Arguments::command()),
+        Command::Man(man) => commands::completions::write_pages(&man, Arguments::command(), &console),
     };
     match result {
         Ok(code) => code,

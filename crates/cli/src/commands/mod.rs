@@ -1,6 +1,7 @@
 //! One file per command: its arguments, and what it does.
 
 pub mod call_graph;
+pub mod completions;
 pub mod doctor;
 pub mod flame;
 pub mod list;

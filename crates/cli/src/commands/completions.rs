@@ -1,0 +1,69 @@
+//! `prof completions`: what shells need to complete our command line, and `prof man`: its manual pages.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Args;
+use clap_complete::Shell;
+
+use crate::console::Console;
+use crate::output::Output;
+
+/// Arguments of `prof completions`.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  prof completions bash > ~/.local/share/bash-completion/completions/prof
+  prof completions zsh > ~/.zfunc/_prof
+  prof completions fish > ~/.config/fish/completions/prof.fish")]
+pub struct CompletionsArguments {
+    /// The shell
+    shell: Shell,
+}
+
+/// Arguments of `prof man`.
+#[derive(Args)]
+pub struct ManArguments {
+    /// The folder that gets a page for `prof` and one for each command
+    folder: PathBuf,
+}
+
+/// Prints a script for a shell.
+///
+/// # Errors
+/// Where standard output cannot be written.
+pub fn run(arguments: &CompletionsArguments, mut command: clap::Command) -> anyhow::Result<ExitCode> {
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut command, "prof", &mut script);
+    io::stdout().write_all(&script).context("cannot write to standard output")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes `prof.1` and a `prof-COMMAND.1` for each command.
+///
+/// # Errors
+/// Where a page cannot be written.
+pub fn write_pages(
+    arguments: &ManArguments,
+    mut command: clap::Command,
+    console: &Console,
+) -> anyhow::Result<ExitCode> {
+    command.build();
+    write_page(&arguments.folder, &command, console)?;
+    for subcommand in command.get_subcommands().filter(|command| !command.is_hide_set()) {
+        write_page(&arguments.folder, subcommand, console)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_page(folder: &Path, command: &clap::Command, console: &Console) -> anyhow::Result<()> {
+    // A built subcommand's display name is `prof-COMMAND`.
+    let name = command.get_display_name().unwrap_or(command.get_name());
+    let path = folder.join(format!("{name}.1"));
+    let mut output = Output::open(Some(&path), console)?;
+    clap_mangen::Man::new(command.clone())
+        .render(&mut output)
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    output.finish()
+}
