@@ -6,13 +6,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::thread;
 
 use anyhow::{Context, bail};
 
 use crate::workspace;
-
-/// The entry points, in pairs that are fuzzed side by side.
-const PAIRS: [[&str; 2]; 3] = [["record", "attr"], ["file", "pipe"], ["compressed", "tracing_data"]];
 
 /// Builds the fuzzer with optimisation and every check, and runs it.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
@@ -29,32 +27,38 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     workspace::run(&mut command)
 }
 
-/// Every target for so many seconds, two at a time.
+/// Every target for so many seconds, as many at a time as there are cores.
 pub(crate) fn each(seconds: u32) -> anyhow::Result<()> {
     let root = workspace::root();
     let fuzzer = build(&root, "prof-fuzz")?;
-    let start = |target| -> anyhow::Result<Child> {
-        Command::new(&fuzzer)
-            .args([target, "--secs", &seconds.to_string()])
-            .current_dir(&root)
-            .spawn()
-            .with_context(|| format!("cannot run {}", fuzzer.display()))
-    };
-    for pair in PAIRS {
-        let running = pair.map(start);
-        // Both are waited for, even where one has found something.
-        let ended = running.map(|child| Ok::<_, anyhow::Error>(child?.wait()?.success()));
-        for (target, ended) in pair.into_iter().zip(ended) {
-            if !ended? {
-                bail!("fuzzing {target} found something");
+    let targets = workspace::output(Command::new(&fuzzer).arg("--list"))?;
+    let targets: Vec<&str> = targets.lines().collect();
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let mut found = Vec::new();
+    for targets in targets.chunks(cores) {
+        let start = |target: &&str| -> anyhow::Result<Child> {
+            Command::new(&fuzzer)
+                .args([target, "--secs", &seconds.to_string()])
+                .current_dir(&root)
+                .spawn()
+                .with_context(|| format!("cannot run {}", fuzzer.display()))
+        };
+        // All are waited for, even where one has found something.
+        let running: Vec<_> = targets.iter().map(start).collect();
+        for (target, child) in targets.iter().zip(running) {
+            if !child?.wait()?.success() {
+                found.push(*target);
             }
         }
+    }
+    if !found.is_empty() {
+        bail!("fuzzing {} found something", found.join(", "));
     }
     Ok(())
 }
 
 /// The folder of fuzz builds has the program of this package.
-fn build(root: &Path, package: &str) -> anyhow::Result<PathBuf> {
+pub(crate) fn build(root: &Path, package: &str) -> anyhow::Result<PathBuf> {
     let arguments = ["build", "--quiet", "--profile", "fuzz", "--package", package];
     workspace::run(Command::new("cargo").args(arguments).current_dir(root))?;
     Ok(root.join("target/fuzz").join(package))

@@ -5,6 +5,7 @@ mod ci;
 mod corpus;
 mod fixtures;
 mod fuzz;
+mod growth;
 mod matrix;
 mod soak;
 mod sweep;
@@ -57,6 +58,11 @@ const CHORES: &[Chore] = &[
         name: "fuzz",
         about: "give hostile bytes to readers (TARGET or all, --secs N) or to the program (commands, --count N)",
         run: fuzz::run,
+    },
+    Chore {
+        name: "growth",
+        about: "count what recordings four times as long take (words of a SHAPE's name, --prof FILE)",
+        run: growth::run,
     },
     Chore {
         name: "soak",

@@ -1,4 +1,4 @@
-//! `prof-fuzz TARGET… [--secs N] [--seed N] [--corpus DIR]…`, `prof-fuzz commands --prof PATH [--count N] …`: see
+//! `prof-fuzz TARGET… [--secs N] [--seed N] [--corpus DIR]…`, `prof-fuzz --list`, `prof-fuzz commands --prof PATH [--count N] …`: see
 //! `cargo xtask fuzz`.
 
 use std::path::{Path, PathBuf};
@@ -38,6 +38,10 @@ fn fuzz(args: &[String]) -> anyhow::Result<()> {
             "--seed" => options.seed = value()?.parse().context("--seed")?,
             "--prof" => prof = Some(PathBuf::from(value()?)),
             "--count" => count = value()?.parse().context("--count")?,
+            "--list" => {
+                TARGETS.iter().for_each(|target| println!("{}", target.name));
+                return Ok(());
+            }
             "--corpus" => collect(Path::new(value()?), &mut options.corpus)?,
             name => names.push(name),
         }

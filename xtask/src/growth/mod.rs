@@ -1,0 +1,143 @@
+//! `cargo xtask growth [SHAPE]`: what `prof` does with recordings four times as long, in instructions and bytes.
+//!
+//! valgrind's dhat counts the instructions and the most bytes that were allocated at a time: the same each time, on any
+//! machine. What is quadratic takes sixteen times as many.
+
+mod shapes;
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use anyhow::{Context, bail};
+
+use crate::{fuzz, workspace};
+use shapes::{SHAPES, Shape};
+
+/// Instructions for four times as much, in times of those for once: four, a logarithm, and tables that have just grown.
+const MOST_INSTRUCTIONS: f64 = 6.0;
+/// Bytes likewise, of the process.
+const MOST_BYTES: f64 = 4.5;
+/// What a process takes besides what it allocates: code, and the stacks of its threads.
+const PROCESS_BYTES: u64 = 4 << 20;
+
+const COMMANDS: [&[&str]; 2] = [&["flame"], &["script"]];
+
+/// What a run took.
+#[derive(Clone, Copy)]
+struct Cost {
+    instructions: u64,
+    bytes: u64,
+}
+
+/// Compares each shape, or those with all given words in their name. Without valgrind it says so, and that is all.
+pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        eprintln!("skipped: valgrind, which counts instructions, is not installed");
+        return Ok(());
+    }
+    let (prof, words) = match args {
+        [flag, prof, words @ ..] if flag == "--prof" => (PathBuf::from(prof), words),
+        words => (fuzz::build(&workspace::root(), "prof-cli")?.with_file_name("prof"), words),
+    };
+    let folder = tempfile::tempdir().context("cannot make a folder for recordings")?;
+    let is_wanted = |shape: &&Shape| words.iter().all(|word| shape.name.contains(word.as_str()));
+    let jobs: Vec<(&Shape, &[&str])> =
+        SHAPES.iter().filter(is_wanted).flat_map(|shape| COMMANDS.map(|command| (shape, command))).collect();
+    let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let work = || -> anyhow::Result<()> {
+        while let Some((shape, command)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if !compare(&prof, shape, command, folder.path())? {
+                failed.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let workers = thread::available_parallelism().map_or(1, usize::from);
+        let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|thread| match thread.join() {
+            Ok(outcome) => outcome,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    })?;
+    match failed.into_inner() {
+        0 => Ok(()),
+        failed => bail!("{failed} recordings take more than they should when they are four times as long"),
+    }
+}
+
+/// Says whether four times as long takes no more than it may.
+fn compare(prof: &Path, shape: &Shape, command: &[&str], folder: &Path) -> anyhow::Result<bool> {
+    // What is not the recording's: starting, and one sample.
+    let start = cost(prof, shape, 1, command, folder)?;
+    let once = cost(prof, shape, shape.number, command, folder)?;
+    let four = cost(prof, shape, 4 * shape.number, command, folder)?;
+    let above = |cost: Cost| cost.instructions.saturating_sub(start.instructions) as f64;
+    let instructions = above(four) / above(once);
+    let bytes = (four.bytes + PROCESS_BYTES) as f64 / (once.bytes + PROCESS_BYTES) as f64;
+    let is_fine = instructions <= MOST_INSTRUCTIONS && bytes <= MOST_BYTES;
+    println!(
+        "{:<52} {:<6} {instructions:>5.2} × {:>6.1} M instructions, {bytes:>5.2} × {:>6.2} MB{}",
+        shape.name,
+        command.join(" "),
+        above(once) / 1e6,
+        once.bytes as f64 / 1e6,
+        if is_fine { "" } else { "   TOO MUCH" }
+    );
+    Ok(is_fine)
+}
+
+fn cost(prof: &Path, shape: &Shape, number: u64, command: &[&str], folder: &Path) -> anyhow::Result<Cost> {
+    let stem = format!("{}-{}-{number}", shape.name.replace(' ', "-"), command.join("-"));
+    let recording = folder.join(format!("{stem}.data"));
+    let counts = folder.join(format!("{stem}.json"));
+    let mut records = Vec::new();
+    (shape.records)(number, &mut records);
+    let mut file = BufWriter::new(File::create(&recording)?);
+    shapes::write(&records, &mut file)?;
+    drop(file.into_inner().context("cannot write a recording")?);
+    let output = Command::new("valgrind")
+        .args(["--tool=dhat", &format!("--dhat-out-file={}", counts.display())])
+        .arg(prof)
+        .args(command)
+        .arg("-i")
+        .arg(&recording)
+        .stdout(std::process::Stdio::null())
+        .output()
+        .context("cannot run valgrind")?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        bail!("prof {} of {}: {stderr}", command.join(" "), shape.name);
+    }
+    let cost = parse(&std::fs::read_to_string(&counts)?, &stderr);
+    std::fs::remove_file(&recording)?;
+    std::fs::remove_file(&counts)?;
+    cost.with_context(|| format!("cannot understand what dhat says: {stderr}"))
+}
+
+/// The time at the end, which dhat counts in instructions, and the bytes at their peak, which it says.
+fn parse(counts: &str, stderr: &str) -> Option<Cost> {
+    let line = counts.lines().find_map(|line| line.strip_prefix(",\"te\":"))?;
+    let peak = stderr.lines().find_map(|line| line.split_once("At t-gmax:"))?.1;
+    let bytes = peak.trim().split(' ').next()?.replace(',', "");
+    Some(Cost { instructions: line.trim().parse().ok()?, bytes: bytes.parse().ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_as_dhat_writes_them() {
+        let stderr =
+            "==1== Total:     9,000,000 bytes in 5 blocks\n==1== At t-gmax: 1,234,567 bytes in 3 blocks\n";
+        let cost =
+            parse("{\"dhatFileVersion\":2\n,\"pid\":1\n,\"te\":172797132\n,\"tg\":5\n", stderr).unwrap();
+        assert_eq!((cost.instructions, cost.bytes), (172_797_132, 1_234_567));
+        assert!(parse("", stderr).is_none());
+    }
+}
