@@ -35,6 +35,17 @@ struct Packed<'a> {
     stream: &'a [u8],
 }
 
+/// Whether the bytes of a section in the file are not its contents.
+pub(crate) fn is_packed(section: &Section) -> bool {
+    section.is_compressed() || section.name.starts_with(b".zdebug_")
+}
+
+/// A section that is not unpacked for its size.
+pub(crate) fn too_large(section: &Section, unpacked: u64, limit: UnpackLimit) -> ElfError {
+    let name = String::from_utf8_lossy(&section.name).into_owned();
+    ElfError::UnpackedSize { name, offset: section.file_offset.0, unpacked, limit }
+}
+
 pub(crate) fn unpack<'a>(
     section: &Section,
     bytes: &'a [u8],
@@ -49,7 +60,7 @@ pub(crate) fn unpack<'a>(
             return Err(damaged("sections that are loaded cannot be compressed"));
         }
         Packed::of_compressed(bytes, is_64, endian)
-    } else if section.name.starts_with(b".zdebug_") {
+    } else if is_packed(section) {
         Packed::of_zdebug(bytes)
     } else {
         return Ok(Contents::InFile(bytes));
@@ -58,7 +69,7 @@ pub(crate) fn unpack<'a>(
     let unpacked = packed.size;
     let most = ALWAYS_UNPACKED.max((packed.stream.len() as u64).saturating_mul(MAX_RATIO));
     let share = if unpacked > most { Err(UnpackLimit::Ratio(MAX_RATIO)) } else { budget.take(unpacked) };
-    let share = share.map_err(|limit| ElfError::UnpackedSize { name: name(), offset, unpacked, limit })?;
+    let share = share.map_err(|limit| too_large(section, unpacked, limit))?;
     let bytes = packed.unpack().map_err(damaged)?;
     Ok(Contents::Unpacked(Unpacked::new(bytes, share)))
 }

@@ -4,9 +4,10 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use model::{BuildId, FileOffset, Svma};
-use object::Endianness;
 use object::read::elf::{FileHeader, ProgramHeader as _, SectionHeader as _};
+use object::{Endianness, ReadRef};
 
+use crate::read_at::{Pieces, ReadAt};
 use crate::{ElfError, Machine, Section, Segment, note};
 
 /// Further sections are left out: no linked program has a thousand, a relocatable object some ten thousand.
@@ -34,24 +35,41 @@ pub(crate) struct Headers {
 }
 
 impl Headers {
+    /// Reads the headers of a file piece by piece.
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub(crate) fn read(file: &impl ReadAt) -> Result<Self, ElfError> {
+        let mut pieces = Pieces::of_beginning(file);
+        loop {
+            let headers = Self::parse(&pieces);
+            if !pieces.complete(file) {
+                return headers;
+            }
+        }
+    }
+
     /// Reads the headers.
     ///
     /// # Errors
     /// Where there is no ELF header, or where program headers are announced and cannot be read. Section headers
     /// are optional (`sstrip`, files cut short): without usable ones the object has no sections.
-    pub(crate) fn parse(data: &[u8]) -> Result<Self, ElfError> {
-        if data.get(..4) != Some(b"\x7fELF") {
-            return Err(ElfError::NotElf { found: data.iter().take(4).copied().collect() });
+    pub(crate) fn parse<'a, R: ReadRef<'a>>(data: R) -> Result<Self, ElfError> {
+        let length = data.len().unwrap_or(0).min(5);
+        let beginning = data.read_bytes_at(0, length).unwrap_or_default();
+        let magic = beginning.get(..4).unwrap_or(beginning);
+        if magic != b"\x7fELF" {
+            return Err(ElfError::NotElf { found: magic.into() });
         }
-        match data.get(4) {
-            Some(1) => read::<object::elf::FileHeader32<Endianness>>(data),
-            Some(2) => read::<object::elf::FileHeader64<Endianness>>(data),
+        match beginning.get(4) {
+            Some(1) => read::<object::elf::FileHeader32<Endianness>, R>(data),
+            Some(2) => read::<object::elf::FileHeader64<Endianness>, R>(data),
             _ => Err(ElfError::Header { what: "e_ident[EI_CLASS] says neither 32 nor 64 bit".to_string() }),
         }
     }
 }
 
-fn read<Elf: FileHeader<Endian = Endianness>>(data: &[u8]) -> Result<Headers, ElfError> {
+fn read<'a, Elf: FileHeader<Endian = Endianness>, R: ReadRef<'a>>(data: R) -> Result<Headers, ElfError> {
     let header = Elf::parse(data).map_err(|error| ElfError::Header { what: error.to_string() })?;
     let endian = header.endian().map_err(|error| ElfError::Header { what: error.to_string() })?;
     let program_headers = header.program_headers(endian, data).map_err(|error| ElfError::ProgramHeaders {
@@ -92,10 +110,10 @@ fn read<Elf: FileHeader<Endian = Endianness>>(data: &[u8]) -> Result<Headers, El
     })
 }
 
-fn sections<Elf: FileHeader<Endian = Endianness>>(
+fn sections<'a, Elf: FileHeader<Endian = Endianness>, R: ReadRef<'a>>(
     header: &Elf,
     endian: Endianness,
-    data: &[u8],
+    data: R,
 ) -> Vec<Section> {
     let Ok(headers) = header.section_headers(endian, data) else { return Vec::new() };
     let section_strings = header

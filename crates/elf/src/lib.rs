@@ -3,7 +3,8 @@
 //! [`Object`] takes the bytes of an ELF file (32 or 64 bit, either byte order) and answers for its build id, its
 //! program headers (the only place of the project where a [`model::FileOffset`] becomes a [`model::Svma`]), its
 //! sections with their contents decompressed, its symbols, and the names of the files that hold the rest of its
-//! debug information. What the caller must supply: all of the file's bytes, unchanged while the object lives.
+//! debug information. What the caller must supply: all of the file's bytes, unchanged while the object lives; or a way
+//! to read them piece by piece ([`ReadAt`]), for what is known by the headers and for single sections.
 //!
 //! Not handled: core dumps and relocatable objects beyond their sections, and archives.
 #![no_std]
@@ -20,6 +21,7 @@ mod link;
 mod machine;
 mod note;
 mod object;
+mod read_at;
 mod relocation;
 mod section;
 mod segment;
@@ -30,6 +32,7 @@ pub use error::ElfError;
 pub use link::{AltLink, DebugLink, debug_link_crc};
 pub use machine::Machine;
 pub use object::Object;
+pub use read_at::ReadAt;
 pub use relocation::Relocation;
 pub use section::Section;
 pub use segment::Segment;

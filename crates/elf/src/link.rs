@@ -1,33 +1,35 @@
 //! The names of files that hold the rest of an object's debug information (GDB manual, "Debugging Information in
 //! Separate Files"; `dwz(1)`).
 
+use alloc::vec::Vec;
+
 use model::BuildId;
 use object::Endianness;
 
 /// The contents of `.gnu_debuglink`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DebugLink<'a> {
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DebugLink {
     /// The file's name, without a folder. It comes from the object: whoever joins it to a folder checks it first.
-    pub file_name: &'a [u8],
+    pub file_name: Vec<u8>,
     /// The CRC-32 of the whole debug file: see [`debug_link_crc`].
     pub crc: u32,
 }
 
 /// The contents of `.gnu_debugaltlink`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct AltLink<'a> {
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AltLink {
     /// The path, absolute or relative to the folder of the file that has the link.
-    pub path: &'a [u8],
+    pub path: Vec<u8>,
     /// The build id of the supplementary file.
     pub build_id: Option<BuildId>,
 }
 
-pub(crate) fn debug_link(bytes: &[u8], endian: Endianness) -> Option<DebugLink<'_>> {
+pub(crate) fn debug_link(bytes: &[u8], endian: Endianness) -> Option<DebugLink> {
     let length = bytes.iter().position(|&byte| byte == 0)?;
     // The checksum follows the terminated name at the next multiple of four.
     let crc_at = length.checked_add(4)? & !3;
     let crc: [u8; 4] = bytes.get(crc_at..crc_at.checked_add(4)?)?.try_into().ok()?;
-    let file_name = bytes.get(..length).filter(|name| !name.is_empty())?;
+    let file_name = bytes.get(..length).filter(|name| !name.is_empty())?.to_vec();
     let crc = match endian {
         Endianness::Little => u32::from_le_bytes(crc),
         Endianness::Big => u32::from_be_bytes(crc),
@@ -35,9 +37,9 @@ pub(crate) fn debug_link(bytes: &[u8], endian: Endianness) -> Option<DebugLink<'
     Some(DebugLink { file_name, crc })
 }
 
-pub(crate) fn alt_link(bytes: &[u8]) -> Option<AltLink<'_>> {
+pub(crate) fn alt_link(bytes: &[u8]) -> Option<AltLink> {
     let length = bytes.iter().position(|&byte| byte == 0)?;
-    let path = bytes.get(..length).filter(|path| !path.is_empty())?;
+    let path = bytes.get(..length).filter(|path| !path.is_empty())?.to_vec();
     Some(AltLink { path, build_id: bytes.get(length + 1..).and_then(BuildId::from_bytes) })
 }
 
@@ -55,7 +57,7 @@ mod tests {
     fn a_link_is_a_name_and_an_aligned_checksum() {
         let bytes = b"a.debug\0\x78\x56\x34\x12";
         let link = debug_link(bytes, Endianness::Little).unwrap();
-        assert_eq!((link.file_name, link.crc), (b"a.debug".as_slice(), 0x1234_5678));
+        assert_eq!((link.file_name.as_slice(), link.crc), (b"a.debug".as_slice(), 0x1234_5678));
         assert_eq!(debug_link(b"abcd\0\0\0\0\x12\x34\x56\x78", Endianness::Big).unwrap().crc, 0x1234_5678);
         assert_eq!(debug_link(&bytes[..11], Endianness::Little), None);
         assert_eq!(debug_link(b"\0\0\0\0\0\0\0\0", Endianness::Little), None);

@@ -1,6 +1,7 @@
 //! Notes: the build id.
 
 use model::BuildId;
+use object::ReadRef;
 use object::read::elf::{FileHeader, ProgramHeader as _, SectionHeader as _};
 
 /// The owner and type of a build id's note: `NT_GNU_BUILD_ID`.
@@ -11,7 +12,11 @@ const MAX_NOTES: usize = 1 << 12;
 
 /// The build id. Sections are asked before program headers: in a separate debug file the program headers still
 /// speak of the original's layout, and its notes are moved.
-pub(crate) fn build_id<Elf: FileHeader>(header: &Elf, endian: Elf::Endian, data: &[u8]) -> Option<BuildId> {
+pub(crate) fn build_id<'a, Elf: FileHeader, R: ReadRef<'a>>(
+    header: &Elf,
+    endian: Elf::Endian,
+    data: R,
+) -> Option<BuildId> {
     let mut left = MAX_NOTES;
     let in_sections =
         header.section_headers(endian, data).unwrap_or_default().iter().find_map(|section| {

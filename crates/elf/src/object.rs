@@ -1,4 +1,5 @@
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 
 use model::{BuildId, FileOffset, Svma};
@@ -6,8 +7,10 @@ use object::Endianness;
 
 use crate::headers::Headers;
 use crate::link::{self, AltLink, DebugLink};
-use crate::unpacked::{Contents, ObjectBudget, UnpackBudget};
-use crate::{ElfError, Machine, Relocation, Section, Segment, Symbol, SymbolSource, compression, segment};
+use crate::unpacked::{Contents, ObjectBudget, UnpackBudget, Unpacked};
+use crate::{
+    ElfError, Machine, ReadAt, Relocation, Section, Segment, Symbol, SymbolSource, compression, segment,
+};
 use crate::{relocation, symbol};
 
 /// An object file: its bytes, and where in them things are.
@@ -19,17 +22,7 @@ pub struct Object<D> {
     unpack_budget: ObjectBudget,
 }
 
-impl<D: AsRef<[u8]>> Object<D> {
-    /// Reads the headers of an ELF file.
-    ///
-    /// # Errors
-    /// Where the bytes are no ELF file or its program headers cannot be read. Unusable section headers are no
-    /// error: the object has no sections then.
-    pub fn parse(data: D) -> Result<Self, ElfError> {
-        let headers = Headers::parse(data.as_ref())?;
-        Ok(Self { data, headers, unpack_budget: UnpackBudget::default().for_object() })
-    }
-
+impl<D> Object<D> {
     /// Lets its compressed sections take as much memory as a budget has, which may be that of other objects, too.
     #[must_use]
     pub fn with_unpack_budget(self, budget: &UnpackBudget) -> Self {
@@ -39,11 +32,6 @@ impl<D: AsRef<[u8]>> Object<D> {
     /// What its bytes come from.
     pub fn source(&self) -> &D {
         &self.data
-    }
-
-    /// All bytes of the file.
-    pub fn data(&self) -> &[u8] {
-        self.data.as_ref()
     }
 
     /// Whether addresses are 64 bits wide (`ELFCLASS64`).
@@ -101,17 +89,6 @@ impl<D: AsRef<[u8]>> Object<D> {
         self.headers.segments.iter().find_map(|segment| segment.file_offset_of(address))
     }
 
-    /// The bytes of the file that are loaded at `address` and further on, up to the end of their segment.
-    pub fn bytes_at(&self, address: Svma) -> Option<&[u8]> {
-        let segment =
-            self.headers.segments.iter().find(|segment| segment.file_offset_of(address).is_some())?;
-        let offset = segment.file_offset_of(address)?;
-        let end = segment.file_offset.0.saturating_add(segment.file_size);
-        let data = self.data();
-        let start = usize::try_from(offset.0).ok()?;
-        data.get(start..usize::try_from(end).unwrap_or(usize::MAX).min(data.len()))
-    }
-
     /// The section headers, by index (the first is the null section).
     pub fn sections(&self) -> &[Section] {
         &self.headers.sections
@@ -120,6 +97,129 @@ impl<D: AsRef<[u8]>> Object<D> {
     /// The first section with this name.
     pub fn section(&self, name: &str) -> Option<&Section> {
         self.headers.sections.iter().find(|section| *section.name == *name.as_bytes())
+    }
+
+    /// The section with this name, or where there is none with the name of its older compressed form, if it has bytes here.
+    pub fn contents_section(&self, name: &str) -> Option<&Section> {
+        let section = self.section(name).or_else(|| {
+            let rest = name.strip_prefix(".debug_")?;
+            self.headers
+                .sections
+                .iter()
+                .find(|section| section.name.strip_prefix(b".zdebug_".as_slice()) == Some(rest.as_bytes()))
+        });
+        section.filter(|section| !section.is_without_bytes())
+    }
+
+    /// The bytes of the file that are loaded at `address` and further on, up to the end of their segment: where they begin, and
+    /// how many there are.
+    pub fn file_range_at(&self, address: Svma) -> Option<(FileOffset, u64)> {
+        self.headers.segments.iter().find_map(|segment| {
+            let offset = segment.file_offset_of(address)?;
+            let end = segment.file_offset.0.saturating_add(segment.file_size);
+            Some((offset, end.saturating_sub(offset.0)))
+        })
+    }
+
+    /// Whether the section exists, compressed or not, and has bytes.
+    pub fn has_contents(&self, name: &str) -> bool {
+        self.headers.sections.iter().any(|section| {
+            let same = *section.name == *name.as_bytes()
+                || name.strip_prefix(".debug_").is_some_and(|rest| {
+                    section.name.strip_prefix(b".zdebug_".as_slice()) == Some(rest.as_bytes())
+                });
+            same && !section.is_without_bytes() && section.size > 0
+        })
+    }
+
+    /// `PT_DYNAMIC`: where the dynamic section lies in the file, and its size in bytes.
+    pub fn dynamic(&self) -> Option<(FileOffset, u64)> {
+        self.headers.dynamic
+    }
+
+    /// `PT_GNU_EH_FRAME`: the address, the place in the file and the size in bytes of the table that finds `.eh_frame` entries,
+    /// for objects without section headers.
+    pub fn eh_frame_header(&self) -> Option<(Svma, FileOffset, u64)> {
+        self.headers.eh_frame_header
+    }
+
+    /// Whether there is such a section, with at least one symbol beyond the null symbol.
+    pub fn has_symbol_table(&self, source: SymbolSource) -> bool {
+        symbol::has_section(&self.headers, source)
+    }
+}
+
+impl<D: ReadAt> Object<D> {
+    /// Reads the headers of an ELF file, which is read piece by piece: less than 64 KiB of most programs.
+    ///
+    /// # Errors
+    /// As [`Object::parse`].
+    pub fn read(data: D) -> Result<Self, ElfError> {
+        let headers = Headers::read(&data)?;
+        Ok(Self { data, headers, unpack_budget: UnpackBudget::default().for_object() })
+    }
+
+    /// The contents of a compressed section; `None` where it is not compressed: its bytes in the file are its contents then.
+    ///
+    /// # Errors
+    /// As [`Object::section_contents`].
+    pub fn unpacked(&self, section: &Section) -> Result<Option<Unpacked>, ElfError> {
+        if !compression::is_packed(section) {
+            return Ok(None);
+        }
+        let (start, packed) = (section.file_offset.0, self.unpack_budget.take(section.size));
+        // What is packed takes memory, too, for a while.
+        let _packed = packed.map_err(|limit| compression::too_large(section, section.size, limit))?;
+        let bytes = self.data.copy(start..start.saturating_add(section.size));
+        let (is_64, endian) = (self.headers.is_64, self.headers.endian);
+        match compression::unpack(section, &bytes, is_64, endian, &self.unpack_budget)? {
+            Contents::Unpacked(unpacked) => Ok(Some(unpacked)),
+            Contents::InFile(_) => Ok(None),
+        }
+    }
+
+    /// `.gnu_debuglink`: the name of the separate debug file, and its checksum.
+    pub fn debug_link(&self) -> Option<DebugLink> {
+        link::debug_link(&self.link_bytes(".gnu_debuglink")?, self.headers.endian)
+    }
+
+    /// `.gnu_debugaltlink`: the supplementary debug file that dwz moved common entries to.
+    pub fn alt_link(&self) -> Option<AltLink> {
+        link::alt_link(&self.link_bytes(".gnu_debugaltlink")?)
+    }
+
+    fn link_bytes(&self, name: &str) -> Option<Vec<u8>> {
+        /// A path, its NUL and what follows it, in bytes.
+        const LONGEST: u64 = 4096 + 64;
+        let section = self.section(name)?;
+        let start = section.file_offset.0;
+        Some(self.data.copy(start..start.saturating_add(section.size.min(LONGEST))))
+    }
+}
+
+impl<D: AsRef<[u8]>> Object<D> {
+    /// Reads the headers of an ELF file.
+    ///
+    /// # Errors
+    /// Where the bytes are no ELF file or its program headers cannot be read. Unusable section headers are no
+    /// error: the object has no sections then.
+    pub fn parse(data: D) -> Result<Self, ElfError> {
+        let headers = Headers::parse(data.as_ref())?;
+        Ok(Self { data, headers, unpack_budget: UnpackBudget::default().for_object() })
+    }
+
+    /// All bytes of the file.
+    pub fn data(&self) -> &[u8] {
+        self.data.as_ref()
+    }
+
+    /// The bytes of the file that are loaded at `address` and further on, up to the end of their segment.
+    pub fn bytes_at(&self, address: Svma) -> Option<&[u8]> {
+        let (offset, size) = self.file_range_at(address)?;
+        let data = self.data();
+        let start = usize::try_from(offset.0).ok()?;
+        let end = start.saturating_add(usize::try_from(size).unwrap_or(usize::MAX));
+        data.get(start..end.min(data.len()))
     }
 
     /// The section's bytes as they are in the file.
@@ -160,42 +260,7 @@ impl<D: AsRef<[u8]>> Object<D> {
     /// # Errors
     /// As [`Object::section_contents`].
     pub fn contents(&self, name: &str) -> Result<Option<Contents<'_>>, ElfError> {
-        let section = self.section(name).or_else(|| {
-            let rest = name.strip_prefix(".debug_")?;
-            self.headers
-                .sections
-                .iter()
-                .find(|section| section.name.strip_prefix(b".zdebug_".as_slice()) == Some(rest.as_bytes()))
-        });
-        match section {
-            Some(section) if !section.is_without_bytes() => self.section_contents(section).map(Some),
-            _ => Ok(None),
-        }
-    }
-
-    /// Whether the section exists, compressed or not, and has bytes.
-    pub fn has_contents(&self, name: &str) -> bool {
-        self.headers.sections.iter().any(|section| {
-            let same = *section.name == *name.as_bytes()
-                || name.strip_prefix(".debug_").is_some_and(|rest| {
-                    section.name.strip_prefix(b".zdebug_".as_slice()) == Some(rest.as_bytes())
-                });
-            same && !section.is_without_bytes() && section.size > 0
-        })
-    }
-
-    /// `PT_GNU_EH_FRAME`: the address and the bytes of the table that finds `.eh_frame` entries, for objects
-    /// without section headers.
-    pub fn eh_frame_header(&self) -> Option<(Svma, &[u8])> {
-        let (address, offset, size) = self.headers.eh_frame_header?;
-        let start = usize::try_from(offset.0).ok()?;
-        let end = start.checked_add(usize::try_from(size).ok()?)?;
-        Some((address, self.data().get(start..end)?))
-    }
-
-    /// `PT_DYNAMIC`: where the dynamic section lies in the file, and its size in bytes.
-    pub fn dynamic(&self) -> Option<(FileOffset, u64)> {
-        self.headers.dynamic
+        self.contents_section(name).map(|section| self.section_contents(section)).transpose()
     }
 
     /// The symbols of one table, in its order. Empty where the table is absent or lies outside the file.
@@ -217,18 +282,6 @@ impl<D: AsRef<[u8]>> Object<D> {
     pub fn relocations(&self, section: &Section) -> impl Iterator<Item = Relocation> {
         let bytes = self.section_bytes(section).unwrap_or_default();
         relocation::relocations(bytes, section.kind, self.headers.is_64, self.headers.endian)
-    }
-
-    /// `.gnu_debuglink`: the name of the separate debug file, and its checksum.
-    pub fn debug_link(&self) -> Option<DebugLink<'_>> {
-        let section = self.section(".gnu_debuglink")?;
-        link::debug_link(self.section_bytes(section).ok()?, self.headers.endian)
-    }
-
-    /// `.gnu_debugaltlink`: the supplementary debug file that dwz moved common entries to.
-    pub fn alt_link(&self) -> Option<AltLink<'_>> {
-        let section = self.section(".gnu_debugaltlink")?;
-        link::alt_link(self.section_bytes(section).ok()?)
     }
 }
 

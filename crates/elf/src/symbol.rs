@@ -90,8 +90,7 @@ pub(crate) fn symbols<'a>(
 ) -> impl Iterator<Item = Symbol<'a>> + use<'a> {
     let Table { entries, strings } = table(data, headers, source).unwrap_or_default();
     let (is_64, endian) = (headers.is_64, headers.endian);
-    let entry_size = if is_64 { size_of::<Sym64<Endianness>>() } else { size_of::<Sym32<Endianness>>() };
-    entries.chunks_exact(entry_size).filter_map(move |entry| {
+    entries.chunks_exact(entry_size(is_64)).filter_map(move |entry| {
         if is_64 {
             let (symbol, _) = object::pod::from_bytes::<Sym64<Endianness>>(entry).ok()?;
             Some(convert(symbol, endian, strings))
@@ -107,14 +106,26 @@ pub(crate) fn strings<'a>(data: &'a [u8], headers: &Headers, source: SymbolSourc
     table(data, headers, source).unwrap_or_default().strings
 }
 
-fn table<'a>(data: &'a [u8], headers: &Headers, source: SymbolSource) -> Option<Table<'a>> {
+/// Whether a section has symbols besides the first, which is none.
+pub(crate) fn has_section(headers: &Headers, source: SymbolSource) -> bool {
+    section(headers, source).is_some_and(|section| section.size >= 2 * entry_size(headers.is_64) as u64)
+}
+
+fn section(headers: &Headers, source: SymbolSource) -> Option<&Section> {
     let kind = match source {
         SymbolSource::Full => SHT_SYMTAB,
         SymbolSource::Dynamic => SHT_DYNSYM,
     };
-    let Some(section) = headers.sections.iter().find(|section| section.kind == kind) else {
-        let entry_size =
-            if headers.is_64 { size_of::<Sym64<Endianness>>() } else { size_of::<Sym32<Endianness>>() };
+    headers.sections.iter().find(|section| section.kind == kind)
+}
+
+fn entry_size(is_64: bool) -> usize {
+    if is_64 { size_of::<Sym64<Endianness>>() } else { size_of::<Sym32<Endianness>>() }
+}
+
+fn table<'a>(data: &'a [u8], headers: &Headers, source: SymbolSource) -> Option<Table<'a>> {
+    let Some(section) = section(headers, source) else {
+        let entry_size = entry_size(headers.is_64);
         let found =
             (source == SymbolSource::Dynamic).then(|| dynamic::symbol_table(data, headers, entry_size))?;
         return found.map(|(entries, strings)| Table { entries, strings });

@@ -111,7 +111,7 @@ fn what_comes_is_kept_as_elfutils_keeps_it() {
         debuginfod_cache: Some(case.settings.cache.clone()),
         this_host: true,
     };
-    let store = prof_host::objects::ObjectStore::new(paths);
+    let store: prof_host::objects::ObjectStore = prof_host::objects::ObjectStore::new(paths);
     let identity =
         model::ObjectIdentity { path: model::Name::from("/no/such"), build_id: Some(id), file: None };
     assert_eq!(store.open(&identity, &[]).unwrap_err(), Reason::FileMissing, "it is not the executable");

@@ -7,6 +7,7 @@ use alloc::sync::Arc;
 use core::cell::Cell;
 use core::ops::Range;
 
+use elf::ReadAt;
 use gimli::UnwindContext;
 use model::{Avma, FileOffset, FrameAddress, Svma, Tid, TruncationReason};
 
@@ -25,7 +26,7 @@ use crate::tables::{Extent, Lookup, UnwindTables};
 /// the code itself must be looked at.
 pub trait Objects {
     /// What holds an object's bytes.
-    type Image: AsRef<[u8]>;
+    type Image: ReadAt;
 
     /// The tables of an object; `None` where its file cannot be had.
     fn tables(&mut self, object: ObjectNumber) -> Option<Arc<UnwindTables<Self::Image>>>;
@@ -401,7 +402,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
     fn follows_call(&mut self, caller: Position<'s>) -> Option<bool> {
         let architecture = self.registers.architecture();
         if let Some((tables, offset)) = self.tables_and_offset(caller) {
-            return Some(architecture.ends_in_call(tables.code_before(offset)));
+            return Some(architecture.ends_in_call(&tables.code_before(offset)));
         }
         let word = self.memory.beyond.read_word(caller.address.address().0.checked_sub(8)?)?;
         Some(architecture.ends_in_call(&word.to_le_bytes()))
@@ -450,7 +451,7 @@ fn truncated(reason: TruncationReason) -> StackEnd {
 }
 
 /// What the tables say about a place, in the form to be remembered.
-fn rule_from_tables<D: AsRef<[u8]>>(
+fn rule_from_tables<D: ReadAt>(
     tables: &UnwindTables<D>,
     place: Place,
     context: &mut UnwindContext<usize>,
@@ -483,7 +484,7 @@ fn ordinary_code(extent: &Extent, address: Svma, place: Place) -> Option<Range<F
     Some(FileOffset(start)..place.offset.checked_add(end - address.0)?)
 }
 
-fn rule_from_lookup<D: AsRef<[u8]>>(
+fn rule_from_lookup<D: ReadAt>(
     tables: &UnwindTables<D>,
     place: Place,
     lookup: Lookup,
@@ -522,16 +523,16 @@ fn rule_from_lookup<D: AsRef<[u8]>>(
 }
 
 /// Whether code whose tables don't say so is where a thread began: by the program's entry point, or by what it does after the call.
-fn is_outermost<D: AsRef<[u8]>>(tables: &UnwindTables<D>, place: Place) -> bool {
+fn is_outermost<D: ReadAt>(tables: &UnwindTables<D>, place: Place) -> bool {
     let Some(return_address) = place.offset.checked_add(1).filter(|_| place.is_call) else { return false };
     tables.address_of(place.offset).and_then(|address| address.checked_add(1)).is_some_and(|address| {
-        tables.returns_to_entry(address) || tables.architecture().exits(tables.code_from(return_address))
+        tables.returns_to_entry(address) || tables.architecture().exits(&tables.code_from(return_address))
     })
 }
 
 /// The rule of code that is about to return.
-fn epilogue<D: AsRef<[u8]>>(tables: &UnwindTables<D>, place: Place) -> Option<CompactRule> {
-    CompactRule::from_epilogue(tables.architecture(), tables.code_from(goes_on_at(place)?))
+fn epilogue<D: ReadAt>(tables: &UnwindTables<D>, place: Place) -> Option<CompactRule> {
+    CompactRule::from_epilogue(tables.architecture(), &tables.code_from(goes_on_at(place)?))
 }
 
 /// Where a frame goes on.
@@ -541,19 +542,19 @@ fn goes_on_at(place: Place) -> Option<FileOffset> {
 
 /// Whether Go's runtime has put this return address above the first function of a goroutine. Not all versions of its tables
 /// say so.
-fn begins_goroutine<D: AsRef<[u8]>>(tables: &UnwindTables<D>, place: Place) -> bool {
+fn begins_goroutine<D: ReadAt>(tables: &UnwindTables<D>, place: Place) -> bool {
     let Some(return_address) = place.offset.checked_add(1).filter(|_| place.is_call && tables.is_go()) else {
         return false;
     };
-    let (before, from) = (tables.code_before(return_address), tables.code_from(return_address));
+    let (before, from) = (&tables.code_before(return_address), &tables.code_from(return_address));
     tables.architecture().is_goexit(before, from)
 }
 
-fn is_signal_trampoline<D: AsRef<[u8]>>(tables: &UnwindTables<D>, place: Place) -> bool {
+fn is_signal_trampoline<D: ReadAt>(tables: &UnwindTables<D>, place: Place) -> bool {
     let architecture = tables.architecture();
     let (_, second) = architecture.signal_trampoline_length();
     let begins_at = |offset: Option<FileOffset>| {
-        offset.is_some_and(|offset| architecture.is_signal_trampoline(tables.code_from(offset)))
+        offset.is_some_and(|offset| architecture.is_signal_trampoline(&tables.code_from(offset)))
     };
     if place.is_call {
         begins_at(place.offset.checked_add(1))

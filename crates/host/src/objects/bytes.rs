@@ -1,11 +1,14 @@
+use std::fmt::Debug;
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::Arc;
 
-use elf::Object;
+use elf::{Object, ReadAt};
 use model::{BuildId, Reason};
 
+use super::blocks::{BlockBytes, BlockCache, BlockFile};
 use crate::sys::file_map::FileMap;
 
 /// The bytes of an object: a mapped file, or memory.
@@ -28,13 +31,6 @@ impl ObjectBytes {
             Self::Memory(_) => false,
         }
     }
-
-    /// Takes the pages of a file out of our memory until they are touched again.
-    pub fn give_back(&self) {
-        if let Self::Mapped(map) = self {
-            map.give_back();
-        }
-    }
 }
 
 impl AsRef<[u8]> for ObjectBytes {
@@ -46,42 +42,87 @@ impl AsRef<[u8]> for ObjectBytes {
     }
 }
 
+/// How the bytes of objects are had.
+pub trait ObjectSource: ReadAt + Sized {
+    /// What all objects of a store share.
+    type Shared: Default + Debug;
+
+    /// Reads the headers of a file that is known to be a regular one.
+    ///
+    /// # Errors
+    /// The reason why it is no object that can be used.
+    fn open(file: File, size: u64, shared: &Self::Shared) -> Result<Object<Self>, Reason>;
+
+    /// Gives back memory that was only taken to be faster the next time.
+    fn give_back(&self);
+}
+
+impl ObjectSource for ObjectBytes {
+    type Shared = ();
+
+    fn open(file: File, _: u64, (): &()) -> Result<Object<Self>, Reason> {
+        open_opened(&file)
+    }
+
+    /// Takes the pages of a file out of our memory until they are touched again.
+    fn give_back(&self) {
+        if let Self::Mapped(map) = self {
+            map.give_back();
+        }
+    }
+}
+
+impl ObjectSource for BlockBytes {
+    type Shared = Arc<BlockCache>;
+
+    fn open(file: File, size: u64, cache: &Arc<BlockCache>) -> Result<Object<Self>, Reason> {
+        let bytes = Self::File(BlockFile::new(file, size, cache));
+        Object::read(bytes).map_err(|error| Reason::Malformed(error.to_string()))
+    }
+
+    fn give_back(&self) {
+        self.clear_cache();
+    }
+}
+
+/// Opens a file and reads its headers.
+///
+/// # Errors
+/// The reason why the file is no object that can be used.
+pub(super) fn open_as<S: ObjectSource>(path: &Path, shared: &S::Shared) -> Result<Object<S>, Reason> {
+    let file = open_regular(path).map_err(|error| reason(&error))?;
+    let size = file.metadata().map_err(|error| reason(&error))?.len();
+    S::open(file, size, shared)
+}
+
 /// Maps a file and reads its headers.
 ///
 /// # Errors
 /// The reason why the file is no object that can be used.
 pub fn open(path: &Path) -> Result<HostObject, Reason> {
-    parse(map(path))
+    open_as(path, &())
 }
 
-/// The build id of a file. Linkers put it at the beginning, which is cheaper to read than a file is to map: with several threads,
-/// all CPUs hear of it when the mapping goes.
+/// The build id of a file.
 pub(super) fn build_id(path: &Path) -> Option<BuildId> {
-    const BEGINNING: u64 = 4096;
     let file = open_regular(path).ok()?;
-    let mut beginning = Vec::with_capacity(BEGINNING as usize);
-    (&file).take(BEGINNING).read_to_end(&mut beginning).ok()?;
-    let from_beginning = Object::parse(beginning).ok().and_then(|object| object.build_id());
-    from_beginning.or_else(|| open_opened(&file).ok()?.build_id())
+    let size = file.metadata().ok()?.len();
+    BlockBytes::open(file, size, &Arc::default()).ok()?.build_id()
 }
 
 /// As [`open`], of a file that is open already, and may have no name.
 pub(crate) fn open_opened(file: &File) -> Result<HostObject, Reason> {
-    parse(check(file.metadata()).and_then(|()| FileMap::new(file)))
-}
-
-fn parse(mapped: io::Result<FileMap>) -> Result<HostObject, Reason> {
-    let bytes = mapped.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Reason::FileMissing,
-        _ => Reason::FileUnreadable(errno_text(&error)),
-    })?;
+    let bytes = check(file.metadata()).and_then(|()| FileMap::new(file)).map_err(|error| reason(&error))?;
     let object = Object::parse(ObjectBytes::Mapped(bytes));
     let object = object.map_err(|error| Reason::Malformed(error.to_string()))?;
     if object.source().has_changed() { Err(Reason::ChangedWhileRead) } else { Ok(object) }
 }
 
-fn map(path: &Path) -> io::Result<FileMap> {
-    FileMap::new(&open_regular(path)?)
+fn reason(error: &io::Error) -> Reason {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Reason::FileMissing,
+        _ => Reason::FileUnreadable(errno_text(error)),
+    }
 }
 
 fn open_regular(path: &Path) -> io::Result<File> {

@@ -6,30 +6,37 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use elf::SymbolSource;
+use elf::{Object, SymbolSource};
 use model::{BuildId, Reason};
 
-use super::{HostObject, ObjectStore};
+use super::{ObjectBytes, ObjectSource, ObjectStore};
 
 /// What was found for one object.
-#[derive(Default, Debug)]
-pub struct DebugFiles {
+#[derive(Debug)]
+pub struct DebugFiles<S = ObjectBytes> {
     /// The separate debug file.
-    pub debug: Option<Arc<HostObject>>,
+    pub debug: Option<Arc<Object<S>>>,
     /// The file that dwz moved common entries to.
-    pub supplementary: Option<Arc<HostObject>>,
+    pub supplementary: Option<Arc<Object<S>>>,
     /// The package of split units.
-    pub package: Option<Arc<HostObject>>,
+    pub package: Option<Arc<Object<S>>>,
     /// Where `debug` was found.
     pub debug_path: Option<PathBuf>,
     /// Files that are there, but belong to something else, with what is wrong.
     pub rejected: Vec<(PathBuf, Reason)>,
 }
 
-impl ObjectStore {
+impl<S> Default for DebugFiles<S> {
+    fn default() -> Self {
+        let rejected = Vec::new();
+        Self { debug: None, supplementary: None, package: None, debug_path: None, rejected }
+    }
+}
+
+impl<S: ObjectSource> ObjectStore<S> {
     /// Finds the debug files of an object that was opened by `path`: build-id folders, then `.gnu_debuglink`; for
     /// what was found the dwz file, and a package of split units.
-    pub fn debug_files(&self, object: &HostObject, path: &Path) -> DebugFiles {
+    pub fn debug_files(&self, object: &Object<S>, path: &Path) -> DebugFiles<S> {
         let mut files = DebugFiles::default();
         if !object.has_contents(".debug_info") {
             self.find_debug(object, path, &mut files);
@@ -37,7 +44,7 @@ impl ObjectStore {
         let main = files.debug.as_deref().unwrap_or(object);
         let main_path = files.debug_path.as_deref().unwrap_or(path).to_owned();
         if let Some(link) = main.alt_link() {
-            let (link_path, build_id) = (PathBuf::from(OsStr::from_bytes(link.path)), link.build_id);
+            let (link_path, build_id) = (PathBuf::from(OsStr::from_bytes(&link.path)), link.build_id);
             files.supplementary =
                 self.find_supplementary(&link_path, build_id, &main_path, &mut files.rejected);
         }
@@ -49,11 +56,11 @@ impl ObjectStore {
         files
     }
 
-    fn find_debug(&self, object: &HostObject, path: &Path, files: &mut DebugFiles) {
+    fn find_debug(&self, object: &Object<S>, path: &Path, files: &mut DebugFiles<S>) {
         let build_id = object.build_id();
         let by_id = build_id.iter().flat_map(|build_id| self.paths().debug_by_build_id(build_id));
         let link = object.debug_link();
-        let by_link = link.iter().flat_map(|link| self.paths().by_debug_link(path, link.file_name));
+        let by_link = link.iter().flat_map(|link| self.paths().by_debug_link(path, &link.file_name));
         for candidate in by_id.chain(by_link) {
             let found = match self.open_file(&candidate) {
                 Ok(found) => found,
@@ -66,7 +73,7 @@ impl ObjectStore {
             let belongs = match (build_id, found.build_id()) {
                 (Some(wanted), Some(has)) if has.same_object(&wanted) => Ok(()),
                 (Some(recorded), found) if found.is_some() => Err(Reason::BuildIdDiffers { recorded, found }),
-                _ => match link.map(|link| Ok(self.checksum(&found, &candidate)? == link.crc)) {
+                _ => match link.as_ref().map(|link| Ok(self.checksum(&found, &candidate)? == link.crc)) {
                     Some(Ok(true)) => Ok(()),
                     Some(Err(reason)) => Err(reason),
                     _ => Err(Reason::FileChanged),
@@ -78,7 +85,7 @@ impl ObjectStore {
             }
             // Symbols are good, debug information is better: for it the search goes on.
             let is_complete = found.has_contents(".debug_info");
-            if is_complete || (files.debug.is_none() && found.has_symbols(SymbolSource::Full)) {
+            if is_complete || (files.debug.is_none() && found.has_symbol_table(SymbolSource::Full)) {
                 files.debug = Some(Arc::new(found));
                 files.debug_path = Some(candidate);
             }
@@ -92,22 +99,30 @@ impl ObjectStore {
     ///
     /// # Errors
     /// Where there is too much to read, or nearly all of it are holes, of which anybody can make as many as they like.
-    fn checksum(&self, file: &HostObject, path: &Path) -> Result<u32, Reason> {
-        const CHUNK: usize = 16 << 20;
+    fn checksum(&self, file: &Object<S>, path: &Path) -> Result<u32, Reason> {
+        const CHUNK: usize = 1 << 20;
+        const MANY_CHUNKS: u64 = 16 << 20;
         const BLOCK: u64 = 512; // stat(2), st_blocks
-        let length = file.data().len() as u64;
+        let length = file.source().size();
         let on_disk = std::fs::metadata(path).map_or(0, |file| file.blocks().saturating_mul(BLOCK));
-        let is_hollow = length > CHUNK as u64 && on_disk < length / 16;
+        let is_hollow = length > MANY_CHUNKS && on_disk < length / 16;
         if length > self.most_checksummed() || is_hollow {
             return Err(Reason::FileUnreadable(format!(
                 "its checksum is not computed, since it has {length} bytes, {on_disk} of them on disk"
             )));
         }
-        let checksum = file.data().chunks(CHUNK).fold(0, |before, bytes| {
-            let checksum = elf::debug_link_crc(before, bytes);
-            file.source().give_back();
-            checksum
-        });
+        let (mut checksum, mut at, mut bytes) = (0, 0, vec![0; CHUNK]);
+        loop {
+            let read = file.source().read_at(at, &mut bytes);
+            if read == 0 {
+                break;
+            }
+            checksum = elf::debug_link_crc(checksum, &bytes[..read]);
+            at += read as u64;
+            if at.is_multiple_of(MANY_CHUNKS) {
+                file.source().give_back();
+            }
+        }
         Ok(checksum)
     }
 
@@ -117,7 +132,7 @@ impl ObjectStore {
         build_id: Option<BuildId>,
         from: &Path,
         rejected: &mut Vec<(PathBuf, Reason)>,
-    ) -> Option<Arc<HostObject>> {
+    ) -> Option<Arc<Object<S>>> {
         let mut candidates = Vec::new();
         if link.is_absolute() {
             if self.paths().symfs.is_some() {
@@ -151,7 +166,7 @@ impl ObjectStore {
 
     /// Opens a `.dwo` file: `path` is absolute, or lies in `folder`, where the compiler ran; or the file was moved
     /// beside the object with it.
-    pub fn split_unit(&self, path: &[u8], folder: Option<&[u8]>, object: &Path) -> Option<HostObject> {
+    pub fn split_unit(&self, path: &[u8], folder: Option<&[u8]>, object: &Path) -> Option<Object<S>> {
         let path = Path::new(OsStr::from_bytes(path));
         let stated = Path::new(OsStr::from_bytes(folder.unwrap_or_default())).join(path);
         let mut candidates = Vec::new();

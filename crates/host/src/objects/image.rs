@@ -11,14 +11,18 @@ use super::{HostObject, ObjectBytes};
 /// The vDSO that the kernel mapped into our own process, read from our own memory. Every process of this kernel with
 /// the same word size has the same one.
 pub fn own_vdso() -> Option<HostObject> {
+    Object::parse(ObjectBytes::Memory(own_vdso_bytes()?)).ok()
+}
+
+/// The bytes of [`own_vdso`].
+pub fn own_vdso_bytes() -> Option<Vec<u8>> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     let line = maps.lines().find(|line| line.ends_with("[vdso]"))?;
     let (start, end) = line.split(' ').next()?.split_once('-')?;
     let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
     // Two pages on x86-64; nothing near this limit anywhere.
     let length = usize::try_from(end.checked_sub(start)?).ok().filter(|&length| length <= 1 << 20)?;
-    let bytes = read_own_memory(start, length).ok()?;
-    Object::parse(ObjectBytes::Memory(bytes)).ok()
+    read_own_memory(start, length).ok()
 }
 
 fn read_own_memory(start: u64, length: usize) -> io::Result<Vec<u8>> {

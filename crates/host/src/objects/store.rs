@@ -6,19 +6,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use elf::UnpackBudget;
+use elf::{Object, UnpackBudget};
 use model::{FileIdentity, ObjectIdentity, Pid, Reason};
 
-use super::bytes::open;
-use super::{HostObject, SearchPaths};
+use super::bytes::open_as;
+use super::{ObjectBytes, ObjectSource, SearchPaths};
 use crate::procfs;
 
 /// Opens the objects of a recording, each once.
 #[derive(Debug)]
-pub struct ObjectStore {
+pub struct ObjectStore<S: ObjectSource = ObjectBytes> {
     paths: SearchPaths,
     limits: Limits,
-    opened: Mutex<Opened>,
+    shared: S::Shared,
+    opened: Mutex<Opened<S>>,
 }
 
 /// What the objects of a store may take.
@@ -38,23 +39,24 @@ impl Default for Limits {
     }
 }
 
-#[derive(Default, Debug)]
-struct Opened {
-    objects: HashMap<ObjectIdentity, (u64, Result<OpenObject, Reason>)>,
+#[derive(Debug)]
+struct Opened<S> {
+    objects: HashMap<ObjectIdentity, (u64, Result<OpenObject<S>, Reason>)>,
     /// Counts up with each use, so that the least recently used one is known.
     uses: u64,
 }
 
 /// An object, and the path under which it was found.
-pub(crate) type OpenObject = (Arc<HostObject>, PathBuf);
+type OpenObject<S> = (Arc<Object<S>>, PathBuf);
 
-/// Mapped files cost address space and a kernel structure each. Beyond this many the longest unused one is dropped.
+/// Mapped files cost address space and a kernel structure each, open ones a descriptor. Beyond this many the longest unused one is dropped.
 const MAX_OPEN: usize = 512;
 
-impl ObjectStore {
+impl<S: ObjectSource> ObjectStore<S> {
     /// A store that opens nothing yet, for work that ends soon.
     pub fn new(paths: SearchPaths) -> Self {
-        Self { paths, limits: Limits::default(), opened: Mutex::default() }
+        let opened = Opened { objects: HashMap::new(), uses: 0 };
+        Self { paths, limits: Limits::default(), shared: S::Shared::default(), opened: Mutex::new(opened) }
     }
 
     /// Lets objects take another amount of memory and time.
@@ -72,8 +74,8 @@ impl ObjectStore {
     ///
     /// # Errors
     /// As [`super::open_file`].
-    pub(super) fn open_file(&self, path: &Path) -> Result<HostObject, Reason> {
-        Ok(open(path)?.with_unpack_budget(&self.limits.unpacked))
+    pub(super) fn open_file(&self, path: &Path) -> Result<Object<S>, Reason> {
+        Ok(open_as(path, &self.shared)?.with_unpack_budget(&self.limits.unpacked))
     }
 
     /// Where it looks.
@@ -86,7 +88,7 @@ impl ObjectStore {
     ///
     /// # Errors
     /// Why there is no such object: the first candidate's reason, since that is the file the recording names.
-    pub fn open(&self, identity: &ObjectIdentity, pids: &[Pid]) -> Result<Arc<HostObject>, Reason> {
+    pub fn open(&self, identity: &ObjectIdentity, pids: &[Pid]) -> Result<Arc<Object<S>>, Reason> {
         self.open_with_path(identity, pids).map(|(object, _)| object)
     }
 
@@ -98,7 +100,7 @@ impl ObjectStore {
         &self,
         identity: &ObjectIdentity,
         pids: &[Pid],
-    ) -> Result<(Arc<HostObject>, PathBuf), Reason> {
+    ) -> Result<(Arc<Object<S>>, PathBuf), Reason> {
         if let Some(known) = self.lock().get(identity) {
             return known;
         }
@@ -118,19 +120,19 @@ impl ObjectStore {
         self.lock().objects.clear();
     }
 
-    /// Takes the pages of all files out of our memory until they are touched again.
+    /// Gives back memory that was only taken to be faster the next time.
     pub fn give_back(&self) {
         for (object, _) in self.lock().objects.values().filter_map(|(_, opened)| opened.as_ref().ok()) {
             object.source().give_back();
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Opened> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Opened<S>> {
         // A panic elsewhere does not make the table wrong.
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn find(&self, identity: &ObjectIdentity, pids: &[Pid]) -> Result<OpenObject, Reason> {
+    fn find(&self, identity: &ObjectIdentity, pids: &[Pid]) -> Result<OpenObject<S>, Reason> {
         let mut first_reason = None;
         for candidate in self.candidates(identity, pids) {
             match self
@@ -172,15 +174,15 @@ impl ObjectStore {
     }
 }
 
-impl Opened {
-    fn get(&mut self, identity: &ObjectIdentity) -> Option<Result<OpenObject, Reason>> {
+impl<S> Opened<S> {
+    fn get(&mut self, identity: &ObjectIdentity) -> Option<Result<OpenObject<S>, Reason>> {
         self.uses += 1;
         let (last_use, object) = self.objects.get_mut(identity)?;
         *last_use = self.uses;
         Some(object.clone())
     }
 
-    fn insert(&mut self, identity: &ObjectIdentity, object: Result<OpenObject, Reason>) {
+    fn insert(&mut self, identity: &ObjectIdentity, object: Result<OpenObject<S>, Reason>) {
         if self.objects.len() >= MAX_OPEN {
             let oldest = self.objects.iter().min_by_key(|(_, (last_use, _))| *last_use);
             if let Some(oldest) = oldest.map(|(identity, _)| identity.clone()) {
@@ -193,7 +195,7 @@ impl Opened {
 }
 
 /// Whether the file that was found is the one that was mapped.
-fn check(object: &HostObject, path: &Path, identity: &ObjectIdentity) -> Result<(), Reason> {
+fn check<S>(object: &Object<S>, path: &Path, identity: &ObjectIdentity) -> Result<(), Reason> {
     if let Some(recorded) = identity.build_id {
         return match object.build_id() {
             Some(found) if found.same_object(&recorded) => Ok(()),

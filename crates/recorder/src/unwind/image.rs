@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use host::objects::{HostObject, ObjectBytes, ObjectStore, own_vdso};
+use elf::Object;
+use host::objects::{BlockBytes, ObjectStore, own_vdso_bytes};
 use model::{Pid, Space};
 use unwinder::UnwindTables;
 
@@ -12,17 +13,17 @@ pub(super) struct Image {
     space: Space,
     /// A process that maps it.
     pid: Pid,
-    store: Arc<ObjectStore>,
-    tables: OnceLock<Option<Arc<UnwindTables<ObjectBytes>>>>,
+    store: Arc<ObjectStore<BlockBytes>>,
+    tables: OnceLock<Option<Arc<UnwindTables<BlockBytes>>>>,
 }
 
 impl Image {
-    pub(super) fn new(space: Space, pid: Pid, store: Arc<ObjectStore>) -> Self {
+    pub(super) fn new(space: Space, pid: Pid, store: Arc<ObjectStore<BlockBytes>>) -> Self {
         Self { space, pid, store, tables: OnceLock::new() }
     }
 
     /// Its tables; `None` where the object cannot be had, is another one than was mapped, or of another architecture.
-    pub(super) fn tables(&self) -> Option<Arc<UnwindTables<ObjectBytes>>> {
+    pub(super) fn tables(&self) -> Option<Arc<UnwindTables<BlockBytes>>> {
         self.tables.get_or_init(|| self.open()).clone()
     }
 
@@ -31,7 +32,7 @@ impl Image {
         self.tables.get().is_some()
     }
 
-    fn open(&self) -> Option<Arc<UnwindTables<ObjectBytes>>> {
+    fn open(&self) -> Option<Arc<UnwindTables<BlockBytes>>> {
         let tables = match &self.space {
             Space::Object(identity) => {
                 let (object, path) = self.store.open_with_path(identity, &[self.pid]).ok()?;
@@ -42,7 +43,7 @@ impl Image {
                 tables
             }
             Space::Vdso { build_id } => {
-                let vdso: HostObject = own_vdso()?;
+                let vdso = Object::read(BlockBytes::Memory(own_vdso_bytes()?)).ok()?;
                 let same = match (build_id, vdso.build_id()) {
                     (Some(recorded), Some(ours)) => recorded.same_object(&ours),
                     // The kernel states no id for it: ours it is only on the machine that was recorded.

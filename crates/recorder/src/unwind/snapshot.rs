@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use host::objects::{ObjectBytes, ObjectStore};
+use host::objects::{BlockBytes, ObjectStore};
 use model::{AddressKind, Avma, FileOffset, FrameAddress, Pid, SpaceId, StackEntry};
 use rustc_hash::FxBuildHasher;
 use tracker::{Generation, Mapping, MappingKind, Tracker};
@@ -79,9 +79,9 @@ impl<'s> Lent<'s> {
 }
 
 impl Objects for Lent<'_> {
-    type Image = ObjectBytes;
+    type Image = BlockBytes;
 
-    fn tables(&mut self, object: ObjectNumber) -> Option<Arc<UnwindTables<ObjectBytes>>> {
+    fn tables(&mut self, object: ObjectNumber) -> Option<Arc<UnwindTables<BlockBytes>>> {
         let image = self.snapshot.images.get(&object)?;
         self.lacking |= self.until.is_some_and(|until| !image.is_open() || Instant::now() >= until);
         if self.lacking {
@@ -94,7 +94,7 @@ impl Objects for Lent<'_> {
 /// The newest snapshot of each process, and the objects of all.
 #[derive(Debug)]
 pub struct Snapshots {
-    store: Arc<ObjectStore>,
+    store: Arc<ObjectStore<BlockBytes>>,
     images: HashMap<SpaceId, Arc<Image>, FxBuildHasher>,
     processes: HashMap<Pid, (Generation, Arc<Snapshot>), FxBuildHasher>,
 }
@@ -110,7 +110,7 @@ const MANY_IMAGES: usize = 512;
 
 impl Snapshots {
     /// None yet; `store` opens objects.
-    pub fn new(store: Arc<ObjectStore>) -> Self {
+    pub fn new(store: Arc<ObjectStore<BlockBytes>>) -> Self {
         Self { store, images: HashMap::default(), processes: HashMap::default() }
     }
 

@@ -4,6 +4,9 @@ use alloc::vec::Vec;
 
 use gimli::{BaseAddresses, CieOrFde, EndianSlice, LittleEndian, UnwindOffset, UnwindSection};
 
+/// Further FDEs are left out: programs of which the linker made no table have some ten thousand.
+const MAX_FDES: usize = 1 << 20;
+
 /// The FDEs of one section, sorted by their first address.
 #[derive(Clone, Default, Debug)]
 pub(super) struct FdeIndex {
@@ -40,6 +43,9 @@ impl FdeIndex {
                 && fde.initial_address() > 0
                 && let Ok(offset) = u32::try_from(UnwindOffset::into(S::Offset::from(fde.offset())))
             {
+                if entries.len() == MAX_FDES {
+                    break;
+                }
                 entries.push((fde.initial_address(), offset));
             }
         }

@@ -1,16 +1,21 @@
 //! The unwind tables of one object, and finding the row for an address in them.
 
+mod code;
+mod entry;
 mod fde_index;
 mod search_table;
 mod section;
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::ops::Range;
 
-use elf::{Endianness, Object};
+use elf::{Endianness, Object, ReadAt};
 use gimli::{BaseAddresses, DebugFrame, EhFrame, EndianSlice, LittleEndian, UnwindContext, UnwindSection};
 use model::{FileOffset, Svma};
 
+use self::code::Code;
+use self::entry::{Entry, SectionKind};
 use self::fde_index::FdeIndex;
 use self::search_table::SearchTable;
 use self::section::Section;
@@ -25,11 +30,11 @@ use crate::row::Row;
 pub struct UnwindTables<D> {
     object: Arc<Object<D>>,
     architecture: Architecture,
-    eh_frame: Option<Section>,
-    /// `.eh_frame_hdr`, or what `PT_GNU_EH_FRAME` shows.
-    eh_frame_hdr: Option<Section>,
+    eh_frame: Option<Section<D>>,
+    /// `.eh_frame_hdr`, or what `PT_GNU_EH_FRAME` shows, where it is a table of this `.eh_frame`.
+    search_table: Option<(SearchTable, Section<D>)>,
     eh_frame_index: FdeIndex,
-    debug_frame: Option<Section>,
+    debug_frame: Option<Section<D>>,
     debug_frame_index: FdeIndex,
     /// What addresses in the tables may be relative to, but for `.eh_frame` itself.
     bases: BaseAddresses,
@@ -67,13 +72,12 @@ impl Lookup {
     }
 }
 
-/// An FDE longer than this is taken as malformed: its program would be run anew for each address in it. The longest of
-/// real programs have a few kilobytes.
-const LONGEST_FDE: usize = 1 << 20;
+/// A larger section is not indexed, in bytes: it has to be read as a whole. `.debug_frame` of large programs in Go has 5 MB.
+const LARGEST_INDEXED: u64 = 32 << 20;
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
-impl<D: AsRef<[u8]>> UnwindTables<D> {
+impl<D: ReadAt> UnwindTables<D> {
     /// Finds the sections of an object, and builds the index of those that the linker made none for. `None` where its
     /// architecture is not one that can be unwound: 64-bit, little-endian, known to [`Architecture`].
     pub fn new(object: Arc<Object<D>>) -> Option<Self> {
@@ -82,15 +86,20 @@ impl<D: AsRef<[u8]>> UnwindTables<D> {
             return None;
         }
         let header = Section::named(&object, ".eh_frame_hdr").or_else(|| {
-            let (address, bytes) = object.eh_frame_header()?;
-            Section::of_slice(&object, address, bytes)
+            let (address, at, size) = object.eh_frame_header()?;
+            Section::in_file(&object, address, at, size)
         });
+        let table = header.and_then(|header| Some((SearchTable::parse(header.address.0, &header)?, header)));
         let eh_frame = Section::named(&object, ".eh_frame").or_else(|| {
-            let header = header.as_ref()?;
-            let table = SearchTable::parse(header.address.0, header.bytes(object.data()))?;
-            let address = Svma(table.eh_frame_address());
-            Section::of_slice(&object, address, object.bytes_at(address)?)
+            let address = Svma(table.as_ref()?.0.eh_frame_address());
+            let (at, size) = object.file_range_at(address)?;
+            Section::in_file(&object, address, at, size)
         });
+        // A table for another `.eh_frame` than this one would lead astray.
+        let is_of =
+            |eh_frame: &Section<D>, table: &SearchTable| table.eh_frame_address() == eh_frame.address.0;
+        let search_table =
+            table.filter(|(table, _)| eh_frame.as_ref().is_some_and(|eh_frame| is_of(eh_frame, table)));
         let debug_frame = Section::named(&object, ".debug_frame");
         let go = object.section(".gopclntab").is_some() || object.section(".data.rel.ro.gopclntab").is_some();
         let bases = bases(&object);
@@ -98,33 +107,36 @@ impl<D: AsRef<[u8]>> UnwindTables<D> {
             object,
             architecture,
             eh_frame,
-            eh_frame_hdr: header,
+            search_table,
             eh_frame_index: FdeIndex::default(),
             debug_frame,
             debug_frame_index: FdeIndex::default(),
             bases,
             go,
         };
-        if tables.search_table().is_none()
-            && let Some((section, bases)) = tables.eh_frame()
+        if tables.search_table.is_none()
+            && let Some(section) =
+                tables.eh_frame.as_ref().filter(|section| section.size() <= LARGEST_INDEXED)
         {
-            tables.eh_frame_index = FdeIndex::build(&section, &bases);
+            let (bytes, address) = (section.copy(0..section.size()), section.address.0);
+            tables.eh_frame_index = FdeIndex::build(&tables.as_eh_frame(&bytes), &tables.bases_of(address));
         }
         tables.index_debug_frame();
         Some(tables)
     }
 
     /// Adds the `.debug_frame` of the object's separate debug file, where the object has none itself.
-    pub fn add_debug_file<F: AsRef<[u8]>>(&mut self, debug_file: &Object<F>) {
+    pub fn add_debug_file(&mut self, debug_file: &Arc<Object<D>>) {
         if self.debug_frame.is_none() {
-            self.debug_frame = Section::copied(debug_file, ".debug_frame");
+            self.debug_frame = Section::named(debug_file, ".debug_frame");
             self.index_debug_frame();
         }
     }
 
     fn index_debug_frame(&mut self) {
-        if let Some((section, bases)) = self.debug_frame() {
-            self.debug_frame_index = FdeIndex::build(&section, &bases);
+        if let Some(section) = self.debug_frame.as_ref().filter(|section| section.size() <= LARGEST_INDEXED) {
+            let bytes = section.copy(0..section.size());
+            self.debug_frame_index = FdeIndex::build(&self.as_debug_frame(&bytes), &self.bases);
         }
     }
 
@@ -169,40 +181,39 @@ impl<D: AsRef<[u8]>> UnwindTables<D> {
         self.object.svma_of(offset)
     }
 
-    /// The bytes of the file from `offset` on.
-    pub(crate) fn code_from(&self, offset: FileOffset) -> &[u8] {
-        usize::try_from(offset.0).ok().and_then(|offset| self.object.data().get(offset..)).unwrap_or_default()
+    /// The code from `offset` on, as much as is looked at for one frame.
+    pub(crate) fn code_from(&self, offset: FileOffset) -> Code {
+        Code::read(self.object.source(), offset.0)
     }
 
-    /// Up to 8 bytes of the file that end at `offset`.
-    pub(crate) fn code_before(&self, offset: FileOffset) -> &[u8] {
-        let Ok(end) = usize::try_from(offset.0) else { return &[] };
-        self.object.data().get(end.saturating_sub(8)..end).unwrap_or_default()
+    /// Up to 8 bytes of code that end at `offset`.
+    pub(crate) fn code_before(&self, offset: FileOffset) -> Code {
+        let start = offset.0.saturating_sub(8);
+        Code::read(self.object.source(), start).up_to(offset.0 - start)
+    }
+
+    /// The code in a range of the file, as far as there is any.
+    pub(crate) fn code_in(&self, range: Range<u64>) -> Vec<u8> {
+        self.object.source().copy(range)
     }
 
     /// The row for the instruction at `address`.
     pub(crate) fn lookup(&self, address: Svma, context: &mut UnwindContext<usize>) -> Lookup {
-        let from_eh_frame = match self.eh_frame() {
-            Some((section, bases)) => match self.find_in_eh_frame(address) {
-                Some((offset, next)) => {
-                    self.row(&section, &bases, offset.into(), address, context).holding_in(0..next)
-                }
-                None => Lookup::NoFde,
-            },
+        let from_eh_frame = match self.find_in_eh_frame(address) {
+            Some((offset, next)) => {
+                self.row(SectionKind::EhFrame, offset as u64, address, context).holding_in(0..next)
+            }
             None => Lookup::NoFde,
         };
         if let Lookup::Row(..) = from_eh_frame {
             return from_eh_frame;
         }
-        let from_debug_frame = match self.debug_frame() {
-            Some((section, bases)) => match self.debug_frame_index.find(address.0) {
-                // Somewhere within the function `.eh_frame` may have its say.
-                Some((offset, _)) => {
-                    let only_there = address.0..address.0.saturating_add(1);
-                    self.row(&section, &bases, offset.into(), address, context).holding_in(only_there)
-                }
-                None => Lookup::NoFde,
-            },
+        let from_debug_frame = match self.debug_frame_index.find(address.0) {
+            // Somewhere within the function `.eh_frame` may have its say.
+            Some((offset, _)) => {
+                let only_there = address.0..address.0.saturating_add(1);
+                self.row(SectionKind::DebugFrame, offset as u64, address, context).holding_in(only_there)
+            }
             None => Lookup::NoFde,
         };
         if from_debug_frame == Lookup::NoFde { from_eh_frame } else { from_debug_frame }
@@ -210,13 +221,38 @@ impl<D: AsRef<[u8]>> UnwindTables<D> {
 
     /// The offset of the FDE in `.eh_frame`, and where the next one's code begins.
     fn find_in_eh_frame(&self, address: Svma) -> Option<(usize, u64)> {
-        let Some(table) = self.search_table() else { return self.eh_frame_index.find(address.0) };
+        let Some((table, section)) = &self.search_table else { return self.eh_frame_index.find(address.0) };
         let eh_frame = self.eh_frame.as_ref()?.address;
-        let (fde, next) = table.find(address.0)?;
+        let (fde, next) = table.find(section, address.0)?;
         Some((usize::try_from(fde.checked_sub(eh_frame.0)?).ok()?, next))
     }
 
-    fn row<'a, S>(
+    /// The row for `address` of the FDE at an offset.
+    fn row(
+        &self,
+        kind: SectionKind,
+        offset: u64,
+        address: Svma,
+        context: &mut UnwindContext<usize>,
+    ) -> Lookup {
+        let section = match kind {
+            SectionKind::EhFrame => self.eh_frame.as_ref(),
+            SectionKind::DebugFrame => self.debug_frame.as_ref(),
+        };
+        let entry = section.and_then(|section| Entry::read(section, kind, offset));
+        let Some(Entry { bytes, fde, address: start }) = entry else { return Lookup::Malformed };
+        match kind {
+            SectionKind::EhFrame => {
+                let bases = self.bases_of(start);
+                self.row_of(&self.as_eh_frame(&bytes), &bases, fde.into(), address, context)
+            }
+            SectionKind::DebugFrame => {
+                self.row_of(&self.as_debug_frame(&bytes), &self.bases, fde.into(), address, context)
+            }
+        }
+    }
+
+    fn row_of<'a, S>(
         &self,
         section: &S,
         bases: &BaseAddresses,
@@ -235,9 +271,6 @@ impl<D: AsRef<[u8]>> UnwindTables<D> {
         if within >= fde.len() {
             return Lookup::NoFde;
         }
-        if fde.entry_len() > LONGEST_FDE {
-            return Lookup::Malformed;
-        }
         let Ok(row) = fde.unwind_info_for_address(section, bases, context, address.0) else {
             return Lookup::Malformed;
         };
@@ -249,27 +282,23 @@ impl<D: AsRef<[u8]>> UnwindTables<D> {
         }
     }
 
-    fn search_table(&self) -> Option<SearchTable<'_>> {
-        let header = self.eh_frame_hdr.as_ref()?;
-        let table = SearchTable::parse(header.address.0, header.bytes(self.object.data()))?;
-        // A table for another `.eh_frame` than this one would lead astray.
-        (table.eh_frame_address() == self.eh_frame.as_ref()?.address.0).then_some(table)
-    }
-
-    fn eh_frame(&self) -> Option<(EhFrame<Slice<'_>>, BaseAddresses)> {
-        let section = self.eh_frame.as_ref()?;
-        let mut eh_frame = EhFrame::new(section.bytes(self.object.data()), LittleEndian);
+    fn as_eh_frame<'a>(&self, bytes: &'a [u8]) -> EhFrame<Slice<'a>> {
+        let mut eh_frame = EhFrame::new(bytes, LittleEndian);
         eh_frame.set_address_size(8);
         eh_frame.set_vendor(self.vendor());
-        Some((eh_frame, self.bases.clone().set_eh_frame(section.address.0)))
+        eh_frame
     }
 
-    fn debug_frame(&self) -> Option<(DebugFrame<Slice<'_>>, BaseAddresses)> {
-        let section = self.debug_frame.as_ref()?;
-        let mut debug_frame = DebugFrame::new(section.bytes(self.object.data()), LittleEndian);
+    fn as_debug_frame<'a>(&self, bytes: &'a [u8]) -> DebugFrame<Slice<'a>> {
+        let mut debug_frame = DebugFrame::new(bytes, LittleEndian);
         debug_frame.set_address_size(8);
         debug_frame.set_vendor(self.vendor());
-        Some((debug_frame, self.bases.clone()))
+        debug_frame
+    }
+
+    /// With `.eh_frame` at `address`.
+    fn bases_of(&self, address: u64) -> BaseAddresses {
+        self.bases.clone().set_eh_frame(address)
     }
 
     fn vendor(&self) -> gimli::Vendor {
@@ -280,7 +309,7 @@ impl<D: AsRef<[u8]>> UnwindTables<D> {
     }
 }
 
-fn bases<D: AsRef<[u8]>>(object: &Object<D>) -> BaseAddresses {
+fn bases<D>(object: &Object<D>) -> BaseAddresses {
     let mut bases = BaseAddresses::default();
     if let Some(text) = object.section(".text") {
         bases = bases.set_text(text.address.0);

@@ -1,5 +1,7 @@
 //! The linker's sorted table of `.eh_frame_hdr` (Linux Standard Base, core specification, section 10.6.2).
 
+use elf::ReadAt;
+
 /// `DW_EH_PE_udata4`.
 const UDATA4: u8 = 0x03;
 /// `DW_EH_PE_datarel | DW_EH_PE_sdata4`: relative to the start of `.eh_frame_hdr`. All linkers write this form.
@@ -10,26 +12,28 @@ const PCREL_SDATA4: u8 = 0x1b;
 const HEADER_LENGTH: usize = 12;
 const ENTRY_LENGTH: usize = 8;
 
-/// A view of `.eh_frame_hdr` whose header has been checked.
+/// The header of `.eh_frame_hdr`, which has been checked. The entries are read when they are needed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SearchTable<'a> {
+pub(super) struct SearchTable {
     address: u64,
-    entries: &'a [[u8; ENTRY_LENGTH]],
+    count: u64,
     eh_frame: u64,
 }
 
-impl<'a> SearchTable<'a> {
+/// This many entries are read at once, when so many are left to choose from.
+const CHUNK: u64 = 64;
+
+impl SearchTable {
     /// Reads the header; `None` where there is no table, or one in a form that no linker writes.
-    pub(super) fn parse(address: u64, bytes: &'a [u8]) -> Option<Self> {
-        let header = bytes.first_chunk::<HEADER_LENGTH>()?;
+    pub(super) fn parse(address: u64, section: &impl ReadAt) -> Option<Self> {
+        let header = section.array::<HEADER_LENGTH>(0)?;
         let [1, PCREL_SDATA4, UDATA4, DATAREL_SDATA4, rest @ ..] = header else { return None };
         let eh_frame = i32::from_le_bytes([rest[0], rest[1], rest[2], rest[3]]);
-        let count = u32::from_le_bytes([rest[4], rest[5], rest[6], rest[7]]);
-        let entries = bytes.get(HEADER_LENGTH..)?.as_chunks::<ENTRY_LENGTH>().0;
-        let entries = entries.get(..usize::try_from(count).ok()?)?;
-        Some(Self {
+        let count = u64::from(u32::from_le_bytes([rest[4], rest[5], rest[6], rest[7]]));
+        let room = section.size().checked_sub(HEADER_LENGTH as u64)? / ENTRY_LENGTH as u64;
+        (count <= room).then_some(Self {
             address,
-            entries,
+            count,
             eh_frame: address.wrapping_add(4).wrapping_add_signed(i64::from(eh_frame)),
         })
     }
@@ -40,11 +44,26 @@ impl<'a> SearchTable<'a> {
     }
 
     /// The address (Svma) of the FDE that covers `address`, if any does: the last whose code begins at or below it; and where
-    /// the code of the next one begins.
-    pub(super) fn find(&self, address: u64) -> Option<(u64, u64)> {
-        let index = self.entries.partition_point(|entry| self.word(entry, 0) <= address);
-        let entry = self.entries.get(index.checked_sub(1)?)?;
-        let next = self.entries.get(index).map_or(u64::MAX, |entry| self.word(entry, 0));
+    /// the code of the next one begins. `section` is the one that the table was found in.
+    pub(super) fn find(&self, section: &impl ReadAt, address: u64) -> Option<(u64, u64)> {
+        let place = |index: u64| HEADER_LENGTH as u64 + index * ENTRY_LENGTH as u64;
+        // The last entry at or below is `low` or one of those up to `high`.
+        let (mut low, mut high) = (0, self.count);
+        while high - low > CHUNK {
+            let middle = low + (high - low) / 2;
+            let entry = section.array(place(middle))?;
+            if self.word(&entry, 0) <= address { low = middle } else { high = middle }
+        }
+        let mut chunk = [0; (CHUNK as usize + 1) * ENTRY_LENGTH];
+        let wanted = (high + 1).min(self.count) - low;
+        let chunk = chunk.get_mut(..usize::try_from(wanted).ok()? * ENTRY_LENGTH)?;
+        if section.read_at(place(low), chunk) != chunk.len() {
+            return None;
+        }
+        let entries = chunk.as_chunks::<ENTRY_LENGTH>().0;
+        let index = entries.partition_point(|entry| self.word(entry, 0) <= address);
+        let entry = entries.get(index.checked_sub(1)?)?;
+        let next = entries.get(index).map_or(u64::MAX, |entry| self.word(entry, 0));
         Some((self.word(entry, 4), next))
     }
 
@@ -75,16 +94,32 @@ mod tests {
         let bytes = table(2, &[(-0x800, 0x1010), (-0x700, 0x1030)]);
         let table = SearchTable::parse(0x2000, &bytes).unwrap();
         assert_eq!(table.eh_frame_address(), 0x3004);
-        assert_eq!(table.find(0x17ff), None);
-        assert_eq!(table.find(0x1800), Some((0x3010, 0x1900)));
-        assert_eq!(table.find(0x1900), Some((0x3030, u64::MAX)));
-        assert_eq!(table.find(u64::MAX), Some((0x3030, u64::MAX)));
+        assert_eq!(table.find(&bytes, 0x17ff), None);
+        assert_eq!(table.find(&bytes, 0x1800), Some((0x3010, 0x1900)));
+        assert_eq!(table.find(&bytes, 0x1900), Some((0x3030, u64::MAX)));
+        assert_eq!(table.find(&bytes, u64::MAX), Some((0x3030, u64::MAX)));
+    }
+
+    #[test]
+    fn long_tables_are_searched_as_short_ones() {
+        for count in [1, 2, 63, 64, 65, 66, 129, 1000, 4097] {
+            let entries: Vec<(i32, i32)> = (0..count).map(|index| (index * 0x10, index * 0x20)).collect();
+            let bytes = table(count as u32, &entries);
+            let table = SearchTable::parse(0x2000, &bytes).unwrap();
+            assert_eq!(table.find(&bytes, 0x1fff), None);
+            for index in 0..count as u64 {
+                let next = if index + 1 == count as u64 { u64::MAX } else { 0x2010 + index * 0x10 };
+                let found = Some((0x2000 + index * 0x20, next));
+                assert_eq!(table.find(&bytes, 0x2000 + index * 0x10), found, "{index} of {count}");
+                assert_eq!(table.find(&bytes, 0x200f + index * 0x10), found, "{index} of {count}");
+            }
+        }
     }
 
     #[test]
     fn a_count_beyond_the_section_is_no_table() {
         assert!(SearchTable::parse(0, &table(3, &[(0, 0), (1, 1)])).is_none());
         assert!(SearchTable::parse(0, &table(u32::MAX, &[])).is_none());
-        assert!(SearchTable::parse(0, &[1, PCREL_SDATA4]).is_none());
+        assert!(SearchTable::parse(0, &[1, PCREL_SDATA4].as_slice()).is_none());
     }
 }

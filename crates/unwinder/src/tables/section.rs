@@ -1,63 +1,63 @@
 //! A section that unwinding reads.
 
-use alloc::vec::Vec;
+use alloc::sync::Arc;
 use core::ops::Range;
 
-use elf::{Contents, Object, Unpacked};
-use model::Svma;
+use elf::{Object, ReadAt, Unpacked};
+use model::{FileOffset, Svma};
+
+/// A section's stated address (0 for one that is never loaded) and bytes.
+#[derive(Debug)]
+pub(super) struct Section<D> {
+    pub(super) address: Svma,
+    bytes: Bytes<D>,
+}
 
 /// Where the bytes of a section are.
 #[derive(Debug)]
-enum Place {
-    /// In the object's file.
-    InFile(Range<usize>),
-    /// Unpacked from it, or from a separate debug file.
+enum Bytes<D> {
+    /// In the file of an object, where they are read when they are needed.
+    InFile(Arc<Object<D>>, Range<u64>),
     Unpacked(Unpacked),
-    /// Copied from a separate debug file.
-    Copied(Vec<u8>),
 }
 
-/// A section's stated address (0 for one that is never loaded) and bytes. Unlike a slice it can be kept beside the
-/// object that it lies in.
-#[derive(Debug)]
-pub(super) struct Section {
-    pub(super) address: Svma,
-    place: Place,
-}
-
-impl Section {
+impl<D: ReadAt> Section<D> {
     /// The section with this name; `None` where it has no bytes or they cannot be had.
-    pub(super) fn named<D: AsRef<[u8]>>(object: &Object<D>, name: &str) -> Option<Self> {
-        let address = object.section(name).map_or(Svma(0), |section| section.address);
-        match object.contents(name).ok()?? {
-            Contents::InFile(bytes) => Self::of_slice(object, address, bytes),
-            Contents::Unpacked(bytes) => Some(Self { address, place: Place::Unpacked(bytes) }),
+    pub(super) fn named(object: &Arc<Object<D>>, name: &str) -> Option<Self> {
+        let section = object.contents_section(name)?;
+        let bytes = match object.unpacked(section).ok()? {
+            Some(unpacked) => Bytes::Unpacked(unpacked),
+            None => {
+                let start = section.file_offset.0;
+                Bytes::InFile(Arc::clone(object), start..start.checked_add(section.size)?)
+            }
+        };
+        Some(Self { address: section.address, bytes })
+    }
+
+    /// A part of an object's file that has no section header.
+    pub(super) fn in_file(object: &Arc<Object<D>>, address: Svma, at: FileOffset, size: u64) -> Option<Self> {
+        let range = at.0..at.0.checked_add(size)?;
+        Some(Self { address, bytes: Bytes::InFile(Arc::clone(object), range) })
+    }
+}
+
+impl<D: ReadAt> ReadAt for Section<D> {
+    fn size(&self) -> u64 {
+        match &self.bytes {
+            Bytes::InFile(_, range) => range.end - range.start,
+            Bytes::Unpacked(bytes) => bytes.len() as u64,
         }
     }
 
-    /// The section with this name, its bytes taken along.
-    pub(super) fn copied<D: AsRef<[u8]>>(object: &Object<D>, name: &str) -> Option<Self> {
-        let address = object.section(name).map_or(Svma(0), |section| section.address);
-        let place = match object.contents(name).ok()?? {
-            Contents::InFile(bytes) => Place::Copied(bytes.to_vec()),
-            Contents::Unpacked(bytes) => Place::Unpacked(bytes),
-        };
-        Some(Self { address, place })
-    }
-
-    /// Bytes of the object's file as a section.
-    pub(super) fn of_slice<D: AsRef<[u8]>>(object: &Object<D>, address: Svma, bytes: &[u8]) -> Option<Self> {
-        let file = object.data().as_ptr_range();
-        let start = (bytes.as_ptr() as usize).checked_sub(file.start as usize)?;
-        Some(Self { address, place: Place::InFile(start..start.checked_add(bytes.len())?) })
-    }
-
-    /// The bytes; `file` is that of the object.
-    pub(super) fn bytes<'a>(&'a self, file: &'a [u8]) -> &'a [u8] {
-        match &self.place {
-            Place::InFile(range) => file.get(range.clone()).unwrap_or_default(),
-            Place::Unpacked(bytes) => bytes,
-            Place::Copied(bytes) => bytes,
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> usize {
+        match &self.bytes {
+            Bytes::InFile(object, range) => {
+                let left = self.size().saturating_sub(offset);
+                let length = usize::try_from(left).map_or(into.len(), |left| left.min(into.len()));
+                object.source().read_at(range.start.saturating_add(offset), &mut into[..length])
+            }
+            Bytes::Unpacked(bytes) => (&**bytes).read_at(offset, into),
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use alloc::sync::Arc;
 
-use model::{FileOffset, FrameAddress, TruncationReason};
+use elf::ReadAt;
+use model::{FrameAddress, TruncationReason};
 
 use super::{Objects, Position, Step, Walk, goes_on_at, truncated};
 use crate::earlier::{FRAME_POINTER, Reads};
@@ -236,8 +237,8 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         }
         let pc = architecture.strip_pointer_bits(caller.program_counter()?, self.space.highest_address());
         let (tables, offset) = self.tables_and_offset(self.return_address(pc)?)?;
-        let is_first = architecture.ends_in_call(tables.code_before(offset))
-            && architecture.exits(tables.code_from(offset));
+        let is_first = architecture.ends_in_call(&tables.code_before(offset))
+            && architecture.exits(&tables.code_from(offset));
         if !is_first {
             return None;
         }
@@ -320,7 +321,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
     fn call_target(&mut self, caller: Position<'s>) -> Option<u64> {
         let architecture = self.registers.architecture();
         let (tables, offset) = self.tables_and_offset(caller)?;
-        let displacement = architecture.direct_call_displacement(tables.code_before(offset))?;
+        let displacement = architecture.direct_call_displacement(&tables.code_before(offset))?;
         Some(caller.address.address().0.wrapping_add_signed(displacement))
     }
 
@@ -403,17 +404,13 @@ fn is_within_function(start: u64, address: u64) -> bool {
 }
 
 /// The rules of the epilogue that comes next and of the one before: compilers put what is seldom run behind a function's end.
-fn near_epilogues<D: AsRef<[u8]>>(tables: &UnwindTables<D>, place: Place) -> Arc<[CompactRule]> {
+fn near_epilogues<D: ReadAt>(tables: &UnwindTables<D>, place: Place) -> Arc<[CompactRule]> {
     /// Bytes.
     const LONGEST_WAY: u64 = 4 << 10;
     let Some(at) = goes_on_at(place) else { return Arc::default() };
-    let up_to = |code: &'_ [u8], length: u64| {
-        usize::try_from(length).map_or(code.len(), |length| length.min(code.len()))
-    };
-    let start = FileOffset(at.0.saturating_sub(LONGEST_WAY));
-    let (ahead, behind) = (tables.code_from(at), tables.code_from(start));
-    let ahead = &ahead[..up_to(ahead, LONGEST_WAY)];
-    let behind = &behind[..up_to(behind, at.0 - start.0)];
+    let (start, end) = (at.0.saturating_sub(LONGEST_WAY), at.0.saturating_add(LONGEST_WAY));
+    let code = tables.code_in(start..end);
+    let (behind, ahead) = code.split_at(code.len().min((at.0 - start) as usize));
     let next = CompactRule::of_epilogues(tables.architecture(), ahead).next();
     let last = CompactRule::of_epilogues(tables.architecture(), behind).last();
     next.into_iter().chain(last.filter(|last| next != Some(*last))).collect()

@@ -1,0 +1,91 @@
+//! One FDE, taken out of its section together with its CIE: all that is read of the section to find a row.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use elf::ReadAt;
+
+use super::section::Section;
+
+/// Which of the two sections, whose entries refer to each other in different ways (LSB core specification, 10.6.1.1; DWARF 5,
+/// 6.4.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum SectionKind {
+    EhFrame,
+    DebugFrame,
+}
+
+/// A section with nothing but a CIE and an FDE that refers to it.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) bytes: Vec<u8>,
+    /// Where the FDE begins, behind the CIE.
+    pub(super) fde: usize,
+    /// The stated address of the first byte, by which those of the FDE are at their own. Those of the CIE are not: what it says
+    /// relative to its place (of a personality routine) is never asked for.
+    pub(super) address: u64,
+}
+
+/// An FDE or CIE longer than this is malformed: its program would be run anew for each address in it. The longest of real
+/// programs have a few kilobytes.
+const LONGEST: u64 = 1 << 20;
+
+impl Entry {
+    /// Reads the FDE at an offset, and its CIE; `None` where there is none.
+    pub(super) fn read<D: ReadAt>(section: &Section<D>, kind: SectionKind, offset: u64) -> Option<Self> {
+        let fde = Bounds::read(section, kind, offset)?;
+        let mut pointer = [0; 8];
+        let width = fde.pointer_width;
+        let pointer_at = offset.checked_add(fde.header as u64)?;
+        if section.read_at(pointer_at, &mut pointer[..width]) != width {
+            return None;
+        }
+        let pointer = u64::from_le_bytes(pointer);
+        // A CIE has in its place 0, or all bits.
+        let cie_at = match (kind, width) {
+            (SectionKind::EhFrame, _) => pointer_at.checked_sub(pointer).filter(|_| pointer != 0)?,
+            (SectionKind::DebugFrame, 4) if pointer == u64::from(u32::MAX) => return None,
+            (SectionKind::DebugFrame, _) => pointer,
+        };
+        let cie = Bounds::read(section, kind, cie_at)?;
+        let mut bytes = vec![0; cie.length.checked_add(fde.length)?];
+        let (cie_bytes, fde_bytes) = bytes.split_at_mut(cie.length);
+        if section.read_at(cie_at, cie_bytes) != cie.length
+            || section.read_at(offset, fde_bytes) != fde.length
+        {
+            return None;
+        }
+        let distance = match kind {
+            SectionKind::EhFrame => cie.length.checked_add(fde.header)? as u64,
+            SectionKind::DebugFrame => 0,
+        };
+        fde_bytes.get_mut(fde.header..fde.header + width)?.copy_from_slice(&distance.to_le_bytes()[..width]);
+        let address = section.address.0.wrapping_add(offset).wrapping_sub(cie.length as u64);
+        Some(Self { bytes, fde: cie.length, address })
+    }
+}
+
+/// How long an entry is.
+struct Bounds {
+    /// All of it, in bytes.
+    length: usize,
+    /// What comes before the reference to the CIE, in bytes.
+    header: usize,
+    /// Bytes of that reference.
+    pointer_width: usize,
+}
+
+impl Bounds {
+    fn read<D: ReadAt>(section: &Section<D>, kind: SectionKind, offset: u64) -> Option<Self> {
+        let length = u32::from_le_bytes(section.array(offset)?);
+        let (header, length, is_64) = if length == u32::MAX {
+            (12, u64::from_le_bytes(section.array(offset.checked_add(4)?)?), true)
+        } else {
+            (4, u64::from(length), false)
+        };
+        let pointer_width = if is_64 && kind == SectionKind::DebugFrame { 8 } else { 4 };
+        let is_possible = (pointer_width as u64..=LONGEST).contains(&length);
+        let length = usize::try_from(length).ok().filter(|_| is_possible)?.checked_add(header)?;
+        Some(Self { length, header, pointer_width })
+    }
+}
