@@ -14,6 +14,7 @@ mod split;
 mod unit;
 mod units;
 mod walk;
+mod work;
 
 pub(crate) use functions::Walks;
 pub(crate) use lines::{Lines, call_location};
@@ -24,6 +25,7 @@ pub(crate) use split::{PackageSections, SplitObject, find_split, split_unit, uni
 pub(crate) use unit::read_unit;
 pub(crate) use units::{UnitIndex, UnitRanges};
 pub(crate) use walk::UnitWalk;
+pub(crate) use work::WorkBudget;
 
 pub(crate) type Reader<'a> = gimli::EndianSlice<'a, gimli::RunTimeEndian>;
 pub(crate) type Dwarf<'a> = gimli::Dwarf<Reader<'a>>;

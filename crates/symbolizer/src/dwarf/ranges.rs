@@ -28,15 +28,19 @@ impl RangeAttributes {
     }
 
     /// Calls `found` with each range that is not empty, begin and end, until it returns `false`. A range that starts
-    /// at 0 belongs to code that the linker removed.
+    /// at 0 belongs to code that the linker removed. `steps` is how many entries of lists may be read, which go down: many
+    /// may share a long list.
     pub(crate) fn for_each<'a>(
         &self,
         unit: UnitRef<'_, Reader<'a>>,
+        steps: &mut usize,
         mut found: impl FnMut(u64, u64) -> bool,
     ) {
         if let Some(list) = self.list {
             let Ok(mut ranges) = unit.ranges(list) else { return };
             while let Ok(Some(range)) = ranges.next() {
+                let Some(left) = steps.checked_sub(1) else { return };
+                *steps = left;
                 if range.begin != 0 && range.begin < range.end && !found(range.begin, range.end) {
                     return;
                 }

@@ -5,7 +5,7 @@ use elf::Object;
 use gimli::{DwoId, UnitRef};
 
 use super::sections::endian_of;
-use super::{Dwarf, Reader, Sections, Unit, read_unit};
+use super::{Dwarf, Reader, Sections, Unit, WorkBudget, read_unit};
 
 /// The file that holds the rest of a unit's debug information.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -80,10 +80,11 @@ impl<'a> PackageSections<'a> {
 
 /// The unit with this id in a split file. It takes over what is written at the skeleton only.
 pub(crate) fn split_unit<'a>(dwarf: &Dwarf<'a>, id: u64, skeleton: &Unit<'a>) -> Option<(u32, Unit<'a>)> {
+    let work = WorkBudget::new(dwarf);
     let mut units = dwarf.units();
     let mut number = 0;
     while let Ok(Some(header)) = units.next() {
-        if let Some(mut unit) = read_unit(dwarf, header, false)
+        if let Some(mut unit) = read_unit(dwarf, header, false, &work)
             && unit.dwo_id == Some(DwoId(id))
         {
             unit.copy_relocated_attributes(skeleton);

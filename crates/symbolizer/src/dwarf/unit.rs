@@ -8,7 +8,7 @@ use gimli::{
 };
 
 use super::ranges::RangeAttributes;
-use super::{Dwarf, Reader, Unit};
+use super::{Dwarf, Reader, Unit, WorkBudget};
 
 /// Reads a unit's abbreviations and its first entry.
 ///
@@ -18,8 +18,9 @@ pub(crate) fn read_unit<'a>(
     dwarf: &Dwarf<'a>,
     header: UnitHeader<Reader<'a>>,
     lines: bool,
+    work: &WorkBudget,
 ) -> Option<Unit<'a>> {
-    first_entry(dwarf, header, dwarf.abbreviations(&header).ok()?, lines).map(|(unit, _)| unit)
+    first_entry(dwarf, header, all_abbreviations(dwarf, &header, work)?, lines).map(|(unit, _)| unit)
 }
 
 /// Reads a unit's first entry and what it says the unit covers. The unit that comes along may know the abbreviation of
@@ -27,9 +28,10 @@ pub(crate) fn read_unit<'a>(
 pub(crate) fn read_ranges<'a>(
     dwarf: &Dwarf<'a>,
     header: UnitHeader<Reader<'a>>,
+    work: &WorkBudget,
 ) -> Option<(Unit<'a>, RangeAttributes)> {
-    let abbreviations =
-        abbreviation_of_first_entry(dwarf, &header).or_else(|| dwarf.abbreviations(&header).ok())?;
+    let abbreviations = abbreviation_of_first_entry(dwarf, &header, work)
+        .or_else(|| all_abbreviations(dwarf, &header, work))?;
     first_entry(dwarf, header, abbreviations, false)
 }
 
@@ -38,25 +40,61 @@ pub(crate) fn read_ranges<'a>(
 fn abbreviation_of_first_entry(
     dwarf: &Dwarf<'_>,
     header: &UnitHeader<Reader<'_>>,
+    work: &WorkBudget,
 ) -> Option<Arc<Abbreviations>> {
     let code = header.range_from(header.root_offset()..).ok()?.read_uleb128().ok()?;
     let mut table = *dwarf.debug_abbrev.reader();
     table.skip(header.debug_abbrev_offset().0).ok()?;
-    // DWARF 5, 7.5.3: code, tag, whether there are children, pairs of name and form, two zeros.
     let mut rest = table;
-    if rest.read_uleb128().ok()? != code {
+    if rest.read_uleb128().ok()? != code || !work.take(1) {
         return None;
     }
-    rest.skip_leb128().ok()?;
-    rest.read_u8().ok()?;
-    while rest.read_uleb128().ok()? != 0 {
-        if rest.read_uleb128_u16().ok()? == gimli::DW_FORM_implicit_const.0 {
-            rest.skip_leb128().ok()?;
-        }
+    skip_abbreviation(&mut rest)?;
+    if !work.take(table.len() - rest.len()) {
+        return None;
     }
     rest.read_uleb128().ok()?;
     let first = table.range_to(..table.len() - rest.len());
     DebugAbbrev::from(first).abbreviations(DebugAbbrevOffset(0)).ok().map(Arc::new)
+}
+
+/// Skips an abbreviation behind its code (DWARF 5, 7.5.3): tag, whether there are children, pairs of name and form, and the name
+/// of the last pair, which is 0. Its form remains.
+fn skip_abbreviation(table: &mut Reader<'_>) -> Option<()> {
+    table.skip_leb128().ok()?;
+    table.read_u8().ok()?;
+    while table.read_uleb128().ok()? != 0 {
+        if table.read_uleb128_u16().ok()? == gimli::DW_FORM_implicit_const.0 {
+            table.skip_leb128().ok()?;
+        }
+    }
+    Some(())
+}
+
+/// All abbreviations of a unit, as long as the budget lasts.
+fn all_abbreviations(
+    dwarf: &Dwarf<'_>,
+    header: &UnitHeader<Reader<'_>>,
+    work: &WorkBudget,
+) -> Option<Arc<Abbreviations>> {
+    let mut rest = *dwarf.debug_abbrev.reader();
+    rest.skip(header.debug_abbrev_offset().0).ok()?;
+    if !work.take(1) {
+        return None;
+    }
+    loop {
+        let before = rest.len();
+        // A table that is damaged is gimli's to judge.
+        let goes_on = rest.read_uleb128().is_ok_and(|code| code != 0)
+            && skip_abbreviation(&mut rest).is_some()
+            && rest.read_uleb128().is_ok();
+        if !work.take(before - rest.len()) {
+            return None;
+        }
+        if !goes_on {
+            return dwarf.abbreviations(header).ok();
+        }
+    }
 }
 
 fn first_entry<'a>(

@@ -3,12 +3,13 @@
 use gimli::{UnitHeader, UnitRef, UnitType};
 
 use super::unit::{read_ranges, read_unit};
-use super::{Dwarf, Reader, Unit};
+use super::{Dwarf, Reader, Unit, WorkBudget};
 
 /// Where each unit of a file lies.
 pub(crate) struct UnitIndex<'a> {
     /// In the order of `.debug_info`.
     headers: Vec<UnitHeader<Reader<'a>>>,
+    work: WorkBudget,
 }
 
 /// What each unit of a file covers.
@@ -25,6 +26,12 @@ struct UnitRange {
     unit: u32,
 }
 
+/// Further units are left out: chromium has 60,000, and some hundred thousand of types.
+const MAX_UNITS: usize = 1 << 20;
+
+/// Further ranges are left out: one for each function of chromium is 1.5 million.
+const MAX_RANGES: usize = 1 << 22;
+
 /// An address is looked for in at most this many units that claim it.
 const MAX_CLAIMS: u8 = 16;
 
@@ -33,19 +40,22 @@ impl<'a> UnitIndex<'a> {
     pub(crate) fn headers_only(dwarf: &Dwarf<'a>) -> Self {
         let mut headers = Vec::new();
         let mut units = dwarf.units();
-        while let Ok(Some(header)) = units.next() {
+        while let Ok(Some(header)) = units.next()
+            && headers.len() < MAX_UNITS
+        {
             headers.push(header);
         }
-        Self { headers }
+        Self { headers, work: WorkBudget::new(dwarf) }
     }
 
     /// Reads of each compilation unit its first entry. A damaged unit is left out.
     pub(crate) fn ranges(&self, dwarf: &Dwarf<'a>) -> UnitRanges {
         let aranges = Aranges::read(dwarf);
         let mut ranges = UnitRanges::default();
+        let mut steps = MAX_RANGES;
         for (number, header) in (0..).zip(&self.headers) {
             if matches!(header.type_(), UnitType::Compilation | UnitType::Skeleton(_)) {
-                ranges.add(dwarf, number, header, &aranges);
+                ranges.add(dwarf, (number, header), &aranges, &self.work, &mut steps);
             }
         }
         ranges
@@ -62,7 +72,7 @@ impl<'a> UnitIndex<'a> {
 
     /// Reads a unit's abbreviations and its first entry; with `lines`, the header of its line table too.
     pub(crate) fn unit(&self, dwarf: &Dwarf<'a>, unit: u32, lines: bool) -> Option<Unit<'a>> {
-        read_unit(dwarf, *self.headers.get(unit as usize)?, lines)
+        read_unit(dwarf, *self.headers.get(unit as usize)?, lines, &self.work)
     }
 
     /// The number of the unit that an offset in `.debug_info` lies in.
@@ -84,14 +94,15 @@ impl UnitRanges {
     fn add<'a>(
         &mut self,
         dwarf: &Dwarf<'a>,
-        number: u32,
-        header: &UnitHeader<Reader<'a>>,
+        (number, header): (u32, &UnitHeader<Reader<'a>>),
         aranges: &Aranges,
+        work: &WorkBudget,
+        steps: &mut usize,
     ) {
-        let Some((unit, attributes)) = read_ranges(dwarf, *header) else { return };
+        let Some((unit, attributes)) = read_ranges(dwarf, *header, work) else { return };
         let unit_ref = UnitRef::new(dwarf, &unit);
         let before = self.ranges.len();
-        attributes.for_each(unit_ref, |begin, end| {
+        attributes.for_each(unit_ref, steps, |begin, end| {
             self.ranges.push(UnitRange { begin, end, unit: number });
             true
         });
@@ -154,6 +165,9 @@ impl Aranges {
             let mut ranges = header.entries();
             while let Ok(Some(entry)) = ranges.next() {
                 let range = entry.range();
+                if entries.len() == MAX_RANGES {
+                    break;
+                }
                 if range.begin != 0 && range.begin < range.end {
                     entries.push((header.debug_info_offset().0, range.begin, range.end));
                 }
@@ -170,5 +184,48 @@ impl Aranges {
             .skip(first)
             .take_while(move |entry| entry.0 == unit)
             .map(|&(_, begin, end)| (begin, end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gimli::{DebugAbbrev, DebugInfo, RunTimeEndian};
+
+    /// Many units that share one table of abbreviations, in which their own is the last.
+    fn sharing(units: usize, abbreviations: u64) -> (Vec<u8>, Vec<u8>) {
+        let number = |bytes: &mut Vec<u8>, mut number: u64| {
+            while number >= 0x80 {
+                bytes.push(number as u8 | 0x80);
+                number >>= 7;
+            }
+            bytes.push(number as u8);
+        };
+        let mut table = Vec::new();
+        for code in 1..=abbreviations {
+            number(&mut table, code);
+            // DW_TAG_compile_unit without children and attributes.
+            table.extend([0x11, 0, 0, 0]);
+        }
+        table.push(0);
+        let mut unit = vec![4, 0, 0, 0, 0, 0, 8];
+        number(&mut unit, abbreviations);
+        let mut info = (unit.len() as u32).to_le_bytes().to_vec();
+        info.extend(unit);
+        (info.repeat(units), table)
+    }
+
+    #[test]
+    fn a_table_that_all_units_share_is_not_read_for_ever() {
+        let (info, abbreviations) = sharing(100_000, 1000);
+        let mut dwarf = Dwarf::default();
+        dwarf.debug_info = DebugInfo::new(&info, RunTimeEndian::Little);
+        dwarf.debug_abbrev = DebugAbbrev::new(&abbreviations, RunTimeEndian::Little);
+        let units = UnitIndex::headers_only(&dwarf);
+        assert_eq!(units.headers.len(), 100_000);
+        let ranges = units.ranges(&dwarf);
+        // Those that were read say nothing of what they cover; the rest were too many.
+        let read = ranges.without_ranges.len();
+        assert!((1_000..50_000).contains(&read), "{read}");
     }
 }

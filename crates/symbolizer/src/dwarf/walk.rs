@@ -38,8 +38,12 @@ pub(crate) struct UnitWalk {
 /// Calls nested deeper than this no compiler makes.
 const MAX_INLINED: usize = 512;
 
-/// Range lists may be shared; a hostile file shares a long one between all entries.
-const MAX_RANGE_STEPS: usize = 1 << 26;
+/// Functions nested deeper than this no compiler makes.
+const MAX_OPEN: usize = 1 << 12;
+
+/// Range lists may be shared; a hostile file shares a long one between all entries. So many of their entries are read for each
+/// byte of the unit, for each address, and in any case.
+const STEPS: (usize, usize, usize) = (4, 1 << 10, 1 << 12);
 
 /// A function on the way from the root to the current entry.
 struct OpenFunction {
@@ -113,7 +117,8 @@ struct Walk<'w, 'a> {
     hits: Vec<Hit>,
     functions: Vec<OpenFunction>,
     next_number: u32,
-    range_steps: usize,
+    /// How many ranges, and addresses in them, may still be looked at.
+    steps: usize,
     /// Where all functions are put that are met.
     all: Option<&'w mut UnitFunctions>,
     /// Whether parts may be left out that should not matter, and whether one was.
@@ -123,13 +128,16 @@ struct Walk<'w, 'a> {
 
 impl<'w, 'a> Walk<'w, 'a> {
     fn new(unit: UnitRef<'w, Reader<'a>>, addresses: &'w [u64]) -> Self {
+        let (for_byte, for_address, always) = STEPS;
+        let bytes = unit.header.unit_length().saturating_mul(for_byte);
+        let steps = bytes.saturating_add(addresses.len().saturating_mul(for_address)).saturating_add(always);
         Self {
             unit,
             addresses,
             hits: addresses.iter().map(|_| Hit::default()).collect(),
             functions: Vec::new(),
             next_number: 1,
-            range_steps: 0,
+            steps,
             all: None,
             may_skip: false,
             has_skipped: false,
@@ -240,10 +248,9 @@ impl<'w, 'a> Walk<'w, 'a> {
     fn function(&mut self, entry: UnitOffset, depth: isize, ranges: &RangeAttributes) -> bool {
         let number = self.number();
         if let Some(all) = &mut self.all {
-            ranges.for_each(self.unit, |begin, end| {
-                self.range_steps += 1;
+            ranges.for_each(self.unit, &mut self.steps, |begin, end| {
                 all.push(entry, begin, end);
-                self.range_steps < MAX_RANGE_STEPS
+                true
             });
         }
         let mut hit = false;
@@ -257,7 +264,9 @@ impl<'w, 'a> Walk<'w, 'a> {
                 hit = true;
             }
         });
-        self.functions.push(OpenFunction { depth, number, hit, calls: Vec::new() });
+        if self.functions.len() < MAX_OPEN {
+            self.functions.push(OpenFunction { depth, number, hit, calls: Vec::new() });
+        }
         hit
     }
 
@@ -283,17 +292,21 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     fn for_each_covered(&mut self, ranges: &RangeAttributes, mut found: impl FnMut(&mut Hit, u64)) {
-        let Self { unit, addresses, hits, range_steps, .. } = self;
-        ranges.for_each(*unit, |begin, end| {
-            *range_steps += 1;
+        let Self { unit, addresses, hits, steps, .. } = self;
+        let mut left = *steps;
+        if left == 0 {
+            return;
+        }
+        ranges.for_each(*unit, steps, |begin, end| {
             let first = addresses.partition_point(|&address| address < begin);
             let covered = addresses.iter().zip(hits.iter_mut()).skip(first);
             for (_, hit) in covered.take_while(|&(&address, _)| address < end) {
-                *range_steps += 1;
+                left = left.saturating_sub(1);
                 found(hit, end - begin);
             }
-            *range_steps < MAX_RANGE_STEPS
+            left > 0
         });
+        self.steps = self.steps.min(left);
     }
 }
 
