@@ -1,11 +1,39 @@
 //! Objects whose tables the unwinder asks for, opened when first needed.
 
-use std::sync::{Arc, OnceLock};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use elf::Object;
+use elf::{ElfError, Object};
 use host::objects::{BlockBytes, ObjectStore, own_vdso_bytes};
-use model::{Pid, Space};
+use model::{Name, Pid, Space};
 use unwinder::UnwindTables;
+
+/// What was refused of the unwind tables of all objects: one sentence for each object.
+#[derive(Default, Debug)]
+pub(super) struct RefusedTables(Mutex<BTreeSet<String>>);
+
+/// So many sentences are enough.
+const MOST_SENTENCES: usize = 16;
+
+impl RefusedTables {
+    fn add(&self, object: &Name, refused: &[ElfError]) {
+        if let Some(first) = refused.first() {
+            let mut sentences = self.lock();
+            if sentences.len() < MOST_SENTENCES {
+                sentences.insert(format!("{object}: {first}"));
+            }
+        }
+    }
+
+    pub(super) fn sentences(&self) -> Vec<String> {
+        self.lock().iter().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        // A panic elsewhere does not make the set wrong.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// One object, opened when its tables are asked for first.
 #[derive(Debug)]
@@ -14,12 +42,18 @@ pub(super) struct Image {
     /// A process that maps it.
     pid: Pid,
     store: Arc<ObjectStore<BlockBytes>>,
+    refused: Arc<RefusedTables>,
     tables: OnceLock<Option<Arc<UnwindTables<BlockBytes>>>>,
 }
 
 impl Image {
-    pub(super) fn new(space: Space, pid: Pid, store: Arc<ObjectStore<BlockBytes>>) -> Self {
-        Self { space, pid, store, tables: OnceLock::new() }
+    pub(super) fn new(
+        space: Space,
+        pid: Pid,
+        store: Arc<ObjectStore<BlockBytes>>,
+        refused: Arc<RefusedTables>,
+    ) -> Self {
+        Self { space, pid, store, refused, tables: OnceLock::new() }
     }
 
     /// Its tables; `None` where the object cannot be had, is another one than was mapped, or of another architecture.
@@ -40,6 +74,7 @@ impl Image {
                 if let Some(debug_file) = self.store.debug_files(&object, &path).debug {
                     tables.add_debug_file(&debug_file);
                 }
+                self.refused.add(&identity.path, tables.refused());
                 tables
             }
             Space::Vdso { build_id } => {

@@ -246,6 +246,11 @@ impl Machine {
         frames.last().map_or(0, |frame| frame.stack_pointer.wrapping_sub(state.stack.start))
     }
 
+    /// As [`Snapshots::refused_tables`].
+    pub(super) fn refused_tables(&self) -> Vec<String> {
+        self.snapshots.refused_tables()
+    }
+
     /// Takes the pages of objects out of our memory until they are touched again.
     pub(super) fn give_back(&self) {
         self.snapshots.give_back();

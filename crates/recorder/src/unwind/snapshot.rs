@@ -11,7 +11,7 @@ use rustc_hash::FxBuildHasher;
 use tracker::{Generation, Mapping, MappingKind, Tracker};
 use unwinder::{AddressSpace, ObjectNumber, Objects, UnwindTables};
 
-use super::image::Image;
+use super::image::{Image, RefusedTables};
 
 /// The mappings of a process at one moment.
 #[derive(Debug)]
@@ -95,6 +95,7 @@ impl Objects for Lent<'_> {
 #[derive(Debug)]
 pub struct Snapshots {
     store: Arc<ObjectStore<BlockBytes>>,
+    refused: Arc<RefusedTables>,
     images: HashMap<SpaceId, Arc<Image>, FxBuildHasher>,
     processes: HashMap<Pid, (Generation, Arc<Snapshot>), FxBuildHasher>,
 }
@@ -111,7 +112,12 @@ const MANY_IMAGES: usize = 512;
 impl Snapshots {
     /// None yet; `store` opens objects.
     pub fn new(store: Arc<ObjectStore<BlockBytes>>) -> Self {
-        Self { store, images: HashMap::default(), processes: HashMap::default() }
+        Self { store, refused: Arc::default(), images: HashMap::default(), processes: HashMap::default() }
+    }
+
+    /// What of the unwind tables of objects was not read, though it is there: a sentence for each object, the first few.
+    pub fn refused_tables(&self) -> Vec<String> {
+        self.refused.sentences()
     }
 
     /// The mappings of a process as the tracker knows them now.
@@ -178,7 +184,7 @@ impl Snapshots {
             if let Some(object) = object {
                 let known = self.images.entry(mapping.space).or_insert_with(|| {
                     let space = tracker.spaces().get(mapping.space).clone();
-                    Arc::new(Image::new(space, pid, Arc::clone(&self.store)))
+                    Arc::new(Image::new(space, pid, Arc::clone(&self.store), Arc::clone(&self.refused)))
                 });
                 images.insert(object, Arc::clone(known));
             }

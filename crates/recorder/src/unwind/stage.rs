@@ -119,6 +119,11 @@ impl<C: Consumer> Unwinding<C> {
         self.machine.totals
     }
 
+    /// As [`super::Snapshots::refused_tables`].
+    pub fn refused_tables(&self) -> Vec<String> {
+        self.machine.refused_tables()
+    }
+
     /// The smallest and the largest size that stack copies had so far, bytes.
     pub fn copy_sizes(&self) -> (u32, u32) {
         self.machine.copy_size.chosen()

@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use elf::{Endianness, Object, ReadAt};
+use elf::{ElfError, Endianness, Object, ReadAt};
 use gimli::{BaseAddresses, DebugFrame, EhFrame, EndianSlice, LittleEndian, UnwindContext, UnwindSection};
 use model::{FileOffset, Svma};
 
@@ -40,6 +40,8 @@ pub struct UnwindTables<D> {
     bases: BaseAddresses,
     /// The object has `.gopclntab`: Go's linker made it.
     go: bool,
+    /// Tables that are there and are not read.
+    refused: Vec<ElfError>,
 }
 
 /// What the tables say about an address.
@@ -85,12 +87,13 @@ impl<D: ReadAt> UnwindTables<D> {
         if !object.is_64() || object.endian() != Endianness::Little {
             return None;
         }
-        let header = Section::named(&object, ".eh_frame_hdr").or_else(|| {
+        let mut refused = Vec::new();
+        let header = Section::named(&object, ".eh_frame_hdr", &mut refused).or_else(|| {
             let (address, at, size) = object.eh_frame_header()?;
             Section::in_file(&object, address, at, size)
         });
         let table = header.and_then(|header| Some((SearchTable::parse(header.address.0, &header)?, header)));
-        let eh_frame = Section::named(&object, ".eh_frame").or_else(|| {
+        let eh_frame = Section::named(&object, ".eh_frame", &mut refused).or_else(|| {
             let address = Svma(table.as_ref()?.0.eh_frame_address());
             let (at, size) = object.file_range_at(address)?;
             Section::in_file(&object, address, at, size)
@@ -100,7 +103,7 @@ impl<D: ReadAt> UnwindTables<D> {
             |eh_frame: &Section<D>, table: &SearchTable| table.eh_frame_address() == eh_frame.address.0;
         let search_table =
             table.filter(|(table, _)| eh_frame.as_ref().is_some_and(|eh_frame| is_of(eh_frame, table)));
-        let debug_frame = Section::named(&object, ".debug_frame");
+        let debug_frame = Section::named(&object, ".debug_frame", &mut refused);
         let go = object.section(".gopclntab").is_some() || object.section(".data.rel.ro.gopclntab").is_some();
         let bases = bases(&object);
         let mut tables = Self {
@@ -113,6 +116,7 @@ impl<D: ReadAt> UnwindTables<D> {
             debug_frame_index: FdeIndex::default(),
             bases,
             go,
+            refused,
         };
         if tables.search_table.is_none()
             && let Some(section) =
@@ -128,7 +132,7 @@ impl<D: ReadAt> UnwindTables<D> {
     /// Adds the `.debug_frame` of the object's separate debug file, where the object has none itself.
     pub fn add_debug_file(&mut self, debug_file: &Arc<Object<D>>) {
         if self.debug_frame.is_none() {
-            self.debug_frame = Section::named(debug_file, ".debug_frame");
+            self.debug_frame = Section::named(debug_file, ".debug_frame", &mut self.refused);
             self.index_debug_frame();
         }
     }
@@ -143,6 +147,11 @@ impl<D: ReadAt> UnwindTables<D> {
     /// Whose code it is.
     pub fn architecture(&self) -> Architecture {
         self.architecture
+    }
+
+    /// Sections with tables that are there and are not read, and why.
+    pub fn refused(&self) -> &[ElfError] {
+        &self.refused
     }
 
     /// Whether there is any unwind table at all.

@@ -1,9 +1,10 @@
 //! A section that unwinding reads.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::ops::Range;
 
-use elf::{Object, ReadAt, Unpacked};
+use elf::{ElfError, Object, ReadAt, Unpacked};
 use model::{FileOffset, Svma};
 
 /// A section's stated address (0 for one that is never loaded) and bytes.
@@ -22,10 +23,10 @@ enum Bytes<D> {
 }
 
 impl<D: ReadAt> Section<D> {
-    /// The section with this name; `None` where it has no bytes or they cannot be had.
-    pub(super) fn named(object: &Arc<Object<D>>, name: &str) -> Option<Self> {
+    /// The section with this name; `None` where it has no bytes or they cannot be had: `refused` then says why.
+    pub(super) fn named(object: &Arc<Object<D>>, name: &str, refused: &mut Vec<ElfError>) -> Option<Self> {
         let section = object.contents_section(name)?;
-        let bytes = match object.unpacked(section).ok()? {
+        let bytes = match object.unpacked(section).map_err(|error| refused.push(error)).ok()? {
             Some(unpacked) => Bytes::Unpacked(unpacked),
             None => {
                 let start = section.file_offset.0;
