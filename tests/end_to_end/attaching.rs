@@ -242,3 +242,46 @@ fn a_cpu_that_goes_offline_and_comes_back() {
     busy.wait().unwrap();
     assert!(script.text().lines().filter(|line| line.trim() == "[001]").count() > 500);
 }
+
+/// A process whose children run already, one of them left to init by a parent that has ended.
+#[test]
+fn children_that_run_already_are_recorded_where_that_is_asked_for() {
+    let Some(program) = programs::c("shares") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    let program = program.to_str().unwrap();
+    let script =
+        format!("({program} alone 60000 & echo $!) ; {program} alone 60000 & echo $!; wait; sleep 60");
+    // It begins a session, by which the one that is left to init is known.
+    let mut command = Command::new("setsid");
+    let mut parent = command.args(["sh", "-c", &script]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(parent.stdout.take().unwrap()));
+    // Line by line, as each is started.
+    let mut children: Vec<i32> = Vec::new();
+    while children.len() < 2 {
+        children.push(lines.next().unwrap().unwrap().parse().unwrap_or(0));
+    }
+    thread::sleep(Duration::from_millis(100));
+    let pid = parent.id().to_string();
+    let record = |flags: &[&str]| {
+        run(prof(["record", "-e", "cpu-clock", "-d", "0.5", "-p", &pid]).args(flags).arg("-o").arg(&file))
+    };
+    let without = record(&[]);
+    let with = record(&["--with-children"]);
+    let stacks = Folded::parse(folded(&file, &["--per-thread"]).ok().text());
+    for child in children.iter().copied().chain([parent.id() as i32]) {
+        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(child), nix::sys::signal::Signal::SIGKILL);
+    }
+    let _ = parent.wait();
+    let without = without.ok().stderr;
+    assert!(without.contains("2 processes") && without.contains("--with-children"), "{without}");
+    assert!(without.contains("slept"), "{without}");
+    assert!(!with.ok().stderr.contains("not recorded"));
+    for child in children {
+        let own = |stack: &[String]| stack[0].ends_with(&format!("-{child}/{child}"));
+        assert!(stacks.count(own) > 20, "{child} is recorded: {stacks:?}");
+    }
+}

@@ -29,6 +29,7 @@ mod prof;
 mod programs;
 mod script;
 mod shares;
+mod short_lives;
 mod signals;
 mod stacks;
 mod svg;

@@ -37,13 +37,13 @@ fn with_rights(folder: &Path, rights: &[&str], args: &[&str]) -> Option<Run> {
 
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 
-fn paranoid() -> i32 {
+pub(crate) fn paranoid() -> i32 {
     let level = std::fs::read_to_string(PARANOID).unwrap_or_default();
     level.trim().parse().unwrap_or(3)
 }
 
 /// Tests that take the machine's level as it is read, the one that changes it writes.
-static LEVEL: RwLock<()> = RwLock::new(());
+pub(crate) static LEVEL: RwLock<()> = RwLock::new(());
 
 /// The machine's level, changed until this is dropped.
 struct ChangedLevel {

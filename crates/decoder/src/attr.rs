@@ -170,6 +170,13 @@ impl Attr {
         bytes
     }
 
+    /// Whether the event counts nanoseconds of CPU time: `cpu-clock` or `task-clock`.
+    pub fn is_cpu_clock(&self) -> bool {
+        const TYPE_SOFTWARE: u32 = 1;
+        const TASK_CLOCK: u64 = 1;
+        self.kind == TYPE_SOFTWARE && self.config <= TASK_CLOCK
+    }
+
     /// Whether the event samples by frequency rather than by a fixed period.
     pub fn is_frequency(&self) -> bool {
         self.flags.contains(AttrFlags::FREQ)

@@ -79,8 +79,9 @@ pub fn write(view: &View<'_>, options: &Options, output: &mut dyn Write) -> io::
         return draw(&Chart::new(view, options.reverse), options, output);
     }
     // What is not drawn needs no text. What grows from the other end may become wide.
-    let least = if options.reverse { 0.0 } else { least(u128::from(view.total()), options) };
-    let tree = view.tree(least);
+    let total = u128::from(view.total()) + u128::from(view.unsampled_total());
+    let least = if options.reverse { 0.0 } else { least(total, options) };
+    let tree = view.tree_of_all_time(least);
     let mut stacks = Stacks::from_tree(&tree, view.frames());
     drop(tree);
     if options.reverse {

@@ -10,6 +10,8 @@ pub struct Summary<'a> {
     pub event: &'a str,
     /// The samples shown.
     pub total: Count,
+    /// The weight of CPU time that is shown and has no samples.
+    pub unsampled: u64,
     /// What makes stacks heavy.
     pub weight: Weight,
     /// What the recording could not deliver.
@@ -32,12 +34,16 @@ pub fn subtitle(summary: &Summary<'_>) -> String {
 }
 
 fn line(summary: &Summary<'_>, remedies: &[String]) -> String {
-    let Summary { event, total, weight, loss, census, remedies: _ } = *summary;
+    let Summary { event, total, unsampled, weight, loss, census, remedies: _ } = *summary;
     let mut parts = vec![format!("{} of {event}", counted(total.samples, "sample", "samples"))];
     if weight == Weight::Period {
         parts.push(format!("weighted by period (sum {})", grouped(total.period)));
     }
     parts.push(lost(loss));
+    if unsampled > 0 {
+        let all = total.weight(weight).saturating_add(unsampled);
+        parts.push(format!("{} of the CPU time not sampled", share(unsampled, all)));
+    }
     if census.truncated > 0 {
         parts.push(counted(census.truncated, "stack truncated", "stacks truncated"));
     }
@@ -168,6 +174,7 @@ mod tests {
         let summary = Summary {
             event: "cpu-clock",
             total,
+            unsampled: 0,
             weight: Weight::Samples,
             loss: &loss,
             census: &census,
@@ -182,6 +189,8 @@ mod tests {
             nameless(&census).collect::<Vec<_>>(),
             ["libx.so: 1 frame (< 0.1 %) without a name: file is gone"]
         );
+        let with_time = Summary { unsampled: 1_234_567, remedies: &[], ..summary };
+        assert!(subtitle(&with_time).contains("1,234 lost, 50.0 % of the CPU time not sampled, 1 stack"));
         let long = [remedies[0].clone(), "y".repeat(ROOM / 2)];
         let with_long = Summary { remedies: &long, ..summary };
         assert_eq!(subtitle(&with_long), subtitle(&summary), "what has no room is left out");

@@ -34,6 +34,8 @@ pub enum Label {
     Unknown(Option<u64>),
     /// The stack ends early here.
     Truncated(TruncationReason),
+    /// CPU time that has no samples.
+    NotSampled,
 }
 
 /// Where a frame ran.

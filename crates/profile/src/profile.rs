@@ -118,6 +118,7 @@ pub struct Profile {
     others: HashMap<(ThreadId, StackId), Count, FxBuildHasher>,
     order: Vec<Tick>,
     total: Count,
+    unsampled: Vec<(ThreadId, Count)>,
 }
 
 impl Profile {
@@ -165,6 +166,17 @@ impl Profile {
             count.period = count.period.saturating_add(period);
         }
         period
+    }
+
+    /// Adds CPU time of a thread that has no samples: how many were due, and what they would have stood for. It is in no count
+    /// of samples.
+    pub fn add_unsampled(&mut self, thread: ThreadId, due: Count) {
+        self.unsampled.push((thread, due));
+    }
+
+    /// CPU time without samples, by thread.
+    pub fn unsampled(&self) -> &[(ThreadId, Count)] {
+        &self.unsampled
     }
 
     /// What was kept apart.

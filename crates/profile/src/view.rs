@@ -7,7 +7,7 @@ use crate::async_rust::Fold;
 use crate::frame::{FrameId, FrameKind, FrameTable, Label, ViewFrame, frames_of, module_of};
 use crate::frame_chain::{ChainId, Chains};
 use crate::growth::Growth;
-use crate::tree::FrameTree;
+use crate::tree::{FrameTree, TreeId};
 use crate::{PlaceId, Profile, StackId, ThreadId, Weight, pools};
 
 /// Which frames a view has.
@@ -69,6 +69,8 @@ pub struct View<'a> {
     chains: Chains,
     /// The first frame of each thread's stacks, and the one that is the process below it, if processes are shown.
     roots: Vec<(Option<FrameId>, FrameId)>,
+    /// What stands for CPU time without samples.
+    not_sampled: FrameId,
 }
 
 impl<'a> View<'a> {
@@ -103,7 +105,8 @@ impl<'a> View<'a> {
             (process, frames.intern(root(label)))
         });
         let roots = roots.collect();
-        Self { profile, weight, frames, shown, chains, roots }
+        let not_sampled = frames.intern(root(Label::NotSampled));
+        Self { profile, weight, frames, shown, chains, roots, not_sampled }
     }
 
     /// The frames that occur.
@@ -124,6 +127,25 @@ impl<'a> View<'a> {
     /// The weight of all samples.
     pub fn total(&self) -> u64 {
         self.profile.total().weight(self.weight)
+    }
+
+    /// The weight of CPU time that has no samples.
+    pub fn unsampled_total(&self) -> u64 {
+        let due = self.profile.unsampled().iter().map(|(_, due)| due.weight(self.weight));
+        due.fold(0, u64::saturating_add)
+    }
+
+    /// As [`Self::tree`], with a frame for the CPU time of each thread that has no samples.
+    pub fn tree_of_all_time(&self, least: f64) -> FrameTree {
+        let mut tree = self.tree(least);
+        for &(thread, due) in self.profile.unsampled() {
+            let (process, root) = self.roots(thread);
+            let below = process.map_or(TreeId::ALL, |process| tree.child(TreeId::ALL, process));
+            let root = tree.child(below, root);
+            let node = tree.child(root, self.not_sampled);
+            tree.add(node, due.weight(self.weight));
+        }
+        tree
     }
 
     /// All samples as a tree, whose first frames are the threads, or processes with threads on them. Equal stacks are one. Frames that weigh less than

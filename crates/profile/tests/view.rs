@@ -86,6 +86,7 @@ fn text(frame: &prof_profile::ViewFrame) -> String {
         Label::Module(module, offset) => format!("[{module} {offset:?}]"),
         Label::Unknown(offset) => format!("[? {offset:?}]"),
         Label::Truncated(reason) => format!("[{reason}]"),
+        Label::NotSampled => "[not sampled]".to_owned(),
     };
     match frame.kind {
         FrameKind::User => name,

@@ -11,6 +11,8 @@ use crate::options::{CallChain, DEFAULT_FREQUENCY, Levels, Options, Target};
 const TYPE_SOFTWARE: u32 = 1;
 /// `PERF_COUNT_SW_CPU_CLOCK`
 const CPU_CLOCK: u64 = 0;
+/// `PERF_COUNT_SW_TASK_CLOCK`
+const TASK_CLOCK: u64 = 1;
 /// `PERF_COUNT_SW_DUMMY`: counts nothing.
 const DUMMY: u64 = 9;
 
@@ -180,6 +182,30 @@ pub(crate) fn sideband(samplers: &[Attr], options: &Options, wakeup: u32) -> Att
 /// An event that counts nothing, which every kernel has and every user may open.
 pub(crate) fn dummy() -> Attr {
     Attr { kind: TYPE_SOFTWARE, config: DUMMY, size: SIZE_VER7, ..Attr::default() }
+}
+
+/// The attr of the clock that counts the CPU time of each task that is followed, and reports it at the task's end.
+pub(crate) fn task_clock(samplers: &[Attr], options: &Options) -> Attr {
+    let sideband = sideband(samplers, options, 0);
+    let kept = AttrFlags::SAMPLE_ID_ALL
+        | AttrFlags::EXCLUDE_GUEST
+        | AttrFlags::EXCLUDE_KERNEL
+        | AttrFlags::EXCLUDE_HV
+        | AttrFlags::USE_CLOCKID;
+    let mut flags = sideband.flags.intersection(kept)
+        | AttrFlags::DISABLED
+        | AttrFlags::INHERIT
+        | AttrFlags::INHERIT_STAT
+        | AttrFlags::WATERMARK;
+    let by_exec = options.target == Target::Command && options.delay.is_none();
+    flags.set(AttrFlags::ENABLE_ON_EXEC, by_exec);
+    // A count alone: kernels before 6.0 know it, too, and it samples nothing that could be lost.
+    Attr { config: TASK_CLOCK, sample_period: 0, read_format: ReadFormat::ID, flags, ..sideband }
+}
+
+/// The attr of an event that counts nothing and has a ring for the records of an event like `writer`.
+pub(crate) fn ring_owner(writer: &Attr) -> Attr {
+    Attr { config: DUMMY, sample_period: 1, ..writer.clone() }
 }
 
 /// How often an event samples.

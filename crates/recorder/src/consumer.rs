@@ -5,7 +5,7 @@ use std::ops::Add;
 use std::time::Instant;
 
 use decoder::{Attr, RecordLayout};
-use model::{CpuId, Loss};
+use model::{CpuId, Loss, Pid, Tid};
 
 use crate::ring::Drained;
 use crate::unwind::{CopySizes, StackTotals};
@@ -17,6 +17,8 @@ pub enum RingKind {
     Samples,
     /// The always enabled event's that tells of mappings, names, threads.
     Sideband,
+    /// That of the CPU times of tasks. Consumers get its records as [`RingKind::Sideband`], checked.
+    TaskTimes,
 }
 
 /// Records of one ring, whole and in the order of the ring, in the machine's byte order.
@@ -97,6 +99,21 @@ pub struct Ending {
     pub full_rings: u64,
     /// How the user stacks came out, where they were unwound.
     pub stacks: Option<StackTotals>,
+    /// CPU times that no READ record has told: of the threads that were attached to, or of the command.
+    pub task_times: Vec<TaskTime>,
+}
+
+/// CPU time of a thread, and of what it started and has not ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TaskTime {
+    /// The process.
+    pub pid: Pid,
+    /// The thread.
+    pub tid: Tid,
+    /// The id of the event that counted it.
+    pub id: u64,
+    /// How long it ran since the recording began.
+    pub nanoseconds: u64,
 }
 
 /// Takes a recording. The calls come from one thread, in this order: `begin`; `records` with what existed before;

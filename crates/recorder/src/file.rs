@@ -4,10 +4,11 @@ use std::fs::File;
 use std::io;
 use std::time::Duration;
 
-use decoder::record::{LostSamples, MmapIdentity};
+use decoder::record::{LostSamples, MmapIdentity, Read};
+use decoder::values::{CounterValues, U64s};
 use decoder::{
-    Attr, AttrFlags, BranchSampleFormat, Endian, RawRecord, Record, RecordLayout, SampleFormat, SampleId,
-    kind, misc,
+    Attr, AttrFlags, BranchSampleFormat, Endian, RawRecord, ReadFormat, Record, RecordLayout, SampleFormat,
+    SampleId, kind, misc,
 };
 use host::files::{NameInFolder, NewFile, Place};
 use host::sys::clock;
@@ -18,7 +19,7 @@ use perfdata::features::{
 use perfdata::sections;
 use perfdata::write::{Compressor, FileWriter, PipeWriter, RecordWriter};
 
-use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind};
+use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind, TaskTime};
 use crate::header;
 use crate::output::Output;
 use crate::process_table::ProcessTable;
@@ -220,6 +221,21 @@ impl FileConsumer {
     }
 }
 
+/// Appends a READ of what a task's clock told at the end. Time 0 marks it as ours, as it does our LOST_SAMPLES.
+fn append_task_time(time: &TaskTime, layout: &RecordLayout, records: &mut Vec<u8>) {
+    let id = time.id.to_ne_bytes();
+    let values =
+        CounterValues::new(ReadFormat::ID, (0, 0), Some(time.nanoseconds), U64s::new(&id, Endian::NATIVE));
+    let sample_id = SampleId {
+        thread: Some((time.pid, time.tid)),
+        time: Some(Timestamp(0)),
+        identifier: Some(time.id),
+        ..SampleId::default()
+    };
+    // A record of 72 bytes fits.
+    let _ = layout.encode(&Record::Read(Read { pid: time.pid, tid: time.tid, values, sample_id }), records);
+}
+
 /// Whether the samples' branches are there for themselves, rather than for a call chain.
 fn records_branches(attr: &Attr) -> bool {
     let branches = attr.sample_format.contains(SampleFormat::BRANCH_STACK);
@@ -308,7 +324,7 @@ impl Consumer for FileConsumer {
 
     fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
         match chunk.ring {
-            RingKind::Sideband => self.note_mappings(&chunk.bytes),
+            RingKind::Sideband | RingKind::TaskTimes => self.note_mappings(&chunk.bytes),
             RingKind::Samples => self.note_times(&chunk.bytes),
         }
         self.writer()?.append(&chunk.bytes)?;
@@ -347,6 +363,9 @@ impl Consumer for FileConsumer {
                 // A record of 64 bytes fits.
                 let _ = layout.encode(&record, &mut records);
             }
+        }
+        if let Some(layout) = &self.layout {
+            ending.task_times.iter().for_each(|time| append_task_time(time, layout, &mut records));
         }
         let mut features = self.features();
         let stacks = ending.stacks.map(|stacks| (sections::id::STACK_TOTALS, stacks.to_section()));

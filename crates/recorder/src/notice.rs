@@ -71,10 +71,17 @@ pub enum Notice {
         /// `RLIMIT_NOFILE`.
         limit: u64,
     },
+    /// The CPUs that the command may run on are sampled whole, and what is of others is left out.
+    WholeCpusForCommand,
     /// Some of the processes had ended when we came.
     Gone {
         /// The number that was asked for.
         pid: i32,
+    },
+    /// Processes that the targets had started before are not recorded.
+    ChildrenNotRecorded {
+        /// How many.
+        children: usize,
     },
     /// A CPU that is recorded went offline.
     CpuAway {
@@ -139,7 +146,7 @@ impl Notice {
     pub fn importance(&self) -> Importance {
         match self {
             Self::Opened { .. } | Self::Refused { .. } => Importance::Attributes,
-            Self::Rings { .. } | Self::Without { .. } => Importance::Detail,
+            Self::Rings { .. } | Self::Without { .. } | Self::WholeCpusForCommand => Importance::Detail,
             _ => Importance::Normal,
         }
     }
@@ -251,7 +258,15 @@ impl fmt::Display for Notice {
                 "{needed} file descriptors would be needed and {limit} are allowed: sampling whole CPUs, and leaving out what \
                  is of other processes (lost samples are counted with theirs); try: ulimit -n {needed}"
             ),
+            Self::WholeCpusForCommand => f.write_str(
+                "sampling whole CPUs, and leaving out what is not of the command: so programs that end soon have their share",
+            ),
             Self::Gone { pid } => write!(f, "process {pid} does not exist (any more)"),
+            Self::ChildrenNotRecorded { children } => {
+                let (are, they) =
+                    if *children == 1 { ("process that was", "is") } else { ("processes that were", "are") };
+                write!(f, "{children} {are} started before {they} not recorded; try: --with-children")
+            }
             Self::CpuAway { cpu } => {
                 write!(f, "CPU {cpu} is offline now; it is recorded again when it comes back")
             }

@@ -170,6 +170,8 @@ pub struct Options {
     pub cpus: Option<Vec<CpuId>>,
     /// Follow the threads and processes that the target starts.
     pub inherit: bool,
+    /// Of [`Target::Processes`], also what these have started before, and so on.
+    pub with_children: bool,
     /// One ring per thread instead of one per CPU: for threads that exist, without what they start.
     pub per_thread: bool,
     /// Addresses in a call chain; `None` for `kernel.perf_event_max_stack`.
@@ -226,6 +228,7 @@ impl Options {
             delay: None,
             cpus: None,
             inherit: true,
+            with_children: false,
             per_thread: false,
             max_stack: None,
             levels: Levels::default(),

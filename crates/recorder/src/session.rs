@@ -14,14 +14,16 @@ use model::{Loss, Pid};
 
 use crate::consumer::{Chunk, Consumer, Ending, LostCount, Recording, RingKind};
 use crate::control::{Control, OutsideEvent, Watcher};
+use crate::coverage::{Tally, coverage};
 use crate::error::Error;
+use crate::loss::lost_samples;
 use crate::members::Members;
 use crate::messages::{self, Inbox, Message};
 use crate::notice::Notice;
-use crate::open::{Duplicates, Numbers, Opened, open, processes};
+use crate::open::{Duplicates, Numbers, Opened, TaskClocks, TaskReports, open, processes};
 use crate::options::{Options, Target};
 use crate::pace::{Pace, SOON};
-use crate::ring::{Drained, Readers, RingSource, StackPlace};
+use crate::ring::{Drained, Readers, RingSource, Samples, StackPlace};
 use crate::summary::{Command, RunningCommand, Summary};
 use crate::synthesis::Synthesis;
 use crate::workload;
@@ -66,9 +68,16 @@ pub fn record(
             let Some(pids) = prepared.opened.members.take() else {
                 return prepared.run(options, control, consumer, notices, waiting);
             };
-            let mut members = Members::new(consumer, &pids, options.inherit);
+            // A command's own samples begin with its exec.
+            let child = pid.filter(|_| options.target == Target::Command);
+            let mut members = Members::new(consumer, &pids, child, options.inherit);
+            prepared.opened.strangers = Some(members.strangers());
             let mut summary = prepared.run(options, control, &mut members, notices, waiting)?;
             summary.samples = summary.samples.saturating_sub(members.removed);
+            summary.loss.samples = members.share_of(summary.loss.samples);
+            for (place, coverage) in summary.coverage.iter_mut().enumerate() {
+                (coverage.samples, coverage.sampled) = members.tally.of(place);
+            }
             Ok(summary)
         }
         Err(error) => {
@@ -121,9 +130,13 @@ impl Prepared {
                 of_reader.extend([Some(pair.sideband), pair.samples].into_iter().flatten());
             }
         }
+        if let (Some(clocks), Some(first)) = (&mut self.opened.task_clocks, per_reader.first_mut()) {
+            first.extend(clocks.take_rings());
+        }
         let stacks = StackPlace::of(self.opened.events.iter().map(|event| &event.attr));
         let waiting_bytes = if options.light { LIGHT_WAITING } else { WAITING };
-        let readers = Readers::start(per_reader, stacks, waiting_bytes, &outbox);
+        let samples = Samples { stacks, strangers: self.opened.strangers.take() };
+        let readers = Readers::start(per_reader, samples, waiting_bytes, &outbox);
         let readers = match readers {
             Ok(readers) => readers,
             Err(error) => {
@@ -154,6 +167,13 @@ impl Prepared {
             removed: 0,
             counted: Drained::default(),
             lost_sideband: 0,
+            tally: Tally::new(&self.recording.events),
+            task_reports: self
+                .opened
+                .task_clocks
+                .as_ref()
+                .filter(|clocks| clocks.has_reports())
+                .map(TaskClocks::reports),
             round: None,
             left: watching,
             child,
@@ -182,8 +202,10 @@ impl Prepared {
 
     /// Starts sampling, and lets the child become the command.
     fn start(&mut self, options: &Options, waiting: Option<WaitingChild>) -> Result<Option<Child>, Error> {
-        // A command that is the target is sampled from its first instruction on: its exec enables the events.
-        if options.target != Target::Command
+        // A command that is the target is sampled from its first instruction on: its exec enables the events. It cannot do so
+        // for those of whole CPUs; until then, the child waits.
+        let by_exec = options.target == Target::Command && self.opened.whole_cpus.is_none();
+        if !by_exec
             && options.delay.is_none()
             && let Err(error) = self.enable()
         {
@@ -240,6 +262,8 @@ struct Run<'a> {
     counted: Drained,
     /// What the sideband rings had no room for.
     lost_sideband: u64,
+    tally: Tally,
+    task_reports: Option<TaskReports>,
     /// The running round: its number, and how many readers have not answered.
     round: Option<(u64, usize)>,
     /// Processes of the target that live.
@@ -424,12 +448,17 @@ impl Run<'_> {
     }
 
     fn take(&mut self, mut chunk: Chunk) {
+        if chunk.ring == RingKind::TaskTimes {
+            // What is damaged in this ring is expected to be, and known from the sum of all times.
+            self.task_reports.iter_mut().for_each(|reports| reports.check(&mut chunk.bytes));
+            (chunk.ring, chunk.drained) = (RingKind::Sideband, Drained::default());
+        }
         self.counted.samples += chunk.drained.samples;
         self.counted.throttles += chunk.drained.throttles;
         self.counted.bad_bytes += chunk.drained.bad_bytes;
         let lost = match chunk.ring {
             RingKind::Samples => &mut self.counted.lost,
-            RingKind::Sideband => &mut self.lost_sideband,
+            RingKind::Sideband | RingKind::TaskTimes => &mut self.lost_sideband,
         };
         *lost = lost.saturating_add(chunk.drained.lost);
         if chunk.drained.bad_bytes > 0 {
@@ -440,6 +469,9 @@ impl Run<'_> {
             let removed = duplicates.remove(&mut chunk.bytes);
             self.removed += removed;
             self.counted.samples = self.counted.samples.saturating_sub(removed);
+        }
+        if chunk.ring == RingKind::Samples {
+            self.tally.add(&chunk.bytes);
         }
         if self.failure.is_some() || chunk.bytes.is_empty() {
             return self.readers.recycle(Some(chunk.bytes));
@@ -481,7 +513,12 @@ impl Run<'_> {
     ) -> Result<Summary, Error> {
         let full_rings = if lost.is_none() { self.readers.full_rings() } else { 0 };
         if self.failure.is_none() {
-            self.failure = self.consumer.end(&Ending { lost: lost.clone(), full_rings, stacks: None }).err();
+            let task_times = match (&prepared.opened.task_clocks, &self.task_reports) {
+                (Some(clocks), Some(reports)) => clocks.rest(reports),
+                _ => Vec::new(),
+            };
+            let ending = Ending { lost: lost.clone(), full_rings, stacks: None, task_times };
+            self.failure = self.consumer.end(&ending).err();
         }
         self.readers.join();
         let exit =
@@ -515,60 +552,20 @@ impl Run<'_> {
             (Some(child), None) => Some(Command::Running(RunningCommand { child })),
             (None, None) => None,
         };
+        let ended = matches!(command, Some(Command::Ended(_)));
+        let cpu_time = ended.then(clock::cpu_time_of_children);
         Ok(Summary {
+            coverage: coverage(&prepared.opened, &self.tally, cpu_time),
             events: prepared.recording.events,
             cpus,
             samples: self.counted.samples,
             duplicates: self.removed,
             loss,
             duration,
-            cpu_time: matches!(command, Some(Command::Ended(_))).then(clock::cpu_time_of_children),
+            cpu_time,
+            has_task_times: self.task_reports.is_some(),
+            unrecorded_children: prepared.opened.unrecorded_children,
             command,
         })
-    }
-}
-
-/// What was lost, by the counts of the first `samplers` events and of the sideband events; where these are not known, by what
-/// the LOST records in the rings say. Such a record comes when there is room again: the last losses have none.
-fn lost_samples(rings: Loss, counts: Option<&[LostCount]>, samplers: usize) -> Loss {
-    let Some((samplers, sideband)) = counts.and_then(|counts| counts.split_at_checked(samplers)) else {
-        return rings;
-    };
-    let sum = |counts: &[LostCount]| counts.iter().fold(LostCount::default(), |sum, count| sum + *count);
-    let (sampled, sideband) = (sum(samplers), sum(sideband));
-    let known = |count: LostCount, in_rings: u64| match count.unread {
-        0 => count.samples,
-        _ => count.samples.max(in_rings),
-    };
-    Loss {
-        samples: known(sampled, rings.samples),
-        unread: sampled.unread,
-        sideband: known(sideband, rings.sideband),
-        ..Loss::default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_not_counted_is_told_by_the_rings() {
-        let rings = Loss { samples: 40, sideband: 3, ..Loss::default() };
-        let count = |samples, unread| LostCount { samples, unread };
-        let lost = |counts: Option<&[LostCount]>| {
-            let loss = lost_samples(rings, counts, 2);
-            (loss.samples, loss.unread, loss.sideband)
-        };
-        assert_eq!(lost(Some(&[count(30, 0), count(5, 0), count(2, 0)])), (35, 0, 2));
-        assert_eq!(lost(None), (40, 0, 3), "before Linux 6.0");
-        let full = Loss { unread: 2, ..rings };
-        assert_eq!(
-            lost_samples(full, None, 2).unread,
-            2,
-            "what the last records found no room for is in no LOST record"
-        );
-        assert_eq!(lost(Some(&[count(30, 0), count(5, 1), count(2, 0)])), (40, 1, 2));
-        assert_eq!(lost(Some(&[count(50, 2), count(0, 0), count(0, 1)])), (50, 2, 3));
     }
 }

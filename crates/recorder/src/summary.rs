@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use host::sys::clock::CpuTime;
 use host::sys::pidfd::PidFd;
 use host::sys::signals::Received;
 use host::sys::signals::SIGTERM;
@@ -10,6 +11,7 @@ use model::Loss;
 
 use crate::consumer::RecordedEvent;
 use crate::control::Control;
+use crate::coverage::Coverage;
 
 /// What a recording came to.
 #[derive(Debug)]
@@ -27,7 +29,13 @@ pub struct Summary {
     /// From the start of sampling to its end.
     pub duration: Duration,
     /// CPU time of the command and those of its children that it waited for.
-    pub cpu_time: Option<Duration>,
+    pub cpu_time: Option<CpuTime>,
+    /// What the samples of each sampling event stand for.
+    pub coverage: Vec<Coverage>,
+    /// Whether the recording says what CPU time each thread and process had.
+    pub has_task_times: bool,
+    /// Processes that those which were attached to had started before, and that are not recorded.
+    pub unrecorded_children: usize,
     /// The command.
     pub command: Option<Command>,
 }

@@ -213,7 +213,7 @@ fn draw(
     }
     let (name, written) = (input.name.clone(), input.written);
     let mut replayed = replay(input, console, &mut aggregate)?;
-    let (profiles, seen_in) = aggregate.finish();
+    let (profiles, seen_in) = aggregate.finish(replayed.recording.events());
     let wanted = arguments.samples.event.as_deref();
     let (event, mut profile) = choose(profiles, replayed.recording.events(), wanted)
         .with_context(|| format!("cannot draw {name}"))?;
@@ -270,6 +270,7 @@ fn draw(
         let facts = Summary {
             event: &event.name.to_string(),
             total: profile.total(),
+            unsampled: view.unsampled_total(),
             weight,
             loss: &profile.loss,
             census: &census,

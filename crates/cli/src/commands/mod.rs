@@ -5,6 +5,7 @@ pub mod completions;
 pub mod doctor;
 pub mod flame;
 pub mod list;
+mod missing;
 pub mod record;
 pub mod script;
 mod summary;

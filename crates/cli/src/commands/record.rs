@@ -75,6 +75,9 @@ pub struct TargetArguments {
     #[arg(short, long, value_name = "PID", value_delimiter = ',', conflicts_with = "all_cpus",
           allow_negative_numbers = true, value_parser = process_number)]
     pid: Vec<i32>,
+    /// With -p: also the processes that these have started before, and so on
+    #[arg(long, requires = "pid", conflicts_with = "no_inherit")]
+    with_children: bool,
     /// Attach to these single threads
     #[arg(short, long, value_name = "TID", value_delimiter = ',', conflicts_with_all = ["pid", "all_cpus"],
           allow_negative_numbers = true, value_parser = process_number)]
@@ -356,6 +359,7 @@ impl TargetArguments {
     pub fn limit(&self, options: &mut Options) {
         options.cpus = self.cpu.as_ref().map(|list| list.0.clone());
         options.inherit = !self.no_inherit;
+        options.with_children = self.with_children;
         options.per_thread = self.per_thread;
     }
 }

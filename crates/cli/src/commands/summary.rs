@@ -1,15 +1,14 @@
 //! What `prof record` says at the end: one line, and one for each thing that went wrong.
 
-use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
 use export::summary::{counted, grouped, lost};
 use host::sys::clock;
 use recorder::unwind::StackTotals;
-use recorder::{OUTPUT_BUFFER, Options, Summary, Target};
+use recorder::{OUTPUT_BUFFER, Options, Summary};
 
-use super::call_graph;
+use super::{call_graph, missing};
 use crate::console::Console;
 
 /// One line, and one for each thing that went wrong. `output` is the file and its size, where the user has it; `held_up` is
@@ -35,7 +34,8 @@ pub fn tell(
         output.map(|(path, size)| format!(" → {} ({})", path.display(), bytes(size))).unwrap_or_default(),
     ));
     call_graph::tell(stacks, console);
-    console.detail(&own_cpu_time(clock::cpu_time_of_this_process(), summary.cpu_time));
+    console
+        .detail(&own_cpu_time(clock::cpu_time_of_this_process(), summary.cpu_time.map(|time| time.total())));
     let loss = &summary.loss;
     if loss.samples > 0 {
         let share = 100.0 * loss.samples as f64 / (loss.samples + summary.samples).max(1) as f64;
@@ -78,9 +78,7 @@ pub fn tell(
         let bytes = counted(loss.cut_bytes, "byte", "bytes");
         console.warn(&format!("{bytes} from the rings belong to no whole record"));
     }
-    if summary.samples == 0 {
-        console.warn(&no_samples(summary, options));
-    }
+    missing::tell(summary, options, console);
 }
 
 /// What the recording has cost beside what it does to the command itself.
@@ -90,27 +88,6 @@ fn own_cpu_time(own: Duration, command: Option<Duration>) -> String {
         format!(", {percent:.1} % of the command's {:.1} s", time.as_secs_f64())
     });
     format!("own CPU time {} ms{}", own.as_millis(), share.unwrap_or_default())
-}
-
-/// Why there is nothing, and what to try.
-fn no_samples(summary: &Summary, options: &Options) -> String {
-    if summary.loss.samples > 0 {
-        return "all samples were lost".to_owned();
-    }
-    let clock = summary.events.iter().all(|event| event.sideband || event.attr.is_frequency());
-    match (&options.target, summary.cpu_time) {
-        (Target::Command, Some(time)) if clock => {
-            let mut text = format!("no samples: the command used {} ms of CPU time", time.as_millis());
-            let _ = write!(text, "; try -F {}", if time.as_millis() < 20 { 20_000 } else { 4_999 });
-            text
-        }
-        (Target::Command, _) => "no samples: the event did not occur; try another one (-e)".to_owned(),
-        (Target::Processes(_) | Target::Threads(_) | Target::User(_), _) => {
-            "no samples: the process slept all the time; try longer (-d), or see where it waits".to_owned()
-        }
-        (Target::Cgroup(_), _) => "no samples: nothing of this cgroup ran; try longer (-d)".to_owned(),
-        (Target::System, _) => "no samples: the CPUs were idle; try longer (-d)".to_owned(),
-    }
 }
 
 /// `997 Hz cpu-clock`, `page-faults, each 100th`.

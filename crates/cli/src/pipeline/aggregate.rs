@@ -3,14 +3,19 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use decoder::record::Read;
 use decoder::values::U64s;
-use decoder::{CpuMode, Endian, Sample};
-use model::{Name, Pid, SpaceId, StackEntry, Tid};
+use decoder::{CpuMode, Endian, Record, Sample};
+use model::{EventIndex, Name, Pid, SpaceId, StackEntry, Tid};
+use perfdata::Event;
 use profile::{
-    ChainCache, ChainKey, Detail, Profile, RawChain, SampleFacts, SampleFilter, StackId, ThreadId,
+    ChainCache, ChainKey, Count, Detail, Profile, RawChain, SampleFacts, SampleFilter, StackId, ThreadId,
 };
+use recorder::Coverage;
 use rustc_hash::FxBuildHasher;
 use tracker::{Generation, RawStack, SampleSink, TrackedSample, Tracker};
+
+use super::unsampled::{Unsampled, Who};
 
 /// Counts the samples that a filter admits, each event's apart.
 ///
@@ -22,6 +27,7 @@ pub struct Aggregate {
     detail: Detail,
     events: Vec<EventProfile>,
     mapper: Mapper,
+    unsampled: Unsampled,
 }
 
 /// The samples of one event.
@@ -43,6 +49,8 @@ struct Seat {
     generation: Generation,
     /// [`Mapper::changes`] at that time.
     changes: u64,
+    /// What its samples stand for since [`Unsampled`] was told.
+    sampled: u64,
 }
 
 /// Threads that are remembered, by the low bits of their number.
@@ -68,18 +76,63 @@ const BATCH: usize = 128;
 impl Aggregate {
     /// Counts nothing yet.
     pub fn new(filter: SampleFilter, detail: Detail) -> Self {
-        Self { filter, detail, events: Vec::new(), mapper: Mapper::default() }
+        let unsampled = Unsampled::new(filter.clone(), detail);
+        Self { filter, detail, events: Vec::new(), mapper: Mapper::default(), unsampled }
     }
 
-    /// The profiles, by the position of their event (empty ones for events without samples), and in which processes
-    /// the spaces were seen.
-    pub fn finish(self) -> (Vec<Profile>, SeenIn) {
+    /// The profiles, by the position of their event in `events` (empty ones for events without samples), and in which
+    /// processes the spaces were seen.
+    pub fn finish(mut self, events: &[Event]) -> (Vec<Profile>, SeenIn) {
+        for index in 0..self.events.len() {
+            for seat in 0..SEATS {
+                self.tell_sampled(index, seat);
+            }
+        }
         let profile = |event: EventProfile| {
             let mut profile = event.profile;
             profile.stacks.release_indexes();
             profile
         };
-        (self.events.into_iter().map(profile).collect(), self.mapper.seen_in)
+        let mut profiles: Vec<Profile> = self.events.into_iter().map(profile).collect();
+        let unsampled = self.unsampled.finish().into_iter();
+        for ((profile, event), times) in profiles.iter_mut().zip(events).zip(unsampled) {
+            if event.attr.is_cpu_clock() {
+                add_unsampled(profile, times);
+            }
+        }
+        (profiles, self.mapper.seen_in)
+    }
+
+    /// Tells what the samples of a seat stand for.
+    fn tell_sampled(&mut self, index: usize, seat: usize) {
+        let Some(Some(seat)) = self.events.get_mut(index).and_then(|event| event.seats.get_mut(seat)) else {
+            return;
+        };
+        let ((pid, tid), sampled) = (seat.ids, std::mem::take(&mut seat.sampled));
+        if sampled > 0 {
+            self.unsampled.sampled(EventIndex(index as u32), pid, tid, sampled);
+        }
+    }
+}
+
+/// Adds CPU time without samples to the profile of a clock, where it is worth a word.
+fn add_unsampled(profile: &mut Profile, mut times: Vec<(Who, u64)>) {
+    let Count { samples, period } = profile.total();
+    let missing = times.iter().map(|(_, time)| *time).fold(0, u64::saturating_add);
+    let counted = Some(period.saturating_add(missing));
+    let coverage = Coverage { event: String::new(), samples, sampled: period, counted };
+    if coverage.missing(0).is_none() {
+        return;
+    }
+    let each = period.checked_div(samples).unwrap_or(1).max(1);
+    // Thousands of names with a fraction of a sample each: their sum comes out, in the same order each time.
+    times.sort_unstable();
+    let mut rest = 0_u64;
+    for (Who { comm, pid, tid }, time) in times {
+        let thread = profile.thread(&comm, pid, tid, || comm.clone());
+        rest = rest.saturating_add(time);
+        profile.add_unsampled(thread, Count { samples: rest / each, period: time });
+        rest %= each;
     }
 }
 
@@ -95,15 +148,16 @@ impl EventProfile {
     }
 
     /// The thread as it is at this moment, after so many `changes`.
-    fn seat(&mut self, tracker: &mut Tracker, pid: Pid, tid: Tid, changes: u64) -> &Seat {
-        let place = &mut self.seats[tid.0 as usize % SEATS];
+    fn seat(&mut self, tracker: &mut Tracker, pid: Pid, tid: Tid, changes: u64) -> &mut Seat {
+        let place = &mut self.seats[seat_of(tid)];
         if place.as_ref().is_some_and(|seat| seat.ids != (pid, tid) || seat.changes != changes) {
             *place = None;
         }
         place.get_or_insert_with(|| {
             let comm = tracker.comm(pid, tid).clone();
             let thread = self.profile.thread(&comm, pid, tid, || tracker.comm(pid, Tid(pid.0)).clone());
-            Seat { ids: (pid, tid), comm, thread, generation: tracker.generation(pid), changes }
+            let generation = tracker.generation(pid);
+            Seat { ids: (pid, tid), comm, thread, generation, changes, sampled: 0 }
         })
     }
 
@@ -246,8 +300,17 @@ impl SampleSink for Aggregate {
         while self.events.len() <= index {
             self.events.push(EventProfile::new(self.detail));
         }
+        // The thread whose seat it was has said what it had.
+        let changes = self.mapper.changes;
+        let is_anothers = |seat: &Seat| seat.ids != (pid, tid) || seat.changes != changes;
+        let seat = self.events.get(index).and_then(|event| event.seats[seat_of(tid)].as_ref());
+        if seat.is_some_and(|seat| seat.sampled > 0 && is_anothers(seat)) {
+            self.tell_sampled(index, seat_of(tid));
+        }
         let Some(counted) = self.events.get_mut(index) else { return Ok(()) };
-        let Seat { comm, thread, generation, .. } = counted.seat(tracker, pid, tid, self.mapper.changes);
+        let seat = counted.seat(tracker, pid, tid, changes);
+        seat.sampled = seat.sampled.saturating_add(period);
+        let Seat { comm, thread, generation, .. } = &*seat;
         let (thread, generation) = (*thread, *generation);
         let facts = SampleFacts { comm, pid, tid, cpu: sample.cpu, event, time: sample.time };
         if !self.filter.admits(&facts) {
@@ -278,6 +341,24 @@ impl SampleSink for Aggregate {
         }
         self.mapper.changes += 1;
     }
+
+    fn record(&mut self, record: &Record<'_>) {
+        if let Record::Fork(task) | Record::Exit(task) = record {
+            for index in 0..self.events.len() {
+                self.tell_sampled(index, seat_of(task.tid));
+            }
+        }
+        self.unsampled.record(record);
+    }
+
+    fn task_time(&mut self, read: &Read<'_>) {
+        self.unsampled.read(read);
+    }
+}
+
+/// The place of a thread among the seats.
+fn seat_of(tid: Tid) -> usize {
+    tid.0 as usize % SEATS
 }
 
 #[cfg(test)]

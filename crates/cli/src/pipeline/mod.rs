@@ -17,4 +17,5 @@ pub mod remedies;
 pub mod replay;
 pub mod symbols;
 mod undecodable;
+mod unsampled;
 mod unwind;

@@ -4,6 +4,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::thread;
 
+use decoder::record::Read;
 use decoder::{Attr, DecodeError, Record, RecordLayout, kind};
 use model::{EventIndex, Loss};
 use perfdata::{Description, sections};
@@ -159,6 +160,10 @@ impl SampleSink for Listening<'_, '_> {
             _ => None,
         };
         self.sink.record(record);
+    }
+
+    fn task_time(&mut self, read: &Read<'_>) {
+        self.sink.task_time(read);
     }
 
     fn undecodable(&mut self, record: &OrderedRecord<'_>, error: DecodeError) {

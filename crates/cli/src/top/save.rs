@@ -49,6 +49,7 @@ pub(crate) fn write_svg(snapshot: &Snapshot, scope: &Scope, output: &mut dyn Wri
     let facts = Summary {
         event: event.map_or("", |event| &event.name),
         total: shown.profile.total(),
+        unsampled: 0,
         weight,
         loss: &shown.profile.loss,
         census: &census,

@@ -1,6 +1,7 @@
 //! Processes and threads as `/proc` shows them.
 
 mod life;
+mod lineage;
 mod maps;
 mod status;
 
@@ -11,8 +12,9 @@ use std::path::PathBuf;
 use model::{Pid, Tid};
 
 pub use life::{Life, life};
+pub use lineage::{Lineage, lineage};
 pub use maps::{MapEntry, executable_maps};
-pub use status::{Capability, Status, own_status, status};
+pub use status::{Capability, Status, allowed_cpus, own_status, status};
 
 /// All processes, ascending.
 ///

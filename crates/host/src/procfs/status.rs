@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 
-use model::{Pid, Tid};
+use model::{CpuId, Pid, Tid};
 
 /// What the file says, as far as a profiler asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,6 +70,16 @@ pub fn own_status() -> io::Result<Status> {
     parse(&fs::read_to_string("/proc/thread-self/status")?)
 }
 
+/// The CPUs that the calling thread may run on (`Cpus_allowed_list`).
+///
+/// # Errors
+/// Where `/proc` is not mounted, or does not say it.
+pub fn allowed_cpus() -> io::Result<Vec<CpuId>> {
+    let text = fs::read_to_string("/proc/thread-self/status")?;
+    let list = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    list.and_then(|list| crate::cpus::parse(list.trim())).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
 fn parse(text: &str) -> io::Result<Status> {
     let field = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -111,6 +121,11 @@ mod tests {
         assert_eq!((status.creator, status.own_number), (33, Pid(7)));
         assert!(status.has(Capability::Perfmon) && !status.has(Capability::SysAdmin));
         assert!(parse("Tgid:\t42\n").is_err());
+    }
+
+    #[test]
+    fn we_may_run_somewhere() {
+        assert!(!allowed_cpus().unwrap().is_empty());
     }
 
     #[test]

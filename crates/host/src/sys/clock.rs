@@ -30,8 +30,25 @@ pub fn resolution(clock: ClockId) -> io::Result<u64> {
     Ok(nanoseconds(time))
 }
 
+/// CPU time of processes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct CpuTime {
+    /// In user space. On kernels that look at each tick where a process is, processes that live shorter have all their time
+    /// here (`cputime_adjust()` in kernel/sched/cputime.c).
+    pub user: Duration,
+    /// In the kernel.
+    pub kernel: Duration,
+}
+
+impl CpuTime {
+    /// Both together: exact on every kernel.
+    pub fn total(&self) -> Duration {
+        self.user + self.kernel
+    }
+}
+
 /// CPU time of the children that ended and were waited for, theirs included (`RUSAGE_CHILDREN`).
-pub fn cpu_time_of_children() -> Duration {
+pub fn cpu_time_of_children() -> CpuTime {
     // SAFETY: a structure of numbers, for which zeroes are valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: the kernel writes the structure.
@@ -40,7 +57,7 @@ pub fn cpu_time_of_children() -> Duration {
         Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0))
             + Duration::from_micros(u64::try_from(time.tv_usec).unwrap_or(0))
     };
-    part(usage.ru_utime) + part(usage.ru_stime)
+    CpuTime { user: part(usage.ru_utime), kernel: part(usage.ru_stime) }
 }
 
 /// CPU time of this process, all its threads together (`CLOCK_PROCESS_CPUTIME_ID`).

@@ -12,7 +12,8 @@ use host::procfs;
 use model::{Pid, Tid};
 
 use super::descriptors::Descriptors;
-use super::plan::{Opened, processes};
+use super::plan::Opened;
+use super::targets::processes;
 use crate::error::Error;
 
 use crate::options::Options;
@@ -47,11 +48,16 @@ pub(super) fn siblings(tids: &[Tid], options: &Options) -> Result<Vec<Tid>, Erro
 }
 
 impl Opened {
-    /// Opens the events on all threads of `pids`.
-    pub(super) fn attach(&mut self, pids: &[Pid], options: &Options) -> Result<(), Error> {
+    /// Opens the events on all threads of the processes of `options`.
+    pub(super) fn attach(&mut self, options: &Options) -> Result<(), Error> {
         let (mut opened, mut forked, mut inherited) = (HashSet::new(), HashSet::new(), HashSet::new());
+        let mut pids = Vec::new();
         for pass in 0..MOST_PASSES {
-            let listed = all_threads(pids);
+            // Children are processes of their own, and may have begun since, too.
+            if pass == 0 || options.with_children {
+                pids = processes(options)?;
+            }
+            let listed = all_threads(&pids);
             self.note_forks(&mut forked);
             let new: Vec<Tid> =
                 listed.into_iter().filter(|tid| !opened.contains(tid) && !inherited.contains(tid)).collect();

@@ -2,6 +2,7 @@
 
 mod advice;
 mod attach;
+mod descendants;
 mod descriptors;
 mod duplicates;
 mod hotplug;
@@ -11,11 +12,15 @@ mod plan;
 mod rings;
 mod running;
 mod selected;
+mod targets;
+mod task_clock;
 mod variants;
 mod whole_cpus;
 
 pub(crate) use duplicates::Duplicates;
 pub(crate) use hotplug::{Numbers, PULSE};
 pub(crate) use ladder::{Kernel, Opener, Step, settle};
-pub(crate) use plan::{Opened, is_kernels_own, processes};
+pub(crate) use plan::{OpenEvent, Opened, is_kernels_own};
+pub(crate) use targets::processes;
+pub(crate) use task_clock::{TaskClocks, TaskReports};
 pub(crate) use whole_cpus::open;

@@ -5,25 +5,29 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use decoder::Attr;
-use host::procfs;
-use host::sys::perf_event::{self, PerfEvent, Subject};
+use decoder::{Attr, AttrFlags};
+use host::sys::perf_event::{PerfEvent, Subject};
 use host::sysfs;
 use model::{CpuId, Pid, Tid};
 
 use super::advice::{Filter, Unopened, explain, explain_probe};
+use super::descendants::with_descendants;
 use super::descriptors::Descriptors;
 use super::hotplug::WholeCpus;
 use super::ladder::{Kernel, Opener, Refusal, Step, settle};
-use super::rings::{Place, RingPair, SIDEBAND_SIZE, map_samples, map_sideband, wanted_size};
+use super::rings::{
+    Place, RingPair, SIDEBAND_SIZE, SIDEBAND_SIZE_OF_ALL, map_samples, map_sideband, wanted_size,
+};
 use super::selected::counts_on;
+use super::targets::{processes, threads_of};
+use super::task_clock::{self, TaskClocks};
 use super::variants::{copy_sizes, variants};
 use crate::attr;
 use crate::error::{ESRCH, Error};
 use crate::event::{Event, clock_event};
 use crate::notice::Notice;
 use crate::options::{Options, Target};
-use crate::ring::{as_it_is, drain};
+use crate::ring::{Strangers, as_it_is, drain};
 use crate::unwind::CopySizes;
 
 /// Open events with their rings, not enabled yet.
@@ -37,12 +41,18 @@ pub(crate) struct Opened {
     pub(crate) early: Vec<u8>,
     /// Some thread may have been given an event twice: see [`super::Duplicates`].
     pub(crate) doubtful: bool,
+    /// Processes that the targets had started before, and that are none.
+    pub(crate) unrecorded_children: usize,
     /// Targets that had ended when we came.
     pub(super) gone: Vec<Pid>,
     /// The processes that are meant, where whole CPUs are sampled in their place.
     pub(crate) members: Option<Vec<Pid>>,
+    /// … and those whose samples are left in the rings.
+    pub(crate) strangers: Option<Arc<Strangers>>,
     /// What is known of whole CPUs, where these are recorded.
-    pub(super) whole_cpus: Option<WholeCpus>,
+    pub(crate) whole_cpus: Option<WholeCpus>,
+    /// The CPU times of tasks, where these are told.
+    pub(crate) task_clocks: Option<TaskClocks>,
     /// Whether sampling has been started.
     pub(super) enabled: bool,
     wanted_ring: u64,
@@ -147,54 +157,24 @@ fn open_with(
             let pids = processes(options)?;
             let gone = super::attach::gone(&pids)?;
             let mut opened = settle(&super::attach::all_threads(&pids), 0, pids.len())?;
-            opened.attach(&pids, options)?;
+            opened.attach(options)?;
             opened.gone = gone;
+            if let Target::Processes(pids) = &options.target
+                && !options.with_children
+            {
+                opened.unrecorded_children = with_descendants(pids).len().saturating_sub(pids.len());
+                let children = opened.unrecorded_children;
+                (children > 0).then(|| notices(Notice::ChildrenNotRecorded { children }));
+            }
             opened
         }
     };
     for pid in std::mem::take(&mut opened.gone) {
         notices(Notice::Gone { pid: pid.0 });
     }
+    let threads = child.map_or_else(|| threads_of(options), |pid| Ok(vec![Tid(pid.0)]));
+    opened.time_tasks(&threads.unwrap_or_default(), true, options, notices);
     Ok(opened)
-}
-
-/// The threads that have rings of their own.
-fn threads_of(options: &Options) -> Result<Vec<Tid>, Error> {
-    match &options.target {
-        // The child that will be the command.
-        Target::Command => Ok(vec![Tid(0)]),
-        Target::Threads(tids) => Ok(tids.clone()),
-        _ => Ok(super::attach::all_threads(&processes(options)?)),
-    }
-}
-
-/// The processes that are attached to; none where the target is something else.
-pub(crate) fn processes(options: &Options) -> Result<Vec<Pid>, Error> {
-    match &options.target {
-        Target::Processes(pids) => Ok(pids.clone()),
-        Target::User(user) => {
-            let own = perf_event::own_pid();
-            let all = procfs::processes()
-                .map_err(|errno| Error::System { what: "cannot read which processes run", errno })?;
-            let theirs = |pid: &Pid| procfs::status(Tid(pid.0)).is_ok_and(|status| status.user == *user);
-            let pids: Vec<Pid> = all.into_iter().filter(|&pid| pid != own).filter(theirs).collect();
-            if pids.is_empty() { Err(Error::NoProcessOf { user: *user }) } else { Ok(pids) }
-        }
-        Target::Threads(tids) => {
-            let mut pids: Vec<Pid> = tids
-                .iter()
-                .filter_map(|&tid| procfs::status(tid).ok())
-                .map(|status| status.process)
-                .collect();
-            pids.sort_unstable();
-            pids.dedup();
-            match (pids.is_empty(), tids.first()) {
-                (true, Some(tid)) => Err(Error::NoSuchProcess { pid: tid.0 }),
-                _ => Ok(pids),
-            }
-        }
-        _ => Ok(Vec::new()),
-    }
 }
 
 /// Finds out what this kernel and user may have, with the first of `threads` that lives, or a CPU.
@@ -372,14 +352,34 @@ impl Opened {
             ring_size: 0,
             early: Vec::new(),
             doubtful: false,
+            unrecorded_children: 0,
             gone: Vec::new(),
             members: None,
+            strangers: None,
             whole_cpus: None,
+            task_clocks: None,
             enabled: false,
             wanted_ring: 0,
             copy_size: copy_sizes.first(),
             copy_sizes,
         }
+    }
+
+    /// Opens the clocks of `threads`, where times of tasks are wanted; with `reports`, of each task that they start.
+    pub(super) fn time_tasks(
+        &mut self,
+        threads: &[Tid],
+        reports: bool,
+        options: &Options,
+        notices: &mut dyn FnMut(Notice),
+    ) {
+        let samplers: Vec<Attr> = self.events.iter().map(|event| event.attr.clone()).collect();
+        if !task_clock::is_wanted(options, &samplers) {
+            return;
+        }
+        let attr = attr::task_clock(&samplers, options);
+        notices(Notice::Opened { name: "task-clock".to_owned(), attr: Box::new(attr.clone()) });
+        self.task_clocks = TaskClocks::open(attr, threads, reports);
     }
 
     /// Opens everything on every CPU; the samplers for a cgroup only, where one is given.
@@ -488,7 +488,9 @@ impl Opened {
                 rings.sideband.events.push(Arc::clone(&event));
             }
             None => {
-                let size = SIDEBAND_SIZE.min(self.wanted_ring);
+                let of_all = !self.sideband.attr.flags.contains(AttrFlags::INHERIT) && place.cpu().is_some();
+                let size = if of_all { SIDEBAND_SIZE_OF_ALL } else { SIDEBAND_SIZE };
+                let size = size.min(self.wanted_ring);
                 let sideband = map_sideband(Arc::clone(&event), size)?;
                 self.rings.push(RingPair { place, sideband, samples: None });
             }

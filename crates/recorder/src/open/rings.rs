@@ -15,6 +15,8 @@ use crate::ring::RingSource;
 
 /// Bytes of sideband records per CPU.
 pub(crate) const SIDEBAND_SIZE: u64 = 64 << 10;
+/// The same where a CPU is recorded whole: compilers that start by the hundred filled 64 KiB before their turn came.
+pub(crate) const SIDEBAND_SIZE_OF_ALL: u64 = 512 << 10;
 /// The most per CPU where nothing is asked for.
 const LARGEST_DEFAULT: u64 = 4 << 20;
 /// The most in all where nothing is asked for.

@@ -7,6 +7,7 @@ use decoder::attr::SIZE_VER7;
 use host::sys::perf_event::PerfEvent;
 
 use super::plan::{OpenEvent, Opened};
+use super::task_clock::TaskClocks;
 use crate::consumer::{RecordedEvent, Recording};
 use crate::error::Error;
 
@@ -14,7 +15,10 @@ impl Opened {
     /// Starts sampling, where the command's exec does not.
     pub(crate) fn enable(&mut self) -> Result<(), Error> {
         self.enabled = true;
-        self.each_leader(PerfEvent::enable)
+        let clocks = self.task_clocks.as_ref();
+        clocks
+            .map_or(Ok(()), TaskClocks::enable)
+            .and_then(|()| self.each_leader(PerfEvent::enable))
             .map_err(|errno| Error::System { what: "cannot enable the events", errno })
     }
 
@@ -27,6 +31,17 @@ impl Opened {
         {
             let _ = instance.disable();
         }
+        self.task_clocks.iter().for_each(TaskClocks::disable);
+    }
+
+    /// What the event at `index` has counted on all CPUs and threads, in its own unit; `None` where an instance cannot tell.
+    pub(crate) fn counted(&self, index: usize) -> Option<u64> {
+        let mut values = [0; 5];
+        let mut count = |instance: &Arc<PerfEvent>| {
+            let words = instance.read(&mut values).ok()?;
+            (words > 0).then_some(values[0])
+        };
+        self.instances_of(index).map(&mut count).sum()
     }
 
     /// Whether the event at `index` samples now: a member of a group does with its leader, of the variants one does.
@@ -103,6 +118,17 @@ impl Opened {
             .map(|(index, event)| describe(event, Some(index)))
             .collect::<Result<_, Error>>()?;
         events.push(describe(&self.sideband, None)?);
+        // Behind the sideband event: no samples and no losses are told of it.
+        events.extend(self.task_clocks.as_ref().filter(|clocks| clocks.has_reports()).map(|clocks| {
+            RecordedEvent {
+                name: "task-clock".to_owned(),
+                attr: clocks.attr.clone(),
+                ids: clocks.ids(),
+                sideband: true,
+                leader: None,
+                tracepoint: None,
+            }
+        }));
         let copy_sizes = self.copy_sizes.clone();
         Ok(Recording { events, cpus: self.cpus.clone(), ring_size: self.ring_size, copy_sizes })
     }

@@ -1,20 +1,50 @@
-//! Whole CPUs in place of threads that are too many.
+//! Whole CPUs in place of threads: where these are too many, or end too soon to be sampled each by a clock of its own.
+//! `docs/decisions/0001-shares-of-short-processes.md` has the figures.
 
-use model::Pid;
+use host::procfs::{self, Capability};
+use host::sysctl;
+use model::{CpuId, Pid, Tid};
 
-use super::plan::{Opened, open_target, processes};
+use super::plan::{Opened, open_target};
+use super::targets::processes;
+use crate::attr::rate_of;
+use crate::coverage::runs_with_time;
 use crate::error::Error;
+use crate::event::{Event, Rate, clock_event};
 use crate::notice::Notice;
 use crate::options::{Options, Target};
 
-/// Opens the events of `options` on their target, which for a command is the waiting child. Where processes have more
-/// threads than there may be file descriptors, whole CPUs are opened if that is permitted, and [`Opened::members`] says
-/// whose samples are meant.
+/// On more CPUs than this, a command's share of them is likely small, and what others do there costs more than it brings.
+const MOST_CPUS: usize = 16;
+
+/// At a higher rate few programs end within a period, and what others do would fill the rings: nanoseconds, or cycles, where the
+/// fastest processor has five in each.
+const LEAST_PERIOD: u64 = 400_000;
+const HIGHEST_RATE: u64 = 1_000_000_000 / LEAST_PERIOD;
+const LEAST_CYCLES: u64 = 5 * LEAST_PERIOD;
+/// Rings that were asked to be smaller than this, in bytes, are soon full of what others do.
+const LEAST_RING: u64 = 1 << 20;
+
+/// Opens the events of `options` on their target, which for a command is the waiting child. Where whole CPUs are opened,
+/// [`Opened::members`] says whose samples are meant: for a command, as its programs may be short; for processes, where they
+/// have more threads than there may be file descriptors. Both only where that is permitted.
 pub(crate) fn open(
     options: &Options,
     child: Option<Pid>,
     notices: &mut dyn FnMut(Notice),
 ) -> Result<Opened, Error> {
+    if let (Target::Command, Some(child), Some(cpus)) = (&options.target, child, cpus_of_command(options)) {
+        let whole = Options { target: Target::System, cpus: Some(cpus), ..options.clone() };
+        if let Some((mut opened, told)) = open_whole(&whole, child)
+            && opened.events.iter().all(|event| runs_with_time(&event.attr))
+        {
+            opened.members = Some(Vec::new());
+            opened.time_tasks(&[Tid(child.0)], false, options, notices);
+            told.into_iter().for_each(&mut *notices);
+            notices(Notice::WholeCpusForCommand);
+            return Ok(opened);
+        }
+    }
     let opened = open_target(options, child, notices);
     let Err(Error::Descriptors { needed, limit, .. }) = opened else { return opened };
     if options.per_thread || !matches!(options.target, Target::Processes(_) | Target::User(_)) {
@@ -22,10 +52,47 @@ pub(crate) fn open(
     }
     let pids = processes(options)?;
     let whole = Options { target: Target::System, ..options.clone() };
-    let mut told = Vec::new();
-    let Ok(mut instead) = open_target(&whole, child, &mut |notice| told.push(notice)) else { return opened };
+    let Some((mut instead, told)) = open_whole(&whole, child.unwrap_or(Pid::NONE)) else { return opened };
     instead.members = Some(pids);
     notices(Notice::WholeCpus { needed, limit });
     told.into_iter().for_each(notices);
     Ok(instead)
+}
+
+/// Opens whole CPUs, with what is to be said of it, where that is permitted.
+fn open_whole(whole: &Options, child: Pid) -> Option<(Opened, Vec<Notice>)> {
+    let mut told = Vec::new();
+    let child = (child != Pid::NONE).then_some(child);
+    let opened = open_target(whole, child, &mut |notice| told.push(notice)).ok()?;
+    Some((opened, told))
+}
+
+/// The CPUs that a command may run on, where these are to be sampled whole.
+fn cpus_of_command(options: &Options) -> Option<Vec<CpuId>> {
+    let is_slow = |event: &Event| match rate_of(event, options) {
+        Rate::Frequency(hertz) => hertz <= HIGHEST_RATE,
+        Rate::Period(period) => period >= if event.attr.is_cpu_clock() { LEAST_PERIOD } else { LEAST_CYCLES },
+    };
+    let is_time = |event: &Event| {
+        runs_with_time(&event.attr) && event.filter.is_none() && event.leader.is_none() && is_slow(event)
+    };
+    let is_plain = options.inherits()
+        && !options.extras.switches
+        && options.ring_size.is_none_or(|size| size >= LEAST_RING)
+        && options.events.iter().all(is_time)
+        && (!options.events.is_empty() || is_slow(&clock_event()));
+    if !is_plain || !may_see_whole_cpus() {
+        return None;
+    }
+    let mut cpus = procfs::allowed_cpus().ok()?;
+    cpus.retain(|cpu| options.cpus.as_ref().is_none_or(|chosen| chosen.contains(cpu)));
+    (1..=MOST_CPUS).contains(&cpus.len()).then_some(cpus)
+}
+
+/// Whether events of whole CPUs are permitted (checklist C5), the kernel's side included where it is asked for.
+fn may_see_whole_cpus() -> bool {
+    let has = |capability| procfs::own_status().is_ok_and(|status| status.has(capability));
+    has(Capability::Perfmon)
+        || has(Capability::SysAdmin)
+        || sysctl::perf_event_paranoid().is_some_and(|level| level <= 0)
 }

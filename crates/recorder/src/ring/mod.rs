@@ -5,9 +5,11 @@ mod protocol;
 mod reader;
 mod rings;
 mod stack_place;
+mod strangers;
 
 pub use protocol::Drained;
 pub(crate) use protocol::{as_it_is, drain};
 pub(crate) use reader::Readers;
-pub(crate) use rings::RingSource;
+pub(crate) use rings::{RingSource, Samples};
 pub(crate) use stack_place::StackPlace;
+pub(crate) use strangers::Strangers;

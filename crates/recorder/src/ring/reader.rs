@@ -11,8 +11,7 @@ use host::sys::schedule::{self, AtOnce};
 
 use super::memory::{self, Recycled, Spare};
 use super::protocol::Shrink;
-use super::rings::{RingSource, Rings};
-use super::stack_place::StackPlace;
+use super::rings::{RingSource, Rings, Samples};
 use crate::error::Error;
 use crate::messages::{Message, Outbox};
 
@@ -39,7 +38,7 @@ pub(crate) struct Readers {
     round: u64,
     recycled: Recycled,
     spare: Spare,
-    stacks: Option<StackPlace>,
+    samples: Samples,
     /// Until the last round.
     messages: Option<Outbox>,
 }
@@ -69,12 +68,11 @@ struct Reader {
 }
 
 impl Readers {
-    /// Starts a thread for each element of `rings`; `stacks` is where the samples have their stack copies. All memory that
-    /// they will use is made here, `waiting` bytes: a reader that allocates waits for the locks that slower threads of
+    /// Starts a thread for each element of `rings`; `samples` says what is known of theirs. All memory that they will use is made here, `waiting` bytes: a reader that allocates waits for the locks that slower threads of
     /// ours hold while they do not get their turn.
     pub(crate) fn start(
         rings: Vec<Vec<RingSource>>,
-        stacks: Option<StackPlace>,
+        samples: Samples,
         waiting: u64,
         messages: &Outbox,
     ) -> Result<Self, Error> {
@@ -84,7 +82,7 @@ impl Readers {
         let fitting = usize::try_from(waiting).unwrap_or(usize::MAX) / size.max(1);
         let (recycled, spare) = memory::pieces(fitting.clamp(2 * rings.len().max(2), 2048), size);
         let messages = Some(messages.clone());
-        let mut readers = Self { handles: Vec::new(), rounds, round: 0, recycled, spare, stacks, messages };
+        let mut readers = Self { handles: Vec::new(), rounds, round: 0, recycled, spare, samples, messages };
         for rings in rings {
             readers.add(rings)?;
         }
@@ -95,8 +93,11 @@ impl Readers {
     pub(crate) fn add(&mut self, rings: Vec<RingSource>) -> Result<(), Error> {
         let Some(messages) = self.messages.clone() else { return Ok(()) };
         let waker = Waker::new().map_err(|errno| Error::System { what: "cannot make an eventfd", errno })?;
-        let shared =
-            Arc::new(Shared { rings: Rings::new(rings, self.stacks), waker, asked: AtomicU64::new(0) });
+        let shared = Arc::new(Shared {
+            rings: Rings::new(rings, self.samples.clone()),
+            waker,
+            asked: AtomicU64::new(0),
+        });
         let reader = Reader {
             shared: Arc::clone(&shared),
             rounds: Arc::clone(&self.rounds),

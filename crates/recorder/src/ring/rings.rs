@@ -8,6 +8,7 @@ use host::sys::ring::RingMapping;
 use super::memory::Spare;
 use super::protocol::{Shrink, as_it_is, drain};
 use super::stack_place::StackPlace;
+use super::strangers::Strangers;
 use crate::consumer::{Chunk, RingKind};
 use crate::messages::{Closed, Message, Outbox};
 
@@ -41,12 +42,19 @@ impl RingSource {
     fn empty(
         &mut self,
         mut bytes: Vec<u8>,
-        stacks: Option<&StackPlace>,
+        samples: &Samples,
         shrink: Shrink<'_>,
         messages: &Outbox,
     ) -> Result<(), Closed> {
-        let stacks = stacks.filter(|_| self.kind == RingKind::Samples);
-        let drained = drain(&mut self.mapping, stacks, shrink, &mut bytes);
+        let stacks = samples.stacks.as_ref().filter(|_| self.kind == RingKind::Samples);
+        let drained = match &samples.strangers {
+            Some(strangers) => {
+                let mut shrink =
+                    |sample: &[u8], into: &mut Vec<u8>| strangers.leave(sample) || shrink(sample, into);
+                drain(&mut self.mapping, stacks, &mut shrink, &mut bytes)
+            }
+            None => drain(&mut self.mapping, stacks, shrink, &mut bytes),
+        };
         if drained.fill > 0 {
             let size = self.mapping.data_size() as u64;
             // Rings of a few pages are for records that are much smaller.
@@ -60,13 +68,21 @@ impl RingSource {
 /// there in its order.
 pub(super) struct Rings {
     rings: Mutex<Vec<RingSource>>,
-    stacks: Option<StackPlace>,
+    samples: Samples,
+}
+
+/// What is known of the samples in rings.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Samples {
+    /// Where they have their stack copies.
+    pub(crate) stacks: Option<StackPlace>,
+    /// Whose are left there; only where samples have stack copies.
+    pub(crate) strangers: Option<Arc<Strangers>>,
 }
 
 impl Rings {
-    /// `stacks` is where the samples have their stack copies.
-    pub(super) fn new(rings: Vec<RingSource>, stacks: Option<StackPlace>) -> Self {
-        Self { rings: Mutex::new(rings), stacks }
+    pub(super) fn new(rings: Vec<RingSource>, samples: Samples) -> Self {
+        Self { rings: Mutex::new(rings), samples }
     }
 
     /// The events of each ring.
@@ -109,7 +125,7 @@ impl Rings {
                     rings = self.lock();
                     continue;
                 };
-                ring.empty(bytes, self.stacks.as_ref(), &mut as_it_is, messages)?;
+                ring.empty(bytes, &self.samples, &mut as_it_is, messages)?;
                 left = true;
             }
             index += 1;
@@ -131,7 +147,7 @@ impl Rings {
         *budget = rest;
         rings.iter_mut().filter(|ring| ring.mapping.fill() > 0).all(|ring| {
             let bytes = spare.take().unwrap_or_else(|| Vec::with_capacity(ring.mapping.data_size()));
-            ring.empty(bytes, self.stacks.as_ref(), shrink, messages).is_ok()
+            ring.empty(bytes, &self.samples, shrink, messages).is_ok()
         })
     }
 

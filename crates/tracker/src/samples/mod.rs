@@ -9,6 +9,7 @@ mod loss;
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
+use decoder::record::Read;
 use decoder::values::U64s;
 use decoder::{Attr, AttrFlags, DecodeError, Endian, RawRecord, Record, RecordLayout, Sample, context, kind};
 use model::{EventIndex, Loss, Tid};
@@ -76,6 +77,9 @@ pub trait SampleSink {
 
     /// Receives a record beside the samples, in time order.
     fn record(&mut self, _record: &Record<'_>) {}
+
+    /// Receives what a clock says a task has used, in time order.
+    fn task_time(&mut self, _read: &Read<'_>) {}
 
     /// Receives a record that cannot be decoded. It has been counted.
     fn undecodable(&mut self, _record: &OrderedRecord<'_>, _error: DecodeError) {}
@@ -161,6 +165,12 @@ impl SampleReader {
                 for sample in self.deferred.complete(tid, chain.cookie).collect::<Vec<_>>() {
                     self.read_sample(events, sample.ordered(), Some(chain.ips), None, sink)?;
                 }
+            }
+            Ok(Record::Read(read)) => {
+                if record.event.and_then(|event| events.attr(event)).is_some_and(Attr::is_cpu_clock) {
+                    sink.task_time(&read);
+                }
+                sink.record(&Record::Read(read));
             }
             Ok(decoded) => {
                 if let Record::Exit(task) = &decoded {

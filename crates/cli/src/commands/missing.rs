@@ -1,0 +1,299 @@
+//! What a recording has no samples of: how much that is, why, and what to type.
+
+use std::time::Duration;
+
+use export::summary::grouped;
+use host::sys::clock::CpuTime;
+use recorder::{Coverage, Options, RecordedEvent, Summary, Target, runs_with_time};
+
+use crate::console::Console;
+
+/// A program that ran for less than this part of the time slept.
+const HARDLY_EVER: f64 = 0.02;
+/// From this share on, nearly all CPU time is in user space.
+const NEARLY_ALL: f64 = 0.95;
+/// Less CPU time than this says nothing about shares.
+const SHORT: Duration = Duration::from_millis(20);
+
+/// Says what has no samples, where that is worth a line.
+pub fn tell(summary: &Summary, options: &Options, console: &Console) {
+    if let Some(time) = summary.cpu_time
+        && let Some(line) = user_space_only(&summary.events, time)
+    {
+        console.say(&line);
+    }
+    if summary.samples == 0 {
+        return console.warn(&nothing(summary, options));
+    }
+    let sampled = summary.events.iter().filter(|event| !event.sideband);
+    for (event, coverage) in sampled.zip(&summary.coverage) {
+        if let Some(missing) = coverage.missing(summary.loss.samples) {
+            // Their clock's time tells nothing of another event.
+            let has_task_times = summary.has_task_times && event.attr.is_cpu_clock();
+            console.warn(&incomplete(event, coverage, missing, highest_rate(), has_task_times));
+        }
+    }
+}
+
+/// `kernel.perf_event_max_sample_rate`, in Hz.
+fn highest_rate() -> u64 {
+    host::sysctl::perf_event_max_sample_rate().unwrap_or(100_000)
+}
+
+/// What part of the CPU time was in user space, where nothing else is sampled.
+fn user_space_only(events: &[RecordedEvent], time: CpuTime) -> Option<String> {
+    use decoder::AttrFlags;
+    let mut sampled = events.iter().filter(|event| !event.sideband).peekable();
+    sampled.peek()?;
+    let is_of_user = |event: &RecordedEvent| {
+        event.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) && runs_with_time(&event.attr)
+    };
+    let total = time.total();
+    let share = time.user.as_secs_f64() / total.as_secs_f64();
+    let is_worth_it = total >= SHORT && share < NEARLY_ALL && sampled.all(is_of_user);
+    is_worth_it.then(|| {
+        let (user, total) = (time.user.as_secs_f64(), total.as_secs_f64());
+        format!("user space only: {:.0} % of the CPU time ({user:.2} of {total:.2} s)", 100.0 * share)
+    })
+}
+
+/// Why so many samples are missing.
+fn incomplete(
+    event: &RecordedEvent,
+    coverage: &Coverage,
+    missing: u64,
+    highest: u64,
+    has_task_times: bool,
+) -> String {
+    let due = coverage.samples.saturating_add(missing);
+    let share = 100.0 * missing as f64 / due.max(1) as f64;
+    let each = coverage.sampled.checked_div(coverage.samples).unwrap_or(0);
+    let unit = if event.attr.is_cpu_clock() {
+        format!("{:.1} ms of CPU time", each as f64 / 1e6)
+    } else {
+        format!("{} {}", grouped(each), event.name)
+    };
+    let shown = if has_task_times { "; prof flame shows whose it was as [not sampled]" } else { "" };
+    format!(
+        "{share:.0} % of {} has no samples (about {} of {} are missing): threads and processes that end before they have had \
+         {unit} are not sampled{shown}{}",
+        if event.attr.is_cpu_clock() { "the CPU time" } else { &event.name },
+        grouped(missing),
+        grouped(due),
+        more_often(event, highest)
+    )
+}
+
+/// `; try: -F 9973`
+fn more_often(event: &RecordedEvent, highest: u64) -> String {
+    let asked = event.attr.sample_period;
+    if !event.attr.is_frequency() {
+        return if asked >= 10 { format!("; try: -c {}", asked / 10) } else { String::new() };
+    }
+    let rate = match asked {
+        recorder::DEFAULT_FREQUENCY => 9_973, // a prime, too
+        _ => asked.saturating_mul(10),
+    };
+    // A rate that is hardly higher finds hardly more.
+    match rate.min(highest) {
+        rate if rate >= asked.saturating_mul(2) => format!("; try: -F {rate}"),
+        _ => String::new(),
+    }
+}
+
+/// Why there are no samples at all, and what to try.
+fn nothing(summary: &Summary, options: &Options) -> String {
+    if summary.loss.samples > 0 {
+        return "all samples were lost".to_owned();
+    }
+    let sampled: Vec<&RecordedEvent> = summary.events.iter().filter(|event| !event.sideband).collect();
+    if let Some(timed) = sampled.iter().find(|event| runs_with_time(&event.attr)) {
+        return format!("no samples: {}", hardly_any_time(timed, summary, options));
+    }
+    let names = sampled.iter().map(|event| event.name.as_str()).collect::<Vec<_>>().join(", ");
+    let occurred = sampled.iter().zip(&summary.coverage).find_map(|(event, coverage)| {
+        let counted = coverage.counted.filter(|&counted| counted > 0)?;
+        let (every, fixed) = (event.attr.sample_period, !event.attr.is_frequency());
+        Some(match fixed {
+            true => format!(
+                "{} occurred {} times, and every {}th is sampled; try: -c 1",
+                event.name,
+                grouped(counted),
+                grouped(every)
+            ),
+            false => format!("{} occurred {} times; try: -c 1", event.name, grouped(counted)),
+        })
+    });
+    let did_not = || {
+        let verb = if sampled.len() == 1 { "did" } else { "each did" };
+        let (whom, advice) = match &options.target {
+            Target::Command => ("the command", "another event (-e)"),
+            Target::Processes(_) | Target::Threads(_) | Target::User(_) => {
+                ("the process", "longer (-d), or another event (-e)")
+            }
+            Target::Cgroup(_) => ("this cgroup", "longer (-d), or another event (-e)"),
+            Target::System => ("this machine", "longer (-d), or another event (-e)"),
+        };
+        format!("{names} {verb} not occur in {whom}; try {advice}")
+    };
+    format!("no samples: {}", occurred.unwrap_or_else(did_not))
+}
+
+/// Why an event that counts as long as programs run has no samples.
+fn hardly_any_time(event: &RecordedEvent, summary: &Summary, options: &Options) -> String {
+    match (&options.target, summary.cpu_time) {
+        (Target::Command, Some(time)) => {
+            let (used, all) = (time.total(), summary.duration);
+            let slept = used.as_secs_f64() < HARDLY_EVER * all.as_secs_f64();
+            let rate = if used.as_millis() < 20 { 20_000 } else { 4_999 };
+            let advice = match event.attr.is_frequency() && event.attr.sample_period >= rate {
+                true => String::new(),
+                false => format!("; try -F {rate}"),
+            };
+            if slept {
+                format!(
+                    "the command slept: it used {} ms of CPU time in {:.1} s{advice}",
+                    used.as_millis(),
+                    all.as_secs_f64()
+                )
+            } else {
+                format!("the command used {} ms of CPU time{advice}", used.as_millis())
+            }
+        }
+        (Target::Command, None) => "the command slept all the time; try longer (-d)".to_owned(),
+        (Target::Processes(_) | Target::Threads(_) | Target::User(_), _) => {
+            match summary.unrecorded_children {
+                0 => "the process slept all the time; try longer (-d), or see where it waits".to_owned(),
+                1 => "the process slept all the time; what it started before, a process, is not recorded; \
+                      try: --with-children"
+                    .to_owned(),
+                children => format!(
+                    "the process slept all the time; what it started before, {children} processes, is not recorded; \
+                     try: --with-children"
+                ),
+            }
+        }
+        (Target::Cgroup(_), _) => "nothing of this cgroup ran; try longer (-d)".to_owned(),
+        (Target::System, _) => "the CPUs were idle; try longer (-d)".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use decoder::{Attr, AttrFlags};
+    use model::Loss;
+
+    fn event(name: &str, kind: u32, config: u64, period: u64, flags: AttrFlags) -> RecordedEvent {
+        let attr = Attr { kind, config, sample_period: period, flags, ..Attr::default() };
+        RecordedEvent {
+            name: name.to_owned(),
+            attr,
+            ids: Vec::new(),
+            sideband: false,
+            leader: None,
+            tracepoint: None,
+        }
+    }
+
+    fn clock(flags: AttrFlags) -> RecordedEvent {
+        event("cpu-clock", 1, 0, 997, AttrFlags::FREQ | flags)
+    }
+
+    fn faults() -> RecordedEvent {
+        event("page-faults", 1, 2, 100, AttrFlags::empty())
+    }
+
+    fn summary(event: RecordedEvent, counted: Option<u64>, milliseconds: u64) -> Summary {
+        let coverage = Coverage { event: event.name.clone(), samples: 0, sampled: 0, counted };
+        Summary {
+            events: vec![event],
+            cpus: 2,
+            samples: 0,
+            duplicates: 0,
+            loss: Loss::default(),
+            duration: Duration::from_secs(1),
+            cpu_time: Some(CpuTime { user: Duration::from_millis(milliseconds), kernel: Duration::ZERO }),
+            coverage: vec![coverage],
+            has_task_times: false,
+            unrecorded_children: 0,
+            command: None,
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_told_with_what_to_type() {
+        let of_clock = Coverage {
+            event: "cpu-clock".to_owned(),
+            samples: 403,
+            sampled: 403 * 1_003_009,
+            counted: Some(680 * 1_003_009),
+        };
+        let missing = of_clock.missing(0).unwrap();
+        assert_eq!(
+            incomplete(&clock(AttrFlags::empty()), &of_clock, missing, 100_000, true),
+            "41 % of the CPU time has no samples (about 277 of 680 are missing): threads and processes that end before they \
+             have had 1.0 ms of CPU time are not sampled; prof flame shows whose it was as [not sampled]; try: -F 9973"
+        );
+        let of_faults = Coverage {
+            event: "page-faults".to_owned(),
+            samples: 100,
+            sampled: 10_000,
+            counted: Some(20_000),
+        };
+        assert_eq!(
+            incomplete(&faults(), &of_faults, 100, 100_000, false),
+            "50 % of page-faults has no samples (about 100 of 200 are missing): threads and processes that end before they \
+             have had 100 page-faults are not sampled; try: -c 10"
+        );
+        assert_eq!(more_often(&clock(AttrFlags::empty()), 1_000), "");
+    }
+
+    #[test]
+    fn a_command_that_slept_is_not_blamed_on_the_event() {
+        let command = Options::new(Target::Command);
+        let slept = summary(clock(AttrFlags::empty()), Some(0), 1);
+        assert_eq!(
+            nothing(&slept, &command),
+            "no samples: the command slept: it used 1 ms of CPU time in 1.0 s; try -F 20000"
+        );
+        let period = event("cpu-clock", 1, 0, 1_000_000_000, AttrFlags::empty());
+        assert_eq!(
+            nothing(&summary(period, Some(0), 100), &command),
+            "no samples: the command used 100 ms of CPU time; try -F 4999"
+        );
+    }
+
+    #[test]
+    fn events_that_are_no_clock_are_not_sampled_more_by_a_higher_rate() {
+        let command = Options::new(Target::Command);
+        let mut faults_by_rate = faults();
+        faults_by_rate.attr.flags |= AttrFlags::FREQ;
+        assert_eq!(
+            nothing(&summary(faults_by_rate, Some(0), 1), &command),
+            "no samples: page-faults did not occur in the command; try another event (-e)"
+        );
+        assert_eq!(
+            nothing(&summary(faults(), Some(37), 1), &command),
+            "no samples: page-faults occurred 37 times, and every 100th is sampled; try: -c 1"
+        );
+        let attached = Options::new(Target::Processes(vec![]));
+        let mut parent = summary(clock(AttrFlags::empty()), None, 0);
+        (parent.cpu_time, parent.unrecorded_children) = (None, 4);
+        assert!(nothing(&parent, &attached).ends_with("4 processes, is not recorded; try: --with-children"));
+    }
+
+    #[test]
+    fn the_kernels_share_is_told_where_it_is_not_sampled() {
+        let milliseconds = Duration::from_millis;
+        let time = CpuTime { user: milliseconds(102), kernel: milliseconds(290) };
+        let told = |flags| user_space_only(&[clock(flags)], time);
+        assert_eq!(
+            told(AttrFlags::EXCLUDE_KERNEL).unwrap(),
+            "user space only: 26 % of the CPU time (0.10 of 0.39 s)"
+        );
+        assert_eq!(told(AttrFlags::empty()), None);
+        let nearly_all = CpuTime { user: milliseconds(990), kernel: milliseconds(10) };
+        assert_eq!(user_space_only(&[clock(AttrFlags::EXCLUDE_KERNEL)], nearly_all), None);
+    }
+}

@@ -1,0 +1,230 @@
+//! How much of what an event counted its samples stand for.
+//!
+//! The kernel gives each new thread a period of its own, which begins when the thread does: what a thread counts after its
+//! last whole period is never sampled, and a thread that ends before its first one takes no sample at all. The event's own
+//! count knows of it.
+
+use std::collections::HashMap;
+
+use decoder::{Attr, AttrFlags, ReadFormat, SampleFormat, kind};
+use host::sys::clock::CpuTime;
+use rustc_hash::FxBuildHasher;
+
+use crate::consumer::RecordedEvent;
+use crate::open::{OpenEvent, Opened, TaskClocks};
+use crate::records::{each, u64_at};
+
+/// Offset of IDENTIFIER in a sample.
+const IDENTIFIER: usize = 8;
+/// What comes before PERIOD in a sample, a word each (checklist row L).
+const BEFORE_PERIOD: [SampleFormat; 8] = [
+    SampleFormat::IDENTIFIER,
+    SampleFormat::IP,
+    SampleFormat::TID,
+    SampleFormat::TIME,
+    SampleFormat::ADDR,
+    SampleFormat::ID,
+    SampleFormat::STREAM_ID,
+    SampleFormat::CPU,
+];
+/// Fewer missing samples than this are the last, unfinished periods of a few threads.
+const FEW_SAMPLES: u64 = 20;
+/// A smaller share than this of what is due is within what clocks and counters differ by.
+const SMALL_SHARE: f64 = 0.05;
+
+/// What the samples of one event stand for, and what the event has counted.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Coverage {
+    /// The event's name.
+    pub event: String,
+    /// Samples that reached us.
+    pub samples: u64,
+    /// The sum of their periods: events, or nanoseconds of a clock.
+    pub sampled: u64,
+    /// What the event counted itself, in the same unit; `None` where that is not known, or not comparable.
+    pub counted: Option<u64>,
+}
+
+impl Coverage {
+    /// How many samples are missing for want of whole periods; `lost` ones were taken and are accounted for elsewhere.
+    /// `None` where that are few.
+    pub fn missing(&self, lost: u64) -> Option<u64> {
+        let counted = self.counted?;
+        // Where no sample says how much one stands for, nothing can be said.
+        let period = self.sampled.checked_div(self.samples)?.max(1);
+        let taken = self.sampled.saturating_add(period.saturating_mul(lost));
+        let missing = counted.saturating_sub(taken);
+        let is_large = missing as f64 > SMALL_SHARE * counted as f64;
+        (is_large && missing / period > FEW_SAMPLES).then_some(missing / period)
+    }
+}
+
+/// Adds up the samples of each event as they come.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// Place of the event of each id.
+    places: HashMap<u64, usize, FxBuildHasher>,
+    events: Vec<Sampled>,
+}
+
+/// The samples of one event so far.
+#[derive(Clone, Copy, Debug)]
+struct Sampled {
+    samples: u64,
+    sum: u64,
+    /// Offset of PERIOD in its samples, or the period of all of them.
+    period: Period,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Period {
+    At(usize),
+    Fixed(u64),
+}
+
+impl Tally {
+    pub(crate) fn new(events: &[RecordedEvent]) -> Self {
+        let mut tally = Self::default();
+        for (place, event) in events.iter().enumerate() {
+            tally.places.extend(event.ids.iter().map(|&id| (id, place)));
+            tally.events.push(Sampled { samples: 0, sum: 0, period: period_of(&event.attr) });
+        }
+        tally
+    }
+
+    /// Counts the samples among `records`.
+    pub(crate) fn add(&mut self, records: &[u8]) {
+        for record in each(records).filter(|record| is_sample(record)) {
+            let place = u64_at(record, IDENTIFIER).and_then(|id| self.places.get(&id));
+            let Some(event) = place.and_then(|&place| self.events.get_mut(place)) else { continue };
+            let period = match event.period {
+                Period::At(offset) => u64_at(record, offset).unwrap_or(0),
+                Period::Fixed(period) => period,
+            };
+            event.samples += 1;
+            event.sum = event.sum.saturating_add(period);
+        }
+    }
+
+    /// How many samples the event at `place` has, and what they stand for.
+    pub(crate) fn of(&self, place: usize) -> (u64, u64) {
+        self.events.get(place).map_or((0, 0), |event| (event.samples, event.sum))
+    }
+}
+
+fn is_sample(record: &[u8]) -> bool {
+    record.first_chunk().is_some_and(|kind| u32::from_ne_bytes(*kind) == kind::SAMPLE)
+}
+
+fn period_of(attr: &Attr) -> Period {
+    if attr.sample_format.contains(SampleFormat::PERIOD) {
+        let before = BEFORE_PERIOD.iter().filter(|&&part| attr.sample_format.contains(part)).count();
+        Period::At(IDENTIFIER + 8 * before)
+    } else {
+        Period::Fixed(attr.sample_period)
+    }
+}
+
+/// Whether an event counts as long as a program runs: a clock, or the processor's cycles (checklist E1).
+pub fn runs_with_time(attr: &Attr) -> bool {
+    const TYPE_HARDWARE: u32 = 0;
+    /// `PERF_COUNT_HW_CPU_CYCLES` and `PERF_COUNT_HW_REF_CPU_CYCLES`; above them is the PMU's type (hybrid processors).
+    const CYCLES: [u64; 2] = [0, 9];
+    attr.is_cpu_clock() || attr.kind == TYPE_HARDWARE && CYCLES.contains(&(attr.config & u64::from(u32::MAX)))
+}
+
+/// Whether only user space is seen: what a clock counts is then more than what it samples.
+fn is_user_only(attr: &Attr) -> bool {
+    attr.flags.contains(AttrFlags::EXCLUDE_KERNEL)
+}
+
+/// What the samples of each event stand for, and what the event has counted of the same.
+pub(crate) fn coverage(opened: &Opened, tally: &Tally, command: Option<CpuTime>) -> Vec<Coverage> {
+    let of_event = |(place, (index, event)): (usize, (usize, &OpenEvent))| {
+        let (samples, sampled) = tally.of(place);
+        let attr = &event.attr;
+        let counted = match () {
+            // A clock counts in the kernel, too, where it may not sample.
+            () if attr.is_cpu_clock() && is_user_only(attr) => {
+                command.map(|time| u64::try_from(time.user.as_nanos()).unwrap_or(u64::MAX))
+            }
+            // Whole CPUs count for all that run there.
+            () if opened.whole_cpus.is_some() => {
+                opened.task_clocks.as_ref().filter(|_| attr.is_cpu_clock()).and_then(TaskClocks::total)
+            }
+            () if attr.read_format.contains(ReadFormat::GROUP) => None,
+            () => opened.counted(index),
+        };
+        Coverage { event: event.name.clone(), samples, sampled, counted }
+    };
+    opened.samplers().enumerate().map(of_event).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{clock_event, select};
+    use crate::options::{Extras, Options, Target};
+    use decoder::{Endian, RawRecord, Record, RecordLayout};
+
+    fn coverage(samples: u64, sampled: u64, counted: Option<u64>) -> Coverage {
+        Coverage { event: "cpu-clock".to_owned(), samples, sampled, counted }
+    }
+
+    #[test]
+    fn only_many_missing_samples_are_told() {
+        let of_ten = |samples, counted| coverage(samples, 10 * samples, Some(counted));
+        assert_eq!(of_ten(400, 6_800).missing(0), Some(280));
+        assert_eq!(of_ten(400, 6_800).missing(270), None, "they were lost");
+        assert_eq!(of_ten(10_000, 100_300).missing(0), None, "a small share");
+        assert_eq!(of_ten(10, 210).missing(0), None, "a few samples");
+        assert_eq!(of_ten(400, 100).missing(0), None, "more than was counted");
+        assert_eq!(coverage(0, 0, Some(1_000)).missing(0), None);
+        assert_eq!(coverage(400, 4_000, None).missing(0), None);
+    }
+
+    #[test]
+    fn periods_are_found_in_every_layout() {
+        let mut with_addresses = Options::new(Target::Command);
+        with_addresses.extras = Extras { data: true, ..Extras::default() };
+        for options in [Options::new(Target::Command), with_addresses] {
+            let attr = crate::attr::sampler(&clock_event(), &options, 0, 4096);
+            let words: u64 = 60;
+            let mut bytes = Vec::new();
+            bytes.extend(kind::SAMPLE.to_ne_bytes());
+            bytes.extend([0, 0]);
+            bytes.extend((8 + 8 * words as u16).to_ne_bytes());
+            (0..words).for_each(|word| bytes.extend((if word == 0 { 77 } else { word }).to_ne_bytes()));
+            // Where the decoder finds it; what lies behind is of no matter to either.
+            let mut plain = attr.clone();
+            let behind = SampleFormat::CALLCHAIN | SampleFormat::REGS_USER | SampleFormat::STACK_USER;
+            plain.sample_format.remove(behind);
+            let (raw, _) = RawRecord::parse(&bytes, Endian::NATIVE).unwrap();
+            let Record::Sample(sample) = RecordLayout::new(&plain, Endian::NATIVE).decode(&raw).unwrap()
+            else {
+                panic!("a sample")
+            };
+            let event = RecordedEvent {
+                name: String::new(),
+                attr,
+                ids: vec![77],
+                sideband: false,
+                leader: None,
+                tracepoint: None,
+            };
+            let mut tally = Tally::new(&[event]);
+            tally.add(&bytes);
+            assert_eq!(tally.of(0), (1, sample.period.unwrap()));
+        }
+    }
+
+    #[test]
+    fn clocks_and_cycles_run_with_time() {
+        let runs = |text: &str| {
+            let event = select(text, &Vec::new()).unwrap().remove(0);
+            runs_with_time(&crate::attr::sampler(&event, &Options::new(Target::Command), 0, 4096))
+        };
+        assert!(runs("cpu-clock") && runs("task-clock:u") && runs("cycles:P") && runs("ref-cycles"));
+        assert!(!runs("page-faults") && !runs("instructions") && !runs("cs"));
+    }
+}

@@ -1,0 +1,75 @@
+//! Programs that end before they have had a sample: what is missing is said, and whose it was.
+
+use super::folded::Folded;
+use super::prof::{figure, may_record};
+use super::programs::skip;
+use super::unprivileged::{LEVEL, as_nobody, paranoid};
+use super::{perf, prof};
+
+/// Each is over within less than the time between two samples.
+const SCRIPT: &str = "for i in $(seq 300); do /bin/true; /bin/true; done";
+
+/// The share of the frames with this name, of the picture's width, in per cent.
+fn share(svg: &str, name: &str) -> f64 {
+    let of_frame = |title: &str| {
+        let percent = title.strip_prefix(name)?.strip_prefix(" (")?.rsplit_once(", ")?.1.split_once('%')?.0;
+        percent.parse::<f64>().ok()
+    };
+    svg.split("<title>").skip(1).filter_map(of_frame).sum()
+}
+
+#[test]
+fn what_had_no_samples_is_said_and_drawn() {
+    if !may_record() {
+        return;
+    }
+    let _level = LEVEL.read();
+    if paranoid() != 2 {
+        return skip("kernel.perf_event_paranoid is not 2");
+    }
+    let folder = prof::folder();
+    let record = ["record", "-e", "cpu-clock:u", "-F", "199", "-o", "prof.data", "--", "sh", "-c", SCRIPT];
+    let Some(recorded) = as_nobody(folder.path(), &record) else { return };
+    let recorded = recorded.ok();
+    let samples = figure(&recorded.stderr, "samples");
+    let line = recorded.stderr.lines().find(|line| line.contains("has no samples"));
+    assert!(line.is_some_and(|line| line.contains("try: -F 1990")), "{}", recorded.stderr);
+
+    let folded = as_nobody(folder.path(), &["flame", "--folded"]).unwrap().ok();
+    assert!(!folded.text().contains("not sampled"), "it is no sample");
+    assert_eq!(Folded::parse(folded.text()).total(), samples);
+
+    let svg = as_nobody(folder.path(), &["flame"]).unwrap().ok();
+    let unsampled = share(svg.text(), "[not sampled]");
+    assert!(unsampled > 50.0, "{unsampled} % of the picture");
+    // The shell started them, and what was its own time before exec cannot be told apart.
+    let of_true = share(svg.text(), "sh → true");
+    assert!(of_true > 40.0, "{of_true} % are those of true");
+    assert!(svg.text().contains("of the CPU time not sampled"));
+    let only = as_nobody(folder.path(), &["flame", "--comm", "true"]).unwrap().ok();
+    assert!(share(only.text(), "sh") < 0.1, "what is not asked for is not drawn");
+
+    if perf::is_here() {
+        let file = folder.path().join("home/prof.data");
+        let script = perf::script(folder.path(), &file).ok();
+        assert_eq!(perf::fold(script.text()).total(), samples, "perf reads what it needs not know");
+    }
+}
+
+#[test]
+fn a_command_that_slept_is_told_from_an_event_that_did_not_occur() {
+    if !may_record() {
+        return;
+    }
+    let folder = prof::folder();
+    let record = |args: &[&str]| {
+        let file = folder.path().join("prof.data");
+        prof::run(prof::prof(["record", "-o"]).arg(&file).args(args)).ok().stderr
+    };
+    let slept = record(&["-e", "cpu-clock", "-c", "1000000000", "--", "sleep", "0.5"]);
+    assert!(slept.contains("no samples: the command slept"), "{slept}");
+    let rare = record(&["-e", "page-faults", "-c", "1000000", "--", "true"]);
+    assert!(rare.contains("page-faults occurred") && rare.contains("try: -c 1"), "{rare}");
+    let none = record(&["-e", "cpu-migrations", "-F", "100", "--", "sh", "-c", ":"]);
+    assert!(!none.contains("-F"), "no rate finds what does not occur: {none}");
+}
