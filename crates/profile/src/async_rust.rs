@@ -1,8 +1,10 @@
 //! Async Rust as its author wrote it.
 //!
 //! An `async fn` compiles to a function that makes a future, and a closure with the body, which is polled: by the
-//! closures of those that await it, and through the `Future::poll` of every wrapper between. Folded, the closure has
-//! the function's name, and what only polls is left out.
+//! closures of those that await it, and through the `Future::poll` of every wrapper between. Below lies what brings the
+//! runtime to poll it: the start of its thread, its scheduler, guards against panics. Folded, the closure has the function's
+//! name, and what only polls, or only leads to a poll, is left out. Where the runtime works for itself (timers, sockets), it
+//! stays.
 
 /// What becomes of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -42,17 +44,52 @@ fn without_closures(name: &str) -> &str {
     function
 }
 
-/// Whether a function does nothing of its own but to poll a future.
+/// Modules whose functions bring a task to run, and do nothing else that takes time.
+const RUNTIMES: [&str; 13] = [
+    "tokio::runtime::blocking::",
+    "tokio::runtime::context::",
+    "tokio::runtime::coop::",
+    "tokio::runtime::runtime::",
+    "tokio::runtime::scheduler::",
+    "tokio::runtime::task::",
+    "tokio::loom::",
+    "tokio::task::coop::",
+    "tokio::task::local::",
+    "async_executor::",
+    "async_task::",
+    "futures_executor::",
+    "futures_util::",
+];
+
+/// What of the standard library lies between them: starts of threads, guards against panics, thread-local variables.
+const BETWEEN: [&str; 9] = [
+    "core::panic::unwind_safe::AssertUnwindSafe<",
+    "std::panic::catch_unwind",
+    "std::panicking::catch_unwind",
+    "std::panicking::try",
+    "std::sys::backtrace::__rust_begin_short_backtrace",
+    "std::sys_common::backtrace::__rust_begin_short_backtrace",
+    "std::thread::Builder::spawn_unchecked",
+    "std::thread::lifecycle::spawn_unchecked",
+    "std::thread::local::LocalKey<",
+];
+
+/// Whether a function does nothing of its own but to poll a future, or to get there.
 fn only_polls(function: &str) -> bool {
+    let path = function.trim_start_matches('<');
+    if RUNTIMES.iter().chain(&BETWEEN).any(|module| path.starts_with(module)) {
+        return true;
+    }
     let Some((of, method)) = without_arguments(function).rsplit_once("::") else { return false };
-    let of_runtime = || {
-        ["tokio::runtime::task::", "futures_util::", "futures_executor::", "async_task::"]
-            .iter()
-            .any(|runtime| of.trim_start_matches('<').starts_with(runtime))
-    };
     match method {
-        "poll" => of.ends_with("::Future>") || of_runtime(),
-        "poll_unpin" | "try_poll" | "poll_inner" | "poll_future" => of_runtime(),
+        "poll" => of.ends_with("::Future>"),
+        "poll_unpin" | "try_poll" => of.contains("futures_"),
+        // Through a pointer to a function or a closure.
+        "call_once" | "call_mut" | "call" | "call_once{{vtable.shim}}" => {
+            let of = of.rsplit_once(" as ").map_or(of, |(_, of)| of);
+            of.starts_with("core::ops::function::Fn")
+        }
+        "thread_start" => path.starts_with("std::sys::"),
         _ => false,
     }
 }
@@ -103,12 +140,31 @@ mod tests {
             "tokio::runtime::task::harness::Harness<T,S>::poll",
             "<tokio::runtime::task::core::Core<fn() -> u8, S>>::poll::<u8>",
             "futures_util::future::future::FutureExt::poll_unpin",
+            "<F as futures_core::future::TryFuture>::try_poll",
+            "tokio::runtime::scheduler::multi_thread::worker::Context::run_task::{{closure}}",
+            "tokio::loom::std::unsafe_cell::UnsafeCell<T>::with_mut",
+            "<core::panic::unwind_safe::AssertUnwindSafe<F> as core::ops::function::FnOnce<()>>::call_once",
+            "<alloc::boxed::Box<dyn core::ops::function::FnOnce<(), Output = ()> + core::marker::Send> as \
+             core::ops::function::FnOnce<()>>::call_once",
+            "core::ops::function::FnOnce::call_once{{vtable.shim}}",
+            "<std::sys::thread::unix::Thread>::new::thread_start",
+            "std::panicking::catch_unwind::do_call",
         ] {
             assert_eq!(fold(polls).1, Fold::Pass, "{polls}");
         }
-        for works in
-            ["poll", "mio::poll::Poll::poll", "server::poll", "<A as Stream>::poll_next", "a<b>", ">", "-><"]
-        {
+        for works in [
+            "poll",
+            "mio::poll::Poll::poll",
+            "server::poll",
+            "<A as Stream>::poll_next",
+            "a<b>",
+            ">",
+            "-><",
+            "tokio::runtime::time::Driver::process_at_time",
+            "tokio::runtime::io::driver::Driver::turn",
+            "<F as axum::handler::Handler<((),),S>>::call",
+            "server::Fn::call",
+        ] {
             assert_ne!(fold(works).1, Fold::Pass, "{works}");
         }
     }
