@@ -203,6 +203,14 @@ impl Profile {
 
     /// Each place, and in how many frames of samples it is.
     pub fn places(&self) -> impl Iterator<Item = (&StackEntry, u64)> {
+        self.places_called_by(|_| true)
+    }
+
+    /// As [`Self::places`], where the caller of the frame is such a place; outermost frames have none.
+    pub fn places_called_by(
+        &self,
+        is_caller: impl Fn(Option<&StackEntry>) -> bool,
+    ) -> impl Iterator<Item = (&StackEntry, u64)> {
         // Every stack's samples count for its callers' parts, too. The caller of most stacks is the one before.
         let mut samples = Paged::default();
         for (&(_, stack), count) in &self.others {
@@ -219,7 +227,10 @@ impl Profile {
             } else {
                 add(samples.get_mut(caller.index()), count);
             }
-            add(&mut frames[place.index()], count);
+            let calling = self.stacks.split(caller);
+            if is_caller(calling.and_then(|(place, _)| self.stacks.places().get(place.index()))) {
+                add(&mut frames[place.index()], count);
+            }
         }
         self.stacks.places().iter().zip(frames)
     }

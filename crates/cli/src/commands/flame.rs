@@ -11,9 +11,9 @@ use decoder::{AttrFlags, SampleFormat};
 use export::flamegraph::{Colors, Options};
 use export::summary::{Summary, counted, subtitle};
 use host::debuginfod;
-use model::{Reason, StackEntry, Tid};
+use model::{StackEntry, Tid};
 use perfdata::{Description, Event, sections};
-use profile::{Census, Detail, Profile, Show, View, Weight};
+use profile::{Detail, Profile, Show, View, Weight};
 
 use super::record::{Outcome, record_command};
 use crate::arguments::numbers::within;
@@ -25,9 +25,11 @@ use crate::pipeline::aggregate::Aggregate;
 use crate::pipeline::caption::Caption;
 use crate::pipeline::downloads;
 use crate::pipeline::events::{is_named, weight_of};
+use crate::pipeline::hints::Hints;
 use crate::pipeline::input::{self, Input, is_of_this_host};
 use crate::pipeline::remedies::Remedies;
 use crate::pipeline::replay::replay;
+use crate::pipeline::runtimes::Runtimes;
 use crate::pipeline::symbols::{Symbolizing, Symbols};
 
 /// Arguments of `prof flame`.
@@ -89,7 +91,7 @@ struct FrameArguments {
     /// The module of each function
     #[arg(long)]
     modules: bool,
-    /// Async Rust without the closures and polls that it is compiled to
+    /// Async Rust without the closures, polls and schedulers that its functions are run by
     #[arg(long)]
     fold_async: bool,
 }
@@ -251,17 +253,16 @@ fn draw(
     }
     let resolve = |entry: &StackEntry| symbols.resolutions.get(entry);
     let census = View::census(&profile, &spaces, resolve);
+    let runtimes = Runtimes::new(&spaces, &seen_in);
     for (line, nameless) in export::summary::nameless(&census).zip(&census.reasons) {
-        match remedies.of(nameless, &spaces) {
+        match remedies.of(nameless, &spaces, runtimes.of(spaces.get(nameless.space))) {
             Some(remedy) => console.detail(&format!("{line}; try {remedy}")),
             None => console.detail(&line),
         }
     }
-    if !unwound && outside_every_mapping(&census) > 0.02 {
-        console.say(
-            "many callers lie outside every mapping: the programs were built without frame pointers; try prof record \
-             as it is (--call-graph auto): it unwinds such stacks",
-        );
+    let hints = Hints::new(&profile, &census, &spaces, &runtimes, &remedies);
+    for hint in hints.sentences() {
+        console.say(&hint);
     }
     let view = View::new(&profile, &spaces, resolve, arguments.frames.show(), weight);
     if arguments.folded {
@@ -274,7 +275,7 @@ fn draw(
             weight,
             loss: &profile.loss,
             census: &census,
-            remedies: &remedies.most_helpful(&census, &spaces),
+            remedies: &hints.in_picture(),
         };
         let options = arguments.drawing.options(title, &facts)?;
         export::flamegraph::write(&view, &options, output)?;
@@ -322,13 +323,6 @@ impl DrawingArguments {
 fn is_unwound(event: &Event, recording: &Description) -> bool {
     let then = recording.features().section(sections::id::STACK_TOTALS).is_some();
     then || event.attr.sample_format.contains(SampleFormat::STACK_USER)
-}
-
-/// The share of the frames at addresses that are none: what a walk over frame pointers finds where a register holds
-/// something else.
-fn outside_every_mapping(census: &Census) -> f64 {
-    let unmapped = census.reasons.iter().filter(|nameless| nameless.reason == Reason::Unmapped);
-    unmapped.map(|nameless| nameless.frames).sum::<u64>() as f64 / census.frames.max(1) as f64
 }
 
 /// The profile that is meant, and its event: the one named, or the only one that has samples.

@@ -1,8 +1,10 @@
 //! What gives frames without a name one: for each cause what to type.
 
 use host::machine::{Distribution, distribution};
-use model::{Name, ObjectIdentity, Reason, Space, SpaceTable};
-use profile::{Census, Nameless};
+use model::{ObjectIdentity, Reason, Space, SpaceTable};
+use profile::Nameless;
+
+use super::runtimes::Runtime;
 
 /// Knows what to type on this machine.
 pub struct Remedies {
@@ -14,9 +16,6 @@ pub struct Remedies {
     /// Whether the recording has complete stacks, as good as they get.
     unwound: bool,
 }
-
-/// The picture's subtitle has room for this many.
-const IN_SUBTITLE: usize = 2;
 
 /// The parts of the C library, by the start of their file names.
 const C_LIBRARY: [&str; 9] = [
@@ -31,38 +30,14 @@ const C_LIBRARY: [&str; 9] = [
     "libmvec",
 ];
 
-/// What makes runtimes write down where they put generated code.
-const PERF_MAPS: &str = "`node --perf-basic-prof`, `java -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit` or `python3 -X perf`";
-
 impl Remedies {
     /// Finds out which distribution this is.
     pub fn new(this_host: bool, asked_servers: bool, unwound: bool) -> Self {
         Self { distribution: distribution(), this_host, asked_servers, unwound }
     }
 
-    /// What would give the most frames names, each with its module.
-    pub fn most_helpful(&self, census: &Census, spaces: &SpaceTable) -> Vec<String> {
-        let mut remedies: Vec<(String, Vec<String>)> = Vec::new();
-        for nameless in &census.reasons {
-            let Some(remedy) = self.of(nameless, spaces) else { continue };
-            let module = nameless.module.as_ref().map_or_else(|| "others".to_owned(), Name::to_string);
-            let room = remedies.len() < IN_SUBTITLE;
-            match remedies.iter_mut().find(|(known, _)| *known == remedy) {
-                Some((_, modules)) => modules.push(module),
-                None if room => remedies.push((remedy, vec![module])),
-                None => {}
-            }
-        }
-        let said = |(remedy, modules): (String, Vec<String>)| match modules.as_slice() {
-            [module] => format!("{module}: {remedy}"),
-            [module, rest @ ..] => format!("{module} and {} more: {remedy}", rest.len()),
-            [] => remedy,
-        };
-        remedies.into_iter().map(said).collect()
-    }
-
-    /// What to type against one cause; nothing where nothing helps.
-    pub fn of(&self, nameless: &Nameless, spaces: &SpaceTable) -> Option<String> {
+    /// What to type against one cause; nothing where nothing helps. Generated code is that of `runtime`.
+    pub fn of(&self, nameless: &Nameless, spaces: &SpaceTable, runtime: Option<Runtime>) -> Option<String> {
         let space = spaces.get(nameless.space);
         let object = match space {
             Space::Object(identity) => Some(identity),
@@ -70,13 +45,19 @@ impl Remedies {
         };
         Some(match &nameless.reason {
             Reason::Unmapped if self.unwound => return None,
-            Reason::Unmapped => "`prof record --call-graph auto`".to_owned(),
+            Reason::Unmapped => {
+                "`prof record` as it is (--call-graph auto), which unwinds programs without frame pointers"
+                    .to_owned()
+            }
             Reason::NoSymbols | Reason::Stripped => self.debug_information(object?),
             Reason::NoSymbolCovers => match object {
                 Some(object) if is_of_the_system(object) => self.debug_information(object),
                 _ => return None,
             },
             Reason::FileMissing | Reason::BuildIdDiffers { .. } => match object {
+                Some(object) if object.path.as_bytes().starts_with(b"/memfd:") => {
+                    "recording the program as a file: it ran from memory".to_owned()
+                }
                 Some(object) if object.build_id.is_some() && !self.asked_servers => {
                     "`--debuginfod`, or `--symfs DIR` with the recorded files below it".to_owned()
                 }
@@ -86,7 +67,7 @@ impl Remedies {
             Reason::FileUnreadable(_) => "`sudo`, which may read it".to_owned(),
             Reason::KernelAddressesHidden => "`sudo sysctl kernel.kptr_restrict=0`".to_owned(),
             Reason::OtherKernel => "`--debug-dir DIR` with that kernel's `vmlinux` below it".to_owned(),
-            Reason::NoJitMap => PERF_MAPS.to_owned(),
+            Reason::NoJitMap => Runtime::perf_map_of(runtime).to_owned(),
             Reason::ChangedWhileRead
             | Reason::Malformed(_)
             | Reason::NoSegmentCovers
@@ -129,15 +110,15 @@ fn is_of_the_system(object: &ObjectIdentity) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use model::{BuildId, Pid};
+    use model::{BuildId, Name, Pid};
 
     fn object(path: &str, build_id: Option<BuildId>) -> Space {
         Space::Object(ObjectIdentity { path: Name::from(path), build_id, file: None })
     }
 
-    fn debian() -> Remedies {
+    pub(in crate::pipeline) fn debian() -> Remedies {
         Remedies { distribution: Distribution::Debian, this_host: true, asked_servers: false, unwound: false }
     }
 
@@ -145,7 +126,7 @@ mod tests {
         let remedies = debian();
         let mut spaces = SpaceTable::default();
         let space = spaces.intern(space);
-        remedies.of(&Nameless { module: None, reason, space, frames: 1 }, &spaces)
+        remedies.of(&Nameless { module: None, reason, space, frames: 1 }, &spaces, None)
     }
 
     #[test]
@@ -166,27 +147,9 @@ mod tests {
         let mut spaces = SpaceTable::default();
         let space = spaces.intern(nowhere);
         let nameless = Nameless { module: None, reason: Reason::Unmapped, space, frames: 1 };
-        assert_eq!(unwound.of(&nameless, &spaces), None, "it was recorded so");
+        assert_eq!(unwound.of(&nameless, &spaces, None), None, "it was recorded so");
         let gone = remedy(object("/x", BuildId::from_hex("aabbccdd")), Reason::FileMissing).unwrap();
         assert!(gone.contains("--debuginfod") && gone.contains("--symfs"), "{gone}");
         assert_eq!(remedy(kernel(), Reason::NoSymbolCovers), None);
-    }
-
-    #[test]
-    fn the_subtitle_names_the_most_frequent_and_how_many_share_a_remedy() {
-        let remedies = debian();
-        let mut spaces = SpaceTable::default();
-        let mut nameless = |path: &str, frames| Nameless {
-            module: Some(Name::from(path.rsplit('/').next().unwrap())),
-            reason: Reason::NoSymbols,
-            space: spaces.intern(object(path, None)),
-            frames,
-        };
-        let reasons =
-            vec![nameless("/lib/libc.so.6", 9), nameless("/lib/libm.so.6", 5), nameless("/opt/a", 2)];
-        let census = Census { reasons, ..Census::default() };
-        let said = remedies.most_helpful(&census, &spaces);
-        assert_eq!(said[0], "libc.so.6 and 1 more: `apt-get install libc6-dbg`");
-        assert!(said[1].starts_with("a: building it with"), "{}", said[1]);
     }
 }

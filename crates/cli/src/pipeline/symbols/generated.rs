@@ -15,7 +15,7 @@ use crate::pipeline::lives::Lives;
 
 /// How long the maps of a recording are waited for in all, where file systems do not answer. One that is slow, as over a
 /// network, answers within a second.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(10);
 /// … and in a view that goes on: what comes later is there at the next look.
 const SHORT_PATIENCE: Duration = Duration::from_millis(200);
 /// … but each one so long, when that is used up.

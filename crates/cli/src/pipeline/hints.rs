@@ -1,0 +1,206 @@
+//! What keeps a profile from being whole, by weight, and what to type against it: decided here for standard error and for the
+//! picture.
+
+use model::{Name, Reason, Space, SpaceTable, StackEntry, TruncationReason};
+use profile::{Census, Profile};
+
+use super::remedies::Remedies;
+use super::runtimes::Runtimes;
+
+/// Causes of less than this share are not worth a line.
+const LEAST_SHARE: f64 = 0.01;
+/// The largest causes that are said.
+const MOST: usize = 5;
+/// The picture's subtitle has room for this many.
+const IN_PICTURE: usize = 2;
+
+/// One cause.
+#[derive(Clone, PartialEq, Debug)]
+struct Hint {
+    /// Frames or stacks.
+    weight: u64,
+    share: f64,
+    /// The modules, the heaviest first.
+    modules: Vec<String>,
+    what: What,
+    remedy: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+enum What {
+    /// Frames without a name, and why.
+    Nameless(Reason),
+    /// Stacks that end early, for want of unwind data.
+    Cut,
+}
+
+/// The causes, the largest first.
+pub struct Hints(Vec<Hint>);
+
+impl Hints {
+    /// Weighs the causes.
+    pub fn new(
+        profile: &Profile,
+        census: &Census,
+        spaces: &SpaceTable,
+        runtimes: &Runtimes,
+        remedies: &Remedies,
+    ) -> Self {
+        let mut hints: Vec<Hint> = Vec::new();
+        // Most frequent first: so are the modules of each.
+        for nameless in &census.reasons {
+            let space = spaces.get(nameless.space);
+            let remedy = remedies.of(nameless, spaces, runtimes.of(space));
+            let module = nameless.module.as_ref().map_or_else(|| "no module".to_owned(), Name::to_string);
+            let same = |hint: &&mut Hint| match (&hint.remedy, &remedy) {
+                (Some(one), Some(other)) => one == other,
+                (None, None) => hint.what == What::Nameless(nameless.reason.clone()),
+                _ => false,
+            };
+            match hints.iter_mut().find(same) {
+                Some(hint) => {
+                    hint.weight = hint.weight.saturating_add(nameless.frames);
+                    hint.modules.push(module);
+                }
+                None => hints.push(Hint {
+                    weight: nameless.frames,
+                    share: 0.0,
+                    modules: vec![module],
+                    what: What::Nameless(nameless.reason.clone()),
+                    remedy,
+                }),
+            }
+        }
+        for hint in &mut hints {
+            hint.share = hint.weight as f64 / census.frames.max(1) as f64;
+        }
+        hints.extend(cut_in_generated_code(profile, spaces, runtimes));
+        hints.retain(|hint| hint.share >= LEAST_SHARE);
+        hints.sort_by(|one, other| other.share.total_cmp(&one.share));
+        Self(hints)
+    }
+
+    /// A sentence for each.
+    pub fn sentences(&self) -> impl Iterator<Item = String> {
+        self.0.iter().take(MOST).map(|hint| {
+            let share = hint.share * 100.0;
+            let what = match &hint.what {
+                What::Nameless(reason) => format!("{share:.1} % of all frames, without a name: {reason}"),
+                What::Cut => {
+                    format!("{share:.1} % of the stacks end in generated code without frame pointers")
+                }
+            };
+            let remedy = hint.remedy.as_ref().map_or_else(String::new, |remedy| format!("; try {remedy}"));
+            format!("{}: {what}{remedy}", hint.place())
+        })
+    }
+
+    /// In a few words those that something can be done about.
+    pub fn in_picture(&self) -> Vec<String> {
+        let helped = self.0.iter().filter_map(|hint| Some((hint, hint.remedy.as_ref()?)));
+        helped.take(IN_PICTURE).map(|(hint, remedy)| format!("{}: {remedy}", hint.place())).collect()
+    }
+}
+
+impl Hint {
+    fn place(&self) -> String {
+        match self.modules.as_slice() {
+            [module, rest @ ..] if !rest.is_empty() => format!("{module} and {} more", rest.len()),
+            modules => modules.concat(),
+        }
+    }
+}
+
+/// Stacks that end in the code of a runtime which could keep frame pointers, and does not.
+fn cut_in_generated_code(profile: &Profile, spaces: &SpaceTable, runtimes: &Runtimes) -> Option<Hint> {
+    let is_cut = |entry: Option<&StackEntry>| {
+        let space = entry.map(|entry| spaces.get(entry.space));
+        matches!(space, Some(Space::Truncated(TruncationReason::NoUnwindData | TruncationReason::RuleFailed)))
+    };
+    let mut hint: Option<Hint> = None;
+    for (entry, samples) in profile.places_called_by(is_cut).filter(|(_, samples)| *samples > 0) {
+        let Some(remedy) = runtimes.of(spaces.get(entry.space)).and_then(|runtime| runtime.frame_pointers())
+        else {
+            continue;
+        };
+        let known = hint.get_or_insert_with(|| Hint {
+            weight: 0,
+            share: 0.0,
+            modules: vec!["java".to_owned()],
+            what: What::Cut,
+            remedy: Some(remedy.to_owned()),
+        });
+        known.weight = known.weight.saturating_add(samples);
+    }
+    let all = profile.total().samples.max(1) as f64;
+    hint.map(|hint| Hint { share: hint.weight as f64 / all, ..hint })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline::remedies::tests::debian;
+    use model::{AddressKind, ObjectIdentity, Pid, SpaceId, Tid};
+    use profile::Nameless;
+
+    fn object(path: &str) -> Space {
+        Space::Object(ObjectIdentity { path: Name::from(path), build_id: None, file: None })
+    }
+
+    #[test]
+    fn causes_go_by_weight_and_small_ones_are_left_out() {
+        let mut spaces = SpaceTable::default();
+        let mut nameless = |path: &str, reason, frames| Nameless {
+            module: Some(Name::from(path.rsplit('/').next().unwrap())),
+            reason,
+            space: spaces.intern(object(path)),
+            frames,
+        };
+        let reasons = vec![
+            nameless("/opt/a", Reason::NoSymbols, 300),
+            nameless("/lib/libc.so.6", Reason::NoSymbols, 200),
+            nameless("/lib/libm.so.6", Reason::Stripped, 150),
+            nameless("/opt/b", Reason::NoSegmentCovers, 40),
+            nameless("/opt/c", Reason::FileMissing, 9),
+        ];
+        let census = Census { reasons, frames: 1000, nameless: 699, truncated: 0 };
+        let hints = Hints::new(&Profile::default(), &census, &spaces, &Runtimes::default(), &debian());
+        let said: Vec<String> = hints.sentences().collect();
+        assert_eq!(said.len(), 3, "{said:?}");
+        assert!(said[0].starts_with("libc.so.6 and 1 more: 35.0 %"), "{}", said[0]);
+        assert!(said[0].ends_with("; try `apt-get install libc6-dbg`"), "{}", said[0]);
+        assert!(said[1].starts_with("a: 30.0 %"), "{}", said[1]);
+        assert_eq!(said[2], "b: 4.0 % of all frames, without a name: no program header covers the offset");
+        let picture = hints.in_picture();
+        assert_eq!(picture[0], "libc.so.6 and 1 more: `apt-get install libc6-dbg`");
+        assert!(picture.len() == 2 && picture[1].starts_with("a: building it with"), "{picture:?}");
+    }
+
+    #[test]
+    fn java_that_cannot_be_unwound_is_told_what_keeps_frame_pointers() {
+        let mut spaces = SpaceTable::default();
+        let code = spaces.intern(Space::Jit { pid: Pid(1), generation: 0, mapping: Name::from("//anon") });
+        let end = spaces.intern(Space::Truncated(TruncationReason::NoUnwindData));
+        let jvm = spaces.intern(object("/usr/lib/jvm/lib/server/libjvm.so"));
+        let entry = |space: SpaceId| StackEntry {
+            offset: 1,
+            space,
+            kind: AddressKind::InstructionPointer,
+            in_kernel: false,
+        };
+        let mut profile = Profile::default();
+        for stack in [[entry(jvm), entry(code), entry(end)], [entry(code), entry(jvm), entry(end)]] {
+            let stack = profile.stacks.intern(&stack);
+            profile.add(&Name::from("java"), Pid(1), Tid(1), stack, 1);
+        }
+        let mut seen_in = crate::pipeline::aggregate::SeenIn::default();
+        seen_in.see(Pid(1), &[entry(jvm)]);
+        let runtimes = Runtimes::new(&spaces, &seen_in);
+        let hints = Hints::new(&profile, &Census::default(), &spaces, &runtimes, &debian());
+        assert_eq!(
+            hints.sentences().collect::<Vec<_>>(),
+            ["java: 50.0 % of the stacks end in generated code without frame pointers; try \
+              `java -XX:+PreserveFramePointer`"]
+        );
+    }
+}

@@ -1,0 +1,101 @@
+//! Which language runtime a process is, and what makes it say more about its code.
+
+use std::collections::HashMap;
+
+use model::{Pid, Space, SpaceTable};
+
+use super::aggregate::SeenIn;
+
+/// A runtime that generates code.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Runtime {
+    /// HotSpot.
+    Java,
+    /// V8 in Node.js.
+    Node,
+    /// V8 in Chromium and what is built on it.
+    Chromium,
+    /// CPython.
+    Python,
+    /// CoreCLR.
+    DotNet,
+    /// CRuby.
+    Ruby,
+}
+
+/// The runtimes by the objects that they are made of: the start of a file's name.
+const OBJECTS: [(&str, Runtime); 13] = [
+    ("libjvm.so", Runtime::Java),
+    ("node", Runtime::Node),
+    ("libnode.so", Runtime::Node),
+    ("chrome", Runtime::Chromium),
+    ("chromium", Runtime::Chromium),
+    ("electron", Runtime::Chromium),
+    ("python3", Runtime::Python),
+    ("libpython3", Runtime::Python),
+    ("libcoreclr.so", Runtime::DotNet),
+    ("libclrjit.so", Runtime::DotNet),
+    ("ruby", Runtime::Ruby),
+    ("libruby", Runtime::Ruby),
+    ("libv8.so", Runtime::Node),
+];
+
+impl Runtime {
+    fn of_object(name: &[u8]) -> Option<Self> {
+        OBJECTS.iter().find(|(start, _)| name.starts_with(start.as_bytes())).map(|&(_, runtime)| runtime)
+    }
+
+    /// What makes it write a perf map.
+    pub fn perf_map_of(runtime: Option<Self>) -> &'static str {
+        match runtime {
+            Some(Self::Java) => {
+                "`java -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit`, or `jcmd PID Compiler.perfmap` while it runs \
+                 (both JDK 17 or newer)"
+            }
+            Some(Self::Node) => "`node --perf-basic-prof`",
+            Some(Self::Chromium) => "`chromium --no-sandbox --js-flags=--perf-basic-prof`",
+            Some(Self::Python) => "`python3 -X perf` (3.12 or newer)",
+            Some(Self::DotNet) => "`DOTNET_PerfMapEnabled=1`",
+            Some(Self::Ruby) => "`ruby --yjit --yjit-perf`",
+            None => {
+                "`node --perf-basic-prof`, `java -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit` or `python3 -X perf`"
+            }
+        }
+    }
+
+    /// What makes its code keep frame pointers, without which nobody can follow stacks through it.
+    pub fn frame_pointers(self) -> Option<&'static str> {
+        match self {
+            Self::Java => Some("`java -XX:+PreserveFramePointer`"),
+            // The others keep them always, or never.
+            _ => None,
+        }
+    }
+}
+
+/// The runtimes of a recording's processes.
+#[derive(Default)]
+pub struct Runtimes(HashMap<Pid, Runtime>);
+
+impl Runtimes {
+    /// By the objects that samples lie in.
+    pub fn new(spaces: &SpaceTable, seen_in: &SeenIn) -> Self {
+        let mut runtimes = HashMap::new();
+        for (id, space) in spaces.iter() {
+            if let Space::Object(object) = space
+                && let Some(runtime) = Runtime::of_object(object.path.base_name())
+            {
+                runtimes.extend(seen_in.pids(id).into_iter().map(|pid| (pid, runtime)));
+            }
+        }
+        Self(runtimes)
+    }
+
+    /// The runtime whose code a space is.
+    pub fn of(&self, space: &Space) -> Option<Runtime> {
+        match space {
+            Space::Jit { pid, .. } | Space::Unmapped { pid, .. } => self.0.get(pid).copied(),
+            _ => None,
+        }
+    }
+}
