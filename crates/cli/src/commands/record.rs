@@ -30,7 +30,7 @@ use crate::output;
 /// Where a recording goes where nothing else is said.
 const DEFAULT_OUTPUT: &str = "prof.data";
 
-/// The command, if there is one, is left to itself: to wait for it takes memory.
+/// The command, if there is one, is left to itself: waiting for it would keep the memory that others may need.
 static OUT_OF_MEMORY: &str = "prof: error: there is no memory left (ulimit -v, or the machine's own); a recording that had \
                               begun can be read up to there, and its command goes on\n";
 
