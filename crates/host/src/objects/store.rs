@@ -137,7 +137,7 @@ impl<S: ObjectSource> ObjectStore<S> {
         for candidate in self.candidates(identity, pids) {
             match self
                 .open_file(&candidate)
-                .and_then(|object| check(&object, &candidate, identity).map(|()| object))
+                .and_then(|object| self.check(&object, &candidate, identity).map(|()| object))
             {
                 Ok(object) => return Ok((Arc::new(object), candidate)),
                 Err(reason) => {
@@ -149,6 +149,22 @@ impl<S: ObjectSource> ObjectStore<S> {
             }
         }
         Err(first_reason.unwrap_or(Reason::FileMissing))
+    }
+
+    /// Whether the file that was found is the one that was mapped. Numbers of devices and inodes mean something on the
+    /// machine that gave them, and below its own root.
+    fn check(&self, object: &Object<S>, path: &Path, identity: &ObjectIdentity) -> Result<(), Reason> {
+        if let Some(recorded) = identity.build_id {
+            return match object.build_id() {
+                Some(found) if found.same_object(&recorded) => Ok(()),
+                found => Err(Reason::BuildIdDiffers { recorded, found }),
+            };
+        }
+        let file = identity.file.as_ref().filter(|_| self.paths.this_host && self.paths.symfs.is_none());
+        match (file, std::fs::metadata(path)) {
+            (Some(recorded), Ok(found)) if was_replaced(recorded, &found) => Err(Reason::FileChanged),
+            _ => Ok(()),
+        }
     }
 
     /// Where the object may be, the likeliest place first. Each is looked for when it is asked for: to read the mappings of a
@@ -191,20 +207,6 @@ impl<S> Opened<S> {
         }
         self.uses += 1;
         self.objects.insert(identity.clone(), (self.uses, object));
-    }
-}
-
-/// Whether the file that was found is the one that was mapped.
-fn check<S>(object: &Object<S>, path: &Path, identity: &ObjectIdentity) -> Result<(), Reason> {
-    if let Some(recorded) = identity.build_id {
-        return match object.build_id() {
-            Some(found) if found.same_object(&recorded) => Ok(()),
-            found => Err(Reason::BuildIdDiffers { recorded, found }),
-        };
-    }
-    match (&identity.file, std::fs::metadata(path)) {
-        (Some(recorded), Ok(found)) if was_replaced(recorded, &found) => Err(Reason::FileChanged),
-        _ => Ok(()),
     }
 }
 
@@ -279,6 +281,12 @@ mod tests {
         };
         identity.file = Some(file(metadata.ino() + 1));
         assert_eq!(store().open(&identity, &[]).unwrap_err(), Reason::FileChanged);
+        let elsewhere = |symfs, this_host| {
+            let paths = SearchPaths { symfs, this_host, ..store().paths().clone() };
+            ObjectStore::<ObjectBytes>::new(paths).open(&identity, &[])
+        };
+        assert!(elsewhere(None, false).is_ok(), "inodes of another machine say nothing of ours");
+        assert!(elsewhere(Some(PathBuf::from("/")), true).is_ok(), "nor of a copy of its files");
         identity.file = Some(file(metadata.ino()));
         assert!(store().open(&identity, &[]).is_ok());
     }
