@@ -1,12 +1,14 @@
 //! Addresses of the kernel and its modules.
 
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use host::kallsyms;
 use host::machine;
 use host::objects::SearchPaths;
+use host::sys::system::SystemName;
 use model::{Avma, BuildId, Name, Reason, Resolution, Space, SpaceTable, StackEntry};
 use symbolizer::Kallsyms;
 
@@ -44,6 +46,8 @@ pub(super) struct KernelNames {
     running: Arc<RunningKernel>,
     /// The kernel that the recording is of: modules belong to it.
     recorded: (Option<BuildId>, Option<u64>),
+    /// Whether its modules were loaded from the folder of another release than that of the running kernel.
+    other_release: bool,
     table: OnceLock<Result<Table, Reason>>,
 }
 
@@ -65,7 +69,13 @@ impl KernelNames {
         // One that says where its text lies tells more.
         let recorded = kernels.max_by_key(|(build_id, text)| (text.is_some(), build_id.is_some()));
         let recorded = recorded.unwrap_or_default();
-        Self { paths: paths.clone(), running, recorded, table: OnceLock::new() }
+        let release = SystemName::read().release;
+        let mut releases = spaces.iter().filter_map(|(_, space)| match space {
+            Space::KernelModule { name, .. } => release_in(name.as_bytes()),
+            _ => None,
+        });
+        let other_release = releases.any(|of_module| of_module != release.as_bytes());
+        Self { paths: paths.clone(), running, recorded, other_release, table: OnceLock::new() }
     }
 
     /// The function at an address of the kernel image.
@@ -103,8 +113,9 @@ impl KernelNames {
 
     fn read(&self) -> Result<Table, Reason> {
         let (build_id, text_address) = self.recorded;
-        // Without a build id only the place of the text can say that it is this kernel.
-        if build_id.is_none() && !self.paths.this_host {
+        // Without a build id only the place of the text can say that it is this kernel, and that is the same for all kernels
+        // that do not move theirs.
+        if build_id.is_none() && (!self.paths.this_host || self.other_release) {
             return Err(Reason::OtherKernel);
         }
         let cached = || {
@@ -144,6 +155,15 @@ impl KernelNames {
     }
 }
 
+/// The release in a module's path, `/lib/modules/RELEASE/…`: a file that was never finished, or went through a pipe, may say
+/// it nowhere else.
+fn release_in(module: &[u8]) -> Option<&[u8]> {
+    let folder = module.strip_prefix(b"/usr".as_slice()).unwrap_or(module);
+    let below = folder.strip_prefix(b"/lib/modules/".as_slice())?;
+    let (release, file) = below.split_at(below.iter().position(|&byte| byte == b'/')?);
+    (!release.is_empty() && file.len() > 1).then_some(release)
+}
+
 /// `ext4` for `[ext4]` and for `/lib/modules/…/ext4.ko.xz`; the kernel writes `_` where the file has `-`.
 fn module_name(recorded: &Name) -> String {
     let text = recorded.to_string();
@@ -160,6 +180,28 @@ fn module_name(recorded: &Name) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kernel_whose_modules_are_of_another_release_is_not_the_running_one() {
+        assert_eq!(release_in(b"/lib/modules/3.4.0/kernel/net/mac80211.ko"), Some(b"3.4.0".as_slice()));
+        assert_eq!(release_in(b"/usr/lib/modules/6.1.0-1/extra/a.ko.xz"), Some(b"6.1.0-1".as_slice()));
+        for other in ["[ext4]", "/lib/modules/", "/lib/modules//a.ko", "/opt/a.ko", "/lib/modules/6.1"] {
+            assert_eq!(release_in(other.as_bytes()), None, "{other}");
+        }
+        let paths = SearchPaths::from_environment(None, Vec::new(), true);
+        let running = SystemName::read().release.into_string().unwrap();
+        for (release, is_other) in [("3.4.0", true), (running.as_str(), false)] {
+            let mut spaces = SpaceTable::default();
+            let name = Name::from(format!("/lib/modules/{release}/kernel/a.ko").as_str());
+            spaces.intern(Space::KernelModule { name, build_id: None, start: 0 });
+            spaces.intern(Space::Kernel { build_id: None, text_address: None });
+            let names = KernelNames::new(&paths, Arc::default(), &spaces);
+            assert_eq!(names.other_release, is_other, "{release}");
+            if is_other {
+                assert_eq!(names.table().as_ref().err(), Some(&Reason::OtherKernel));
+            }
+        }
+    }
 
     #[test]
     fn module_names_are_the_kernels() {
