@@ -203,3 +203,38 @@ fn those_of_32_bit_programs_say_what_they_are() {
     let told = stacks.count(|stack| stack.get(1).is_some_and(|frame| frame == "[truncated: no unwind data]"));
     assert!(told * 2 > stacks.total(), "{told} of {}", stacks.total());
 }
+
+/// The recording of a machine whose files lie in a folder here: names and unwind tables come from there.
+#[test]
+fn copies_are_unwound_by_the_files_below_symfs() {
+    let flags = ["-O2", "-fomit-frame-pointer", "-static"];
+    let Some(program) = programs::c_built("paths", "static", &flags) else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let there = folder.path().join("there");
+    std::fs::copy(&program, &there).unwrap();
+    let (file, run) = record(
+        folder.path(),
+        &["--keep-stacks", "-F", "499"],
+        &[there.as_os_str(), "2".as_ref(), "300".as_ref()],
+    );
+    run.ok();
+    let user = |flags: &[&str]| {
+        let stacks = Folded::parse(folded(&file, &[&["--no-kernel"], flags].concat()).ok().text());
+        (
+            stacks.count(|stack| stack.get(1).is_some_and(|frame| super::folded::plain(frame) == "_start")),
+            stacks.total(),
+        )
+    };
+    let (whole, all) = user(&[]);
+    assert!(whole * 10 >= all * 8, "{whole} of {all}");
+
+    let copies = folder.path().join("files");
+    let copy = copies.join(there.strip_prefix("/").unwrap());
+    std::fs::create_dir_all(copy.parent().unwrap()).unwrap();
+    std::fs::rename(&there, &copy).unwrap();
+    assert_eq!(user(&["--symfs", copies.to_str().unwrap()]), (whole, all));
+    assert_eq!(user(&[]).0, 0, "without its tables nobody can tell");
+}

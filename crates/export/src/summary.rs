@@ -1,7 +1,7 @@
 //! What a reader must know about a profile besides its pictures, in words.
 
-use model::Loss;
-use profile::{Census, Count, Weight};
+use model::{Loss, Reason};
+use profile::{Census, Count, Nameless, Weight};
 
 /// What a subtitle is about.
 #[derive(Clone, Copy, Debug)]
@@ -56,17 +56,56 @@ fn line(summary: &Summary<'_>, remedies: &[String]) -> String {
     parts.join(", ")
 }
 
-/// One line per module and reason: which frames have no name, and why. Most frequent first.
-pub fn nameless(census: &Census) -> impl Iterator<Item = String> {
-    census.reasons.iter().map(|nameless| {
-        let module = nameless.module.as_ref().map_or_else(|| "no module".to_owned(), ToString::to_string);
-        let share = share(nameless.frames, census.frames);
-        format!(
-            "{module}: {} ({share}) without a name: {}",
-            counted(nameless.frames, "frame", "frames"),
-            nameless.reason
-        )
-    })
+/// Which frames have no name, and why: a line for each cause with what helps against it (`remedy`), and the modules that
+/// share both. Most frequent first.
+pub fn nameless(census: &Census, remedy: impl Fn(&Nameless) -> Option<String>) -> Vec<String> {
+    let mut causes: Vec<((String, Option<String>), Vec<&Nameless>)> = Vec::new();
+    for nameless in &census.reasons {
+        let cause = (cause(&nameless.reason), remedy(nameless));
+        match causes.iter_mut().find(|(known, _)| *known == cause) {
+            Some((_, modules)) => modules.push(nameless),
+            None => causes.push((cause, vec![nameless])),
+        }
+    }
+    let frames = |modules: &[&Nameless]| modules.iter().map(|nameless| nameless.frames).sum::<u64>();
+    causes.sort_by_key(|(_, modules)| std::cmp::Reverse(frames(modules)));
+    let line = |((cause, remedy), modules): ((String, Option<String>), Vec<&Nameless>)| {
+        let frames = frames(&modules);
+        let count = counted(frames, "frame", "frames");
+        let share = share(frames, census.frames);
+        // Of one module the whole reason is told.
+        let (modules, cause) = match modules.as_slice() {
+            [only] => (module_name(only), only.reason.to_string()),
+            several => (named_modules(several), cause),
+        };
+        let remedy = remedy.map_or_else(String::new, |remedy| format!("; try {remedy}"));
+        format!("{modules}: {count} ({share}) without a name: {cause}{remedy}")
+    };
+    causes.into_iter().map(line).collect()
+}
+
+/// A reason without what differs from file to file.
+fn cause(reason: &Reason) -> String {
+    match reason {
+        Reason::BuildIdDiffers { .. } => "file has another build id than recorded".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+fn module_name(nameless: &Nameless) -> String {
+    nameless.module.as_ref().map_or_else(|| "no module".to_owned(), ToString::to_string)
+}
+
+/// The first of several modules with their frames, and how many there are beside.
+fn named_modules(modules: &[&Nameless]) -> String {
+    const TOLD: usize = 4;
+    let named = |nameless: &&Nameless| format!("{} ({})", module_name(nameless), grouped(nameless.frames));
+    let first = modules.iter().take(TOLD).map(named).collect::<Vec<_>>().join(", ");
+    match modules.len().saturating_sub(TOLD) {
+        0 => first,
+        1 => format!("{first} and another"),
+        others => format!("{first} and {others} others"),
+    }
 }
 
 /// How many samples were lost: `0 lost`, or as far as it is known.
@@ -152,8 +191,7 @@ fn share(part: u64, whole: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{Name, Reason, SpaceId};
-    use profile::Nameless;
+    use model::{BuildId, Name, SpaceId};
 
     #[test]
     fn the_subtitle_says_what_is_missing() {
@@ -185,10 +223,7 @@ mod tests {
             "1,234,567 samples of cpu-clock, 1,234 lost, 1 stack truncated, < 0.1 % of frames without a name \
              (libx.so: `--symfs DIR`), 7 bytes cut off at the end"
         );
-        assert_eq!(
-            nameless(&census).collect::<Vec<_>>(),
-            ["libx.so: 1 frame (< 0.1 %) without a name: file is gone"]
-        );
+        assert_eq!(nameless(&census, |_| None), ["libx.so: 1 frame (< 0.1 %) without a name: file is gone"]);
         let with_time = Summary { unsampled: 1_234_567, remedies: &[], ..summary };
         assert!(subtitle(&with_time).contains("1,234 lost, 50.0 % of the CPU time not sampled, 1 stack"));
         let long = [remedies[0].clone(), "y".repeat(ROOM / 2)];
@@ -199,6 +234,36 @@ mod tests {
             subtitle(&whole),
             "1,234,567 samples of cpu-clock, weighted by period (sum 1,000), 0 lost, 1 stack truncated, \
              < 0.1 % of frames without a name"
+        );
+    }
+
+    #[test]
+    fn modules_that_share_a_cause_share_a_line() {
+        let differs =
+            |id: &str| Reason::BuildIdDiffers { recorded: BuildId::from_hex(id).unwrap(), found: None };
+        let of = |(module, reason, frames): (&str, Reason, u64)| Nameless {
+            module: Some(Name::from(module)),
+            reason,
+            space: SpaceId(0),
+            frames,
+        };
+        let reasons = [
+            ("a.so", Reason::FileMissing, 30),
+            ("b.so", differs("aabbccdd"), 20),
+            ("c.so", Reason::FileMissing, 10),
+            ("d.so", differs("11223344"), 5),
+            ("e.so", Reason::NoSymbols, 1),
+        ];
+        let census = Census { frames: 100, nameless: 66, truncated: 0, reasons: reasons.map(of).to_vec() };
+        let remedy =
+            |nameless: &Nameless| (nameless.reason == Reason::FileMissing).then(|| "`--symfs`".to_owned());
+        assert_eq!(
+            nameless(&census, remedy),
+            [
+                "a.so (30), c.so (10): 40 frames (40.0 %) without a name: file is gone; try `--symfs`",
+                "b.so (20), d.so (5): 25 frames (25.0 %) without a name: file has another build id than recorded",
+                "e.so: 1 frame (1.0 %) without a name: no symbol table and no debug information",
+            ]
         );
     }
 }

@@ -86,7 +86,8 @@ pub fn tell(totals: &StackTotals, console: &Console) {
             continue;
         }
         let (stacks, end) = (counted(count, "stack", "stacks"), if count == 1 { "ends" } else { "end" });
-        let line = format!("{stacks} ({:.1} %) {end} early: {reason}", percent(count));
+        let remedy = remedy(reason).map_or_else(String::new, |remedy| format!("; {remedy}"));
+        let line = format!("{stacks} ({:.1} %) {end} early: {reason}{remedy}", percent(count));
         if percent(count) >= 1.0 { console.warn(&line) } else { console.detail(&line) }
     }
     if totals.of_32_bits > 0 {
@@ -102,6 +103,19 @@ pub fn tell(totals: &StackTotals, console: &Console) {
             counted(totals.at_frame_limit, "stack has", "stacks have")
         ));
     }
+}
+
+/// What makes such stacks whole.
+fn remedy(reason: TruncationReason) -> Option<&'static str> {
+    Some(match reason {
+        TruncationReason::CopyTooSmall => "try: --call-graph dwarf,65528",
+        TruncationReason::NoUnwindData => {
+            "code that a runtime generated, or that was built without tables; try: --call-graph fp with frame pointers \
+             (java -XX:+PreserveFramePointer, gcc -fno-omit-frame-pointer)"
+        }
+        TruncationReason::RecorderBehind => "try: a lower rate (-F), or --call-graph fp",
+        TruncationReason::RuleFailed | TruncationReason::MappingUnknown => return None,
+    })
 }
 
 #[cfg(test)]

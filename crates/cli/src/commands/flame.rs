@@ -13,7 +13,7 @@ use export::summary::{Summary, counted, subtitle};
 use host::debuginfod;
 use model::{StackEntry, Tid};
 use perfdata::{Description, Event, sections};
-use profile::{Detail, Profile, Show, View, Weight};
+use profile::{Detail, Nameless, Profile, Show, View, Weight};
 
 use super::record::{Outcome, record_command};
 use crate::arguments::numbers::within;
@@ -214,7 +214,10 @@ fn draw(
         symbolizing.read_kernel_ahead();
     }
     let (name, written) = (input.name.clone(), input.written);
-    let mut replayed = replay(input, console, &mut aggregate)?;
+    let mut replayed = replay(input, &settings.paths, console, &mut aggregate)?;
+    if let Some(why) = aggregate.why_none() {
+        bail!("cannot draw {name}: {why}");
+    }
     let (profiles, seen_in) = aggregate.finish(replayed.recording.events());
     let wanted = arguments.samples.event.as_deref();
     let (event, mut profile) = choose(profiles, replayed.recording.events(), wanted)
@@ -254,11 +257,10 @@ fn draw(
     let resolve = |entry: &StackEntry| symbols.resolutions.get(entry);
     let census = View::census(&profile, &spaces, resolve);
     let runtimes = Runtimes::new(&spaces, &seen_in);
-    for (line, nameless) in export::summary::nameless(&census).zip(&census.reasons) {
-        match remedies.of(nameless, &spaces, runtimes.of(spaces.get(nameless.space))) {
-            Some(remedy) => console.detail(&format!("{line}; try {remedy}")),
-            None => console.detail(&line),
-        }
+    let remedy =
+        |nameless: &Nameless| remedies.of(nameless, &spaces, runtimes.of(spaces.get(nameless.space)));
+    for line in export::summary::nameless(&census, remedy) {
+        console.detail(&line);
     }
     let hints = Hints::new(&profile, &census, &spaces, &runtimes, &remedies);
     for hint in hints.sentences() {

@@ -15,6 +15,7 @@ use recorder::Coverage;
 use rustc_hash::FxBuildHasher;
 use tracker::{Generation, RawStack, SampleSink, TrackedSample, Tracker};
 
+use super::admission::Admission;
 use super::unsampled::{Unsampled, Who};
 
 /// Counts the samples that a filter admits, each event's apart.
@@ -23,7 +24,7 @@ use super::unsampled::{Unsampled, Who};
 /// put aside, and a batch of them is looked up in one go: the processor then waits for many places at a time. The
 /// batch ends where threads or mappings change.
 pub struct Aggregate {
-    filter: SampleFilter,
+    admission: Admission,
     detail: Detail,
     events: Vec<EventProfile>,
     mapper: Mapper,
@@ -77,7 +78,13 @@ impl Aggregate {
     /// Counts nothing yet.
     pub fn new(filter: SampleFilter, detail: Detail) -> Self {
         let unsampled = Unsampled::new(filter.clone(), detail);
-        Self { filter, detail, events: Vec::new(), mapper: Mapper::default(), unsampled }
+        let admission = Admission::new(filter);
+        Self { admission, detail, events: Vec::new(), mapper: Mapper::default(), unsampled }
+    }
+
+    /// Why the filter admitted no sample; `None` where it did, or where there was none.
+    pub fn why_none(&self) -> Option<String> {
+        self.admission.why_none()
     }
 
     /// The profiles, by the position of their event in `events` (empty ones for events without samples), and in which
@@ -313,7 +320,7 @@ impl SampleSink for Aggregate {
         let Seat { comm, thread, generation, .. } = &*seat;
         let (thread, generation) = (*thread, *generation);
         let facts = SampleFacts { comm, pid, tid, cpu: sample.cpu, event, time: sample.time };
-        if !self.filter.admits(&facts) {
+        if !self.admission.admits(&facts) {
             return Ok(());
         }
         if let Some(time) = sample.time {

@@ -31,12 +31,14 @@ pub fn fetch(
         if let Err(error) = downloads.complete(identity, &pids(space)) {
             let name = model::Name::new(identity.path.base_name());
             match error {
-                FetchError::NotFound => console.detail(&format!("{name}: {error}")),
+                FetchError::NotFound | FetchError::HadNone | FetchError::NotAsked => {
+                    console.detail(&format!("{name}: {error}"));
+                }
                 FetchError::TimeIsUp(_) => {
-                    console.warn(&format!("{name} and what is less hot is not completed: {error}"));
+                    console.warn(&format!("no debug files for {name} and for what is less hot: {error}"));
                     break;
                 }
-                _ => console.warn(&format!("{name} is not completed: {error}")),
+                _ => console.warn(&format!("no debug files for {name}: {error}")),
             }
         }
     }

@@ -5,6 +5,7 @@
 //!                                                                       └──▶ symbols (each unique place once)
 //! ```
 
+pub mod admission;
 pub mod aggregate;
 mod build_ids;
 pub mod caption;

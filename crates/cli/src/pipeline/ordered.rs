@@ -6,6 +6,7 @@ use std::thread::ScopedJoinHandle;
 use anyhow::Context;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use decoder::RawRecord;
+use host::objects::SearchPaths;
 use model::{EventIndex, Loss, Timestamp};
 use perfdata::{Description, EntryKind, Notice, Reader, RecordRef};
 use tracker::{OrderedRecord, Orderer};
@@ -93,13 +94,15 @@ pub struct Batches<'scope> {
 }
 
 impl<'scope> Batches<'scope> {
-    /// Starts to read. `name` is what errors call the recording.
+    /// Starts to read. `name` is what errors call the recording, `paths` is where its files are, for stacks that are still
+    /// to be unwound.
     ///
     /// # Errors
     /// Where no thread can be started.
     pub fn of(
         reader: Reader,
         name: &'scope str,
+        paths: &SearchPaths,
         scope: &'scope std::thread::Scope<'scope, '_>,
     ) -> anyhow::Result<Self> {
         let (filler, filled) = bounded(BATCHES);
@@ -115,7 +118,7 @@ impl<'scope> Batches<'scope> {
             })
             .context("cannot start a thread to read with")?;
         let filled =
-            if unwind { Filled::Unwound(unwind::start(filled, scope)?) } else { Filled::Read(filled) };
+            if unwind { Filled::Unwound(unwind::start(filled, paths, scope)?) } else { Filled::Read(filled) };
         Ok(Self { filled, emptied, thread })
     }
 

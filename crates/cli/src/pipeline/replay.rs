@@ -6,6 +6,7 @@ use std::thread;
 
 use decoder::record::Read;
 use decoder::{Attr, DecodeError, Record, RecordLayout, kind};
+use host::objects::SearchPaths;
 use model::{EventIndex, Loss};
 use perfdata::{Description, sections};
 use tracker::{Events, OrderedRecord, SampleReader, SampleSink, TrackedSample, Tracker};
@@ -31,17 +32,22 @@ pub struct Replayed {
     pub recording: Description,
 }
 
-/// Plays `input` into `sink`.
+/// Plays `input` into `sink`. Files that stacks are unwound by are looked for in `paths`.
 ///
 /// # Errors
 /// Where the recording cannot be read on, and those of the sink.
-pub fn replay(input: Input, console: &Console, sink: &mut Sink<'_>) -> anyhow::Result<Replayed> {
+pub fn replay(
+    input: Input,
+    paths: &SearchPaths,
+    console: &Console,
+    sink: &mut Sink<'_>,
+) -> anyhow::Result<Replayed> {
     let Input { reader, name, lives, .. } = input;
     let progress = Progress::new(console, &format!("reading {name}"), reader.total_size());
     let mut replay = Replay { lives, ..Replay::default() };
     let mut sink = Listening { sink, undecodable: Undecodable::default(), task: None };
     let outcome = thread::scope(|scope| {
-        let batches = Batches::of(reader, &name, scope)?;
+        let batches = Batches::of(reader, &name, paths, scope)?;
         let played = replay.play(&batches, &progress, &mut sink);
         let outcome = batches.finish();
         // A sink that failed ended the reading, too.

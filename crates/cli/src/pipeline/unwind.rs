@@ -22,7 +22,6 @@ use tracker::{AddressSpace, ChainItem, OrderedRecord, Tracker, chain_items};
 use unwinder::{Architecture, NoMemory};
 
 use super::build_ids::ListedBuildIds;
-use super::input::is_of_this_host;
 use super::ordered::Batch;
 
 /// Batches that may be ahead of the one that the taker waits for, per thread.
@@ -66,17 +65,19 @@ fn has_stacks(format: SampleFormat) -> bool {
     format.contains(SampleFormat::REGS_USER | SampleFormat::STACK_USER)
 }
 
-/// Starts the stage: what comes from `batches` comes out of the channels in the channel, one each, in the same order.
+/// Starts the stage: what comes from `batches` comes out of the channels in the channel, one each, in the same order. Objects
+/// with unwind tables are looked for in `paths`.
 ///
 /// # Errors
 /// Where no thread can be started.
 pub fn start<'scope>(
     batches: Receiver<Batch>,
+    paths: &SearchPaths,
     scope: &'scope Scope<'scope, '_>,
 ) -> anyhow::Result<Receiver<Receiver<Batch>>> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let (queue, ready) = bounded(threads * AHEAD);
-    let turn = Arc::new(Mutex::new(Turn { batches, queue, machine: None }));
+    let turn = Arc::new(Mutex::new(Turn { batches, queue, paths: paths.clone(), machine: None }));
     for _ in 0..threads {
         let turn = Arc::clone(&turn);
         thread::Builder::new()
@@ -91,6 +92,7 @@ pub fn start<'scope>(
 struct Turn {
     batches: Receiver<Batch>,
     queue: Sender<Receiver<Batch>>,
+    paths: SearchPaths,
     /// Made for the first batch.
     machine: Option<Machine>,
 }
@@ -147,7 +149,8 @@ impl Turn {
             let batch = self.batches.recv().ok()?;
             let (done, wanted) = bounded(1);
             self.queue.send(wanted).ok()?;
-            let machine = self.machine.get_or_insert_with(|| Machine::of(&batch.recording));
+            let machine =
+                self.machine.get_or_insert_with(|| Machine::of(&batch.recording, self.paths.clone()));
             match machine.architecture {
                 Some(architecture) => {
                     machine.play(&batch, architecture, jobs);
@@ -162,9 +165,8 @@ impl Turn {
 
 impl Machine {
     /// At the beginning of a recording.
-    fn of(recording: &Description) -> Self {
+    fn of(recording: &Description, paths: SearchPaths) -> Self {
         let features = recording.features();
-        let paths = SearchPaths::from_environment(None, Vec::new(), is_of_this_host(features));
         // A file that doesn't say is taken as one of ours.
         let machine = features.arch.as_ref().map_or(std::env::consts::ARCH.as_bytes(), Name::as_bytes);
         let architecture = match machine {

@@ -8,6 +8,7 @@ use model::{AddressKind, Avma, EventIndex, Pid, Tid};
 use profile::{SampleFacts, SampleFilter};
 use tracker::{AddressSpace, ChainItem, SampleSink, TrackedSample, Tracker, chain_items};
 
+use crate::pipeline::admission::Admission;
 use crate::pipeline::aggregate::SeenIn;
 
 use super::finisher::{Lot, Lots};
@@ -28,7 +29,7 @@ pub(super) struct Listing<'o> {
     /// Addresses printed of a call chain.
     pub(super) max_stack: usize,
     printer: Printer,
-    filter: SampleFilter,
+    admission: Admission,
     text: Text,
     /// How long the lot at hand may become.
     lot_size: usize,
@@ -63,7 +64,7 @@ impl<'o> Listing<'o> {
             admitted: Vec::new(),
             max_stack: usize::MAX,
             printer,
-            filter,
+            admission: Admission::new(filter),
             text: Text::default(),
             lot_size: FIRST_TEXT,
             lines: LineNumbers::default(),
@@ -153,10 +154,15 @@ impl<'o> Listing<'o> {
         }
     }
 
-    fn admits(&self, sample: &Sample<'_>, event: EventIndex, comm: &model::Name) -> bool {
+    /// Why the filter admitted no sample; `None` where it did, or where there was none.
+    pub(super) fn why_none(&self) -> Option<String> {
+        self.admission.why_none()
+    }
+
+    fn admits(&mut self, sample: &Sample<'_>, event: EventIndex, comm: &model::Name) -> bool {
         let (pid, tid) = thread(sample);
         let facts = SampleFacts { comm, pid, tid, cpu: sample.cpu, event, time: sample.time };
-        (self.admitted.is_empty() || self.admitted.contains(&event)) && self.filter.admits(&facts)
+        (self.admitted.is_empty() || self.admitted.contains(&event)) && self.admission.admits(&facts)
     }
 }
 

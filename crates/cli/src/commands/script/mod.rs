@@ -108,19 +108,19 @@ fn print(
     let line_bytes = AtomicUsize::new(0);
     let finisher = Finisher::new(symbolizing, input.reader.features(), output);
     let name = input.name.clone();
-    let (loss, seen, notes) = std::thread::scope(|scope| {
+    let (loss, (seen, why_none), notes) = std::thread::scope(|scope| {
         let (lots, thread) = finisher.start(&line_bytes, scope)?;
         let mut listing = Listing::new(printer, arguments.samples.filter(), lots);
         listing.admitted = admitted;
         listing.max_stack = arguments.max_stack.unwrap_or(usize::MAX);
-        let replayed = replay(input, console, &mut listing);
+        let replayed = replay(input, &settings.paths, console, &mut listing);
         let replayed = replayed.and_then(|replayed| listing.flush(&replayed.tracker).map(|()| replayed));
-        let seen = listing.seen();
+        let (seen, why_none) = (listing.seen(), listing.why_none());
         drop(listing);
         let notes = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         // Where nothing can be written any more, that is why there is no more to be read.
         let notes = notes?;
-        anyhow::Ok((replayed?.loss, seen, notes))
+        anyhow::Ok((replayed?.loss, (seen, why_none), notes))
     })?;
     for note in &notes {
         console.warn(note);
@@ -136,9 +136,10 @@ fn print(
         ));
     } else if seen.admitted == 0 {
         console.warn(&format!(
-            "nothing is printed: of {} in {name} none is what {} asks for",
+            "nothing is printed: of {} in {name} none is what {} asks for{}",
             counted(seen.all, "sample", "samples"),
-            arguments.samples.given().join(" ")
+            arguments.samples.given().join(" "),
+            why_none.map_or_else(String::new, |why| format!(": {why}"))
         ));
     }
     let losses = export::summary::losses(&loss);

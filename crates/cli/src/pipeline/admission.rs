@@ -1,0 +1,186 @@
+//! Which samples a view is about; and where that is none, what the recording has instead.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt::Display;
+use std::hash::Hash;
+
+use export::summary::grouped;
+use model::{Name, Pid, Tid};
+use profile::{SampleFacts, SampleFilter};
+
+/// Admits samples by a filter, and remembers what those were that it did not admit, until it admits one.
+pub struct Admission {
+    filter: SampleFilter,
+    /// `None` as soon as a sample was admitted.
+    refused: Option<Refused>,
+}
+
+/// What samples were of, with how many were.
+#[derive(Default)]
+struct Refused {
+    comms: HashMap<Name, u64>,
+    pids: HashMap<Pid, u64>,
+    tids: HashMap<Tid, u64>,
+    cpus: BTreeSet<u32>,
+    /// First and last, nanoseconds.
+    times: Option<(u64, u64)>,
+}
+
+/// More different names, processes or threads are not remembered: few of them are told.
+const MOST_REMEMBERED: usize = 4096;
+/// So many are told.
+const TOLD: usize = 5;
+
+impl Admission {
+    /// Has seen no sample yet.
+    pub fn new(filter: SampleFilter) -> Self {
+        let refused = (!filter.admits_all()).then(Refused::default);
+        Self { filter, refused }
+    }
+
+    /// Whether the sample counts.
+    pub fn admits(&mut self, sample: &SampleFacts<'_>) -> bool {
+        let admits = self.filter.admits(sample);
+        if let Some(refused) = &mut self.refused {
+            if admits {
+                self.refused = None;
+            } else {
+                refused.remember(sample);
+            }
+        }
+        admits
+    }
+
+    /// Why no sample was admitted, with what there is; `None` where one was, or where there is no sample at all.
+    pub fn why_none(&self) -> Option<String> {
+        let refused = self.refused.as_ref().filter(|refused| !refused.comms.is_empty())?;
+        let Refused { comms, pids, tids, cpus, times } = refused;
+        let filter = &self.filter;
+        let mut reasons = Vec::new();
+        let asked: Vec<String> = filter.comms.iter().map(|comm| Name::new(comm).to_string()).collect();
+        if !asked.is_empty() && !filter.comms.iter().any(|comm| comms.contains_key(&Name::new(comm))) {
+            reasons.push(format!("of --comm {}: there are {}", asked.join(", "), most(comms)));
+        }
+        reasons.extend(missing("--pid", &filter.pids, pids));
+        reasons.extend(missing("--tid", &filter.tids, tids));
+        if !filter.cpus.is_empty()
+            && !cpus.iter().any(|cpu| filter.cpus.iter().any(|range| range.contains(cpu)))
+        {
+            let there: Vec<String> = cpus.iter().take(TOLD).map(u32::to_string).collect();
+            let others = if cpus.len() > TOLD { ", …" } else { "" };
+            reasons.push(match there.is_empty() {
+                true => "of --cpu: the samples do not say where they were taken".to_owned(),
+                false => format!("of --cpu: there are {}{others}", there.join(", ")),
+            });
+        }
+        let range = filter.time;
+        match times {
+            _ if range == Default::default() => {}
+            None => reasons.push("of --time: the samples have no times".to_owned()),
+            Some((first, last))
+                if range.start.is_some_and(|start| start.0 > *last)
+                    || range.end.is_some_and(|end| end.0 < *first) =>
+            {
+                reasons.push(format!("of --time: they are from {} to {} s", seconds(*first), seconds(*last)));
+            }
+            Some(_) => {}
+        }
+        Some(match reasons.is_empty() {
+            true => "no sample meets all conditions at once".to_owned(),
+            false => format!("no sample is {}", reasons.join("; none is ")),
+        })
+    }
+}
+
+impl Refused {
+    fn remember(&mut self, sample: &SampleFacts<'_>) {
+        count(&mut self.comms, sample.comm);
+        count(&mut self.pids, &sample.pid);
+        count(&mut self.tids, &sample.tid);
+        self.cpus.extend(sample.cpu.map(|cpu| cpu.0));
+        if let Some(time) = sample.time {
+            let (first, last) = self.times.unwrap_or((time.0, time.0));
+            self.times = Some((first.min(time.0), last.max(time.0)));
+        }
+    }
+}
+
+fn count<K: Clone + Eq + Hash>(counts: &mut HashMap<K, u64>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count += 1;
+    } else if counts.len() < MOST_REMEMBERED {
+        counts.insert(key.clone(), 1);
+    }
+}
+
+/// That none of the processes or threads asked for is there, with those that are.
+fn missing<K: Eq + Hash + Ord + Display>(flag: &str, asked: &[K], there: &HashMap<K, u64>) -> Option<String> {
+    if asked.is_empty() || asked.iter().any(|asked| there.contains_key(asked)) {
+        return None;
+    }
+    let asked: Vec<String> = asked.iter().map(K::to_string).collect();
+    Some(format!("of {flag} {}: there are {}", asked.join(","), most(there)))
+}
+
+/// Those with the most samples: `rustc (1,234 samples), ld (12) and 3 others`.
+fn most<K: Ord + Display>(counts: &HashMap<K, u64>) -> String {
+    let mut all: Vec<(&K, u64)> = counts.iter().map(|(key, count)| (key, *count)).collect();
+    all.sort_by(|(one, of_one), (other, of_other)| of_other.cmp(of_one).then_with(|| one.cmp(other)));
+    let word = |index| if index > 0 { "" } else { " samples" };
+    let told = all.iter().take(TOLD).enumerate();
+    let told: Vec<String> =
+        told.map(|(index, (key, count))| format!("{key} ({}{})", grouped(*count), word(index))).collect();
+    match all.len().saturating_sub(TOLD) {
+        0 => told.join(", "),
+        others => format!("{} and {others} others", told.join(", ")),
+    }
+}
+
+/// As `perf script` prints times, and `--time` takes them.
+fn seconds(nanoseconds: u64) -> String {
+    format!("{}.{:06}", nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000 / 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{CpuId, EventIndex, Timestamp};
+    use profile::TimeRange;
+
+    fn why(filter: SampleFilter) -> Option<String> {
+        let mut admission = Admission::new(filter);
+        for (comm, pid, time) in
+            [("work", 7, 1_500_000_000), ("work", 7, 2_500_000_000), ("sh", 8, 3_000_000_000)]
+        {
+            admission.admits(&SampleFacts {
+                comm: &Name::from(comm),
+                pid: Pid(pid),
+                tid: Tid(pid),
+                cpu: Some(CpuId(1)),
+                event: EventIndex(0),
+                time: Some(Timestamp(time)),
+            });
+        }
+        admission.why_none()
+    }
+
+    #[test]
+    fn what_there_is_is_told_where_nothing_was_admitted() {
+        let nothing = SampleFilter::default();
+        let comms = vec![b"nosuch".to_vec()];
+        let said = why(SampleFilter { comms, ..nothing.clone() }).unwrap();
+        assert_eq!(said, "no sample is of --comm nosuch: there are work (2 samples), sh (1)");
+        let said = why(SampleFilter { pids: vec![Pid(9)], cpus: vec![4..=5], ..nothing.clone() }).unwrap();
+        assert_eq!(
+            said,
+            "no sample is of --pid 9: there are 7 (2 samples), 8 (1); none is of --cpu: there are 1"
+        );
+        let time = TimeRange { start: Some(Timestamp(9_000_000_000)), end: None };
+        let said = why(SampleFilter { time, ..nothing.clone() }).unwrap();
+        assert_eq!(said, "no sample is of --time: they are from 1.500000 to 3.000000 s");
+        let both = SampleFilter { comms: vec![b"sh".to_vec()], pids: vec![Pid(7)], ..nothing.clone() };
+        assert_eq!(why(both).unwrap(), "no sample meets all conditions at once");
+        assert_eq!(why(SampleFilter { pids: vec![Pid(8)], ..nothing.clone() }), None);
+        assert_eq!(why(nothing), None);
+    }
+}
