@@ -122,7 +122,7 @@ fn what_no_server_has_is_not_asked_for_again_at_once() {
     let server = serve(|_, stream| reply(stream, "404 Not Found", 0, b""));
     let case = case(&[&server]);
     assert!(matches!(case.fetch(), Err(FetchError::NotFound)));
-    assert!(matches!(case.fetch(), Err(FetchError::NotFound)));
+    assert!(matches!(case.fetch(), Err(FetchError::HadNone)));
     assert_eq!(server.requests.load(Ordering::SeqCst), 1);
     assert_eq!(case.kept(), [("debuginfo".to_owned(), 0)], "elfutils' mark");
     std::fs::write(case.settings.cache.join("cache_miss_s"), "0\n").unwrap();

@@ -60,7 +60,7 @@ impl Client {
     ) -> Result<PathBuf, FetchError> {
         let path = match cache::look_up(&self.settings.cache, build_id, artifact) {
             Kept::File(path) => return Ok(path),
-            Kept::Miss => return Err(FetchError::NotFound),
+            Kept::Miss => return Err(FetchError::HadNone),
             Kept::Nothing(path) => path,
         };
         let start = *self.start.get_or_insert_with(Instant::now);
@@ -83,9 +83,10 @@ impl Client {
             return Err(error);
         }
         // Servers that are not there do not say that they have none.
-        if !self.unreachable.contains(&true) {
-            cache::note_miss(&path).map_err(|error| FetchError::Cache { path, error })?;
+        if self.unreachable.contains(&true) {
+            return Err(FetchError::NotAsked);
         }
+        cache::note_miss(&path).map_err(|error| FetchError::Cache { path, error })?;
         Err(FetchError::NotFound)
     }
 

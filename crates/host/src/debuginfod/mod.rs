@@ -40,9 +40,15 @@ impl Artifact {
 /// Why there is no such file.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// Every server answered that it has none, now or a few minutes ago.
+    /// Every server answered that it has none.
     #[error("no debuginfod server has it")]
     NotFound,
+    /// Every server answered so a short while ago, and was not asked again.
+    #[error("no debuginfod server had it a few minutes ago: they are asked again later")]
+    HadNone,
+    /// A server could not be reached before, and was not asked again; those that were have none.
+    #[error("not asked for, as the debuginfod server could not be reached")]
+    NotAsked,
     /// What was allowed for all downloads together is used up.
     #[error("the {} s for downloads are over (DEBUGINFOD_MAXTIME=SECONDS allows more)", .0.as_secs())]
     TimeIsUp(Duration),
