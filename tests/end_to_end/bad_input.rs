@@ -207,3 +207,21 @@ fn a_hostile_count_is_told_with_its_place_and_value() {
         assert!((run.stderr.clone() + run.text()).contains("2 records undecodable"), "{}", run.stderr);
     }
 }
+
+#[test]
+fn what_is_no_recording_is_called_what_it_is() {
+    let folder = folder();
+    let file = folder.path().join("input");
+    for (bytes, expected) in [
+        (b"\x1f\x8b\x08\0\0\0\0\0\0\xff".as_slice(), "gzip-compressed data"),
+        (b"<?xml version=\"1.0\"?><svg>", "an SVG picture"),
+        (b"{\"traceEvents\":[]}", "a trace for Chrome (JSON)"),
+        (b"hello, world\n", "text"),
+    ] {
+        std::fs::write(&file, bytes).unwrap();
+        let run = run(prof(["flame", "-i"]).arg(&file));
+        assert_eq!(run.code, 1, "{}", run.stderr);
+        let said = format!("input: not a perf.data file: it looks like {expected}");
+        assert!(run.stderr.contains(&said), "no {said:?} in {}", run.stderr);
+    }
+}

@@ -5,6 +5,8 @@ use std::io;
 use decoder::DecodeError;
 use thiserror::Error;
 
+use crate::read::other_formats;
+
 /// What makes a recording, or one of its parts, unreadable. Offsets count from the start of the file, or of the part
 /// where one is named.
 #[derive(Error, Debug)]
@@ -23,9 +25,9 @@ pub enum Error {
     #[error("the file is empty")]
     Empty,
     /// The first eight bytes are those of something else.
-    #[error("not a perf.data file: it begins with {found:02x?}, not with \"PERFILE2\"")]
+    #[error("not a perf.data file: it looks like {}", other_formats::looks_like(found))]
     Magic {
-        /// The first bytes.
+        /// The first bytes, as many as tell what it is.
         found: Vec<u8>,
     },
     /// perf of Linux 2.6.31 to 2.6.35.

@@ -10,6 +10,7 @@ mod entry;
 mod header;
 mod inflate;
 mod notice;
+pub(crate) mod other_formats;
 mod part;
 mod source;
 mod stream;
@@ -45,6 +46,8 @@ pub use source::{ReadAt, Source};
 const MOST_PREAMBLE: usize = 100_000;
 /// Tracepoint formats of more than this are left out.
 const MOST_TRACING_DATA: usize = 64 << 20;
+/// So many of a file's first bytes tell what it is, where it is no recording.
+const TELLING: usize = 4096;
 /// Damage of one kind is told this often.
 const MOST_NOTICES: usize = 20;
 
@@ -124,7 +127,15 @@ impl Reader {
         let mut blocks = Blocks::default();
         let mut head = Vec::new();
         stream.drain(&mut blocks, PIPE_HEADER, |bytes| head.extend_from_slice(bytes))?;
-        let magic = Magic::parse(&head)?;
+        let magic = match Magic::parse(&head) {
+            Err(Error::Magic { .. }) => {
+                // What has come already tells more; nothing is waited for.
+                head.extend_from_slice(stream.peek(&mut blocks, 0)?);
+                head.truncate(TELLING);
+                return Err(Error::Magic { found: head });
+            }
+            parsed => parsed?,
+        };
         if !magic.pipe {
             return Err(Error::Field {
                 section: "header",
@@ -144,10 +155,10 @@ impl Reader {
     fn open_files(files: Vec<Box<dyn ReadAt>>) -> Result<Self, Error> {
         let length = |file: &dyn ReadAt| file.len().map_err(|source| Error::Io { offset: 0, len: 0, source });
         let mut windows = Windows::new(files);
-        let magic = Magic::parse(windows.at(0, 0)?.get(..16).unwrap_or_default()).or_else(|error| {
-            // Too short for a header: say what the bytes are.
-            let bytes = windows.at(0, 0)?;
-            if bytes.len() < 16 { Magic::parse(bytes) } else { Err(error) }
+        let bytes = windows.at(0, 0)?;
+        let magic = Magic::parse(bytes.get(..16).unwrap_or(bytes)).map_err(|error| match error {
+            Error::Magic { .. } => Error::Magic { found: bytes.get(..TELLING).unwrap_or(bytes).to_vec() },
+            error => error,
         })?;
         let Some(len) = windows.file(0).map(length) else { return Err(Error::Empty) };
         let len = len?;
