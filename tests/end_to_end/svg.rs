@@ -54,6 +54,38 @@ fn the_picture_holds_every_sample() {
 }
 
 #[test]
+fn the_title_says_what_ran_and_numbered_threads_are_one() {
+    let Some(program) = programs::c("workers") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let command = [program.as_os_str(), OsStr::new("6"), OsStr::new("60")];
+    let (file, run_) = record(folder.path(), &[], &command);
+    run_.ok();
+    let svg = draw(&file, &[]);
+    let title = svg.split("<text id=\"title\">").nth(1).unwrap().split("</text>").next().unwrap();
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    for part in ["workers 6 60", host.trim(), " UTC", "4,999 Hz"] {
+        assert!(title.replace(" </tspan>", " ").contains(part), "no {part:?} in {title}");
+    }
+    assert!(draw(&file, &["--comm", "worker-1"]).contains("(only comm worker-1)"));
+
+    let root = |stack: &str, text: &str| text.lines().filter(|line| line.starts_with(stack)).count();
+    let of = |flags: &[&str]| folded(&file, flags).ok().text().to_owned();
+    assert!(svg.contains("<title>worker-* (") && !svg.contains("<title>worker-1 ("), "{svg}");
+    assert!(root("worker-*;", &of(&["--merge-threads"])) > 0);
+    // Other tools look for threads by their names.
+    let apart = of(&[]);
+    assert!((0..6).all(|number| root(&format!("worker-{number};"), &apart) > 0), "{apart}");
+    let split = draw(&file, &["--per-thread"]);
+    assert!((0..6).all(|number| split.contains(&format!("<title>worker-{number}-"))), "--per-thread");
+    let by_process = of(&["--by-process", "--merge-threads"]);
+    let lines = by_process.lines().filter(|line| line.starts_with("workers-") && line.contains(";worker-*;"));
+    assert!(lines.count() > 0, "{by_process}");
+}
+
+#[test]
 fn output_goes_where_it_is_sent() {
     let Some(program) = programs::c("shares") else { return };
     if !may_record() {
