@@ -41,6 +41,23 @@ pub(crate) struct Frames<'o> {
     left_out: Vec<String>,
 }
 
+/// The name of frames, which is read once.
+struct DrawnName {
+    text: String,
+    parsed: FunctionName,
+    /// The attribute that says which parts it has, or nothing.
+    attribute: String,
+}
+
+impl DrawnName {
+    fn new(escaped: &str) -> Self {
+        let text = unescaped(escaped).into_owned();
+        let parsed = FunctionName::parse(&text);
+        let attribute = parsed.cuts(&text).map_or_else(String::new, |cuts| format!(" fg:n=\"{cuts}\""));
+        Self { text, parsed, attribute }
+    }
+}
+
 /// A frame as inferno drew it.
 struct Frame {
     /// With its figures, as it stands in the SVG.
@@ -128,17 +145,11 @@ impl<'o> Frames<'o> {
         }
         let escaped = title.rsplit_once(" (").map_or(&**title, |(name, _)| name);
         if !self.names.contains_key(escaped) {
-            self.names.insert(escaped.to_owned(), FunctionName::parse(&unescaped(escaped)));
+            self.names.insert(escaped.to_owned(), DrawnName::new(escaped));
         }
         let name = &self.names[escaped];
-        let text = unescaped(escaped);
-        write!(self.output, "<g")?;
-        if !shown {
-            write!(self.output, " class=\"n\"")?;
-        }
-        if let Some(cuts) = name.cuts(&text) {
-            write!(self.output, " fg:n=\"{cuts}\"")?;
-        }
+        self.output.write_all(if shown { b"<g" } else { b"<g class=\"n\"" })?;
+        self.output.write_all(name.attribute.as_bytes())?;
         if !self.left_out.is_empty() {
             write!(self.output, " fg:o=\"{}\"", self.left_out.join(" "))?;
             self.left_out.clear();
@@ -153,7 +164,7 @@ impl<'o> Frames<'o> {
              fill=\"{fill}\" fg:x=\"{start}\" fg:w=\"{weight}\"/>"
         )?;
         let columns = ((*weight as f64 * scale - 2.0 * INDENT) / LETTER).max(0.0) as usize;
-        let drawn = if shown { name.fit(&text, columns) } else { String::new() };
+        let drawn = if shown { name.parsed.fit(&name.text, columns) } else { String::new() };
         if !drawn.is_empty() {
             let x = x + INDENT / self.width * 100.0;
             write!(self.output, "<text x=\"{x:.4}%\" y=\"{}\">{}</text>", y + 11.5, escape(&drawn))?;
@@ -187,16 +198,16 @@ impl Frame {
     fn parse(element: &str) -> Option<Self> {
         let (title, rest) = element.strip_prefix("<g><title>")?.split_once("</title><rect ")?;
         let attribute = |name: &str| {
-            let (_, value) = rest.split_once(&format!("{name}=\""))?;
+            let (_, value) = rest.split_once(name)?;
             value.split_once('"').map(|(value, _)| value)
         };
-        let y: usize = attribute(" y")?.parse().ok()?;
+        let y: usize = attribute(" y=\"")?.parse().ok()?;
         Some(Self {
             title: title.to_owned(),
-            fill: attribute(" fill")?.to_owned(),
+            fill: attribute(" fill=\"")?.to_owned(),
             depth: y.checked_sub(FIRST_ROW)? / ROW,
-            start: attribute("fg:x")?.parse().ok()?,
-            weight: attribute("fg:w")?.parse().ok()?,
+            start: attribute("fg:x=\"")?.parse().ok()?,
+            weight: attribute("fg:w=\"")?.parse().ok()?,
         })
     }
 
