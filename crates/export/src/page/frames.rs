@@ -35,7 +35,8 @@ pub(crate) struct Frames<'o> {
     begun: bool,
     /// Frames that end where the last one did. Those come with the outermost first, all others with the innermost.
     batch: Vec<Frame>,
-    names: HashMap<String, FunctionName>,
+    /// By the text that stands for it in the SVG.
+    names: HashMap<String, DrawnName>,
     pub(crate) marks: Marks,
     /// Frames left out above the frame that is to come, as `START+WEIGHT`.
     left_out: Vec<String>,

@@ -103,13 +103,18 @@ impl Page<'_> {
 
     /// What the marks mean.
     fn note(&self, marks: &folding::Marks) -> Option<String> {
-        let folded = (marks.folded > 0).then(|| {
-            format!("{} frames too narrow to see are folded (zoom in)", summary::grouped(marks.folded))
-        });
+        let folded = (marks.folded > 0).then(|| folded_frames(marks.folded));
         let left_out =
             (self.least > 0.0).then(|| format!("frames narrower than {} % are left out", self.least));
         let notes: Vec<String> = folded.into_iter().chain(left_out).collect();
         (!notes.is_empty()).then(|| format!("┅┅ {}", notes.join("; ")))
+    }
+}
+
+fn folded_frames(count: u64) -> String {
+    match count {
+        1 => "1 frame too narrow to see is folded (zoom in)".to_owned(),
+        _ => format!("{} frames too narrow to see are folded (zoom in)", summary::grouped(count)),
     }
 }
 

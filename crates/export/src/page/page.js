@@ -186,7 +186,8 @@ function draw() {
   found.setAttribute("d", stretches.found);
   unzoom.hidden = zoomed === all;
   const notes = [];
-  if (folded) notes.push(`${folded.toLocaleString("en")} frames too narrow to see are folded (zoom in)`);
+  if (folded) notes.push(folded === 1 ? "1 frame too narrow to see is folded (zoom in)"
+    : `${folded.toLocaleString("en")} frames too narrow to see are folded (zoom in)`);
   if (outs) notes.push(`frames narrower than ${least} % are left out`);
   note.replaceChildren(...notes.length ? [element("b", {}, "┅┅"), " " + notes.join("; ")] : []);
 }
