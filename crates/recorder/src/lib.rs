@@ -53,6 +53,6 @@ pub use options::{
     CallChain, Clock, DEFAULT_FREQUENCY, DEFAULT_STACK_COPY, Extras, Levels, Options, Target, Workload,
 };
 pub use process_table::ProcessTable;
-pub use ring::Drained;
+pub use ring::{Drained, RingMemory, drain_whole};
 pub use session::record;
 pub use summary::{Command, RunningCommand, Summary};

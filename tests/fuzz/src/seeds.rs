@@ -2,7 +2,7 @@
 
 use std::io::Cursor;
 
-use decoder::record::{Comm, Lost};
+use decoder::record::{Comm, Lost, Mmap, Task};
 use decoder::values::{BranchStack, CounterValues, Registers, U64s};
 use decoder::{
     Attr, AttrFlags, BranchSampleFormat, CpuMode, Endian, RawRecord, ReadFormat, Record, RecordLayout,
@@ -122,6 +122,56 @@ fn write(writer: &mut impl RecordWriter) -> std::io::Result<()> {
     writer.append(&records)?;
     writer.finish(&features())?;
     Ok(())
+}
+
+/// A recording of a process that maps files where its samples lie, forks and ends.
+pub fn mapped_file() -> Vec<u8> {
+    let layout = RecordLayout::new(&events()[0].attr, Endian::NATIVE);
+    let sample_id = |number| SampleId {
+        thread: Some((Pid(1), Tid(2))),
+        time: Some(Timestamp(number)),
+        id: Some(7),
+        stream_id: Some(7),
+        cpu: Some(CpuId(1)),
+        identifier: Some(7),
+    };
+    let map = |number: u64, path| Mmap {
+        pid: Pid(1),
+        tid: Tid(2),
+        start: number * 0x4000,
+        len: 0x4000,
+        page_offset: 0x1000,
+        path,
+        extended: None,
+        data: false,
+        mode: CpuMode::User,
+        scan_cut_short: false,
+        sample_id: sample_id(number),
+    };
+    let task = |number| Task {
+        pid: Pid(3),
+        tid: Tid(3),
+        parent_pid: Pid(1),
+        parent_tid: Tid(2),
+        time: Timestamp(number),
+        sample_id: sample_id(number),
+    };
+    let mut bytes = Vec::new();
+    let paths: [&[u8]; 5] = [b"/bin/a", b"/bin/bb", b"/bin/ccc", b"//anon", b"[vdso]"];
+    for (number, path) in (0..).zip(paths) {
+        // Every record here is far below the size limit.
+        let _ = layout.encode(&Record::Mmap(map(number, path)), &mut bytes);
+    }
+    let _ = layout.encode(&Record::Fork(task(5)), &mut bytes);
+    bytes.extend(records(&events()[0].attr, Endian::NATIVE, 12));
+    let _ = layout.encode(&Record::Exit(task(20)), &mut bytes);
+    let mut file = Cursor::new(Vec::new());
+    // Writing to memory does not fail.
+    let _ = FileWriter::create(&mut file, &events()).and_then(|mut writer| {
+        writer.append(&bytes)?;
+        writer.finish(&features())
+    });
+    file.into_inner()
 }
 
 /// A recording in the shape of a file.

@@ -56,6 +56,13 @@ const PROT_READ: u32 = 1;
 const PROT_WRITE: u32 = 2;
 const PROT_EXEC: u32 = 4;
 
+impl MapEntry {
+    /// Reads a line of `/proc/PID/maps` without its end; `None` for what is none.
+    pub fn parse(line: &[u8]) -> Option<Self> {
+        parse(line)
+    }
+}
+
 /// `7f3f774f4000-7f3f7764a000 r-xp 00026000 fe:00 326279      /usr/lib/x86_64-linux-gnu/libc.so.6`
 fn parse(line: &[u8]) -> Option<MapEntry> {
     let mut fields = line.splitn(6, |&byte| byte == b' ');

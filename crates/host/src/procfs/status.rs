@@ -43,6 +43,14 @@ pub enum Capability {
 }
 
 impl Status {
+    /// Reads the text of `/proc/PID/status`.
+    ///
+    /// # Errors
+    /// `InvalidData` where a line is missing or no number.
+    pub fn parse(text: &str) -> io::Result<Self> {
+        parse(text)
+    }
+
     /// Whether the process has `capability` (in its own user namespace).
     pub fn has(&self, capability: Capability) -> bool {
         self.effective_capabilities & (1 << capability as u8) != 0

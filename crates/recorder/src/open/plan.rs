@@ -27,7 +27,7 @@ use crate::error::{ESRCH, Error};
 use crate::event::{Event, clock_event};
 use crate::notice::Notice;
 use crate::options::{Options, Target};
-use crate::ring::{Strangers, as_it_is, drain};
+use crate::ring::{Strangers, drain_whole};
 use crate::unwind::CopySizes;
 
 /// Open events with their rings, not enabled yet.
@@ -539,7 +539,7 @@ impl Opened {
     pub(super) fn drain_sideband(&mut self) -> usize {
         let start = self.early.len();
         for rings in &mut self.rings {
-            drain(&mut rings.sideband.mapping, None, &mut as_it_is, &mut self.early);
+            drain_whole(&mut rings.sideband.mapping, &mut self.early);
         }
         start
     }

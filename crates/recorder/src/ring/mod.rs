@@ -7,8 +7,7 @@ mod rings;
 mod stack_place;
 mod strangers;
 
-pub use protocol::Drained;
-pub(crate) use protocol::{as_it_is, drain};
+pub use protocol::{Drained, RingMemory, drain_whole};
 pub(crate) use reader::Readers;
 pub(crate) use rings::{RingSource, Samples};
 pub(crate) use stack_place::StackPlace;

@@ -12,7 +12,7 @@ use super::stack_place::{FoundCopy, StackPlace};
 use crate::records::u64_at;
 
 /// The memory of a ring.
-pub(crate) trait RingMemory {
+pub trait RingMemory {
     /// How many bytes of records it holds: a power of two.
     fn data_size(&self) -> usize;
     /// The positions of what waits to be read now; they only grow.
@@ -63,6 +63,11 @@ pub struct Drained {
 /// A [`Shrink`] that never can.
 pub(crate) fn as_it_is(_sample: &[u8], _into: &mut Vec<u8>) -> bool {
     false
+}
+
+/// Moves everything that the ring holds to the end of `into`: whole records only.
+pub fn drain_whole(ring: &mut impl RingMemory, into: &mut Vec<u8>) -> Drained {
+    drain(ring, None, &mut as_it_is, into)
 }
 
 /// Moves everything that the ring holds to the end of `into`: whole records only. Where `stacks` says where samples have

@@ -2,10 +2,14 @@
 
 mod attr;
 mod compressed;
+mod events;
 mod file;
 mod object;
+mod picture;
 mod pipe;
+mod processes;
 mod record;
+mod ring;
 mod symbol_lists;
 mod tracing_data;
 mod unwind;
@@ -39,5 +43,10 @@ pub const TARGETS: &[Target] = &[
     Target { name: "kallsyms", run: symbol_lists::run_kallsyms, seeds: symbol_lists::kallsyms_seeds },
     Target { name: "perf_map", run: symbol_lists::run_perf_map, seeds: symbol_lists::perf_map_seeds },
     Target { name: "unwind", run: unwind::run, seeds: unwind::seeds },
+    Target { name: "maps", run: processes::run_maps, seeds: processes::maps_seeds },
+    Target { name: "status", run: processes::run_status, seeds: processes::status_seeds },
+    Target { name: "events", run: events::run, seeds: events::seeds },
+    Target { name: "ring", run: ring::run, seeds: ring::seeds },
+    Target { name: "picture", run: picture::run, seeds: picture::seeds },
     Target { name: "names", run: symbol_lists::run_names, seeds: symbol_lists::name_seeds },
 ];
