@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use export::{frame_name, safe_label};
-use model::{Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry};
+use model::{MapRefusal, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry};
 use profile::{FrameKind, Label, ViewFrame, module_of};
 use rustc_hash::FxBuildHasher;
 
@@ -105,7 +105,7 @@ impl Book {
         let space =
             self.spaces.entry(entry.space).or_insert_with(|| Arc::new(spaces.get(entry.space).clone()));
         let space = Arc::clone(space);
-        let frame = self.nameless(&entry, &space);
+        let frame = self.nameless(&entry, &space, None);
         self.wanted.push(entry);
         self.add(entry, space, [frame].into_iter(), State::Asked)
     }
@@ -161,7 +161,11 @@ impl Book {
                 (frames.collect(), State::Known)
             }
             Resolution::Unresolved(reason) => {
-                let frame = self.nameless(&entry, &space);
+                let refusal = match &reason {
+                    Reason::JitMapRefused(why) => Some(*why),
+                    _ => None,
+                };
+                let frame = self.nameless(&entry, &space, refusal);
                 let later =
                     matches!(reason, Reason::NoJitMap | Reason::NotInJitMap | Reason::JitMapRefused(_));
                 (vec![frame], if later { State::Later } else { State::Known })
@@ -208,13 +212,17 @@ impl Book {
         self.numbering += 1;
     }
 
-    fn nameless(&mut self, entry: &StackEntry, space: &Space) -> Frame {
+    fn nameless(&mut self, entry: &StackEntry, space: &Space, refusal: Option<MapRefusal>) -> Frame {
         let label = match space {
             Space::Truncated(reason) => Label::Truncated(*reason),
             _ => module_of(space).map_or(Label::Unknown(None), |module| Label::Module(module, None)),
         };
         // Without the suffix, which is the frame's kind.
-        let name = frame_name(&ViewFrame { label, kind: FrameKind::User });
+        let mut name = frame_name(&ViewFrame { label, kind: FrameKind::User });
+        if let Some(why) = refusal {
+            // There is no other place in the view to say it.
+            name = format!("{}, perf map not used: {why}]", name.trim_end_matches(']'));
+        }
         let module = module_text(space);
         self.frame(&name, &module, kind_of(entry, space), entry.in_kernel)
     }
@@ -291,6 +299,20 @@ mod tests {
             (first, second)
         );
         assert_eq!((name_of(&book, second).as_str(), book.pending()), ("late", 1));
+    }
+
+    #[test]
+    fn a_map_that_is_refused_is_said_in_its_codes_name() {
+        let mut spaces = SpaceTable::default();
+        let place = entry(1, spaces.intern(jit(1)));
+        let mut book = Book::new();
+        let number = book.number(place, &spaces);
+        let resolution = Resolution::Unresolved(Reason::JitMapRefused(MapRefusal::Foreign));
+        book.take(Named { place, resolution, stage: Stage::Whole });
+        assert_eq!(
+            name_of(&book, number),
+            "[anon, perf map not used: it belongs to another user than the process]"
+        );
     }
 
     #[test]
