@@ -10,6 +10,9 @@ const MAX_SIZE: u64 = 64 << 20;
 /// … and to 5 times its size in the file.
 const MAX_RATIO: u64 = 32;
 
+/// … but for what is no larger than this unpacked, in bytes: a few symbols come to 40 times.
+const ALWAYS_UNPACKED: u64 = 1 << 20;
+
 /// The memory that unpacking may take itself, in KiB: `xz -9` asks for 64 MiB.
 const MAX_DICTIONARY_KIB: u32 = 65 << 10;
 
@@ -21,7 +24,7 @@ pub fn minidebug<D: AsRef<[u8]>>(object: &Object<D>) -> Result<Option<Vec<u8>>, 
     let Some(packed) = object.contents(".gnu_debugdata").map_err(|error| error.to_string())? else {
         return Ok(None);
     };
-    let most = (packed.len() as u64).saturating_mul(MAX_RATIO).min(MAX_SIZE);
+    let most = (packed.len() as u64).saturating_mul(MAX_RATIO).max(ALWAYS_UNPACKED).min(MAX_SIZE);
     let mut unpacked = Vec::new();
     let reader = lzma_rust2::XzReader::new_mem_limit(&*packed, true, MAX_DICTIONARY_KIB);
     let damaged = |error| format!("section .gnu_debugdata: {error}");
