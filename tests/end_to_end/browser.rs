@@ -180,8 +180,9 @@ fn the_roots_and_all_controls_are_in_view_from_the_start_and_while_scrolling() {
         const root = () => { const { top, bottom } = frame('all').getBoundingClientRect(); return [top, bottom]; };
         type('parse'); id('search').dispatchEvent(new Event('input')); await wait();
         const first = { ...boxes(), root: root() };
-        scrollBy(0, document.documentElement.scrollHeight / -2); await wait();
-        return { first, later: boxes(), scrolled: scrollY, footer: document.querySelector('footer').getBoundingClientRect().top,
+        const frames = document.querySelector('main'), begin = frames.scrollTop;
+        frames.scrollTo(0, frames.scrollHeight / 4); await wait();
+        return { first, later: boxes(), scrolled: [begin, frames.scrollTop, scrollY], footer: document.querySelector('footer').getBoundingClientRect().top,
             height: box('frames').height, width: document.documentElement.scrollWidth, note: id('note').textContent };";
     let upright = towers(|_| {});
     let inverted = towers(|options| options.inverted = true);
@@ -202,6 +203,9 @@ fn the_roots_and_all_controls_are_in_view_from_the_start_and_while_scrolling() {
                     assert!(number(&sides[3]) > number(&sides[1]), "{name} has no height: {case}");
                 }
             }
+            // The frames scroll below the header. The page itself does not: a picture of it shows what its reader sees.
+            assert_eq!(number(&seen["scrolled"][2]), 0.0, "{case}");
+            assert_ne!(seen["scrolled"][0], seen["scrolled"][1], "nothing has scrolled: {case}");
             let root = &seen["first"]["root"];
             assert!(number(&root[0]) > 0.0 && number(&root[1]) <= number(&seen["footer"]) + 8.0, "{case}");
             // The wide tower is what is seen; the hair on it is folded, and that is said.

@@ -63,12 +63,14 @@ const styles = picture.querySelector("style");
 if (isWholeDocument) {
   const head = element("head", {}, element("title", {}, title.textContent),
     element("meta", { name: "viewport", content: "width=device-width, initial-scale=1" }), styles);
-  const body = element("body", {}, header, main, footer);
+  const body = element("body", { class: "page" }, header, main, footer);
   document.replaceChild(element("html", {}, head, body), picture);
 } else {
   picture.replaceWith(element("div", {}, styles, header, main, footer));
 }
 main.append(svg);
+// What scrolls: of a page of ours the frames alone, so that it begins at their roots without being scrolled itself.
+const scroller = isWholeDocument ? main : document.scrollingElement;
 svg.setAttribute("tabindex", "0");
 svg.setAttribute("role", "application");
 svg.setAttribute("aria-label", "Flame graph. Arrow keys go from frame to frame, Enter zooms, Escape goes back.");
@@ -146,7 +148,7 @@ function draw() {
   svg.setAttribute("viewBox", `0 ${top} ${width} ${rows * ROW}`);
   svg.setAttribute("width", width);
   svg.setAttribute("height", rows * ROW);
-  if (!fluid) main.style.width = width + "px";
+  if (!fluid && !isWholeDocument) main.style.width = width + "px";
 
   const stretches = { d: "", found: "" };
   const mark = (frame, from, to, hit) => {
@@ -197,14 +199,14 @@ function redraw(frame) {
   const before = frame.g.getBoundingClientRect();
   draw();
   const after = frame.g.getBoundingClientRect();
-  scrollBy(0, after.top - before.top);
+  scroller.scrollBy(0, after.top - before.top);
   reveal(frame);
 }
 function reveal(frame) {
   const box = frame.rect.getBoundingClientRect();
   const top = header.getBoundingClientRect().bottom + 4, bottom = footer.getBoundingClientRect().top - 4;
-  if (box.top < top) scrollBy(0, box.top - top);
-  else if (box.bottom > bottom) scrollBy(0, box.bottom - bottom);
+  if (box.top < top) scroller.scrollBy(0, box.top - top);
+  else if (box.bottom > bottom) scroller.scrollBy(0, box.bottom - bottom);
 }
 
 function point(frame) {
@@ -330,9 +332,11 @@ if (terms) find(terms);
 fit();
 if (isWholeDocument) {
   // The roots are what a reader begins with.
-  history.scrollRestoration = "manual";
-  const to_roots = () => scrollTo(0, inverted ? 0 : document.documentElement.scrollHeight);
+  const to_roots = () => scroller.scrollTo(0, inverted ? 0 : scroller.scrollHeight);
   to_roots();
   addEventListener("load", to_roots);
+  // Page Up, Home and the like scroll what has the focus.
+  main.setAttribute("tabindex", "-1");
+  main.focus({ preventScroll: true });
 }
 })();
