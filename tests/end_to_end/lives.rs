@@ -52,7 +52,7 @@ fn no_stack_is_cut_where_there_is_none() {
         return;
     }
     let folder = folder();
-    let script = "for i in $(seq 300); do (exec /bin/true); done";
+    let script = "for i in $(seq 600); do (exec /bin/true); done";
     let (file, run) = record(folder.path(), &[], &["sh", "-c", script].map(OsStr::new));
     run.ok();
     let stacks = Folded::parse(folded(&file, &[]).ok().text());

@@ -158,17 +158,16 @@ fn those_of_go_lead_from_the_runtimes_stacks_to_the_goroutines() {
         let (file, recorded) = record(folder.path(), &[], &[program.as_os_str(), "1500".as_ref()]);
         recorded.ok();
         let stacks = Folded::parse(folded(&file, &[]).ok().text());
-        // Where goroutines and the threads of the runtime begin.
-        let begins = |frame: &str| {
-            ["runtime.goexit", "runtime.clone", "runtime.rt0_go"]
-                .iter()
-                .any(|&first| frame.starts_with(first))
-        };
+        // Where goroutines and the threads of the runtime begin. Newer versions of Go clear the frame pointer where the
+        // scheduler takes over (mcall, morestack in asm_amd64.s): the goroutine may run elsewhere by then.
+        let first =
+            ["runtime.goexit", "runtime.clone", "runtime.rt0_go", "runtime.mcall", "runtime.morestack"];
+        let begins = |frame: &str| first.iter().any(|&first| frame.starts_with(first));
         let user = stacks.count(|stack| stack.iter().any(|frame| !frame.ends_with("_[k]")));
         let whole = stacks.count(|stack| stack.get(1).is_some_and(|frame| begins(frame)));
-        let with = |name: &str| stacks.count(|stack| stack.iter().any(|frame| frame.starts_with(name)));
-        // The latter uses the frame pointer for itself.
-        let (switched, hashing) = (with("runtime.systemstack"), with("crypto/sha256.block"));
+        let with = |name: &str| stacks.count(|stack| stack.iter().any(|frame| frame.contains(name)));
+        // The latter uses the frame pointer for itself. Since Go 1.24 it lies in crypto/internal/fips140.
+        let (switched, hashing) = (with("runtime.systemstack"), with("sha256.block"));
         assert!(switched > 10 && hashing > 10, "{switched} on the runtime's stacks, {hashing} in assembler");
         let others = stacks.only(|stack| !stack.get(1).is_some_and(|frame| begins(frame)));
         assert!(user > 100 && whole * 100 >= user * 98, "{whole} of {user} are whole, but not {others:?}");
@@ -215,16 +214,16 @@ fn copies_are_unwound_by_the_files_below_symfs() {
     let folder = folder();
     let there = folder.path().join("there");
     std::fs::copy(&program, &there).unwrap();
-    let (file, run) = record(
-        folder.path(),
-        &["--keep-stacks", "-F", "499"],
-        &[there.as_os_str(), "2".as_ref(), "300".as_ref()],
-    );
+    let (file, run) =
+        record(folder.path(), &["--keep-stacks"], &[there.as_os_str(), "2".as_ref(), "300".as_ref()]);
     run.ok();
     let user = |flags: &[&str]| {
         let stacks = Folded::parse(folded(&file, &[&["--no-kernel"], flags].concat()).ok().text());
         (
-            stacks.count(|stack| stack.get(1).is_some_and(|frame| super::folded::plain(frame) == "_start")),
+            // Its threads begin in the library.
+            stacks.count(|stack| {
+                stack.get(1).is_some_and(|frame| frame == "_start" || frame.contains("__clone3"))
+            }),
             stacks.total(),
         )
     };
