@@ -59,17 +59,22 @@ fn line(summary: &Summary<'_>, remedies: &[String]) -> String {
 /// Which frames have no name, and why: a line for each cause with what helps against it (`remedy`), and the modules that
 /// share both. Most frequent first.
 pub fn nameless(census: &Census, remedy: impl Fn(&Nameless) -> Option<String>) -> Vec<String> {
-    let mut causes: Vec<((String, Option<String>), Vec<&Nameless>)> = Vec::new();
+    struct Cause<'c> {
+        cause: String,
+        remedy: Option<String>,
+        modules: Vec<&'c Nameless>,
+    }
+    let mut causes: Vec<Cause<'_>> = Vec::new();
     for nameless in &census.reasons {
-        let cause = (cause(&nameless.reason), remedy(nameless));
-        match causes.iter_mut().find(|(known, _)| *known == cause) {
-            Some((_, modules)) => modules.push(nameless),
-            None => causes.push((cause, vec![nameless])),
+        let (cause, remedy) = (cause(&nameless.reason), remedy(nameless));
+        match causes.iter_mut().find(|known| known.cause == cause && known.remedy == remedy) {
+            Some(known) => known.modules.push(nameless),
+            None => causes.push(Cause { cause, remedy, modules: vec![nameless] }),
         }
     }
     let frames = |modules: &[&Nameless]| modules.iter().map(|nameless| nameless.frames).sum::<u64>();
-    causes.sort_by_key(|(_, modules)| std::cmp::Reverse(frames(modules)));
-    let line = |((cause, remedy), modules): ((String, Option<String>), Vec<&Nameless>)| {
+    causes.sort_by_key(|cause| std::cmp::Reverse(frames(&cause.modules)));
+    let line = |Cause { cause, remedy, modules }: Cause<'_>| {
         let frames = frames(&modules);
         let count = counted(frames, "frame", "frames");
         let share = share(frames, census.frames);

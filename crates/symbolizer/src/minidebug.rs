@@ -24,7 +24,7 @@ pub fn minidebug<D: AsRef<[u8]>>(object: &Object<D>) -> Result<Option<Vec<u8>>, 
     let Some(packed) = object.contents(".gnu_debugdata").map_err(|error| error.to_string())? else {
         return Ok(None);
     };
-    let most = (packed.len() as u64).saturating_mul(MAX_RATIO).max(ALWAYS_UNPACKED).min(MAX_SIZE);
+    let most = (packed.len() as u64).saturating_mul(MAX_RATIO).clamp(ALWAYS_UNPACKED, MAX_SIZE);
     let mut unpacked = Vec::new();
     let reader = lzma_rust2::XzReader::new_mem_limit(&*packed, true, MAX_DICTIONARY_KIB);
     let damaged = |error| format!("section .gnu_debugdata: {error}");

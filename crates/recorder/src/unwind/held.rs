@@ -46,10 +46,12 @@ pub(super) struct Held {
 const MOST_SPARE: usize = 8;
 
 impl Held {
-    /// Begins a chunk. Its records are added by [`Held::add`] before the next one begins.
-    pub(super) fn begin(&mut self, bytes: Vec<u8>) {
+    /// Begins a chunk. Its records are added by [`Held::add`] before the next one begins. The chunk stays until what this
+    /// returns is released, even if none of its records waits any more.
+    pub(super) fn begin(&mut self, bytes: Vec<u8>) -> Handle {
         self.bytes += bytes.len();
         self.chunks.push_back((bytes, 0));
+        self.add(0, Task::Sideband)
     }
 
     /// A record of the newest chunk, at `offset`.
@@ -115,10 +117,12 @@ mod tests {
     #[test]
     fn a_chunk_goes_with_its_last_record() {
         let mut held = Held::default();
-        held.begin(b"abc".to_vec());
+        let first = held.begin(b"abc".to_vec());
         let (a, b) = (held.add(0, Task::Sideband), held.add(1, Task::Sideband));
-        held.begin(b"xyz".to_vec());
+        held.release(first);
+        let second = held.begin(b"xyz".to_vec());
         let x = held.add(2, Task::PassSample);
+        held.release(second);
         assert_eq!((held.at(b), held.at(x), held.bytes()), (&b"bc"[..], &b"z"[..], 6));
         held.release(x);
         held.release(a);
@@ -128,5 +132,18 @@ mod tests {
         assert_eq!((held.bytes(), held.chunks.len()), (0, 0));
         let spare = held.spare().unwrap();
         assert_eq!(spare.as_ptr(), newest);
+    }
+
+    #[test]
+    fn a_chunk_whose_first_record_is_released_at_once_can_be_read_on() {
+        let mut held = Held::default();
+        let chunk = held.begin(b"abc".to_vec());
+        let a = held.add(0, Task::Sideband);
+        held.release(a);
+        let b = held.add(1, Task::Sideband);
+        assert_eq!(held.at(b), b"bc");
+        held.release(b);
+        held.release(chunk);
+        assert_eq!((held.bytes(), held.chunks.len()), (0, 0));
     }
 }

@@ -153,7 +153,7 @@ impl<C: Consumer> Unwinding<C> {
         let Some(any) = self.layouts.last() else { return };
         let mut rest = Held::default();
         std::mem::swap(&mut rest, &mut self.held);
-        rest.begin(bytes);
+        let chunk = rest.begin(bytes);
         let mut offset = 0;
         let mut stripped = Vec::new();
         loop {
@@ -208,9 +208,11 @@ impl<C: Consumer> Unwinding<C> {
             }
             offset += size;
         }
+        rest.release(chunk);
         for (time, record) in stripped {
-            rest.begin(record);
+            let chunk = rest.begin(record);
             self.orderer.push(time, rest.add(0, Task::PassSample));
+            rest.release(chunk);
         }
         self.held = rest;
     }
@@ -451,8 +453,7 @@ mod tests {
         }
     }
 
-    #[test]
-    fn samples_that_cannot_be_decoded_are_counted() {
+    fn recording() -> Recording {
         let attr = Attr {
             sample_format: SampleFormat::IDENTIFIER
                 | SampleFormat::TIME
@@ -464,34 +465,65 @@ mod tests {
         };
         let event = RecordedEvent {
             name: "cpu-clock".to_owned(),
-            attr: attr.clone(),
+            attr,
             ids: vec![7],
             sideband: false,
             leader: None,
             tracepoint: None,
         };
         let (events, cpus, copy_sizes) = (vec![event], Vec::new(), CopySizes::default());
-        let recording = Recording { events, cpus, ring_size: 1 << 20, copy_sizes };
-        let good = Sample {
+        Recording { events, cpus, ring_size: 1 << 20, copy_sizes }
+    }
+
+    fn sample(recording: &Recording, stack: &[u8]) -> Vec<u8> {
+        let sample = Sample {
             identifier: Some(7),
             time: Some(Timestamp(1)),
             callchain: Some(U64s::new(&[], Endian::NATIVE)),
             user_registers: Some(decoder::values::Registers::new(0, 0, U64s::new(&[], Endian::NATIVE))),
-            user_stack: Some(&[]),
+            user_stack: Some(stack),
             ..Sample::default()
         };
+        let layout = RecordLayout::new(&recording.events[0].attr, Endian::NATIVE);
         let mut bytes = Vec::new();
-        RecordLayout::new(&attr, Endian::NATIVE).encode(&Record::Sample(good), &mut bytes).unwrap();
+        layout.encode(&Record::Sample(sample), &mut bytes).unwrap();
+        bytes
+    }
+
+    /// What comes out of chunks that come in one round.
+    fn played(recording: &Recording, chunks: impl IntoIterator<Item = Vec<u8>>) -> (Came, StackTotals) {
+        let mut came = Came::default();
+        let mut stage = Unwinding::new(&mut came, false);
+        stage.begin(recording).unwrap();
+        stage.started().unwrap();
+        for bytes in chunks {
+            stage.records(Chunk { ring: RingKind::Samples, bytes, drained: Drained::default() }).unwrap();
+        }
+        stage.end(&Ending::default()).unwrap();
+        let totals = stage.totals();
+        (came, totals)
+    }
+
+    #[test]
+    fn samples_that_cannot_be_decoded_are_counted() {
+        let recording = recording();
+        let mut bytes = sample(&recording, &[]);
         let mut wrong = bytes.clone();
         // The length of the call chain: behind the header, the identifier and the time.
         wrong[24..32].copy_from_slice(&u64::MAX.to_ne_bytes());
         bytes.extend(wrong);
-        let mut came = Came::default();
-        let mut stage = Unwinding::new(&mut came, false);
-        stage.begin(&recording).unwrap();
-        stage.started().unwrap();
-        stage.records(Chunk { ring: RingKind::Samples, bytes, drained: Drained::default() }).unwrap();
-        stage.end(&Ending::default()).unwrap();
+        let (came, _) = played(&recording, [bytes]);
         assert_eq!((came.samples, came.loss.undecodable), (1, 1));
+    }
+
+    #[test]
+    fn no_sample_is_lost_where_too_many_stacks_wait() {
+        let recording = recording();
+        let one = sample(&recording, &[0; 60_000]);
+        let each = 20;
+        let chunks = 2 * MOST_HELD / (each * one.len());
+        let (came, totals) = played(&recording, std::iter::repeat_n(one.repeat(each), chunks));
+        assert_eq!((came.samples, came.loss), (each * chunks, Loss::default()));
+        assert!(totals.truncated_by(TruncationReason::RecorderBehind) > 0, "{totals:?}");
     }
 }

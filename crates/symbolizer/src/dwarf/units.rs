@@ -218,9 +218,11 @@ mod tests {
     #[test]
     fn a_table_that_all_units_share_is_not_read_for_ever() {
         let (info, abbreviations) = sharing(100_000, 1000);
-        let mut dwarf = Dwarf::default();
-        dwarf.debug_info = DebugInfo::new(&info, RunTimeEndian::Little);
-        dwarf.debug_abbrev = DebugAbbrev::new(&abbreviations, RunTimeEndian::Little);
+        let dwarf = Dwarf {
+            debug_info: DebugInfo::new(&info, RunTimeEndian::Little),
+            debug_abbrev: DebugAbbrev::new(&abbreviations, RunTimeEndian::Little),
+            ..Dwarf::default()
+        };
         let units = UnitIndex::headers_only(&dwarf);
         assert_eq!(units.headers.len(), 100_000);
         let ranges = units.ranges(&dwarf);
