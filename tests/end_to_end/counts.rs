@@ -29,7 +29,8 @@ fn members_of_a_group_weigh_what_each_task_has_counted() {
     }
     let folder = folder();
     let command = [program.as_os_str(), OsStr::new("60")];
-    let (file, run) = record(folder.path(), &["-e", "page-faults", "-c", "1"], &command);
+    let every = ["-e", "page-faults", "-c", "1", "--call-graph", "no"];
+    let (file, run) = record(folder.path(), &every, &command);
     run.ok();
     let faults = total(&file, "page-faults");
     assert!(faults > 4 * 60 * 256, "{faults}");
@@ -148,7 +149,14 @@ fn the_live_view_and_a_recording_of_the_same_seconds_agree() {
     let is = |frame: &String, name: &str| plain(frame) == name;
     for (name, (own, total, modules)) in &rows {
         near(name, "self", *own, share(&recorded, |stack| stack.last().is_some_and(|frame| is(frame, name))));
-        if *modules == 1 {
+        // Rows of little weight of their own are left out of the line: `main` of one program may be there, of another not.
+        let programs: BTreeSet<&String> = recorded
+            .stacks
+            .keys()
+            .filter(|stack| stack[1..].iter().any(|frame| is(frame, name)))
+            .map(|stack| &stack[0])
+            .collect();
+        if *modules == 1 && (programs.len() == 1 || event["functions_omitted"] == 0) {
             near(name, "total", *total, share(&recorded, |stack| stack.iter().any(|frame| is(frame, name))));
         }
     }
@@ -158,7 +166,7 @@ fn the_live_view_and_a_recording_of_the_same_seconds_agree() {
     for name in names.into_iter().filter(|name| !rows.contains_key(name)) {
         near(name, "self", 0.0, share(&recorded, |stack| stack.last().is_some_and(|frame| is(frame, name))));
     }
-    assert!(compared > 60, "{compared} shares were held against each other");
+    assert!(compared > 50, "{compared} shares were held against each other");
 }
 
 #[test]
@@ -204,8 +212,8 @@ fn a_kernel_that_does_not_count_lost_samples_tells_of_them_in_its_rings() {
     let lost = figure(&run.stderr, "lost");
     assert!(lost > 100, "{}", run.stderr);
     // Without a record behind it, no LOST record tells of a loss.
-    let end =
-        ["sh", "-c", "kill -STOP $PPID; \"$@\"; kill -INT $PPID; kill -CONT $PPID", "sh"].map(OsStr::new);
+    let end = ["sh", "-c", "trap : INT; kill -STOP $PPID; \"$@\"; kill -INT $PPID; kill -CONT $PPID", "sh"]
+        .map(OsStr::new);
     let mut at_the_end = prof(["record"]);
     at_the_end.args(flags).arg("-o").arg(folder.path().join("end.data")).arg("--").args(end).args(shares);
     let at_the_end = self::run(at_the_end.env("LD_PRELOAD", &kernel).env("OTHER_KERNEL", "older"));

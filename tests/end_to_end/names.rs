@@ -188,7 +188,7 @@ fn debug_files_come_from_servers_only_when_asked() {
     std::fs::remove_dir_all(&cache).unwrap();
     let unreachable = flame(&["--debuginfod"], Some("http://127.0.0.1:1"));
     assert!(
-        unreachable.stderr.contains("shares is not completed: http://127.0.0.1:1/buildid/"),
+        unreachable.stderr.contains("no debug files for shares: http://127.0.0.1:1/buildid/"),
         "{}",
         unreachable.stderr
     );

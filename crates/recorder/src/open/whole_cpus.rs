@@ -1,5 +1,5 @@
 //! Whole CPUs in place of threads: where these are too many, or end too soon to be sampled each by a clock of its own.
-//! `docs/decisions/0001-shares-of-short-processes.md` has the figures.
+//! `docs/decisions/0002-shares-of-short-processes.md` has the figures.
 
 use host::procfs::{self, Capability};
 use host::sysctl;
