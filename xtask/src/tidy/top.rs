@@ -17,6 +17,7 @@ const TOP: &[&str] = &[
     "LICENSE-APACHE",
     "LICENSE-MIT",
     "README.md",
+    "SECURITY.md",
     "THIRD-PARTY.md",
     "clippy.toml",
     "crates",
