@@ -106,6 +106,8 @@ fn cost(prof: &Path, shape: &Shape, number: u64, command: &[&str], folder: &Path
         .args(command)
         .arg("-i")
         .arg(&recording)
+        // What is counted has to happen in the process that valgrind watches, and may write there.
+        .env("PROF_UNCONFINED", "1")
         .stdout(std::process::Stdio::null())
         .output()
         .context("cannot run valgrind")?;
@@ -119,12 +121,14 @@ fn cost(prof: &Path, shape: &Shape, number: u64, command: &[&str], folder: &Path
     cost.with_context(|| format!("cannot understand what dhat says: {stderr}"))
 }
 
-/// The time at the end, which dhat counts in instructions, and the bytes at their peak, which it says.
+/// The time at the end, which dhat counts in instructions, and the bytes at their peak, which it says. A million is less than
+/// any run takes: then something else was counted.
 fn parse(counts: &str, stderr: &str) -> Option<Cost> {
     let line = counts.lines().find_map(|line| line.strip_prefix(",\"te\":"))?;
     let peak = stderr.lines().find_map(|line| line.split_once("At t-gmax:"))?.1;
+    let instructions = line.trim().parse().ok().filter(|&instructions| instructions > 1_000_000)?;
     let bytes = peak.trim().split(' ').next()?.replace(',', "");
-    Some(Cost { instructions: line.trim().parse().ok()?, bytes: bytes.parse().ok()? })
+    Some(Cost { instructions, bytes: bytes.parse().ok()? })
 }
 
 #[cfg(test)]
