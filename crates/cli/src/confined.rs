@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use analysis::Notices;
 use anyhow::{Context, bail};
 use host::sys::spawn::ExitStatus;
 use host::sys::worker;

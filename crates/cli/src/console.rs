@@ -3,6 +3,8 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use analysis::Notices;
+use analysis::notices::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 use model::Name;
 
@@ -33,27 +35,6 @@ impl Console {
         self.line("31", "error: ", &sentence(error.chain().map(ToString::to_string)));
     }
 
-    /// Something that the user should know of the result.
-    pub fn warn(&self, text: &str) {
-        if !self.quiet {
-            self.line("33", "", text);
-        }
-    }
-
-    /// Something worth saying.
-    pub fn say(&self, text: &str) {
-        if !self.quiet {
-            self.line("", "", text);
-        }
-    }
-
-    /// Something for those who asked for detail.
-    pub fn detail(&self, text: &str) {
-        if self.verbosity > 0 && !self.quiet {
-            self.line("", "", text);
-        }
-    }
-
     fn line(&self, colour: &str, kind: &str, text: &str) {
         // Names from the profiled machine may be part of the text; line breaks are ours.
         for line in text.lines() {
@@ -66,6 +47,30 @@ impl Console {
             // Who has closed standard error, or let it run full, does not want to know; the result and the exit code stay.
             let _ = std::io::stderr().write_all(line.as_bytes());
         }
+    }
+}
+
+impl Notices for Console {
+    fn warn(&self, text: &str) {
+        if !self.quiet {
+            self.line("33", "", text);
+        }
+    }
+
+    fn say(&self, text: &str) {
+        if !self.quiet {
+            self.line("", "", text);
+        }
+    }
+
+    fn detail(&self, text: &str) {
+        if self.verbosity > 0 && !self.quiet {
+            self.line("", "", text);
+        }
+    }
+
+    fn progress(&self, title: &str, total: Option<u64>) -> Box<dyn Progress> {
+        Box::new(TerminalProgress::new(self, title, total))
     }
 }
 
@@ -103,14 +108,13 @@ fn without_errno(text: &str) -> String {
 }
 
 /// A progress bar for work that takes longer than a second, on a terminal only.
-pub struct Progress {
+struct TerminalProgress {
     bar: Option<ProgressBar>,
     start: Instant,
 }
 
-impl Progress {
-    /// Begins; `total` units of work (bytes) where that is known.
-    pub fn new(console: &Console, what: &str, total: Option<u64>) -> Self {
+impl TerminalProgress {
+    fn new(console: &Console, what: &str, total: Option<u64>) -> Self {
         let wanted = !console.quiet && std::io::stderr().is_terminal();
         let bar = wanted.then(|| {
             let bar = ProgressBar::with_draw_target(total, indicatif::ProgressDrawTarget::hidden());
@@ -126,9 +130,10 @@ impl Progress {
         });
         Self { bar, start: Instant::now() }
     }
+}
 
-    /// So much is done.
-    pub fn set(&self, done: u64) {
+impl Progress for TerminalProgress {
+    fn set(&self, done: u64) {
         let Some(bar) = &self.bar else { return };
         if bar.is_hidden() && self.start.elapsed() > Duration::from_secs(1) {
             bar.set_draw_target(indicatif::ProgressDrawTarget::stderr());
@@ -137,7 +142,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for TerminalProgress {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

@@ -1,7 +1,7 @@
 //! The command `prof`: record where the time goes, and draw it.
 //!
 //! `main` reads the arguments, runs one command and turns its result into an exit code; each command has a file
-//! under [`commands`], and the way from a perf.data file to named, counted stacks is [`pipeline`], shared by all.
+//! under [`commands`], and the way from a perf.data file to named, counted stacks is the crate [`analysis`], shared by all.
 #![allow(unreachable_pub, reason = "a binary has no public items; `pub` marks a module's interface")]
 
 mod arguments;
@@ -9,8 +9,8 @@ mod commands;
 mod confined;
 mod console;
 mod doctor;
+mod input;
 mod output;
-mod pipeline;
 mod top;
 
 use std::process::ExitCode;

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use analysis::Notices;
 use anyhow::Context;
 use host::files::{Destination, NewFile, Place};
 

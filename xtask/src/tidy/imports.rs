@@ -18,6 +18,22 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("export", &["model", "decoder", "perfdata", "profile"]),
     ("host", &["model", "elf"]),
     ("recorder", &["model", "decoder", "perfdata", "tracker", "elf", "unwinder", "host"]),
+    (
+        "analysis",
+        &[
+            "model",
+            "decoder",
+            "perfdata",
+            "tracker",
+            "elf",
+            "unwinder",
+            "symbolizer",
+            "profile",
+            "export",
+            "host",
+            "recorder",
+        ],
+    ),
 ];
 
 /// Crates above the table (`fuzz` lies in `tests`), which may import everything in it.

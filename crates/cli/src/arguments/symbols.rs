@@ -1,10 +1,9 @@
 use std::path::PathBuf;
 
+use analysis::symbols::SymbolSettings;
 use clap::Args;
 use host::objects::SearchPaths;
 use symbolizer::{NameStyle, Options};
-
-use crate::pipeline::symbols::SymbolSettings;
 
 /// Where names come from, and how they look.
 #[derive(Args)]

@@ -1,5 +1,6 @@
 //! `--call-graph`: what is asked for, and what came of it.
 
+use analysis::Notices;
 use export::summary::counted;
 use model::TruncationReason;
 use recorder::CallChain;

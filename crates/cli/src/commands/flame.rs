@@ -5,32 +5,23 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
 
+use analysis::events::weight_of;
+use analysis::input::{Input, is_of_this_host};
+use analysis::{Analysis, Notices, Request};
 use anyhow::{Context, bail};
 use clap::Args;
-use decoder::{AttrFlags, SampleFormat};
 use export::flamegraph::{Colors, Options};
-use export::summary::{Summary, counted, subtitle};
+use export::summary::{Summary, subtitle};
 use host::debuginfod;
-use model::{StackEntry, Tid};
-use perfdata::{Description, Event, sections};
-use profile::{Detail, Nameless, Profile, Show, View, Weight};
+use profile::{Detail, Show, Weight};
 
 use super::record::{Outcome, record_command};
 use crate::arguments::numbers::within;
 use crate::arguments::{SampleArguments, SymbolArguments};
 use crate::confined;
 use crate::console::Console;
+use crate::input;
 use crate::output::Output;
-use crate::pipeline::aggregate::Aggregate;
-use crate::pipeline::caption::Caption;
-use crate::pipeline::downloads;
-use crate::pipeline::events::{is_named, weight_of};
-use crate::pipeline::hints::Hints;
-use crate::pipeline::input::{self, Input, is_of_this_host};
-use crate::pipeline::remedies::Remedies;
-use crate::pipeline::replay::replay;
-use crate::pipeline::runtimes::Runtimes;
-use crate::pipeline::symbols::{Symbolizing, Symbols};
 
 /// Arguments of `prof flame`.
 #[derive(Args)]
@@ -153,7 +144,7 @@ pub fn run(arguments: &FlameArguments, console: &Console) -> anyhow::Result<Exit
         match record_command(&arguments.command, output.is_stdout(), console)? {
             (Outcome::NotStarted(code), _) => return Ok(code),
             (Outcome::Recorded(code), recording) => {
-                let open = || input::of_file(recording, "what was recorded");
+                let open = || Ok(Input::from_file(recording, "what was recorded")?);
                 match produce(arguments, open, output, console)? {
                     ExitCode::SUCCESS => code,
                     failure => failure,
@@ -204,69 +195,36 @@ fn draw(
         processes: arguments.frames.by_process,
         order: arguments.drawing.flamechart,
     };
-    let mut aggregate = Aggregate::new(arguments.samples.filter(), detail);
-    let this_host = is_of_this_host(input.reader.features());
-    let settings = arguments.symbols.settings(!arguments.frames.no_inline, this_host);
-    let symbolizing =
-        Symbolizing::new(&settings).with_names_of(&input.reader, console).with_lives(&input.lives);
-    let sees_kernel = |event: &Event| !event.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL);
-    if this_host && !arguments.frames.no_kernel && input.reader.events().iter().any(sees_kernel) {
-        symbolizing.read_kernel_ahead();
-    }
-    let (name, written) = (input.name.clone(), input.written);
-    let mut replayed = replay(input, &settings.paths, console, &mut aggregate)?;
-    if let Some(why) = aggregate.why_none() {
-        bail!("cannot draw {name}: {why}");
-    }
-    let (profiles, seen_in) = aggregate.finish(replayed.recording.events());
-    let wanted = arguments.samples.event.as_deref();
-    let (event, mut profile) = choose(profiles, replayed.recording.events(), wanted)
-        .with_context(|| format!("cannot draw {name}"))?;
-    profile.loss = replayed.loss;
-    let attr = &event.attr;
+    let settings =
+        arguments.symbols.settings(!arguments.frames.no_inline, is_of_this_host(input.reader.features()));
+    let request = Request {
+        filter: arguments.samples.filter(),
+        detail,
+        symbols: &settings,
+        kernel: !arguments.frames.no_kernel,
+        debuginfod: arguments.debuginfod,
+        event: arguments.samples.event.as_deref(),
+        several_events: false,
+    };
+    let name = input.name.clone();
+    let cannot_draw = || format!("cannot draw {name}");
+    let analysis = match Analysis::read(input, &request, console) {
+        Err(error) if error.is_about_samples() => return Err(error).with_context(cannot_draw),
+        read => read?,
+    };
+    let chosen = analysis.events.first().with_context(cannot_draw)?;
+    let (event, profile) = (&chosen.event, &chosen.profile);
     let weight = match arguments.drawing.weight.as_deref() {
         Some("samples") => Weight::Samples,
         Some(_) => Weight::Period,
-        None => weight_of(attr),
+        None => weight_of(&event.attr),
     };
-    let caption = Caption {
-        features: replayed.recording.features(),
-        event,
-        span: profile.span,
-        written,
-        recording: &name,
-        filters: &arguments.samples.in_words(),
-    };
-    let title = caption.title(|pid| {
-        let comm = replayed.tracker.comm(pid, Tid(pid.0)).clone();
-        (!comm.as_bytes().starts_with(b":")).then_some(comm)
-    });
-    let spaces = replayed.tracker.into_spaces();
-    let servers = debuginfod::Settings::from_environment(&settings.paths, arguments.debuginfod);
-    let unwound = is_unwound(event, &replayed.recording);
-    let remedies = Remedies::new(this_host, servers.is_some(), unwound);
-    if let Some(servers) = servers {
-        downloads::fetch(&profile, &spaces, |space| seen_in.pids(space), &settings.paths, servers, console);
-    }
-    let places = profile.stacks.places().iter().copied();
-    let mut symbols = Symbols::default();
-    symbolizing.resolve(places, &spaces, |space| seen_in.pids(space), &mut symbols);
-    for remark in symbols.remarks() {
-        console.warn(&remark);
-    }
-    let resolve = |entry: &StackEntry| symbols.resolutions.get(entry);
-    let census = View::census(&profile, &spaces, resolve);
-    let runtimes = Runtimes::new(&spaces, &seen_in);
-    let remedy =
-        |nameless: &Nameless| remedies.of(nameless, &spaces, runtimes.of(spaces.get(nameless.space)));
-    for line in export::summary::nameless(&census, remedy) {
-        console.detail(&line);
-    }
-    let hints = Hints::new(&profile, &census, &spaces, &runtimes, &remedies);
+    let census = analysis.census(profile);
+    let hints = analysis.hints(chosen, &census, console);
     for hint in hints.sentences() {
         console.say(&hint);
     }
-    let view = View::new(&profile, &spaces, resolve, arguments.frames.show(), weight);
+    let view = analysis.view(profile, arguments.frames.show(), weight);
     if arguments.folded {
         export::folded::write(&view, output)?;
     } else {
@@ -279,6 +237,7 @@ fn draw(
             census: &census,
             remedies: &hints.in_picture(),
         };
+        let title = analysis.title(chosen, &arguments.samples.in_words());
         let options = arguments.drawing.options(title, &facts)?;
         export::flamegraph::write(&view, &options, output)?;
     }
@@ -319,39 +278,4 @@ impl DrawingArguments {
             },
         })
     }
-}
-
-/// Whether an event's stacks are the callers that unwinding found, then or now, and not frame pointers.
-fn is_unwound(event: &Event, recording: &Description) -> bool {
-    let then = recording.features().section(sections::id::STACK_TOTALS).is_some();
-    then || event.attr.sample_format.contains(SampleFormat::STACK_USER)
-}
-
-/// The profile that is meant, and its event: the one named, or the only one that has samples.
-///
-/// # Errors
-/// Where no event has samples, none has that name, or several have samples and none was named: with a list of them.
-fn choose<'e>(
-    profiles: Vec<Profile>,
-    events: &'e [Event],
-    name: Option<&str>,
-) -> anyhow::Result<(&'e Event, Profile)> {
-    let sampled = || events.iter().zip(&profiles).filter(|(_, profile)| profile.total().samples > 0);
-    let list = || {
-        let describe = |(event, profile): (&Event, &Profile)| {
-            format!("{} ({})", event.name, counted(profile.total().samples, "sample", "samples"))
-        };
-        sampled().map(describe).collect::<Vec<_>>().join(", ")
-    };
-    let is_wanted = |event: &Event| name.is_none_or(|name| is_named(event, name));
-    match (sampled().filter(|(event, _)| is_wanted(event)).count(), name) {
-        (0, Some(name)) if sampled().next().is_some() => {
-            bail!("no sample is of the event `{name}`; there are {}", list())
-        }
-        (0, _) => bail!("there is no sample to draw"),
-        (1, _) => {}
-        _ => bail!("there are samples of several events; choose one with --event NAME: {}", list()),
-    }
-    let is_chosen = |(event, profile): &(&Event, Profile)| profile.total().samples > 0 && is_wanted(event);
-    events.iter().zip(profiles).find(is_chosen).context("there is no sample to draw")
 }

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use analysis::Notices;
 use anyhow::bail;
 use clap::Args;
 use model::Name;

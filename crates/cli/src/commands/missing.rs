@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use analysis::Notices;
 use export::summary::grouped;
 use host::sys::clock::CpuTime;
 use recorder::{Coverage, Options, RecordedEvent, Summary, Target, runs_with_time};

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use analysis::Notices;
 use anyhow::Context;
 use clap::Args;
 use decoder::BranchSampleFormat;

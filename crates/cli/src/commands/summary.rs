@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use analysis::Notices;
 use export::summary::{counted, grouped, lost};
 use host::sys::clock;
 use recorder::unwind::StackTotals;

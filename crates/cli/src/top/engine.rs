@@ -6,6 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use analysis::aggregate::SeenIn;
 use crossbeam_channel::{Receiver, TryRecvError};
 use decoder::{AttrFlags, Endian, RawRecord, kind};
 use host::sys::clock;
@@ -22,7 +23,6 @@ use super::events::LiveEvents;
 use super::naming::Naming;
 use super::snapshot::{CountedStack, Snapshot, Span, Status, Task};
 use super::window::{Counted, Thread, Window};
-use crate::pipeline::aggregate::SeenIn;
 
 /// What the screen asks of the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use analysis::events::weight_of;
 use decoder::{Attr, RecordLayout};
 use model::EventIndex;
 use profile::Weight;
@@ -10,7 +11,6 @@ use rustc_hash::FxBuildHasher;
 use tracker::Events;
 
 use super::snapshot::EventStatus;
-use crate::pipeline::events::weight_of;
 
 /// The events of a recording, in its order.
 #[derive(Default)]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use analysis::Notices;
 use anyhow::{Context, anyhow};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use crossterm::event::{self, Event};

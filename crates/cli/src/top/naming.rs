@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use analysis::symbols::{SymbolSettings, Symbolizing, Symbols};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use host::objects::SearchPaths;
 use host::sys::memory;
@@ -12,7 +13,6 @@ use model::{Pid, Resolution, Space, SpaceId, SpaceTable, StackEntry};
 use rustc_hash::FxBuildHasher;
 
 use super::queue::{Queue, Stage, Wish};
-use crate::pipeline::symbols::{SymbolSettings, Symbolizing, Symbols};
 
 /// Places to be named.
 struct Batch {

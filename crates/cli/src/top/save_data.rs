@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
+use analysis::events::is_clock;
 use anyhow::{Context, bail};
 use decoder::record::{Comm, Ksymbol, Mmap, MmapExtended, MmapIdentity};
 use decoder::values::U64s;
@@ -25,7 +26,6 @@ use rustc_hash::FxBuildHasher;
 
 use super::snapshot::{Place, Snapshot};
 use super::tables::{Scope, ScopedStack};
-use crate::pipeline::events::is_clock;
 
 /// More samples are not written: each then stands for several.
 const MOST_SAMPLES: u64 = 1_000_000;

@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use analysis::Notices;
+use analysis::input::Input;
 use anyhow::Context;
 use export::script::dump::{self, Heading};
 use perfdata::EntryKind;
@@ -9,7 +11,6 @@ use perfdata::tool::ToolRecord;
 
 use super::architecture;
 use crate::console::Console;
-use crate::pipeline::input::Input;
 
 /// Prints the records of `input`.
 ///

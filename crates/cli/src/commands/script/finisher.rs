@@ -6,14 +6,13 @@ use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
 
+use analysis::aggregate::SeenIn;
+use analysis::symbols::{Symbolizing, Symbols};
 use anyhow::Context;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use export::script::{Line, LineTexts, Symbols as Known, Text};
 use model::{Name, Resolution, Space, SpaceId, SpaceTable, StackEntry};
 use perfdata::features::Features;
-
-use crate::pipeline::aggregate::SeenIn;
-use crate::pipeline::symbols::{Symbolizing, Symbols};
 
 /// So many places stay known between lots.
 const MOST_PLACES: usize = 1 << 20;

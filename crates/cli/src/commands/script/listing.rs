@@ -1,5 +1,7 @@
 //! Samples as they come, to text with gaps where symbols belong.
 
+use analysis::admission::Admission;
+use analysis::aggregate::SeenIn;
 use anyhow::bail;
 use decoder::values::U64s;
 use decoder::{CpuMode, Record, Sample};
@@ -7,9 +9,6 @@ use export::script::{LineId, LineNumbers, Place, Printer, Stack, Style, Text};
 use model::{AddressKind, Avma, EventIndex, Pid, Tid};
 use profile::{SampleFacts, SampleFilter};
 use tracker::{AddressSpace, ChainItem, SampleSink, TrackedSample, Tracker, chain_items};
-
-use crate::pipeline::admission::Admission;
-use crate::pipeline::aggregate::SeenIn;
 
 use super::finisher::{Lot, Lots};
 use super::frames::{Frame, Frames};

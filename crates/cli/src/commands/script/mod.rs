@@ -9,6 +9,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicUsize;
 
+use analysis::Notices;
+use analysis::events::is_named;
+use analysis::input::{Input, is_of_this_host};
+use analysis::replay::replay;
+use analysis::symbols::Symbolizing;
 use anyhow::bail;
 use clap::Args;
 use decoder::AttrFlags;
@@ -22,11 +27,8 @@ use perfdata::Reader;
 use crate::arguments::{SampleArguments, SymbolArguments};
 use crate::confined;
 use crate::console::Console;
+use crate::input;
 use crate::output::Output;
-use crate::pipeline::events::is_named;
-use crate::pipeline::input::{self, Input, is_of_this_host};
-use crate::pipeline::replay::replay;
-use crate::pipeline::symbols::Symbolizing;
 
 use finisher::Finisher;
 use listing::Listing;

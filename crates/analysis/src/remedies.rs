@@ -4,7 +4,7 @@ use host::machine::{Distribution, distribution};
 use model::{ObjectIdentity, Reason, Space, SpaceTable};
 use profile::Nameless;
 
-use super::runtimes::Runtime;
+use crate::runtimes::Runtime;
 
 /// Knows what to type on this machine.
 pub struct Remedies {
@@ -118,7 +118,7 @@ pub(super) mod tests {
         Space::Object(ObjectIdentity { path: Name::from(path), build_id, file: None })
     }
 
-    pub(in crate::pipeline) fn debian() -> Remedies {
+    pub(crate) fn debian() -> Remedies {
         Remedies { distribution: Distribution::Debian, this_host: true, asked_servers: false, unwound: false }
     }
 

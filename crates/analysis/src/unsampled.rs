@@ -19,7 +19,7 @@ const MOST_NAMES: usize = 4;
 const GRACE: usize = 1024;
 
 /// CPU time without samples, by task names.
-pub struct Unsampled {
+pub(crate) struct Unsampled {
     filter: SampleFilter,
     /// What is kept apart besides names.
     detail: Detail,
@@ -41,13 +41,13 @@ const NO_THREAD: Tid = Tid(Pid::NONE.0);
 
 /// Whose time it was, as far as that is kept apart.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Who {
+pub(crate) struct Who {
     /// The name; several of one task are joined by arrows.
-    pub comm: Name,
+    pub(crate) comm: Name,
     /// The process, or none.
-    pub pid: Pid,
+    pub(crate) pid: Pid,
     /// The thread, or none.
-    pub tid: Tid,
+    pub(crate) tid: Tid,
 }
 
 /// A task between its beginning and its end.
@@ -74,7 +74,7 @@ struct Followed {
 
 impl Unsampled {
     /// Keeps what `filter` admits, apart as `detail` says.
-    pub fn new(filter: SampleFilter, detail: Detail) -> Self {
+    pub(crate) fn new(filter: SampleFilter, detail: Detail) -> Self {
         Self {
             filter,
             detail,
@@ -88,7 +88,7 @@ impl Unsampled {
     }
 
     /// Counts what samples of a thread stand for.
-    pub fn sampled(&mut self, event: EventIndex, pid: Pid, tid: Tid, period: u64) {
+    pub(crate) fn sampled(&mut self, event: EventIndex, pid: Pid, tid: Tid, period: u64) {
         let place = event.0 as usize;
         self.events = self.events.max(place + 1);
         let life = self.lives.entry(tid).or_default();
@@ -97,7 +97,7 @@ impl Unsampled {
     }
 
     /// Takes a record about threads and their names.
-    pub fn record(&mut self, record: &Record<'_>) {
+    pub(crate) fn record(&mut self, record: &Record<'_>) {
         match record {
             Record::Comm(comm) => self.comm(comm),
             Record::Fork(task) => self.fork(task),
@@ -108,7 +108,7 @@ impl Unsampled {
 
     /// Takes what a clock told of a task. Time 0 marks what was told at the recording's end, of the task and all that
     /// it started and that told nothing itself.
-    pub fn read(&mut self, read: &Read<'_>) {
+    pub(crate) fn read(&mut self, read: &Read<'_>) {
         let Some(counter) = read.values.iter().next() else { return };
         if read.sample_id.time.is_some_and(|time| time.0 == 0) {
             let rest = self.rest.entry(read.tid).or_default();
@@ -122,7 +122,7 @@ impl Unsampled {
 
     /// Whose CPU time, and how much of it, nanoseconds, has no samples of each event. Empty where the filter asks for times or
     /// CPUs, which are not known of it.
-    pub fn finish(mut self) -> Vec<Vec<(Who, u64)>> {
+    pub(crate) fn finish(mut self) -> Vec<Vec<(Who, u64)>> {
         let mut events: Vec<Vec<(Who, u64)>> = (0..self.events).map(|_| Vec::new()).collect();
         if !self.filter.cpus.is_empty() || self.filter.time != TimeRange::default() {
             return events;

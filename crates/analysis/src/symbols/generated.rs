@@ -11,7 +11,7 @@ use model::{Avma, MapRefusal, Name, Pid, Reason, Resolution, Space, StackEntry};
 use symbolizer::PerfMapSearch;
 
 use super::{Job, Symbols, named};
-use crate::pipeline::lives::Lives;
+use crate::lives::Lives;
 
 /// How long the maps of a recording are waited for in all, where file systems do not answer. One that is slow, as over a
 /// network, answers within a second.

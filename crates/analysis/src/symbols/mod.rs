@@ -25,8 +25,8 @@ use kernel::{KernelNames, RunningKernel};
 use recorded::RecordedNames;
 use threads::{Supply, Threads};
 
-use super::lives::Lives;
-use crate::console::Console;
+use crate::Notices;
+use crate::lives::Lives;
 
 /// What to look for, and where.
 pub struct SymbolSettings {
@@ -122,10 +122,10 @@ impl Symbolizing {
 
     /// Has the names that a recording carries, too, for what has none elsewhere. What is damaged of them is said.
     #[must_use]
-    pub fn with_names_of(self, recording: &Reader, console: &Console) -> Self {
+    pub fn with_names_of(self, recording: &Reader, notices: &dyn Notices) -> Self {
         let (recorded, error) = RecordedNames::new(recording, self.options.names);
         if let Some(error) = error {
-            console.warn(&format!("names in the recording: {error}"));
+            notices.warn(&format!("names in the recording: {error}"));
         }
         Self { recorded, ..self }
     }

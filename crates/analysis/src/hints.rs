@@ -4,8 +4,8 @@
 use model::{Name, Reason, Space, SpaceTable, StackEntry, TruncationReason};
 use profile::{Census, Profile};
 
-use super::remedies::Remedies;
-use super::runtimes::Runtimes;
+use crate::remedies::Remedies;
+use crate::runtimes::Runtimes;
 
 /// Causes of less than this share are not worth a line.
 const LEAST_SHARE: f64 = 0.01;
@@ -139,7 +139,7 @@ fn cut_in_generated_code(profile: &Profile, spaces: &SpaceTable, runtimes: &Runt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pipeline::remedies::tests::debian;
+    use crate::remedies::tests::debian;
     use model::{AddressKind, ObjectIdentity, Pid, SpaceId, Tid};
     use profile::Nameless;
 
@@ -193,7 +193,7 @@ mod tests {
             let stack = profile.stacks.intern(&stack);
             profile.add(&Name::from("java"), Pid(1), Tid(1), stack, 1);
         }
-        let mut seen_in = crate::pipeline::aggregate::SeenIn::default();
+        let mut seen_in = crate::aggregate::SeenIn::default();
         seen_in.see(Pid(1), &[entry(jvm)]);
         let runtimes = Runtimes::new(&spaces, &seen_in);
         let hints = Hints::new(&profile, &Census::default(), &spaces, &runtimes, &debian());

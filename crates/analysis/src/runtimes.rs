@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use model::{Pid, Space, SpaceTable};
 
-use super::aggregate::SeenIn;
+use crate::aggregate::SeenIn;
 
 /// A runtime that generates code.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

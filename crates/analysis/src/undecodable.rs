@@ -9,7 +9,7 @@ const MOST_REASONS: usize = 3;
 
 /// Records that could not be decoded.
 #[derive(Default, Debug)]
-pub struct Undecodable {
+pub(crate) struct Undecodable {
     reasons: Vec<Reason>,
     others: u64,
 }
@@ -27,7 +27,7 @@ struct Reason {
 
 impl Undecodable {
     /// Takes a record of type `kind` that begins at `offset` of its file.
-    pub fn add(&mut self, offset: Option<u64>, kind: u32, error: DecodeError) {
+    pub(crate) fn add(&mut self, offset: Option<u64>, kind: u32, error: DecodeError) {
         let cause = (kind, field(&error));
         if let Some(reason) = self.reasons.iter_mut().find(|reason| reason.cause == cause) {
             reason.more = reason.more.saturating_add(1);
@@ -39,7 +39,7 @@ impl Undecodable {
     }
 
     /// What to tell, in a line; `None` where there is nothing.
-    pub fn notice(&self) -> Option<String> {
+    pub(crate) fn notice(&self) -> Option<String> {
         if self.reasons.is_empty() {
             return None;
         }

@@ -9,7 +9,6 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Scope};
 
-use anyhow::Context;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use decoder::{CpuMode, Endian, Record, Sample, SampleFormat, context, kind};
 use host::objects::{ObjectStore, SearchPaths};
@@ -21,15 +20,16 @@ use recorder::unwind::{
 use tracker::{AddressSpace, ChainItem, OrderedRecord, Tracker, chain_items};
 use unwinder::{Architecture, NoMemory};
 
-use super::build_ids::ListedBuildIds;
-use super::ordered::Batch;
+use crate::Error;
+use crate::build_ids::ListedBuildIds;
+use crate::ordered::Batch;
 
 /// Batches that may be ahead of the one that the taker waits for, per thread.
 const AHEAD: usize = 2;
 
 /// The call chains of a batch's samples that were unwound.
 #[derive(Default)]
-pub struct Chains {
+pub(crate) struct Chains {
     bytes: Vec<u8>,
     /// Where in `bytes`, by the place of the sample in its batch, ascending.
     places: Vec<(usize, Range<usize>)>,
@@ -37,7 +37,7 @@ pub struct Chains {
 
 impl Chains {
     /// The chain of the sample at `index`, if it was unwound: addresses in the byte order of the recording.
-    pub fn get(&self, index: usize) -> Option<&[u8]> {
+    pub(crate) fn get(&self, index: usize) -> Option<&[u8]> {
         let found = self.places.binary_search_by_key(&index, |(index, _)| *index).ok()?;
         self.bytes.get(self.places.get(found)?.1.clone())
     }
@@ -57,7 +57,7 @@ impl Chains {
 }
 
 /// Whether samples of the recording may have raw stacks.
-pub fn may_have_stacks(recording: &Description) -> bool {
+pub(crate) fn may_have_stacks(recording: &Description) -> bool {
     recording.events().iter().any(|event| has_stacks(event.attr.sample_format))
 }
 
@@ -70,11 +70,11 @@ fn has_stacks(format: SampleFormat) -> bool {
 ///
 /// # Errors
 /// Where no thread can be started.
-pub fn start<'scope>(
+pub(crate) fn start<'scope>(
     batches: Receiver<Batch>,
     paths: &SearchPaths,
     scope: &'scope Scope<'scope, '_>,
-) -> anyhow::Result<Receiver<Receiver<Batch>>> {
+) -> Result<Receiver<Receiver<Batch>>, Error> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let (queue, ready) = bounded(threads * AHEAD);
     let turn = Arc::new(Mutex::new(Turn { batches, queue, paths: paths.clone(), machine: None }));
@@ -83,7 +83,7 @@ pub fn start<'scope>(
         thread::Builder::new()
             .name("prof-unwinder".to_owned())
             .spawn_scoped(scope, move || work(&turn))
-            .context("cannot start a thread to unwind with")?;
+            .map_err(|source| Error::Thread { purpose: "unwind", source })?;
     }
     Ok(ready)
 }

@@ -11,16 +11,17 @@ use model::{EventIndex, Loss};
 use perfdata::{Description, sections};
 use tracker::{Events, OrderedRecord, SampleReader, SampleSink, TrackedSample, Tracker};
 
-use super::build_ids::ListedBuildIds;
-use super::events::is_dummy;
-use super::input::Input;
-use super::lives::Lives;
-use super::ordered::{Batch, Batches};
-use super::undecodable::Undecodable;
-use crate::console::{Console, Progress};
+use crate::build_ids::ListedBuildIds;
+use crate::events::is_dummy;
+use crate::input::Input;
+use crate::lives::Lives;
+use crate::notices::Progress;
+use crate::ordered::{Batch, Batches};
+use crate::undecodable::Undecodable;
+use crate::{Error, Notices};
 
 /// Where the samples of a recording go.
-pub type Sink<'s> = dyn SampleSink<Error = anyhow::Error> + 's;
+pub type Sink<'s, E> = dyn SampleSink<Error = E> + 's;
 
 /// A recording that has been played.
 pub struct Replayed {
@@ -36,28 +37,28 @@ pub struct Replayed {
 ///
 /// # Errors
 /// Where the recording cannot be read on, and those of the sink.
-pub fn replay(
+pub fn replay<E: From<Error>>(
     input: Input,
     paths: &SearchPaths,
-    console: &Console,
-    sink: &mut Sink<'_>,
-) -> anyhow::Result<Replayed> {
+    notices: &dyn Notices,
+    sink: &mut Sink<'_, E>,
+) -> Result<Replayed, E> {
     let Input { reader, name, lives, .. } = input;
-    let progress = Progress::new(console, &format!("reading {name}"), reader.total_size());
+    let progress = notices.progress(&format!("reading {name}"), reader.total_size());
     let mut replay = Replay { lives, ..Replay::default() };
     let mut sink = Listening { sink, undecodable: Undecodable::default(), task: None };
     let outcome = thread::scope(|scope| {
         let batches = Batches::of(reader, &name, paths, scope)?;
-        let played = replay.play(&batches, &progress, &mut sink);
+        let played = replay.play(&batches, &*progress, &mut sink);
         let outcome = batches.finish();
         // A sink that failed ended the reading, too.
-        played.and(outcome)
+        played.and(outcome.map_err(E::from))
     })?;
     for notice in &outcome.notices {
-        console.warn(&format!("{name}: {notice}"));
+        notices.warn(&format!("{name}: {notice}"));
     }
     if let Some(notice) = sink.undecodable.notice() {
-        console.warn(&format!("{name}: {notice}"));
+        notices.warn(&format!("{name}: {notice}"));
     }
     replay.lives.add_recorded(outcome.recording.features(), outcome.recording.endian());
     let mut loss = replay.samples.loss();
@@ -81,12 +82,12 @@ struct Replay {
 }
 
 impl Replay {
-    fn play(
+    fn play<E>(
         &mut self,
         batches: &Batches<'_>,
-        progress: &Progress,
-        sink: &mut Listening<'_, '_>,
-    ) -> anyhow::Result<()> {
+        progress: &dyn Progress,
+        sink: &mut Listening<'_, '_, E>,
+    ) -> Result<(), E> {
         let mut latest = None;
         while let Some(batch) = batches.next() {
             progress.set(batch.position);
@@ -102,7 +103,7 @@ impl Replay {
         Ok(())
     }
 
-    fn read(&mut self, batch: &Batch, index: usize, sink: &mut Listening<'_, '_>) -> anyhow::Result<()> {
+    fn read<E>(&mut self, batch: &Batch, index: usize, sink: &mut Listening<'_, '_, E>) -> Result<(), E> {
         let Some(record) = batch.get(index) else { return Ok(()) };
         if record.raw.kind != kind::SAMPLE {
             self.build_ids.tell(&batch.recording, &mut self.samples.tracker);
@@ -141,17 +142,17 @@ impl Events for Described<'_> {
 }
 
 /// A sink, and what is wrong with records that it never gets.
-struct Listening<'l, 's> {
-    sink: &'l mut Sink<'s>,
+struct Listening<'l, 's, E> {
+    sink: &'l mut Sink<'s, E>,
     undecodable: Undecodable,
     /// The last record, where it told of the beginning or the end of a task.
     task: Option<Record<'static>>,
 }
 
-impl SampleSink for Listening<'_, '_> {
-    type Error = anyhow::Error;
+impl<E> SampleSink for Listening<'_, '_, E> {
+    type Error = E;
 
-    fn sample(&mut self, sample: TrackedSample<'_>) -> anyhow::Result<()> {
+    fn sample(&mut self, sample: TrackedSample<'_>) -> Result<(), E> {
         self.sink.sample(sample)
     }
 

@@ -6,11 +6,11 @@ use tracker::Tracker;
 
 /// How many of the listed build ids a tracker has been told; a pipe lists them late.
 #[derive(Default)]
-pub struct ListedBuildIds(usize);
+pub(crate) struct ListedBuildIds(usize);
 
 impl ListedBuildIds {
     /// Tells the tracker those that are new.
-    pub fn tell(&mut self, recording: &Description, tracker: &mut Tracker) {
+    pub(crate) fn tell(&mut self, recording: &Description, tracker: &mut Tracker) {
         let listed = &recording.features().build_ids;
         for entry in listed.get(self.0..).unwrap_or_default() {
             if entry.pid == Pid::NONE {

@@ -1,19 +1,25 @@
-//! From a perf.data file to named, counted stacks: the one way that every command takes.
+//! Reads a recording into counted profiles with names: the one way that every command takes.
 //!
 //! ```text
 //! input ──Reader──▶ ordered ──Batch──▶ (unwind ──▶) replay (tracker) ──TrackedSample──▶ sink: aggregate (profiles) | script | …
 //!                                                                       └──▶ symbols (each unique place once)
 //! ```
+//!
+//! The library prints nothing: what a person should hear while it works goes through [`Notices`]. `examples/hottest.rs` is a
+//! whole program that prints the ten hottest functions of a perf.data file.
 
 pub mod admission;
 pub mod aggregate;
 mod build_ids;
-pub mod caption;
+mod caption;
 pub mod downloads;
+mod error;
 pub mod events;
 pub mod hints;
 pub mod input;
-mod lives;
+pub mod lives;
+pub mod load;
+pub mod notices;
 mod ordered;
 pub mod remedies;
 pub mod replay;
@@ -22,3 +28,7 @@ pub mod symbols;
 mod undecodable;
 mod unsampled;
 mod unwind;
+
+pub use error::Error;
+pub use load::{Analysis, EventProfile, Request};
+pub use notices::Notices;

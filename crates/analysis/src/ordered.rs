@@ -3,7 +3,6 @@
 use std::num::NonZeroU64;
 use std::thread::ScopedJoinHandle;
 
-use anyhow::Context;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use decoder::RawRecord;
 use host::objects::SearchPaths;
@@ -11,7 +10,8 @@ use model::{EventIndex, Loss, Timestamp};
 use perfdata::{Description, EntryKind, Notice, Reader, RecordRef};
 use tracker::{OrderedRecord, Orderer};
 
-use super::unwind::{self, Chains};
+use crate::Error;
+use crate::unwind::{self, Chains};
 
 /// Bytes of records in a batch, but for the last record: small enough to stay in the processor's cache.
 const BATCH_BYTES: usize = 256 << 10;
@@ -19,15 +19,15 @@ const BATCH_BYTES: usize = 256 << 10;
 const BATCHES: usize = 4;
 
 /// Records that follow each other in the order of time.
-pub struct Batch {
+pub(crate) struct Batch {
     bytes: Vec<u8>,
     records: Vec<Place>,
     /// What is known of the recording, at the least what these records need.
-    pub recording: Description,
+    pub(crate) recording: Description,
     /// Bytes of the recording that have been read.
-    pub position: u64,
+    pub(crate) position: u64,
     /// The call chains of samples with raw stacks.
-    pub chains: Chains,
+    pub(crate) chains: Chains,
 }
 
 /// Where a record lies in its batch.
@@ -47,12 +47,12 @@ impl Batch {
     }
 
     /// How many records.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.records.len()
     }
 
     /// The record at `index`.
-    pub fn get(&self, index: usize) -> Option<OrderedRecord<'_>> {
+    pub(crate) fn get(&self, index: usize) -> Option<OrderedRecord<'_>> {
         let &Place { start, end, kind, misc, event, offset } = self.records.get(index)?;
         let body = self.bytes.get(start as usize..end as usize)?;
         let event = event.map(|event| EventIndex(event.into()));
@@ -77,20 +77,20 @@ impl Batch {
 }
 
 /// What is known when all has been read.
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// Events and features.
-    pub recording: Description,
+    pub(crate) recording: Description,
     /// What could not be read, or came too late.
-    pub loss: Loss,
+    pub(crate) loss: Loss,
     /// What a user should be told.
-    pub notices: Vec<Notice>,
+    pub(crate) notices: Vec<Notice>,
 }
 
 /// The batches of a recording.
-pub struct Batches<'scope> {
+pub(crate) struct Batches<'scope> {
     filled: Filled,
     emptied: Sender<Batch>,
-    thread: ScopedJoinHandle<'scope, anyhow::Result<Outcome>>,
+    thread: ScopedJoinHandle<'scope, Result<Outcome, Error>>,
 }
 
 impl<'scope> Batches<'scope> {
@@ -99,12 +99,12 @@ impl<'scope> Batches<'scope> {
     ///
     /// # Errors
     /// Where no thread can be started.
-    pub fn of(
+    pub(crate) fn of(
         reader: Reader,
         name: &'scope str,
         paths: &SearchPaths,
         scope: &'scope std::thread::Scope<'scope, '_>,
-    ) -> anyhow::Result<Self> {
+    ) -> Result<Self, Error> {
         let (filler, filled) = bounded(BATCHES);
         let (emptied, empties) = bounded(BATCHES);
         // The events of a pipe may become known later.
@@ -114,16 +114,16 @@ impl<'scope> Batches<'scope> {
             .name("prof-reader".to_owned())
             .spawn_scoped(scope, move || {
                 let mut reading = reading;
-                reading.read().with_context(|| format!("cannot read {name}"))
+                reading.read().map_err(|source| Error::Read { name: name.to_owned(), source })
             })
-            .context("cannot start a thread to read with")?;
+            .map_err(|source| Error::Thread { purpose: "read", source })?;
         let filled =
             if unwind { Filled::Unwound(unwind::start(filled, paths, scope)?) } else { Filled::Read(filled) };
         Ok(Self { filled, emptied, thread })
     }
 
     /// The next batch; `None` at the end, or where reading failed.
-    pub fn next(&self) -> Option<Batch> {
+    pub(crate) fn next(&self) -> Option<Batch> {
         match &self.filled {
             Filled::Read(batches) => batches.recv().ok(),
             Filled::Unwound(batches) => batches.recv().ok()?.recv().ok(),
@@ -131,7 +131,7 @@ impl<'scope> Batches<'scope> {
     }
 
     /// Gives a batch back, for its memory.
-    pub fn give_back(&self, batch: Batch) {
+    pub(crate) fn give_back(&self, batch: Batch) {
         // Where there are enough, or nobody reads any more, it is dropped.
         let _ = self.emptied.try_send(batch);
     }
@@ -140,7 +140,7 @@ impl<'scope> Batches<'scope> {
     ///
     /// # Errors
     /// Those of the source.
-    pub fn finish(self) -> anyhow::Result<Outcome> {
+    pub(crate) fn finish(self) -> Result<Outcome, Error> {
         drop(self.filled);
         match self.thread.join() {
             Ok(outcome) => outcome,
@@ -165,7 +165,7 @@ struct Reading {
 }
 
 impl Reading {
-    fn read(&mut self) -> anyhow::Result<Outcome> {
+    fn read(&mut self) -> Result<Outcome, perfdata::Error> {
         let mut orderer = Orderer::default();
         while let Some(entry) = self.reader.next_entry()? {
             match entry.kind {
@@ -196,7 +196,7 @@ impl Reading {
     }
 
     /// Copies what is in order into batches. Says whether the taker wants more.
-    fn fill(&mut self, orderer: &mut Orderer<RecordRef>) -> anyhow::Result<bool> {
+    fn fill(&mut self, orderer: &mut Orderer<RecordRef>) -> Result<bool, perfdata::Error> {
         let mut any = false;
         while let Some((_, record)) = orderer.pop() {
             any = true;

@@ -10,48 +10,48 @@ use host::objects::{DebugFiles, HostObject, ObjectStore, SearchPaths};
 use model::{BuildId, ObjectIdentity, Pid, Space, SpaceId, SpaceTable};
 use profile::Profile;
 
-use crate::console::{Console, Progress};
+use crate::Notices;
 
 /// An object with fewer of all frames than one in this many is not worth a download.
 const HOT: u64 = 100;
 
-/// Fetches what is missing of hot objects, the hottest first, and says on the console what came and what did not.
+/// Fetches what is missing of hot objects, the hottest first, and says what came and what did not.
 pub fn fetch(
-    profile: &Profile,
+    profiles: &[&Profile],
     spaces: &SpaceTable,
     pids: impl Fn(SpaceId) -> Vec<Pid>,
     paths: &SearchPaths,
     settings: Settings,
-    console: &Console,
+    notices: &dyn Notices,
 ) {
     let store = ObjectStore::new(paths.clone());
     let mut downloads =
-        Downloads { client: Client::new(settings), store: &store, console, fetched: Vec::new() };
-    for (space, identity) in hot_objects(profile, spaces) {
+        Downloads { client: Client::new(settings), store: &store, notices, fetched: Vec::new() };
+    for (space, identity) in hot_objects(profiles, spaces) {
         if let Err(error) = downloads.complete(identity, &pids(space)) {
             let name = model::Name::new(identity.path.base_name());
             match error {
                 FetchError::NotFound | FetchError::HadNone | FetchError::NotAsked => {
-                    console.detail(&format!("{name}: {error}"));
+                    notices.detail(&format!("{name}: {error}"));
                 }
                 FetchError::TimeIsUp(_) => {
-                    console.warn(&format!("no debug files for {name} and for what is less hot: {error}"));
+                    notices.warn(&format!("no debug files for {name} and for what is less hot: {error}"));
                     break;
                 }
-                _ => console.warn(&format!("no debug files for {name}: {error}")),
+                _ => notices.warn(&format!("no debug files for {name}: {error}")),
             }
         }
     }
     if !downloads.fetched.is_empty() {
-        console.say(&format!("fetched by debuginfod: {}", downloads.fetched.join(", ")));
+        notices.say(&format!("fetched by debuginfod: {}", downloads.fetched.join(", ")));
     }
 }
 
 /// The objects that have a good share of the frames, most first.
-fn hot_objects<'s>(profile: &Profile, spaces: &'s SpaceTable) -> Vec<(SpaceId, &'s ObjectIdentity)> {
+fn hot_objects<'s>(profiles: &[&Profile], spaces: &'s SpaceTable) -> Vec<(SpaceId, &'s ObjectIdentity)> {
     let mut frames: HashMap<SpaceId, u64> = HashMap::new();
     let mut all = 0_u64;
-    for (entry, count) in profile.places() {
+    for (entry, count) in profiles.iter().flat_map(|profile| profile.places()) {
         all = all.saturating_add(count);
         let sum = frames.entry(entry.space).or_default();
         *sum = sum.saturating_add(count);
@@ -71,7 +71,7 @@ fn hot_objects<'s>(profile: &Profile, spaces: &'s SpaceTable) -> Vec<(SpaceId, &
 struct Downloads<'a> {
     client: Client,
     store: &'a ObjectStore,
-    console: &'a Console,
+    notices: &'a dyn Notices,
     fetched: Vec<String>,
 }
 
@@ -121,20 +121,20 @@ impl Downloads<'_> {
         };
         let title = format!("fetching the {what} {name}");
         // Before the first byte nobody knows how many there will be.
-        let mut bar = Progress::new(self.console, &title, None);
+        let mut bar = self.notices.progress(&title, None);
         let mut known = None;
         let mut bytes = 0;
         let path = self.client.fetch(build_id, artifact, &mut |done, size| {
             if known != size {
                 known = size;
-                bar = Progress::new(self.console, &title, size);
+                bar = self.notices.progress(&title, size);
             }
             bytes = done;
             bar.set(done);
         })?;
         if bytes > 0 {
             self.fetched.push(format!("{what} {name} ({})", megabytes(bytes)));
-            self.console.detail(&format!("{}", Path::new(&path).display()));
+            self.notices.detail(&format!("{}", Path::new(&path).display()));
         }
         Ok(())
     }

@@ -15,8 +15,9 @@ use recorder::Coverage;
 use rustc_hash::FxBuildHasher;
 use tracker::{Generation, RawStack, SampleSink, TrackedSample, Tracker};
 
-use super::admission::Admission;
-use super::unsampled::{Unsampled, Who};
+use crate::Error;
+use crate::admission::Admission;
+use crate::unsampled::{Unsampled, Who};
 
 /// Counts the samples that a filter admits, each event's apart.
 ///
@@ -298,9 +299,9 @@ impl SeenIn {
 }
 
 impl SampleSink for Aggregate {
-    type Error = anyhow::Error;
+    type Error = Error;
 
-    fn sample(&mut self, sample: TrackedSample<'_>) -> anyhow::Result<()> {
+    fn sample(&mut self, sample: TrackedSample<'_>) -> Result<(), Error> {
         let TrackedSample { tracker, event, sample, deferred, period } = sample;
         let (pid, tid) = sample.thread.unwrap_or((Pid::NONE, Tid(-1)));
         let index = event.0 as usize;

@@ -7,34 +7,38 @@ use model::{Name, Pid, Timestamp};
 use perfdata::Event;
 use perfdata::features::Features;
 
-use super::events::is_clock;
+use crate::events::is_clock;
 
 /// Letters of a command line. Longer ones would fill the header of the picture.
 const LONGEST_COMMAND: usize = 80;
 
 /// What is known of the recording.
-pub struct Caption<'a> {
-    pub features: &'a Features,
-    /// The event that is drawn.
-    pub event: &'a Event,
-    /// The first and the last sample that is drawn.
-    pub span: Option<(Timestamp, Timestamp)>,
+pub(crate) struct Caption<'a> {
+    /// What the header says of it.
+    pub(crate) features: &'a Features,
+    /// What was recorded, in words ([`target`]).
+    pub(crate) target: &'a str,
+    /// The event that is shown.
+    pub(crate) event: &'a Event,
+    /// The first and the last sample that is shown.
+    pub(crate) span: Option<(Timestamp, Timestamp)>,
     /// When the file was last written.
-    pub written: Option<SystemTime>,
-    /// What to call the recording that does not say whom it recorded.
-    pub recording: &'a str,
-    /// Which samples of it are drawn, if not all.
-    pub filters: &'a str,
+    pub(crate) written: Option<SystemTime>,
+    /// Which samples of it are shown, if not all.
+    pub(crate) filters: &'a str,
+}
+
+/// Says in words what was recorded, by the recorder's command line; empty where the recording does not say. `name_of` is
+/// asked for the names of processes.
+pub(crate) fn target(features: &Features, name_of: impl FnMut(Pid) -> Option<Name>) -> String {
+    let words: Vec<String> = features.command_line.iter().map(Name::to_string).collect();
+    Target::parse(&words).map_or_else(|| typed(&words), |target| target.describe(name_of))
 }
 
 impl Caption<'_> {
-    /// The line. `name_of` is asked for the names of processes.
-    pub fn title(&self, name_of: impl FnMut(Pid) -> Option<Name>) -> String {
-        let words: Vec<String> = self.features.command_line.iter().map(Name::to_string).collect();
-        let mut what = Target::parse(&words).map_or_else(|| typed(&words), |target| target.describe(name_of));
-        if what.is_empty() {
-            self.recording.clone_into(&mut what);
-        }
+    /// The line.
+    pub(crate) fn title(&self) -> String {
+        let mut what = self.target.to_owned();
         if !self.filters.is_empty() {
             what.push_str(&format!(" (only {})", self.filters));
         }
@@ -325,9 +329,9 @@ mod tests {
         let event = Event { name: Name::from("cycles"), attr, ids: Vec::new(), layout };
         let span = Some((Timestamp(4_000_000_000), Timestamp(16_400_000_000)));
         let caption = |features: &Features, filters: &str| {
-            let caption =
-                Caption { features, event: &event, span, written: None, recording: "prof.data", filters };
-            caption.title(|_| None)
+            let target = target(features, |_| None);
+            let target = if target.is_empty() { "prof.data" } else { &target };
+            Caption { features, target, event: &event, span, written: None, filters }.title()
         };
         assert_eq!(caption(&features, ""), "make · build1 · 2026-11-22 18:04 UTC · 12.4 s at 2,999 Hz");
         features.clock = None;

@@ -1,0 +1,93 @@
+//! Why a recording could not be read.
+
+use std::fmt;
+use std::io;
+
+use export::summary::counted;
+use model::Name;
+use thiserror::Error;
+
+/// Why a recording could not be opened or read on. The cause is the error's source.
+#[derive(Error, Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file could not be opened or listed.
+    #[error("cannot read {name}")]
+    Open {
+        /// Path of the file.
+        name: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A directory that `perf record --threads` did not write.
+    #[error("{name} is a directory, and not one of `perf record --threads`: it has no file `data`")]
+    NotADirectoryOfParts {
+        /// Path of the directory.
+        name: String,
+    },
+    /// The bytes are no recording, or cannot be read on.
+    #[error("cannot read {name}")]
+    Read {
+        /// What to call the recording.
+        name: String,
+        /// What is wrong, and where.
+        source: perfdata::Error,
+    },
+    /// A thread could not be started.
+    #[error("cannot start a thread to {purpose} with")]
+    Thread {
+        /// What it was for, as a verb.
+        purpose: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+    /// There are samples, and the filter admits none.
+    #[error("{why}")]
+    NothingAdmitted {
+        /// What was asked for, and what there is instead.
+        why: String,
+    },
+    /// The recording has no samples.
+    #[error("there is no sample")]
+    NoSamples,
+    /// The event that was asked for has no samples, or there is none of that name.
+    #[error("no sample is of the event `{wanted}`; there are {}", Counts(events))]
+    NoSuchEvent {
+        /// The event, as typed.
+        wanted: String,
+        /// Events that have samples, with how many.
+        events: Vec<(Name, u64)>,
+    },
+    /// One event is wanted, and several have samples.
+    #[error("there are samples of several events; choose one with --event NAME: {}", Counts(events))]
+    SeveralEvents {
+        /// Events that have samples, with how many.
+        events: Vec<(Name, u64)>,
+    },
+}
+
+impl Error {
+    /// Whether the recording could be read, and what is wanted of it is not there.
+    pub fn is_about_samples(&self) -> bool {
+        matches!(
+            self,
+            Self::NothingAdmitted { .. }
+                | Self::NoSamples
+                | Self::NoSuchEvent { .. }
+                | Self::SeveralEvents { .. }
+        )
+    }
+}
+
+/// Shows events with their samples: `cycles (12 samples), cs (1 sample)`.
+struct Counts<'c>(&'c [(Name, u64)]);
+
+impl fmt::Display for Counts<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (name, samples)) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            write!(formatter, "{separator}{name} ({})", counted(*samples, "sample", "samples"))?;
+        }
+        Ok(())
+    }
+}

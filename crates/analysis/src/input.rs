@@ -1,0 +1,122 @@
+//! An open recording: a file, a folder of `perf record --threads`, or a stream.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use host::sys::system::SystemName;
+use model::Name;
+use perfdata::features::Features;
+use perfdata::read::{ReadAt, Reader, Source};
+
+use crate::Error;
+use crate::lives::Lives;
+
+/// An open recording, and what to call it.
+pub struct Input {
+    /// Reads its records.
+    pub reader: Reader,
+    /// What to call it in messages: mostly its path.
+    pub name: String,
+    /// When the file was last written; `None` for a stream.
+    pub written: Option<SystemTime>,
+    /// When its processes began and ended, as far as its header says; [`replay`](crate::replay::replay) adds the rest.
+    pub lives: Arc<Lives>,
+}
+
+impl Input {
+    /// Opens the recording at `path`: a file, a folder that `perf record --threads` wrote, or a pipe.
+    ///
+    /// # Errors
+    /// [`Error::Open`], [`Error::NotADirectoryOfParts`], [`Error::Read`] where it is no recording.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let name = path.display().to_string();
+        Self::from_source(open_path(path, &name)?, name)
+    }
+
+    /// Reads a file that is open already, at offsets. `name` is what to call it.
+    ///
+    /// # Errors
+    /// [`Error::Read`] where it is no recording.
+    pub fn from_file(file: File, name: &str) -> Result<Self, Error> {
+        Self::from_source(Source::File(Box::new(FileBytes(file))), name.to_owned())
+    }
+
+    /// Reads a stream in the form for pipes, or a file's bytes that come through one. `name` is what to call it.
+    ///
+    /// # Errors
+    /// [`Error::Read`] where it is no recording.
+    pub fn from_stream(stream: Box<dyn Read + Send>, name: &str) -> Result<Self, Error> {
+        Self::from_source(Source::Stream(stream), name.to_owned())
+    }
+
+    fn from_source(source: Source, name: String) -> Result<Self, Error> {
+        let reader = Reader::open(source).map_err(|source| Error::Read { name: name.clone(), source })?;
+        let lives = Lives::default();
+        lives.add_recorded(reader.features(), reader.endian());
+        let written =
+            fs::metadata(&name).ok().filter(Metadata::is_file).and_then(|file| file.modified().ok());
+        Ok(Self { reader, name, written, lives: Arc::new(lives) })
+    }
+}
+
+/// Whether the recording was made here: then processes that still live can be asked for their files.
+pub fn is_of_this_host(features: &Features) -> bool {
+    let here = SystemName::read();
+    let is = |name: &Name, here: &OsStr| name.as_bytes() == here.as_bytes();
+    // A recording that was never finished names no host; it is mostly read where it broke off.
+    features.hostname.as_ref().is_none_or(|name| is(name, &here.host))
+        && features.os_release.as_ref().is_none_or(|name| is(name, &here.release))
+}
+
+fn open_path(path: &Path, name: &str) -> Result<Source, Error> {
+    let failed = |source| Error::Open { name: name.to_owned(), source };
+    let metadata = fs::metadata(path).map_err(failed)?;
+    if metadata.is_dir() {
+        return open_directory(path, name);
+    }
+    let file = File::open(path).map_err(failed)?;
+    if metadata.is_file() {
+        Ok(Source::File(Box::new(FileBytes(file))))
+    } else {
+        Ok(Source::Stream(Box::new(file)))
+    }
+}
+
+/// Opens the folder that `perf record --threads` writes: `data` with the header, and `data.0`, `data.1`, …
+fn open_directory(path: &Path, name: &str) -> Result<Source, Error> {
+    let open = |path: PathBuf| -> Result<Box<dyn ReadAt>, Error> {
+        let failed = |source| Error::Open { name: path.display().to_string(), source };
+        Ok(Box::new(FileBytes(File::open(&path).map_err(failed)?)))
+    };
+    let data = path.join("data");
+    if !data.is_file() {
+        return Err(Error::NotADirectoryOfParts { name: name.to_owned() });
+    }
+    let mut numbers: Vec<u32> = fs::read_dir(path)
+        .map_err(|source| Error::Open { name: name.to_owned(), source })?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_prefix("data.")?.parse().ok())
+        .collect();
+    numbers.sort_unstable();
+    let parts =
+        numbers.iter().map(|number| open(path.join(format!("data.{number}")))).collect::<Result<_, _>>()?;
+    Ok(Source::Directory { data: open(data)?, parts })
+}
+
+/// A file, read at offsets: bytes that vanish while we read are missing bytes, not a signal.
+struct FileBytes(File);
+
+impl ReadAt for FileBytes {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(&self.0, buffer, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+}

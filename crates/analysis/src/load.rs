@@ -1,0 +1,207 @@
+//! Reads a recording whole: counted, with names, and with what keeps it from being whole. Every view of a recording starts here.
+
+use std::time::SystemTime;
+
+use decoder::{AttrFlags, SampleFormat};
+use host::debuginfod;
+use model::{Loss, Name, Resolution, SpaceTable, StackEntry, Tid};
+use perfdata::{Description, Event, sections};
+use profile::{Census, Detail, Nameless, Profile, SampleFilter, Show, View, Weight};
+
+use crate::aggregate::{Aggregate, SeenIn};
+use crate::caption;
+use crate::events::is_named;
+use crate::hints::Hints;
+use crate::input::{Input, is_of_this_host};
+use crate::remedies::Remedies;
+use crate::replay::replay;
+use crate::runtimes::Runtimes;
+use crate::symbols::{SymbolSettings, Symbolizing, Symbols};
+use crate::{Error, Notices, downloads};
+
+/// What is wanted of a recording.
+pub struct Request<'r> {
+    /// Which samples count.
+    pub filter: SampleFilter,
+    /// What is kept apart beside stacks.
+    pub detail: Detail,
+    /// Where names come from, and how they look.
+    pub symbols: &'r SymbolSettings,
+    /// Whether frames of the kernel will be shown.
+    pub kernel: bool,
+    /// Whether debuginfod servers are asked for debug files even if the environment names none.
+    pub debuginfod: bool,
+    /// Which events: their name, or `None` for all.
+    pub event: Option<&'r str>,
+    /// Whether there may be several events.
+    pub several_events: bool,
+}
+
+/// The samples of one event.
+pub struct EventProfile {
+    /// The event's position in [`Description::events`].
+    pub index: usize,
+    /// The event.
+    pub event: Event,
+    /// The samples.
+    pub profile: Profile,
+}
+
+/// A recording that has been read: counted, with names.
+pub struct Analysis {
+    /// What to call the recording in messages.
+    pub name: String,
+    /// Its events and features.
+    pub recording: Description,
+    /// The events that have samples, at least one.
+    pub events: Vec<EventProfile>,
+    /// What the entries of stacks lie in.
+    pub spaces: SpaceTable,
+    /// Names.
+    pub symbols: Symbols,
+    /// What could not be delivered, of all events.
+    pub loss: Loss,
+    seen_in: SeenIn,
+    /// What was recorded, in words.
+    target: String,
+    /// When the file was last written.
+    written: Option<SystemTime>,
+    this_host: bool,
+    asked_servers: bool,
+}
+
+impl Analysis {
+    /// Reads a recording, and finds names for every address that was sampled.
+    ///
+    /// Starts threads, opens the recorded objects and their debug files, and asks debuginfod servers where that is wanted.
+    ///
+    /// # Errors
+    /// Those of [`replay`], and where no sample is left: [`Error::NothingAdmitted`], [`Error::NoSuchEvent`],
+    /// [`Error::SeveralEvents`], [`Error::NoSamples`].
+    pub fn read(input: Input, request: &Request<'_>, notices: &dyn Notices) -> Result<Self, Error> {
+        let this_host = is_of_this_host(input.reader.features());
+        let paths = &request.symbols.paths;
+        let symbolizing =
+            Symbolizing::new(request.symbols).with_names_of(&input.reader, notices).with_lives(&input.lives);
+        let sees_kernel = |event: &Event| !event.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL);
+        if this_host && request.kernel && input.reader.events().iter().any(sees_kernel) {
+            symbolizing.read_kernel_ahead();
+        }
+        let (name, written) = (input.name.clone(), input.written);
+        let mut aggregate = Aggregate::new(request.filter.clone(), request.detail);
+        let replayed = replay::<Error>(input, paths, notices, &mut aggregate)?;
+        if let Some(why) = aggregate.why_none() {
+            return Err(Error::NothingAdmitted { why });
+        }
+        let (recording, mut tracker, loss) = (replayed.recording, replayed.tracker, replayed.loss);
+        let (profiles, seen_in) = aggregate.finish(recording.events());
+        let mut events = choose(profiles, recording.events(), request)?;
+        for event in &mut events {
+            event.profile.loss = loss;
+        }
+        let target = caption::target(recording.features(), |pid| {
+            let comm = tracker.comm(pid, Tid(pid.0)).clone();
+            (!comm.as_bytes().starts_with(b":")).then_some(comm)
+        });
+        let spaces = tracker.into_spaces();
+        let pids = |space| seen_in.pids(space);
+        let servers = debuginfod::Settings::from_environment(paths, request.debuginfod);
+        let asked_servers = servers.is_some();
+        if let Some(servers) = servers {
+            let profiles: Vec<&Profile> = events.iter().map(|event| &event.profile).collect();
+            downloads::fetch(&profiles, &spaces, pids, paths, servers, notices);
+        }
+        let places = events.iter().flat_map(|event| event.profile.stacks.places().iter().copied());
+        let mut symbols = Symbols::default();
+        symbolizing.resolve(places, &spaces, pids, &mut symbols);
+        for remark in symbols.remarks() {
+            notices.warn(&remark);
+        }
+        Ok(Self {
+            name,
+            recording,
+            events,
+            spaces,
+            symbols,
+            loss,
+            seen_in,
+            target,
+            written,
+            this_host,
+            asked_servers,
+        })
+    }
+
+    /// What is known of an entry.
+    pub fn resolve(&self, entry: &StackEntry) -> Option<&Resolution> {
+        self.symbols.resolutions.get(entry)
+    }
+
+    /// Names the frames of a profile.
+    pub fn view<'a>(&'a self, profile: &'a Profile, show: Show, weight: Weight) -> View<'a> {
+        View::new(profile, &self.spaces, |entry| self.resolve(entry), show, weight)
+    }
+
+    /// Counts the frames that have no name, and why.
+    pub fn census(&self, profile: &Profile) -> Census {
+        View::census(profile, &self.spaces, |entry| self.resolve(entry))
+    }
+
+    /// Weighs what keeps a profile from being whole, and says what to type. What is too little for a hint is a detail of
+    /// `notices`.
+    pub fn hints(&self, profile: &EventProfile, census: &Census, notices: &dyn Notices) -> Hints {
+        let unwound = is_unwound(&profile.event, &self.recording);
+        let remedies = Remedies::new(self.this_host, self.asked_servers, unwound);
+        let runtimes = Runtimes::new(&self.spaces, &self.seen_in);
+        let remedy = |nameless: &Nameless| {
+            remedies.of(nameless, &self.spaces, runtimes.of(self.spaces.get(nameless.space)))
+        };
+        for line in export::summary::nameless(census, remedy) {
+            notices.detail(&line);
+        }
+        Hints::new(&profile.profile, census, &self.spaces, &runtimes, &remedies)
+    }
+
+    /// Says in a line what was recorded, where, when, for how long, how often. `filters` says which samples are shown, in
+    /// words; empty for all.
+    pub fn title(&self, profile: &EventProfile, filters: &str) -> String {
+        let caption = caption::Caption {
+            features: self.recording.features(),
+            target: if self.target.is_empty() { &self.name } else { &self.target },
+            event: &profile.event,
+            span: profile.profile.span,
+            written: self.written,
+            filters,
+        };
+        caption.title()
+    }
+}
+
+/// Whether an event's stacks are the callers that unwinding found, then or now, and not frame pointers.
+fn is_unwound(event: &Event, recording: &Description) -> bool {
+    let then = recording.features().section(sections::id::STACK_TOTALS).is_some();
+    then || event.attr.sample_format.contains(SampleFormat::STACK_USER)
+}
+
+/// Keeps the profiles that have samples and are wanted.
+fn choose(
+    profiles: Vec<Profile>,
+    events: &[Event],
+    request: &Request<'_>,
+) -> Result<Vec<EventProfile>, Error> {
+    let profiles = events.iter().cloned().zip(profiles).enumerate();
+    let profiles = profiles.map(|(index, (event, profile))| EventProfile { index, event, profile });
+    let sampled: Vec<EventProfile> = profiles.filter(|event| event.profile.total().samples > 0).collect();
+    if sampled.is_empty() {
+        return Err(Error::NoSamples);
+    }
+    let counts = sampled.iter().map(|event| (event.event.name.clone(), event.profile.total().samples));
+    let counts: Vec<(Name, u64)> = counts.collect();
+    let is_wanted = |event: &EventProfile| request.event.is_none_or(|name| is_named(&event.event, name));
+    let chosen: Vec<EventProfile> = sampled.into_iter().filter(is_wanted).collect();
+    match (chosen.len(), request.event) {
+        (0, Some(wanted)) => Err(Error::NoSuchEvent { wanted: wanted.to_owned(), events: counts }),
+        (2.., _) if !request.several_events => Err(Error::SeveralEvents { events: counts }),
+        _ => Ok(chosen),
+    }
+}
