@@ -14,8 +14,18 @@ use super::Breach;
 use super::tree::{Source, Tree};
 
 /// Crates that see bytes and values only.
-const PURE: &[&str] =
-    &["model", "decoder", "perfdata", "tracker", "elf", "unwinder", "symbolizer", "profile", "export"];
+const PURE: &[&str] = &[
+    "model",
+    "decoder",
+    "perfdata",
+    "generated",
+    "tracker",
+    "elf",
+    "unwinder",
+    "symbolizer",
+    "profile",
+    "export",
+];
 
 /// Pure crates that also build for a target without an operating system.
 const NO_STD: &[&str] = &["model", "decoder", "tracker", "elf", "unwinder"];

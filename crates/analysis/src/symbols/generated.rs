@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use generated::PerfMapSearch;
 use host::patience::{Late, Outcome, Worker};
 use host::perf_map::{self, MOST_BYTES};
 use host::procfs::{self, Life};
 use model::{Avma, MapRefusal, Name, Pid, Reason, Resolution, Space, StackEntry};
-use symbolizer::PerfMapSearch;
 
 use super::{Job, Symbols, named};
 use crate::lives::Lives;

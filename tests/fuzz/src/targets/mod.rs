@@ -4,6 +4,7 @@ mod attr;
 mod compressed;
 mod events;
 mod file;
+mod jit_dump;
 mod object;
 mod picture;
 mod pipe;
@@ -42,6 +43,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "gopclntab", run: object::run_gopclntab, seeds: object::gopclntab_seeds },
     Target { name: "kallsyms", run: symbol_lists::run_kallsyms, seeds: symbol_lists::kallsyms_seeds },
     Target { name: "perf_map", run: symbol_lists::run_perf_map, seeds: symbol_lists::perf_map_seeds },
+    Target { name: "jit_dump", run: jit_dump::run, seeds: jit_dump::seeds },
     Target { name: "unwind", run: unwind::run, seeds: unwind::seeds },
     Target { name: "maps", run: processes::run_maps, seeds: processes::maps_seeds },
     Target { name: "status", run: processes::run_status, seeds: processes::status_seeds },

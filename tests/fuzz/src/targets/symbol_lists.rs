@@ -1,7 +1,8 @@
 //! Lists of symbols in text: the kernel's, and those that runtimes write about generated code.
 
+use generated::PerfMapSearch;
 use model::Avma;
-use symbolizer::{Kallsyms, NameStyle, PerfMapSearch, display_name};
+use symbolizer::{Kallsyms, NameStyle, display_name};
 
 pub(super) fn run_kallsyms(bytes: &[u8]) {
     let table = Kallsyms::parse(String::from_utf8_lossy(bytes).into_owned());

@@ -135,7 +135,6 @@ fn number(text: &[u8]) -> Option<(u64, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::FunctionRanges;
     use proptest::prelude::*;
 
     fn search(text: &str, addresses: &[u64]) -> PerfMapSearch {
@@ -191,14 +190,15 @@ mod tests {
             lines in prop::collection::vec((0_u64..64, 0_u64..32), 0..40),
         ) {
             let names: Vec<String> = (0..lines.len()).map(|number| format!("f{number}")).collect();
-            let functions = lines.iter().zip(&names).map(|(&(start, size), name)| (start, size, name.as_str()));
-            let list = FunctionRanges::new(functions.clone());
             let text: Vec<String> =
-                functions.map(|(start, size, name)| format!("{start:x} {size:x} {name}")).collect();
+                lines.iter().zip(&names).map(|((start, size), name)| format!("{start:x} {size:x} {name}")).collect();
             let addresses: Vec<u64> = (0..100).collect();
             let search = search(&text.join("\n"), &addresses);
-            for address in addresses.into_iter().map(Avma) {
-                prop_assert_eq!(search.find(address), list.find(address));
+            for address in addresses {
+                let covers = |&(start, size): &(u64, u64)| (start..start + size).contains(&address);
+                let last = lines.iter().rposition(covers);
+                let expected = last.map(|number| (names[number].as_str(), Avma(lines[number].0)));
+                prop_assert_eq!(search.find(Avma(address)), expected);
             }
         }
     }

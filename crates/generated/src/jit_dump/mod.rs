@@ -1,0 +1,367 @@
+//! jitdump: `jit-PID.dump`, in which a runtime writes each piece of code that it generates, as it generates it
+//! (tools/perf/Documentation/jitdump-specification.txt).
+//!
+//! # Offsets
+//! A dump holds the bytes of the code. So "where in the dump its bytes are" names a function for good, whatever address it
+//! has at which time: a [`Placement`] maps addresses to offsets in the dump, from a moment on, as a mapping does with a file.
+
+mod arena;
+mod lines;
+mod record;
+
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+
+use model::{Avma, Name, Timestamp};
+use rustc_hash::FxHashMap;
+
+use arena::{Arena, Span};
+pub use lines::Line;
+use lines::{LineTable, Lines};
+use record::{Endian, Header, Kind, Load, Move, Prefix, Unwinding};
+
+/// Records that are looked at: each function takes some 100 bytes.
+const MAX_RECORDS: usize = 4 << 20;
+/// Bytes of names, lines and unwinding information together.
+const MAX_KEPT_BYTES: usize = 256 << 20;
+/// A record's head with its name: what comes behind is code.
+const MAX_HEAD_BYTES: usize = record::LOAD_BYTES + Name::MAX_BYTES + 1;
+/// Longer debug information of one function is left out.
+const MAX_LINES_BYTES: u32 = 16 << 20;
+/// Longer unwinding information of one function is left out.
+const MAX_UNWINDING_BYTES: u32 = 1 << 20;
+/// The text that perf's tools put before the code in an object, and some runtimes (V8) add to the addresses of lines.
+const OBJECT_HEADER_BYTES: u64 = 0x40;
+
+/// Why a file is not read as a jitdump.
+#[derive(Debug, thiserror::Error)]
+pub enum JitDumpError {
+    /// The file does not begin as one.
+    #[error("no jitdump: it begins with {0:#010x}, not with 0x4a695444")]
+    Magic(u32),
+    /// A header that is shorter than the fields that it must have, or longer than the file.
+    #[error("jitdump header: total_size (offset 8) is {0}, at least 40 are needed")]
+    HeaderSize(u32),
+    /// A version with other records.
+    #[error("jitdump header: version (offset 4) is {0}, 1 is known")]
+    Version(u32),
+    /// A record whose size cannot be: what lies behind it cannot be found.
+    #[error("jitdump record at offset {offset:#x}: total_size is {size}, at least 16 are needed")]
+    RecordSize {
+        /// Where the record begins.
+        offset: u64,
+        /// What it says.
+        size: u32,
+    },
+    /// Reading failed.
+    #[error("jitdump at offset {offset:#x}: {error}")]
+    Io {
+        /// Where.
+        offset: u64,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+/// Code at addresses, from a time on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Placement {
+    /// By the clock of the dump.
+    pub time: Timestamp,
+    /// The first address.
+    pub start: Avma,
+    /// How many bytes; never 0, and the last address exists.
+    pub size: u64,
+    /// Where the first byte of the code lies in the dump.
+    pub offset: u64,
+}
+
+/// One function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Function<'a> {
+    /// Its name as the runtime writes it.
+    pub name: &'a str,
+    /// The offset of its first byte in the dump.
+    pub offset: u64,
+    /// How many bytes it has.
+    pub size: u64,
+}
+
+/// The unwinding information of one function, as perf's tools put it into an object: behind the code, 8-aligned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UnwindingInfo<'a> {
+    /// `.eh_frame`. Its addresses count from the function's first byte, at 0.
+    pub eh_frame: &'a [u8],
+    /// Where `.eh_frame` would lie, from the function's first byte.
+    pub eh_frame_address: u64,
+    /// `.eh_frame_hdr`, directly behind it.
+    pub eh_frame_header: &'a [u8],
+}
+
+/// What a dump says, as far as it has been read.
+#[derive(Default, Debug)]
+pub struct JitDump {
+    header: Option<Header>,
+    /// Behind the last record that was read.
+    position: u64,
+    /// In the order of the file, so by offset.
+    functions: Vec<Known>,
+    placements: Vec<Placement>,
+    /// The functions by the runtime's own number: the latest one.
+    numbers: FxHashMap<u64, usize>,
+    /// What was said before the function that it is about, by its address.
+    lines_ahead: FxHashMap<u64, Lines>,
+    unwinding_ahead: Option<(Span, usize)>,
+    arena: Arena,
+    lines: LineTable,
+    records: usize,
+    bad: usize,
+    cut_names: usize,
+    full: bool,
+}
+
+#[derive(Debug)]
+struct Known {
+    offset: u64,
+    size: u64,
+    name: Span,
+    lines: Lines,
+    /// With the length of the `.eh_frame_hdr` at its end.
+    unwinding: Option<(Span, usize)>,
+}
+
+impl JitDump {
+    /// Has read nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads what a file has beyond what was read of it: a runtime goes on writing, and the last record may not be whole. Code
+    /// is passed over. Memory grows with the functions, up to a bound ([`JitDump::is_cut`]).
+    ///
+    /// # Errors
+    /// A file that is no jitdump; a record behind which no other can be found; those of the file. What was read before stays.
+    pub fn read(&mut self, file: &mut (impl Read + Seek)) -> Result<(), JitDumpError> {
+        let at = |offset| move |error| JitDumpError::Io { offset, error };
+        let length = file.seek(SeekFrom::End(0)).map_err(at(0))?;
+        if length <= self.position || self.full {
+            return Ok(());
+        }
+        file.seek(SeekFrom::Start(self.position)).map_err(at(self.position))?;
+        let mut file = Cursor { file: BufReader::with_capacity(64 << 10, file), position: self.position };
+        let header = match self.header {
+            Some(header) => header,
+            None => {
+                let Some(header) = Header::read(&mut file, length)? else { return Ok(()) };
+                file.skip_to(u64::from(header.total_size))?;
+                self.position = file.position;
+                *self.header.insert(header)
+            }
+        };
+        while length - self.position >= record::PREFIX_BYTES as u64 {
+            if self.records >= MAX_RECORDS || self.kept_bytes() > MAX_KEPT_BYTES {
+                self.full = true;
+                break;
+            }
+            let start = self.position;
+            let prefix = Prefix::parse(&file.bytes::<{ record::PREFIX_BYTES }>()?, header.endian);
+            if (prefix.total_size as usize) < record::PREFIX_BYTES {
+                self.full = true;
+                return Err(JitDumpError::RecordSize { offset: start, size: prefix.total_size });
+            }
+            let end = start + u64::from(prefix.total_size);
+            if end > length {
+                // Being written.
+                break;
+            }
+            self.records += 1;
+            if !self.record(&prefix, &mut file, header.endian, end)? {
+                self.bad += 1;
+            }
+            file.skip_to(end)?;
+            self.position = end;
+        }
+        Ok(())
+    }
+
+    /// Takes a record. False where it makes no sense.
+    fn record<R: Read + Seek>(
+        &mut self,
+        prefix: &Prefix,
+        file: &mut Cursor<R>,
+        endian: Endian,
+        end: u64,
+    ) -> Result<bool, JitDumpError> {
+        let body = u64::from(prefix.total_size) - record::PREFIX_BYTES as u64;
+        let start = file.position - record::PREFIX_BYTES as u64;
+        match prefix.kind {
+            Kind::Load => {
+                let head = file.at_most(MAX_HEAD_BYTES.min(body as usize))?;
+                let Some(load) = Load::parse(&head, endian) else { return Ok(false) };
+                // Of a name that is longer than any is, the end is not known: but the code ends the record.
+                let Some(offset) = end.checked_sub(load.size) else { return Ok(false) };
+                let least = start + (record::PREFIX_BYTES + record::LOAD_BYTES + load.name.len()) as u64;
+                Ok(offset >= least && self.load(prefix.time, &load, offset))
+            }
+            Kind::Move => {
+                let head = file.at_most(record::MOVE_BYTES.min(body as usize))?;
+                let Some(moved) = Move::parse(&head, endian) else { return Ok(false) };
+                Ok(self.moved(prefix.time, &moved))
+            }
+            Kind::DebugInfo if body > u64::from(MAX_LINES_BYTES) => Ok(false),
+            Kind::DebugInfo => {
+                let bytes = file.at_most(body as usize)?;
+                let Some((address, lines)) = self.lines.parse(&bytes, endian) else { return Ok(false) };
+                // Those of functions that never came are few, and bounded as all lines are.
+                self.lines_ahead.insert(address, lines);
+                Ok(true)
+            }
+            Kind::Unwinding if body > u64::from(MAX_UNWINDING_BYTES) => Ok(false),
+            Kind::Unwinding => {
+                let bytes = file.at_most(body as usize)?;
+                let Some(unwinding) = Unwinding::parse(&bytes, endian) else { return Ok(false) };
+                let is_there = !unwinding.bytes.is_empty();
+                self.unwinding_ahead =
+                    is_there.then(|| (self.arena.push(unwinding.bytes), unwinding.header_bytes));
+                Ok(true)
+            }
+            Kind::Close | Kind::Unknown => Ok(true),
+        }
+    }
+
+    fn load(&mut self, time: Timestamp, load: &Load<'_>, offset: u64) -> bool {
+        let unwinding = self.unwinding_ahead.take();
+        let lines = self.lines_ahead.remove(&load.address).unwrap_or_default();
+        if load.name.is_empty() || !is_range(load.address, load.size) {
+            return false;
+        }
+        let text = String::from_utf8_lossy(load.name);
+        let name = Name::cut(&text);
+        self.cut_names += usize::from(name.len() < text.len());
+        let name = self.arena.push(name.as_bytes());
+        let lines = self.lines.relative(lines, load.address, load.size);
+        self.numbers.insert(load.number, self.functions.len());
+        self.functions.push(Known { offset, size: load.size, name, lines, unwinding });
+        self.placements.push(Placement { time, start: Avma(load.address), size: load.size, offset });
+        true
+    }
+
+    fn moved(&mut self, time: Timestamp, moved: &Move) -> bool {
+        let Some(function) = self.numbers.get(&moved.number).and_then(|&index| self.functions.get(index))
+        else {
+            return false;
+        };
+        let size = moved.size.min(function.size);
+        if !is_range(moved.new_address, size) {
+            return false;
+        }
+        let offset = function.offset;
+        self.placements.push(Placement { time, start: Avma(moved.new_address), size, offset });
+        true
+    }
+
+    /// Where code was put, in the order of the file: a runtime's threads write one after the other, so times may go back a
+    /// little.
+    pub fn placements(&self) -> &[Placement] {
+        &self.placements
+    }
+
+    /// The function that has the byte at this offset of the dump.
+    pub fn function(&self, offset: u64) -> Option<Function<'_>> {
+        let known = self.known(offset)?;
+        let name = str::from_utf8(self.arena.get(known.name)).ok()?;
+        Some(Function { name, offset: known.offset, size: known.size })
+    }
+
+    /// The line of the instruction that covers this offset of the dump.
+    pub fn line(&self, offset: u64) -> Option<Line<'_>> {
+        let known = self.known(offset)?;
+        self.lines.find(known.lines, offset - known.offset)
+    }
+
+    /// The unwinding information of the function that has the byte at this offset of the dump.
+    pub fn unwinding_info(&self, offset: u64) -> Option<UnwindingInfo<'_>> {
+        let known = self.known(offset)?;
+        let (bytes, header_bytes) = known.unwinding?;
+        let bytes = self.arena.get(bytes);
+        let (eh_frame, eh_frame_header) = bytes.split_at_checked(bytes.len().checked_sub(header_bytes)?)?;
+        let eh_frame_address = known.size.checked_next_multiple_of(8)?;
+        Some(UnwindingInfo { eh_frame, eh_frame_address, eh_frame_header })
+    }
+
+    /// Whether times are of the processor's own counter, which is no clock of a recording.
+    pub fn has_processor_times(&self) -> bool {
+        self.header.is_some_and(|header| header.processor_times)
+    }
+
+    /// The process that wrote it, by its own number.
+    pub fn pid(&self) -> Option<u32> {
+        self.header.map(|header| header.pid)
+    }
+
+    /// Records that were passed over because they make no sense.
+    pub fn bad_records(&self) -> usize {
+        self.bad
+    }
+
+    /// Names that were cut, because they are longer than [`Name::MAX_BYTES`].
+    pub fn cut_names(&self) -> usize {
+        self.cut_names
+    }
+
+    /// Whether reading ended before the end of the file, because it says too much, or cannot be followed any further.
+    pub fn is_cut(&self) -> bool {
+        self.full
+    }
+
+    fn known(&self, offset: u64) -> Option<&Known> {
+        let after = self.functions.partition_point(|known| known.offset <= offset);
+        let known = self.functions.get(after.checked_sub(1)?)?;
+        (offset - known.offset < known.size).then_some(known)
+    }
+
+    fn kept_bytes(&self) -> usize {
+        self.arena.len() + self.lines.bytes()
+    }
+}
+
+/// Whether there is a byte, and the last one has an address.
+fn is_range(start: u64, size: u64) -> bool {
+    size.checked_sub(1).and_then(|last| start.checked_add(last)).is_some()
+}
+
+/// A file, and where in it we are.
+struct Cursor<R> {
+    file: BufReader<R>,
+    position: u64,
+}
+
+impl<R: Read + Seek> Cursor<R> {
+    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], JitDumpError> {
+        let mut bytes = [0; N];
+        self.file.read_exact(&mut bytes).map_err(|error| self.error(error))?;
+        self.position += N as u64;
+        Ok(bytes)
+    }
+
+    /// So many bytes, which the record has.
+    fn at_most(&mut self, count: usize) -> Result<Vec<u8>, JitDumpError> {
+        let mut bytes = Vec::new();
+        let read = (&mut self.file).take(count as u64).read_to_end(&mut bytes);
+        self.position += read.map_err(|error| self.error(error))? as u64;
+        Ok(bytes)
+    }
+
+    fn skip_to(&mut self, position: u64) -> Result<(), JitDumpError> {
+        let skipped = position.wrapping_sub(self.position).cast_signed();
+        self.file.seek_relative(skipped).map_err(|error| self.error(error))?;
+        self.position = position;
+        Ok(())
+    }
+
+    fn error(&self, error: io::Error) -> JitDumpError {
+        JitDumpError::Io { offset: self.position, error }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,17 @@
+//! What runtimes write about the code that they generate.
+//!
+//! Two forms exist, both of perf: the perf map (`/tmp/perf-PID.map`, text, one function per line, without times) and
+//! jitdump (`jit-PID.dump`, binary, with times, lines, unwinding information and the code itself).
+//!
+//! # What the caller supplies
+//! The bytes: lines of a perf map ([`PerfMapSearch::line`]), a file of a jitdump ([`JitDump::read`]). Which file that is, and
+//! whether it can be believed, is decided where files are opened (`host::generated`).
+//!
+//! # What is not handled
+//! Whether an address lies in generated code at all, and at which time: `tracker` knows that.
+
+mod jit_dump;
+mod perf_map;
+
+pub use jit_dump::{Function, JitDump, JitDumpError, Line, Placement, UnwindingInfo};
+pub use perf_map::PerfMapSearch;
