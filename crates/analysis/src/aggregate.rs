@@ -6,7 +6,7 @@ use std::ops::Range;
 use decoder::record::Read;
 use decoder::values::U64s;
 use decoder::{CpuMode, Endian, Record, Sample};
-use model::{EventIndex, Name, Pid, SpaceId, StackEntry, Tid};
+use model::{CpuId, EventIndex, Name, Pid, SpaceId, StackEntry, Tid, Timestamp};
 use perfdata::Event;
 use profile::{
     ChainCache, ChainKey, Count, Detail, Profile, RawChain, SampleFacts, SampleFilter, StackId, ThreadId,
@@ -64,6 +64,8 @@ struct Pending {
     stack: Option<StackId>,
     thread: ThreadId,
     period: u64,
+    time: Option<Timestamp>,
+    cpu: Option<CpuId>,
     pid: Pid,
     generation: Generation,
     ip: Option<u64>,
@@ -180,6 +182,8 @@ impl EventProfile {
             stack: None,
             thread,
             period,
+            time: sample.time,
+            cpu: sample.cpu,
             pid,
             generation,
             ip: sample.ip,
@@ -213,8 +217,9 @@ impl EventProfile {
                 self.renew(index + 1, pid, now);
             }
         }
-        for pending in self.pending.drain(..) {
-            self.profile.count(pending.thread, pending.stack.unwrap_or(StackId::EMPTY), pending.period);
+        for Pending { stack, thread, period, time, cpu, .. } in self.pending.drain(..) {
+            let stack = stack.unwrap_or(StackId::EMPTY);
+            self.profile.count(profile::Sample { thread, stack, period, time, cpu });
         }
         self.chains.clear();
     }
@@ -333,7 +338,8 @@ impl SampleSink for Aggregate {
             let chain = sample.callchain;
             let raw = RawStack { pid, mode: sample.mode, ip: sample.ip, chain };
             let stack = self.mapper.map(tracker, raw, deferred, &mut counted.profile);
-            counted.profile.count(thread, stack, period);
+            let (time, cpu) = (sample.time, sample.cpu);
+            counted.profile.count(profile::Sample { thread, stack, period, time, cpu });
             return Ok(());
         }
         counted.put(sample, pid, thread, generation, period);

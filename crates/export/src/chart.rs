@@ -1,18 +1,18 @@
 //! Stacks in the order of time: what a flame chart is made of.
 
-use profile::{Tick, View};
+use profile::{Sample, View};
 
 use crate::frame_name;
 use crate::stacks::{LabelId, LabelTable, Rows};
 
-/// The samples of a view whose profile kept their order ([`profile::Detail::order`]), thread by thread in the order of
+/// The samples of a view whose profile kept them ([`profile::Detail::samples`]), thread by thread in the order of
 /// their first samples.
 pub(crate) struct Chart<'v, 'p> {
     view: &'v View<'p>,
     labels: LabelTable,
     /// By frame number.
     label_of: Vec<LabelId>,
-    ticks: Vec<Tick>,
+    samples: Vec<Sample>,
     reverse: bool,
 }
 
@@ -20,10 +20,10 @@ impl<'v, 'p> Chart<'v, 'p> {
     pub(crate) fn new(view: &'v View<'p>, reverse: bool) -> Self {
         let mut labels = LabelTable::default();
         let label_of = view.frames().frames().iter().map(|frame| labels.label(&frame_name(frame))).collect();
-        let mut ticks = view.profile().order().to_vec();
+        let mut samples: Vec<Sample> = view.profile().samples().iter().collect();
         // Stable: within what has the same first frame, time decides.
-        ticks.sort_by_key(|tick| view.roots(tick.thread));
-        Self { view, labels, label_of, ticks, reverse }
+        samples.sort_by_key(|sample| view.roots(sample.thread));
+        Self { view, labels, label_of, samples, reverse }
     }
 }
 
@@ -31,15 +31,15 @@ impl Rows for Chart<'_, '_> {
     fn each(&self, row: &mut dyn FnMut(&[LabelId], u64)) {
         let mut frames = Vec::new();
         let mut stack = Vec::new();
-        for tick in self.ticks.iter().filter(|tick| tick.weight(self.view.weight()) > 0) {
+        for sample in self.samples.iter().filter(|sample| sample.weight(self.view.weight()) > 0) {
             frames.clear();
-            self.view.stack(tick.thread, tick.stack, &mut frames);
+            self.view.stack(sample.thread, sample.stack, &mut frames);
             stack.clear();
             stack.extend(frames.iter().map(|frame| self.label_of[frame.index()]));
             if self.reverse {
                 stack.reverse();
             }
-            row(&stack, tick.weight(self.view.weight()));
+            row(&stack, sample.weight(self.view.weight()));
         }
     }
 
@@ -48,6 +48,6 @@ impl Rows for Chart<'_, '_> {
     }
 
     fn total(&self) -> u128 {
-        self.ticks.iter().map(|tick| u128::from(tick.weight(self.view.weight()))).sum()
+        self.samples.iter().map(|sample| u128::from(sample.weight(self.view.weight()))).sum()
     }
 }

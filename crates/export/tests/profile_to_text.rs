@@ -9,7 +9,7 @@ use model::{
 };
 use prof_export::flamegraph::{self, Options};
 use prof_export::folded;
-use profile::{Detail, Profile, Show, View, Weight};
+use profile::{Columns, Detail, Profile, Show, View, Weight};
 
 /// Names every place `f` and its offset.
 fn resolution(offset: u64) -> Resolution {
@@ -65,7 +65,8 @@ fn folded_lines_are_counted_and_safe() {
 
 #[test]
 fn a_chart_keeps_each_threads_time() {
-    let (profile, spaces) = sampled(Detail { threads: true, order: true, ..Detail::default() }, &SAMPLES);
+    let (profile, spaces) =
+        sampled(Detail { threads: true, samples: Some(Columns::default()), ..Detail::default() }, &SAMPLES);
     let names: Vec<_> = (0..5).map(resolution).collect();
     let resolve = |entry: &StackEntry| names.get(entry.offset as usize);
     let view = View::new(&profile, &spaces, resolve, Show::default(), Weight::Samples);

@@ -19,16 +19,19 @@ mod paged;
 mod pools;
 mod profile;
 mod runs;
+mod samples;
 mod stack;
 #[cfg(test)]
 mod testing;
+pub mod timeline;
 mod tree;
 mod view;
 
 pub use chain_cache::{ChainCache, ChainKey, RawChain};
 pub use filter::{SampleFacts, SampleFilter, TimeRange};
 pub use frame::{FrameId, FrameKind, FrameTable, Label, ViewFrame, module_of};
-pub use profile::{Count, Detail, Profile, Thread, ThreadId, Tick, Weight};
+pub use profile::{Count, Detail, Profile, Thread, ThreadId, Weight};
+pub use samples::{Columns, Sample, Samples};
 pub use stack::{PlaceId, StackId, StackTable};
 pub use tree::FrameTree;
 pub use view::{Census, Nameless, Show, View};

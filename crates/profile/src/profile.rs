@@ -6,7 +6,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::paged::Paged;
 use crate::pools::has_digit;
-use crate::{StackId, StackTable};
+use crate::{Columns, Sample, Samples, StackId, StackTable};
 
 /// The number of a [`Thread`] in its [`Profile`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
@@ -77,26 +77,8 @@ pub struct Detail {
     pub pools: bool,
     /// Processes, with their threads on top of them.
     pub processes: bool,
-    /// The order of the samples, as a flame chart needs it.
-    pub order: bool,
-}
-
-/// One sample in the order of time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Tick {
-    /// Whose.
-    pub thread: ThreadId,
-    /// Its stack.
-    pub stack: StackId,
-    /// Its period.
-    pub period: u64,
-}
-
-impl Tick {
-    /// The sample's weight.
-    pub fn weight(&self, weight: Weight) -> u64 {
-        Count { samples: 1, period: self.period }.weight(weight)
-    }
+    /// Single samples in the order of time, with these columns; `None` where counts are all that is wanted.
+    pub samples: Option<Columns>,
 }
 
 /// The samples of one event: stacks by thread, counted.
@@ -116,7 +98,7 @@ pub struct Profile {
     first: Paged<(ThreadId, Count)>,
     /// For the other threads.
     others: HashMap<(ThreadId, StackId), Count, FxBuildHasher>,
-    order: Vec<Tick>,
+    samples: Samples,
     total: Count,
     unsampled: Vec<(ThreadId, Count)>,
 }
@@ -124,26 +106,26 @@ pub struct Profile {
 impl Profile {
     /// A profile without samples, that will keep apart what `detail` says.
     pub fn new(detail: Detail) -> Self {
-        Self { detail, ..Self::default() }
+        Self { detail, samples: Samples::new(detail.samples.unwrap_or_default()), ..Self::default() }
     }
 
-    /// Counts a sample. Samples must come in the order of time where that order is kept.
+    /// Counts a sample that does not say when and where it was taken.
     pub fn add(&mut self, comm: &Name, pid: Pid, tid: Tid, stack: StackId, period: u64) {
         let thread = self.thread(comm, pid, tid, || comm.clone());
-        self.count(thread, stack, period);
+        self.count(Sample { thread, stack, period, time: None, cpu: None });
     }
 
-    /// Counts a sample of a thread that [`Self::thread`] knows. Samples must come in the order of time where that
-    /// order is kept.
+    /// Counts a sample of a thread that [`Self::thread`] knows. Samples must come in the order of time where single ones are
+    /// kept.
     #[inline]
-    pub fn count(&mut self, thread: ThreadId, stack: StackId, period: u64) {
-        let period = self.add_count(thread, stack, Count { samples: 1, period });
-        if self.detail.order {
-            self.order.push(Tick { thread, stack, period });
+    pub fn count(&mut self, sample: Sample) {
+        let period = self.add_count(sample.thread, sample.stack, Count { samples: 1, period: sample.period });
+        if self.detail.samples.is_some() {
+            self.samples.push(Sample { period, ..sample });
         }
     }
 
-    /// Counts samples that somebody else has counted. A profile that keeps the order of samples has no use for them.
+    /// Counts samples that somebody else has counted. A profile that keeps single samples has no use for them.
     pub fn add_counted(&mut self, comm: &Name, pid: Pid, tid: Tid, stack: StackId, samples: Count) {
         let thread = self.thread(comm, pid, tid, || comm.clone());
         self.add_count(thread, stack, samples);
@@ -235,15 +217,15 @@ impl Profile {
         self.stacks.places().iter().zip(frames)
     }
 
-    /// The samples in the order of time; empty unless [`Detail::order`] was asked for.
-    pub fn order(&self) -> &[Tick] {
-        &self.order
+    /// The samples in the order of time; empty unless [`Detail::samples`] was asked for.
+    pub fn samples(&self) -> &Samples {
+        &self.samples
     }
 
     /// The thread of a sample, or all of its name, as the profile keeps them apart. `process` is asked for the name of
     /// the process where that matters.
     pub fn thread(&mut self, comm: &Name, pid: Pid, tid: Tid, process: impl FnOnce() -> Name) -> ThreadId {
-        let Detail { threads, pools, processes, order: _ } = self.detail;
+        let Detail { threads, pools, processes, samples: _ } = self.detail;
         // The name of the first thread is that of its process.
         let may_be_of_pool = pools && !threads && tid.0 != pid.0 && has_digit(comm);
         let thread = Thread {
@@ -278,13 +260,17 @@ mod tests {
     #[test]
     fn threads_are_kept_apart_only_where_asked() {
         for threads in [false, true] {
-            let mut profile = Profile::new(Detail { threads, order: true, ..Detail::default() });
+            let mut profile =
+                Profile::new(Detail { threads, samples: Some(Columns::default()), ..Detail::default() });
             add(&mut profile, "a", 1, 1, 10);
             add(&mut profile, "a", 2, 1, 20);
             add(&mut profile, "b", 2, 1, 30);
             assert_eq!(profile.threads().len(), if threads { 3 } else { 2 });
             assert_eq!(profile.total(), Count { samples: 3, period: 60 });
-            assert_eq!(profile.order().iter().map(|tick| tick.period).collect::<Vec<_>>(), [10, 20, 30]);
+            assert_eq!(
+                profile.samples().iter().map(|sample| sample.period).collect::<Vec<_>>(),
+                [10, 20, 30]
+            );
             let samples: u64 = profile.counts().map(|(_, _, count)| count.samples).sum();
             assert_eq!(samples, 3);
         }

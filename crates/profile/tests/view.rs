@@ -7,7 +7,7 @@ use model::{
     AddressKind, Frame, Name, ObjectIdentity, Pid, Reason, Resolution, Space, SpaceTable, StackEntry,
     Symbolized, Tid, TruncationReason,
 };
-use prof_profile::{Detail, FrameKind, Label, Profile, Show, View, Weight};
+use prof_profile::{Columns, Detail, FrameKind, Label, Profile, Sample, Show, View, Weight};
 use proptest::prelude::*;
 
 /// Two objects, a kernel and generated code; functions by offset.
@@ -159,7 +159,7 @@ fn what_has_no_name_is_shown_and_counted_by_reason() {
 
 #[test]
 fn async_rust_is_folded_only_when_asked() {
-    let mut world = World::new(Detail { order: true, ..Detail::default() });
+    let mut world = World::new(Detail { samples: Some(Columns::default()), ..Detail::default() });
     let leaf = world.user(1, &["app::work"]);
     // Two async functions, one inlined into a closure, and the polls between them.
     let inner = world.user(2, &["app::read::{{closure}}", "app::serve::{{closure}}"]);
@@ -178,8 +178,8 @@ fn async_rust_is_folded_only_when_asked() {
     );
     let view = world.view(folded, Weight::Samples);
     let mut frames = Vec::new();
-    let tick = world.profile.order()[0];
-    view.stack(tick.thread, tick.stack, &mut frames);
+    let sample = world.profile.samples().iter().next().unwrap();
+    view.stack(sample.thread, sample.stack, &mut frames);
     let frames: Vec<_> = frames.iter().map(|frame| text(&view.frames().frames()[frame.index()])).collect();
     assert_eq!(frames.join(";"), "app;app::main;app::serve;app::read/i;app::work");
     assert!(world.rows(Show::default(), Weight::Samples)[1].contains("app::serve::{{closure}}"));
@@ -199,7 +199,7 @@ fn program(world: &mut World) -> Vec<StackEntry> {
     ];
     let mut places: Vec<_> = user.into_iter().zip(1..).map(|(names, at)| world.user(at, names)).collect();
     places.push(world.kernel(0xffff_ffff_8000_0001, &["do_syscall"]));
-    places.push(world.kernel(0xffff_ffff_8000_0002, &["tick", "do_syscall"]));
+    places.push(world.kernel(0xffff_ffff_8000_0002, &["sample", "do_syscall"]));
     places
 }
 
@@ -213,7 +213,7 @@ fn numbered_threads_are_one_and_processes_are_told_apart() {
         for (comm, pid, tid) in [("cc1", 1, 1), ("w-1", 1, 2), ("w-2", 1, 3), ("w-1", 4, 4), ("w-1", 4, 5)] {
             let process = if pid == 1 { "cc1" } else { "w-1" };
             let thread = world.profile.thread(&Name::from(comm), Pid(pid), Tid(tid), || Name::from(process));
-            world.profile.count(thread, stack, 1);
+            world.profile.count(Sample { thread, stack, period: 1, time: None, cpu: None });
         }
         world.rows(Show::default(), Weight::Samples)
     };
@@ -232,7 +232,7 @@ proptest! {
         (inlined, kernel, user, fold_async) in any::<(bool, bool, bool, bool)>(),
         least in prop_oneof![Just(0.0), 0.0..80.0],
     ) {
-        let mut world = World::new(Detail { threads: true, order: true, ..Detail::default() });
+        let mut world = World::new(Detail { threads: true, samples: Some(Columns::default()), ..Detail::default() });
         let places = program(&mut world);
         for (tid, stack, period) in &samples {
             let entries: Vec<_> = stack.iter().map(|&place| places[place]).collect();
@@ -240,10 +240,10 @@ proptest! {
         }
         let show = Show { inlined, kernel, user, fold_async, ..Show::default() };
         let view = world.view(show, Weight::Period);
-        let stacks = world.profile.order().iter().map(|tick| {
+        let stacks = world.profile.samples().iter().map(|sample| {
             let mut frames = Vec::new();
-            view.stack(tick.thread, tick.stack, &mut frames);
-            (frames, tick.period)
+            view.stack(sample.thread, sample.stack, &mut frames);
+            (frames, sample.period)
         });
         let stacks: Vec<_> = stacks.collect();
         let wide = |beginning: &[_]| {

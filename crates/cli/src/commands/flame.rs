@@ -13,7 +13,7 @@ use clap::Args;
 use export::flamegraph::{Colors, Options};
 use export::summary::{Summary, subtitle};
 use host::debuginfod;
-use profile::{Detail, Show, Weight};
+use profile::{Columns, Detail, Show, Weight};
 
 use super::record::{Outcome, record_command};
 use crate::arguments::numbers::within;
@@ -193,7 +193,7 @@ fn draw(
         // Folded stacks are for other tools, which may look for a thread by its name.
         pools: arguments.frames.merge_threads || !arguments.folded,
         processes: arguments.frames.by_process,
-        order: arguments.drawing.flamechart,
+        samples: arguments.drawing.flamechart.then(Columns::default),
     };
     let settings =
         arguments.symbols.settings(!arguments.frames.no_inline, is_of_this_host(input.reader.features()));
