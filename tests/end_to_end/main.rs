@@ -37,3 +37,4 @@ mod terminal;
 mod tmux;
 mod top;
 mod unprivileged;
+mod windows;

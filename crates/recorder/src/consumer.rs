@@ -9,6 +9,7 @@ use model::{CpuId, Loss, Pid, Tid};
 
 use crate::ring::Drained;
 use crate::unwind::{CopySizes, StackTotals};
+use crate::window::DumpReport;
 
 /// Which of a CPU's two rings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -165,6 +166,18 @@ pub trait Consumer {
         false
     }
 
+    /// How stacks have come out since the recording began; told before each round is finished, where they are unwound.
+    fn note_stacks(&mut self, _stacks: &StackTotals) {}
+
+    /// Something asked for a file with what is kept. What was recorded before has come. `ticket` is in the report of that
+    /// file; one file may serve several.
+    fn dump(&mut self, _ticket: u64) {}
+
+    /// What became of files since the last call.
+    fn take_reports(&mut self) -> Vec<DumpReport> {
+        Vec::new()
+    }
+
     /// Half a second has gone by: make it readable, should we die now.
     ///
     /// # Errors
@@ -209,6 +222,18 @@ impl<C: Consumer + ?Sized> Consumer for &mut C {
 
     fn is_in_haste(&self) -> bool {
         (**self).is_in_haste()
+    }
+
+    fn note_stacks(&mut self, stacks: &StackTotals) {
+        (**self).note_stacks(stacks);
+    }
+
+    fn dump(&mut self, ticket: u64) {
+        (**self).dump(ticket);
+    }
+
+    fn take_reports(&mut self) -> Vec<DumpReport> {
+        (**self).take_reports()
     }
 
     fn checkpoint(&mut self) -> io::Result<()> {

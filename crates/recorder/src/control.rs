@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use host::sys::pidfd::PidFd;
 use host::sys::poll::{PollSet, Waker};
-use host::sys::signals::{Received, SIGHUP, SIGINT, SIGTERM, SignalFd, SignalMask};
+use host::sys::signals::{Received, SIGHUP, SIGINT, SIGTERM, SIGUSR2, SignalFd, SignalMask};
 
 use crate::error::Error;
 use crate::messages::{Message, Outbox};
@@ -34,8 +34,10 @@ struct Inner {
 pub(crate) enum OutsideEvent {
     /// [`Control::stop`] was called.
     Stop,
-    /// A signal arrived.
+    /// A signal arrived that ends the recording.
     Signal(Received),
+    /// One arrived that asks for a file with what is kept.
+    Dump,
     /// The process at this place of the list has ended.
     Ended(usize),
 }
@@ -57,6 +59,16 @@ impl Control {
     /// No more file descriptors.
     pub fn with_signals() -> io::Result<Self> {
         let signals = SignalFd::new(&[SIGINT, SIGTERM, SIGHUP])?;
+        let mask = signals.mask_before();
+        Self::with(Some(signals), mask)
+    }
+
+    /// As [`Control::with_signals`]; SIGUSR2 asks for a file with what is kept ([`crate::Consumer::dump`]).
+    ///
+    /// # Errors
+    /// No more file descriptors.
+    pub fn with_signals_and_dumps() -> io::Result<Self> {
+        let signals = SignalFd::new(&[SIGINT, SIGTERM, SIGHUP, SIGUSR2])?;
         let mask = signals.mask_before();
         Self::with(Some(signals), mask)
     }
@@ -88,7 +100,9 @@ impl Control {
             if poll.wait(None).is_err() || poll.ready(ended).readable {
                 return None;
             }
-            if let Some(signal) = self.inner.signals.as_ref().and_then(SignalFd::next) {
+            let signal = self.inner.signals.as_ref().and_then(SignalFd::next);
+            // There is nothing left to be asked for.
+            if let Some(signal) = signal.filter(|signal| signal.signal != SIGUSR2) {
                 return Some(signal);
             }
         }
@@ -161,7 +175,9 @@ impl Watched {
             }
             if signals.is_some_and(|place| poll.ready(place).readable) {
                 while let Some(signal) = inner.signals.as_ref().and_then(SignalFd::next) {
-                    if !send(OutsideEvent::Signal(signal)) {
+                    let is_dump = signal.signal == SIGUSR2;
+                    let event = if is_dump { OutsideEvent::Dump } else { OutsideEvent::Signal(signal) };
+                    if !send(event) {
                         return;
                     }
                 }

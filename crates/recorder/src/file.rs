@@ -4,35 +4,22 @@ use std::fs::File;
 use std::io;
 use std::time::Duration;
 
-use decoder::record::{LostSamples, MmapIdentity, Read};
+use decoder::record::{LostSamples, Read};
 use decoder::values::{CounterValues, U64s};
-use decoder::{
-    Attr, AttrFlags, BranchSampleFormat, Endian, RawRecord, ReadFormat, Record, RecordLayout, SampleFormat,
-    SampleId, kind, misc,
-};
+use decoder::{Endian, RawRecord, ReadFormat, Record, RecordLayout, SampleId, kind};
 use host::files::{NameInFolder, NewFile, Place};
-use host::sys::clock;
-use model::{BuildId, Loss, Name, Pid, Timestamp};
-use perfdata::features::{
-    BuildIdEntry, ClockData, Compression, EventDescription, Features, GroupDescription,
-};
+use model::{Loss, Name, Timestamp};
 use perfdata::sections;
-use perfdata::write::{Compressor, FileWriter, PipeWriter, RecordWriter};
+use perfdata::write::RecordWriter;
 
 use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind, TaskTime};
-use crate::header;
+use crate::description::{BuildIds, Description, MODE};
 use crate::output::Output;
 use crate::process_table::ProcessTable;
-use crate::tracing_data;
 use crate::write_behind::{self, WriteBehind};
 
-/// Only the user who recorded may read what their programs do.
-const MODE: u32 = 0o600;
 /// Bytes of records that may wait for a destination that takes nothing for a while.
 pub const OUTPUT_BUFFER: usize = write_behind::BUFFER;
-const CLOCK_REALTIME: i32 = 0;
-/// `PERF_COMP_ZSTD`
-const ZSTD: u32 = 1;
 
 /// What a recording is written to, before it has begun.
 enum Begin {
@@ -54,13 +41,9 @@ pub struct FileConsumer {
     begin: Option<Begin>,
     compression: Option<i32>,
     command_line: Vec<Name>,
-    events: Vec<EventDescription>,
-    groups: Vec<GroupDescription>,
-    clock: Option<Clock>,
-    tracing_data: Option<Vec<u8>>,
-    layout: Option<RecordLayout>,
+    description: Option<Description>,
     writer: Option<Writer>,
-    build_ids: Vec<(BuildId, Vec<u8>, u16)>,
+    build_ids: BuildIds,
     processes: ProcessTable,
     /// First and last, nanoseconds.
     sample_time: Option<(u64, u64)>,
@@ -90,13 +73,9 @@ impl FileConsumer {
             begin: Some(begin),
             compression: None,
             command_line,
-            events: Vec::new(),
-            groups: Vec::new(),
-            clock: None,
-            tracing_data: None,
-            layout: None,
+            description: None,
             writer: None,
-            build_ids: Vec::new(),
+            build_ids: BuildIds::default(),
             processes: ProcessTable::default(),
             sample_time: None,
             size: 0,
@@ -139,77 +118,17 @@ impl FileConsumer {
 
     /// Notes the build ids of mapped objects, for the header, and whose generated code is.
     fn note_mappings(&mut self, mut records: &[u8]) {
-        let Some(layout) = &self.layout else { return };
+        let Some(layout) = layout_of(&self.description) else { return };
         while let Ok((raw, size)) = RawRecord::parse(records, Endian::NATIVE) {
             records = records.get(size..).unwrap_or(&[]);
             self.processes.take(&raw, layout);
-            if raw.kind != kind::MMAP2 || raw.misc & misc::MMAP_BUILD_ID == 0 {
-                continue;
-            }
-            let Ok(Record::Mmap(map)) = layout.decode(&raw) else { continue };
-            if let Some(MmapIdentity::BuildId(Some(id))) = map.extended.map(|extended| extended.identity)
-                && !self.build_ids.iter().any(|(known, _, _)| *known == id)
-            {
-                let path = map.path.strip_suffix(b"_text").filter(|path| path.starts_with(b"[kernel"));
-                let mode = raw.misc & misc::CPUMODE_MASK;
-                self.build_ids.push((id, path.unwrap_or(map.path).to_vec(), mode));
-            }
-        }
-    }
-
-    fn file(&self, file: NewFile, ring_size: u32) -> io::Result<Output> {
-        let mut writer = FileWriter::create(file, &self.events)?;
-        // A full disk shows before the command is started.
-        writer.checkpoint()?;
-        Ok(match self.compression {
-            Some(level) => Output::CompressedFile(Box::new(Compressor::new(writer, level, ring_size)?)),
-            None => Output::File(writer),
-        })
-    }
-
-    fn stream(&self, stream: File, ring_size: u32) -> io::Result<Output> {
-        // Who reads a pipe has to know before the records come.
-        let compression = self.compression.map(|level| Compression {
-            kind: ZSTD,
-            level: level.unsigned_abs(),
-            ratio: 1,
-            mmap_len: ring_size,
-        });
-        let features = Features { compression, ..self.features() };
-        let writer = PipeWriter::create(stream, &self.events, &features)?;
-        Ok(match self.compression {
-            Some(level) => Output::CompressedStream(Box::new(Compressor::new(writer, level, ring_size)?)),
-            None => Output::Stream(writer),
-        })
-    }
-
-    fn features(&self) -> Features {
-        Features {
-            build_ids: self
-                .build_ids
-                .iter()
-                .map(|(id, path, mode)| BuildIdEntry {
-                    pid: Pid(-1),
-                    misc: *mode,
-                    build_id: *id,
-                    path: Name::from(path.as_slice()),
-                })
-                .collect(),
-            command_line: self.command_line.clone(),
-            groups: self.groups.clone(),
-            clock_resolution: self.clock.map(|clock| clock.resolution),
-            clock: self.clock.map(|clock| clock.now),
-            tracing_data: self.tracing_data.clone(),
-            events: self.events.clone(),
-            sample_time: self.sample_time,
-            branch_stack: self.events.iter().any(|event| records_branches(&event.attr)),
-            ..header::of_this_machine()
+            self.build_ids.note(&raw, layout);
         }
     }
 
     /// Notes the first and the last time of a sample.
     fn note_times(&mut self, mut records: &[u8]) {
-        let Some(layout) = &self.layout else { return };
+        let Some(layout) = layout_of(&self.description) else { return };
         while let Ok((raw, size)) = RawRecord::parse(records, Endian::NATIVE) {
             records = records.get(size..).unwrap_or(&[]);
             // Samples of all events have their time at the same place.
@@ -219,6 +138,10 @@ impl FileConsumer {
             }
         }
     }
+}
+
+fn layout_of(description: &Option<Description>) -> Option<&RecordLayout> {
+    description.as_ref()?.layout.as_ref()
 }
 
 /// Appends a READ of what a task's clock told at the end. Time 0 marks it as ours, as it does our LOST_SAMPLES.
@@ -236,78 +159,21 @@ fn append_task_time(time: &TaskTime, layout: &RecordLayout, records: &mut Vec<u8
     let _ = layout.encode(&Record::Read(Read { pid: time.pid, tid: time.tid, values, sample_id }), records);
 }
 
-/// Whether the samples' branches are there for themselves, rather than for a call chain.
-fn records_branches(attr: &Attr) -> bool {
-    let branches = attr.sample_format.contains(SampleFormat::BRANCH_STACK);
-    branches && !attr.branch_sample_format.contains(BranchSampleFormat::CALL_STACK)
-}
-
-/// The clock of the timestamps, when the recording began.
-#[derive(Clone, Copy)]
-struct Clock {
-    resolution: u64,
-    now: ClockData,
-}
-
-impl Clock {
-    /// Reads the clock with this number. `None` where the kernel does not know it.
-    fn read(id: i32) -> Option<Self> {
-        let before = clock::now(id).ok()?;
-        let wall_clock = clock::now(CLOCK_REALTIME).ok()?;
-        let after = clock::now(id).ok()?;
-        let now = ClockData { clockid: id.unsigned_abs(), wall_clock, clock: before.midpoint(after) };
-        Some(Self { resolution: clock::resolution(id).ok()?, now })
-    }
-}
-
-/// Leaders with the number of their events.
-fn groups(recording: &Recording) -> Vec<GroupDescription> {
-    let leader_of = |event: &crate::consumer::RecordedEvent| event.leader;
-    let mut leaders: Vec<usize> = recording.events.iter().filter_map(leader_of).collect();
-    leaders.dedup();
-    let describe = |leader: &usize| {
-        let members = recording.events.iter().filter(|event| event.leader == Some(*leader)).count();
-        GroupDescription {
-            name: Name::from(""),
-            leader: u32::try_from(*leader).unwrap_or(u32::MAX),
-            members: u32::try_from(members).unwrap_or(u32::MAX),
-        }
-    };
-    leaders.iter().map(describe).collect()
-}
-
 impl Consumer for FileConsumer {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
-        self.events = recording
-            .events
-            .iter()
-            .map(|event| EventDescription {
-                attr: event.attr.clone(),
-                name: Name::from(event.name.as_str()),
-                ids: event.ids.clone(),
-            })
-            .collect();
-        self.layout = recording.layout(recording.events.len().saturating_sub(1));
-        self.groups = groups(recording);
-        let tracepoints: Vec<_> =
-            recording.events.iter().filter_map(|event| event.tracepoint.clone()).collect();
-        if !tracepoints.is_empty() {
-            self.tracing_data = Some(tracing_data::describe(&tracepoints)?);
-        }
-        let first = recording.events.first();
-        let has_clock = first.is_some_and(|event| event.attr.flags.contains(AttrFlags::USE_CLOCKID));
-        self.clock = first.filter(|_| has_clock).and_then(|event| Clock::read(event.attr.clockid));
-        let ring_size = u32::try_from(recording.ring_size).unwrap_or(1 << 30);
+        let description =
+            Description::new(recording, std::mem::take(&mut self.command_line), self.compression)?;
         let begin = self.begin.take().ok_or(io::ErrorKind::NotFound)?;
         self.writer = Some(Writer::AtOnce(match begin {
             Begin::Name(name) => {
                 let file = NewFile::create(name, MODE)?;
                 file.may_take_name_keeping_old()?;
-                self.file(file, ring_size)?
+                description.begin_file(file)?
             }
-            Begin::Unseen(file) => self.file(file, ring_size)?,
-            Begin::Stream(stream) => self.stream(stream, ring_size)?,
+            Begin::Unseen(file) => description.begin_file(file)?,
+            Begin::Stream(stream) => description.begin_stream(stream)?,
         }));
+        self.description = Some(description);
         Ok(())
     }
 
@@ -345,10 +211,11 @@ impl Consumer for FileConsumer {
 
     fn end(&mut self, ending: &Ending) -> io::Result<()> {
         let mut records = Vec::new();
-        if let (Some(layout), Some(lost)) = (&self.layout, &ending.lost) {
+        let Some(description) = &self.description else { return Err(io::ErrorKind::NotFound.into()) };
+        if let (Some(layout), Some(lost)) = (&description.layout, &ending.lost) {
             // What could not be decoded reaches a reader no more than what the kernel lost.
             let undecoded = std::iter::once(self.undecodable).chain(std::iter::repeat(0));
-            for ((event, count), undecoded) in self.events.iter().zip(lost).zip(undecoded) {
+            for ((event, count), undecoded) in description.events.iter().zip(lost).zip(undecoded) {
                 let lost = count.samples.saturating_add(undecoded);
                 if lost == 0 {
                     continue;
@@ -364,10 +231,10 @@ impl Consumer for FileConsumer {
                 let _ = layout.encode(&record, &mut records);
             }
         }
-        if let Some(layout) = &self.layout {
+        if let Some(layout) = &description.layout {
             ending.task_times.iter().for_each(|time| append_task_time(time, layout, &mut records));
         }
-        let mut features = self.features();
+        let mut features = description.features(&self.build_ids, self.sample_time);
         let stacks = ending.stacks.map(|stacks| (sections::id::STACK_TOTALS, stacks.to_section()));
         features.sections.extend(stacks);
         let processes = self.processes.to_section();

@@ -3,6 +3,9 @@
 use std::fmt;
 
 use decoder::Attr;
+use model::Name;
+
+use crate::window::{Dump, DumpFailure};
 
 /// Something that is not as it was asked for, or that the user should know of.
 #[derive(Clone, PartialEq, Debug)]
@@ -119,6 +122,8 @@ pub enum Notice {
         /// Why the recording has failed.
         because: String,
     },
+    /// A file with what is kept was written, or not.
+    Dump(Result<Dump, DumpFailure>),
     /// The ring memory that is used (detail).
     Rings {
         /// How many CPUs.
@@ -281,6 +286,22 @@ impl fmt::Display for Notice {
             Self::Refused { name, attr } => write!(f, "{name} was refused: {}", Fields(attr)),
             Self::CommandTerminated => f.write_str("the time is over: the command was sent SIGTERM"),
             Self::CommandGoesOn { because } => write!(f, "{because}; the command goes on"),
+            Self::Dump(Ok(dump)) => {
+                let samples = if dump.samples == 1 { "sample" } else { "samples" };
+                let (path, seconds) = (Name::from(dump.path.as_os_str().as_encoded_bytes()), dump.span.as_secs_f64());
+                write!(f, "wrote {path}: {} {samples} of {seconds:.1} s, {} KiB", dump.samples, dump.size.div_ceil(1024))?;
+                if dump.is_short {
+                    f.write_str("; the bytes of the window have no room for all of its time, try more of them: --window SECSs,SIZE")?;
+                }
+                match &dump.not_removed {
+                    Some(why) => write!(f, "; the oldest file could not be removed: {why}"),
+                    None => Ok(()),
+                }
+            }
+            Self::Dump(Err(failure)) => {
+                let path = Name::from(failure.path.as_os_str().as_encoded_bytes());
+                write!(f, "cannot write what is kept to {path}: {}; the recording goes on", failure.why)
+            }
             Self::Rings { cpus, samples, sideband } => write!(
                 f,
                 "rings: {cpus} CPU{}, {} KiB for samples and {} KiB for sideband records each",

@@ -185,6 +185,9 @@ pub struct Options {
     /// Whether this is for a view that stays open for hours: one that is light is worth more than one that has the last
     /// few complete stacks. Less memory is kept ready then.
     pub light: bool,
+    /// Whether a part of what comes is kept, or goes into several files: what stands for a whole recording, as the CPU time
+    /// of each task, would be wrong in a part.
+    pub in_parts: bool,
 }
 
 impl Options {
@@ -235,6 +238,7 @@ impl Options {
             clock: Clock::MONOTONIC,
             extras: Extras::default(),
             light: false,
+            in_parts: false,
         }
     }
 

@@ -62,6 +62,13 @@ impl ProcessTable {
         &self.entries
     }
 
+    /// Forgets the processes for which `keep` does not hold.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(Pid) -> bool) {
+        self.entries.retain(|(pid, _)| keep(*pid));
+        self.seen.retain(|pid| keep(*pid));
+        self.numbers = self.entries.iter().enumerate().map(|(number, (pid, _))| (*pid, number)).collect();
+    }
+
     /// The bytes of the section ([`perfdata::sections::id::PROCESSES`]); `None` where it would be empty.
     pub fn to_section(&self) -> Option<Vec<u8>> {
         if self.entries.is_empty() {

@@ -23,6 +23,7 @@ use crate::notice::Notice;
 use crate::open::{Duplicates, Numbers, Opened, TaskClocks, TaskReports, open, processes};
 use crate::options::{Options, Target};
 use crate::pace::{Pace, SOON};
+use crate::requests::{NOBODY, Requests};
 use crate::ring::{Drained, Readers, RingSource, Samples, StackPlace};
 use crate::summary::{Command, RunningCommand, Summary};
 use crate::synthesis::Synthesis;
@@ -174,6 +175,7 @@ impl Prepared {
                 .as_ref()
                 .filter(|clocks| clocks.has_reports())
                 .map(TaskClocks::reports),
+            requests: Requests::default(),
             round: None,
             left: watching,
             child,
@@ -264,6 +266,7 @@ struct Run<'a> {
     lost_sideband: u64,
     tally: Tally,
     task_reports: Option<TaskReports>,
+    requests: Requests,
     /// The running round: its number, and how many readers have not answered.
     round: Option<(u64, usize)>,
     /// Processes of the target that live.
@@ -337,7 +340,8 @@ impl Run<'_> {
                 return true;
             }
             let interval = pace.time(self.consumer.is_in_haste());
-            if now >= last_round + interval {
+            let is_wanted = self.requests.wait_for_rounds() && self.round.is_none();
+            if now >= last_round + interval || is_wanted {
                 let written = self.readers.written();
                 if self.round.is_none() {
                     self.begin_round();
@@ -345,6 +349,9 @@ impl Run<'_> {
                 pace.adapt(now - last_round, written);
                 self.readers.wait_until(pace.waits_until());
                 last_round = now;
+            }
+            for report in self.consumer.take_reports() {
+                (self.notices)(Notice::Dump(report.outcome));
             }
             if now >= next_checkpoint {
                 let result = self.consumer.checkpoint();
@@ -404,6 +411,10 @@ impl Run<'_> {
     fn ends(&mut self, event: OutsideEvent) -> bool {
         match event {
             OutsideEvent::Stop => true,
+            OutsideEvent::Dump => {
+                self.requests.add(NOBODY, self.round.is_some());
+                false
+            }
             OutsideEvent::Signal(signal) => {
                 // A terminal sends its signals to the command, too; others send them to us alone.
                 if let (Some(_), Some(child)) = (signal.sender, &self.child) {
@@ -440,6 +451,7 @@ impl Run<'_> {
                         self.round = None;
                         let result = self.consumer.finished_round();
                         self.note(result);
+                        self.requests.finished_round(self.consumer);
                     }
                 }
             }
@@ -519,6 +531,9 @@ impl Run<'_> {
             };
             let ending = Ending { lost: lost.clone(), full_rings, stacks: None, task_times };
             self.failure = self.consumer.end(&ending).err();
+        }
+        for report in self.consumer.take_reports() {
+            (self.notices)(Notice::Dump(report.outcome));
         }
         self.readers.join();
         let exit =

@@ -25,7 +25,7 @@ use model::Timestamp;
 /// recorded, and describes what was there before; it comes out before everything that is still held back.
 ///
 /// Items should be small handles: they are moved, and all of a round and the one before are held.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Orderer<T> {
     /// Held back. Sorted, unless `unsorted` says otherwise.
     pending: Vec<(Timestamp, T)>,

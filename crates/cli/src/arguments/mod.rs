@@ -9,3 +9,4 @@ mod symbols;
 pub use lists::NumberList;
 pub use samples::SampleArguments;
 pub use symbols::SymbolArguments;
+pub mod window;

@@ -17,14 +17,15 @@ use model::{CpuId, Loss, Name, Pid, Tid};
 use recorder::event::{Rate, select};
 use recorder::unwind::{StackTotals, Unwinding};
 use recorder::{
-    CallChain, Clock, Command, Control, Errno, Error, Extras, FileConsumer, Importance, Levels, Notice,
-    Options, Summary, Target, Workload,
+    CallChain, Clock, Command, Consumer, Control, Errno, Error, Extras, FileConsumer, Importance, Levels,
+    Notice, Options, Summary, Target, Window, WindowConsumer, Workload,
 };
 
 use super::call_graph::{self, CallGraph};
 use super::summary;
 use crate::arguments::events::EventLists;
 use crate::arguments::numbers::{process_number, within};
+use crate::arguments::window::WindowArguments;
 use crate::console::Console;
 use crate::output;
 
@@ -56,6 +57,8 @@ pub struct RecordArguments {
     /// Keep raw copies of the user stacks in the file, instead of unwinding them while recording
     #[arg(long)]
     keep_stacks: bool,
+    #[command(flatten)]
+    parts: WindowArguments,
     /// Compress the records with zstd [default level: 1]
     #[arg(short = 'z', long, value_name = "LEVEL", num_args = 0..=1, require_equals = true,
           default_missing_value = "1", value_parser = within(1..=22))]
@@ -184,6 +187,9 @@ struct ExtraArguments {
 /// Where nothing could be recorded, or not to its end.
 pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<ExitCode> {
     let mut options = options(arguments)?;
+    if let Some(window) = arguments.parts.window() {
+        return record_window(arguments, options, window, console);
+    }
     let destination = if arguments.output == Path::new("-") {
         Destination::standard_output().context("cannot write to standard output")?
     } else {
@@ -198,6 +204,65 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Exi
     }
     match record_into(consumer, Some(&arguments.output), &options, arguments.strict, console)? {
         Outcome::Recorded(code) | Outcome::NotStarted(code) => Ok(code),
+    }
+}
+
+/// Keeps a window of the recording.
+fn record_window(
+    arguments: &RecordArguments,
+    mut options: Options,
+    window: Window,
+    console: &Console,
+) -> anyhow::Result<ExitCode> {
+    if arguments.output == Path::new("-") {
+        wrong_usage("--overwrite writes files, and standard output is none; try: -o prof.data");
+    }
+    options.in_parts = true;
+    let cannot_write = || format!("cannot write to {}", arguments.output.display());
+    let series = arguments.parts.series(&arguments.output).with_context(cannot_write)?;
+    let sink = WindowConsumer::new(series, window, arguments.compress, own_command_line());
+    match record_into(sink, Some(&arguments.output), &options, arguments.strict, console)? {
+        Outcome::Recorded(code) | Outcome::NotStarted(code) => Ok(code),
+    }
+}
+
+/// Where a recording goes, and what became of it.
+trait Sink: Consumer {
+    /// Samples that are missing because they could not be decoded.
+    fn undecodable(&self) -> u64;
+
+    /// For how long the destination took less than came.
+    fn held_up(&self) -> Duration;
+
+    /// The file that was written last, `output` where nothing else is known, and its size.
+    fn written<'a>(&'a self, output: &'a Path) -> (&'a Path, u64);
+}
+
+impl Sink for FileConsumer {
+    fn undecodable(&self) -> u64 {
+        self.undecodable()
+    }
+
+    fn held_up(&self) -> Duration {
+        self.held_up()
+    }
+
+    fn written<'a>(&'a self, output: &'a Path) -> (&'a Path, u64) {
+        (output, self.size())
+    }
+}
+
+impl Sink for WindowConsumer {
+    fn undecodable(&self) -> u64 {
+        self.undecodable()
+    }
+
+    fn held_up(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn written<'a>(&'a self, output: &'a Path) -> (&'a Path, u64) {
+        self.last().map_or((output, 0), |dump| (&dump.path, dump.size))
     }
 }
 
@@ -233,14 +298,15 @@ pub enum Outcome {
 
 /// `output` is the path of what the user has when all is over, if anything.
 fn record_into(
-    mut file: FileConsumer,
+    mut file: impl Sink,
     output: Option<&Path>,
     options: &Options,
     strict: bool,
     console: &Console,
 ) -> anyhow::Result<Outcome> {
     memory::end_when_exhausted(&OUT_OF_MEMORY);
-    let control = Control::with_signals().context("cannot wait for signals")?;
+    let control = if options.in_parts { Control::with_signals_and_dumps() } else { Control::with_signals() };
+    let control = control.context("cannot wait for signals")?;
     let mut notices = |notice: Notice| tell(&notice, console);
     let mut stacks = (StackTotals::default(), (0, 0));
     let recorded = if options.copies_stacks() {
@@ -255,7 +321,7 @@ fn record_into(
     match recorded {
         Ok(mut summary) => {
             summary.loss.undecodable = file.undecodable();
-            let kept = output.map(|output| (output, file.size()));
+            let kept = output.map(|output| file.written(output));
             summary::tell(&summary, &stacks, options, kept, file.held_up(), console);
             let code = exit_code(&summary, &control);
             let Loss { samples, unread, undecodable, .. } = summary.loss;

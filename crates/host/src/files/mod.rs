@@ -9,9 +9,11 @@
 mod destination;
 mod folder;
 mod new_file;
+mod series;
 mod trust;
 
 pub use destination::{Destination, DestinationError, NameInFolder, Place};
 pub use new_file::NewFile;
+pub use series::FileSeries;
 
 pub(crate) use folder::make_folders;

@@ -100,6 +100,44 @@ impl NewFile {
         Ok(())
     }
 
+    /// Gives the file the first of `names` that nothing has yet, in the folder of its destination, and returns it. The file
+    /// may be written on.
+    ///
+    /// # Errors
+    /// Those of `linkat(2)`; `EEXIST` where all names are taken.
+    pub fn take_new_name(&mut self, names: impl Iterator<Item = CString>) -> io::Result<CString> {
+        let Some(destination) = &mut self.destination else { return Err(io::ErrorKind::NotFound.into()) };
+        let folder = &destination.folder;
+        for name in names {
+            let linked = match (folder.link(&self.file, &name), &self.name) {
+                // Its failure leaves a name that says what it is.
+                (Ok(()), CurrentName::Temporary(temporary)) => {
+                    let _ = folder.remove(temporary);
+                    Ok(())
+                }
+                // File systems without hard links: what reserves the name is replaced.
+                (Err(error), CurrentName::Temporary(temporary))
+                    if error.kind() != io::ErrorKind::AlreadyExists =>
+                {
+                    folder.create_new(&name, 0o600).and_then(|_| {
+                        let renamed = folder.rename(temporary, &name);
+                        renamed.inspect_err(|_| drop(folder.remove(&name)))
+                    })
+                }
+                (linked, _) => linked,
+            };
+            match linked {
+                Ok(()) => {
+                    (self.name, destination.name) = (CurrentName::Own, name.clone());
+                    return Ok(name);
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
     /// Whether [`NewFile::take_name_keeping_old`] can do its work, as far as can be seen now.
     ///
     /// # Errors

@@ -65,7 +65,39 @@ pub fn cpu_time_of_this_process() -> Duration {
     Duration::from_nanos(now(libc::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0))
 }
 
+/// The date and time of day in this machine's time zone, as `YYYYMMDDTHHMMSS`.
+pub fn local_date_and_time() -> String {
+    let seconds = now(libc::CLOCK_REALTIME).unwrap_or(0) / 1_000_000_000;
+    let seconds = libc::time_t::try_from(seconds).unwrap_or(0);
+    // SAFETY: a structure of numbers and a pointer that is only ever printed by libc; zeroes are valid.
+    let mut parts: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: both live until the call returns; where it fails, the zeroes stay.
+    unsafe { libc::localtime_r(&raw const seconds, &raw mut parts) };
+    format!(
+        "{:04}{:02}{:02}T{:02}{:02}{:02}",
+        i64::from(parts.tm_year) + 1900,
+        parts.tm_mon + 1,
+        parts.tm_mday,
+        parts.tm_hour,
+        parts.tm_min,
+        parts.tm_sec
+    )
+}
+
 fn nanoseconds(time: libc::timespec) -> u64 {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_sort_as_they_follow_each_other() {
+        let date = local_date_and_time();
+        assert_eq!((date.len(), date.find('T')), (15, Some(8)), "{date}");
+        assert!(date.as_str() > "20260101T000000", "{date}");
+        assert!(date.bytes().filter(u8::is_ascii_digit).count() == 14, "{date}");
+    }
 }

@@ -5,6 +5,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use super::check;
@@ -33,6 +34,34 @@ impl Directory {
     /// Those of `open(2)`.
     pub fn current() -> io::Result<Self> {
         open_at(libc::AT_FDCWD, c".", libc::O_PATH | libc::O_DIRECTORY, 0).map(Self)
+    }
+
+    /// The same directory once more.
+    ///
+    /// # Errors
+    /// No more file descriptors.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        self.0.try_clone().map(Self)
+    }
+
+    /// Whether it has been removed: nothing can get a name in it any more.
+    pub fn is_removed(&self) -> bool {
+        self.0.metadata().is_ok_and(|directory| directory.nlink() == 0)
+    }
+
+    /// The names in it that `wanted` accepts, in no order.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub fn names(&self, mut wanted: impl FnMut(&[u8]) -> bool) -> io::Result<Vec<CString>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(proc_path(&self.0))? {
+            let name = entry?.file_name().into_vec();
+            if wanted(&name) {
+                names.extend(CString::new(name));
+            }
+        }
+        Ok(names)
     }
 
     /// A directory in this one. A file system that is mounted there when it is asked for (autofs) is mounted.

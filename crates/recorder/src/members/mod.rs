@@ -15,6 +15,8 @@ use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind};
 use crate::coverage::Tally;
 use crate::records::{each, retain, u32_at, u64_at};
 use crate::ring::Strangers;
+use crate::unwind::StackTotals;
+use crate::window::DumpReport;
 use lives::Lives;
 
 /// Offsets in a sample with IDENTIFIER, IP, TID and TIME, in the kernel's order (checklist row L).
@@ -186,6 +188,18 @@ impl Consumer for Members<'_> {
 
     fn is_in_haste(&self) -> bool {
         self.consumer.is_in_haste()
+    }
+
+    fn note_stacks(&mut self, stacks: &StackTotals) {
+        self.consumer.note_stacks(stacks);
+    }
+
+    fn dump(&mut self, ticket: u64) {
+        self.consumer.dump(ticket);
+    }
+
+    fn take_reports(&mut self) -> Vec<DumpReport> {
+        self.consumer.take_reports()
     }
 
     fn checkpoint(&mut self) -> io::Result<()> {

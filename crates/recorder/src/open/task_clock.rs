@@ -162,7 +162,7 @@ impl TaskClock {
 
 /// Whether the times of single tasks are wanted, and can be had: where what is started is followed on all CPUs.
 pub(super) fn is_wanted(options: &Options, samplers: &[Attr]) -> bool {
-    let follows = options.inherits() && options.cpus.is_none() && !options.light;
+    let follows = options.inherits() && options.cpus.is_none() && !options.light && !options.in_parts;
     let has_clock = samplers.iter().any(Attr::is_cpu_clock);
     follows && has_clock && !matches!(options.target, Target::System | Target::Cgroup(_))
 }

@@ -28,6 +28,7 @@ use super::totals::StackTotals;
 use super::walker::StackWalker;
 use crate::consumer::{Chunk, Consumer, Ending, RecordedEvent, Recording, RingKind};
 use crate::ring::Drained;
+use crate::window::DumpReport;
 
 /// More than this is not kept waiting: stack copies of further samples are dropped, the samples are not.
 const MOST_HELD: usize = 64 << 20;
@@ -361,6 +362,9 @@ impl<C: Consumer> Consumer for Unwinding<C> {
     fn finished_round(&mut self) -> io::Result<()> {
         self.orderer.finish_round();
         self.hand_on()?;
+        if !self.keep_stacks {
+            self.consumer.note_stacks(&self.machine.totals);
+        }
         self.consumer.finished_round()
     }
 
@@ -370,6 +374,14 @@ impl<C: Consumer> Consumer for Unwinding<C> {
 
     fn is_in_haste(&self) -> bool {
         self.is_hasty() && self.held.bytes() > 0 || self.held.bytes() > MUCH_HELD
+    }
+
+    fn dump(&mut self, ticket: u64) {
+        self.consumer.dump(ticket);
+    }
+
+    fn take_reports(&mut self) -> Vec<DumpReport> {
+        self.consumer.take_reports()
     }
 
     fn checkpoint(&mut self) -> io::Result<()> {

@@ -40,6 +40,22 @@ impl StackTotals {
         *counter = counter.saturating_add(1);
     }
 
+    /// What came since the counts were `before`.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        let mut truncated = self.truncated;
+        for (count, before) in truncated.iter_mut().zip(before.truncated) {
+            *count = count.saturating_sub(before);
+        }
+        Self {
+            complete: self.complete.saturating_sub(before.complete),
+            completed_late: self.completed_late.saturating_sub(before.completed_late),
+            at_frame_limit: self.at_frame_limit.saturating_sub(before.at_frame_limit),
+            without_stack: self.without_stack.saturating_sub(before.without_stack),
+            of_32_bits: self.of_32_bits.saturating_sub(before.of_32_bits),
+            truncated,
+        }
+    }
+
     /// How many stacks were unwound.
     pub fn all(&self) -> u64 {
         let incomplete = self.truncated.iter().fold(0_u64, |sum, count| sum.saturating_add(*count));

@@ -1,0 +1,115 @@
+//! Recordings that are always there: how much is kept, and when it is written.
+
+use std::path::Path;
+use std::time::Duration;
+
+use clap::Args;
+use host::files::{DestinationError, FileSeries};
+use recorder::Window;
+
+use super::numbers::within;
+
+/// Kept where nothing else is said.
+const DEFAULT_BYTES: u64 = 64 << 20;
+/// With less, a window would hold a few large samples only.
+const FEWEST_BYTES: u64 = 1 << 20;
+/// A window of so much time takes no more than this, where no bytes are given …
+const MOST_BYTES: u64 = 1 << 30;
+/// … and no more than this part of the machine's memory.
+const PART_OF_MEMORY: u64 = 8;
+
+/// What is kept, and when it is written.
+#[derive(Args)]
+pub struct WindowArguments {
+    /// Keep only the newest samples, in memory, and write them as FILE.YYYYMMDDTHHMMSS at the end and whenever SIGUSR2
+    /// (prof dump PID) asks for it, while the recording goes on
+    #[arg(long)]
+    overwrite: bool,
+    /// With --overwrite: keep so many seconds (30s), or bytes (64M), or both as far as they go (5m,256M) [default: 64M]
+    #[arg(long, value_name = "TIME|SIZE", value_parser = window, requires = "overwrite")]
+    window: Option<Window>,
+    /// Remove the oldest of the files FILE.YYYYMMDDTHHMMSS where there are more than N
+    #[arg(long, value_name = "N", value_parser = within(1..=1_000_000_usize), requires = "overwrite")]
+    max_files: Option<usize>,
+}
+
+impl WindowArguments {
+    /// The window that is kept; `None` where everything is recorded.
+    pub fn window(&self) -> Option<Window> {
+        self.overwrite.then(|| self.window.unwrap_or(Window { time: None, bytes: DEFAULT_BYTES }))
+    }
+
+    /// The files that are written.
+    ///
+    /// # Errors
+    /// Where none can be.
+    pub fn series(&self, path: &Path) -> Result<FileSeries, DestinationError> {
+        FileSeries::find(path, self.max_files)
+    }
+}
+
+/// `30s`, `5m`, `64M`, or one of each.
+fn window(text: &str) -> Result<Window, String> {
+    let wrong = || "a time such as 30s or 5m, a size from 1M on such as 64M, or both: 30s,64M".to_owned();
+    let (mut time, mut bytes) = (None, None);
+    for part in text.split(',') {
+        let slot = (duration(part), size(part));
+        match slot {
+            (Some(part), _) if time.is_none() => time = Some(part),
+            (None, Some(part)) if bytes.is_none() => bytes = Some(part),
+            _ => return Err(wrong()),
+        }
+    }
+    let bytes = bytes.unwrap_or_else(|| {
+        let memory = host::machine::total_memory_kb().map_or(MOST_BYTES, |kilobytes| kilobytes << 10);
+        (memory / PART_OF_MEMORY).clamp(FEWEST_BYTES, MOST_BYTES)
+    });
+    Ok(Window { time, bytes })
+}
+
+/// Milliseconds with `ms`, seconds with `s`, minutes with `m`, hours with `h`.
+fn duration(text: &str) -> Option<Duration> {
+    let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let (number, factor) =
+        units.into_iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)))?;
+    let number: f64 = number.parse().ok()?;
+    Duration::try_from_secs_f64(number * factor).ok().filter(|time| *time >= Duration::from_millis(100))
+}
+
+/// Bytes with `K`, `M` or `G`: capitals, as a small m is a minute.
+fn size(text: &str) -> Option<u64> {
+    let unit = text.chars().last()?;
+    let factor = match unit {
+        'K' => 1 << 10,
+        'M' => 1 << 20,
+        'G' => 1 << 30,
+        _ => return None,
+    };
+    let size = text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(factor)?;
+    (FEWEST_BYTES..1 << 40).contains(&size).then_some(size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_are_times_and_sizes() {
+        let time = |text| window(text).unwrap().time;
+        assert_eq!(time("30s"), Some(Duration::from_secs(30)));
+        assert_eq!(
+            (time("0.5s"), time("500ms")),
+            (Some(Duration::from_millis(500)), Some(Duration::from_millis(500)))
+        );
+        assert_eq!(time("5m"), Some(Duration::from_secs(300)));
+        assert_eq!(window("64M"), Ok(Window { time: None, bytes: 64 << 20 }));
+        let both = Window { time: Some(Duration::from_secs(3600)), bytes: 2 << 30 };
+        assert_eq!((window("1h,2G"), window("2G,1h")), (Ok(both), Ok(both)));
+        assert!((FEWEST_BYTES..=MOST_BYTES).contains(&window("30s").unwrap().bytes));
+        for bad in
+            ["", "30", "0s", "-1s", "nans", "infs", "1K", "64M,64M", "30s,5m", "30s,", "1e999s", "9999999G"]
+        {
+            assert!(window(bad).is_err(), "{bad}");
+        }
+    }
+}

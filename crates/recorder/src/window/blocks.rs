@@ -1,0 +1,361 @@
+//! The newest records, in blocks of which the oldest go when there are too many.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use decoder::{Endian, RawRecord, RecordLayout, kind};
+use model::{Pid, Timestamp};
+use perfdata::write::RecordWriter;
+use rustc_hash::FxBuildHasher;
+
+use crate::records::u32_at;
+use crate::unwind::StackTotals;
+
+/// How much of what was recorded is kept: the newest records, as long as they fit into both.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Window {
+    /// So long back.
+    pub time: Option<Duration>,
+    /// So many bytes of records.
+    pub bytes: u64,
+}
+
+/// Bytes of a block at most, where the window is large.
+const BLOCK: usize = 256 << 10;
+/// And at least, where it is small: the largest record is 64 KiB.
+const SMALLEST_BLOCK: usize = 64 << 10;
+/// A window has so many blocks at least, so that it is no longer than promised by more than this part.
+const BLOCKS: u32 = 64;
+/// Bytes of `struct perf_event_header`.
+const HEADER_SIZE: usize = 8;
+/// Blocks that are kept to be filled again.
+const SPARE: usize = 2;
+
+/// Records in the order in which they came.
+#[derive(Clone, Default)]
+pub(super) struct Block {
+    bytes: Vec<u8>,
+    /// How many bytes there were when each round was finished.
+    rounds: Vec<usize>,
+    /// Where the records begin that are no samples.
+    sideband: Vec<usize>,
+    /// The times of the oldest and the newest record.
+    times: Option<(u64, u64)>,
+    /// The times of the first and the last sample.
+    sample_times: Option<(u64, u64)>,
+    samples: u64,
+    /// How stacks had come out when the block was full, since the recording began.
+    stacks: StackTotals,
+}
+
+impl Block {
+    fn push(&mut self, record: &[u8], raw: &RawRecord<'_>, time: Option<u64>) {
+        if raw.kind == kind::SAMPLE {
+            self.samples += 1;
+            self.sample_times = extended(self.sample_times, time);
+        } else {
+            self.sideband.push(self.bytes.len());
+        }
+        self.times = extended(self.times, time);
+        self.bytes.extend_from_slice(record);
+    }
+
+    /// Records that are no samples, and `None` where a round was finished, in the order in which they came.
+    pub(super) fn sideband(&self) -> impl Iterator<Item = Option<&[u8]>> {
+        let mut rounds = self.rounds.iter().copied().peekable();
+        let mut records = self.sideband.iter().copied().peekable();
+        std::iter::from_fn(move || match (rounds.peek().copied(), records.peek().copied()) {
+            (Some(round), record) if record.is_none_or(|record| round <= record) => {
+                rounds.next();
+                Some(None)
+            }
+            (_, Some(record)) => {
+                records.next();
+                let rest = self.bytes.get(record..).unwrap_or_default();
+                let size = RawRecord::parse(rest, Endian::NATIVE).map_or(0, |(_, size)| size);
+                Some(Some(rest.get(..size).unwrap_or_default()))
+            }
+            _ => None,
+        })
+    }
+
+    /// Appends the records to a file, and says where rounds were finished.
+    pub(super) fn write_to(&self, writer: &mut dyn RecordWriter) -> std::io::Result<()> {
+        let mut begin = 0;
+        for &end in &self.rounds {
+            writer.append(self.bytes.get(begin..end).unwrap_or_default())?;
+            writer.finished_round()?;
+            begin = end;
+        }
+        writer.append(self.bytes.get(begin..).unwrap_or_default())
+    }
+
+    pub(super) fn samples(&self) -> u64 {
+        self.samples
+    }
+
+    pub(super) fn sample_times(&self) -> Option<(u64, u64)> {
+        self.sample_times
+    }
+
+    /// Memory that it takes.
+    fn size(&self) -> u64 {
+        let words = self.rounds.capacity() + self.sideband.capacity();
+        (self.bytes.capacity() + words * size_of::<usize>() + size_of::<Self>()) as u64
+    }
+}
+
+fn extended(times: Option<(u64, u64)>, time: Option<u64>) -> Option<(u64, u64)> {
+    match (times, time) {
+        (Some((first, last)), Some(time)) => Some((first.min(time), last.max(time))),
+        (None, Some(time)) => Some((time, time)),
+        (times, None) => times,
+    }
+}
+
+/// The blocks of a window. They are shared with files that are being written while newer ones come.
+pub(super) struct Blocks {
+    window: Window,
+    block_bytes: usize,
+    /// Nanoseconds that a block may span.
+    span: u64,
+    full: VecDeque<Arc<Block>>,
+    /// Memory of `full`.
+    bytes: u64,
+    open: Block,
+    newest: u64,
+    /// Memory of blocks that went.
+    spare: Vec<Vec<u8>>,
+    /// How stacks have come out since the recording began, and when the oldest block that is kept began.
+    stacks: StackTotals,
+    stacks_before: StackTotals,
+    /// Whether the last block that went was not older than the window is long, and went for want of room.
+    is_cut: bool,
+}
+
+impl Blocks {
+    pub(super) fn new(window: Window) -> Self {
+        let part = usize::try_from(window.bytes / u64::from(BLOCKS)).unwrap_or(BLOCK);
+        let block_bytes = part.clamp(SMALLEST_BLOCK, BLOCK);
+        let span = window.time.map_or(u64::MAX, |time| nanoseconds(time / BLOCKS));
+        Self {
+            window,
+            block_bytes,
+            span,
+            full: VecDeque::new(),
+            bytes: 0,
+            open: Block::default(),
+            newest: 0,
+            spare: Vec::new(),
+            stacks: StackTotals::default(),
+            stacks_before: StackTotals::default(),
+            is_cut: false,
+        }
+    }
+
+    /// Takes whole records of one ring.
+    pub(super) fn push(&mut self, mut records: &[u8], layout: &RecordLayout) {
+        while let Ok((raw, size)) = RawRecord::parse(records, Endian::NATIVE) {
+            let (record, rest) = records.split_at_checked(size).unwrap_or((records, &[]));
+            records = rest;
+            let time = layout.time_of(&raw).map(|time| time.0).filter(|&time| time > 0 && time < u64::MAX);
+            let is_long = self
+                .open
+                .times
+                .zip(time)
+                .is_some_and(|((first, _), time)| time > first.saturating_add(self.span));
+            if self.open.bytes.len() + record.len() > self.block_bytes || is_long {
+                self.close();
+            }
+            if self.open.bytes.capacity() == 0 {
+                self.open.bytes = self.spare.pop().unwrap_or_default();
+                self.open.bytes.reserve_exact(self.block_bytes);
+            }
+            self.open.push(record, &raw, time);
+            self.newest = self.newest.max(time.unwrap_or(0));
+        }
+    }
+
+    /// Every ring has been emptied since the last call.
+    pub(super) fn finish_round(&mut self) {
+        let end = self.open.bytes.len();
+        // Of rounds without records between them the last two say all that there is to say.
+        match self.open.rounds.as_slice() {
+            [.., before, last] if (*before, *last) == (end, end) => {}
+            _ => self.open.rounds.push(end),
+        }
+    }
+
+    /// How stacks have come out since the recording began.
+    pub(super) fn note_stacks(&mut self, stacks: &StackTotals) {
+        self.stacks = *stacks;
+    }
+
+    /// How the stacks came out that are kept.
+    pub(super) fn stacks(&self) -> StackTotals {
+        self.stacks.since(&self.stacks_before)
+    }
+
+    fn close(&mut self) {
+        let mut block = std::mem::take(&mut self.open);
+        if block.bytes.is_empty() && block.rounds.is_empty() {
+            return;
+        }
+        block.stacks = self.stacks;
+        // One that was closed for its age, in a window of little that happens, would hold mostly nothing.
+        if block.bytes.len() < block.bytes.capacity() / 2 {
+            block.bytes.shrink_to_fit();
+        }
+        self.bytes += block.size();
+        self.full.push_back(Arc::new(block));
+    }
+
+    /// The time of the newest record.
+    pub(super) fn newest(&self) -> Timestamp {
+        Timestamp(self.newest)
+    }
+
+    /// The time of the oldest record, but for those that came late; 0 where it is not known.
+    pub(super) fn oldest(&self) -> Timestamp {
+        let front = self.full.front().map_or(&self.open, |block| block);
+        Timestamp(front.times.map_or(0, |(first, _)| first))
+    }
+
+    /// Gives the oldest block that has no room any more, or is too old at `now` (on the clock of the records). To be given
+    /// back when it has been read.
+    pub(super) fn next_too_old(&mut self, now: u64) -> Option<Arc<Block>> {
+        let limit = self.window.time.map(|time| now.saturating_sub(nanoseconds(time)));
+        let is_old = |block: &Block| {
+            let (Some(limit), Some((_, last))) = (limit, block.times) else { return false };
+            last < limit
+        };
+        if is_old(&self.open) {
+            self.close();
+        }
+        let front = self.full.front()?;
+        let is_old = is_old(front);
+        let has_room = self.bytes + self.block_bytes as u64 <= self.window.bytes;
+        if !is_old && has_room {
+            return None;
+        }
+        self.is_cut = !is_old && self.window.time.is_some();
+        let block = self.full.pop_front()?;
+        self.bytes = self.bytes.saturating_sub(block.size());
+        self.stacks_before = block.stacks;
+        Some(block)
+    }
+
+    /// Takes back the memory of a block.
+    pub(super) fn recycle(&mut self, block: Arc<Block>) {
+        let Some(block) = Arc::into_inner(block).filter(|_| self.spare.len() < SPARE) else { return };
+        let mut bytes = block.bytes;
+        if bytes.capacity() >= self.block_bytes {
+            bytes.clear();
+            self.spare.push(bytes);
+        }
+    }
+
+    /// Whether there was no room for the whole time of the window.
+    pub(super) fn is_short(&self) -> bool {
+        self.is_cut
+    }
+
+    /// Processes that records which are no samples name.
+    pub(super) fn pids(&self) -> HashSet<Pid, FxBuildHasher> {
+        let records = self.full.iter().map(|block| &**block).chain([&self.open]);
+        let records = records.flat_map(|block| block.sideband().flatten());
+        // In all records that tell of a process, its number comes first.
+        records.filter_map(|record| u32_at(record, HEADER_SIZE)).map(|pid| Pid(pid.cast_signed())).collect()
+    }
+
+    /// All blocks.
+    pub(super) fn snapshot(&mut self) -> Vec<Arc<Block>> {
+        self.close();
+        self.full.iter().cloned().collect()
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use decoder::{Attr, Record, Sample, SampleFormat};
+
+    fn layout() -> RecordLayout {
+        let sample_format = SampleFormat::TIME | SampleFormat::RAW;
+        RecordLayout::new(&Attr { sample_format, ..Attr::default() }, Endian::NATIVE)
+    }
+
+    /// A sample of 1 KiB or so.
+    fn sample(time: u64) -> Vec<u8> {
+        let sample = Sample { time: Some(Timestamp(time)), raw: Some(&[0; 1000]), ..Sample::default() };
+        let mut bytes = Vec::new();
+        layout().encode(&Record::Sample(sample), &mut bytes).unwrap();
+        bytes
+    }
+
+    fn play(window: Window, times: impl Iterator<Item = u64>) -> (Blocks, u64) {
+        let (mut blocks, mut most) = (Blocks::new(window), 0);
+        for time in times {
+            blocks.push(&sample(time), &layout());
+            blocks.finish_round();
+            while let Some(block) = blocks.next_too_old(time) {
+                blocks.recycle(block);
+            }
+            most = most.max(blocks.bytes + blocks.open.size());
+        }
+        (blocks, most)
+    }
+
+    #[test]
+    fn bytes_are_a_bound_and_are_used() {
+        let window = Window { time: None, bytes: 8 << 20 };
+        let (mut blocks, most) = play(window, (1..50_000).map(|index| index * 1000));
+        assert!(most <= 9 << 20, "{most}");
+        let samples: u64 = blocks.snapshot().iter().map(|block| block.samples()).sum();
+        assert!(samples > 7 << 10, "{samples}");
+        assert!(!blocks.is_short(), "no time was promised");
+    }
+
+    #[test]
+    fn a_time_is_kept_to_within_a_part() {
+        let second = 1_000_000_000;
+        for step in [second / 10_000, second / 1000, second / 10] {
+            let window = Window { time: Some(Duration::from_secs(2)), bytes: 1 << 30 };
+            let (mut blocks, most) = play(window, (1..40_000).map(|index| index * step));
+            let now = 39_999 * step;
+            let oldest = blocks.snapshot().first().and_then(|block| block.sample_times()).unwrap().0;
+            let kept = now - oldest;
+            assert!((2 * second..2 * second + second / 5).contains(&kept), "{kept} at {step}");
+            assert!(most < (2 * second / step + 1000) * 1200 + (1 << 20), "{most} at {step}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_room_is_said() {
+        let window = Window { time: Some(Duration::from_secs(10)), bytes: 1 << 20 };
+        let (blocks, _) = play(window, (1..10_000).map(|index| index * 1_000_000));
+        assert!(blocks.is_short());
+    }
+
+    #[test]
+    fn sideband_records_come_back_between_their_rounds() {
+        let mut blocks = Blocks::new(Window { time: None, bytes: 1 << 20 });
+        let mut lost = Vec::new();
+        for word in [kind::LOST, 24 << 16, 1, 0, 2, 0] {
+            lost.extend(word.to_ne_bytes());
+        }
+        for _ in 0..2 {
+            blocks.finish_round();
+            blocks.push(&[sample(1), lost.clone(), sample(2)].concat(), &layout());
+            blocks.finish_round();
+        }
+        let kept = blocks.snapshot();
+        let sizes: Vec<_> = kept[0].sideband().map(|record| record.map(<[u8]>::len)).collect();
+        assert_eq!(sizes, [None, Some(24), None, None, Some(24), None]);
+    }
+}

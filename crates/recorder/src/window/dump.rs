@@ -1,0 +1,188 @@
+//! Writing what is kept into a file, on a thread of its own, while the recording goes on.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use host::files::{FileSeries, NewFile};
+use host::sys::signals::Endable;
+use perfdata::sections;
+
+use super::blocks::Block;
+use super::state::SidebandState;
+use crate::description::{BuildIds, Description, MODE};
+use crate::error::{Errno, Error};
+use crate::unwind::StackTotals;
+
+/// The end is waited for so long before a signal may end us.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What became of one file of a series.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DumpReport {
+    /// Those who asked for it ([`crate::Consumer::dump`]).
+    pub tickets: Vec<u64>,
+    /// The file, or why there is none.
+    pub outcome: Result<Dump, DumpFailure>,
+}
+
+/// A file that was written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Dump {
+    /// Its path.
+    pub path: PathBuf,
+    /// Bytes.
+    pub size: u64,
+    /// Samples in it.
+    pub samples: u64,
+    /// From the first sample to the last.
+    pub span: Duration,
+    /// From the moment that it stands for until it was whole.
+    pub took: Duration,
+    /// Whether the bytes of the window had no room for all of its time.
+    pub is_short: bool,
+    /// Why older files could not be removed.
+    pub not_removed: Option<String>,
+}
+
+/// Why a file was not written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DumpFailure {
+    /// Its path, without the time.
+    pub path: PathBuf,
+    /// The kind of the system's error.
+    pub kind: io::ErrorKind,
+    /// In words.
+    pub why: String,
+}
+
+/// All that a file says, as it was at one moment. What is large is shared with the recording.
+pub(super) struct Snapshot {
+    pub(super) tickets: Vec<u64>,
+    /// `20261122T230113`
+    pub(super) stamp: String,
+    pub(super) state: SidebandState,
+    pub(super) blocks: Vec<Arc<Block>>,
+    pub(super) stacks: Option<StackTotals>,
+    pub(super) processes: Option<Vec<u8>>,
+    pub(super) is_short: bool,
+    pub(super) asked: Instant,
+}
+
+/// The thread that writes snapshots, one after the other.
+pub(super) struct DumpThread {
+    snapshots: Sender<Box<Snapshot>>,
+    reports: Receiver<DumpReport>,
+    /// One is being written.
+    busy: bool,
+}
+
+impl DumpThread {
+    /// Starts it, for files of `series`.
+    pub(super) fn start(series: FileSeries, description: Description) -> Result<Self, Error> {
+        let (snapshots, its_snapshots) = bounded(1);
+        let (its_reports, reports) = unbounded();
+        // It ends with the channel, and is not waited for: what it writes to may never take anything again.
+        std::thread::Builder::new()
+            .name("dumps".to_owned())
+            .spawn(move || work(series, &description, &its_snapshots, &its_reports))
+            .map_err(|errno| Error::System { what: "cannot start a thread", errno })?;
+        Ok(Self { snapshots, reports, busy: false })
+    }
+
+    /// Whether a file is being written, so that no snapshot is taken.
+    pub(super) fn is_busy(&self) -> bool {
+        self.busy
+    }
+
+    /// Lets it write; not while it is busy.
+    pub(super) fn write(&mut self, snapshot: Snapshot) {
+        self.busy = self.snapshots.try_send(Box::new(snapshot)).is_ok();
+    }
+
+    /// What became of a file, if one is finished.
+    pub(super) fn report(&mut self) -> Option<DumpReport> {
+        let report = self.reports.try_recv().ok()?;
+        self.busy = false;
+        Some(report)
+    }
+
+    /// Waits for the file that is being written.
+    pub(super) fn wait(&mut self) -> Option<DumpReport> {
+        if !self.busy {
+            return None;
+        }
+        self.busy = false;
+        match self.reports.recv_timeout(PATIENCE) {
+            Ok(report) => Some(report),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => {
+                // What it takes now is up to the disk. Who does not want to wait does without this file.
+                let _endable = Endable::begin();
+                self.reports.recv().ok()
+            }
+        }
+    }
+}
+
+fn work(
+    mut series: FileSeries,
+    description: &Description,
+    snapshots: &Receiver<Box<Snapshot>>,
+    reports: &Sender<DumpReport>,
+) {
+    for snapshot in snapshots {
+        let outcome = snapshot.write(&mut series, description).map_err(|error| DumpFailure {
+            path: series.path().to_owned(),
+            kind: error.kind(),
+            why: Errno(&error).to_string(),
+        });
+        let tickets = snapshot.tickets.clone();
+        // What it shares with the recording goes first: the bound of memory holds again when the next may come.
+        drop(snapshot);
+        if reports.send(DumpReport { tickets, outcome }).is_err() {
+            return;
+        }
+    }
+}
+
+impl Snapshot {
+    fn write(&self, series: &mut FileSeries, description: &Description) -> io::Result<Dump> {
+        let mut output = description.begin_file(series.create(MODE)?)?;
+        let before = self.state.to_records();
+        let writer = output.records();
+        writer.append(&before)?;
+        writer.finished_init()?;
+        self.blocks.iter().try_for_each(|block| block.write_to(writer))?;
+
+        let mut build_ids = BuildIds::default();
+        if let Some(layout) = &description.layout {
+            build_ids.note_all(&before, layout);
+            let sideband = self.blocks.iter().flat_map(|block| block.sideband().flatten());
+            sideband.for_each(|record| build_ids.note_all(record, layout));
+        }
+        let times = self.blocks.iter().filter_map(|block| block.sample_times());
+        let times = times.reduce(|(first, last), (begin, end)| (first.min(begin), last.max(end)));
+        let mut features = description.features(&build_ids, times);
+        let stacks = self.stacks.map(|stacks| (sections::id::STACK_TOTALS, stacks.to_section()));
+        features.sections.extend(stacks);
+        let processes = self.processes.clone();
+        features.sections.extend(processes.map(|section| (sections::id::PROCESSES, section)));
+        let size = writer.finish(&features)?;
+        let file: &mut NewFile = output.file().ok_or(io::ErrorKind::Unsupported)?;
+        let path = series.name(file, &self.stamp)?;
+        let not_removed = series.remove_oldest().err().map(|error| error.to_string());
+        Ok(Dump {
+            path,
+            size,
+            samples: self.blocks.iter().map(|block| block.samples()).sum(),
+            span: times
+                .map_or(Duration::ZERO, |(first, last)| Duration::from_nanos(last.saturating_sub(first))),
+            took: self.asked.elapsed(),
+            is_short: self.is_short,
+            not_removed,
+        })
+    }
+}

@@ -1,0 +1,104 @@
+//! The mappings that an address space has, as the records that made them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use decoder::RecordLayout;
+use model::Pid;
+
+use super::state::append_mapping;
+
+/// As many as a process may have (`vm.max_map_count`). The kernel does not tell of what is unmapped, so there can be more.
+const MOST: usize = 65_530;
+
+/// Mappings that do not overlap, by their first address.
+#[derive(Clone, Default)]
+pub(super) struct Mappings {
+    by_start: BTreeMap<u64, Mapping>,
+}
+
+#[derive(Clone)]
+struct Mapping {
+    /// The address behind it.
+    end: u64,
+    /// Bytes of the record's mapping that lay before what is left of it.
+    moved: u64,
+    order: u64,
+    record: Arc<[u8]>,
+}
+
+impl Mappings {
+    /// A mapping in place of what was there. `order` grows from call to call.
+    pub(super) fn insert(&mut self, start: u64, len: u64, order: u64, record: &Arc<[u8]>) {
+        let Some(end) = start.checked_add(len).filter(|_| len > 0) else { return };
+        while let Some((&other, mapping)) = self.by_start.range(..end).next_back() {
+            if mapping.end <= start {
+                break;
+            }
+            let Some(mapping) = self.by_start.remove(&other) else { break };
+            if mapping.end > end {
+                let moved = mapping.moved.wrapping_add(end - other);
+                self.by_start.insert(end, Mapping { moved, ..mapping.clone() });
+            }
+            if other < start {
+                self.by_start.insert(other, Mapping { end: start, ..mapping });
+            }
+        }
+        self.by_start.insert(start, Mapping { end, moved: 0, order, record: Arc::clone(record) });
+        if self.by_start.len() > MOST {
+            self.forget_oldest_half();
+        }
+    }
+
+    fn forget_oldest_half(&mut self) {
+        let mut orders: Vec<u64> = self.by_start.values().map(|mapping| mapping.order).collect();
+        let middle = orders.len() / 2;
+        let (_, &mut middle, _) = orders.select_nth_unstable(middle);
+        self.by_start.retain(|_, mapping| mapping.order >= middle);
+    }
+
+    /// Appends a record for each, of the process `pid`.
+    pub(super) fn append(&self, pid: Pid, layout: &RecordLayout, out: &mut Vec<u8>) {
+        for (&start, mapping) in &self.by_start {
+            let bounds = (start, mapping.end - start, mapping.moved);
+            append_mapping(pid, bounds, &mapping.record, layout, out);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(mappings: &Mappings) -> Vec<(u64, u64, u64, u64)> {
+        mappings.by_start.iter().map(|(&start, map)| (start, map.end, map.moved, map.order)).collect()
+    }
+
+    #[test]
+    fn newer_mappings_cut_older_ones() {
+        let record: Arc<[u8]> = Arc::default();
+        let mut mappings = Mappings::default();
+        mappings.insert(100, 100, 1, &record);
+        mappings.insert(140, 20, 2, &record);
+        assert_eq!(all(&mappings), [(100, 140, 0, 1), (140, 160, 0, 2), (160, 200, 60, 1)]);
+        mappings.insert(150, 20, 3, &record);
+        assert_eq!(all(&mappings), [(100, 140, 0, 1), (140, 150, 0, 2), (150, 170, 0, 3), (170, 200, 70, 1)]);
+        mappings.insert(90, 200, 4, &record);
+        assert_eq!(all(&mappings), [(90, 290, 0, 4)]);
+        mappings.insert(u64::MAX - 1, 5, 5, &record);
+        mappings.insert(90, 0, 6, &record);
+        assert_eq!(all(&mappings).len(), 1, "no mapping has these bounds");
+    }
+
+    #[test]
+    fn mappings_that_are_never_told_to_be_gone_do_not_pile_up() {
+        let record: Arc<[u8]> = Arc::default();
+        let mut mappings = Mappings::default();
+        for order in 0..(3 * MOST as u64) {
+            mappings.insert(order * 4096, 4096, order, &record);
+        }
+        assert!(mappings.by_start.len() <= MOST);
+        let newest = 3 * MOST as u64 - 1;
+        assert!(mappings.by_start.contains_key(&(newest * 4096)));
+    }
+}

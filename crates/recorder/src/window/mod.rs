@@ -1,0 +1,276 @@
+//! The recording that is always there: the newest records are kept in memory, and written into a file when something asks
+//! for it, while newer ones come.
+//!
+//! ```text
+//! records ─▶ blocks (the newest) ──────────────▶ dump thread ─▶ OUT.20261122T230113
+//!                │ the oldest                      ▲
+//!                └─▶ sideband state (what lives) ──┘
+//! ```
+
+mod blocks;
+mod dump;
+mod mappings;
+mod state;
+
+use std::io;
+use std::time::Instant;
+
+use decoder::Endian;
+use decoder::RawRecord;
+use host::files::FileSeries;
+use host::procfs;
+use host::sys::clock;
+use model::{Loss, Name, Timestamp};
+
+use crate::consumer::{Chunk, Consumer, Ending, Recording};
+use crate::description::{Description, MODE};
+use crate::process_table::ProcessTable;
+use crate::records::each;
+use crate::unwind::StackTotals;
+
+use blocks::Blocks;
+use dump::{DumpThread, Snapshot};
+use state::SidebandState;
+
+pub use blocks::Window;
+pub use dump::{Dump, DumpFailure, DumpReport};
+
+/// Keeps a window of the newest records, and writes it into a new file whenever [`Consumer::dump`] asks for it, and at the end.
+pub struct WindowConsumer {
+    window: Window,
+    /// Until the recording begins.
+    series: Option<FileSeries>,
+    command_line: Vec<Name>,
+    compression: Option<i32>,
+    running: Option<Running>,
+    /// Tickets of those who wait for a file that is not begun.
+    asked: Vec<u64>,
+    is_asked: bool,
+    reports: Vec<DumpReport>,
+    /// The file at the end.
+    last: Option<Dump>,
+    dumps: u64,
+    undecodable: u64,
+}
+
+struct Running {
+    description: Description,
+    state: SidebandState,
+    blocks: Blocks,
+    processes: ProcessTable,
+    /// How many processes the table had when the dead were last removed from it.
+    processes_before: usize,
+    has_stacks: bool,
+    dumps: DumpThread,
+}
+
+/// Fewer processes in the table are not worth a look which are still spoken of.
+const MANY_PROCESSES: usize = 1024;
+
+impl WindowConsumer {
+    /// Keeps `window`, and writes files of `series`, compressed with zstd at the level `compression`. `command_line` is our
+    /// own, for the header.
+    pub fn new(
+        series: FileSeries,
+        window: Window,
+        compression: Option<i32>,
+        command_line: Vec<Name>,
+    ) -> Self {
+        Self {
+            window,
+            series: Some(series),
+            command_line,
+            compression,
+            running: None,
+            asked: Vec::new(),
+            is_asked: false,
+            reports: Vec::new(),
+            last: None,
+            dumps: 0,
+            undecodable: 0,
+        }
+    }
+
+    /// The file that was written at the end.
+    pub fn last(&self) -> Option<&Dump> {
+        self.last.as_ref()
+    }
+
+    /// How many files were written.
+    pub fn dumps(&self) -> u64 {
+        self.dumps
+    }
+
+    /// Samples that are missing because they could not be decoded where stacks are unwound.
+    pub fn undecodable(&self) -> u64 {
+        self.undecodable
+    }
+
+    /// Sees to what is finished, and begins the next file where one is asked for.
+    fn see_to_dumps(&mut self) {
+        let Some(running) = &mut self.running else { return };
+        if let Some(report) = running.dumps.report() {
+            self.dumps += u64::from(report.outcome.is_ok());
+            self.reports.push(report);
+        }
+        if self.is_asked && !running.dumps.is_busy() {
+            self.is_asked = false;
+            let tickets = std::mem::take(&mut self.asked);
+            running.dump(tickets);
+        }
+    }
+}
+
+impl Running {
+    fn push(&mut self, chunk: &Chunk) {
+        let Some(layout) = &self.description.layout else { return };
+        if chunk.ring != crate::consumer::RingKind::Samples {
+            for record in each(&chunk.bytes) {
+                if let Ok((raw, _)) = RawRecord::parse(record, Endian::NATIVE) {
+                    self.processes.take(&raw, layout);
+                }
+            }
+        }
+        self.blocks.push(&chunk.bytes, layout);
+        self.let_go(self.blocks.newest());
+    }
+
+    /// Lets go what is older than the window at `now`.
+    fn let_go(&mut self, now: Timestamp) {
+        while let Some(block) = self.blocks.next_too_old(now.0) {
+            for record in block.sideband() {
+                match record {
+                    Some(record) => self.state.push(record),
+                    None => self.state.finish_round(),
+                }
+            }
+            self.blocks.recycle(block);
+            self.state.forget_before(self.blocks.oldest());
+        }
+    }
+
+    /// The time of the records' clock; where nothing can read that, the newest record's.
+    fn now(&self) -> Timestamp {
+        let clock = self.description.clock_id().and_then(|id| clock::now(id).ok());
+        clock.map_or(self.blocks.newest(), Timestamp).max(self.blocks.newest())
+    }
+
+    fn dump(&mut self, tickets: Vec<u64>) {
+        self.let_go(self.now());
+        let snapshot = Snapshot {
+            tickets,
+            stamp: clock::local_date_and_time(),
+            state: self.state.clone(),
+            blocks: self.blocks.snapshot(),
+            stacks: self.has_stacks.then(|| self.blocks.stacks()),
+            processes: self.processes.to_section(),
+            is_short: self.blocks.is_short(),
+            asked: Instant::now(),
+        };
+        self.dumps.write(snapshot);
+    }
+
+    /// Forgets processes that nothing is kept of any more.
+    fn forget(&mut self) {
+        let now = self.now();
+        self.let_go(now);
+        self.state.forget_dead(now, || procfs::processes().ok());
+        if self.processes.entries().len() > MANY_PROCESSES.max(2 * self.processes_before) {
+            let recent = self.blocks.pids();
+            let state = &self.state;
+            self.processes.retain(|pid| state.knows(pid) || recent.contains(&pid));
+            self.processes_before = self.processes.entries().len();
+        }
+    }
+}
+
+impl Consumer for WindowConsumer {
+    fn begin(&mut self, recording: &Recording) -> io::Result<()> {
+        let mut series = self.series.take().ok_or(io::ErrorKind::NotFound)?;
+        let description =
+            Description::new(recording, std::mem::take(&mut self.command_line), self.compression)?;
+        let layout = description.layout.clone().ok_or(io::ErrorKind::Unsupported)?;
+        // A folder that cannot be written to, or a full disk, shows before the command is started.
+        description.begin_file(series.create(MODE)?)?;
+        self.running = Some(Running {
+            state: SidebandState::new(layout),
+            blocks: Blocks::new(self.window),
+            processes: ProcessTable::default(),
+            processes_before: 0,
+            has_stacks: false,
+            dumps: DumpThread::start(series, description.clone()).map_err(io::Error::other)?,
+            description,
+        });
+        Ok(())
+    }
+
+    fn started(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+        if let Some(running) = &mut self.running {
+            running.push(&chunk);
+        }
+        Ok(Some(chunk.bytes))
+    }
+
+    fn note_loss(&mut self, loss: Loss) {
+        self.undecodable = self.undecodable.saturating_add(loss.undecodable);
+    }
+
+    fn note_stacks(&mut self, stacks: &StackTotals) {
+        if let Some(running) = &mut self.running {
+            running.has_stacks = true;
+            running.blocks.note_stacks(stacks);
+        }
+    }
+
+    fn finished_round(&mut self) -> io::Result<()> {
+        if let Some(running) = &mut self.running {
+            running.blocks.finish_round();
+        }
+        self.see_to_dumps();
+        Ok(())
+    }
+
+    fn dump(&mut self, ticket: u64) {
+        self.is_asked = true;
+        self.asked.push(ticket);
+        self.see_to_dumps();
+    }
+
+    fn take_reports(&mut self) -> Vec<DumpReport> {
+        std::mem::take(&mut self.reports)
+    }
+
+    fn checkpoint(&mut self) -> io::Result<()> {
+        if let Some(running) = &mut self.running {
+            running.forget();
+        }
+        self.see_to_dumps();
+        Ok(())
+    }
+
+    fn end(&mut self, ending: &Ending) -> io::Result<()> {
+        let Some(running) = &mut self.running else { return Ok(()) };
+        if let Some(stacks) = &ending.stacks {
+            running.blocks.note_stacks(stacks);
+            running.has_stacks = true;
+        }
+        if let Some(report) = running.dumps.wait() {
+            self.dumps += u64::from(report.outcome.is_ok());
+            self.reports.push(report);
+        }
+        running.dump(std::mem::take(&mut self.asked));
+        match running.dumps.wait().map(|report| report.outcome) {
+            Some(Ok(dump)) => {
+                self.dumps += 1;
+                self.last = Some(dump);
+                Ok(())
+            }
+            Some(Err(failure)) => Err(io::Error::new(failure.kind, failure.why)),
+            None => Err(io::Error::other("the thread that writes files has ended")),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! `prof record --overwrite`: what happened before somebody asked is in the file.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+use super::folded::Folded;
+use super::prof::{Run, figure, folded, folder, may_record, prof, run};
+use super::{perf, programs};
+
+/// The files that were made, the oldest first.
+fn dumps(folder: &Path) -> Vec<PathBuf> {
+    let mut dumps: Vec<(std::time::SystemTime, PathBuf)> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .map(|entry| (entry.metadata().unwrap().modified().unwrap(), entry.path()))
+        .collect();
+    dumps.sort();
+    dumps.into_iter().map(|(_, path)| path).collect()
+}
+
+/// Records `marks` with a window.
+fn record(folder: &Path, flags: &[&str], rounds: &str, milliseconds: &str) -> Option<Run> {
+    let program = programs::c("marks")?;
+    if !may_record() {
+        return None;
+    }
+    let words =
+        [program.as_os_str(), rounds.as_ref(), milliseconds.as_ref(), "40".as_ref(), folder.as_os_str()];
+    let mut command = prof(["record", "--overwrite", "-F", "4999", "-e", "cpu-clock"]);
+    command.args(flags).arg("-o").arg(folder.join("out")).arg("--").args::<_, &OsStr>(words);
+    Some(run(&mut command).ok())
+}
+
+/// The line that counts the whole recording, behind those that count files.
+fn summary(run: &Run) -> &str {
+    run.stderr.lines().find(|line| line.contains(" lost")).unwrap()
+}
+
+/// First and last time of a sample, seconds.
+fn times(file: &Path) -> (f64, f64) {
+    let text = run(prof(["script", "-F", "time", "-i"]).arg(file)).ok();
+    let mut times: Vec<f64> =
+        text.text().lines().filter_map(|line| line.trim().trim_end_matches(':').parse().ok()).collect();
+    times.sort_by(f64::total_cmp);
+    (times[0], times[times.len() - 1])
+}
+
+#[test]
+fn every_mark_is_in_its_dump_and_no_sample_is_missing() {
+    let folder = folder();
+    let Some(run_) = record(folder.path(), &["--call-graph", "fp"], "6", "60") else { return };
+    let dumps = dumps(folder.path());
+    assert_eq!(dumps.len(), 7, "{}", run_.stderr);
+    for (index, (dump, microseconds)) in dumps.iter().zip(run_.text().lines()).enumerate() {
+        let stacks = Folded::parse(folded(dump, &[]).ok().text());
+        // 40 ms at 4,999 Hz, of which a part goes into the starts of the process.
+        let (even, odd) = (stacks.with("even_mark"), stacks.with("odd_mark"));
+        let expected = (200 * (index as u64 / 2 + 1), 200 * (index as u64).div_ceil(2));
+        assert!(even.abs_diff(expected.0) <= 20 + expected.0 / 10, "{even} of {expected:?} in dump {index}");
+        assert!(odd.abs_diff(expected.1) <= 20 + expected.1 / 10, "{odd} of {expected:?} in dump {index}");
+        let due = microseconds.parse::<u64>().unwrap() * 4999 / 1_000_000;
+        let background = stacks.with("background");
+        assert!(background.abs_diff(due) <= 30 + due / 10, "{background} of {due} in dump {index}");
+    }
+    let last = Folded::parse(folded(&dumps[6], &[]).ok().text());
+    assert_eq!(last.total(), figure(summary(&run_), "samples"), "no sample is missing between the dumps");
+    assert_eq!(figure(summary(&run_), "lost"), 0);
+}
+
+#[test]
+fn a_window_is_as_long_as_promised_and_names_what_began_before_it() {
+    let folder = folder();
+    let flags = ["--window", "1s,8M", "--max-files", "3"];
+    let Some(run_) = record(folder.path(), &flags, "3", "1100") else { return };
+    let dumps = dumps(folder.path());
+    assert_eq!(dumps.len(), 3, "{}", run_.stderr);
+    for dump in &dumps[..2] {
+        let stacks = Folded::parse(folded(dump, &[]).ok().text());
+        let marks = stacks.with("even_mark") + stacks.with("odd_mark");
+        assert!((150..260).contains(&marks), "{marks} samples of the last mark: {}", run_.stderr);
+        assert!(stacks.with("even_mark") == 0 || stacks.with("odd_mark") == 0, "not of the one before");
+        assert!(stacks.with("main") > 300 && stacks.with("[unknown]") * 50 < stacks.total());
+        let (first, last) = times(dump);
+        assert!((0.8..1.1).contains(&(last - first)), "{} s", last - first);
+        if perf::is_here() {
+            let script =
+                run(perf::perf(folder.path()).args(["script", "-F", "comm,ip,sym", "-i"]).arg(dump)).ok();
+            assert_eq!(script.stderr, "");
+            assert!(script.text().contains("background") && script.text().contains("_mark"));
+        }
+    }
+}
+
+#[test]
+fn a_folder_that_is_gone_and_a_thousand_signals_end_nothing() {
+    let Some(program) = programs::c("shares") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let inner = folder.path().join("inner");
+    std::fs::create_dir(&inner).unwrap();
+    let script = "\"$0\" alone 300; mv inner away; i=0; while [ $i -lt 1000 ]; do kill -USR2 $PPID; i=$((i+1)); done; \
+                  sleep 0.5; rm -r away; kill -USR2 $PPID; sleep 0.5; mkdir inner; kill -USR2 $PPID; sleep 0.5; \
+                  \"$0\" alone 100";
+    let mut command =
+        prof(["record", "--overwrite", "-e", "cpu-clock", "-o", "inner/out", "--", "sh", "-c", script]);
+    let run_ = run(command.arg(&program).current_dir(folder.path()).stdin(Stdio::null()));
+    assert_eq!(run_.code, 0, "{}", run_.stderr);
+    // Those of the folder that was moved went with it.
+    assert!(
+        run_.stderr.contains("cannot write what is kept to inner/out: there is no folder inner"),
+        "{}",
+        run_.stderr
+    );
+    assert_eq!(dumps(&inner).len(), 2, "{}", run_.stderr);
+    let last = Folded::parse(folded(&dumps(&inner)[1], &[]).ok().text());
+    assert_eq!(last.total(), figure(summary(&run_), "samples"));
+}
+
+#[test]
+fn killed_it_leaves_the_dumps_that_were_made() {
+    let Some(program) = programs::c("shares") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let script =
+        "\"$0\" alone 300; kill -USR2 $PPID; while [ -z \"$(ls)\" ]; do sleep 0.01; done; kill -9 $PPID";
+    let words = ["record", "--overwrite", "-e", "cpu-clock", "-o", "out", "--", "sh", "-c", script];
+    let run_ = run(prof(words).arg(&program).current_dir(folder.path()));
+    assert_eq!(run_.code, 137, "{}", run_.stderr);
+    thread::sleep(Duration::from_millis(100));
+    let dumps = dumps(folder.path());
+    assert_eq!(dumps.len(), 1, "{dumps:?}");
+    assert!(Folded::parse(folded(&dumps[0], &[]).ok().text()).with("sixty") > 50);
+}
