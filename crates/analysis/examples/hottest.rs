@@ -1,14 +1,15 @@
 //! Prints the ten functions of a perf.data file in which most samples were taken:
 //! `cargo run --example hottest -- perf.data`
 
-use std::collections::HashMap;
 use std::io::Write;
 
+use export::{frame_name, safe_label};
 use host::objects::SearchPaths;
 use prof_analysis::input::{Input, is_of_this_host};
 use prof_analysis::notices::Silent;
 use prof_analysis::symbols::SymbolSettings;
 use prof_analysis::{Analysis, Request};
+use profile::queries::{ByLabel, CallTree, FunctionTable};
 use profile::{Detail, SampleFilter, Show, Weight};
 use symbolizer::Options;
 
@@ -29,15 +30,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let analysis = Analysis::read(input, &request, &Silent)?;
     let Some(event) = analysis.events.first() else { return Ok(()) };
     let view = analysis.view(&event.profile, Show::default(), Weight::Samples);
-    let mut functions: HashMap<String, u64> = HashMap::new();
-    view.tree(0.0).rows(|frames, samples, _| {
-        let innermost = frames.last().map(|frame| &view.frames().frames()[frame.index()].label);
-        *functions.entry(format!("{innermost:?}")).or_default() += samples;
-    });
-    let mut functions: Vec<_> = functions.into_iter().collect();
-    functions.sort_by_key(|(name, samples)| (std::cmp::Reverse(*samples), name.clone()));
-    for (name, samples) in functions.iter().take(10) {
-        writeln!(std::io::stdout(), "{samples:8} {name}")?;
+    let tree = CallTree::of(&[&view]);
+    let table = FunctionTable::new(&tree, &mut ByLabel::new(tree.frames()));
+    let mut functions: Vec<_> = table.rows().map(|(_, key, weights)| (weights[0].self_weight, key)).collect();
+    functions.sort_unstable_by(|one, other| other.cmp(one));
+    for (samples, key) in functions.into_iter().take(10) {
+        let name = tree.frames().get(key as usize).map_or("[no stack]".to_owned(), frame_name);
+        writeln!(std::io::stdout(), "{samples:8} {}", safe_label(&name))?;
     }
     Ok(())
 }

@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn every_kind_of_frame_has_its_form() {
-        let name = |label, kind| frame_name(&ViewFrame { label, kind });
+        let name = |label, kind| frame_name(&ViewFrame { label, kind, line: None });
         let (user, app) = (FrameKind::User, Name::from("app"));
         assert_eq!(name(Label::Comm(app.clone()), user), "app");
         assert_eq!(name(Label::Process(app.clone(), Pid(1)), user), "app-1");

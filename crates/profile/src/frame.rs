@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use model::{Name, Pid, Resolution, Space, StackEntry, Tid, TruncationReason};
+use model::{Name, Pid, Resolution, SourceLocation, Space, StackEntry, Tid, TruncationReason};
 
 use crate::async_rust::{self, Fold};
 use crate::index::Index;
+use crate::shape::{Filters, Marks};
 use crate::view::Show;
 
 /// A frame of a view. Equal frames are drawn as one.
@@ -15,6 +16,8 @@ pub struct ViewFrame {
     pub label: Label,
     /// Where it ran.
     pub kind: FrameKind,
+    /// The line of the source, where the view shows lines and it is known.
+    pub line: Option<SourceLocation>,
 }
 
 /// What a frame is called, before a format makes text of it.
@@ -66,10 +69,16 @@ impl FrameId {
 #[derive(Default, Debug)]
 pub struct FrameTable {
     frames: Vec<ViewFrame>,
+    /// What filters know of them: a part of what makes frames differ.
+    marks: Vec<Marks>,
     index: Index,
 }
 
 impl FrameTable {
+    pub(crate) fn marks(&self, frame: FrameId) -> Marks {
+        self.marks[frame.index()]
+    }
+
     /// Whether two frames are of the same function, whoever it was compiled into.
     pub(crate) fn same_function(&self, one: FrameId, other: FrameId) -> bool {
         self.frames[one.index()].label == self.frames[other.index()].label
@@ -82,16 +91,29 @@ impl FrameTable {
 
     /// The number of a frame.
     pub fn intern(&mut self, frame: ViewFrame) -> FrameId {
-        let frames = &self.frames;
+        self.intern_marked(frame, Marks::default())
+    }
+
+    pub(crate) fn intern_marked(&mut self, frame: ViewFrame, marks: Marks) -> FrameId {
+        let (frames, all_marks) = (&self.frames, &self.marks);
         let next = frames.len() as u32;
         let hash = self.index.hash_of(&frame);
-        let number = self.index.find_or_add(hash, |number| frames[number as usize] == frame, next);
+        let is = |number: u32| frames[number as usize] == frame && all_marks[number as usize] == marks;
+        let number = self.index.find_or_add(hash, is, next);
         if number == next {
             // 2^32 distinct names do not fit into memory.
             self.frames.push(frame);
+            self.marks.push(marks);
         }
         FrameId(number)
     }
+}
+
+/// A frame as a view begins to know it.
+pub(crate) struct NewFrame {
+    pub(crate) frame: ViewFrame,
+    pub(crate) marks: Marks,
+    pub(crate) fold: Fold,
 }
 
 /// The frames of a stack entry, outermost first, as far as they are shown.
@@ -100,7 +122,8 @@ pub(crate) fn frames_of(
     space: &Space,
     resolution: Option<&Resolution>,
     show: Show,
-    mut frame: impl FnMut(ViewFrame, Fold),
+    filters: &Filters<'_>,
+    mut push: impl FnMut(NewFrame),
 ) {
     if if entry.in_kernel { !show.kernel } else { !show.user } {
         return;
@@ -110,8 +133,27 @@ pub(crate) fn frames_of(
         Space::Jit { .. } => FrameKind::Jit,
         _ => FrameKind::User,
     };
+    let filtered_module = if filters.ask_for_names() { module_of(space) } else { None };
+    let module_name = filtered_module.as_ref().map(ToString::to_string);
+    let module_name = module_name.as_deref();
+    let mut push_unless_hidden = |name: &str, frame: ViewFrame, fold: Fold| {
+        if !filters.ask_for_names() {
+            push(NewFrame { frame, marks: Marks::default(), fold });
+        } else if !filters.hides(name, module_name) {
+            push(NewFrame { frame, marks: filters.marks(name, module_name), fold });
+        }
+    };
+    if let Some(module) = &filtered_module
+        && filters.collapses(&module.to_string())
+    {
+        let label = Label::Module(module.clone(), None);
+        push_unless_hidden(&format!("[{module}]"), ViewFrame { label, kind: place, line: None }, Fold::Merge);
+        return;
+    }
     let Some(Resolution::Resolved(symbolized)) = resolution else {
-        frame(ViewFrame { label: nameless(entry, space, show), kind: place }, Fold::Keep);
+        let name = module_name.map_or_else(|| "[unknown]".to_owned(), |module| format!("[{module}]"));
+        let frame = ViewFrame { label: nameless(entry, space, show), kind: place, line: None };
+        push_unless_hidden(&name, frame, Fold::Keep);
         return;
     };
     let module = if show.modules { module_of(space) } else { None };
@@ -123,7 +165,9 @@ pub(crate) fn frames_of(
         } else {
             (Arc::clone(&function.function), Fold::Keep)
         };
-        frame(ViewFrame { label: Label::Function(name, module.clone()), kind }, fold);
+        let line = function.location.clone().filter(|_| show.lines);
+        let label = Label::Function(Arc::clone(&name), module.clone());
+        push_unless_hidden(&name, ViewFrame { label, kind, line }, fold);
     }
 }
 

@@ -69,6 +69,21 @@ impl FrameTree {
         (node != TreeId::ALL).then(|| self.nodes[node.index()].frame)
     }
 
+    /// The node that `node` lies on; the node below all lies on itself.
+    pub(crate) fn below(&self, node: TreeId) -> TreeId {
+        self.nodes[node.index()].below
+    }
+
+    /// The weight of the samples whose stack ends at `node`.
+    pub(crate) fn own(&self, node: TreeId) -> u64 {
+        self.nodes[node.index()].own
+    }
+
+    /// All nodes but the one below all, each after the one that it lies on.
+    pub(crate) fn nodes(&self) -> impl DoubleEndedIterator<Item = TreeId> + use<> {
+        (1..self.nodes.len() as u32).map(TreeId)
+    }
+
     /// Adds the weight of samples whose stack ends at `node`.
     pub(crate) fn add(&mut self, node: TreeId, weight: u64) {
         let own = &mut self.nodes[node.index()].own;

@@ -7,6 +7,7 @@ use crate::async_rust::Fold;
 use crate::frame::{FrameId, FrameKind, FrameTable, Label, ViewFrame, frames_of, module_of};
 use crate::frame_chain::{ChainId, Chains};
 use crate::growth::Growth;
+use crate::shape::{Filters, Shape, StackRules};
 use crate::tree::{FrameTree, TreeId};
 use crate::{PlaceId, Profile, StackId, ThreadId, Weight, pools};
 
@@ -23,13 +24,23 @@ pub struct Show {
     pub addresses: bool,
     /// The module of each function.
     pub modules: bool,
+    /// The lines of the source, where names came with them: a function's calls differ by their lines then.
+    pub lines: bool,
     /// Async Rust without the closures and `poll`s that it is compiled to.
     pub fold_async: bool,
 }
 
 impl Default for Show {
     fn default() -> Self {
-        Self { inlined: true, kernel: true, user: true, addresses: false, modules: false, fold_async: false }
+        Self {
+            inlined: true,
+            kernel: true,
+            user: true,
+            addresses: false,
+            modules: false,
+            lines: false,
+            fold_async: false,
+        }
     }
 }
 
@@ -71,6 +82,7 @@ pub struct View<'a> {
     roots: Vec<(Option<FrameId>, FrameId)>,
     /// What stands for CPU time without samples.
     not_sampled: FrameId,
+    rules: StackRules,
 }
 
 impl<'a> View<'a> {
@@ -82,14 +94,27 @@ impl<'a> View<'a> {
         show: Show,
         weight: Weight,
     ) -> Self {
+        Self::shaped(profile, spaces, resolve, show, weight, &Shape::default())
+    }
+
+    /// As [`Self::new`], with filters on stacks.
+    pub fn shaped<'r>(
+        profile: &'a Profile,
+        spaces: &SpaceTable,
+        resolve: impl Fn(&StackEntry) -> Option<&'r Resolution>,
+        show: Show,
+        weight: Weight,
+        shape: &Shape,
+    ) -> Self {
+        let filters = Filters::new(shape, profile.stacks.places().iter().filter_map(&resolve));
         let mut frames = FrameTable::default();
         let mut chains = Chains::default();
         let mut chain = Vec::new();
         let places = profile.stacks.places().iter();
         let shown = places.map(|entry| {
             chain.clear();
-            frames_of(entry, spaces.get(entry.space), resolve(entry), show, |frame, fold| {
-                chain.push((frames.intern(frame), fold));
+            frames_of(entry, spaces.get(entry.space), resolve(entry), show, &filters, |new| {
+                chain.push((frames.intern_marked(new.frame, new.marks), new.fold));
             });
             chains.intern(&chain)
         });
@@ -106,7 +131,8 @@ impl<'a> View<'a> {
         });
         let roots = roots.collect();
         let not_sampled = frames.intern(root(Label::NotSampled));
-        Self { profile, weight, frames, shown, chains, roots, not_sampled }
+        let rules = StackRules::from(shape);
+        Self { profile, weight, frames, shown, chains, roots, not_sampled, rules }
     }
 
     /// The frames that occur.
@@ -124,7 +150,7 @@ impl<'a> View<'a> {
         self.weight
     }
 
-    /// The weight of all samples.
+    /// The weight of all samples, also of those that filters on stacks leave out.
     pub fn total(&self) -> u64 {
         self.profile.total().weight(self.weight)
     }
@@ -138,6 +164,9 @@ impl<'a> View<'a> {
     /// As [`Self::tree`], with a frame for the CPU time of each thread that has no samples.
     pub fn tree_of_all_time(&self, least: f64) -> FrameTree {
         let mut tree = self.tree(least);
+        if self.rules.choose_samples() {
+            return tree;
+        }
         for &(thread, due) in self.profile.unsampled() {
             let (process, root) = self.roots(thread);
             let below = process.map_or(TreeId::ALL, |process| tree.child(TreeId::ALL, process));
@@ -151,23 +180,47 @@ impl<'a> View<'a> {
     /// All samples as a tree, whose first frames are the threads, or processes with threads on them. Equal stacks are one. Frames that weigh less than
     /// `least` are left out with all above them; but not the threads, below which there is none that could say so.
     pub fn tree(&self, least: f64) -> FrameTree {
-        Growth::of(self, least).tree()
+        if self.rules.is_empty() {
+            return Growth::of(self, least).tree();
+        }
+        self.rules.tree(&Growth::of(self, 0.0).tree(), &self.frames)
     }
 
-    /// The frames of one stack of a thread, outermost first, appended to `frames`.
+    /// The frames of one stack of a thread, outermost first, appended to `frames`; nothing where filters leave its samples
+    /// out.
     pub fn stack(&self, thread: ThreadId, stack: StackId, frames: &mut Vec<FrameId>) {
+        let mut located = Vec::new();
+        self.located_stack(thread, stack, &mut located);
+        frames.extend(located.iter().map(|&(frame, _)| frame));
+    }
+
+    /// As [`Self::stack`], each frame with its place; those of threads and processes have none.
+    pub fn located_stack(
+        &self,
+        thread: ThreadId,
+        stack: StackId,
+        located: &mut Vec<(FrameId, Option<PlaceId>)>,
+    ) {
         let (process, root) = self.roots(thread);
-        frames.extend(process.into_iter().chain([root]));
+        let mut frames = Vec::new();
+        frames.extend(process.into_iter().chain([root]).map(|frame| (frame, None)));
+        let threads = frames.len();
         let mut places: Vec<_> = self.profile.stacks.entries(stack).collect();
         places.reverse();
-        for &(frame, fold) in places.into_iter().flat_map(|place| self.shown(place)) {
-            match (fold, frames.last()) {
-                (Fold::Pass, _) => {}
-                (Fold::Merge, Some(&caller)) if self.frames.same_function(caller, frame) => {}
-                _ => frames.push(frame),
+        for place in places {
+            for &(frame, fold) in self.shown(place) {
+                match (fold, frames.last()) {
+                    (Fold::Pass, _) => {}
+                    (Fold::Merge, Some(&(caller, _))) if self.frames.same_function(caller, frame) => {}
+                    _ => frames.push((frame, Some(place))),
+                }
             }
         }
-        frames.extend(self.passing_last(stack));
+        let innermost = self.profile.stacks.split(stack).map(|(place, _)| place);
+        frames.extend(self.passing_last(stack).map(|frame| (frame, innermost)));
+        if self.rules.apply(&mut frames, threads, &self.frames, |&(frame, _)| frame) {
+            located.append(&mut frames);
+        }
     }
 
     /// The first frames of a thread's stacks: its process, where that is shown, and itself.
@@ -224,5 +277,5 @@ impl<'a> View<'a> {
 }
 
 fn root(label: Label) -> ViewFrame {
-    ViewFrame { label, kind: FrameKind::User }
+    ViewFrame { label, kind: FrameKind::User, line: None }
 }

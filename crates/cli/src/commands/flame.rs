@@ -252,6 +252,7 @@ impl FrameArguments {
             user: !self.no_user,
             addresses: self.addresses,
             modules: self.modules,
+            lines: false,
             fold_async: self.fold_async,
         }
     }

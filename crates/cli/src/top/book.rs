@@ -218,7 +218,7 @@ impl Book {
             _ => module_of(space).map_or(Label::Unknown(None), |module| Label::Module(module, None)),
         };
         // Without the suffix, which is the frame's kind.
-        let mut name = frame_name(&ViewFrame { label, kind: FrameKind::User });
+        let mut name = frame_name(&ViewFrame { label, kind: FrameKind::User, line: None });
         if let Some(why) = refusal {
             // There is no other place in the view to say it.
             name = format!("{}, perf map not used: {why}]", name.trim_end_matches(']'));

@@ -1,0 +1,90 @@
+//! The tree of calls turned around: from functions to who calls them.
+
+use super::call_tree::{CallTree, Growing, NodeId, add};
+use crate::FrameId;
+use crate::tree::TreeId;
+
+/// A way out from a function, grown to some caller.
+struct Way {
+    /// The node whose weights go along.
+    start: NodeId,
+    is_total: bool,
+    /// The caller in the tree that is turned around.
+    at: NodeId,
+    /// Its node in the one that is built.
+    node: TreeId,
+}
+
+impl CallTree {
+    /// The tree from the innermost frames: each function with its self weight, and above it its callers. Threads are left
+    /// out.
+    ///
+    /// Callers of a node for whose weights `is_shown` does not hold are not looked for; its self weights are then its
+    /// totals.
+    pub fn from_leaves(&self, is_shown: impl Fn(&[u64]) -> bool) -> Self {
+        let has_self = |node: &NodeId| self.self_weights(*node).iter().any(|&weight| weight > 0);
+        let starts = self.nodes().filter(|&node| !self.is_thread(node)).filter(has_self);
+        self.turned(starts.map(|start| (start, false)), is_shown)
+    }
+
+    /// Who calls a function: its outermost frames with their totals, and above them their callers. Threads are left out,
+    /// and callers as [`Self::from_leaves`] leaves them out.
+    pub fn callers(&self, is_function: impl Fn(FrameId) -> bool, is_shown: impl Fn(&[u64]) -> bool) -> Self {
+        let mut starts = Vec::new();
+        let mut depth = 0_usize;
+        self.walk(|node, entered| {
+            if self.frame(node).is_some_and(&is_function) {
+                if entered && depth == 0 {
+                    starts.push((node, true));
+                }
+                depth = if entered { depth + 1 } else { depth - 1 };
+            }
+        });
+        self.turned(starts.into_iter(), is_shown)
+    }
+
+    fn turned(
+        &self,
+        starts: impl Iterator<Item = (NodeId, bool)>,
+        is_shown: impl Fn(&[u64]) -> bool,
+    ) -> Self {
+        let columns = self.columns();
+        let mut turned = Growing::new(columns);
+        let weights = |start: NodeId, is_total: bool| {
+            if is_total { self.totals(start) } else { self.self_weights(start) }
+        };
+        let mut first = turned.tree.next();
+        let mut ways: Vec<Way> = Vec::new();
+        for (start, is_total) in starts {
+            let Some(frame) = self.frame(start) else { continue };
+            let node = turned.child(TreeId::ALL, frame);
+            ways.push(Way { start, is_total, at: start, node });
+        }
+        // All ways grow by one caller at a time: when a level is complete, so are the totals of its nodes.
+        while !ways.is_empty() {
+            let of_level = first.index();
+            let place = |way: &Way| (way.node.index() - of_level) * columns;
+            let mut totals = vec![0; (turned.tree.next().index() - first.index()) * columns];
+            for way in &ways {
+                let total = totals[place(way)..].iter_mut();
+                let weights = weights(way.start, way.is_total).iter();
+                total.zip(weights).for_each(|(total, &weight)| add(total, weight));
+            }
+            first = turned.tree.next();
+            let mut grown = Vec::with_capacity(ways.len());
+            for way in ways {
+                let caller = self.parent(way.at);
+                let is_shown = is_shown(&totals[place(&way)..][..columns]);
+                match self.frame(caller).filter(|_| is_shown && !self.is_thread(caller)) {
+                    Some(frame) => {
+                        let node = turned.child(way.node, frame);
+                        grown.push(Way { at: caller, node, ..way });
+                    }
+                    None => turned.add(way.node, weights(way.start, way.is_total)),
+                }
+            }
+            ways = grown;
+        }
+        Self::new(self.frames().to_vec(), &turned.tree, columns, turned.self_weights)
+    }
+}

@@ -1,0 +1,14 @@
+//! Questions to profiles: which functions, called by whom, calling what, and how profiles differ.
+//!
+//! ```text
+//! View, View… ──CallTree::of──▶ CallTree (a column of weights for each) ──▶ functions
+//!                                   │                                   ──▶ from_leaves, callers, callees
+//! ```
+//! The columns of one tree share its frames: several events of a recording, or a recording before and after a change.
+
+mod call_tree;
+mod callers;
+mod functions;
+
+pub use call_tree::{CallTree, NodeId};
+pub use functions::{ByLabel, FunctionTable, RowKeys, Weights};
