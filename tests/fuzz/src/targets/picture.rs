@@ -8,7 +8,7 @@ use elf::Object;
 use export::flamegraph::Options;
 use model::{Pid, Resolution, Space, StackEntry, Tid};
 use perfdata::{EntryKind, Reader, Source};
-use profile::{Detail, Profile, Show, View, Weight};
+use profile::{Columns, Detail, Profile, Show, View, Weight};
 use symbolizer::{ObjectFiles, ObjectSymbolizer, Place};
 use tracker::{Orderer, RawStack, Tracker};
 
@@ -20,7 +20,8 @@ const MOST_SAMPLES: u64 = 2000;
 pub(super) fn run(bytes: &[u8]) {
     let Ok(mut reader) = Reader::open(Source::File(Box::new(bytes.to_vec()))) else { return };
     let (mut orderer, mut tracker) = (Orderer::default(), Tracker::new());
-    let mut profile = Profile::new(Detail { threads: true, order: true, ..Detail::default() });
+    let mut profile =
+        Profile::new(Detail { threads: true, samples: Some(Columns::default()), ..Detail::default() });
     while let Ok(entry) = reader.next_entry() {
         let ended = entry.is_none();
         match entry {
