@@ -1,13 +1,18 @@
 //! `prof record --overwrite`: what happened before somebody asked is in the file.
 
 use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
 
 use super::folded::Folded;
-use super::prof::{Run, figure, folded, folder, may_record, prof, run};
+use super::prof::{Run, figure, finish, folded, folder, may_record, prof, run};
 use super::{perf, programs};
 
 /// The files that were made, the oldest first.
@@ -137,4 +142,136 @@ fn killed_it_leaves_the_dumps_that_were_made() {
     let dumps = dumps(folder.path());
     assert_eq!(dumps.len(), 1, "{dumps:?}");
     assert!(Folded::parse(folded(&dumps[0], &[]).ok().text()).with("sixty") > 50);
+}
+
+/// A recording that goes on until it is told to stop.
+struct Recording {
+    child: Child,
+    folder: TempDir,
+}
+
+impl Recording {
+    /// Begins it, with flags that may name files of its folder.
+    fn begin(flags: &[&str], before: impl FnOnce(&Path)) -> Option<Self> {
+        let program = programs::c("shares")?;
+        if !may_record() {
+            return None;
+        }
+        let folder = folder();
+        before(folder.path());
+        let mut command = prof(["record", "-e", "cpu-clock", "-o", "out"]);
+        command.args(flags).arg("--").arg(program).args(["alone", "60000"]).current_dir(folder.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Some(Self { child: command.spawn().unwrap(), folder })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn dump(&self) -> Run {
+        run(&mut prof(["dump", &self.child.id().to_string()]))
+    }
+}
+
+/// Sends a line, and returns the line that comes back.
+fn ask(mut stream: &UnixStream, line: &str) -> String {
+    stream.write_all(line.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    for byte in stream.bytes() {
+        answer.push(byte.unwrap());
+        if answer.ends_with(b"\n") {
+            break;
+        }
+    }
+    String::from_utf8(answer).unwrap()
+}
+
+fn connect(path: &Path) -> UnixStream {
+    let begin = Instant::now();
+    loop {
+        match UnixStream::connect(path) {
+            Ok(stream) => return stream,
+            Err(error) => assert!(begin.elapsed() < Duration::from_secs(20), "{error}"),
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_socket_takes_commands() {
+    let Some(recording) = Recording::begin(&["--overwrite", "--control", "unix:socket"], |_| ()) else {
+        return;
+    };
+    let stream = connect(&recording.path("socket"));
+    assert_eq!(ask(&stream, "ping\n"), "ack\n");
+    // Who goes away in the middle of a word, and who says what is none.
+    drop(ask(&connect(&recording.path("socket")), "\x1b[2J\n").strip_prefix("error: ").unwrap());
+    connect(&recording.path("socket")).write_all(b"du").unwrap();
+    thread::sleep(Duration::from_millis(200));
+    let path = recording.dump().ok();
+    let path = Path::new(path.text().trim_end());
+    assert!(path.is_absolute());
+    let before = Folded::parse(folded(path, &[]).ok().text()).total();
+    assert!(before > 10, "{before}");
+    // While it samples nothing, nothing comes.
+    assert_eq!(ask(&stream, "disable\n"), "ack\n");
+    let dump = |line: &str| {
+        let answer = ask(&stream, line);
+        let path = recording.path(answer.trim_end().strip_prefix("ack ").unwrap());
+        Folded::parse(folded(&path, &[]).ok().text()).total()
+    };
+    let stopped = dump("dump\n");
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(dump("dump\n"), stopped);
+    assert_eq!(ask(&stream, "enable\n"), "ack\n");
+    thread::sleep(Duration::from_millis(300));
+    assert!(dump("dump\n") > stopped + 10);
+    assert_eq!(ask(&stream, "stop\n"), "ack\n");
+    let socket = recording.path("socket");
+    let run_ = finish(recording.child);
+    assert_eq!(run_.code, 128 + 15, "{}", run_.stderr);
+    assert!(!socket.exists());
+}
+
+#[test]
+fn a_pipe_whose_other_end_dies_hangs_nothing() {
+    let make = |folder: &Path| {
+        for name in ["commands", "answers"] {
+            assert!(Command::new("mkfifo").arg(folder.join(name)).status().unwrap().success());
+        }
+    };
+    let flags = ["-D", "-1", "--control", "fifo:commands,answers"];
+    let Some(recording) = Recording::begin(&flags, make) else { return };
+    let say = |text: &str| {
+        let mut pipe = OpenOptions::new().write(true).open(recording.path("commands")).unwrap();
+        pipe.write_all(text.as_bytes()).unwrap();
+    };
+    // Nobody reads the answers; in the end the pipe is full of them.
+    for _ in 0..2000 {
+        say("ping\n");
+    }
+    let mut answers = File::open(recording.path("answers")).unwrap();
+    let mut first = [0; 4];
+    answers.read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"ack\n");
+    drop(answers);
+    say("dump\n");
+    say("enable\n");
+    thread::sleep(Duration::from_millis(500));
+    say("stop");
+    let file = recording.path("out");
+    let run_ = finish(recording.child);
+    assert_eq!(run_.code, 128 + 15, "{}", run_.stderr);
+    let total = Folded::parse(folded(&file, &[]).ok().text()).total();
+    assert!((10..2000).contains(&total), "{total} samples: {}", run_.stderr);
+}
+
+#[test]
+fn only_recordings_are_sent_the_signal_that_ends_others() {
+    let run_ = run(&mut prof(["dump", &std::process::id().to_string()]));
+    assert_eq!(run_.code, 1);
+    assert!(run_.stderr.contains("is no recording that keeps a window"), "{}", run_.stderr);
+    let run_ = run(&mut prof(["dump", "4194305"]));
+    assert!(run_.stderr.contains("does not exist"), "{}", run_.stderr);
 }

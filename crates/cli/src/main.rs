@@ -48,6 +48,8 @@ enum Command {
     Top(commands::top::TopArguments),
     /// List the events that this machine offers
     List(commands::list::ListArguments),
+    /// Let a recording with --overwrite write what it keeps
+    Dump(commands::dump::DumpArguments),
     /// Say what this machine allows you to record, and what would allow more
     Doctor,
     /// Print what a shell needs to complete this command line
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         Command::Script(script) => commands::script::run(&script, &console),
         Command::Top(top) => commands::top::run(&top, &console),
         Command::List(list) => commands::list::run(&list, &console),
+        Command::Dump(dump) => commands::dump::run(&dump, &console),
         Command::Doctor => commands::doctor::run(&console),
         Command::Completions(shell) => commands::completions::run(&shell, Arguments::command()),
         Command::Man(man) => commands::completions::write_pages(&man, Arguments::command(), &console),

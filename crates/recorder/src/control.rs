@@ -2,14 +2,15 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use host::sys::pidfd::PidFd;
 use host::sys::poll::{PollSet, Waker};
 use host::sys::signals::{Received, SIGHUP, SIGINT, SIGTERM, SIGUSR2, SignalFd, SignalMask};
 
+use crate::commands::{Command, CommandSources};
 use crate::error::Error;
 use crate::messages::{Message, Outbox};
 
@@ -27,6 +28,8 @@ struct Inner {
     signals: Option<SignalFd>,
     /// The signal mask that a command begins with.
     mask: SignalMask,
+    /// Until the recording begins.
+    commands: Mutex<CommandSources>,
 }
 
 /// What happened outside.
@@ -38,6 +41,8 @@ pub(crate) enum OutsideEvent {
     Signal(Received),
     /// One arrived that asks for a file with what is kept.
     Dump,
+    /// A command came, which is answered with its ticket.
+    Command(Command, u64),
     /// The process at this place of the list has ended.
     Ended(usize),
 }
@@ -73,8 +78,18 @@ impl Control {
         Self::with(Some(signals), mask)
     }
 
+    /// Takes commands from `sources`, too, while it records.
+    pub fn listen_to(&self, sources: CommandSources) {
+        *self.inner.commands.lock().unwrap_or_else(PoisonError::into_inner) = sources;
+    }
+
+    pub(crate) fn take_commands(&self) -> CommandSources {
+        std::mem::take(&mut *self.inner.commands.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn with(signals: Option<SignalFd>, mask: SignalMask) -> io::Result<Self> {
-        let inner = Inner { stop: AtomicBool::new(false), waker: Waker::new()?, signals, mask };
+        let (stop, commands) = (AtomicBool::new(false), Mutex::default());
+        let inner = Inner { stop, waker: Waker::new()?, signals, mask, commands };
         Ok(Self { inner: Arc::new(inner) })
     }
 

@@ -11,6 +11,7 @@
 mod attr;
 mod branches;
 mod census;
+mod commands;
 mod consumer;
 mod control;
 mod coverage;
@@ -44,6 +45,7 @@ mod write_behind;
 
 pub use branches::parse_branches;
 pub use census::Census;
+pub use commands::CommandSources;
 pub use consumer::{Chunk, Consumer, Ending, LostCount, RecordedEvent, Recording, RingKind, TaskTime};
 pub use control::Control;
 pub use coverage::{Coverage, runs_with_time};

@@ -115,7 +115,7 @@ pub enum Notice {
         /// The kernel's attr.
         attr: Box<Attr>,
     },
-    /// The duration is over and the command still runs: it was sent SIGTERM.
+    /// The recording is over and the command still runs: it was sent SIGTERM.
     CommandTerminated,
     /// The recording has failed and the command still runs: we wait for it.
     CommandGoesOn {
@@ -284,7 +284,7 @@ impl fmt::Display for Notice {
             ),
             Self::Opened { name, attr } => write!(f, "{name}: {}", Fields(attr)),
             Self::Refused { name, attr } => write!(f, "{name} was refused: {}", Fields(attr)),
-            Self::CommandTerminated => f.write_str("the time is over: the command was sent SIGTERM"),
+            Self::CommandTerminated => f.write_str("the recording is over: the command was sent SIGTERM"),
             Self::CommandGoesOn { because } => write!(f, "{because}; the command goes on"),
             Self::Dump(Ok(dump)) => {
                 let samples = if dump.samples == 1 { "sample" } else { "samples" };

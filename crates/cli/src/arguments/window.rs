@@ -1,13 +1,16 @@
 //! Recordings that are always there: how much is kept, and when it is written.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use analysis::Notices;
+use anyhow::Context;
 use clap::Args;
-use host::files::{DestinationError, FileSeries};
-use recorder::Window;
+use host::files::{CommandSocket, DestinationError, FileSeries, open_pipe_both_ways};
+use recorder::{CommandSources, Window};
 
 use super::numbers::within;
+use crate::console::Console;
 
 /// Kept where nothing else is said.
 const DEFAULT_BYTES: u64 = 64 << 20;
@@ -31,6 +34,18 @@ pub struct WindowArguments {
     /// Remove the oldest of the files FILE.YYYYMMDDTHHMMSS where there are more than N
     #[arg(long, value_name = "N", value_parser = within(1..=1_000_000_usize), requires = "overwrite")]
     max_files: Option<usize>,
+    /// Take commands while recording, a line each: enable, disable, dump, ping, stop; each is answered with "ack", or
+    /// "error: " and why. fifo:PATH[,ACK-PATH] reads a named pipe (mkfifo) and answers through another; unix:PATH makes a
+    /// socket
+    #[arg(long, value_name = "fifo:PATH[,ACK]|unix:PATH", value_parser = control)]
+    control: Option<ControlPlace>,
+}
+
+/// Where commands come from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum ControlPlace {
+    Fifo(PathBuf, Option<PathBuf>),
+    Socket(PathBuf),
 }
 
 impl WindowArguments {
@@ -45,6 +60,56 @@ impl WindowArguments {
     /// Where none can be.
     pub fn series(&self, path: &Path) -> Result<FileSeries, DestinationError> {
         FileSeries::find(path, self.max_files)
+    }
+}
+
+impl WindowArguments {
+    /// Whether sampling may begin when a command says so.
+    pub fn has_control(&self) -> bool {
+        self.control.is_some()
+    }
+
+    /// Opens what commands come through.
+    ///
+    /// # Errors
+    /// Where that is missing, in use, or may be somebody else's.
+    pub fn commands(&self, console: &Console) -> anyhow::Result<CommandSources> {
+        let mut sources = CommandSources::default();
+        match &self.control {
+            Some(ControlPlace::Fifo(commands, answers)) => {
+                let open = |path: &PathBuf| {
+                    open_pipe_both_ways(path)
+                        .with_context(|| format!("cannot take commands from {}", path.display()))
+                };
+                sources = sources.with_pipe(open(commands)?, answers.as_ref().map(open).transpose()?);
+            }
+            Some(ControlPlace::Socket(path)) => {
+                let bound = CommandSocket::bind(path);
+                sources = sources.with_socket(
+                    bound.with_context(|| format!("cannot make the socket {}", path.display()))?,
+                );
+            }
+            None => {}
+        }
+        if self.overwrite {
+            match CommandSocket::of_this_process() {
+                Ok(socket) => sources = sources.with_socket(socket),
+                // Signals come through all the same.
+                Err(error) => console.detail(&format!("prof dump will have to send a signal: {error}")),
+            }
+        }
+        Ok(sources)
+    }
+}
+
+fn control(text: &str) -> Result<ControlPlace, String> {
+    match text.split_once(':') {
+        Some(("fifo", paths)) if !paths.is_empty() => Ok(match paths.split_once(',') {
+            Some((commands, answers)) => ControlPlace::Fifo(commands.into(), Some(answers.into())),
+            None => ControlPlace::Fifo(paths.into(), None),
+        }),
+        Some(("unix", path)) if !path.is_empty() => Ok(ControlPlace::Socket(path.into())),
+        _ => Err("fifo:PATH, fifo:PATH,ACK-PATH or unix:PATH".to_owned()),
     }
 }
 
@@ -105,6 +170,12 @@ mod tests {
         assert_eq!(window("64M"), Ok(Window { time: None, bytes: 64 << 20 }));
         let both = Window { time: Some(Duration::from_secs(3600)), bytes: 2 << 30 };
         assert_eq!((window("1h,2G"), window("2G,1h")), (Ok(both), Ok(both)));
+        let fifo = |commands: &str, answers: Option<&str>| {
+            Ok(ControlPlace::Fifo(commands.into(), answers.map(PathBuf::from)))
+        };
+        assert_eq!((control("fifo:a"), control("fifo:a,b")), (fifo("a", None), fifo("a", Some("b"))));
+        assert_eq!(control("unix:/run/x"), Ok(ControlPlace::Socket("/run/x".into())));
+        assert!(control("fd:3").is_err() && control("unix:").is_err() && control("x").is_err());
         assert!((FEWEST_BYTES..=MOST_BYTES).contains(&window("30s").unwrap().bytes));
         for bad in
             ["", "30", "0s", "-1s", "nans", "infs", "1K", "64M,64M", "30s,5m", "30s,", "1e999s", "9999999G"]

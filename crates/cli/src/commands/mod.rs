@@ -3,10 +3,12 @@
 pub mod call_graph;
 pub mod completions;
 pub mod doctor;
+pub mod dump;
 pub mod flame;
 pub mod list;
 mod missing;
 pub mod record;
 pub mod script;
+mod sink;
 mod summary;
 pub mod top;

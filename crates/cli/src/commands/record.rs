@@ -17,11 +17,12 @@ use model::{CpuId, Loss, Name, Pid, Tid};
 use recorder::event::{Rate, select};
 use recorder::unwind::{StackTotals, Unwinding};
 use recorder::{
-    CallChain, Clock, Command, Consumer, Control, Errno, Error, Extras, FileConsumer, Importance, Levels,
-    Notice, Options, Summary, Target, Window, WindowConsumer, Workload,
+    CallChain, Clock, Command, CommandSources, Control, Errno, Error, Extras, FileConsumer, Importance,
+    Levels, Notice, Options, Summary, Target, Window, WindowConsumer, Workload,
 };
 
 use super::call_graph::{self, CallGraph};
+use super::sink::Sink;
 use super::summary;
 use crate::arguments::events::EventLists;
 use crate::arguments::numbers::{process_number, within};
@@ -128,10 +129,9 @@ pub struct SamplingArguments {
     /// Stop after so many seconds
     #[arg(short, long, value_name = "SECS", value_parser = seconds, allow_negative_numbers = true)]
     duration: Option<Duration>,
-    /// Start sampling after so many milliseconds
-    #[arg(short = 'D', long, value_name = "MS", allow_negative_numbers = true,
-          value_parser = within(1..=1_u64 << 40))]
-    delay: Option<u64>,
+    /// Start sampling after so many milliseconds; -1: when --control says so
+    #[arg(short = 'D', long, value_name = "MS", allow_negative_numbers = true, value_parser = delay)]
+    delay: Option<Duration>,
     /// Keep at most so many addresses of each call chain
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = within(1..=u16::MAX))]
     max_stack: Option<u16>,
@@ -187,6 +187,9 @@ struct ExtraArguments {
 /// Where nothing could be recorded, or not to its end.
 pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<ExitCode> {
     let mut options = options(arguments)?;
+    if options.delay == Some(Duration::MAX) && !arguments.parts.has_control() {
+        wrong_usage("-D -1 waits for a command; try: --control fifo:PATH");
+    }
     if let Some(window) = arguments.parts.window() {
         return record_window(arguments, options, window, console);
     }
@@ -202,7 +205,8 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Exi
     if let Some(level) = arguments.compress {
         consumer = consumer.compressed(level);
     }
-    match record_into(consumer, Some(&arguments.output), &options, arguments.strict, console)? {
+    let commands = arguments.parts.commands(console)?;
+    match record_into(consumer, Some(&arguments.output), commands, &options, arguments.strict, console)? {
         Outcome::Recorded(code) | Outcome::NotStarted(code) => Ok(code),
     }
 }
@@ -221,48 +225,9 @@ fn record_window(
     let cannot_write = || format!("cannot write to {}", arguments.output.display());
     let series = arguments.parts.series(&arguments.output).with_context(cannot_write)?;
     let sink = WindowConsumer::new(series, window, arguments.compress, own_command_line());
-    match record_into(sink, Some(&arguments.output), &options, arguments.strict, console)? {
+    let commands = arguments.parts.commands(console)?;
+    match record_into(sink, Some(&arguments.output), commands, &options, arguments.strict, console)? {
         Outcome::Recorded(code) | Outcome::NotStarted(code) => Ok(code),
-    }
-}
-
-/// Where a recording goes, and what became of it.
-trait Sink: Consumer {
-    /// Samples that are missing because they could not be decoded.
-    fn undecodable(&self) -> u64;
-
-    /// For how long the destination took less than came.
-    fn held_up(&self) -> Duration;
-
-    /// The file that was written last, `output` where nothing else is known, and its size.
-    fn written<'a>(&'a self, output: &'a Path) -> (&'a Path, u64);
-}
-
-impl Sink for FileConsumer {
-    fn undecodable(&self) -> u64 {
-        self.undecodable()
-    }
-
-    fn held_up(&self) -> Duration {
-        self.held_up()
-    }
-
-    fn written<'a>(&'a self, output: &'a Path) -> (&'a Path, u64) {
-        (output, self.size())
-    }
-}
-
-impl Sink for WindowConsumer {
-    fn undecodable(&self) -> u64 {
-        self.undecodable()
-    }
-
-    fn held_up(&self) -> Duration {
-        Duration::ZERO
-    }
-
-    fn written<'a>(&'a self, output: &'a Path) -> (&'a Path, u64) {
-        self.last().map_or((output, 0), |dump| (&dump.path, dump.size))
     }
 }
 
@@ -281,7 +246,7 @@ pub fn record_command(
     let file = NewFile::create_unseen(&folder).with_context(no_file)?;
     let recording = file.file().try_clone().with_context(no_file)?;
     let consumer = FileConsumer::unseen(file, own_command_line());
-    Ok((record_into(consumer, None, &options, false, console)?, recording))
+    Ok((record_into(consumer, None, CommandSources::default(), &options, false, console)?, recording))
 }
 
 fn temporary_file(folder: &Path) -> String {
@@ -300,6 +265,7 @@ pub enum Outcome {
 fn record_into(
     mut file: impl Sink,
     output: Option<&Path>,
+    commands: CommandSources,
     options: &Options,
     strict: bool,
     console: &Console,
@@ -307,6 +273,7 @@ fn record_into(
     memory::end_when_exhausted(&OUT_OF_MEMORY);
     let control = if options.in_parts { Control::with_signals_and_dumps() } else { Control::with_signals() };
     let control = control.context("cannot wait for signals")?;
+    control.listen_to(commands);
     let mut notices = |notice: Notice| tell(&notice, console);
     let mut stacks = (StackTotals::default(), (0, 0));
     let recorded = if options.copies_stacks() {
@@ -464,7 +431,7 @@ impl SamplingArguments {
             Some(chain) => chain,
             None => wrong_usage("--keep-stacks needs stacks; try: --call-graph auto --keep-stacks"),
         };
-        options.delay = self.delay.map(Duration::from_millis);
+        options.delay = self.delay;
         options.max_stack = self.max_stack;
         options.levels = match (self.all_user, self.all_kernel) {
             (true, _) => Levels::User,
@@ -526,6 +493,14 @@ fn exit_code(summary: &Summary, control: &Control) -> u8 {
 
 fn own_command_line() -> Vec<Name> {
     std::env::args_os().map(|word| Name::from(word.as_encoded_bytes())).collect()
+}
+
+/// Milliseconds; -1 stands for longer than anything takes.
+fn delay(text: &str) -> Result<Duration, String> {
+    match text {
+        "-1" => Ok(Duration::MAX),
+        _ => within(1..=1_u64 << 40)(text).map(Duration::from_millis),
+    }
 }
 
 fn frequency(text: &str) -> Result<u64, String> {

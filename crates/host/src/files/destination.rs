@@ -60,6 +60,9 @@ pub enum DestinationError {
         /// Its owner, where that is somebody else.
         owner: Option<u32>,
     },
+    /// Something else, where a named pipe has to be.
+    #[error("there is no named pipe {}; try: mkfifo {}", .0.display(), .0.display())]
+    NoPipe(PathBuf),
     /// A device that is not made for text.
     #[error(
         "it is a {kind} device, and of devices only /dev/null, /dev/zero, /dev/full and terminals are written to"
@@ -185,6 +188,22 @@ impl Destination {
         // In a device that keeps nothing, nothing meets.
         let keeps = !stream.file_type().is_char_device() || device::is_terminal(stream.rdev());
         keeps && (stream.dev(), stream.ino()) == (stdout.dev(), stdout.ino())
+    }
+}
+
+/// Opens a named pipe of a trusted user to be read and written without waiting: whoever has its other end may come and go.
+///
+/// # Errors
+/// [`DestinationError::NoPipe`] for anything else, and as [`Destination::find`].
+pub fn open_pipe_both_ways(path: &Path) -> Result<File, DestinationError> {
+    match look(path, &Trusted::of_this_process())? {
+        Found::Pipe(pipe) => {
+            let options = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).clone();
+            Ok(options.open(pipe.proc_path())?)
+        }
+        Found::Name(_) | Found::Descriptor(_) | Found::Device(_) => {
+            Err(DestinationError::NoPipe(path.to_owned()))
+        }
     }
 }
 

@@ -10,10 +10,12 @@ mod destination;
 mod folder;
 mod new_file;
 mod series;
+mod socket;
 mod trust;
 
-pub use destination::{Destination, DestinationError, NameInFolder, Place};
+pub use destination::{Destination, DestinationError, NameInFolder, Place, open_pipe_both_ways};
 pub use new_file::NewFile;
 pub use series::FileSeries;
+pub use socket::{CommandSocket, connect_to_recording};
 
 pub(crate) use folder::make_folders;

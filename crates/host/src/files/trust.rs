@@ -27,8 +27,13 @@ impl Trusted {
         Self { users: [0, own].into_iter().chain(sudo).collect() }
     }
 
+    /// Whether `user` is one of them.
+    pub(super) fn is(&self, user: u32) -> bool {
+        self.users.contains(&user)
+    }
+
     pub(super) fn owns(&self, what: &Metadata) -> bool {
-        self.users.contains(&what.uid())
+        self.is(what.uid())
     }
 
     /// Whether what is of trusted users in a folder has the names that they gave it: nobody else can rename it. A group is

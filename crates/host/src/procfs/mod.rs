@@ -14,7 +14,7 @@ use model::{Pid, Tid};
 pub use life::{Life, life};
 pub use lineage::{Lineage, lineage};
 pub use maps::{MapEntry, executable_maps};
-pub use status::{Capability, Status, allowed_cpus, own_status, status};
+pub use status::{Capability, Status, allowed_cpus, holds_back, own_status, status};
 
 /// All processes, ascending.
 ///

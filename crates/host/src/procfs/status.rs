@@ -70,6 +70,18 @@ pub(super) fn status_of_process(pid: Pid) -> io::Result<Status> {
     status(Tid(pid.0))
 }
 
+/// Whether the first thread of a process holds a signal back, as one does that reads it instead of being ended by it.
+///
+/// # Errors
+/// `ENOENT` where there is none (any more).
+pub fn holds_back(pid: Pid, signal: i32) -> io::Result<bool> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let mask = text.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    let bit = u32::try_from(signal).ok().and_then(|signal| signal.checked_sub(1));
+    Ok(bit.and_then(|bit| 1_u64.checked_shl(bit)).is_some_and(|bit| mask & bit != 0))
+}
+
 /// Our own.
 ///
 /// # Errors

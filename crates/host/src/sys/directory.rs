@@ -123,6 +123,12 @@ impl Directory {
         std::fs::read_link(proc_path(&self.0))
     }
 
+    /// A path of a name in it, for calls that know no directories. What has the name by then may be another thing.
+    pub fn proc_path_of(&self, name: &CStr) -> PathBuf {
+        use std::os::unix::ffi::OsStrExt;
+        PathBuf::from(proc_path(&self.0)).join(std::ffi::OsStr::from_bytes(name.to_bytes()))
+    }
+
     /// Makes a file without a name in this file system, to be read and written, with `mode` (less the umask). It vanishes
     /// with its last descriptor.
     ///

@@ -11,6 +11,7 @@ pub mod limits;
 mod map_guard;
 pub mod memory;
 pub mod mount;
+pub mod peer;
 pub mod perf_event;
 pub mod pidfd;
 pub mod poll;

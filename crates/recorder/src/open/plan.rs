@@ -55,6 +55,8 @@ pub(crate) struct Opened {
     pub(crate) task_clocks: Option<TaskClocks>,
     /// Whether sampling has been started.
     pub(super) enabled: bool,
+    /// Whether it was stopped for a while ([`Opened::pause`]).
+    pub(super) paused: bool,
     wanted_ring: u64,
     /// Bytes that stack copies may have.
     pub(super) copy_sizes: CopySizes,
@@ -359,6 +361,7 @@ impl Opened {
             whole_cpus: None,
             task_clocks: None,
             enabled: false,
+            paused: false,
             wanted_ring: 0,
             copy_size: copy_sizes.first(),
             copy_sizes,

@@ -34,6 +34,24 @@ impl Opened {
         self.task_clocks.iter().for_each(TaskClocks::disable);
     }
 
+    /// Stops sampling for a while; sideband records go on.
+    pub(crate) fn pause(&mut self) {
+        self.paused = true;
+        self.disable();
+    }
+
+    /// Goes on sampling after [`Opened::pause`]. An event whose thread has ended has nothing to go on with.
+    pub(crate) fn resume(&mut self) {
+        self.paused = false;
+        for (index, event) in self.events.iter().enumerate() {
+            if self.is_chosen(index) {
+                event.instances.iter().for_each(|instance| drop(instance.enable()));
+            }
+        }
+        // Its time goes on, or nothing is said of it.
+        let _ = self.task_clocks.as_ref().map(TaskClocks::enable);
+    }
+
     /// What the event at `index` has counted on all CPUs and threads, in its own unit; `None` where an instance cannot tell.
     pub(crate) fn counted(&self, index: usize) -> Option<u64> {
         let mut values = [0; 5];
@@ -46,11 +64,16 @@ impl Opened {
 
     /// Whether the event at `index` samples now: a member of a group does with its leader, of the variants one does.
     pub(super) fn runs(&self, index: usize) -> bool {
+        self.enabled && !self.paused && self.is_chosen(index)
+    }
+
+    /// Whether the event at `index` is one of those that are enabled while it samples.
+    fn is_chosen(&self, index: usize) -> bool {
         let leads = |event: &OpenEvent| event.leader.is_none_or(|leader| leader == index);
         let is_chosen = |event: &OpenEvent| {
             event.attr.sample_stack_user == 0 || event.attr.sample_stack_user == self.copy_size
         };
-        self.enabled && self.events.get(index).is_some_and(|event| leads(event) && is_chosen(event))
+        self.events.get(index).is_some_and(|event| leads(event) && is_chosen(event))
     }
 
     fn each_leader(&self, act: impl Fn(&PerfEvent) -> io::Result<()>) -> io::Result<()> {

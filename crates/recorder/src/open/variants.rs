@@ -110,6 +110,9 @@ impl Opened {
             return false;
         }
         self.copy_size = size;
+        if self.paused {
+            return true;
+        }
         let has_size = |event: &OpenEvent| event.attr.sample_stack_user == size;
         for (enable, act) in
             [(true, PerfEvent::enable as fn(&PerfEvent) -> io::Result<()>), (false, PerfEvent::disable)]

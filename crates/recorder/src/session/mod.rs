@@ -1,5 +1,7 @@
 //! A recording from its beginning to its end.
 
+mod outside;
+
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -12,8 +14,9 @@ use host::sys::signals::SIGTERM;
 use host::sys::spawn::{Child, ExitStatus, WaitingChild};
 use model::{Loss, Pid};
 
+use crate::commands::{Answers, CommandThread};
 use crate::consumer::{Chunk, Consumer, Ending, LostCount, Recording, RingKind};
-use crate::control::{Control, OutsideEvent, Watcher};
+use crate::control::{Control, Watcher};
 use crate::coverage::{Tally, coverage};
 use crate::error::Error;
 use crate::loss::lost_samples;
@@ -23,11 +26,12 @@ use crate::notice::Notice;
 use crate::open::{Duplicates, Numbers, Opened, TaskClocks, TaskReports, open, processes};
 use crate::options::{Options, Target};
 use crate::pace::{Pace, SOON};
-use crate::requests::{NOBODY, Requests};
+use crate::requests::Requests;
 use crate::ring::{Drained, Readers, RingSource, Samples, StackPlace};
 use crate::summary::{Command, RunningCommand, Summary};
 use crate::synthesis::Synthesis;
 use crate::workload;
+use outside::Next;
 
 /// How often all rings are emptied and a round is finished.
 const ROUND: Duration = Duration::from_millis(100);
@@ -157,7 +161,12 @@ impl Prepared {
         };
         let processes = workload::watched(options, child.as_ref());
         let watching = processes.len();
+        let commands = CommandThread::start(control.take_commands(), outbox.clone());
         let watcher = Watcher::start(control, processes, outbox);
+        let (commands, answers) = match commands.map(Option::unzip) {
+            Ok((thread, answers)) => (Ok(thread), answers),
+            Err(error) => (Err(error), None),
+        };
         let mut run = Run {
             consumer,
             notices,
@@ -176,6 +185,7 @@ impl Prepared {
                 .filter(|clocks| clocks.has_reports())
                 .map(TaskClocks::reports),
             requests: Requests::default(),
+            answers,
             round: None,
             left: watching,
             child,
@@ -183,7 +193,11 @@ impl Prepared {
             failure: None,
             kept: false,
         };
-        let result = watcher.and_then(|watcher| {
+        // It answers as long as there is something to answer.
+        let mut _command_thread = None;
+        let started = watcher.and_then(|watcher| commands.map(|commands| (watcher, commands)));
+        let result = started.and_then(|(watcher, commands)| {
+            _command_thread = commands;
             run.begin(&self, options)?;
             if options.delay.is_some() {
                 if run.until_the_end(&mut self.opened, options, begin, Pause::Delay) {
@@ -267,6 +281,8 @@ struct Run<'a> {
     tally: Tally,
     task_reports: Option<TaskReports>,
     requests: Requests,
+    /// To those who sent commands.
+    answers: Option<Answers>,
     /// The running round: its number, and how many readers have not answered.
     round: Option<(u64, usize)>,
     /// Processes of the target that live.
@@ -340,8 +356,7 @@ impl Run<'_> {
                 return true;
             }
             let interval = pace.time(self.consumer.is_in_haste());
-            let is_wanted = self.requests.wait_for_rounds() && self.round.is_none();
-            if now >= last_round + interval || is_wanted {
+            if self.round_is_due(now, last_round + interval) {
                 let written = self.readers.written();
                 if self.round.is_none() {
                     self.begin_round();
@@ -350,9 +365,7 @@ impl Run<'_> {
                 self.readers.wait_until(pace.waits_until());
                 last_round = now;
             }
-            for report in self.consumer.take_reports() {
-                (self.notices)(Notice::Dump(report.outcome));
-            }
+            self.tell_reports();
             if now >= next_checkpoint {
                 let result = self.consumer.checkpoint();
                 self.note(result);
@@ -363,11 +376,11 @@ impl Run<'_> {
             let next_round = last_round + interval;
             let deadline = next_round.min(next_checkpoint).min(end.unwrap_or(next_round));
             match self.messages.next(Some(deadline)) {
-                Ok(Message::Outside(event)) => {
-                    if self.ends(event) {
-                        return true;
-                    }
-                }
+                Ok(Message::Outside(event)) => match self.outside(event, opened, options, pause) {
+                    Next::GoOn => {}
+                    Next::Begin => return false,
+                    Next::End => return true,
+                },
                 Ok(message) => {
                     self.handle(message);
                     if let Some(size) = self.consumer.wanted_copy_size()
@@ -403,30 +416,6 @@ impl Run<'_> {
             let rings = [Some(pair.sideband), pair.samples].into_iter().flatten().collect();
             if let Err(error) = self.readers.add(rings) {
                 self.failure.get_or_insert(io::Error::other(error));
-            }
-        }
-    }
-
-    /// Whether an event from outside is the end.
-    fn ends(&mut self, event: OutsideEvent) -> bool {
-        match event {
-            OutsideEvent::Stop => true,
-            OutsideEvent::Dump => {
-                self.requests.add(NOBODY, self.round.is_some());
-                false
-            }
-            OutsideEvent::Signal(signal) => {
-                // A terminal sends its signals to the command, too; others send them to us alone.
-                if let (Some(_), Some(child)) = (signal.sender, &self.child) {
-                    // A command that has just ended needs no signal.
-                    let _ = child.send(signal.signal);
-                }
-                true
-            }
-            OutsideEvent::Ended(_) => {
-                self.left = self.left.saturating_sub(1);
-                self.exit = self.child.as_ref().and_then(|child| child.try_wait().ok().flatten());
-                self.left == 0
             }
         }
     }
@@ -532,9 +521,7 @@ impl Run<'_> {
             let ending = Ending { lost: lost.clone(), full_rings, stacks: None, task_times };
             self.failure = self.consumer.end(&ending).err();
         }
-        for report in self.consumer.take_reports() {
-            (self.notices)(Notice::Dump(report.outcome));
-        }
+        self.tell_reports();
         self.readers.join();
         let exit =
             self.exit.or_else(|| self.child.as_ref().and_then(|child| child.try_wait().ok().flatten()));

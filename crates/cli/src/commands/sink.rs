@@ -1,0 +1,46 @@
+//! What `prof record` writes to: one file, or several.
+
+use std::path::Path;
+use std::time::Duration;
+
+use recorder::{Consumer, FileConsumer, WindowConsumer};
+
+/// Where a recording goes, and what became of it.
+pub trait Sink: Consumer {
+    /// Samples that are missing because they could not be decoded.
+    fn undecodable(&self) -> u64;
+
+    /// For how long the destination took less than came.
+    fn held_up(&self) -> Duration;
+
+    /// The file that was written last, `output` where nothing else is known, and its size.
+    fn written<'a>(&'a self, output: &'a Path) -> (&'a Path, u64);
+}
+
+impl Sink for FileConsumer {
+    fn undecodable(&self) -> u64 {
+        self.undecodable()
+    }
+
+    fn held_up(&self) -> Duration {
+        self.held_up()
+    }
+
+    fn written<'a>(&'a self, output: &'a Path) -> (&'a Path, u64) {
+        (output, self.size())
+    }
+}
+
+impl Sink for WindowConsumer {
+    fn undecodable(&self) -> u64 {
+        self.undecodable()
+    }
+
+    fn held_up(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn written<'a>(&'a self, output: &'a Path) -> (&'a Path, u64) {
+        self.last().map_or((output, 0), |dump| (&dump.path, dump.size))
+    }
+}

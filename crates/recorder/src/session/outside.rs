@@ -1,0 +1,118 @@
+//! What happens outside while it records: signals, commands, the ends of processes.
+
+use std::time::Instant;
+
+use super::{Pause, Run};
+use crate::commands::Command;
+use crate::control::OutsideEvent;
+use crate::notice::Notice;
+use crate::open::Opened;
+use crate::options::Options;
+use crate::requests::NOBODY;
+
+/// What follows from an event.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Nothing.
+    GoOn,
+    /// Sampling begins, before its delay is over.
+    Begin,
+    /// The recording ends.
+    End,
+}
+
+impl Run<'_> {
+    pub(super) fn outside(
+        &mut self,
+        event: OutsideEvent,
+        opened: &mut Opened,
+        options: &Options,
+        pause: Pause,
+    ) -> Next {
+        match event {
+            OutsideEvent::Stop => return Next::End,
+            OutsideEvent::Dump => self.requests.add(NOBODY, self.round.is_some()),
+            OutsideEvent::Command(command, ticket) => {
+                return self.command(command, ticket, opened, options, pause);
+            }
+            OutsideEvent::Signal(signal) => {
+                // A terminal sends its signals to the command, too; others send them to us alone.
+                if let (Some(_), Some(child)) = (signal.sender, &self.child) {
+                    // A command that has just ended needs no signal.
+                    let _ = child.send(signal.signal);
+                }
+                return Next::End;
+            }
+            OutsideEvent::Ended(_) => {
+                self.left = self.left.saturating_sub(1);
+                self.exit = self.child.as_ref().and_then(|child| child.try_wait().ok().flatten());
+                if self.left == 0 {
+                    return Next::End;
+                }
+            }
+        }
+        Next::GoOn
+    }
+
+    fn command(
+        &mut self,
+        command: Command,
+        ticket: u64,
+        opened: &mut Opened,
+        options: &Options,
+        pause: Pause,
+    ) -> Next {
+        let mut outcome = Ok(None);
+        let next = match command {
+            Command::Ping => Next::GoOn,
+            Command::Stop => {
+                self.stop_command();
+                Next::End
+            }
+            Command::Enable if pause == Pause::Delay => Next::Begin,
+            Command::Enable => {
+                opened.resume();
+                Next::GoOn
+            }
+            // Before its time, nothing is enabled yet.
+            Command::Disable if pause == Pause::Delay => Next::GoOn,
+            Command::Disable => {
+                opened.pause();
+                Next::GoOn
+            }
+            Command::Dump if options.in_parts => {
+                self.requests.add(ticket, self.round.is_some());
+                return Next::GoOn;
+            }
+            Command::Dump => {
+                outcome = Err("this recording keeps no window; try: prof record --overwrite".to_owned());
+                Next::GoOn
+            }
+        };
+        self.answer(ticket, outcome);
+        next
+    }
+
+    fn answer(&self, ticket: u64, outcome: Result<Option<std::path::PathBuf>, String>) {
+        if let Some(answers) = &self.answers {
+            answers.send(ticket, outcome);
+        }
+    }
+
+    /// Says what became of files, to the user and to those who asked.
+    pub(super) fn tell_reports(&mut self) {
+        for report in self.consumer.take_reports() {
+            let outcome = match &report.outcome {
+                Ok(dump) => Ok(Some(dump.path.clone())),
+                Err(failure) => Err(failure.why.clone()),
+            };
+            report.tickets.iter().for_each(|&ticket| self.answer(ticket, outcome.clone()));
+            (self.notices)(Notice::Dump(report.outcome));
+        }
+    }
+
+    /// Begins a round, where it is time or something waits for it; says whether it has.
+    pub(super) fn round_is_due(&self, now: Instant, next: Instant) -> bool {
+        now >= next || (self.requests.wait_for_rounds() && self.round.is_none())
+    }
+}
