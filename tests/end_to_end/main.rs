@@ -12,6 +12,7 @@ mod byte_order;
 mod counts;
 mod events;
 mod exit_codes;
+mod explain;
 mod faults;
 mod flags;
 mod folded;

@@ -42,6 +42,8 @@ enum Command {
     Record(commands::record::RecordArguments),
     /// Draw a flame graph (SVG) of a recording, or of a command
     Flame(commands::flame::FlameArguments),
+    /// Say in a page what is hot, where from, when, and what to distrust
+    Explain(commands::explain::ExplainArguments),
     /// Print the samples of a recording, as `perf script` does
     Script(commands::script::ScriptArguments),
     /// Watch functions, processes and stacks live
@@ -78,6 +80,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Record(record) => commands::record::run(&record, &console),
         Command::Flame(flame) => commands::flame::run(&flame, &console),
+        Command::Explain(explain) => commands::explain::run(&explain, &console),
         Command::Script(script) => commands::script::run(&script, &console),
         Command::Top(top) => commands::top::run(&top, &console),
         Command::List(list) => commands::list::run(&list, &console),

@@ -4,6 +4,7 @@
 //! tag of the output.
 
 mod chart;
+pub mod explain;
 mod flame_tree;
 pub mod flamegraph;
 pub mod folded;

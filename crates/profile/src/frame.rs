@@ -59,6 +59,11 @@ pub enum FrameKind {
 pub struct FrameId(u32);
 
 impl FrameId {
+    /// The frame at this position in [`FrameTable::frames`]; there are at most 2^32.
+    pub(crate) fn from_index(index: usize) -> Self {
+        Self(index as u32)
+    }
+
     /// The position in [`FrameTable::frames`].
     pub fn index(self) -> usize {
         self.0 as usize

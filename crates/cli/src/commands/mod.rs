@@ -4,6 +4,7 @@ pub mod call_graph;
 pub mod completions;
 pub mod doctor;
 pub mod dump;
+pub mod explain;
 pub mod flame;
 pub mod list;
 mod missing;

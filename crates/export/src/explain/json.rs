@@ -1,0 +1,113 @@
+//! The findings as JSON, by the schema in `docs/schemas/explain.json`.
+
+use std::io::{self, Write};
+
+use profile::FrameId;
+use profile::explain::Part;
+use serde_json::{Map, Value, json};
+
+use super::{Facts, module_name};
+
+/// Rows of each list; how many there are in all is said beside it.
+const MOST_ROWS: usize = 100;
+
+/// Writes one object.
+///
+/// # Errors
+/// Those of `output`.
+pub fn write(facts: &Facts<'_>, output: &mut dyn Write) -> io::Result<()> {
+    let explanation = facts.explanation;
+    let percent = |weight: u64| 100.0 * weight as f64 / explanation.total.max(1) as f64;
+    let frame = |frame: FrameId, weight: u64| {
+        let mut row = Map::new();
+        row.insert("function".into(), facts.name(frame, None).into());
+        row.insert("module".into(), facts.module(frame).into());
+        row.insert("weight".into(), weight.into());
+        row.insert("percent".into(), percent(weight).into());
+        row
+    };
+    let frames = |parts: &[Part<FrameId>]| -> Vec<Value> {
+        parts.iter().take(MOST_ROWS).map(|part| Value::Object(frame(part.what, part.weight))).collect()
+    };
+    let path = |path: &[FrameId]| path.iter().map(|&frame| facts.name(frame, None)).collect::<Vec<_>>();
+    let causes = explanation.causes.iter().take(MOST_ROWS).map(|cause| {
+        json!({
+            "path": path(&cause.path),
+            "weight": cause.weight,
+            "percent": percent(cause.weight),
+            "is_rest": cause.is_rest,
+            "inside": frames(&cause.inside),
+            "inside_count": cause.inside.len(),
+        })
+    });
+    let functions = explanation.functions.iter().take(MOST_ROWS).map(|function| {
+        let mut row = Map::new();
+        row.insert("function".into(), facts.name(function.function, None).into());
+        row.insert("module".into(), facts.module(function.function).into());
+        row.insert("self".into(), function.own.into());
+        row.insert("total".into(), function.total.into());
+        row.insert("self_percent".into(), percent(function.own).into());
+        row.insert("total_percent".into(), percent(function.total).into());
+        row.insert("callers".into(), frames(&function.callers).into());
+        Value::Object(row)
+    });
+    let threads = explanation.threads.iter().take(MOST_ROWS).map(|thread| {
+        json!({ "name": facts.name(thread.what, None), "weight": thread.weight, "percent": percent(thread.weight) })
+    });
+    let modules = explanation.modules.iter().take(MOST_ROWS).map(|module| {
+        let name = module.what.as_ref().map(module_name);
+        json!({ "module": name, "weight": module.weight, "percent": percent(module.weight) })
+    });
+    let costs = explanation.costs.iter().map(|cost| {
+        json!({
+            "kind": format!("{:?}", cost.kind),
+            "weight": cost.weight,
+            "percent": percent(cost.weight),
+            "by": facts.name(cost.by, None),
+        })
+    });
+    let phases = explanation.phases.iter().map(|phase| {
+        json!({
+            "start_ns": phase.start.0,
+            "end_ns": phase.end.0,
+            "weight": phase.weight,
+            "percent": percent(phase.weight),
+            "functions": frames(&phase.functions),
+            "function_count": phase.functions.len(),
+        })
+    });
+    let loss = facts.loss;
+    let document = json!({
+        "schema": "prof-explain-1",
+        "title": facts.title,
+        "event": facts.event,
+        "unit": facts.unit,
+        "total": explanation.total,
+        "samples": facts.total.samples,
+        "period": facts.total.period,
+        "lost": loss.samples,
+        "lost_is_known": loss.unread == 0,
+        "duration_ns": facts.duration_ns,
+        "cpus": facts.cpus,
+        "busy_cpus": facts.busy_cpus(),
+        "kernel": explanation.kernel,
+        "generated": explanation.generated,
+        "truncated": explanation.truncated,
+        "frames": facts.census.frames,
+        "nameless_frames": facts.census.nameless,
+        "margin_points": facts.margin(),
+        "threads": threads.collect::<Vec<_>>(),
+        "thread_count": explanation.threads.len(),
+        "modules": modules.collect::<Vec<_>>(),
+        "module_count": explanation.modules.len(),
+        "causes": causes.collect::<Vec<_>>(),
+        "cause_count": explanation.causes.len(),
+        "functions": functions.collect::<Vec<_>>(),
+        "function_count": explanation.functions.len(),
+        "costs": costs.collect::<Vec<_>>(),
+        "phases": phases.collect::<Vec<_>>(),
+        "hints": facts.hints,
+    });
+    serde_json::to_writer(&mut *output, &document)?;
+    output.write_all(b"\n")
+}

@@ -1,0 +1,97 @@
+//! What there is to say of a profile, as one page of text, or as JSON.
+
+mod json;
+mod text;
+
+use model::{Loss, Name};
+use profile::explain::Explanation;
+use profile::{Census, Count, FrameId, FrameTable, Label, Weight};
+
+use crate::function_name::FunctionName;
+use crate::safe_label;
+
+pub use json::write as write_json;
+pub use text::page;
+
+/// The JSON Schema of what [`write_json`] writes.
+pub const SCHEMA: &str = include_str!("../../../../docs/schemas/explain.json");
+
+/// What a page is about.
+pub struct Facts<'a> {
+    /// What was recorded, where, when, for how long, how often.
+    pub title: &'a str,
+    /// Name of the event.
+    pub event: &'a str,
+    /// The unit of weights: `samples`, or what the event counts (`ns` for a clock).
+    pub unit: &'a str,
+    /// What makes stacks heavy.
+    pub weight: Weight,
+    /// The samples.
+    pub total: Count,
+    /// The time between the first and the last sample, nanoseconds.
+    pub duration_ns: Option<u64>,
+    /// CPUs of the machine.
+    pub cpus: Option<u64>,
+    /// Whether the event is a clock, so that periods are CPU time in nanoseconds.
+    pub is_clock: bool,
+    /// What the recording could not deliver.
+    pub loss: &'a Loss,
+    /// What is known about the frames' names.
+    pub census: &'a Census,
+    /// What keeps the profile from being whole, and what to type, a sentence each.
+    pub hints: &'a [String],
+    /// The frames that the explanation speaks of.
+    pub frames: &'a FrameTable,
+    /// The findings.
+    pub explanation: &'a Explanation,
+}
+
+/// The name of a module; the kernel is called so, and not by the name that perf gives its mapping.
+fn module_name(module: &Name) -> String {
+    match module.as_bytes() {
+        b"kernel.kallsyms" => "kernel".to_owned(),
+        _ => module.to_string(),
+    }
+}
+
+impl Facts<'_> {
+    fn label(&self, frame: FrameId) -> Option<&Label> {
+        self.frames.frames().get(frame.index()).map(|frame| &frame.label)
+    }
+
+    /// The name of a frame without its module, safe for a terminal, cut to `columns` where that is given.
+    fn name(&self, frame: FrameId, columns: Option<usize>) -> String {
+        let name = match self.label(frame) {
+            Some(Label::Comm(comm) | Label::Thread(comm, ..) | Label::Process(comm, _)) => comm.to_string(),
+            Some(Label::Function(name, _)) => safe_label(name).into_owned(),
+            Some(Label::Module(module, None)) => format!("[{module}]"),
+            Some(Label::Module(module, Some(offset))) => format!("[{module}+{offset:#x}]"),
+            Some(Label::Truncated(reason)) => format!("[truncated: {reason}]"),
+            Some(Label::NotSampled) => "[not sampled]".to_owned(),
+            Some(Label::Unknown(_)) | None => "[unknown]".to_owned(),
+        };
+        match columns {
+            Some(columns) => FunctionName::parse(&name).fit(&name, columns),
+            None => name,
+        }
+    }
+
+    /// The module of a function.
+    fn module(&self, frame: FrameId) -> Option<String> {
+        match self.label(frame) {
+            Some(Label::Function(_, Some(module)) | Label::Module(module, _)) => Some(module_name(module)),
+            _ => None,
+        }
+    }
+
+    /// How many CPUs were busy on average, where that can be said.
+    fn busy_cpus(&self) -> Option<f64> {
+        let duration = self.duration_ns.filter(|&duration| duration > 0 && self.is_clock)?;
+        Some(self.total.period as f64 / duration as f64)
+    }
+
+    /// The interval, in points of a hundred, within which the share of a half lies 95 times of 100.
+    fn margin(&self) -> f64 {
+        98.0 / (self.total.samples.max(1) as f64).sqrt()
+    }
+}

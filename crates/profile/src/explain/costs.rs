@@ -1,0 +1,233 @@
+//! Kinds of work that the names of functions tell: locks, page faults, copies, allocation.
+
+use std::collections::BTreeMap;
+
+use hashbrown::HashMap;
+
+use super::stacks::FoldedStacks;
+use crate::{FrameId, Label};
+
+/// A kind of work.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum CostKind {
+    /// Waiting for locks, by spinning or on the way to sleep.
+    Locks,
+    /// Page faults: memory touched for the first time, or again after it was taken away.
+    PageFaults,
+    /// Copying and clearing of memory.
+    Copies,
+    /// Getting and giving back memory.
+    Allocation,
+    /// Collecting garbage.
+    GarbageCollection,
+    /// Starting and ending processes.
+    Processes,
+    /// Choosing which thread runs.
+    Scheduling,
+}
+
+/// What a kind of work costs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cost {
+    /// The kind.
+    pub kind: CostKind,
+    /// Weight of the samples within it.
+    pub weight: u64,
+    /// The function by which most of it is known.
+    pub by: FrameId,
+}
+
+/// How functions of a kind are called: whole names, and beginnings of names.
+const NAMES: [(CostKind, &[&str], &[&str]); 7] = [
+    (
+        CostKind::Locks,
+        &[
+            "__lll_lock_wait",
+            "__lll_lock_wait_private",
+            "___pthread_mutex_lock",
+            "pthread_mutex_lock",
+            "native_queued_spin_lock_slowpath",
+            "osq_lock",
+            "do_futex",
+            "futex_wait",
+            "rwsem_down_write_slowpath",
+            "rwsem_down_read_slowpath",
+            "s_lock",
+            "LWLockAcquire",
+            "runtime.lock2",
+            "runtime.futex",
+        ],
+        &[
+            "parking_lot_core::",
+            "std::sys::sync::mutex::",
+            "std::sys::sync::rwlock::",
+            "__mutex_lock",
+            "ObjectMonitor::",
+        ],
+    ),
+    (
+        CostKind::PageFaults,
+        &[
+            "asm_exc_page_fault",
+            "exc_page_fault",
+            "do_user_addr_fault",
+            "handle_mm_fault",
+            "do_page_fault",
+            "do_translation_fault",
+        ],
+        &[],
+    ),
+    (
+        CostKind::Copies,
+        &[
+            "memcpy",
+            "memmove",
+            "memset",
+            "_copy_to_iter",
+            "_copy_from_iter",
+            "copy_user_generic",
+            "rep_movs_alternative",
+            "rep_stos_alternative",
+            "clear_page_erms",
+            "clear_page_rep",
+            "copy_page",
+            "runtime.memmove",
+            "runtime.memclrNoHeapPointers",
+        ],
+        &["__memcpy_", "__memmove_", "__memset_", "copy_user_enhanced_fast_string"],
+    ),
+    (
+        CostKind::Allocation,
+        &[
+            "malloc",
+            "free",
+            "cfree",
+            "calloc",
+            "realloc",
+            "__libc_malloc",
+            "__libc_free",
+            "_int_malloc",
+            "_int_free",
+            "_int_realloc",
+            "malloc_consolidate",
+            "unlink_chunk",
+            "_PyObject_Malloc",
+            "_PyObject_Free",
+            "PyObject_Malloc",
+            "PyObject_Free",
+            "pymalloc_alloc",
+            "pymalloc_free",
+            "runtime.mallocgc",
+            "AllocSetAlloc",
+            "palloc",
+            "pfree",
+            "__rdl_alloc",
+            "__rust_alloc",
+            "__rust_dealloc",
+            "operator new",
+            "operator delete",
+            "kmem_cache_alloc",
+            "kmem_cache_free",
+            "kmalloc",
+            "kfree",
+        ],
+        &[
+            "operator new(",
+            "operator delete(",
+            "mi_malloc",
+            "mi_free",
+            "je_malloc",
+            "je_free",
+            "_rjem_",
+            "tc_malloc",
+            "tc_free",
+        ],
+    ),
+    (
+        CostKind::GarbageCollection,
+        &[
+            "runtime.gcBgMarkWorker",
+            "runtime.gcDrain",
+            "runtime.gcStart",
+            "runtime.bgsweep",
+            "gc_collect_main",
+            "gc_collect_generations",
+        ],
+        &[
+            "v8::internal::MarkCompactCollector::",
+            "v8::internal::Scavenger",
+            "v8::internal::Heap::CollectGarbage",
+            "G1ParTask",
+            "G1CollectedHeap::",
+            "GCTaskThread::",
+            "caml_major_collection",
+            "caml_empty_minor_heap",
+        ],
+    ),
+    (
+        CostKind::Processes,
+        &[
+            "kernel_clone",
+            "copy_process",
+            "do_exit",
+            "do_group_exit",
+            "exit_mmap",
+            "load_elf_binary",
+            "bprm_execve",
+            "dl_main",
+            "_dl_start",
+            "_dl_relocate_object",
+        ],
+        &["do_execveat_common"],
+    ),
+    (
+        CostKind::Scheduling,
+        &[
+            "schedule",
+            "__schedule",
+            "pick_next_task_fair",
+            "try_to_wake_up",
+            "runtime.schedule",
+            "runtime.findRunnable",
+            "finish_task_switch",
+        ],
+        &["schedule_", "finish_task_switch."],
+    ),
+];
+
+fn kind_of(function: &str) -> Option<CostKind> {
+    let is = |(_, names, starts): &&(CostKind, &[&str], &[&str])| {
+        names.contains(&function) || starts.iter().any(|start| function.starts_with(start))
+    };
+    NAMES.iter().find(is).map(|&(kind, ..)| kind)
+}
+
+/// Weighs the kinds. A sample belongs to the innermost function of its stack that tells one, so that kinds do not overlap: a
+/// page fault while memory is allocated is a page fault.
+pub(super) fn costs(stacks: &FoldedStacks<'_>) -> Vec<Cost> {
+    let mut sums: BTreeMap<CostKind, BTreeMap<FrameId, u64>> = BTreeMap::new();
+    let mut kinds: HashMap<FrameId, Option<CostKind>> = HashMap::new();
+    stacks.each(|frames, weight| {
+        let mut kind_of_frame = |frame: FrameId| {
+            *kinds.entry(frame).or_insert_with(|| match stacks.label(frame) {
+                Label::Function(name, _) => kind_of(name),
+                _ => None,
+            })
+        };
+        let found = frames.iter().rev().find_map(|&frame| Some((frame, kind_of_frame(frame)?)));
+        if let Some((frame, kind)) = found {
+            let sum = sums.entry(kind).or_default().entry(frame).or_default();
+            *sum = sum.saturating_add(weight);
+        }
+    });
+    let mut costs: Vec<Cost> = sums
+        .into_iter()
+        .filter_map(|(kind, by)| {
+            let weight = by.values().fold(0, |sum: u64, weight| sum.saturating_add(*weight));
+            let (by, _) = by.into_iter().max_by_key(|&(frame, weight)| (weight, std::cmp::Reverse(frame)))?;
+            Some(Cost { kind, weight, by })
+        })
+        .collect();
+    costs.sort_unstable_by_key(|cost| (std::cmp::Reverse(cost.weight), cost.kind));
+    costs
+}

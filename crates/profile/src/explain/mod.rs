@@ -1,0 +1,78 @@
+//! Explains a profile in a few findings: what is hot, where from, when, and what kind of work it is.
+//!
+//! All shares are of the view's weight. Stacks are read with recursion folded: a function that calls itself, directly or through
+//! others, stands once, with everything that it called at any depth.
+
+mod causes;
+mod costs;
+mod functions;
+mod phases;
+mod stacks;
+
+use crate::{FrameId, View};
+use model::Name;
+
+pub use causes::Cause;
+pub use costs::{Cost, CostKind};
+pub use functions::HotFunction;
+pub use phases::Phase;
+use stacks::FoldedStacks;
+
+/// A part of the whole with its weight.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Part<T> {
+    /// What it is.
+    pub what: T,
+    /// Its weight.
+    pub weight: u64,
+}
+
+/// What there is to say of a profile. Lists are sorted by weight, the heaviest first, and are whole but where they say otherwise.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Explanation {
+    /// The weight of all samples.
+    pub total: u64,
+    /// Weight of samples taken in the kernel.
+    pub kernel: u64,
+    /// Weight of samples taken in generated code (a JIT's).
+    pub generated: u64,
+    /// Weight of samples whose stack ends early.
+    pub truncated: u64,
+    /// Thread names, as the view has them.
+    pub threads: Vec<Part<FrameId>>,
+    /// Modules by the weight of the samples taken in them; `None` is where the module is not known.
+    pub modules: Vec<Part<Option<Name>>>,
+    /// The few paths that make up most of the time. They do not overlap; those too small to be told are left out.
+    pub causes: Vec<Cause>,
+    /// Functions by the weight of the samples taken in them.
+    pub functions: Vec<HotFunction>,
+    /// Kinds of work that symbols tell. They do not overlap.
+    pub costs: Vec<Cost>,
+    /// Stretches of time that differ in what ran; empty where they do not, or where samples do not say when they were taken.
+    pub phases: Vec<Phase>,
+}
+
+/// Explains a view. It should show modules ([`crate::Show::modules`]); phases need the times of samples
+/// ([`crate::Columns::times`]).
+pub fn explain(view: &View<'_>) -> Explanation {
+    let stacks = FoldedStacks::new(view);
+    Explanation {
+        total: stacks.total(),
+        kernel: stacks.in_kernel,
+        generated: stacks.in_generated_code,
+        truncated: stacks.truncated,
+        threads: stacks.threads(),
+        modules: stacks.modules(),
+        causes: causes::causes(&stacks),
+        functions: functions::functions(&stacks),
+        costs: costs::costs(&stacks),
+        phases: phases::phases(view, &stacks),
+    }
+}
+
+/// Sorts parts by weight, the heaviest first, and by what they are where weights are equal: the same input gives the same order.
+fn sorted<T: Ord>(parts: impl IntoIterator<Item = (T, u64)>) -> Vec<Part<T>> {
+    let mut parts: Vec<Part<T>> = parts.into_iter().map(|(what, weight)| Part { what, weight }).collect();
+    parts.sort_unstable_by(|one, other| (other.weight, &one.what).cmp(&(one.weight, &other.what)));
+    parts
+}
