@@ -33,6 +33,7 @@ mod shares;
 mod short_lives;
 mod signals;
 mod stacks;
+mod stat;
 mod svg;
 mod terminal;
 mod tmux;

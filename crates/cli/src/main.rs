@@ -46,6 +46,8 @@ enum Command {
     Explain(commands::explain::ExplainArguments),
     /// Print the samples of a recording, as `perf script` does
     Script(commands::script::ScriptArguments),
+    /// Count events of a command, processes or the whole system
+    Stat(commands::stat::StatArguments),
     /// Watch functions, processes and stacks live
     Top(commands::top::TopArguments),
     /// List the events that this machine offers
@@ -82,6 +84,7 @@ fn main() -> ExitCode {
         Command::Flame(flame) => commands::flame::run(&flame, &console),
         Command::Explain(explain) => commands::explain::run(&explain, &console),
         Command::Script(script) => commands::script::run(&script, &console),
+        Command::Stat(stat) => commands::stat::run(&stat, &console),
         Command::Top(top) => commands::top::run(&top, &console),
         Command::List(list) => commands::list::run(&list, &console),
         Command::Dump(dump) => commands::dump::run(&dump, &console),
@@ -121,7 +124,6 @@ fn in_place_of(command: &str) -> Option<&'static str> {
     Some(match command {
         "report" => "for functions by their weight: prof flame --folded, or perf report -i prof.data",
         "annotate" => "for instructions: perf annotate -i prof.data",
-        "stat" => "for counts: perf stat; prof list shows the events",
         "diff" => "for two recordings: perf diff prof.data.old prof.data",
         "trace" => "for system calls: prof record -e raw_syscalls:sys_enter",
         "probe" => "for probes: prof record -e uprobe:PATH:SYMBOL",

@@ -20,6 +20,7 @@ pub mod record;
 pub mod registers;
 pub mod sample;
 mod sideband;
+pub mod user_page;
 pub mod values;
 
 pub use attr::Attr;

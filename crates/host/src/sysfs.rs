@@ -12,6 +12,10 @@ use crate::cpus;
 /// Where the PMUs are.
 pub const EVENT_SOURCES: &str = "/sys/bus/event_source/devices";
 
+/// What the names of files beside an alias end in that say how to read its count (Documentation/ABI/testing/
+/// sysfs-bus-event_source-devices-events).
+const NOTES: [&str; 4] = [".unit", ".scale", ".per-pkg", ".snapshot"];
+
 /// The CPUs that are online now.
 ///
 /// # Errors
@@ -32,6 +36,8 @@ pub struct PmuFiles {
     pub formats: BTreeMap<String, String>,
     /// `events/*`: what an alias stands for (`event=0xc0,umask=0x1`), without the `.unit`, `.scale` and other notes.
     pub events: BTreeMap<String, String>,
+    /// The notes beside aliases: `events/NAME.unit`, `.scale`, `.per-pkg`, `.snapshot`, under the whole names of these files.
+    pub notes: BTreeMap<String, String>,
     /// `cpumask` or `cpus`: the CPUs to open its events on, where it says so.
     pub cpus: Option<String>,
     /// Whether [`PmuFiles::cpus`] came from `cpus`: a core PMU that only some CPUs have (hybrid machines).
@@ -50,11 +56,14 @@ pub fn pmus(folder: &Path) -> io::Result<Vec<PmuFiles>> {
         let (Ok(name), path) = (entry.file_name().into_string(), entry.path()) else { continue };
         let Some(kind) = text(&path.join("type")).and_then(|text| text.parse().ok()) else { continue };
         let core_cpus = text(&path.join("cpus"));
+        let is_note = |name: &String| NOTES.iter().any(|note| name.ends_with(note));
+        let (notes, events) = texts(&path.join("events")).into_iter().partition(|(name, _)| is_note(name));
         found.push(PmuFiles {
             name,
             kind,
             formats: texts(&path.join("format")),
-            events: texts(&path.join("events")),
+            events,
+            notes,
             core: core_cpus.is_some(),
             cpus: core_cpus.or_else(|| text(&path.join("cpumask"))),
             caps: texts(&path.join("caps")),
@@ -106,8 +115,7 @@ fn texts(folder: &Path) -> BTreeMap<String, String> {
     files
         .filter_map(|file| {
             let name = file.file_name().into_string().ok()?;
-            let note = [".unit", ".scale", ".per-pkg", ".snapshot"].iter().any(|note| name.ends_with(note));
-            if note { None } else { Some((name, text(&file.path())?)) }
+            Some((name, text(&file.path())?))
         })
         .collect()
 }

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use host::sys::pidfd::PidFd;
 use host::sys::poll::{PollSet, Waker};
@@ -121,6 +122,53 @@ impl Control {
                 return Some(signal);
             }
         }
+    }
+}
+
+/// What happens outside, waited for without a thread of its own.
+pub(crate) struct Outside {
+    control: Control,
+    poll: PollSet,
+    /// The process at each of these places of the set.
+    processes: Vec<usize>,
+    /// Kept open.
+    _pidfds: Vec<PidFd>,
+    /// Processes that live.
+    pub(crate) left: usize,
+    /// Whether a signal has come, and was passed on.
+    pub(crate) has_signal: bool,
+}
+
+impl Outside {
+    /// Waits for the ends of `processes`, and for what `control` hears.
+    pub(crate) fn new(control: &Control, processes: Vec<PidFd>) -> Self {
+        let mut poll = PollSet::default();
+        poll.add(control.inner.waker.as_fd());
+        if let Some(signals) = &control.inner.signals {
+            poll.add(signals.as_fd());
+        }
+        let places = processes.iter().map(|process| poll.add(process.as_fd())).collect();
+        let (left, control) = (processes.len(), control.clone());
+        Self { control, poll, processes: places, _pidfds: processes, left, has_signal: false }
+    }
+
+    /// The next event; `None` where `timeout` was over before.
+    pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> Option<OutsideEvent> {
+        let inner = &self.control.inner;
+        if inner.stop.load(Ordering::Acquire) {
+            return Some(OutsideEvent::Stop);
+        }
+        self.poll.wait(timeout).ok()?;
+        if let Some(signal) = inner.signals.as_ref().and_then(SignalFd::next) {
+            return Some(OutsideEvent::Signal(signal));
+        }
+        if inner.stop.load(Ordering::Acquire) {
+            return Some(OutsideEvent::Stop);
+        }
+        let ended = self.processes.iter().position(|&place| self.poll.ready(place).readable)?;
+        self.poll.ignore(*self.processes.get(ended)?);
+        self.left = self.left.saturating_sub(1);
+        Some(OutsideEvent::Ended(ended))
     }
 }
 

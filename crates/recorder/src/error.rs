@@ -65,7 +65,7 @@ pub enum Error {
         cpu: u32,
     },
     /// A PMU that belongs to no thread.
-    #[error("{event} counts for whole CPUs, not for programs; try: prof record -a -e {event}")]
+    #[error("{event} counts for whole CPUs, not for programs; try: -a -e {event}")]
     WholeCpusOnly {
         /// The event's name.
         event: String,

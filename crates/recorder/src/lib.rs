@@ -14,6 +14,7 @@ mod census;
 mod commands;
 mod consumer;
 mod control;
+pub mod counting;
 mod coverage;
 mod description;
 mod error;

@@ -9,7 +9,7 @@ use host::sysfs::{self, PmuFiles};
 use host::tracefs;
 
 use crate::error::Errno;
-use crate::event::{Catalogue, EventError, Pmu, Tracepoint, mangled, matches, nearest_of};
+use crate::event::{Catalogue, EventError, Measure, Pmu, Tracepoint, mangled, matches, nearest_of};
 
 /// What this machine offers. Its PMUs are read at once, the rest when it is asked for.
 #[derive(Debug)]
@@ -32,6 +32,7 @@ pub(crate) fn pmu(files: PmuFiles) -> Pmu {
     Pmu {
         name: files.name,
         kind: files.kind,
+        measures: Measure::of_notes(&files.notes),
         formats: files.formats,
         events: files.events,
         cpus: files.cpus.as_deref().and_then(host::cpus::parse),

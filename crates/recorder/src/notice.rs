@@ -76,6 +76,8 @@ pub enum Notice {
     },
     /// The CPUs that the command may run on are sampled whole, and what is of others is left out.
     WholeCpusForCommand,
+    /// Some threads got no ring for the reports of the tasks that they start: these are counted with them.
+    TasksUnreported,
     /// Some of the processes had ended when we came.
     Gone {
         /// The number that was asked for.
@@ -93,6 +95,11 @@ pub enum Notice {
     },
     /// It came back, and is recorded again.
     CpuBack {
+        /// Its number.
+        cpu: u32,
+    },
+    /// A CPU went offline while it was counted.
+    CpuUncounted {
         /// Its number.
         cpu: u32,
     },
@@ -266,6 +273,10 @@ impl fmt::Display for Notice {
             Self::WholeCpusForCommand => f.write_str(
                 "sampling whole CPUs, and leaving out what is not of the command: so programs that end soon have their share",
             ),
+            Self::TasksUnreported => f.write_str(
+                "what some threads start is counted with these: the limit of locked memory leaves no ring for its reports; \
+                 try: ulimit -l unlimited",
+            ),
             Self::Gone { pid } => write!(f, "process {pid} does not exist (any more)"),
             Self::ChildrenNotRecorded { children } => {
                 let (are, they) =
@@ -282,6 +293,9 @@ impl fmt::Display for Notice {
                 f,
                 "CPU {cpu} came online while recording: what runs there is missing; try again, or prof record -a"
             ),
+            Self::CpuUncounted { cpu } => {
+                write!(f, "CPU {cpu} went offline: what it counted is there up to then")
+            }
             Self::Opened { name, attr } => write!(f, "{name}: {}", Fields(attr)),
             Self::Refused { name, attr } => write!(f, "{name} was refused: {}", Fields(attr)),
             Self::CommandTerminated => f.write_str("the recording is over: the command was sent SIGTERM"),

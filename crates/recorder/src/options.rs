@@ -188,6 +188,8 @@ pub struct Options {
     /// Whether a part of what comes is kept, or goes into several files: what stands for a whole recording, as the CPU time
     /// of each task, would be wrong in a part.
     pub in_parts: bool,
+    /// The words before the flags in advice such as `sudo prof record -a`.
+    pub invocation: &'static str,
 }
 
 impl Options {
@@ -239,6 +241,7 @@ impl Options {
             extras: Extras::default(),
             light: false,
             in_parts: false,
+            invocation: "prof record",
         }
     }
 

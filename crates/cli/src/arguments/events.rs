@@ -1,10 +1,42 @@
 //! `-e LIST` and `--filter EXPR`, which belongs to the events before it: the order on the command line counts.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
+use recorder::event::{Event, select};
 
 /// Event lists as typed, each with the filter that follows it.
 #[derive(Clone, Debug, Default)]
 pub struct EventLists(pub Vec<(String, Option<String>)>);
+
+impl EventLists {
+    /// The events of all lists on this machine, each with its filter.
+    ///
+    /// # Errors
+    /// Where an event is not known, or cannot be filtered.
+    pub fn select(&self) -> anyhow::Result<Vec<Event>> {
+        let catalogue = recorder::this_machine();
+        let mut all = Vec::new();
+        for (list, filter) in &self.0 {
+            let mut events = select(list, &catalogue)?;
+            if let Some(filter) = filter {
+                for event in &mut events {
+                    anyhow::ensure!(
+                        event.tracepoint.is_some(),
+                        "only tracepoints can be filtered, and {} is none",
+                        event.name
+                    );
+                    event.filter = Some(filter.clone());
+                }
+            }
+            // Groups know each other by their places in the whole list.
+            let before = all.len();
+            all.extend(events.into_iter().map(|event| {
+                let leader = event.leader.map(|leader| leader + before);
+                Event { leader, ..event }
+            }));
+        }
+        Ok(all)
+    }
+}
 
 impl Args for EventLists {
     fn augment_args(command: Command) -> Command {
@@ -58,6 +90,36 @@ impl FromArgMatches for EventLists {
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
+    }
+}
+
+/// As [`EventLists`], for counting.
+#[derive(Clone, Debug, Default)]
+pub struct CountedLists(pub EventLists);
+
+impl Args for CountedLists {
+    fn augment_args(command: Command) -> Command {
+        EventLists::augment_args(command).mut_arg("event", |arg| {
+            arg.help(
+                "Events to count, as perf names them: cycles:u, page-faults, sched:sched_switch, uprobe:PATH:SYMBOL, \
+                 cpu/event=0xc0/, {a,b} for what is to be counted at once [default: clocks, scheduling, faults and the usual \
+                 counters of the processor]",
+            )
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for CountedLists {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        EventLists::from_arg_matches(matches).map(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        self.0.update_from_arg_matches(matches)
     }
 }
 

@@ -11,5 +11,6 @@ mod missing;
 pub mod record;
 pub mod script;
 mod sink;
+pub mod stat;
 mod summary;
 pub mod top;

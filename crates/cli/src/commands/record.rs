@@ -14,11 +14,11 @@ use decoder::BranchSampleFormat;
 use host::files::{Destination, NewFile};
 use host::sys::memory;
 use model::{CpuId, Loss, Name, Pid, Tid};
-use recorder::event::{Rate, select};
+use recorder::event::Rate;
 use recorder::unwind::{StackTotals, Unwinding};
 use recorder::{
     CallChain, Clock, Command, CommandSources, Control, Errno, Error, Extras, FileConsumer, Importance,
-    Levels, Notice, Options, Summary, Target, Window, WindowConsumer, Workload,
+    Levels, Notice, Options, Target, Window, WindowConsumer, Workload,
 };
 
 use super::call_graph::{self, CallGraph};
@@ -75,7 +75,7 @@ pub struct RecordArguments {
     command: Vec<OsString>,
 }
 
-/// Whom to record.
+/// Whom to observe.
 #[derive(Args)]
 pub struct TargetArguments {
     /// Attach to these processes: all their threads, and what they start
@@ -92,10 +92,10 @@ pub struct TargetArguments {
     /// Attach to all processes of this user
     #[arg(short, long, value_name = "USER", conflicts_with_all = ["pid", "tid", "all_cpus"])]
     uid: Option<String>,
-    /// Record everything on all CPUs
+    /// Everything on all CPUs
     #[arg(short, long)]
     all_cpus: bool,
-    /// Sample on these CPUs only (0-3,5); without another target, everything there
+    /// Only on these CPUs (0-3,5); without another target, everything there
     #[arg(short = 'C', long, value_name = "LIST", value_parser = cpu_list)]
     cpu: Option<CpuList>,
     /// Only this cgroup (with -a)
@@ -104,14 +104,14 @@ pub struct TargetArguments {
     /// Do not follow the threads and processes that are started
     #[arg(short = 'i', long)]
     no_inherit: bool,
-    /// A ring for each thread instead of each CPU; threads that are started later are not followed
-    #[arg(long, conflicts_with_all = ["all_cpus", "cpu"])]
-    per_thread: bool,
 }
 
 /// What to sample, and how often.
 #[derive(Args)]
 pub struct SamplingArguments {
+    /// A ring for each thread instead of each CPU; threads that are started later are not followed
+    #[arg(long, conflicts_with_all = ["all_cpus", "cpu"])]
+    per_thread: bool,
     #[command(flatten)]
     events: EventLists,
     /// Samples per second, or max [default: 997]
@@ -290,7 +290,7 @@ fn record_into(
             summary.loss.undecodable = file.undecodable();
             let kept = output.map(|output| file.written(output));
             summary::tell(&summary, &stacks, options, kept, file.held_up(), console);
-            let code = exit_code(&summary, &control);
+            let code = exit_code(summary.command.as_ref(), &control);
             let Loss { samples, unread, undecodable, .. } = summary.loss;
             let is_whole = samples == 0 && unread == 0 && undecodable == 0;
             let code = if strict && !is_whole && code == 0 { 1 } else { code };
@@ -300,11 +300,18 @@ fn record_into(
     }
 }
 
+/// The exit code that a shell has for a command that could not be started; `None` for other errors.
+pub fn code_of_no_start(error: &Error) -> Option<u8> {
+    match error {
+        Error::CommandNotFound { .. } => Some(127),
+        Error::NotExecutable { .. } | Error::NoInterpreter { .. } => Some(126),
+        _ => None,
+    }
+}
+
 /// Shows an error that has an exit code of its own; passes the others on.
 fn failure(error: Error, output: Option<&Path>, console: &Console) -> anyhow::Result<Outcome> {
     let code = match &error {
-        Error::CommandNotFound { .. } => 127,
-        Error::NotExecutable { .. } | Error::NoInterpreter { .. } => 126,
         // Who read it has seen enough.
         Error::Consumer { errno, .. } if errno.kind() == ErrorKind::BrokenPipe => {
             return Ok(Outcome::Recorded(ExitCode::SUCCESS));
@@ -317,8 +324,9 @@ fn failure(error: Error, output: Option<&Path>, console: &Console) -> anyhow::Re
                 .map_or_else(|| temporary_file(&std::env::temp_dir()), |output| output.display().to_string());
             anyhow::bail!("cannot write {name}: {}{rest}{advice}", Errno(errno));
         }
-        _ => return Err(error.into()),
+        _ => code_of_no_start(&error),
     };
+    let Some(code) = code else { return Err(error.into()) };
     console.error(&error.into());
     Ok(Outcome::NotStarted(ExitCode::from(code)))
 }
@@ -396,7 +404,6 @@ impl TargetArguments {
         options.cpus = self.cpu.as_ref().map(|list| list.0.clone());
         options.inherit = !self.no_inherit;
         options.with_children = self.with_children;
-        options.per_thread = self.per_thread;
     }
 }
 
@@ -411,27 +418,14 @@ impl SamplingArguments {
         period: Option<u64>,
         keep_stacks: bool,
     ) -> anyhow::Result<()> {
-        let catalogue = recorder::this_machine();
-        for (list, filter) in &self.events.0 {
-            let mut events = select(list, &catalogue)?;
-            if let Some(filter) = filter {
-                for event in &mut events {
-                    anyhow::ensure!(
-                        event.tracepoint.is_some(),
-                        "only tracepoints can be filtered, and {} is none",
-                        event.name
-                    );
-                    event.filter = Some(filter.clone());
-                }
-            }
-            options.events.extend(events);
-        }
+        options.events = self.events.select()?;
         options.rate = self.freq.map(Rate::Frequency).or(period.map(Rate::Period));
         options.call_chain = match self.call_graph.chain(keep_stacks) {
             Some(chain) => chain,
             None => wrong_usage("--keep-stacks needs stacks; try: --call-graph auto --keep-stacks"),
         };
         options.delay = self.delay;
+        options.per_thread = self.per_thread;
         options.max_stack = self.max_stack;
         options.levels = match (self.all_user, self.all_kernel) {
             (true, _) => Levels::User,
@@ -460,7 +454,7 @@ fn user_number(user: &str) -> anyhow::Result<u32> {
 }
 
 /// Ends as clap does for arguments that it understands and that make no sense together.
-fn wrong_usage(text: &str) -> ! {
+pub fn wrong_usage(text: &str) -> ! {
     use clap::CommandFactory;
     let mut command = crate::Arguments::command();
     command.error(clap::error::ErrorKind::MissingRequiredArgument, text).exit()
@@ -479,8 +473,8 @@ pub fn tell(notice: &Notice, console: &Console) {
 }
 
 /// The command's own code; for one that still runs, after it has ended, or 0 where we do not wait any longer.
-fn exit_code(summary: &Summary, control: &Control) -> u8 {
-    let status = match &summary.command {
+pub fn exit_code(command: Option<&Command>, control: &Control) -> u8 {
+    let status = match command {
         None => return 0,
         Some(Command::Ended(status)) => *status,
         Some(Command::Running(command)) => match command.wait(control) {

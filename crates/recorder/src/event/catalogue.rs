@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use model::CpuId;
 
-use super::EventError;
+use super::{EventError, Measure};
 
 /// A PMU (`/sys/bus/event_source/devices/NAME`).
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, PartialEq, Default, Debug)]
 pub struct Pmu {
     /// Its name.
     pub name: String,
@@ -17,6 +17,8 @@ pub struct Pmu {
     pub formats: BTreeMap<String, String>,
     /// Aliases and what they stand for (`inst_retired.any` → `event=0xc0`).
     pub events: BTreeMap<String, String>,
+    /// How counts of aliases are read, where sysfs says more than a number of events.
+    pub measures: BTreeMap<String, Measure>,
     /// The CPUs that it counts on, where not on all.
     pub cpus: Option<Vec<CpuId>>,
     /// Whether it is the PMU of a kind of core (`cpu_core`, `cpu_atom`).

@@ -7,6 +7,7 @@ mod catalogue;
 mod error;
 mod listing;
 pub(crate) mod mangled;
+mod measure;
 mod modifiers;
 mod names;
 mod nearest;
@@ -23,6 +24,7 @@ use crate::options::CallChain;
 pub use catalogue::{Catalogue, Pmu, Tracepoint, matches};
 pub use error::EventError;
 pub use listing::{Kind, Listed, listing};
+pub use measure::Measure;
 pub use modifiers::{Modifiers, Precision};
 pub use nearest::nearest;
 pub(crate) use nearest::of as nearest_of;
@@ -70,4 +72,6 @@ pub struct Event {
     pub call_chain: Option<CallChain>,
     /// `max-stack=` of this event.
     pub max_stack: Option<u16>,
+    /// How its count is read.
+    pub measure: Measure,
 }

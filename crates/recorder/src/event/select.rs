@@ -6,7 +6,7 @@ use super::modifiers::{Modifiers, Precision};
 use super::names::{self, TYPE_HARDWARE, TYPE_HW_CACHE, TYPE_SOFTWARE};
 use super::nearest::nearest;
 use super::parse::{Term, parse};
-use super::{Catalogue, Event, EventError, Pmu, matches, probes, terms};
+use super::{Catalogue, Event, EventError, Measure, Pmu, matches, probes, terms};
 
 /// `PERF_TYPE_TRACEPOINT`
 const TYPE_TRACEPOINT: u32 = 2;
@@ -109,6 +109,7 @@ fn event(name: &str, attr: Attr) -> Event {
         filter: None,
         call_chain: None,
         max_stack: None,
+        measure: Measure::default(),
     }
 }
 
@@ -183,6 +184,7 @@ fn with_parameters(event: Event, read: &terms::Terms) -> Event {
         rate: read.rate,
         call_chain: read.call_chain,
         max_stack: read.max_stack,
+        measure: read.measure.clone(),
         ..event
     }
 }
@@ -340,6 +342,7 @@ mod tests {
             events: [("mem-stores".to_owned(), "event=0xd0".to_owned())].into(),
             cpus: Some(cpus.map(model::CpuId).collect()),
             core: !name.contains("uncore"),
+            ..Pmu::default()
         };
         vec![
             pmu("cpu_core", 4, 0..8),

@@ -2,17 +2,18 @@
 
 use decoder::Attr;
 
-use super::{EventError, Pmu, Rate, nearest};
+use super::{EventError, Measure, Pmu, Rate, nearest};
 use crate::options::{CallChain, DEFAULT_STACK_COPY};
 
 /// What terms can say beside the event itself (`perf-record(1)`, "parameters").
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, PartialEq, Default, Debug)]
 pub(super) struct Terms {
     pub(super) attr: Attr,
     pub(super) rate: Option<Rate>,
     pub(super) name: Option<String>,
     pub(super) call_chain: Option<CallChain>,
     pub(super) max_stack: Option<u16>,
+    pub(super) measure: Measure,
 }
 
 /// The terms that every event has.
@@ -62,6 +63,7 @@ fn apply(config: &str, pmu: &Pmu, text: &str, terms: &mut Terms, depth: usize) -
         if value.is_none()
             && let Some(alias) = pmu.events.get(name).filter(|_| depth > 0)
         {
+            terms.measure = pmu.measures.get(name).cloned().unwrap_or_default();
             apply(alias, pmu, text, terms, depth - 1)?;
             continue;
         }

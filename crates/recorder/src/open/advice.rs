@@ -17,7 +17,7 @@ use crate::error::{
 use crate::options::{Options, Target};
 
 /// An error with the cause and the next thing to try.
-pub(super) fn explain(errno: io::Error, event: &str, attr: &Attr, options: &Options) -> Error {
+pub(crate) fn explain(errno: io::Error, event: &str, attr: &Attr, options: &Options) -> Error {
     let advice = match errno.raw_os_error() {
         Some(ESRCH) => {
             let number = match &options.target {
@@ -36,7 +36,8 @@ pub(super) fn explain(errno: io::Error, event: &str, attr: &Attr, options: &Opti
             );
         }
         Some(EACCES | EPERM) if is_in_the_kernel(attr) => format!(
-            "breakpoints in the kernel take CAP_SYS_ADMIN; try: sudo prof record -e {event} …"
+            "breakpoints in the kernel take CAP_SYS_ADMIN; try: sudo {} -e {event} …",
+            options.invocation
         ),
         Some(EINVAL) if is_in_the_kernel(attr) && attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) => {
             "user space never comes to an address of the kernel; try it without :u and --all-user".to_owned()
@@ -70,17 +71,19 @@ pub(super) fn explain(errno: io::Error, event: &str, attr: &Attr, options: &Opti
 }
 
 /// The same for a probe in a program, which takes more than perf events do.
-pub(super) fn explain_probe(errno: io::Error, event: &str, attr: &Attr, options: &Options) -> Error {
+pub(crate) fn explain_probe(errno: io::Error, event: &str, attr: &Attr, options: &Options) -> Error {
     if !matches!(errno.raw_os_error(), Some(EACCES | EPERM)) {
         return explain(errno, event, attr, options);
     }
     let advice = format!(
-        "probes in programs take CAP_SYS_ADMIN (before Linux 6.16, CAP_PERFMON); try: sudo prof record -e {event} …"
+        "probes in programs take CAP_SYS_ADMIN (before Linux 6.16, CAP_PERFMON); try: sudo {} -e {event} …",
+        options.invocation
     );
     Error::Open { event: event.to_owned(), errno, advice }
 }
 
 fn permission(attr: &Attr, options: &Options) -> String {
+    let program = options.invocation;
     let paranoid = sysctl::perf_event_paranoid();
     let level =
         paranoid.map_or_else(String::new, |level| format!(" (kernel.perf_event_paranoid is {level})"));
@@ -89,7 +92,7 @@ fn permission(attr: &Attr, options: &Options) -> String {
     match &options.target {
         Target::System | Target::Cgroup(_) => format!(
             "observing whole CPUs takes CAP_PERFMON or kernel.perf_event_paranoid at 0 or less{level}; \
-             try: sudo prof record -a, or sudo sysctl kernel.perf_event_paranoid=0"
+             try: sudo {program} -a, or sudo sysctl kernel.perf_event_paranoid=0"
         ),
         _ if may => {
             "this process has CAP_PERFMON, so something else forbids it (a security module, a container?)"
@@ -102,22 +105,22 @@ fn permission(attr: &Attr, options: &Options) -> String {
             "observing the kernel takes CAP_PERFMON or kernel.perf_event_paranoid at 1 or less{level}; \
              try: sudo sysctl kernel.perf_event_paranoid=1"
         ),
-        Target::Processes(pids) => another_users("-p", pids.iter().map(|pid| pid.0)),
-        Target::Threads(tids) => another_users("-t", tids.iter().map(|tid| tid.0)),
+        Target::Processes(pids) => another_users(program, "-p", pids.iter().map(|pid| pid.0)),
+        Target::Threads(tids) => another_users(program, "-t", tids.iter().map(|tid| tid.0)),
         Target::User(user) => {
-            format!("the processes of user {user} are not yours; try: sudo prof record -u {user}")
+            format!("the processes of user {user} are not yours; try: sudo {program} -u {user}")
         }
         Target::Command => {
-            format!("perf events are not permitted here{level}; try: sudo prof record …")
+            format!("perf events are not permitted here{level}; try: sudo {program} …")
         }
     }
 }
 
-fn another_users(flag: &str, numbers: impl Iterator<Item = i32>) -> String {
+fn another_users(program: &str, flag: &str, numbers: impl Iterator<Item = i32>) -> String {
     let numbers: Vec<String> = numbers.map(|number| number.to_string()).collect();
     let list = numbers.join(",");
     format!(
-        "{list} is another user's process, or has more rights than you; try: sudo prof record {flag} {list}"
+        "{list} is another user's process, or has more rights than you; try: sudo {program} {flag} {list}"
     )
 }
 

@@ -22,7 +22,7 @@ use crate::options::Options;
 const MOST_PASSES: usize = 50;
 
 /// Those of `pids` that do not exist (any more).
-pub(super) fn gone(pids: &[Pid]) -> Result<Vec<Pid>, Error> {
+pub(crate) fn gone(pids: &[Pid]) -> Result<Vec<Pid>, Error> {
     let gone: Vec<Pid> = pids.iter().copied().filter(|&pid| procfs::threads(pid).is_err()).collect();
     match gone.first() {
         Some(&Pid(pid)) if gone.len() == pids.len() => Err(Error::NoSuchProcess { pid }),
@@ -31,7 +31,7 @@ pub(super) fn gone(pids: &[Pid]) -> Result<Vec<Pid>, Error> {
 }
 
 /// The threads of all `pids`.
-pub(super) fn all_threads(pids: &[Pid]) -> Vec<Tid> {
+pub(crate) fn all_threads(pids: &[Pid]) -> Vec<Tid> {
     pids.iter().flat_map(|&pid| procfs::threads(pid).unwrap_or_default()).collect()
 }
 
@@ -50,6 +50,15 @@ pub(super) fn siblings(tids: &[Tid], options: &Options) -> Result<Vec<Tid>, Erro
 impl Opened {
     /// Opens the events on all threads of the processes of `options`.
     pub(super) fn attach(&mut self, options: &Options) -> Result<(), Error> {
+        self.attach_with(options, &mut |_| Ok(true))
+    }
+
+    /// As [`Opened::attach`]; `also` opens what is not among the events, and says whether the thread lives.
+    pub(crate) fn attach_with(
+        &mut self,
+        options: &Options,
+        also: &mut dyn FnMut(Tid) -> Result<bool, Error>,
+    ) -> Result<(), Error> {
         let (mut opened, mut forked, mut inherited) = (HashSet::new(), HashSet::new(), HashSet::new());
         let mut pids = Vec::new();
         for pass in 0..MOST_PASSES {
@@ -74,7 +83,7 @@ impl Opened {
                 // Began after the pass before had listed, and so after the one before that had opened.
                 if pass >= 2 && options.inherits() && forked.contains(&tid) {
                     inherited.insert(tid);
-                } else if self.open_thread(tid, options)? {
+                } else if self.open_thread(tid, options)? && also(tid)? {
                     opened.insert(tid);
                     any = true;
                 }

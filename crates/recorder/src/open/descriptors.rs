@@ -9,17 +9,17 @@ const OTHERS: u64 = 64;
 
 /// What takes descriptors.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Descriptors {
+pub(crate) struct Descriptors {
     /// Threads that are sampled; 1 where whole CPUs are.
-    pub(super) threads: usize,
+    pub(crate) threads: usize,
     /// Further threads, of which only the sideband event is opened.
-    pub(super) siblings: usize,
+    pub(crate) siblings: usize,
     /// On how many CPUs each event is opened.
-    pub(super) cpus: usize,
+    pub(crate) cpus: usize,
     /// Sampling events; the sideband event comes on top.
-    pub(super) events: usize,
+    pub(crate) events: usize,
     /// Processes or threads whose ends are waited for.
-    pub(super) watched: usize,
+    pub(crate) watched: usize,
 }
 
 impl Descriptors {
@@ -33,7 +33,7 @@ impl Descriptors {
     }
 
     /// Refuses what would run out of descriptors half-way, where the limit cannot be raised either.
-    pub(super) fn check(self) -> Result<(), Error> {
+    pub(crate) fn check(self) -> Result<(), Error> {
         let needed = self.needed();
         let limit = limits::raise_open_files(needed).current;
         if needed <= limit {

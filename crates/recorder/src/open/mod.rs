@@ -17,10 +17,14 @@ mod task_clock;
 mod variants;
 mod whole_cpus;
 
+pub(crate) use advice::{explain, explain_probe};
+pub(crate) use attach::{all_threads, gone};
+pub(crate) use descriptors::Descriptors;
 pub(crate) use duplicates::Duplicates;
 pub(crate) use hotplug::{Numbers, PULSE};
-pub(crate) use ladder::{Kernel, Opener, Step, settle};
+pub(crate) use ladder::{Kernel, Opener, Refusal, Step, settle};
 pub(crate) use plan::{OpenEvent, Opened, is_kernels_own};
+pub(crate) use selected::{counts_on, selected};
 pub(crate) use targets::processes;
 pub(crate) use task_clock::{TaskClocks, TaskReports};
 pub(crate) use whole_cpus::open;

@@ -368,6 +368,22 @@ impl Opened {
         }
     }
 
+    /// No events but the one that tells of mappings, names and threads, with the smallest rings.
+    pub(crate) fn of_sideband(attr: Attr, cpus: Vec<CpuId>) -> Self {
+        let (name, instances) = ("dummy".to_owned(), Vec::new());
+        let sideband = OpenEvent {
+            name,
+            attr,
+            leader: None,
+            selected: None,
+            instances,
+            variant_of: None,
+            part_of: None,
+        };
+        let page = host::sys::system::page_size() as u64;
+        Self { cpus, wanted_ring: page, ..Self::of_events(Vec::new(), sideband, CopySizes::default()) }
+    }
+
     /// Opens the clocks of `threads`, where times of tasks are wanted; with `reports`, of each task that they start.
     pub(super) fn time_tasks(
         &mut self,

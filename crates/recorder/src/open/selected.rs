@@ -11,7 +11,7 @@ use crate::options::Options;
 ///
 /// # Errors
 /// Where an event counts on none of the CPUs, or only on whole CPUs and the target is a program.
-pub(super) fn selected(options: &Options, cpus: &[CpuId]) -> Result<Vec<Event>, Error> {
+pub(crate) fn selected(options: &Options, cpus: &[CpuId]) -> Result<Vec<Event>, Error> {
     let default = options.events.is_empty().then(|| default_events(&crate::machine::core_pmus()));
     let events = default.as_ref().unwrap_or(&options.events);
     if let Some(event) = events.iter().find(|event| event.cpus.is_some() && !event.core)
@@ -50,7 +50,7 @@ fn with_cpus(events: &[Event], cpus: &[CpuId]) -> Vec<Event> {
 }
 
 /// Whether the PMU of `event` counts on `cpu`.
-pub(super) fn counts_on(event: &Event, cpu: CpuId) -> bool {
+pub(crate) fn counts_on(event: &Event, cpu: CpuId) -> bool {
     event.cpus.as_ref().is_none_or(|cpus| cpus.contains(&cpu))
 }
 

@@ -57,11 +57,7 @@ pub fn record(
     consumer: &mut dyn Consumer,
     notices: &mut dyn FnMut(Notice),
 ) -> Result<Summary, Error> {
-    if host::sysctl::perf_event_paranoid().is_none() {
-        return Err(Error::NoPerfEvents(
-            "this kernel has no perf events (or /proc is not mounted): /proc/sys/kernel/perf_event_paranoid is missing",
-        ));
-    }
+    require_perf_events()?;
     // First of all, while there is only one thread.
     let waiting = options.workload.as_ref().map(|workload| workload::fork(workload, control)).transpose()?;
     let pid = waiting.as_ref().map(WaitingChild::pid);
@@ -91,6 +87,16 @@ pub fn record(
             }
             Err(error)
         }
+    }
+}
+
+/// Refuses where the kernel has no perf events at all.
+pub(crate) fn require_perf_events() -> Result<(), Error> {
+    match host::sysctl::perf_event_paranoid() {
+        Some(_) => Ok(()),
+        None => Err(Error::NoPerfEvents(
+            "this kernel has no perf events (or /proc is not mounted): /proc/sys/kernel/perf_event_paranoid is missing",
+        )),
     }
 }
 

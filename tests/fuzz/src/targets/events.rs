@@ -37,6 +37,7 @@ fn machine() -> Vec<Pmu> {
         events: events.clone(),
         cpus: None,
         core: true,
+        measures: Default::default(),
     };
     vec![core("cpu_core", 4), core("cpu_atom", 10), Pmu { core: false, ..core("uncore_imc_0", 20) }]
 }

@@ -1,0 +1,294 @@
+//! `prof stat`: counts events, of a command, processes or the whole machine.
+
+mod cells;
+mod json;
+mod ratios;
+mod separated;
+mod text;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use analysis::Notices;
+use clap::Args;
+use host::sys::clock::CpuTime;
+use recorder::counting::{self, Counted, CountedEvent, Plan, Sheet, Split};
+use recorder::{Control, Levels, Notice, Options, Target, Workload};
+
+use super::record::{TargetArguments, code_of_no_start, exit_code, seconds, tell, wrong_usage};
+use crate::arguments::events::CountedLists;
+use crate::arguments::numbers::within;
+use crate::console::Console;
+use crate::output::Output;
+
+use anyhow::Context;
+use cells::{Grouping, Table};
+
+/// The arguments of `prof stat`.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  prof stat -- make                             the usual events of a command, with all that it starts
+  prof stat -e page-faults,cs -r 5 -- ./a.out   two events, five runs
+  sudo prof stat -a --per-cpu -I 1000           every CPU, every second, until Ctrl-C
+
+Counts go to standard error, or to -o FILE; what the command prints is left alone.")]
+pub struct StatArguments {
+    #[command(flatten)]
+    target: TargetArguments,
+    #[command(flatten)]
+    events: CountedLists,
+    /// Count caches, stalled cycles and kinds of faults, too
+    #[arg(long)]
+    detail: bool,
+    /// User space only
+    #[arg(long, conflicts_with = "all_kernel")]
+    all_user: bool,
+    /// The kernel only
+    #[arg(long)]
+    all_kernel: bool,
+    /// Run the command so often, and show the mean, the median and the spread
+    #[arg(short, long, value_name = "N", value_parser = within(1..=100_000_u32), requires = "command",
+          conflicts_with_all = ["interval", "per_task"])]
+    repeat: Option<u32>,
+    /// Print what was counted in each so many milliseconds
+    #[arg(short = 'I', long, value_name = "MS", value_parser = within(1..=1_u64 << 40), conflicts_with = "per_task")]
+    interval: Option<u64>,
+    /// One row per CPU
+    #[arg(short = 'A', long, group = "by")]
+    per_cpu: bool,
+    /// One row per core
+    #[arg(long, group = "by")]
+    per_core: bool,
+    /// One row per socket
+    #[arg(long, group = "by")]
+    per_socket: bool,
+    /// One row per thread, also of those that begin and end meanwhile
+    #[arg(long, group = "by", conflicts_with_all = ["all_cpus", "cpu"])]
+    per_task: bool,
+    /// Values separated by this, as perf stat -x prints them
+    #[arg(short = 'x', long, value_name = "SEP", value_parser = separator, conflicts_with = "json")]
+    field_separator: Option<String>,
+    /// JSON: one object, with -I one a line for each interval
+    #[arg(short = 'j', long)]
+    json: bool,
+    /// Stop after so many seconds
+    #[arg(short, long, value_name = "SECS", value_parser = seconds)]
+    duration: Option<Duration>,
+    /// Start counting after so many milliseconds
+    #[arg(short = 'D', long, value_name = "MS", value_parser = within(1..=1_u64 << 40))]
+    delay: Option<u64>,
+    /// Write to this file, - for standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The command to count, with its arguments
+    #[arg(value_name = "COMMAND", trailing_var_arg = true)]
+    command: Vec<OsString>,
+}
+
+/// What was run, and for how long.
+struct Header<'a> {
+    options: &'a Options,
+    /// Of each run.
+    elapsed: Vec<Duration>,
+    /// Of each run, where there is a command that has ended.
+    cpu_times: Vec<CpuTime>,
+}
+
+/// How results are written.
+enum Form<'a> {
+    Text,
+    Separated(&'a str),
+    Json,
+}
+
+/// Counts, and returns the command's exit code.
+///
+/// # Errors
+/// Where nothing could be counted, or the counts not be written.
+pub fn run(arguments: &StatArguments, console: &Console) -> anyhow::Result<ExitCode> {
+    let mut options = options(arguments)?;
+    let mut sink = Sink::open(arguments.output.as_deref(), console)?;
+    if let Some(workload) = &mut options.workload {
+        workload.output_to_stderr = sink.is_stdout();
+    }
+    let control = Control::with_signals().context("cannot wait for signals")?;
+    let plan = plan(arguments);
+    let grouping = Grouping::of(arguments);
+    let form = match (&arguments.field_separator, arguments.json) {
+        (Some(separator), _) => Form::Separated(separator),
+        (None, true) => Form::Json,
+        (None, false) => Form::Text,
+    };
+    let mut notices = |notice: Notice| tell(&notice, console);
+    let runs = arguments.repeat.unwrap_or(1);
+    let (mut table, mut events) = (Table::default(), Vec::new());
+    let mut header = Header { options: &options, elapsed: Vec::new(), cpu_times: Vec::new() };
+    let mut code = 0;
+    let mut failed = None;
+    for _ in 0..runs {
+        let mut first = true;
+        let mut report = |sheet: &Sheet<'_>| {
+            let table = Table::of_sheet(sheet, &grouping);
+            let written = interval(&form, sheet.events, &table, sheet, first, sink.writer());
+            first = false;
+            if let Err(error) = written.and_then(|()| sink.writer().flush()) {
+                failed.get_or_insert(error);
+                control.stop();
+            }
+        };
+        let counted = match counting::count(&options, plan, &control, &mut report, &mut notices) {
+            Ok(counted) => counted,
+            Err(error) => {
+                let Some(code) = code_of_no_start(&error) else { return Err(error.into()) };
+                console.error(&error.into());
+                return Ok(code.into());
+            }
+        };
+        let Counted { counts, elapsed, cpu_time, command, lost_reports, interrupted, .. } = counted;
+        table.add_run(&counted.events, counts, &grouping);
+        events = counted.events;
+        header.elapsed.push(elapsed);
+        header.cpu_times.extend(cpu_time);
+        if lost_reports > 0 {
+            console.warn(&format!(
+                "{lost_reports} reports of threads that ended were lost: what these counted is with the threads that were there first"
+            ));
+        }
+        code = exit_code(command.as_ref(), &control);
+        if interrupted {
+            break;
+        }
+    }
+    if let Some(error) = failed {
+        return Err(error).context("cannot write the counts");
+    }
+    // With intervals, these are the result; the whole would stand twice in what programs read.
+    let whole = arguments.interval.is_none();
+    let writer = sink.writer();
+    match (&form, whole) {
+        (Form::Text, true) => text::write(&events, &table, &header, writer),
+        (Form::Separated(separator), true) => {
+            separated::write(&events, &table, &header, None, separator, writer)
+        }
+        (Form::Json, true) => json::write(&events, &table, &header, writer),
+        (_, false) => Ok(()),
+    }
+    .context("cannot write the counts")?;
+    sink.finish()?;
+    // What programs read has the causes in it.
+    if matches!(form, Form::Text) && !whole {
+        table.causes(&events).iter().for_each(|cause| console.warn(cause));
+    }
+    Ok(code.into())
+}
+
+fn interval(
+    form: &Form<'_>,
+    events: &[CountedEvent],
+    table: &Table,
+    sheet: &Sheet<'_>,
+    first: bool,
+    output: &mut dyn Write,
+) -> std::io::Result<()> {
+    let elapsed = sheet.to.saturating_sub(sheet.from);
+    match form {
+        Form::Text => text::write_interval(events, table, (sheet.to, elapsed), first, output),
+        Form::Separated(separator) => {
+            separated::write_interval(events, table, (sheet.to, elapsed), separator, output)
+        }
+        Form::Json => json::write_interval(events, table, (sheet.from, sheet.to), output),
+    }
+}
+
+fn options(arguments: &StatArguments) -> anyhow::Result<Options> {
+    let has_command = !arguments.command.is_empty();
+    let target = arguments.target.target(has_command)?;
+    if target.is_none() && !has_command {
+        wrong_usage("what shall I count? try: prof stat -- COMMAND, prof stat -p PID, or prof stat -a");
+    }
+    let mut options = Options::new(target.unwrap_or(Target::Command));
+    options.invocation = "prof stat";
+    options.workload =
+        has_command.then(|| Workload { words: arguments.command.clone(), output_to_stderr: false });
+    arguments.target.limit(&mut options);
+    options.events = arguments.events.0.select()?;
+    let catalogue = recorder::this_machine();
+    if options.events.is_empty() {
+        options.events =
+            counting::default_events(&catalogue, options.target.is_cpu_wide(), arguments.detail)?;
+    } else if arguments.detail {
+        let before = options.events.len();
+        let detail = counting::default_events(&catalogue, options.target.is_cpu_wide(), true)?;
+        let news = |event: &recorder::event::Event| {
+            counting::DETAIL.split(',').any(|name| name == event.name)
+                && options.events[..before].iter().all(|asked| asked.name != event.name)
+        };
+        let news: Vec<_> = detail.into_iter().filter(news).collect();
+        options.events.extend(news);
+    }
+    options.levels = match (arguments.all_user, arguments.all_kernel) {
+        (true, _) => Levels::User,
+        (_, true) => Levels::Kernel,
+        _ => Levels::AsSelected,
+    };
+    options.duration = arguments.duration;
+    options.delay = arguments.delay.map(Duration::from_millis);
+    Ok(options)
+}
+
+fn plan(arguments: &StatArguments) -> Plan {
+    let split = if arguments.per_task {
+        Split::Tasks
+    } else if arguments.per_cpu || arguments.per_core || arguments.per_socket {
+        Split::Cpus
+    } else {
+        Split::None
+    };
+    Plan { split, interval: arguments.interval.map(Duration::from_millis) }
+}
+
+fn separator(text: &str) -> Result<String, String> {
+    match text {
+        "" => Err("one letter or more".to_owned()),
+        // As perf reads it; shells make it hard to type.
+        "\\t" => Ok("\t".to_owned()),
+        text => Ok(text.to_owned()),
+    }
+}
+
+/// Where counts go.
+enum Sink {
+    StandardError(std::io::Stderr),
+    Output(Box<Output>),
+}
+
+impl Sink {
+    fn open(path: Option<&Path>, console: &Console) -> anyhow::Result<Self> {
+        match path {
+            Some(path) => Ok(Self::Output(Box::new(Output::open(Some(path), console)?))),
+            None => Ok(Self::StandardError(std::io::stderr())),
+        }
+    }
+
+    fn is_stdout(&self) -> bool {
+        matches!(self, Self::Output(output) if output.is_stdout())
+    }
+
+    fn writer(&mut self) -> &mut dyn Write {
+        match self {
+            Self::StandardError(stderr) => stderr,
+            Self::Output(output) => output,
+        }
+    }
+
+    fn finish(self) -> anyhow::Result<()> {
+        match self {
+            Self::StandardError(_) => Ok(()),
+            Self::Output(output) => output.finish(),
+        }
+    }
+}

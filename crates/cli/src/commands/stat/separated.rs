@@ -1,0 +1,107 @@
+//! Counts for programs, a line each with a separator, in the order of `perf stat -x` (`perf-stat(1)`, "CSV FORMAT").
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use recorder::counting::CountedEvent;
+
+use super::Header;
+use super::cells::{Cell, Label, Table};
+use super::ratios::{is_clock, ratio};
+use super::text::{in_unit, mean, state};
+
+/// Writes the counts of all runs; those of an interval where `time` says when it ended.
+pub fn write(
+    events: &[CountedEvent],
+    table: &Table,
+    header: &Header<'_>,
+    time: Option<Duration>,
+    separator: &str,
+    output: &mut dyn Write,
+) -> io::Result<()> {
+    lines(events, table, (time, mean(&header.elapsed)), separator, output)
+}
+
+/// Writes what was counted in one interval, which ended at a time and was so long.
+pub fn write_interval(
+    events: &[CountedEvent],
+    table: &Table,
+    (time, elapsed): (Duration, Duration),
+    separator: &str,
+    output: &mut dyn Write,
+) -> io::Result<()> {
+    lines(events, table, (Some(time), elapsed), separator, output)
+}
+
+fn lines(
+    events: &[CountedEvent],
+    table: &Table,
+    (time, elapsed): (Option<Duration>, Duration),
+    separator: &str,
+    output: &mut dyn Write,
+) -> io::Result<()> {
+    for cell in &table.cells {
+        let Some(event) = events.get(cell.event) else { continue };
+        let mut fields = Vec::new();
+        fields.extend(time.map(|time| format!("{:.9}", time.as_secs_f64())));
+        match &cell.label {
+            Label::All => {}
+            label @ (Label::Core(..) | Label::Socket(_)) => {
+                fields.extend([label.text(), cell.cpus.to_string()])
+            }
+            label => fields.push(label.text()),
+        }
+        fields.extend(count(event, cell));
+        fields.push(event.name.clone());
+        if cell.values.len() > 1 {
+            fields.push(format!("{:.2}%", 100.0 * cell.spread().unwrap_or(0.0)));
+        }
+        // Without a count, nothing ran for any share of the time.
+        let share = if cell.values.is_empty() { 0.0 } else { 100.0 * cell.reading.share() };
+        fields.extend([cell.reading.running_ns.to_string(), format!("{share:.2}")]);
+        match ratio(events, table, cell, elapsed) {
+            Some(ratio) => fields.extend([format!("{:.3}", ratio.value), ratio.unit]),
+            // In perf's lines nothing stands there: the cause.
+            None => fields.extend([
+                String::new(),
+                cell.uncounted.as_ref().map_or_else(String::new, ToString::to_string),
+            ]),
+        }
+        let fields: Vec<String> = fields.iter().map(|field| quoted(field, separator)).collect();
+        writeln!(output, "{}", fields.join(separator))?;
+    }
+    Ok(())
+}
+
+/// The count and its unit.
+fn count(event: &CountedEvent, cell: &Cell) -> [String; 2] {
+    let Some(mean) = cell.mean() else { return [state(cell), String::new()] };
+    let (value, unit) = in_unit(event, mean);
+    let text = if is_clock(event) || event.measure.scale != 1.0 {
+        format!("{value:.2}")
+    } else {
+        format!("{:.0}", value)
+    };
+    [text, unit]
+}
+
+/// A field that holds the separator, a quote or a line's end stands in quotes (RFC 4180).
+fn quoted(field: &str, separator: &str) -> String {
+    if field.contains(separator) || field.contains(['"', '\n', '\r']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn a_field_with_the_separator_is_quoted() {
+        assert_eq!(quoted("cpu/event=1,umask=2/", ","), "\"cpu/event=1,umask=2/\"");
+        assert_eq!(quoted("cpu/event=1,umask=2/", ";"), "cpu/event=1,umask=2/");
+        assert_eq!(quoted("a\"b", ";"), "\"a\"\"b\"");
+    }
+}

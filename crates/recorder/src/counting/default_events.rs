@@ -1,0 +1,46 @@
+//! What is counted where no event is named.
+
+use crate::event::{Catalogue, Event, EventError, select};
+
+/// The clock comes first: rates are by it.
+const OF_PROGRAMS: &str = "task-clock";
+/// Whole CPUs have no task's clock.
+const OF_CPUS: &str = "cpu-clock";
+const ALWAYS: &str = "context-switches,cpu-migrations,page-faults,cycles,instructions,branches,branch-misses";
+
+/// What is counted beside it where detail is wanted.
+pub const DETAIL: &str = "stalled-cycles-frontend,stalled-cycles-backend,cache-references,cache-misses,L1-dcache-loads,\
+                          L1-dcache-load-misses,LLC-loads,LLC-load-misses,dTLB-loads,dTLB-load-misses,minor-faults,major-faults";
+
+/// The events that are counted where none is named: clocks, scheduling, faults and the usual counters of the processor; with
+/// `detail`, caches too ([`DETAIL`]). Those that the machine lacks are not refused.
+///
+/// # Errors
+/// None on a machine whose catalogue can be read.
+pub fn default_events(
+    catalogue: &dyn Catalogue,
+    whole_cpus: bool,
+    detail: bool,
+) -> Result<Vec<Event>, EventError> {
+    let clock = if whole_cpus { OF_CPUS } else { OF_PROGRAMS };
+    let list = if detail { format!("{clock},{ALWAYS},{DETAIL}") } else { format!("{clock},{ALWAYS}") };
+    let events = select(&list, catalogue)?.into_iter();
+    Ok(events.map(|event| Event { is_default: true, ..event }).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_event_has_a_name_of_the_grammar() {
+        let names = |whole, detail| -> Vec<String> {
+            let events = default_events(&Vec::new(), whole, detail).unwrap();
+            assert!(events.iter().all(|event| event.is_default));
+            events.into_iter().map(|event| event.name).collect()
+        };
+        assert_eq!(names(false, false)[..2], ["task-clock", "context-switches"]);
+        assert_eq!(names(true, false)[0], "cpu-clock");
+        assert_eq!(names(false, true).len(), 20);
+    }
+}

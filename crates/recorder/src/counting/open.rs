@@ -1,0 +1,583 @@
+//! Opening counters: which events, negotiated with the kernel, on which threads and CPUs.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use decoder::{Attr, AttrFlags, ReadFormat};
+use host::sys::perf_event::{PerfEvent, Subject};
+use host::{sysfs, topology};
+use model::{CpuId, Pid, Tid};
+use rustc_hash::FxBuildHasher;
+
+use super::tasks::TaskReports;
+use super::uncounted::Uncounted;
+use super::{Count, CountedEvent, Plan, Reading, Split, attr, reading};
+use crate::attr::member;
+use crate::error::{EACCES, EINVAL, ENODEV, ENOENT, EOPNOTSUPP, EPERM, ESRCH, Errno, Error};
+use crate::event::Event;
+use crate::notice::Notice;
+use crate::open::{
+    Descriptors, Kernel, Opened, Opener, Refusal, Step, counts_on, explain, explain_probe, is_kernels_own,
+    processes, selected, settle,
+};
+use crate::options::{Options, Target};
+
+/// Where an event is open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Place {
+    pub(super) tid: Option<Tid>,
+    pub(super) cpu: Option<CpuId>,
+}
+
+/// An event that is open in a place.
+pub(super) struct Instance {
+    /// The event's place in the list, or [`Counters::presence`].
+    pub(super) event: usize,
+    pub(super) place: Place,
+    pub(super) counter: Arc<PerfEvent>,
+    pub(super) id: u64,
+    /// The instance that leads its group: it starts this one, and reads it where the format is that of groups.
+    leader: Option<usize>,
+    /// The instance that tells for how long the thread was on the CPU, where that is wanted.
+    presence: Option<usize>,
+}
+
+/// Open counters, not enabled yet.
+pub(super) struct Counters {
+    pub(super) events: Vec<CountedEvent>,
+    pub(super) instances: Vec<Instance>,
+    pub(super) reports: Option<TaskReports>,
+    /// The CPUs that are counted, where these are opened whole.
+    pub(super) whole_cpus: Option<Vec<CpuId>>,
+    selected: Vec<Event>,
+    /// The event by which threads are seen to have been on a CPU, where they are counted by CPU.
+    presence: Option<Attr>,
+    split: Split,
+}
+
+impl Counters {
+    /// Opens the events of `options` on their target, which for a command is the waiting child.
+    pub(super) fn open(
+        options: &Options,
+        plan: Plan,
+        child: Option<Pid>,
+        notices: &mut dyn FnMut(Notice),
+    ) -> Result<Self, Error> {
+        let online = sysfs::online_cpus()
+            .map_err(|errno| Error::System { what: "cannot read which CPUs are online", errno })?;
+        if let Some(offline) = options.cpus.iter().flatten().find(|cpu| !online.contains(cpu)) {
+            return Err(Error::CpuOffline { cpu: offline.0 });
+        }
+        let cpus = options.cpus.clone().unwrap_or(online);
+        let selected = selected(options, &cpus)?;
+        let mut counters = Self {
+            events: Vec::new(),
+            instances: Vec::new(),
+            reports: None,
+            whole_cpus: None,
+            selected,
+            presence: None,
+            split: plan.split,
+        };
+        if options.target.is_cpu_wide() {
+            counters.open_cpus(&cpus, options, notices)?;
+            counters.whole_cpus = Some(cpus);
+            return Ok(counters);
+        }
+        let by_cpu = options.cpus.is_some() || plan.split == Split::Cpus;
+        let cpus = if by_cpu { cpus.into_iter().map(Some).collect() } else { vec![None] };
+        counters.open_tasks(&cpus, options, child, notices)?;
+        Ok(counters)
+    }
+
+    fn open_cpus(
+        &mut self,
+        cpus: &[CpuId],
+        options: &Options,
+        notices: &mut dyn FnMut(Notice),
+    ) -> Result<(), Error> {
+        let cgroup = match &options.target {
+            Target::Cgroup(path) => Some(
+                host::cgroup::open(path)
+                    .map_err(|errno| Error::Cgroup { path: path.display().to_string(), errno })?,
+            ),
+            _ => None,
+        };
+        self.check_descriptors(1, cpus.len())?;
+        let places: Vec<Place> = cpus.iter().map(|&cpu| Place { tid: None, cpu: Some(cpu) }).collect();
+        self.negotiate(&places, cgroup.as_ref(), options, notices)?;
+        let firsts = first_of_sockets(Path::new(topology::SYSTEM), cpus);
+        for place in places {
+            let is_first = place.cpu.is_some_and(|cpu| firsts.contains(&cpu));
+            self.open_place(place, is_first, cgroup.as_ref(), options)?;
+        }
+        Ok(())
+    }
+
+    fn open_tasks(
+        &mut self,
+        cpus: &[Option<CpuId>],
+        options: &Options,
+        child: Option<Pid>,
+        notices: &mut dyn FnMut(Notice),
+    ) -> Result<(), Error> {
+        let threads = match (&options.target, child) {
+            (Target::Command, Some(pid)) => vec![Tid(pid.0)],
+            (Target::Threads(tids), _) => tids.clone(),
+            _ => crate::open::all_threads(&processes(options)?),
+        };
+        if let (Target::Processes(pids), true) = (&options.target, threads.is_empty()) {
+            return Err(Error::NoSuchProcess { pid: pids.first().map_or(0, |pid| pid.0) });
+        }
+        self.check_descriptors(threads.len(), cpus.len())?;
+        let places: Vec<Place> = places(&threads, cpus);
+        self.negotiate(&places, None, options, notices)?;
+        if cpus.iter().any(Option::is_some) {
+            let user_only =
+                self.events.iter().all(|event| event.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL));
+            self.presence = Some(attr::presence(options, user_only));
+        }
+        if self.split == Split::Tasks && options.inherits() {
+            self.reports = Some(TaskReports::default());
+        }
+        let attaches = matches!(options.target, Target::Processes(_) | Target::User(_));
+        let mut gone = Vec::new();
+        // Threads that begin meanwhile are told from those that have inherited by the FORKs of whoever was opened before.
+        let sideband = if attaches && options.inherits() { self.sideband(&places, options) } else { None };
+        match sideband {
+            Some(mut sideband) => {
+                sideband.attach_with(options, &mut |tid| self.open_thread(tid, cpus, options))?;
+            }
+            None => {
+                for &tid in &threads {
+                    if !self.open_thread(tid, cpus, options)? {
+                        gone.push(tid);
+                    }
+                }
+            }
+        }
+        if gone.len() == threads.len()
+            && let Some(&Tid(pid)) = gone.first()
+        {
+            return Err(Error::NoSuchProcess { pid });
+        }
+        if matches!(options.target, Target::Threads(_)) {
+            gone.iter().for_each(|tid| notices(Notice::Gone { pid: tid.0 }));
+        }
+        if let Target::Processes(pids) = &options.target {
+            for &pid in crate::open::gone(pids)?.iter() {
+                notices(Notice::Gone { pid: pid.0 });
+            }
+        }
+        if self.reports.as_ref().is_some_and(|reports| reports.is_incomplete) {
+            notices(Notice::TasksUnreported);
+        }
+        Ok(())
+    }
+
+    fn check_descriptors(&self, threads: usize, cpus: usize) -> Result<(), Error> {
+        Descriptors { threads, siblings: 0, cpus, events: self.selected.len(), watched: threads }.check()
+    }
+
+    /// What tells of FORKs while threads are opened; `None` where there are not descriptors enough, or it is not permitted.
+    fn sideband(&self, places: &[Place], options: &Options) -> Option<Opened> {
+        let cpus = sysfs::online_cpus().ok()?;
+        let threads = places.len().checked_mul(cpus.len())?;
+        self.check_descriptors(places.len().checked_add(threads)?, 1).ok()?;
+        let attrs: Vec<Attr> = self.events.iter().map(|event| event.attr.clone()).collect();
+        let subject = Subject::Thread(places.first()?.tid?, cpus.first().copied());
+        let attr = crate::attr::sideband(&attrs, options, 1 << 12);
+        let (attr, _, _) = settle(&Kernel, attr, None, subject, None).ok()?;
+        Some(Opened::of_sideband(attr, cpus))
+    }
+
+    /// Finds out what this kernel and user may have of each event, in the first of `places` that there is.
+    fn negotiate(
+        &mut self,
+        places: &[Place],
+        cgroup: Option<&File>,
+        options: &Options,
+        notices: &mut dyn FnMut(Notice),
+    ) -> Result<(), Error> {
+        let mut first_error = None;
+        let mut user_only_said = false;
+        for (index, event) in self.selected.iter().enumerate() {
+            let mut attr = attr::counter(event, options, self.split);
+            if let Some(probe) = &event.probe {
+                attr.config1 = probe.path.as_ptr().expose_provenance() as u64;
+            }
+            let asked = attr.clone();
+            let result = negotiate_one(event, attr, places, cgroup);
+            let mut name = event.name.clone();
+            let mut absent = None;
+            let attr = match result {
+                Ok((attr, steps)) => {
+                    if steps.contains(&Step::UserSpaceOnly) {
+                        if is_kernels_own(&attr) {
+                            absent = Some(Uncounted::Forbidden);
+                        } else if !name.contains(':') {
+                            name.push_str(":u");
+                        }
+                        if !user_only_said {
+                            user_only_said = true;
+                            notices(Notice::UserSpaceOnly { paranoid: host::sysctl::perf_event_paranoid() });
+                        }
+                    }
+                    for step in steps {
+                        if let Step::Without(feature) = step {
+                            notices(Notice::Without { event: name.clone(), feature });
+                        }
+                    }
+                    notices(Notice::Opened { name: name.clone(), attr: Box::new(attr.clone()) });
+                    attr
+                }
+                Err(Refusal { errno, attr }) => {
+                    notices(Notice::Refused { name: name.clone(), attr: attr.clone() });
+                    let code = errno.raw_os_error();
+                    let not_here = matches!(code, Some(ENOENT | ENODEV | EOPNOTSUPP));
+                    let refused = Uncounted::Refused(format!("{}", Errno(&errno)));
+                    let explain = if event.probe.is_some() { explain_probe } else { explain };
+                    let error = explain(errno, &name, &attr, options);
+                    // What nobody named may be missing; so may what the machine lacks, as long as there is something else.
+                    let may_lack = event.is_default && !matches!(code, Some(ESRCH | EACCES | EPERM));
+                    if !not_here && !may_lack {
+                        return Err(error);
+                    }
+                    absent = Some(if not_here { Uncounted::NotHere } else { refused });
+                    first_error.get_or_insert(error);
+                    asked
+                }
+            };
+            let attr = if event.leader.is_some_and(|leader| leader != index) { member(attr) } else { attr };
+            self.events.push(CountedEvent {
+                name,
+                attr,
+                measure: event.measure.clone(),
+                leader: event.leader,
+                absent,
+            });
+        }
+        if self.split == Split::Tasks && options.inherits() {
+            // One event tells of names and of who started whom, for all.
+            let flags = AttrFlags::COMM | AttrFlags::COMM_EXEC | AttrFlags::TASK;
+            let first = self.events.iter_mut().find(|event| event.absent.is_none());
+            first.into_iter().for_each(|event| event.attr.flags |= flags);
+        }
+        name_kinds_of_cores(&mut self.events, &self.selected);
+        match first_error {
+            Some(error) if self.events.iter().all(|event| event.absent.is_some()) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Opens a thread on each of `cpus`, or on any. False where it has ended.
+    fn open_thread(&mut self, tid: Tid, cpus: &[Option<CpuId>], options: &Options) -> Result<bool, Error> {
+        let before = self.instances.len();
+        for place in places(&[tid], cpus) {
+            if !self.open_place(place, true, None, options)? {
+                self.instances.truncate(before);
+                return Ok(false);
+            }
+        }
+        if let Some(reports) = &mut self.reports {
+            let opened = self.instances.get(before..).unwrap_or(&[]);
+            reports.listen(tid, opened, &self.events);
+        }
+        Ok(true)
+    }
+
+    /// Opens what counts in `place`. `is_first`: of its socket's CPUs. False where the thread has ended.
+    fn open_place(
+        &mut self,
+        place: Place,
+        is_first: bool,
+        cgroup: Option<&File>,
+        options: &Options,
+    ) -> Result<bool, Error> {
+        let start = self.instances.len();
+        let mut opened: Vec<Instance> = Vec::new();
+        if let Some(attr) = &self.presence {
+            match Kernel
+                .open(attr, subject(place, cgroup), None)
+                .and_then(|counter| Ok((counter.id()?, counter)))
+            {
+                Ok((id, counter)) => {
+                    let counter = Arc::new(counter);
+                    let event = self.selected.len();
+                    opened.push(Instance { event, place, counter, id, leader: None, presence: None });
+                }
+                Err(errno) if errno.raw_os_error() == Some(ESRCH) => return Ok(false),
+                Err(errno) => return Err(explain(errno, "dummy", attr, options)),
+            }
+        }
+        for (index, (event, wanted)) in self.selected.iter().zip(&self.events).enumerate() {
+            let elsewhere = place.cpu.is_some_and(|cpu| !counts_on(event, cpu));
+            let told_elsewhere = wanted.measure.per_socket && event.cpus.is_none() && !is_first;
+            if wanted.absent.is_some() || elsewhere || told_elsewhere {
+                continue;
+            }
+            let leads = |instance: &Instance| {
+                wanted.leader.is_some()
+                    && self.events.get(instance.event).is_some_and(|other| other.leader == wanted.leader)
+            };
+            let leader = opened.iter().position(leads);
+            let mut attr = wanted.attr.clone();
+            if leader.is_none() && wanted.leader.is_some() {
+                // Where its leader is missing, the first member leads.
+                attr.flags |= AttrFlags::DISABLED;
+                let by_exec = options.target == Target::Command && options.delay.is_none();
+                attr.flags.set(AttrFlags::ENABLE_ON_EXEC, by_exec);
+            }
+            let group =
+                leader.and_then(|leader| opened.get(leader)).map(|leader| Arc::clone(&leader.counter));
+            let result = open_one(event, &attr, subject(place, cgroup), group.as_deref());
+            match result {
+                Ok((counter, id)) => {
+                    let leader = leader.map(|leader| start + leader);
+                    let presence = self.presence.is_some().then_some(start);
+                    opened.push(Instance { event: index, place, counter, id, leader, presence });
+                }
+                Err(errno) if errno.raw_os_error() == Some(ESRCH) => return Ok(false),
+                Err(errno) if leader.is_some() && errno.raw_os_error() == Some(EINVAL) => {
+                    let advice =
+                        "the PMU cannot count this group at once; try fewer events in the braces, or none"
+                            .to_owned();
+                    return Err(Error::Open { event: wanted.name.clone(), errno, advice });
+                }
+                Err(errno) => {
+                    if let (Some(filter), true) = (&event.filter, errno.raw_os_error().is_none()) {
+                        return Err(Error::Filter { filter: filter.clone() });
+                    }
+                    return Err(explain(errno, &wanted.name, &attr, options));
+                }
+            }
+        }
+        self.instances.extend(opened);
+        Ok(true)
+    }
+
+    /// Starts counting, where the command's exec does not.
+    pub(super) fn enable(&self) -> Result<(), Error> {
+        let leaders = self.instances.iter().filter(|instance| instance.leader.is_none());
+        for instance in leaders {
+            instance
+                .counter
+                .enable()
+                .map_err(|errno| Error::System { what: "cannot enable the events", errno })?;
+        }
+        Ok(())
+    }
+
+    /// Stops counting. An event whose thread has ended is stopped already.
+    pub(super) fn disable(&self) {
+        for instance in self.instances.iter().filter(|instance| instance.leader.is_none()) {
+            let _ = instance.counter.disable();
+        }
+    }
+
+    /// What each instance has counted since it was enabled; `None` for one that cannot be read.
+    pub(super) fn read(&self) -> Vec<Option<Reading>> {
+        let mut readings: Vec<Option<Reading>> = vec![None; self.instances.len()];
+        for (index, instance) in self.instances.iter().enumerate() {
+            let Some(format) = self.format_of(instance) else { continue };
+            let grouped = format.contains(ReadFormat::GROUP);
+            if grouped && instance.leader.is_some() {
+                continue; // Its leader reads it.
+            }
+            // A group's members lie behind their leader, with others of the same place between them.
+            let here = self
+                .instances
+                .iter()
+                .enumerate()
+                .skip(index)
+                .take_while(|(_, other)| other.place == instance.place);
+            let group: Vec<usize> = here
+                .filter(|(place, other)| *place == index || other.leader == Some(index))
+                .map(|(place, _)| place)
+                .collect();
+            let members = if grouped { group.len() } else { 1 };
+            let mut words = vec![0; reading::words(format, members)];
+            let Some(read) = instance
+                .counter
+                .read(&mut words)
+                .ok()
+                .and_then(|count| reading::parse(format, words.get(..count)?))
+            else {
+                continue;
+            };
+            for (id, reading) in read {
+                let is_it = |slot: &&usize| self.instances.get(**slot).is_some_and(|other| other.id == id);
+                let slot = if grouped { group.iter().find(is_it).copied() } else { Some(index) };
+                if let Some(slot) = slot.and_then(|slot| readings.get_mut(slot)) {
+                    *slot = Some(reading);
+                }
+            }
+        }
+        readings
+    }
+
+    fn format_of(&self, instance: &Instance) -> Option<ReadFormat> {
+        match self.events.get(instance.event) {
+            Some(event) => Some(event.attr.read_format),
+            None => self.presence.as_ref().map(|attr| attr.read_format),
+        }
+    }
+
+    /// Adds up `readings` by event, and by what counts are told apart. An event without an instance has a count of nothing.
+    pub(super) fn counts(&self, readings: &[Option<Reading>]) -> Vec<Count> {
+        let mut counts: Vec<Count> = Vec::new();
+        let mut known: HashMap<(usize, Option<CpuId>, Option<Tid>), usize, FxBuildHasher> =
+            HashMap::default();
+        for (instance, reading) in self.instances.iter().zip(readings) {
+            if instance.event >= self.events.len() {
+                continue;
+            }
+            let cpu = instance.place.cpu.filter(|_| self.split == Split::Cpus);
+            let tid = instance.place.tid.filter(|_| self.split == Split::Tasks);
+            let unreadable = reading.is_none();
+            let mut reading = reading.unwrap_or_default();
+            if let Some(present) = instance.presence {
+                // Of a thread's time, only that on this CPU could be counted here.
+                let present = readings.get(present).copied().flatten().unwrap_or_default();
+                reading.enabled_ns = present.running_ns.max(reading.running_ns);
+            }
+            let next = counts.len();
+            let index = *known.entry((instance.event, cpu, tid)).or_insert(next);
+            match counts.get_mut(index) {
+                Some(count) => {
+                    count.reading = count.reading.plus(&reading);
+                    count.unreadable |= unreadable;
+                }
+                None => {
+                    let task = tid.map(super::tasks::task);
+                    counts.push(Count { event: instance.event, cpu, task, reading, unreadable });
+                }
+            }
+        }
+        let counted: HashSet<usize, FxBuildHasher> = counts.iter().map(|count| count.event).collect();
+        for event in (0..self.events.len()).filter(|event| !counted.contains(event)) {
+            let reading = Reading::default();
+            counts.push(Count { event, cpu: None, task: None, reading, unreadable: false });
+        }
+        counts.sort_by_key(|count| count.event);
+        counts
+    }
+}
+
+impl Counters {
+    /// Says which CPUs came or went while all of them were counted.
+    pub(super) fn changed_cpus(&self, notices: &mut dyn FnMut(Notice)) {
+        let Some(counted) = &self.whole_cpus else { return };
+        let Ok(online) = sysfs::online_cpus() else { return };
+        let gone = counted.iter().filter(|cpu| !online.contains(cpu));
+        gone.for_each(|cpu| notices(Notice::CpuUncounted { cpu: cpu.0 }));
+    }
+}
+
+fn places(threads: &[Tid], cpus: &[Option<CpuId>]) -> Vec<Place> {
+    threads.iter().flat_map(|&tid| cpus.iter().map(move |&cpu| Place { tid: Some(tid), cpu })).collect()
+}
+
+fn subject(place: Place, cgroup: Option<&File>) -> Subject<'_> {
+    match (place.tid, cgroup) {
+        (Some(tid), _) => Subject::Thread(tid, place.cpu),
+        (None, Some(cgroup)) => Subject::Cgroup(cgroup.as_fd(), place.cpu.unwrap_or_default()),
+        (None, None) => Subject::Cpu(place.cpu.unwrap_or_default()),
+    }
+}
+
+fn open_one(
+    event: &Event,
+    attr: &Attr,
+    subject: Subject<'_>,
+    leader: Option<&PerfEvent>,
+) -> io::Result<(Arc<PerfEvent>, u64)> {
+    let counter = Kernel.open(attr, subject, leader)?;
+    if let Some(filter) = &event.filter {
+        let refused = || io::Error::other("the filter was refused");
+        let text = CString::new(filter.as_str()).map_err(|_| refused())?;
+        counter.set_filter(&text).map_err(|_| refused())?;
+    }
+    let id = counter.id()?;
+    Ok((Arc::new(counter), id))
+}
+
+/// Opens `event` in the first of `places` that there is, and closes it again: less and less of `attr`, until the kernel agrees.
+fn negotiate_one(
+    event: &Event,
+    mut attr: Attr,
+    places: &[Place],
+    cgroup: Option<&File>,
+) -> Result<(Attr, Vec<Step>), Refusal> {
+    let on_its_cpus = |place: &&Place| place.cpu.is_none_or(|cpu| counts_on(event, cpu));
+    let mut gone = None;
+    for place in places.iter().filter(on_its_cpus) {
+        loop {
+            match settle(&Kernel, attr.clone(), None, subject(*place, cgroup), None) {
+                Ok((attr, _, steps)) => return Ok((attr, steps)),
+                Err(refusal) if refusal.errno.raw_os_error() == Some(ESRCH) => {
+                    gone = Some(refusal);
+                    break;
+                }
+                Err(refusal) if refusal.errno.raw_os_error() == Some(EINVAL) => {
+                    if !demand_less(&mut attr, event) {
+                        return Err(refusal);
+                    }
+                }
+                Err(refusal) => return Err(refusal),
+            }
+        }
+    }
+    let ended = || Refusal { errno: io::Error::from_raw_os_error(ESRCH), attr: Box::new(attr) };
+    Err(gone.unwrap_or_else(ended))
+}
+
+/// Leaves out what counting can do without, where nobody asked for it; false where there is nothing of the kind.
+fn demand_less(attr: &mut Attr, event: &Event) -> bool {
+    // Before Linux 4.13 what is inherited is read alone (checklist K18).
+    if attr.read_format.contains(ReadFormat::GROUP) && attr.flags.contains(AttrFlags::INHERIT) {
+        attr.read_format.remove(ReadFormat::GROUP);
+        return true;
+    }
+    // PMUs that cannot tell levels apart refuse to leave guests out (checklist F4-6).
+    let guests = AttrFlags::EXCLUDE_GUEST | AttrFlags::EXCLUDE_HOST;
+    if attr.flags.intersects(guests) && !event.modifiers.guest && !event.modifiers.host {
+        attr.flags.remove(guests);
+        return true;
+    }
+    false
+}
+
+/// Events of several kinds of cores have one name as typed: each is given the name of its PMU.
+fn name_kinds_of_cores(events: &mut [CountedEvent], selected: &[Event]) {
+    let is_several =
+        |name: &str| selected.iter().filter(|event| event.core && event.name == name).count() > 1;
+    let pmus = crate::machine::core_pmus();
+    for (counted, event) in
+        events.iter_mut().zip(selected).filter(|(_, event)| event.core && is_several(&event.name))
+    {
+        let kind = if event.attr.kind > 4 { u64::from(event.attr.kind) } else { event.attr.config >> 32 };
+        if let Some(pmu) = pmus.iter().find(|pmu| u64::from(pmu.kind) == kind) {
+            counted.name = format!("{}/{}/", pmu.name, counted.name);
+        }
+    }
+}
+
+/// Of each socket the first of `cpus`; all of them where the machine does not tell.
+fn first_of_sockets(system: &Path, cpus: &[CpuId]) -> Vec<CpuId> {
+    let count = cpus.iter().map(|cpu| cpu.0 + 1).max().unwrap_or(0);
+    let Some(processors) = topology::processors(system, count) else { return cpus.to_vec() };
+    let mut seen = Vec::new();
+    let is_first = |cpu: &&CpuId| {
+        let socket = processors.places.get(cpu.0 as usize).copied().flatten().map(|place| place.socket);
+        let is_new = socket.is_none_or(|socket| !seen.contains(&socket));
+        seen.extend(socket);
+        is_new
+    };
+    cpus.iter().filter(is_first).copied().collect()
+}

@@ -1,0 +1,108 @@
+//! Why there is no count.
+
+use std::fmt;
+
+use decoder::{Attr, AttrFlags};
+use host::sysctl;
+
+use super::{CountedEvent, Reading};
+
+/// Why an event has no count (`perf_event_open(2)`, "BUGS": that it opens does not mean that it can run).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Uncounted {
+    /// The machine, or its kernel, does not have it.
+    NotHere,
+    /// The kernel refused it: its errno in words, and what to do.
+    Refused(String),
+    /// It happens in the kernel, which this user may not observe.
+    Forbidden,
+    /// Nothing of the target ran while it was counted.
+    NeverRan,
+    /// It was pinned, and there was no counter for it.
+    Pinned,
+    /// It was to have the PMU for itself.
+    Exclusive,
+    /// The NMI watchdog has a counter for itself, and the rest was not enough.
+    Watchdog,
+    /// The group needs more counters than there were.
+    Group,
+    /// Others had all counters that can count it.
+    NoCounter,
+}
+
+impl Uncounted {
+    /// Why `reading` of `event` is no count; `None` where it is one. `unreadable`: `read(2)` gave nothing.
+    pub fn of(event: &CountedEvent, reading: &Reading, unreadable: bool) -> Option<Self> {
+        if let Some(absent) = &event.absent {
+            return Some(absent.clone());
+        }
+        if unreadable {
+            return Some(Self::Pinned);
+        }
+        let watchdog = sysctl::nmi_watchdog().is_some_and(|state| state > 0);
+        (reading.running_ns == 0)
+            .then(|| Self::without_counter(&event.attr, event.leader.is_some(), reading.enabled_ns, watchdog))
+    }
+
+    /// Why an event that was enabled for `enabled_ns` has never counted.
+    pub(crate) fn without_counter(attr: &Attr, in_group: bool, enabled_ns: u64, watchdog: bool) -> Self {
+        match () {
+            () if enabled_ns == 0 => Self::NeverRan,
+            () if attr.flags.contains(AttrFlags::PINNED) => Self::Pinned,
+            () if attr.flags.contains(AttrFlags::EXCLUSIVE) => Self::Exclusive,
+            () if watchdog => Self::Watchdog,
+            () if in_group => Self::Group,
+            () => Self::NoCounter,
+        }
+    }
+}
+
+impl fmt::Display for Uncounted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotHere => "this machine does not count it (a virtual machine often has no PMU)",
+            Self::Refused(why) => why,
+            Self::Forbidden => {
+                "it happens in the kernel, which this user may not observe; try: sudo sysctl kernel.perf_event_paranoid=1"
+            }
+            Self::NeverRan => "nothing of the target ran while it was counted",
+            Self::Pinned => "it was pinned (:D) and there was no counter for it; try it without D",
+            Self::Exclusive => "it was to have the PMU for itself (:e), and others used it; try it without e",
+            Self::Watchdog => {
+                "it never got a counter, and the NMI watchdog has one for itself; try: sudo sysctl kernel.nmi_watchdog=0"
+            }
+            Self::Group => "its group never got as many counters as it has events; try fewer in the braces",
+            Self::NoCounter => "it never got a counter: others had those that can count it; try fewer events",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Measure;
+
+    fn event(flags: AttrFlags, leader: Option<usize>, absent: Option<Uncounted>) -> CountedEvent {
+        let attr = Attr { flags, ..Attr::default() };
+        CountedEvent { name: "cycles".to_owned(), attr, measure: Measure::default(), leader, absent }
+    }
+
+    #[test]
+    fn each_cause_is_told_apart() {
+        let never = Reading { value: 0, enabled_ns: 5, running_ns: 0 };
+        let plain = event(AttrFlags::empty(), None, None);
+        assert_eq!(Uncounted::of(&plain, &Reading { running_ns: 1, ..never }, false), None);
+        assert_eq!(Uncounted::of(&plain, &Reading::default(), false), Some(Uncounted::NeverRan));
+        assert_eq!(Uncounted::of(&plain, &never, true), Some(Uncounted::Pinned));
+        let absent = event(AttrFlags::empty(), None, Some(Uncounted::NotHere));
+        assert_eq!(Uncounted::of(&absent, &never, false), Some(Uncounted::NotHere));
+        let why = |flags, group, watchdog| {
+            Uncounted::without_counter(&event(flags, None, None).attr, group, 5, watchdog)
+        };
+        assert_eq!(why(AttrFlags::PINNED, true, true), Uncounted::Pinned);
+        assert_eq!(why(AttrFlags::EXCLUSIVE, false, true), Uncounted::Exclusive);
+        assert_eq!(why(AttrFlags::empty(), true, true), Uncounted::Watchdog);
+        assert_eq!(why(AttrFlags::empty(), true, false), Uncounted::Group);
+        assert_eq!(why(AttrFlags::empty(), false, false), Uncounted::NoCounter);
+    }
+}
