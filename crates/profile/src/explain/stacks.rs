@@ -195,7 +195,7 @@ impl Folding {
         self.folded.clear();
         let mut traits = Traits::default();
         for frame in stack {
-            let ViewFrame { label, kind } = &frames[frame.index()];
+            let ViewFrame { label, kind, .. } = &frames[frame.index()];
             match kind {
                 FrameKind::Kernel => (traits.in_kernel, traits.in_generated_code) = (true, false),
                 FrameKind::Jit => traits.in_generated_code = true,
