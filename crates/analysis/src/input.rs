@@ -15,6 +15,7 @@ use perfdata::features::Features;
 use perfdata::read::{ReadAt, Reader, Source};
 
 use crate::Error;
+use crate::jit_dumps::JitDumps;
 use crate::lives::Lives;
 
 /// An open recording, and what to call it.
@@ -27,6 +28,8 @@ pub struct Input {
     pub written: Option<SystemTime>,
     /// When its processes began and ended, as far as its header says; [`replay`](crate::replay::replay) adds the rest.
     pub lives: Arc<Lives>,
+    /// What its processes wrote of the code that they generated; filled by [`replay`](crate::replay::replay).
+    pub dumps: Arc<JitDumps>,
 }
 
 impl Input {
@@ -61,7 +64,9 @@ impl Input {
         lives.add_recorded(reader.features(), reader.endian());
         let written =
             fs::metadata(&name).ok().filter(Metadata::is_file).and_then(|file| file.modified().ok());
-        Ok(Self { reader, name, written, lives: Arc::new(lives) })
+        let lives = Arc::new(lives);
+        let dumps = JitDumps::new(is_of_this_host(reader.features()), Some(Arc::clone(&lives)));
+        Ok(Self { reader, name, written, lives, dumps: Arc::new(dumps) })
     }
 }
 

@@ -17,6 +17,7 @@ mod error;
 pub mod events;
 pub mod hints;
 pub mod input;
+pub mod jit_dumps;
 pub mod lives;
 pub mod load;
 pub mod notices;

@@ -81,8 +81,10 @@ impl Analysis {
     pub fn read(input: Input, request: &Request<'_>, notices: &dyn Notices) -> Result<Self, Error> {
         let this_host = is_of_this_host(input.reader.features());
         let paths = &request.symbols.paths;
-        let symbolizing =
-            Symbolizing::new(request.symbols).with_names_of(&input.reader, notices).with_lives(&input.lives);
+        let symbolizing = Symbolizing::new(request.symbols)
+            .with_names_of(&input.reader, notices)
+            .with_lives(&input.lives)
+            .with_dumps(&input.dumps);
         let sees_kernel = |event: &Event| !event.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL);
         if this_host && request.kernel && input.reader.events().iter().any(sees_kernel) {
             symbolizing.read_kernel_ahead();

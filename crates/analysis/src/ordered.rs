@@ -32,6 +32,7 @@ pub(crate) struct Batch {
 
 /// Where a record lies in its batch.
 struct Place {
+    time: Timestamp,
     start: u32,
     end: u32,
     kind: u32,
@@ -53,16 +54,22 @@ impl Batch {
 
     /// The record at `index`.
     pub(crate) fn get(&self, index: usize) -> Option<OrderedRecord<'_>> {
-        let &Place { start, end, kind, misc, event, offset } = self.records.get(index)?;
+        let &Place { start, end, kind, misc, event, offset, .. } = self.records.get(index)?;
         let body = self.bytes.get(start as usize..end as usize)?;
         let event = event.map(|event| EventIndex(event.into()));
         Some(OrderedRecord { raw: RawRecord { kind, misc, body }, event, offset })
     }
 
-    fn push(&mut self, raw: &RawRecord<'_>, record: RecordRef) {
+    /// The time by which the record at `index` was ordered; 0 where it has none.
+    pub(crate) fn time(&self, index: usize) -> Timestamp {
+        self.records.get(index).map_or(Timestamp(0), |place| place.time)
+    }
+
+    fn push(&mut self, raw: &RawRecord<'_>, record: RecordRef, time: Timestamp) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(raw.body);
         self.records.push(Place {
+            time,
             // A batch ends at 256 KiB, and a record has at most 64 KiB.
             start: start as u32,
             end: self.bytes.len() as u32,
@@ -198,10 +205,10 @@ impl Reading {
     /// Copies what is in order into batches. Says whether the taker wants more.
     fn fill(&mut self, orderer: &mut Orderer<RecordRef>) -> Result<bool, perfdata::Error> {
         let mut any = false;
-        while let Some((_, record)) = orderer.pop() {
+        while let Some((time, record)) = orderer.pop() {
             any = true;
             let raw = self.reader.record(record)?;
-            self.batch.push(&raw, record);
+            self.batch.push(&raw, record, time);
             self.reader.release(record);
             if self.batch.bytes.len() >= BATCH_BYTES && !self.send() {
                 return Ok(false);

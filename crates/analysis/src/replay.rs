@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::thread;
 
 use decoder::record::Read;
-use decoder::{Attr, DecodeError, Record, RecordLayout, kind};
+use decoder::{Attr, AttrFlags, DecodeError, Record, RecordLayout, kind};
 use host::objects::SearchPaths;
-use model::{EventIndex, Loss};
+use model::{EventIndex, Loss, Pid, Timestamp};
 use perfdata::{Description, sections};
 use tracker::{Events, OrderedRecord, SampleReader, SampleSink, TrackedSample, Tracker};
 
 use crate::build_ids::ListedBuildIds;
 use crate::events::is_dummy;
 use crate::input::Input;
+use crate::jit_dumps::{DumpPlayer, is_dump};
 use crate::lives::Lives;
 use crate::notices::Progress;
 use crate::ordered::{Batch, Batches};
@@ -43,10 +44,15 @@ pub fn replay<E: From<Error>>(
     notices: &dyn Notices,
     sink: &mut Sink<'_, E>,
 ) -> Result<Replayed, E> {
-    let Input { reader, name, lives, .. } = input;
+    let Input { reader, name, lives, dumps, .. } = input;
     let progress = notices.progress(&format!("reading {name}"), reader.total_size());
-    let mut replay = Replay { lives, ..Replay::default() };
-    let mut sink = Listening { sink, undecodable: Undecodable::default(), task: None };
+    let mut replay = Replay {
+        samples: SampleReader::default(),
+        build_ids: ListedBuildIds::default(),
+        lives,
+        dumps: DumpPlayer::new(dumps),
+    };
+    let mut sink = Listening { sink, undecodable: Undecodable::default(), task: None, dump: None };
     let outcome = thread::scope(|scope| {
         let batches = Batches::of(reader, &name, paths, scope)?;
         let played = replay.play(&batches, &*progress, &mut sink);
@@ -74,14 +80,19 @@ fn unread_lost_counts(recording: &Description) -> u64 {
     count.map_or(0, |bytes| recording.endian().u64(*bytes))
 }
 
-#[derive(Default)]
 struct Replay {
     samples: SampleReader,
     build_ids: ListedBuildIds,
     lives: Arc<Lives>,
+    dumps: DumpPlayer,
 }
 
 impl Replay {
+    fn play_dumps<E>(&mut self, time: Timestamp, sink: &mut Listening<'_, '_, E>) {
+        sink.settle(&mut self.samples.tracker);
+        self.dumps.play(time, &mut self.samples.tracker);
+    }
+
     fn play<E>(
         &mut self,
         batches: &Batches<'_>,
@@ -108,12 +119,28 @@ impl Replay {
         if record.raw.kind != kind::SAMPLE {
             self.build_ids.tell(&batch.recording, &mut self.samples.tracker);
         }
+        let time = batch.time(index);
+        if self.dumps.is_due(time) {
+            self.play_dumps(time, sink);
+        }
         self.samples.read(&Described(&batch.recording), record, batch.chains.get(index), sink)?;
+        if let Some((pid, path)) = sink.dump.take()
+            && self.dumps.begin(pid, &path, has_dumps_clock(&batch.recording), &mut self.samples.tracker)
+        {
+            self.play_dumps(time, sink);
+        }
         if let Some(task) = sink.task.take() {
             self.lives.take(&task, &self.samples.tracker, batch.recording.features().clock);
         }
         Ok(())
     }
+}
+
+/// Whether times are of `CLOCK_MONOTONIC`, as those of jitdump files.
+fn has_dumps_clock(recording: &Description) -> bool {
+    const CLOCK_MONOTONIC: i32 = 1;
+    let is = |attr: &Attr| attr.flags.contains(AttrFlags::USE_CLOCKID) && attr.clockid == CLOCK_MONOTONIC;
+    recording.events().iter().all(|event| is(&event.attr))
 }
 
 /// The events of a recording, as far as it describes them.
@@ -147,6 +174,8 @@ struct Listening<'l, 's, E> {
     undecodable: Undecodable,
     /// The last record, where it told of the beginning or the end of a task.
     task: Option<Record<'static>>,
+    /// The process and the path, where the last record mapped a jitdump.
+    dump: Option<(Pid, Vec<u8>)>,
 }
 
 impl<E> SampleSink for Listening<'_, '_, E> {
@@ -164,6 +193,10 @@ impl<E> SampleSink for Listening<'_, '_, E> {
         self.task = match record {
             Record::Fork(task) => Some(Record::Fork(*task)),
             Record::Exit(task) => Some(Record::Exit(*task)),
+            _ => None,
+        };
+        self.dump = match record {
+            Record::Mmap(mmap) if is_dump(mmap.path) => Some((mmap.pid, mmap.path.to_vec())),
             _ => None,
         };
         self.sink.record(record);

@@ -94,7 +94,9 @@ impl Runtimes {
     /// The runtime whose code a space is.
     pub fn of(&self, space: &Space) -> Option<Runtime> {
         match space {
-            Space::Jit { pid, .. } | Space::Unmapped { pid, .. } => self.0.get(pid).copied(),
+            Space::Jit { pid, .. } | Space::JitDump { pid, .. } | Space::Unmapped { pid, .. } => {
+                self.0.get(pid).copied()
+            }
             _ => None,
         }
     }

@@ -1,15 +1,17 @@
-//! `/tmp/perf-PID.map`, which runtimes write about the code that they generate.
+//! Files that runtimes write about the code that they generate: `/tmp/perf-PID.map`, and jitdump (`jit-PID.dump`).
 //!
-//! The folder belongs to everybody, and whoever profiles is often root: a map is used only where it can only be the
+//! Their folder mostly belongs to everybody, and whoever profiles is often root: a file is used only where it can only be the
 //! process's own.
 
 use std::cell::OnceCell;
+use std::ffi::OsStr;
 use std::fs::{File, Metadata, OpenOptions};
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::ControlFlow;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use model::{MapRefusal, Pid};
 
@@ -32,6 +34,7 @@ const TOLERANCE: u64 = 2_000_000_000;
 #[derive(Debug)]
 pub struct MapFile {
     file: File,
+    facts: Facts,
     /// Its path, as one would look at it from here.
     pub path: String,
     /// Bytes.
@@ -55,16 +58,30 @@ pub struct Refused {
 /// # Errors
 /// The map that there is, and why it is not used.
 pub fn find(pid: Pid, life: Life) -> Result<Option<MapFile>, Refused> {
+    find_named(pid, life, |number| PathBuf::from(format!("tmp/perf-{number}.map")))
+}
+
+/// Finds the jitdump that a process has mapped under this path. As [`find`].
+///
+/// # Errors
+/// As [`find`].
+pub fn find_dump(pid: Pid, path: &[u8], life: Life) -> Result<Option<MapFile>, Refused> {
+    let Some(path) = path.strip_prefix(b"/") else { return Ok(None) };
+    find_named(pid, life, |_| PathBuf::from(OsStr::from_bytes(path)))
+}
+
+/// Finds a file that is called so by a process which knows itself by a number.
+fn find_named(pid: Pid, life: Life, name: impl Fn(Pid) -> PathBuf) -> Result<Option<MapFile>, Refused> {
     let (life, lives) = judged_life(pid, life);
     let mut refused = None;
     let mut look = |root: &Path, number: Pid| {
-        let name = format!("tmp/perf-{number}.map");
+        let name = name(number);
         let path = root.join(&name).display().to_string();
         let root = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(root);
         let found = root.and_then(|root| {
             let mounts = OnceCell::new();
             let may_enter = |folder: &File| !mounts.get_or_init(|| Mounts::of(pid)).is_fuse(folder);
-            in_root::open(&root, Path::new(&name), &may_enter)
+            in_root::open(&root, &name, &may_enter)
         });
         let found = match found {
             Err(error) if is_missing(&error) => return None,
@@ -73,7 +90,9 @@ pub fn find(pid: Pid, life: Life) -> Result<Option<MapFile>, Refused> {
             Ok(file) => open(&file, &life),
         };
         match found {
-            Ok((file, size)) => Some(MapFile { file, path, size, ageless: life.start.is_none() }),
+            Ok((file, facts, size)) => {
+                Some(MapFile { file, facts, path, size, ageless: life.start.is_none() })
+            }
             Err(why) => {
                 refused.get_or_insert(Refused { path, why });
                 None
@@ -111,12 +130,17 @@ fn is_missing(error: &io::Error) -> bool {
 }
 
 /// Judges what was found, and only then opens it to be read: a pipe or a device does something when it is opened.
-fn open(found: &File, life: &Life) -> Result<(File, u64), MapRefusal> {
+fn open(found: &File, life: &Life) -> Result<(File, Facts, u64), MapRefusal> {
     let metadata = found.metadata().map_err(|_| MapRefusal::Unreadable)?;
-    judge(&Facts::of(&metadata), life, |user| user == system::effective_user() || is_sudo_user(user))?;
+    let facts = Facts::of(&metadata);
+    judge(&facts, life, is_ours)?;
     let again = format!("/proc/self/fd/{}", found.as_raw_fd());
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(again);
-    Ok((file.map_err(|_| MapRefusal::Unreadable)?, metadata.len()))
+    Ok((file.map_err(|_| MapRefusal::Unreadable)?, facts, metadata.len()))
+}
+
+fn is_ours(user: u32) -> bool {
+    user == system::effective_user() || is_sudo_user(user)
 }
 
 fn is_sudo_user(user: u32) -> bool {
@@ -182,6 +206,16 @@ fn judge(facts: &Facts, life: &Life, is_ours: impl Fn(u32) -> bool) -> Result<()
 }
 
 impl MapFile {
+    /// Why it is not used after all, where more is known of its process than when it was found.
+    pub fn refusal(&self, life: &Life) -> Option<MapRefusal> {
+        judge(&self.facts, life, is_ours).err()
+    }
+
+    /// Reads it from its beginning.
+    pub fn reader(&self) -> MapReader<'_> {
+        MapReader { file: &self.file, position: 0 }
+    }
+
     /// Hands over the lines, the last one first, until there is none or `each` has enough. Lines that are too long are cut at
     /// their ends. Returns how many bytes were read.
     ///
@@ -223,6 +257,33 @@ impl MapFile {
             let _ = each(&begun);
         }
         Ok(self.size - end)
+    }
+}
+
+/// A place in a file. Others of the same file do not move it.
+#[derive(Debug)]
+pub struct MapReader<'f> {
+    file: &'f File,
+    position: u64,
+}
+
+impl Read for MapReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read_at(buffer, self.position)?;
+        self.position += count as u64;
+        Ok(count)
+    }
+}
+
+impl Seek for MapReader<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let (from, by) = match to {
+            SeekFrom::Start(position) => (position, 0),
+            SeekFrom::Current(by) => (self.position, by),
+            SeekFrom::End(by) => (self.file.metadata()?.len(), by),
+        };
+        self.position = from.checked_add_signed(by).ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.position)
     }
 }
 
@@ -325,7 +386,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("map"), text).unwrap();
         let file = File::open(folder.path().join("map")).unwrap();
-        let map = MapFile { file, path: String::new(), size: text.len() as u64, ageless: false };
+        let map =
+            MapFile { file, facts: facts(), path: String::new(), size: text.len() as u64, ageless: false };
         let mut lines = Vec::new();
         map.lines_from_the_end(|line| {
             lines.push(line.to_vec());
@@ -371,7 +433,7 @@ mod tests {
         file.set_len(1 << 40).unwrap();
         file.write_all_at(b"\n1000 10 last\n", (1 << 40) - 14).unwrap();
         let file = File::open(folder.path().join("map")).unwrap();
-        let map = MapFile { file, path: String::new(), size: 1 << 40, ageless: false };
+        let map = MapFile { file, facts: facts(), path: String::new(), size: 1 << 40, ageless: false };
         let mut count = 0;
         map.lines_from_the_end(|line| {
             assert_eq!(line, b"1000 10 last");

@@ -76,6 +76,16 @@ pub enum Space {
         /// The mapping's name as recorded.
         mapping: Name,
     },
+    /// The code that one program of one process lists in a jitdump. Offsets are those of the code's bytes in the dump, so
+    /// they name a function for good, whatever has its address later.
+    JitDump {
+        /// Whose code.
+        pid: Pid,
+        /// As of [`Space::Jit`].
+        generation: u32,
+        /// The dump's path in the mount namespace of the process.
+        path: Name,
+    },
     /// An address that no mapping of the process covers. Offsets are addresses in the process.
     Unmapped {
         /// Whose memory.

@@ -135,7 +135,7 @@ pub(crate) fn frames_of(
     }
     let place = match space {
         _ if entry.in_kernel => FrameKind::Kernel,
-        Space::Jit { .. } => FrameKind::Jit,
+        Space::Jit { .. } | Space::JitDump { .. } => FrameKind::Jit,
         _ => FrameKind::User,
     };
     let filtered_module = if filters.ask_for_names() { module_of(space) } else { None };
@@ -194,7 +194,7 @@ pub fn module_of(space: &Space) -> Option<Name> {
         Space::Kernel { .. } => Name::from("kernel.kallsyms"),
         Space::KernelModule { name, .. } => bare(&kernel_module_name(name.base_name())),
         Space::KernelSymbol { name } => name.clone(),
-        Space::Jit { mapping, .. } => bare(mapping.base_name()),
+        Space::Jit { mapping: path, .. } | Space::JitDump { path, .. } => bare(path.base_name()),
         Space::Unmapped { .. } | Space::Truncated(_) | Space::Foreign(_) => return None,
     })
 }

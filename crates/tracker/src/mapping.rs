@@ -10,6 +10,8 @@ pub enum MappingKind {
     Image,
     /// Memory without a file: code was generated there.
     Anonymous,
+    /// One function of generated code, of which its runtime has told.
+    Generated,
 }
 
 /// A range of a process's addresses.

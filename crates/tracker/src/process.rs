@@ -96,6 +96,8 @@ pub(crate) struct Process {
     pub(crate) program: u32,
     /// Counts the meanings of memory without a file: see [`model::Space::Jit`].
     pub(crate) code: u32,
+    /// Whether its program writes a jitdump.
+    pub(crate) has_dump: bool,
     /// Threads known to live.
     pub(crate) threads: u32,
     /// The space of addresses outside every mapping, once there was one.
@@ -121,6 +123,7 @@ impl Process {
         self.program = self.program.wrapping_add(1);
         self.code = self.code.wrapping_add(1);
         self.unmapped = None;
+        self.has_dump = false;
         self.doubted = false;
     }
 
@@ -136,18 +139,47 @@ impl Process {
         }
     }
 
-    /// Adds a mapping of memory without a file, unless it is the text of the object around it.
-    pub(crate) fn map_anonymous(&mut self, mapping: Mapping) {
+    /// Adds a mapping of memory without a file, unless it is the text of the object around it. What generated functions are
+    /// known of stays: a runtime that writes more code beside them changes the memory's protection, which announces it again.
+    /// Returns false where nothing changes.
+    pub(crate) fn map_anonymous(&mut self, mapping: Mapping) -> bool {
         if mapping.executable {
             if self.is_inside_text(&mapping) {
-                return;
+                return false;
             }
             if let Some(text) = self.gap_in_text(&mapping) {
                 self.mappings.insert(text);
-                return;
+                return true;
             }
         }
-        self.mappings.insert(mapping);
+        if !self.has_dump {
+            self.mappings.insert(mapping);
+            return true;
+        }
+        let mut changed = false;
+        let mut from = Some(mapping.start);
+        while let Some(start) = from.filter(|&start| start <= mapping.last) {
+            let next = self.mappings.first_from(start).filter(|next| next.start <= mapping.last);
+            // Up to the next function, or to the end.
+            let last = match next {
+                Some(next) if next.kind == MappingKind::Generated => next.start.0.checked_sub(1).map(Avma),
+                Some(next) => Some(next.last.min(mapping.last)),
+                None => Some(mapping.last),
+            };
+            let is_known = next.is_some_and(|next| {
+                let same = (next.space, next.kind, next.executable);
+                next.start <= start && same == (mapping.space, mapping.kind, mapping.executable)
+            });
+            if let Some(last) = last.filter(|&last| last >= start && !is_known) {
+                self.mappings.insert(Mapping { start, last, offset: mapping.offset_of(start), ..mapping });
+                changed = true;
+            }
+            from = match next {
+                Some(next) if next.kind == MappingKind::Generated => next.last.checked_add(1),
+                _ => last.and_then(|last| last.checked_add(1)),
+            };
+        }
+        changed
     }
 
     /// The space of the generated code that `mapping`'s range holds already, if its name is the same: a range whose
@@ -194,7 +226,7 @@ impl Process {
     fn replaces_anonymous(&self, mapping: &Mapping) -> bool {
         let mut from = mapping.start;
         while let Some(found) = self.mappings.first_from(from).filter(|found| found.start <= mapping.last) {
-            if found.kind == MappingKind::Anonymous {
+            if found.kind != MappingKind::Image {
                 return true;
             }
             match found.last.checked_add(1) {

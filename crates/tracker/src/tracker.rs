@@ -119,6 +119,36 @@ impl Tracker {
         Generation(self.process(pid).generation << KERNEL_BITS | kernel)
     }
 
+    /// The program that a process runs writes what code it generates to the jitdump at `path`. Returns the space for
+    /// [`Tracker::map_generated`], and the program's number, which tells whether it still runs ([`Tracker::program`]).
+    pub fn begin_dump(&mut self, pid: Pid, path: &[u8]) -> (SpaceId, u32) {
+        let process = self.processes.of(pid);
+        process.has_dump = true;
+        let (generation, program) = (process.code, process.program);
+        (self.spaces.intern(Space::JitDump { pid, generation, path: Name::new(path) }), program)
+    }
+
+    /// Counts the programs that a process has executed: code that one of them generated is not there in the next.
+    pub fn program(&self, pid: Pid) -> Option<u32> {
+        Some(self.processes.get(pid)?.program)
+    }
+
+    /// A runtime has put functions at addresses: first address, last address, and the offset of the first byte of the code in
+    /// the dump that `space` is. What else lies there gives way. Samples that were taken before must have been mapped.
+    pub fn map_generated(
+        &mut self,
+        pid: Pid,
+        space: SpaceId,
+        functions: impl IntoIterator<Item = (Avma, Avma, u64)>,
+    ) {
+        let process = self.processes.of(pid);
+        let kind = MappingKind::Generated;
+        for (start, last, offset) in functions {
+            process.mappings.insert(Mapping { start, last, offset, space, kind, executable: true });
+        }
+        self.renew(pid);
+    }
+
     /// The mapping of a process that covers `address`.
     pub fn mapping(&self, pid: Pid, address: Avma) -> Option<Mapping> {
         self.processes.get(pid)?.mappings.get(address)
@@ -191,14 +221,25 @@ impl Tracker {
         });
         let (space, offset) = match context {
             AddressSpace::Kernel => self.kernel.locate(address, &mut self.spaces),
-            AddressSpace::User => self.locate_user(pid, address),
+            AddressSpace::User => self.locate_user(pid, address, kind),
             AddressSpace::Foreign => (self.spaces.intern(Space::Foreign(Reason::Foreign)), address.0),
         };
         StackEntry { offset, space, kind, in_kernel: context == AddressSpace::Kernel }
     }
 
-    fn locate_user(&mut self, pid: Pid, address: Avma) -> (SpaceId, u64) {
+    fn locate_user(&mut self, pid: Pid, address: Avma, kind: AddressKind) -> (SpaceId, u64) {
         let process = self.processes.of(pid);
+        // Behind a call that ends a function, another one of the generated ones may begin.
+        let call = match kind {
+            AddressKind::ReturnAddress => address.0.checked_sub(1).map(Avma),
+            _ => None,
+        };
+        if let Some(call) = call
+            && process.has_dump
+            && let Some((space, offset)) = process.mappings.locate(call)
+        {
+            return (space, offset.wrapping_add(1));
+        }
         if let Some(place) = process.mappings.locate(address) {
             if process.former.take().is_some() {
                 // Now the program after exec runs.
@@ -238,7 +279,9 @@ impl Tracker {
                 _ => self.spaces.intern(mapping::anonymous_space(record.pid, process.code, record.path)),
             };
             let kind = MappingKind::Anonymous;
-            process.map_anonymous(Mapping { start, last, offset: start.0, space, kind, executable });
+            if !process.map_anonymous(Mapping { start, last, offset: start.0, space, kind, executable }) {
+                return;
+            }
         } else {
             let space = self.spaces.intern(mapping::image_space(record, known));
             let kind = MappingKind::Image;

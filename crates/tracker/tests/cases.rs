@@ -297,6 +297,9 @@ fn place(space: &Space, offset: u64) -> String {
         Space::Jit { pid, generation, mapping } => {
             format!("{mapping} of {pid} generation {generation} {offset:#x}")
         }
+        Space::JitDump { pid, generation, path } => {
+            format!("{path} of {pid} generation {generation} +{offset:#x}")
+        }
         Space::Unmapped { pid, generation } => format!("nothing of {pid} program {generation} {offset:#x}"),
         Space::Truncated(reason) => format!("truncated: {reason}"),
         Space::Foreign(reason) => format!("{reason} {offset:#x}"),

@@ -11,6 +11,7 @@ use host::procfs::{self, Life};
 use model::{Avma, MapRefusal, Name, Pid, Reason, Resolution, Space, StackEntry};
 
 use super::{Job, Symbols, named};
+use crate::jit_dumps::DumpRemarks;
 use crate::lives::Lives;
 
 /// How long the maps of a recording are waited for in all, where file systems do not answer. One that is slow, as over a
@@ -79,6 +80,8 @@ pub(super) struct MapRemarks {
     ageless: BTreeSet<String>,
     /// Their sizes.
     long: BTreeMap<String, u64>,
+    /// What is said of jitdump files.
+    dumps: BTreeSet<String>,
 }
 
 /// The addresses of generated code that are looked for together, by process: a map is gone through once.
@@ -251,6 +254,14 @@ impl Lookups<'_> {
 }
 
 impl MapRemarks {
+    /// Adds what is to be said of jitdump files.
+    pub(super) fn add_dumps(&mut self, remarks: DumpRemarks) {
+        for refused in remarks.refused {
+            self.refused.entry(refused.why).or_default().insert(refused.path);
+        }
+        self.dumps.extend(remarks.sentences);
+    }
+
     /// A sentence for each kind.
     pub(super) fn sentences(&self) -> Vec<String> {
         let refused = self.refused.iter().map(|(why, paths)| match several(paths) {
@@ -267,7 +278,7 @@ impl MapRemarks {
         let long = self.long.iter().map(|(path, size)| {
             format!("of {path} only the last {} MiB are read: it has {} MiB", MOST_BYTES >> 20, size >> 20)
         });
-        refused.chain(ageless).chain(long).collect()
+        refused.chain(ageless).chain(long).chain(self.dumps.iter().cloned()).collect()
     }
 }
 

@@ -26,6 +26,7 @@ use recorded::RecordedNames;
 use threads::{Supply, Threads};
 
 use crate::Notices;
+use crate::jit_dumps::JitDumps;
 use crate::lives::Lives;
 
 /// What to look for, and where.
@@ -98,6 +99,7 @@ pub struct Symbolizing {
     /// Made for the first place in the kernel: the recording has said by then which kernel that is.
     kernel: OnceLock<KernelNames>,
     perf_maps: PerfMaps,
+    dumps: Arc<JitDumps>,
     recorded: RecordedNames,
     options: Options,
     /// What is kept of objects between calls.
@@ -113,6 +115,7 @@ impl Symbolizing {
             running_kernel: Arc::default(),
             kernel: OnceLock::new(),
             perf_maps: PerfMaps::new(settings.paths.this_host, None),
+            dumps: Arc::default(),
             recorded: RecordedNames::default(),
             options: settings.options,
             kept: Kept::Nothing,
@@ -135,6 +138,12 @@ impl Symbolizing {
     pub fn with_lives(self, lives: &Arc<Lives>) -> Self {
         let perf_maps = PerfMaps::new(self.store.paths().this_host, Some(Arc::clone(lives)));
         Self { perf_maps, ..self }
+    }
+
+    /// Names generated code by the jitdump files that were found when the records were played.
+    #[must_use]
+    pub fn with_dumps(self, dumps: &Arc<JitDumps>) -> Self {
+        Self { dumps: Arc::clone(dumps), ..self }
     }
 
     /// Keeps objects, their files and their symbols, for those who will resolve many times and then end.
@@ -232,6 +241,7 @@ impl Symbolizing {
             }
         });
         lookups.remark(symbols);
+        symbols.maps.add_dumps(self.dumps.remarks());
         symbols.notes.sort();
         symbols.notes.dedup();
     }
@@ -265,6 +275,7 @@ impl Symbolizing {
             Space::KernelModule { name, .. } => each(&|entry| kernel().resolve_in_module(name, entry)),
             Space::KernelSymbol { name } => each(&|entry| named(&name.to_string(), Some(entry.offset))),
             Space::Jit { pid, .. } => each(&|entry| lookups.resolve(*pid, entry)),
+            Space::JitDump { .. } => each(&|entry| self.dumps.resolve(entry)),
             Space::Unmapped { pid, .. } => each(&|entry| match lookups.resolve(*pid, entry) {
                 Resolution::Unresolved(_) => Resolution::Unresolved(Reason::Unmapped),
                 resolved => resolved,

@@ -255,7 +255,7 @@ fn module_text(space: &Space) -> Arc<str> {
 fn kind_of(entry: &StackEntry, space: &Space) -> FrameKind {
     match space {
         _ if entry.in_kernel => FrameKind::Kernel,
-        Space::Jit { .. } => FrameKind::Jit,
+        Space::Jit { .. } | Space::JitDump { .. } => FrameKind::Jit,
         _ => FrameKind::User,
     }
 }

@@ -197,7 +197,11 @@ impl Wish {
     pub(crate) fn is_small(&self) -> bool {
         matches!(
             self.space,
-            Space::Jit { .. } | Space::Unmapped { .. } | Space::Truncated(_) | Space::Foreign(_)
+            Space::Jit { .. }
+                | Space::JitDump { .. }
+                | Space::Unmapped { .. }
+                | Space::Truncated(_)
+                | Space::Foreign(_)
         )
     }
 }

@@ -317,6 +317,8 @@ impl Range {
                 Space::Vdso { build_id } if !in_kernel => {
                     (Name::from("[vdso]"), whole(self.base), 0, *build_id, None)
                 }
+                // As a file whose offsets are the places'.
+                Space::JitDump { path, .. } if !in_kernel => (path.clone(), whole(self.base), 0, None, None),
                 Space::Jit { mapping, .. } if !in_kernel => {
                     let start = self.first & !(PAGE - 1);
                     (mapping.clone(), whole(start), start, None, None)

@@ -190,7 +190,9 @@ pub(super) fn object(out: &mut Vec<u8>, place: &Place, symbols: &dyn Symbols) {
         {
             display(out, format_args!("/tmp/perf-{pid}.map"));
         }
-        Space::Jit { mapping, .. } => display(out, format_args!("{mapping}")),
+        Space::Jit { mapping: path, .. } | Space::JitDump { path, .. } => {
+            display(out, format_args!("{path}"))
+        }
         Space::Unmapped { .. } | Space::Truncated(_) | Space::Foreign(_) => {
             out.extend_from_slice(b"[unknown]")
         }

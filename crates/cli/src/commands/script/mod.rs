@@ -101,6 +101,7 @@ fn print(
     let symbolizing = Symbolizing::new(&settings)
         .with_names_of(&input.reader, console)
         .with_lives(&input.lives)
+        .with_dumps(&input.dumps)
         .keeping_objects();
     let sees_kernel = |event: &perfdata::Event| !event.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL);
     if this_host && input.reader.events().iter().any(sees_kernel) {

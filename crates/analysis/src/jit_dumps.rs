@@ -1,0 +1,325 @@
+//! jitdump files of a recording's processes: found when a process maps one, and played beside the records, so that an address
+//! that was used twice belongs to the code which lay there when the sample was taken.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use generated::{Function, JitDump, Placement};
+use host::patience::{Outcome, Worker};
+use host::perf_map::{self, MapFile, Refused};
+use host::procfs::{self, Life};
+use model::{
+    Avma, Frame, MapRefusal, Name, Pid, Reason, Resolution, SourceLocation, SpaceId, StackEntry, Symbolized,
+    Timestamp,
+};
+use tracker::Tracker;
+
+use crate::lives::Lives;
+
+/// How long all dumps of a recording are waited for together.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// … in a view that goes on.
+const SHORT_PATIENCE: Duration = Duration::from_millis(200);
+/// Each dump takes memory: of a recording that was made to have more, the first ones are read.
+const MAX_DUMPS: usize = 4096;
+/// How often a view that goes on looks whether dumps have grown.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
+
+/// The dumps of a recording, or of what runs now. Shared by whoever plays the records and whoever looks for names.
+#[derive(Default)]
+pub struct JitDumps {
+    /// When processes lived; `None` where `/proc` alone tells.
+    lives: Option<Arc<Lives>>,
+    /// Whether the processes are, or were, of this machine.
+    this_host: bool,
+    dumps: Mutex<HashMap<SpaceId, Arc<Dump>>>,
+}
+
+/// One dump.
+struct Dump {
+    pid: Pid,
+    content: Result<Content, Refused>,
+}
+
+struct Content {
+    file: Arc<MapFile>,
+    parsed: Arc<Mutex<JitDump>>,
+    /// What was wrong with it, in words.
+    error: Mutex<Option<String>>,
+    /// Whether its times are those of the recording.
+    has_times: bool,
+}
+
+/// What there is to be said of dumps.
+#[derive(Default)]
+pub(crate) struct DumpRemarks {
+    /// Those that are not used.
+    pub(crate) refused: Vec<Refused>,
+    /// Sentences.
+    pub(crate) sentences: Vec<String>,
+}
+
+impl JitDumps {
+    /// Of a recording; without `lives`, of processes that are watched while they run.
+    pub fn new(this_host: bool, lives: Option<Arc<Lives>>) -> Self {
+        Self { lives, this_host, dumps: Mutex::default() }
+    }
+
+    fn life(&self, pid: Pid) -> Option<Life> {
+        match &self.lives {
+            _ if !self.this_host || pid.0 <= 0 => None,
+            Some(lives) => Some(lives.of_process(pid)),
+            None => procfs::life(pid).ok(),
+        }
+    }
+
+    fn dump(&self, space: SpaceId) -> Option<Arc<Dump>> {
+        lock(&self.dumps).get(&space).cloned()
+    }
+
+    /// The function at a place of a dump.
+    pub(crate) fn resolve(&self, entry: &StackEntry) -> Resolution {
+        let none = |reason| Resolution::Unresolved(reason);
+        let Some(dump) = self.dump(entry.space) else { return none(Reason::NoJitMap) };
+        let content = match &dump.content {
+            Ok(content) => content,
+            Err(refused) => return none(Reason::JitMapRefused(refused.why)),
+        };
+        // Its process's end is known now, where the recording says it.
+        let life = self.lives.as_ref().and_then(|_| self.life(dump.pid));
+        if let Some(why) = life.and_then(|life| content.file.refusal(&life)) {
+            return none(Reason::JitMapRefused(why));
+        }
+        let parsed = lock(&content.parsed);
+        let offset = entry.lookup_offset();
+        let Some(Function { name, offset: start, .. }) = parsed.function(offset) else {
+            return none(Reason::NotInJitMap);
+        };
+        let location = parsed.line(offset).map(|line| SourceLocation {
+            file: line.file.into(),
+            line: line.line,
+            column: line.column,
+        });
+        let frame = Frame { function: name.into(), location, inlined: false };
+        Resolution::Resolved(Symbolized {
+            frames: [frame].into(),
+            symbol_offset: entry.offset.checked_sub(start),
+        })
+    }
+
+    /// What there is to be said.
+    pub(crate) fn remarks(&self) -> DumpRemarks {
+        let mut remarks = DumpRemarks::default();
+        let mut timeless = Vec::new();
+        for dump in lock(&self.dumps).values() {
+            let content = match &dump.content {
+                Ok(content) => content,
+                Err(refused) => {
+                    remarks.refused.push(refused.clone());
+                    continue;
+                }
+            };
+            let life = self.lives.as_ref().and_then(|_| self.life(dump.pid));
+            if let Some(why) = life.and_then(|life| content.file.refusal(&life)) {
+                remarks.refused.push(Refused { path: content.file.path.clone(), why });
+                continue;
+            }
+            let path = &content.file.path;
+            if let Some(error) = &*lock(&content.error) {
+                remarks.sentences.push(format!("{path}: {error}"));
+            }
+            let parsed = lock(&content.parsed);
+            if parsed.bad_records() > 0 {
+                remarks.sentences.push(format!("{path}: {} records make no sense", parsed.bad_records()));
+            } else if parsed.is_cut() && lock(&content.error).is_none() {
+                remarks.sentences.push(format!("{path} is too large: only its beginning is used"));
+            }
+            if !content.has_times {
+                timeless.push(path.clone());
+            }
+        }
+        timeless.sort();
+        if let Some(first) = timeless.first() {
+            let more =
+                if timeless.len() > 1 { format!(" and {} more", timeless.len() - 1) } else { String::new() };
+            remarks.sentences.push(format!(
+                "code of {first}{more} is named by the last function at its address: the recording has times of another \
+                 clock; record with `prof record`, or `perf record -k mono`"
+            ));
+        }
+        remarks
+    }
+
+    /// Forgets the dumps of spaces that nobody asks for any more.
+    pub fn retain(&self, mut keep: impl FnMut(SpaceId) -> bool) {
+        lock(&self.dumps).retain(|&space, _| keep(space));
+    }
+}
+
+/// Whether a mapped file is a jitdump, by its name: `jit-PID.dump`.
+pub fn is_dump(path: &[u8]) -> bool {
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let number = name.strip_prefix(b"jit-").and_then(|rest| rest.strip_suffix(b".dump"));
+    path.starts_with(b"/")
+        && number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
+}
+
+/// Plays the dumps of a recording beside its records.
+pub struct DumpPlayer {
+    dumps: Arc<JitDumps>,
+    playing: Vec<Playing>,
+    /// The time of the next function of any dump.
+    next: Timestamp,
+    worker: Worker,
+    waited: Duration,
+    looked: Instant,
+}
+
+struct Playing {
+    pid: Pid,
+    space: SpaceId,
+    /// The program that wrote it: see [`Tracker::program`].
+    program: u32,
+    dump: Arc<Dump>,
+    /// What has not been played, the first one last.
+    waiting: Vec<Placement>,
+    /// Placements of the dump that were taken.
+    taken: usize,
+}
+
+impl DumpPlayer {
+    /// Knows no dump yet. What it finds can be looked up in `dumps`.
+    pub fn new(dumps: Arc<JitDumps>) -> Self {
+        Self {
+            dumps,
+            playing: Vec::new(),
+            next: Timestamp(u64::MAX),
+            worker: Worker::default(),
+            waited: Duration::ZERO,
+            looked: Instant::now(),
+        }
+    }
+
+    /// A process has mapped a file that [`is_dump`]. `has_clock` says whether the records' times are of `CLOCK_MONOTONIC`, as
+    /// those of dumps are. Opens and reads the dump; returns true where functions are to be played at once.
+    pub fn begin(&mut self, pid: Pid, path: &[u8], has_clock: bool, tracker: &mut Tracker) -> bool {
+        let Some(life) = self.dumps.life(pid) else { return false };
+        let (space, program) = tracker.begin_dump(pid, path);
+        let mut dumps = lock(&self.dumps.dumps);
+        if dumps.len() >= MAX_DUMPS || dumps.contains_key(&space) {
+            return false;
+        }
+        let is_recording = self.dumps.lives.is_some();
+        let patience = if is_recording { PATIENCE.saturating_sub(self.waited) } else { SHORT_PATIENCE };
+        let (begin, asked) = (Instant::now(), path.to_vec());
+        let outcome = self.worker.run(patience, move || {
+            let file = perf_map::find_dump(pid, &asked, life)?;
+            let mut parsed = JitDump::new();
+            let error = file.as_ref().and_then(|file| parsed.read(&mut file.reader()).err());
+            Ok(file.map(|file| (file, parsed, error.map(|error| error.to_string()))))
+        });
+        self.waited += begin.elapsed();
+        let found = match outcome {
+            Outcome::Done(found) => found,
+            Outcome::Late(_) | Outcome::Refused => {
+                Err(Refused { path: Name::new(path).to_string(), why: MapRefusal::Unanswered })
+            }
+        };
+        let content = match found {
+            // It is gone.
+            Ok(None) => return false,
+            Ok(Some((file, parsed, error))) => Ok(Content {
+                file: Arc::new(file),
+                has_times: has_clock && !parsed.has_processor_times(),
+                parsed: Arc::new(Mutex::new(parsed)),
+                error: Mutex::new(error),
+            }),
+            Err(refused) => Err(refused),
+        };
+        let dump = Arc::new(Dump { pid, content });
+        dumps.insert(space, Arc::clone(&dump));
+        drop(dumps);
+        self.playing.push(Playing { pid, space, program, dump, waiting: Vec::new(), taken: 0 });
+        self.take_new();
+        self.next.0 == 0
+    }
+
+    /// Whether functions of a dump were there before `time`, and are to be played.
+    pub fn is_due(&self, time: Timestamp) -> bool {
+        self.next <= time
+    }
+
+    /// Tells `tracker` of the functions that were there before `time`. Samples that were taken before must have been mapped.
+    pub fn play(&mut self, time: Timestamp, tracker: &mut Tracker) {
+        self.playing.retain_mut(|playing| {
+            // Another program runs in the process, or another process has its number.
+            if tracker.program(playing.pid) != Some(playing.program) {
+                return false;
+            }
+            let due = playing.waiting.partition_point(|placement| placement.time > time);
+            if due < playing.waiting.len() {
+                let placed = playing.waiting.drain(due..).rev();
+                let functions = placed.map(|placement| {
+                    let last = placement.start.0.saturating_add(placement.size - 1);
+                    (placement.start, Avma(last), placement.offset)
+                });
+                tracker.map_generated(playing.pid, playing.space, functions);
+            }
+            true
+        });
+        self.find_next();
+    }
+
+    /// Looks whether dumps have grown, now and then: for processes that are watched while they run.
+    pub fn look(&mut self) {
+        if self.looked.elapsed() < BETWEEN_LOOKS || self.playing.is_empty() {
+            return;
+        }
+        self.looked = Instant::now();
+        for playing in &self.playing {
+            let Ok(content) = &playing.dump.content else { continue };
+            let (file, parsed) = (Arc::clone(&content.file), Arc::clone(&content.parsed));
+            let outcome = self.worker.run(SHORT_PATIENCE, move || {
+                lock(&parsed).read(&mut file.reader()).err().map(|error| error.to_string())
+            });
+            if let Outcome::Done(Some(error)) = outcome {
+                *lock(&content.error) = Some(error);
+            }
+        }
+        self.take_new();
+    }
+
+    /// Takes what dumps say that they did not say before.
+    fn take_new(&mut self) {
+        for playing in &mut self.playing {
+            let Ok(content) = &playing.dump.content else { continue };
+            let Ok(parsed) = content.parsed.try_lock() else { continue };
+            let new = parsed.placements().get(playing.taken..).unwrap_or_default();
+            if new.is_empty() {
+                continue;
+            }
+            let at = |placement: &Placement| Placement {
+                time: if content.has_times { placement.time } else { Timestamp(0) },
+                ..*placement
+            };
+            // The first one last; of the same time, too.
+            let mut waiting: Vec<Placement> = new.iter().rev().map(at).collect();
+            waiting.append(&mut playing.waiting);
+            waiting.sort_by_key(|placement| std::cmp::Reverse(placement.time));
+            playing.waiting = waiting;
+            playing.taken = parsed.placements().len();
+        }
+        self.find_next();
+    }
+
+    fn find_next(&mut self) {
+        let next = self.playing.iter().filter_map(|playing| playing.waiting.last());
+        self.next = next.map(|placement| placement.time).min().unwrap_or(Timestamp(u64::MAX));
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic elsewhere does not make what was read wrong.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
