@@ -17,6 +17,7 @@ mod faults;
 mod flags;
 mod folded;
 mod hostile_names;
+mod jit_dumps;
 mod listing;
 mod lives;
 mod names;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use decoder::{Attr, AttrFlags};
 use generated::{Function, JitDump, Placement};
 use host::patience::{Outcome, Worker};
 use host::perf_map::{self, MapFile, Refused};
@@ -24,7 +25,7 @@ const SHORT_PATIENCE: Duration = Duration::from_millis(200);
 /// Each dump takes memory: of a recording that was made to have more, the first ones are read.
 const MAX_DUMPS: usize = 4096;
 /// How often a view that goes on looks whether dumps have grown.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
 /// The dumps of a recording, or of what runs now. Shared by whoever plays the records and whoever looks for names.
 #[derive(Default)]
@@ -151,8 +152,7 @@ impl JitDumps {
         remarks
     }
 
-    /// Forgets the dumps of spaces that nobody asks for any more.
-    pub fn retain(&self, mut keep: impl FnMut(SpaceId) -> bool) {
+    fn retain(&self, mut keep: impl FnMut(SpaceId) -> bool) {
         lock(&self.dumps).retain(|&space, _| keep(space));
     }
 }
@@ -163,6 +163,12 @@ pub fn is_dump(path: &[u8]) -> bool {
     let number = name.strip_prefix(b"jit-").and_then(|rest| rest.strip_suffix(b".dump"));
     path.starts_with(b"/")
         && number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
+}
+
+/// Whether the times of an event are of `CLOCK_MONOTONIC`, as those of jitdump files.
+pub fn has_clock_of_dumps(attr: &Attr) -> bool {
+    const CLOCK_MONOTONIC: i32 = 1;
+    attr.flags.contains(AttrFlags::USE_CLOCKID) && attr.clockid == CLOCK_MONOTONIC
 }
 
 /// Plays the dumps of a recording beside its records.
@@ -245,6 +251,11 @@ impl DumpPlayer {
         self.next.0 == 0
     }
 
+    /// Whether functions may still come that lie in this space.
+    pub fn plays(&self, space: SpaceId) -> bool {
+        self.playing.iter().any(|playing| playing.space == space)
+    }
+
     /// Whether functions of a dump were there before `time`, and are to be played.
     pub fn is_due(&self, time: Timestamp) -> bool {
         self.next <= time
@@ -269,6 +280,11 @@ impl DumpPlayer {
             true
         });
         self.find_next();
+    }
+
+    /// Forgets the dumps of spaces that are forgotten.
+    pub fn retain(&self, keep: impl FnMut(SpaceId) -> bool) {
+        self.dumps.retain(keep);
     }
 
     /// Looks whether dumps have grown, now and then: for processes that are watched while they run.

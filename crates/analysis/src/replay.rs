@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 
 use decoder::record::Read;
-use decoder::{Attr, AttrFlags, DecodeError, Record, RecordLayout, kind};
+use decoder::{Attr, DecodeError, Record, RecordLayout, kind};
 use host::objects::SearchPaths;
 use model::{EventIndex, Loss, Pid, Timestamp};
 use perfdata::{Description, sections};
@@ -14,7 +14,7 @@ use tracker::{Events, OrderedRecord, SampleReader, SampleSink, TrackedSample, Tr
 use crate::build_ids::ListedBuildIds;
 use crate::events::is_dummy;
 use crate::input::Input;
-use crate::jit_dumps::{DumpPlayer, is_dump};
+use crate::jit_dumps::{DumpPlayer, has_clock_of_dumps, is_dump};
 use crate::lives::Lives;
 use crate::notices::Progress;
 use crate::ordered::{Batch, Batches};
@@ -124,8 +124,9 @@ impl Replay {
             self.play_dumps(time, sink);
         }
         self.samples.read(&Described(&batch.recording), record, batch.chains.get(index), sink)?;
+        let has_clock = || batch.recording.events().iter().all(|event| has_clock_of_dumps(&event.attr));
         if let Some((pid, path)) = sink.dump.take()
-            && self.dumps.begin(pid, &path, has_dumps_clock(&batch.recording), &mut self.samples.tracker)
+            && self.dumps.begin(pid, &path, has_clock(), &mut self.samples.tracker)
         {
             self.play_dumps(time, sink);
         }
@@ -134,13 +135,6 @@ impl Replay {
         }
         Ok(())
     }
-}
-
-/// Whether times are of `CLOCK_MONOTONIC`, as those of jitdump files.
-fn has_dumps_clock(recording: &Description) -> bool {
-    const CLOCK_MONOTONIC: i32 = 1;
-    let is = |attr: &Attr| attr.flags.contains(AttrFlags::USE_CLOCKID) && attr.clockid == CLOCK_MONOTONIC;
-    recording.events().iter().all(|event| is(&event.attr))
 }
 
 /// The events of a recording, as far as it describes them.

@@ -321,11 +321,13 @@ impl Tracker {
             return;
         }
         // A synthesized record (time 0) tells who the parent is, not that the process still looks like it.
-        let mappings = match self.processes.get_mut(record.parent_pid) {
-            Some(parent) if record.time.0 != 0 => parent.mappings.fork(),
-            _ => Mappings::default(),
+        let (mappings, has_dump) = match self.processes.get_mut(record.parent_pid) {
+            Some(parent) if record.time.0 != 0 => (parent.mappings.fork(), parent.has_dump),
+            _ => (Mappings::default(), false),
         };
-        self.process(record.pid).begin_program(mappings);
+        let process = self.process(record.pid);
+        process.begin_program(mappings);
+        process.has_dump = has_dump;
         self.renew(record.pid);
     }
 

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use analysis::aggregate::SeenIn;
+use analysis::jit_dumps::{DumpPlayer, JitDumps, has_clock_of_dumps, is_dump};
 use crossbeam_channel::{Receiver, TryRecvError};
-use decoder::{AttrFlags, Endian, RawRecord, kind};
+use decoder::{AttrFlags, Endian, RawRecord, Record, kind};
 use host::sys::clock;
 use model::{EventIndex, Loss, Name, Pid, SpaceId, StackEntry, Tid, Timestamp};
 use profile::RawChain;
@@ -74,6 +75,8 @@ pub(crate) struct Engine<F: FnMut(News)> {
     chunks: Chunks,
     orderer: Orderer<Held>,
     samples: SampleReader,
+    /// What processes write of the code that they generate.
+    dumps: DumpPlayer,
     window: Window,
     seen_in: SeenIn,
     book: Book,
@@ -110,10 +113,20 @@ struct Interval {
 struct Counting<'e> {
     window: &'e mut Window,
     seen_in: &'e mut SeenIn,
+    /// The process and the path, where the last record mapped a jitdump.
+    dump: Option<(Pid, Vec<u8>)>,
 }
 
 impl SampleSink for Counting<'_> {
     type Error = Infallible;
+
+    fn record(&mut self, record: &Record<'_>) {
+        if let Record::Mmap(mmap) = record
+            && is_dump(mmap.path)
+        {
+            self.dump = Some((mmap.pid, mmap.path.to_vec()));
+        }
+    }
 
     fn sample(&mut self, tracked: TrackedSample<'_>) -> Result<(), Infallible> {
         let TrackedSample { tracker, event, sample, period, deferred } = tracked;
@@ -160,6 +173,7 @@ impl<F: FnMut(News)> Engine<F> {
     /// Where the thread that looks for names cannot be started.
     pub(crate) fn new(settings: Settings, orders: Receiver<Order>, tell: F) -> io::Result<Self> {
         let now = Instant::now();
+        let dumps = Arc::new(JitDumps::new(true, None));
         Ok(Self {
             window: Window::new(settings.window),
             settings,
@@ -171,9 +185,10 @@ impl<F: FnMut(News)> Engine<F> {
             chunks: Chunks::default(),
             orderer: Orderer::default(),
             samples: SampleReader::default(),
+            dumps: DumpPlayer::new(Arc::clone(&dumps)),
             seen_in: SeenIn::default(),
             book: Book::new(),
-            naming: Naming::start()?,
+            naming: Naming::start(&dumps)?,
             described: Described::new(),
             comms: HashMap::default(),
             most_spaces: MOST_SPACES,
@@ -190,14 +205,24 @@ impl<F: FnMut(News)> Engine<F> {
     }
 
     fn read_ready(&mut self) {
-        let Self { orderer, chunks, samples, events, window, seen_in, .. } = self;
-        let mut counting = Counting { window, seen_in };
-        while let Some((_, held)) = orderer.pop() {
+        let Self { orderer, chunks, samples, dumps, events, window, seen_in, .. } = self;
+        let mut counting = Counting { window, seen_in, dump: None };
+        dumps.look();
+        while let Some((time, held)) = orderer.pop() {
+            if dumps.is_due(time) {
+                dumps.play(time, &mut samples.tracker);
+            }
             if let Some(bytes) = chunks.bytes(held)
                 && let Ok((raw, _)) = RawRecord::parse(bytes, Endian::NATIVE)
             {
                 let record = OrderedRecord { raw, event: Some(held.event), offset: None };
                 let Ok(()) = samples.read(&*events, record, None, &mut counting);
+                if let Some((pid, path)) = counting.dump.take() {
+                    let has_clock = events.attr(held.event).is_some_and(has_clock_of_dumps);
+                    if dumps.begin(pid, &path, has_clock, &mut samples.tracker) {
+                        dumps.play(time, &mut samples.tracker);
+                    }
+                }
             }
             chunks.release(held);
         }
@@ -376,10 +401,11 @@ impl<F: FnMut(News)> Engine<F> {
         self.described = Described::new();
         self.comms.clear();
         let used: HashSet<SpaceId, FxBuildHasher> = live.iter().map(|entry| entry.space).collect();
-        self.samples.tracker.forget_spaces(|space| used.contains(&space));
+        self.samples.tracker.forget_spaces(|space| used.contains(&space) || self.dumps.plays(space));
         self.naming.keep_only(live);
         let spaces = self.samples.tracker.spaces();
         self.seen_in.retain(|space| spaces.find(space).is_some());
+        self.dumps.retain(|space| spaces.find(space).is_some());
         self.most_spaces = MOST_SPACES.max(2 * spaces.len());
     }
 }

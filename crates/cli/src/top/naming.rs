@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use analysis::jit_dumps::JitDumps;
 use analysis::symbols::{SymbolSettings, Symbolizing, Symbols};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use host::objects::SearchPaths;
@@ -59,14 +60,14 @@ impl Naming {
     ///
     /// # Errors
     /// Where no thread can be started.
-    pub(crate) fn start() -> std::io::Result<Self> {
+    pub(crate) fn start(dumps: &Arc<JitDumps>) -> std::io::Result<Self> {
         let (orders, asked) = unbounded();
         let (sender, answers) = unbounded();
         let symbolizing = Symbolizing::new(&SymbolSettings {
             paths: SearchPaths::from_environment(None, Vec::new(), true),
             options: symbolizer::Options::default(),
         });
-        let symbolizing = Arc::new(symbolizing.keeping_indexes(KEPT).with_few_threads());
+        let symbolizing = Arc::new(symbolizing.with_dumps(dumps).keeping_indexes(KEPT).with_few_threads());
         let symbols = Arc::clone(&symbolizing);
         thread::Builder::new()
             .name("naming".to_owned())
