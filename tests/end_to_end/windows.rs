@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -177,14 +177,9 @@ impl Recording {
 /// Sends a line, and returns the line that comes back.
 fn ask(mut stream: &UnixStream, line: &str) -> String {
     stream.write_all(line.as_bytes()).unwrap();
-    let mut answer = Vec::new();
-    for byte in stream.bytes() {
-        answer.push(byte.unwrap());
-        if answer.ends_with(b"\n") {
-            break;
-        }
-    }
-    String::from_utf8(answer).unwrap()
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).unwrap();
+    answer
 }
 
 fn connect(path: &Path) -> UnixStream {
@@ -206,7 +201,7 @@ fn a_socket_takes_commands() {
     let stream = connect(&recording.path("socket"));
     assert_eq!(ask(&stream, "ping\n"), "ack\n");
     // Who goes away in the middle of a word, and who says what is none.
-    drop(ask(&connect(&recording.path("socket")), "\x1b[2J\n").strip_prefix("error: ").unwrap());
+    assert!(ask(&connect(&recording.path("socket")), "\x1b[2J\n").starts_with("error: "));
     connect(&recording.path("socket")).write_all(b"du").unwrap();
     thread::sleep(Duration::from_millis(200));
     let path = recording.dump().ok();
@@ -274,4 +269,24 @@ fn only_recordings_are_sent_the_signal_that_ends_others() {
     assert!(run_.stderr.contains("is no recording that keeps a window"), "{}", run_.stderr);
     let run_ = run(&mut prof(["dump", "4194305"]));
     assert!(run_.stderr.contains("does not exist"), "{}", run_.stderr);
+}
+
+#[test]
+fn files_that_follow_each_other_have_all_samples_and_names() {
+    let (Some(program), true) = (programs::c("shares"), may_record()) else { return };
+    for (when, fewest) in [("--switch-output=1M", 2), ("--switch-output", 2)] {
+        let folder = folder();
+        let script = "\"$0\" alone 400; kill -USR2 $PPID; sleep 0.2; \"$0\" alone 400";
+        let words = ["record", "-F", "4999", "-e", "cpu-clock", when, "-o", "out", "--", "sh", "-c", script];
+        let run_ = run(prof(words).arg(&program).current_dir(folder.path())).ok();
+        let files = dumps(folder.path());
+        assert!(files.len() >= fewest, "{files:?}: {}", run_.stderr);
+        let stacks: Vec<Folded> =
+            files.iter().map(|file| Folded::parse(folded(file, &[]).ok().text())).collect();
+        let total: u64 = stacks.iter().map(Folded::total).sum();
+        assert_eq!(total, figure(summary(&run_), "samples"), "{}", run_.stderr);
+        for (file, stacks) in files.iter().zip(&stacks).filter(|(_, stacks)| stacks.total() > 200) {
+            assert!(stacks.with("sixty") * 2 > stacks.total() - 100, "{}: {}", file.display(), run_.stderr);
+        }
+    }
 }

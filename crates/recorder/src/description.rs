@@ -163,6 +163,12 @@ impl BuildIds {
         }
     }
 
+    /// Adds others.
+    pub(crate) fn add(&mut self, others: &Self) {
+        let new = others.found.iter().filter(|(id, _, _)| self.known.insert(*id));
+        self.found.extend(new.cloned());
+    }
+
     fn entries(&self) -> Vec<BuildIdEntry> {
         let entry = |(build_id, path, mode): &(BuildId, Vec<u8>, u16)| BuildIdEntry {
             pid: Pid(-1),

@@ -62,4 +62,4 @@ pub use process_table::ProcessTable;
 pub use ring::{Drained, RingMemory, drain_whole};
 pub use session::record;
 pub use summary::{Command, RunningCommand, Summary};
-pub use window::{Dump, DumpFailure, DumpReport, Window, WindowConsumer};
+pub use window::{Dump, DumpFailure, DumpReport, SwitchWhen, SwitchingConsumer, Window, WindowConsumer};

@@ -29,8 +29,13 @@ enum Order {
     Records(Block),
     FinishedInit,
     Checkpoint,
+    /// Goes on with another output; what cannot be ends the writing.
+    Exchange(Exchange),
     Finish(Box<Features>),
 }
+
+/// Finishes an output, and puts the next one in its place.
+pub(crate) type Exchange = Box<dyn FnOnce(&mut Output) -> io::Result<()> + Send>;
 
 /// Whole records.
 #[derive(Default)]
@@ -122,6 +127,15 @@ impl WriteBehind {
     /// For how long the buffer was full, and everything waited for the output.
     pub(crate) fn waited(&self) -> Duration {
         self.waited
+    }
+
+    /// Lets the thread go on with another output, behind all that was appended.
+    ///
+    /// # Errors
+    /// What failed before.
+    pub(crate) fn exchange(&mut self, exchange: Exchange) -> io::Result<()> {
+        self.hand_on()?;
+        self.order(Order::Exchange(exchange))
     }
 
     fn order(&mut self, order: Order) -> io::Result<()> {
@@ -225,18 +239,18 @@ fn carry_out(shared: &Shared, mut output: Output) {
         let failed = state.failed;
         drop(state);
         let (mut size, mut block) = (None, None);
-        let writer = output.records();
         let result = match order {
             // After a failure nothing may follow.
             _ if failed => Ok(()),
             Order::Records(records) => {
-                let result = records.write_to(writer);
+                let result = records.write_to(output.records());
                 block = Some(records);
                 result
             }
-            Order::FinishedInit => writer.finished_init(),
-            Order::Checkpoint => writer.checkpoint().and_then(|()| output.still_there()),
-            Order::Finish(features) => writer.finish(&features).and_then(|written| {
+            Order::FinishedInit => output.records().finished_init(),
+            Order::Checkpoint => output.records().checkpoint().and_then(|()| output.still_there()),
+            Order::Exchange(exchange) => exchange(&mut output),
+            Order::Finish(features) => output.records().finish(&features).and_then(|written| {
                 size = Some(written);
                 output.still_there()
             }),

@@ -7,7 +7,7 @@ use analysis::Notices;
 use anyhow::Context;
 use clap::Args;
 use host::files::{CommandSocket, DestinationError, FileSeries, open_pipe_both_ways};
-use recorder::{CommandSources, Window};
+use recorder::{CommandSources, SwitchWhen, Window};
 
 use super::numbers::within;
 use crate::console::Console;
@@ -31,8 +31,14 @@ pub struct WindowArguments {
     /// With --overwrite: keep so many seconds (30s), or bytes (64M), or both as far as they go (5m,256M) [default: 64M]
     #[arg(long, value_name = "TIME|SIZE", value_parser = window, requires = "overwrite")]
     window: Option<Window>,
+    /// Write into files FILE.YYYYMMDDTHHMMSS that follow each other, each of which can be read by itself: the next begins
+    /// at SIGUSR2 (signal), after a time (30s), or after so many bytes of records (100M); with --overwrite: write what is
+    /// kept each time
+    #[arg(long, value_name = "signal|TIME|SIZE", num_args = 0..=1, require_equals = true,
+          default_missing_value = "signal", value_parser = switch_when)]
+    switch_output: Option<SwitchWhen>,
     /// Remove the oldest of the files FILE.YYYYMMDDTHHMMSS where there are more than N
-    #[arg(long, value_name = "N", value_parser = within(1..=1_000_000_usize), requires = "overwrite")]
+    #[arg(long, value_name = "N", value_parser = within(1..=1_000_000_usize))]
     max_files: Option<usize>,
     /// Take commands while recording, a line each: enable, disable, dump, ping, stop; each is answered with "ack", or
     /// "error: " and why. fifo:PATH[,ACK-PATH] reads a named pipe (mkfifo) and answers through another; unix:PATH makes a
@@ -52,6 +58,25 @@ impl WindowArguments {
     /// The window that is kept; `None` where everything is recorded.
     pub fn window(&self) -> Option<Window> {
         self.overwrite.then(|| self.window.unwrap_or(Window { time: None, bytes: DEFAULT_BYTES }))
+    }
+
+    /// When the next file begins; `None` where there is one for all.
+    pub fn switch(&self) -> Option<SwitchWhen> {
+        self.switch_output
+    }
+
+    /// What makes no sense together, and what to try.
+    pub fn contradiction(&self) -> Option<&'static str> {
+        let has_series = self.overwrite || self.switch_output.is_some();
+        match self.switch_output {
+            _ if self.max_files.is_some() && !has_series => {
+                Some("--max-files counts the files of --overwrite or --switch-output; try one of them")
+            }
+            Some(SwitchWhen::Bytes(_)) if self.overwrite => {
+                Some("--overwrite keeps as many bytes as --window says; try: --switch-output=30s")
+            }
+            _ => None,
+        }
     }
 
     /// The files that are written.
@@ -91,7 +116,7 @@ impl WindowArguments {
             }
             None => {}
         }
-        if self.overwrite {
+        if self.overwrite || self.switch_output.is_some() {
             match CommandSocket::of_this_process() {
                 Ok(socket) => sources = sources.with_socket(socket),
                 // Signals come through all the same.
@@ -132,6 +157,16 @@ fn window(text: &str) -> Result<Window, String> {
     Ok(Window { time, bytes })
 }
 
+fn switch_when(text: &str) -> Result<SwitchWhen, String> {
+    let wrong = || "signal, a time such as 30s or 5m, or a size from 1M on such as 100M".to_owned();
+    match (text, duration(text), size(text)) {
+        ("signal", ..) => Ok(SwitchWhen::Asked),
+        (_, Some(age), _) => Ok(SwitchWhen::Age(age)),
+        (_, None, Some(bytes)) => Ok(SwitchWhen::Bytes(bytes)),
+        _ => Err(wrong()),
+    }
+}
+
 /// Milliseconds with `ms`, seconds with `s`, minutes with `m`, hours with `h`.
 fn duration(text: &str) -> Option<Duration> {
     let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
@@ -170,6 +205,10 @@ mod tests {
         assert_eq!(window("64M"), Ok(Window { time: None, bytes: 64 << 20 }));
         let both = Window { time: Some(Duration::from_secs(3600)), bytes: 2 << 30 };
         assert_eq!((window("1h,2G"), window("2G,1h")), (Ok(both), Ok(both)));
+        assert_eq!(switch_when("signal"), Ok(SwitchWhen::Asked));
+        assert_eq!(switch_when("5m"), Ok(SwitchWhen::Age(Duration::from_secs(300))));
+        assert_eq!(switch_when("5M"), Ok(SwitchWhen::Bytes(5 << 20)));
+        assert!(switch_when("5").is_err() && switch_when("1K").is_err());
         let fifo = |commands: &str, answers: Option<&str>| {
             Ok(ControlPlace::Fifo(commands.into(), answers.map(PathBuf::from)))
         };

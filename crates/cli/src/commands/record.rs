@@ -18,7 +18,7 @@ use recorder::event::Rate;
 use recorder::unwind::{StackTotals, Unwinding};
 use recorder::{
     CallChain, Clock, Command, CommandSources, Control, Errno, Error, Extras, FileConsumer, Importance,
-    Levels, Notice, Options, Target, Window, WindowConsumer, Workload,
+    Levels, Notice, Options, SwitchWhen, SwitchingConsumer, Target, WindowConsumer, Workload,
 };
 
 use super::call_graph::{self, CallGraph};
@@ -190,8 +190,12 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Exi
     if options.delay == Some(Duration::MAX) && !arguments.parts.has_control() {
         wrong_usage("-D -1 waits for a command; try: --control fifo:PATH");
     }
-    if let Some(window) = arguments.parts.window() {
-        return record_window(arguments, options, window, console);
+    if let Some(why) = arguments.parts.contradiction() {
+        wrong_usage(why);
+    }
+    let (window, switch) = (arguments.parts.window(), arguments.parts.switch());
+    if window.is_some() || switch.is_some() {
+        return record_in_parts(arguments, options, console);
     }
     let destination = if arguments.output == Path::new("-") {
         Destination::standard_output().context("cannot write to standard output")?
@@ -211,22 +215,38 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Exi
     }
 }
 
-/// Keeps a window of the recording.
-fn record_window(
+/// Keeps a window of the recording, or writes several files.
+fn record_in_parts(
     arguments: &RecordArguments,
     mut options: Options,
-    window: Window,
     console: &Console,
 ) -> anyhow::Result<ExitCode> {
-    if arguments.output == Path::new("-") {
-        wrong_usage("--overwrite writes files, and standard output is none; try: -o prof.data");
+    let (parts, output) = (&arguments.parts, &arguments.output);
+    if output == Path::new("-") {
+        wrong_usage(
+            "--overwrite and --switch-output write files, and standard output is none; try: -o prof.data",
+        );
     }
     options.in_parts = true;
-    let cannot_write = || format!("cannot write to {}", arguments.output.display());
-    let series = arguments.parts.series(&arguments.output).with_context(cannot_write)?;
-    let sink = WindowConsumer::new(series, window, arguments.compress, own_command_line());
-    let commands = arguments.parts.commands(console)?;
-    match record_into(sink, Some(&arguments.output), commands, &options, arguments.strict, console)? {
+    let series = parts.series(output).with_context(|| format!("cannot write to {}", output.display()))?;
+    let commands = parts.commands(console)?;
+    let (compress, command_line, strict) = (arguments.compress, own_command_line(), arguments.strict);
+    let outcome = match (parts.window(), parts.switch()) {
+        (Some(window), switch) => {
+            let every = switch.and_then(|when| match when {
+                SwitchWhen::Age(age) => Some(age),
+                SwitchWhen::Asked | SwitchWhen::Bytes(_) => None,
+            });
+            let sink = WindowConsumer::new(series, window, compress, command_line).every(every);
+            record_into(sink, Some(output), commands, &options, strict, console)?
+        }
+        (None, when) => {
+            let when = when.unwrap_or(SwitchWhen::Asked);
+            let sink = SwitchingConsumer::new(series, when, compress, command_line);
+            record_into(sink, Some(output), commands, &options, strict, console)?
+        }
+    };
+    match outcome {
         Outcome::Recorded(code) | Outcome::NotStarted(code) => Ok(code),
     }
 }

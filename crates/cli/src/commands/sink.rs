@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use recorder::{Consumer, FileConsumer, WindowConsumer};
+use recorder::{Consumer, FileConsumer, SwitchingConsumer, WindowConsumer};
 
 /// Where a recording goes, and what became of it.
 pub trait Sink: Consumer {
@@ -42,5 +42,19 @@ impl Sink for WindowConsumer {
 
     fn written<'a>(&'a self, output: &'a Path) -> (&'a Path, u64) {
         self.last().map_or((output, 0), |dump| (&dump.path, dump.size))
+    }
+}
+
+impl Sink for SwitchingConsumer {
+    fn undecodable(&self) -> u64 {
+        self.undecodable()
+    }
+
+    fn held_up(&self) -> Duration {
+        self.held_up()
+    }
+
+    fn written<'a>(&'a self, output: &'a Path) -> (&'a Path, u64) {
+        self.last().map_or((output, 0), |(path, size)| (path, *size))
     }
 }

@@ -47,7 +47,8 @@ pub(crate) struct Members<'c> {
     /// Samples of members.
     kept: u64,
     pub(crate) tally: Tally,
-    /// Whether the kernel says at the end how many samples were lost (`PERF_FORMAT_LOST`).
+    /// Whether the kernel says at the end how many samples were lost (`PERF_FORMAT_LOST`), and that is of use: in a part of a
+    /// recording LOST records say it.
     counts_lost: bool,
     running: bool,
     /// What came in the round before, and what came since.
@@ -58,12 +59,13 @@ pub(crate) struct Members<'c> {
 }
 
 impl<'c> Members<'c> {
-    /// Hands on to `consumer` what is of `pids`, or of the `child` from its exec on.
+    /// Hands on to `consumer` what is of `pids`, or of the `child` from its exec on; of their children, too, where these are
+    /// inherited. `in_parts` as [`crate::Options::in_parts`].
     pub(crate) fn new(
         consumer: &'c mut dyn Consumer,
         pids: &[Pid],
         child: Option<Pid>,
-        inherit: bool,
+        (inherit, in_parts): (bool, bool),
     ) -> Self {
         let all = procfs::processes().unwrap_or_default();
         Self {
@@ -74,7 +76,7 @@ impl<'c> Members<'c> {
             removed: 0,
             kept: 0,
             tally: Tally::default(),
-            counts_lost: false,
+            counts_lost: !in_parts,
             running: false,
             held: Vec::new(),
             coming: Vec::new(),
@@ -145,7 +147,7 @@ impl Consumer for Members<'_> {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         self.tally = Tally::new(&recording.events);
         let samplers = recording.events.iter().filter(|event| !event.sideband);
-        self.counts_lost =
+        self.counts_lost &=
             samplers.map(|event| event.attr.read_format).all(|format| format.contains(ReadFormat::LOST));
         self.consumer.begin(recording)
     }
@@ -284,7 +286,7 @@ mod tests {
     fn children_are_members_even_where_their_samples_come_first() {
         for (inherit, expected) in [(true, vec![0, 7, 8, 0, 8, 9, 0, 9]), (false, vec![0, 7, 0, 0])] {
             let mut notes = Notes::default();
-            let mut members = Members::new(&mut notes, &[Pid(7)], None, inherit);
+            let mut members = Members::new(&mut notes, &[Pid(7)], None, (inherit, false));
             members.started().unwrap();
             members.records(samples(&[7, 8, 66], 20)).unwrap();
             members.finished_round().unwrap();
@@ -306,7 +308,7 @@ mod tests {
     #[test]
     fn samples_of_strangers_stay_in_their_rings_and_their_losses_are_told_apart() {
         let mut notes = Notes::default();
-        let mut members = Members::new(&mut notes, &[Pid(7)], None, true);
+        let mut members = Members::new(&mut notes, &[Pid(7)], None, (true, false));
         members.started().unwrap();
         members.records(fork(67, 1, 10)).unwrap();
         let strangers = members.strangers();

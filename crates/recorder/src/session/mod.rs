@@ -71,7 +71,7 @@ pub fn record(
             };
             // A command's own samples begin with its exec.
             let child = pid.filter(|_| options.target == Target::Command);
-            let mut members = Members::new(consumer, &pids, child, options.inherit);
+            let mut members = Members::new(consumer, &pids, child, (options.inherit, options.in_parts));
             prepared.opened.strangers = Some(members.strangers());
             let mut summary = prepared.run(options, control, &mut members, notices, waiting)?;
             summary.samples = summary.samples.saturating_sub(members.removed);

@@ -11,9 +11,10 @@ mod blocks;
 mod dump;
 mod mappings;
 mod state;
+mod switch;
 
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use decoder::Endian;
 use decoder::RawRecord;
@@ -34,6 +35,7 @@ use state::SidebandState;
 
 pub use blocks::Window;
 pub use dump::{Dump, DumpFailure, DumpReport};
+pub use switch::{SwitchWhen, SwitchingConsumer};
 
 /// Keeps a window of the newest records, and writes it into a new file whenever [`Consumer::dump`] asks for it, and at the end.
 pub struct WindowConsumer {
@@ -51,6 +53,9 @@ pub struct WindowConsumer {
     last: Option<Dump>,
     dumps: u64,
     undecodable: u64,
+    /// How often a file is written without being asked for, and when the last was.
+    every: Option<Duration>,
+    last_asked: Instant,
 }
 
 struct Running {
@@ -88,7 +93,15 @@ impl WindowConsumer {
             last: None,
             dumps: 0,
             undecodable: 0,
+            every: None,
+            last_asked: Instant::now(),
         }
+    }
+
+    /// Writes a file each time that so much time has gone by, too.
+    #[must_use]
+    pub fn every(self, time: Option<Duration>) -> Self {
+        Self { every: time, ..self }
     }
 
     /// The file that was written at the end.
@@ -247,6 +260,10 @@ impl Consumer for WindowConsumer {
     fn checkpoint(&mut self) -> io::Result<()> {
         if let Some(running) = &mut self.running {
             running.forget();
+        }
+        if self.every.is_some_and(|time| self.last_asked.elapsed() >= time) {
+            self.last_asked = Instant::now();
+            self.is_asked = true;
         }
         self.see_to_dumps();
         Ok(())

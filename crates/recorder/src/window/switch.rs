@@ -1,0 +1,385 @@
+//! Everything is written, into files that follow each other.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use decoder::{Endian, RawRecord, kind};
+use host::files::FileSeries;
+use host::procfs;
+use host::sys::clock;
+use model::{Loss, Name, Timestamp};
+use perfdata::sections;
+use perfdata::write::RecordWriter;
+
+use super::MANY_PROCESSES;
+use super::dump::{Dump, DumpFailure, DumpReport};
+use super::state::SidebandState;
+use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind};
+use crate::description::{BuildIds, Description, MODE};
+use crate::error::Errno;
+use crate::output::Output;
+use crate::process_table::ProcessTable;
+use crate::unwind::StackTotals;
+use crate::write_behind::{Exchange, WriteBehind};
+
+/// When a file ends and the next one begins. It does so whenever [`Consumer::dump`] asks for it, too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SwitchWhen {
+    /// Only when something asks for it.
+    Asked,
+    /// When it has so many bytes of records, before they are compressed.
+    Bytes(u64),
+    /// When it is so old.
+    Age(Duration),
+}
+
+/// Writes a recording into files of a series, each of which can be read by itself. A file has the time of its beginning in its
+/// name.
+pub struct SwitchingConsumer {
+    when: SwitchWhen,
+    series: Arc<Mutex<FileSeries>>,
+    command_line: Vec<Name>,
+    compression: Option<i32>,
+    running: Option<Running>,
+    undecodable: u64,
+    /// The last file and its size.
+    last: Option<(PathBuf, u64)>,
+}
+
+struct Running {
+    description: Description,
+    writer: Writer,
+    state: SidebandState,
+    processes: ProcessTable,
+    /// How many processes the table had when the dead were last removed from it.
+    processes_before: usize,
+    contents: Contents,
+    /// Those of the file that is being finished.
+    before: Option<Contents>,
+    stacks: Option<StackTotals>,
+    asked: Vec<u64>,
+    is_asked: bool,
+    /// A file is being finished.
+    busy: bool,
+    reports: (Sender<DumpReport>, Receiver<DumpReport>),
+    /// The path of the file that is written to.
+    path: Arc<Mutex<PathBuf>>,
+}
+
+enum Writer {
+    /// Until the recording begins: what fails now has started nothing.
+    AtOnce(Output),
+    Behind(WriteBehind),
+    Gone,
+}
+
+/// What a file has so far.
+struct Contents {
+    begin: Instant,
+    bytes: u64,
+    samples: u64,
+    /// First and last, nanoseconds.
+    sample_time: Option<(u64, u64)>,
+    /// Those of what was mapped before are added by the thread that writes.
+    build_ids: Arc<Mutex<BuildIds>>,
+    /// How stacks had come out before it.
+    stacks_before: StackTotals,
+}
+
+impl Contents {
+    fn new(stacks_before: StackTotals) -> Self {
+        let (bytes, samples, sample_time) = (0, 0, None);
+        Self { begin: Instant::now(), bytes, samples, sample_time, build_ids: Arc::default(), stacks_before }
+    }
+
+    fn span(&self) -> Duration {
+        let (first, last) = self.sample_time.unwrap_or_default();
+        Duration::from_nanos(last.saturating_sub(first))
+    }
+
+    /// What is in the file that was not followed by another one.
+    fn behind(self, before: Self) -> Self {
+        lock(&before.build_ids).add(&lock(&self.build_ids));
+        Self {
+            begin: self.begin,
+            bytes: before.bytes + self.bytes,
+            samples: before.samples + self.samples,
+            sample_time: match (before.sample_time, self.sample_time) {
+                (Some((first, a)), Some((_, b))) => Some((first, a.max(b))),
+                (before, since) => before.or(since),
+            },
+            ..before
+        }
+    }
+
+    /// What the header says of it, where stacks have come out like this.
+    fn sections(&self, stacks: Option<StackTotals>, processes: &ProcessTable) -> Vec<(u32, Vec<u8>)> {
+        let stacks = stacks.map(|stacks| stacks.since(&self.stacks_before).to_section());
+        let stacks = stacks.map(|section| (sections::id::STACK_TOTALS, section));
+        let processes = processes.to_section().map(|section| (sections::id::PROCESSES, section));
+        stacks.into_iter().chain(processes).collect()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nobody panics while holding it; if so, the value is as good as it was.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl SwitchingConsumer {
+    /// Writes files of `series`, compressed with zstd at the level `compression`. `command_line` is our own, for the header.
+    pub fn new(
+        series: FileSeries,
+        when: SwitchWhen,
+        compression: Option<i32>,
+        command_line: Vec<Name>,
+    ) -> Self {
+        let series = Arc::new(Mutex::new(series));
+        Self { when, series, command_line, compression, running: None, undecodable: 0, last: None }
+    }
+
+    /// The last file and its size, when the recording has ended.
+    pub fn last(&self) -> Option<&(PathBuf, u64)> {
+        self.last.as_ref()
+    }
+
+    /// Samples that are missing because they could not be decoded where stacks are unwound.
+    pub fn undecodable(&self) -> u64 {
+        self.undecodable
+    }
+
+    /// For how long the buffer before the destination was full, because that took nothing.
+    pub fn held_up(&self) -> Duration {
+        match self.running.as_ref().map(|running| &running.writer) {
+            Some(Writer::Behind(writer)) => writer.waited(),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Begins the next file, where it is time.
+    fn switch_when_due(&mut self) -> io::Result<()> {
+        let Some(running) = &mut self.running else { return Ok(()) };
+        let is_due = match self.when {
+            SwitchWhen::Asked => false,
+            SwitchWhen::Bytes(bytes) => running.contents.bytes >= bytes,
+            SwitchWhen::Age(age) => running.contents.begin.elapsed() >= age,
+        };
+        // While the file before is being finished, this one goes on: what waits in memory is bounded.
+        if running.busy || !(is_due || running.is_asked) {
+            return Ok(());
+        }
+        running.switch(&self.series)
+    }
+}
+
+impl Running {
+    fn writer(&mut self) -> io::Result<&mut dyn RecordWriter> {
+        match &mut self.writer {
+            Writer::AtOnce(output) => Ok(output.records()),
+            Writer::Behind(writer) => Ok(writer),
+            Writer::Gone => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn switch(&mut self, series: &Arc<Mutex<FileSeries>>) -> io::Result<()> {
+        let next = Contents::new(self.stacks.unwrap_or_default());
+        let (state, next_build_ids) = (self.state.clone(), Arc::clone(&next.build_ids));
+        let contents = std::mem::replace(&mut self.contents, next);
+        let (samples, span, sample_time) = (contents.samples, contents.span(), contents.sample_time);
+        let sections = contents.sections(self.stacks, &self.processes);
+        let build_ids = Arc::clone(&contents.build_ids);
+        self.before = Some(contents);
+        let description = self.description.clone();
+        let (series, path, reports) = (Arc::clone(series), Arc::clone(&self.path), self.reports.0.clone());
+        let tickets = std::mem::take(&mut self.asked);
+        (self.is_asked, self.busy) = (false, true);
+        let stamp = clock::local_date_and_time();
+        let asked = Instant::now();
+        let exchange: Exchange = Box::new(move |output| {
+            let mut series = lock(&series);
+            let begin = || {
+                let before = state.to_records();
+                if let Some(layout) = &description.layout {
+                    lock(&next_build_ids).note_all(&before, layout);
+                }
+                let mut next = description.begin_file(series.create(MODE)?)?;
+                next.records().append(&before)?;
+                next.records().finished_init()?;
+                next.records().checkpoint()?;
+                let file = next.file().ok_or(io::ErrorKind::Unsupported)?;
+                Ok((series.name(file, &stamp)?, next))
+            };
+            let begun: io::Result<_> = { begin }();
+            let (next_path, next) = match begun {
+                Ok(begun) => begun,
+                // The file that there is can take more.
+                Err(error) => {
+                    let path = series.path().to_owned();
+                    let failure = DumpFailure { path, kind: error.kind(), why: Errno(&error).to_string() };
+                    let _ = reports.send(DumpReport { tickets, outcome: Err(failure) });
+                    return Ok(());
+                }
+            };
+            let mut features = description.features(&lock(&build_ids), sample_time);
+            features.sections.extend(sections);
+            let mut finished = std::mem::replace(output, next);
+            let size = finished.records().finish(&features)?;
+            let path = std::mem::replace(&mut *lock(&path), next_path);
+            let not_removed = series.remove_oldest().err().map(|error| error.to_string());
+            let dump =
+                Dump { path, size, samples, span, took: asked.elapsed(), is_short: false, not_removed };
+            let _ = reports.send(DumpReport { tickets, outcome: Ok(dump) });
+            Ok(())
+        });
+        match &mut self.writer {
+            Writer::Behind(writer) => writer.exchange(exchange),
+            Writer::AtOnce(_) | Writer::Gone => Ok(()),
+        }
+    }
+
+    /// Forgets processes that have ended, here and there.
+    fn forget(&mut self) {
+        let now = self.contents.sample_time.map_or(Timestamp(0), |(_, last)| Timestamp(last));
+        self.state.forget_before(now);
+        self.state.forget_dead(now, || procfs::processes().ok());
+        if self.processes.entries().len() > MANY_PROCESSES.max(2 * self.processes_before) {
+            let state = &self.state;
+            self.processes.retain(|pid| state.knows(pid));
+            self.processes_before = self.processes.entries().len();
+        }
+    }
+
+    fn note(&mut self, chunk: &Chunk) {
+        let Some(layout) = &self.description.layout else { return };
+        let mut records = chunk.bytes.as_slice();
+        while let Ok((raw, size)) = RawRecord::parse(records, Endian::NATIVE) {
+            let (record, rest) = records.split_at_checked(size).unwrap_or((records, &[]));
+            records = rest;
+            if raw.kind == kind::SAMPLE {
+                self.contents.samples += 1;
+                if let Some(time) = layout.time_of(&raw).map(|time| time.0) {
+                    let (first, last) = self.contents.sample_time.unwrap_or((time, time));
+                    self.contents.sample_time = Some((first.min(time), last.max(time)));
+                }
+            } else if chunk.ring != RingKind::Samples {
+                self.processes.take(&raw, layout);
+                lock(&self.contents.build_ids).note(&raw, layout);
+                self.state.push(record);
+            }
+        }
+        self.contents.bytes += chunk.bytes.len() as u64;
+    }
+}
+
+impl Consumer for SwitchingConsumer {
+    fn begin(&mut self, recording: &Recording) -> io::Result<()> {
+        let description =
+            Description::new(recording, std::mem::take(&mut self.command_line), self.compression)?;
+        let layout = description.layout.clone().ok_or(io::ErrorKind::Unsupported)?;
+        let output = description.begin_file(lock(&self.series).create(MODE)?)?;
+        self.running = Some(Running {
+            description,
+            writer: Writer::AtOnce(output),
+            state: SidebandState::new(layout),
+            processes: ProcessTable::default(),
+            processes_before: 0,
+            contents: Contents::new(StackTotals::default()),
+            before: None,
+            stacks: None,
+            asked: Vec::new(),
+            is_asked: false,
+            busy: false,
+            reports: unbounded(),
+            path: Arc::default(),
+        });
+        Ok(())
+    }
+
+    fn started(&mut self) -> io::Result<()> {
+        let Some(running) = &mut self.running else { return Ok(()) };
+        let Writer::AtOnce(mut output) = std::mem::replace(&mut running.writer, Writer::Gone) else {
+            return Ok(());
+        };
+        output.records().finished_init()?;
+        output.records().checkpoint()?;
+        let mut series = lock(&self.series);
+        if let Some(file) = output.file() {
+            *lock(&running.path) = series.name(file, &clock::local_date_and_time())?;
+            // A later file says why not.
+            let _ = series.remove_oldest();
+        }
+        running.writer = Writer::Behind(WriteBehind::start(output).map_err(io::Error::other)?);
+        Ok(())
+    }
+
+    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+        if let Some(running) = &mut self.running {
+            running.note(&chunk);
+            running.writer()?.append(&chunk.bytes)?;
+        }
+        Ok(Some(chunk.bytes))
+    }
+
+    fn note_loss(&mut self, loss: Loss) {
+        self.undecodable = self.undecodable.saturating_add(loss.undecodable);
+    }
+
+    fn note_stacks(&mut self, stacks: &StackTotals) {
+        if let Some(running) = &mut self.running {
+            running.stacks = Some(*stacks);
+        }
+    }
+
+    fn finished_round(&mut self) -> io::Result<()> {
+        if let Some(running) = &mut self.running {
+            running.state.finish_round();
+            running.writer()?.finished_round()?;
+        }
+        self.switch_when_due()
+    }
+
+    fn dump(&mut self, ticket: u64) {
+        if let Some(running) = &mut self.running {
+            running.is_asked = true;
+            running.asked.push(ticket);
+        }
+    }
+
+    fn take_reports(&mut self) -> Vec<DumpReport> {
+        let Some(running) = &mut self.running else { return Vec::new() };
+        let reports: Vec<DumpReport> = running.reports.1.try_iter().collect();
+        for report in &reports {
+            running.busy = false;
+            let before = running.before.take();
+            if let (Err(_), Some(before)) = (&report.outcome, before) {
+                let since = std::mem::replace(&mut running.contents, Contents::new(StackTotals::default()));
+                running.contents = since.behind(before);
+            }
+        }
+        reports
+    }
+
+    fn checkpoint(&mut self) -> io::Result<()> {
+        if let Some(running) = &mut self.running {
+            running.writer()?.checkpoint()?;
+            running.forget();
+        }
+        self.switch_when_due()
+    }
+
+    fn end(&mut self, ending: &Ending) -> io::Result<()> {
+        let Some(running) = &mut self.running else { return Ok(()) };
+        if ending.stacks.is_some() {
+            running.stacks = ending.stacks;
+        }
+        let contents = &running.contents;
+        let mut features = running.description.features(&lock(&contents.build_ids), contents.sample_time);
+        features.sections.extend(contents.sections(running.stacks, &running.processes));
+        let size = running.writer()?.finish(&features)?;
+        self.last = Some((lock(&running.path).clone(), size));
+        Ok(())
+    }
+}
