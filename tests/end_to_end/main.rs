@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod agreement;
+mod annotate;
 mod attaching;
 mod bad_input;
 mod browser;

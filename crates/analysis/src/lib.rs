@@ -10,6 +10,7 @@
 
 pub mod admission;
 pub mod aggregate;
+pub mod annotate;
 mod build_ids;
 mod caption;
 pub mod downloads;

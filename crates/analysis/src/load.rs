@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use decoder::{AttrFlags, SampleFormat};
 use host::debuginfod;
-use model::{Loss, Name, Resolution, SpaceTable, StackEntry, Tid};
+use model::{Loss, Name, Pid, Resolution, SpaceId, SpaceTable, StackEntry, Tid};
 use perfdata::{Description, Event, sections};
 use profile::{Census, Detail, Nameless, Profile, SampleFilter, Show, View, Weight};
 
@@ -132,6 +132,11 @@ impl Analysis {
             this_host,
             asked_servers,
         })
+    }
+
+    /// Processes that a space was seen in, newest first: while one of them lives, its files can be opened as it sees them.
+    pub fn pids(&self, space: SpaceId) -> Vec<Pid> {
+        self.seen_in.pids(space)
     }
 
     /// What is known of an entry.

@@ -44,6 +44,8 @@ enum Command {
     Flame(commands::flame::FlameArguments),
     /// Say in a page what is hot, where from, when, and what to distrust
     Explain(commands::explain::ExplainArguments),
+    /// Show source lines and instructions of a function, with samples
+    Annotate(commands::annotate::AnnotateArguments),
     /// Print the samples of a recording, as `perf script` does
     Script(commands::script::ScriptArguments),
     /// Count events of a command, processes or the whole system
@@ -83,6 +85,7 @@ fn main() -> ExitCode {
         Command::Record(record) => commands::record::run(&record, &console),
         Command::Flame(flame) => commands::flame::run(&flame, &console),
         Command::Explain(explain) => commands::explain::run(&explain, &console),
+        Command::Annotate(annotate) => commands::annotate::run(&annotate, &console),
         Command::Script(script) => commands::script::run(&script, &console),
         Command::Stat(stat) => commands::stat::run(&stat, &console),
         Command::Top(top) => commands::top::run(&top, &console),
@@ -123,7 +126,6 @@ fn unknown_command(error: &clap::Error) -> Option<&str> {
 fn in_place_of(command: &str) -> Option<&'static str> {
     Some(match command {
         "report" => "for functions by their weight: prof flame --folded, or perf report -i prof.data",
-        "annotate" => "for instructions: perf annotate -i prof.data",
         "diff" => "for two recordings: perf diff prof.data.old prof.data",
         "trace" => "for system calls: prof record -e raw_syscalls:sys_enter",
         "probe" => "for probes: prof record -e uprobe:PATH:SYMBOL",

@@ -3,6 +3,7 @@
 //! Names come in raw and leave safe: what a symbol table or a thread called itself never breaks a line, a field or a
 //! tag of the output.
 
+pub mod annotate;
 mod chart;
 pub mod explain;
 mod flame_tree;

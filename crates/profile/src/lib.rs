@@ -10,6 +10,7 @@
 mod async_rust;
 mod branches;
 mod chain_cache;
+pub mod code;
 pub mod explain;
 mod filter;
 mod frame;

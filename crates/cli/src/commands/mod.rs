@@ -1,5 +1,6 @@
 //! One file per command: its arguments, and what it does.
 
+pub mod annotate;
 pub mod call_graph;
 pub mod completions;
 pub mod doctor;

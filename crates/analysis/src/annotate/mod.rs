@@ -1,0 +1,251 @@
+//! Samples within functions: which instructions and source lines of a function they were taken at.
+
+mod disassembly;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use elf::Machine;
+use host::objects::{HostObject, ObjectStore};
+use model::{
+    AddressKind, FileOffset, Frame, Name, Pid, Reason, Resolution, Space, SpaceId, StackEntry, Svma,
+    Symbolized,
+};
+use profile::code::{CodeRange, Instruction};
+use profile::{Profile, Weight};
+use symbolizer::Options;
+
+use crate::Analysis;
+use crate::symbols::{SymbolSettings, Symbolizing, Symbols};
+use disassembly::{Decoded, Disassembler};
+
+pub use disassembly::Syntax;
+
+/// Instructions of a function that are decoded at the most; longer ones are cut and say so.
+const MOST_INSTRUCTIONS: usize = 1 << 18;
+/// Instructions that are looked at together, to find where a function ends.
+const LOT: usize = 4096;
+
+/// A function of a profile that samples were taken in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SampledFunction {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What it lies in.
+    pub space: SpaceId,
+    /// Its first byte, as an offset in its space's file; of a function without a known start the lowest sampled address.
+    pub start: u64,
+    /// Weight of the samples taken in it, functions that were inlined into it included.
+    pub weight: u64,
+    /// Weight of the samples by the offset of the instruction.
+    pub offsets: BTreeMap<u64, u64>,
+    /// Functions that were inlined into it where samples were taken.
+    pub inlined: Vec<Arc<str>>,
+}
+
+/// Finds the functions in which samples were taken, heaviest first.
+pub fn sampled_functions(analysis: &Analysis, profile: &Profile, weight: Weight) -> Vec<SampledFunction> {
+    let mut functions: BTreeMap<(SpaceId, u64, Arc<str>), SampledFunction> = BTreeMap::new();
+    for (_, stack, count) in profile.counts() {
+        let Some((place, _)) = profile.stacks.split(stack) else { continue };
+        let Some(entry) = profile.stacks.places().get(place.index()) else { continue };
+        let Some(Resolution::Resolved(Symbolized { frames, symbol_offset })) = analysis.resolve(entry) else {
+            continue;
+        };
+        let Some((function, inlined)) = frames.split_last() else { continue };
+        let start = symbol_offset.and_then(|offset| entry.offset.checked_sub(offset)).unwrap_or(entry.offset);
+        let name = Arc::clone(&function.function);
+        let known =
+            functions.entry((entry.space, start, Arc::clone(&name))).or_insert_with(|| SampledFunction {
+                name,
+                space: entry.space,
+                start,
+                weight: 0,
+                offsets: BTreeMap::new(),
+                inlined: Vec::new(),
+            });
+        let added = count.weight(weight);
+        known.weight = known.weight.saturating_add(added);
+        let at = known.offsets.entry(entry.offset).or_default();
+        *at = at.saturating_add(added);
+        for frame in inlined {
+            if !known.inlined.contains(&frame.function) {
+                known.inlined.push(Arc::clone(&frame.function));
+            }
+        }
+    }
+    let mut functions: Vec<_> = functions.into_values().collect();
+    functions.sort_by(|one, other| (other.weight, &one.name).cmp(&(one.weight, &other.name)));
+    functions
+}
+
+/// The name of a function without what compilers add to the names of its pieces: `.cold`, `.part.0`, `[clone .cold]`.
+pub fn name_of_whole(name: &str) -> &str {
+    let name = name.split(" [clone ").next().unwrap_or(name);
+    [".cold", ".part.", ".isra.", ".constprop.", ".llvm."]
+        .iter()
+        .filter_map(|mark| name.find(mark))
+        .filter(|&at| at > 0)
+        .min()
+        .map_or(name, |at| &name[..at])
+}
+
+/// Reads the code of functions and tells their samples, lines and inlined callers apart by instruction.
+pub struct Annotator<'a> {
+    analysis: &'a Analysis,
+    store: ObjectStore,
+    symbolizing: Symbolizing,
+    syntax: Syntax,
+}
+
+impl<'a> Annotator<'a> {
+    /// Starts with nothing read. `settings` say where objects and debug files are looked for.
+    pub fn new(analysis: &'a Analysis, settings: &SymbolSettings, syntax: Syntax) -> Self {
+        let options = Options { inlines: true, locations: true, ..settings.options };
+        let with_lines = SymbolSettings { paths: settings.paths.clone(), options };
+        Self {
+            analysis,
+            store: ObjectStore::new(settings.paths.clone()),
+            symbolizing: Symbolizing::new(&with_lines).keeping_objects(),
+            syntax,
+        }
+    }
+
+    /// Annotates one piece of a function.
+    pub fn annotate(&self, function: &SampledFunction) -> CodeRange {
+        let space = self.analysis.spaces.get(function.space);
+        let module = profile::module_of(space).unwrap_or_else(|| Name::from("[unknown]"));
+        let mut range = CodeRange {
+            name: Arc::clone(&function.name),
+            module,
+            weight: function.weight,
+            elsewhere: 0,
+            instructions: Vec::new(),
+            missing: None,
+        };
+        match self.code(function, space) {
+            Ok((object, address)) => self.fill(&mut range, function, &object, address),
+            Err(why) => range.missing = Some(why),
+        }
+        let placed =
+            range.instructions.iter().map(|instruction| instruction.weight).fold(0, u64::saturating_add);
+        range.elsewhere = range.weight.saturating_sub(placed);
+        range
+    }
+
+    /// Opens what a function lies in.
+    fn code(&self, function: &SampledFunction, space: &Space) -> Result<(Arc<HostObject>, Svma), String> {
+        let Space::Object(identity) = space else {
+            return Err(match space {
+                Space::Kernel { .. } | Space::KernelModule { .. } => {
+                    "the kernel's code is in no file".to_owned()
+                }
+                Space::Jit { .. } => "generated code was in memory only".to_owned(),
+                _ => "its code is in no file".to_owned(),
+            });
+        };
+        let pids: Vec<Pid> = self.analysis.pids(function.space);
+        let object = self.store.open(identity, &pids).map_err(|reason: Reason| reason.to_string())?;
+        match object.svma_of(FileOffset(function.start)) {
+            Some(address) => Ok((object, address)),
+            None => Err("no segment of the file covers it".to_owned()),
+        }
+    }
+
+    fn fill(&self, range: &mut CodeRange, function: &SampledFunction, object: &HostObject, address: Svma) {
+        let Some(disassembler) = Disassembler::new(object.machine(), self.syntax) else {
+            range.missing = Some(format!("instructions of {:?} are not known", object.machine()));
+            return;
+        };
+        let Some(code) = object.bytes_at(address) else {
+            range.missing = Some("the file has no bytes there".to_owned());
+            return;
+        };
+        let mut position = 0;
+        'lots: while range.instructions.len() < MOST_INSTRUCTIONS {
+            let lot = disassembler.decode(code, address, position, LOT);
+            let Some(last) = lot.last() else { break };
+            position = last.position + last.bytes;
+            let entries: Vec<StackEntry> =
+                lot.iter().map(|decoded| entry(function, function.start + decoded.position as u64)).collect();
+            let targets = lot.iter().filter_map(|decoded| {
+                let target = object.file_offset_of(decoded.target?)?;
+                Some(entry(function, target.0))
+            });
+            let mut symbols = Symbols::default();
+            let looked_up = entries.iter().copied().chain(targets);
+            let pids = |space| self.analysis.pids(space);
+            self.symbolizing.resolve(looked_up, &self.analysis.spaces, pids, &mut symbols);
+            for (decoded, entry) in lot.into_iter().zip(entries) {
+                let found = match symbols.resolutions.get(&entry) {
+                    Some(Resolution::Resolved(found)) => found,
+                    _ => break 'lots,
+                };
+                let within = found.symbol_offset.is_none_or(|offset| offset == decoded.position as u64);
+                let same = found.frames.last().is_some_and(|frame| frame.function == function.name);
+                if !(within && same) {
+                    break 'lots;
+                }
+                let frames = Arc::clone(&found.frames);
+                range.instructions.push(self.instruction(decoded, frames, function, object, code, &symbols));
+            }
+        }
+        if range.instructions.len() >= MOST_INSTRUCTIONS {
+            range.missing = Some(format!("only its first {MOST_INSTRUCTIONS} instructions are shown"));
+        }
+    }
+
+    fn instruction(
+        &self,
+        decoded: Decoded,
+        frames: Arc<[Frame]>,
+        function: &SampledFunction,
+        object: &HostObject,
+        code: &[u8],
+        symbols: &Symbols,
+    ) -> Instruction {
+        let callee = decoded.target.and_then(|target| object.file_offset_of(target)).and_then(|offset| {
+            let Some(Resolution::Resolved(found)) = symbols.resolutions.get(&entry(function, offset.0))
+            else {
+                return None;
+            };
+            let callee = found.frames.last().map(|frame| Arc::clone(&frame.function))?;
+            (callee != function.name || found.symbol_offset == Some(0)).then_some(callee)
+        });
+        let end = decoded.position + decoded.bytes;
+        // A sample's address may be said to lie within an instruction.
+        let offsets = function.start + decoded.position as u64..function.start + end as u64;
+        Instruction {
+            address: decoded.address,
+            bytes: code.get(decoded.position..end).unwrap_or_default().to_vec(),
+            text: decoded.text,
+            target: decoded.target,
+            callee,
+            weight: function.offsets.range(offsets).map(|(_, weight)| *weight).fold(0, u64::saturating_add),
+            frames,
+        }
+    }
+}
+
+/// Instructions of these machines can be shown.
+pub fn is_known(machine: Machine) -> bool {
+    Disassembler::new(machine, Syntax::default()).is_some()
+}
+
+fn entry(function: &SampledFunction, offset: u64) -> StackEntry {
+    StackEntry { offset, space: function.space, kind: AddressKind::InstructionPointer, in_kernel: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_of_functions_are_known_by_the_names_of_their_wholes() {
+        assert_eq!(name_of_whole("parse.cold"), "parse");
+        assert_eq!(name_of_whole("parse.constprop.0.cold"), "parse");
+        assert_eq!(name_of_whole("a::b(int) [clone .cold]"), "a::b(int)");
+        assert_eq!(name_of_whole("main.main"), "main.main");
+        assert_eq!(name_of_whole(".cold"), ".cold");
+    }
+}

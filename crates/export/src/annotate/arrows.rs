@@ -1,0 +1,91 @@
+//! Jumps as arrows beside instructions.
+
+use profile::code::CodeRange;
+
+/// Arrows that may lie side by side; what does not fit is left out.
+const LANES: usize = 5;
+/// Jumps over more rows than this are not drawn: nobody follows them by eye.
+const LONGEST: usize = 200;
+
+/// The columns beside each instruction of a range.
+pub(super) struct Arrows {
+    rows: Vec<[char; LANES + 1]>,
+}
+
+impl Arrows {
+    pub(super) fn new(range: &CodeRange) -> Self {
+        let mut rows = vec![[' '; LANES + 1]; range.instructions.len()];
+        let mut taken = vec![[false; LANES]; range.instructions.len()];
+        let mut jumps: Vec<_> = range.jumps().filter(|(from, to)| from.abs_diff(*to) <= LONGEST).collect();
+        // The shortest lie next to the instructions.
+        jumps.sort_unstable_by_key(|&(from, to)| (from.abs_diff(to), from));
+        for (from, to) in jumps {
+            let (first, last) = (from.min(to), from.max(to));
+            if first == last {
+                continue;
+            }
+            let is_free = |lane: &usize| taken[first..=last].iter().all(|row| !row[*lane]);
+            let Some(lane) = (0..LANES).find(is_free) else { continue };
+            // Lanes are counted from the right.
+            let column = LANES - 1 - lane;
+            for (row, taken) in rows[first..=last].iter_mut().zip(&mut taken[first..=last]) {
+                taken[lane] = true;
+                row[column] = match row[column] {
+                    ' ' => '│',
+                    '─' => '┼',
+                    other => other,
+                };
+            }
+            for (index, corner) in [(first, '╭'), (last, '╰')] {
+                rows[index][column] = corner;
+                for cell in &mut rows[index][column + 1..] {
+                    *cell = match *cell {
+                        '│' | '┼' => '┼',
+                        '►' => '►',
+                        _ => '─',
+                    };
+                }
+            }
+            rows[to][LANES] = '►';
+        }
+        Self { rows }
+    }
+
+    /// The columns of one instruction.
+    pub(super) fn row(&self, index: usize) -> String {
+        self.rows.get(index).map(|row| row.iter().collect()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{Name, Svma};
+    use profile::code::Instruction;
+    use std::sync::Arc;
+
+    #[test]
+    fn arrows_lead_from_jumps_to_their_targets() {
+        let targets = [None, Some(3), None, None, Some(0)];
+        let instructions = targets.iter().zip(0..).map(|(target, address)| Instruction {
+            address: Svma(address),
+            bytes: vec![0],
+            text: String::new(),
+            target: target.map(Svma),
+            callee: None,
+            weight: 0,
+            frames: Arc::from([]),
+        });
+        let range = CodeRange {
+            name: Arc::from("f"),
+            module: Name::from("m"),
+            weight: 0,
+            elsewhere: 0,
+            instructions: instructions.collect(),
+            missing: None,
+        };
+        let arrows = Arrows::new(&range);
+        let drawn: Vec<_> = (0..5).map(|row| arrows.row(row)).collect();
+        assert_eq!(drawn, ["   ╭─►", "   │╭─", "   ││ ", "   │╰►", "   ╰──"]);
+    }
+}

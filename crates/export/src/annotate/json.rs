@@ -1,0 +1,80 @@
+//! A listing for programs, by the schema in `docs/schemas/annotate.json`.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use profile::code::{CodeRange, Instruction};
+use serde_json::{Value, json};
+
+use super::{AnnotatedFunction, Listing};
+use crate::safe_label;
+
+/// Writes one object.
+///
+/// # Errors
+/// Those of `output`.
+pub fn write(
+    listing: &Listing<'_>,
+    functions: &[AnnotatedFunction],
+    output: &mut dyn Write,
+) -> io::Result<()> {
+    let functions = functions.iter().map(|function| {
+        json!({
+            "function": safe_label(&function.name),
+            "weight": function.weight(),
+            "percent": 100.0 * function.weight() as f64 / listing.total.max(1) as f64,
+            "ranges": function.ranges.iter().map(range).collect::<Vec<_>>(),
+        })
+    });
+    let document = json!({
+        "schema": "prof-annotate-1",
+        "event": listing.event,
+        "unit": listing.unit,
+        "total": listing.total,
+        "lost": listing.lost,
+        "functions": functions.collect::<Vec<_>>(),
+    });
+    serde_json::to_writer(&mut *output, &document)?;
+    output.write_all(b"\n")
+}
+
+fn range(range: &CodeRange) -> Value {
+    let loops = range.hot_loops().into_iter().map(|hot| {
+        let address = |index: usize| range.instructions.get(index).map(|one| one.address.0);
+        json!({ "first": address(hot.first), "last": address(hot.last), "weight": hot.weight })
+    });
+    json!({
+        "name": safe_label(&range.name),
+        "module": range.module.to_string(),
+        "weight": range.weight,
+        "elsewhere": range.elsewhere,
+        "missing": range.missing.as_deref().map(safe_label),
+        "hot_loops": loops.collect::<Vec<_>>(),
+        "instructions": range.instructions.iter().map(instruction).collect::<Vec<_>>(),
+    })
+}
+
+fn instruction(instruction: &Instruction) -> Value {
+    let frames = instruction.frames.iter().map(|frame| {
+        let location = frame.location.as_ref();
+        json!({
+            "function": safe_label(&frame.function),
+            "file": location.map(|location| safe_label(&location.file)),
+            "line": location.map(|location| location.line).filter(|&line| line > 0),
+        })
+    });
+    let mut bytes = String::new();
+    for byte in &instruction.bytes {
+        // Writing to a string does not fail.
+        let _ = write!(bytes, "{byte:02x}");
+    }
+    json!({
+        "address": instruction.address.0,
+        "bytes": bytes,
+        "text": instruction.text,
+        "target": instruction.target.map(|target| target.0),
+        "callee": instruction.callee.as_deref().map(safe_label),
+        "weight": instruction.weight,
+        "frames": frames.collect::<Vec<_>>(),
+    })
+}

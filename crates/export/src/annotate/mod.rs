@@ -1,0 +1,46 @@
+//! Functions with samples at their source lines and instructions, as text or JSON.
+
+mod arrows;
+mod json;
+mod text;
+
+use profile::code::CodeRange;
+
+pub use json::write as write_json;
+pub use text::write as write_text;
+
+/// Gives a source file's lines by the path that debug information states; `None` where it cannot be had.
+pub type Sources<'a> = dyn Fn(&str) -> Option<std::sync::Arc<[String]>> + 'a;
+
+/// A function in all its pieces.
+pub struct AnnotatedFunction {
+    /// Its name.
+    pub name: String,
+    /// Its pieces, heaviest first.
+    pub ranges: Vec<CodeRange>,
+}
+
+impl AnnotatedFunction {
+    /// Returns the weight of the samples taken in it.
+    pub fn weight(&self) -> u64 {
+        self.ranges.iter().map(|range| range.weight).fold(0, u64::saturating_add)
+    }
+}
+
+/// What all functions of a listing have in common.
+pub struct Listing<'a> {
+    /// Name of the event.
+    pub event: &'a str,
+    /// The unit of weights: `samples`, or what the event counts.
+    pub unit: &'a str,
+    /// Weight of all samples.
+    pub total: u64,
+    /// Samples lost.
+    pub lost: u64,
+    /// Gives source files.
+    pub sources: &'a Sources<'a>,
+    /// Whether stretches without samples are shown, too.
+    pub full: bool,
+    /// Whether to colour what is hot.
+    pub colour: bool,
+}

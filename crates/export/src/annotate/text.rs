@@ -1,0 +1,192 @@
+//! A listing for people.
+
+use std::io::{self, Write};
+
+use model::Frame;
+use profile::code::{CodeRange, Instruction};
+
+use super::arrows::Arrows;
+use super::{AnnotatedFunction, Listing};
+use crate::safe_label;
+use crate::summary::grouped;
+
+/// Instructions without samples between two that have some: more of them are counted, not shown.
+const CONTEXT: usize = 6;
+/// Shares of a function from which a row is coloured.
+const HOT_PERCENT: f64 = 10.0;
+const WARM_PERCENT: f64 = 1.0;
+/// Columns of the path in the head of a line.
+const PATH: usize = 40;
+
+/// Writes functions one after the other.
+///
+/// # Errors
+/// Those of `output`.
+pub fn write(
+    listing: &Listing<'_>,
+    functions: &[AnnotatedFunction],
+    output: &mut dyn Write,
+) -> io::Result<()> {
+    for (index, function) in functions.iter().enumerate() {
+        if index > 0 {
+            writeln!(output)?;
+        }
+        let (weight, unit) = (function.weight(), listing.unit);
+        let share = percent(weight, listing.total);
+        writeln!(
+            output,
+            "{}: {} {unit} of {} in it, {share:.1} % of all",
+            safe_label(&function.name),
+            grouped(weight),
+            listing.event
+        )?;
+        for range in &function.ranges {
+            write_range(listing, function, range, output)?;
+        }
+    }
+    Ok(())
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    100.0 * part as f64 / whole.max(1) as f64
+}
+
+fn write_range(
+    listing: &Listing<'_>,
+    function: &AnnotatedFunction,
+    range: &CodeRange,
+    output: &mut dyn Write,
+) -> io::Result<()> {
+    let whole = function.weight();
+    writeln!(
+        output,
+        "\n{} in {}, {:.1} % of the function",
+        safe_label(&range.name),
+        range.module,
+        percent(range.weight, whole)
+    )?;
+    if let Some(missing) = &range.missing {
+        writeln!(output, "  without code: {}", safe_label(missing))?;
+    }
+    if range.elsewhere > 0 {
+        let share = percent(range.elsewhere, range.weight);
+        writeln!(output, "  {share:.1} % of it at no instruction of the file: was it replaced since?")?;
+    }
+    for hot in range.hot_loops() {
+        let address = |index: usize| range.instructions.get(index).map_or(0, |one| one.address.0);
+        writeln!(
+            output,
+            "  hot loop {:x} to {:x}: {:.1} % of the function{}",
+            address(hot.first),
+            address(hot.last),
+            percent(hot.weight, whole),
+            lines_of(&range.instructions[hot.first..=hot.last])
+        )?;
+    }
+    let arrows = Arrows::new(range);
+    let mut rows = Rows { listing, whole, last: None };
+    let mut cold = 0;
+    for (index, instruction) in range.instructions.iter().enumerate() {
+        if !listing.full && !is_near_samples(range, index) {
+            cold += 1;
+            continue;
+        }
+        if std::mem::take(&mut cold) > 0 {
+            rows.gap(range, index, output)?;
+        }
+        rows.source(instruction, output)?;
+        rows.instruction(instruction, &arrows.row(index), output)?;
+    }
+    if cold > 0 {
+        rows.gap(range, range.instructions.len(), output)?;
+    }
+    Ok(())
+}
+
+/// Whether the instruction has samples, or one nearby has.
+fn is_near_samples(range: &CodeRange, index: usize) -> bool {
+    let first = index.saturating_sub(CONTEXT);
+    let last = (index + CONTEXT).min(range.instructions.len().saturating_sub(1));
+    range.instructions[first..=last].iter().any(|instruction| instruction.weight > 0)
+}
+
+/// The source lines of a loop, where they are of one file.
+fn lines_of(instructions: &[Instruction]) -> String {
+    let locations = instructions.iter().filter_map(|one| one.frames.last()?.location.as_ref());
+    let mut lines = locations.filter(|location| location.line > 0);
+    let Some(first) = lines.next() else { return String::new() };
+    let (mut low, mut high) = (first.line, first.line);
+    for location in lines.filter(|location| location.file == first.file) {
+        (low, high) = (low.min(location.line), high.max(location.line));
+    }
+    let file = shortened(&first.file);
+    if low == high { format!(", {file}:{low}") } else { format!(", {file}:{low}-{high}") }
+}
+
+/// The end of a path, which says more than its beginning.
+fn shortened(path: &str) -> String {
+    let path = safe_label(path);
+    let letters = path.chars().count();
+    if letters <= PATH {
+        return path.into_owned();
+    }
+    let end: String = path.chars().skip(letters - PATH + 1).collect();
+    format!("…{end}")
+}
+
+struct Rows<'l> {
+    listing: &'l Listing<'l>,
+    whole: u64,
+    /// The source line that was shown last.
+    last: Option<(String, u32)>,
+}
+
+impl Rows<'_> {
+    fn gap(&mut self, range: &CodeRange, end: usize, output: &mut dyn Write) -> io::Result<()> {
+        let before = range.instructions[..end].iter().rev();
+        let is_hidden = |(offset, _): &(usize, &Instruction)| !is_near_samples(range, end - 1 - offset);
+        let count = before.enumerate().take_while(is_hidden).count();
+        self.last = None;
+        writeln!(output, "        … {} instructions without samples", grouped(count as u64))
+    }
+
+    /// Writes the source line of an instruction, where it is another one than before.
+    fn source(&mut self, instruction: &Instruction, output: &mut dyn Write) -> io::Result<()> {
+        let Some(Frame { location: Some(location), .. }) = instruction.frames.first() else { return Ok(()) };
+        let line = (location.file.to_string(), location.line);
+        if location.line == 0 || self.last.as_ref() == Some(&line) {
+            return Ok(());
+        }
+        let text = (self.listing.sources)(&location.file);
+        let text = text.as_ref().and_then(|lines| lines.get(location.line as usize - 1)).map(String::as_str);
+        let text = text.map_or_else(String::new, |text| format!("  {}", safe_label(text.trim_end())));
+        let inlined: Vec<String> = match instruction.frames.as_ref() {
+            [inlined @ .., _] => {
+                inlined.iter().map(|frame| safe_label(&frame.function).into_owned()).collect()
+            }
+            [] => Vec::new(),
+        };
+        let inlined =
+            if inlined.is_empty() { String::new() } else { format!(" (inlined {})", inlined.join(" ← ")) };
+        self.last = Some(line);
+        let place = format!("{}:{}", shortened(&location.file), location.line);
+        writeln!(output, "        ┌ {place}{inlined}{text}")
+    }
+
+    fn instruction(&self, instruction: &Instruction, arrows: &str, output: &mut dyn Write) -> io::Result<()> {
+        let share = percent(instruction.weight, self.whole);
+        let shown = match instruction.weight {
+            0 => String::new(),
+            _ if share < 0.01 => "<0.01".to_owned(),
+            _ => format!("{share:.2}"),
+        };
+        let callee = instruction.callee.as_ref();
+        let callee = callee.map_or_else(String::new, |callee| format!(" <{}>", safe_label(callee)));
+        let row = format!("{shown:>7} {arrows} {:>8x}: {}{callee}", instruction.address.0, instruction.text);
+        match self.listing.colour {
+            true if share >= HOT_PERCENT => writeln!(output, "\x1b[1;31m{row}\x1b[0m"),
+            true if share >= WARM_PERCENT => writeln!(output, "\x1b[33m{row}\x1b[0m"),
+            _ => writeln!(output, "{row}"),
+        }
+    }
+}
