@@ -109,6 +109,61 @@ fn how_much_of_a_chain() {
 }
 
 #[test]
+fn chains_of_one_side() {
+    // In the kernel for most of their time, and called from user space.
+    let chains = |flag: &str| with(&[flag, "-e", "page-faults"], &["-F", "ip"]);
+    let addresses = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let Some(user) = chains("--user-callchains") else { return };
+    // The sampled address itself is the first of each chain, wherever it lies.
+    let behind_first = |text: &str, kernel: bool| {
+        let chains = text.split("\n\n").map(addresses);
+        chains
+            .flat_map(|chain| chain.into_iter().skip(1))
+            .all(|ip| (ip.len() == 16 && ip.starts_with("ffff")) == kernel)
+    };
+    assert!(behind_first(&user, false), "{user}");
+    let Some(kernel) = chains("--kernel-callchains") else { return };
+    assert!(behind_first(&kernel, true), "{kernel}");
+}
+
+#[test]
+fn page_sizes() {
+    let flags = ["--data-page-size", "--code-page-size", "-e", "page-faults"];
+    let Some(text) = with(&flags, &["-F", "data_page_size,code_page_size"]) else { return };
+    assert!(text.contains("4K"), "{text}");
+}
+
+#[test]
+fn threads_alone_are_followed_where_that_is_asked() {
+    if !may_record() {
+        return;
+    }
+    let count = |flags: &[&str]| {
+        let mut command = prof(["stat", "-x", ";", "-e", "page-faults"]);
+        let run = run(command.args(flags).args(["--", "sh", "-c", "ls / >/dev/null; ls / >/dev/null; true"]));
+        let run = run.ok();
+        run.stderr.split(';').next().unwrap().parse::<u64>().unwrap_or_else(|_| panic!("{}", run.stderr))
+    };
+    let (all, threads) = (count(&[]), count(&["--inherit", "thread"]));
+    assert!(threads > 0 && all > 2 * threads, "{threads} of {all}");
+}
+
+#[test]
+fn refusals_say_which_of_their_causes_it_is() {
+    let told = |event: &str, part: &str| {
+        let refused = run(&mut prof(["record", "-e", event, "-o", "/dev/null", "--", "true"]));
+        assert!(refused.code == 1 && refused.stderr.contains(part), "{event}: {}", refused.stderr);
+    };
+    if !std::path::Path::new("/sys/bus/event_source/devices/kprobe").exists() {
+        told("kprobe:vfs_read", "CONFIG_KPROBE");
+    }
+    if run(&mut prof(["list", "msr/tsc/"])).text().contains("counts only") {
+        told("msr/tsc/", "prof stat -e msr/tsc/");
+        told("msr/tsc/:u", "cannot tell user space from the kernel");
+    }
+}
+
+#[test]
 fn a_fixed_period_on_the_kernels_side() {
     if !may_record() {
         return;

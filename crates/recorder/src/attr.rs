@@ -51,12 +51,17 @@ pub(crate) fn sampler(event: &Event, options: &Options, copy: u32, wakeup: u32) 
     let chain = options.call_chain_of(event);
     let chains = chain != CallChain::None;
     format.set(SampleFormat::CALLCHAIN, chains);
-    format.set(SampleFormat::RAW, event.tracepoint.is_some());
+    format.set(SampleFormat::RAW, event.tracepoint.is_some() || is_bpf_output(&event.attr));
     format.set(SampleFormat::READ, event.modifiers.sample_read);
     let mut read_format = ReadFormat::ID | ReadFormat::LOST;
     read_format.set(ReadFormat::GROUP, event.modifiers.sample_read);
+    // Whether it ever ran is known at the end only; in samples it would cost room.
+    let times = ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
+    read_format.set(times, !event.modifiers.sample_read);
     let mut stack = Attr::default();
+    let user_chains = options.chain_levels != Levels::Kernel && !is_function_tracer(event);
     if let CallChain::Stacks { .. } = chain
+        && user_chains
         && let Some(architecture) = crate::unwind::native()
     {
         format |= SampleFormat::REGS_USER | SampleFormat::STACK_USER;
@@ -67,11 +72,13 @@ pub(crate) fn sampler(event: &Event, options: &Options, copy: u32, wakeup: u32) 
         format |= SampleFormat::BRANCH_STACK;
         stack.branch_sample_format = extras.branches;
     }
-    if chain == CallChain::LastBranches {
+    if chain == CallChain::LastBranches && user_chains {
         format |= SampleFormat::BRANCH_STACK;
         stack.branch_sample_format = LAST_CALLS;
     }
-    format.set(SampleFormat::ADDR, extras.data | extras.physical_data);
+    format.set(SampleFormat::ADDR, extras.data | extras.physical_data | extras.data_page_sizes);
+    format.set(SampleFormat::DATA_PAGE_SIZE, extras.data_page_sizes);
+    format.set(SampleFormat::CODE_PAGE_SIZE, extras.code_page_sizes);
     format.set(SampleFormat::PHYS_ADDR, extras.physical_data);
     format.set(SampleFormat::DATA_SRC, extras.data | extras.physical_data);
     format.set(SampleFormat::REGS_INTR, extras.registers);
@@ -87,6 +94,11 @@ pub(crate) fn sampler(event: &Event, options: &Options, copy: u32, wakeup: u32) 
     }
     flags.set(AttrFlags::USE_CLOCKID, options.clock.id().is_some());
     flags.set(AttrFlags::INHERIT, options.inherits());
+    flags.set(AttrFlags::INHERIT_THREAD, options.inherits() && options.threads_only);
+    flags.set(AttrFlags::EXCLUDE_CALLCHAIN_KERNEL, chains && options.chain_levels == Levels::User);
+    // The kernel lets its function tracer sample without user stacks only (perf_trace_event_perm()).
+    let kernel_chains = options.chain_levels == Levels::Kernel || is_function_tracer(event);
+    flags.set(AttrFlags::EXCLUDE_CALLCHAIN_USER, kernel_chains);
     match options.target {
         Target::Command => {
             // With a delay it is enabled when that is over.
@@ -122,6 +134,18 @@ pub(crate) fn sampler(event: &Event, options: &Options, copy: u32, wakeup: u32) 
     }
 }
 
+/// Whether the event is what BPF programs write (`bpf_perf_event_output()`): its samples are nothing but that.
+pub(crate) fn is_bpf_output(attr: &Attr) -> bool {
+    /// `PERF_COUNT_SW_BPF_OUTPUT`
+    const BPF_OUTPUT: u64 = 10;
+    attr.kind == TYPE_SOFTWARE && attr.config == BPF_OUTPUT
+}
+
+/// Whether the event is the call of any function of the kernel.
+pub(crate) fn is_function_tracer(event: &Event) -> bool {
+    event.tracepoint.as_ref().is_some_and(|(system, name)| system == "ftrace" && name == "function")
+}
+
 /// The attr of a group's member behind its leader, which starts it and gives it its place on the PMU. With `:S` the
 /// leader's samples carry the member's count, and it takes none.
 pub(crate) fn member(sampler: Attr) -> Attr {
@@ -154,7 +178,9 @@ pub(crate) fn sideband(samplers: &[Attr], options: &Options, wakeup: u32) -> Att
         | AttrFlags::SAMPLE_ID_ALL
         | AttrFlags::EXCLUDE_GUEST
         | AttrFlags::WATERMARK;
-    flags.set(AttrFlags::INHERIT, !options.target.is_cpu_wide() && !options.per_thread);
+    let inherits = !options.target.is_cpu_wide() && !options.per_thread;
+    flags.set(AttrFlags::INHERIT, inherits);
+    flags.set(AttrFlags::INHERIT_THREAD, inherits && options.threads_only);
     flags.set(AttrFlags::USE_CLOCKID, options.clock.id().is_some());
     flags.set(AttrFlags::MMAP_DATA, options.extras.data);
     flags.set(AttrFlags::CONTEXT_SWITCH, options.extras.switches);
@@ -191,7 +217,8 @@ pub(crate) fn task_clock(samplers: &[Attr], options: &Options) -> Attr {
         | AttrFlags::EXCLUDE_GUEST
         | AttrFlags::EXCLUDE_KERNEL
         | AttrFlags::EXCLUDE_HV
-        | AttrFlags::USE_CLOCKID;
+        | AttrFlags::USE_CLOCKID
+        | AttrFlags::INHERIT_THREAD;
     let mut flags = sideband.flags.intersection(kept)
         | AttrFlags::DISABLED
         | AttrFlags::INHERIT

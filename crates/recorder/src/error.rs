@@ -220,6 +220,8 @@ fn errno_name(code: i32) -> Option<&'static str> {
 pub(crate) const EPERM: i32 = 1;
 pub(crate) const ENOENT: i32 = 2;
 pub(crate) const ESRCH: i32 = 3;
+pub(crate) const EINTR: i32 = 4;
+pub(crate) const EIO: i32 = 5;
 pub(crate) const E2BIG: i32 = 7;
 pub(crate) const ENOEXEC: i32 = 8;
 pub(crate) const EBADF: i32 = 9;

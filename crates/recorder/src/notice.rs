@@ -3,6 +3,8 @@
 use std::fmt;
 
 use decoder::Attr;
+
+use crate::counting::Uncounted;
 use model::Name;
 
 use crate::window::{Dump, DumpFailure};
@@ -38,6 +40,20 @@ pub enum Notice {
         asked: u64,
         /// `kernel.perf_event_max_sample_rate`, in Hz.
         allowed: u64,
+    },
+    /// The kernel gives no longer call chains.
+    StackLimited {
+        /// Addresses that were asked for.
+        asked: u16,
+        /// `kernel.perf_event_max_stack`.
+        allowed: u16,
+    },
+    /// An event was enabled, and has never counted.
+    NeverRan {
+        /// Its name.
+        event: String,
+        /// Why.
+        why: Uncounted,
     },
     /// The rings are smaller than they should be.
     RingsShrunk {
@@ -273,6 +289,12 @@ impl fmt::Display for Notice {
             Self::WholeCpusForCommand => f.write_str(
                 "sampling whole CPUs, and leaving out what is not of the command: so programs that end soon have their share",
             ),
+            Self::StackLimited { asked, allowed } => write!(
+                f,
+                "the kernel gives call chains of {allowed} addresses, not {asked}; \
+                 try: sudo sysctl kernel.perf_event_max_stack={asked}"
+            ),
+            Self::NeverRan { event, why } => write!(f, "{event} has no samples: {why}"),
             Self::TasksUnreported => f.write_str(
                 "what some threads start is counted with these: the limit of locked memory leaves no ring for its reports; \
                  try: ulimit -l unlimited",

@@ -59,7 +59,7 @@ fn offer_by<O: Opener>(opener: &O, event: &Event) -> Offer {
     let options = Options { inherit: false, ..bare(Target::Threads(vec![own])) };
     let mut sampler = attr::sampler(event, &options, 0, 1 << 12);
     if let Some(probe) = &event.probe {
-        sampler.config1 = probe.path.as_ptr().expose_provenance() as u64;
+        sampler.config1 = probe.config1();
     }
     match settle(opener, sampler, None, subject, None) {
         Ok((attr, _, steps)) if steps.contains(&Step::UserSpaceOnly) => {

@@ -119,6 +119,10 @@ pub struct Extras {
     pub namespaces: bool,
     /// The cgroup of each sample, and the cgroups' paths.
     pub cgroups: bool,
+    /// The size of the page of each sample's data address.
+    pub data_page_sizes: bool,
+    /// The size of the page of each sample's instruction.
+    pub code_page_sizes: bool,
 }
 
 /// Which call chains to take with each sample.
@@ -178,6 +182,10 @@ pub struct Options {
     pub max_stack: Option<u16>,
     /// User space, the kernel, or both.
     pub levels: Levels,
+    /// Of which side call chains are: both, user space, or the kernel.
+    pub chain_levels: Levels,
+    /// Of what the target starts, only threads are followed, and no processes.
+    pub threads_only: bool,
     /// The clock of the timestamps.
     pub clock: Clock,
     /// What is recorded beside the usual.
@@ -237,6 +245,8 @@ impl Options {
             per_thread: false,
             max_stack: None,
             levels: Levels::default(),
+            chain_levels: Levels::default(),
+            threads_only: false,
             clock: Clock::MONOTONIC,
             extras: Extras::default(),
             light: false,

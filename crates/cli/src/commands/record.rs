@@ -104,6 +104,9 @@ pub struct TargetArguments {
     /// Do not follow the threads and processes that are started
     #[arg(short = 'i', long)]
     no_inherit: bool,
+    /// What to follow of what is started: processes with their threads, or the threads of the target's processes alone
+    #[arg(long, value_name = "WHAT", value_parser = ["process", "thread"], conflicts_with = "no_inherit")]
+    inherit: Option<String>,
 }
 
 /// What to sample, and how often.
@@ -123,6 +126,12 @@ pub struct SamplingArguments {
     /// remembers), no
     #[arg(long, value_name = "HOW", value_parser = call_graph::parse, default_value = "auto")]
     call_graph: CallGraph,
+    /// Call chains of user space only
+    #[arg(long, conflicts_with = "kernel_callchains")]
+    user_callchains: bool,
+    /// Call chains of the kernel only
+    #[arg(long)]
+    kernel_callchains: bool,
     /// Take call chains (as is the default)
     #[arg(short = 'g', conflicts_with = "call_graph")]
     chains: bool,
@@ -179,6 +188,12 @@ struct ExtraArguments {
     /// The cgroup of each sample
     #[arg(long)]
     all_cgroups: bool,
+    /// The page size of each sample's data address
+    #[arg(long)]
+    data_page_size: bool,
+    /// The page size of each sample's instruction
+    #[arg(long)]
+    code_page_size: bool,
 }
 
 /// Records, and returns the command's exit code.
@@ -391,6 +406,8 @@ fn options(arguments: &RecordArguments) -> anyhow::Result<Options> {
         switches: extras.switch_events,
         namespaces: extras.namespaces,
         cgroups: extras.all_cgroups,
+        data_page_sizes: extras.data_page_size,
+        code_page_sizes: extras.code_page_size,
     };
     if !options.extras.branches.is_empty() && options.call_chain == CallChain::LastBranches {
         wrong_usage("-b, -j and --call-graph lbr all take the processor's last branches; try one of them");
@@ -424,6 +441,7 @@ impl TargetArguments {
         options.cpus = self.cpu.as_ref().map(|list| list.0.clone());
         options.inherit = !self.no_inherit;
         options.with_children = self.with_children;
+        options.threads_only = self.inherit.as_deref() == Some("thread");
     }
 }
 
@@ -448,6 +466,11 @@ impl SamplingArguments {
         options.per_thread = self.per_thread;
         options.max_stack = self.max_stack;
         options.levels = match (self.all_user, self.all_kernel) {
+            (true, _) => Levels::User,
+            (_, true) => Levels::Kernel,
+            _ => Levels::AsSelected,
+        };
+        options.chain_levels = match (self.user_callchains, self.kernel_callchains) {
             (true, _) => Levels::User,
             (_, true) => Levels::Kernel,
             _ => Levels::AsSelected,

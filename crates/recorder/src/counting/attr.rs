@@ -23,6 +23,7 @@ pub(super) fn counter(event: &Event, options: &Options, split: Split) -> Attr {
         Levels::Kernel => flags |= AttrFlags::EXCLUDE_USER,
     }
     flags.set(AttrFlags::INHERIT, options.inherits());
+    flags.set(AttrFlags::INHERIT_THREAD, options.inherits() && options.threads_only);
     flags.set(AttrFlags::ENABLE_ON_EXEC, options.target == Target::Command && options.delay.is_none());
     let tasks = split == Split::Tasks;
     let reports = tasks && options.inherits();
@@ -43,6 +44,7 @@ pub(super) fn presence(options: &Options, user_only: bool) -> Attr {
     let mut flags = AttrFlags::DISABLED | AttrFlags::EXCLUDE_GUEST;
     flags.set(AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV, user_only);
     flags.set(AttrFlags::INHERIT, options.inherits());
+    flags.set(AttrFlags::INHERIT_THREAD, options.inherits() && options.threads_only);
     flags.set(AttrFlags::ENABLE_ON_EXEC, options.target == Target::Command && options.delay.is_none());
     Attr { read_format: FORMAT, flags, ..crate::attr::dummy() }
 }

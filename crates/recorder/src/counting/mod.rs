@@ -17,8 +17,9 @@ mod uncounted;
 
 use std::time::Duration;
 
-use decoder::Attr;
+use decoder::{Attr, ReadFormat};
 use host::sys::clock::CpuTime;
+use host::sys::perf_event::PerfEvent;
 use model::{CpuId, Name, Pid, Tid};
 
 use crate::event::Measure;
@@ -28,6 +29,25 @@ pub use default_events::{DETAIL, default_events};
 pub use reading::Reading;
 pub use run::count;
 pub use uncounted::Uncounted;
+
+/// Reads an event that is not read with its group: `None` where it is pinned and has no counter.
+///
+/// # Errors
+/// `()` where it cannot be read, or has no times.
+pub(crate) fn read_alone(event: &PerfEvent, format: ReadFormat) -> Result<Option<Reading>, ()> {
+    if format.contains(ReadFormat::GROUP) || !format.contains(ReadFormat::TOTAL_TIME_RUNNING) {
+        return Err(());
+    }
+    let mut words = [0; 5];
+    match event.read(&mut words) {
+        Ok(0) => Ok(None),
+        Ok(count) => {
+            let readings = reading::parse(format, words.get(..count).unwrap_or(&[])).ok_or(())?;
+            Ok(readings.first().map(|(_, reading)| *reading))
+        }
+        Err(_) => Err(()),
+    }
+}
 
 /// By what counts are told apart.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

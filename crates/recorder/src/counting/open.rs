@@ -209,7 +209,7 @@ impl Counters {
         for (index, event) in self.selected.iter().enumerate() {
             let mut attr = attr::counter(event, options, self.split);
             if let Some(probe) = &event.probe {
-                attr.config1 = probe.path.as_ptr().expose_provenance() as u64;
+                attr.config1 = probe.config1();
             }
             let asked = attr.clone();
             let result = negotiate_one(event, attr, places, cgroup);

@@ -83,6 +83,9 @@ pub fn listing(catalogue: &dyn Catalogue) -> (Vec<Listed>, Option<EventError>) {
     let own = own.then_some("uprobe:/proc/self/exe:0");
     listed.push(Listed::form(Kind::Form, "uprobe:PATH:SYMBOL[+OFFSET][%return]", own));
     listed.push(Listed::form(Kind::Form, "uprobe:PATH:OFFSET[%return]", own));
+    if catalogue.pmus().iter().any(|pmu| pmu.name == "kprobe") {
+        listed.push(Listed::form(Kind::Form, "kprobe:FUNCTION[+OFFSET][%return]", Some("kprobe:vfs_read")));
+    }
     let (points, problem) = match catalogue.tracepoints("*", "*") {
         Ok(points) => (points, None),
         Err(error) => (Vec::new(), Some(error)),

@@ -75,7 +75,7 @@ fn split(list: &str) -> Vec<&str> {
 /// Whether slashes in the event that begins so are part of a path or a length (`uprobe:/bin/x:main`, `mem:1/4`).
 fn has_path(event: &str) -> bool {
     let event = event.trim_start_matches(['{', ' ']);
-    event.starts_with("uprobe:") || event.starts_with("mem:")
+    ["uprobe:", "kprobe:", "mem:"].iter().any(|form| event.starts_with(form))
 }
 
 /// Whether the event that begins so has opened its parameters and not yet closed them (`mem:1/4:w/period=5`).

@@ -55,11 +55,18 @@ pub(super) fn breakpoint(text: &str) -> Result<Attr, EventError> {
     Ok(Attr { kind: TYPE_BREAKPOINT, bp_type: kind, config1: address, config2: length, ..Attr::default() })
 }
 
-/// A user-space probe: where, and whether on return.
+/// A probe in a program or in the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Probe {
-    /// The object file.
-    pub path: CString,
+    /// The object file, or the kernel's function; `None` for an address of the kernel.
+    pub path: Option<CString>,
+}
+
+impl Probe {
+    /// What `config1` is to be, as long as the probe lives: the address of its path.
+    pub(crate) fn config1(&self) -> u64 {
+        self.path.as_ref().map_or(0, |path| path.as_ptr().expose_provenance() as u64)
+    }
 }
 
 /// `uprobe:PATH:SYMBOL[+OFFSET][%return]`, or a file offset in place of the symbol.
@@ -87,7 +94,37 @@ pub(super) fn uprobe(text: &str, catalogue: &dyn Catalogue) -> Result<(Attr, Pro
     let path = CString::new(path).map_err(|_| malformed("the path has a NUL"))?;
     // `config` bit 0 of this PMU is `retprobe`; the address of the path is filled in when it is opened.
     let attr = Attr { kind: pmu.kind, config: u64::from(on_return), config2: at, ..Attr::default() };
-    Ok((attr, Probe { path }))
+    Ok((attr, Probe { path: Some(path) }))
+}
+
+/// `kprobe:FUNCTION[+OFFSET][%return]`, or an address in place of the function.
+pub(super) fn kprobe(text: &str, catalogue: &dyn Catalogue) -> Result<(Attr, Probe), EventError> {
+    let malformed = |problem| EventError::Malformed { text: text.to_owned(), problem };
+    let rest = text.strip_prefix("kprobe:").unwrap_or(text);
+    let (rest, on_return) = rest.strip_suffix("%return").map_or((rest, false), |rest| (rest, true));
+    let (function, offset) = rest.rsplit_once('+').map_or((rest, None), |(at, plus)| (at, Some(plus)));
+    let number = |digits: &str| match digits.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => digits.parse().ok(),
+    };
+    let offset = offset.map_or(Some(0), number).ok_or_else(|| malformed("the offset is no number"))?;
+    if function.is_empty() {
+        return Err(malformed("the form is kprobe:FUNCTION"));
+    }
+    let pmu = catalogue.pmus().iter().find(|pmu| pmu.name == "kprobe").ok_or_else(|| EventError::Probe {
+        path: function.to_owned(),
+        problem: "this kernel has no kprobes (CONFIG_KPROBE_EVENTS)".to_owned(),
+        nearest: None,
+    })?;
+    let attr = Attr { kind: pmu.kind, config: u64::from(on_return), ..Attr::default() };
+    // `kprobe_func` and `probe_offset`, or no function and `kprobe_addr` (include/uapi/linux/perf_event.h).
+    if let Some(address) = number(function) {
+        let at =
+            address.checked_add(offset).ok_or_else(|| malformed("the offset is beyond every address"))?;
+        return Ok((Attr { config2: at, ..attr }, Probe { path: None }));
+    }
+    let name = CString::new(function).map_err(|_| malformed("the function has a NUL"))?;
+    Ok((Attr { config2: offset, ..attr }, Probe { path: Some(name) }))
 }
 
 #[cfg(test)]
@@ -109,11 +146,25 @@ mod tests {
     }
 
     #[test]
+    fn probes_in_the_kernel() {
+        let pmus = vec![Pmu { name: "kprobe".to_owned(), kind: 9, ..Pmu::default() }];
+        let (attr, probe) = kprobe("kprobe:vfs_read+0x10%return", &pmus).unwrap();
+        assert_eq!((attr.kind, attr.config, attr.config2), (9, 1, 0x10));
+        assert_eq!(probe.path.unwrap().to_bytes(), b"vfs_read");
+        let (attr, probe) = kprobe("kprobe:0xffffffff81000000+4", &pmus).unwrap();
+        assert_eq!((attr.config, attr.config2, probe.path), (0, 0xffff_ffff_8100_0004, None));
+        for bad in ["kprobe:", "kprobe:+4", "kprobe:f+x", "kprobe:0xffffffffffffffff+1"] {
+            assert!(kprobe(bad, &pmus).is_err(), "{bad}");
+        }
+        assert!(kprobe("kprobe:vfs_read", &Vec::new()).unwrap_err().to_string().contains("CONFIG"));
+    }
+
+    #[test]
     fn probes_by_offset() {
         let pmus = vec![Pmu { name: "uprobe".to_owned(), kind: 8, ..Pmu::default() }];
         let (attr, probe) = uprobe("uprobe:/bin/true:0x1000+4%return", &pmus).unwrap();
         assert_eq!((attr.kind, attr.config, attr.config2), (8, 1, 0x1004));
-        assert_eq!(probe.path.to_bytes(), b"/bin/true");
+        assert_eq!(probe.path.unwrap().to_bytes(), b"/bin/true");
         assert!(uprobe("uprobe:/bin/true:main", &pmus).is_err());
         assert!(uprobe("uprobe:/bin/true:1", &Vec::new()).unwrap_err().to_string().contains("CONFIG"));
     }

@@ -44,7 +44,7 @@ pub fn select(list: &str, catalogue: &dyn Catalogue) -> Result<Vec<Event>, Event
 /// The term with its modifiers cut off, where what is behind its only colon are modifiers: `cycles:u`. A tracepoint has a
 /// colon of its own (`iommu:map`), and its name can consist of nothing but their letters (`probe:D`).
 fn without_modifiers<'a>(term: &Term<'a>, catalogue: &dyn Catalogue) -> Term<'a> {
-    let has_form = term.body.starts_with("mem:") || term.body.starts_with("uprobe:");
+    let has_form = ["mem:", "uprobe:", "kprobe:"].iter().any(|form| term.body.starts_with(form));
     let Some((name, letters)) = term.body.split_once(':').filter(|_| !has_form && term.modifiers.is_empty())
     else {
         return term.clone();
@@ -134,7 +134,9 @@ fn look_up(term: &Term<'_>, catalogue: &dyn Catalogue) -> Result<Vec<Event>, Eve
 /// The events that a name or a form of their own means.
 fn named(term: &Term<'_>, catalogue: &dyn Catalogue) -> Result<Vec<Event>, EventError> {
     if let Some(attr) = names::generic(term.body) {
-        return Ok(on_core_pmus(term.text, attr, catalogue.pmus()));
+        let every_occurrence = crate::attr::is_bpf_output(&attr);
+        let events = on_core_pmus(term.text, attr, catalogue.pmus()).into_iter();
+        return Ok(events.map(|event| Event { every_occurrence, ..event }).collect());
     }
     if let Some(config) = raw(term.body) {
         return Ok(on_core_pmus(term.text, raw_attr(config), catalogue.pmus()));
@@ -143,8 +145,9 @@ fn named(term: &Term<'_>, catalogue: &dyn Catalogue) -> Result<Vec<Event>, Event
         let attr = probes::breakpoint(term.body)?;
         return Ok(vec![Event { every_occurrence: true, ..event(term.text, attr) }]);
     }
-    if term.body.starts_with("uprobe:") {
-        let (attr, probe) = probes::uprobe(term.body, catalogue)?;
+    if term.body.starts_with("uprobe:") || term.body.starts_with("kprobe:") {
+        let probe = if term.body.starts_with("kprobe:") { probes::kprobe } else { probes::uprobe };
+        let (attr, probe) = probe(term.body, catalogue)?;
         return Ok(vec![Event { every_occurrence: true, probe: Some(probe), ..event(term.text, attr) }]);
     }
     if let Some((system, name)) = term.body.split_once(':') {

@@ -6,13 +6,15 @@ use decoder::attr::SIZE_VER7;
 use decoder::{Attr, AttrFlags};
 use host::procfs::{self, Capability};
 use host::sys::limits;
+use host::sys::perf_event::Subject;
 use host::sysctl;
+use model::Tid;
 
-use super::ladder::is_in_the_kernel;
+use super::ladder::{Kernel, Opener, is_in_the_kernel};
 use super::plan::{OpenEvent, Opened};
 use crate::error::{
-    E2BIG, EACCES, EBUSY, EINVAL, EMFILE, ENODEV, ENOENT, ENOSPC, ENOSYS, EOPNOTSUPP, EOVERFLOW, EPERM,
-    ESRCH, Error,
+    E2BIG, EACCES, EBUSY, EINTR, EINVAL, EIO, EMFILE, ENODEV, ENOENT, ENOSPC, ENOSYS, EOPNOTSUPP, EOVERFLOW,
+    EPERM, ESRCH, Error,
 };
 use crate::options::{Options, Target};
 
@@ -30,6 +32,11 @@ pub(crate) fn explain(errno: io::Error, event: &str, attr: &Attr, options: &Opti
                 None => String::new(),
             }
         }
+        Some(ENOSYS) if attr.sample_stack_user > 0 => {
+            "this architecture copies no user stacks; try: --call-graph fp".to_owned()
+        }
+        Some(EINTR) => "ftrace has probed the same place; end its probe first (/sys/kernel/tracing/uprobe_events)".to_owned(),
+        Some(EIO) => "what is probed must be a regular file with code".to_owned(),
         Some(ENOSYS) => {
             return Error::NoPerfEvents(
                 "this kernel has no perf_event_open, or a seccomp filter (of a container) forbids it",
@@ -42,6 +49,11 @@ pub(crate) fn explain(errno: io::Error, event: &str, attr: &Attr, options: &Opti
         Some(EINVAL) if is_in_the_kernel(attr) && attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) => {
             "user space never comes to an address of the kernel; try it without :u and --all-user".to_owned()
         }
+        Some(EACCES | EPERM | EINVAL) if event.starts_with("ftrace:function") => {
+            "every function of the kernel is traced for root alone, and by no kernel that cannot change its own code; \
+             try a tracepoint (prof list) or kprobe:FUNCTION"
+                .to_owned()
+        }
         Some(EACCES | EPERM) => permission(attr, options),
         Some(ENOENT | ENODEV | EOPNOTSUPP) if !options.extras.branches.is_empty() => {
             "branches are remembered by a PMU only (Intel LBR, AMD LbrExtV2, ARM BRBE), which this machine does not have or, \
@@ -52,7 +64,7 @@ pub(crate) fn explain(errno: io::Error, event: &str, attr: &Attr, options: &Opti
             "this machine does not count it (a virtual machine often has no PMU); try: -e cpu-clock"
                 .to_owned()
         }
-        Some(EINVAL) => "the kernel does not accept these attributes (-vv shows them)".to_owned(),
+        Some(EINVAL) => invalid(event, attr, options),
         Some(EBUSY) => "somebody else has the PMU for themselves".to_owned(),
         Some(ENOSPC) => "there are only four hardware breakpoints".to_owned(),
         Some(E2BIG) if attr.size > SIZE_VER7 => "this kernel does not know config3 (Linux 6.3), or config4, which came later".to_owned(),
@@ -80,6 +92,39 @@ pub(crate) fn explain_probe(errno: io::Error, event: &str, attr: &Attr, options:
         options.invocation
     );
     Error::Open { event: event.to_owned(), errno, advice }
+}
+
+/// Which of the many causes of EINVAL it is.
+fn invalid(event: &str, attr: &Attr, options: &Options) -> String {
+    let opens = |attr: &Attr| {
+        let subject = Subject::Thread(Tid(0), None);
+        Kernel.open(attr, subject, None).is_ok()
+    };
+    let counter = Attr {
+        size: crate::attr::size_with(attr),
+        kind: attr.kind,
+        config: attr.config,
+        config1: attr.config1,
+        config2: attr.config2,
+        config3: attr.config3,
+        flags: AttrFlags::DISABLED,
+        ..Attr::default()
+    };
+    let levels = attr.flags & (AttrFlags::EXCLUDE_USER | AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV);
+    let is_bare = opens(&counter);
+    if attr.flags.contains(AttrFlags::INHERIT_THREAD) && is_bare {
+        return "this kernel does not follow threads alone (Linux 5.13); try it without --inherit".to_owned();
+    }
+    if is_bare && !levels.is_empty() && !opens(&Attr { flags: counter.flags | levels, ..counter.clone() }) {
+        return "its PMU cannot tell user space from the kernel; try it without :u, :k, --all-user and --all-kernel".to_owned();
+    }
+    if is_bare && attr.sample_period > 0 {
+        return format!("it can be counted, and takes no samples; try: prof stat -e {event}");
+    }
+    if !options.cpus.as_deref().unwrap_or(&[]).is_empty() && is_bare {
+        return "its PMU does not count on these CPUs; try it without -C".to_owned();
+    }
+    "the kernel does not accept these attributes (-vv shows them)".to_owned()
 }
 
 fn permission(attr: &Attr, options: &Options) -> String {

@@ -59,9 +59,11 @@ enum Part {
 }
 
 /// What newer kernels know, newest first: one after the other is left out until the older one agrees.
-const NEWEST: [(Part, &str); 13] = [
+const NEWEST: [(Part, &str); 15] = [
     (Part::Read(ReadFormat::LOST), "PERF_FORMAT_LOST (6.0)"),
     (Part::Flag(AttrFlags::BUILD_ID), "build ids in MMAP2 (5.12)"),
+    (Part::Sample(SampleFormat::DATA_PAGE_SIZE), "the page sizes of data (5.11)"),
+    (Part::Sample(SampleFormat::CODE_PAGE_SIZE), "the page sizes of code (5.11)"),
     (Part::Branch(BranchSampleFormat::HW_INDEX), "the index of the newest branch (5.7)"),
     (Part::Flag(AttrFlags::CGROUP), "CGROUP records (5.7)"),
     (Part::Sample(SampleFormat::CGROUP), "the cgroups of samples (5.7)"),

@@ -11,6 +11,7 @@ mod lost;
 mod plan;
 mod rings;
 mod running;
+mod said;
 mod selected;
 mod targets;
 mod task_clock;

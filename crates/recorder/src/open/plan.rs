@@ -18,6 +18,7 @@ use super::ladder::{Kernel, Opener, Refusal, Step, settle};
 use super::rings::{
     Place, RingPair, SIDEBAND_SIZE, SIDEBAND_SIZE_OF_ALL, map_samples, map_sideband, wanted_size,
 };
+use super::said::Said;
 use super::selected::counts_on;
 use super::targets::{processes, threads_of};
 use super::task_clock::{self, TaskClocks};
@@ -225,19 +226,21 @@ fn settle_all(
     for (index, event) in events.iter().enumerate() {
         let mut attr = attr::sampler(event, options, sizes.first(), wakeup);
         if let Some(probe) = &event.probe {
-            attr.config1 = probe.path.as_ptr().expose_provenance() as u64;
+            attr.config1 = probe.config1();
         }
         said.limit_rate(&mut attr, notices);
+        said.limit_stack(&mut attr, notices);
         let clock = event.is_default.then(|| {
             let mut clock = attr::sampler(&clock_event(), options, sizes.first(), wakeup);
             said.limit_rate(&mut clock, notices);
+            said.limit_stack(&mut clock, notices);
             clock
         });
         let (mut attr, kept, steps) = settle_one(&event.name, &attr, clock.as_ref(), Some(event), notices)?;
         // One clock does for all kinds of cores.
         let mut selected = event.clone();
         if steps.contains(&Step::Clock) {
-            if said.0.contains(&Notice::ClockInstead) {
+            if said.has(&Notice::ClockInstead) {
                 continue;
             }
             selected.cpus = None;
@@ -312,30 +315,6 @@ fn settle_all(
     let mut opened = Opened::of_events(open_events, sideband, sizes);
     (opened.cpus, opened.wanted_ring) = (cpus, wanted_ring);
     Ok(opened)
-}
-
-/// What has been told already.
-#[derive(Default)]
-struct Said(Vec<Notice>);
-
-impl Said {
-    fn once(&mut self, notice: Notice, notices: &mut dyn FnMut(Notice)) {
-        if !self.0.contains(&notice) {
-            self.0.push(notice.clone());
-            notices(notice);
-        }
-    }
-
-    fn limit_rate(&mut self, attr: &mut Attr, notices: &mut dyn FnMut(Notice)) {
-        let Some(allowed) = host::sysctl::perf_event_max_sample_rate() else { return };
-        if attr.is_frequency() && attr.sample_period > allowed {
-            // The largest number is how `-F max` is said.
-            if attr.sample_period != u64::MAX {
-                self.once(Notice::RateLimited { asked: attr.sample_period, allowed }, notices);
-            }
-            attr.sample_period = allowed;
-        }
-    }
 }
 
 /// `context-switches`, `cpu-migrations`, `cgroup-switches` (checklist E4), and tracepoints: they happen in the kernel only.

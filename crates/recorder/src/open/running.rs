@@ -9,6 +9,7 @@ use host::sys::perf_event::PerfEvent;
 use super::plan::{OpenEvent, Opened};
 use super::task_clock::TaskClocks;
 use crate::consumer::{RecordedEvent, Recording};
+use crate::counting::{self, Reading, Uncounted};
 use crate::error::Error;
 
 impl Opened {
@@ -60,6 +61,34 @@ impl Opened {
             (words > 0).then_some(values[0])
         };
         self.instances_of(index).map(&mut count).sum()
+    }
+
+    /// The sampling events that were enabled and have never counted, with the cause (`perf_event_open(2)`, "BUGS": that an event
+    /// opens does not mean that it can run).
+    pub(crate) fn never_ran(&self) -> Vec<(String, Uncounted)> {
+        let watchdog = host::sysctl::nmi_watchdog().is_some_and(|state| state > 0);
+        let cause = |(index, event): (usize, &OpenEvent)| {
+            let (mut sum, mut read, mut open) = (Reading::default(), false, false);
+            for instance in self.instances_of(index) {
+                open = true;
+                // One that is pinned and has no counter gives nothing; what cannot be read tells nothing.
+                match counting::read_alone(instance, event.attr.read_format) {
+                    Ok(Some(reading)) => (sum, read) = (sum.plus(&reading), true),
+                    Ok(None) => {}
+                    Err(()) => return None,
+                }
+            }
+            let in_group = event.leader.is_some();
+            let why = match (read, sum.running_ns) {
+                (false, _) if open => Uncounted::Pinned,
+                (true, 0) if sum.enabled_ns > 0 => {
+                    Uncounted::without_counter(&event.attr, in_group, sum.enabled_ns, watchdog)
+                }
+                _ => return None,
+            };
+            Some((event.name.clone(), why))
+        };
+        self.samplers().filter_map(cause).collect()
     }
 
     /// Whether the event at `index` samples now: a member of a group does with its leader, of the variants one does.

@@ -78,6 +78,7 @@ fn cpus_of_command(options: &Options) -> Option<Vec<CpuId>> {
     };
     let is_plain = options.inherits()
         && !options.extras.switches
+        && !options.threads_only
         && options.ring_size.is_none_or(|size| size >= LEAST_RING)
         && options.events.iter().all(is_time)
         && (!options.events.is_empty() || is_slow(&clock_event()));

@@ -219,6 +219,9 @@ impl Prepared {
         let duration = begin.elapsed();
         run.last_round();
         let lost = self.opened.lost();
+        for (event, why) in self.opened.never_ran() {
+            (run.notices)(Notice::NeverRan { event, why });
+        }
         run.finish(self, duration, lost, cpus, result)
     }
 
