@@ -6,6 +6,7 @@ mod dependencies;
 mod fixtures;
 mod imports;
 mod licences;
+mod manual;
 mod names;
 mod paths;
 mod purity;
@@ -57,6 +58,7 @@ const RULES: &[Rule] = &[
     dependencies::check,
     fixtures::check,
     licences::check,
+    manual::check,
     paths::check,
 ];
 
