@@ -6,6 +6,7 @@ pub mod completions;
 pub mod doctor;
 pub mod dump;
 pub mod explain;
+mod extras;
 pub mod flame;
 pub mod list;
 mod missing;

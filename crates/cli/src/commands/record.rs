@@ -10,18 +10,18 @@ use std::time::Duration;
 use analysis::Notices;
 use anyhow::Context;
 use clap::Args;
-use decoder::BranchSampleFormat;
 use host::files::{Destination, NewFile};
 use host::sys::memory;
 use model::{CpuId, Loss, Name, Pid, Tid};
 use recorder::event::Rate;
 use recorder::unwind::{StackTotals, Unwinding};
 use recorder::{
-    CallChain, Clock, Command, CommandSources, Control, Errno, Error, Extras, FileConsumer, Importance,
-    Levels, Notice, Options, SwitchWhen, SwitchingConsumer, Target, WindowConsumer, Workload,
+    CallChain, Clock, Command, CommandSources, Control, Errno, Error, FileConsumer, Importance, Levels,
+    Notice, Options, SwitchWhen, SwitchingConsumer, Target, WindowConsumer, Workload,
 };
 
 use super::call_graph::{self, CallGraph};
+use super::extras::ExtraArguments;
 use super::sink::Sink;
 use super::summary;
 use crate::arguments::events::EventLists;
@@ -156,44 +156,6 @@ pub struct SamplingArguments {
     /// Ring per CPU: so many pages, or a size such as 512K or 8M [default: up to 4M per CPU]
     #[arg(short, long, value_name = "N|SIZE", value_parser = ring_size, allow_negative_numbers = true)]
     mmap_pages: Option<u64>,
-}
-
-/// What is recorded beside the usual.
-#[derive(Args)]
-struct ExtraArguments {
-    /// The data address of each sample, and mappings without code
-    #[arg(long)]
-    data: bool,
-    /// The physical data address of each sample
-    #[arg(long)]
-    phys_data: bool,
-    /// The registers at each sample
-    #[arg(long)]
-    intr_regs: bool,
-    /// How costly each sample was, where the event knows
-    #[arg(short = 'W', long)]
-    weight: bool,
-    /// The last branches before each sample (-j any)
-    #[arg(short = 'b', long)]
-    branch_any: bool,
-    /// The last branches before each sample: any, any_call, any_ret, ind_call, cond, …, with u or k for one side
-    #[arg(short = 'j', long, value_name = "LIST", value_parser = recorder::parse_branches, conflicts_with = "branch_any")]
-    branch_filter: Option<BranchSampleFormat>,
-    /// When threads are switched in and out
-    #[arg(long)]
-    switch_events: bool,
-    /// The namespaces of processes
-    #[arg(long)]
-    namespaces: bool,
-    /// The cgroup of each sample
-    #[arg(long)]
-    all_cgroups: bool,
-    /// The page size of each sample's data address
-    #[arg(long)]
-    data_page_size: bool,
-    /// The page size of each sample's instruction
-    #[arg(long)]
-    code_page_size: bool,
 }
 
 /// Records, and returns the command's exit code.
@@ -392,23 +354,7 @@ fn options(arguments: &RecordArguments) -> anyhow::Result<Options> {
         .then(|| Workload { words: arguments.command.clone(), output_to_stderr: false });
     arguments.target.limit(&mut options);
     arguments.sampling.choose(&mut options, arguments.count, arguments.keep_stacks)?;
-    let extras = &arguments.extras;
-    options.extras = Extras {
-        data: extras.data,
-        physical_data: extras.phys_data,
-        registers: extras.intr_regs,
-        weight: extras.weight,
-        branches: match extras.branch_filter {
-            Some(branches) => branches,
-            None if extras.branch_any => BranchSampleFormat::ANY,
-            None => BranchSampleFormat::empty(),
-        },
-        switches: extras.switch_events,
-        namespaces: extras.namespaces,
-        cgroups: extras.all_cgroups,
-        data_page_sizes: extras.data_page_size,
-        code_page_sizes: extras.code_page_size,
-    };
+    options.extras = arguments.extras.extras();
     if !options.extras.branches.is_empty() && options.call_chain == CallChain::LastBranches {
         wrong_usage("-b, -j and --call-graph lbr all take the processor's last branches; try one of them");
     }
