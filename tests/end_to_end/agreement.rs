@@ -13,7 +13,7 @@ use super::{perf, programs};
 ///   instruction, is the label behind (`_dl_start_user`), and for the kernel's `x86_64_start_reservations`, whose last
 ///   call never returns, the padding behind (`__pfx_clear_bss`);
 /// - it names entries of the procedure linkage table `@plt`, or after the section before them.
-fn comparable(frame: &str) -> String {
+pub(crate) fn comparable(frame: &str) -> String {
     let frame = plain(frame).replace("(anonymous namespace)", "anonymous");
     if matches!(frame.as_str(), "_init" | "_fini") || frame.ends_with("@plt") {
         return "plt".to_owned();

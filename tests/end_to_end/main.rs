@@ -30,6 +30,7 @@ mod perf_reads;
 mod perf_versions;
 mod prof;
 mod programs;
+mod report;
 mod script;
 mod shares;
 mod short_lives;

@@ -45,7 +45,8 @@ struct EventProfile {
 /// A thread that had samples lately, as it is until a record changes threads or mappings.
 #[derive(Clone)]
 struct Seat {
-    ids: (Pid, Tid),
+    /// With the CPU, if CPUs are kept apart.
+    ids: (Pid, Tid, Option<CpuId>),
     comm: Name,
     thread: ThreadId,
     generation: Generation,
@@ -118,7 +119,7 @@ impl Aggregate {
         let Some(Some(seat)) = self.events.get_mut(index).and_then(|event| event.seats.get_mut(seat)) else {
             return;
         };
-        let ((pid, tid), sampled) = (seat.ids, std::mem::take(&mut seat.sampled));
+        let ((pid, tid, _), sampled) = (seat.ids, std::mem::take(&mut seat.sampled));
         if sampled > 0 {
             self.unsampled.sampled(EventIndex(index as u32), pid, tid, sampled);
         }
@@ -158,16 +159,18 @@ impl EventProfile {
     }
 
     /// The thread as it is at this moment, after so many `changes`.
-    fn seat(&mut self, tracker: &mut Tracker, pid: Pid, tid: Tid, changes: u64) -> &mut Seat {
+    fn seat(&mut self, tracker: &mut Tracker, ids: (Pid, Tid, Option<CpuId>), changes: u64) -> &mut Seat {
+        let (pid, tid, cpu) = ids;
         let place = &mut self.seats[seat_of(tid)];
-        if place.as_ref().is_some_and(|seat| seat.ids != (pid, tid) || seat.changes != changes) {
+        if place.as_ref().is_some_and(|seat| seat.ids != ids || seat.changes != changes) {
             *place = None;
         }
         place.get_or_insert_with(|| {
             let comm = tracker.comm(pid, tid).clone();
-            let thread = self.profile.thread(&comm, pid, tid, || tracker.comm(pid, Tid(pid.0)).clone());
+            let process = || tracker.comm(pid, Tid(pid.0)).clone();
+            let thread = self.profile.thread_on(&comm, pid, tid, cpu, process);
             let generation = tracker.generation(pid);
-            Seat { ids: (pid, tid), comm, thread, generation, changes, sampled: 0 }
+            Seat { ids, comm, thread, generation, changes, sampled: 0 }
         })
     }
 
@@ -313,15 +316,16 @@ impl SampleSink for Aggregate {
         while self.events.len() <= index {
             self.events.push(EventProfile::new(self.detail));
         }
+        let ids = (pid, tid, sample.cpu.filter(|_| self.detail.cpus));
         // The thread whose seat it was has said what it had.
         let changes = self.mapper.changes;
-        let is_anothers = |seat: &Seat| seat.ids != (pid, tid) || seat.changes != changes;
+        let is_anothers = |seat: &Seat| seat.ids != ids || seat.changes != changes;
         let seat = self.events.get(index).and_then(|event| event.seats[seat_of(tid)].as_ref());
         if seat.is_some_and(|seat| seat.sampled > 0 && is_anothers(seat)) {
             self.tell_sampled(index, seat_of(tid));
         }
         let Some(counted) = self.events.get_mut(index) else { return Ok(()) };
-        let seat = counted.seat(tracker, pid, tid, changes);
+        let seat = counted.seat(tracker, ids, changes);
         seat.sampled = seat.sampled.saturating_add(period);
         let Seat { comm, thread, generation, .. } = &*seat;
         let (thread, generation) = (*thread, *generation);

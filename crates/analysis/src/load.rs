@@ -6,7 +6,7 @@ use decoder::{AttrFlags, SampleFormat};
 use host::debuginfod;
 use model::{Loss, Name, Pid, Resolution, SpaceId, SpaceTable, StackEntry, Tid};
 use perfdata::{Description, Event, sections};
-use profile::{Census, Detail, Nameless, Profile, SampleFilter, Show, View, Weight};
+use profile::{Census, Detail, Nameless, Profile, SampleFilter, Shape, Show, View, Weight};
 
 use crate::aggregate::{Aggregate, SeenIn};
 use crate::caption;
@@ -147,6 +147,17 @@ impl Analysis {
     /// Names the frames of a profile.
     pub fn view<'a>(&'a self, profile: &'a Profile, show: Show, weight: Weight) -> View<'a> {
         View::new(profile, &self.spaces, |entry| self.resolve(entry), show, weight)
+    }
+
+    /// As [`Self::view`], with filters on stacks.
+    pub fn shaped_view<'a>(
+        &'a self,
+        profile: &'a Profile,
+        show: Show,
+        weight: Weight,
+        shape: &Shape,
+    ) -> View<'a> {
+        View::shaped(profile, &self.spaces, |entry| self.resolve(entry), show, weight, shape)
     }
 
     /// Counts the frames that have no name, and why.

@@ -218,7 +218,7 @@ impl Unsampled {
             [name] => name.clone(),
             names => Name::new(&names.iter().map(Name::as_bytes).collect::<Vec<_>>().join(" → ".as_bytes())),
         };
-        let Detail { threads, pools, processes, samples: _ } = self.detail;
+        let Detail { threads, pools, processes, cpus: _, samples: _ } = self.detail;
         let is_numbered = comm.as_bytes().iter().any(u8::is_ascii_digit);
         let is_first = tid.0 == life.pid.0;
         let (pid, tid) = match () {

@@ -42,6 +42,8 @@ enum Command {
     Record(commands::record::RecordArguments),
     /// Draw a flame graph (SVG) of a recording, or of a command
     Flame(commands::flame::FlameArguments),
+    /// Print functions and call trees of a recording
+    Report(commands::report::ReportArguments),
     /// Say in a page what is hot, where from, when, and what to distrust
     Explain(commands::explain::ExplainArguments),
     /// Show source lines and instructions of a function, with samples
@@ -84,6 +86,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Record(record) => commands::record::run(&record, &console),
         Command::Flame(flame) => commands::flame::run(&flame, &console),
+        Command::Report(report) => commands::report::run(&report, &console),
         Command::Explain(explain) => commands::explain::run(&explain, &console),
         Command::Annotate(annotate) => commands::annotate::run(&annotate, &console),
         Command::Script(script) => commands::script::run(&script, &console),
@@ -125,7 +128,6 @@ fn unknown_command(error: &clap::Error) -> Option<&str> {
 /// What serves in the place of a command of perf.
 fn in_place_of(command: &str) -> Option<&'static str> {
     Some(match command {
-        "report" => "for functions by their weight: prof flame --folded, or perf report -i prof.data",
         "diff" => "for two recordings: perf diff prof.data.old prof.data",
         "trace" => "for system calls: prof record -e raw_syscalls:sys_enter",
         "probe" => "for probes: prof record -e uprobe:PATH:SYMBOL",

@@ -14,6 +14,7 @@ mod function_name;
 mod labels;
 mod page;
 mod palette;
+pub mod report;
 pub mod script;
 mod stacks;
 pub mod summary;

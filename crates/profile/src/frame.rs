@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{Name, Pid, Resolution, SourceLocation, Space, StackEntry, Tid, TruncationReason};
+use model::{CpuId, Name, Pid, Resolution, SourceLocation, Space, StackEntry, Tid, TruncationReason};
 
 use crate::async_rust::{self, Fold};
 use crate::index::Index;
@@ -29,6 +29,8 @@ pub enum Label {
     Thread(Name, Pid, Tid),
     /// The root of all threads of one process.
     Process(Name, Pid),
+    /// The root of all threads on one CPU.
+    Cpu(CpuId),
     /// A function, with its module where the view shows modules.
     Function(Arc<str>, Option<Name>),
     /// A place without a name in this module, with its offset where the view shows addresses.

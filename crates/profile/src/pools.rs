@@ -66,6 +66,7 @@ mod tests {
             comm: Name::from(comm),
             ids: None,
             process: None,
+            cpu: None,
             pool: pool.map(Pid),
         };
         let threads: Vec<_> = threads.iter().map(thread).collect();

@@ -1,7 +1,7 @@
 //! Samples, counted.
 
 use hashbrown::HashMap;
-use model::{Loss, Name, Pid, StackEntry, Tid, Timestamp};
+use model::{CpuId, Loss, Name, Pid, StackEntry, Tid, Timestamp};
 use rustc_hash::FxBuildHasher;
 
 use crate::paged::Paged;
@@ -28,6 +28,8 @@ pub struct Thread {
     pub ids: Option<(Pid, Tid)>,
     /// The process and its name, where a profile keeps processes apart.
     pub process: Option<(Pid, Name)>,
+    /// The CPU that its samples were taken on, where a profile keeps CPUs apart and samples say so.
+    pub cpu: Option<CpuId>,
     /// The process, where this may be one of its several threads whose names differ in digits alone.
     pub pool: Option<Pid>,
 }
@@ -77,6 +79,8 @@ pub struct Detail {
     pub pools: bool,
     /// Processes, with their threads on top of them.
     pub processes: bool,
+    /// CPUs, with threads on top of them. Processes are not kept apart then.
+    pub cpus: bool,
     /// Single samples in the order of time, with these columns; `None` where counts are all that is wanted.
     pub samples: Option<Columns>,
 }
@@ -225,13 +229,26 @@ impl Profile {
     /// The thread of a sample, or all of its name, as the profile keeps them apart. `process` is asked for the name of
     /// the process where that matters.
     pub fn thread(&mut self, comm: &Name, pid: Pid, tid: Tid, process: impl FnOnce() -> Name) -> ThreadId {
-        let Detail { threads, pools, processes, samples: _ } = self.detail;
+        self.thread_on(comm, pid, tid, None, process)
+    }
+
+    /// As [`Self::thread`], for a sample that was taken on this CPU.
+    pub fn thread_on(
+        &mut self,
+        comm: &Name,
+        pid: Pid,
+        tid: Tid,
+        cpu: Option<CpuId>,
+        process: impl FnOnce() -> Name,
+    ) -> ThreadId {
+        let Detail { threads, pools, processes, cpus, samples: _ } = self.detail;
         // The name of the first thread is that of its process.
         let may_be_of_pool = pools && !threads && tid.0 != pid.0 && has_digit(comm);
         let thread = Thread {
             comm: comm.clone(),
             ids: threads.then_some((pid, tid)),
-            process: processes.then(|| (pid, process())),
+            process: (processes && !cpus).then(|| (pid, process())),
+            cpu: cpu.filter(|_| cpus),
             pool: may_be_of_pool.then_some(pid),
         };
         let threads = &mut self.threads;

@@ -208,6 +208,9 @@ impl FrameTable {
     }
 
     fn is_thread(&self, frame: FrameId) -> bool {
-        matches!(self.frames()[frame.index()].label, Label::Comm(_) | Label::Thread(..) | Label::Process(..))
+        matches!(
+            self.frames()[frame.index()].label,
+            Label::Comm(_) | Label::Thread(..) | Label::Process(..) | Label::Cpu(_)
+        )
     }
 }

@@ -78,7 +78,7 @@ pub struct View<'a> {
     /// What each place shows.
     shown: Vec<ChainId>,
     chains: Chains,
-    /// The first frame of each thread's stacks, and the one that is the process below it, if processes are shown.
+    /// The first frame of each thread's stacks, and the one that is the process or CPU below it, if these are shown.
     roots: Vec<(Option<FrameId>, FrameId)>,
     /// What stands for CPU time without samples.
     not_sampled: FrameId,
@@ -122,12 +122,13 @@ impl<'a> View<'a> {
         let names = pools::names(profile.threads());
         let roots = profile.threads().iter().zip(names).map(|(thread, name)| {
             let process = thread.process.clone();
-            let process = process.map(|(pid, comm)| frames.intern(root(Label::Process(comm, pid))));
+            let process = process.map(|(pid, comm)| Label::Process(comm, pid));
+            let below = process.or(thread.cpu.map(Label::Cpu)).map(|label| frames.intern(root(label)));
             let label = match thread.ids {
                 Some((pid, tid)) => Label::Thread(name, pid, tid),
                 None => Label::Comm(name),
             };
-            (process, frames.intern(root(label)))
+            (below, frames.intern(root(label)))
         });
         let roots = roots.collect();
         let not_sampled = frames.intern(root(Label::NotSampled));
@@ -153,6 +154,15 @@ impl<'a> View<'a> {
     /// The weight of all samples, also of those that filters on stacks leave out.
     pub fn total(&self) -> u64 {
         self.profile.total().weight(self.weight)
+    }
+
+    /// The weight of the samples that filters on stacks leave.
+    pub fn shown_total(&self) -> u64 {
+        if !self.rules.choose_samples() {
+            return self.total();
+        }
+        let tree = self.tree(0.0);
+        tree.nodes().map(|node| tree.own(node)).fold(0, u64::saturating_add)
     }
 
     /// The weight of CPU time that has no samples.
@@ -223,7 +233,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The first frames of a thread's stacks: its process, where that is shown, and itself.
+    /// The first frames of a thread's stacks: its process or CPU, where these are shown, and itself.
     pub fn roots(&self, thread: ThreadId) -> (Option<FrameId>, FrameId) {
         self.roots[thread.index()]
     }

@@ -3,10 +3,14 @@
 pub mod events;
 mod lists;
 pub mod numbers;
+mod recording;
 mod samples;
+mod stacks;
 mod symbols;
 
 pub use lists::NumberList;
+pub use recording::RecordingArguments;
 pub use samples::SampleArguments;
+pub use stacks::StackArguments;
 pub use symbols::SymbolArguments;
 pub mod window;

@@ -17,6 +17,17 @@ where
     }
 }
 
+/// Parses a number of per cent.
+///
+/// # Errors
+/// Where it is none, or not between 0 and 100.
+pub fn percent(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
+        _ => Err("not between 0 and 100".to_owned()),
+    }
+}
+
 /// Parses the number of a process or a thread.
 ///
 /// # Errors

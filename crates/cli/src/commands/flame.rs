@@ -5,7 +5,6 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
 
-use analysis::events::weight_of;
 use analysis::input::{Input, is_of_this_host};
 use analysis::{Analysis, Notices, Request};
 use anyhow::{Context, bail};
@@ -16,8 +15,8 @@ use host::debuginfod;
 use profile::{Columns, Detail, Show, Weight};
 
 use super::record::{Outcome, record_command};
-use crate::arguments::numbers::within;
-use crate::arguments::{SampleArguments, SymbolArguments};
+use crate::arguments::numbers::{percent, within};
+use crate::arguments::{SampleArguments, StackArguments, SymbolArguments};
 use crate::confined;
 use crate::console::Console;
 use crate::input;
@@ -41,6 +40,8 @@ pub struct FlameArguments {
     #[command(flatten)]
     samples: SampleArguments,
     #[command(flatten)]
+    stacks: StackArguments,
+    #[command(flatten)]
     frames: FrameArguments,
     #[command(flatten)]
     symbols: SymbolArguments,
@@ -54,19 +55,10 @@ pub struct FlameArguments {
     command: Vec<OsString>,
 }
 
-/// Which frames.
+/// Which frames, beside those that all views are asked for.
 #[derive(Args)]
 #[command(next_help_heading = "Which frames")]
 struct FrameArguments {
-    /// Without functions that the compiler put into their callers
-    #[arg(long)]
-    no_inline: bool,
-    /// Without the kernel's part of stacks
-    #[arg(long)]
-    no_kernel: bool,
-    /// Without the user part of stacks
-    #[arg(long)]
-    no_user: bool,
     /// Threads of one process whose names differ in digits alone as one: worker-* [default for pictures]
     #[arg(long)]
     merge_threads: bool,
@@ -82,18 +74,12 @@ struct FrameArguments {
     /// The module of each function
     #[arg(long)]
     modules: bool,
-    /// Async Rust without the closures, polls and schedulers that its functions are run by
-    #[arg(long)]
-    fold_async: bool,
 }
 
 /// How it is drawn.
 #[derive(Args)]
 #[command(next_help_heading = "How it is drawn")]
 struct DrawingArguments {
-    /// What makes a stack wide: the number of its samples, or the sum of their periods [default: what fits the event]
-    #[arg(long, value_name = "KIND", value_parser = ["samples", "period"])]
-    weight: Option<String>,
     /// Stacks upside down: who calls a function?
     #[arg(long)]
     reverse: bool,
@@ -118,13 +104,6 @@ struct DrawingArguments {
     /// Width of the picture in pixels [default: that of the window]
     #[arg(long, value_name = "PIXELS", value_parser = within(100..=100_000_u32))]
     width: Option<u32>,
-}
-
-fn percent(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
-        _ => Err("not between 0 and 100".to_owned()),
-    }
 }
 
 /// Draws a recording, or records a command and draws that; returns the command's exit code then.
@@ -193,15 +172,16 @@ fn draw(
         // Folded stacks are for other tools, which may look for a thread by its name.
         pools: arguments.frames.merge_threads || !arguments.folded,
         processes: arguments.frames.by_process,
+        cpus: false,
         samples: arguments.drawing.flamechart.then(Columns::default),
     };
     let settings =
-        arguments.symbols.settings(!arguments.frames.no_inline, is_of_this_host(input.reader.features()));
+        arguments.symbols.settings(arguments.stacks.inlines(), is_of_this_host(input.reader.features()));
     let request = Request {
         filter: arguments.samples.filter(),
         detail,
         symbols: &settings,
-        kernel: !arguments.frames.no_kernel,
+        kernel: arguments.stacks.kernel(),
         debuginfod: arguments.debuginfod,
         event: arguments.samples.event.as_deref(),
         several_events: false,
@@ -214,17 +194,21 @@ fn draw(
     };
     let chosen = analysis.events.first().with_context(cannot_draw)?;
     let (event, profile) = (&chosen.event, &chosen.profile);
-    let weight = match arguments.drawing.weight.as_deref() {
-        Some("samples") => Weight::Samples,
-        Some(_) => Weight::Period,
-        None => weight_of(&event.attr),
-    };
+    let weight = arguments.stacks.weight(&event.attr);
     let census = analysis.census(profile);
     let hints = analysis.hints(chosen, &census, console);
     for hint in hints.sentences() {
         console.say(&hint);
     }
-    let view = analysis.view(profile, arguments.frames.show(), weight);
+    let (shape, frames) = (arguments.stacks.shape(), &arguments.frames);
+    let show = Show { addresses: frames.addresses, modules: frames.modules, ..arguments.stacks.show() };
+    let view = analysis.shaped_view(profile, show, weight, &shape);
+    if view.total() > 0 && view.shown_total() == 0 {
+        bail!(
+            "{}: no sample of {name} has a frame that matches what --keep or --root-at says",
+            cannot_draw()
+        );
+    }
     if arguments.folded {
         export::folded::write(&view, output)?;
     } else {
@@ -237,25 +221,13 @@ fn draw(
             census: &census,
             remedies: &hints.in_picture(),
         };
-        let title = analysis.title(chosen, &arguments.samples.in_words());
+        let words = [arguments.samples.in_words(), arguments.stacks.in_words()];
+        let words = words.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join(", ");
+        let title = analysis.title(chosen, &words);
         let options = arguments.drawing.options(title, &facts)?;
         export::flamegraph::write(&view, &options, output)?;
     }
     Ok(())
-}
-
-impl FrameArguments {
-    fn show(&self) -> Show {
-        Show {
-            inlined: !self.no_inline,
-            kernel: !self.no_kernel,
-            user: !self.no_user,
-            addresses: self.addresses,
-            modules: self.modules,
-            lines: false,
-            fold_async: self.fold_async,
-        }
-    }
 }
 
 impl DrawingArguments {

@@ -11,6 +11,7 @@ pub mod flame;
 pub mod list;
 mod missing;
 pub mod record;
+pub mod report;
 pub mod script;
 mod sink;
 pub mod stat;

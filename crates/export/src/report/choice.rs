@@ -1,0 +1,57 @@
+//! The functions that a name means.
+
+use std::collections::BTreeMap;
+
+use profile::{FrameId, Label, Pattern, ViewFrame};
+
+use super::{ReportError, keys};
+
+/// Which frames are of the functions that are meant.
+pub(super) struct Chosen(Vec<bool>);
+
+impl Chosen {
+    pub(super) fn is(&self, frame: FrameId) -> bool {
+        self.0[frame.index()]
+    }
+}
+
+/// So many names are offered in place of one that there is not.
+const OFFERED: usize = 3;
+
+/// Chooses the function of exactly this name; where there is none, all that match.
+pub(super) fn choose(frames: &[ViewFrame], wanted: &Pattern) -> Result<Chosen, ReportError> {
+    let is_thread = |label: &Label| {
+        matches!(label, Label::Comm(_) | Label::Thread(..) | Label::Process(..) | Label::Cpu(_))
+    };
+    let names: Vec<Option<String>> =
+        frames.iter().map(|frame| (!is_thread(&frame.label)).then(|| keys::function(frame))).collect();
+    let exact = |name: &Option<String>| name.as_ref().is_some_and(|name| wanted.is_exactly(name));
+    let matching = |(name, frame): (&Option<String>, &ViewFrame)| {
+        let module = keys::module(frame);
+        let module = (!module.is_empty()).then_some(&*module);
+        name.as_ref().is_some_and(|name| wanted.matches(name, module))
+    };
+    let chosen: Vec<bool> = if names.iter().any(exact) {
+        names.iter().map(exact).collect()
+    } else {
+        names.iter().zip(frames).map(matching).collect()
+    };
+    if chosen.contains(&true) {
+        return Ok(Chosen(chosen));
+    }
+    let mut likeness: BTreeMap<&str, usize> = BTreeMap::new();
+    for name in names.iter().flatten() {
+        likeness.entry(name).or_insert_with(|| common_pairs(name, wanted.typed()));
+    }
+    let mut nearest: Vec<_> = likeness.into_iter().filter(|(_, common)| *common > 0).collect();
+    nearest.sort_by_key(|&(name, common)| (std::cmp::Reverse(common), name.len()));
+    let nearest = nearest.iter().take(OFFERED).map(|(name, _)| (*name).to_owned()).collect();
+    Err(ReportError::NoSuchFunction { wanted: wanted.typed().to_owned(), nearest })
+}
+
+/// How many pairs of letters of `wanted` the name has.
+fn common_pairs(name: &str, wanted: &str) -> usize {
+    let (name, wanted) = (name.to_lowercase(), wanted.to_lowercase());
+    let letters: Vec<char> = wanted.chars().collect();
+    letters.windows(2).filter(|pair| name.contains(&String::from_iter(*pair))).count()
+}

@@ -1,0 +1,158 @@
+//! Reports as JSON, which `docs/schemas/report.json` describes.
+
+use std::io::{self, Write};
+
+use profile::queries::Weights;
+use serde_json::{Map, Value, json};
+
+use super::cut::share;
+use super::keys::Key;
+use super::ratios::ratios;
+use super::table::Table;
+use super::tree::{Omitted, Tree};
+use super::{Answer, EventReport, Options, events_of};
+
+/// The version of the schema. One that breaks readers has a higher number.
+const SCHEMA: &str = "prof-report-1";
+
+pub(super) fn write(
+    events: &[EventReport<'_>],
+    answer: &Answer,
+    options: &Options,
+    output: &mut dyn Write,
+) -> io::Result<()> {
+    let mut whole = Map::new();
+    whole.insert("schema".to_owned(), SCHEMA.into());
+    whole.insert("title".to_owned(), options.title.as_str().into());
+    let of_event = |(column, event): (usize, &EventReport<'_>)| {
+        let mut object = facts(event);
+        match answer {
+            Answer::Totals => {}
+            Answer::Tables(tables) => {
+                let (table, column) = if tables.len() == 1 { (0, column) } else { (column, 0) };
+                if let Some(table) = tables.get(table) {
+                    object.insert("rows".to_owned(), rows(table, column, options));
+                    object.insert("rows_omitted".to_owned(), table.omitted.into());
+                    let omitted = table.omitted_self.get(column).copied().unwrap_or_default();
+                    object.insert("self_omitted".to_owned(), omitted.into());
+                }
+            }
+            Answer::Tree(tree) => {
+                object.insert("calls".to_owned(), calls(tree, column));
+                object.insert("calls_omitted".to_owned(), tree.omitted.calls.into());
+                object.insert("total_omitted".to_owned(), total_of(&tree.omitted, column).into());
+            }
+        }
+        object
+    };
+    let mut objects: Vec<Map<String, Value>> = events.iter().enumerate().map(of_event).collect();
+    match objects.as_mut_slice() {
+        [only] => whole.append(only),
+        _ => {
+            whole.insert("events".to_owned(), objects.into());
+            if let Answer::Tables(tables) = answer
+                && let [table] = tables.as_slice()
+            {
+                whole.insert("ratios".to_owned(), quotients(events_of(events, 1, 0), table));
+            }
+        }
+    }
+    serde_json::to_writer(&mut *output, &Value::Object(whole))?;
+    writeln!(output)
+}
+
+/// The event, and how far what is said about it can be trusted.
+fn facts(event: &EventReport<'_>) -> Map<String, Value> {
+    let summary = &event.summary;
+    let loss = summary.loss;
+    let facts = json!({
+        "event": summary.event,
+        "unit": event.unit(),
+        "total": event.view.shown_total(),
+        "total_unfiltered": event.view.total(),
+        "samples": summary.total.samples,
+        "lost": (loss.unread == 0).then_some(loss.samples),
+        "not_sampled": summary.unsampled,
+        "cut_stacks": summary.census.truncated,
+        "frames": summary.census.frames,
+        "frames_without_name": summary.census.nameless,
+        "losses": crate::summary::losses(loss),
+        "hints": event.hints,
+    });
+    match facts {
+        Value::Object(facts) => facts,
+        _ => Map::new(),
+    }
+}
+
+fn rows(table: &Table, column: usize, options: &Options) -> Value {
+    let total = table.totals.get(column).copied().unwrap_or_default();
+    let row = |row: &super::table::Row| {
+        let mut object = keyed(&table.keys, &row.fields);
+        let weights = row.weights.get(column).copied().unwrap_or_default();
+        add_weights(&mut object, weights, total, options.totals);
+        Value::Object(object)
+    };
+    table.rows.iter().map(row).collect()
+}
+
+/// What a row is about.
+fn keyed(keys: &[Key], fields: &[String]) -> Map<String, Value> {
+    let value = |(key, field): (&Key, &String)| {
+        let value = match field.parse::<i64>() {
+            Ok(number) if key.is_number() => number.into(),
+            _ if field.is_empty() => Value::Null,
+            _ => field.as_str().into(),
+        };
+        (key.name().to_owned(), value)
+    };
+    keys.iter().zip(fields).map(value).collect()
+}
+
+fn add_weights(object: &mut Map<String, Value>, weights: Weights, whole: u64, totals: bool) {
+    let percent = |weight: u64| (share(weight, whole) * 100_000.0).round() / 1000.0;
+    object.insert("self".to_owned(), weights.self_weight.into());
+    object.insert("self_percent".to_owned(), percent(weights.self_weight).into());
+    if totals {
+        object.insert("total".to_owned(), weights.total.into());
+        object.insert("total_percent".to_owned(), percent(weights.total).into());
+    }
+}
+
+/// Calls as a list, in which each names the one that it is below by its position: trees are deeper than readers of JSON go.
+fn calls(tree: &Tree, column: usize) -> Value {
+    let whole = tree.totals.get(column).copied().unwrap_or_default();
+    let call = |line: &super::tree::Line| {
+        let fields = [&line.function, &line.module, &line.line].map(Clone::clone);
+        let mut object = keyed(&[Key::Function, Key::Module, Key::Line], &fields);
+        if line.line.is_empty() {
+            object.remove("line");
+        }
+        object.insert("parent".to_owned(), line.parent.map_or(Value::Null, Value::from));
+        add_weights(&mut object, line.weights.get(column).copied().unwrap_or_default(), whole, true);
+        object.insert("calls_omitted".to_owned(), line.omitted.calls.into());
+        object.insert("total_omitted".to_owned(), total_of(&line.omitted, column).into());
+        Value::Object(object)
+    };
+    tree.lines.iter().map(call).collect()
+}
+
+fn total_of(omitted: &Omitted, column: usize) -> u64 {
+    omitted.totals.get(column).copied().unwrap_or_default()
+}
+
+/// Ratios of events, each for all and for the rows that have one.
+fn quotients(events: &[EventReport<'_>], table: &Table) -> Value {
+    let of_ratio = |ratio: &super::ratios::Ratio| {
+        let rows = table.rows.iter().filter_map(|row| {
+            let value =
+                ratio.of(|column| row.weights.get(column).map_or(0, |weights| weights.self_weight))?;
+            let mut object = keyed(&table.keys, &row.fields);
+            object.insert("value".to_owned(), value.into());
+            Some(Value::Object(object))
+        });
+        let all = ratio.of(|column| table.totals.get(column).copied().unwrap_or_default());
+        json!({ "name": ratio.name, "value": all, "rows": rows.collect::<Vec<_>>() })
+    };
+    ratios(events).iter().map(of_ratio).collect()
+}

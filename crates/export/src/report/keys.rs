@@ -1,0 +1,184 @@
+//! What rows of a table are told apart by.
+
+use std::collections::HashMap;
+use std::str::FromStr;
+
+use model::Name;
+use profile::queries::RowKeys;
+use profile::{FrameId, FrameKind, Label, ViewFrame};
+use thiserror::Error;
+
+use crate::frame_name;
+
+/// What rows are told apart by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Key {
+    /// The thread's name.
+    Comm,
+    /// The process.
+    Pid,
+    /// The thread.
+    Tid,
+    /// The CPU.
+    Cpu,
+    /// The event: a table for each.
+    Event,
+    /// The module.
+    Module,
+    /// The function.
+    Function,
+    /// The line of the source.
+    Line,
+}
+
+/// A name that no key has.
+#[derive(Error, Debug)]
+#[error("rows cannot be told apart by `{0}`; they can by comm, pid, tid, cpu, event, module, function, line")]
+pub struct UnknownKey(String);
+
+impl FromStr for Key {
+    type Err = UnknownKey;
+
+    /// Parses a key, also by the name that perf has for it.
+    fn from_str(text: &str) -> Result<Self, UnknownKey> {
+        Ok(match text {
+            "comm" => Self::Comm,
+            "pid" => Self::Pid,
+            "tid" => Self::Tid,
+            "cpu" => Self::Cpu,
+            "event" => Self::Event,
+            "module" | "dso" => Self::Module,
+            "function" | "symbol" | "sym" => Self::Function,
+            "line" | "srcline" => Self::Line,
+            _ => return Err(UnknownKey(text.to_owned())),
+        })
+    }
+}
+
+impl Key {
+    /// The names of columns that hold text.
+    pub(super) const TEXTS: [&'static str; 5] = ["comm", "event", "module", "function", "line"];
+
+    /// The name of its column.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Comm => "comm",
+            Self::Pid => "pid",
+            Self::Tid => "tid",
+            Self::Cpu => "cpu",
+            Self::Event => "event",
+            Self::Module => "module",
+            Self::Function => "function",
+            Self::Line => "line",
+        }
+    }
+
+    /// Whether it is a number.
+    pub(super) fn is_number(self) -> bool {
+        matches!(self, Self::Pid | Self::Tid | Self::Cpu)
+    }
+
+    fn is_of_thread(self) -> bool {
+        matches!(self, Self::Comm | Self::Pid | Self::Tid | Self::Cpu)
+    }
+}
+
+/// The function of a frame, harmless for a terminal.
+pub(super) fn function(frame: &ViewFrame) -> String {
+    let label = match &frame.label {
+        Label::Function(name, _) => Label::Function(name.clone(), None),
+        other => other.clone(),
+    };
+    Name::from(frame_name(&ViewFrame { label, kind: FrameKind::User, line: None }).as_str()).to_string()
+}
+
+/// The module of a frame, harmless for a terminal; empty where it has none.
+pub(super) fn module(frame: &ViewFrame) -> String {
+    match &frame.label {
+        Label::Function(_, Some(module)) | Label::Module(module, _) => module.to_string(),
+        _ => String::new(),
+    }
+}
+
+/// The line of a frame, harmless for a terminal; empty where it is not known.
+pub(super) fn line(frame: &ViewFrame) -> String {
+    let known = frame.line.as_ref().filter(|line| line.line > 0);
+    known.map_or_else(String::new, |at| format!("{}:{}", Name::from(&*at.file), at.line))
+}
+
+/// What stands for the function of a sample without a stack, or of whose stack nothing is shown.
+pub(super) const NO_STACK: &str = "[no stack]";
+
+/// The keys of rows as text, each once.
+pub(super) struct Grouping<'t> {
+    frames: &'t [ViewFrame],
+    keys: &'t [Key],
+    threads: Texts,
+    functions: Texts,
+}
+
+impl<'t> Grouping<'t> {
+    pub(super) fn new(frames: &'t [ViewFrame], keys: &'t [Key]) -> Self {
+        Self { frames, keys, threads: Texts::default(), functions: Texts::default() }
+    }
+
+    /// The fields of a row, in the order of the keys.
+    pub(super) fn fields(&self, thread: u32, frame: u32) -> Vec<String> {
+        let mut of_thread = self.threads.get(thread).iter();
+        let mut of_frame = self.functions.get(frame).iter();
+        let field = |key: &Key| if key.is_of_thread() { of_thread.next() } else { of_frame.next() };
+        self.keys.iter().map(field).map(|field| field.cloned().unwrap_or_default()).collect()
+    }
+}
+
+impl RowKeys for Grouping<'_> {
+    fn of_thread(&mut self, below: Option<FrameId>, thread: FrameId) -> u32 {
+        let frames = [Some(thread), below].into_iter().flatten();
+        let labels: Vec<&Label> = frames.map(|frame| &self.frames[frame.index()].label).collect();
+        let field = |key: &Key| {
+            let of = |label: &&Label| match (key, label) {
+                (Key::Comm, Label::Comm(comm) | Label::Thread(comm, ..)) => Some(comm.to_string()),
+                (Key::Pid, Label::Thread(_, pid, _) | Label::Process(_, pid)) => Some(pid.0.to_string()),
+                (Key::Tid, Label::Thread(_, _, tid)) => Some(tid.0.to_string()),
+                (Key::Cpu, Label::Cpu(cpu)) => Some(cpu.0.to_string()),
+                _ => None,
+            };
+            labels.iter().find_map(of).unwrap_or_default()
+        };
+        self.threads.intern(self.keys.iter().filter(|key| key.is_of_thread()).map(field).collect())
+    }
+
+    fn of_frame(&mut self, frame: Option<FrameId>) -> u32 {
+        let frame = frame.map(|frame| &self.frames[frame.index()]);
+        let field = |key: &Key| match (key, frame) {
+            (Key::Function, Some(frame)) => function(frame),
+            (Key::Module, Some(frame)) => module(frame),
+            (Key::Line, Some(frame)) => line(frame),
+            (Key::Function, None) => NO_STACK.to_owned(),
+            _ => String::new(),
+        };
+        self.functions.intern(self.keys.iter().filter(|key| !key.is_of_thread()).map(field).collect())
+    }
+}
+
+/// Lists of texts, each once.
+#[derive(Default)]
+struct Texts {
+    numbers: HashMap<Vec<String>, u32>,
+    texts: Vec<Vec<String>>,
+}
+
+impl Texts {
+    fn intern(&mut self, fields: Vec<String>) -> u32 {
+        let next = self.texts.len() as u32;
+        let texts = &mut self.texts;
+        *self.numbers.entry(fields).or_insert_with_key(|fields| {
+            texts.push(fields.clone());
+            next
+        })
+    }
+
+    fn get(&self, number: u32) -> &[String] {
+        self.texts.get(number as usize).map_or(&[], Vec::as_slice)
+    }
+}

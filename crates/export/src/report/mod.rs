@@ -1,0 +1,224 @@
+//! Reports: tables of functions, or of whatever else samples are added up by, and call trees, as text, JSON, CSV or
+//! Markdown.
+
+mod choice;
+mod cut;
+mod json;
+mod keys;
+mod ratios;
+mod separated;
+mod table;
+mod text;
+mod tree;
+
+use std::io::{self, Write};
+
+use profile::queries::CallTree;
+use profile::{Pattern, View, Weight};
+use thiserror::Error;
+
+use crate::summary::{Summary, subtitle};
+use choice::choose;
+pub use keys::{Key, UnknownKey};
+use table::Table;
+use tree::{Direction, Tree};
+
+/// What a report says about an event.
+pub struct EventReport<'a> {
+    /// Its samples.
+    pub view: &'a View<'a>,
+    /// The figures that tell how far the report can be trusted.
+    pub summary: Summary<'a>,
+    /// What would make it more trustworthy, each a sentence.
+    pub hints: Vec<String>,
+}
+
+impl EventReport<'_> {
+    /// What weights count: `samples`, or the event's name where they are sums of periods.
+    fn unit(&self) -> &str {
+        match self.summary.weight {
+            Weight::Samples => "samples",
+            Weight::Period => self.summary.event,
+        }
+    }
+}
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub enum Query {
+    /// A table, whose rows are told apart by these.
+    Table(Vec<Key>),
+    /// The calls from the outermost functions on.
+    FromRoots,
+    /// The callers of the innermost functions.
+    FromLeaves,
+    /// The callers of a function.
+    Callers(Pattern),
+    /// What a function calls.
+    Callees(Pattern),
+    /// The sums alone.
+    Totals,
+}
+
+/// By what rows are sorted, heaviest first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// The samples whose innermost frame is of the row.
+    SelfWeight,
+    /// The samples with a frame of the row anywhere on their stack.
+    Total,
+}
+
+/// How a report is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// For a person. Names are cut in the middle where a line would be longer than `width` columns.
+    Text {
+        /// The longest line; `None` where lines may be as long as names are.
+        width: Option<usize>,
+    },
+    /// One object; `docs/schemas/report.json` describes it.
+    Json,
+    /// Comma-separated values with a line of headings.
+    Csv,
+    /// A table in Markdown.
+    Markdown,
+}
+
+/// What to show, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What is asked.
+    pub query: Query,
+    /// By what rows are sorted.
+    pub order: Order,
+    /// Whether totals are shown beside self weights.
+    pub totals: bool,
+    /// Whether trees keep threads apart.
+    pub per_thread: bool,
+    /// Rows and calls below this share, from 0 to 1, are left out; `None` for what suits the format.
+    pub least: Option<f64>,
+    /// So many rows at most.
+    pub limit: Option<usize>,
+    /// How it is written.
+    pub format: Format,
+    /// What was recorded, in a line.
+    pub title: String,
+}
+
+/// Why a report could not be written.
+#[derive(Error, Debug)]
+pub enum ReportError {
+    /// No function has the name that was asked for.
+    #[error("no function of these samples matches `{wanted}`{}", offered(.nearest))]
+    NoSuchFunction {
+        /// What was typed.
+        wanted: String,
+        /// Functions whose names are most like it.
+        nearest: Vec<String>,
+    },
+    /// The output could not be written.
+    #[error(transparent)]
+    Write(#[from] io::Error),
+}
+
+fn offered(names: &[String]) -> String {
+    let named = names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    if named.is_empty() { named } else { format!("; nearest: {named}") }
+}
+
+impl Options {
+    /// The least share that is shown.
+    fn least(&self) -> f64 {
+        let for_people = matches!(self.format, Format::Text { .. } | Format::Markdown);
+        let fitting = match self.query {
+            _ if !for_people && matches!(self.query, Query::Table(_)) => 0.0,
+            Query::Table(_) => 0.001,
+            _ => 0.005,
+        };
+        self.least.unwrap_or(fitting)
+    }
+}
+
+/// An answer, ready to be written.
+enum Answer {
+    Tables(Vec<Table>),
+    Tree(Tree),
+    Totals,
+}
+
+/// Writes a report of events, which lie side by side.
+///
+/// # Errors
+/// Where a function is asked for that there is not, and those of `output`.
+pub fn write(
+    events: &[EventReport<'_>],
+    options: &Options,
+    output: &mut dyn Write,
+) -> Result<(), ReportError> {
+    let views: Vec<&View<'_>> = events.iter().map(|event| event.view).collect();
+    let answer = match &options.query {
+        Query::Totals => Answer::Totals,
+        Query::Table(keys) if keys.contains(&Key::Event) => {
+            let keys: Vec<Key> = keys.iter().copied().filter(|key| *key != Key::Event).collect();
+            let table = |view| Table::new(&CallTree::of(&[view]), &keys, options);
+            Answer::Tables(views.into_iter().map(table).collect())
+        }
+        Query::Table(keys) => Answer::Tables(vec![Table::new(&CallTree::of(&views), keys, options)]),
+        Query::FromRoots => Answer::Tree(Tree::new(&CallTree::of(&views), Direction::Roots, options)),
+        Query::FromLeaves => Answer::Tree(Tree::new(&CallTree::of(&views), Direction::Leaves, options)),
+        Query::Callers(function) | Query::Callees(function) => {
+            let tree = CallTree::of(&views);
+            let chosen = choose(tree.frames(), function)?;
+            let direction = match options.query {
+                Query::Callers(_) => Direction::Callers(chosen),
+                _ => Direction::Callees(chosen),
+            };
+            Answer::Tree(Tree::new(&tree, direction, options))
+        }
+    };
+    match options.format {
+        Format::Text { width } => text::write(events, &answer, options, width, output)?,
+        Format::Json => json::write(events, &answer, options, output)?,
+        Format::Csv => separated::csv(events, &answer, options, output)?,
+        Format::Markdown => separated::markdown(events, &answer, options, output)?,
+    }
+    Ok(())
+}
+
+/// The columns of a table that is written for one event, or for all side by side: which events it is about.
+fn events_of<'e, 'a>(events: &'e [EventReport<'a>], tables: usize, table: usize) -> &'e [EventReport<'a>] {
+    // One table of all, or one for each.
+    if tables == 1 { events } else { events.get(table..table + 1).unwrap_or_default() }
+}
+
+/// The lines above a table: what was recorded, and for each event how far it can be trusted.
+fn heading(events: &[EventReport<'_>], options: &Options) -> Vec<String> {
+    let truths = events.iter().map(|event| match kept(event) {
+        Some(share) => format!("{}; filters leave {}", subtitle(&event.summary), cut::percent(share)),
+        None => subtitle(&event.summary),
+    });
+    std::iter::once(options.title.clone()).chain(truths).collect()
+}
+
+/// What would make the report more trustworthy, each sentence once.
+fn hints<'e>(events: &'e [EventReport<'_>]) -> Vec<&'e str> {
+    // Events of one recording differ in the share alone: the text behind it is what was said already.
+    fn advice(hint: &str) -> (&str, &str) {
+        let (place, rest) = hint.split_once(": ").unwrap_or((hint, ""));
+        (place, rest.split_once(" of ").map_or(rest, |(_, advice)| advice))
+    }
+    let mut told: Vec<&str> = Vec::new();
+    for hint in events.iter().flat_map(|event| &event.hints) {
+        if told.iter().all(|known| advice(known) != advice(hint)) {
+            told.push(hint);
+        }
+    }
+    told
+}
+
+/// What part of an event's samples filters on stacks leave; `None` for all.
+fn kept(event: &EventReport<'_>) -> Option<f64> {
+    let (shown, all) = (event.view.shown_total(), event.view.total());
+    (shown < all).then(|| shown as f64 / all as f64)
+}

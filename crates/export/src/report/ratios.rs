@@ -1,0 +1,83 @@
+//! What counts of several events say together: instructions per cycle, misses per thousand.
+
+use super::EventReport;
+
+/// A ratio of two events.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Ratio {
+    /// What it says: `instructions per cycle`.
+    pub(super) name: String,
+    /// The heading of its column.
+    pub(super) heading: String,
+    /// The columns of the two events.
+    part: usize,
+    whole: usize,
+    /// What the quotient is multiplied by.
+    factor: u32,
+}
+
+impl Ratio {
+    /// The ratio for a row with these weights; `None` where there is nothing to divide by.
+    pub(super) fn of(&self, weights: impl Fn(usize) -> u64) -> Option<f64> {
+        let (part, whole) = (weights(self.part), weights(self.whole));
+        (whole > 0).then(|| part as f64 / whole as f64 * f64::from(self.factor))
+    }
+}
+
+/// The ratios that these events have: of those whose weights are counts, not samples.
+pub(super) fn ratios(events: &[EventReport<'_>]) -> Vec<Ratio> {
+    let counted = |event: &EventReport<'_>| {
+        let counts = event.summary.weight == profile::Weight::Period;
+        if counts { kind(event.summary.event) } else { String::new() }
+    };
+    between(&events.iter().map(counted).collect::<Vec<_>>())
+}
+
+fn between(kinds: &[String]) -> Vec<Ratio> {
+    let column = |name: &str| kinds.iter().position(|kind| kind == name);
+    let mut ratios = Vec::new();
+    let mut push = |name: &str, heading: &str, part: Option<usize>, whole: Option<usize>, factor: u32| {
+        if let (Some(part), Some(whole)) = (part, whole) {
+            ratios.push(Ratio { name: name.to_owned(), heading: heading.to_owned(), part, whole, factor });
+        }
+    };
+    let (cycles, instructions) = (column("cycles"), column("instructions"));
+    push("instructions per cycle", "IPC", instructions, cycles, 1);
+    let branches = column("branches").or_else(|| column("branch-instructions"));
+    push("branch misses per cent", "br-miss%", column("branch-misses"), branches, 100);
+    push("cache misses per cent", "c-miss%", column("cache-misses"), column("cache-references"), 100);
+    for (misses, kind) in kinds.iter().enumerate().filter(|(_, kind)| kind.ends_with("-misses")) {
+        let name = format!("{kind} per thousand instructions");
+        push(&name, &format!("{kind}/k"), Some(misses), instructions, 1000);
+    }
+    ratios
+}
+
+/// The event's name without its unit and modifiers: `cycles` for `cycles:P` and `cpu_core/cycles/u`.
+fn kind(event: &str) -> String {
+    let bare = match event.split('/').nth(1) {
+        Some(of_unit) => of_unit,
+        None => event.split(':').next().unwrap_or(event),
+    };
+    match bare {
+        "cpu-cycles" => "cycles".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_that_belong_together_are_divided() {
+        let kinds = ["cpu_core/cycles/u", "instructions:P", "LLC-load-misses", "faults"].map(kind);
+        let ratios = between(&kinds);
+        let names: Vec<_> = ratios.iter().map(|ratio| &*ratio.name).collect();
+        assert_eq!(names, ["instructions per cycle", "LLC-load-misses per thousand instructions"]);
+        let weights = [1000, 2500, 5, 7];
+        let values: Vec<_> = ratios.iter().map(|ratio| ratio.of(|column| weights[column])).collect();
+        assert_eq!(values, [Some(2.5), Some(2.0)]);
+        assert_eq!(ratios[0].of(|_| 0), None);
+    }
+}

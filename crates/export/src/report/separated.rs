@@ -1,0 +1,224 @@
+//! Reports as tables for other programs (CSV) and for texts (Markdown).
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+use profile::queries::Weights;
+
+use super::cut::{percent, share};
+use super::keys::Key;
+use super::ratios::{Ratio, ratios};
+use super::{Answer, EventReport, Options, events_of, heading, hints};
+use crate::summary::counted;
+
+/// Headings and rows.
+struct Cells {
+    headings: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+/// Writes a line of headings and a line for each row. What a report says beside its rows is not in it.
+pub(super) fn csv(
+    events: &[EventReport<'_>],
+    answer: &Answer,
+    options: &Options,
+    output: &mut dyn Write,
+) -> io::Result<()> {
+    for (number, (_, cells)) in tables(events, answer, options).into_iter().enumerate() {
+        let line = |cells: &[String]| cells.iter().map(|cell| quoted(cell)).collect::<Vec<_>>().join(",");
+        if number == 0 {
+            writeln!(output, "{}", line(&cells.headings))?;
+        }
+        for row in &cells.rows {
+            writeln!(output, "{}", line(row))?;
+        }
+    }
+    Ok(())
+}
+
+/// A cell of CSV (RFC 4180). What a spreadsheet would take for a formula gets an apostrophe: names are chosen by those who
+/// are profiled.
+fn quoted(cell: &str) -> String {
+    let is_formula = cell.starts_with(['=', '+', '@', '-']) && cell.parse::<f64>().is_err();
+    let cell = if is_formula { Cow::Owned(format!("'{cell}")) } else { Cow::Borrowed(cell) };
+    if cell.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", cell.replace('"', "\"\""))
+    } else {
+        cell.into_owned()
+    }
+}
+
+/// Writes what was recorded, a table for each answer, and what was left out.
+pub(super) fn markdown(
+    events: &[EventReport<'_>],
+    answer: &Answer,
+    options: &Options,
+    output: &mut dyn Write,
+) -> io::Result<()> {
+    let heading = heading(events, options);
+    for line in heading.iter().map(String::as_str).chain(hints(events)) {
+        writeln!(output, "{}  ", escaped(line))?;
+    }
+    for (name, cells) in tables(events, answer, options) {
+        writeln!(output)?;
+        if let Some(name) = name {
+            writeln!(output, "**{}**\n", escaped(&name))?;
+        }
+        let line = |cells: &[String]| {
+            let cells = cells.iter().map(|cell| escaped(cell));
+            format!("| {} |", cells.collect::<Vec<_>>().join(" | "))
+        };
+        writeln!(output, "{}", line(&cells.headings))?;
+        let is_figure = |heading: &String| Key::TEXTS.iter().all(|name| name != heading);
+        let rule = cells.headings.iter().map(|heading| if is_figure(heading) { "---:" } else { "---" });
+        writeln!(output, "| {} |", rule.collect::<Vec<_>>().join(" | "))?;
+        for row in &cells.rows {
+            writeln!(output, "{}", line(row))?;
+        }
+    }
+    let tables = match answer {
+        Answer::Tables(tables) => tables.as_slice(),
+        _ => &[],
+    };
+    for table in tables.iter().filter(|table| table.omitted > 0) {
+        let shares = table.omitted_self.iter().zip(&table.totals);
+        let shares = shares.map(|(&weight, &total)| percent(share(weight, total))).collect::<Vec<_>>();
+        writeln!(
+            output,
+            "\n{}: {} self",
+            counted(table.omitted as u64, "more row", "more rows"),
+            shares.join(", ")
+        )?;
+    }
+    if let Answer::Tree(tree) = answer {
+        let lines = tree.lines.iter().map(|line| &line.omitted).chain([&tree.omitted]);
+        let calls: usize = lines.map(|omitted| omitted.calls).sum();
+        if calls > 0 {
+            writeln!(output, "\n{}", counted(calls as u64, "more call", "more calls"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Text that Markdown shows as it is.
+fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '&' => safe.push_str("&amp;"),
+            '|' | '*' | '_' | '`' | '[' | ']' | '\\' | '#' | '~' | '!' => {
+                safe.push('\\');
+                safe.push(character);
+            }
+            other => safe.push(other),
+        }
+    }
+    safe
+}
+
+/// The answer as tables, each with its event where there is one for each.
+fn tables(events: &[EventReport<'_>], answer: &Answer, options: &Options) -> Vec<(Option<String>, Cells)> {
+    match answer {
+        Answer::Totals => {
+            let headings = ["event", "unit", "samples", "total"].map(str::to_owned).to_vec();
+            let rows = events.iter().map(|event| {
+                let (samples, total) = (event.summary.total.samples, event.view.shown_total());
+                let (name, unit) = (event.summary.event.to_owned(), event.unit().to_owned());
+                vec![name, unit, samples.to_string(), total.to_string()]
+            });
+            vec![(None, Cells { headings, rows: rows.collect() })]
+        }
+        Answer::Tables(tables) => {
+            let of_each = tables.len() > 1;
+            let table = |(number, table): (usize, &super::Table)| {
+                let shown = events_of(events, tables.len(), number);
+                let name = shown.first().filter(|_| of_each).map(|event| event.summary.event.to_owned());
+                let figures = Figures::new(shown, options, of_each);
+                let mut headings: Vec<String> = table.keys.iter().map(|key| key.name().to_owned()).collect();
+                let event = if of_each { Some("event".to_owned()) } else { None };
+                headings.splice(0..0, event);
+                headings.extend(figures.headings());
+                let row = |row: &super::table::Row| {
+                    let fields = name.iter().chain(&row.fields).cloned();
+                    fields.chain(figures.cells(&row.weights, &table.totals)).collect()
+                };
+                (name.clone(), Cells { headings, rows: table.rows.iter().map(row).collect() })
+            };
+            tables.iter().enumerate().map(table).collect()
+        }
+        Answer::Tree(tree) => {
+            let figures = Figures::new(events, options, false);
+            let mut headings: Vec<String> = ["depth", "module", "function"].map(str::to_owned).to_vec();
+            headings.extend(figures.headings());
+            let row = |line: &super::tree::Line| {
+                let fields = [line.depth.to_string(), line.module.clone(), line.function.clone()];
+                fields.into_iter().chain(figures.cells(&line.weights, &tree.totals)).collect()
+            };
+            vec![(None, Cells { headings, rows: tree.lines.iter().map(row).collect() })]
+        }
+    }
+}
+
+/// The columns of figures.
+struct Figures {
+    /// What stands before the headings of an event.
+    prefixes: Vec<String>,
+    totals: bool,
+    ratios: Vec<Ratio>,
+}
+
+impl Figures {
+    fn new(events: &[EventReport<'_>], options: &Options, is_one_of_several: bool) -> Self {
+        let several = events.len() > 1 && !is_one_of_several;
+        let prefix = |event: &EventReport<'_>| {
+            if several { format!("{} ", event.summary.event) } else { String::new() }
+        };
+        let prefixes = events.iter().map(prefix).collect();
+        Self { prefixes, totals: options.totals, ratios: ratios(events) }
+    }
+
+    fn headings(&self) -> impl Iterator<Item = String> {
+        let of_event = |prefix: &String| {
+            let all = ["self", "self_percent", "total", "total_percent"];
+            let shown = if self.totals { &all[..] } else { &all[..2] };
+            shown.iter().map(|heading| format!("{prefix}{heading}")).collect::<Vec<_>>()
+        };
+        let ratios = self.ratios.iter().map(|ratio| ratio.name.clone());
+        self.prefixes.iter().flat_map(of_event).chain(ratios).collect::<Vec<_>>().into_iter()
+    }
+
+    fn cells(&self, weights: &[Weights], wholes: &[u64]) -> Vec<String> {
+        let mut cells = Vec::new();
+        for (weights, &whole) in weights.iter().zip(wholes) {
+            let mut push = |weight: u64| {
+                cells.push(weight.to_string());
+                cells.push(format!("{:.3}", share(weight, whole) * 100.0));
+            };
+            push(weights.self_weight);
+            if self.totals {
+                push(weights.total);
+            }
+        }
+        for ratio in &self.ratios {
+            let value = ratio.of(|column| weights.get(column).map_or(0, |weights| weights.self_weight));
+            cells.push(value.map_or_else(String::new, |value| format!("{value:.3}")));
+        }
+        cells
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_hold_whatever_names_hold() {
+        assert_eq!(quoted("f(int, char)"), "\"f(int, char)\"");
+        assert_eq!(quoted("operator\"\"_s"), "\"operator\"\"\"\"_s\"");
+        assert_eq!(quoted("=HYPERLINK()"), "'=HYPERLINK()");
+        assert_eq!(quoted("-1.5"), "-1.5");
+        assert_eq!(escaped("<b>|a_b|</b>"), "&lt;b&gt;\\|a\\_b\\|&lt;/b&gt;");
+    }
+}

@@ -1,0 +1,71 @@
+//! Rows of a table: which there are, in which order, and what was left out.
+
+use std::cmp::Reverse;
+
+use profile::queries::{CallTree, FunctionTable, NodeId, Weights};
+
+use super::cut::share;
+use super::keys::{Grouping, Key};
+use super::{Options, Order};
+
+/// A table of one or several events.
+pub(super) struct Table {
+    /// What its rows are told apart by.
+    pub(super) keys: Vec<Key>,
+    /// The heaviest first.
+    pub(super) rows: Vec<Row>,
+    /// How many rows were left out.
+    pub(super) omitted: usize,
+    /// What the rows left out weigh, for each event. Their totals say nothing: a sample may be in several.
+    pub(super) omitted_self: Vec<u64>,
+    /// All that there is, for each event: 100 %.
+    pub(super) totals: Vec<u64>,
+}
+
+/// A row.
+pub(super) struct Row {
+    /// What it is about, in the order of the keys.
+    pub(super) fields: Vec<String>,
+    /// What it weighs, for each event.
+    pub(super) weights: Vec<Weights>,
+}
+
+impl Table {
+    pub(super) fn new(tree: &CallTree, keys: &[Key], options: &Options) -> Self {
+        let mut grouping = Grouping::new(tree.frames(), keys);
+        let table = FunctionTable::new(tree, &mut grouping);
+        let row = |(thread, frame, weights): (u32, u32, &[Weights])| Row {
+            fields: grouping.fields(thread, frame),
+            weights: weights.to_vec(),
+        };
+        let mut rows: Vec<Row> = table.rows().map(row).collect();
+        let by = |weights: &Weights| match options.order {
+            Order::SelfWeight => (weights.self_weight, weights.total),
+            Order::Total => (weights.total, weights.self_weight),
+        };
+        rows.sort_by(|one, other| {
+            let weights = |row: &Row| Reverse(row.weights.iter().map(by).collect::<Vec<_>>());
+            weights(one).cmp(&weights(other)).then_with(|| one.fields.cmp(&other.fields))
+        });
+        let totals = tree.totals(NodeId::ROOT).to_vec();
+        let least = options.least();
+        let is_shown = |row: &Row| {
+            row.weights.iter().zip(&totals).any(|(weights, &total)| {
+                let weight = if options.totals { weights.total } else { weights.self_weight };
+                weight > 0 && share(weight, total) >= least
+            })
+        };
+        let most = options.limit.unwrap_or(usize::MAX);
+        let mut left: Vec<Row> = Vec::new();
+        let mut shown: Vec<Row> = Vec::new();
+        for row in rows {
+            if shown.len() < most && is_shown(&row) { shown.push(row) } else { left.push(row) }
+        }
+        let self_of = |column: usize| {
+            let weights = left.iter().filter_map(|row| row.weights.get(column));
+            weights.fold(0, |sum: u64, weights| sum.saturating_add(weights.self_weight))
+        };
+        let omitted_self = (0..totals.len()).map(self_of).collect();
+        Self { keys: keys.to_vec(), rows: shown, omitted: left.len(), omitted_self, totals }
+    }
+}

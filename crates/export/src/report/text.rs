@@ -1,0 +1,281 @@
+//! Reports for people.
+
+use std::io::{self, Write};
+
+use profile::queries::Weights;
+
+use super::cut::{fit, percent, share};
+use super::keys::Key;
+use super::ratios::{Ratio, ratios};
+use super::table::Table;
+use super::tree::{Line, Omitted, Tree};
+use super::{Answer, EventReport, Options, Query, events_of, heading, hints};
+use crate::summary::{counted, grouped};
+
+/// Columns of a figure with the space before it.
+const FIGURE: usize = 8;
+/// Columns that any field but the last has at most.
+const FIELD: usize = 24;
+/// Columns that the last field has at least, however narrow the terminal is.
+const LEAST: usize = 16;
+
+pub(super) fn write(
+    events: &[EventReport<'_>],
+    answer: &Answer,
+    options: &Options,
+    width: Option<usize>,
+    output: &mut dyn Write,
+) -> io::Result<()> {
+    for line in heading(events, options) {
+        writeln!(output, "# {line}")?;
+    }
+    for hint in hints(events) {
+        writeln!(output, "# {hint}")?;
+    }
+    match answer {
+        Answer::Totals => {
+            for event in events {
+                let total = grouped(event.view.shown_total());
+                writeln!(output, "{total} {}{}", event.unit(), of_event(event))?;
+            }
+        }
+        Answer::Tables(tables) => {
+            for (number, table) in tables.iter().enumerate() {
+                writeln!(output, "#")?;
+                let shown = events_of(events, tables.len(), number);
+                if let ([event], true) = (shown, tables.len() > 1) {
+                    writeln!(output, "# {}", event.summary.event)?;
+                }
+                write_table(shown, table, options, width, output)?;
+            }
+        }
+        Answer::Tree(tree) => {
+            writeln!(output, "#")?;
+            write_tree(events, tree, options, width, output)?;
+        }
+    }
+    Ok(())
+}
+
+/// A field, or what stands for one that is not known.
+fn shown(field: &str) -> &str {
+    if field.is_empty() { "-" } else { field }
+}
+
+fn of_event(event: &EventReport<'_>) -> String {
+    if event.unit() == event.summary.event { String::new() } else { format!(" of {}", event.summary.event) }
+}
+
+/// The columns of figures.
+struct Figures {
+    totals: bool,
+    self_first: bool,
+    ratios: Vec<Ratio>,
+}
+
+impl Figures {
+    fn new(events: &[EventReport<'_>], options: &Options) -> Self {
+        let self_first =
+            options.order == super::Order::SelfWeight && matches!(options.query, Query::Table(_));
+        Self { totals: options.totals, self_first, ratios: ratios(events) }
+    }
+
+    fn columns_of_event(&self) -> usize {
+        if self.totals { 2 } else { 1 }
+    }
+
+    fn width(&self, events: usize) -> usize {
+        let ratios: usize = self.ratios.iter().map(ratio_width).sum();
+        events * self.columns_of_event() * FIGURE + ratios
+    }
+
+    fn headings(&self) -> String {
+        let (own, total) = (format!("{:>FIGURE$}", "self"), format!("{:>FIGURE$}", "total"));
+        match (self.totals, self.self_first) {
+            (false, _) => own,
+            (true, true) => own + &total,
+            (true, false) => total + &own,
+        }
+    }
+
+    fn row(&self, weights: &[Weights], wholes: &[u64]) -> String {
+        let mut text = String::new();
+        for (weights, &whole) in weights.iter().zip(wholes) {
+            let figure = |weight: u64| format!("{:>FIGURE$}", percent(share(weight, whole)));
+            let (own, total) = (figure(weights.self_weight), figure(weights.total));
+            text += &match (self.totals, self.self_first) {
+                (false, _) => own,
+                (true, true) => own + &total,
+                (true, false) => total + &own,
+            };
+        }
+        for ratio in &self.ratios {
+            let weight = |column: usize| {
+                let weights = weights.get(column).copied().unwrap_or_default();
+                if self.self_first || !self.totals { weights.self_weight } else { weights.total }
+            };
+            let value = ratio.of(weight).map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
+            text += &format!("{value:>width$}", width = ratio_width(ratio));
+        }
+        text
+    }
+}
+
+fn ratio_width(ratio: &Ratio) -> usize {
+    ratio.heading.chars().count().max(FIGURE - 1) + 1
+}
+
+fn write_headings(
+    events: &[EventReport<'_>],
+    figures: &Figures,
+    fields: &str,
+    output: &mut dyn Write,
+) -> io::Result<()> {
+    if let [_, _, ..] = events {
+        let room = figures.columns_of_event() * FIGURE;
+        let names = events.iter().map(|event| format!("{:>room$}", fit(event.summary.event, room - 1)));
+        writeln!(output, "{}", names.collect::<String>())?;
+    }
+    let ratios = figures.ratios.iter().map(|ratio| {
+        let width = ratio_width(ratio);
+        format!("{:>width$}", ratio.heading)
+    });
+    let headings = figures.headings().repeat(events.len());
+    writeln!(output, "{headings}{}  {fields}", ratios.collect::<String>())
+}
+
+fn write_table(
+    events: &[EventReport<'_>],
+    table: &Table,
+    options: &Options,
+    width: Option<usize>,
+    output: &mut dyn Write,
+) -> io::Result<()> {
+    let figures = Figures::new(events, options);
+    let (last, first) = match table.keys.split_last() {
+        Some((last, first)) => (last.name(), first),
+        None => ("all", &[][..]),
+    };
+    let longest = |at: usize, key: &Key| {
+        let fields = table.rows.iter().filter_map(|row| row.fields.get(at));
+        fields.map(|field| field.chars().count()).max().unwrap_or(0).clamp(key.name().len(), FIELD)
+    };
+    let widths: Vec<usize> = first.iter().enumerate().map(|(at, key)| longest(at, key)).collect();
+    let used = figures.width(events.len()) + 2 + widths.iter().map(|width| width + 2).sum::<usize>();
+    let room = width.map_or(usize::MAX, |width| width.saturating_sub(used).max(LEAST));
+    let line = |fields: &[String]| {
+        let mut text = String::new();
+        for ((field, key), &width) in fields.iter().zip(first).zip(&widths) {
+            let field = fit(shown(field), width);
+            let pad = " ".repeat(width - field.chars().count());
+            let (before, behind) = if key.is_number() { (&*pad, "") } else { ("", &*pad) };
+            text += &format!("{before}{field}{behind}  ");
+        }
+        text + &fields.get(first.len()).map_or_else(String::new, |last| fit(shown(last), room))
+    };
+    let names: Vec<String> = table.keys.iter().map(|key| key.name().to_owned()).collect();
+    let names = if names.is_empty() { last.to_owned() } else { line(&names) };
+    write_headings(events, &figures, &names, output)?;
+    for row in &table.rows {
+        writeln!(output, "{}  {}", figures.row(&row.weights, &table.totals), line(&row.fields).trim_end())?;
+    }
+    if table.omitted > 0 {
+        let shares = table.omitted_self.iter().zip(&table.totals);
+        let shares = shares.map(|(&weight, &total)| percent(share(weight, total))).collect::<Vec<_>>();
+        let rows = counted(table.omitted as u64, "more row", "more rows");
+        writeln!(output, "# {rows}: {} self", shares.join(", "))?;
+    }
+    Ok(())
+}
+
+fn write_tree(
+    events: &[EventReport<'_>],
+    tree: &Tree,
+    options: &Options,
+    width: Option<usize>,
+    output: &mut dyn Write,
+) -> io::Result<()> {
+    let figures = Figures::new(events, options);
+    write_headings(events, &figures, "function (module)", output)?;
+    let used = figures.width(events.len()) + 2;
+    // For each line the marks before it; a chain of only calls goes straight down.
+    let mut marks: Vec<String> = Vec::with_capacity(tree.lines.len());
+    let mut shown_below: Vec<usize> = vec![0; tree.lines.len()];
+    let blank = " ".repeat(used);
+    let mut open: Vec<usize> = Vec::new();
+    for (number, line) in tree.lines.iter().enumerate() {
+        close(&mut open, tree, line.depth, &marks, &blank, output)?;
+        let before = match line.parent {
+            None => String::new(),
+            Some(parent) => {
+                shown_below[parent] += 1;
+                let siblings = siblings(&tree.lines[parent]);
+                let stem = stem(&marks[parent]);
+                match siblings {
+                    0 | 1 => stem,
+                    siblings if shown_below[parent] < siblings => stem + "├ ",
+                    _ => stem + "└ ",
+                }
+            }
+        };
+        let name = name(line);
+        let room =
+            width.map_or(usize::MAX, |width| width.saturating_sub(used + before.chars().count()).max(LEAST));
+        let weights = figures.row(&line.weights, &tree.totals);
+        writeln!(output, "{weights}  {before}{}", fit(&name, room))?;
+        marks.push(before);
+        open.push(number);
+    }
+    close(&mut open, tree, 0, &marks, &blank, output)?;
+    if tree.omitted.calls > 0 {
+        writeln!(output, "{blank}{}", omitted(&tree.omitted, &tree.totals))?;
+    }
+    Ok(())
+}
+
+/// Ends lines that go on no further, the innermost first: says what was left out below them.
+fn close(
+    open: &mut Vec<usize>,
+    tree: &Tree,
+    depth: usize,
+    marks: &[String],
+    blank: &str,
+    output: &mut dyn Write,
+) -> io::Result<()> {
+    while open.len() > depth
+        && let Some(line) = open.pop()
+    {
+        let left = &tree.lines[line].omitted;
+        if left.calls > 0 {
+            let branch = if siblings(&tree.lines[line]) > 1 { "└ " } else { "" };
+            writeln!(output, "{blank}{}{branch}{}", stem(&marks[line]), omitted(left, &tree.totals))?;
+        }
+    }
+    Ok(())
+}
+
+/// How many lines are written right below a line.
+fn siblings(line: &Line) -> usize {
+    line.children + usize::from(line.omitted.calls > 0)
+}
+
+/// What the marks of a line become below it.
+fn stem(marks: &str) -> String {
+    marks.replace("├ ", "│ ").replace("└ ", "  ")
+}
+
+fn name(line: &Line) -> String {
+    let module = if line.module.is_empty() || line.function == format!("[{}]", line.module) {
+        String::new()
+    } else {
+        format!(" ({})", line.module)
+    };
+    let at = if line.line.is_empty() { String::new() } else { format!(" {}", line.line) };
+    format!("{}{module}{at}", line.function)
+}
+
+fn omitted(omitted: &Omitted, totals: &[u64]) -> String {
+    let shares = omitted.totals.iter().zip(totals);
+    let shares = shares.map(|(&weight, &total)| percent(share(weight, total))).collect::<Vec<_>>();
+    format!("… {}: {}", counted(omitted.calls as u64, "more", "more"), shares.join(", "))
+}
