@@ -290,3 +290,31 @@ fn files_that_follow_each_other_have_all_samples_and_names() {
         }
     }
 }
+
+#[test]
+fn what_is_watched_for_makes_a_dump() {
+    let (Some(program), true) = (programs::c("shares"), may_record()) else { return };
+    let record = |when: &str, script: &str| {
+        let folder = folder();
+        let words =
+            ["record", "--overwrite", "-e", "cpu-clock", "--dump-when", when, "-o", "out", "--", "sh", "-c"];
+        let run_ = run(prof(words).arg(script).arg(&program).current_dir(folder.path()));
+        (dumps(folder.path()).len(), run_)
+    };
+    let (files, run_) = record(
+        "file:sign",
+        "sleep 0.5; touch sign; sleep 1; rm sign; sleep 0.5; touch sign; sleep 1; rm sign",
+    );
+    assert_eq!((files, run_.code), (3, 0), "{}", run_.stderr);
+    assert!(run_.stderr.contains("prof: sign is there: writing what is kept"), "{}", run_.stderr);
+    // On a machine with far too much to do, a program that wants a CPU has a part of one.
+    let (files, run_) = record("cpu:5%:1s", "sleep 1; \"$0\" alone 4000");
+    assert_eq!((files, run_.code), (2, 0), "{}", run_.stderr);
+    assert!(run_.stderr.contains("CPU use was above 5 % for 1 s"), "{}", run_.stderr);
+    for (when, code, expected) in
+        [("exit:nonzero", 0, 0), ("exit:nonzero", 3, 1), ("exit:4", 3, 0), ("exit:4", 4, 1)]
+    {
+        let (files, run_) = record(when, &format!("exit {code}"));
+        assert_eq!((files, run_.code), (expected, code), "{when}: {}", run_.stderr);
+    }
+}

@@ -59,7 +59,7 @@ enum Command {
     /// Let a recording with --overwrite write what it keeps
     Dump(commands::dump::DumpArguments),
     /// Say what this machine allows you to record, and what would allow more
-    Doctor,
+    Doctor(commands::doctor::DoctorArguments),
     /// Print what a shell needs to complete this command line
     Completions(commands::completions::CompletionsArguments),
     /// Write the manual pages into a folder
@@ -94,7 +94,7 @@ fn main() -> ExitCode {
         Command::Top(top) => commands::top::run(&top, &console),
         Command::List(list) => commands::list::run(&list, &console),
         Command::Dump(dump) => commands::dump::run(&dump, &console),
-        Command::Doctor => commands::doctor::run(&console),
+        Command::Doctor(doctor) => commands::doctor::run(&doctor, &console),
         Command::Completions(shell) => commands::completions::run(&shell, Arguments::command()),
         Command::Man(man) => commands::completions::write_pages(&man, Arguments::command(), &console),
     };

@@ -5,6 +5,7 @@ use std::ops::Add;
 use std::time::Instant;
 
 use decoder::{Attr, RecordLayout};
+use host::sys::spawn::ExitStatus;
 use model::{CpuId, Loss, Pid, Tid};
 
 use crate::ring::Drained;
@@ -102,6 +103,8 @@ pub struct Ending {
     pub stacks: Option<StackTotals>,
     /// CPU times that no READ record has told: of the threads that were attached to, or of the command.
     pub task_times: Vec<TaskTime>,
+    /// How the command ended, where it has.
+    pub exit: Option<ExitStatus>,
 }
 
 /// CPU time of a thread, and of what it started and has not ended.

@@ -42,6 +42,8 @@ pub(crate) enum OutsideEvent {
     Signal(Received),
     /// One arrived that asks for a file with what is kept.
     Dump,
+    /// One of [`crate::Options::dump_when`] has happened: its place there.
+    Condition(usize),
     /// A command came, which is answered with its ticket.
     Command(Command, u64),
     /// The process at this place of the list has ended.

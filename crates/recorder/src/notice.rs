@@ -145,6 +145,8 @@ pub enum Notice {
         /// Why the recording has failed.
         because: String,
     },
+    /// What is kept is going to be written, because of this.
+    ConditionMet(String),
     /// A file with what is kept was written, or not.
     Dump(Result<Dump, DumpFailure>),
     /// The ring memory that is used (detail).
@@ -322,6 +324,7 @@ impl fmt::Display for Notice {
             Self::Refused { name, attr } => write!(f, "{name} was refused: {}", Fields(attr)),
             Self::CommandTerminated => f.write_str("the recording is over: the command was sent SIGTERM"),
             Self::CommandGoesOn { because } => write!(f, "{because}; the command goes on"),
+            Self::ConditionMet(why) => write!(f, "{why}: writing what is kept"),
             Self::Dump(Ok(dump)) => {
                 let samples = if dump.samples == 1 { "sample" } else { "samples" };
                 let (path, seconds) = (Name::from(dump.path.as_os_str().as_encoded_bytes()), dump.span.as_secs_f64());

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use decoder::BranchSampleFormat;
 use model::{CpuId, Pid, Tid};
 
+use crate::conditions::DumpCondition;
 use crate::event::{Event, Rate};
 
 /// The rate where none is asked for, in Hz: a prime, so as not to beat in time with what is profiled.
@@ -196,6 +197,8 @@ pub struct Options {
     /// Whether a part of what comes is kept, or goes into several files: what stands for a whole recording, as the CPU time
     /// of each task, would be wrong in a part.
     pub in_parts: bool,
+    /// When what is kept is written without being asked for.
+    pub dump_when: Vec<DumpCondition>,
     /// The words before the flags in advice such as `sudo prof record -a`.
     pub invocation: &'static str,
 }
@@ -251,6 +254,7 @@ impl Options {
             extras: Extras::default(),
             light: false,
             in_parts: false,
+            dump_when: Vec::new(),
             invocation: "prof record",
         }
     }

@@ -7,7 +7,7 @@ use analysis::Notices;
 use anyhow::Context;
 use clap::Args;
 use host::files::{CommandSocket, DestinationError, FileSeries, open_pipe_both_ways};
-use recorder::{CommandSources, SwitchWhen, Window};
+use recorder::{CommandSources, DumpCondition, ExitCondition, SwitchWhen, Window};
 
 use super::numbers::within;
 use crate::console::Console;
@@ -37,6 +37,11 @@ pub struct WindowArguments {
     #[arg(long, value_name = "signal|TIME|SIZE", num_args = 0..=1, require_equals = true,
           default_missing_value = "signal", value_parser = switch_when)]
     switch_output: Option<SwitchWhen>,
+    /// Write what is kept, or begin the next file, too: file:PATH, when a file appears; cpu:90%:5s, when CPU use was above
+    /// 90 % for 5 s (of one CPU; of the machine with -a). exit:CODE, exit:nonzero: with --overwrite, write at the end only if
+    /// the command ends so. May be given several times
+    #[arg(long, value_name = "WHAT", value_parser = dump_when)]
+    dump_when: Vec<DumpWhen>,
     /// Remove the oldest of the files FILE.YYYYMMDDTHHMMSS where there are more than N
     #[arg(long, value_name = "N", value_parser = within(1..=1_000_000_usize))]
     max_files: Option<usize>,
@@ -45,6 +50,13 @@ pub struct WindowArguments {
     /// socket
     #[arg(long, value_name = "fifo:PATH[,ACK]|unix:PATH", value_parser = control)]
     control: Option<ControlPlace>,
+}
+
+/// When something is written without being asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum DumpWhen {
+    Condition(DumpCondition),
+    Exit(ExitCondition),
 }
 
 /// Where commands come from.
@@ -65,12 +77,36 @@ impl WindowArguments {
         self.switch_output
     }
 
+    /// What is watched for.
+    pub fn conditions(&self) -> Vec<DumpCondition> {
+        let condition = |when: &DumpWhen| match when {
+            DumpWhen::Condition(condition) => Some(condition.clone()),
+            DumpWhen::Exit(_) => None,
+        };
+        self.dump_when.iter().filter_map(condition).collect()
+    }
+
+    /// How the command has to end for something to be written then.
+    pub fn exit(&self) -> Option<ExitCondition> {
+        let exit = |when: &DumpWhen| match when {
+            DumpWhen::Exit(exit) => Some(*exit),
+            DumpWhen::Condition(_) => None,
+        };
+        self.dump_when.iter().rev().find_map(exit)
+    }
+
     /// What makes no sense together, and what to try.
     pub fn contradiction(&self) -> Option<&'static str> {
         let has_series = self.overwrite || self.switch_output.is_some();
         match self.switch_output {
             _ if self.max_files.is_some() && !has_series => {
                 Some("--max-files counts the files of --overwrite or --switch-output; try one of them")
+            }
+            _ if !self.dump_when.is_empty() && !has_series => {
+                Some("--dump-when writes what --overwrite keeps; try: --overwrite")
+            }
+            _ if self.exit().is_some() && !self.overwrite => {
+                Some("--dump-when exit: leaves out what --overwrite writes at the end; try: --overwrite")
             }
             Some(SwitchWhen::Bytes(_)) if self.overwrite => {
                 Some("--overwrite keeps as many bytes as --window says; try: --switch-output=30s")
@@ -167,6 +203,24 @@ fn switch_when(text: &str) -> Result<SwitchWhen, String> {
     }
 }
 
+fn dump_when(text: &str) -> Result<DumpWhen, String> {
+    let wrong = || "file:PATH, cpu:90%:5s, exit:CODE or exit:nonzero".to_owned();
+    let (what, rest) = text.split_once(':').ok_or_else(wrong)?;
+    match what {
+        "file" if !rest.is_empty() => Ok(DumpWhen::Condition(DumpCondition::File(rest.into()))),
+        "exit" if rest == "nonzero" => Ok(DumpWhen::Exit(ExitCondition::NotZero)),
+        "exit" => rest.parse().map(|code| DumpWhen::Exit(ExitCondition::Code(code))).map_err(|_| wrong()),
+        "cpu" => {
+            let (percent, time) = rest.split_once(':').ok_or_else(wrong)?;
+            let percent = percent.strip_suffix('%').unwrap_or(percent).parse().ok();
+            let percent = percent.filter(|percent| (1..1_000_000).contains(percent)).ok_or_else(wrong)?;
+            let time = duration(time).ok_or_else(wrong)?;
+            Ok(DumpWhen::Condition(DumpCondition::CpuUse { percent, time }))
+        }
+        _ => Err(wrong()),
+    }
+}
+
 /// Milliseconds with `ms`, seconds with `s`, minutes with `m`, hours with `h`.
 fn duration(text: &str) -> Option<Duration> {
     let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
@@ -209,6 +263,15 @@ mod tests {
         assert_eq!(switch_when("5m"), Ok(SwitchWhen::Age(Duration::from_secs(300))));
         assert_eq!(switch_when("5M"), Ok(SwitchWhen::Bytes(5 << 20)));
         assert!(switch_when("5").is_err() && switch_when("1K").is_err());
+        let cpu = DumpCondition::CpuUse { percent: 90, time: Duration::from_secs(5) };
+        for text in ["cpu:90%:5s", "cpu:90:5s"] {
+            assert_eq!(dump_when(text), Ok(DumpWhen::Condition(cpu.clone())));
+        }
+        assert_eq!(dump_when("file:/a:b"), Ok(DumpWhen::Condition(DumpCondition::File("/a:b".into()))));
+        assert_eq!(dump_when("exit:139"), Ok(DumpWhen::Exit(ExitCondition::Code(139))));
+        for bad in ["", "cpu:90%", "cpu:0%:5s", "cpu:x:5s", "exit:", "exit:256", "file:", "slow:a"] {
+            assert!(dump_when(bad).is_err(), "{bad}");
+        }
         let fifo = |commands: &str, answers: Option<&str>| {
             Ok(ControlPlace::Fifo(commands.into(), answers.map(PathBuf::from)))
         };

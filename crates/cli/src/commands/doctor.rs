@@ -3,19 +3,35 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use clap::Args;
 use host::survey::survey;
 use recorder::event::{Catalogue, Event, select};
 use recorder::{Offer, ThisMachine, offer, offer_on_cpu, this_machine};
 
 use crate::console::Console;
-use crate::doctor::{Facts, Offers, can_record, findings, report};
+use crate::doctor::{Facts, Offers, can_record, findings, report, unit};
 use crate::output::Output;
+
+/// The arguments of `prof doctor`.
+#[derive(Args)]
+pub struct DoctorArguments {
+    /// Print a systemd unit for a recording that is always there (record -a --overwrite), with the least rights that it needs
+    /// here
+    #[arg(long)]
+    unit: bool,
+}
 
 /// Looks around and tells. The exit code is 1 where nothing can be recorded.
 ///
 /// # Errors
 /// Where the report cannot be written.
-pub fn run(console: &Console) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: &DoctorArguments, console: &Console) -> anyhow::Result<ExitCode> {
+    if arguments.unit {
+        let mut output = Output::stdout()?;
+        output.write_all(unit(&survey()).as_bytes())?;
+        output.finish()?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let facts = Facts { survey: survey(), offers: offers(&this_machine())? };
     let findings = findings(&facts);
     let mut output = Output::stdout()?;

@@ -205,6 +205,7 @@ fn record_in_parts(
         );
     }
     options.in_parts = true;
+    options.dump_when = parts.conditions();
     let series = parts.series(output).with_context(|| format!("cannot write to {}", output.display()))?;
     let commands = parts.commands(console)?;
     let (compress, command_line, strict) = (arguments.compress, own_command_line(), arguments.strict);
@@ -214,7 +215,8 @@ fn record_in_parts(
                 SwitchWhen::Age(age) => Some(age),
                 SwitchWhen::Asked | SwitchWhen::Bytes(_) => None,
             });
-            let sink = WindowConsumer::new(series, window, compress, command_line).every(every);
+            let sink = WindowConsumer::new(series, window, compress, command_line);
+            let sink = sink.every(every).at_exit(parts.exit());
             record_into(sink, Some(output), commands, &options, strict, console)?
         }
         (None, when) => {
@@ -285,7 +287,7 @@ fn record_into(
     match recorded {
         Ok(mut summary) => {
             summary.loss.undecodable = file.undecodable();
-            let kept = output.map(|output| file.written(output));
+            let kept = output.and_then(|output| file.written(output));
             summary::tell(&summary, &stacks, options, kept, file.held_up(), console);
             let code = exit_code(summary.command.as_ref(), &control);
             let Loss { samples, unread, undecodable, .. } = summary.loss;

@@ -14,7 +14,7 @@ pub trait Sink: Consumer {
     fn held_up(&self) -> Duration;
 
     /// The file that was written last, `output` where nothing else is known, and its size.
-    fn written<'a>(&'a self, output: &'a Path) -> (&'a Path, u64);
+    fn written<'a>(&'a self, output: &'a Path) -> Option<(&'a Path, u64)>;
 }
 
 impl Sink for FileConsumer {
@@ -26,8 +26,8 @@ impl Sink for FileConsumer {
         self.held_up()
     }
 
-    fn written<'a>(&'a self, output: &'a Path) -> (&'a Path, u64) {
-        (output, self.size())
+    fn written<'a>(&'a self, output: &'a Path) -> Option<(&'a Path, u64)> {
+        Some((output, self.size()))
     }
 }
 
@@ -40,8 +40,8 @@ impl Sink for WindowConsumer {
         Duration::ZERO
     }
 
-    fn written<'a>(&'a self, output: &'a Path) -> (&'a Path, u64) {
-        self.last().map_or((output, 0), |dump| (&dump.path, dump.size))
+    fn written<'a>(&'a self, _: &'a Path) -> Option<(&'a Path, u64)> {
+        self.last().map(|dump| (dump.path.as_path(), dump.size))
     }
 }
 
@@ -54,7 +54,7 @@ impl Sink for SwitchingConsumer {
         self.held_up()
     }
 
-    fn written<'a>(&'a self, output: &'a Path) -> (&'a Path, u64) {
-        self.last().map_or((output, 0), |(path, size)| (path, *size))
+    fn written<'a>(&'a self, _: &'a Path) -> Option<(&'a Path, u64)> {
+        self.last().map(|(path, size)| (path.as_path(), *size))
     }
 }

@@ -3,6 +3,7 @@
 
 mod checks;
 mod text;
+mod unit;
 
 use host::procfs::Capability;
 use host::survey::Survey;
@@ -10,6 +11,7 @@ use recorder::Offer;
 
 pub use checks::findings;
 pub use text::report;
+pub use unit::unit;
 
 /// What was found out.
 #[derive(Clone, Debug)]

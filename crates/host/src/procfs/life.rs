@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::time::Duration;
 
 use model::Pid;
 
@@ -56,10 +57,55 @@ pub fn life(pid: Pid) -> io::Result<Life> {
     })
 }
 
-/// The 22nd field, in nanoseconds. The second, the name, may hold anything.
+/// CPU time of a process, and of those of its children that ended and that it waited for.
+///
+/// # Errors
+/// `ENOENT` where there is none (any more).
+pub fn cpu_time(pid: Pid) -> io::Result<Duration> {
+    let stat = fs::read(format!("/proc/{pid}/stat"))?;
+    // utime, stime, cutime and cstime.
+    let fields = behind_name(&stat).and_then(|fields| {
+        let fields: Vec<u64> = fields.skip(11).take(4).filter_map(|field| field.parse().ok()).collect();
+        (fields.len() == 4).then_some(fields)
+    });
+    fields.map(|ticks| of_ticks(ticks.iter().sum())).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// How long the CPUs of this machine have been busy since it was started, all together, divided by their number.
+///
+/// # Errors
+/// Where `/proc` cannot be read.
+pub fn busy_time() -> io::Result<Duration> {
+    let text = fs::read_to_string("/proc/stat")?;
+    busy_in(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+fn busy_in(stat: &str) -> Option<Duration> {
+    let all = stat.lines().next()?.strip_prefix("cpu ")?;
+    let ticks: Vec<u64> = all.split_ascii_whitespace().filter_map(|field| field.parse().ok()).collect();
+    // user, nice, system, idle, iowait, irq, softirq, steal; what guests had is in user already.
+    let [user, nice, system, _, _, irq, softirq, steal, ..] = ticks[..] else { return None };
+    let is_cpu = |line: &&str| {
+        line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()))
+    };
+    let cpus = u32::try_from(stat.lines().filter(is_cpu).count()).ok()?.max(1);
+    let sum = [user, nice, system, irq, softirq, steal].into_iter().fold(0_u64, u64::saturating_add);
+    Some(of_ticks(sum) / cpus)
+}
+
+fn of_ticks(ticks: u64) -> Duration {
+    Duration::from_nanos(ticks.saturating_mul(1_000_000_000 / system::ticks_per_second()))
+}
+
+/// The fields from the third on. The second, the name, may hold anything.
+fn behind_name(stat: &[u8]) -> Option<std::str::SplitAsciiWhitespace<'_>> {
+    let end = stat.iter().rposition(|&byte| byte == b')')?;
+    Some(str::from_utf8(stat.get(end + 1..)?).ok()?.split_ascii_whitespace())
+}
+
+/// The 22nd field, in nanoseconds.
 fn start_since_boot(stat: &[u8]) -> io::Result<u64> {
-    let after_name = stat.iter().rposition(|&byte| byte == b')').and_then(|end| stat.get(end + 1..));
-    let field = after_name.and_then(|rest| str::from_utf8(rest).ok()?.split_ascii_whitespace().nth(19));
+    let field = behind_name(stat).and_then(|mut fields| fields.nth(19));
     let ticks: u64 = field.and_then(|field| field.parse().ok()).ok_or(io::ErrorKind::InvalidData)?;
     Ok(ticks.saturating_mul(1_000_000_000 / system::ticks_per_second()))
 }
@@ -68,6 +114,15 @@ fn start_since_boot(stat: &[u8]) -> io::Result<u64> {
 mod tests {
     use super::*;
     use crate::sys::perf_event::own_pid;
+
+    #[test]
+    fn busy_times_leave_out_idling() {
+        let stat = "cpu  100 10 20 5000 300 4 5 1 77 0\ncpu0 1\ncpu1 2\nintr 5\n";
+        assert_eq!(busy_in(stat), Some(of_ticks(140) / 2));
+        assert_eq!(busy_in("cpu 1 2\n"), None);
+        assert!(busy_time().unwrap() > Duration::ZERO);
+        assert!(cpu_time(own_pid()).is_ok());
+    }
 
     #[test]
     fn a_name_cannot_pretend_another_start() {

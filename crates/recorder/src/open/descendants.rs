@@ -8,7 +8,7 @@ use model::Pid;
 
 /// `pids`, and the processes that they have started, that these have started, and so on; without us and what we started. Those
 /// whose parent has ended are known by their session, where one of these has begun it.
-pub(super) fn with_descendants(pids: &[Pid]) -> Vec<Pid> {
+pub(crate) fn with_descendants(pids: &[Pid]) -> Vec<Pid> {
     let all = procfs::processes().unwrap_or_default();
     let lineages: Vec<(Pid, Lineage)> =
         all.into_iter().filter_map(|pid| Some((pid, procfs::lineage(pid).ok()?))).collect();

@@ -20,6 +20,7 @@ mod whole_cpus;
 
 pub(crate) use advice::{explain, explain_probe};
 pub(crate) use attach::{all_threads, gone};
+pub(crate) use descendants::with_descendants;
 pub(crate) use descriptors::Descriptors;
 pub(crate) use duplicates::Duplicates;
 pub(crate) use hotplug::{Numbers, PULSE};

@@ -15,6 +15,7 @@ use host::sys::spawn::{Child, ExitStatus, WaitingChild};
 use model::{Loss, Pid};
 
 use crate::commands::{Answers, CommandThread};
+use crate::conditions::ConditionThread;
 use crate::consumer::{Chunk, Consumer, Ending, LostCount, Recording, RingKind};
 use crate::control::{Control, Watcher};
 use crate::coverage::{Tally, coverage};
@@ -168,6 +169,12 @@ impl Prepared {
         let processes = workload::watched(options, child.as_ref());
         let watching = processes.len();
         let commands = CommandThread::start(control.take_commands(), outbox.clone());
+        let pids = match (&options.target, &child) {
+            (Target::Command, Some(child)) => vec![child.pid()],
+            _ if options.dump_when.is_empty() || options.target.is_cpu_wide() => Vec::new(),
+            _ => crate::open::processes(options).unwrap_or_default(),
+        };
+        let conditions = ConditionThread::start(options, pids, outbox.clone());
         let watcher = Watcher::start(control, processes, outbox);
         let (commands, answers) = match commands.map(Option::unzip) {
             Ok((thread, answers)) => (Ok(thread), answers),
@@ -203,6 +210,7 @@ impl Prepared {
         let mut _command_thread = None;
         let started = watcher.and_then(|watcher| commands.map(|commands| (watcher, commands)));
         let result = started.and_then(|(watcher, commands)| {
+            let _conditions = conditions?;
             _command_thread = commands;
             run.begin(&self, options)?;
             if options.delay.is_some() {
@@ -527,7 +535,7 @@ impl Run<'_> {
                 (Some(clocks), Some(reports)) => clocks.rest(reports),
                 _ => Vec::new(),
             };
-            let ending = Ending { lost: lost.clone(), full_rings, stacks: None, task_times };
+            let ending = Ending { lost: lost.clone(), full_rings, stacks: None, task_times, exit: self.exit };
             self.failure = self.consumer.end(&ending).err();
         }
         self.tell_reports();

@@ -32,6 +32,12 @@ impl Run<'_> {
         match event {
             OutsideEvent::Stop => return Next::End,
             OutsideEvent::Dump => self.requests.add(NOBODY, self.round.is_some()),
+            OutsideEvent::Condition(index) => {
+                if let Some(condition) = options.dump_when.get(index) {
+                    (self.notices)(Notice::ConditionMet(condition.to_string()));
+                }
+                self.requests.add(NOBODY, self.round.is_some());
+            }
             OutsideEvent::Command(command, ticket) => {
                 return self.command(command, ticket, opened, options, pause);
             }

@@ -23,6 +23,7 @@ use host::procfs;
 use host::sys::clock;
 use model::{Loss, Name, Timestamp};
 
+use crate::conditions::ExitCondition;
 use crate::consumer::{Chunk, Consumer, Ending, Recording};
 use crate::description::{Description, MODE};
 use crate::process_table::ProcessTable;
@@ -56,6 +57,8 @@ pub struct WindowConsumer {
     /// How often a file is written without being asked for, and when the last was.
     every: Option<Duration>,
     last_asked: Instant,
+    /// How the command has to end for a file to be written then.
+    exit: Option<ExitCondition>,
 }
 
 struct Running {
@@ -95,7 +98,14 @@ impl WindowConsumer {
             undecodable: 0,
             every: None,
             last_asked: Instant::now(),
+            exit: None,
         }
+    }
+
+    /// Writes no file at the end, if the command has ended in another way.
+    #[must_use]
+    pub fn at_exit(self, exit: Option<ExitCondition>) -> Self {
+        Self { exit, ..self }
     }
 
     /// Writes a file each time that so much time has gone by, too.
@@ -278,6 +288,9 @@ impl Consumer for WindowConsumer {
         if let Some(report) = running.dumps.wait() {
             self.dumps += u64::from(report.outcome.is_ok());
             self.reports.push(report);
+        }
+        if self.exit.is_some_and(|exit| !exit.is_met(ending.exit)) && !self.is_asked {
+            return Ok(());
         }
         running.dump(std::mem::take(&mut self.asked));
         match running.dumps.wait().map(|report| report.outcome) {

@@ -1,0 +1,233 @@
+//! What is watched for, so that what led to it is written while it is still kept.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
+use host::procfs;
+use host::sys::spawn::ExitStatus;
+use model::{Name, Pid};
+
+use crate::control::OutsideEvent;
+use crate::error::Error;
+use crate::messages::{Message, Outbox};
+use crate::open::with_descendants;
+use crate::options::{Options, Target};
+
+/// How often files are looked for,
+const LOOK: Duration = Duration::from_millis(200);
+/// … and CPU times read: that of a process takes a look at all that there are.
+const MEASURE: Duration = Duration::from_secs(1);
+
+/// Something at which what is kept is written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum DumpCondition {
+    /// A file with this name is there, and was not before.
+    File(PathBuf),
+    /// The target has used more CPU time than this, in per cent, for so long: of one CPU, or of all where the target is the whole
+    /// machine.
+    CpuUse {
+        /// Per cent.
+        percent: u32,
+        /// For so long.
+        time: Duration,
+    },
+}
+
+/// How a command has to end for a file to be written at the end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExitCondition {
+    /// With this code, as a shell shows it: 128 and the number of the signal that ended it.
+    Code(u8),
+    /// With any other than 0.
+    NotZero,
+}
+
+impl ExitCondition {
+    /// Whether a command that ended like this meets it; one that has not ended does.
+    pub(crate) fn is_met(self, status: Option<ExitStatus>) -> bool {
+        let Some(code) = status.map(ExitStatus::shell_code) else { return true };
+        match self {
+            Self::Code(wanted) => code == wanted,
+            Self::NotZero => code != 0,
+        }
+    }
+}
+
+impl fmt::Display for DumpCondition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "{} is there", Name::from(path.as_os_str().as_encoded_bytes())),
+            Self::CpuUse { percent, time } => {
+                write!(f, "CPU use was above {percent} % for {} s", time.as_secs_f64())
+            }
+        }
+    }
+}
+
+/// The thread that watches. It ends when this is dropped.
+pub(crate) struct ConditionThread {
+    over: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ConditionThread {
+    /// Starts it, where there is something to watch; `processes` are the target's, where that is not the whole machine.
+    pub(crate) fn start(
+        options: &Options,
+        processes: Vec<Pid>,
+        messages: Outbox,
+    ) -> Result<Option<Self>, Error> {
+        if options.dump_when.is_empty() {
+            return Ok(None);
+        }
+        let is_machine = matches!(options.target, Target::System | Target::Cgroup(_));
+        let subject = if is_machine { Subject::Machine } else { Subject::Processes(processes) };
+        let mut watches: Vec<Watch> = options.dump_when.iter().map(Watch::new).collect();
+        let (over, is_over) = bounded::<()>(0);
+        let work = move || {
+            let mut measured = Instant::now();
+            while is_over.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+                let now = Instant::now();
+                let has_cpu = watches.iter().any(|watch| matches!(watch, Watch::CpuUse(_)));
+                let is_time = has_cpu && now - measured >= MEASURE;
+                let used = is_time.then(|| subject.used()).flatten();
+                measured = if is_time { now } else { measured };
+                for (index, watch) in watches.iter_mut().enumerate() {
+                    let is_met = match &mut *watch {
+                        Watch::File { path, was_there } => {
+                            // A file system that does not answer holds up this thread, and nobody else.
+                            let is_there = path.symlink_metadata().is_ok();
+                            let before = std::mem::replace(was_there, is_there);
+                            is_there && !before
+                        }
+                        Watch::CpuUse(cpu) => used.is_some_and(|used| cpu.is_met(now, used)),
+                    };
+                    if is_met && messages.leave(Message::Outside(OutsideEvent::Condition(index))).is_err() {
+                        return;
+                    }
+                    if is_met {
+                        messages.wake();
+                    }
+                }
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("conditions".to_owned())
+            .stack_size(256 << 10)
+            .spawn(work)
+            .map_err(|errno| Error::System { what: "cannot start a thread", errno })?;
+        Ok(Some(Self { over: Some(over), thread: Some(thread) }))
+    }
+}
+
+impl Drop for ConditionThread {
+    fn drop(&mut self) {
+        drop(self.over.take());
+        // One that waits for a file system is left behind.
+        if let Some(thread) = self.thread.take().filter(JoinHandle::is_finished) {
+            let _ = thread.join();
+        }
+    }
+}
+
+enum Watch {
+    File { path: PathBuf, was_there: bool },
+    CpuUse(CpuWatch),
+}
+
+impl Watch {
+    fn new(condition: &DumpCondition) -> Self {
+        match condition {
+            DumpCondition::File(path) => {
+                Self::File { path: path.clone(), was_there: path.symlink_metadata().is_ok() }
+            }
+            DumpCondition::CpuUse { percent, time } => Self::CpuUse(CpuWatch::new(*percent, *time)),
+        }
+    }
+}
+
+/// Whose CPU time is measured.
+enum Subject {
+    /// All of its CPUs together make 100 %.
+    Machine,
+    Processes(Vec<Pid>),
+}
+
+impl Subject {
+    /// CPU time since some moment, divided by the CPUs that make 100 %.
+    fn used(&self) -> Option<Duration> {
+        match self {
+            Self::Machine => procfs::busy_time().ok(),
+            Self::Processes(pids) => {
+                let all = with_descendants(pids);
+                Some(all.into_iter().filter_map(|pid| procfs::cpu_time(pid).ok()).sum())
+            }
+        }
+    }
+}
+
+/// Whether CPU use has been above a limit for long enough; once each time.
+struct CpuWatch {
+    share: f64,
+    time: Duration,
+    last: Option<(Instant, Duration)>,
+    above_since: Option<Instant>,
+    is_told: bool,
+}
+
+impl CpuWatch {
+    fn new(percent: u32, time: Duration) -> Self {
+        let share = f64::from(percent) / 100.0;
+        Self { share, time, last: None, above_since: None, is_told: false }
+    }
+
+    fn is_met(&mut self, now: Instant, used: Duration) -> bool {
+        let Some((before, used_before)) = self.last.replace((now, used)) else { return false };
+        // What children that ended had used may be counted nowhere any more.
+        let share = used.saturating_sub(used_before).as_secs_f64() / (now - before).as_secs_f64().max(0.001);
+        if share <= self.share {
+            (self.above_since, self.is_told) = (None, false);
+            return false;
+        }
+        let since = *self.above_since.get_or_insert(before);
+        let is_met = now - since >= self.time && !self.is_told;
+        self.is_told |= is_met;
+        is_met
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_use_has_to_last_and_is_told_once() {
+        let mut watch = CpuWatch::new(90, Duration::from_secs(2));
+        let begin = Instant::now();
+        let second = Duration::from_secs(1);
+        let mut used = Duration::ZERO;
+        let told: Vec<bool> = [95, 95, 10, 95, 95, 95, 95, 0, 95, 95]
+            .into_iter()
+            .enumerate()
+            .map(|(index, percent)| {
+                used += second * percent / 100;
+                watch.is_met(begin + second * index as u32, used)
+            })
+            .collect();
+        // The first measure has nothing before it.
+        let expected = [false, false, false, false, true, false, false, false, false, true];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn ends_are_told_by_their_codes() {
+        let code = |code| Some(ExitStatus::Code(code));
+        assert!(ExitCondition::NotZero.is_met(code(3)) && !ExitCondition::NotZero.is_met(code(0)));
+        assert!(ExitCondition::Code(139).is_met(Some(ExitStatus::Signal(11))));
+        assert!(!ExitCondition::Code(139).is_met(code(1)));
+        assert!(ExitCondition::NotZero.is_met(None), "nobody knows");
+    }
+}
