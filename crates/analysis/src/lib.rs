@@ -11,6 +11,7 @@
 pub mod admission;
 pub mod aggregate;
 pub mod annotate;
+pub mod archive;
 mod build_ids;
 mod caption;
 pub mod downloads;

@@ -17,6 +17,10 @@ use crate::console::Console;
 /// Names of recordings in the current folder, in the order in which they are tried.
 const DEFAULT_NAMES: [&str; 2] = ["prof.data", "perf.data"];
 
+/// Why there is nothing to read, and what to type.
+pub const NO_RECORDING: &str = "there is no prof.data or perf.data in this folder; record one with `prof record -- COMMAND`, \
+                                or name one with `-i FILE`";
+
 /// What messages call a recording that comes from there.
 const STANDARD_INPUT: &str = "standard input";
 
@@ -34,10 +38,7 @@ pub fn open(input: Option<&Path>, console: &Console) -> anyhow::Result<Input> {
             opened => Ok(opened?),
         },
         Some(path) => Ok(Input::open(&path)?),
-        None => bail!(
-            "there is no prof.data or perf.data in this folder; record one with `prof record -- COMMAND`, or name \
-             one with `-i FILE`"
-        ),
+        None => bail!(NO_RECORDING),
     }
 }
 
@@ -54,7 +55,7 @@ fn standard_input() -> anyhow::Result<Result<Input, analysis::Error>> {
 }
 
 /// The recording in the current folder.
-fn default_path() -> Option<PathBuf> {
+pub fn default_path() -> Option<PathBuf> {
     DEFAULT_NAMES.iter().map(Path::new).find(|name| name.exists()).map(Path::to_owned)
 }
 

@@ -48,6 +48,8 @@ enum Command {
     Explain(commands::explain::ExplainArguments),
     /// Show source lines and instructions of a function, with samples
     Annotate(commands::annotate::AnnotateArguments),
+    /// Put a recording into one file with the names it needs, for another machine
+    Archive(commands::archive::ArchiveArguments),
     /// Print the samples of a recording, as `perf script` does
     Script(commands::script::ScriptArguments),
     /// Count events of a command, processes or the whole system
@@ -89,6 +91,7 @@ fn main() -> ExitCode {
         Command::Report(report) => commands::report::run(&report, &console),
         Command::Explain(explain) => commands::explain::run(&explain, &console),
         Command::Annotate(annotate) => commands::annotate::run(&annotate, &console),
+        Command::Archive(archive) => commands::archive::run(&archive, &console),
         Command::Script(script) => commands::script::run(&script, &console),
         Command::Stat(stat) => commands::stat::run(&stat, &console),
         Command::Top(top) => commands::top::run(&top, &console),

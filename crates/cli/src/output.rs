@@ -14,6 +14,8 @@ use crate::console::Console;
 const BUFFER: usize = 1 << 16;
 /// Everybody may read a picture, as far as the umask says.
 const MODE: u32 = 0o666;
+/// … of what is as private as a recording.
+const PRIVATE_MODE: u32 = 0o600;
 
 /// A place for a result.
 pub struct Output {
@@ -50,7 +52,19 @@ impl Output {
         }
     }
 
+    /// Opens `path` for what nobody but its owner should read, as a recording.
+    ///
+    /// # Errors
+    /// As [`Output::open`].
+    pub fn private(path: &Path, console: &Console) -> anyhow::Result<Self> {
+        Self::with_mode(find(path, console)?, PRIVATE_MODE)
+    }
+
     fn at(destination: Destination) -> anyhow::Result<Self> {
+        Self::with_mode(destination, MODE)
+    }
+
+    fn with_mode(destination: Destination, mode: u32) -> anyhow::Result<Self> {
         let name = destination.path().display().to_string();
         let is_stdout = destination.is_standard_output();
         match destination.into_place() {
@@ -58,7 +72,7 @@ impl Output {
                 Ok(Self { sink: Sink::Stream(BufWriter::with_capacity(BUFFER, stream)), name, is_stdout })
             }
             Place::Name(found) => {
-                let file = NewFile::create(found, MODE).with_context(|| format!("cannot create {name}"))?;
+                let file = NewFile::create(found, mode).with_context(|| format!("cannot create {name}"))?;
                 Ok(Self::file(file, name))
             }
         }

@@ -5,6 +5,8 @@
 //!
 //! - a file has a [`Block`] between the header and the attrs, where readers that follow the header's offsets do not
 //!   look. It says where the sections lie: behind those of perf;
+//! - sections that are added to a finished file, of any recorder, lie behind its last byte, with a [`Block`] behind them
+//!   as the new last bytes: an [`appendix`];
 //! - a pipe carries them in `HEADER_EVENT_TYPE` records ([`Piece`]), which perf passes over since Linux 3.5.
 //!
 //! `perf inject` and other tools that write a new file leave them out.
@@ -20,6 +22,8 @@ pub mod id {
     pub const STACK_TOTALS: u32 = 1;
     /// When processes with generated code began, and whose they were.
     pub const PROCESSES: u32 = 2;
+    /// The names of the addresses that were sampled, packed with zlib: an archive has them (`prof archive`).
+    pub const NAMES: u32 = 3;
     /// How many counts of lost samples the recorder could not read, a u64: present where that is not 0.
     pub const UNREAD_LOST_COUNTS: u32 = 16;
 }
@@ -33,6 +37,8 @@ const MAGIC: u64 = u64::from_le_bytes(*b"PROFSECT");
 const VERSION: u64 = 1;
 /// Sections of one recording take at most so many bytes together. They hold counts, and names of generated code.
 pub(crate) const MOST_BYTES: u64 = 64 << 20;
+/// … and those of an appendix so many: names of all sampled addresses, packed.
+pub(crate) const MOST_APPENDED_BYTES: u64 = 256 << 20;
 /// What stands before the bytes of a section in a file: id, zero (u32 each), size (u64).
 const SECTION_HEADER: usize = 16;
 /// What stands before the bytes of a piece: [`MAGIC`], id, zero, size of the whole section, offset of the piece in it.
@@ -75,6 +81,15 @@ impl Block {
         }
         Ok(Some(Self { offset: bytes.u64("offset")?, size: bytes.u64("size")? }))
     }
+}
+
+/// Returns what to append to a file of `position` bytes to add sections to it. The recording itself, and what perf reads of it,
+/// stays as it is.
+pub fn appendix(position: u64, sections: &[(u32, Vec<u8>)], endian: Endian) -> Vec<u8> {
+    let mut bytes = encode(sections, endian);
+    let size = bytes.len() as u64;
+    bytes.extend(Block { offset: position, size }.to_bytes(endian));
+    bytes
 }
 
 /// The sections as a file has them: each with a header, padded to eight bytes.

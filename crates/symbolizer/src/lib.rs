@@ -15,6 +15,7 @@
 //! Not handled: Mach-O, PE, and DWARF 1.
 #![warn(missing_docs)]
 
+pub mod archived;
 mod data;
 mod dwarf;
 mod function_ranges;

@@ -17,6 +17,7 @@ use elf::UnpackBudget;
 use host::objects::{Limits, ObjectStore, SearchPaths};
 use model::{Name, Pid, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry, Symbolized};
 use perfdata::Reader;
+use symbolizer::archived::ArchivedNames;
 use symbolizer::{Options, Resolutions};
 
 use generated::{Lookups, MapRemarks, PerfMaps};
@@ -25,9 +26,9 @@ use kernel::{KernelNames, RunningKernel};
 use recorded::RecordedNames;
 use threads::{Supply, Threads};
 
-use crate::Notices;
 use crate::jit_dumps::JitDumps;
 use crate::lives::Lives;
+use crate::{Notices, archive};
 
 /// What to look for, and where.
 pub struct SymbolSettings {
@@ -101,6 +102,7 @@ pub struct Symbolizing {
     perf_maps: PerfMaps,
     dumps: Arc<JitDumps>,
     recorded: RecordedNames,
+    archived: ArchivedNames,
     options: Options,
     /// What is kept of objects between calls.
     kept: Kept,
@@ -117,6 +119,7 @@ impl Symbolizing {
             perf_maps: PerfMaps::new(settings.paths.this_host, None),
             dumps: Arc::default(),
             recorded: RecordedNames::default(),
+            archived: ArchivedNames::default(),
             options: settings.options,
             kept: Kept::Nothing,
             threads: Supply::Fresh,
@@ -130,7 +133,11 @@ impl Symbolizing {
         if let Some(error) = error {
             notices.warn(&format!("names in the recording: {error}"));
         }
-        Self { recorded, ..self }
+        let (archived, damage) = archive::names(recording, self.options.names);
+        if let Some(damage) = damage {
+            notices.warn(&format!("names in the recording: {damage}"));
+        }
+        Self { recorded, archived, ..self }
     }
 
     /// Judges perf maps by when the processes of a recording lived, instead of by those that run now.
@@ -212,6 +219,14 @@ impl Symbolizing {
         let mut entries: Vec<StackEntry> = entries.into_iter().collect();
         entries.sort_unstable_by_key(|entry| (entry.space, *entry));
         entries.dedup();
+        symbols.resolutions.reserve(entries.len());
+        if !self.archived.is_empty() {
+            // What was known where the recording was made is not looked for again: files of that name may be others here.
+            entries.retain(|entry| {
+                let found = self.archived.resolve(spaces.get(entry.space), entry);
+                found.map(|found| symbols.resolutions.insert(*entry, found)).is_none()
+            });
+        }
         let mut jobs: Vec<Job<'_>> = Vec::new();
         let of_spaces = entries.chunk_by(|one, next| one.space == next.space);
         for entries in of_spaces.flat_map(|of_space| of_space.chunks(MOST_ENTRIES)) {
@@ -224,7 +239,6 @@ impl Symbolizing {
         jobs.sort_by_key(|job| (is_kernel(job.space) == kernel_last, std::cmp::Reverse(job.entries.len())));
         let threads = Threads::new(&self.threads, jobs.len());
         let lookups = self.perf_maps.lookups(&jobs);
-        symbols.resolutions.reserve(entries.len());
         let answered = Mutex::new(&mut *symbols);
         threads.run(&jobs, |job| {
             let mut answers = self.job(job, spaces, options, &threads, &lookups);

@@ -1,6 +1,7 @@
 //! One file per command: its arguments, and what it does.
 
 pub mod annotate;
+pub mod archive;
 pub mod call_graph;
 pub mod completions;
 pub mod doctor;

@@ -179,6 +179,9 @@ pub struct Features {
     pub verbatim: Vec<(u32, Vec<u8>)>,
     /// Sections of our own, which have no bit: number ([`crate::sections::id`]) and bytes.
     pub sections: Vec<(u32, Vec<u8>)>,
+    /// Where sections begin that were appended to the file when it was finished ([`crate::sections::appendix`]); `None` where
+    /// there are none.
+    pub appendix: Option<u64>,
 }
 
 impl Features {

@@ -231,7 +231,7 @@ fn feature_sections(
     Ok(())
 }
 
-/// The sections that [`Block`] points to.
+/// Reads the sections that the [`Block`] behind the header points to, and those of an appendix.
 fn own_sections(
     file: &dyn ReadAt,
     len: u64,
@@ -239,27 +239,41 @@ fn own_sections(
     features: &mut Features,
     notices: &mut Vec<Notice>,
 ) -> Result<(), Error> {
-    let block = match Block::parse(&read(file, FILE_HEADER, Block::SIZE)?, endian) {
-        Ok(Some(block)) => block,
-        Ok(None) => return Ok(()),
-        Err(error) => {
-            notices.push(Notice::Skipped(error));
-            return Ok(());
-        }
+    let mut read_block =
+        |at: u64, end: u64, most: u64, features: &mut Features| -> Result<Option<u64>, Error> {
+            let block = match Block::parse(&read(file, at, Block::SIZE)?, endian) {
+                Ok(Some(block)) => block,
+                Ok(None) => return Ok(None),
+                Err(error) => {
+                    notices.push(Notice::Skipped(error));
+                    return Ok(None);
+                }
+            };
+            let wrong = |field, offset, value, expected| Error::Field {
+                section: "sections",
+                field,
+                offset,
+                value,
+                expected,
+            };
+            let error = if block.offset > end {
+                Some(wrong("offset", 16, block.offset, "behind the end of the file"))
+            } else if block.size > end - block.offset {
+                Some(wrong("size", 24, block.size, "which reaches past the end of the file"))
+            } else if block.size > most {
+                Some(wrong("size", 24, block.size, "more than a file may have"))
+            } else {
+                let (found, error) = sections::parse(&read(file, block.offset, block.size)?, endian);
+                features.sections.extend(found);
+                error
+            };
+            notices.extend(error.map(Notice::Skipped));
+            Ok(Some(block.offset))
+        };
+    read_block(FILE_HEADER, len, sections::MOST_BYTES, features)?;
+    let Some(last) = len.checked_sub(Block::SIZE).filter(|&last| last >= FILE_HEADER + Block::SIZE) else {
+        return Ok(());
     };
-    let wrong =
-        |field, offset, value, expected| Error::Field { section: "sections", field, offset, value, expected };
-    let error = if block.offset > len {
-        Some(wrong("offset", 16, block.offset, "behind the end of the file"))
-    } else if block.size > len - block.offset {
-        Some(wrong("size", 24, block.size, "which reaches past the end of the file"))
-    } else if block.size > sections::MOST_BYTES {
-        Some(wrong("size", 24, block.size, "more than 64 MiB"))
-    } else {
-        let (found, error) = sections::parse(&read(file, block.offset, block.size)?, endian);
-        features.sections.extend(found);
-        error
-    };
-    notices.extend(error.map(Notice::Skipped));
+    features.appendix = read_block(last, last, sections::MOST_APPENDED_BYTES, features)?;
     Ok(())
 }

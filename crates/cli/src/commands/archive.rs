@@ -1,0 +1,140 @@
+//! `prof archive`: a recording with the names it needs, for another machine.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use analysis::input::{Input, is_of_this_host};
+use analysis::symbols::SymbolSettings;
+use analysis::{Analysis, Request, archive};
+use anyhow::{Context, bail};
+use clap::Args;
+use perfdata::sections;
+use profile::{Detail, SampleFilter};
+use symbolizer::{NameStyle, Options};
+
+use crate::arguments::SymbolArguments;
+use crate::confined;
+use crate::console::Console;
+use crate::input;
+use crate::output::Output;
+
+/// Arguments of `prof archive`.
+#[derive(Args)]
+pub struct ArchiveArguments {
+    /// The recording: a perf.data file by anyone [default: prof.data, else perf.data]
+    #[arg(value_name = "FILE", conflicts_with = "input")]
+    file: Option<PathBuf>,
+    /// The same
+    #[arg(short, long, value_name = "FILE")]
+    input: Option<PathBuf>,
+    /// Where the archive goes [default: FILE.archive]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Print what an archive holds, and make none
+    #[arg(long, conflicts_with = "output")]
+    list: bool,
+    #[command(flatten)]
+    symbols: SymbolArguments,
+}
+
+/// Makes an archive, or lists what one holds.
+///
+/// # Errors
+/// Where the recording cannot be read or is a stream, and where the archive cannot be written.
+pub fn run(arguments: &ArchiveArguments, console: &Console) -> anyhow::Result<ExitCode> {
+    let file = arguments.file.as_deref().or(arguments.input.as_deref());
+    if arguments.list {
+        let output = Output::stdout()?;
+        return confined::produce(console, output, |output| list(&input::open(file, console)?, output));
+    }
+    let file =
+        file.map_or_else(|| input::default_path().context(input::NO_RECORDING), |file| Ok(file.to_owned()))?;
+    let output = arguments.output.clone().unwrap_or_else(|| {
+        let mut name = file.clone().into_os_string();
+        name.push(".archive");
+        PathBuf::from(name)
+    });
+    make(&file, &output, &arguments.symbols, console)
+}
+
+/// Writes the recording `file` with its names to `output`, which may be the same path.
+///
+/// # Errors
+/// As [`run`].
+pub fn make(
+    file: &Path,
+    output: &Path,
+    symbols: &SymbolArguments,
+    console: &Console,
+) -> anyhow::Result<ExitCode> {
+    if !file.is_file() {
+        bail!(
+            "{} is no file: a stream or a folder cannot be archived; record to a file, or try prof export",
+            file.display()
+        );
+    }
+    let output = Output::private(output, console)?;
+    confined::produce(console, output, |output| {
+        let recording = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let input = Input::open(file)?;
+        if input.reader.is_pipe() {
+            bail!("{} has the form for pipes: record to a file with -o FILE", file.display());
+        }
+        append(recording, input, symbols, output, console)
+    })
+}
+
+fn append(
+    recording: File,
+    input: Input,
+    symbols: &SymbolArguments,
+    output: &mut Output,
+    console: &Console,
+) -> anyhow::Result<()> {
+    let name = input.name.clone();
+    let settings = symbols.settings(true, is_of_this_host(input.reader.features()));
+    // As linkers know them, and with lines: who reads them may show them in any way.
+    let options = Options { names: NameStyle::Linkage, inlines: true, locations: true };
+    let settings = SymbolSettings { options, ..settings };
+    let request = Request {
+        filter: SampleFilter::default(),
+        detail: Detail::default(),
+        symbols: &settings,
+        kernel: true,
+        debuginfod: false,
+        event: None,
+        several_events: true,
+    };
+    let (endian, appendix) = (input.reader.endian(), input.reader.features().appendix);
+    let analysis =
+        Analysis::read(input, &request, console).with_context(|| format!("cannot archive {name}"))?;
+    let names = archive::pack(&analysis, endian);
+    // An older appendix is replaced.
+    let mut bytes = recording.take(appendix.unwrap_or(u64::MAX));
+    let length = io::copy(&mut bytes, output).with_context(|| format!("cannot copy {name}"))?;
+    output.write_all(&sections::appendix(length, &[(sections::id::NAMES, names)], endian))?;
+    Ok(())
+}
+
+fn list(input: &Input, output: &mut Output) -> anyhow::Result<()> {
+    let (names, damage) = archive::names(&input.reader, NameStyle::Demangled);
+    if let Some(damage) = damage {
+        bail!("cannot read the names in {}: {damage}", input.name);
+    }
+    if names.is_empty() {
+        bail!("{} carries no names; try: prof archive {}", input.name, input.name);
+    }
+    let (held, functions, files) = archive::contents(&names);
+    for place in held {
+        writeln!(output, "addresses {:>8}  {}", place.addresses, place.what)?;
+    }
+    for function in functions {
+        writeln!(output, "function  {}", export::safe_label(&function))?;
+    }
+    for file in files {
+        writeln!(output, "source    {}", export::safe_label(&file))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,514 @@
+//! Names that travel with a recording: the answer for each address that was sampled, as it was on the machine that has the files.
+//!
+//! The form is a run of numbers (LEB128) and strings: version; strings, each with its length; spaces; and for each space its
+//! addresses with their frames, which name strings by their number. Names are stored as linkers know them, so that a reader
+//! may still choose how they look.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use hashbrown::DefaultHashBuilder;
+use model::{
+    AddressKind, BuildId, FileIdentity, Frame, Name, Pid, Resolution, SourceLocation, Space, StackEntry,
+    Symbolized,
+};
+
+use crate::names::{NameStyle, display_name};
+
+/// The version that is written and read.
+const VERSION: u64 = 1;
+
+/// Names of addresses, by what these lie in.
+#[derive(Default)]
+pub struct ArchivedNames {
+    // Spaces are chosen by those who are profiled: the hash has a random key.
+    spaces: HashMap<Space, HashMap<(u64, u8), Symbolized, DefaultHashBuilder>, DefaultHashBuilder>,
+}
+
+/// Why the names of a recording are not read on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ArchiveError {
+    /// Where in the unpacked names, bytes.
+    pub offset: usize,
+    /// What stands there.
+    pub field: &'static str,
+    /// What is wrong with it.
+    pub wrong: &'static str,
+}
+
+impl fmt::Display for ArchiveError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} at offset {:#x} is {}", self.field, self.offset, self.wrong)
+    }
+}
+
+impl std::error::Error for ArchiveError {}
+
+/// What an archive holds of one space.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ArchivedSpace<'a> {
+    /// The space.
+    pub space: &'a Space,
+    /// Addresses with a name.
+    pub addresses: usize,
+}
+
+impl ArchivedNames {
+    /// The name of an entry that lies in `space`.
+    pub fn resolve(&self, space: &Space, entry: &StackEntry) -> Option<Resolution> {
+        let found = self.spaces.get(space)?.get(&(entry.offset, kind(entry)))?;
+        Some(Resolution::Resolved(found.clone()))
+    }
+
+    /// Whether there is no name.
+    pub fn is_empty(&self) -> bool {
+        self.spaces.is_empty()
+    }
+
+    /// What there is, most addresses first.
+    pub fn contents(&self) -> Vec<ArchivedSpace<'_>> {
+        let spaces = self.spaces.iter();
+        let mut contents: Vec<_> =
+            spaces.map(|(space, names)| ArchivedSpace { space, addresses: names.len() }).collect();
+        contents.sort_by_key(|of| (std::cmp::Reverse(of.addresses), format!("{:?}", of.space)));
+        contents
+    }
+
+    /// All functions and source files that are named, each once, in order.
+    pub fn names(&self) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
+        let frames = || self.spaces.values().flat_map(HashMap::values).flat_map(|found| found.frames.iter());
+        let mut functions: Vec<Arc<str>> = frames().map(|frame| Arc::clone(&frame.function)).collect();
+        let located = frames().filter_map(|frame| frame.location.as_ref());
+        let mut files: Vec<Arc<str>> = located.map(|location| Arc::clone(&location.file)).collect();
+        for names in [&mut functions, &mut files] {
+            names.sort_unstable();
+            names.dedup();
+        }
+        (functions, files)
+    }
+
+    /// Reads what [`encode`] wrote, up to the first thing that is wrong. Memory is bounded by the bytes given.
+    pub fn parse(bytes: &[u8], style: NameStyle) -> (Self, Option<ArchiveError>) {
+        let mut names = Self::default();
+        let error = Reader { bytes, position: 0 }.read(style, &mut names).err();
+        (names, error)
+    }
+}
+
+/// Which kind of address an entry is, as a number: a return address is another question than an instruction.
+fn kind(entry: &StackEntry) -> u8 {
+    u8::from(entry.kind == AddressKind::ReturnAddress) | u8::from(entry.in_kernel) << 1
+}
+
+/// Writes names, in the order in which they are given; entries of one space should follow each other, ascending.
+pub fn encode<'a>(entries: impl IntoIterator<Item = (&'a Space, &'a StackEntry, &'a Symbolized)>) -> Vec<u8> {
+    let mut strings = Strings::default();
+    let mut spaces: Vec<(&Space, Vec<u8>, u64)> = Vec::new();
+    let mut last = 0;
+    for (space, entry, found) in entries {
+        if spaces.last().is_none_or(|(open, ..)| *open != space) {
+            spaces.push((space, Vec::new(), 0));
+            last = 0;
+        }
+        let Some((_, out, count)) = spaces.last_mut() else { continue };
+        *count += 1;
+        put(out, entry.offset.wrapping_sub(last));
+        last = entry.offset;
+        out.push(kind(entry));
+        put(out, found.symbol_offset.map_or(0, |offset| offset.saturating_add(1)));
+        put(out, found.frames.len() as u64);
+        for frame in found.frames.iter() {
+            put(out, strings.number(&frame.function));
+            put(out, u64::from(frame.inlined));
+            match &frame.location {
+                None => put(out, 0),
+                Some(location) => {
+                    put(out, strings.number(&location.file) + 1);
+                    put(out, location.line.into());
+                    put(out, location.column.into());
+                }
+            }
+        }
+    }
+    let mut bytes = Vec::new();
+    put(&mut bytes, VERSION);
+    put(&mut bytes, strings.list.len() as u64);
+    for text in &strings.list {
+        put_bytes(&mut bytes, text.as_bytes());
+    }
+    put(&mut bytes, spaces.len() as u64);
+    for (space, entries, count) in spaces {
+        put_space(&mut bytes, space);
+        put(&mut bytes, count);
+        bytes.extend(entries);
+    }
+    bytes
+}
+
+#[derive(Default)]
+struct Strings<'a> {
+    numbers: HashMap<&'a str, u64>,
+    list: Vec<&'a str>,
+}
+
+impl<'a> Strings<'a> {
+    fn number(&mut self, text: &'a str) -> u64 {
+        let list = &mut self.list;
+        *self.numbers.entry(text).or_insert_with(|| {
+            list.push(text);
+            list.len() as u64 - 1
+        })
+    }
+}
+
+fn put(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+fn put_build_id(out: &mut Vec<u8>, build_id: Option<&BuildId>) {
+    put_bytes(out, build_id.map_or(&[], BuildId::as_bytes));
+}
+
+/// The number of each kind of space in an archive. Those that are no code have none.
+fn put_space(out: &mut Vec<u8>, space: &Space) {
+    let pid_number = |pid: &Pid| u64::from(pid.0.cast_unsigned());
+    match space {
+        Space::Object(identity) => {
+            out.push(1);
+            put_bytes(out, identity.path.as_bytes());
+            put_build_id(out, identity.build_id.as_ref());
+            match identity.file {
+                None => out.push(0),
+                Some(file) => {
+                    out.push(1);
+                    for number in [file.major.into(), file.minor.into(), file.inode, file.generation] {
+                        put(out, number);
+                    }
+                }
+            }
+        }
+        Space::Vdso { build_id } => {
+            out.push(2);
+            put_build_id(out, build_id.as_ref());
+        }
+        Space::Kernel { build_id, text_address } => {
+            out.push(3);
+            put_build_id(out, build_id.as_ref());
+            put(out, text_address.map_or(0, |address| address.wrapping_add(1)));
+        }
+        Space::KernelModule { name, build_id, start } => {
+            out.push(4);
+            put_bytes(out, name.as_bytes());
+            put_build_id(out, build_id.as_ref());
+            put(out, *start);
+        }
+        Space::KernelSymbol { name } => {
+            out.push(5);
+            put_bytes(out, name.as_bytes());
+        }
+        Space::Jit { pid, generation, mapping } => {
+            out.push(6);
+            put(out, pid_number(pid));
+            put(out, (*generation).into());
+            put_bytes(out, mapping.as_bytes());
+        }
+        Space::JitDump { pid, generation, path } => {
+            out.push(7);
+            put(out, pid_number(pid));
+            put(out, (*generation).into());
+            put_bytes(out, path.as_bytes());
+        }
+        Space::Unmapped { pid, generation } => {
+            out.push(8);
+            put(out, pid_number(pid));
+            put(out, (*generation).into());
+        }
+        Space::Truncated(_) | Space::Foreign(_) => out.push(0),
+    }
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    position: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn error<T>(&self, field: &'static str, wrong: &'static str) -> Result<T, ArchiveError> {
+        Err(ArchiveError { offset: self.position, field, wrong })
+    }
+
+    fn byte(&mut self, field: &'static str) -> Result<u8, ArchiveError> {
+        match self.bytes.get(self.position) {
+            Some(&byte) => {
+                self.position += 1;
+                Ok(byte)
+            }
+            None => self.error(field, "cut off"),
+        }
+    }
+
+    fn number(&mut self, field: &'static str) -> Result<u64, ArchiveError> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte(field)?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        self.error(field, "longer than a number")
+    }
+
+    fn small(&mut self, field: &'static str) -> Result<u32, ArchiveError> {
+        let number = self.number(field)?;
+        u32::try_from(number).or_else(|_| self.error(field, "too large"))
+    }
+
+    /// How many things follow, each of which takes at least a byte.
+    fn count(&mut self, field: &'static str) -> Result<usize, ArchiveError> {
+        let count = self.number(field)?;
+        let left = self.bytes.len() - self.position;
+        match usize::try_from(count) {
+            Ok(count) if count <= left => Ok(count),
+            _ => self.error(field, "more than there are bytes"),
+        }
+    }
+
+    fn text(&mut self, field: &'static str) -> Result<&'a [u8], ArchiveError> {
+        let length = self.count(field)?;
+        let end = self.position + length;
+        let text = self.bytes.get(self.position..end).unwrap_or_default();
+        self.position = end;
+        Ok(text)
+    }
+
+    fn build_id(&mut self) -> Result<Option<BuildId>, ArchiveError> {
+        let bytes = self.text("a build id")?;
+        match BuildId::from_bytes(bytes) {
+            None if !bytes.is_empty() => self.error("a build id", "of no length that there is"),
+            build_id => Ok(build_id),
+        }
+    }
+
+    fn pid(&mut self) -> Result<Pid, ArchiveError> {
+        Ok(Pid(self.small("a process")?.cast_signed()))
+    }
+
+    fn space(&mut self) -> Result<Option<Space>, ArchiveError> {
+        let name = |reader: &mut Self| Ok(Name::new(reader.text("a name")?));
+        Ok(Some(match self.byte("a kind of space")? {
+            0 => return Ok(None),
+            1 => {
+                let (path, build_id) = (name(self)?, self.build_id()?);
+                let file = match self.byte("a file's identity")? {
+                    0 => None,
+                    _ => Some(FileIdentity {
+                        major: self.small("a device")?,
+                        minor: self.small("a device")?,
+                        inode: self.number("an inode")?,
+                        generation: self.number("an inode's generation")?,
+                    }),
+                };
+                Space::Object(model::ObjectIdentity { path, build_id, file })
+            }
+            2 => Space::Vdso { build_id: self.build_id()? },
+            3 => {
+                let build_id = self.build_id()?;
+                let address = self.number("the address of _text")?;
+                Space::Kernel { build_id, text_address: address.checked_sub(1) }
+            }
+            4 => Space::KernelModule {
+                name: name(self)?,
+                build_id: self.build_id()?,
+                start: self.number("the start of a module")?,
+            },
+            5 => Space::KernelSymbol { name: name(self)? },
+            6 => {
+                Space::Jit { pid: self.pid()?, generation: self.small("a generation")?, mapping: name(self)? }
+            }
+            7 => Space::JitDump {
+                pid: self.pid()?,
+                generation: self.small("a generation")?,
+                path: name(self)?,
+            },
+            8 => Space::Unmapped { pid: self.pid()?, generation: self.small("a generation")? },
+            _ => return self.error("a kind of space", "not known: a newer prof wrote it"),
+        }))
+    }
+
+    fn read(&mut self, style: NameStyle, names: &mut ArchivedNames) -> Result<(), ArchiveError> {
+        if self.number("the version")? != VERSION {
+            return self.error("the version", "not known: a newer prof wrote it");
+        }
+        let mut strings: Vec<&'a [u8]> = Vec::new();
+        for _ in 0..self.count("the number of strings")? {
+            strings.push(self.text("a string")?);
+        }
+        // As functions and as files, by number: made when they are needed first.
+        let mut texts =
+            Texts { functions: vec![None; strings.len()], files: vec![None; strings.len()], strings, style };
+        for _ in 0..self.count("the number of spaces")? {
+            let space = self.space()?;
+            let count = self.count("the number of addresses")?;
+            let mut offset = 0_u64;
+            for _ in 0..count {
+                offset = offset.wrapping_add(self.number("an address")?);
+                let kind = self.byte("a kind of address")?;
+                let found = self.symbolized(&mut texts)?;
+                if let Some(space) = &space {
+                    let of_space = match names.spaces.get_mut(space) {
+                        Some(known) => known,
+                        None => names.spaces.entry(space.clone()).or_default(),
+                    };
+                    of_space.insert((offset, kind), found);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn symbolized(&mut self, texts: &mut Texts<'_>) -> Result<Symbolized, ArchiveError> {
+        let symbol_offset = self.number("an offset")?.checked_sub(1);
+        let count = self.count("the number of frames")?;
+        let mut frames = Vec::new();
+        for _ in 0..count {
+            let function = self.number("a function")?;
+            let Some(function) = texts.function(function) else {
+                return self.error("a function", "no string");
+            };
+            let inlined = self.number("a frame's kind")? != 0;
+            let location = match self.number("a file")?.checked_sub(1) {
+                None => None,
+                Some(file) => {
+                    let Some(file) = texts.file(file) else { return self.error("a file", "no string") };
+                    Some(SourceLocation {
+                        file,
+                        line: self.small("a line")?,
+                        column: self.small("a column")?,
+                    })
+                }
+            };
+            frames.push(Frame { function, location, inlined });
+        }
+        if frames.is_empty() {
+            return self.error("the number of frames", "0");
+        }
+        Ok(Symbolized { frames: frames.into(), symbol_offset })
+    }
+}
+
+struct Texts<'a> {
+    strings: Vec<&'a [u8]>,
+    functions: Vec<Option<Arc<str>>>,
+    files: Vec<Option<Arc<str>>>,
+    style: NameStyle,
+}
+
+impl Texts<'_> {
+    fn function(&mut self, number: u64) -> Option<Arc<str>> {
+        let index = usize::try_from(number).ok()?;
+        let text = *self.strings.get(index)?;
+        let style = self.style;
+        let known = self.functions.get_mut(index)?;
+        Some(Arc::clone(known.get_or_insert_with(|| display_name(text, style).into())))
+    }
+
+    fn file(&mut self, number: u64) -> Option<Arc<str>> {
+        let index = usize::try_from(number).ok()?;
+        let text = *self.strings.get(index)?;
+        let known = self.files.get_mut(index)?;
+        Some(Arc::clone(known.get_or_insert_with(|| Name::cut(&String::from_utf8_lossy(text)).into())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{ObjectIdentity, SpaceId};
+    use proptest::prelude::*;
+
+    fn entry(offset: u64) -> StackEntry {
+        StackEntry { offset, space: SpaceId(7), kind: AddressKind::ReturnAddress, in_kernel: false }
+    }
+
+    fn spaces() -> Vec<Space> {
+        let build_id = BuildId::from_hex("0102030405060708090a0b0c0d0e0f1011121314");
+        let file = Some(FileIdentity { major: 8, minor: 1, inode: 1 << 40, generation: 3 });
+        vec![
+            Space::Object(ObjectIdentity { path: Name::from("/bin/a"), build_id, file: None }),
+            Space::Object(ObjectIdentity { path: Name::from("/bin/a"), build_id: None, file }),
+            Space::Vdso { build_id },
+            Space::Kernel { build_id, text_address: Some(u64::MAX - 1) },
+            Space::KernelModule { name: Name::from("[ext4]"), build_id: None, start: 5 },
+            Space::KernelSymbol { name: Name::from("bpf") },
+            Space::Jit { pid: Pid(-1), generation: 2, mapping: Name::from("//anon") },
+            Space::JitDump { pid: Pid(3), generation: 2, path: Name::from("/tmp/jit-3.dump") },
+            Space::Unmapped { pid: Pid(3), generation: 0 },
+        ]
+    }
+
+    fn found(name: &str) -> Symbolized {
+        let location = SourceLocation { file: Arc::from("/src/a.rs"), line: 7, column: 0 };
+        let inner = Frame { function: Arc::from("_ZN1a1bEv"), location: Some(location), inlined: true };
+        let outer = Frame { function: Arc::from(name), location: None, inlined: false };
+        Symbolized { frames: [inner, outer].into(), symbol_offset: Some(0) }
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let spaces = spaces();
+        let answers: Vec<_> = (0..20_u64).map(|number| found(&format!("f{number}"))).collect();
+        let entries: Vec<_> = (0..20).map(|number| entry(number * 0x1_0000_0001)).collect();
+        let all = spaces.iter().flat_map(|space| {
+            entries.iter().zip(&answers).map(move |(entry, answer)| (space, entry, answer))
+        });
+        let bytes = encode(all.clone());
+        let (names, error) = ArchivedNames::parse(&bytes, NameStyle::Linkage);
+        assert_eq!(error, None);
+        for (space, entry, answer) in all {
+            assert_eq!(names.resolve(space, entry), Some(Resolution::Resolved(answer.clone())), "{space:?}");
+        }
+        assert_eq!(names.contents().len(), spaces.len());
+        let (demangled, _) = ArchivedNames::parse(&bytes, NameStyle::Demangled);
+        let Some(Resolution::Resolved(answer)) = demangled.resolve(&spaces[0], &entries[3]) else { panic!() };
+        assert_eq!((&*answer.frames[0].function, &*answer.frames[1].function), ("a::b", "f3"));
+        let other_kind = StackEntry { kind: AddressKind::InstructionPointer, ..entries[3] };
+        assert_eq!(names.resolve(&spaces[0], &other_kind), None);
+    }
+
+    #[test]
+    fn what_is_cut_off_says_where_and_what_came_before_is_kept() {
+        let (space, answer, entries) = (&spaces()[0], found("f"), [entry(1), entry(2)]);
+        let bytes = encode(entries.iter().map(|entry| (space, entry, &answer)));
+        let (names, error) = ArchivedNames::parse(&bytes[..bytes.len() - 1], NameStyle::Linkage);
+        assert!(names.resolve(space, &entries[0]).is_some() && names.resolve(space, &entries[1]).is_none());
+        assert_eq!(error.unwrap().offset, bytes.len() - 1);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..400),
+            changed in prop::collection::vec((0_usize..400, any::<u8>()), 0..4),
+        ) {
+            let _ = ArchivedNames::parse(&bytes, NameStyle::Demangled);
+            let (space, answer, entries) = (&spaces()[1], found("f"), [entry(1), entry(2)]);
+            bytes = encode(entries.iter().map(|entry| (space, entry, &answer)));
+            let length = bytes.len();
+            for (at, byte) in changed {
+                bytes[at % length] = byte;
+            }
+            let _ = ArchivedNames::parse(&bytes, NameStyle::Demangled);
+        }
+    }
+}
