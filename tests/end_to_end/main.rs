@@ -6,6 +6,7 @@
 
 mod agreement;
 mod annotate;
+mod archive;
 mod attaching;
 mod bad_input;
 mod browser;

@@ -6,7 +6,7 @@ use host::objects::SearchPaths;
 use symbolizer::{NameStyle, Options};
 
 /// Where names come from, and how they look.
-#[derive(Args)]
+#[derive(Args, Default)]
 #[command(next_help_heading = "Names")]
 pub struct SymbolArguments {
     /// Look for debug files here first, by build id and by name (may be given several times)

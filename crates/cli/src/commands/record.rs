@@ -10,7 +10,7 @@ use std::time::Duration;
 use analysis::Notices;
 use anyhow::Context;
 use clap::Args;
-use host::files::{Destination, NewFile};
+use host::files::{Destination, NewFile, Place};
 use host::sys::memory;
 use model::{CpuId, Loss, Name, Pid, Tid};
 use recorder::event::Rate;
@@ -20,10 +20,12 @@ use recorder::{
     Notice, Options, SwitchWhen, SwitchingConsumer, Target, WindowConsumer, Workload,
 };
 
+use super::archive;
 use super::call_graph::{self, CallGraph};
 use super::extras::ExtraArguments;
 use super::sink::Sink;
 use super::summary;
+use crate::arguments::SymbolArguments;
 use crate::arguments::events::EventLists;
 use crate::arguments::numbers::{process_number, within};
 use crate::arguments::window::WindowArguments;
@@ -64,6 +66,9 @@ pub struct RecordArguments {
     #[arg(short = 'z', long, value_name = "LEVEL", num_args = 0..=1, require_equals = true,
           default_missing_value = "1", value_parser = within(1..=22))]
     compress: Option<i32>,
+    /// Put the names of all that was sampled into the file when it is finished, for another machine (see prof archive)
+    #[arg(long, conflicts_with_all = ["overwrite", "switch_output"])]
+    archive: bool,
     /// Exit with 1 when samples were lost, or it is not known whether any were
     #[arg(long)]
     strict: bool,
@@ -182,13 +187,24 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Exi
     if let Some(workload) = &mut options.workload {
         workload.output_to_stderr = destination.is_standard_output();
     }
-    let mut consumer = FileConsumer::new(destination.into_place(), own_command_line());
+    let place = destination.into_place();
+    let is_file = matches!(&place, Place::Name(_));
+    if arguments.archive && !is_file {
+        wrong_usage("--archive adds to a file, and the recording goes to a stream; try: -o prof.data");
+    }
+    let mut consumer = FileConsumer::new(place, own_command_line());
     if let Some(level) = arguments.compress {
         consumer = consumer.compressed(level);
     }
     let commands = arguments.parts.commands(console)?;
     match record_into(consumer, Some(&arguments.output), commands, &options, arguments.strict, console)? {
-        Outcome::Recorded(code) | Outcome::NotStarted(code) => Ok(code),
+        Outcome::Recorded(code) => {
+            if arguments.archive {
+                archive::make(&arguments.output, &arguments.output, &SymbolArguments::default(), console)?;
+            }
+            Ok(code)
+        }
+        Outcome::NotStarted(code) => Ok(code),
     }
 }
 

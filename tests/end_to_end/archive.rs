@@ -1,0 +1,74 @@
+//! Archives: the same names without the files.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::perf;
+use crate::prof::{folder, prof, run};
+use crate::programs;
+
+/// Folded stacks, with the module of each function.
+fn folded(file: &Path) -> String {
+    run(prof(["flame", "--folded", "--modules", "-i"]).arg(file)).ok().text().to_owned()
+}
+
+#[test]
+fn an_archive_has_all_names_when_the_program_is_gone() {
+    let folder = folder();
+    let Some(built) = programs::cxx("inlines") else { return };
+    let program = folder.path().join("program");
+    fs::copy(built, &program).unwrap();
+    let file = folder.path().join("prof.data");
+    run(prof(["record", "-q", "-F", "4999", "-o"]).arg(&file).arg("--").arg(&program).arg("300")).ok();
+    let before = folded(&file);
+    let archive = folder.path().join("prof.data.archive");
+    run(prof(["archive"]).arg(&file)).ok();
+    assert_eq!(fs::metadata(&archive).unwrap().permissions().mode() & 0o777, 0o600);
+    fs::remove_file(&program).unwrap();
+    assert_eq!(folded(&archive), before);
+    assert_ne!(folded(&file), before, "without the archive the names are gone");
+    let list = run(prof(["archive", "--list"]).arg(&archive)).ok();
+    assert!(list.text().contains("/program (build id"), "{}", list.text());
+    // Once more: the names are replaced, not added.
+    let again = folder.path().join("again");
+    run(prof(["archive"]).arg(&archive).arg("-o").arg(&again)).ok();
+    assert_eq!(fs::read(&again).unwrap(), fs::read(&archive).unwrap());
+    if perf::is_here() {
+        let script = |file: &Path| {
+            let mut script = perf::perf(folder.path());
+            script.args(["script", "-i"]).arg(file);
+            run(&mut script).ok().stdout
+        };
+        assert_eq!(script(&archive), script(&file));
+    }
+}
+
+#[test]
+fn a_recording_can_be_an_archive_from_the_start_and_a_damaged_one_says_so() {
+    let folder = folder();
+    let Some(program) = programs::c("shares") else { return };
+    let file = folder.path().join("prof.data");
+    let mut record = prof(["record", "-q", "--archive", "-o"]);
+    run(record.arg(&file).arg("--").arg(program).args(["alone", "300"])).ok();
+    let list = run(prof(["archive", "--list"]).arg(&file)).ok();
+    assert!(list.text().contains("function  sixty\n"), "{}", list.text());
+    let mut bytes = fs::read(&file).unwrap();
+    let length = bytes.len();
+    bytes[length - 100..length - 60].fill(0xff);
+    fs::write(&file, bytes).unwrap();
+    let damaged = run(prof(["flame", "--folded", "-i"]).arg(&file)).ok();
+    assert!(damaged.stderr.contains("names in the recording"), "{}", damaged.stderr);
+    assert!(damaged.text().contains("sixty"), "the program is still there");
+}
+
+#[test]
+fn what_carries_no_names_says_what_to_type() {
+    let folder = folder();
+    let Some(program) = programs::c("shares") else { return };
+    let file = folder.path().join("prof.data");
+    run(prof(["record", "-q", "-o"]).arg(&file).arg("--").arg(program).args(["alone", "100"])).ok();
+    let list = run(prof(["archive", "--list"]).arg(&file));
+    assert_eq!(list.code, 1);
+    assert!(list.stderr.contains("try: prof archive"), "{}", list.stderr);
+}
