@@ -24,7 +24,7 @@ use host::sys::{memory, signals};
 
 /// A sampling profiler for Linux: where does the time go?
 #[derive(Parser)]
-#[command(name = "prof", version = env!("PROF_VERSION"), max_term_width = 110, disable_help_subcommand = true)]
+#[command(name = "prof", version = version(), max_term_width = 110, disable_help_subcommand = true)]
 struct Arguments {
     /// Print errors only
     #[arg(short, long, global = true, conflicts_with = "verbose")]
@@ -67,6 +67,13 @@ enum Command {
     /// Write the manual pages into a folder
     #[command(hide = true)]
     Man(commands::completions::ManArguments),
+}
+
+/// The version, the commit, and which features this build has (`+`) or lacks (`-`).
+fn version() -> String {
+    let sign = |has: bool| if has { '+' } else { '-' };
+    let (debuginfod, zstd) = (sign(host::debuginfod::HAS_CLIENT), sign(perfdata::HAS_ZSTD));
+    format!("{} {debuginfod}debuginfod {zstd}zstd", env!("PROF_VERSION"))
 }
 
 #[global_allocator]

@@ -11,7 +11,18 @@ pub mod sections;
 pub mod tool;
 pub mod tracing_data;
 pub mod write;
+#[cfg(feature = "zstd")]
+#[path = "zstd_codec.rs"]
+mod zstd;
+#[cfg(not(feature = "zstd"))]
+#[path = "zstd_absent.rs"]
+mod zstd;
+#[cfg(all(test, feature = "zstd"))]
+mod zstd_absent;
 
 pub use error::Error;
 pub use events::Event;
 pub use read::{Description, Entry, EntryKind, Notice, ReadAt, Reader, RecordRef, Source};
+
+/// Whether compressed records can be read and written: the feature `zstd`.
+pub const HAS_ZSTD: bool = cfg!(feature = "zstd");

@@ -25,7 +25,7 @@ impl Tools {
             .context("perf is needed (Debian: linux-perf)")?;
         workspace::run(
             Command::new("cargo")
-                .args(["build", "--quiet", "--release", "--package", "prof-cli"])
+                .args(["build", "--quiet", "--release", "--package", "prof-cli", "--features", "full"])
                 .current_dir(&root),
         )?;
         let scratch = root.join("target/bench");

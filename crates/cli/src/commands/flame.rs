@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use export::flamegraph::{Colors, Options};
 use export::summary::{Summary, subtitle};
-use host::debuginfod;
+use host::debuginfod::{self, FetchError};
 use profile::{Columns, Detail, Show, Weight};
 
 use super::record::{Outcome, record_command};
@@ -116,6 +116,12 @@ pub fn run(arguments: &FlameArguments, console: &Console) -> anyhow::Result<Exit
             "an SVG does not belong on a terminal; try: `prof flame > flame.svg` or `prof flame -o flame.svg`"
         );
     }
+    if debuginfod::is_wanted(arguments.debuginfod) && !debuginfod::HAS_CLIENT {
+        if arguments.debuginfod {
+            return Err(FetchError::NoClient).context("cannot fetch debug files");
+        }
+        console.detail(&format!("DEBUGINFOD_URLS is not used: {}", FetchError::NoClient));
+    }
     let output = Output::open(arguments.output.as_deref(), console)?;
     let code = if arguments.command.is_empty() {
         produce(arguments, || input::open(arguments.input.as_deref(), console), output, console)?
@@ -153,7 +159,7 @@ fn produce(
     console: &Console,
 ) -> anyhow::Result<ExitCode> {
     let draw = |output: &mut Output| draw(arguments, open()?, output, console);
-    if debuginfod::is_wanted(arguments.debuginfod) {
+    if debuginfod::HAS_CLIENT && debuginfod::is_wanted(arguments.debuginfod) {
         draw(&mut output)?;
         output.finish()?;
         return Ok(ExitCode::SUCCESS);

@@ -4,7 +4,12 @@
 //! both find what the other fetched, and what no server has is not asked for again within ten minutes. A file is used
 //! only if it is an object with the build id that was asked for.
 
+#[cfg_attr(not(feature = "debuginfod"), expect(dead_code, reason = "only the client writes"))]
 mod cache;
+#[cfg(feature = "debuginfod")]
+mod client;
+#[cfg(not(feature = "debuginfod"))]
+#[path = "client_absent.rs"]
 mod client;
 mod settings;
 
@@ -17,6 +22,9 @@ pub use client::Client;
 pub use settings::{Settings, is_wanted};
 
 pub(crate) use cache::kept;
+
+/// Whether servers can be asked: the feature `debuginfod`. What lies in the cache is found without it.
+pub const HAS_CLIENT: bool = cfg!(feature = "debuginfod");
 
 /// Which file of a build id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +48,11 @@ impl Artifact {
 /// Why there is no such file.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
+    /// There is no client in this build.
+    #[error(
+        "this prof was built without the cargo feature `debuginfod`; try: cargo install --path crates/cli --features full"
+    )]
+    NoClient,
     /// Every server answered that it has none.
     #[error("no debuginfod server has it")]
     NotFound,

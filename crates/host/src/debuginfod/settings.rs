@@ -2,6 +2,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::HAS_CLIENT;
 use crate::objects::SearchPaths;
 
 /// Which servers are asked, and how much they may cost.
@@ -42,7 +43,7 @@ impl Settings {
                 servers.push(FEDERATION.to_owned());
             }
         }
-        (!servers.is_empty()).then_some(())?;
+        (HAS_CLIENT && !servers.is_empty()).then_some(())?;
         Some(Self {
             servers,
             cache: paths.debuginfod_cache.clone()?,
@@ -53,7 +54,8 @@ impl Settings {
     }
 }
 
-/// Whether servers will be asked: the user `asked`, or `DEBUGINFOD_URLS` names some.
+/// Whether servers are to be asked: the user `asked`, or `DEBUGINFOD_URLS` names some. Without a client in this build, they
+/// are not.
 pub fn is_wanted(asked: bool) -> bool {
     asked || !urls(&std::env::var("DEBUGINFOD_URLS").unwrap_or_default()).is_empty()
 }

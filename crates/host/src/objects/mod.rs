@@ -15,6 +15,7 @@ mod search;
 mod store;
 
 pub use blocks::{BlockBytes, BlockCache};
+#[cfg(feature = "debuginfod")]
 pub(crate) use bytes::open_opened;
 pub use bytes::{HostObject, ObjectBytes, ObjectSource, open as open_file};
 pub use debug_files::DebugFiles;

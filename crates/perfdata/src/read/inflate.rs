@@ -1,10 +1,10 @@
 //! COMPRESSED and COMPRESSED2 records: pieces of one zstd frame that is flushed after each and never ended.
 
 use decoder::{Endian, HEADER_SIZE, RawRecord};
-use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
 use super::blocks::{BLOCK, Blocks};
 use crate::error::Error;
+use crate::zstd::Decoder;
 
 /// What a piece may unpack to, in all: so many times what was packed, and this much more. perf's own recordings stay
 /// below thirty times.
@@ -13,7 +13,7 @@ const MOST_FREE: u64 = 16 << 20;
 
 /// The decoder of one stream of pieces, and where in the unpacked bytes it stands.
 pub(super) struct Inflate {
-    decoder: Decoder<'static>,
+    decoder: Decoder,
     /// The piece, and how far it is unpacked.
     piece: Vec<u8>,
     at: usize,
@@ -108,10 +108,8 @@ impl Inflate {
         let Some(bytes) = blocks.bytes_mut(block) else { return Ok(()) };
         let filled = bytes.len();
         bytes.resize(BLOCK, 0);
-        let mut input = InBuffer::around(self.piece.get(self.at..).unwrap_or(&[]));
-        let mut output = OutBuffer::around_pos(&mut bytes[..], filled);
-        let result = self.decoder.run(&mut input, &mut output);
-        let (consumed, end) = (input.pos(), output.pos());
+        let input = self.piece.get(self.at..).unwrap_or(&[]);
+        let (consumed, end, result) = self.decoder.run(input, bytes, filled);
         bytes.truncate(end);
         self.at += consumed;
         self.unpacked += (end - filled) as u64;

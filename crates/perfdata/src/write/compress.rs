@@ -1,9 +1,10 @@
 //! zstd-compressed records: pieces of one frame, each in a `COMPRESSED` record.
 
-use std::io::{self, Write};
+use std::io;
 
 use super::{RecordWriter, tool_records};
 use crate::features::{Compression, Features};
+use crate::zstd::Encoder;
 
 /// Compresses what is appended and passes it on to another writer.
 ///
@@ -11,7 +12,7 @@ use crate::features::{Compression, Features};
 /// `perf record -z` does; `FINISHED_ROUND` and the like stay between the pieces, uncompressed.
 pub struct Compressor<R: RecordWriter> {
     writer: R,
-    encoder: zstd::stream::write::Encoder<'static, Vec<u8>>,
+    encoder: Encoder,
     level: i32,
     ring_size: u32,
     uncompressed: u64,
@@ -26,9 +27,9 @@ impl<R: RecordWriter> Compressor<R> {
     /// set that much aside for a piece, so larger ones are cut here.
     ///
     /// # Errors
-    /// Where zstd refuses the level.
+    /// Where zstd refuses the level, and in a build without the feature `zstd`.
     pub fn new(writer: R, level: i32, ring_size: u32) -> io::Result<Self> {
-        let encoder = zstd::stream::write::Encoder::new(Vec::new(), level)?;
+        let encoder = Encoder::new(level)?;
         Ok(Self { writer, encoder, level, ring_size, uncompressed: 0, compressed: 0 })
     }
 
@@ -47,10 +48,8 @@ impl<R: RecordWriter> RecordWriter for Compressor<R> {
     fn append(&mut self, records: &[u8]) -> io::Result<()> {
         // A piece must not unpack to more than a reader's buffer holds.
         for part in records.chunks((self.ring_size as usize).clamp(4096, 1 << 20)) {
-            self.encoder.write_all(part)?;
-            self.encoder.flush()?;
+            let packed = self.encoder.pack(part)?;
             self.uncompressed += part.len() as u64;
-            let packed = std::mem::take(self.encoder.get_mut());
             self.compressed += packed.len() as u64;
             for piece in packed.chunks(PIECE) {
                 if let Some(record) = tool_records::compressed(piece) {
