@@ -18,6 +18,7 @@ mod zstd;
 #[path = "zstd_absent.rs"]
 mod zstd;
 #[cfg(all(test, feature = "zstd"))]
+#[allow(dead_code, reason = "only its error is tested")]
 mod zstd_absent;
 
 pub use error::Error;

@@ -1,4 +1,4 @@
-//! Every third-party crate has its line in CONTRIBUTING.md, and every line its crate.
+//! Every third-party crate has its line in CONTRIBUTING.md, and every line its crate. Our own crates have versions.
 
 use std::collections::BTreeSet;
 
@@ -26,6 +26,15 @@ pub(super) fn check(tree: &Tree) -> anyhow::Result<Vec<Breach>> {
         .filter(|(_, value)| value.get("path").is_none())
         .map(|(name, _)| name.as_str())
         .collect();
+    for (name, value) in tree.manifest["workspace"]["dependencies"].as_table().into_iter().flatten() {
+        if value.get("path").is_some() && value.get("version").is_none() {
+            breaches.push(Breach::new(
+                "Cargo.toml",
+                0,
+                format!("{name} has a path and no version: cargo package refuses it"),
+            ));
+        }
+    }
     let section = tree.text(LIST).split("## Dependencies").nth(1).unwrap_or_default();
     let listed: BTreeSet<&str> = section.lines().filter_map(listed).collect();
     for missing in declared.difference(&listed) {

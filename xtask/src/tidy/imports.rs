@@ -39,7 +39,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
 ];
 
 /// Crates above the table (`fuzz` lies in `tests`), which may import everything in it.
-const TOP: &[&str] = &["cli", "fuzz", "xtask"];
+const TOP: &[&str] = &["cargo-prof", "cli", "fuzz", "xtask"];
 
 /// Untyped errors are for the outermost crates: a library's error is an enum.
 const TOP_ONLY: &[&str] = &["anyhow", "clap", "indicatif"];

@@ -49,7 +49,12 @@ pub fn set_open_files(limit: Limit) -> io::Result<()> {
     check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const wanted) }).map(drop)
 }
 
-fn get(resource: libc::__rlimit_resource_t) -> Limit {
+#[cfg(target_env = "musl")]
+type Resource = libc::c_int;
+#[cfg(not(target_env = "musl"))]
+type Resource = libc::__rlimit_resource_t;
+
+fn get(resource: Resource) -> Limit {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes the structure; the resources used here are known to every kernel.
     unsafe { libc::getrlimit(resource, &raw mut limit) };

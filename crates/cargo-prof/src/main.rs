@@ -1,0 +1,58 @@
+//! `cargo prof`: builds a binary, test, benchmark or example with cargo, records it with `prof` and draws the picture.
+//!
+//! [`arguments`] tells whose option is whose, [`profile`] whether the build has line tables, [`build`] runs cargo and reads its
+//! JSON messages, and [`record`] runs `prof` twice.
+#![allow(unreachable_pub, reason = "a binary has no public items; `pub` marks a module's interface")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to its user")]
+
+mod arguments;
+mod build;
+mod profile;
+mod record;
+
+use std::process::ExitCode;
+
+use arguments::{Arguments, Request};
+
+fn main() -> ExitCode {
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    // `cargo prof …` runs `cargo-prof prof …`.
+    if words.first().is_some_and(|word| word == "prof") {
+        words.remove(0);
+    }
+    let arguments = match Arguments::parse(words) {
+        Ok(Request::Run(arguments)) => arguments,
+        Ok(Request::Help) => {
+            print!("{}", arguments::HELP);
+            return ExitCode::SUCCESS;
+        }
+        Ok(Request::Version) => {
+            println!("cargo-prof {}", env!("CARGO_PKG_VERSION"));
+            return ExitCode::SUCCESS;
+        }
+        Err(wrong) => {
+            eprintln!("cargo prof: error: {wrong}; try: cargo prof --help");
+            return ExitCode::from(2);
+        }
+    };
+    match run(&arguments) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("cargo prof: error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let workspace = build::Workspace::find(arguments)?;
+    let environment = profile::line_tables(arguments, &workspace.root)?;
+    if let Some(said) = environment.said() {
+        eprintln!("cargo prof: {said}");
+    }
+    if arguments.is_unoptimized() {
+        eprintln!("cargo prof: this is the profile dev, which is not optimized; try: cargo prof --release");
+    }
+    let target = build::build(arguments, &environment)?;
+    record::run(arguments, &workspace, &target)
+}

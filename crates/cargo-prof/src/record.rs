@@ -1,0 +1,113 @@
+//! Records the program with `prof record`, and draws the recording with `prof flame`.
+
+use std::ffi::OsString;
+use std::io::{ErrorKind, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus};
+
+use anyhow::{Context, bail};
+
+use crate::arguments::{Arguments, Kind};
+use crate::build::{Target, Workspace};
+
+/// Records and draws. Returns the program's exit code.
+///
+/// # Errors
+/// Where nothing was recorded, or it could not be drawn.
+pub fn run(arguments: &Arguments, workspace: &Workspace, target: &Target) -> anyhow::Result<ExitCode> {
+    std::fs::create_dir_all(&workspace.output)
+        .with_context(|| format!("cannot make {}", workspace.output.display()))?;
+    let recording = workspace.output.join(format!("{}.data", target.name));
+    remove(&recording)?;
+    let mut record = prof("record");
+    record.args(&arguments.record).arg("-o").arg(&recording).arg("--").arg(&target.executable);
+    match arguments.kind {
+        Kind::Test => record.args(&arguments.name),
+        Kind::Bench => record.arg("--bench").args(&arguments.name),
+        Kind::Run | Kind::Example => &mut record,
+    };
+    record.args(&arguments.program).env("LD_LIBRARY_PATH", target.library_path());
+    if matches!(arguments.kind, Kind::Test | Kind::Bench) {
+        record.current_dir(&target.package).env("CARGO_MANIFEST_DIR", &target.package);
+    }
+    let status = status(&mut record)?;
+    if !recording.exists() {
+        // prof has said why.
+        return Ok(ExitCode::from(code(status)));
+    }
+    let drawn = draw(arguments, workspace, target, &recording)?;
+    Ok(if drawn.success() { ExitCode::from(code(status)) } else { ExitCode::from(code(drawn)) })
+}
+
+fn draw(
+    arguments: &Arguments,
+    workspace: &Workspace,
+    target: &Target,
+    recording: &Path,
+) -> anyhow::Result<ExitStatus> {
+    let folded = arguments.flame.iter().any(|word| word == "--folded");
+    let picture = match &arguments.output {
+        Some(path) => Some(PathBuf::from(path)),
+        None => (!folded).then(|| workspace.output.join(format!("{}.svg", target.name))),
+    };
+    let mut flame = prof("flame");
+    flame.arg("-i").arg(recording).args(&arguments.flame);
+    if let Some(path) = &picture {
+        flame.arg("-o").arg(path);
+    }
+    if arguments.open && !folded && has_desktop() {
+        flame.arg("--open");
+    }
+    let status = status(&mut flame)?;
+    if let (true, Some(path)) = (status.success(), &picture)
+        && !arguments.flame.iter().any(|word| word == "--quiet")
+    {
+        eprintln!("cargo prof: {} (recording: {})", path.display(), recording.display());
+    }
+    Ok(status)
+}
+
+/// Whether there are a person and a screen.
+fn has_desktop() -> bool {
+    let screen = ["DISPLAY", "WAYLAND_DISPLAY"]
+        .iter()
+        .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
+    screen && std::io::stderr().is_terminal()
+}
+
+/// `prof` from the folder that we lie in, else from `PATH`.
+fn prof(subcommand: &str) -> Command {
+    let beside =
+        std::env::current_exe().ok().map(|path| path.with_file_name("prof")).filter(|path| path.is_file());
+    let mut command = Command::new(beside.map_or_else(|| OsString::from("prof"), PathBuf::into_os_string));
+    command.arg(subcommand);
+    command
+}
+
+fn status(command: &mut Command) -> anyhow::Result<ExitStatus> {
+    match command.status() {
+        Ok(status) => Ok(status),
+        Err(error)
+            if error.kind() == ErrorKind::NotFound && command.get_current_dir().is_none_or(Path::exists) =>
+        {
+            bail!("cannot find prof; try: cargo install --path crates/cli, in a clone of its repository")
+        }
+        Err(error) => Err(error).context("cannot run prof"),
+    }
+}
+
+/// An exit code as shells have it.
+fn code(status: ExitStatus) -> u8 {
+    use std::os::unix::process::ExitStatusExt;
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+fn remove(path: &Path) -> anyhow::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot replace {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
