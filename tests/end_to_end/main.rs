@@ -12,6 +12,7 @@ mod bad_input;
 mod browser;
 mod byte_order;
 mod counts;
+mod documented;
 mod events;
 mod exit_codes;
 mod explain;

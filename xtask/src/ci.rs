@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::bail;
 
-use crate::{fuzz, growth, test_runner, tidy, workspace};
+use crate::{fuzz, growth, package, test_runner, tidy, workspace};
 
 /// How long each target is fuzzed. There are about twenty: three to four minutes on two cores.
 const FUZZ_SECONDS: u32 = 20;
@@ -24,6 +24,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
         cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])
     })?;
     step("cargo xtask tidy", || tidy::run(&[]))?;
+    step("cargo xtask package", || package::run(&[]))?;
     step("cargo xtask growth", || growth::run(&[]))?;
     step(&format!("cargo xtask fuzz, each target for {FUZZ_SECONDS} s"), || fuzz::each(FUZZ_SECONDS))?;
     step("cargo test --workspace", || test_runner::run(&root))

@@ -3,10 +3,12 @@
 mod bench;
 mod ci;
 mod corpus;
+mod dist;
 mod fixtures;
 mod fuzz;
 mod growth;
 mod matrix;
+mod package;
 mod soak;
 mod sweep;
 mod terminal;
@@ -73,6 +75,16 @@ const CHORES: &[Chore] = &[
         name: "corpus",
         about: "hold every recording below a folder against perf's reading of it [default: ../shared/corpus]",
         run: corpus::run,
+    },
+    Chore {
+        name: "dist",
+        about: "build what is handed to users: static and dynamic programs, deb, rpm (names choose)",
+        run: dist::run,
+    },
+    Chore {
+        name: "package",
+        about: "pack all crates as for a registry (--verify builds them)",
+        run: package::run,
     },
     Chore {
         name: "measure",

@@ -20,6 +20,7 @@ const TOP: &[&str] = &[
     "SECURITY.md",
     "THIRD-PARTY.md",
     "clippy.toml",
+    "action",
     "crates",
     "deny.toml",
     "docs",

@@ -1,0 +1,85 @@
+#!/bin/bash
+# The steps of the action, which need nothing of GitHub's but the variables RUNNER_TEMP, GITHUB_PATH, GITHUB_OUTPUT and
+# GITHUB_STEP_SUMMARY: `steps.sh install`, then `steps.sh record`.
+set -eu -o pipefail
+
+fail() {
+  echo "::error::$1"
+  exit 1
+}
+
+# Puts prof into the path of the steps that follow.
+install() {
+  local folder="$RUNNER_TEMP/prof" archive="$RUNNER_TEMP/prof.tar.gz"
+  mkdir -p "$folder/bin"
+  case "${PROF_ARCHIVE:-}" in
+    "")
+      cargo install --quiet --locked --path "$(dirname "$0")/../crates/cli" --features full --root "$folder"
+      ;;
+    http://* | https://*)
+      curl --fail --silent --show-error --location --output "$archive" "$PROF_ARCHIVE"
+      ;;
+    *)
+      cp "$PROF_ARCHIVE" "$archive"
+      ;;
+  esac
+  if [ -n "${PROF_ARCHIVE:-}" ]; then
+    if [ -n "${PROF_SHA256:-}" ]; then
+      echo "$PROF_SHA256  $archive" | sha256sum --check --quiet - || fail "$PROF_ARCHIVE does not have the checksum $PROF_SHA256"
+    fi
+    tar -xzf "$archive" -C "$folder/bin" --strip-components=1
+  fi
+  echo "$folder/bin" >> "$GITHUB_PATH"
+  "$folder/bin/prof" --version
+  # Ubuntu's kernels refuse users altogether (4); 1 lets them see the kernel's part of their own programs.
+  if [ "$(cat /proc/sys/kernel/perf_event_paranoid)" -gt 1 ] && [ "$(id -u)" != 0 ] && sudo -n true 2> /dev/null; then
+    echo "sudo sysctl kernel.perf_event_paranoid=1"
+    sudo -n sysctl --quiet kernel.perf_event_paranoid=1
+  fi
+}
+
+# The hottest functions of folded stacks, as rows of a Markdown table. Names are data: nothing in them is markup.
+hottest() {
+  awk '
+    { count = $NF; sub(/ [0-9]+$/, ""); frames = split($0, frame, ";"); self[frame[frames]] += count; all += count }
+    END { for (name in self) printf "%d\t%.1f\t%s\n", self[name], 100 * self[name] / all, name }
+  ' | sort -k1,1nr | sed -n 1,15p | sed -e 's/&/\&amp;/g; s/</\&lt;/g; s/>/\&gt;/g; s/[`|*_\\[]/\\&/g' |
+    awk -F '\t' '{ printf "| %s %% | %s |\n", $2, $3 }'
+}
+
+record() {
+  local folder="$RUNNER_TEMP/prof" code=0
+  local recording="$folder/$PROF_NAME.data" picture="$folder/$PROF_NAME.svg" said="$folder/$PROF_NAME.txt"
+  local -a record_options flame_options
+  read -r -a record_options <<< "${PROF_RECORD_OPTIONS:-}"
+  read -r -a flame_options <<< "${PROF_FLAME_OPTIONS:-}"
+  # The command's own standard error goes where it always goes; prof's lines begin with its name.
+  prof record "${record_options[@]}" -o "$recording" -- bash -c "$PROF_RUN" 2> >(tee "$said" >&2) || code=$?
+  [ -s "$recording" ] || fail "prof recorded nothing (exit code $code)"
+  prof flame "${flame_options[@]}" -i "$recording" -o "$picture"
+  {
+    echo "recording=$recording"
+    echo "picture=$picture"
+  } >> "$GITHUB_OUTPUT"
+  {
+    echo "## prof: where the time goes"
+    echo
+    echo '```text'
+    # A process substitution may end after its command.
+    sleep 0.2
+    sed -n '/^prof: /p' "$said" | tr -d '`'
+    echo '```'
+    echo
+    echo "| self | function |"
+    echo "| ---: | --- |"
+    prof flame "${flame_options[@]}" --folded -q -i "$recording" | hottest
+    echo
+    echo "The flame graph and the recording (for \`prof flame\` and \`perf report\`) are in the artifact $PROF_NAME."
+  } >> "$GITHUB_STEP_SUMMARY"
+  return "$code"
+}
+
+case "${1:-}" in
+  install | record) "$1" ;;
+  *) fail "usage: steps.sh install|record" ;;
+esac

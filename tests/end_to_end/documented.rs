@@ -1,0 +1,158 @@
+//! The commands of README and of the book run as they stand there, and the action's script does what the action needs.
+//!
+//! A ```` ```console ```` block holds commands (`$ …`) and what they print. `BLESS=1` writes anew what they print; a ```` ```sh ````
+//! block shows what cannot run here (other machines, containers, installations).
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::prof::{folder, may_record, run};
+use super::programs::{has, repository, skip};
+
+/// Lines that a page shows of what a command prints.
+const SHOWN: usize = 10;
+/// Characters of such a line.
+const WIDE: usize = 150;
+
+fn pages() -> Vec<PathBuf> {
+    let book = fs::read_dir(repository().join("docs/src")).unwrap().map(|entry| entry.unwrap().path());
+    let mut pages: Vec<_> = book.filter(|path| path.extension().is_some_and(|end| end == "md")).collect();
+    pages.push(repository().join("README.md"));
+    pages.sort();
+    pages
+}
+
+/// A folder with `fixtures`, and one with the programs for `PATH`.
+fn at_home(root: &Path) -> String {
+    symlink(repository().canonicalize().unwrap().join("fixtures"), root.join("fixtures")).unwrap();
+    let programs = root.join(".programs");
+    fs::create_dir(&programs).unwrap();
+    symlink(env!("CARGO_BIN_EXE_prof"), programs.join("prof")).unwrap();
+    let cargo_prof = Path::new(env!("CARGO_BIN_EXE_prof")).with_file_name("cargo-prof");
+    if cargo_prof.exists() {
+        symlink(cargo_prof, programs.join("cargo-prof")).unwrap();
+    }
+    format!("{}:{}", programs.display(), std::env::var("PATH").unwrap())
+}
+
+/// Runs the commands of a page in a folder of its own. Returns the page with what they printed.
+fn played(page: &Path) -> String {
+    let text = fs::read_to_string(page).unwrap();
+    let root = folder();
+    let path = at_home(root.path());
+    let mut played = String::new();
+    let mut in_block = false;
+    for line in text.lines() {
+        if line.starts_with("```") {
+            in_block = line == "```console" && !in_block;
+        }
+        let command = line.strip_prefix("$ ").filter(|_| in_block);
+        if !in_block || command.is_some() || line.starts_with("```") {
+            played.push_str(line);
+            played.push('\n');
+        }
+        let Some(command) = command else { continue };
+        let mut shell = Command::new("bash");
+        // As on a terminal: what goes to standard error stands among the rest.
+        shell.args(["-c", &format!("exec 2>&1; {command}")]).current_dir(root.path()).env("PATH", &path);
+        // A page shows what a person at home sees.
+        shell.env_remove("CARGO").env_remove("RUSTFLAGS").env_remove("CARGO_TARGET_DIR");
+        let run = run(&mut shell);
+        let printed = String::from_utf8_lossy(&run.stdout).into_owned();
+        assert_eq!(run.code, 0, "{}: {command}: {printed}", page.display());
+        let printed = printed.replace(&format!("{}/", root.path().display()), "");
+        for line in printed.lines().take(SHOWN) {
+            played.extend(line.trim_end().chars().take(WIDE));
+            played.push('\n');
+        }
+        if printed.lines().count() > SHOWN {
+            played.push_str("…\n");
+        }
+    }
+    played
+}
+
+/// Whether lines of output follow each command where they do in the other, so that no page shows what is not printed.
+fn shapes(page: &str) -> Vec<(String, bool)> {
+    let mut shapes: Vec<(String, bool)> = Vec::new();
+    let mut in_block = false;
+    for line in page.lines() {
+        if line.starts_with("```") {
+            in_block = line == "```console" && !in_block;
+        } else if in_block {
+            match line.strip_prefix("$ ") {
+                Some(command) => shapes.push((command.to_owned(), false)),
+                None => shapes.last_mut().expect("a block begins with a command").1 = true,
+            }
+        }
+    }
+    shapes
+}
+
+#[test]
+fn every_documented_command_runs() {
+    if !may_record() || !["gcc", "perf", "rustc", "cargo", "unshare"].iter().all(|tool| has(tool)) {
+        return;
+    }
+    if !Path::new(env!("CARGO_BIN_EXE_prof")).with_file_name("cargo-prof").exists() {
+        skip("cargo-prof is not built: cargo build -p cargo-prof");
+    }
+    for page in pages() {
+        if page.ends_with("cargo.md")
+            && !Path::new(env!("CARGO_BIN_EXE_prof")).with_file_name("cargo-prof").exists()
+        {
+            continue;
+        }
+        let played = played(&page);
+        if std::env::var_os("BLESS").is_some() {
+            fs::write(&page, played).unwrap();
+        } else {
+            assert_eq!(shapes(&fs::read_to_string(&page).unwrap()), shapes(&played), "{}", page.display());
+        }
+    }
+}
+
+#[test]
+fn the_action_installs_records_and_sums_up() {
+    if !may_record() || !has("curl") {
+        return;
+    }
+    let root = folder();
+    let path = |name: &str| root.path().join(name);
+    let packed = Command::new("tar")
+        .args(["--transform=s,^,prof-0/,", "-czf"])
+        .arg(path("prof.tar.gz"))
+        .arg("-C")
+        .arg(Path::new(env!("CARGO_BIN_EXE_prof")).parent().unwrap())
+        .arg("prof")
+        .status();
+    assert!(packed.unwrap().success());
+    let step = |step: &str, search: &str| {
+        let mut bash = Command::new("bash");
+        bash.arg(repository().join("action/steps.sh")).arg(step).current_dir(root.path());
+        bash.env("RUNNER_TEMP", root.path())
+            .env("GITHUB_PATH", path("path"))
+            .env("GITHUB_OUTPUT", path("output"));
+        bash.env("GITHUB_STEP_SUMMARY", path("summary.md")).env("PROF_ARCHIVE", path("prof.tar.gz"));
+        bash.env("PROF_NAME", "demo").env("PROF_RUN", "seq 300000 | sort -n > /dev/null; exit 3");
+        bash.env("PROF_RECORD_OPTIONS", "-F 2999 -e cpu-clock").env("PATH", search);
+        run(&mut bash)
+    };
+    let search = std::env::var("PATH").unwrap();
+    step("install", &search).ok();
+    let installed = fs::read_to_string(path("path")).unwrap();
+    let recorded = step("record", &format!("{}:{search}", installed.trim()));
+    assert_eq!(recorded.code, 3, "the command's own code: {}", recorded.stderr);
+    for line in fs::read_to_string(path("output")).unwrap().lines() {
+        let file = line.split_once('=').unwrap().1;
+        assert!(fs::metadata(file).unwrap().len() > 1000, "{line}");
+    }
+    let summary = fs::read_to_string(path("summary.md")).unwrap();
+    assert!(summary.contains(" samples (2,999 Hz cpu-clock"), "{summary}");
+    assert!(
+        summary.lines().filter(|line| line.starts_with("| ") && line.contains(" % | ")).count() > 3,
+        "{summary}"
+    );
+}

@@ -1,0 +1,109 @@
+//! Builds the programs for a target.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::bail;
+
+use super::installed;
+use crate::workspace;
+
+/// What is handed out.
+pub(super) const PROGRAMS: [&str; 2] = ["prof", "cargo-prof"];
+
+/// How programs find the C library.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Linking {
+    /// It is in them: glibc, whose allocator `prof` is tuned for.
+    Static,
+    /// On the machine, from this version on: `cargo zigbuild` links against its symbols.
+    Glibc217,
+}
+
+/// One build.
+pub(super) struct Build {
+    pub(super) target: &'static str,
+    pub(super) linking: Linking,
+}
+
+impl Build {
+    /// Builds, and returns the folder with the programs.
+    pub(super) fn run(&self, root: &Path) -> anyhow::Result<PathBuf> {
+        self.check_tools()?;
+        let folder = match self.linking {
+            Linking::Static => "static",
+            Linking::Glibc217 => "glibc217",
+        };
+        let folder = root.join("target").join(folder);
+        let mut cargo = Command::new("cargo");
+        match self.linking {
+            Linking::Static => cargo
+                .args(["build", "--target", self.target])
+                .env("RUSTFLAGS", "-C target-feature=+crt-static"),
+            Linking::Glibc217 => cargo.args(["zigbuild", "--target", &format!("{}.2.17", self.target)]),
+        };
+        if let Some(gcc) = self.cross_compiler() {
+            let triple = self.target.replace('-', "_");
+            cargo
+                .env(format!("CARGO_TARGET_{}_LINKER", triple.to_uppercase()), gcc)
+                .env(format!("CC_{triple}"), gcc);
+        }
+        cargo.args([
+            "--quiet",
+            "--profile",
+            "dist",
+            "-p",
+            "prof-cli",
+            "-p",
+            "cargo-prof",
+            "--features",
+            "prof-cli/full",
+        ]);
+        workspace::run(cargo.arg("--target-dir").arg(&folder).current_dir(root))?;
+        Ok(folder.join(self.target).join("dist"))
+    }
+
+    /// The prefix of the cross tools' names.
+    pub(super) fn binutils(&self) -> &'static str {
+        if self.cross_compiler().is_some() { "aarch64-linux-gnu-" } else { "" }
+    }
+
+    /// A way to run one of the programs: by itself, or for another processor by qemu's user mode.
+    pub(super) fn runs_here(&self, program: PathBuf) -> impl Fn() -> Command {
+        let emulator = self.cross_compiler().map(|_| "qemu-aarch64-static");
+        move || match emulator {
+            None => Command::new(&program),
+            Some(emulator) => {
+                let mut command = Command::new(emulator);
+                command.arg(&program);
+                command
+            }
+        }
+    }
+
+    fn cross_compiler(&self) -> Option<&'static str> {
+        (self.target.starts_with("aarch64") && !cfg!(target_arch = "aarch64"))
+            .then_some("aarch64-linux-gnu-gcc")
+    }
+
+    fn check_tools(&self) -> anyhow::Result<()> {
+        if self.linking == Linking::Glibc217 {
+            installed("cargo-zigbuild")?;
+        }
+        if let Some(gcc) = self.cross_compiler()
+            && Command::new(gcc).arg("--version").output().is_err()
+        {
+            bail!("{gcc} is not installed; try: apt install gcc-aarch64-linux-gnu");
+        }
+        let libdir = workspace::output(Command::new("rustc").args([
+            "--print",
+            "target-libdir",
+            "--target",
+            self.target,
+        ]))?;
+        if !Path::new(libdir.trim()).is_dir() {
+            bail!("Rust's library for {0} is not installed; try: rustup target add {0}", self.target);
+        }
+        Ok(())
+    }
+}
