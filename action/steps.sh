@@ -38,15 +38,6 @@ install() {
   fi
 }
 
-# The hottest functions of folded stacks, as rows of a Markdown table. Names are data: nothing in them is markup.
-hottest() {
-  awk '
-    { count = $NF; sub(/ [0-9]+$/, ""); frames = split($0, frame, ";"); self[frame[frames]] += count; all += count }
-    END { for (name in self) printf "%d\t%.1f\t%s\n", self[name], 100 * self[name] / all, name }
-  ' | sort -k1,1nr | sed -n 1,15p | sed -e 's/&/\&amp;/g; s/</\&lt;/g; s/>/\&gt;/g; s/[`|*_\\[]/\\&/g' |
-    awk -F '\t' '{ printf "| %s %% | %s |\n", $2, $3 }'
-}
-
 record() {
   local folder="$RUNNER_TEMP/prof" code=0
   local recording="$folder/$PROF_NAME.data" picture="$folder/$PROF_NAME.svg" said="$folder/$PROF_NAME.txt"
@@ -64,15 +55,16 @@ record() {
   {
     echo "## prof: where the time goes"
     echo
-    echo '```text'
-    # A process substitution may end after its command.
-    sleep 0.2
-    sed -n '/^prof: /p' "$said" | tr -d '`'
-    echo '```'
+    echo '~~~~text'
+    # Names are data: none can end the block.
+    prof explain -q -i "$recording" | sed 's/^~~~~/ &/'
+    echo '~~~~'
     echo
-    echo "| self | function |"
-    echo "| ---: | --- |"
-    prof flame "${flame_options[@]}" --folded -q -i "$recording" | hottest
+    echo '~~~~text'
+    # What tee copies may come after the command's end.
+    sleep 0.2
+    sed -n '/^prof: /p' "$said"
+    echo '~~~~'
     echo
     echo "The flame graph and the recording (for \`prof flame\` and \`perf report\`) are in the artifact $PROF_NAME."
   } >> "$GITHUB_STEP_SUMMARY"

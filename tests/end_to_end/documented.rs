@@ -151,8 +151,13 @@ fn the_action_installs_records_and_sums_up() {
     }
     let summary = fs::read_to_string(path("summary.md")).unwrap();
     assert!(summary.contains(" samples (2,999 Hz cpu-clock"), "{summary}");
-    assert!(
-        summary.lines().filter(|line| line.starts_with("| ") && line.contains(" % | ")).count() > 3,
-        "{summary}"
-    );
+    let explained = run(Command::new("prof").env("PATH", format!("{}:{search}", installed.trim())).args([
+        "explain",
+        "-q",
+        "-i",
+        path("prof/demo.data").to_str().unwrap(),
+    ]))
+    .ok();
+    let lines: Vec<&str> = explained.text().lines().filter(|line| line.len() > 20).collect();
+    assert!(lines.len() > 3 && lines.iter().all(|line| summary.contains(line)), "{summary}");
 }
