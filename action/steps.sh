@@ -10,7 +10,7 @@ fail() {
 
 # Puts prof into the path of the steps that follow.
 install() {
-  local folder="$RUNNER_TEMP/prof" archive="$RUNNER_TEMP/prof.tar.gz"
+  local folder="$RUNNER_TEMP/prof" archive="$RUNNER_TEMP/prof/archive.tar.gz"
   mkdir -p "$folder/bin"
   case "${PROF_ARCHIVE:-}" in
     "")
