@@ -119,6 +119,10 @@ const CARGO: &[&str] = &[
 /// Long options of `prof flame`. All others are for `prof record`, which says so if it does not know one.
 pub const FLAME: &[&str] = &[
     "--folded",
+    "--hide",
+    "--keep",
+    "--root-at",
+    "--collapse",
     "--comm",
     "--time",
     "--no-inline",

@@ -47,10 +47,11 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let workspace = build::Workspace::find(arguments)?;
     let environment = profile::line_tables(arguments, &workspace.root)?;
-    if let Some(said) = environment.said() {
+    let quiet = arguments.flame.iter().any(|word| word == "--quiet");
+    if let Some(said) = environment.said().filter(|_| !quiet) {
         eprintln!("cargo prof: {said}");
     }
-    if arguments.is_unoptimized() {
+    if arguments.is_unoptimized() && !quiet {
         eprintln!("cargo prof: this is the profile dev, which is not optimized; try: cargo prof --release");
     }
     let target = build::build(arguments, &environment)?;
