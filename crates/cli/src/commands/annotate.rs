@@ -18,7 +18,7 @@ use export::annotate::{AnnotatedFunction, Listing, write_json, write_text};
 use export::summary::losses;
 use profile::{Detail, Weight};
 
-use crate::arguments::{SampleArguments, SymbolArguments};
+use crate::arguments::{RecordingArguments, SampleArguments, SymbolArguments};
 use crate::confined;
 use crate::console::Console;
 use crate::input;
@@ -35,12 +35,8 @@ pub struct AnnotateArguments {
     /// The function: its name, or a part of it that only one has (case counts if a capital is typed)
     #[arg(value_name = "FUNC", required_unless_present = "hottest")]
     function: Option<String>,
-    /// The recording: a perf.data file by anyone, or `-` for a stream [default: prof.data, else perf.data]
-    #[arg(value_name = "FILE", conflicts_with = "input")]
-    file: Option<PathBuf>,
-    /// The same
-    #[arg(short, long, value_name = "FILE")]
-    input: Option<PathBuf>,
+    #[command(flatten)]
+    recording: RecordingArguments,
     /// Where the listing goes [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -79,8 +75,8 @@ fn source_folder(text: &str) -> Result<(String, PathBuf), String> {
 /// Where the recording cannot be read, no function fits, or the listing cannot be written.
 pub fn run(arguments: &AnnotateArguments, console: &Console) -> anyhow::Result<ExitCode> {
     let output = Output::open(arguments.output.as_deref(), console)?;
-    let file = arguments.file.as_deref().or(arguments.input.as_deref());
-    confined::produce(console, output, |output| list(arguments, input::open(file, console)?, output, console))
+    let open = || input::open(arguments.recording.path(), console);
+    confined::produce(console, output, |output| list(arguments, open()?, output, console))
 }
 
 fn list(

@@ -14,7 +14,7 @@ use perfdata::sections;
 use profile::{Detail, SampleFilter};
 use symbolizer::{NameStyle, Options};
 
-use crate::arguments::SymbolArguments;
+use crate::arguments::{RecordingArguments, SymbolArguments};
 use crate::confined;
 use crate::console::Console;
 use crate::input;
@@ -23,12 +23,8 @@ use crate::output::Output;
 /// Arguments of `prof archive`.
 #[derive(Args)]
 pub struct ArchiveArguments {
-    /// The recording: a perf.data file by anyone [default: prof.data, else perf.data]
-    #[arg(value_name = "FILE", conflicts_with = "input")]
-    file: Option<PathBuf>,
-    /// The same
-    #[arg(short, long, value_name = "FILE")]
-    input: Option<PathBuf>,
+    #[command(flatten)]
+    recording: RecordingArguments,
     /// Where the archive goes [default: FILE.archive]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -44,7 +40,7 @@ pub struct ArchiveArguments {
 /// # Errors
 /// Where the recording cannot be read or is a stream, and where the archive cannot be written.
 pub fn run(arguments: &ArchiveArguments, console: &Console) -> anyhow::Result<ExitCode> {
-    let file = arguments.file.as_deref().or(arguments.input.as_deref());
+    let file = arguments.recording.path();
     if arguments.list {
         let output = Output::stdout()?;
         return confined::produce(console, output, |output| list(&input::open(file, console)?, output));

@@ -4,15 +4,15 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use analysis::events::{is_clock, weight_of};
+use analysis::events::is_clock;
 use analysis::input::{Input, is_of_this_host};
 use analysis::{Analysis, Request};
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use export::explain::{self, Facts};
 use profile::{Columns, Detail, Show, Weight};
 
-use crate::arguments::{SampleArguments, SymbolArguments};
+use crate::arguments::{RecordingArguments, SampleArguments, StackArguments, SymbolArguments};
 use crate::confined;
 use crate::console::Console;
 use crate::input;
@@ -21,12 +21,8 @@ use crate::output::Output;
 /// Arguments of `prof explain`.
 #[derive(Args)]
 pub struct ExplainArguments {
-    /// The recording: a perf.data file by anyone, or `-` for a stream [default: prof.data, else perf.data]
-    #[arg(value_name = "FILE", conflicts_with = "input")]
-    file: Option<PathBuf>,
-    /// The same
-    #[arg(short, long, value_name = "FILE")]
-    input: Option<PathBuf>,
+    #[command(flatten)]
+    recording: RecordingArguments,
     /// Where the page goes [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -36,11 +32,10 @@ pub struct ExplainArguments {
     /// Print the JSON Schema of --json, and do nothing else
     #[arg(long)]
     schema: bool,
-    /// What makes a stack heavy: the number of its samples, or the sum of their periods [default: what fits the event]
-    #[arg(long, value_name = "KIND", value_parser = ["samples", "period"])]
-    weight: Option<String>,
     #[command(flatten)]
     samples: SampleArguments,
+    #[command(flatten)]
+    stacks: StackArguments,
     #[command(flatten)]
     symbols: SymbolArguments,
 }
@@ -55,10 +50,8 @@ pub fn run(arguments: &ExplainArguments, console: &Console) -> anyhow::Result<Ex
         output.write_all(explain::SCHEMA.as_bytes())?;
         return output.finish().map(|()| ExitCode::SUCCESS);
     }
-    let file = arguments.file.as_deref().or(arguments.input.as_deref());
-    confined::produce(console, output, |output| {
-        write(arguments, input::open(file, console)?, output, console)
-    })
+    let open = || input::open(arguments.recording.path(), console);
+    confined::produce(console, output, |output| write(arguments, open()?, output, console))
 }
 
 fn write(
@@ -67,7 +60,8 @@ fn write(
     output: &mut Output,
     console: &Console,
 ) -> anyhow::Result<()> {
-    let settings = arguments.symbols.settings(true, is_of_this_host(input.reader.features()));
+    let settings =
+        arguments.symbols.settings(arguments.stacks.inlines(), is_of_this_host(input.reader.features()));
     let request = Request {
         filter: arguments.samples.filter(),
         detail: Detail {
@@ -76,7 +70,7 @@ fn write(
             ..Detail::default()
         },
         symbols: &settings,
-        kernel: true,
+        kernel: arguments.stacks.kernel(),
         debuginfod: false,
         event: arguments.samples.event.as_deref(),
         several_events: false,
@@ -90,18 +84,20 @@ fn write(
     let chosen = analysis.events.first().with_context(cannot_explain)?;
     let (event, profile) = (&chosen.event, &chosen.profile);
     let is_clock = is_clock(&event.attr);
-    let weight = match arguments.weight.as_deref() {
-        Some("samples") => Weight::Samples,
-        Some(_) => Weight::Period,
-        None => weight_of(&event.attr),
-    };
+    let weight = arguments.stacks.weight(&event.attr);
     let event_name = event.name.to_string();
     let census = analysis.census(profile);
     let hints: Vec<String> = analysis.hints(chosen, &census, console).sentences().collect();
-    let view = analysis.view(profile, Show { modules: true, ..Show::default() }, weight);
+    let show = Show { modules: true, ..arguments.stacks.show() };
+    let view = analysis.shaped_view(profile, show, weight, &arguments.stacks.shape());
+    if view.shown_total() == 0 {
+        bail!("cannot explain {name}: no sample has a frame that matches what --keep or --root-at says");
+    }
+    let filters = [arguments.samples.in_words(), arguments.stacks.in_words()];
+    let filters = filters.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join(", ");
     let features = analysis.recording.features();
     let facts = Facts {
-        title: &analysis.title(chosen, &arguments.samples.in_words()),
+        title: &analysis.title(chosen, &filters),
         event: &event_name,
         unit: match weight {
             Weight::Samples => "samples",

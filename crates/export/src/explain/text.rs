@@ -93,6 +93,11 @@ impl Page<'_, '_> {
             let _ = write!(line, ": {busy:.2}{of} CPUs busy on average");
         }
         self.line(&line);
+        let all = facts.total.weight(facts.weight);
+        if explanation.total < all {
+            let left = 100.0 * explanation.total as f64 / all.max(1) as f64;
+            self.line(&format!("filters leave {left:.1} % of that: all shares below are of what they leave"));
+        }
         let user = explanation.total.saturating_sub(explanation.kernel).saturating_sub(explanation.generated);
         let mut line = format!("kernel {}, user {}", self.percent(explanation.kernel), self.percent(user));
         if explanation.generated > 0 {

@@ -76,6 +76,10 @@ impl<'v> FoldedStacks<'v> {
             }
             stack_frames.clear();
             view.stack(thread, stack, &mut stack_frames);
+            if stack_frames.is_empty() {
+                // Filters leave it out.
+                continue;
+            }
             let traits = folding.fold(&stack_frames, frames, &ids);
             for (is, sum) in [
                 (traits.in_kernel, &mut stacks.in_kernel),
