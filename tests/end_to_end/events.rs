@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use super::prof::{Run, folder, may_record, prof, run};
+use super::prof::{Run, figure, folder, may_record, prof, run};
 use super::programs::{self, has, skip};
 use super::{listing, perf};
 
@@ -215,4 +215,20 @@ fn each_event_has_its_own_parameters() {
     let short = stacks("short");
     assert!(!short.is_empty() && short.iter().all(|frames| *frames <= 2), "{short:?}");
     assert!(stacks("deep").iter().any(|frames| *frames >= 3), "{:?}", stacks("deep"));
+}
+
+#[test]
+fn a_probe_lets_the_program_fork_and_is_seen_in_what_it_starts() {
+    let (Some(program), true) = (programs::c("marks"), may_record()) else { return };
+    let folder = folder();
+    let event = format!("uprobe:{}:odd_mark", program.display());
+    let script = "\"$0\" 0 0 5 odd; (\"$0\" 0 0 5 odd); true";
+    let mut command = prof(["record", "-e", &event, "-o", "out", "--", "sh", "-c", script]);
+    let run_ = run(command.arg(&program).current_dir(folder.path()));
+    if run_.code == 1 && run_.stderr.contains("cannot") {
+        skip(&format!("no probe can be set here: {}", run_.stderr));
+        return;
+    }
+    assert_eq!(run_.code, 0, "{}", run_.stderr);
+    assert_eq!(figure(&run_.stderr, "samples"), 2, "{}", run_.stderr);
 }

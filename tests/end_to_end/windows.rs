@@ -318,3 +318,36 @@ fn what_is_watched_for_makes_a_dump() {
         assert_eq!((files, run_.code), (expected, code), "{when}: {}", run_.stderr);
     }
 }
+
+#[test]
+fn a_call_that_takes_too_long_makes_a_dump() {
+    let (Some(program), true) = (programs::c("marks"), may_record()) else { return };
+    let record = |limit: &str| {
+        let folder = folder();
+        let when = format!("slow:{}:odd_mark:{limit}", program.display());
+        let words =
+            ["record", "--overwrite", "-e", "cpu-clock", "--dump-when", &when, "-o", "out", "--", "sh", "-c"];
+        let script = "\"$0\" 0 0 100 odd; \"$0\" 0 0 100 even; sleep 1";
+        let run_ = run(prof(words).arg(script).arg(&program).current_dir(folder.path()));
+        (dumps(folder.path()), run_, folder)
+    };
+    let (_, run_, _) = record("50ms");
+    if run_.code != 0 && run_.stderr.contains("uprobe") {
+        programs::skip(&format!("no probe can be set here: {}", run_.stderr));
+        return;
+    }
+    let (files, run_, _folder) = record("50ms");
+    assert_eq!(files.len(), 2, "{}", run_.stderr);
+    assert!(
+        run_.stderr.contains(":odd_mark in thread") && run_.stderr.contains(" ms: writing"),
+        "{}",
+        run_.stderr
+    );
+    let text = run(prof(["script", "-F", "event", "-i"]).arg(&files[0])).ok();
+    assert!(
+        text.text().contains("slow-entry-0") && text.text().contains("slow-return-0"),
+        "the call is in the file"
+    );
+    let (files, run_, _folder) = record("60s");
+    assert_eq!(files.len(), 1, "{}", run_.stderr);
+}

@@ -93,8 +93,10 @@ pub(crate) fn sampler(event: &Event, options: &Options, copy: u32, wakeup: u32) 
         Levels::Kernel => flags |= AttrFlags::EXCLUDE_USER,
     }
     flags.set(AttrFlags::USE_CLOCKID, options.clock.id().is_some());
-    flags.set(AttrFlags::INHERIT, options.inherits());
-    flags.set(AttrFlags::INHERIT_THREAD, options.inherits() && options.threads_only);
+    // Inherited, a probe has the target's forks fail (`open::whole_cpus`).
+    let inherits = options.inherits() && event.probe.is_none();
+    flags.set(AttrFlags::INHERIT, inherits);
+    flags.set(AttrFlags::INHERIT_THREAD, inherits && options.threads_only);
     flags.set(AttrFlags::EXCLUDE_CALLCHAIN_KERNEL, chains && options.chain_levels == Levels::User);
     // The kernel lets its function tracer sample without user stacks only (perf_trace_event_perm()).
     let kernel_chains = options.chain_levels == Levels::Kernel || is_function_tracer(event);

@@ -8,6 +8,7 @@ use decoder::{Attr, RecordLayout};
 use host::sys::spawn::ExitStatus;
 use model::{CpuId, Loss, Pid, Tid};
 
+use crate::notice::Notice;
 use crate::ring::Drained;
 use crate::unwind::{CopySizes, StackTotals};
 use crate::window::DumpReport;
@@ -181,6 +182,11 @@ pub trait Consumer {
         Vec::new()
     }
 
+    /// What there is to tell the user since the last call.
+    fn take_notices(&mut self) -> Vec<Notice> {
+        Vec::new()
+    }
+
     /// Half a second has gone by: make it readable, should we die now.
     ///
     /// # Errors
@@ -237,6 +243,10 @@ impl<C: Consumer + ?Sized> Consumer for &mut C {
 
     fn take_reports(&mut self) -> Vec<DumpReport> {
         (**self).take_reports()
+    }
+
+    fn take_notices(&mut self) -> Vec<Notice> {
+        (**self).take_notices()
     }
 
     fn checkpoint(&mut self) -> io::Result<()> {

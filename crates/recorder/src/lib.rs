@@ -10,6 +10,7 @@
 
 mod attr;
 mod branches;
+mod calls;
 mod census;
 mod commands;
 mod conditions;
@@ -46,6 +47,7 @@ mod workload;
 mod write_behind;
 
 pub use branches::parse_branches;
+pub use calls::SlowCall;
 pub use census::Census;
 pub use commands::CommandSources;
 pub use conditions::{DumpCondition, ExitCondition};

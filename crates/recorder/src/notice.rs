@@ -94,6 +94,8 @@ pub enum Notice {
     WholeCpusForCommand,
     /// Some threads got no ring for the reports of the tasks that they start: these are counted with them.
     TasksUnreported,
+    /// The same, as probes cannot be taken over by what the target starts.
+    WholeCpusForProbes,
     /// Some of the processes had ended when we came.
     Gone {
         /// The number that was asked for.
@@ -176,7 +178,10 @@ impl Notice {
     pub fn importance(&self) -> Importance {
         match self {
             Self::Opened { .. } | Self::Refused { .. } => Importance::Attributes,
-            Self::Rings { .. } | Self::Without { .. } | Self::WholeCpusForCommand => Importance::Detail,
+            Self::Rings { .. }
+            | Self::Without { .. }
+            | Self::WholeCpusForCommand
+            | Self::WholeCpusForProbes => Importance::Detail,
             _ => Importance::Normal,
         }
     }
@@ -300,6 +305,9 @@ impl fmt::Display for Notice {
             Self::TasksUnreported => f.write_str(
                 "what some threads start is counted with these: the limit of locked memory leaves no ring for its reports; \
                  try: ulimit -l unlimited",
+            ),
+            Self::WholeCpusForProbes => f.write_str(
+                "sampling whole CPUs, and leaving out what is not of the target: a probe is not taken over by new processes",
             ),
             Self::Gone { pid } => write!(f, "process {pid} does not exist (any more)"),
             Self::ChildrenNotRecorded { children } => {

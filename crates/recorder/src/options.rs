@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use decoder::BranchSampleFormat;
 use model::{CpuId, Pid, Tid};
 
+use crate::calls::SlowCall;
 use crate::conditions::DumpCondition;
 use crate::event::{Event, Rate};
 
@@ -199,6 +200,9 @@ pub struct Options {
     pub in_parts: bool,
     /// When what is kept is written without being asked for.
     pub dump_when: Vec<DumpCondition>,
+    /// Functions at whose slow calls what is kept is written. Their probes are recorded beside [`Options::events`], or the
+    /// default ones.
+    pub slow_calls: Vec<SlowCall>,
     /// The words before the flags in advice such as `sudo prof record -a`.
     pub invocation: &'static str,
 }
@@ -255,6 +259,7 @@ impl Options {
             light: false,
             in_parts: false,
             dump_when: Vec::new(),
+            slow_calls: Vec::new(),
             invocation: "prof record",
         }
     }

@@ -7,7 +7,8 @@ use analysis::Notices;
 use anyhow::Context;
 use clap::Args;
 use host::files::{CommandSocket, DestinationError, FileSeries, open_pipe_both_ways};
-use recorder::{CommandSources, DumpCondition, ExitCondition, SwitchWhen, Window};
+use recorder::event::select;
+use recorder::{CommandSources, DumpCondition, ExitCondition, SlowCall, SwitchWhen, Window};
 
 use super::numbers::within;
 use crate::console::Console;
@@ -38,7 +39,8 @@ pub struct WindowArguments {
           default_missing_value = "signal", value_parser = switch_when)]
     switch_output: Option<SwitchWhen>,
     /// Write what is kept, or begin the next file, too: file:PATH, when a file appears; cpu:90%:5s, when CPU use was above
-    /// 90 % for 5 s (of one CPU; of the machine with -a). exit:CODE, exit:nonzero: with --overwrite, write at the end only if
+    /// 90 % for 5 s (of one CPU; of the machine with -a);
+    /// slow:PROGRAM:FUNCTION:10ms, when a call took longer (at most every 10 s). exit:CODE, exit:nonzero: with --overwrite, write at the end only if
     /// the command ends so. May be given several times
     #[arg(long, value_name = "WHAT", value_parser = dump_when)]
     dump_when: Vec<DumpWhen>,
@@ -57,6 +59,15 @@ pub struct WindowArguments {
 enum DumpWhen {
     Condition(DumpCondition),
     Exit(ExitCondition),
+    Slow(SlowFunction),
+}
+
+/// A function whose calls may not take long.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct SlowFunction {
+    /// `PROGRAM:FUNCTION`
+    place: String,
+    limit: Duration,
 }
 
 /// Where commands come from.
@@ -81,16 +92,39 @@ impl WindowArguments {
     pub fn conditions(&self) -> Vec<DumpCondition> {
         let condition = |when: &DumpWhen| match when {
             DumpWhen::Condition(condition) => Some(condition.clone()),
-            DumpWhen::Exit(_) => None,
+            DumpWhen::Exit(_) | DumpWhen::Slow(_) => None,
         };
         self.dump_when.iter().filter_map(condition).collect()
+    }
+
+    /// The functions whose calls are watched, with their probes.
+    ///
+    /// # Errors
+    /// Where there is no such function, or no probe can be set.
+    pub fn slow_calls(&self) -> anyhow::Result<Vec<SlowCall>> {
+        let machine = recorder::this_machine();
+        let calls = self.dump_when.iter().filter_map(|when| match when {
+            DumpWhen::Slow(function) => Some(function),
+            DumpWhen::Condition(_) | DumpWhen::Exit(_) => None,
+        });
+        let slow_call = |(number, function): (usize, &SlowFunction)| {
+            let SlowFunction { place, limit } = function;
+            let probe = |name: &str, suffix: &str| {
+                let text = format!("uprobe:{place}{suffix}/call-graph=no,name={name}-{number}/");
+                let event = select(&text, &machine)?.into_iter().next();
+                event.with_context(|| format!("no probe can be set at {place}"))
+            };
+            let probes = [probe("slow-entry", "")?, probe("slow-return", "%return")?];
+            Ok(SlowCall { name: place.clone(), limit: *limit, probes })
+        };
+        calls.enumerate().map(slow_call).collect()
     }
 
     /// How the command has to end for something to be written then.
     pub fn exit(&self) -> Option<ExitCondition> {
         let exit = |when: &DumpWhen| match when {
             DumpWhen::Exit(exit) => Some(*exit),
-            DumpWhen::Condition(_) => None,
+            DumpWhen::Condition(_) | DumpWhen::Slow(_) => None,
         };
         self.dump_when.iter().rev().find_map(exit)
     }
@@ -204,10 +238,16 @@ fn switch_when(text: &str) -> Result<SwitchWhen, String> {
 }
 
 fn dump_when(text: &str) -> Result<DumpWhen, String> {
-    let wrong = || "file:PATH, cpu:90%:5s, exit:CODE or exit:nonzero".to_owned();
+    let wrong = || "file:PATH, cpu:90%:5s, slow:PROGRAM:FUNCTION:10ms, exit:CODE or exit:nonzero".to_owned();
     let (what, rest) = text.split_once(':').ok_or_else(wrong)?;
     match what {
         "file" if !rest.is_empty() => Ok(DumpWhen::Condition(DumpCondition::File(rest.into()))),
+        "slow" => {
+            // Names of functions may have colons.
+            let (place, limit) = rest.rsplit_once(':').ok_or_else(wrong)?;
+            let limit = short_time(limit).filter(|_| place.contains(':')).ok_or_else(wrong)?;
+            Ok(DumpWhen::Slow(SlowFunction { place: place.to_owned(), limit }))
+        }
         "exit" if rest == "nonzero" => Ok(DumpWhen::Exit(ExitCondition::NotZero)),
         "exit" => rest.parse().map(|code| DumpWhen::Exit(ExitCondition::Code(code))).map_err(|_| wrong()),
         "cpu" => {
@@ -221,13 +261,18 @@ fn dump_when(text: &str) -> Result<DumpWhen, String> {
     }
 }
 
-/// Milliseconds with `ms`, seconds with `s`, minutes with `m`, hours with `h`.
+/// As [`short_time`], for what is not a matter of less than a tenth of a second.
 fn duration(text: &str) -> Option<Duration> {
-    let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    short_time(text).filter(|time| *time >= Duration::from_millis(100))
+}
+
+/// Microseconds with `us`, milliseconds with `ms`, seconds with `s`, minutes with `m`, hours with `h`.
+fn short_time(text: &str) -> Option<Duration> {
+    let units = [("us", 0.000_001), ("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
     let (number, factor) =
         units.into_iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)))?;
     let number: f64 = number.parse().ok()?;
-    Duration::try_from_secs_f64(number * factor).ok().filter(|time| *time >= Duration::from_millis(100))
+    Duration::try_from_secs_f64(number * factor).ok().filter(|time| !time.is_zero())
 }
 
 /// Bytes with `K`, `M` or `G`: capitals, as a small m is a minute.
@@ -268,8 +313,21 @@ mod tests {
             assert_eq!(dump_when(text), Ok(DumpWhen::Condition(cpu.clone())));
         }
         assert_eq!(dump_when("file:/a:b"), Ok(DumpWhen::Condition(DumpCondition::File("/a:b".into()))));
+        let slow = SlowFunction { place: "./a:n::f".to_owned(), limit: Duration::from_micros(50) };
+        assert_eq!(dump_when("slow:./a:n::f:50us"), Ok(DumpWhen::Slow(slow)));
         assert_eq!(dump_when("exit:139"), Ok(DumpWhen::Exit(ExitCondition::Code(139))));
-        for bad in ["", "cpu:90%", "cpu:0%:5s", "cpu:x:5s", "exit:", "exit:256", "file:", "slow:a"] {
+        for bad in [
+            "",
+            "cpu:90%",
+            "cpu:0%:5s",
+            "cpu:x:5s",
+            "exit:",
+            "exit:256",
+            "file:",
+            "slow:a",
+            "slow:a:5ms",
+            "slow:a:b",
+        ] {
             assert!(dump_when(bad).is_err(), "{bad}");
         }
         let fifo = |commands: &str, answers: Option<&str>| {

@@ -220,8 +220,12 @@ fn record_in_parts(
             "--overwrite and --switch-output write files, and standard output is none; try: -o prof.data",
         );
     }
+    if arguments.archive {
+        wrong_usage("--archive packs one recording, and there may be several; try: prof archive FILE");
+    }
     options.in_parts = true;
     options.dump_when = parts.conditions();
+    options.slow_calls = parts.slow_calls()?;
     let series = parts.series(output).with_context(|| format!("cannot write to {}", output.display()))?;
     let commands = parts.commands(console)?;
     let (compress, command_line, strict) = (arguments.compress, own_command_line(), arguments.strict);

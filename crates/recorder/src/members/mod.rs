@@ -13,6 +13,7 @@ use model::{Loss, Pid};
 
 use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind};
 use crate::coverage::Tally;
+use crate::notice::Notice;
 use crate::records::{each, retain, u32_at, u64_at};
 use crate::ring::Strangers;
 use crate::unwind::StackTotals;
@@ -202,6 +203,10 @@ impl Consumer for Members<'_> {
 
     fn take_reports(&mut self) -> Vec<DumpReport> {
         self.consumer.take_reports()
+    }
+
+    fn take_notices(&mut self) -> Vec<Notice> {
+        self.consumer.take_notices()
     }
 
     fn checkpoint(&mut self) -> io::Result<()> {

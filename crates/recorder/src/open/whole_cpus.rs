@@ -45,6 +45,11 @@ pub(crate) fn open(
             return Ok(opened);
         }
     }
+    if has_probes(options)
+        && let Some(opened) = open_for_probes(options, child, notices)?
+    {
+        return Ok(opened);
+    }
     let opened = open_target(options, child, notices);
     let Err(Error::Descriptors { needed, limit, .. }) = opened else { return opened };
     if options.per_thread || !matches!(options.target, Target::Processes(_) | Target::User(_)) {
@@ -57,6 +62,34 @@ pub(crate) fn open(
     notices(Notice::WholeCpus { needed, limit });
     told.into_iter().for_each(notices);
     Ok(instead)
+}
+
+/// Whether there are probes in programs that have to be seen in what the target starts, too. The kernel reads the path of the
+/// program where it was when the probe was set, in our memory; a copy for a new thread would be read from the memory of who starts
+/// that, whose `fork` or `clone` then fails (`perf_uprobe_event_init()` in kernel/events/core.c).
+fn has_probes(options: &Options) -> bool {
+    let watched = options.slow_calls.iter().flat_map(|call| &call.probes);
+    options.inherits() && options.events.iter().chain(watched).any(|event| event.probe.is_some())
+}
+
+/// Whole CPUs, of which what is of the target is kept, where that is permitted.
+fn open_for_probes(
+    options: &Options,
+    child: Option<Pid>,
+    notices: &mut dyn FnMut(Notice),
+) -> Result<Option<Opened>, Error> {
+    let (pids, cpus) = match options.target {
+        Target::Command => (Vec::new(), procfs::allowed_cpus().ok()),
+        _ => (processes(options)?, None),
+    };
+    let chosen = |cpu: &CpuId| options.cpus.as_ref().is_none_or(|chosen| chosen.contains(cpu));
+    let cpus = cpus.map(|cpus| cpus.into_iter().filter(chosen).collect()).or_else(|| options.cpus.clone());
+    let whole = Options { target: Target::System, cpus, ..options.clone() };
+    let Some((mut opened, told)) = open_whole(&whole, child.unwrap_or(Pid::NONE)) else { return Ok(None) };
+    opened.members = Some(pids);
+    told.into_iter().for_each(&mut *notices);
+    notices(Notice::WholeCpusForProbes);
+    Ok(Some(opened))
 }
 
 /// Opens whole CPUs, with what is to be said of it, where that is permitted.

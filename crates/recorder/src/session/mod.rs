@@ -10,10 +10,10 @@ use decoder::RecordLayout;
 use host::procfs;
 use host::sys::clock;
 use host::sys::schedule::{AtOnce, Urgent};
-use host::sys::signals::SIGTERM;
 use host::sys::spawn::{Child, ExitStatus, WaitingChild};
 use model::{Loss, Pid};
 
+use crate::calls::CallWatch;
 use crate::commands::{Answers, CommandThread};
 use crate::conditions::ConditionThread;
 use crate::consumer::{Chunk, Consumer, Ending, LostCount, Recording, RingKind};
@@ -65,6 +65,13 @@ pub fn record(
     // Among thousands of busy threads, opening events for each of them has to get its turn. Later, records that wait for
     // long fill all memory that there is for them, and then their rings.
     let _urgent = Urgent::begin();
+    let mut watch;
+    let consumer: &mut dyn Consumer = if options.slow_calls.is_empty() {
+        consumer
+    } else {
+        watch = CallWatch::new(consumer, options.slow_calls.clone());
+        &mut watch
+    };
     match prepare(options, pid, consumer, notices) {
         Ok(mut prepared) => {
             let Some(pids) = prepared.opened.members.take() else {
@@ -336,7 +343,8 @@ impl Run<'_> {
         let bytes = prepared.opened.early.clone();
         if self.failure.is_none() {
             let result = self.consumer.started();
-            self.kept = result.is_ok();
+            // What is kept in memory only is not.
+            self.kept = result.is_ok() && !options.in_parts;
             self.note(result);
         }
         self.take(Chunk { ring: RingKind::Sideband, bytes, drained: Drained::default() });
@@ -434,14 +442,6 @@ impl Run<'_> {
             if let Err(error) = self.readers.add(rings) {
                 self.failure.get_or_insert(io::Error::other(error));
             }
-        }
-    }
-
-    fn stop_command(&mut self) {
-        if let Some(child) = self.child.as_ref().filter(|_| self.exit.is_none())
-            && child.send(SIGTERM).is_ok()
-        {
-            (self.notices)(Notice::CommandTerminated);
         }
     }
 

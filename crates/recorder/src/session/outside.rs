@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use host::sys::signals::SIGTERM;
+
 use super::{Pause, Run};
 use crate::commands::Command;
 use crate::control::OutsideEvent;
@@ -99,6 +101,14 @@ impl Run<'_> {
         next
     }
 
+    pub(super) fn stop_command(&mut self) {
+        if let Some(child) = self.child.as_ref().filter(|_| self.exit.is_none())
+            && child.send(SIGTERM).is_ok()
+        {
+            (self.notices)(Notice::CommandTerminated);
+        }
+    }
+
     fn answer(&self, ticket: u64, outcome: Result<Option<std::path::PathBuf>, String>) {
         if let Some(answers) = &self.answers {
             answers.send(ticket, outcome);
@@ -107,6 +117,9 @@ impl Run<'_> {
 
     /// Says what became of files, to the user and to those who asked.
     pub(super) fn tell_reports(&mut self) {
+        for notice in self.consumer.take_notices() {
+            (self.notices)(notice);
+        }
         for report in self.consumer.take_reports() {
             let outcome = match &report.outcome {
                 Ok(dump) => Ok(Some(dump.path.clone())),
