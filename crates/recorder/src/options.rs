@@ -41,6 +41,8 @@ pub enum Target {
 pub struct Workload {
     /// The program and its arguments.
     pub words: Vec<OsString>,
+    /// Variables of its environment, beside our own ones.
+    pub environment: Vec<(OsString, OsString)>,
     /// Its standard output goes to our standard error, because ours carries the recording.
     pub output_to_stderr: bool,
 }

@@ -20,8 +20,10 @@ pub(crate) fn fork(workload: &Workload, control: &Control) -> Result<WaitingChil
     let buildid_dir = std::env::var_os("PERF_BUILDID_DIR")
         .or_else(|| std::env::home_dir().map(|home| home.join(".debug").into_os_string()))
         .unwrap_or_else(|| ".debug".into());
-    let program = Program::new(&workload.words, &[(OsStr::new("PERF_BUILDID_DIR"), &buildid_dir)])
-        .map_err(Error::Spawn)?;
+    let own = (OsStr::new("PERF_BUILDID_DIR"), buildid_dir.as_os_str());
+    let asked = workload.environment.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()));
+    let variables: Vec<(&OsStr, &OsStr)> = asked.chain([own]).collect();
+    let program = Program::new(&workload.words, &variables).map_err(Error::Spawn)?;
     let stderr = io::stderr();
     let stdout = workload.output_to_stderr.then(|| stderr.as_fd());
     program.fork(control.mask_for_command(), stdout).map_err(Error::Spawn)

@@ -4,12 +4,14 @@ pub mod events;
 mod lists;
 pub mod numbers;
 mod recording;
+mod runtimes;
 mod samples;
 mod stacks;
 mod symbols;
 
 pub use lists::NumberList;
 pub use recording::RecordingArguments;
+pub use runtimes::RuntimeArguments;
 pub use samples::SampleArguments;
 pub use stacks::StackArguments;
 pub use symbols::SymbolArguments;

@@ -16,7 +16,7 @@ use profile::{Columns, Detail, Show, Weight};
 
 use super::record::{Outcome, record_command};
 use crate::arguments::numbers::{percent, within};
-use crate::arguments::{SampleArguments, StackArguments, SymbolArguments};
+use crate::arguments::{RuntimeArguments, SampleArguments, StackArguments, SymbolArguments};
 use crate::confined;
 use crate::console::Console;
 use crate::input;
@@ -50,6 +50,8 @@ pub struct FlameArguments {
     debuginfod: bool,
     #[command(flatten)]
     drawing: DrawingArguments,
+    #[command(flatten)]
+    runtimes: RuntimeArguments,
     /// A command to record and draw, with its arguments
     #[arg(value_name = "COMMAND", trailing_var_arg = true, conflicts_with = "input")]
     command: Vec<OsString>,
@@ -126,7 +128,7 @@ pub fn run(arguments: &FlameArguments, console: &Console) -> anyhow::Result<Exit
     let code = if arguments.command.is_empty() {
         produce(arguments, || input::open(arguments.input.as_deref(), console), output, console)?
     } else {
-        match record_command(&arguments.command, output.is_stdout(), console)? {
+        match record_command(&arguments.command, &arguments.runtimes, output.is_stdout(), console)? {
             (Outcome::NotStarted(code), _) => return Ok(code),
             (Outcome::Recorded(code), recording) => {
                 let open = || Ok(Input::from_file(recording, "what was recorded")?);

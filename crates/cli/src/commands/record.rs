@@ -25,10 +25,10 @@ use super::call_graph::{self, CallGraph};
 use super::extras::ExtraArguments;
 use super::sink::Sink;
 use super::summary;
-use crate::arguments::SymbolArguments;
 use crate::arguments::events::EventLists;
 use crate::arguments::numbers::{process_number, within};
 use crate::arguments::window::WindowArguments;
+use crate::arguments::{RuntimeArguments, SymbolArguments};
 use crate::console::Console;
 use crate::output;
 
@@ -75,6 +75,8 @@ pub struct RecordArguments {
     /// Write to this file, - for standard output; one that exists becomes FILE.old
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_OUTPUT)]
     output: PathBuf,
+    #[command(flatten)]
+    runtimes: RuntimeArguments,
     /// The command to record, with its arguments
     #[arg(value_name = "COMMAND", trailing_var_arg = true)]
     command: Vec<OsString>,
@@ -168,7 +170,7 @@ pub struct SamplingArguments {
 /// # Errors
 /// Where nothing could be recorded, or not to its end.
 pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<ExitCode> {
-    let mut options = options(arguments)?;
+    let mut options = options(arguments, console)?;
     if options.delay == Some(Duration::MAX) && !arguments.parts.has_control() {
         wrong_usage("-D -1 waits for a command; try: --control fifo:PATH");
     }
@@ -256,10 +258,12 @@ fn record_in_parts(
 /// As [`run`].
 pub fn record_command(
     words: &[OsString],
+    runtimes: &RuntimeArguments,
     output_to_stderr: bool,
     console: &Console,
 ) -> anyhow::Result<(Outcome, File)> {
-    let options = Options::of_command(Workload { words: words.to_vec(), output_to_stderr });
+    let environment = runtimes.environment(words, console);
+    let options = Options::of_command(Workload { words: words.to_vec(), environment, output_to_stderr });
     let folder = std::env::temp_dir();
     let no_file = || format!("cannot make {}", temporary_file(&folder));
     let file = NewFile::create_unseen(&folder).with_context(no_file)?;
@@ -364,7 +368,7 @@ fn elsewhere(problem: ErrorKind, output: Option<&Path>) -> String {
     }
 }
 
-fn options(arguments: &RecordArguments) -> anyhow::Result<Options> {
+fn options(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Options> {
     let target = arguments.target.target(!arguments.command.is_empty())?;
     if target.is_none() && arguments.command.is_empty() {
         wrong_usage(
@@ -372,8 +376,11 @@ fn options(arguments: &RecordArguments) -> anyhow::Result<Options> {
         );
     }
     let mut options = Options::new(target.unwrap_or(Target::Command));
-    options.workload = (!arguments.command.is_empty())
-        .then(|| Workload { words: arguments.command.clone(), output_to_stderr: false });
+    options.workload = (!arguments.command.is_empty()).then(|| Workload {
+        words: arguments.command.clone(),
+        environment: arguments.runtimes.environment(&arguments.command, console),
+        output_to_stderr: false,
+    });
     arguments.target.limit(&mut options);
     arguments.sampling.choose(&mut options, arguments.count, arguments.keep_stacks)?;
     options.extras = arguments.extras.extras();

@@ -15,6 +15,7 @@ use model::Name;
 use recorder::{Control, Notice, Options, Target, Workload};
 
 use super::record::{self, SamplingArguments, TargetArguments, seconds};
+use crate::arguments::RuntimeArguments;
 use crate::arguments::numbers::within;
 use crate::console::Console;
 use crate::output::Output;
@@ -79,6 +80,8 @@ pub struct TopArguments {
     /// The length of the sliding window on the screen
     #[arg(long, value_name = "SECS", default_value = "10", value_parser = interval, allow_negative_numbers = true)]
     window: Duration,
+    #[command(flatten)]
+    runtimes: RuntimeArguments,
     /// A command to start and watch, with its arguments
     #[arg(value_name = "COMMAND", trailing_var_arg = true)]
     command: Vec<OsString>,
@@ -116,8 +119,10 @@ pub fn run(arguments: &TopArguments, console: &Console) -> anyhow::Result<ExitCo
     let mut options = Options::new(target);
     options.workload = (!arguments.command.is_empty()).then(|| {
         let words = arguments.command.clone();
+        let environment = arguments.runtimes.environment(&words, console);
         // Its output would be written over the screen.
-        Workload { words: if printing { words } else { silenced(words) }, output_to_stderr: true }
+        let words = if printing { words } else { silenced(words) };
+        Workload { words, environment, output_to_stderr: true }
     });
     options.light = true;
     arguments.target.limit(&mut options);

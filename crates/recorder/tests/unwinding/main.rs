@@ -76,7 +76,8 @@ fn record(flags: &[&str], rounds: u32) -> Option<Vec<Pair>> {
         return None;
     }
     let words = vec![program.into_os_string(), rounds.to_string().into()];
-    let mut options = Options::of_command(Workload { words, output_to_stderr: true });
+    let mut options =
+        Options::of_command(Workload { words, environment: Vec::new(), output_to_stderr: true });
     options.call_chain = CallChain::Stacks { size: Some(32 << 10), keep: true };
     options.rate = Some(Rate::Frequency(2000));
     let mut everything = Everything::default();

@@ -212,8 +212,11 @@ fn options(arguments: &StatArguments) -> anyhow::Result<Options> {
     }
     let mut options = Options::new(target.unwrap_or(Target::Command));
     options.invocation = "prof stat";
-    options.workload =
-        has_command.then(|| Workload { words: arguments.command.clone(), output_to_stderr: false });
+    options.workload = has_command.then(|| Workload {
+        words: arguments.command.clone(),
+        environment: Vec::new(),
+        output_to_stderr: false,
+    });
     arguments.target.limit(&mut options);
     options.events = arguments.events.0.select()?;
     let catalogue = recorder::this_machine();
