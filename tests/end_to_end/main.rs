@@ -16,6 +16,7 @@ mod documented;
 mod events;
 mod exit_codes;
 mod explain;
+mod exports;
 mod faults;
 mod flags;
 mod folded;

@@ -53,17 +53,20 @@ impl Caption<'_> {
 
     /// When the first sample was taken, or when the file was written where the recording does not know.
     fn date(&self) -> Option<String> {
-        let first = self.span.map(|(first, _)| first.0);
-        let recorded = self.features.clock.zip(first).and_then(|(clock, first)| {
-            let since = i128::from(first) - i128::from(clock.clock);
-            u64::try_from(i128::from(clock.wall_clock) + since).ok()
-        });
+        let recorded = self.span.and_then(|(first, _)| wall_clock(self.features, first));
         let written = || self.written?.duration_since(SystemTime::UNIX_EPOCH).ok();
         match recorded {
             Some(nanoseconds) => Some(utc(nanoseconds / 1_000_000_000)),
             None => written().map(|written| format!("file of {}", utc(written.as_secs()))),
         }
     }
+}
+
+/// Nanoseconds since 1970 at a time of the recording's clock, where the recording says how the two go together.
+pub(crate) fn wall_clock(features: &Features, time: Timestamp) -> Option<u64> {
+    let clock = features.clock?;
+    let since = i128::from(time.0) - i128::from(clock.clock);
+    u64::try_from(i128::from(clock.wall_clock) + since).ok()
 }
 
 /// How often the event was sampled.

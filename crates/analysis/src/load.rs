@@ -180,6 +180,15 @@ impl Analysis {
         Hints::new(&profile.profile, census, &self.spaces, &runtimes, &remedies)
     }
 
+    /// Returns when the first sample of any event was taken, in nanoseconds since 1970 where the recording says so, and how many
+    /// nanoseconds after it the last one.
+    pub fn time(&self) -> (Option<u64>, u64) {
+        let spans = || self.events.iter().filter_map(|event| event.profile.span);
+        let (first, last) = (spans().map(|(first, _)| first).min(), spans().map(|(_, last)| last).max());
+        let started = first.and_then(|first| caption::wall_clock(self.recording.features(), first));
+        (started, first.zip(last).map_or(0, |(first, last)| last.0.saturating_sub(first.0)))
+    }
+
     /// Says in a line what was recorded, where, when, for how long, how often. `filters` says which samples are shown, in
     /// words; empty for all.
     pub fn title(&self, profile: &EventProfile, filters: &str) -> String {

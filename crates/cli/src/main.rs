@@ -50,6 +50,8 @@ enum Command {
     Annotate(commands::annotate::AnnotateArguments),
     /// Put a recording into one file with the names it needs, for another machine
     Archive(commands::archive::ArchiveArguments),
+    /// Write a recording in the form of another tool
+    Export(commands::export::ExportArguments),
     /// Print the samples of a recording, as `perf script` does
     Script(commands::script::ScriptArguments),
     /// Count events of a command, processes or the whole system
@@ -99,6 +101,7 @@ fn main() -> ExitCode {
         Command::Explain(explain) => commands::explain::run(&explain, &console),
         Command::Annotate(annotate) => commands::annotate::run(&annotate, &console),
         Command::Archive(archive) => commands::archive::run(&archive, &console),
+        Command::Export(export) => commands::export::run(&export, &console),
         Command::Script(script) => commands::script::run(&script, &console),
         Command::Stat(stat) => commands::stat::run(&stat, &console),
         Command::Top(top) => commands::top::run(&top, &console),

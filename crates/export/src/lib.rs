@@ -5,6 +5,7 @@
 
 pub mod annotate;
 mod chart;
+pub mod exchange;
 pub mod explain;
 mod flame_tree;
 pub mod flamegraph;

@@ -204,12 +204,13 @@ impl<'a> View<'a> {
         frames.extend(located.iter().map(|&(frame, _)| frame));
     }
 
-    /// As [`Self::stack`], each frame with its place; those of threads and processes have none.
+    /// As [`Self::stack`], each frame with its place and the number of its entry in the stack, the outermost being 0; those
+    /// of threads and processes have none.
     pub fn located_stack(
         &self,
         thread: ThreadId,
         stack: StackId,
-        located: &mut Vec<(FrameId, Option<PlaceId>)>,
+        located: &mut Vec<(FrameId, Option<(PlaceId, u32)>)>,
     ) {
         let (process, root) = self.roots(thread);
         let mut frames = Vec::new();
@@ -217,16 +218,16 @@ impl<'a> View<'a> {
         let threads = frames.len();
         let mut places: Vec<_> = self.profile.stacks.entries(stack).collect();
         places.reverse();
-        for place in places {
+        for (&place, number) in places.iter().zip(0..) {
             for &(frame, fold) in self.shown(place) {
                 match (fold, frames.last()) {
                     (Fold::Pass, _) => {}
                     (Fold::Merge, Some(&(caller, _))) if self.frames.same_function(caller, frame) => {}
-                    _ => frames.push((frame, Some(place))),
+                    _ => frames.push((frame, Some((place, number)))),
                 }
             }
         }
-        let innermost = self.profile.stacks.split(stack).map(|(place, _)| place);
+        let innermost = places.last().map(|&place| (place, places.len() as u32 - 1));
         frames.extend(self.passing_last(stack).map(|frame| (frame, innermost)));
         if self.rules.apply(&mut frames, threads, &self.frames, |&(frame, _)| frame) {
             located.append(&mut frames);

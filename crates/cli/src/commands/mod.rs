@@ -7,6 +7,7 @@ pub mod completions;
 pub mod doctor;
 pub mod dump;
 pub mod explain;
+pub mod export;
 mod extras;
 pub mod flame;
 pub mod list;

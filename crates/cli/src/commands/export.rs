@@ -1,0 +1,157 @@
+//! `prof export`: a recording in the form of another tool.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use analysis::events::is_clock;
+use analysis::input::{Input, is_of_this_host};
+use analysis::{Analysis, Notices, Request};
+use anyhow::{Context, bail};
+use clap::Args;
+use export::exchange::{self, Event, Format, Recording};
+use export::summary::{Summary, subtitle};
+use host::debuginfod;
+use profile::{Detail, Show, View};
+
+use crate::arguments::{RecordingArguments, SampleArguments, StackArguments, SymbolArguments};
+use crate::confined;
+use crate::console::Console;
+use crate::input;
+use crate::output::Output;
+
+/// Arguments of `prof export`.
+#[derive(Args)]
+#[command(after_help = "\
+Formats:
+  folded      a line per stack, for flamegraph.pl, inferno and speedscope; one event
+  pprof       profile.proto, compressed: go tool pprof, Pyroscope, Parca, Grafana
+  speedscope  https://www.speedscope.app, a profile for each event
+  json        all of it, as docs/schemas/profile.json describes it
+  otlp        OpenTelemetry's ProfilesData (protobuf; proto 1.10.0, profiles v1development)
+Examples:
+  prof export --format pprof -o cpu.pb.gz && go tool pprof -http=: cpu.pb.gz
+  prof export --format speedscope -o profile.speedscope.json perf.data")]
+pub struct ExportArguments {
+    #[command(flatten)]
+    recording: RecordingArguments,
+    /// The form
+    #[arg(short, long, value_name = "NAME", value_parser = Format::NAMES)]
+    format: String,
+    /// Where it goes [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Threads of one name as one
+    #[arg(long)]
+    merge_threads: bool,
+    /// Without the lines of the source, which take time to find
+    #[arg(long)]
+    no_lines: bool,
+    #[command(flatten)]
+    samples: SampleArguments,
+    #[command(flatten)]
+    stacks: StackArguments,
+    #[command(flatten)]
+    symbols: SymbolArguments,
+    /// Fetch missing debug files of hot objects from debuginfod servers (DEBUGINFOD_URLS, which alone asks for it, too)
+    #[arg(long, help_heading = "Names")]
+    debuginfod: bool,
+}
+
+/// Reads a recording and writes it in another form.
+///
+/// # Errors
+/// Where the recording cannot be read, has nothing of what is asked for, or the output cannot be written.
+pub fn run(arguments: &ExportArguments, console: &Console) -> anyhow::Result<ExitCode> {
+    let format: Format = arguments.format.parse()?;
+    if format.is_binary() && arguments.output.is_none() && std::io::stdout().is_terminal() {
+        bail!("{0} does not belong on a terminal; try: prof export --format {0} -o FILE", arguments.format);
+    }
+    let mut output = Output::open(arguments.output.as_deref(), console)?;
+    let open = || input::open(arguments.recording.path(), console);
+    if debuginfod::is_wanted(arguments.debuginfod) {
+        produce(arguments, format, open()?, &mut output, console)?;
+        output.finish()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    confined::produce(console, output, |output| produce(arguments, format, open()?, output, console))
+}
+
+fn produce(
+    arguments: &ExportArguments,
+    format: Format,
+    input: Input,
+    output: &mut Output,
+    console: &Console,
+) -> anyhow::Result<()> {
+    let stacks = &arguments.stacks;
+    // Folded lines have no room for either.
+    let is_folded = format == Format::Folded;
+    let lines = !arguments.no_lines && !is_folded;
+    let mut settings = arguments.symbols.settings(stacks.inlines(), is_of_this_host(input.reader.features()));
+    settings.options.locations = lines;
+    let request = Request {
+        filter: arguments.samples.filter(),
+        detail: Detail { threads: !arguments.merge_threads && !is_folded, ..Detail::default() },
+        symbols: &settings,
+        kernel: stacks.kernel(),
+        debuginfod: arguments.debuginfod,
+        event: arguments.samples.event.as_deref(),
+        several_events: !is_folded,
+    };
+    let name = input.name.clone();
+    let analysis = match Analysis::read(input, &request, console) {
+        Err(error) if error.is_about_samples() => {
+            return Err(error).with_context(|| format!("cannot export {name}"));
+        }
+        read => read?,
+    };
+    let show = Show { modules: !is_folded, lines, ..stacks.show() };
+    let shape = stacks.shape();
+    let views: Vec<View<'_>> = analysis
+        .events
+        .iter()
+        .map(|event| analysis.shaped_view(&event.profile, show, stacks.weight(&event.event.attr), &shape))
+        .collect();
+    if views.iter().all(|view| view.shown_total() == 0 && view.total() > 0) {
+        bail!("cannot export {name}: no sample has a frame that matches what --keep or --root-at says");
+    }
+    let mut truths = Vec::new();
+    for (event, view) in analysis.events.iter().zip(&views) {
+        let census = analysis.census(&event.profile);
+        let hints = analysis.hints(event, &census, console);
+        truths.push(subtitle(&Summary {
+            event: &event.event.name.to_string(),
+            total: event.profile.total(),
+            unsampled: view.unsampled_total(),
+            weight: view.weight(),
+            loss: &event.profile.loss,
+            census: &census,
+            remedies: &hints.in_picture(),
+        }));
+        hints.sentences().for_each(|hint| console.say(&hint));
+    }
+    let words = [arguments.samples.in_words(), stacks.in_words()];
+    let words = words.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join(", ");
+    let title = analysis.events.first().map_or(name, |event| analysis.title(event, &words));
+    let (started, duration) = analysis.time();
+    let events = analysis.events.iter().zip(&views).map(|(event, view)| {
+        let attr = &event.event.attr;
+        Event {
+            name: event.event.name.to_string(),
+            view,
+            is_clock: is_clock(attr),
+            period: (!attr.is_frequency()).then_some(attr.sample_period),
+        }
+    });
+    let recording = Recording {
+        events: events.collect(),
+        spaces: &analysis.spaces,
+        title: &title,
+        truths,
+        started,
+        duration,
+    };
+    exchange::write(&recording, format, output)?;
+    Ok(())
+}

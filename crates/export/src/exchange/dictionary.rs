@@ -1,0 +1,229 @@
+//! What the samples of a recording speak of, each once: modules, functions, addresses, stacks, threads.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use model::{Name, Space, SpaceId};
+use profile::{Count, FrameId, Label, PlaceId, ViewFrame, module_of};
+
+use super::Recording;
+use crate::frame_name;
+
+/// What stands for the stack of a sample without one.
+const NO_STACK: &str = "[no stack]";
+
+/// A module, or whatever else code lies in.
+#[derive(Clone, Debug)]
+pub(super) struct Mapping {
+    /// The path, or what the kernel calls it.
+    pub(super) name: String,
+    /// In hexadecimal digits; empty where it is not known.
+    pub(super) build_id: String,
+    /// The range of addresses of it that occur, widened to pages. Those of objects are offsets in their files.
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) in_kernel: bool,
+}
+
+/// A function.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Function {
+    pub(super) name: String,
+    /// The short name of its module; empty where it is not known.
+    pub(super) module: String,
+    /// The source file; empty where it is not known.
+    pub(super) file: String,
+}
+
+/// A function at a location.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Line {
+    pub(super) function: u32,
+    /// 0 where they are not known.
+    pub(super) line: u32,
+    pub(super) column: u32,
+}
+
+/// An address with the functions that it is in, innermost first: all but the last are inlined.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Location {
+    pub(super) mapping: Option<u32>,
+    pub(super) address: u64,
+    pub(super) lines: Vec<Line>,
+}
+
+/// Whose samples.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Thread {
+    pub(super) comm: String,
+    pub(super) ids: Option<(i32, i32)>,
+}
+
+/// Samples of one thread with one stack.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Samples {
+    pub(super) event: usize,
+    pub(super) thread: u32,
+    pub(super) stack: u32,
+    pub(super) count: Count,
+}
+
+/// Values, each once.
+#[derive(Debug)]
+pub(super) struct Table<T> {
+    pub(super) values: Vec<T>,
+    numbers: HashMap<T, u32>,
+}
+
+impl<T: Clone + Eq + Hash> Table<T> {
+    fn new() -> Self {
+        Self { values: Vec::new(), numbers: HashMap::new() }
+    }
+
+    pub(super) fn intern(&mut self, value: T) -> u32 {
+        let next = self.values.len() as u32;
+        let values = &mut self.values;
+        *self.numbers.entry(value).or_insert_with_key(|value| {
+            values.push(value.clone());
+            next
+        })
+    }
+}
+
+/// All that samples speak of.
+pub(super) struct Dictionary {
+    pub(super) mappings: Vec<Mapping>,
+    pub(super) functions: Table<Function>,
+    pub(super) locations: Table<Location>,
+    /// Positions of locations, innermost first.
+    pub(super) stacks: Table<Vec<u32>>,
+    pub(super) threads: Table<Thread>,
+    /// Event by event.
+    pub(super) samples: Vec<Samples>,
+    of_spaces: HashMap<SpaceId, u32>,
+}
+
+impl Dictionary {
+    pub(super) fn new(recording: &Recording<'_>) -> Self {
+        let mut all = Self {
+            mappings: Vec::new(),
+            functions: Table::new(),
+            locations: Table::new(),
+            stacks: Table::new(),
+            threads: Table::new(),
+            samples: Vec::new(),
+            of_spaces: HashMap::new(),
+        };
+        for (event, samples) in recording.events.iter().enumerate() {
+            all.add(recording, event, samples);
+        }
+        all
+    }
+
+    fn add(&mut self, recording: &Recording<'_>, event: usize, of_event: &super::Event<'_>) {
+        let view = of_event.view;
+        let profile = view.profile();
+        let threads: Vec<u32> = profile
+            .threads()
+            .iter()
+            .map(|thread| {
+                let ids = thread.ids.map(|(pid, tid)| (pid.0, tid.0));
+                self.threads.intern(Thread { comm: thread.comm.to_string(), ids })
+            })
+            .collect();
+        let mut counts: Vec<_> = profile.counts().collect();
+        counts.sort_unstable_by_key(|&(thread, stack, _)| (thread, stack));
+        let mut frames = Vec::new();
+        for (thread, stack, count) in counts {
+            frames.clear();
+            view.located_stack(thread, stack, &mut frames);
+            if frames.is_empty() {
+                // Filters left it out.
+                continue;
+            }
+            let mut locations = Vec::new();
+            let functions = frames.iter().filter_map(|&(frame, place)| Some((frame, place?)));
+            let functions: Vec<(FrameId, (PlaceId, u32))> = functions.collect();
+            for of_place in functions.chunk_by(|(_, one), (_, other)| one == other).rev() {
+                locations.push(self.location(recording, view, of_place));
+            }
+            if locations.is_empty() {
+                locations.push(self.no_stack());
+            }
+            let stack = self.stacks.intern(locations);
+            self.samples.push(Samples { event, thread: threads[thread.index()], stack, count });
+        }
+    }
+
+    /// The location of frames of one place, outermost first.
+    fn location(
+        &mut self,
+        recording: &Recording<'_>,
+        view: &profile::View<'_>,
+        frames: &[(FrameId, (PlaceId, u32))],
+    ) -> u32 {
+        let lines = frames.iter().rev().map(|&(frame, _)| self.line(&view.frames().frames()[frame.index()]));
+        let lines = lines.collect();
+        let entry =
+            frames.first().and_then(|(_, (place, _))| view.profile().stacks.places().get(place.index()));
+        let mapping = entry.and_then(|entry| {
+            let space = recording.spaces.find(entry.space)?;
+            self.mapping(entry.space, space, entry.offset, entry.in_kernel)
+        });
+        let address = entry.map_or(0, |entry| entry.offset);
+        self.locations.intern(Location { mapping, address, lines })
+    }
+
+    fn line(&mut self, frame: &ViewFrame) -> Line {
+        let (label, module) = match &frame.label {
+            Label::Function(name, module) => (Label::Function(name.clone(), None), module.as_ref()),
+            Label::Module(module, _) => (frame.label.clone(), Some(module)),
+            other => (other.clone(), None),
+        };
+        let plain = ViewFrame { label, kind: profile::FrameKind::User, line: None };
+        let at = frame.line.as_ref();
+        let function = self.functions.intern(Function {
+            name: Name::from(frame_name(&plain).as_str()).to_string(),
+            module: module.map_or_else(String::new, ToString::to_string),
+            file: at.map_or_else(String::new, |at| Name::from(&*at.file).to_string()),
+        });
+        Line { function, line: at.map_or(0, |at| at.line), column: at.map_or(0, |at| at.column) }
+    }
+
+    fn no_stack(&mut self) -> u32 {
+        let (module, file) = (String::new(), String::new());
+        let function = self.functions.intern(Function { name: NO_STACK.to_owned(), module, file });
+        let lines = vec![Line { function, line: 0, column: 0 }];
+        self.locations.intern(Location { mapping: None, address: 0, lines })
+    }
+
+    /// The mapping of a space, widened to hold this address.
+    fn mapping(&mut self, id: SpaceId, space: &Space, address: u64, in_kernel: bool) -> Option<u32> {
+        const PAGE: u64 = 4096;
+        let name = match space {
+            Space::Object(object) => object.path.to_string(),
+            Space::Vdso { .. } => "[vdso]".to_owned(),
+            Space::Kernel { .. } => "[kernel.kallsyms]".to_owned(),
+            Space::KernelModule { name, .. } => name.to_string(),
+            _ => module_of(space)?.to_string(),
+        };
+        let build_id = match space {
+            Space::Object(object) => object.build_id.as_ref(),
+            Space::Vdso { build_id }
+            | Space::Kernel { build_id, .. }
+            | Space::KernelModule { build_id, .. } => build_id.as_ref(),
+            _ => None,
+        };
+        let start = address & !(PAGE - 1);
+        let end = start.saturating_add(PAGE);
+        let next = self.mappings.len() as u32;
+        let number = *self.of_spaces.entry(id).or_insert(next);
+        if number == next {
+            let build_id = build_id.map_or_else(String::new, ToString::to_string);
+            self.mappings.push(Mapping { name, build_id, start, end, in_kernel });
+        }
+        let mapping = self.mappings.get_mut(number as usize)?;
+        (mapping.start, mapping.end) = (mapping.start.min(start), mapping.end.max(end));
+        Some(number)
+    }
+}

@@ -1,0 +1,69 @@
+//! A whole profile as JSON, which `docs/schemas/profile.json` describes.
+
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+
+use super::Recording;
+use super::dictionary::Dictionary;
+
+/// The version of the schema. One that breaks readers has a higher number.
+const SCHEMA: &str = "prof-profile-1";
+
+pub(super) fn write(
+    recording: &Recording<'_>,
+    dictionary: &Dictionary,
+    output: &mut dyn Write,
+) -> io::Result<()> {
+    let known = |text: &str| if text.is_empty() { Value::Null } else { text.into() };
+    let mappings = dictionary.mappings.iter().map(|mapping| {
+        json!({ "name": mapping.name, "build_id": known(&mapping.build_id), "kernel": mapping.in_kernel })
+    });
+    let functions = dictionary.functions.values.iter().map(|function| {
+        json!({ "name": function.name, "module": known(&function.module), "file": known(&function.file) })
+    });
+    let locations = dictionary.locations.values.iter().map(|location| {
+        let lines = location
+            .lines
+            .iter()
+            .map(|line| json!({ "function": line.function, "line": (line.line > 0).then_some(line.line) }));
+        json!({
+            "mapping": location.mapping,
+            // 64 bits are more than many readers' numbers hold.
+            "address": format!("{:#x}", location.address),
+            "lines": lines.collect::<Vec<_>>(),
+        })
+    });
+    let threads = dictionary.threads.values.iter().map(|thread| {
+        let (pid, tid) = thread.ids.unzip();
+        json!({ "comm": thread.comm, "pid": pid, "tid": tid })
+    });
+    let events = recording.events.iter().enumerate().map(|(number, event)| {
+        let samples = || dictionary.samples.iter().filter(move |samples| samples.event == number);
+        let (_, unit) = event.of_period();
+        json!({
+            "event": event.name,
+            "unit": unit,
+            "samples": samples().map(|of| of.count.samples).fold(0, u64::saturating_add),
+            "period": samples().map(|of| of.count.period).fold(0, u64::saturating_add),
+            "rows": samples()
+                .map(|of| json!([of.thread, of.stack, of.count.samples, of.count.period]))
+                .collect::<Vec<_>>(),
+        })
+    });
+    let whole = json!({
+        "schema": SCHEMA,
+        "title": recording.title,
+        "truths": recording.truths,
+        "started_unix_ns": recording.started.map(|started| started.to_string()),
+        "duration_ns": recording.duration,
+        "mappings": mappings.collect::<Vec<_>>(),
+        "functions": functions.collect::<Vec<_>>(),
+        "locations": locations.collect::<Vec<_>>(),
+        "stacks": dictionary.stacks.values,
+        "threads": threads.collect::<Vec<_>>(),
+        "events": events.collect::<Vec<_>>(),
+    });
+    serde_json::to_writer(&mut *output, &whole)?;
+    writeln!(output)
+}

@@ -1,0 +1,125 @@
+//! Profiles in the forms that other tools exchange: addresses with their modules, build ids, functions and lines.
+
+mod dictionary;
+mod json;
+mod otlp;
+mod pprof;
+mod speedscope;
+
+use std::io::{self, Write};
+use std::str::FromStr;
+
+use model::SpaceTable;
+use profile::{View, Weight};
+use thiserror::Error;
+
+use dictionary::Dictionary;
+
+/// A form.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// A line per stack, as `flamegraph.pl` and others read it.
+    Folded,
+    /// `profile.proto` of pprof, compressed by gzip.
+    Pprof,
+    /// The JSON of speedscope.
+    Speedscope,
+    /// Our own JSON; `docs/schemas/profile.json` describes it.
+    Json,
+    /// `ProfilesData` of OpenTelemetry, as protobuf: proto 1.10.0, profiles v1development.
+    Otlp,
+}
+
+impl Format {
+    /// The names of all formats.
+    pub const NAMES: [&'static str; 5] = ["folded", "pprof", "speedscope", "json", "otlp"];
+
+    /// Whether it is bytes that a terminal cannot show.
+    pub fn is_binary(self) -> bool {
+        matches!(self, Self::Pprof | Self::Otlp)
+    }
+}
+
+/// A name that no format has.
+#[derive(Error, Debug)]
+#[error("there is no format `{0}`")]
+pub struct UnknownFormat(String);
+
+impl FromStr for Format {
+    type Err = UnknownFormat;
+
+    fn from_str(text: &str) -> Result<Self, UnknownFormat> {
+        Ok(match text {
+            "folded" => Self::Folded,
+            "pprof" => Self::Pprof,
+            "speedscope" => Self::Speedscope,
+            "json" => Self::Json,
+            "otlp" => Self::Otlp,
+            _ => return Err(UnknownFormat(text.to_owned())),
+        })
+    }
+}
+
+/// What is exported.
+pub struct Recording<'a> {
+    /// The events, each with its samples. Their views name modules.
+    pub events: Vec<Event<'a>>,
+    /// What their addresses lie in.
+    pub spaces: &'a SpaceTable,
+    /// What was recorded, in a line.
+    pub title: &'a str,
+    /// How far it can be trusted, a line for each event.
+    pub truths: Vec<String>,
+    /// When the first sample was taken, in nanoseconds since 1970; `None` where that is not known.
+    pub started: Option<u64>,
+    /// Nanoseconds from the first sample to the last.
+    pub duration: u64,
+}
+
+/// The samples of an event.
+pub struct Event<'a> {
+    /// Its name.
+    pub name: String,
+    /// Its samples.
+    pub view: &'a View<'a>,
+    /// Whether its periods are nanoseconds of CPU time.
+    pub is_clock: bool,
+    /// Events from sample to sample, where that is fixed.
+    pub period: Option<u64>,
+}
+
+impl Event<'_> {
+    /// What sums of its periods count: type and unit.
+    fn of_period(&self) -> (&str, &'static str) {
+        if self.is_clock { ("cpu", "nanoseconds") } else { (&self.name, "count") }
+    }
+
+    /// What its weights count: type and unit.
+    fn of_weight(&self) -> (&str, &'static str) {
+        match self.view.weight() {
+            Weight::Samples => ("samples", "count"),
+            Weight::Period => self.of_period(),
+        }
+    }
+}
+
+/// Writes a recording. Formats that know one event only get the first.
+///
+/// # Errors
+/// Those of `output`.
+pub fn write(recording: &Recording<'_>, format: Format, output: &mut dyn Write) -> io::Result<()> {
+    if format == Format::Folded {
+        return match recording.events.first() {
+            Some(event) => crate::folded::write(event.view, output),
+            None => Ok(()),
+        };
+    }
+    let dictionary = Dictionary::new(recording);
+    match format {
+        Format::Folded => Ok(()),
+        Format::Pprof => pprof::write(recording, &dictionary, output),
+        Format::Speedscope => speedscope::write(recording, &dictionary, output),
+        Format::Json => json::write(recording, &dictionary, output),
+        Format::Otlp => otlp::write(recording, &dictionary, output),
+    }
+}

@@ -1,0 +1,287 @@
+//! pprof's `profile.proto` (<https://github.com/google/pprof/blob/main/proto/profile.proto>), compressed by gzip.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use prost::Message;
+
+use super::Recording;
+use super::dictionary::Dictionary;
+
+#[derive(Clone, PartialEq, Message)]
+struct Profile {
+    #[prost(message, repeated, tag = "1")]
+    sample_type: Vec<ValueType>,
+    #[prost(message, repeated, tag = "2")]
+    sample: Vec<Sample>,
+    #[prost(message, repeated, tag = "3")]
+    mapping: Vec<Mapping>,
+    #[prost(message, repeated, tag = "4")]
+    location: Vec<Location>,
+    #[prost(message, repeated, tag = "5")]
+    function: Vec<Function>,
+    #[prost(string, repeated, tag = "6")]
+    string_table: Vec<String>,
+    #[prost(int64, tag = "9")]
+    time_nanos: i64,
+    #[prost(int64, tag = "10")]
+    duration_nanos: i64,
+    #[prost(message, optional, tag = "11")]
+    period_type: Option<ValueType>,
+    #[prost(int64, tag = "12")]
+    period: i64,
+    #[prost(int64, repeated, tag = "13")]
+    comment: Vec<i64>,
+    #[prost(int64, tag = "14")]
+    default_sample_type: i64,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct ValueType {
+    #[prost(int64, tag = "1")]
+    kind: i64,
+    #[prost(int64, tag = "2")]
+    unit: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Sample {
+    #[prost(uint64, repeated, tag = "1")]
+    location_id: Vec<u64>,
+    #[prost(int64, repeated, tag = "2")]
+    value: Vec<i64>,
+    #[prost(message, repeated, tag = "3")]
+    label: Vec<Label>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct Label {
+    #[prost(int64, tag = "1")]
+    key: i64,
+    #[prost(int64, tag = "2")]
+    text: i64,
+    #[prost(int64, tag = "3")]
+    number: i64,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct Mapping {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(uint64, tag = "2")]
+    memory_start: u64,
+    #[prost(uint64, tag = "3")]
+    memory_limit: u64,
+    #[prost(uint64, tag = "4")]
+    file_offset: u64,
+    #[prost(int64, tag = "5")]
+    filename: i64,
+    #[prost(int64, tag = "6")]
+    build_id: i64,
+    #[prost(bool, tag = "7")]
+    has_functions: bool,
+    #[prost(bool, tag = "8")]
+    has_filenames: bool,
+    #[prost(bool, tag = "9")]
+    has_line_numbers: bool,
+    #[prost(bool, tag = "10")]
+    has_inline_frames: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Location {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(uint64, tag = "2")]
+    mapping_id: u64,
+    #[prost(uint64, tag = "3")]
+    address: u64,
+    #[prost(message, repeated, tag = "4")]
+    line: Vec<Line>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct Line {
+    #[prost(uint64, tag = "1")]
+    function_id: u64,
+    #[prost(int64, tag = "2")]
+    line: i64,
+    #[prost(int64, tag = "3")]
+    column: i64,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct Function {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(int64, tag = "2")]
+    name: i64,
+    #[prost(int64, tag = "3")]
+    system_name: i64,
+    #[prost(int64, tag = "4")]
+    filename: i64,
+}
+
+/// The texts of a profile, the empty one first.
+struct Strings {
+    numbers: HashMap<String, i64>,
+    texts: Vec<String>,
+}
+
+impl Strings {
+    fn number(&mut self, text: &str) -> i64 {
+        if text.is_empty() {
+            return 0;
+        }
+        if let Some(&number) = self.numbers.get(text) {
+            return number;
+        }
+        let number = self.texts.len() as i64;
+        self.texts.push(text.to_owned());
+        self.numbers.insert(text.to_owned(), number);
+        number
+    }
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+pub(super) fn write(
+    recording: &Recording<'_>,
+    dictionary: &Dictionary,
+    output: &mut dyn Write,
+) -> io::Result<()> {
+    let bytes = profile(recording, dictionary).encode_to_vec();
+    output.write_all(&gzip(&bytes)?)
+}
+
+fn profile(recording: &Recording<'_>, dictionary: &Dictionary) -> Profile {
+    let mut strings = Strings { numbers: HashMap::new(), texts: vec![String::new()] };
+    let several = recording.events.len() > 1;
+    // Each event has its samples, and what they stand for.
+    let mut sample_type = Vec::new();
+    for event in &recording.events {
+        let (kind, unit) = event.of_period();
+        let names = match several {
+            true => [format!("{} samples", event.name), event.name.clone()],
+            false => ["samples".to_owned(), kind.to_owned()],
+        };
+        for (name, unit) in names.iter().zip(["count", unit]) {
+            sample_type.push(ValueType { kind: strings.number(name), unit: strings.number(unit) });
+        }
+    }
+    let first = recording.events.first();
+    let weighs_samples = first.is_some_and(|event| event.view.weight() == profile::Weight::Samples);
+    let default = sample_type.get(if weighs_samples { 0 } else { 1 });
+    let default_sample_type = default.map_or(0, |kind| kind.kind);
+    let period_type = first.map(|event| {
+        let (kind, unit) = event.of_period();
+        ValueType { kind: strings.number(kind), unit: strings.number(unit) }
+    });
+    let keys = ["comm", "pid", "tid"].map(|key| strings.number(key));
+    let sample = dictionary.samples.iter().map(|samples| {
+        let mut value = vec![0; sample_type.len()];
+        value[2 * samples.event] = signed(samples.count.samples);
+        value[2 * samples.event + 1] = signed(samples.count.period);
+        let thread = &dictionary.threads.values[samples.thread as usize];
+        let comm = Label { key: keys[0], text: strings.number(&thread.comm), number: 0 };
+        let number = |key, number: i32| Label { key, text: 0, number: number.into() };
+        let ids = thread.ids.map(|(pid, tid)| [number(keys[1], pid), number(keys[2], tid)]);
+        let stack = &dictionary.stacks.values[samples.stack as usize];
+        Sample {
+            location_id: stack.iter().map(|&location| u64::from(location) + 1).collect(),
+            value,
+            label: std::iter::once(comm).chain(ids.into_iter().flatten()).collect(),
+        }
+    });
+    let sample = sample.collect();
+    // Readers take the first mapping for the program.
+    let program = program(dictionary).unwrap_or(0);
+    let id_of = |mapping: usize| match mapping {
+        0 => program as u64 + 1,
+        _ if mapping == program => 1,
+        _ => mapping as u64 + 1,
+    };
+    let mapping = dictionary.mappings.iter().enumerate().map(|(number, mapping)| Mapping {
+        id: id_of(number),
+        memory_start: mapping.start,
+        memory_limit: mapping.end,
+        file_offset: mapping.start,
+        filename: strings.number(&mapping.name),
+        build_id: strings.number(&mapping.build_id),
+        // All that can be known is here: nothing is to be looked up again.
+        has_functions: true,
+        has_filenames: true,
+        has_line_numbers: true,
+        has_inline_frames: true,
+    });
+    let mut mapping: Vec<Mapping> = mapping.collect();
+    mapping.sort_by_key(|mapping| mapping.id);
+    let location = dictionary.locations.values.iter().zip(1..).map(|(location, id)| Location {
+        id,
+        mapping_id: location.mapping.map_or(0, |mapping| id_of(mapping as usize)),
+        address: location.address,
+        line: location
+            .lines
+            .iter()
+            .map(|line| Line {
+                function_id: u64::from(line.function) + 1,
+                line: line.line.into(),
+                column: line.column.into(),
+            })
+            .collect(),
+    });
+    let location = location.collect();
+    let function = dictionary.functions.values.iter().zip(1..).map(|(function, id)| {
+        let name = strings.number(&function.name);
+        Function { id, name, system_name: name, filename: strings.number(&function.file) }
+    });
+    let function = function.collect();
+    let comments = std::iter::once(recording.title).chain(recording.truths.iter().map(String::as_str));
+    let comment = comments.map(|comment| strings.number(comment)).collect();
+    Profile {
+        sample_type,
+        sample,
+        mapping,
+        location,
+        function,
+        string_table: strings.texts,
+        time_nanos: recording.started.map_or(0, signed),
+        duration_nanos: signed(recording.duration),
+        period_type,
+        period: first.and_then(|event| event.period).map_or(0, signed),
+        comment,
+        default_sample_type,
+    }
+}
+
+/// The position of the mapping that is most likely the program: the one that the heaviest thread is named after.
+fn program(dictionary: &Dictionary) -> Option<usize> {
+    let mut weights = vec![0_u64; dictionary.threads.values.len()];
+    for samples in &dictionary.samples {
+        let weight = &mut weights[samples.thread as usize];
+        *weight = weight.saturating_add(samples.count.samples);
+    }
+    let heaviest = dictionary.threads.values.iter().zip(weights).max_by_key(|(_, weight)| *weight);
+    let comm = heaviest.map(|(thread, _)| &*thread.comm).filter(|comm| !comm.is_empty())?;
+    dictionary
+        .mappings
+        .iter()
+        .position(|mapping| mapping.name.rsplit('/').next().is_some_and(|name| name.starts_with(comm)))
+}
+
+fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
+    /// A gzip header and checksum around the largest window.
+    const GZIP: i32 = 15 + 16;
+    const HEADER_BYTES: usize = 18;
+    let config = zlib_rs::DeflateConfig { level: 6, window_bits: GZIP, ..Default::default() };
+    let mut packed = vec![0; zlib_rs::compress_bound(bytes.len()) + HEADER_BYTES];
+    let (written, code) = zlib_rs::compress_slice(&mut packed, bytes, config);
+    if code != zlib_rs::ReturnCode::Ok {
+        return Err(io::Error::other(format!("cannot compress the profile ({code:?})")));
+    }
+    let length = written.len();
+    packed.truncate(length);
+    Ok(packed)
+}

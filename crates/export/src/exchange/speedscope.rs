@@ -1,0 +1,68 @@
+//! speedscope's own JSON (<https://www.speedscope.app/file-format-schema.json>).
+
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+
+use super::Recording;
+use super::dictionary::Dictionary;
+
+/// Writes a profile for each event, whose stacks begin with their thread.
+pub(super) fn write(
+    recording: &Recording<'_>,
+    dictionary: &Dictionary,
+    output: &mut dyn Write,
+) -> io::Result<()> {
+    let functions = dictionary.functions.values.iter().map(|function| match &*function.file {
+        "" => json!({ "name": function.name }),
+        file => json!({ "name": function.name, "file": file }),
+    });
+    let first_thread = dictionary.functions.values.len();
+    let threads = dictionary.threads.values.iter().map(|thread| {
+        let name = match thread.ids {
+            Some((pid, tid)) => format!("{}-{pid}/{tid}", thread.comm),
+            None => thread.comm.clone(),
+        };
+        json!({ "name": name })
+    });
+    let frames: Vec<Value> = functions.chain(threads).collect();
+    let profiles = recording.events.iter().enumerate().map(|(number, event)| {
+        let (mut samples, mut weights, mut total) = (Vec::new(), Vec::new(), 0_u64);
+        for of_event in dictionary.samples.iter().filter(|samples| samples.event == number) {
+            let stack = &dictionary.stacks.values[of_event.stack as usize];
+            let locations =
+                stack.iter().rev().map(|&location| &dictionary.locations.values[location as usize]);
+            let functions = locations.flat_map(|location| location.lines.iter().rev());
+            let thread = first_thread + of_event.thread as usize;
+            let stack: Vec<usize> =
+                std::iter::once(thread).chain(functions.map(|line| line.function as usize)).collect();
+            let weight = of_event.count.weight(event.view.weight());
+            total = total.saturating_add(weight);
+            samples.push(stack);
+            weights.push(weight);
+        }
+        let unit = match event.of_weight() {
+            (_, "nanoseconds") => "nanoseconds",
+            _ => "none",
+        };
+        json!({
+            "type": "sampled",
+            "name": event.name,
+            "unit": unit,
+            "startValue": 0,
+            "endValue": total,
+            "samples": samples,
+            "weights": weights,
+        })
+    });
+    let whole = json!({
+        "$schema": "https://www.speedscope.app/file-format-schema.json",
+        "exporter": "prof",
+        "name": recording.title,
+        "activeProfileIndex": 0,
+        "shared": { "frames": frames },
+        "profiles": profiles.collect::<Vec<_>>(),
+    });
+    serde_json::to_writer(&mut *output, &whole)?;
+    writeln!(output)
+}
