@@ -81,7 +81,7 @@ fn wrong_usage_says_what_would_be_right() {
         (&["record", "-m", "-1", "--", "true"], "a number of pages"),
         (&["top", "--delay-secs", "-1"], "a number of seconds"),
         (&["flame", "--tid", "x"], "a number from 0 to"),
-        (&["report"], "prof flame --folded"),
+        (&["diff"], "perf diff"),
     ];
     for (args, right) in cases {
         let run = run(&mut prof(args));
