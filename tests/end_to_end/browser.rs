@@ -153,6 +153,7 @@ fn picture(stacks: &[(&[&str], u64)], change: impl FnOnce(&mut Options)) -> Stri
         reverse: false,
         chart: false,
         unit: "samples".to_owned(),
+        per_unit: 1,
     };
     change(&mut options);
     let mut svg = Vec::new();

@@ -45,4 +45,5 @@ mod terminal;
 mod tmux;
 mod top;
 mod unprivileged;
+mod waits;
 mod windows;

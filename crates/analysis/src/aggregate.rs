@@ -238,22 +238,27 @@ impl EventProfile {
     }
 }
 
-fn raw_chain(generation: Generation, ip: Option<u64>, mode: CpuMode, bytes: &[u8]) -> RawChain<'_> {
+pub(crate) fn raw_chain(
+    generation: Generation,
+    ip: Option<u64>,
+    mode: CpuMode,
+    bytes: &[u8],
+) -> RawChain<'_> {
     RawChain { generation: generation.as_u64(), ip: ip.unwrap_or(0), mode: mode as u8, bytes }
 }
 
 /// Maps call chains to stacks.
 #[derive(Default)]
-struct Mapper {
+pub(crate) struct Mapper {
     /// The stack being mapped; kept for its memory.
     entries: Vec<StackEntry>,
-    seen_in: SeenIn,
+    pub(crate) seen_in: SeenIn,
     /// How often threads or mappings may have changed: what was known before must be asked for anew.
     changes: u64,
 }
 
 impl Mapper {
-    fn map(
+    pub(crate) fn map(
         &mut self,
         tracker: &mut Tracker,
         raw: RawStack<U64s<'_>>,

@@ -97,7 +97,7 @@ fn describe(space: &Space) -> String {
         Space::Jit { pid, .. } => format!("generated code of process {pid}"),
         Space::JitDump { pid, path, .. } => format!("generated code of process {pid} ({path})"),
         Space::Unmapped { pid, .. } => format!("unmapped memory of process {pid}"),
-        Space::Truncated(_) | Space::Foreign(_) => {
+        Space::Truncated(_) | Space::State(_) | Space::Foreign(_) => {
             profile::module_of(space).unwrap_or_else(|| Name::from("?")).to_string()
         }
     }

@@ -58,6 +58,14 @@ pub enum Error {
         /// Events that have samples, with how many.
         events: Vec<(Name, u64)>,
     },
+    /// The recording does not say when threads were switched.
+    #[error(
+        "this recording does not say when threads ran and waited, which `{weight}` needs; try: prof record --off-cpu -- COMMAND"
+    )]
+    NoSwitches {
+        /// What was asked for.
+        weight: &'static str,
+    },
     /// One event is wanted, and several have samples.
     #[error("there are samples of several events; choose one with --event NAME: {}", Counts(events))]
     SeveralEvents {
@@ -73,6 +81,7 @@ impl Error {
             self,
             Self::NothingAdmitted { .. }
                 | Self::NoSamples
+                | Self::NoSwitches { .. }
                 | Self::NoSuchEvent { .. }
                 | Self::SeveralEvents { .. }
         )

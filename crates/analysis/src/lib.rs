@@ -31,7 +31,9 @@ pub mod symbols;
 mod undecodable;
 mod unsampled;
 mod unwind;
+mod waits;
 
 pub use error::Error;
 pub use load::{Analysis, EventProfile, Request};
 pub use notices::Notices;
+pub use waits::TimeWeight;

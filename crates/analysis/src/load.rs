@@ -3,20 +3,22 @@
 use std::time::SystemTime;
 
 use decoder::{AttrFlags, SampleFormat};
+use export::summary::Activity;
 use host::debuginfod;
-use model::{Loss, Name, Pid, Resolution, SpaceId, SpaceTable, StackEntry, Tid};
+use model::{EventIndex, Loss, Name, Pid, Resolution, SpaceId, SpaceTable, StackEntry, Tid};
 use perfdata::{Description, Event, sections};
 use profile::{Census, Detail, Nameless, Profile, SampleFilter, Shape, Show, View, Weight};
 
 use crate::aggregate::{Aggregate, SeenIn};
 use crate::caption;
-use crate::events::is_named;
+use crate::events::{is_dummy, is_named};
 use crate::hints::Hints;
 use crate::input::{Input, is_of_this_host};
 use crate::remedies::Remedies;
-use crate::replay::replay;
+use crate::replay::{Replayed, replay};
 use crate::runtimes::Runtimes;
 use crate::symbols::{SymbolSettings, Symbolizing, Symbols};
+use crate::waits::{self, Switches, ThreadTimes, TimeWeight, Times, tell_of_waits};
 use crate::{Error, Notices, downloads};
 
 /// What is wanted of a recording.
@@ -79,6 +81,29 @@ impl Analysis {
     /// Those of [`replay`], and where no sample is left: [`Error::NothingAdmitted`], [`Error::NoSuchEvent`],
     /// [`Error::SeveralEvents`], [`Error::NoSamples`].
     pub fn read(input: Input, request: &Request<'_>, notices: &dyn Notices) -> Result<Self, Error> {
+        Self::read_weighted(input, request, None, notices)
+    }
+
+    /// As [`Analysis::read`], with the time of threads instead of samples: one event, whose profile's periods are nanoseconds.
+    /// Single samples are not kept.
+    ///
+    /// # Errors
+    /// As [`Analysis::read`], and [`Error::NoSwitches`].
+    pub fn read_time(
+        input: Input,
+        request: &Request<'_>,
+        weight: TimeWeight,
+        notices: &dyn Notices,
+    ) -> Result<Self, Error> {
+        Self::read_weighted(input, request, Some(weight), notices)
+    }
+
+    fn read_weighted(
+        input: Input,
+        request: &Request<'_>,
+        time: Option<TimeWeight>,
+        notices: &dyn Notices,
+    ) -> Result<Self, Error> {
         let this_host = is_of_this_host(input.reader.features());
         let paths = &request.symbols.paths;
         let symbolizing = Symbolizing::new(request.symbols)
@@ -90,14 +115,12 @@ impl Analysis {
             symbolizing.read_kernel_ahead();
         }
         let (name, written) = (input.name.clone(), input.written);
-        let mut aggregate = Aggregate::new(request.filter.clone(), request.detail);
-        let replayed = replay::<Error>(input, paths, notices, &mut aggregate)?;
-        if let Some(why) = aggregate.why_none() {
-            return Err(Error::NothingAdmitted { why });
-        }
+        let counted = match time {
+            None => count_samples(input, request, notices)?,
+            Some(weight) => count_time(input, request, weight, notices)?,
+        };
+        let Counted { replayed, mut events, seen_in, times } = counted;
         let (recording, mut tracker, loss) = (replayed.recording, replayed.tracker, replayed.loss);
-        let (profiles, seen_in) = aggregate.finish(recording.events());
-        let mut events = choose(profiles, recording.events(), request)?;
         for event in &mut events {
             event.profile.loss = loss;
         }
@@ -105,17 +128,24 @@ impl Analysis {
             let comm = tracker.comm(pid, Tid(pid.0)).clone();
             (!comm.as_bytes().starts_with(b":")).then_some(comm)
         });
-        let spaces = tracker.into_spaces();
+        let mut spaces = tracker.into_spaces();
         let pids = |space| seen_in.pids(space);
         let servers = debuginfod::Settings::from_environment(paths, request.debuginfod);
         let asked_servers = servers.is_some();
         if let Some(servers) = servers {
-            let profiles: Vec<&Profile> = events.iter().map(|event| &event.profile).collect();
+            let all =
+                events.iter().map(|event| &event.profile).chain(times.as_ref().map(|times| &times.profile));
+            let profiles: Vec<&Profile> = all.collect();
             downloads::fetch(&profiles, &spaces, pids, paths, servers, notices);
         }
-        let places = events.iter().flat_map(|event| event.profile.stacks.places().iter().copied());
+        let all = events.iter().map(|event| &event.profile).chain(times.as_ref().map(|times| &times.profile));
+        let places = all.flat_map(|profile| profile.stacks.places().iter().copied());
         let mut symbols = Symbols::default();
         symbolizing.resolve(places, &spaces, pids, &mut symbols);
+        if let (Some(times), [event]) = (times, events.as_mut_slice()) {
+            event.profile = times.with_states(&mut spaces, |entry| symbols.resolutions.get(entry));
+            event.profile.loss = loss;
+        }
         for remark in symbols.remarks() {
             notices.warn(&remark);
         }
@@ -158,6 +188,11 @@ impl Analysis {
         shape: &Shape,
     ) -> View<'a> {
         View::shaped(profile, &self.spaces, |entry| self.resolve(entry), show, weight, shape)
+    }
+
+    /// Sums a profile of time by what threads did.
+    pub fn activity(&self, profile: &Profile) -> Activity {
+        waits::activity(profile, &self.spaces)
     }
 
     /// Counts the frames that have no name, and why.
@@ -204,6 +239,49 @@ impl Analysis {
     }
 }
 
+/// A recording that was played, and what came of it.
+struct Counted {
+    replayed: Replayed,
+    events: Vec<EventProfile>,
+    seen_in: SeenIn,
+    /// The time of threads, which becomes the profile of the only event.
+    times: Option<Times>,
+}
+
+fn count_samples(input: Input, request: &Request<'_>, notices: &dyn Notices) -> Result<Counted, Error> {
+    let mut aggregate = Aggregate::new(request.filter.clone(), request.detail);
+    let replayed = replay::<Error>(input, &request.symbols.paths, notices, &mut aggregate)?;
+    if let Some(why) = aggregate.why_none() {
+        return Err(Error::NothingAdmitted { why });
+    }
+    let (profiles, seen_in) = aggregate.finish(replayed.recording.events());
+    let events = choose(profiles, &replayed.recording, request)?;
+    Ok(Counted { replayed, events, seen_in, times: None })
+}
+
+fn count_time(
+    input: Input,
+    request: &Request<'_>,
+    weight: TimeWeight,
+    notices: &dyn Notices,
+) -> Result<Counted, Error> {
+    let reader = &input.reader;
+    let switches = Switches::of(reader.events(), reader.features(), reader.endian(), request.event);
+    let switches = switches.ok_or(Error::NoSwitches { weight: weight.name() })?;
+    let index = switches.time.0 as usize;
+    let mut sums = ThreadTimes::new(weight, switches, &request.filter, request.detail);
+    let mut replayed = replay::<Error>(input, &request.symbols.paths, notices, &mut sums)?;
+    let why_none = sums.why_none();
+    let (times, seen_in) = sums.finish(&mut replayed.tracker);
+    if times.is_empty() {
+        return Err(why_none.map_or(Error::NoSamples, |why| Error::NothingAdmitted { why }));
+    }
+    let sampled = replayed.recording.event(EventIndex(index as u32)).cloned().ok_or(Error::NoSamples)?;
+    let event = Event { name: Name::from(weight.in_words()), ..sampled };
+    let events = vec![EventProfile { index, event, profile: Profile::default() }];
+    Ok(Counted { replayed, events, seen_in, times: Some(times) })
+}
+
 /// Whether an event's stacks are the callers that unwinding found, then or now, and not frame pointers.
 fn is_unwound(event: &Event, recording: &Description) -> bool {
     let then = recording.features().section(sections::id::STACK_TOTALS).is_some();
@@ -213,12 +291,18 @@ fn is_unwound(event: &Event, recording: &Description) -> bool {
 /// Keeps the profiles that have samples and are wanted.
 fn choose(
     profiles: Vec<Profile>,
-    events: &[Event],
+    recording: &Description,
     request: &Request<'_>,
 ) -> Result<Vec<EventProfile>, Error> {
-    let profiles = events.iter().cloned().zip(profiles).enumerate();
+    let profiles = recording.events().iter().cloned().zip(profiles).enumerate();
     let profiles = profiles.map(|(index, (event, profile))| EventProfile { index, event, profile });
-    let sampled: Vec<EventProfile> = profiles.filter(|event| event.profile.total().samples > 0).collect();
+    let mut sampled: Vec<EventProfile> = profiles.filter(|event| event.profile.total().samples > 0).collect();
+    // What was recorded beside others to tell where threads wait is shown as time, or by name.
+    let tells = |event: &Event| tell_of_waits(event, recording.features());
+    let is_beside = recording.events().iter().any(|event| !tells(event) && !is_dummy(&event.attr));
+    if request.event.is_none() && is_beside {
+        sampled.retain(|event| !tells(&event.event));
+    }
     if sampled.is_empty() {
         return Err(Error::NoSamples);
     }

@@ -12,7 +12,7 @@ use profile::{Detail, SampleFilter, TimeRange};
 use rustc_hash::FxBuildHasher;
 
 /// The name that `prof record` gives its child before that becomes the command, and its time is counted.
-const BEFORE_COMMAND: &[u8] = b"prof-exec";
+pub(crate) const BEFORE_COMMAND: &[u8] = b"prof-exec";
 /// Names of one task that are shown: the first ones, and the last.
 const MOST_NAMES: usize = 4;
 /// Tasks that ended and may still be told of: the READs of a task's other CPUs follow the first.

@@ -10,12 +10,13 @@ use model::Name;
 use profile::View;
 
 use crate::chart::Chart;
-use crate::flame_tree::{self, Widths};
+use crate::flame_tree::{self, LEFT_OUT, Widths};
 use crate::page::folding::Folding;
 use crate::page::frames::Frames;
 use crate::page::{self, Page};
 use crate::palette::{self, colour_of};
 use crate::stacks::{LabelId, Rows, Stacks};
+use crate::waiting;
 
 /// How the picture looks.
 #[derive(Clone, Debug)]
@@ -39,6 +40,8 @@ pub struct Options {
     pub chart: bool,
     /// What the weights count, for example `samples`.
     pub unit: String,
+    /// How much weight is one of that.
+    pub per_unit: u64,
 }
 
 /// A colour palette.
@@ -99,7 +102,8 @@ fn least(total: u128, options: &Options) -> f64 {
 /// Draws rows whose neighbours belong together.
 fn draw(rows: &impl Rows, options: &Options, output: &mut dyn Write) -> io::Result<()> {
     let total = rows.total();
-    let scale = total.div_ceil(LARGEST_TOTAL).max(1) as u64;
+    let per_unit = options.per_unit.max(1);
+    let scale = (total.div_ceil(LARGEST_TOTAL) as u64).max(per_unit);
     let width = options.width.unwrap_or(page::WIDTH);
     let room = width.saturating_sub(2 * page::MARGIN) as f64;
     let mut lines = Vec::new();
@@ -112,6 +116,10 @@ fn draw(rows: &impl Rows, options: &Options, output: &mut dyn Write) -> io::Resu
     });
     if lines.is_empty() {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "there is no sample to draw"));
+    }
+    let is_time = options.per_unit > 1;
+    if is_time && !options.reverse {
+        waiting::mark(&mut lines, LEFT_OUT);
     }
     let folding = Folding::new(pruned.heights, room / drawn_total as f64);
 
@@ -139,9 +147,13 @@ fn draw(rows: &impl Rows, options: &Options, output: &mut dyn Write) -> io::Resu
     // backwards.
     inferno.flame_chart = true;
     inferno.count_name = printable(&options.unit);
-    inferno.factor = scale as f64;
+    inferno.factor = scale as f64 / per_unit as f64;
 
     let page = Page {
+        legend: match options.colors {
+            Colors::Kinds if is_time => &palette::LEGEND_OF_TIME,
+            _ => &[],
+        },
         title: &printable(&options.title),
         subtitle: &printable(&options.subtitle),
         width,
@@ -194,6 +206,7 @@ mod tests {
             reverse: false,
             chart: false,
             unit: "samples".to_owned(),
+            per_unit: 1,
         }
     }
 

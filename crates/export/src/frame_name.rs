@@ -19,6 +19,7 @@ pub fn frame_name(frame: &ViewFrame) -> String {
         Label::Module(module, at) => format!("[{module}{}]", offset(at)),
         Label::Unknown(at) => format!("[unknown{}]", offset(at)),
         Label::Truncated(reason) => format!("[truncated: {reason}]"),
+        Label::State(state) => format!("[{state}]"),
         Label::NotSampled => "[not sampled]".to_owned(),
     };
     name.push_str(match frame.kind {

@@ -19,6 +19,7 @@ pub mod report;
 pub mod script;
 mod stacks;
 pub mod summary;
+mod waiting;
 
 pub use frame_name::frame_name;
 pub use labels::safe_label;

@@ -2,13 +2,36 @@
 
 use inferno::flamegraph::color::Color;
 
+use crate::waiting::{State, state_of, unmarked};
+
 /// The colour of the frame that has all samples, which ran nowhere.
 pub(crate) const ALL: Color = Color { r: 222, g: 216, b: 203 };
 
+/// What the colours of a picture of time mean, told apart also by those who see no red and green: what ran is warm and dark or
+/// green, what did not is blue or violet.
+pub(crate) const LEGEND_OF_TIME: [(&str, Color); 5] = [
+    ("on the CPU for 5 % or more", Color { r: 228, g: 102, b: 72 }),
+    ("off the CPU for 95 % or more", Color { r: 168, g: 184, b: 212 }),
+    ("blocked", BLOCKED),
+    ("waiting for events", WAITING),
+    ("runnable", RUNNABLE),
+];
+const BLOCKED: Color = Color { r: 72, g: 140, b: 214 };
+const WAITING: Color = Color { r: 196, g: 226, b: 246 };
+const RUNNABLE: Color = Color { r: 178, g: 132, b: 206 };
+
 /// The colour of a frame by its label (see [`crate::frame_name`]): grey for what has no name, wherever it ran; else by the
-/// suffix amber for the kernel, aqua for inlined functions, green for generated code; all others red. Equal labels have equal
+/// suffix amber for the kernel, aqua for inlined functions, green for generated code; all others red. Frames that are marked as off the CPU are
+/// grey-blue, with the state of the thread on top of them in its own colour. Equal labels have equal
 /// colours, in every picture.
 pub(crate) fn colour_of(label: &str) -> Color {
+    let (label, is_waiting) = unmarked(label);
+    match state_of(label) {
+        Some(State::Blocked) => return BLOCKED,
+        Some(State::Waiting) => return WAITING,
+        Some(State::Runnable) => return RUNNABLE,
+        Some(State::Unknown) | None => {}
+    }
     let hash = fnv(label.as_bytes());
     // Two shades that do not depend on each other, each of 0 to `range`.
     let shade = |range: u64| (hash % (range + 1)) as u8;
@@ -16,6 +39,10 @@ pub(crate) fn colour_of(label: &str) -> Color {
     let (r, g, b) = if is_nameless(label) {
         let grey = 165 + shade(25);
         (grey, grey, grey)
+    } else if is_waiting {
+        // The kernel's part is paler.
+        let pale = if label.ends_with("_[k]") { 24 } else { 0 };
+        (150 + pale + shade(16), 168 + pale + shade(16), 200 + pale + other(12))
     } else if label.ends_with("_[k]") {
         (232 + shade(18), 165 + other(35), 30)
     } else if label.ends_with("_[i]") {
@@ -56,6 +83,10 @@ mod tests {
         }
         let generated = colour_of("fib a.js:1_[j]");
         assert!(generated.g > generated.r);
+        let states = ["[blocked: futex]", "[blocked]", "[waiting: epoll]", "[runnable: woken]", "\u{2}main"]
+            .map(colour_of);
+        assert!(states.iter().all(|colour| colour.b > colour.r && colour.b > colour.g));
+        assert_eq!((states[0], states[0] == states[2]), (states[1], false));
         assert_eq!(colour_of("main"), colour_of("main"));
         assert_ne!(colour_of("main"), colour_of("maim"));
     }

@@ -56,6 +56,57 @@ fn line(summary: &Summary<'_>, remedies: &[String]) -> String {
     parts.join(", ")
 }
 
+/// The time of threads, in nanoseconds, by what they did.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Activity {
+    /// On a CPU.
+    pub running: u64,
+    /// Ready to run.
+    pub runnable: u64,
+    /// Blocked, but not in a call that event loops rest in.
+    pub blocked: u64,
+    /// In such a call.
+    pub waiting: u64,
+    /// Not known, because switches were lost.
+    pub unknown: u64,
+}
+
+impl Activity {
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        let Self { running, runnable, blocked, waiting, unknown } = *self;
+        [running, runnable, blocked, waiting, unknown].into_iter().fold(0, u64::saturating_add)
+    }
+}
+
+/// As [`subtitle`], for a profile of time: its event says of which.
+pub fn subtitle_of_time(summary: &Summary<'_>, activity: &Activity) -> String {
+    let total = activity.total();
+    let Activity { running, runnable, blocked, waiting, unknown } = *activity;
+    let parts = [
+        ("running", running),
+        ("runnable", runnable),
+        ("blocked", blocked),
+        ("waiting for events", waiting),
+        ("unknown", unknown),
+    ];
+    let parts: Vec<String> = parts
+        .into_iter()
+        .filter(|(_, time)| *time > 0)
+        .map(|(what, time)| format!("{} {what}", share(time, total)))
+        .collect();
+    let seconds = total as f64 / 1e9;
+    let mut all = vec![format!("{seconds:.3} s of {}: {}", summary.event, parts.join(" + "))];
+    all.push(lost(summary.loss));
+    let census = summary.census;
+    if census.truncated > 0 {
+        all.push(counted(census.truncated, "stack truncated", "stacks truncated"));
+    }
+    all.push(format!("{} of frames without a name", share(census.nameless, census.frames)));
+    all.extend(other_loss(summary.loss));
+    all.join(", ")
+}
+
 /// Which frames have no name, and why: a line for each cause with what helps against it (`remedy`), and the modules that
 /// share both. Most frequent first.
 pub fn nameless(census: &Census, remedy: impl Fn(&Nameless) -> Option<String>) -> Vec<String> {

@@ -43,6 +43,7 @@ fn options() -> Options {
         reverse: false,
         chart: false,
         unit: "samples".to_owned(),
+        per_unit: 1,
     }
 }
 

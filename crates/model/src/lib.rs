@@ -16,6 +16,7 @@ mod name;
 mod reason;
 mod space;
 mod stack;
+mod thread_state;
 
 pub use address::{Avma, FileOffset, FrameAddress, Svma};
 pub use build_id::BuildId;
@@ -26,3 +27,4 @@ pub use name::Name;
 pub use reason::{MapRefusal, Reason, TruncationReason};
 pub use space::{FileIdentity, ObjectIdentity, Space, SpaceId, SpaceTable};
 pub use stack::{AddressKind, StackEntry};
+pub use thread_state::{Blocked, Runnable, ThreadState};

@@ -8,7 +8,7 @@ use core::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use crate::{BuildId, Name, Pid, Reason, TruncationReason};
+use crate::{BuildId, Name, Pid, Reason, ThreadState, TruncationReason};
 
 /// The inode that a mapping record named: `maj`, `min`, `ino`, `ino_generation` of `PERF_RECORD_MMAP2`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -95,6 +95,8 @@ pub enum Space {
     },
     /// Not a place at all: the mark that ends an incomplete stack. The offset is 0.
     Truncated(TruncationReason),
+    /// Not a place either: what the thread did with this stack, in a profile of time. The offset is 0.
+    State(ThreadState),
     /// An address that cannot be attributed (hypervisor or guest code, an unknown context). Offsets are the
     /// addresses as recorded.
     Foreign(Reason),

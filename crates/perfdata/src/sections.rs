@@ -24,6 +24,8 @@ pub mod id {
     pub const PROCESSES: u32 = 2;
     /// The names of the addresses that were sampled, packed with zlib: an archive has them (`prof archive`).
     pub const NAMES: u32 = 3;
+    /// When switches between threads were watched, and of whom: present where they were.
+    pub const WATCHED_TIME: u32 = 4;
     /// How many counts of lost samples the recorder could not read, a u64: present where that is not 0.
     pub const UNREAD_LOST_COUNTS: u32 = 16;
 }

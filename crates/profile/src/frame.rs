@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use model::{CpuId, Name, Pid, Resolution, SourceLocation, Space, StackEntry, Tid, TruncationReason};
+use model::{
+    CpuId, Name, Pid, Resolution, SourceLocation, Space, StackEntry, ThreadState, Tid, TruncationReason,
+};
 
 use crate::async_rust::{self, Fold};
 use crate::index::Index;
@@ -39,6 +41,8 @@ pub enum Label {
     Unknown(Option<u64>),
     /// The stack ends early here.
     Truncated(TruncationReason),
+    /// What a thread did with the stack below, in a profile of time.
+    State(ThreadState),
     /// CPU time that has no samples.
     NotSampled,
 }
@@ -132,7 +136,8 @@ pub(crate) fn frames_of(
     filters: &Filters<'_>,
     mut push: impl FnMut(NewFrame),
 ) {
-    if if entry.in_kernel { !show.kernel } else { !show.user } {
+    let is_state = matches!(space, Space::State(_));
+    if !is_state && if entry.in_kernel { !show.kernel } else { !show.user } {
         return;
     }
     let place = match space {
@@ -182,6 +187,7 @@ fn nameless(entry: &StackEntry, space: &Space, show: Show) -> Label {
     let offset = show.addresses.then_some(entry.offset);
     match space {
         Space::Truncated(reason) => Label::Truncated(*reason),
+        Space::State(state) => Label::State(state.clone()),
         _ => module_of(space).map_or(Label::Unknown(offset), |module| Label::Module(module, offset)),
     }
 }
@@ -197,7 +203,7 @@ pub fn module_of(space: &Space) -> Option<Name> {
         Space::KernelModule { name, .. } => bare(&kernel_module_name(name.base_name())),
         Space::KernelSymbol { name } => name.clone(),
         Space::Jit { mapping: path, .. } | Space::JitDump { path, .. } => bare(path.base_name()),
-        Space::Unmapped { .. } | Space::Truncated(_) | Space::Foreign(_) => return None,
+        Space::Unmapped { .. } | Space::Truncated(_) | Space::State(_) | Space::Foreign(_) => return None,
     })
 }
 

@@ -135,6 +135,11 @@ impl Profile {
         self.add_count(thread, stack, samples);
     }
 
+    /// Counts samples of a thread that [`Self::thread`] knows, as [`Self::add_counted`].
+    pub fn add_counts(&mut self, thread: ThreadId, stack: StackId, samples: Count) {
+        self.add_count(thread, stack, samples);
+    }
+
     /// Returns the period as it was added.
     #[inline]
     fn add_count(&mut self, thread: ThreadId, stack: StackId, added: Count) -> u64 {

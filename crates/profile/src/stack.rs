@@ -226,6 +226,15 @@ impl StackTable {
         PlaceId(number)
     }
 
+    /// The stack with one entry more, the innermost.
+    pub fn push(&mut self, caller: StackId, entry: StackEntry) -> StackId {
+        if self.place_index.is_empty() && !self.places.is_empty() {
+            self.restore_indexes();
+        }
+        let place = self.place(entry);
+        self.callee(caller, place)
+    }
+
     /// The stack with the entry `place` on top of `caller`.
     fn callee(&mut self, caller: StackId, place: PlaceId) -> StackId {
         // Each node takes 4 bytes and a place 16: memory ends before the numbers do.

@@ -256,6 +256,7 @@ impl<'a> View<'a> {
         for (entry, count) in profile.places() {
             let space = spaces.get(entry.space);
             let reason = match (space, resolve(entry)) {
+                (model::Space::State(_), _) => continue,
                 (model::Space::Truncated(_), _) => {
                     census.truncated = census.truncated.saturating_add(count);
                     continue;

@@ -113,6 +113,9 @@ pub(crate) fn sampler(event: &Event, options: &Options, copy: u32, wakeup: u32) 
             flags.set(AttrFlags::EXCLUDE_IDLE, clock | event.modifiers.exclude_idle);
         }
     }
+    if event.everywhere {
+        flags -= AttrFlags::INHERIT | AttrFlags::ENABLE_ON_EXEC | AttrFlags::DISABLED;
+    }
     let (Rate::Frequency(period) | Rate::Period(period)) = rate;
     Attr {
         size: size_with(&event.attr),

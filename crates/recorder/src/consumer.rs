@@ -11,6 +11,7 @@ use model::{CpuId, Loss, Pid, Tid};
 use crate::notice::Notice;
 use crate::ring::Drained;
 use crate::unwind::{CopySizes, StackTotals};
+use crate::waits::WatchedTime;
 use crate::window::DumpReport;
 
 /// Which of a CPU's two rings.
@@ -106,6 +107,8 @@ pub struct Ending {
     pub task_times: Vec<TaskTime>,
     /// How the command ended, where it has.
     pub exit: Option<ExitStatus>,
+    /// For how long switches were watched, where they were.
+    pub watched: Option<WatchedTime>,
 }
 
 /// CPU time of a thread, and of what it started and has not ended.

@@ -152,7 +152,7 @@ pub(crate) fn coverage(opened: &Opened, tally: &Tally, command: Option<CpuTime>)
             () if opened.whole_cpus.is_some() => {
                 opened.task_clocks.as_ref().filter(|_| attr.is_cpu_clock()).and_then(TaskClocks::total)
             }
-            () if attr.read_format.contains(ReadFormat::GROUP) => None,
+            () if attr.read_format.contains(ReadFormat::GROUP) || event.is_everywhere() => None,
             () => opened.counted(index),
         };
         Coverage { event: event.name.clone(), samples, sampled, counted }

@@ -52,6 +52,17 @@ pub enum Error {
         /// As typed.
         filter: String,
     },
+    /// Switches between threads may not be sampled.
+    #[error("{}", no_switches(*paranoid))]
+    SwitchesForbidden {
+        /// `kernel.perf_event_paranoid`.
+        paranoid: Option<i32>,
+    },
+    /// Switches between threads happen in the kernel, with stacks of both sides.
+    #[error(
+        "--off-cpu samples the kernel's switches, with both sides of their stacks; try it without --all-user and --all-kernel"
+    )]
+    SwitchesOfOneSide,
     /// A user without processes.
     #[error("user {user} has no processes")]
     NoProcessOf {
@@ -215,6 +226,15 @@ fn errno_name(code: i32) -> Option<&'static str> {
         122 => "EDQUOT",
         _ => return None,
     })
+}
+
+/// Why where threads wait cannot be seen, and what would allow it.
+fn no_switches(paranoid: Option<i32>) -> String {
+    let level = paranoid.map_or_else(String::new, |level| format!(" (it is {level})"));
+    format!(
+        "seeing where threads wait takes CAP_PERFMON, or kernel.perf_event_paranoid at 1 or less{level}; try: sudo prof record \
+         --off-cpu, or sudo sysctl kernel.perf_event_paranoid=1"
+    )
 }
 
 pub(crate) const EPERM: i32 = 1;

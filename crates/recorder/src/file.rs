@@ -239,6 +239,8 @@ impl Consumer for FileConsumer {
         features.sections.extend(stacks);
         let processes = self.processes.to_section();
         features.sections.extend(processes.map(|section| (sections::id::PROCESSES, section)));
+        let watched = ending.watched.map(|watched| (sections::id::WATCHED_TIME, watched.to_section()));
+        features.sections.extend(watched);
         let unread = ending.lost.iter().flatten().map(|count| count.unread);
         let unread = unread.fold(ending.full_rings, u64::saturating_add);
         if unread > 0 {

@@ -233,7 +233,7 @@ fn put_space(out: &mut Vec<u8>, space: &Space) {
             put(out, pid_number(pid));
             put(out, (*generation).into());
         }
-        Space::Truncated(_) | Space::Foreign(_) => out.push(0),
+        Space::Truncated(_) | Space::State(_) | Space::Foreign(_) => out.push(0),
     }
 }
 

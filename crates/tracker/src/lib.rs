@@ -20,6 +20,7 @@ mod process;
 mod samples;
 mod thread;
 mod tracker;
+pub mod waits;
 
 pub use callchain::{AddressSpace, ChainItem, chain_items};
 pub use deferred::Deferred;

@@ -302,6 +302,7 @@ fn place(space: &Space, offset: u64) -> String {
         }
         Space::Unmapped { pid, generation } => format!("nothing of {pid} program {generation} {offset:#x}"),
         Space::Truncated(reason) => format!("truncated: {reason}"),
+        Space::State(state) => format!("{state}"),
         Space::Foreign(reason) => format!("{reason} {offset:#x}"),
     }
 }

@@ -295,6 +295,8 @@ impl Symbolizing {
                 resolved => resolved,
             }),
             Space::Truncated(reason) => each(&|_| Resolution::Unresolved(Reason::Truncated(*reason))),
+            // Not code, and the view has a name for it.
+            Space::State(_) => each(&|_| Resolution::Unresolved(Reason::Unmapped)),
             Space::Foreign(reason) => each(&|_| Resolution::Unresolved(reason.clone())),
         }
     }

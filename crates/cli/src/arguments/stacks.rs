@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use analysis::TimeWeight;
 use analysis::events::weight_of;
 use clap::Args;
 use decoder::Attr;
@@ -38,9 +39,14 @@ pub struct StackArguments {
     /// Async Rust without the closures, polls and schedulers that its functions are run by
     #[arg(long)]
     fold_async: bool,
-    /// What makes a stack heavy: the number of its samples, or the sum of their periods [default: what fits the event]
-    #[arg(long, value_name = "KIND", value_parser = ["samples", "period"])]
+    /// What makes a stack heavy: the number of its samples, or the sum of their periods [default: what fits the event]; of a
+    /// recording with --off-cpu flame and report also take the time of its threads: cpu (running), offcpu (ready to run, or blocked), wall
+    /// (both), latency (running, divided by how many threads of the process ran at that moment)
+    #[arg(long, value_name = "KIND", value_parser = ["samples", "period", "cpu", "wall", "offcpu", "latency"])]
     weight: Option<String>,
+    /// Where threads ran and where they waited, in one (flame, report): --weight wall
+    #[arg(long, conflicts_with = "weight")]
+    off_cpu: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -97,10 +103,17 @@ impl StackArguments {
     /// What makes the stacks of an event heavy.
     pub fn weight(&self, attr: &Attr) -> Weight {
         match self.weight.as_deref() {
+            _ if self.time().is_some() => Weight::Period,
             Some("samples") => Weight::Samples,
             Some(_) => Weight::Period,
             None => weight_of(attr),
         }
+    }
+
+    /// Which time of threads makes stacks heavy, where it is no sum of samples.
+    pub fn time(&self) -> Option<TimeWeight> {
+        let named = self.weight.as_deref().and_then(TimeWeight::by_name);
+        if self.off_cpu { Some(TimeWeight::Wall) } else { named }
     }
 
     /// Whether what makes stacks heavy was said.

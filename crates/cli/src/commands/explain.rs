@@ -60,6 +60,12 @@ fn write(
     output: &mut Output,
     console: &Console,
 ) -> anyhow::Result<()> {
+    if let Some(weight) = arguments.stacks.time() {
+        bail!(
+            "explain is about samples; for the time of threads try: prof report --weight {}",
+            weight.name()
+        );
+    }
     let settings =
         arguments.symbols.settings(arguments.stacks.inlines(), is_of_this_host(input.reader.features()));
     let request = Request {

@@ -100,6 +100,12 @@ fn produce(
         several_events: !is_folded,
     };
     let name = input.name.clone();
+    if let Some(weight) = arguments.stacks.time() {
+        anyhow::bail!(
+            "export is about samples; for the time of threads try: prof report --weight {}",
+            weight.name()
+        );
+    }
     let analysis = match Analysis::read(input, &request, console) {
         Err(error) if error.is_about_samples() => {
             return Err(error).with_context(|| format!("cannot export {name}"));

@@ -25,6 +25,10 @@ pub struct ExtraArguments {
     /// The last branches before each sample: any, any_call, any_ret, ind_call, cond, …, with u or k for one side
     #[arg(short = 'j', long, value_name = "LIST", value_parser = recorder::parse_branches, conflicts_with = "branch_any")]
     branch_filter: Option<BranchSampleFormat>,
+    /// Also where threads wait: each switch between threads, with the stack of the one that leaves its CPU (prof flame
+    /// --off-cpu draws it)
+    #[arg(long, conflicts_with_all = ["overwrite", "switch_output", "all_user", "all_kernel"])]
+    pub off_cpu: bool,
     /// When threads are switched in and out
     #[arg(long)]
     switch_events: bool,

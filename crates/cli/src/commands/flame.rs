@@ -10,7 +10,7 @@ use analysis::{Analysis, Notices, Request};
 use anyhow::{Context, bail};
 use clap::Args;
 use export::flamegraph::{Colors, Options};
-use export::summary::{Summary, subtitle};
+use export::summary::{Summary, subtitle, subtitle_of_time};
 use host::debuginfod::{self, FetchError};
 use profile::{Columns, Detail, Show, Weight};
 
@@ -21,6 +21,9 @@ use crate::confined;
 use crate::console::Console;
 use crate::input;
 use crate::output::Output;
+
+/// Pictures of time say microseconds.
+const NANOSECONDS_PER_UNIT: u64 = 1_000;
 
 /// Arguments of `prof flame`.
 #[derive(Args)]
@@ -124,11 +127,19 @@ pub fn run(arguments: &FlameArguments, console: &Console) -> anyhow::Result<Exit
         }
         console.detail(&format!("DEBUGINFOD_URLS is not used: {}", FetchError::NoClient));
     }
+    let time = arguments.stacks.time();
+    if let (Some(weight), true) = (time, arguments.drawing.flamechart) {
+        bail!(
+            "--flamechart draws samples, and --weight {} is no sum of samples; try it without one of them",
+            weight.name()
+        );
+    }
     let output = Output::open(arguments.output.as_deref(), console)?;
     let code = if arguments.command.is_empty() {
         produce(arguments, || input::open(arguments.input.as_deref(), console), output, console)?
     } else {
-        match record_command(&arguments.command, &arguments.runtimes, output.is_stdout(), console)? {
+        let (runtimes, is_time) = (&arguments.runtimes, time.is_some());
+        match record_command(&arguments.command, runtimes, output.is_stdout(), is_time, console)? {
             (Outcome::NotStarted(code), _) => return Ok(code),
             (Outcome::Recorded(code), recording) => {
                 let open = || Ok(Input::from_file(recording, "what was recorded")?);
@@ -196,7 +207,12 @@ fn draw(
     };
     let name = input.name.clone();
     let cannot_draw = || format!("cannot draw {name}");
-    let analysis = match Analysis::read(input, &request, console) {
+    let time = arguments.stacks.time();
+    let read = match time {
+        Some(weight) => Analysis::read_time(input, &request, weight, console),
+        None => Analysis::read(input, &request, console),
+    };
+    let analysis = match read {
         Err(error) if error.is_about_samples() => return Err(error).with_context(cannot_draw),
         read => read?,
     };
@@ -232,15 +248,24 @@ fn draw(
         let words = [arguments.samples.in_words(), arguments.stacks.in_words()];
         let words = words.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join(", ");
         let title = analysis.title(chosen, &words);
-        let options = arguments.drawing.options(title, &facts)?;
+        let figures = match time {
+            Some(_) => subtitle_of_time(&facts, &analysis.activity(profile)),
+            None => subtitle(&facts),
+        };
+        let options = arguments.drawing.options(title, &facts, figures, time.is_some())?;
         export::flamegraph::write(&view, &options, output)?;
     }
     Ok(())
 }
 
 impl DrawingArguments {
-    fn options(&self, title: String, facts: &Summary<'_>) -> anyhow::Result<Options> {
-        let figures = subtitle(facts);
+    fn options(
+        &self,
+        title: String,
+        facts: &Summary<'_>,
+        figures: String,
+        is_time: bool,
+    ) -> anyhow::Result<Options> {
         Ok(Options {
             title: self.title.clone().unwrap_or(title),
             subtitle: match &self.subtitle {
@@ -253,7 +278,9 @@ impl DrawingArguments {
             inverted: self.inverted,
             reverse: self.reverse,
             chart: self.flamechart,
+            per_unit: if is_time { NANOSECONDS_PER_UNIT } else { 1 },
             unit: match facts.weight {
+                _ if is_time => "µs".to_owned(),
                 Weight::Samples => "samples".to_owned(),
                 Weight::Period => facts.event.to_owned(),
             },

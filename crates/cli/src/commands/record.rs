@@ -252,7 +252,8 @@ fn record_in_parts(
     }
 }
 
-/// Records a command with the usual settings, for a view that is drawn at once, into a file without a name; returns that, too.
+/// Records a command with the usual settings, and where it waits if `off_cpu` says so, for a view that is drawn at once, into a
+/// file without a name; returns that, too.
 ///
 /// # Errors
 /// As [`run`].
@@ -260,10 +261,14 @@ pub fn record_command(
     words: &[OsString],
     runtimes: &RuntimeArguments,
     output_to_stderr: bool,
+    off_cpu: bool,
     console: &Console,
 ) -> anyhow::Result<(Outcome, File)> {
     let environment = runtimes.environment(words, console);
-    let options = Options::of_command(Workload { words: words.to_vec(), environment, output_to_stderr });
+    let mut options = Options::of_command(Workload { words: words.to_vec(), environment, output_to_stderr });
+    if off_cpu {
+        recorder::observe_waits(&mut options, &recorder::this_machine())?;
+    }
     let folder = std::env::temp_dir();
     let no_file = || format!("cannot make {}", temporary_file(&folder));
     let file = NewFile::create_unseen(&folder).with_context(no_file)?;
@@ -384,6 +389,9 @@ fn options(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Opt
     arguments.target.limit(&mut options);
     arguments.sampling.choose(&mut options, arguments.count, arguments.keep_stacks)?;
     options.extras = arguments.extras.extras();
+    if arguments.extras.off_cpu {
+        recorder::observe_waits(&mut options, &recorder::this_machine())?;
+    }
     if !options.extras.branches.is_empty() && options.call_chain == CallChain::LastBranches {
         wrong_usage("-b, -j and --call-graph lbr all take the processor's last branches; try one of them");
     }

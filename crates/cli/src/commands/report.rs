@@ -158,7 +158,14 @@ fn produce(
         several_events: true,
     };
     let name = input.name.clone();
-    let analysis = match Analysis::read(input, &request, console) {
+    let read = match stacks.time() {
+        Some(weight) if has(Key::Cpu) => {
+            bail!("who waits is on no CPU: --sort cpu and --weight {} do not go together", weight.name())
+        }
+        Some(weight) => Analysis::read_time(input, &request, weight, console),
+        None => Analysis::read(input, &request, console),
+    };
+    let analysis = match read {
         Err(error) if error.is_about_samples() => {
             return Err(error).with_context(|| format!("cannot report on {name}"));
         }

@@ -201,6 +201,7 @@ impl Wish {
                 | Space::JitDump { .. }
                 | Space::Unmapped { .. }
                 | Space::Truncated(_)
+                | Space::State(_)
                 | Space::Foreign(_)
         )
     }

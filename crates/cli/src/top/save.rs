@@ -64,6 +64,7 @@ pub(crate) fn write_svg(snapshot: &Snapshot, scope: &Scope, output: &mut dyn Wri
         inverted: false,
         reverse: false,
         chart: false,
+        per_unit: 1,
         unit: event.map_or_else(|| "samples".to_owned(), |event| event.unit.clone()),
     };
     let view = View::new(&shown.profile, &shown.spaces, resolve, Show::default(), weight);

@@ -68,6 +68,7 @@ impl Facts<'_> {
             Some(Label::Module(module, None)) => format!("[{module}]"),
             Some(Label::Module(module, Some(offset))) => format!("[{module}+{offset:#x}]"),
             Some(Label::Truncated(reason)) => format!("[truncated: {reason}]"),
+            Some(Label::State(state)) => format!("[{state}]"),
             Some(Label::NotSampled) => "[not sampled]".to_owned(),
             Some(Label::Unknown(_)) | None => "[unknown]".to_owned(),
         };

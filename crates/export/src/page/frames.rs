@@ -12,6 +12,7 @@ use super::ROW;
 use super::folding::{Folding, Marks};
 use crate::flame_tree::LEFT_OUT;
 use crate::function_name::FunctionName;
+use crate::waiting::unmarked;
 
 /// Pixels of a letter: 0.6 of the size in all fonts that are called monospace.
 const LETTER: f64 = 7.2;
@@ -136,6 +137,7 @@ impl<'o> Frames<'o> {
             self.left_out.push(format!("{start}+{weight}"));
             return Ok(());
         }
+        let (title, _) = unmarked(title);
         let y = self.y(*depth);
         let shown = self.folding.shows(*depth, *weight);
         if shown {
@@ -144,7 +146,7 @@ impl<'o> Frames<'o> {
             self.marks.folded += 1;
             self.marks.fold(*depth, *start, frame.end(), scale);
         }
-        let escaped = title.rsplit_once(" (").map_or(&**title, |(name, _)| name);
+        let escaped = title.rsplit_once(" (").map_or(title, |(name, _)| name);
         if !self.names.contains_key(escaped) {
             self.names.insert(escaped.to_owned(), DrawnName::new(escaped));
         }

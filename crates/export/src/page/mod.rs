@@ -8,6 +8,7 @@ pub(crate) mod frames;
 use std::io::{self, Write};
 
 use frames::escape;
+use inferno::flamegraph::color::Color;
 
 use crate::summary;
 
@@ -29,6 +30,8 @@ const TEXT_LETTERS: f64 = 1.0 / 6.6;
 pub(crate) struct Page<'p> {
     pub(crate) title: &'p str,
     pub(crate) subtitle: &'p str,
+    /// What colours mean, where that is said.
+    pub(crate) legend: &'p [(&'static str, Color)],
     /// Pixels.
     pub(crate) width: usize,
     /// Whether that is but a proposal.
@@ -65,8 +68,10 @@ impl Page<'_> {
             include_str!("page.css"),
         )?;
         write_lines(output, "title", MARGIN + TITLE_LINE - 6, TITLE_LINE, &title)?;
-        let subtitle_y = self.note_y() - TEXT_LINE * subtitle.len();
+        let below = TEXT_LINE * (subtitle.len() + usize::from(!self.legend.is_empty()));
+        let subtitle_y = self.note_y() - below;
         write_lines(output, "subtitle", subtitle_y, TEXT_LINE, &subtitle)?;
+        self.write_legend(self.note_y() - TEXT_LINE, output)?;
         let inner = width - 2 * MARGIN;
         writeln!(
             output,
@@ -98,7 +103,28 @@ impl Page<'_> {
     /// Where the note stands, below both.
     fn note_y(&self) -> usize {
         let (title, subtitle) = self.lines();
-        MARGIN + TITLE_LINE * title.len() + TEXT_LINE * (subtitle.len() + 1) - 3
+        let legend = usize::from(!self.legend.is_empty());
+        MARGIN + TITLE_LINE * title.len() + TEXT_LINE * (subtitle.len() + legend + 1) - 3
+    }
+
+    /// Squares of colour with their meanings, side by side, on the line at `y`.
+    fn write_legend(&self, y: usize, output: &mut dyn Write) -> io::Result<()> {
+        if self.legend.is_empty() {
+            return Ok(());
+        }
+        write!(output, "<g id=\"legend\">")?;
+        let mut x = MARGIN;
+        for (meaning, Color { r, g, b }) in self.legend {
+            let top = y - 9;
+            write!(
+                output,
+                "<rect x=\"{x}\" y=\"{top}\" width=\"10\" height=\"10\" fill=\"rgb({r},{g},{b})\"/>\
+                 <text x=\"{}\" y=\"{y}\">{meaning}</text>",
+                x + 14
+            )?;
+            x += 14 + (meaning.len() as f64 / TEXT_LETTERS) as usize + 14;
+        }
+        writeln!(output, "</g>")
     }
 
     /// What the marks mean.

@@ -49,13 +49,16 @@ function element(name, attributes, ...children) {
 const title = element("h1", { id: "title" }, text("#title"));
 const subtitle = element("p", { id: "subtitle" }, text("#subtitle"));
 const note = element("p", { id: "note" });
+const meanings = [...picture.querySelectorAll("#legend rect")].map(square => element("span", {},
+  element("i", { style: `background: ${square.getAttribute("fill")}` }), square.nextElementSibling.textContent));
+const legend = meanings.length ? [element("p", { id: "legend" }, ...meanings)] : [];
 const search = element("input", { id: "search", type: "search", placeholder: "Search (Ctrl-F)", autocomplete: "off",
   spellcheck: "false", "aria-label": "Search for functions",
   title: "Part of a name. Upper and lower case are told apart where a capital is typed. Enter: the next match." });
 const matched = element("output", { id: "matched" });
 const unzoom = element("button", { id: "unzoom", type: "button", hidden: "", title: "Escape" }, "Reset zoom");
 const details = element("output", { id: "details" });
-const header = element("header", { class: "bar" }, element("div", {}, title, subtitle, note),
+const header = element("header", { class: "bar" }, element("div", {}, title, subtitle, ...legend, note),
   element("form", { role: "search" }, unzoom, matched, search));
 const main = element("main", {});
 const footer = element("footer", { class: "bar" }, details);

@@ -193,7 +193,7 @@ pub(super) fn object(out: &mut Vec<u8>, place: &Place, symbols: &dyn Symbols) {
         Space::Jit { mapping: path, .. } | Space::JitDump { path, .. } => {
             display(out, format_args!("{path}"))
         }
-        Space::Unmapped { .. } | Space::Truncated(_) | Space::Foreign(_) => {
+        Space::Unmapped { .. } | Space::Truncated(_) | Space::State(_) | Space::Foreign(_) => {
             out.extend_from_slice(b"[unknown]")
         }
     }

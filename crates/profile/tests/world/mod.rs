@@ -87,6 +87,7 @@ pub(crate) fn text(frame: &prof_profile::ViewFrame) -> String {
         Label::Module(module, offset) => format!("[{module} {offset:?}]"),
         Label::Unknown(offset) => format!("[? {offset:?}]"),
         Label::Truncated(reason) => format!("[{reason}]"),
+        Label::State(state) => format!("[{state}]"),
         Label::NotSampled => "[not sampled]".to_owned(),
     };
     match frame.kind {

@@ -68,6 +68,9 @@ pub struct Event {
     pub probe: Option<Probe>,
     /// An ftrace filter, for tracepoints.
     pub filter: Option<String>,
+    /// Sampled on whole CPUs whatever the target is, from its opening to its end: what happens to the target's threads happens
+    /// in others.
+    pub everywhere: bool,
     /// `call-graph=` of this event.
     pub call_chain: Option<CallChain>,
     /// `max-stack=` of this event.

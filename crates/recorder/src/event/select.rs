@@ -107,6 +107,7 @@ fn event(name: &str, attr: Attr) -> Event {
         tracepoint: None,
         probe: None,
         filter: None,
+        everywhere: false,
         call_chain: None,
         max_stack: None,
         measure: Measure::default(),

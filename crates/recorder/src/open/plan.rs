@@ -54,6 +54,8 @@ pub(crate) struct Opened {
     pub(crate) whole_cpus: Option<WholeCpus>,
     /// The CPU times of tasks, where these are told.
     pub(crate) task_clocks: Option<TaskClocks>,
+    /// CPUs on which the events are open that are to be open everywhere.
+    watched_cpus: Vec<CpuId>,
     /// Whether sampling has been started.
     pub(super) enabled: bool,
     /// Whether it was stopped for a while ([`Opened::pause`]).
@@ -76,6 +78,13 @@ pub(crate) struct OpenEvent {
     pub(crate) variant_of: Option<usize>,
     /// The same event on another kind of core: the place of the first of them, which stands for all in the recording.
     pub(crate) part_of: Option<usize>,
+}
+
+impl OpenEvent {
+    /// Whether it is open on whole CPUs, whatever the target is.
+    pub(crate) fn is_everywhere(&self) -> bool {
+        self.selected.as_ref().is_some_and(|selected| selected.everywhere)
+    }
 }
 
 /// Opens the events of `options` on their target, which for a command is the waiting child.
@@ -339,6 +348,7 @@ impl Opened {
             strangers: None,
             whole_cpus: None,
             task_clocks: None,
+            watched_cpus: Vec::new(),
             enabled: false,
             paused: false,
             wanted_ring: 0,
@@ -462,12 +472,14 @@ impl Opened {
         for (index, event) in self.events.iter().enumerate() {
             let unopened = |errno| Unopened { event: index, errno };
             let elsewhere = |cpu| event.selected.as_ref().is_some_and(|selected| !counts_on(selected, cpu));
-            if cpu.is_some_and(elsewhere) {
+            let is_watched = |cpu: CpuId| self.watched_cpus.contains(&cpu);
+            if cpu.is_some_and(elsewhere) || event.is_everywhere() && cpu.is_none_or(is_watched) {
                 opened.push(None);
                 continue;
             }
             let leader = event.leader.filter(|&leader| leader != index);
             let leader = leader.and_then(|leader| opened.get(leader)?.as_ref());
+            let subject = cpu.filter(|_| event.is_everywhere()).map_or(subject, Subject::Cpu);
             let instance = Kernel.open(&event.attr, subject, leader.map(Arc::as_ref)).map_err(unopened)?;
             if let Some(filter) = event.selected.as_ref().and_then(|selected| selected.filter.as_deref()) {
                 let refused = || unopened(io::Error::other(Filter(filter.to_owned())));
@@ -518,6 +530,7 @@ impl Opened {
             }
         }
         for (place, events) in samplers {
+            self.watched_cpus.extend(place.cpu());
             let rings = self.rings.iter_mut().find(|rings| rings.place == place);
             let ring = rings.and_then(|rings| rings.samples.as_mut());
             let Some(ring) = ring else { continue };

@@ -31,6 +31,7 @@ use crate::requests::Requests;
 use crate::ring::{Drained, Readers, RingSource, Samples, StackPlace};
 use crate::summary::{Command, RunningCommand, Summary};
 use crate::synthesis::Synthesis;
+use crate::waits::WatchedTime;
 use crate::workload;
 use outside::Next;
 
@@ -113,6 +114,7 @@ struct Prepared {
     opened: Opened,
     recording: Recording,
     layout: RecordLayout,
+    watched: Option<WatchedTime>,
 }
 
 fn prepare(
@@ -127,7 +129,7 @@ fn prepare(
         .layout(recording.events.len() - 1)
         .ok_or(Error::NoPerfEvents("the layout of this kernel's records is not known"))?;
     consumer.begin(&recording).map_err(|errno| Error::Consumer { errno, kept: false })?;
-    Ok(Prepared { opened, recording, layout })
+    Ok(Prepared { opened, recording, layout, watched: None })
 }
 
 impl Prepared {
@@ -165,6 +167,7 @@ impl Prepared {
                 return Err(error);
             }
         };
+        self.watched = WatchedTime::start(options);
         let begin = Instant::now();
         let child = match self.start(options, waiting) {
             Ok(child) => child,
@@ -231,6 +234,7 @@ impl Prepared {
             Ok(())
         });
         self.disable();
+        self.watched = self.watched.map(|watched| watched.ended(options));
         let duration = begin.elapsed();
         run.last_round();
         let lost = self.opened.lost();
@@ -535,7 +539,8 @@ impl Run<'_> {
                 (Some(clocks), Some(reports)) => clocks.rest(reports),
                 _ => Vec::new(),
             };
-            let ending = Ending { lost: lost.clone(), full_rings, stacks: None, task_times, exit: self.exit };
+            let (exit, watched) = (self.exit, prepared.watched);
+            let ending = Ending { lost: lost.clone(), full_rings, stacks: None, task_times, exit, watched };
             self.failure = self.consumer.end(&ending).err();
         }
         self.tell_reports();

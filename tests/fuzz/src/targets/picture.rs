@@ -116,6 +116,7 @@ fn options(chart: bool) -> Options {
         reverse: false,
         chart,
         unit: "samples".to_owned(),
+        per_unit: 1,
     }
 }
 

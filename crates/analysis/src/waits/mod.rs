@@ -1,0 +1,475 @@
+//! The time of threads by stack: on the CPU, ready to run, blocked. What a recording has of switches becomes one profile
+//! that adds up to the threads' wall-clock time.
+//!
+//! How long a thread ran, switches say exactly; with which stacks, samples say by their shares. So each thread's samples get
+//! the time that it ran.
+
+mod causes;
+mod switches;
+
+use std::collections::HashMap;
+
+use decoder::values::U64s;
+use decoder::{Record, Sample};
+use model::{
+    AddressKind, Blocked, Pid, Resolution, Runnable, Space, SpaceTable, StackEntry, ThreadState, Tid,
+    Timestamp,
+};
+use profile::{ChainCache, Count, Detail, Profile, SampleFacts, SampleFilter, StackId, ThreadId, TimeRange};
+use rustc_hash::FxBuildHasher;
+use tracker::waits::{Activity, At, Interval, Leaving, Timeline};
+use tracker::{RawStack, SampleSink, TrackedSample, Tracker};
+
+use crate::Error;
+use crate::admission::Admission;
+use crate::aggregate::{Mapper, SeenIn, raw_chain};
+use crate::unsampled::BEFORE_COMMAND;
+
+use switches::{Field, SwitchFields};
+pub(crate) use switches::{Role, Switches, tell_of_waits};
+
+/// Which time of threads a profile has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimeWeight {
+    /// On the CPU.
+    Cpu,
+    /// All: a thread that is there for a second has a second.
+    Wall,
+    /// Off the CPU: ready to run, or blocked.
+    OffCpu,
+    /// On the CPU, divided by how many threads of the process were: what has no company weighs most.
+    Latency,
+}
+
+impl TimeWeight {
+    /// The names that `--weight` takes.
+    pub const NAMES: [&'static str; 4] = ["cpu", "wall", "offcpu", "latency"];
+
+    /// By its name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "cpu" => Self::Cpu,
+            "wall" => Self::Wall,
+            "offcpu" => Self::OffCpu,
+            "latency" => Self::Latency,
+            _ => return None,
+        })
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Wall => "wall",
+            Self::OffCpu => "offcpu",
+            Self::Latency => "latency",
+        }
+    }
+
+    /// What its profiles are of, in words.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Cpu => "CPU time",
+            Self::Wall => "wall-clock time",
+            Self::OffCpu => "time off the CPU",
+            Self::Latency => "CPU time by latency",
+        }
+    }
+
+    fn has(self, activity: Activity) -> bool {
+        match self {
+            Self::Wall => true,
+            Self::Cpu => activity == Activity::Running,
+            Self::OffCpu => activity != Activity::Running,
+            Self::Latency => false,
+        }
+    }
+}
+
+/// Sums the time of threads by what they did and with which stack.
+pub(crate) struct ThreadTimes {
+    weight: TimeWeight,
+    switches: Switches,
+    admission: Admission,
+    range: TimeRange,
+    profile: Profile,
+    cache: ChainCache,
+    mapper: Mapper,
+    timeline: Timeline<StackId>,
+    lives: HashMap<Tid, Life, FxBuildHasher>,
+    /// Threads that have ended, whose last intervals have not been counted yet.
+    ended: Vec<Tid>,
+    /// How many threads of each process are on a CPU.
+    parallel: HashMap<Pid, u64, FxBuildHasher>,
+    /// Time off the CPU, and running time without a sample.
+    states: HashMap<(ThreadId, StackId, Activity), Count, FxBuildHasher>,
+    /// The thread that becomes the command.
+    waiting_command: Option<Tid>,
+    last: Option<Timestamp>,
+}
+
+/// A thread from its start, or the recording's, to its end.
+#[derive(Default)]
+struct Life {
+    /// Off the CPU.
+    states: HashMap<(ThreadId, StackId, Activity), Count, FxBuildHasher>,
+    /// Periods of its samples.
+    samples: HashMap<(ThreadId, StackId), Count, FxBuildHasher>,
+    /// How long it ran, in nanoseconds, and under which name lately.
+    ran: u64,
+    name: Option<ThreadId>,
+    /// Whether any sample is of it, so that it is one of those that were meant.
+    sampled: bool,
+}
+
+impl ThreadTimes {
+    /// Counts nothing yet.
+    pub(crate) fn new(weight: TimeWeight, switches: Switches, filter: &SampleFilter, detail: Detail) -> Self {
+        let range = filter.time;
+        let filter = SampleFilter { event: None, time: TimeRange::default(), ..filter.clone() };
+        let mut timeline = Timeline::default();
+        if let Some(watched) = switches.watched {
+            timeline.begin(Timestamp(watched.begin));
+        }
+        Self {
+            weight,
+            switches,
+            admission: Admission::new(filter),
+            range,
+            profile: Profile::new(Detail { samples: None, ..detail }),
+            cache: ChainCache::default(),
+            mapper: Mapper::default(),
+            timeline,
+            lives: HashMap::default(),
+            ended: Vec::new(),
+            parallel: HashMap::default(),
+            states: HashMap::default(),
+            waiting_command: None,
+            last: None,
+        }
+    }
+
+    /// Why the filter admitted nothing.
+    pub(crate) fn why_none(&self) -> Option<String> {
+        self.admission.why_none()
+    }
+
+    /// Ends the time of all threads; returns what has been counted.
+    pub(crate) fn finish(mut self, tracker: &mut Tracker) -> (Times, SeenIn) {
+        let end = self.switches.watched.map(|watched| Timestamp(watched.end)).max(self.last);
+        if let Some(end) = end {
+            self.timeline.finish(end);
+            let all: Vec<Tid> = self.lives.keys().copied().collect();
+            self.ended.extend(all);
+            self.count_ended(tracker);
+        }
+        // Threads that slept all the time come to life with their only interval.
+        let all: Vec<Tid> = self.lives.keys().copied().collect();
+        self.ended.extend(all);
+        self.count_ended(tracker);
+        (Times { profile: self.profile, states: self.states }, self.mapper.seen_in)
+    }
+
+    /// Counts the intervals that have ended, with the names that threads have now, and then the threads that have.
+    fn count_ended(&mut self, tracker: &mut Tracker) {
+        for interval in self.timeline.take_ended() {
+            self.count(&interval, tracker);
+        }
+        for tid in std::mem::take(&mut self.ended) {
+            if let Some(life) = self.lives.remove(&tid) {
+                self.bury(life);
+            }
+        }
+    }
+
+    fn count(&mut self, interval: &Interval<StackId>, tracker: &mut Tracker) {
+        let Interval { pid, tid, activity, start, end, stack, cpu } = *interval;
+        let start = self.range.start.map_or(start, |first| start.max(first));
+        let end = self.range.end.map_or(end, |last| end.min(last));
+        let length = end.0.saturating_sub(start.0);
+        if tid.0 == 0 || pid.0 < 0 || length == 0 {
+            return;
+        }
+        let comm = tracker.comm(pid, tid).clone();
+        let facts =
+            SampleFacts { comm: &comm, pid, tid, cpu, event: model::EventIndex(0), time: Some(start) };
+        if comm.as_bytes() == BEFORE_COMMAND || !self.admission.admits(&facts) {
+            return;
+        }
+        let thread = self.profile.thread(&comm, pid, tid, || tracker.comm(pid, Tid(pid.0)).clone());
+        let life = self.lives.entry(tid).or_default();
+        life.name = Some(thread);
+        if activity == Activity::Running {
+            life.ran = life.ran.saturating_add(length);
+        } else if self.weight.has(activity) {
+            let key = (thread, stack.unwrap_or(StackId::EMPTY), activity);
+            add(life.states.entry(key).or_default(), Count { samples: 1, period: length });
+        }
+        let (first, last) = self.profile.span.get_or_insert((start, end));
+        (*first, *last) = ((*first).min(start), (*last).max(end));
+    }
+
+    /// Gives the time that a thread ran to its samples, by their shares.
+    fn bury(&mut self, life: Life) {
+        let Life { states, mut samples, ran, name, sampled } = life;
+        if self.switches.is_only_of_sampled() && !sampled {
+            return;
+        }
+        for (key, count) in states {
+            add(self.states.entry(key).or_default(), count);
+        }
+        if self.weight == TimeWeight::Latency {
+            for ((thread, stack), count) in samples {
+                self.profile.add_counts(thread, stack, count);
+            }
+            return;
+        }
+        if !self.weight.has(Activity::Running) || ran == 0 {
+            return;
+        }
+        let all: u128 = samples.values().map(|count| u128::from(count.period)).sum();
+        if all == 0 {
+            if let Some(thread) = name {
+                let key = (thread, StackId::EMPTY, Activity::Running);
+                add(self.states.entry(key).or_default(), Count { samples: 0, period: ran });
+            }
+            return;
+        }
+        // What rounding leaves goes to the next, so that the parts are the whole.
+        let (mut before, mut given) = (0_u128, 0_u64);
+        let mut parts: Vec<_> = samples.drain().collect();
+        parts.sort_unstable_by_key(|(key, _)| *key);
+        for ((thread, stack), count) in parts {
+            before += u128::from(count.period);
+            let until = u64::try_from(u128::from(ran) * before / all).unwrap_or(ran);
+            self.profile.add_counts(thread, stack, Count { period: until - given, ..count });
+            given = until;
+        }
+    }
+
+    /// Maps the stack of a sample, at once: its thread may be gone with the next record.
+    fn stack(
+        &mut self,
+        tracker: &mut Tracker,
+        sample: &Sample<'_>,
+        pid: Pid,
+        deferred: Option<U64s<'_>>,
+    ) -> StackId {
+        let raw = RawStack { pid, mode: sample.mode, ip: sample.ip, chain: sample.callchain };
+        if deferred.is_some() {
+            return self.mapper.map(tracker, raw, deferred, &mut self.profile);
+        }
+        let generation = tracker.generation(pid);
+        let bytes = sample.callchain.map_or(&[][..], |chain| chain.as_bytes());
+        let key = self.cache.key(&raw_chain(generation, sample.ip, sample.mode, bytes));
+        if let Some(stack) = self.cache.get(key) {
+            return stack;
+        }
+        let stack = self.mapper.map(tracker, raw, None, &mut self.profile);
+        if tracker.generation(pid) == generation {
+            self.cache.insert(key, stack);
+        }
+        stack
+    }
+
+    fn runs(&mut self, pid: Pid, change: i64) {
+        let running = self.parallel.entry(pid).or_default();
+        *running = running.saturating_add_signed(change);
+    }
+}
+
+impl SampleSink for ThreadTimes {
+    type Error = Error;
+
+    fn sample(&mut self, sample: TrackedSample<'_>) -> Result<(), Error> {
+        let TrackedSample { tracker, event, sample, period, deferred } = sample;
+        let role = self.switches.role(event);
+        let (Some((pid, tid)), Some(time)) = (sample.thread, sample.time) else { return Ok(()) };
+        self.last = self.last.max(Some(time));
+        let at = At { time, cpu: sample.cpu };
+        match role {
+            Role::None => {}
+            Role::Waking { woken } => {
+                if let Some(tid) = sample.raw.and_then(|raw| woken.read(raw)) {
+                    self.timeline.woken(Tid(tid as i32), time);
+                }
+            }
+            Role::Switch { fields } => {
+                let read = |field: fn(SwitchFields) -> Field| field(fields?).read(sample.raw?);
+                if tid.0 != 0 {
+                    let stack = self.stack(tracker, sample, pid, deferred);
+                    let state = read(|fields| fields.state);
+                    let leaving = state.map_or(Leaving::Unsaid, Leaving::from_prev_state);
+                    self.lives.entry(tid).or_default().sampled = true;
+                    self.timeline.leaves(pid, tid, at, leaving, Some(stack));
+                }
+                if let Some(next) = read(|fields| fields.next).filter(|&next| next != 0) {
+                    self.timeline.comes_next(Tid(next as i32), at, self.switches.has_records);
+                }
+            }
+            Role::Time => {
+                if tid.0 == 0 {
+                    return Ok(());
+                }
+                let comm = tracker.comm(pid, tid).clone();
+                let facts = SampleFacts { comm: &comm, pid, tid, cpu: sample.cpu, event, time: sample.time };
+                let within = self.range.start.is_none_or(|start| time >= start)
+                    && self.range.end.is_none_or(|end| time <= end);
+                let life = self.lives.entry(tid).or_default();
+                life.sampled = true;
+                if !within || !self.admission.admits(&facts) {
+                    return Ok(());
+                }
+                let stack = self.stack(tracker, sample, pid, deferred);
+                let thread = self.profile.thread(&comm, pid, tid, || tracker.comm(pid, Tid(pid.0)).clone());
+                let divisor = match self.weight {
+                    TimeWeight::Latency => self.parallel.get(&pid).copied().unwrap_or(1).max(1),
+                    _ => 1,
+                };
+                let count = Count { samples: 1, period: period / divisor };
+                let life = self.lives.entry(tid).or_default();
+                add(life.samples.entry((thread, stack)).or_default(), count);
+            }
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, tracker: &mut Tracker) {
+        self.count_ended(tracker);
+    }
+
+    fn record(&mut self, record: &Record<'_>) {
+        match record {
+            Record::Switch(switch) => {
+                let sample_id = &switch.sample_id;
+                let (Some((pid, tid)), Some(time)) = (sample_id.thread, sample_id.time) else { return };
+                if tid.0 == 0 {
+                    return;
+                }
+                self.last = self.last.max(Some(time));
+                let at = At { time, cpu: sample_id.cpu };
+                self.runs(pid, if switch.out { -1 } else { 1 });
+                if switch.out {
+                    self.timeline.switched_out(pid, tid, at, switch.preempted);
+                } else {
+                    self.timeline.switched_in(pid, tid, at);
+                }
+            }
+            Record::Fork(task) if task.time.0 == 0 => self.timeline.exists(task.pid, task.tid),
+            Record::Fork(task) => self.timeline.started(task.pid, task.tid, task.time),
+            Record::Exit(task) if task.time.0 != 0 => {
+                self.runs(task.pid, -1);
+                self.timeline.exited(task.tid, task.time);
+                self.ended.push(task.tid);
+            }
+            Record::Comm(comm) => {
+                let time = comm.sample_id.time.filter(|time| time.0 != 0);
+                match time {
+                    None if comm.comm == BEFORE_COMMAND => self.waiting_command = Some(comm.tid),
+                    None => self.timeline.exists(comm.pid, comm.tid),
+                    Some(time) if comm.exec && self.waiting_command == Some(comm.tid) => {
+                        self.waiting_command = None;
+                        self.lives.remove(&comm.tid);
+                        self.parallel.insert(comm.pid, 1);
+                        self.timeline.restarted(comm.pid, comm.tid, time, comm.sample_id.cpu);
+                    }
+                    Some(_) => {}
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The time of threads, before what they waited for is known.
+pub(crate) struct Times {
+    /// Running time, and the stacks of all.
+    pub(crate) profile: Profile,
+    states: HashMap<(ThreadId, StackId, Activity), Count, FxBuildHasher>,
+}
+
+impl Times {
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.states.is_empty() && self.profile.total().samples == 0
+    }
+
+    /// Puts the state of each stretch of time on top of its stack, now that functions have names.
+    pub(crate) fn with_states<'r>(
+        self,
+        spaces: &mut SpaceTable,
+        resolve: impl Fn(&StackEntry) -> Option<&'r Resolution>,
+    ) -> Profile {
+        let Self { mut profile, states } = self;
+        let mut states: Vec<_> = states.into_iter().collect();
+        states.sort_unstable_by_key(|(key, _)| *key);
+        let mut leaves: HashMap<(StackId, Activity), StackId, FxBuildHasher> = HashMap::default();
+        for ((thread, stack, activity), count) in states {
+            let stack = *leaves.entry((stack, activity)).or_insert_with(|| {
+                let state = state_of(activity, stack, &profile, &resolve);
+                let space = spaces.intern(Space::State(state));
+                let kind = AddressKind::InstructionPointer;
+                profile.stacks.push(stack, StackEntry { offset: 0, space, kind, in_kernel: false })
+            });
+            profile.add_counts(thread, stack, count);
+        }
+        profile.stacks.release_indexes();
+        profile
+    }
+}
+
+/// Sums a profile of time by what threads did.
+pub(crate) fn activity(profile: &Profile, spaces: &SpaceTable) -> export::summary::Activity {
+    let mut activity = export::summary::Activity::default();
+    for (_, stack, count) in profile.counts() {
+        let place =
+            profile.stacks.split(stack).and_then(|(place, _)| profile.stacks.places().get(place.index()));
+        let sum = match place.map(|entry| spaces.get(entry.space)) {
+            Some(Space::State(ThreadState::Runnable(_))) => &mut activity.runnable,
+            Some(Space::State(ThreadState::Blocked(Blocked::Events(_)))) => &mut activity.waiting,
+            Some(Space::State(ThreadState::Blocked(_))) => &mut activity.blocked,
+            Some(Space::State(ThreadState::Unknown)) => &mut activity.unknown,
+            _ => &mut activity.running,
+        };
+        *sum = sum.saturating_add(count.period);
+    }
+    activity
+}
+
+fn state_of<'r>(
+    activity: Activity,
+    stack: StackId,
+    profile: &Profile,
+    resolve: &impl Fn(&StackEntry) -> Option<&'r Resolution>,
+) -> ThreadState {
+    let blocked = |is_uninterruptible| {
+        let entries = profile.stacks.entries(stack);
+        let entries = entries.filter_map(|place| profile.stacks.places().get(place.index()));
+        let kernel = entries.take_while(|entry| entry.in_kernel);
+        let functions: Vec<&str> = kernel
+            .filter_map(|entry| match resolve(entry)? {
+                Resolution::Resolved(symbolized) => {
+                    Some(symbolized.frames.iter().map(|frame| &*frame.function))
+                }
+                Resolution::Unresolved(_) => None,
+            })
+            .flatten()
+            .collect();
+        ThreadState::Blocked(causes::cause(functions.into_iter(), is_uninterruptible))
+    };
+    match activity {
+        Activity::Running => ThreadState::Running,
+        Activity::Preempted => ThreadState::Runnable(Runnable::Preempted),
+        Activity::Woken => ThreadState::Runnable(Runnable::Woken),
+        Activity::Started => ThreadState::Runnable(Runnable::Started),
+        Activity::Blocked => blocked(false),
+        Activity::Uninterruptible => blocked(true),
+        Activity::BlockedSinceBefore => ThreadState::Blocked(Blocked::SinceBefore),
+        Activity::Unknown => ThreadState::Unknown,
+    }
+}
+
+fn add(sum: &mut Count, count: Count) {
+    sum.samples = sum.samples.saturating_add(count.samples);
+    sum.period = sum.period.saturating_add(count.period);
+}

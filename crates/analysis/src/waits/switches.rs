@@ -1,0 +1,189 @@
+//! What a recording has of switches: which events tell of them, and where in their raw data.
+
+use decoder::{Attr, AttrFlags, Endian};
+use model::EventIndex;
+use perfdata::features::Features;
+use perfdata::tracing_data::TracingData;
+use perfdata::{Event, sections};
+use recorder::WatchedTime;
+
+use crate::events::{is_clock, is_dummy, is_named};
+
+/// `PERF_TYPE_SOFTWARE`, `PERF_COUNT_SW_CONTEXT_SWITCHES`
+const CONTEXT_SWITCHES: (u32, u64) = (1, 3);
+
+/// What the samples of an event tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    /// Nothing of time.
+    None,
+    /// What runs.
+    Time,
+    /// Who leaves its CPU; of a tracepoint also in which state, and who comes next.
+    Switch { fields: Option<SwitchFields> },
+    /// Who is woken.
+    Waking { woken: Field },
+}
+
+/// What `sched:sched_switch` says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SwitchFields {
+    /// `prev_state`
+    pub(crate) state: Field,
+    /// `next_pid`
+    pub(crate) next: Field,
+}
+
+/// A number in the raw data of a tracepoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Field {
+    offset: usize,
+    size: usize,
+    endian: Endian,
+}
+
+impl Field {
+    /// The number; `None` where the data end before it.
+    pub(crate) fn read(self, raw: &[u8]) -> Option<u64> {
+        let bytes = raw.get(self.offset..)?;
+        match self.size {
+            4 => Some(self.endian.u32(*bytes.first_chunk()?).into()),
+            8 => Some(self.endian.u64(*bytes.first_chunk()?)),
+            _ => None,
+        }
+    }
+
+    /// By the text of a tracepoint's `format`: `field:pid_t next_pid; offset:56; size:4; signed:1;`.
+    fn named(name: &str, format: &str, endian: Endian) -> Option<Self> {
+        let declared = |line: &&str| {
+            let declaration =
+                line.trim_start().strip_prefix("field:").and_then(|line| line.split(';').next());
+            declaration.is_some_and(|declaration| declaration.split_whitespace().last() == Some(name))
+        };
+        let line = format.lines().find(declared)?;
+        let number = |what: &str| {
+            let part = line.split(';').find_map(|part| part.trim().strip_prefix(what))?;
+            part.trim().parse().ok()
+        };
+        Some(Self { offset: number("offset:")?, size: number("size:")?, endian })
+    }
+}
+
+/// What a recording has of switches.
+#[derive(Clone, Debug)]
+pub(crate) struct Switches {
+    roles: Vec<Role>,
+    /// Whether records tell who is switched in and out.
+    pub(crate) has_records: bool,
+    /// When they were watched, where the recording says so.
+    pub(crate) watched: Option<WatchedTime>,
+    /// The event whose samples say what runs.
+    pub(crate) time: EventIndex,
+}
+
+impl Switches {
+    /// What a recording has; `None` where it has nothing of switches, or no event that samples what runs. `event` names that,
+    /// else it is the first that samples anything else.
+    pub(crate) fn of(
+        events: &[Event],
+        features: &Features,
+        endian: Endian,
+        event: Option<&str>,
+    ) -> Option<Self> {
+        let section = features.section(sections::id::WATCHED_TIME);
+        let watched = section.and_then(|bytes| WatchedTime::from_section(bytes, endian));
+        let has_records = events.iter().any(|event| event.attr.flags.contains(AttrFlags::CONTEXT_SWITCH));
+        let tracing = features.tracing_data.as_deref().map(|section| TracingData::parse(section).0);
+        let field = |attr: &Attr, name: &str, usual: (usize, usize)| {
+            let known = tracing.as_ref().and_then(|data| {
+                let tracepoint = data.tracepoints.iter().find(|known| known.id() == Some(attr.config))?;
+                Field::named(name, &String::from_utf8_lossy(tracepoint.format), data.endian)
+            });
+            known.unwrap_or(Field { offset: usual.0, size: usual.1, endian })
+        };
+        let mut roles: Vec<Role> = events
+            .iter()
+            .map(|event| match tells_of(event) {
+                Some(Told::Switch) => Role::Switch {
+                    fields: Some(SwitchFields {
+                        state: field(&event.attr, "prev_state", (32, 8)),
+                        next: field(&event.attr, "next_pid", (56, 4)),
+                    }),
+                },
+                Some(Told::Software) => Role::Switch { fields: None },
+                Some(Told::Waking) => Role::Waking { woken: field(&event.attr, "pid", (24, 4)) },
+                None => Role::None,
+            })
+            .collect();
+        let has_switches =
+            has_records || events.iter().any(|event| matches!(tells_of(event), Some(Told::Switch)));
+        let is_time = |event: &&(usize, &Event)| {
+            roles.get(event.0) == Some(&Role::None)
+                && !is_dummy(&event.1.attr)
+                && event.1.attr.sample_period > 0
+        };
+        let indexed: Vec<(usize, &Event)> = events.iter().enumerate().collect();
+        let time = match event {
+            Some(name) => indexed.iter().filter(is_time).find(|(_, event)| is_named(event, name)),
+            None => {
+                let mut clocks = indexed.iter().filter(is_time).filter(|(_, event)| is_clock(&event.attr));
+                clocks.next().or_else(|| indexed.iter().find(is_time))
+            }
+        };
+        let &(time, _) = time.filter(|_| has_switches)?;
+        if let Some(role) = roles.get_mut(time) {
+            *role = Role::Time;
+        }
+        Some(Self { roles, has_records, watched, time: EventIndex(time as u32) })
+    }
+
+    /// What the samples of an event tell.
+    pub(crate) fn role(&self, event: EventIndex) -> Role {
+        self.roles.get(event.0 as usize).copied().unwrap_or(Role::None)
+    }
+
+    /// Whether threads without any sample are none of those that were meant.
+    pub(crate) fn is_only_of_sampled(&self) -> bool {
+        self.watched.is_some_and(|watched| watched.only_sampled)
+    }
+}
+
+/// What an event tells of switches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Told {
+    Switch,
+    Software,
+    Waking,
+}
+
+fn tells_of(event: &Event) -> Option<Told> {
+    match event.name.as_bytes() {
+        _ if (event.attr.kind, event.attr.config) == CONTEXT_SWITCHES => Some(Told::Software),
+        b"sched:sched_switch" => Some(Told::Switch),
+        b"sched:sched_waking" | b"sched:sched_wakeup" => Some(Told::Waking),
+        _ => None,
+    }
+}
+
+/// Whether an event was recorded to tell where threads wait, and not for its own sake.
+pub(crate) fn tell_of_waits(event: &Event, features: &Features) -> bool {
+    features.section(sections::id::WATCHED_TIME).is_some() && tells_of(event).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_read_by_their_format() {
+        let format = "name: sched_switch\nID: 1\nformat:\n\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+                      \tfield:long prev_state;\toffset:8;\tsize:8;\tsigned:1;\n\tfield:pid_t pid;\toffset:16;\tsize:4;\tsigned:1;\n";
+        let field = |name| Field::named(name, format, Endian::Little);
+        let mut raw = [0_u8; 20];
+        (raw[8], raw[16]) = (2, 77);
+        assert_eq!(field("prev_state").unwrap().read(&raw), Some(2));
+        assert_eq!(field("pid").unwrap().read(&raw), Some(77));
+        assert_eq!(field("pid").unwrap().read(&raw[..18]), None);
+        assert_eq!(field("next_pid"), None);
+    }
+}

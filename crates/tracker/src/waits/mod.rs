@@ -1,0 +1,328 @@
+//! Where the time of threads goes: switches out and in, paired to intervals in which a thread ran, could run, or was blocked.
+//!
+//! What a recording has of a switch differs. `PERF_RECORD_SWITCH` says when a thread of ours was switched out or in, and
+//! whether it was preempted. A sample of `sched:sched_switch` says with which stack, in which state, and who came next;
+//! one of the `context-switches` event says with which stack. All that there is is told to a [`Timeline`], which takes each
+//! switch once.
+
+#[cfg(test)]
+mod tests;
+
+use alloc::vec::Vec;
+
+use hashbrown::HashMap;
+use model::{CpuId, Pid, Tid, Timestamp};
+use rustc_hash::FxBuildHasher;
+
+/// Two tellings of one switch are at most so many nanoseconds apart: the tracepoint comes before the record, and a virtual
+/// machine may be stopped between them. A thread that is told to be switched in twice, further apart, was switched out in
+/// between, and that was lost.
+const SAME_SWITCH: u64 = 1_000_000;
+
+/// What a thread did in an interval.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Activity {
+    /// It was on a CPU.
+    Running,
+    /// It was taken off the CPU, or gave it up, and could go on.
+    Preempted,
+    /// It had been woken, and waited for a CPU.
+    Woken,
+    /// It had been started, and waited for a CPU.
+    Started,
+    /// It slept.
+    Blocked,
+    /// It slept, and signals would not have woken it (`D`).
+    Uninterruptible,
+    /// It slept already when the recording began.
+    BlockedSinceBefore,
+    /// Switches were lost.
+    Unknown,
+}
+
+/// A stretch of a thread's time. Intervals of a thread follow each other without gaps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Interval<S> {
+    /// The process.
+    pub pid: Pid,
+    /// The thread.
+    pub tid: Tid,
+    /// What it did.
+    pub activity: Activity,
+    /// The beginning.
+    pub start: Timestamp,
+    /// The end, not before the beginning.
+    pub end: Timestamp,
+    /// The stack that it was switched out with, where that is known.
+    pub stack: Option<S>,
+    /// The CPU that it ran on, or ran on last.
+    pub cpu: Option<CpuId>,
+}
+
+/// What a sample says of the thread that it was taken in while that is switched out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Leaving {
+    /// It can go on (`R`).
+    Preempted,
+    /// It sleeps (`S`).
+    Blocked,
+    /// It sleeps, and signals do not wake it (`D`).
+    Uninterruptible,
+    /// It has ended.
+    Dead,
+    /// The sample does not say; the switch record does.
+    Unsaid,
+}
+
+impl Leaving {
+    /// Reads `prev_state` of `sched:sched_switch`: the low bits are `TASK_*` of `include/linux/sched.h`, the same since 4.14.
+    pub fn from_prev_state(state: u64) -> Self {
+        match state & 0xff {
+            0 => Self::Preempted,
+            state if state & 0x30 != 0 => Self::Dead,
+            // TASK_IDLE is uninterruptible with TASK_NOLOAD: a kernel thread that rests.
+            state if state & 0x82 == 0x02 => Self::Uninterruptible,
+            _ => Self::Blocked,
+        }
+    }
+}
+
+/// Follows threads from switch to switch. All must be told in the order of time.
+#[derive(Debug)]
+pub struct Timeline<S> {
+    threads: HashMap<Tid, Thread<S>, FxBuildHasher>,
+    /// When the recording began.
+    begin: Option<Timestamp>,
+    /// Intervals that have ended and have not been taken.
+    ended: Vec<Interval<S>>,
+}
+
+#[derive(Debug)]
+struct Thread<S> {
+    pid: Pid,
+    /// When the state began; `None` for a thread that was there when the recording began.
+    since: Option<Timestamp>,
+    state: State<S>,
+    cpu: Option<CpuId>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State<S> {
+    /// It was there before the recording, and nothing has been told of it.
+    Before,
+    /// A new thread that has not run yet.
+    New,
+    Running,
+    Off {
+        stack: Option<S>,
+        leaving: Leaving,
+        woken: Option<Timestamp>,
+        /// Whether a switch record has told of it, too.
+        confirmed: bool,
+    },
+}
+
+impl<S> Default for Timeline<S> {
+    fn default() -> Self {
+        Self { threads: HashMap::default(), begin: None, ended: Vec::new() }
+    }
+}
+
+impl<S: Copy> Timeline<S> {
+    /// Tells when the recording began, where something says so; else it begins with the first switch.
+    pub fn begin(&mut self, time: Timestamp) {
+        self.begin.get_or_insert(time);
+    }
+
+    /// Tells of a thread that was there when the recording began.
+    pub fn exists(&mut self, pid: Pid, tid: Tid) {
+        self.threads.entry(tid).or_insert(Thread { pid, since: None, state: State::Before, cpu: None });
+    }
+
+    /// A thread was started.
+    pub fn started(&mut self, pid: Pid, tid: Tid, time: Timestamp) {
+        self.begin(time);
+        let thread = Thread { pid, since: Some(time), state: State::New, cpu: None };
+        self.threads.insert(tid, thread);
+    }
+
+    /// A thread that runs begins anew, as the command does with its exec; what came before is nobody's time.
+    pub fn restarted(&mut self, pid: Pid, tid: Tid, time: Timestamp, cpu: Option<CpuId>) {
+        self.begin = Some(time);
+        self.ended.retain(|interval| interval.tid != tid);
+        self.threads.insert(tid, Thread { pid, since: Some(time), state: State::Running, cpu });
+    }
+
+    /// A sample was taken in a thread that is being switched out.
+    pub fn leaves(&mut self, pid: Pid, tid: Tid, at: At, leaving: Leaving, stack: Option<S>) {
+        if leaving == Leaving::Dead {
+            return self.exited(tid, at.time);
+        }
+        self.out(pid, tid, at, State::Off { stack, leaving, woken: None, confirmed: false });
+    }
+
+    /// A switch record says that a thread was switched out.
+    pub fn switched_out(&mut self, pid: Pid, tid: Tid, at: At, preempted: bool) {
+        let said = if preempted { Leaving::Preempted } else { Leaving::Blocked };
+        if let Some(Thread { state: State::Off { leaving, confirmed, .. }, since: Some(since), .. }) =
+            self.threads.get_mut(&tid)
+            && !*confirmed
+            && at.time.0.saturating_sub(since.0) <= SAME_SWITCH
+        {
+            *confirmed = true;
+            if *leaving == Leaving::Unsaid {
+                *leaving = said;
+            }
+            return;
+        }
+        self.out(pid, tid, at, State::Off { stack: None, leaving: said, woken: None, confirmed: true });
+    }
+
+    fn out(&mut self, pid: Pid, tid: Tid, at: At, off: State<S>) {
+        self.begin(at.time);
+        let thread = self.thread(pid, tid);
+        let activity = match thread.state {
+            // It ran when the recording began, or since it was started: being switched in was told to nobody.
+            State::Before | State::New | State::Running => Activity::Running,
+            State::Off { .. } => Activity::Unknown,
+        };
+        self.end(tid, activity, None, at.time);
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            (thread.state, thread.cpu) = (off, at.cpu);
+        }
+    }
+
+    /// A thread is about to be woken.
+    pub fn woken(&mut self, tid: Tid, time: Timestamp) {
+        match self.threads.get_mut(&tid).map(|thread| &mut thread.state) {
+            Some(State::Off { woken, .. }) => *woken = Some(woken.unwrap_or(time)),
+            Some(State::Before) => {
+                self.end(tid, Activity::BlockedSinceBefore, None, time);
+                if let Some(thread) = self.threads.get_mut(&tid) {
+                    thread.state = State::Off {
+                        stack: None,
+                        leaving: Leaving::Blocked,
+                        woken: Some(time),
+                        confirmed: true,
+                    };
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A thread was switched in.
+    pub fn switched_in(&mut self, pid: Pid, tid: Tid, at: At) {
+        self.begin(at.time);
+        let thread = self.thread(pid, tid);
+        match thread.state {
+            State::Running
+                if thread.since.is_some_and(|since| at.time.0.saturating_sub(since.0) <= SAME_SWITCH) =>
+            {
+                return;
+            }
+            State::Running => self.end(tid, Activity::Unknown, None, at.time),
+            State::New => self.end(tid, Activity::Started, None, at.time),
+            State::Before => self.end(tid, Activity::BlockedSinceBefore, None, at.time),
+            State::Off { stack, leaving, woken, .. } => self.end_wait(tid, stack, leaving, woken, at.time),
+        }
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            (thread.state, thread.cpu) = (State::Running, at.cpu);
+        }
+    }
+
+    /// A sample says that a thread comes next, in whatever process it is. With records of switches (`has_records`) only threads
+    /// that are known count: others are nobody's.
+    ///
+    /// The kernel takes the time of the one that comes next from here on (`/proc/PID/schedstat`), and writes the record when
+    /// the switch is done.
+    pub fn comes_next(&mut self, tid: Tid, at: At, has_records: bool) {
+        let is_known = self.threads.get(&tid).is_some_and(|thread| !matches!(thread.state, State::Before));
+        if is_known || !has_records {
+            self.switched_in(Pid::NONE, tid, at);
+        }
+    }
+
+    /// A thread has ended.
+    pub fn exited(&mut self, tid: Tid, time: Timestamp) {
+        self.end_whatever(tid, time);
+        self.threads.remove(&tid);
+    }
+
+    /// The recording has ended.
+    pub fn finish(&mut self, time: Timestamp) {
+        let threads: Vec<Tid> = self.threads.keys().copied().collect();
+        for tid in threads {
+            self.exited(tid, time);
+        }
+    }
+
+    /// The intervals that have ended since the last call.
+    pub fn take_ended(&mut self) -> Vec<Interval<S>> {
+        core::mem::take(&mut self.ended)
+    }
+
+    fn thread(&mut self, pid: Pid, tid: Tid) -> &mut Thread<S> {
+        let thread = Thread { pid, since: None, state: State::Before, cpu: None };
+        let known = self.threads.entry(tid).or_insert(thread);
+        // Who only saw it come next knows no process.
+        if pid != Pid::NONE {
+            known.pid = pid;
+        }
+        known
+    }
+
+    fn end_whatever(&mut self, tid: Tid, time: Timestamp) {
+        match self.threads.get(&tid).map(|thread| thread.state) {
+            None => {}
+            Some(State::Running) => self.end(tid, Activity::Running, None, time),
+            Some(State::New) => self.end(tid, Activity::Started, None, time),
+            Some(State::Before) => self.end(tid, Activity::BlockedSinceBefore, None, time),
+            Some(State::Off { stack, leaving, woken, .. }) => self.end_wait(tid, stack, leaving, woken, time),
+        }
+    }
+
+    fn end_wait(
+        &mut self,
+        tid: Tid,
+        stack: Option<S>,
+        leaving: Leaving,
+        woken: Option<Timestamp>,
+        time: Timestamp,
+    ) {
+        let activity = match leaving {
+            Leaving::Preempted => Activity::Preempted,
+            Leaving::Uninterruptible => Activity::Uninterruptible,
+            Leaving::Blocked | Leaving::Unsaid | Leaving::Dead => Activity::Blocked,
+        };
+        if activity != Activity::Preempted
+            && let Some(woken) = woken
+        {
+            self.end(tid, activity, stack, woken);
+            self.end(tid, Activity::Woken, stack, time);
+            return;
+        }
+        self.end(tid, activity, stack, time);
+    }
+
+    /// Ends what a thread did; the next interval begins there.
+    fn end(&mut self, tid: Tid, activity: Activity, stack: Option<S>, time: Timestamp) {
+        let Some(thread) = self.threads.get_mut(&tid) else { return };
+        let start = thread.since.or(self.begin).unwrap_or(time);
+        let end = time.max(start);
+        thread.since = Some(end);
+        if end > start {
+            let Thread { pid, cpu, .. } = *thread;
+            self.ended.push(Interval { pid, tid, activity, start, end, stack, cpu });
+        }
+    }
+}
+
+/// When and where something happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct At {
+    /// When.
+    pub time: Timestamp,
+    /// On which CPU, where that is known.
+    pub cpu: Option<CpuId>,
+}

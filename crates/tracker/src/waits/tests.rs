@@ -1,0 +1,178 @@
+use super::*;
+use Activity::*;
+use alloc::vec;
+use proptest::prelude::*;
+
+#[derive(Clone, Copy, Debug)]
+enum Told {
+    Begin,
+    Exists,
+    Fork,
+    /// A sample at the switch.
+    Leaves(Leaving),
+    /// A switch record; whether the thread was preempted.
+    Out(bool),
+    Wake,
+    In,
+    Exit,
+    Finish,
+}
+use Told::*;
+
+const THREAD: Tid = Tid(7);
+
+fn at(time: u64) -> At {
+    At { time: Timestamp(time), cpu: Some(CpuId(1)) }
+}
+
+fn tell(timeline: &mut Timeline<u32>, time: u64, told: Told, stack: u32) {
+    let pid = Pid(7);
+    match told {
+        Begin => timeline.begin(Timestamp(time)),
+        Exists => timeline.exists(pid, THREAD),
+        Fork => timeline.started(pid, THREAD, Timestamp(time)),
+        Leaves(leaving) => timeline.leaves(pid, THREAD, at(time), leaving, Some(stack)),
+        Out(preempted) => timeline.switched_out(pid, THREAD, at(time), preempted),
+        Wake => timeline.woken(THREAD, Timestamp(time)),
+        In => timeline.switched_in(pid, THREAD, at(time)),
+        Exit => timeline.exited(THREAD, Timestamp(time)),
+        Finish => timeline.finish(Timestamp(time)),
+    }
+}
+
+/// What a thread did, for how long, with which stack.
+type Did = (Activity, u64, Option<u32>);
+/// What is told, and what comes of it.
+type Case<'c> = (&'c [(u64, Told)], &'c [Did]);
+
+/// What a thread did. Stacks are numbered by their place in `told`.
+fn intervals(told: &[(u64, Told)]) -> Vec<Did> {
+    let mut timeline = Timeline::default();
+    for (number, &(time, told)) in (0..).zip(told) {
+        tell(&mut timeline, time, told, number);
+    }
+    let ended = timeline.take_ended();
+    assert!(ended.windows(2).all(|pair| pair[0].end == pair[1].start), "no gaps: {ended:?}");
+    ended
+        .iter()
+        .map(|interval| (interval.activity, interval.end.0 - interval.start.0, interval.stack))
+        .collect()
+}
+
+#[test]
+fn a_switch_is_taken_once_however_often_it_is_told() {
+    let blocked = Leaves(Leaving::Blocked);
+    let slept =
+        vec![(Running, 100, None), (Blocked, 400, Some(1)), (Woken, 10, Some(1)), (Running, 90, None)];
+    let whole = [(0, In), (100, blocked), (101, Out(false)), (500, Wake), (510, In), (600, Exit)];
+    assert_eq!(intervals(&whole), slept);
+    // With the tracepoint alone, on whole CPUs.
+    let samples_only = [(0, In), (100, blocked), (500, Wake), (510, In), (512, In), (600, Exit)];
+    assert_eq!(intervals(&samples_only), slept);
+    // With records alone.
+    let records_only = [(0, In), (100, Out(false)), (500, Wake), (510, In), (600, Exit)];
+    let without_stack: Vec<_> = slept.iter().map(|&(activity, length, _)| (activity, length, None)).collect();
+    assert_eq!(intervals(&records_only), without_stack);
+}
+
+#[test]
+fn the_record_says_what_a_sample_leaves_open() {
+    let unsaid = Leaves(Leaving::Unsaid);
+    for (preempted, expected) in [(true, Preempted), (false, Blocked)] {
+        let told = [(0, In), (100, unsaid), (101, Out(preempted)), (300, In)];
+        assert_eq!(intervals(&told), [(Running, 100, None), (expected, 200, Some(1))]);
+    }
+}
+
+#[test]
+fn a_thread_that_was_preempted_is_not_woken() {
+    let told = [(0, In), (100, Leaves(Leaving::Preempted)), (150, Wake), (300, In)];
+    assert_eq!(intervals(&told), [(Running, 100, None), (Preempted, 200, Some(1))]);
+}
+
+#[test]
+fn the_time_before_the_first_switch_is_known_by_its_direction() {
+    let table: [Case<'_>; 5] = [
+        (
+            &[(0, Begin), (0, Exists), (50, Out(false)), (60, Finish)],
+            &[(Running, 50, None), (Blocked, 10, None)],
+        ),
+        (
+            &[(0, Begin), (0, Exists), (50, In), (60, Finish)],
+            &[(BlockedSinceBefore, 50, None), (Running, 10, None)],
+        ),
+        (
+            &[(0, Begin), (0, Exists), (40, Wake), (50, In)],
+            &[(BlockedSinceBefore, 40, None), (Woken, 10, None)],
+        ),
+        (&[(0, Begin), (0, Exists), (50, Finish)], &[(BlockedSinceBefore, 50, None)]),
+        (&[(10, Fork), (15, In), (20, Exit)], &[(Started, 5, None), (Running, 5, None)]),
+    ];
+    for (told, expected) in table {
+        assert_eq!(intervals(told), expected, "{told:?}");
+    }
+}
+
+#[test]
+fn lost_switches_are_unknown_time() {
+    let later = 10 * SAME_SWITCH;
+    assert_eq!(
+        intervals(&[(0, In), (later, In), (later + 5, Exit)]),
+        [(Unknown, later, None), (Running, 5, None)]
+    );
+    let out_twice = [(0, In), (10, Out(false)), (later, Out(false)), (later + 5, In)];
+    assert_eq!(intervals(&out_twice), [(Running, 10, None), (Unknown, later - 10, None), (Blocked, 5, None)]);
+}
+
+#[test]
+fn what_was_before_the_command_is_nobodys() {
+    let mut timeline = Timeline::default();
+    timeline.switched_out(Pid(7), THREAD, at(10), false);
+    timeline.switched_in(Pid(7), THREAD, at(20));
+    timeline.restarted(Pid(7), THREAD, Timestamp(25), None);
+    timeline.leaves(Pid(7), THREAD, at(30), Leaving::Dead, Some(1_u32));
+    let ended = timeline.take_ended();
+    assert_eq!(
+        ended.iter().map(|interval| (interval.activity, interval.start.0)).collect::<Vec<_>>(),
+        [(Running, 25)]
+    );
+}
+
+#[test]
+fn states_are_the_kernels() {
+    let table = [
+        (0, Leaving::Preempted),
+        (0x100, Leaving::Preempted),
+        (1, Leaving::Blocked),
+        (2, Leaving::Uninterruptible),
+        (0x82, Leaving::Blocked),
+        (0x10, Leaving::Dead),
+        (0x20, Leaving::Dead),
+        (0x40, Leaving::Blocked),
+    ];
+    for (state, expected) in table {
+        assert_eq!(Leaving::from_prev_state(state), expected, "{state:#x}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn all_time_is_accounted_for(
+        told in prop::collection::vec((0..3 * SAME_SWITCH, prop::sample::select(vec![
+            Leaves(Leaving::Blocked), Leaves(Leaving::Preempted), Leaves(Leaving::Unsaid), Out(true), Out(false), Wake, In,
+        ])), 0..40),
+    ) {
+        let mut timeline = Timeline::default();
+        tell(&mut timeline, 1, Begin, 0);
+        tell(&mut timeline, 1, Exists, 0);
+        let mut now = 1;
+        for (step, told) in told {
+            now += step;
+            tell(&mut timeline, now, told, 0);
+        }
+        tell(&mut timeline, now + 1, Finish, 0);
+        let ended = timeline.take_ended();
+        let sum: u64 = ended.iter().map(|interval| interval.end.0 - interval.start.0).sum();
+        prop_assert_eq!(sum, now);
+    }
+}
