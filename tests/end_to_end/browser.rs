@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,12 +23,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const SIZES: [(u32, u32); 3] = [(1280, 720), (1440, 900), (390, 844)];
 
 /// Browsers that are installed.
-fn browsers() -> Vec<&'static str> {
+pub(crate) fn browsers() -> Vec<&'static str> {
     ["chromium", "firefox-esr"].into_iter().filter(|browser| programs::has(browser)).collect()
 }
 
 /// A browser, gone with this value.
-struct Browser(Child);
+pub(crate) struct Browser(Child);
 
 impl Drop for Browser {
     fn drop(&mut self) {
@@ -59,9 +60,14 @@ fn visit(browser: &str, svg: &str, (width, height): (u32, u32), query: &str, scr
     let frame =
         format!("<iframe src='picture.svg{query}' width={width} height={height} style='border:0'></iframe>");
     std::fs::write(&page, format!("<!doctype html><body style='margin:0'>{frame}")).unwrap();
-    let profile = folder.path().join("browser");
+    let _browser = open(browser, &format!("file://{}", page.display()), folder.path());
+    answer(&listener)
+}
+
+/// Opens a page, without a window. What the browser writes down goes into the folder.
+pub(crate) fn open(browser: &str, url: &str, folder: &Path) -> Browser {
+    let profile = folder.join("browser");
     std::fs::create_dir(&profile).unwrap();
-    let url = format!("file://{}", page.display());
     let mut command = Command::new(browser);
     if browser == "chromium" {
         command
@@ -75,12 +81,11 @@ fn visit(browser: &str, svg: &str, (width, height): (u32, u32), query: &str, scr
         command.args(["--headless", "--no-remote", "--window-size", "1500,1000", "--profile"]).arg(&profile);
     }
     command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let _browser = Browser(command.spawn().unwrap());
-    answer(&listener)
+    Browser(command.spawn().unwrap())
 }
 
 /// What the page posts.
-fn answer(listener: &TcpListener) -> Value {
+pub(crate) fn answer(listener: &TcpListener) -> Value {
     listener.set_nonblocking(true).unwrap();
     let start = Instant::now();
     let mut stream = loop {

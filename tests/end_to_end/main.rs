@@ -45,5 +45,6 @@ mod terminal;
 mod tmux;
 mod top;
 mod unprivileged;
+mod view;
 mod waits;
 mod windows;

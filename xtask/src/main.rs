@@ -9,6 +9,7 @@ mod fuzz;
 mod growth;
 mod matrix;
 mod package;
+mod page_types;
 mod soak;
 mod sweep;
 mod terminal;
@@ -35,6 +36,11 @@ const CHORES: &[Chore] = &[
         name: "ci",
         about: "format, clippy, tidy, fuzzing, tests: what has to pass before anything lands",
         run: ci::run,
+    },
+    Chore {
+        name: "page-types",
+        about: "check the types in the script of prof view's page (with npm)",
+        run: page_types::run,
     },
     Chore {
         name: "fixtures",
@@ -114,7 +120,7 @@ fn main() -> ExitCode {
 fn usage() -> ExitCode {
     eprintln!("usage: cargo xtask CHORE [ARGS…]\n");
     for chore in CHORES {
-        eprintln!("  {:<10} {}", chore.name, chore.about);
+        eprintln!("  {:<11} {}", chore.name, chore.about);
     }
     ExitCode::from(2)
 }

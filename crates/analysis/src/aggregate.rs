@@ -17,6 +17,7 @@ use tracker::{Generation, RawStack, SampleSink, TrackedSample, Tracker};
 
 use crate::Error;
 use crate::admission::Admission;
+use crate::gaps::{Gap, Gaps};
 use crate::unsampled::{Unsampled, Who};
 
 /// Counts the samples that a filter admits, each event's apart.
@@ -30,6 +31,7 @@ pub struct Aggregate {
     events: Vec<EventProfile>,
     mapper: Mapper,
     unsampled: Unsampled,
+    gaps: Gaps,
 }
 
 /// The samples of one event.
@@ -83,12 +85,24 @@ impl Aggregate {
     pub fn new(filter: SampleFilter, detail: Detail) -> Self {
         let unsampled = Unsampled::new(filter.clone(), detail);
         let admission = Admission::new(filter);
-        Self { admission, detail, events: Vec::new(), mapper: Mapper::default(), unsampled }
+        Self {
+            admission,
+            detail,
+            events: Vec::new(),
+            mapper: Mapper::default(),
+            unsampled,
+            gaps: Gaps::default(),
+        }
     }
 
     /// Why the filter admitted no sample; `None` where it did, or where there was none.
     pub fn why_none(&self) -> Option<String> {
         self.admission.why_none()
+    }
+
+    /// Hands out when samples are missing; known where single samples are kept with their times and CPUs.
+    pub fn take_gaps(&mut self) -> Vec<Gap> {
+        std::mem::take(&mut self.gaps.list)
     }
 
     /// The profiles, by the position of their event in `events` (empty ones for events without samples), and in which
@@ -370,6 +384,11 @@ impl SampleSink for Aggregate {
             for index in 0..self.events.len() {
                 self.tell_sampled(index, seat_of(task.tid));
             }
+        }
+        if self.detail.samples.is_some()
+            && matches!(record, Record::Lost(_) | Record::Throttle(_) | Record::Unthrottle(_))
+        {
+            self.gaps.record(record, self.events.iter().map(|event| &event.profile));
         }
         self.unsampled.record(record);
     }

@@ -36,8 +36,8 @@ pub(crate) fn target(features: &Features, name_of: impl FnMut(Pid) -> Option<Nam
 }
 
 impl Caption<'_> {
-    /// The line.
-    pub(crate) fn title(&self) -> String {
+    /// The parts of the line: what was recorded, then where, when, for how long and how often, as far as that is known.
+    pub(crate) fn parts(&self) -> Vec<String> {
         let mut what = self.target.to_owned();
         if !self.filters.is_empty() {
             what.push_str(&format!(" (only {})", self.filters));
@@ -48,7 +48,13 @@ impl Caption<'_> {
         let how_long = length.map_or_else(|| rate.clone(), |length| format!("{length} at {rate}"));
         let host = self.features.hostname.as_ref().map(Name::to_string);
         let parts = [Some(what), host, self.date(), Some(how_long)];
-        parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
+        parts.into_iter().flatten().collect()
+    }
+
+    /// The line.
+    #[cfg(test)]
+    pub(crate) fn title(&self) -> String {
+        self.parts().join(" · ")
     }
 
     /// When the first sample was taken, or when the file was written where the recording does not know.

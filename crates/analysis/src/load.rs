@@ -12,6 +12,7 @@ use profile::{Census, Detail, Nameless, Profile, SampleFilter, Shape, Show, View
 use crate::aggregate::{Aggregate, SeenIn};
 use crate::caption;
 use crate::events::{is_dummy, is_named};
+use crate::gaps::Gap;
 use crate::hints::Hints;
 use crate::input::{Input, is_of_this_host};
 use crate::remedies::Remedies;
@@ -63,6 +64,8 @@ pub struct Analysis {
     pub symbols: Symbols,
     /// What could not be delivered, of all events.
     pub loss: Loss,
+    /// When samples are missing; known where single samples are kept with their times and CPUs.
+    pub gaps: Vec<Gap>,
     seen_in: SeenIn,
     /// What was recorded, in words.
     target: String,
@@ -119,7 +122,7 @@ impl Analysis {
             None => count_samples(input, request, notices)?,
             Some(weight) => count_time(input, request, weight, notices)?,
         };
-        let Counted { replayed, mut events, seen_in, times } = counted;
+        let Counted { replayed, mut events, seen_in, times, gaps } = counted;
         let (recording, mut tracker, loss) = (replayed.recording, replayed.tracker, replayed.loss);
         for event in &mut events {
             event.profile.loss = loss;
@@ -156,6 +159,7 @@ impl Analysis {
             spaces,
             symbols,
             loss,
+            gaps,
             seen_in,
             target,
             written,
@@ -227,6 +231,11 @@ impl Analysis {
     /// Says in a line what was recorded, where, when, for how long, how often. `filters` says which samples are shown, in
     /// words; empty for all.
     pub fn title(&self, profile: &EventProfile, filters: &str) -> String {
+        self.title_parts(profile, filters).join(" · ")
+    }
+
+    /// The parts of [`Self::title`]; the first says what was recorded.
+    pub fn title_parts(&self, profile: &EventProfile, filters: &str) -> Vec<String> {
         let caption = caption::Caption {
             features: self.recording.features(),
             target: if self.target.is_empty() { &self.name } else { &self.target },
@@ -235,7 +244,7 @@ impl Analysis {
             written: self.written,
             filters,
         };
-        caption.title()
+        caption.parts()
     }
 }
 
@@ -246,6 +255,7 @@ struct Counted {
     seen_in: SeenIn,
     /// The time of threads, which becomes the profile of the only event.
     times: Option<Times>,
+    gaps: Vec<Gap>,
 }
 
 fn count_samples(input: Input, request: &Request<'_>, notices: &dyn Notices) -> Result<Counted, Error> {
@@ -254,9 +264,10 @@ fn count_samples(input: Input, request: &Request<'_>, notices: &dyn Notices) -> 
     if let Some(why) = aggregate.why_none() {
         return Err(Error::NothingAdmitted { why });
     }
+    let gaps = aggregate.take_gaps();
     let (profiles, seen_in) = aggregate.finish(replayed.recording.events());
     let events = choose(profiles, &replayed.recording, request)?;
-    Ok(Counted { replayed, events, seen_in, times: None })
+    Ok(Counted { replayed, events, seen_in, times: None, gaps })
 }
 
 fn count_time(
@@ -279,7 +290,7 @@ fn count_time(
     let sampled = replayed.recording.event(EventIndex(index as u32)).cloned().ok_or(Error::NoSamples)?;
     let event = Event { name: Name::from(weight.in_words()), ..sampled };
     let events = vec![EventProfile { index, event, profile: Profile::default() }];
-    Ok(Counted { replayed, events, seen_in, times: Some(times) })
+    Ok(Counted { replayed, events, seen_in, times: Some(times), gaps: Vec::new() })
 }
 
 /// Whether an event's stacks are the callers that unwinding found, then or now, and not frame pointers.

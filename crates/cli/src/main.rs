@@ -52,6 +52,8 @@ enum Command {
     Archive(commands::archive::ArchiveArguments),
     /// Write a recording in the form of another tool
     Export(commands::export::ExportArguments),
+    /// Write the whole recording, or that of a command, as one HTML page to look around in
+    View(commands::view::ViewArguments),
     /// Print the samples of a recording, as `perf script` does
     Script(commands::script::ScriptArguments),
     /// Count events of a command, processes or the whole system
@@ -102,6 +104,7 @@ fn main() -> ExitCode {
         Command::Annotate(annotate) => commands::annotate::run(&annotate, &console),
         Command::Archive(archive) => commands::archive::run(&archive, &console),
         Command::Export(export) => commands::export::run(&export, &console),
+        Command::View(view) => commands::view::run(&view, &console),
         Command::Script(script) => commands::script::run(&script, &console),
         Command::Stat(stat) => commands::stat::run(&stat, &console),
         Command::Top(top) => commands::top::run(&top, &console),

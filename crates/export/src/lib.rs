@@ -19,6 +19,7 @@ pub mod report;
 pub mod script;
 mod stacks;
 pub mod summary;
+pub mod view;
 mod waiting;
 
 pub use frame_name::frame_name;

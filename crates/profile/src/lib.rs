@@ -36,6 +36,7 @@ pub use chain_cache::{ChainCache, ChainKey, RawChain};
 pub use filter::{SampleFacts, SampleFilter, TimeRange};
 pub use frame::{FrameId, FrameKind, FrameTable, Label, ViewFrame, module_of};
 pub use pattern::{Pattern, PatternError};
+pub use pools::names as pool_names;
 pub use profile::{Count, Detail, Profile, Thread, ThreadId, Weight};
 pub use samples::{Columns, Sample, Samples};
 pub use shape::Shape;

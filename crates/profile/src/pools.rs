@@ -11,8 +11,8 @@ pub(crate) fn has_digit(name: &Name) -> bool {
     name.as_bytes().iter().any(u8::is_ascii_digit)
 }
 
-/// The name of each thread, or of all in its process whose names differ from it in digits alone.
-pub(crate) fn names(threads: &[Thread]) -> Vec<Name> {
+/// Returns the name of each thread, or of all in its process whose names differ from it in digits alone.
+pub fn names(threads: &[Thread]) -> Vec<Name> {
     type Key<'t> = (Pid, Vec<&'t [u8]>);
     let mut pools: HashMap<Key<'_>, Vec<usize>, FxBuildHasher> = HashMap::default();
     for (index, thread) in threads.iter().enumerate() {

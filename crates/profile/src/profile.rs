@@ -248,7 +248,7 @@ impl Profile {
     ) -> ThreadId {
         let Detail { threads, pools, processes, cpus, samples: _ } = self.detail;
         // The name of the first thread is that of its process.
-        let may_be_of_pool = pools && !threads && tid.0 != pid.0 && has_digit(comm);
+        let may_be_of_pool = pools && tid.0 != pid.0 && has_digit(comm);
         let thread = Thread {
             comm: comm.clone(),
             ids: threads.then_some((pid, tid)),

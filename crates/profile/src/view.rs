@@ -125,7 +125,7 @@ impl<'a> View<'a> {
             let process = process.map(|(pid, comm)| Label::Process(comm, pid));
             let below = process.or(thread.cpu.map(Label::Cpu)).map(|label| frames.intern(root(label)));
             let label = match thread.ids {
-                Some((pid, tid)) => Label::Thread(name, pid, tid),
+                Some((pid, tid)) => Label::Thread(thread.comm.clone(), pid, tid),
                 None => Label::Comm(name),
             };
             (below, frames.intern(root(label)))

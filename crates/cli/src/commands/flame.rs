@@ -156,8 +156,11 @@ pub fn run(arguments: &FlameArguments, console: &Console) -> anyhow::Result<Exit
     Ok(code)
 }
 
-/// Hands the picture to whatever the desktop opens SVG files with.
-fn open_in_browser(path: &Path) -> anyhow::Result<()> {
+/// Hands a picture or a page to whatever the desktop opens such files with.
+///
+/// # Errors
+/// Where nothing can be started.
+pub(super) fn open_in_browser(path: &Path) -> anyhow::Result<()> {
     let opened = process::Command::new("xdg-open").arg(path).stdin(process::Stdio::null()).spawn();
     opened.map(|_| ()).with_context(|| {
         format!("cannot open {} (xdg-open is missing?); open it in a browser yourself", path.display())

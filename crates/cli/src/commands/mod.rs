@@ -19,3 +19,4 @@ mod sink;
 pub mod stat;
 mod summary;
 pub mod top;
+pub mod view;

@@ -240,7 +240,7 @@ fn unescaped(text: &str) -> Cow<'_, str> {
 }
 
 /// Text for an element or an attribute.
-pub(super) fn escape(text: &str) -> Cow<'_, str> {
+pub(crate) fn escape(text: &str) -> Cow<'_, str> {
     if !text.contains(['<', '>', '&', '\'', '"']) {
         return Cow::Borrowed(text);
     }

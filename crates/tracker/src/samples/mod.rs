@@ -157,9 +157,17 @@ impl SampleReader {
         let Some(layout) = events.layout(record.event) else { return Ok(()) };
         let is_sideband = || record.event.is_some_and(|event| events.is_sideband(event));
         match layout.decode(&record.raw) {
-            Ok(Record::Lost(lost)) => self.account.lost(&lost, events.have_sideband_rings() && is_sideband()),
+            Ok(Record::Lost(lost)) => {
+                self.account.lost(&lost, events.have_sideband_rings() && is_sideband());
+                // What was put aside was taken before the loss.
+                sink.settle(&mut self.tracker);
+                sink.record(&Record::Lost(lost));
+            }
             Ok(Record::LostSamples(lost)) => self.account.lost_samples(&lost, is_sideband()),
-            Ok(Record::Throttle(_)) => self.account.throttled(),
+            Ok(Record::Throttle(throttle)) => {
+                self.account.throttled();
+                sink.record(&Record::Throttle(throttle));
+            }
             Ok(Record::CallchainDeferred(chain)) => {
                 let tid = chain.sample_id.thread.map_or(Tid(-1), |(_, tid)| tid);
                 for sample in self.deferred.complete(tid, chain.cookie).collect::<Vec<_>>() {

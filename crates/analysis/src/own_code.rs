@@ -1,0 +1,71 @@
+//! Which modules are code of whoever profiles, and not of the system.
+
+use std::collections::HashSet;
+
+use model::{Space, SpaceTable};
+use profile::module_of;
+
+/// Folders of what a distribution installs.
+const SYSTEM: [&[u8]; 8] =
+    [b"/usr/", b"/lib/", b"/lib64/", b"/bin/", b"/sbin/", b"/nix/store/", b"/gnu/store/", b"/snap/"];
+/// Those of them in which programs lie, not libraries.
+const PROGRAMS: [&[u8]; 5] = [b"/usr/bin/", b"/usr/sbin/", b"/usr/local/bin/", b"/bin/", b"/sbin/"];
+
+/// The modules of a recording that are code of whoever profiles.
+#[derive(Debug)]
+pub struct OwnCode(HashSet<String>);
+
+impl OwnCode {
+    /// Finds them among the spaces of a recording: generated code, and objects outside of the system's folders. Where all lie in
+    /// the system's (`/usr/bin/python3` was profiled), its programs.
+    pub fn new(spaces: &SpaceTable) -> Self {
+        let own = modules(spaces, |path| !SYSTEM.iter().any(|folder| path.starts_with(folder)));
+        if own.is_empty() {
+            return Self(modules(spaces, |path| PROGRAMS.iter().any(|folder| path.starts_with(folder))));
+        }
+        Self(own)
+    }
+
+    /// Whether a module ([`module_of`]) is one of them.
+    pub fn contains(&self, module: &str) -> bool {
+        self.0.contains(module)
+    }
+}
+
+fn modules(spaces: &SpaceTable, is_own: impl Fn(&[u8]) -> bool) -> HashSet<String> {
+    let own = spaces.iter().filter(|(_, space)| match space {
+        Space::Object(object) => object.path.as_bytes().starts_with(b"/") && is_own(object.path.as_bytes()),
+        Space::Jit { .. } => true,
+        _ => false,
+    });
+    own.filter_map(|(_, space)| module_of(space)).map(|name| name.to_string()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{Name, ObjectIdentity};
+
+    use super::*;
+
+    fn spaces(paths: &[&str]) -> SpaceTable {
+        let mut spaces = SpaceTable::default();
+        for path in paths {
+            let identity = ObjectIdentity { path: Name::from(*path), build_id: None, file: None };
+            spaces.intern(Space::Object(identity));
+        }
+        spaces
+    }
+
+    #[test]
+    fn libraries_of_the_system_are_not_own() {
+        let own = OwnCode::new(&spaces(&["/home/me/app", "/usr/lib/libc.so.6", "/usr/bin/env", "//anon"]));
+        let found = ["app", "libc.so.6", "env"].map(|module| own.contains(module));
+        assert_eq!(found, [true, false, false]);
+    }
+
+    #[test]
+    fn a_program_of_the_system_is_own_where_nothing_else_is() {
+        let own = OwnCode::new(&spaces(&["/usr/bin/python3.11", "/usr/lib/libc.so.6"]));
+        assert!(own.contains("python3.11") && !own.contains("libc.so.6"));
+    }
+}

@@ -1,0 +1,292 @@
+//! A recording as one page: an HTML file that needs nothing else, shows everything of the recording and adds it up itself.
+//!
+//! The page re-aggregates integers and draws; it knows no ELF. [`format`] says how the data is packed, `page/` holds the script's
+//! modules. Without scripts the page shows its title, what is missing from the recording, and the hottest functions.
+
+mod format;
+mod samples;
+mod script;
+mod tree;
+
+use std::io::{self, Write};
+
+use model::Name;
+use profile::{View, Weight};
+use serde_json::{Value, json};
+
+use crate::page::frames::escape;
+use crate::summary::{counted, grouped};
+use samples::{Clock, Columns, Samples};
+use tree::{Kind, SortedTree, StackTree};
+
+/// What the page is about.
+pub struct Page<'p> {
+    /// What was recorded.
+    pub title: String,
+    /// Where, when, for how long, how often; each for itself.
+    pub facts: Vec<String>,
+    /// What a reader must know of what is missing, a line each.
+    pub truth: Vec<String>,
+    /// The events that have samples. Their profiles keep threads, processes, pools and the order of samples apart
+    /// ([`profile::Detail`]), their views show modules ([`profile::Show`]), which tell functions of one name apart.
+    pub events: Vec<PageEvent<'p>>,
+    /// When samples are missing: from, to (nanoseconds of the recording's clock), and how many records were lost then.
+    pub gaps: Vec<(u64, u64, u64)>,
+    /// Says of a module whether it is code of those who look at the page, and not the system's.
+    pub is_own: &'p dyn Fn(&str) -> bool,
+}
+
+/// The samples of one event.
+pub struct PageEvent<'p> {
+    /// The event's name.
+    pub name: String,
+    /// The samples.
+    pub view: &'p View<'p>,
+    /// Whether the event is a clock, whose periods are nanoseconds.
+    pub is_clock: bool,
+}
+
+/// Functions of the table that needs no script.
+const STILL_FUNCTIONS: usize = 30;
+
+/// Writes the page.
+///
+/// # Errors
+/// Those of the output.
+pub fn write(page: &Page<'_>, output: &mut dyn Write) -> io::Result<()> {
+    let page = &page.harmless();
+    let mut stacks = StackTree::default();
+    let mut samples = Samples::default();
+    for (number, event) in (0..).zip(&page.events) {
+        samples.add(number, event.view, &mut stacks);
+    }
+    let counts: Vec<usize> = (0..page.events.len()).map(|event| samples.count(event)).collect();
+    if counts.iter().all(|&count| count == 0) {
+        return Err(io::Error::other("no sample is left: the filters on stacks leave all of them out"));
+    }
+    let clock = samples.clock();
+    let tree = stacks.sorted();
+    let weighted: Vec<bool> = page.events.iter().map(|event| event.view.weight() == Weight::Period).collect();
+    let lanes = std::mem::take(&mut samples.lanes);
+    let mut columns = samples.into_columns(clock, &weighted, &tree.moved);
+    let truth = truth(page, clock);
+    let meta = meta(page, &counts, &truth, clock, &lanes, &tree, &columns);
+    let still = Still { page, truth: &truth, tree: &tree, columns: &columns }.text();
+    let blocks: Vec<(&str, Vec<u8>)> = [
+        ("meta", Some(meta.to_string().into_bytes())),
+        ("nodes", Some(tree.column().into_bytes())),
+        ("stacks", Some(std::mem::take(&mut columns.stacks).into_bytes())),
+        ("times", clock.is_some().then(|| std::mem::take(&mut columns.times).into_bytes())),
+        ("samples", Some(std::mem::take(&mut columns.samples).into_bytes())),
+        ("cpus", columns.cpus.take().map(format::Column::into_bytes)),
+        ("weights", columns.weights.take().map(format::Column::into_bytes)),
+    ]
+    .into_iter()
+    .filter_map(|(name, bytes)| Some((name, bytes?)))
+    .collect();
+    let code = script::joined();
+    write!(
+        output,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{}</title>\n<style>{}</style>\n</head>\n<body>\n{still}",
+        script::policy(&code),
+        escape(&page.title),
+        script::STYLE,
+    )?;
+    for (name, bytes) in blocks {
+        writeln!(
+            output,
+            "<script type=\"text/plain\" data-block=\"{name}\">{}</script>",
+            format::pack(&bytes)?
+        )?;
+    }
+    writeln!(output, "<script type=\"module\">{code}</script>\n</body>\n</html>")
+}
+
+impl<'p> Page<'p> {
+    /// The page without characters that a reader could take for something else than text ([`Name::is_unsafe`]).
+    fn harmless(&self) -> Page<'p> {
+        let text = |text: &str| Name::from(text).to_string();
+        let event = |event: &PageEvent<'p>| PageEvent { name: text(&event.name), ..*event };
+        Page {
+            title: text(&self.title),
+            facts: self.facts.iter().map(|fact| text(fact)).collect(),
+            truth: self.truth.iter().map(|line| text(line)).collect(),
+            events: self.events.iter().map(event).collect(),
+            gaps: self.gaps.clone(),
+            is_own: self.is_own,
+        }
+    }
+}
+
+/// What is missing, with what the page itself leaves out.
+fn truth(page: &Page<'_>, clock: Option<Clock>) -> Vec<String> {
+    let mut truth = page.truth.clone();
+    match clock {
+        None => truth.push(
+            "samples do not say when they were taken: there are no lanes, and no order of time".to_owned(),
+        ),
+        Some(Clock { unit: 1, .. }) => {}
+        Some(Clock { unit, .. }) => {
+            truth.push(format!("the recording is long: the page keeps times to {unit} µs"))
+        }
+    }
+    truth
+}
+
+fn meta(
+    page: &Page<'_>,
+    counts: &[usize],
+    truth: &[String],
+    clock: Option<Clock>,
+    lanes: &[samples::Lane],
+    tree: &SortedTree,
+    columns: &Columns,
+) -> Value {
+    let events = page.events.iter().zip(counts).map(|(event, count)| {
+        let total = event.view.profile().total();
+        let nanoseconds = if event.is_clock { total.period.checked_div(total.samples).unwrap_or(0) } else { 0 };
+        let weighted = event.view.weight() == Weight::Period;
+        let noun = if weighted { event.name.as_str() } else { "samples" };
+        json!({ "name": event.name, "noun": noun, "weighted": weighted, "nanoseconds": nanoseconds, "samples": count })
+    });
+    let mut processes: Vec<Value> = Vec::new();
+    let mut process_numbers = std::collections::BTreeMap::new();
+    let threads: Vec<Value> = lanes
+        .iter()
+        .map(|lane| {
+            let process = *process_numbers.entry(lane.pid).or_insert_with(|| {
+                processes.push(json!({ "name": lane.process.to_string(), "pid": lane.pid.0 }));
+                processes.len() - 1
+            });
+            json!({ "process": process, "name": lane.name.to_string(), "tid": lane.tid.0, "pool": lane.pool })
+        })
+        .collect();
+    let cuts = |cuts: &Option<String>| cuts.as_ref().map_or(json!(0), |cuts| json!(cuts));
+    let clock = clock.unwrap_or(Clock { origin: 0, unit: 1, length: 0 });
+    let units = |time: u64| ((time / 1000).saturating_sub(clock.origin) / clock.unit).min(clock.length);
+    let gaps =
+        page.gaps.iter().filter(|_| clock.length > 0).map(|&(from, to, lost)| (units(from), units(to), lost));
+    json!({
+        "version": 1,
+        "title": page.title,
+        "facts": page.facts,
+        "truth": truth,
+        "origin": clock.origin,
+        "unit": clock.unit,
+        "length": clock.length,
+        "timed": clock.length > 0,
+        "cpus": columns.cpu_count,
+        "events": events.collect::<Vec<_>>(),
+        "processes": processes,
+        "threads": threads,
+        "segments": columns.segments,
+        "names": tree.names,
+        "modules": tree.modules,
+        "mine": tree.modules.iter().map(|module| u8::from((page.is_own)(module))).collect::<Vec<_>>(),
+        "functions": {
+            "name": tree.functions.iter().map(|(name, _, _)| name).collect::<Vec<_>>(),
+            "module": tree.functions.iter().map(|(_, module, _)| module).collect::<Vec<_>>(),
+            "cuts": tree.functions.iter().map(|(_, _, shortened)| cuts(shortened)).collect::<Vec<_>>(),
+        },
+        "frames": {
+            "function": tree.frames.iter().map(|(function, _, _)| function).collect::<Vec<_>>(),
+            "kind": tree.frames.iter().map(|(_, kind, _)| *kind as u8).collect::<Vec<_>>(),
+            "colour": tree.frames.iter().map(|(_, _, colour)| colour).collect::<Vec<_>>(),
+        },
+        "gaps": gaps.collect::<Vec<_>>(),
+    })
+}
+
+/// What the page shows without scripts, and what a screen reader reads.
+struct Still<'s> {
+    page: &'s Page<'s>,
+    truth: &'s [String],
+    tree: &'s SortedTree,
+    columns: &'s Columns,
+}
+
+impl Still<'_> {
+    fn text(&self) -> String {
+        let Self { page, truth, .. } = self;
+        let mut text = format!("<main id=\"still\">\n<h1>{}</h1>\n", escape(&page.title));
+        text.push_str(&format!("<p>{}</p>\n", escape(&page.facts.join(" · "))));
+        if !truth.is_empty() {
+            let lines: String = truth.iter().map(|line| format!("<li>{}</li>", escape(line))).collect();
+            text.push_str(&format!("<ul>{lines}</ul>\n"));
+        }
+        text.push_str("<noscript><p>With scripts this page shows the whole recording: activity over time, flame graphs, trees.</p></noscript>\n");
+        text.push_str(&self.table());
+        text.push_str("</main>\n");
+        text
+    }
+
+    /// The hottest functions of the event with most samples.
+    fn table(&self) -> String {
+        let Self { page, tree, columns, .. } = self;
+        let samples = |event: &PageEvent<'_>| event.view.profile().total().samples;
+        let most =
+            page.events.iter().enumerate().max_by_key(|(at, event)| (samples(event), std::cmp::Reverse(*at)));
+        let Some((number, event)) = most else { return String::new() };
+        let weights = function_weights(tree, &columns.own[number]);
+        let all: u64 = columns.own[number].iter().fold(0, |sum, own| sum.saturating_add(*own));
+        let mut order: Vec<usize> = (0..weights.len()).filter(|&function| weights[function].1 > 0).collect();
+        order.sort_by_key(|&function| (std::cmp::Reverse(weights[function]), function));
+        let share = |part: u64| format!("{:.1} %", part as f64 * 100.0 / all.max(1) as f64);
+        let unit = if event.view.weight() == Weight::Period { event.name.as_str() } else { "samples" };
+        let mut rows = String::new();
+        for &function in order.iter().take(STILL_FUNCTIONS) {
+            let (own, total) = weights[function];
+            let (name, module, _) = &tree.functions[function];
+            let module = usize::try_from(*module).ok().and_then(|module| tree.modules.get(module));
+            rows.push_str(&format!(
+                "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+                share(own),
+                grouped(own),
+                share(total),
+                grouped(total),
+                escape(module.map_or("", String::as_str)),
+                escape(&tree.names[*name as usize]),
+            ));
+        }
+        format!(
+            "<table>\n<caption>{} of {}: the {} functions with the most of their own, of {}</caption>\n\
+             <thead><tr><th scope=\"col\">Self</th><th scope=\"col\">{unit}</th><th scope=\"col\">Total</th><th scope=\"col\">{unit}</th>\
+             <th scope=\"col\">Module</th><th scope=\"col\">Function</th></tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n",
+            counted(samples(event), "sample", "samples"),
+            escape(&event.name),
+            order.len().min(STILL_FUNCTIONS),
+            grouped(order.len() as u64),
+            unit = escape(unit),
+        )
+    }
+}
+
+/// Self and total of each function. A stack counts once for a function, however often it calls itself.
+fn function_weights(tree: &SortedTree, own: &[u64]) -> Vec<(u64, u64)> {
+    let mut totals = own.to_vec();
+    let mut ends: Vec<usize> = (1..=own.len()).collect();
+    for node in (1..own.len()).rev() {
+        let parent = tree.nodes[node].0 as usize;
+        totals[parent] = totals[parent].saturating_add(totals[node]);
+        ends[parent] = ends[parent].max(ends[node]);
+    }
+    let mut weights = vec![(0_u64, 0_u64); tree.functions.len()];
+    // Behind the last node of the subtree that a function has already counted for.
+    let mut within = vec![0_usize; tree.functions.len()];
+    for node in 1..own.len() {
+        let (function, kind, _) = tree.frames[tree.nodes[node].1 as usize];
+        if kind == Kind::Root {
+            continue;
+        }
+        let function = function as usize;
+        weights[function].0 = weights[function].0.saturating_add(own[node]);
+        if node >= within[function] {
+            weights[function].1 = weights[function].1.saturating_add(totals[node]);
+            within[function] = ends[node];
+        }
+    }
+    weights
+}

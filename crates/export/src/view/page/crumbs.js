@@ -1,0 +1,69 @@
+// What is selected: as steps that can be dropped, and in figures.
+import { button, element } from "./dom.js";
+import { KIND } from "./format.js";
+import { counted, grouped, share } from "./words.js";
+
+/** A step in words. @param {import("./tree.js").Step} step @param {import("./words.js").Words} words */
+export function stepName(step, words) {
+  const name = step.p !== undefined ? step.p : step.f !== undefined ? words.parts(step.f).slice(-2).join("") : step.m !== undefined ? words.meta.modules[step.m] : "";
+  const short = name.length > 48 ? `${name.slice(0, 47)}…` : name;
+  switch (step.o) {
+    case "keep": return `only with ${short}`;
+    case "root": return `from ${short} on`;
+    case "hide": return `without ${short}`;
+    case "merge": return `${short} merged into callers`;
+    case "module": return `[${short}] collapsed`;
+    case "recursion": return "recursion collapsed";
+    case "mine": return "only my code";
+    case "threads": return "threads together";
+}
+  }
+
+/** Shows the selection as a way that can be gone back. @param {import("./page.js").Page} page */
+export function showCrumbs({ state, store, words, meta, totals, crumbs, figures, lanes, act }) {
+  if (!crumbs || !figures) return;
+  /** @type {{label: string, title: string, drop: Partial<import("./state.js").State>}[]} */
+  const parts = [];
+  if (state.time) {
+    const step = (state.time[1] - state.time[0]) / 200 || 1;
+    parts.push({ label: `${words.time(state.time[0], step)} – ${words.time(state.time[1], step)}`, title: words.timeFlag(state.time), drop: { time: null } });
+}
+  if (state.threads) {
+    const [first] = state.threads, { name, tid, process, pool } = meta.threads[first];
+    const one = state.threads.length === 1;
+    const lane = lanes?.lanes.find(lane => lane.members.length === state.threads?.length && lane.members.every(member => state.threads?.includes(member)));
+    const label = one ? `${name} ${tid}` : lane ? `${lane.label} (${state.threads.length} threads)` : `${state.threads.length} threads`;
+    parts.push({ label, title: one ? `--tid ${tid}` : `${meta.processes[process].name} ${meta.processes[process].pid} ${pool}`, drop: { threads: null } });
+}
+  if (state.cpus) parts.push({ label: state.cpus.length === 1 ? `CPU ${state.cpus[0]}` : `CPUs ${state.cpus.join(", ")}`, title: `--cpu ${state.cpus.join()}`, drop: { cpus: null } });
+  state.steps.forEach((step, at) => parts.push({
+    label: stepName(step, words), title: step.f !== undefined ? words.functionName(step.f).slice(0, 2000) : "", drop: { steps: state.steps.filter((_, other) => other !== at), zoom: [] },
+  }));
+  const all = element("button", {
+    type: "button", class: "crumb", title: "Drops the selection", click: () => store.set({ time: null, threads: null, cpus: null, steps: [], zoom: [] }),
+  }, "All");
+  if (!parts.length) all.disabled = true;
+  const chips = parts.map(({ label, title, drop }) => {
+    const close = element("button", { type: "button", "aria-label": `Drop: ${label}`, title: "Drop", click: () => store.set(drop) }, "✕");
+    return element("span", { class: "chip-crumb", title }, element("span", {}, label), close);
+  });
+  const toggles = [["mine", "Only my code", "Merges libraries, the kernel and the language's own functions into their callers (o)"],
+    ["recursion", "Collapse recursion", "Each function once in a stack (r)"],
+    ...(meta.frames.kind.filter(kind => kind === KIND.root).length > 1 ? [["threads", "Merge threads", "Stacks of threads with different names as one"]] : [])].map(([what, label, title]) => {
+    const made = button(label, title, () => act(what), "choice");
+    made.setAttribute("aria-pressed", String(state.steps.some(step => step.o === what)));
+    return made;
+  });
+  crumbs.replaceChildren(all, ...chips, element("span", { class: "grow" }), ...toggles);
+  if (!totals) return;
+  const isAll = totals.samples === totals.allSamples;
+  const event = meta.events[state.event];
+  const pieces = [
+    isAll ? counted(totals.samples, "sample", "samples") : `${grouped(totals.samples)} of ${counted(totals.allSamples, "sample", "samples")} (${share(totals.weight, totals.all)})`,
+    ...(event.nanoseconds ? [`${words.amount(totals.weight, state.event)} of ${event.name}`] : event.weighted ? [words.amount(totals.weight, state.event)] : [`of ${event.name}`]),
+    ...(totals.lost ? [`${grouped(totals.lost)} records lost meanwhile`] : []),
+    ...(totals.cut ? [`${share(totals.cut, totals.samples)} of stacks cut`] : []),
+    ...(totals.nameless ? [`${share(totals.nameless, totals.samples)} ended in code without a name`] : []),
+  ];
+  figures.textContent = pieces.join(" · ");
+}

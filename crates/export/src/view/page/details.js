@@ -1,0 +1,30 @@
+// The function that is pointed out.
+import { button, element } from "./dom.js";
+import { counted, share } from "./words.js";
+
+/** Shows the function that is pointed out, with what can be done to it. @param {import("./page.js").Page} page */
+export function showNamed({ state, words, totals, named: place, side, meta, act }) {
+  if (!place) return;
+  const { named } = state;
+  const table = side?.table;
+  const key = JSON.stringify([named, totals?.weight, totals?.all, state.event, Boolean(table)]);
+  if (place.dataset.shows === key) return;
+  place.dataset.shows = key;
+  if (named < 0) {
+    place.replaceChildren(element("p", { class: "muted" }, "Click a frame or a row for its figures and what can be done with it. ? lists all keys."));
+    return;
+}
+  const name = words.functionName(named), module = words.moduleOf(named);
+  const weight = totals?.weight ?? 0;
+  const self = table?.self[named] ?? 0, total = table?.total[named] ?? 0;
+  const figures = [`total ${words.amount(total, state.event)}, ${share(total, weight)}`, `self ${words.amount(self, state.event)}, ${share(self, weight)}`];
+  if (totals && totals.all !== totals.weight) figures.push(`total ${share(total, totals.all)} of all`);
+  if (table && meta.events[state.event].nanoseconds) figures.push(counted(table.samples[named], "sample", "samples"));
+  const has = meta.source?.some(source => source.function === named);
+  const actions = [["keep", "Keep only", "k"], ["hide", "Hide", "h"], ["root", "Root here", "b"], ["merge", "Merge into caller", "m"],
+    ...(module ? [["module", "Collapse module", "c"]] : []), ["sandwich", "Sandwich", "s"], ...(has ? [["source", "Source", ""]] : []), ["copy", "Copy name", "y"]]
+    .map(([what, label, key]) => button(label, key ? `${label} (${key})` : label, () => act(what)));
+  place.replaceChildren(
+    element("div", { class: "name" }, element("b", { title: name.slice(0, 4000) }, name.length > 1000 ? `${name.slice(0, 1000)}…` : name), ...(module ? [element("span", { class: "muted" }, module)] : [])),
+    element("div", { class: "numbers" }, figures.join(" · ")), element("div", { class: "actions" }, ...actions));
+}

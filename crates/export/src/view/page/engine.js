@@ -1,0 +1,274 @@
+// Answers what the page asks of the samples. Runs in a worker; in the page itself where there can be none.
+import { KIND, unpackColumns, unpackMeta } from "./format.js";
+import { derive, Frames, pattern, treeOf } from "./tree.js";
+import { nodesWith, ofFunctions, Samples, weigh } from "./weigh.js";
+import { fromRoot, inOrder, Merged, rowsOf } from "./layout.js";
+
+/** @typedef {import("./weigh.js").Choice & {steps: import("./tree.js").Step[], search: string}} Selection */
+/**
+ * @typedef {object} Totals Of a selection.
+ * @property {number} samples
+ * @property {number} weight
+ * @property {number} all Weight of the event.
+ * @property {number} allSamples
+ * @property {number} cut Samples whose stacks end early.
+ * @property {number} nameless Samples whose innermost frame has no name.
+ * @property {number} lost
+ * @property {number} matched Weight of the stacks with a function that was searched for.
+ * @property {string} error What is wrong with the search.
+ * @property {Uint8Array|null} found Functions that were searched for.
+ */
+/**
+ * @typedef {object} Table
+ * @property {Int32Array} functions Those that occur, by self.
+ * @property {Float64Array} self By function.
+ * @property {Float64Array} total
+ * @property {Float64Array} samples Samples that have the function.
+ * @property {{event: number, all: number, self: Float64Array, total: Float64Array}[]} others Further events.
+ */
+
+/** Kinds that lanes tell apart. */
+export const LANE_KINDS = 4;
+/** @param {number} kind */
+const laneKind = kind => kind === KIND.kernel ? 1 : kind === KIND.generated ? 2 : kind >= KIND.nameless ? 3 : 0;
+
+export class Engine {
+  /** @param {import("./format.js").Meta} meta @param {import("./format.js").Columns} columns */
+  constructor(meta, columns) {
+    this.meta = meta;
+    this.samples = new Samples(columns, meta);
+    this.frames = new Frames(meta);
+    this.base = treeOf(columns.parent, columns.frame);
+    /** @type {Record<string, Map<string, any>>} */
+    this.caches = {};
+    this.stackKinds = new Uint8Array(columns.stacks.length);
+    columns.stacks.forEach((node, stack) => { this.stackKinds[stack] = laneKind(this.frames.kind[columns.frame[node]]); });
+  }
+
+  /** @param {Record<string, string>} blocks */
+  static async open(blocks) {
+    const meta = await unpackMeta(blocks.meta);
+    return new Engine(meta, await unpackColumns(blocks, meta));
+  }
+
+  /** What was made before, or is made now. The newest few of a kind are kept. @template T @param {string} kind @param {any} key @param {() => T} make @returns {T} */
+  kept(kind, key, make) {
+    const cache = this.caches[kind] ??= new Map(), text = JSON.stringify(key);
+    const value = cache.has(text) ? cache.get(text) : make();
+    cache.delete(text);
+    if (cache.size >= 3) cache.delete(cache.keys().next().value ?? "");
+    cache.set(text, value);
+    return value;
+  }
+
+  /** @param {import("./tree.js").Step[]} steps */
+  derived(steps) {
+    return this.kept("steps", steps, () => derive(this.base, this.frames, steps));
+  }
+
+  /** @param {Selection} selection */
+  weighed({ event, time, threads, cpus, steps }) {
+    return this.kept("weights", [event, time, threads, cpus, steps], () => {
+      const derived = this.derived(steps), { stacks } = this.samples.columns;
+      const ofStacks = this.samples.ofStacks({ event, time, threads, cpus });
+      const weights = weigh(derived, stacks, ofStacks.weights);
+      const samples = ofStacks.samples === ofStacks.weights ? weights : weigh(derived, stacks, ofStacks.samples);
+      return { derived, weights, samples };
+    });
+  }
+
+  /** Samples whose stacks were cut, and that ended in code without a name. @param {Selection} selection */
+  doubts({ event, time, threads, cpus, steps }) {
+    return this.kept("doubts", [event, time, threads, cpus, steps], () => {
+      const { derived: { tree }, samples } = this.weighed({ event, time, threads, cpus, steps, search: "" });
+      const { kind } = this.frames, truncated = new Uint8Array(tree.frame.length);
+      let cut = 0, nameless = 0;
+      for (let node = 1; node < tree.frame.length; node++) {
+        const own = kind[tree.frame[node]];
+        truncated[node] = truncated[tree.parent[node]] || own === KIND.truncated ? 1 : 0;
+        if (truncated[node]) cut += samples.self[node];
+        if (own === KIND.nameless) nameless += samples.self[node];
+      }
+      return { cut, nameless };
+    });
+  }
+
+  /** @param {{selection: Selection, table: boolean}} request @returns {{totals: Totals, table: Table|null}} */
+  select({ selection, table }) {
+    const { derived: { tree }, weights, samples } = this.weighed(selection);
+    const { frames, meta } = this;
+    let matched = 0, found = null, error = "";
+    if (selection.search) {
+      error = pattern(selection.search).error;
+      found = frames.matching(selection.search);
+      const within = nodesWith(tree, frames, found);
+      for (let node = 1; node < within.length; node++) if (within[node]) matched += weights.self[node];
+    }
+    const all = this.kept("all", selection.event, () => {
+      const { samples, weights } = this.samples.ofStacks({ event: selection.event, time: null, threads: null, cpus: null });
+      return { samples: sum(samples), weight: sum(weights) };
+    });
+    const [from, to] = selection.time ?? [0, Infinity];
+    const lost = meta.gaps.reduce((sum, gap) => sum + (gap[0] < to && gap[1] >= from ? gap[2] : 0), 0);
+    const totals = {
+      samples: samples.total[0], weight: weights.total[0], all: all.weight, allSamples: all.samples,
+      ...this.doubts(selection), lost, matched, error, found,
+    };
+    return { totals, table: table ? this.table(selection) : null };
+  }
+
+  /** @param {Selection} selection @returns {Table} */
+  table(selection) {
+    const { derived: { tree }, weights, samples } = this.weighed(selection);
+    const { self, total } = ofFunctions(tree, this.frames, weights);
+    const counted = samples === weights ? total : ofFunctions(tree, this.frames, samples).total;
+    const functions = [];
+    for (let id = 0; id < total.length; id++) if (total[id]) functions.push(id);
+    functions.sort((one, other) => self[other] - self[one] || total[other] - total[one] || one - other);
+    const others = this.meta.events.flatMap((info, event) => {
+      if (event === selection.event || !info.samples) return [];
+      const { derived: { tree }, weights } = this.weighed({ ...selection, event });
+      return [{ event, all: weights.total[0], ...ofFunctions(tree, this.frames, weights) }];
+    });
+    return { functions: Int32Array.from(functions), self, total, samples: counted, others };
+  }
+
+  /**
+   * @param {{selection: Selection, view: string, zoom: number[], named: number, pixels: number, thread: number}} request
+   */
+  boxes({ selection, view, zoom, named, pixels, thread }) {
+    const { derived, weights } = this.weighed(selection), { tree } = derived;
+    if (view === "flame") return { boxes: fromRoot(tree, weights, zoom, pixels) };
+    if (view === "icicle") {
+      const merged = new Merged(tree, this.frames, weights, true);
+      return { boxes: merged.boxes(merged.leaves(), -2, weights.total[0], zoom, pixels) };
+    }
+    if (view === "order") {
+      const choice = { ...selection, threads: [thread] };
+      const ranges = this.samples.ranges(choice);
+      const [from, to] = selection.time ?? [0, this.meta.length];
+      return { boxes: inOrder(this.samples, derived, ranges, this.samples.cpuMask(choice), from, to, pixels) };
+    }
+    const callers = new Merged(tree, this.frames, weights, true), up = callers.of(named);
+    const callees = new Merged(tree, this.frames, weights, false), down = callees.of(named);
+    return {
+      callers: callers.boxes(up.total ? callers.next(up) : [], up.frame, up.total, [], pixels),
+      boxes: callees.boxes(down.total ? callees.next(down) : [], down.frame, down.total, zoom, pixels),
+    };
+  }
+
+  /**
+   * @param {{selection: Selection, view: string, named: number, open: string[], closed: string[]}} request
+   * @returns {import("./layout.js").Rows}
+   */
+  rows({ selection, view, named, open, closed }) {
+    const { derived: { tree }, weights } = this.weighed(selection);
+    const upward = view === "inverted" || view === "callers";
+    const merged = new Merged(tree, this.frames, weights, upward);
+    /** @type {import("./layout.js").Group[]} */
+    let groups;
+    if (view === "inverted") groups = merged.leaves();
+    else if (view === "tree") {
+      groups = merged.next({ frame: -2, nodes: [0], weights: [weights.total[0]], total: weights.total[0] });
+    } else groups = [merged.of(named)].filter(group => group.total);
+    const opened = new Set(open), shut = new Set(closed);
+    // The hottest way is open until it divides.
+    return rowsOf(merged, groups, (path, share, hottest) =>
+      opened.has(path) || !shut.has(path) && hottest && !upward && share > 0.5 && path.length < 2000);
+  }
+
+  /**
+   * Weight in columns of time, by kind of the innermost frame, and of that what has a function that is pointed out.
+   * @param {{event: number, from: number, to: number, columns: number, lanes: number[][], byCpu: boolean, threads: number[]|null,
+   *   steps: import("./tree.js").Step[], named: number, search: string}} request
+   */
+  lanes({ event, from, to, columns, lanes, byCpu, threads, steps, named, search }) {
+    const { time, stack, cpu, weight, stacks } = this.samples.columns;
+    const { map } = this.derived(steps);
+    const hasSteps = steps.length > 0;
+    const weighted = this.meta.events[event].weighted;
+    const kinds = this.stackKinds, kept = new Uint8Array(stacks.length);
+    const pointed = this.pointedOut(steps, named, search);
+    for (let at = 0; at < stacks.length; at++) kept[at] = !hasSteps || map[stacks[at]] >= 0 ? 1 : 0;
+    const results = lanes.map(() => ({ kinds: new Float32Array(columns * LANE_KINDS), pointed: pointed && new Float32Array(columns) }));
+    const laneOf = new Map();
+    lanes.forEach((members, lane) => { for (const member of members) laneOf.set(member, [...laneOf.get(member) ?? [], lane]); });
+    const scale = columns / (to - from);
+    for (const range of this.samples.ranges({ event, time: [from, to], threads: byCpu ? threads : null, cpus: null })) {
+      const rows = byCpu ? null : laneOf.get(range.thread);
+      if (!byCpu && !rows) continue;
+      for (const lane of rows ?? [-1]) {
+        let result = lane >= 0 ? results[lane] : results[0];
+        for (let at = range.first; at < range.last; at++) {
+          const chosen = stack[at];
+          if (!kept[chosen]) continue;
+          if (byCpu) {
+            const row = laneOf.get(cpu[at]);
+            if (!row) continue;
+            result = results[row[0]];
+          }
+          const column = ((time[at] - from) * scale) | 0, amount = weighted ? weight[at] : 1;
+          result.kinds[column * LANE_KINDS + kinds[chosen]] += amount;
+          if (pointed && pointed[chosen] && result.pointed) result.pointed[column] += amount;
+        }
+      }
+    }
+    return { lanes: results };
+  }
+
+  /** Stacks that have a function. @param {import("./tree.js").Step[]} steps @param {number} named @param {string} search */
+  pointedOut(steps, named, search) {
+    if (named < 0 && !search) return null;
+    return this.kept("pointed", [named, search, steps], () => {
+      const { tree, map } = this.derived(steps), { stacks } = this.samples.columns;
+      let set = this.frames.matching(search || "\0");
+      if (named >= 0) {
+        set = new Uint8Array(set.length);
+        set[named] = 1;
+      }
+      const within = nodesWith(tree, this.frames, set), pointed = new Uint8Array(stacks.length);
+      stacks.forEach((node, stack) => { pointed[stack] = map[node] >= 0 ? within[map[node]] : 0; });
+      return pointed;
+    });
+  }
+
+  /** Weight by second and by part of a second. @param {{selection: Selection, from: number, seconds: number, parts: number}} request */
+  heat({ selection, from, seconds, parts }) {
+    const { time, stack, cpu, weight, stacks } = this.samples.columns;
+    const { map } = this.derived(selection.steps);
+    const weighted = this.meta.events[selection.event].weighted;
+    const mask = this.samples.cpuMask(selection), second = 1e6 / this.meta.unit;
+    const cells = new Float32Array(seconds * parts);
+    const to = Math.min(from + seconds * second, this.meta.length);
+    for (const { first, last } of this.samples.ranges({ ...selection, time: [from, to] })) {
+      for (let at = first; at < last; at++) {
+        if (mask && !mask[cpu[at]] || map[stacks[stack[at]]] < 0) continue;
+        const offset = (time[at] - from) / second, column = Math.floor(offset);
+        cells[column * parts + Math.floor((offset - column) * parts)] += weighted ? weight[at] : 1;
+      }
+    }
+    return { cells };
+  }
+}
+
+/** @param {Float64Array} values */
+function sum(values) {
+  let sum = 0;
+  for (const value of values) sum += value;
+  return sum;
+}
+
+/** Serves the page from within a worker. */
+export function serve() {
+  /** @type {any} */
+  let engine = null;
+  self.onmessage = async ({ data: { id, ask, request } }) => {
+    try {
+      if (ask === "open") engine = await Engine.open(request);
+      const answer = ask === "open" ? true : engine[ask](request);
+      self.postMessage({ id, answer });
+    } catch (error) {
+      self.postMessage({ id, error: String(error instanceof Error ? error.message : error) });
+    }
+  };
+}

@@ -1,0 +1,144 @@
+// The data of the page: unpacks the blocks that the exporter wrote. Their layout is described in `view/format.rs`.
+
+/**
+ * @typedef {object} EventInfo
+ * @property {string} name
+ * @property {string} noun What is counted: "samples", or the event where samples differ in what they stand for.
+ * @property {boolean} weighted Whether samples carry weights of their own.
+ * @property {number} nanoseconds What a sample of a clock stands for; 0 for other events.
+ * @property {number} samples
+ */
+/**
+ * @typedef {object} Meta
+ * @property {number} version
+ * @property {string} title
+ * @property {string[]} facts
+ * @property {string[]} truth
+ * @property {number} origin Absolute time of unit 0, in microseconds of the recording's clock.
+ * @property {number} unit Microseconds of one unit of time.
+ * @property {number} length Units from the first to behind the last sample.
+ * @property {boolean} timed Whether samples say when they were taken.
+ * @property {number} cpus One more than the highest CPU number; 0 where samples do not say.
+ * @property {EventInfo[]} events
+ * @property {{name: string, pid: number}[]} processes
+ * @property {{process: number, name: string, tid: number, pool: string}[]} threads
+ * @property {[number, number, number][]} segments Event, thread, samples: in the order of the columns.
+ * @property {string[]} names
+ * @property {string[]} modules
+ * @property {number[]} mine Whether a module is the user's own code.
+ * @property {{name: number[], module: number[], cuts: (string|number)[]}} functions
+ * @property {{function: number[], kind: number[], colour: number[]}} frames
+ * @property {[number, number, number][]} gaps From, to (units), and records lost in between; 0 where the kernel throttled the event.
+ * @property {string[]} [sources] Paths of source files.
+ * @property {SourceLines[]} [source]
+ */
+/** @typedef {{function: number, file: number, first: number, text: string[], lines: number[], samples: number[]}} SourceLines */
+
+/**
+ * @typedef {object} Columns
+ * @property {Int32Array} parent Of each node of the tree of stacks, which lies in preorder.
+ * @property {Int32Array} frame
+ * @property {Int32Array} stacks Node of each stack, the most frequent stack first.
+ * @property {Uint32Array} time Units since the origin, ascending within a segment.
+ * @property {Uint16Array|Uint32Array} stack Number in `stacks`.
+ * @property {Uint16Array} cpu Empty where samples do not say.
+ * @property {Float64Array} weight Empty where no event is weighted.
+ */
+
+/** Kinds of frames, as the exporter numbers them. */
+export const KIND = { user: 0, kernel: 1, inlined: 2, generated: 3, nameless: 4, truncated: 5, root: 6, unsampled: 7 };
+
+/** @param {string} text Base64 of a zlib stream. @param {string} name Of the block. */
+export async function unpack(text, name) {
+  try {
+    return await inflated(text);
+  } catch (error) {
+    const why = error instanceof RangeError ? "there is not enough memory" : "the page is damaged, or was cut";
+    throw new Error(`cannot unpack the data (${name}): ${why}`);
+  }
+}
+
+/** @param {string} text */
+async function inflated(text) {
+  const from = /** @type {any} */ (Uint8Array).fromBase64;
+  let bytes;
+  if (from) bytes = from.call(Uint8Array, text);
+  else {
+    const binary = atob(text.trim());
+    bytes = new Uint8Array(binary.length);
+    for (let at = 0; at < binary.length; at++) bytes[at] = binary.charCodeAt(at);
+  }
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/** @param {string} text @returns {Promise<Meta>} */
+export async function unpackMeta(text) {
+  if (!text) throw new Error("the page carries no data: it was cut");
+  const meta = JSON.parse(new TextDecoder().decode(await unpack(text, "meta")));
+  if (meta.version !== 1) throw new Error(`the data is of version ${meta.version}, this page reads version 1`);
+  return meta;
+}
+
+/** Reads variable-length integers (LEB128), as many as there are. */
+class Integers {
+  /** @param {Uint8Array} bytes */
+  constructor(bytes) {
+    this.bytes = bytes;
+    this.at = 0;
+  }
+  next() {
+    const { bytes } = this;
+    let byte = bytes[this.at++];
+    if (byte < 0x80) return byte;
+    let value = byte & 0x7f, scale = 0x80;
+    do {
+      if (this.at >= bytes.length) throw new Error("the data ends early");
+      byte = bytes[this.at++];
+      value += (byte & 0x7f) * scale;
+      scale *= 0x80;
+    } while (byte >= 0x80);
+    return value;
+  }
+  signed() {
+    const value = this.next();
+    return value % 2 ? -(value + 1) / 2 : value / 2;
+  }
+  get ended() {
+    return this.at >= this.bytes.length;
+  }
+}
+
+/** @param {Record<string, string>} blocks @param {Meta} meta @returns {Promise<Columns>} */
+export async function unpackColumns(blocks, meta) {
+  const names = ["nodes", "stacks", "times", "samples", "cpus", "weights"];
+  const unpacked = await Promise.all(names.map(name => name in blocks ? unpack(blocks[name], name) : new Uint8Array()));
+  const [nodes, stackNodes, times, samples, cpus, weights] = unpacked.map(bytes => new Integers(bytes));
+  const nodeCount = nodes.next();
+  const parent = new Int32Array(nodeCount), frame = new Int32Array(nodeCount);
+  for (let node = 0; node < nodeCount; node++) {
+    parent[node] = node - nodes.next();
+    frame[node] = nodes.next();
+  }
+  const stacks = new Int32Array(stackNodes.next());
+  for (let stack = 0; stack < stacks.length; stack++) stacks[stack] = stackNodes.next();
+  const count = meta.segments.reduce((sum, segment) => sum + segment[2], 0);
+  const time = new Uint32Array(meta.timed ? count : 0);
+  const stack = stacks.length <= 0x10000 ? new Uint16Array(count) : new Uint32Array(count);
+  const cpu = new Uint16Array(meta.cpus ? count : 0);
+  const weight = new Float64Array(meta.events.some(event => event.weighted) ? count : 0);
+  let at = 0;
+  for (const [event, , length] of meta.segments) {
+    const weighted = meta.events[event].weighted;
+    for (let end = at + length, now = 0, delta = 0, where = 0, last = 0; at < end; at++) {
+      if (meta.timed) time[at] = now += delta = Math.max(0, delta + times.signed());
+      stack[at] = samples.next();
+      if (meta.cpus) cpu[at] = where += cpus.signed();
+      if (weight.length) weight[at] = weighted ? last += weights.signed() : 1;
+    }
+  }
+  for (const column of [nodes, stackNodes, times, samples, cpus, weights]) {
+    if (!column.ended || column.at > column.bytes.length) throw new Error("the data is damaged");
+  }
+  return { parent, frame, stacks, time, stack, cpu, weight };
+}

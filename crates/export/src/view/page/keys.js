@@ -1,0 +1,53 @@
+// Keys that work everywhere.
+import { themes } from "./colours.js";
+
+/** Does what a key asks for. @param {import("./page.js").Page} page @param {KeyboardEvent} event */
+export function onKey(page, event) {
+  const typing = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement;
+  const control = event.ctrlKey || event.metaKey;
+  const { store, state } = page;
+  if (page.help?.open) return;
+  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  if (control && key === "z" && !typing) {
+    if (event.shiftKey) store.redo();
+    else store.undo();
+  } else if (control && key === "y" && !typing) store.redo();
+  else if (control && key === "f") page.search?.focus();
+  else if (control || event.altKey || typing) return;
+  else if (/^[1-9]$/.test(key)) page.tabs?.[Number(key) - 1]?.click();
+  else switch (event.key === "N" ? "N" : key) {
+    case "/": page.search?.focus(); page.search?.select(); break;
+    case "n": page.step(1); break;
+    case "N": page.step(-1); break;
+    case "?": page.help?.showModal(); break;
+    case "f": page.turn(); break;
+    case "d": themes.next(); break;
+    case "z": page.lanes?.zoomToSelection(); break;
+    case "t": {
+      const modes = (page.modes ?? []).map(mode => mode.dataset.mode ?? "");
+      store.set({ lanes: modes[(modes.indexOf(state.lanes) + 1) % modes.length] });
+      break;
+    }
+    case "e": store.set({ event: (state.event + 1) % page.meta.events.length }); break;
+    case "k": page.act("keep"); break;
+    case "h": page.act("hide"); break;
+    case "b": page.act("root"); break;
+    case "m": page.act("merge"); break;
+    case "c": page.act("module"); break;
+    case "r": page.act("recursion"); break;
+    case "o": page.act("mine"); break;
+    case "s": page.act("sandwich"); break;
+    case "y": page.act("copy"); break;
+    case "Escape":
+      if (!page.tip?.hidden) page.showTip([], 0, 0);
+      if (state.zoom.length) store.set({ zoom: [] });
+      else if (state.search) store.set({ search: "" });
+      else if (state.time) store.set({ time: null });
+      else if (state.threads || state.cpus) store.set({ threads: null, cpus: null });
+      else if (state.window) store.set({ window: null });
+      else if (state.named >= 0) store.set({ named: -1 });
+      break;
+    default: return;
+}
+  event.preventDefault();
+}

@@ -1,0 +1,543 @@
+// The page: puts the panels together and keeps them in step with the state.
+import { button, copy, element, preferences, soon } from "./dom.js";
+import { fromFragment, Store, toFragment } from "./state.js";
+import { counted, duration, grouped, share, Words } from "./words.js";
+import { Colours, themes } from "./colours.js";
+import { Lanes } from "./lanes.js";
+import { Picture } from "./picture.js";
+import { FunctionTable } from "./functions.js";
+import { CallTree } from "./calltree.js";
+import { SourceView } from "./source.js";
+import { helpDialog } from "./help.js";
+import { onKey } from "./keys.js";
+import { showCrumbs } from "./crumbs.js";
+import { showNamed } from "./details.js";
+
+/** @type {[string, string, string][]} */
+const TABS = [
+  ["flame", "Flame graph", "Stacks from the root, equal ones merged"],
+  ["icicle", "Inverted graph", "Stacks from where samples were taken to their callers"],
+  ["order", "Time order", "The stacks of one thread in the order of time"],
+  ["tree", "Call tree", "Stacks from the root, as rows"],
+  ["inverted", "Inverted tree", "From where samples were taken to their callers, as rows"],
+  ["sandwich", "Sandwich", "Callers of one function above, what it calls below"],
+  ["functions", "Functions", "All functions with their figures"],
+  ["source", "Source", "Lines of the function pointed out, with their samples"],
+];
+
+export class Page {
+  /** @param {import("./format.js").Meta} meta @param {import("./client.js").Client} client @param {(error: unknown) => void} fail */
+  constructor(meta, client, fail) {
+    this.meta = meta;
+    this.client = client;
+    this.words = new Words(meta);
+    this.colours = new Colours(meta);
+    this.store = new Store(fromFragment(location.hash, meta));
+    /** @type {import("./engine.js").Totals|null} */
+    this.totals = null;
+    this.match = -1;
+    /** What the tables of functions show. */
+    this.listed = "";
+    this.upward = preferences.get("roots", "bottom") === "bottom";
+    this.fail = fail;
+    this.build();
+    this.store.listeners.push((state, old) => this.changed(state, old));
+  }
+
+  get state() {
+    return this.store.state;
+  }
+
+  build() {
+    const { meta, words, colours, store } = this;
+    this.live = element("output", { class: "unseen", "aria-live": "polite" });
+    this.tip = element("div", { class: "tip", role: "tooltip", hidden: true });
+    this.help = helpDialog();
+    this.lanes = new Lanes(meta, words, store, this.client, {
+      fail: this.fail, say: text => this.say(text), tip: (lines, x, y) => this.showTip(lines, x, y),
+    });
+    const events = {
+      /** @param {Picture} picture @param {number} box */
+      choose: (picture, box) => this.choose(picture, box),
+      /** @param {Picture} picture @param {number} box @param {number} x @param {number} y */
+      point: (picture, box, x, y) => this.point(picture, box, x, y),
+      resized: () => soon(this.refreshView),
+    };
+    this.main = new Picture("Flame graph", words, colours, events);
+    this.callers = new Picture("Callers", words, colours, events);
+    this.callees = new Picture("Callees", words, colours, events);
+    this.callers.upward = true;
+    const openSandwich = (/** @type {number} */ named) => store.set({ named, view: "sandwich", zoom: [] });
+    this.table = new FunctionTable(words, store, openSandwich);
+    this.side = new FunctionTable(words, store, openSandwich);
+    const refresh = () => this.askView();
+    this.tree = new CallTree("Call tree", "tree", words, colours, store, refresh, openSandwich);
+    this.invertedTree = new CallTree("Inverted call tree", "inverted", words, colours, store, refresh, openSandwich);
+    this.source = new SourceView(meta, words);
+
+    // What was recorded.
+    this.eventChoice = element("select", { "aria-label": "Event", change: () => store.set({ event: Number(this.eventChoice?.value) }) },
+      ...meta.events.map((event, at) => element("option", { value: String(at) }, `${event.name} · ${grouped(event.samples)}`)));
+    this.undo = button("↶", "Undo (Ctrl Z)", () => store.undo(), "plain");
+    this.redo = button("↷", "Redo (Ctrl Y)", () => store.redo(), "plain");
+    const tools = element("div", { class: "tools" }, ...(meta.events.length > 1 ? [this.eventChoice] : []), this.undo, this.redo,
+      button("◐", "Light or dark (d)", () => themes.next(), "plain"), button("?", "Help: keys (?)", () => this.help?.showModal(), "plain"));
+    const header = element("header", { class: "top" },
+      element("div", { class: "what" }, element("h1", { title: meta.title }, meta.title), element("p", { class: "facts" }, meta.facts.join(" · "))),
+      tools, ...(meta.truth.length ? [element("ul", { class: "truth", tabindex: "0", "aria-label": "What is missing" }, ...meta.truth.map(line => element("li", {}, line)))] : []));
+
+    // Time.
+    this.modes = [["threads", "Threads"], ...(meta.cpus > 1 ? [["cpus", "CPUs"]] : []), ...(meta.timed ? [["heat", "Heat map"]] : [])]
+      .map(([mode, label]) => {
+        const made = button(label, `Lanes: ${label} (t)`, () => store.set({ lanes: mode }), "choice");
+        made.dataset.mode = mode;
+        return made;
+      });
+    this.zoomIn = button("Zoom in", "Shows the selected time only (z)", () => this.lanes?.zoomToSelection());
+    this.zoomOut = button("All time", "Shows all time again", () => store.set({ window: null }));
+    const legend = element("span", { class: "legend" }, ...this.lanes.kinds().map(({ label, colour }) => {
+      const swatch = element("i", { class: `kind${colour}` });
+      return element("span", {}, swatch, label);
+    }));
+    const time = element("section", { class: "time", "aria-label": "Activity over time" },
+      element("div", { class: "bar" }, element("div", { class: "group", role: "group", "aria-label": "Lanes" }, ...this.modes), legend,
+        element("span", { class: "grow" }), this.zoomIn, this.zoomOut),
+      this.lanes.scroller);
+    this.splitter = element("div", { class: "splitter", role: "separator", tabindex: "0", "aria-orientation": "horizontal",
+      "aria-label": "Height of the lanes", "aria-valuemin": "60", "aria-valuemax": "2000", "aria-valuenow": "100" });
+    time.append(this.splitter);
+    this.splitLanes(time);
+
+    // What is selected.
+    this.crumbs = element("div", { class: "crumbs" });
+    this.figures = element("p", { class: "figures" });
+    const selection = element("section", { class: "selection", "aria-label": "Selection" }, this.crumbs, this.figures);
+
+    // Views.
+    const views = TABS.filter(([view]) => (view !== "source" || meta.source?.length) && (view !== "order" || meta.timed));
+    this.tabs = views.map(([view, label, title], at) => {
+      const tab = element("button", {
+        type: "button", role: "tab", id: `tab-${view}`, "aria-controls": "panel", title: `${title} (${at + 1})`,
+        click: () => store.set({ view, zoom: [] }),
+        keydown: (/** @type {KeyboardEvent} */ event) => {
+          const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
+          if (!step || !this.tabs) return;
+          const next = this.tabs[(at + step + this.tabs.length) % this.tabs.length];
+          next.focus();
+          next.click();
+        },
+      }, label);
+      tab.dataset.view = view;
+      return tab;
+    });
+    this.search = element("input", {
+      type: "search", placeholder: "Search", "aria-label": "Search for functions", spellcheck: "false", autocomplete: "off",
+      title: "Part of a name; case counts only where a capital is typed. /…/ is a regular expression. (/)",
+      input: () => store.set({ search: this.search?.value ?? "" }, "search"),
+      keydown: (/** @type {KeyboardEvent} */ event) => {
+        if (event.key === "Enter") this.step(event.shiftKey ? -1 : 1);
+        else if (event.key === "Escape") {
+          store.set({ search: "" });
+          this.search?.blur();
+        } else return;
+        event.preventDefault();
+        event.stopPropagation();
+      },
+    });
+    this.matched = element("output", { class: "matched" });
+    this.searchActions = element("span", { class: "group found" },
+      button("↑", "Previous match (N)", () => this.step(-1), "plain"), button("↓", "Next match (n)", () => this.step(1), "plain"),
+      button("Keep", "Keep only stacks that match", () => this.addStep({ o: "keep", p: this.state.search }, true)),
+      button("Hide", "Hide stacks that match", () => this.addStep({ o: "hide", p: this.state.search }, true)));
+    this.flip = button("Roots: bottom", "Roots at the top or at the bottom (f)", () => this.turn());
+    this.unzoom = button("Unzoom", "Back to all (Esc)", () => store.set({ zoom: [] }));
+    this.threadChoice = element("select", { "aria-label": "Thread whose samples are shown", change: () => store.set({ thread: Number(this.threadChoice?.value) }) });
+    const bar = element("div", { class: "bar views" }, element("div", { class: "tabs", role: "tablist", "aria-label": "Views" }, ...this.tabs),
+      element("form", { role: "search", submit: (/** @type {Event} */ event) => event.preventDefault() }, this.searchActions, this.matched, this.search));
+    this.note = element("p", { class: "note" });
+    this.viewBar = element("div", { class: "bar inner" }, this.note, element("span", { class: "grow" }), this.threadChoice, this.unzoom, this.flip);
+    this.body = element("div", { class: "body" });
+    this.panel = element("div", { class: "panel", id: "panel", role: "tabpanel" }, this.viewBar, this.body);
+    this.aside = element("aside", { class: "side", "aria-label": "Functions" }, this.side.list.node);
+    const main = element("main", {}, bar, element("div", { class: "panels" }, this.panel, this.aside));
+
+    // The function that is pointed out.
+    this.named = element("div", { class: "named" });
+    const footer = element("footer", { class: "details" }, this.named);
+
+    const still = document.getElementById("still");
+    document.body.replaceChildren(header, time, selection, main, footer, this.live, this.tip, this.help);
+    if (still) document.body.append(element("section", { class: "unseen", "aria-label": "Hottest functions" }, ...still.querySelectorAll("table")));
+    document.documentElement.classList.add("ready");
+    document.addEventListener("keydown", event => onKey(this, event));
+    addEventListener("hashchange", () => {
+      const state = fromFragment(location.hash, meta);
+      if (toFragment(state) !== toFragment(this.state)) store.set(state);
+    });
+    addEventListener("beforeprint", () => { themes.printing = true; themes.choose(); this.drawAll(); });
+    addEventListener("afterprint", () => { themes.printing = false; themes.choose(); });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => themes.choose());
+    this.wide = matchMedia("(min-width: 1180px)");
+    this.wide.addEventListener("change", () => { this.update(); this.askView(); });
+    themes.listeners.push(() => soon(this.refreshLists));
+    this.fitLanes();
+  }
+
+  refreshView = () => this.askView();
+
+  refreshLists = () => {
+    for (const list of [this.tree?.list, this.invertedTree?.list, this.side?.list, this.table?.list]) list?.draw();
+  };
+
+  drawAll() {
+    for (const picture of [this.main, this.callers, this.callees]) if (picture?.scroller.isConnected) picture.draw();
+    this.lanes?.draw();
+  }
+
+  /** As high as the lanes need, or as the reader wants them. */
+  fitLanes() {
+    const wish = Number(preferences.get("lanes-height", "0"));
+    const most = innerHeight * (wish ? 0.7 : innerWidth < 700 ? 0.2 : 0.27);
+    const height = Math.round(Math.min(wish || Infinity, this.lanes?.wanted ?? 100, most));
+    this.lanes?.scroller.style.setProperty("--height", `${Math.max(height, 70)}px`);
+    this.splitter?.setAttribute("aria-valuenow", String(Math.max(height, 70)));
+  }
+
+  /** @param {HTMLElement} time */
+  splitLanes(time) {
+    const { splitter } = this;
+    if (!splitter) return;
+    /** @param {number} height */
+    const set = height => {
+      preferences.set("lanes-height", String(Math.round(Math.max(60, Math.min(height, innerHeight * 0.7)))));
+      this.fitLanes();
+    };
+    const height = () => this.lanes?.scroller.clientHeight ?? 0;
+    splitter.addEventListener("pointerdown", event => {
+      const [start, from] = [event.clientY, height()];
+      splitter.setPointerCapture(event.pointerId);
+      const move = (/** @type {PointerEvent} */ event) => set(from + event.clientY - start);
+      splitter.addEventListener("pointermove", move);
+      splitter.addEventListener("pointerup", () => splitter.removeEventListener("pointermove", move), { once: true });
+    });
+    splitter.addEventListener("keydown", event => {
+      if (event.key === "ArrowUp" || event.key === "ArrowDown") {
+        set(height() + (event.key === "ArrowUp" ? -22 : 22));
+        event.preventDefault();
+      }
+    });
+    splitter.addEventListener("dblclick", () => {
+      preferences.set("lanes-height", "0");
+      this.fitLanes();
+    });
+    addEventListener("resize", () => this.fitLanes());
+    time.classList.toggle("untimed", !this.meta.timed);
+  }
+
+  /** @param {string} text */
+  say(text) {
+    if (this.live) this.live.textContent = text;
+  }
+
+  /** @param {string[]} lines @param {number} x @param {number} y */
+  showTip(lines, x, y) {
+    const { tip } = this;
+    if (!tip) return;
+    tip.hidden = !lines.length;
+    if (!lines.length) return;
+    tip.replaceChildren(...lines.map((line, at) => element("div", { class: at ? "" : "name" }, line)));
+    const { offsetWidth, offsetHeight } = tip;
+    tip.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - offsetWidth - 6))}px`;
+    tip.style.top = `${y + 18 + offsetHeight > innerHeight ? Math.max(4, y - offsetHeight - 10) : y + 18}px`;
+  }
+
+  /** @param {Picture} picture @param {number} box @param {number} x @param {number} y */
+  point(picture, box, x, y) {
+    const { boxes } = picture;
+    if (box < 0 || !boxes) return this.showTip([], 0, 0);
+    const frame = boxes.frame[box], { words, state, totals } = this;
+    const isOrder = picture === this.main && state.view === "order";
+    if (frame === -1) {
+      this.showTip(["Frames too narrow to see", isOrder ? "" : `${words.amount(boxes.width[box], state.event)}, ${share(boxes.width[box], totals?.weight ?? 0)} of the selection`], x, y);
+      return;
+    }
+    const name = frame === -2 ? "all" : words.frameName(frame);
+    const lines = [name.length > 600 ? `${name.slice(0, 600)}…` : name];
+    const where = frame >= 0 ? [words.moduleOf(words.functionAt(frame)), words.kindName(frame)].filter(text => text).join(" · ") : "";
+    if (where) lines.push(where);
+    if (isOrder) {
+      lines.push(`${duration(boxes.width[box] * this.meta.unit * 1e3)} from ${words.time(boxes.x[box], boxes.total / 1000)}`);
+    } else {
+      const weight = this.weightOf(picture, box);
+      lines.push(`${words.amount(weight, state.event)} · ${share(weight, totals?.weight ?? 0)} of the selection`);
+      if (totals && totals.all !== totals.weight) lines.push(`${share(weight, totals.all)} of all`);
+      if (boxes.self[box]) lines.push(`${words.amount(boxes.self[box], state.event)} in itself`);
+    }
+    this.showTip(lines, x, y);
+    if (document.activeElement === picture.scroller && x) this.say(lines.join(", "));
+  }
+
+  /** What a box weighs: those that lie below what was zoomed into are drawn narrower than they are. @param {Picture} picture @param {number} box */
+  weightOf(picture, box) {
+    const { boxes } = picture;
+    if (!boxes) return 0;
+    if (picture === this.main && box === 0) return this.totals?.weight ?? boxes.width[0];
+    return boxes.width[box];
+  }
+
+  /** @param {Picture} picture @param {number} box */
+  choose(picture, box) {
+    const { boxes } = picture;
+    if (!boxes) return;
+    const frame = boxes.frame[box], named = frame >= 0 ? this.words.functionAt(frame) : this.state.named;
+    this.point(picture, -1, 0, 0);
+    if (this.state.view === "order") {
+      this.store.set({ named });
+      return;
+    }
+    if (picture === this.callers) {
+      if (named >= 0) this.store.set({ named });
+      return;
+    }
+    this.store.set({ named, zoom: picture.path(box) });
+  }
+
+  /** Goes to the next function that was searched for. @param {number} by */
+  step(by) {
+    const { view } = this.state;
+    if (view === "tree" || view === "inverted" || view === "functions") {
+      const list = view === "functions" ? this.table?.list : view === "tree" ? this.tree?.list : this.invertedTree?.list;
+      const found = this.totals?.found, rows = view === "tree" ? this.tree?.rows : this.invertedTree?.rows;
+      if (!list || !found || !list.count) return;
+      for (let tried = 1; tried <= list.count; tried++) {
+        const row = (list.row + by * tried + list.count * 2) % list.count;
+        const frame = view === "functions" ? 0 : rows?.frame[row] ?? -1;
+        if (view !== "functions" && (frame < 0 || !found[this.words.functionAt(frame)])) continue;
+        list.row = row;
+        list.reveal(row);
+        list.events.chosen(row);
+        list.draw();
+        return;
+      }
+      return;
+    }
+    const picture = view === "sandwich" ? this.callees : this.main, matches = picture?.matches() ?? [];
+    if (!picture || !matches.length) return;
+    this.match = this.match < 0 ? (by > 0 ? 0 : matches.length - 1) : (this.match + by + matches.length) % matches.length;
+    picture.goTo(matches[this.match]);
+    if (document.activeElement !== this.search) picture.scroller.focus();
+    this.say(`Match ${this.match + 1} of ${matches.length}`);
+  }
+
+  turn() {
+    this.upward = !this.upward;
+    preferences.set("roots", this.upward ? "bottom" : "top");
+    this.update();
+  }
+
+  /** @param {import("./tree.js").Step} step @param {boolean} [fromSearch] */
+  addStep(step, fromSearch = false) {
+    if (fromSearch && !this.state.search) return;
+    const { steps } = this.state, has = steps.some(other => JSON.stringify(other) === JSON.stringify(step));
+    const once = step.o === "recursion" || step.o === "mine" || step.o === "threads";
+    if (has && !once) return;
+    const next = has ? steps.filter(other => other.o !== step.o) : [...steps, step];
+    this.store.set({ steps: next, zoom: [], ...(fromSearch ? { search: "" } : {}) });
+  }
+
+  /** Does something to the function that is pointed out. @type {(what: string) => void} */
+  act = what => {
+    const { named } = this.state;
+    if (what === "recursion" || what === "mine" || what === "threads") return this.addStep({ o: what });
+    if (named < 0) return this.say("Choose a function first.");
+    const module = named < this.words.functions ? this.meta.functions.module[named] : named - this.words.functions;
+    switch (what) {
+      case "keep": case "hide": case "root": case "merge": this.addStep({ o: what, f: named }); break;
+      case "module": if (module >= 0) this.addStep({ o: "module", m: module }); break;
+      case "sandwich": this.store.set({ view: "sandwich", zoom: [] }); break;
+      case "source": this.store.set({ view: "source", zoom: [] }); break;
+      case "copy": copy(this.words.functionName(named)).then(done => this.say(done ? "Copied." : "The browser does not allow copying.")); break;
+    }
+  };
+
+  /** @param {import("./state.js").State} state @param {import("./state.js").State} old */
+  changed(state, old) {
+    this.lanes?.changed(state, old);
+    if (state.lanes !== old.lanes || state.event !== old.event) this.fitLanes();
+    clearTimeout(this.saving);
+    this.saving = setTimeout(() => this.save(), 250);
+    const key = (/** @type {import("./state.js").State} */ { event, time, threads, cpus, steps, search }) => JSON.stringify([event, time, threads, cpus, steps, search]);
+    if (key(state) !== key(old)) this.select();
+    this.match = -1;
+    if (["view", "zoom", "thread", "event", "time", "threads", "cpus", "steps"].some(part => JSON.stringify(/** @type {any} */ (state)[part]) !== JSON.stringify(/** @type {any} */ (old)[part]))
+      || state.view === "sandwich" && state.named !== old.named) this.askView();
+    this.update();
+  }
+
+  save() {
+    const fragment = toFragment(this.state);
+    try {
+      history.replaceState(null, "", `#${fragment}`);
+    } catch {
+      // Some frames and addresses allow no history; the page works without it.
+    }
+  }
+
+  get selection() {
+    const { event, time, threads, cpus, steps, search } = this.state;
+    return { event, time, threads, cpus, steps, search };
+  }
+
+  /** Weighs what is selected. */
+  select() {
+    const key = JSON.stringify({ ...this.selection, search: "" });
+    this.client.latest("select", "select", { selection: this.selection, table: key !== this.listed }, ({ totals, table }) => {
+      this.totals = totals;
+      if (table) this.listed = key;
+      this.side?.show(totals, table);
+      this.table?.show(totals, table);
+      for (const picture of [this.main, this.callers, this.callees]) {
+        if (!picture) continue;
+        picture.found = totals.found;
+        soon(picture.redraw);
+      }
+      for (const tree of [this.tree, this.invertedTree]) if (tree?.rows) tree.show(tree.rows, totals.weight, totals.found);
+      this.update();
+    }, this.fail);
+  }
+
+  /** The thread whose samples are shown in order. */
+  get orderThread() {
+    const { meta, state } = this;
+    const counts = new Float64Array(meta.threads.length);
+    for (const [event, thread, samples] of meta.segments) if (event === state.event) counts[thread] += samples;
+    const allowed = state.threads ?? [...counts.keys()];
+    const sorted = allowed.filter(thread => counts[thread]).sort((one, other) => counts[other] - counts[one]);
+    return { threads: sorted, thread: sorted.includes(state.thread) ? state.thread : sorted[0] ?? 0 };
+  }
+
+  /** Asks for what the view shows. */
+  askView() {
+    const { state, client, selection } = this;
+    const { view } = state;
+    if (["flame", "icicle", "order", "sandwich"].includes(view)) {
+      if (view === "sandwich" && state.named < 0) return;
+      const picture = view === "sandwich" ? this.callees : this.main;
+      const request = { selection: { ...selection, search: "" }, view, zoom: state.zoom, named: state.named, pixels: picture?.pixels ?? 1000, thread: this.orderThread.thread };
+      client.latest("view", "boxes", request, answer => {
+        if (this.state.view !== view) return;
+        picture?.show(answer.boxes);
+        if (view === "sandwich") this.callers?.show(answer.callers);
+        this.answer = answer;
+        this.update();
+      }, this.fail);
+    } else if (view === "tree" || view === "inverted") {
+      const tree = view === "tree" ? this.tree : this.invertedTree;
+      if (!tree) return;
+      const request = { selection: { ...selection, search: "" }, view, named: -1, open: [...tree.open], closed: [...tree.closed] };
+      client.latest("view", "rows", request, rows => tree.show(rows, this.totals?.weight ?? 0, this.totals?.found ?? null), this.fail);
+    }
+  }
+
+  /** Brings everything that is not a picture up to date. */
+  update() {
+    const { state, store, totals } = this;
+    for (const tab of this.tabs ?? []) {
+      const chosen = tab.dataset.view === state.view;
+      tab.setAttribute("aria-selected", String(chosen));
+      tab.tabIndex = chosen ? 0 : -1;
+    }
+    this.panel?.setAttribute("aria-labelledby", `tab-${state.view}`);
+    for (const mode of this.modes ?? []) mode.setAttribute("aria-pressed", String(mode.dataset.mode === state.lanes));
+    if (this.undo) this.undo.disabled = !store.before.length;
+    if (this.redo) this.redo.disabled = !store.after.length;
+    if (this.eventChoice) this.eventChoice.value = String(state.event);
+    if (this.search && this.search.value !== state.search) this.search.value = state.search;
+    if (this.zoomIn) this.zoomIn.disabled = !state.time;
+    if (this.zoomOut) this.zoomOut.disabled = !state.window;
+    this.showBody();
+    showCrumbs(this);
+    if (totals && this.matched && this.searchActions) {
+      const isSearching = Boolean(state.search);
+      this.matched.textContent = isSearching ? totals.error ? "not a pattern" : share(totals.matched, totals.weight) : "";
+      this.matched.title = totals.error;
+      this.searchActions.classList.toggle("idle", !isSearching);
+      this.searchActions.querySelectorAll("button").forEach(made => { made.disabled = !isSearching; });
+    }
+    for (const picture of [this.main, this.callers, this.callees]) {
+      if (!picture) continue;
+      if (picture.named !== state.named) {
+        picture.named = state.named;
+        soon(picture.redraw);
+      }
+    }
+    this.main?.turn(state.view === "order" ? false : this.upward);
+    if (this.flip) this.flip.textContent = this.upward ? "Roots: bottom" : "Roots: top";
+    this.side?.pointOut();
+    this.table?.pointOut();
+    this.tree?.list.refresh();
+    this.invertedTree?.list.refresh();
+    this.source?.show(state.named);
+    showNamed(this);
+    document.body.classList.toggle("narrow-side", !this.wide?.matches || state.view === "functions" || state.view === "source");
+    this.table?.setWide(this.panel ? this.panel.clientWidth > 760 : true);
+  }
+
+  /** Puts the view into the panel. */
+  showBody() {
+    const { state, body, viewBar, note } = this;
+    if (!body || !viewBar || !note) return;
+    /** @type {Record<string, (Node|undefined)[]>} */
+    const content = {
+      flame: [this.main?.scroller], icicle: [this.main?.scroller], order: [this.main?.scroller],
+      tree: [this.tree?.list.node], inverted: [this.invertedTree?.list.node],
+      sandwich: state.named < 0 ? [element("p", { class: "empty" }, "Choose a function: in the flame graph, or in the table of functions.")]
+        : [this.callers?.scroller, this.named && element("div", { class: "middle", title: this.words.functionName(state.named) }, this.words.functionName(state.named).slice(0, 400)), this.callees?.scroller],
+      functions: [this.table?.list.node], source: [this.source?.node],
+    };
+    const wanted = /** @type {Node[]} */ (content[state.view].filter(node => node));
+    const key = `${state.view === "flame" || state.view === "icicle" || state.view === "order" ? "picture" : state.view}${state.view === "sandwich" ? state.named : ""}`;
+    if (body.dataset.shows !== key) {
+      body.dataset.shows = key;
+      body.replaceChildren(...wanted);
+      body.className = `body ${state.view === "sandwich" ? "stacked" : ""}`;
+    }
+    if (this.main) this.main.scroller.setAttribute("aria-label", `${TABS.find(([view]) => view === state.view)?.[1]}. Arrow keys go from frame to frame, Enter zooms.`);
+    if (this.threadChoice) {
+      const isOrder = state.view === "order";
+      this.threadChoice.hidden = !isOrder;
+      if (isOrder) {
+        const { threads, thread } = this.orderThread;
+        const key = threads.join();
+        if (this.threadChoice.dataset.threads !== key) {
+          this.threadChoice.dataset.threads = key;
+          this.threadChoice.replaceChildren(...threads.slice(0, 500).map(id => element("option", { value: String(id) }, `${this.meta.threads[id].name} ${this.meta.threads[id].tid}`)));
+        }
+        this.threadChoice.value = String(thread);
+      }
+    }
+    const picture = ["flame", "icicle", "sandwich"].includes(state.view);
+    if (this.flip) this.flip.hidden = !["flame", "icicle"].includes(state.view);
+    if (this.unzoom) {
+      this.unzoom.hidden = !picture;
+      this.unzoom.disabled = !state.zoom.length;
+    }
+    const isEmpty = this.totals?.samples === 0;
+    viewBar.hidden = !picture && state.view !== "order" && !isEmpty;
+    note.classList.toggle("empty", isEmpty);
+    if (isEmpty) {
+      note.textContent = "No samples are selected. Ctrl Z takes the last step back; All, above, drops the selection.";
+      return;
+    }
+    const boxes = state.view === "sandwich" ? this.callees?.boxes : this.main?.boxes;
+    const hidden = boxes?.hidden ?? 0;
+    /** @type {any} */
+    const answer = this.answer;
+    if (state.view === "order") {
+      const order = answer?.boxes;
+      const left = order && order.shown < order.all ? `${grouped(order.shown)} of ${counted(order.all, "sample", "samples")} drawn: select less time to see all` : "";
+      note.textContent = left || "Gaps: the thread has no samples.";
+    } else note.textContent = picture && hidden ? `${counted(hidden, "frame is", "frames are")} too narrow to see, with what lies on ${hidden === 1 ? "it" : "them"}` : "";
+  }
+
+}

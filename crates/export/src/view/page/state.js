@@ -1,0 +1,143 @@
+// What the reader sees, as one value: it can be undone, and stands in the address of the page.
+
+/**
+ * @typedef {object} State
+ * @property {number} event
+ * @property {[number, number]|null} time What is selected: from, to (not included), in units.
+ * @property {number[]|null} threads
+ * @property {number[]|null} cpus
+ * @property {import("./tree.js").Step[]} steps
+ * @property {string} search
+ * @property {number} named The function that is pointed out; -1 for none.
+ * @property {string} view
+ * @property {number[]} zoom Frames from the root on.
+ * @property {string} lanes "threads", "cpus" or "heat".
+ * @property {[number, number]|null} window The time that lanes show; `null` for all.
+ * @property {number} thread Whose samples are shown in order; -1 for the busiest.
+ */
+
+export const VIEWS = ["flame", "icicle", "order", "tree", "inverted", "sandwich", "functions", "source"];
+
+/** @returns {State} */
+export const initial = () => ({
+  event: 0, time: null, threads: null, cpus: null, steps: [], search: "", named: -1,
+  view: "flame", zoom: [], lanes: "threads", window: null, thread: -1,
+});
+
+/** @param {State} state */
+export function toFragment(state) {
+  const parts = new URLSearchParams(), start = initial();
+  for (const key of /** @type {(keyof State)[]} */ (Object.keys(start))) {
+    const value = state[key];
+    if (JSON.stringify(value) === JSON.stringify(start[key])) continue;
+    const isNumbers = Array.isArray(value) && key !== "steps";
+    parts.set(key, isNumbers ? value.join(".") : typeof value === "object" ? JSON.stringify(value) : String(value));
+  }
+  return parts.toString();
+}
+
+/** Reads a fragment. What is not understood is left out: anybody can write one. @param {string} text @param {import("./format.js").Meta} meta @returns {State} */
+export function fromFragment(text, meta) {
+  const state = initial(), parts = new URLSearchParams(text.replace(/^#/, ""));
+  /** @param {string} key @param {number} below */
+  const numbers = (key, below) => {
+    const given = parts.get(key);
+    if (!given) return null;
+    const list = given.split(".").map(Number);
+    return list.every(number => Number.isInteger(number) && number >= 0 && number < below) ? list : null;
+  };
+  /** @param {string} key @param {number} below @param {number} otherwise */
+  const number = (key, below, otherwise) => numbers(key, below)?.[0] ?? otherwise;
+  /** @param {string} key @returns {[number, number]|null} */
+  const range = key => {
+    const [from, to] = numbers(key, meta.length + 1) ?? [0, 0];
+    return to > from ? [from, to] : null;
+  };
+  const functions = meta.functions.name.length + meta.modules.length;
+  state.event = number("event", meta.events.length, defaultEvent(meta));
+  state.time = range("time");
+  state.window = range("window");
+  state.threads = numbers("threads", meta.threads.length);
+  state.cpus = numbers("cpus", meta.cpus);
+  state.named = number("named", functions, -1);
+  state.thread = number("thread", meta.threads.length, -1);
+  state.zoom = numbers("zoom", meta.frames.kind.length + meta.modules.length) ?? [];
+  state.search = parts.get("search") ?? "";
+  const view = parts.get("view") ?? "";
+  if (VIEWS.includes(view)) state.view = view;
+  const lanes = parts.get("lanes") ?? "";
+  if (lanes === "cpus" && meta.cpus || lanes === "heat") state.lanes = lanes;
+  try {
+    const steps = JSON.parse(parts.get("steps") ?? "[]");
+    if (Array.isArray(steps)) state.steps = steps.filter(step => isStep(step, functions, meta.modules.length)).slice(0, 100);
+  } catch { /* No steps, then. */ }
+  return state;
+}
+
+/** The event with most samples. @param {import("./format.js").Meta} meta */
+export function defaultEvent(meta) {
+  return meta.events.reduce((best, event, at) => event.samples > meta.events[best].samples ? at : best, 0);
+}
+
+/** @param {any} step @param {number} functions @param {number} modules */
+function isStep(step, functions, modules) {
+  if (typeof step !== "object" || step === null) return false;
+  /** @param {any} id @param {number} below */
+  const within = (id, below) => Number.isInteger(id) && id >= 0 && id < below;
+  switch (step.o) {
+    case "hide": case "keep": case "root": case "merge": return within(step.f, functions) || typeof step.p === "string";
+    case "module": return within(step.m, modules);
+    case "recursion": case "mine": case "threads": return true;
+    default: return false;
+  }
+}
+
+/** Holds the state, with what it was before and what was taken back. */
+export class Store {
+  /** @param {State} state */
+  constructor(state) {
+    this.state = state;
+    /** @type {State[]} */
+    this.before = [];
+    /** @type {State[]} */
+    this.after = [];
+    /** @type {((state: State, old: State) => void)[]} */
+    this.listeners = [];
+    this.last = "";
+  }
+  /**
+   * Changes the state. Changes of one kind that follow each other are undone as one.
+   * @param {Partial<State>} change @param {string} [kind]
+   */
+  set(change, kind = "") {
+    const next = { ...this.state, ...change };
+    if (JSON.stringify(next) === JSON.stringify(this.state)) return;
+    if (!kind || kind !== this.last) {
+      this.before.push(this.state);
+      if (this.before.length > 500) this.before.shift();
+    }
+    this.after = [];
+    this.last = kind;
+    this.become(next);
+  }
+  /** @param {State} next */
+  become(next) {
+    const old = this.state;
+    this.state = next;
+    for (const listener of this.listeners) listener(next, old);
+  }
+  undo() {
+    const state = this.before.pop();
+    if (!state) return;
+    this.after.push(this.state);
+    this.last = "";
+    this.become(state);
+  }
+  redo() {
+    const state = this.after.pop();
+    if (!state) return;
+    this.before.push(this.state);
+    this.last = "";
+    this.become(state);
+  }
+}

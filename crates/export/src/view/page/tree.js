@@ -1,0 +1,253 @@
+// The tree of stacks: changed by the reader's list of steps, weighed for a selection.
+import { KIND } from "./format.js";
+
+/**
+ * Nodes in preorder, siblings in the order of their frames (which are numbered by name). Node 0 is the root of all.
+ * @typedef {object} Tree
+ * @property {Int32Array} parent
+ * @property {Int32Array} frame
+ * @property {Int32Array} end Behind the last node of the subtree.
+ * @property {Int32Array} depth
+ */
+/**
+ * What the reader did to the stacks. `f` is a function, `m` a module, `p` a pattern.
+ * @typedef {{o: "hide"|"keep"|"root"|"merge"|"recursion"|"module"|"mine"|"threads", f?: number, m?: number, p?: string}} Step
+ */
+/** @typedef {{tree: Tree, map: Int32Array}} Derived `map`: base node to node of the tree, -1 where its samples are left out. */
+
+/** @param {Int32Array} parent @param {Int32Array} frame @returns {Tree} */
+export function treeOf(parent, frame) {
+  const count = parent.length;
+  const end = new Int32Array(count), depth = new Int32Array(count);
+  for (let node = 1; node < count; node++) depth[node] = depth[parent[node]] + 1;
+  for (let node = count - 1; node >= 0; node--) {
+    if (!end[node]) end[node] = node + 1;
+    if (node) end[parent[node]] = Math.max(end[parent[node]], end[node]);
+  }
+  return { parent, frame, end, depth };
+}
+
+/**
+ * What text asks for: plain text (case counts only where a capital is typed), or `/…/`, a regular expression.
+ * @param {string} text @returns {{test: (name: string) => boolean, error: string}}
+ */
+export function pattern(text) {
+  const expression = /^\/(.+)\/$/.exec(text);
+  if (expression) {
+    try {
+      const compiled = new RegExp(expression[1], "u");
+      return { test: name => compiled.test(name), error: "" };
+    } catch (error) {
+      return { test: () => false, error: String(error instanceof Error ? error.message : error) };
+    }
+  }
+  if (text.toLowerCase() !== text) return { test: name => name.includes(text), error: "" };
+  return { test: name => name.toLowerCase().includes(text), error: "" };
+}
+
+/** Everything about frames that the changes need. */
+export class Frames {
+  /** @param {import("./format.js").Meta} meta */
+  constructor(meta) {
+    this.meta = meta;
+    /** Frames behind these are modules that were collapsed; functions behind the last stand for them. */
+    this.count = meta.frames.kind.length;
+    this.functions = meta.functions.module.length;
+    this.functionOf = Int32Array.from([...meta.frames.function, ...meta.modules.map((_, module) => this.functions + module)]);
+    this.kind = new Uint8Array(this.functionOf.length);
+    this.kind.set(meta.frames.kind);
+    this.moduleOf = Int32Array.from([...meta.functions.module, ...meta.modules.keys()]);
+    /** @type {Map<string, Uint8Array>} */
+    this.found = new Map();
+  }
+  /** The frames of some functions. Names of threads are no functions. @param {Uint8Array} functions */
+  framesOf(functions) {
+    const frames = new Uint8Array(this.functionOf.length);
+    for (let frame = 0; frame < frames.length; frame++) {
+      frames[frame] = functions[this.functionOf[frame]] && this.kind[frame] !== KIND.root ? 1 : 0;
+    }
+    return frames;
+  }
+  /** The functions whose names match. @param {string} text */
+  matching(text) {
+    const known = this.found.get(text);
+    if (known) return known;
+    const { test } = pattern(text);
+    const { names, modules, functions } = this.meta;
+    const found = new Uint8Array(this.functions + modules.length);
+    const named = names.map(name => test(name));
+    for (let id = 0; id < this.functions; id++) found[id] = named[functions.name[id]] ? 1 : 0;
+    modules.forEach((module, id) => { found[this.functions + id] = test(`[${module}]`) ? 1 : 0; });
+    if (this.found.size > 50) this.found.clear();
+    this.found.set(text, found);
+    return found;
+  }
+  /** The functions that a step is about. @param {Step} step */
+  meant(step) {
+    if (step.p !== undefined) return this.matching(step.p);
+    const meant = new Uint8Array(this.functions + this.meta.modules.length);
+    if (step.f !== undefined && step.f < meant.length) meant[step.f] = 1;
+    return meant;
+  }
+}
+
+/** @param {Tree} base @param {Frames} frames @param {Step[]} steps @returns {Derived} */
+export function derive(base, frames, steps) {
+  let tree = base, map = null;
+  for (const step of steps) {
+    const next = changed(tree, frames, step);
+    if (map === null) map = next.map;
+    else for (let node = 0; node < map.length; node++) if (map[node] >= 0) map[node] = next.map[map[node]];
+    tree = next.tree;
+  }
+  if (map === null) {
+    map = new Int32Array(base.parent.length);
+    for (let node = 0; node < map.length; node++) map[node] = node;
+  }
+  return { tree, map };
+}
+
+/** @param {Tree} tree @param {Frames} frames @param {Step} step @returns {Derived} */
+function changed(tree, frames, step) {
+  const { parent, frame } = tree, count = parent.length;
+  const map = new Int32Array(count);
+  if (step.o === "hide" || step.o === "keep") {
+    const meant = frames.framesOf(frames.meant(step)), within = new Uint8Array(count);
+    for (let node = 0; node < count; node++) {
+      within[node] = node && (within[parent[node]] || meant[frame[node]]) ? 1 : 0;
+      map[node] = (within[node] === 1) === (step.o === "keep") ? node : -1;
+    }
+    return { tree, map };
+  }
+  if (step.o === "root") return rootedAt(tree, frames, frames.framesOf(frames.meant(step)));
+  const left = leftOut(frames, step);
+  const { functionOf, moduleOf, kind } = frames;
+  const builder = new Builder(count);
+  for (let node = 1; node < count; node++) {
+    const above = map[parent[node]], own = frame[node];
+    if (left[own]) {
+      map[node] = above;
+      continue;
+    }
+    let shown = own;
+    if (step.o === "module" && moduleOf[functionOf[own]] === step.m && kind[own] !== KIND.root) {
+      shown = frames.count + (step.m ?? 0);
+      if (above > 0 && builder.frame[above] === shown) {
+        map[node] = above;
+        continue;
+      }
+    } else if (step.o === "recursion" && kind[own] !== KIND.root) {
+      const named = functionOf[own];
+      let up = above;
+      while (up > 0 && functionOf[builder.frame[up]] !== named) up = builder.parent[up];
+      if (up > 0) {
+        map[node] = up;
+        continue;
+      }
+    }
+    map[node] = builder.child(above, shown);
+  }
+  const sorted = builder.sorted(functionOf.length);
+  for (let node = 0; node < count; node++) map[node] = sorted.map[map[node]];
+  return { tree: sorted.tree, map };
+}
+
+/** Stacks from their outermost frame of a set on; those without one go. @param {Tree} tree @param {Frames} frames @param {Uint8Array} meant @returns {Derived} */
+function rootedAt({ parent, frame }, frames, meant) {
+  const count = parent.length, map = new Int32Array(count), place = new Int32Array(count);
+  const builder = new Builder(count), within = new Uint8Array(count);
+  for (let node = 1; node < count; node++) {
+    const above = parent[node];
+    within[node] = within[above] | meant[frame[node]];
+    // Names of threads stay below.
+    const stays = within[node] || frames.kind[frame[node]] === KIND.root;
+    place[node] = stays ? builder.child(place[above], frame[node]) : place[above];
+  }
+  const sorted = builder.sorted(frames.functionOf.length);
+  for (let node = 0; node < count; node++) map[node] = within[node] ? sorted.map[place[node]] : -1;
+  return { tree: sorted.tree, map };
+}
+
+/** The frames that a step leaves out, whose samples their callers get. @param {Frames} frames @param {Step} step */
+function leftOut(frames, step) {
+  const { meta, kind, functionOf, moduleOf } = frames;
+  if (step.o === "merge") return frames.framesOf(frames.meant(step));
+  const left = new Uint8Array(functionOf.length);
+  for (let frame = 0; frame < left.length; frame++) {
+    if (step.o === "threads") left[frame] = kind[frame] === KIND.root ? 1 : 0;
+    else if (step.o === "mine") {
+      const named = functionOf[frame], module = moduleOf[named];
+      const isMine = module >= 0 && meta.mine[module] && kind[frame] !== KIND.kernel && !isStandard(meta, frames, named);
+      left[frame] = isMine || [KIND.root, KIND.truncated, KIND.unsampled].includes(kind[frame]) ? 0 : 1;
+    }
+  }
+  return left;
+}
+
+/** Functions of languages' own libraries, which are compiled into everybody's programs. */
+const STANDARD = /^(<?(core|std|alloc|hashbrown|__gnu_cxx)::|__rust|rust_|runtime\.|_Z(N|K)?S)/;
+/** @param {import("./format.js").Meta} meta @param {Frames} frames @param {number} named */
+function isStandard(meta, frames, named) {
+  return named < frames.functions && STANDARD.test(meta.names[meta.functions.name[named]]);
+}
+
+/** Makes a tree of callers and frames, each pair once. */
+class Builder {
+  /** @param {number} most Nodes at most. */
+  constructor(most) {
+    this.parent = new Int32Array(most);
+    this.frame = new Int32Array(most);
+    this.count = 1;
+    let size = 1024;
+    while (size < most * 2) size *= 2;
+    this.slots = new Int32Array(size);
+    this.mask = size - 1;
+  }
+  /** @param {number} parent @param {number} frame */
+  child(parent, frame) {
+    const { slots, mask } = this;
+    let slot = Math.imul(Math.imul(parent, 0x9e3779b1) ^ frame, 0x85ebca6b);
+    slot = (slot ^ (slot >>> 15)) & mask;
+    for (;; slot = (slot + 1) & mask) {
+      const node = slots[slot];
+      if (!node) {
+        slots[slot] = this.count;
+        this.parent[this.count] = parent;
+        this.frame[this.count] = frame;
+        return this.count++;
+      }
+      if (this.parent[node] === parent && this.frame[node] === frame) return node;
+    }
+  }
+  /** The tree in preorder, with where each node went. @param {number} frameCount @returns {Derived} */
+  sorted(frameCount) {
+    const { count, parent, frame } = this;
+    const starts = new Int32Array(frameCount + 1);
+    for (let node = 1; node < count; node++) starts[frame[node] + 1]++;
+    for (let at = 0; at < frameCount; at++) starts[at + 1] += starts[at];
+    const byFrame = new Int32Array(count - 1);
+    for (let node = 1; node < count; node++) byFrame[starts[frame[node]]++] = node;
+    // The last of the siblings is put in first.
+    const first = new Int32Array(count), next = new Int32Array(count);
+    for (let at = count - 2; at >= 0; at--) {
+      const node = byFrame[at];
+      next[node] = first[parent[node]];
+      first[parent[node]] = node;
+    }
+    const map = new Int32Array(count);
+    const newParent = new Int32Array(count), newFrame = new Int32Array(count);
+    for (let at = 0, node = 0; ;) {
+      map[node] = at;
+      newParent[at] = map[parent[node]];
+      newFrame[at] = frame[node];
+      at++;
+      if (first[node]) node = first[node];
+      else {
+        while (node && !next[node]) node = parent[node];
+        if (!node) break;
+        node = next[node];
+      }
+    }
+    return { tree: treeOf(newParent, newFrame), map };
+  }
+}

@@ -1,0 +1,239 @@
+//! Samples as columns: by event and thread, in the order of time.
+
+use std::collections::HashMap;
+
+use model::{Name, Pid, Tid};
+use profile::{StackId, Thread, View, pool_names};
+use rustc_hash::FxBuildHasher;
+
+use super::format::Column;
+use super::tree::StackTree;
+
+/// A thread, whatever names it had.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Lane {
+    pub(crate) pid: Pid,
+    pub(crate) tid: Tid,
+    pub(crate) process: Name,
+    pub(crate) name: Name,
+    /// The name of all threads that do the same work; empty where it is the only one.
+    pub(crate) pool: String,
+    /// Samples under that name.
+    named: u64,
+}
+
+/// One sample.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    event: u32,
+    lane: u32,
+    /// Of the tree, before it is sorted.
+    node: u32,
+    cpu: u32,
+    time: u64,
+    period: u64,
+}
+
+/// The samples of all events.
+#[derive(Default, Debug)]
+pub(crate) struct Samples {
+    pub(crate) lanes: Vec<Lane>,
+    lane_numbers: HashMap<(Pid, Tid), u32, FxBuildHasher>,
+    rows: Vec<Row>,
+    /// Whether all samples say when, and where, they were taken.
+    is_timed: bool,
+    has_cpus: bool,
+}
+
+/// How samples say when they were taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Clock {
+    /// Microseconds of the recording's clock at unit 0.
+    pub(crate) origin: u64,
+    /// Microseconds of one unit: a power of two.
+    pub(crate) unit: u64,
+    /// Units from the origin to behind the last sample.
+    pub(crate) length: u64,
+}
+
+/// The packed columns, before they are compressed.
+#[derive(Default, Debug)]
+pub(crate) struct Columns {
+    pub(crate) stacks: Column,
+    pub(crate) times: Column,
+    pub(crate) samples: Column,
+    pub(crate) cpus: Option<Column>,
+    pub(crate) weights: Option<Column>,
+    /// Event, lane, samples.
+    pub(crate) segments: Vec<(u32, u32, u64)>,
+    /// One more than the highest CPU.
+    pub(crate) cpu_count: u32,
+    /// How many samples each node has, by its number in the sorted tree, of each event; and how much they weigh.
+    pub(crate) own: Vec<Vec<u64>>,
+}
+
+/// CPUs beyond are taken for nonsense: the page keeps 16 bits of them.
+const MOST_CPUS: u32 = 1 << 16;
+
+/// Units of time that the page can tell apart.
+const MOST_UNITS: u64 = u32::MAX as u64 - 1;
+
+impl Samples {
+    /// Adds the samples of an event.
+    pub(crate) fn add(&mut self, event: u32, view: &View<'_>, tree: &mut StackTree) {
+        let profile = view.profile();
+        if self.rows.is_empty() && event == 0 {
+            (self.is_timed, self.has_cpus) = (true, true);
+        }
+        let numbers = tree.frames_of(view);
+        let pools = pool_names(profile.threads());
+        let lanes: Vec<u32> = profile.threads().iter().map(|thread| self.lane(thread)).collect();
+        let roots: Vec<u32> = pools.iter().map(|name| tree.root(name)).collect();
+        let mut nodes: HashMap<(u32, StackId), Option<u32>, FxBuildHasher> = HashMap::default();
+        let mut named = vec![0_u64; profile.threads().len()];
+        self.rows.reserve(profile.samples().len());
+        for sample in profile.samples().iter() {
+            let thread = sample.thread.index();
+            let root = roots[thread];
+            let node = *nodes
+                .entry((root, sample.stack))
+                .or_insert_with(|| tree.add(view, &numbers, root, sample.thread, sample.stack));
+            let Some(node) = node else { continue };
+            let cpu = sample.cpu.map(|cpu| cpu.0).filter(|&cpu| cpu < MOST_CPUS);
+            self.is_timed &= sample.time.is_some();
+            self.has_cpus &= cpu.is_some();
+            named[thread] += 1;
+            self.rows.push(Row {
+                event,
+                lane: lanes[thread],
+                node,
+                cpu: cpu.unwrap_or(0),
+                time: sample.time.map_or(0, |time| time.0 / 1000),
+                period: sample.period,
+            });
+        }
+        self.name_lanes(profile.threads(), &pools, &lanes, &named);
+    }
+
+    /// A thread goes by the name that most of its samples have.
+    fn name_lanes(&mut self, threads: &[Thread], pools: &[Name], lanes: &[u32], named: &[u64]) {
+        for (((thread, pool), &lane), &samples) in threads.iter().zip(pools).zip(lanes).zip(named) {
+            let lane = &mut self.lanes[lane as usize];
+            if samples > lane.named {
+                lane.named = samples;
+                lane.name = thread.comm.clone();
+                lane.pool = if *pool == thread.comm { String::new() } else { pool.to_string() };
+            }
+        }
+    }
+
+    fn lane(&mut self, thread: &Thread) -> u32 {
+        let (pid, tid) = thread.ids.unwrap_or((Pid::NONE, Tid(-1)));
+        let lanes = &mut self.lanes;
+        let number = *self.lane_numbers.entry((pid, tid)).or_insert_with(|| {
+            let process = thread.comm.clone();
+            let lane = Lane { pid, tid, process, name: thread.comm.clone(), pool: String::new(), named: 0 };
+            lanes.push(lane);
+            (lanes.len() - 1) as u32
+        });
+        if let Some((_, name)) = &thread.process {
+            lanes[number as usize].process = name.clone();
+        }
+        number
+    }
+
+    /// Samples of an event.
+    pub(crate) fn count(&self, event: usize) -> usize {
+        self.rows.iter().filter(|row| row.event as usize == event).count()
+    }
+
+    /// The clock, where all samples say when they were taken.
+    pub(crate) fn clock(&self) -> Option<Clock> {
+        if !self.is_timed {
+            return None;
+        }
+        let times = || self.rows.iter().map(|row| row.time);
+        let (first, last) = (times().min()?, times().max()?);
+        let mut unit = 1;
+        while (last / unit).saturating_sub(first / unit) >= MOST_UNITS {
+            unit *= 2;
+        }
+        Some(Clock { origin: first / unit * unit, unit, length: last / unit - first / unit + 1 })
+    }
+
+    /// Puts the samples into columns. `weighted` says of which events the periods matter; `moved` where nodes of the tree went.
+    pub(crate) fn into_columns(mut self, clock: Option<Clock>, weighted: &[bool], moved: &[u32]) -> Columns {
+        // Equal times stay in the order of the recording.
+        self.rows.sort_by_key(|row| (row.event, row.lane, row.time));
+        let mut frequency = vec![0_u64; moved.len()];
+        let mut columns = Columns { own: vec![vec![0; moved.len()]; weighted.len()], ..Columns::default() };
+        for row in &self.rows {
+            let node = moved[row.node as usize] as usize;
+            frequency[node] += 1;
+            let is_weighted = weighted[row.event as usize];
+            let own = &mut columns.own[row.event as usize][node];
+            *own = own.saturating_add(if is_weighted { row.period } else { 1 });
+        }
+        let mut stacks: Vec<u32> =
+            (0..moved.len() as u32).filter(|&node| frequency[node as usize] > 0).collect();
+        stacks.sort_by_key(|&node| std::cmp::Reverse(frequency[node as usize]));
+        columns.stacks.push(stacks.len() as u64);
+        let mut ranks = vec![0_u64; moved.len()];
+        for (rank, &node) in (0..).zip(&stacks) {
+            columns.stacks.push(node.into());
+            ranks[node as usize] = rank;
+        }
+        let any_weighted = weighted.contains(&true);
+        let (mut cpus, mut weights) = (Column::default(), Column::default());
+        let segments = self.rows.chunk_by(|one, other| (one.event, one.lane) == (other.event, other.lane));
+        for segment in segments {
+            let Some(&Row { event, lane, .. }) = segment.first() else { continue };
+            columns.segments.push((event, lane, segment.len() as u64));
+            let (mut time, mut distance, mut cpu, mut period) = (0_i64, 0_i64, 0_i64, 0_i64);
+            for row in segment {
+                columns.samples.push(ranks[moved[row.node as usize] as usize]);
+                if let Some(Clock { origin, unit, .. }) = clock {
+                    let now = (row.time.saturating_sub(origin) / unit) as i64;
+                    columns.times.push_signed(now - time - distance);
+                    (distance, time) = (now - time, now);
+                }
+                cpus.push_signed(i64::from(row.cpu) - cpu);
+                cpu = row.cpu.into();
+                columns.cpu_count = columns.cpu_count.max(row.cpu + 1);
+                if weighted[event as usize] {
+                    // The sum of all periods is below 2^63 (`Profile::count`).
+                    let now = row.period as i64;
+                    weights.push_signed(now.wrapping_sub(period));
+                    period = now;
+                }
+            }
+        }
+        columns.cpus = self.has_cpus.then_some(cpus);
+        columns.weights = any_weighted.then_some(weights);
+        if !self.has_cpus {
+            columns.cpu_count = 0;
+        }
+        columns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_recordings_have_coarser_times() {
+        let row = |time| Row { event: 0, lane: 0, node: 0, cpu: 0, time, period: 1 };
+        let samples = |times: &[u64]| Samples {
+            rows: times.iter().copied().map(row).collect(),
+            is_timed: true,
+            ..Samples::default()
+        };
+        let short = samples(&[5_000_001, 5_000_011]).clock();
+        assert_eq!(short, Some(Clock { origin: 5_000_001, unit: 1, length: 11 }));
+        let day = samples(&[1_000_001, 86_400_000_000]).clock().unwrap();
+        assert_eq!((day.unit, day.origin % day.unit), (32, 0));
+        assert!(day.length <= MOST_UNITS && day.origin + day.length * day.unit > 86_400_000_000);
+        assert_eq!(Samples::default().clock(), None);
+    }
+}

@@ -1,0 +1,275 @@
+//! The stacks of all events as one tree of frames, with names beside it.
+
+use std::collections::HashMap;
+
+use model::Name;
+use profile::{FrameId, FrameKind, Label, StackId, View, ViewFrame};
+use rustc_hash::FxBuildHasher;
+
+use super::format::Column;
+use crate::frame_name::frame_name;
+use crate::function_name::FunctionName;
+use crate::palette::colour_of;
+
+/// Kinds of frames, as `page/format.js` numbers them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Kind {
+    User = 0,
+    Kernel = 1,
+    Inlined = 2,
+    Generated = 3,
+    Nameless = 4,
+    Truncated = 5,
+    Root = 6,
+    NotSampled = 7,
+}
+
+/// A frame as the page has it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+struct Frame {
+    name: String,
+    module: String,
+    kind: Kind,
+    colour: u32,
+}
+
+/// A node: a frame on top of the frames that lead to it.
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    parent: u32,
+    frame: u32,
+}
+
+/// The tree while stacks are added.
+#[derive(Debug)]
+pub(crate) struct StackTree {
+    frames: Vec<Frame>,
+    /// With a random key: names are chosen by those who are profiled.
+    frame_numbers: HashMap<Frame, u32>,
+    nodes: Vec<Node>,
+    children: HashMap<(u32, u32), u32, FxBuildHasher>,
+    path: Vec<FrameId>,
+}
+
+/// The tree in its final order, with what the page calls its frames.
+#[derive(Debug)]
+pub(crate) struct SortedTree {
+    /// Parents and frames of the nodes, in preorder.
+    pub(crate) nodes: Vec<(u32, u32)>,
+    /// Where each node of the [`StackTree`] went.
+    pub(crate) moved: Vec<u32>,
+    pub(crate) names: Vec<String>,
+    pub(crate) modules: Vec<String>,
+    /// Name, module (-1: none), and how the name can be shortened, of each function.
+    pub(crate) functions: Vec<(u32, i32, Option<String>)>,
+    /// Function, kind and colour of each frame.
+    pub(crate) frames: Vec<(u32, Kind, u32)>,
+}
+
+impl Default for StackTree {
+    fn default() -> Self {
+        Self {
+            frames: Vec::new(),
+            frame_numbers: HashMap::default(),
+            nodes: vec![Node { parent: 0, frame: 0 }],
+            children: HashMap::default(),
+            path: Vec::new(),
+        }
+    }
+}
+
+impl StackTree {
+    /// Numbers the frames of a view.
+    pub(crate) fn frames_of(&mut self, view: &View<'_>) -> Vec<u32> {
+        view.frames().frames().iter().map(|frame| self.frame(described(frame))).collect()
+    }
+
+    /// Numbers the frame that all stacks of threads of a name stand on.
+    pub(crate) fn root(&mut self, name: &Name) -> u32 {
+        let name = name.to_string();
+        let colour = colour(&name);
+        self.frame(Frame { name, module: String::new(), kind: Kind::Root, colour })
+    }
+
+    fn frame(&mut self, frame: Frame) -> u32 {
+        let next = self.frames.len() as u32;
+        *self.frame_numbers.entry(frame).or_insert_with_key(|frame| {
+            self.frames.push(frame.clone());
+            next
+        })
+    }
+
+    /// Adds a stack of a thread on a root; returns the node of its innermost frame, or `None` where the view leaves the stack
+    /// out. `numbers` are those of the view's frames.
+    pub(crate) fn add(
+        &mut self,
+        view: &View<'_>,
+        numbers: &[u32],
+        root: u32,
+        thread: profile::ThreadId,
+        stack: StackId,
+    ) -> Option<u32> {
+        let mut path = std::mem::take(&mut self.path);
+        path.clear();
+        view.stack(thread, stack, &mut path);
+        let (process, _) = view.roots(thread);
+        let roots = 1 + usize::from(process.is_some());
+        let node = (!path.is_empty()).then(|| {
+            path.iter().skip(roots).fold(self.child(0, root), |node, frame| {
+                self.child(node, numbers.get(frame.index()).copied().unwrap_or(root))
+            })
+        });
+        self.path = path;
+        node
+    }
+
+    fn child(&mut self, parent: u32, frame: u32) -> u32 {
+        let next = self.nodes.len() as u32;
+        *self.children.entry((parent, frame)).or_insert_with(|| {
+            self.nodes.push(Node { parent, frame });
+            next
+        })
+    }
+
+    /// Puts the nodes into preorder, siblings and frames in the order of names.
+    pub(crate) fn sorted(self) -> SortedTree {
+        let Self { frames, nodes, .. } = self;
+        let mut order: Vec<u32> = (0..frames.len() as u32).collect();
+        order.sort_unstable_by(|&one, &other| frames[one as usize].cmp(&frames[other as usize]));
+        let mut ranks = vec![0_u32; frames.len()];
+        for (rank, &number) in order.iter().enumerate() {
+            ranks[number as usize] = rank as u32;
+        }
+        let (order_of_nodes, moved) = preorder(&nodes, &ranks);
+        let nodes = order_of_nodes
+            .iter()
+            .map(|&node| {
+                let Node { parent, frame } = nodes[node as usize];
+                let rank = if node == 0 { 0 } else { ranks[frame as usize] };
+                (moved[parent as usize], rank)
+            })
+            .collect();
+        let mut names = Numbering::default();
+        let mut modules = Numbering::default();
+        let mut functions: Vec<(u32, i32, Option<String>)> = Vec::new();
+        let mut function_numbers: HashMap<(u32, i32, bool), u32, FxBuildHasher> = HashMap::default();
+        let frames = order
+            .iter()
+            .map(|&number| {
+                let Frame { name, module, kind, colour } = &frames[number as usize];
+                let module = if module.is_empty() { -1 } else { modules.number(module) as i32 };
+                let key = (names.number(name), module, *kind == Kind::Root);
+                let next = functions.len() as u32;
+                let function = *function_numbers.entry(key).or_insert_with(|| {
+                    functions.push((key.0, module, FunctionName::parse(name).cuts(name)));
+                    next
+                });
+                (function, *kind, *colour)
+            })
+            .collect();
+        SortedTree { nodes, moved, names: names.texts, modules: modules.texts, functions, frames }
+    }
+}
+
+impl SortedTree {
+    /// The block `nodes`.
+    pub(crate) fn column(&self) -> Column {
+        let mut column = Column::default();
+        column.push(self.nodes.len() as u64);
+        for (node, &(parent, frame)) in (0_u64..).zip(&self.nodes) {
+            column.push(node.saturating_sub(parent.into()));
+            column.push(frame.into());
+        }
+        column
+    }
+}
+
+/// Texts, each kept once.
+#[derive(Default)]
+struct Numbering {
+    texts: Vec<String>,
+    numbers: HashMap<String, u32>,
+}
+
+impl Numbering {
+    fn number(&mut self, text: &str) -> u32 {
+        if let Some(&number) = self.numbers.get(text) {
+            return number;
+        }
+        let next = self.texts.len() as u32;
+        self.texts.push(text.to_owned());
+        self.numbers.insert(text.to_owned(), next);
+        next
+    }
+}
+
+/// The nodes in preorder, and where each went. Callers come before what they call in `nodes`.
+fn preorder(nodes: &[Node], ranks: &[u32]) -> (Vec<u32>, Vec<u32>) {
+    let rank = |node: u32| ranks[nodes[node as usize].frame as usize];
+    let mut by_rank: Vec<u32> = (1..nodes.len() as u32).collect();
+    by_rank.sort_unstable_by_key(|&node| std::cmp::Reverse(rank(node)));
+    // The child of the lowest rank is put in last, before its siblings.
+    let mut first = vec![0_u32; nodes.len()];
+    let mut next = vec![0_u32; nodes.len()];
+    for node in by_rank {
+        let first = &mut first[nodes[node as usize].parent as usize];
+        next[node as usize] = std::mem::replace(first, node);
+    }
+    let mut order = Vec::with_capacity(nodes.len());
+    let mut moved = vec![0_u32; nodes.len()];
+    let mut node = 0_u32;
+    loop {
+        moved[node as usize] = order.len() as u32;
+        order.push(node);
+        if first[node as usize] != 0 {
+            node = first[node as usize];
+            continue;
+        }
+        while node != 0 && next[node as usize] == 0 {
+            node = nodes[node as usize].parent;
+        }
+        if node == 0 {
+            return (order, moved);
+        }
+        node = next[node as usize];
+    }
+}
+
+fn described(frame: &ViewFrame) -> Frame {
+    let kind = match frame.kind {
+        FrameKind::User => Kind::User,
+        FrameKind::Kernel => Kind::Kernel,
+        FrameKind::Inlined => Kind::Inlined,
+        FrameKind::Jit => Kind::Generated,
+    };
+    let text = |label: &Label, kind| frame_name(&ViewFrame { label: label.clone(), kind, line: None });
+    let (name, module, kind) = match &frame.label {
+        Label::Function(function, module) => {
+            let name = Name::from(&**function).to_string();
+            (name, module.as_ref().map_or_else(String::new, Name::to_string), kind)
+        }
+        label @ Label::Module(module, _) => {
+            (text(label, FrameKind::User), module.to_string(), Kind::Nameless)
+        }
+        label @ Label::Unknown(_) => (text(label, FrameKind::User), String::new(), Kind::Nameless),
+        label @ Label::Truncated(_) => (text(label, FrameKind::User), String::new(), Kind::Truncated),
+        label @ (Label::NotSampled | Label::State(_)) => {
+            (text(label, FrameKind::User), String::new(), Kind::NotSampled)
+        }
+        label @ (Label::Comm(_) | Label::Thread(..) | Label::Process(..) | Label::Cpu(_)) => {
+            (text(label, FrameKind::User), String::new(), Kind::Root)
+        }
+    };
+    // The colour is that of the picture of `prof flame`, whose labels have no module.
+    let label = match &frame.label {
+        Label::Function(function, _) => Label::Function(function.clone(), None),
+        other => other.clone(),
+    };
+    let colour = colour(&text(&label, frame.kind));
+    Frame { name, module, kind, colour }
+}
+
+fn colour(label: &str) -> u32 {
+    let colour = colour_of(label);
+    u32::from_be_bytes([0, colour.r, colour.g, colour.b])
+}
