@@ -1,5 +1,6 @@
 //! The entry points.
 
+mod archived_names;
 mod attr;
 mod compressed;
 mod events;
@@ -44,6 +45,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "kallsyms", run: symbol_lists::run_kallsyms, seeds: symbol_lists::kallsyms_seeds },
     Target { name: "perf_map", run: symbol_lists::run_perf_map, seeds: symbol_lists::perf_map_seeds },
     Target { name: "jit_dump", run: jit_dump::run, seeds: jit_dump::seeds },
+    Target { name: "archived_names", run: archived_names::run, seeds: archived_names::seeds },
     Target { name: "unwind", run: unwind::run, seeds: unwind::seeds },
     Target { name: "maps", run: processes::run_maps, seeds: processes::maps_seeds },
     Target { name: "status", run: processes::run_status, seeds: processes::status_seeds },
