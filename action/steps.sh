@@ -14,7 +14,7 @@ install() {
   mkdir -p "$folder/bin"
   case "${PROF_ARCHIVE:-}" in
     "")
-      cargo install --quiet --locked --path "$(dirname "$0")/../crates/cli" --features full --root "$folder"
+      cargo install --quiet --locked --path "$(dirname "$0")/../crates/cli" --root "$folder"
       ;;
     http://* | https://*)
       curl --fail --silent --show-error --location --output "$archive" "$PROF_ARCHIVE"

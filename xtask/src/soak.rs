@@ -29,9 +29,7 @@ pub(super) fn run(arguments: &[String]) -> anyhow::Result<()> {
         arguments.get(1).map(|text| text.parse()).transpose().context("RATE is a number")?;
     let pause =
         rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(f64::from(STORMS) / rate.max(1.0)));
-    let status = Command::new("cargo")
-        .args(["build", "--release", "-p", "prof-cli", "--features", "full"])
-        .status()?;
+    let status = Command::new("cargo").args(["build", "--release", "-p", "prof-cli"]).status()?;
     ensure!(status.success(), "prof does not build");
 
     let over = Arc::new(AtomicBool::new(false));

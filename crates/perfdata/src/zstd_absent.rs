@@ -30,7 +30,7 @@ impl Encoder {
 }
 
 fn absent() -> io::Error {
-    let why = "this prof was built without the cargo feature `zstd`; try: cargo install --path crates/cli --features full";
+    let why = "this prof was built without the cargo feature `zstd`; try: cargo install --path crates/cli";
     io::Error::new(io::ErrorKind::Unsupported, why)
 }
 

@@ -25,7 +25,7 @@ impl Tools {
             .context("perf is needed (Debian: linux-perf)")?;
         workspace::run(
             Command::new("cargo")
-                .args(["build", "--quiet", "--release", "--package", "prof-cli", "--features", "full"])
+                .args(["build", "--quiet", "--release", "--package", "prof-cli"])
                 .current_dir(&root),
         )?;
         let scratch = root.join("target/bench");

@@ -50,7 +50,7 @@ impl Artifact {
 pub enum FetchError {
     /// There is no client in this build.
     #[error(
-        "this prof was built without the cargo feature `debuginfod`; try: cargo install --path crates/cli --features full"
+        "this prof was built without the cargo feature `debuginfod`; try: cargo install --path crates/cli"
     )]
     NoClient,
     /// Every server answered that it has none.
