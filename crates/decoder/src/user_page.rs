@@ -85,7 +85,7 @@ impl PageCapabilities {
 /// let (quot, rem) = (cycles >> time_shift, cycles & ((1 << time_shift) - 1));
 /// let timestamp = time_zero + quot * u64::from(time_mult) + ((rem * u64::from(time_mult)) >> time_shift);
 /// assert_eq!(clock.timestamp(cycles), timestamp);
-/// assert_eq!(timestamp, 1_000_000 + 3_999_999_998);
+/// assert_eq!(timestamp, 1_000_000 + 3_999_999_999);
 ///
 /// let time = timestamp - time_zero;
 /// let (quot, rem) = (time / u64::from(time_mult), time % u64::from(time_mult));
