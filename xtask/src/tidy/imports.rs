@@ -36,6 +36,10 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "recorder",
         ],
     ),
+    (
+        "live",
+        &["model", "decoder", "tracker", "symbolizer", "profile", "export", "host", "recorder", "analysis"],
+    ),
 ];
 
 /// Crates above the table (`fuzz` lies in `tests`), which may import everything in it.

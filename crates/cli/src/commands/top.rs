@@ -19,9 +19,8 @@ use crate::arguments::RuntimeArguments;
 use crate::arguments::numbers::within;
 use crate::console::Console;
 use crate::output::Output;
-use crate::top::engine::{Engine, News, Settings};
-use crate::top::live::record_live;
-use crate::top::{live, report};
+use crate::top::{report, screen_loop};
+use live::{Engine, News, Settings};
 
 /// Arguments of `prof top`.
 #[derive(Args)]
@@ -137,7 +136,7 @@ pub fn run(arguments: &TopArguments, console: &Console) -> anyhow::Result<ExitCo
     if printing {
         print(arguments, options, settings, console)
     } else {
-        live::run(options, settings, console)
+        screen_loop::run(options, settings, console)
     }
 }
 
@@ -223,7 +222,7 @@ fn print(
     });
     let printing = printing.context("cannot start a thread")?;
     let mut notices = |notice: Notice| record::tell(&notice, console);
-    let result = record_live(&options, &control, &mut engine, &mut notices);
+    let result = live::record(&options, &control, &mut engine, &mut notices);
     // With the engine its end of the channel goes, and the printer knows that nothing more comes.
     drop(engine);
     match printing.join() {

@@ -5,9 +5,9 @@ use crossterm::event::{
 };
 use ratatui::layout::Position;
 
-use super::snapshot::Span;
 use super::state::{App, FunctionOrder, Prompt, Purpose, Spot, View};
-use super::tables::{Step, TaskOrder};
+use live::snapshot::Span;
+use live::views::{Step, TaskOrder};
 
 /// What the state cannot do itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -237,7 +237,7 @@ impl App {
     }
 
     fn back(&mut self) {
-        let all = super::tables::PathKey::default();
+        let all = live::views::PathKey::default();
         if self.view == View::Flame && self.flame_zoom != all {
             self.flame_zoom = all;
             self.list();

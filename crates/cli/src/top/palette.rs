@@ -68,9 +68,9 @@ pub(crate) fn colour(text: &str) -> Rgb {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::sample_data::Build;
     use crate::top::save::write_svg;
-    use crate::top::tables::Scope;
+    use live::testing::Build;
+    use live::views::Scope;
 
     #[test]
     fn colours_are_those_of_the_svg() {

@@ -9,8 +9,8 @@ use model::Loss;
 use profile::FrameKind;
 use serde_json::{Value, json};
 
-use super::snapshot::{Snapshot, share};
-use super::tables::{FunctionRow, Scope, TaskOrder, TaskRow, functions, tasks};
+use live::snapshot::{Snapshot, share};
+use live::views::{FunctionRow, Scope, TaskOrder, TaskRow, functions, tasks};
 
 /// How many functions, processes, threads of a process and stacks a report lists at most.
 const FUNCTIONS: usize = 100;
@@ -228,7 +228,7 @@ fn rounded(number: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::sample_data::Build;
+    use live::testing::Build;
 
     fn load() -> Snapshot {
         let mut build = Build::default();

@@ -14,9 +14,9 @@ use model::{
 use profile::{Count, Detail, FrameKind, Profile, Show, View, Weight};
 
 use super::save_data;
-use super::snapshot::{Frame, Snapshot};
-use super::tables::Scope;
 use crate::output::Output;
+use live::snapshot::{Frame, Snapshot};
+use live::views::Scope;
 
 /// Writes what is shown, as a picture where the name ends in `.svg`, else as a recording; says what was done.
 ///
@@ -126,7 +126,7 @@ fn name(snapshot: &Snapshot, frame: Frame) -> Resolution {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::sample_data::Build;
+    use live::testing::Build;
 
     #[test]
     fn the_picture_is_what_the_scope_shows() {

@@ -24,8 +24,8 @@ use recorder::{
 };
 use rustc_hash::FxBuildHasher;
 
-use super::snapshot::{Place, Snapshot};
-use super::tables::{Scope, ScopedStack};
+use live::snapshot::{Place, Snapshot};
+use live::views::{Scope, ScopedStack};
 
 /// More samples are not written: each then stands for several.
 const MOST_SAMPLES: u64 = 1_000_000;

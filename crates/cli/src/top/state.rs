@@ -10,9 +10,9 @@ use ratatui::layout::Rect;
 use model::Loss;
 
 use super::cursor::Cursor;
-use super::filter::Filter;
-use super::snapshot::{Function, Snapshot, Span};
-use super::tables::{
+use live::filter::Filter;
+use live::snapshot::{Function, Snapshot, Span};
+use live::views::{
     FlameTree, FunctionRow, NeighbourRow, Neighbours, Opened, PathKey, Scope, TaskChoice, TaskOrder, TaskRow,
     functions, tasks,
 };
@@ -134,7 +134,7 @@ pub(crate) struct App {
     /// Their rows.
     pub(crate) neighbour_rows: Vec<NeighbourRow>,
     /// Where the cursor is among them.
-    pub(crate) neighbour_cursor: Cursor<(Option<super::tables::Side>, PathKey)>,
+    pub(crate) neighbour_cursor: Cursor<(Option<live::views::Side>, PathKey)>,
     /// Rows opened and closed by hand.
     pub(crate) opened: Opened,
     /// The flame graph.

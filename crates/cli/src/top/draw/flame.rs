@@ -6,10 +6,10 @@ use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 
 use super::{empty, percent};
-use crate::top::snapshot::share;
 use crate::top::state::{App, Spot};
-use crate::top::tables::Tile;
 use crate::top::theme::Theme;
+use live::snapshot::share;
+use live::views::Tile;
 
 /// Draws it, with a line about the frame under the cursor above.
 pub(super) fn draw(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Rect) {

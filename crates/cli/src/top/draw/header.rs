@@ -8,9 +8,9 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use crate::top::snapshot;
 use crate::top::state::{App, Spot, View};
 use crate::top::theme::Theme;
+use live::snapshot;
 
 /// Two lines: what is measured; and how well.
 pub(super) fn status(frame: &mut Frame<'_>, app: &App, theme: &Theme, area: Rect) {

@@ -6,10 +6,10 @@ use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span};
 
 use super::{empty, percent};
-use crate::top::snapshot::share;
 use crate::top::state::{App, FunctionOrder, Spot};
-use crate::top::tables::{Side, TaskOrder};
 use crate::top::theme::Theme;
+use live::snapshot::share;
+use live::views::{Side, TaskOrder};
 
 /// Columns of a share.
 const PERCENT: usize = 7;

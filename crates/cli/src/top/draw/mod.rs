@@ -9,9 +9,9 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::Line;
 
-use super::snapshot::share;
 use super::state::{App, Purpose, View};
 use super::theme::Theme;
+use live::snapshot::share;
 
 /// Draws all of it, and notes what can be clicked.
 pub(crate) fn draw(frame: &mut Frame<'_>, app: &mut App, theme: &Theme) {

@@ -9,11 +9,11 @@ use ratatui::style::Color;
 
 use super::draw;
 use crate::top::keys::{HELP, Request};
-use crate::top::sample_data::Build;
-use crate::top::snapshot::{Function, Snapshot, Span};
 use crate::top::state::{App, View};
-use crate::top::tables::Scope;
 use crate::top::theme::{Depth, Theme};
+use live::snapshot::{Function, Snapshot, Span};
+use live::testing::Build;
+use live::views::Scope;
 
 const PLAIN: Theme = Theme { depth: Depth::None, unicode: true };
 const ASCII: Theme = Theme { depth: Depth::None, unicode: false };

@@ -8,80 +8,80 @@ use model::{Loss, Space, StackEntry};
 use profile::FrameKind;
 use recorder::Recording;
 
-use super::growing::Growing;
+use super::shared_list::SharedList;
 
 /// A moment of the live profile. Cheap to make and to pass on: it shares stacks and names with the one before, and names
 /// lie apart from stacks, so that a name which comes later changes no stack.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Snapshot {
+pub struct Snapshot {
     /// Functions by number ([`Frame::function`]). Their texts are harmless already.
-    pub(crate) functions: Growing<Function>,
+    pub functions: SharedList<Function>,
     /// Places by number ([`Call::place`]).
-    pub(crate) places: Growing<Place>,
+    pub places: SharedList<Place>,
     /// All stacks as one tree, by number ([`CountedStack::stack`]): callers before what they call. The first one is the
     /// empty stack.
-    pub(crate) calls: Growing<Call>,
+    pub calls: SharedList<Call>,
     /// The same by frames, each way of them once: callers before what they call. The first one is empty.
-    pub(crate) branches: Growing<Branch>,
+    pub branches: SharedList<Branch>,
     /// Which branch a stack is, by its number; by position in [`Snapshot::branches`].
-    pub(crate) tips: Growing<u32>,
+    pub tips: SharedList<u32>,
     /// Which numbering of functions and places this is: another one begins when some are forgotten.
-    pub(crate) numbering: u64,
+    pub numbering: u64,
     /// Threads by number ([`CountedStack::task`]).
-    pub(crate) tasks: Vec<Task>,
+    pub tasks: Vec<Task>,
     /// Stacks with their counts, each once per thread and event.
-    pub(crate) stacks: Vec<CountedStack>,
+    pub stacks: Vec<CountedStack>,
     /// The events as they were opened.
-    pub(crate) recording: Option<Arc<Recording>>,
+    pub recording: Option<Arc<Recording>>,
     /// What holds for all of it.
-    pub(crate) status: Status,
+    pub status: Status,
 }
 
 /// A function, or a module or place of which no function is known.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct Function {
+pub struct Function {
     /// Its name; `[module]`, `[unknown]` or `[truncated: reason]` where there is none.
-    pub(crate) name: Arc<str>,
+    pub name: Arc<str>,
     /// The module's short name; empty where it is not known.
-    pub(crate) module: Arc<str>,
+    pub module: Arc<str>,
 }
 
 /// A place that was on a stack.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub struct Place {
     /// Where in its space.
-    pub(crate) entry: StackEntry,
+    pub entry: StackEntry,
     /// The space.
-    pub(crate) space: Arc<Space>,
+    pub space: Arc<Space>,
     /// Where its frames lie in the book, outermost first.
-    pub(crate) frames: Range<u32>,
+    pub frames: Range<u32>,
     /// Whether its name was looked for already.
-    pub(crate) looked_for: bool,
+    pub looked_for: bool,
 }
 
 /// A stack: a place on top of another stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Call {
+pub struct Call {
     /// The stack without the place; by position in [`Snapshot::calls`].
-    pub(crate) caller: u32,
+    pub caller: u32,
     /// The place; by position in [`Snapshot::places`].
-    pub(crate) place: u32,
+    pub place: u32,
 }
 
 /// A stack by its frames: one on top of another stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Branch {
+pub struct Branch {
     /// The stack without the frame; by position in [`Snapshot::branches`].
-    pub(crate) caller: u32,
+    pub caller: u32,
     /// The frame.
-    pub(crate) frame: Frame,
+    pub frame: Frame,
     /// Whether its function is not further out once more: there, a recursive function counts.
-    pub(crate) is_outermost: bool,
+    pub is_outermost: bool,
 }
 
 impl Branch {
     /// The empty stack.
-    pub(crate) const ROOT: Self = Self {
+    pub const ROOT: Self = Self {
         caller: 0,
         frame: Frame { function: 0, kind: FrameKind::User, in_kernel: false },
         is_outermost: false,
@@ -90,7 +90,7 @@ impl Branch {
 
 impl Snapshot {
     /// The frames of a branch, by its number; innermost first.
-    pub(crate) fn frames_of(&self, branch: u32) -> impl Iterator<Item = Frame> + use<'_> {
+    pub fn frames_of(&self, branch: u32) -> impl Iterator<Item = Frame> + use<'_> {
         let mut rest = branch;
         std::iter::from_fn(move || {
             // A caller's number is smaller: this ends.
@@ -101,7 +101,7 @@ impl Snapshot {
     }
 
     /// The places of a stack, by its number; innermost first.
-    pub(crate) fn places_of(&self, stack: u32) -> impl Iterator<Item = u32> + use<'_> {
+    pub fn places_of(&self, stack: u32) -> impl Iterator<Item = u32> + use<'_> {
         let mut rest = stack;
         std::iter::from_fn(move || {
             // A caller's number is smaller: this ends.
@@ -119,7 +119,7 @@ impl Snapshot {
 
     /// Takes the names that a newer snapshot has; the samples stay. Says whether there may be any: not where places have
     /// got other numbers meanwhile.
-    pub(crate) fn take_names(&mut self, newer: &Self) -> bool {
+    pub fn take_names(&mut self, newer: &Self) -> bool {
         let alike = self.numbering == newer.numbering && self.places.len() <= newer.places.len();
         let is_same = self.places.is_same(&newer.places) && self.branches.is_same(&newer.branches);
         if !alike || is_same {
@@ -139,51 +139,51 @@ impl Snapshot {
 
 /// A thread under one name.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Task {
+pub struct Task {
     /// The process.
-    pub(crate) pid: i32,
+    pub pid: i32,
     /// The thread.
-    pub(crate) tid: i32,
+    pub tid: i32,
     /// The thread's name, harmless.
-    pub(crate) comm: Arc<str>,
+    pub comm: Arc<str>,
 }
 
 impl Task {
     /// Whether it stands for a CPU that has nothing to do: the kernel gives all its idle tasks the number 0.
-    pub(crate) fn is_idle(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         self.pid == 0 && self.tid == 0
     }
 }
 
 /// A frame of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Frame {
+pub struct Frame {
     /// The position in [`Snapshot::functions`].
-    pub(crate) function: u32,
+    pub function: u32,
     /// Where it ran.
-    pub(crate) kind: FrameKind,
+    pub kind: FrameKind,
     /// Whether it ran in the kernel (an inlined frame can be of either side).
-    pub(crate) in_kernel: bool,
+    pub in_kernel: bool,
 }
 
 /// A stack of a thread, and how often it was seen.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CountedStack {
+pub struct CountedStack {
     /// The position in [`Status::events`].
-    pub(crate) event: u32,
+    pub event: u32,
     /// The position in [`Snapshot::tasks`].
-    pub(crate) task: u32,
+    pub task: u32,
     /// The position in [`Snapshot::calls`].
-    pub(crate) stack: u32,
+    pub stack: u32,
     /// Samples.
-    pub(crate) samples: u64,
+    pub samples: u64,
     /// What the samples weigh: their number, or the sum of their periods, as fits the event.
-    pub(crate) weight: u64,
+    pub weight: u64,
 }
 
 /// Which samples a snapshot is made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Span {
+pub enum Span {
     /// Those of the last seconds.
     #[default]
     Window,
@@ -193,64 +193,64 @@ pub(crate) enum Span {
 
 /// What holds for all of a snapshot.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Status {
+pub struct Status {
     /// Whose samples: `whole system`, `processes of user 1000`, `pid 17`.
-    pub(crate) target: String,
+    pub target: String,
     /// The events, by their names.
-    pub(crate) events: Vec<EventStatus>,
+    pub events: Vec<EventStatus>,
     /// How many CPUs are sampled.
-    pub(crate) cpus: u32,
+    pub cpus: u32,
     /// Which samples.
-    pub(crate) span: Span,
+    pub span: Span,
     /// How long a time the samples are from.
-    pub(crate) covered: Duration,
+    pub covered: Duration,
     /// The window's length.
-    pub(crate) window: Duration,
+    pub window: Duration,
     /// Samples in the time covered.
-    pub(crate) samples: u64,
+    pub samples: u64,
     /// Samples whose stack is complete, where that is known.
-    pub(crate) complete: Option<u64>,
+    pub complete: Option<u64>,
     /// What went missing in the interval, or since the start (or the last reset).
-    pub(crate) loss: Loss,
+    pub loss: Loss,
     /// Samples that were counted and had to be forgotten, because there were too many different stacks.
-    pub(crate) aged_out: u64,
+    pub aged_out: u64,
     /// Places whose names are still being looked for.
-    pub(crate) unnamed: u64,
+    pub unnamed: u64,
     /// Whether names were found that its stacks do not have yet.
-    pub(crate) names_behind: bool,
+    pub names_behind: bool,
     /// Our own use of CPU time in the last interval, in per cent of one CPU.
-    pub(crate) own_cpu: f64,
+    pub own_cpu: f64,
     /// Our own resident memory, in bytes.
-    pub(crate) own_memory: u64,
+    pub own_memory: u64,
     /// Whether nothing more will come: the target ended.
-    pub(crate) ended: bool,
+    pub ended: bool,
 }
 
 /// An event that takes samples.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct EventStatus {
+pub struct EventStatus {
     /// Its name.
-    pub(crate) name: String,
+    pub name: String,
     /// Samples per second and CPU as asked for; `None` for a fixed period.
-    pub(crate) frequency: Option<u64>,
+    pub frequency: Option<u64>,
     /// What weights count: `samples`, or the event's own unit.
-    pub(crate) unit: String,
+    pub unit: String,
 }
 
 impl Status {
     /// Samples per second, as they come in.
-    pub(crate) fn rate(&self) -> f64 {
+    pub fn rate(&self) -> f64 {
         let seconds = self.covered.as_secs_f64();
         if seconds > 0.0 { self.samples as f64 / seconds } else { 0.0 }
     }
 
     /// The share of samples whose stack is complete, in per cent, where it is known.
-    pub(crate) fn complete_share(&self) -> Option<f64> {
+    pub fn complete_share(&self) -> Option<f64> {
         self.complete.filter(|_| self.samples > 0).map(|complete| share(complete, self.samples))
     }
 }
 
 /// `part` of `whole` in per cent; 0 of nothing.
-pub(crate) fn share(part: u64, whole: u64) -> f64 {
+pub fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }

@@ -1,23 +1,23 @@
 //! Functions with what they took themselves, and with all they called.
 
 use super::{Scope, Weights};
-use crate::top::snapshot::Snapshot;
+use crate::snapshot::Snapshot;
 
 /// A function of the list.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct FunctionRow {
+pub struct FunctionRow {
     /// The position in [`Snapshot::functions`].
-    pub(crate) function: u32,
+    pub function: u32,
     /// The weight of stacks whose innermost frame it is.
-    pub(crate) own: u64,
+    pub own: u64,
     /// The weight of stacks that it is on, each counted once.
-    pub(crate) total: u64,
+    pub total: u64,
     /// Whether it runs in the kernel.
-    pub(crate) in_kernel: bool,
+    pub in_kernel: bool,
 }
 
 /// The functions that the scope shows, in no order.
-pub(crate) fn functions(snapshot: &Snapshot, scope: &Scope) -> Vec<FunctionRow> {
+pub fn functions(snapshot: &Snapshot, scope: &Scope) -> Vec<FunctionRow> {
     let count = snapshot.functions.len();
     let mut rows: Vec<FunctionRow> = (0..count)
         .map(|function| FunctionRow { function: function as u32, own: 0, total: 0, in_kernel: false })
@@ -40,8 +40,8 @@ pub(crate) fn functions(snapshot: &Snapshot, scope: &Scope) -> Vec<FunctionRow> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::filter::Filter;
-    use crate::top::sample_data::Build;
+    use crate::filter::Filter;
+    use crate::testing::Build;
 
     fn named(snapshot: &Snapshot, scope: &Scope) -> Vec<(String, u64, u64)> {
         let mut rows: Vec<_> = functions(snapshot, scope)

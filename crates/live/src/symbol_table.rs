@@ -9,20 +9,20 @@ use model::{MapRefusal, Reason, Resolution, Space, SpaceId, SpaceTable, StackEnt
 use profile::{FrameKind, Label, ViewFrame, module_of};
 use rustc_hash::FxBuildHasher;
 
-use super::growing::Growing;
-use super::naming::Named;
 use super::queue::Stage;
-use super::snapshot::{Frame, Function, Place};
+use super::shared_list::SharedList;
+use super::symbol_worker::Named;
+use crate::snapshot::{Frame, Function, Place};
 
 /// Generated code is named late: its map is read again after this time.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// What is known of the places of stacks. Numbers of functions and places stay as they are until [`Book::compact`]; a name
+/// What is known of the places of stacks. Numbers of functions and places stay as they are until [`SymbolTable::compact`]; a name
 /// that comes changes only where the frames of its place lie.
-pub(crate) struct Book {
-    functions: Growing<Function>,
+pub(crate) struct SymbolTable {
+    functions: SharedList<Function>,
     function_numbers: HashMap<Function, u32, FxBuildHasher>,
-    places: Growing<Place>,
+    places: SharedList<Place>,
     /// Those of all places, and those that places had before they were named.
     frames: Vec<Frame>,
     /// By the number of the place.
@@ -47,13 +47,13 @@ enum State {
     Later,
 }
 
-impl Book {
+impl SymbolTable {
     /// Knows nothing.
     pub(crate) fn new() -> Self {
         Self {
-            functions: Growing::default(),
+            functions: SharedList::default(),
             function_numbers: HashMap::default(),
-            places: Growing::default(),
+            places: SharedList::default(),
             frames: Vec::new(),
             states: Vec::new(),
             numbers: HashMap::default(),
@@ -67,12 +67,12 @@ impl Book {
     }
 
     /// The functions by number.
-    pub(crate) fn functions(&self) -> Growing<Function> {
+    pub(crate) fn functions(&self) -> SharedList<Function> {
         self.functions.clone()
     }
 
     /// The places by number.
-    pub(crate) fn places(&self) -> Growing<Place> {
+    pub(crate) fn places(&self) -> SharedList<Place> {
         self.places.clone()
     }
 
@@ -279,7 +279,7 @@ mod tests {
         Named { place, resolution, stage: Stage::Whole }
     }
 
-    fn name_of(book: &Book, place: u32) -> String {
+    fn name_of(book: &SymbolTable, place: u32) -> String {
         let place = &book.places[place as usize];
         let frames = place.frames.clone().map(|number| &book.frames[number as usize]);
         let names: Vec<&str> = frames.map(|frame| &*book.functions[frame.function as usize].name).collect();
@@ -290,7 +290,7 @@ mod tests {
     fn a_name_changes_no_number() {
         let mut spaces = SpaceTable::default();
         let space = spaces.intern(jit(1));
-        let mut book = Book::new();
+        let mut book = SymbolTable::new();
         let (first, second) = (book.number(entry(1, space), &spaces), book.number(entry(2, space), &spaces));
         assert_eq!(book.take_wanted().len(), 2);
         book.take(named(entry(2, space), "late"));
@@ -305,7 +305,7 @@ mod tests {
     fn a_map_that_is_refused_is_said_in_its_codes_name() {
         let mut spaces = SpaceTable::default();
         let place = entry(1, spaces.intern(jit(1)));
-        let mut book = Book::new();
+        let mut book = SymbolTable::new();
         let number = book.number(place, &spaces);
         let resolution = Resolution::Unresolved(Reason::JitMapRefused(MapRefusal::Foreign));
         book.take(Named { place, resolution, stage: Stage::Whole });
@@ -319,7 +319,7 @@ mod tests {
     fn a_symbol_stands_in_until_all_is_known() {
         let mut spaces = SpaceTable::default();
         let place = entry(1, spaces.intern(jit(1)));
-        let mut book = Book::new();
+        let mut book = SymbolTable::new();
         let number = book.number(place, &spaces);
         book.take_wanted();
         for (stage, name, pending) in [(Stage::Symbols, "symbol", 1), (Stage::Whole, "inlined", 0)] {
@@ -333,7 +333,7 @@ mod tests {
     fn only_living_places_are_waited_for() {
         let mut spaces = SpaceTable::default();
         let space = spaces.intern(jit(1));
-        let mut book = Book::new();
+        let mut book = SymbolTable::new();
         for offset in 0..4 {
             book.number(entry(offset, space), &spaces);
         }
@@ -357,7 +357,7 @@ mod tests {
     fn places_that_come_and_go_leave_little_and_the_living_keep_their_names() {
         let mut spaces = SpaceTable::default();
         let kept = spaces.intern(jit(0));
-        let mut book = Book::new();
+        let mut book = SymbolTable::new();
         book.number(entry(7, kept), &spaces);
         book.take(named(entry(7, kept), "kept"));
         for pid in 1..20_000 {

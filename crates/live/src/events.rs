@@ -10,7 +10,7 @@ use recorder::{RecordedEvent, Recording};
 use rustc_hash::FxBuildHasher;
 use tracker::Events;
 
-use super::snapshot::EventStatus;
+use crate::snapshot::EventStatus;
 
 /// The events of a recording, in its order.
 #[derive(Default)]

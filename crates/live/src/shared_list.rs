@@ -8,36 +8,41 @@ const CHUNK: usize = 512;
 
 /// A list that is cheap to clone while it goes on to grow and, here and there, to change.
 #[derive(Clone, Debug)]
-pub(crate) struct Growing<T> {
+pub struct SharedList<T> {
     /// All of them full, but the last.
     chunks: Vec<Arc<Vec<T>>>,
 }
 
-impl<T> Default for Growing<T> {
+impl<T> Default for SharedList<T> {
     fn default() -> Self {
         Self { chunks: Vec::new() }
     }
 }
 
-impl<T: Clone> Growing<T> {
+impl<T: Clone> SharedList<T> {
     /// How many items there are.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         let last = self.chunks.last().map_or(0, |last| last.len());
         self.chunks.len().saturating_sub(1) * CHUNK + last
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
     /// The item at a position.
-    pub(crate) fn get(&self, index: usize) -> Option<&T> {
+    pub fn get(&self, index: usize) -> Option<&T> {
         self.chunks.get(index / CHUNK)?.get(index % CHUNK)
     }
 
     /// The item at a position, to be changed.
-    pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+    pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
         Arc::make_mut(self.chunks.get_mut(index / CHUNK)?).get_mut(index % CHUNK)
     }
 
     /// Appends an item.
-    pub(crate) fn push(&mut self, item: T) {
+    pub fn push(&mut self, item: T) {
         match self.chunks.last_mut().filter(|last| last.len() < CHUNK) {
             Some(last) => Arc::make_mut(last).push(item),
             None => self.chunks.push(Arc::new(vec![item])),
@@ -45,19 +50,19 @@ impl<T: Clone> Growing<T> {
     }
 
     /// All items.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.chunks.iter().flat_map(|chunk| chunk.iter())
     }
 
     /// Whether the other one is a copy, and neither has changed since.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
+    pub fn is_same(&self, other: &Self) -> bool {
         let both = self.chunks.iter().zip(&other.chunks);
         self.chunks.len() == other.chunks.len()
             && both.into_iter().all(|(one, other)| Arc::ptr_eq(one, other))
     }
 }
 
-impl<T: Clone> FromIterator<T> for Growing<T> {
+impl<T: Clone> FromIterator<T> for SharedList<T> {
     fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
         let mut list = Self::default();
         items.into_iter().for_each(|item| list.push(item));
@@ -66,7 +71,7 @@ impl<T: Clone> FromIterator<T> for Growing<T> {
 }
 
 /// For positions that the list has given out.
-impl<T> Index<usize> for Growing<T> {
+impl<T> Index<usize> for SharedList<T> {
     type Output = T;
 
     fn index(&self, index: usize) -> &T {
@@ -80,7 +85,7 @@ mod tests {
 
     #[test]
     fn copies_share_what_they_have_in_common() {
-        let mut list: Growing<usize> = (0..3 * CHUNK + 7).collect();
+        let mut list: SharedList<usize> = (0..3 * CHUNK + 7).collect();
         let before = list.clone();
         assert!(before.is_same(&list));
         list.push(1000);
@@ -92,6 +97,6 @@ mod tests {
         assert!(before.iter().copied().eq(0..3 * CHUNK + 7));
         let shared = before.chunks.iter().zip(&list.chunks).filter(|(one, other)| Arc::ptr_eq(one, other));
         assert_eq!(shared.count(), 2, "two of four have changed");
-        assert_eq!((Growing::<u8>::default().len(), Growing::<u8>::default().get(0)), (0, None));
+        assert_eq!((SharedList::<u8>::default().len(), SharedList::<u8>::default().get(0)), (0, None));
     }
 }

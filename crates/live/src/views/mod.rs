@@ -7,31 +7,31 @@ mod tasks;
 mod tree;
 mod weights;
 
-pub(crate) use flame::{FlameTree, Step, Tile};
-pub(crate) use functions::{FunctionRow, functions};
-pub(crate) use neighbours::{NeighbourRow, Neighbours, Opened, PathKey, Side};
-pub(crate) use tasks::{TaskOrder, TaskRow, tasks};
+pub use flame::{FlameTree, Step, Tile};
+pub use functions::{FunctionRow, functions};
+pub use neighbours::{NeighbourRow, Neighbours, Opened, PathKey, Side};
+pub use tasks::{TaskOrder, TaskRow, tasks};
 
 use super::filter::Filter;
 use weights::Weights;
 
-use super::snapshot::{Frame, Place, Snapshot, Task};
+use crate::snapshot::{Frame, Place, Snapshot, Task};
 
 /// Which samples and frames count, in all views.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Scope {
+pub struct Scope {
     /// The event, by its position.
-    pub(crate) event: u32,
+    pub event: u32,
     /// Whether kernel frames count.
-    pub(crate) kernel: bool,
+    pub kernel: bool,
     /// Whether user frames count.
-    pub(crate) user: bool,
+    pub user: bool,
     /// Whether idle CPUs count.
-    pub(crate) idle: bool,
+    pub idle: bool,
     /// The typed filter.
-    pub(crate) filter: Filter,
+    pub filter: Filter,
     /// The process, or thread, that was zoomed into.
-    pub(crate) task: Option<TaskChoice>,
+    pub task: Option<TaskChoice>,
 }
 
 impl Default for Scope {
@@ -42,11 +42,11 @@ impl Default for Scope {
 
 /// A process, or one of its threads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct TaskChoice {
+pub struct TaskChoice {
     /// The process.
-    pub(crate) pid: i32,
+    pub pid: i32,
     /// The thread; all of them for `None`.
-    pub(crate) tid: Option<i32>,
+    pub tid: Option<i32>,
 }
 
 impl TaskChoice {
@@ -57,31 +57,31 @@ impl TaskChoice {
 
 /// A stack within the scope.
 #[derive(Clone, Copy)]
-pub(crate) struct ScopedStack<'a> {
+pub struct ScopedStack<'a> {
     /// Whose.
-    pub(crate) task: &'a Task,
+    pub task: &'a Task,
     /// The position of the task in [`Snapshot::tasks`].
-    pub(crate) task_number: u32,
+    pub task_number: u32,
     /// Its frames without the innermost ones that are hidden, by number in [`Snapshot::branches`].
-    pub(crate) branch: u32,
+    pub branch: u32,
     stack: u32,
     snapshot: &'a Snapshot,
     scope: &'a Scope,
     /// How many samples it stands for.
-    pub(crate) samples: u64,
+    pub samples: u64,
     /// What it weighs.
-    pub(crate) weight: u64,
+    pub weight: u64,
 }
 
 impl<'a> ScopedStack<'a> {
     /// The frames that are not hidden, innermost first.
-    pub(crate) fn frames(&self) -> impl Iterator<Item = Frame> + use<'a> {
+    pub fn frames(&self) -> impl Iterator<Item = Frame> + use<'a> {
         let (snapshot, scope) = (self.snapshot, self.scope);
         snapshot.frames_of(self.branch).filter(|frame| scope.shows(*frame))
     }
 
     /// The places that are not hidden, innermost first.
-    pub(crate) fn places(&self) -> impl Iterator<Item = &'a Place> + use<'a> {
+    pub fn places(&self) -> impl Iterator<Item = &'a Place> + use<'a> {
         let (snapshot, scope) = (self.snapshot, self.scope);
         let numbers = snapshot.places_of(self.stack);
         let places = numbers.filter_map(|number| snapshot.places.get(number as usize));
@@ -91,7 +91,7 @@ impl<'a> ScopedStack<'a> {
 
 impl Scope {
     /// The stacks that count, and only those with a frame left.
-    pub(crate) fn stacks<'a>(&'a self, snapshot: &'a Snapshot) -> impl Iterator<Item = ScopedStack<'a>> {
+    pub fn stacks<'a>(&'a self, snapshot: &'a Snapshot) -> impl Iterator<Item = ScopedStack<'a>> {
         let admitted: Vec<bool> = snapshot.tasks.iter().map(|task| self.admits(task)).collect();
         let shown = self.shown(snapshot);
         snapshot.stacks.iter().filter_map(move |counted| {
@@ -129,12 +129,12 @@ impl Scope {
     }
 
     /// The weight of all stacks that count.
-    pub(crate) fn total(&self, snapshot: &Snapshot) -> u64 {
+    pub fn total(&self, snapshot: &Snapshot) -> u64 {
         self.stacks(snapshot).map(|stack| stack.weight).sum()
     }
 
     /// The share of the event's samples that idle CPUs are, in per cent.
-    pub(crate) fn idle_share(&self, snapshot: &Snapshot) -> f64 {
+    pub fn idle_share(&self, snapshot: &Snapshot) -> f64 {
         let mut idle = 0;
         let mut all = 0;
         for stack in snapshot.stacks.iter().filter(|stack| stack.event == self.event) {
@@ -143,7 +143,7 @@ impl Scope {
                 idle += stack.weight;
             }
         }
-        super::snapshot::share(idle, all)
+        crate::snapshot::share(idle, all)
     }
 
     fn admits(&self, task: &Task) -> bool {
@@ -156,7 +156,7 @@ impl Scope {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::sample_data::Build;
+    use crate::testing::Build;
     use std::collections::BTreeMap;
 
     /// Many stacks of few functions, by a generator of numbers that are not very random (Knuth's MMIX).

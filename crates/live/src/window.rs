@@ -8,7 +8,7 @@ use model::{Name, Pid, StackEntry, Tid};
 use profile::{ChainCache, Count, RawChain, StackId, StackTable};
 use rustc_hash::FxBuildHasher;
 
-use super::snapshot::Span;
+use crate::snapshot::Span;
 
 /// In how many parts the window moves on.
 const PARTS: u32 = 20;

@@ -13,18 +13,17 @@ use crossterm::event::{self, Event};
 use host::sys::poll::PollSet;
 use host::sys::schedule::{AtOnce, Urgent};
 use host::sys::signals::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SignalFd};
+use live::snapshot::{Snapshot, Span};
+use live::views::Scope;
+use live::{Engine, News, Order, Settings};
 use model::Name;
-use recorder::unwind::Unwinding;
-use recorder::{Command, Control, Importance, Notice, Options, Summary};
+use recorder::{Control, Importance, Notice, Options};
 
 use super::draw::draw;
-use super::engine::{Engine, News, Order, Settings};
 use super::keys::Request;
 use super::save;
 use super::screen::Screen;
-use super::snapshot::{Snapshot, Span};
 use super::state::App;
-use super::tables::Scope;
 use super::theme::Theme;
 use crate::console::Console;
 
@@ -100,33 +99,10 @@ fn start(
         let mut notices = |notice| {
             let _ = messages.send(Message::Notice(notice));
         };
-        let result = record_live(&options, &control, &mut engine, &mut notices);
+        let result = live::record(&options, &control, &mut engine, &mut notices);
         let _ = messages.send(Message::Ended(result.map(|_| ())));
     };
     thread::Builder::new().name("recording".to_owned()).spawn(record).context("cannot start a thread")
-}
-
-/// Records into the engine, through the stage that unwinds stacks where they are to be complete. A command that still
-/// runs when nobody looks any more is terminated: it was started to be looked at.
-///
-/// # Errors
-/// Where nothing can be recorded.
-pub(crate) fn record_live<F: FnMut(News)>(
-    options: &Options,
-    control: &Control,
-    engine: &mut Engine<F>,
-    notices: &mut dyn FnMut(Notice),
-) -> Result<Summary, recorder::Error> {
-    let summary = if options.copies_stacks() {
-        let mut unwinding = Unwinding::new(engine, options.keeps_stacks()).light();
-        recorder::record(options, control, &mut unwinding, notices)
-    } else {
-        recorder::record(options, control, engine, notices)
-    }?;
-    if let Some(Command::Running(command)) = &summary.command {
-        command.terminate();
-    }
-    Ok(summary)
 }
 
 /// Waits until samples are taken, so that what forbids it is said on an ordinary terminal.

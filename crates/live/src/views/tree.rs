@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxBuildHasher;
 
-use crate::top::snapshot::{Frame, Snapshot};
+use crate::snapshot::{Frame, Snapshot};
 
 /// What a node stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -21,7 +21,7 @@ pub(crate) enum Label {
 
 /// The way from the root to a node, by names: it stays the same from snapshot to snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub(crate) struct PathKey(u64);
+pub struct PathKey(u64);
 
 /// How many children of a node are looked through before the rest is looked up.
 const FEW: usize = 8;

@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Scope, TaskChoice};
-use crate::top::snapshot::Snapshot;
+use crate::snapshot::Snapshot;
 
 /// A process or thread of the list.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct TaskRow {
+pub struct TaskRow {
     /// Which.
-    pub(crate) choice: TaskChoice,
+    pub choice: TaskChoice,
     /// Its name.
-    pub(crate) comm: Arc<str>,
+    pub comm: Arc<str>,
     /// The weight of its samples.
-    pub(crate) weight: u64,
+    pub weight: u64,
     /// How many threads had samples; 0 in the row of a thread.
-    pub(crate) threads: usize,
+    pub threads: usize,
 }
 
 #[derive(Default)]
@@ -28,7 +28,7 @@ struct Process {
 
 /// How rows are ordered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum TaskOrder {
+pub enum TaskOrder {
     /// Heaviest first.
     Weight,
     /// By number.
@@ -38,7 +38,7 @@ pub(crate) enum TaskOrder {
 }
 
 /// Processes in order, each followed by its threads where it has several.
-pub(crate) fn tasks(snapshot: &Snapshot, scope: &Scope, order: TaskOrder) -> Vec<TaskRow> {
+pub fn tasks(snapshot: &Snapshot, scope: &Scope, order: TaskOrder) -> Vec<TaskRow> {
     let mut weights = vec![0_u64; snapshot.tasks.len()];
     for stack in scope.stacks(snapshot) {
         if let Some(weight) = weights.get_mut(stack.task_number as usize) {
@@ -89,7 +89,7 @@ pub(crate) fn tasks(snapshot: &Snapshot, scope: &Scope, order: TaskOrder) -> Vec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::sample_data::Build;
+    use crate::testing::Build;
 
     #[test]
     fn processes_come_with_their_threads() {

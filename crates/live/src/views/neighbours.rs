@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use rustc_hash::FxBuildHasher;
 
 use super::Scope;
-pub(crate) use super::tree::PathKey;
+pub use super::tree::PathKey;
 use super::tree::{Label, Tree};
 use super::weights::{Weighed, Weights};
-use crate::top::snapshot::{Branch, Frame, Function, Snapshot};
+use crate::snapshot::{Branch, Frame, Function, Snapshot};
 
 /// Callers or callees.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Side {
+pub enum Side {
     /// Those that lead to the function.
     Callers,
     /// Those that it leads to.
@@ -21,36 +21,36 @@ pub(crate) enum Side {
 
 /// A row of the view.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct NeighbourRow {
+pub struct NeighbourRow {
     /// Above or below the function; `None` for the function itself.
-    pub(crate) side: Option<Side>,
+    pub side: Option<Side>,
     /// The node, by its way from the function.
-    pub(crate) path: PathKey,
+    pub path: PathKey,
     /// How far from the function, from 0.
-    pub(crate) depth: usize,
+    pub depth: usize,
     /// The function of the row.
-    pub(crate) function: u32,
+    pub function: u32,
     /// The weight of the function's stacks that take this way.
-    pub(crate) weight: u64,
+    pub weight: u64,
     /// Whether its children are shown; `None` where there are none.
-    pub(crate) open: Option<bool>,
+    pub open: Option<bool>,
 }
 
 /// Callers and callees of a function.
 #[derive(Clone, Debug)]
-pub(crate) struct Neighbours {
+pub struct Neighbours {
     function: u32,
     callers: Tree,
     callees: Tree,
 }
 
 /// Rows that were opened (or closed) by hand.
-pub(crate) type Opened = HashMap<(Side, PathKey), bool, FxBuildHasher>;
+pub type Opened = HashMap<(Side, PathKey), bool, FxBuildHasher>;
 
 impl Neighbours {
     /// Looks at the outermost call of the function in each stack, so that no stack counts twice.
     /// `None` where there is no such function now.
-    pub(crate) fn of(snapshot: &Snapshot, scope: &Scope, function: &Function) -> Option<Self> {
+    pub fn of(snapshot: &Snapshot, scope: &Scope, function: &Function) -> Option<Self> {
         let number = snapshot.functions.iter().position(|known| known == function)? as u32;
         let (mut callers, mut callees) = (Tree::new(Label::All), Tree::new(Label::All));
         // The node of the callees that a branch leads to, where it is the function or has called it.
@@ -85,18 +85,18 @@ impl Neighbours {
     }
 
     /// The weight of all stacks with the function.
-    pub(crate) fn total(&self) -> u64 {
+    pub fn total(&self) -> u64 {
         self.callees.nodes[0].weight
     }
 
     /// The weight of the stacks that end in it (as its outermost call).
-    pub(crate) fn own(&self) -> u64 {
+    pub fn own(&self) -> u64 {
         self.callees.nodes[0].own
     }
 
     /// The rows, top to bottom: callers (nearest last), the function, callees. The hot path, every heaviest child with
     /// at least half of its parent's weight, is open unless closed by hand.
-    pub(crate) fn rows(&self, opened: &Opened) -> Vec<NeighbourRow> {
+    pub fn rows(&self, opened: &Opened) -> Vec<NeighbourRow> {
         let mut rows = Vec::new();
         walk(&self.callers, Side::Callers, 0, 0, true, opened, &mut rows);
         rows.reverse();
@@ -156,7 +156,7 @@ fn walk(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::sample_data::Build;
+    use crate::testing::Build;
 
     fn texts(snapshot: &Snapshot, rows: &[NeighbourRow]) -> Vec<String> {
         let text = |row: &NeighbourRow| {

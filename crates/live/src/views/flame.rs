@@ -6,11 +6,11 @@ use profile::FrameKind;
 
 use super::tree::{Label, PathKey, Tree};
 use super::{Scope, Weights};
-use crate::top::snapshot::{Frame, Snapshot};
+use crate::snapshot::{Frame, Snapshot};
 
 /// A flame graph: `all`, then threads' names, then frames, outermost first.
 #[derive(Clone, Debug)]
-pub(crate) struct FlameTree {
+pub struct FlameTree {
     tree: Tree,
     /// Whether the filter highlights a function, by its number; `None` where it highlights none.
     found: Option<Vec<bool>>,
@@ -27,37 +27,37 @@ pub(crate) type FlameRow = Vec<Tile>;
 
 /// A frame as it is drawn.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Tile {
+pub struct Tile {
     /// Its columns.
-    pub(crate) columns: Range<u16>,
+    pub columns: Range<u16>,
     /// Which frame.
-    pub(crate) path: PathKey,
+    pub path: PathKey,
     /// What is written on it: with the suffixes that the SVG has (`_[k]`, `_[i]`, `_[j]`).
-    pub(crate) text: String,
+    pub text: String,
     /// Whether it lies below the frame that was zoomed into.
-    pub(crate) ancestor: bool,
+    pub ancestor: bool,
     /// Whether the filter highlights it.
-    pub(crate) found: bool,
+    pub found: bool,
     /// Its weight.
-    pub(crate) weight: u64,
+    pub weight: u64,
 }
 
 /// What is said about the frame under the cursor.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Details {
+pub struct Details {
     /// Its text.
-    pub(crate) text: String,
+    pub text: String,
     /// Its module, where known.
-    pub(crate) module: String,
+    pub module: String,
     /// Its weight.
-    pub(crate) weight: u64,
+    pub weight: u64,
     /// The weight of stacks that end there.
-    pub(crate) own: u64,
+    pub own: u64,
 }
 
 /// Where to go from a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Step {
+pub enum Step {
     /// To the heaviest frame that it called.
     Up,
     /// To the caller.
@@ -71,7 +71,7 @@ pub(crate) enum Step {
 impl FlameTree {
     /// Draws nothing yet, only counts. Frames that can be seen where one of the weight `whole` is as wide as the screen are
     /// told apart.
-    pub(crate) fn new(snapshot: &Snapshot, scope: &Scope, whole: u64) -> Self {
+    pub fn new(snapshot: &Snapshot, scope: &Scope, whole: u64) -> Self {
         let weights = Weights::new(snapshot, scope);
         let shows = || snapshot.functions.iter().map(|function| scope.filter.shows(function)).collect();
         let found: Option<Vec<bool>> = scope.filter.chooses_functions().then(shows);
@@ -118,7 +118,7 @@ impl FlameTree {
     }
 
     /// The weight of a frame, if there is one now.
-    pub(crate) fn weight(&self, path: PathKey) -> Option<u64> {
+    pub fn weight(&self, path: PathKey) -> Option<u64> {
         self.tree.find(path).map(|node| self.tree.nodes[node].weight)
     }
 
@@ -130,12 +130,12 @@ impl FlameTree {
     }
 
     /// The weight of everything.
-    pub(crate) fn total(&self) -> u64 {
+    pub fn total(&self) -> u64 {
         self.tree.nodes[0].weight
     }
 
     /// The rows from `all` upwards, with `zoom` as wide as the screen.
-    pub(crate) fn rows(&self, snapshot: &Snapshot, zoom: PathKey, width: u16) -> Vec<FlameRow> {
+    pub fn rows(&self, snapshot: &Snapshot, zoom: PathKey, width: u16) -> Vec<FlameRow> {
         let nodes = &self.tree.nodes;
         let zoomed = self.tree.find(zoom).unwrap_or(0);
         let mut ancestors = Vec::new();
@@ -179,12 +179,12 @@ impl FlameTree {
     }
 
     /// The weight of all stacks with a highlighted frame, each counted once; `None` where nothing is looked for.
-    pub(crate) fn found(&self) -> Option<u64> {
+    pub fn found(&self) -> Option<u64> {
         self.found.as_ref().map(|_| self.found_weight)
     }
 
     /// The next frame in a direction; the same one where there is none.
-    pub(crate) fn step(&self, snapshot: &Snapshot, from: PathKey, step: Step) -> PathKey {
+    pub fn step(&self, snapshot: &Snapshot, from: PathKey, step: Step) -> PathKey {
         let Some(node) = self.tree.find(from) else { return PathKey::default() };
         let nodes = &self.tree.nodes;
         let parent = nodes[node].parent;
@@ -203,7 +203,7 @@ impl FlameTree {
     }
 
     /// What is known of a frame; `None` where it is gone.
-    pub(crate) fn details(&self, snapshot: &Snapshot, path: PathKey) -> Option<Details> {
+    pub fn details(&self, snapshot: &Snapshot, path: PathKey) -> Option<Details> {
         let node = &self.tree.nodes[self.tree.find(path)?];
         let module = match node.label {
             Label::Frame(frame) => {
@@ -220,7 +220,7 @@ impl FlameTree {
     }
 
     /// The row, counted from `all`, that a frame lies in; 0 where it is gone.
-    pub(crate) fn height(&self, path: PathKey) -> usize {
+    pub fn height(&self, path: PathKey) -> usize {
         let mut node = self.tree.find(path).unwrap_or(0);
         let mut height = 0;
         while node != 0 {
@@ -289,8 +289,8 @@ fn suffix(kind: FrameKind) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::filter::Filter;
-    use crate::top::sample_data::Build;
+    use crate::filter::Filter;
+    use crate::testing::Build;
 
     fn snapshot() -> Snapshot {
         let mut build = Build::default();

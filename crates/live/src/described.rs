@@ -7,9 +7,9 @@ use model::{Space, SpaceTable};
 use profile::{StackId, StackTable};
 use rustc_hash::FxBuildHasher;
 
-use super::book::Book;
-use super::growing::Growing;
-use super::snapshot::{Branch, Call, Frame};
+use super::shared_list::SharedList;
+use super::symbol_table::SymbolTable;
+use crate::snapshot::{Branch, Call, Frame};
 
 /// New names come to old stacks after as many times of what it takes to describe all of them anew.
 const REST: u32 = 32;
@@ -20,16 +20,16 @@ const FEW: usize = 8;
 pub(crate) struct Described {
     /// The numbers of places in the book, by their positions in the table.
     places: Vec<u32>,
-    calls: Growing<Call>,
+    calls: SharedList<Call>,
     /// Whether the stack reaches the thread's first frame, as far as one can tell; by its number.
     complete: Vec<bool>,
-    branches: Growing<Branch>,
+    branches: SharedList<Branch>,
     /// By the number of the branch.
     links: Vec<Link>,
     /// The children of a branch beyond the first [`FEW`].
     further: HashMap<(u32, Frame), u32, FxBuildHasher>,
     /// The branch of a stack, by its number.
-    tips: Growing<u32>,
+    tips: SharedList<u32>,
     /// How many names had come to the book by then.
     names: u64,
     /// When all were described anew, and what it took.
@@ -52,12 +52,12 @@ impl Described {
     pub(crate) fn new() -> Self {
         let mut described = Self {
             places: Vec::new(),
-            calls: Growing::default(),
+            calls: SharedList::default(),
             complete: vec![false],
-            branches: Growing::default(),
+            branches: SharedList::default(),
             links: Vec::new(),
             further: HashMap::default(),
-            tips: Growing::default(),
+            tips: SharedList::default(),
             names: 0,
             renewed: None,
         };
@@ -68,17 +68,17 @@ impl Described {
     }
 
     /// Stacks by number, callers before what they call; the first one is empty.
-    pub(crate) fn calls(&self) -> Growing<Call> {
+    pub(crate) fn calls(&self) -> SharedList<Call> {
         self.calls.clone()
     }
 
     /// The stacks by frames, callers before what they call; the first one is empty.
-    pub(crate) fn branches(&self) -> Growing<Branch> {
+    pub(crate) fn branches(&self) -> SharedList<Branch> {
         self.branches.clone()
     }
 
     /// The branch of each stack.
-    pub(crate) fn tips(&self) -> Growing<u32> {
+    pub(crate) fn tips(&self) -> SharedList<u32> {
         self.tips.clone()
     }
 
@@ -88,7 +88,7 @@ impl Described {
     }
 
     /// Whether names have come that stacks do not have yet.
-    pub(crate) fn is_behind(&self, book: &Book) -> bool {
+    pub(crate) fn is_behind(&self, book: &SymbolTable) -> bool {
         self.names != book.names()
     }
 
@@ -98,7 +98,7 @@ impl Described {
         &mut self,
         stacks: &StackTable,
         spaces: &SpaceTable,
-        book: &mut Book,
+        book: &mut SymbolTable,
         at_once: bool,
     ) {
         let table = stacks.places();
@@ -135,12 +135,12 @@ impl Described {
     }
 
     fn clear_branches(&mut self) {
-        self.branches = Growing::default();
+        self.branches = SharedList::default();
         self.branches.push(Branch::ROOT);
         self.links.clear();
         self.links.push(ROOT);
         self.further.clear();
-        self.tips = Growing::default();
+        self.tips = SharedList::default();
         self.tips.push(0);
     }
 

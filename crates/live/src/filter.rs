@@ -4,11 +4,11 @@
 //! words without a prefix choose rows (and highlight frames of the flame graph). Texts match fuzzily: all letters, in
 //! their order, lower case standing for either.
 
-use super::snapshot::{Function, Task};
+use crate::snapshot::{Function, Task};
 
 /// A filter, taken apart.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Filter {
+pub struct Filter {
     comms: Vec<String>,
     pids: Vec<i32>,
     tids: Vec<i32>,
@@ -19,7 +19,7 @@ pub(crate) struct Filter {
 
 impl Filter {
     /// Understands any text: what is not yet a number after `pid:` chooses nothing.
-    pub(crate) fn parse(text: &str) -> Self {
+    pub fn parse(text: &str) -> Self {
         let mut filter = Self::default();
         for word in text.split_whitespace() {
             let (key, value) = word.split_once(':').unwrap_or(("", word));
@@ -41,26 +41,26 @@ impl Filter {
     }
 
     /// Whether samples of this thread count.
-    pub(crate) fn admits(&self, task: &Task) -> bool {
+    pub fn admits(&self, task: &Task) -> bool {
         self.comms.iter().all(|comm| matches(comm, &task.comm))
             && (self.pids.is_empty() || self.pids.contains(&task.pid))
             && (self.tids.is_empty() || self.tids.contains(&task.tid))
     }
 
     /// Whether rows of functions are chosen at all.
-    pub(crate) fn chooses_functions(&self) -> bool {
+    pub fn chooses_functions(&self) -> bool {
         !(self.functions.is_empty() && self.modules.is_empty() && self.words.is_empty())
     }
 
     /// Whether the row of this function is shown.
-    pub(crate) fn shows(&self, function: &Function) -> bool {
+    pub fn shows(&self, function: &Function) -> bool {
         self.functions.iter().all(|text| matches(text, &function.name))
             && self.modules.iter().all(|text| matches(text, &function.module))
             && self.words.iter().all(|text| matches(text, &function.name) || matches(text, &function.module))
     }
 
     /// Whether the row of this thread is shown.
-    pub(crate) fn shows_task(&self, task: &Task) -> bool {
+    pub fn shows_task(&self, task: &Task) -> bool {
         self.words.iter().all(|text| {
             matches(text, &task.comm)
                 || task.pid.to_string().contains(text)

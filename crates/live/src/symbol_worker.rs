@@ -49,13 +49,13 @@ const WORTH_A_TRIM: Duration = Duration::from_millis(20);
 const BETWEEN_TRIMS: Duration = Duration::from_secs(15);
 
 /// The thread that looks for names.
-pub(crate) struct Naming {
+pub(crate) struct SymbolWorker {
     symbols: Arc<Symbolizing>,
     orders: Sender<Order>,
     answers: Receiver<Vec<Named>>,
 }
 
-impl Naming {
+impl SymbolWorker {
     /// Starts it.
     ///
     /// # Errors

@@ -13,21 +13,25 @@ use decoder::{AttrFlags, Endian, RawRecord, Record, kind};
 use host::sys::clock;
 use model::{EventIndex, Loss, Name, Pid, SpaceId, StackEntry, Tid, Timestamp};
 use profile::RawChain;
-use recorder::{Census, Chunk, Consumer, Ending, LostCount, RecordedEvent, Recording};
+use recorder::unwind::Unwinding;
+use recorder::{
+    Census, Chunk, Command, Consumer, Control, Ending, LostCount, Notice, Options, RecordedEvent, Recording,
+    Summary,
+};
 use rustc_hash::FxBuildHasher;
 use tracker::{Events, OrderedRecord, Orderer, RawStack, SampleReader, SampleSink, TrackedSample};
 
-use super::book::Book;
 use super::chunks::{Chunks, Held};
 use super::described::Described;
 use super::events::LiveEvents;
-use super::naming::Naming;
-use super::snapshot::{CountedStack, Snapshot, Span, Status, Task};
+use super::symbol_table::SymbolTable;
+use super::symbol_worker::SymbolWorker;
 use super::window::{Counted, Thread, Window};
+use crate::snapshot::{CountedStack, Snapshot, Span, Status, Task};
 
 /// What the screen asks of the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Order {
+pub enum Order {
     /// Forget all samples.
     Reset,
     /// Make snapshots of this span.
@@ -35,7 +39,7 @@ pub(crate) enum Order {
 }
 
 /// What the engine tells.
-pub(crate) enum News {
+pub enum News {
     /// Sampling has begun.
     Started,
     /// A new snapshot.
@@ -44,18 +48,18 @@ pub(crate) enum News {
 
 /// How the engine works.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+pub struct Settings {
     /// Whose samples, in words.
-    pub(crate) target: String,
+    pub target: String,
     /// The length of the window.
-    pub(crate) window: Duration,
+    pub window: Duration,
     /// The time between snapshots.
-    pub(crate) interval: Duration,
+    pub interval: Duration,
     /// Whether each snapshot is of its interval alone, and complete with names: for scripts.
-    pub(crate) intervals_apart: bool,
+    pub intervals_apart: bool,
     /// Whether stacks are unwound, so that it is known which ones are complete. The kernel's walk over frame pointers
     /// ends without a word where there is none.
-    pub(crate) stacks_unwound: bool,
+    pub stacks_unwound: bool,
 }
 
 /// How long names are waited for where a snapshot shall have them.
@@ -64,7 +68,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const FIRST: Duration = Duration::from_millis(300);
 
 /// The consumer of a recording that shows it.
-pub(crate) struct Engine<F: FnMut(News)> {
+pub struct Engine<F: FnMut(News)> {
     settings: Settings,
     /// Closed when nobody looks any more.
     orders: Receiver<Order>,
@@ -79,8 +83,8 @@ pub(crate) struct Engine<F: FnMut(News)> {
     dumps: DumpPlayer,
     window: Window,
     seen_in: SeenIn,
-    book: Book,
-    naming: Naming,
+    book: SymbolTable,
+    naming: SymbolWorker,
     /// The window's stacks as snapshots have them, until their numbers change.
     described: Described,
     /// The names of threads as snapshots have them.
@@ -171,7 +175,7 @@ impl<F: FnMut(News)> Engine<F> {
     ///
     /// # Errors
     /// Where the thread that looks for names cannot be started.
-    pub(crate) fn new(settings: Settings, orders: Receiver<Order>, tell: F) -> io::Result<Self> {
+    pub fn new(settings: Settings, orders: Receiver<Order>, tell: F) -> io::Result<Self> {
         let now = Instant::now();
         let dumps = Arc::new(JitDumps::new(true, None));
         Ok(Self {
@@ -187,8 +191,8 @@ impl<F: FnMut(News)> Engine<F> {
             samples: SampleReader::default(),
             dumps: DumpPlayer::new(Arc::clone(&dumps)),
             seen_in: SeenIn::default(),
-            book: Book::new(),
-            naming: Naming::start(&dumps)?,
+            book: SymbolTable::new(),
+            naming: SymbolWorker::start(&dumps)?,
             described: Described::new(),
             comms: HashMap::default(),
             most_spaces: MOST_SPACES,
@@ -521,6 +525,29 @@ impl<F: FnMut(News)> Consumer for Engine<F> {
         (self.tell)(News::Snapshot(Arc::new(snapshot)));
         Ok(())
     }
+}
+
+/// Records into the engine, through the stage that unwinds stacks where they are to be complete. A command that still
+/// runs when nobody looks any more is terminated: it was started to be looked at.
+///
+/// # Errors
+/// Where nothing can be recorded.
+pub fn record<F: FnMut(News)>(
+    options: &Options,
+    control: &Control,
+    engine: &mut Engine<F>,
+    notices: &mut dyn FnMut(Notice),
+) -> Result<Summary, recorder::Error> {
+    let summary = if options.copies_stacks() {
+        let mut unwinding = Unwinding::new(engine, options.keeps_stacks()).light();
+        recorder::record(options, control, &mut unwinding, notices)
+    } else {
+        recorder::record(options, control, engine, notices)
+    }?;
+    if let Some(Command::Running(command)) = &summary.command {
+        command.terminate();
+    }
+    Ok(summary)
 }
 
 /// Spaces beyond this are forgotten where nothing speaks of them: a process that comes and goes leaves one or two.

@@ -1,5 +1,4 @@
 //! Snapshots made by hand, for tests.
-#![cfg(test)]
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use std::time::Duration;
 use model::{AddressKind, Name, ObjectIdentity, Pid, Space, SpaceId, StackEntry};
 use profile::FrameKind;
 
-use super::snapshot::{
+use crate::snapshot::{
     Branch, Call, CountedStack, EventStatus, Frame, Function, Place, Snapshot, Span, Status, Task,
 };
 
@@ -18,7 +17,7 @@ static NUMBERINGS: AtomicU64 = AtomicU64::new(1);
 
 /// A snapshot in the making.
 #[derive(Default)]
-pub(crate) struct Build {
+pub struct Build {
     functions: Vec<Function>,
     /// The frames of each place.
     places: Vec<Vec<Frame>>,
@@ -31,7 +30,7 @@ pub(crate) struct Build {
 impl Build {
     /// Adds a stack, outermost frame first: `main;read;_k_vfs_read`. `_k_`, `_i_` and `_j_` mark kernel, inlined and
     /// generated code; kernel functions lie in `kernel.kallsyms`, others in `app`, or what stands after `@`.
-    pub(crate) fn stack(&mut self, pid: i32, tid: i32, comm: &str, frames: &str, samples: u64) -> &mut Self {
+    pub fn stack(&mut self, pid: i32, tid: i32, comm: &str, frames: &str, samples: u64) -> &mut Self {
         let task = Task { pid, tid, comm: comm.into() };
         let task = position(&mut self.tasks, task);
         let frames: Vec<Frame> = frames
@@ -79,7 +78,7 @@ impl Build {
     }
 
     /// The snapshot, of ten seconds of two CPUs.
-    pub(crate) fn snapshot(&self) -> Snapshot {
+    pub fn snapshot(&self) -> Snapshot {
         let samples = self.stacks.iter().map(|stack| stack.samples).sum();
         let (mut places, mut frames) = (Vec::new(), Vec::new());
         for of_place in &self.places {

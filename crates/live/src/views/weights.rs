@@ -1,7 +1,7 @@
 //! What the stacks of a scope weigh: each way of frames once, and callers with all that they called.
 
 use super::Scope;
-use crate::top::snapshot::{Branch, Snapshot};
+use crate::snapshot::{Branch, Snapshot};
 
 /// Weights by branch.
 pub(crate) struct Weights<'a> {
