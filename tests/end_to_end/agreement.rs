@@ -43,7 +43,7 @@ pub(crate) fn comparable(frame: &str) -> String {
 
 /// Holds our stacks against perf's; at least 99.5 % must be the same. Of the processes named, or of all.
 fn agrees(folder: &Path, file: &Path, comms: &[&str]) {
-    let ours = folded(file, &["--no-inline"]).ok();
+    let ours = folded(file, &["--no-inline", "--modules-only"]).ok();
     let of_comms = |stacks: Folded| {
         let stacks = stacks.only(|stack| comms.is_empty() || comms.contains(&stack[0].as_str()));
         stacks.map(comparable)

@@ -83,6 +83,43 @@ fn another_root_stands_for_the_recorded_one() {
     assert!(has_names(found.text()), "{}", found.text());
 }
 
+/// The addresses of a program's functions, as `nm` prints them.
+fn addresses(program: &Path) -> Vec<(String, u64)> {
+    let out = Command::new("nm").arg(program).output().unwrap();
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let line = |line: &str| {
+        let mut words = line.split_whitespace();
+        let address = u64::from_str_radix(words.next()?, 16).ok()?;
+        Some((words.nth(1)?.to_owned(), address))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+#[test]
+fn functions_of_a_stripped_program_are_told_apart() {
+    let Some(Stripped { folder, recording, program }) = stripped() else { return };
+    let known = addresses(&programs::c("shares").unwrap());
+    let address = |name: &str| known.iter().find(|(known, _)| known == name).unwrap().1;
+    let text = folded(&recording, &[]).ok();
+    let stacks = Folded::parse(text.text());
+    let named = folded(&recording, &["--debug-dir", folder.path().join("debug").to_str().unwrap()]).ok();
+    let named = Folded::parse(named.text());
+    for function in ["sixty", "thirty", "ten", "work", "main"] {
+        let frame = format!("[shares+{:#x}]", address(function));
+        let samples = named.with(function);
+        assert!(samples > 0 && stacks.with(&frame) == samples, "{frame} {samples}: {}", text.text());
+    }
+    let as_one = folded(&recording, &["--modules-only"]).ok();
+    assert!(!as_one.text().contains("[shares+"), "{}", as_one.text());
+    assert_eq!(Folded::parse(as_one.text()).with("[shares]"), named.with("main"));
+    // The same names from an archive, when the program is gone.
+    let archive = folder.path().join("prof.data.archive");
+    run(prof(["archive"]).arg(&recording)).ok();
+    std::fs::remove_file(&program).unwrap();
+    assert_eq!(folded(&archive, &[]).ok().text(), text.text());
+    assert!(!folded(&recording, &[]).ok().text().contains("[shares+"));
+}
+
 #[test]
 fn frames_without_a_name_say_why_and_what_to_type() {
     let Some(Stripped { folder: _folder, recording, .. }) = stripped() else { return };

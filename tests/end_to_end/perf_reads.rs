@@ -30,7 +30,7 @@ fn script_report_and_header() {
     let script = reads(folder.path(), &["script", "-F", "comm,tid,ip,sym,dso"], &file);
     let theirs = perf::fold(&script);
     assert_eq!(theirs.total(), figure(&summary, "samples"), "{summary}");
-    let ours = Folded::parse(folded(&file, &["--no-inline"]).ok().text());
+    let ours = Folded::parse(folded(&file, &["--no-inline", "--modules-only"]).ok().text());
     assert_eq!(ours.total(), theirs.total());
     let bare = |frame: &str| plain(frame).to_owned();
     let common = ours.map(bare).in_common(&theirs);

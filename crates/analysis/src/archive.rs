@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::{Name, Resolution, Space, StackEntry, Symbolized};
+use model::{Name, Resolution, Space, StackEntry};
 use perfdata::read::Reader;
 use perfdata::sections;
 use symbolizer::NameStyle;
@@ -25,10 +25,10 @@ const HEADER: usize = 8;
 /// any way.
 pub fn pack(analysis: &Analysis, endian: decoder::Endian) -> Vec<u8> {
     // By space, so that neighbours are alike and pack well; an address of several events is told once.
-    let mut entries: BTreeMap<&StackEntry, (&Space, &Symbolized)> = BTreeMap::new();
+    let mut entries: BTreeMap<&StackEntry, (&Space, &Resolution)> = BTreeMap::new();
     for event in &analysis.events {
         for entry in event.profile.stacks.places() {
-            if let Some(Resolution::Resolved(found)) = analysis.resolve(entry) {
+            if let Some(found) = analysis.resolve(entry) {
                 entries.insert(entry, (analysis.spaces.get(entry.space), found));
             }
         }
@@ -71,7 +71,7 @@ pub fn names(recording: &Reader, style: NameStyle) -> (ArchivedNames, Option<Str
 pub struct Held {
     /// What it is.
     pub what: String,
-    /// Sampled addresses with a name.
+    /// Sampled addresses whose function is known.
     pub addresses: usize,
 }
 

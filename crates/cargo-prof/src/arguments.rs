@@ -132,6 +132,7 @@ pub const FLAME: &[&str] = &[
     "--by-process",
     "--addresses",
     "--modules",
+    "--modules-only",
     "--fold-async",
     "--debug-dir",
     "--symfs",

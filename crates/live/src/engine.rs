@@ -60,6 +60,8 @@ pub struct Settings {
     /// Whether stacks are unwound, so that it is known which ones are complete. The kernel's walk over frame pointers
     /// ends without a word where there is none.
     pub stacks_unwound: bool,
+    /// All nameless functions of a module as one.
+    pub modules_only: bool,
 }
 
 /// How long names are waited for where a snapshot shall have them.
@@ -178,6 +180,7 @@ impl<F: FnMut(News)> Engine<F> {
     pub fn new(settings: Settings, orders: Receiver<Order>, tell: F) -> io::Result<Self> {
         let now = Instant::now();
         let dumps = Arc::new(JitDumps::new(true, None));
+        let book = SymbolTable::new().with_modules_only(settings.modules_only);
         Ok(Self {
             window: Window::new(settings.window),
             settings,
@@ -191,7 +194,7 @@ impl<F: FnMut(News)> Engine<F> {
             samples: SampleReader::default(),
             dumps: DumpPlayer::new(Arc::clone(&dumps)),
             seen_in: SeenIn::default(),
-            book: SymbolTable::new(),
+            book,
             naming: SymbolWorker::start(&dumps)?,
             described: Described::new(),
             comms: HashMap::default(),

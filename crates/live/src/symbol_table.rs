@@ -35,6 +35,8 @@ pub(crate) struct SymbolTable {
     numbering: u64,
     /// Counts up with each place that gets other frames.
     names: u64,
+    /// All nameless functions of a module as one.
+    modules_only: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -63,7 +65,13 @@ impl SymbolTable {
             retry: Instant::now() + RETRY,
             numbering: 0,
             names: 0,
+            modules_only: false,
         }
+    }
+
+    /// Calls functions without a name after their module alone, where that is wanted.
+    pub(crate) fn with_modules_only(self, modules_only: bool) -> Self {
+        Self { modules_only, ..self }
     }
 
     /// The functions by number.
@@ -105,7 +113,7 @@ impl SymbolTable {
         let space =
             self.spaces.entry(entry.space).or_insert_with(|| Arc::new(spaces.get(entry.space).clone()));
         let space = Arc::clone(space);
-        let frame = self.nameless(&entry, &space, None);
+        let frame = self.nameless(&entry, &space, None, None);
         self.wanted.push(entry);
         self.add(entry, space, [frame].into_iter(), State::Asked)
     }
@@ -160,12 +168,16 @@ impl SymbolTable {
                 });
                 (frames.collect(), State::Known)
             }
+            Resolution::Delimited { start, .. } => {
+                let start = (!self.modules_only).then_some(start.0);
+                (vec![self.nameless(&entry, &space, start, None)], State::Known)
+            }
             Resolution::Unresolved(reason) => {
                 let refusal = match &reason {
                     Reason::JitMapRefused(why) => Some(*why),
                     _ => None,
                 };
-                let frame = self.nameless(&entry, &space, refusal);
+                let frame = self.nameless(&entry, &space, None, refusal);
                 let later =
                     matches!(reason, Reason::NoJitMap | Reason::NotInJitMap | Reason::JitMapRefused(_));
                 (vec![frame], if later { State::Later } else { State::Known })
@@ -212,10 +224,17 @@ impl SymbolTable {
         self.numbering += 1;
     }
 
-    fn nameless(&mut self, entry: &StackEntry, space: &Space, refusal: Option<MapRefusal>) -> Frame {
+    /// The frame of a place without a name, in a function that begins at `start`.
+    fn nameless(
+        &mut self,
+        entry: &StackEntry,
+        space: &Space,
+        start: Option<u64>,
+        refusal: Option<MapRefusal>,
+    ) -> Frame {
         let label = match space {
             Space::Truncated(reason) => Label::Truncated(*reason),
-            _ => module_of(space).map_or(Label::Unknown(None), |module| Label::Module(module, None)),
+            _ => module_of(space).map_or(Label::Unknown(None), |module| Label::Module(module, start)),
         };
         // Without the suffix, which is the frame's kind.
         let mut name = frame_name(&ViewFrame { label, kind: FrameKind::User, line: None });

@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use crate::Reason;
+use crate::{Reason, Svma};
 
 /// A line of source code.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -34,6 +34,25 @@ pub enum Resolution {
     Resolved(Symbolized),
     /// No name, because…
     Unresolved(Reason),
+    /// No name either, but the unwind tables tell which function of the object it is.
+    Delimited {
+        /// Why there is no name.
+        reason: Reason,
+        /// The function's first address.
+        start: Svma,
+        /// Bytes from there to the address as found.
+        offset: u64,
+    },
+}
+
+impl Resolution {
+    /// Returns why there is no name, where there is none.
+    pub fn reason(&self) -> Option<&Reason> {
+        match self {
+            Self::Resolved(_) => None,
+            Self::Unresolved(reason) | Self::Delimited { reason, .. } => Some(reason),
+        }
+    }
 }
 
 /// The functions at one place.

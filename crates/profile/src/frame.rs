@@ -35,7 +35,8 @@ pub enum Label {
     Cpu(CpuId),
     /// A function, with its module where the view shows modules.
     Function(Arc<str>, Option<Name>),
-    /// A place without a name in this module, with its offset where the view shows addresses.
+    /// A place without a name in this module; with the start of its function where that is known, with its own offset where
+    /// the view shows addresses.
     Module(Name, Option<u64>),
     /// An address of which not even the module is known, where the view shows addresses with it.
     Unknown(Option<u64>),
@@ -163,8 +164,12 @@ pub(crate) fn frames_of(
         return;
     }
     let Some(Resolution::Resolved(symbolized)) = resolution else {
-        let name = module_name.map_or_else(|| "[unknown]".to_owned(), |module| format!("[{module}]"));
-        let frame = ViewFrame { label: nameless(entry, space, show), kind: place, line: None };
+        let label = nameless(entry, space, resolution, show);
+        let name = match &label {
+            Label::Module(module, Some(address)) => format!("[{module}+{address:#x}]"),
+            _ => module_name.map_or_else(|| "[unknown]".to_owned(), |module| format!("[{module}]")),
+        };
+        let frame = ViewFrame { label, kind: place, line: None };
         push_unless_hidden(&name, frame, Fold::Keep);
         return;
     };
@@ -183,8 +188,14 @@ pub(crate) fn frames_of(
     }
 }
 
-fn nameless(entry: &StackEntry, space: &Space, show: Show) -> Label {
-    let offset = show.addresses.then_some(entry.offset);
+fn nameless(entry: &StackEntry, space: &Space, resolution: Option<&Resolution>, show: Show) -> Label {
+    let offset = match resolution {
+        Some(Resolution::Delimited { start, .. }) if !show.addresses && !show.modules_only => Some(start.0),
+        Some(Resolution::Delimited { start, offset, .. }) if show.addresses => {
+            Some(start.0.wrapping_add(*offset))
+        }
+        _ => show.addresses.then_some(entry.offset),
+    };
     match space {
         Space::Truncated(reason) => Label::Truncated(*reason),
         Space::State(state) => Label::State(state.clone()),

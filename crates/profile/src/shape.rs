@@ -43,7 +43,7 @@ impl<'s> Filters<'s> {
         let exact_root = shape.root_at.as_ref().is_some_and(|root| {
             let functions = names.flat_map(|resolution| match resolution {
                 Resolution::Resolved(symbolized) => &symbolized.frames[..],
-                Resolution::Unresolved(_) => &[],
+                Resolution::Unresolved(_) | Resolution::Delimited { .. } => &[],
             });
             functions.into_iter().any(|frame| root.is_exactly(&frame.function))
         });
@@ -200,10 +200,10 @@ fn outer_call(tree: &FrameTree, node: TreeId, frame: FrameId, frames: &FrameTabl
 }
 
 impl FrameTable {
-    /// Whether `frame` is a further call of the function that `before` is a call of. Places without a name are not known
-    /// to be.
+    /// Whether `frame` is a further call of the function that `before` is a call of. Of a module alone that is not known.
     fn is_recursion(&self, before: FrameId, frame: FrameId) -> bool {
-        let is_function = matches!(self.frames()[frame.index()].label, Label::Function(..));
+        let label = &self.frames()[frame.index()].label;
+        let is_function = matches!(label, Label::Function(..) | Label::Module(_, Some(_)));
         is_function && self.same_function(before, frame)
     }
 

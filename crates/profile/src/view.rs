@@ -22,6 +22,8 @@ pub struct Show {
     pub user: bool,
     /// The offsets of frames without a name.
     pub addresses: bool,
+    /// All nameless functions of a module as one, though unwind tables tell them apart.
+    pub modules_only: bool,
     /// The module of each function.
     pub modules: bool,
     /// The lines of the source, where names came with them: a function's calls differ by their lines then.
@@ -37,6 +39,7 @@ impl Default for Show {
             kernel: true,
             user: true,
             addresses: false,
+            modules_only: false,
             modules: false,
             lines: false,
             fold_async: false,
@@ -261,8 +264,7 @@ impl<'a> View<'a> {
                     census.truncated = census.truncated.saturating_add(count);
                     continue;
                 }
-                (_, Some(Resolution::Resolved(_))) => None,
-                (_, Some(Resolution::Unresolved(reason))) => Some(reason.clone()),
+                (_, Some(resolution)) => resolution.reason().cloned(),
                 (_, None) => Some(Reason::NoSymbols),
             };
             census.frames = census.frames.saturating_add(count);

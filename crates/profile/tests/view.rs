@@ -4,7 +4,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use model::{Name, Pid, Space, StackEntry, Tid, TruncationReason};
+use model::{Name, Pid, Reason, Resolution, Space, StackEntry, Svma, Tid, TruncationReason};
 use prof_profile::{Columns, Detail, Sample, Show, View, Weight};
 use proptest::prelude::*;
 
@@ -65,6 +65,15 @@ fn what_has_no_name_is_shown_and_counted_by_reason() {
             "app;main;[app Some(32)] 1"
         ]
     );
+    // One of the two is known to lie in a function that begins before it, as the linker counts addresses.
+    let delimited = Resolution::Delimited { reason: Reason::NoSymbols, start: Svma(0x1008), offset: 8 };
+    world.names.insert(two, delimited);
+    let shown = |show| world.rows(show, Weight::Samples)[1..].to_vec();
+    assert_eq!(shown(Show::default()), ["app;main;[app None] 1", "app;main;[app Some(4104)] 1"]);
+    let modules_only = Show { modules_only: true, ..Show::default() };
+    assert_eq!(shown(modules_only), ["app;main;[app None] 2"]);
+    let addresses = Show { addresses: true, ..Show::default() };
+    assert_eq!(shown(addresses), ["app;main;[app Some(16)] 1", "app;main;[app Some(4112)] 1"]);
     let census = View::census(&world.profile, &world.spaces, |entry| world.names.get(entry));
     assert_eq!((census.frames, census.nameless, census.truncated), (6, 4, 1));
     let first = &census.reasons[0];

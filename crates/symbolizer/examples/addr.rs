@@ -49,7 +49,9 @@ fn main() {
                     writeln!(out, "{}\n{file}:{line}:{column}", frame.function).unwrap();
                 }
             }
-            Resolution::Unresolved(reason) => writeln!(out, "??\n({reason})").unwrap(),
+            Resolution::Unresolved(reason) | Resolution::Delimited { reason, .. } => {
+                writeln!(out, "??\n({reason})").unwrap();
+            }
         }
         writeln!(out).unwrap();
     }

@@ -10,20 +10,20 @@ use std::sync::Arc;
 
 use hashbrown::DefaultHashBuilder;
 use model::{
-    AddressKind, BuildId, FileIdentity, Frame, Name, Pid, Resolution, SourceLocation, Space, StackEntry,
-    Symbolized,
+    AddressKind, BuildId, FileIdentity, Frame, Name, Pid, Reason, Resolution, SourceLocation, Space,
+    StackEntry, Svma, Symbolized,
 };
 
 use crate::names::{NameStyle, display_name};
 
-/// The version that is written and read.
-const VERSION: u64 = 1;
+/// The version that is written. Version 1, which is read, too, has no functions without a name.
+const VERSION: u64 = 2;
 
 /// Names of addresses, by what these lie in.
 #[derive(Default)]
 pub struct ArchivedNames {
     // Spaces are chosen by those who are profiled: the hash has a random key.
-    spaces: HashMap<Space, HashMap<(u64, u8), Symbolized, DefaultHashBuilder>, DefaultHashBuilder>,
+    spaces: HashMap<Space, HashMap<(u64, u8), Resolution, DefaultHashBuilder>, DefaultHashBuilder>,
 }
 
 /// Why the names of a recording are not read on.
@@ -50,15 +50,29 @@ impl std::error::Error for ArchiveError {}
 pub struct ArchivedSpace<'a> {
     /// The space.
     pub space: &'a Space,
-    /// Addresses with a name.
+    /// Addresses whose function is known, mostly by name.
     pub addresses: usize,
 }
 
 impl ArchivedNames {
     /// The name of an entry that lies in `space`.
     pub fn resolve(&self, space: &Space, entry: &StackEntry) -> Option<Resolution> {
-        let found = self.spaces.get(space)?.get(&(entry.offset, kind(entry)))?;
-        Some(Resolution::Resolved(found.clone()))
+        self.find(space, entry).filter(|found| found.reason().is_none()).cloned()
+    }
+
+    /// Tells functions apart that found no name here either.
+    pub fn complete(&self, space: &Space, entries: &[StackEntry], resolutions: &mut [Resolution]) {
+        for (entry, resolution) in entries.iter().zip(resolutions) {
+            if let Resolution::Unresolved(_) = resolution
+                && let Some(found) = self.find(space, entry)
+            {
+                *resolution = found.clone();
+            }
+        }
+    }
+
+    fn find(&self, space: &Space, entry: &StackEntry) -> Option<&Resolution> {
+        self.spaces.get(space)?.get(&(entry.offset, kind(entry)))
     }
 
     /// Whether there is no name.
@@ -77,7 +91,13 @@ impl ArchivedNames {
 
     /// All functions and source files that are named, each once, in order.
     pub fn names(&self) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
-        let frames = || self.spaces.values().flat_map(HashMap::values).flat_map(|found| found.frames.iter());
+        let frames = || {
+            let found = self.spaces.values().flat_map(HashMap::values);
+            found.flat_map(|found| match found {
+                Resolution::Resolved(found) => &found.frames[..],
+                _ => &[],
+            })
+        };
         let mut functions: Vec<Arc<str>> = frames().map(|frame| Arc::clone(&frame.function)).collect();
         let located = frames().filter_map(|frame| frame.location.as_ref());
         let mut files: Vec<Arc<str>> = located.map(|location| Arc::clone(&location.file)).collect();
@@ -102,11 +122,15 @@ fn kind(entry: &StackEntry) -> u8 {
 }
 
 /// Writes names, in the order in which they are given; entries of one space should follow each other, ascending.
-pub fn encode<'a>(entries: impl IntoIterator<Item = (&'a Space, &'a StackEntry, &'a Symbolized)>) -> Vec<u8> {
+/// Those that tell no function are left out.
+pub fn encode<'a>(entries: impl IntoIterator<Item = (&'a Space, &'a StackEntry, &'a Resolution)>) -> Vec<u8> {
     let mut strings = Strings::default();
     let mut spaces: Vec<(&Space, Vec<u8>, u64)> = Vec::new();
     let mut last = 0;
     for (space, entry, found) in entries {
+        if let Resolution::Unresolved(_) = found {
+            continue;
+        }
         if spaces.last().is_none_or(|(open, ..)| *open != space) {
             spaces.push((space, Vec::new(), 0));
             last = 0;
@@ -116,6 +140,17 @@ pub fn encode<'a>(entries: impl IntoIterator<Item = (&'a Space, &'a StackEntry, 
         put(out, entry.offset.wrapping_sub(last));
         last = entry.offset;
         out.push(kind(entry));
+        let found = match found {
+            Resolution::Resolved(found) => found,
+            Resolution::Delimited { reason, start, offset } => {
+                put(out, offset.saturating_add(1));
+                put(out, 0);
+                put(out, start.0);
+                out.push(reason_number(reason));
+                continue;
+            }
+            Resolution::Unresolved(_) => continue,
+        };
         put(out, found.symbol_offset.map_or(0, |offset| offset.saturating_add(1)));
         put(out, found.frames.len() as u64);
         for frame in found.frames.iter() {
@@ -144,6 +179,23 @@ pub fn encode<'a>(entries: impl IntoIterator<Item = (&'a Space, &'a StackEntry, 
         bytes.extend(entries);
     }
     bytes
+}
+
+/// Why a function has no name, as a number: what can be wrong with the names of an object that can be read.
+fn reason_number(reason: &Reason) -> u8 {
+    match reason {
+        Reason::NoSymbols => 0,
+        Reason::Stripped => 1,
+        _ => 2,
+    }
+}
+
+fn reason_of(number: u8) -> Reason {
+    match number {
+        0 => Reason::NoSymbols,
+        1 => Reason::Stripped,
+        _ => Reason::NoSymbolCovers,
+    }
 }
 
 #[derive(Default)]
@@ -347,7 +399,7 @@ impl<'a> Reader<'a> {
     }
 
     fn read(&mut self, style: NameStyle, names: &mut ArchivedNames) -> Result<(), ArchiveError> {
-        if self.number("the version")? != VERSION {
+        if !(1..=VERSION).contains(&self.number("the version")?) {
             return self.error("the version", "not known: a newer prof wrote it");
         }
         let mut strings: Vec<&'a [u8]> = Vec::new();
@@ -364,7 +416,7 @@ impl<'a> Reader<'a> {
             for _ in 0..count {
                 offset = offset.wrapping_add(self.number("an address")?);
                 let kind = self.byte("a kind of address")?;
-                let found = self.symbolized(&mut texts)?;
+                let found = self.resolution(&mut texts)?;
                 if let Some(space) = &space {
                     let of_space = match names.spaces.get_mut(space) {
                         Some(known) => known,
@@ -377,9 +429,14 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn symbolized(&mut self, texts: &mut Texts<'_>) -> Result<Symbolized, ArchiveError> {
+    fn resolution(&mut self, texts: &mut Texts<'_>) -> Result<Resolution, ArchiveError> {
         let symbol_offset = self.number("an offset")?.checked_sub(1);
         let count = self.count("the number of frames")?;
+        if count == 0 {
+            let start = Svma(self.number("the start of a function")?);
+            let reason = reason_of(self.byte("a reason")?);
+            return Ok(Resolution::Delimited { reason, start, offset: symbol_offset.unwrap_or(0) });
+        }
         let mut frames = Vec::new();
         for _ in 0..count {
             let function = self.number("a function")?;
@@ -400,10 +457,7 @@ impl<'a> Reader<'a> {
             };
             frames.push(Frame { function, location, inlined });
         }
-        if frames.is_empty() {
-            return self.error("the number of frames", "0");
-        }
-        Ok(Symbolized { frames: frames.into(), symbol_offset })
+        Ok(Resolution::Resolved(Symbolized { frames: frames.into(), symbol_offset }))
     }
 }
 
@@ -457,11 +511,11 @@ mod tests {
         ]
     }
 
-    fn found(name: &str) -> Symbolized {
+    fn found(name: &str) -> Resolution {
         let location = SourceLocation { file: Arc::from("/src/a.rs"), line: 7, column: 0 };
         let inner = Frame { function: Arc::from("_ZN1a1bEv"), location: Some(location), inlined: true };
         let outer = Frame { function: Arc::from(name), location: None, inlined: false };
-        Symbolized { frames: [inner, outer].into(), symbol_offset: Some(0) }
+        Resolution::Resolved(Symbolized { frames: [inner, outer].into(), symbol_offset: Some(0) })
     }
 
     #[test]
@@ -476,7 +530,7 @@ mod tests {
         let (names, error) = ArchivedNames::parse(&bytes, NameStyle::Linkage);
         assert_eq!(error, None);
         for (space, entry, answer) in all {
-            assert_eq!(names.resolve(space, entry), Some(Resolution::Resolved(answer.clone())), "{space:?}");
+            assert_eq!(names.resolve(space, entry), Some(answer.clone()), "{space:?}");
         }
         assert_eq!(names.contents().len(), spaces.len());
         let (demangled, _) = ArchivedNames::parse(&bytes, NameStyle::Demangled);
@@ -484,6 +538,22 @@ mod tests {
         assert_eq!((&*answer.frames[0].function, &*answer.frames[1].function), ("a::b", "f3"));
         let other_kind = StackEntry { kind: AddressKind::InstructionPointer, ..entries[3] };
         assert_eq!(names.resolve(&spaces[0], &other_kind), None);
+    }
+
+    #[test]
+    fn functions_without_a_name_are_told_apart_where_nothing_better_is_known() {
+        let (space, entries) = (&spaces()[0], [entry(1), entry(2), entry(3)]);
+        let nameless = Resolution::Delimited { reason: Reason::Stripped, start: Svma(0x1a40), offset: 7 };
+        let none = Resolution::Unresolved(Reason::NoSymbols);
+        let bytes = encode([(space, &entries[0], &nameless), (space, &entries[2], &none)]);
+        let (names, error) = ArchivedNames::parse(&bytes, NameStyle::Linkage);
+        assert_eq!((names.resolve(space, &entries[0]), error), (None, None));
+        let mut here = [none.clone(), none.clone(), none.clone()];
+        names.complete(space, &entries, &mut here);
+        assert_eq!(here, [nameless, none.clone(), none]);
+        let mut here = [found("f")];
+        names.complete(space, &entries, &mut here);
+        assert_eq!(here, [found("f")]);
     }
 
     #[test]

@@ -50,7 +50,7 @@ fn where_nothing_called_the_function_that_starts_there_is_meant() {
         .iter()
         .map(|found| match found {
             Resolution::Resolved(known) => &*known.frames[0].function,
-            Resolution::Unresolved(_) => "none",
+            _ => "none",
         })
         .collect();
     // A call ends before `leaves` and before `after`, a jump before `calls`.

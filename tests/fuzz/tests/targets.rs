@@ -67,7 +67,7 @@ fn functions(bytes: &[u8], at: u64) -> Vec<String> {
         model::Resolution::Resolved(found) => {
             found.frames.iter().map(|frame| frame.function.to_string()).collect()
         }
-        model::Resolution::Unresolved(_) => Vec::new(),
+        _ => Vec::new(),
     }
 }
 

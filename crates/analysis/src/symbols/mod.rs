@@ -243,6 +243,7 @@ impl Symbolizing {
         threads.run(&jobs, |job| {
             let mut answers = self.job(job, spaces, options, &threads, &lookups);
             self.recorded.complete(job.space, job.entries, &mut answers.resolutions);
+            self.archived.complete(job.space, job.entries, &mut answers.resolutions);
             // What another thread put there before it panicked is whole, or is not asked for.
             let mut symbols = answered.lock().unwrap_or_else(PoisonError::into_inner);
             for (&entry, resolution) in job.entries.iter().zip(answers.resolutions) {
@@ -291,8 +292,8 @@ impl Symbolizing {
             Space::Jit { pid, .. } => each(&|entry| lookups.resolve(*pid, entry)),
             Space::JitDump { .. } => each(&|entry| self.dumps.resolve(entry)),
             Space::Unmapped { pid, .. } => each(&|entry| match lookups.resolve(*pid, entry) {
-                Resolution::Unresolved(_) => Resolution::Unresolved(Reason::Unmapped),
-                resolved => resolved,
+                resolved @ Resolution::Resolved(_) => resolved,
+                _ => Resolution::Unresolved(Reason::Unmapped),
             }),
             Space::Truncated(reason) => each(&|_| Resolution::Unresolved(Reason::Truncated(*reason))),
             // Not code, and the view has a name for it.

@@ -7,6 +7,7 @@ use elf::{Object, SymbolSource};
 use host::objects::{DebugFiles, HostObject, ObjectBytes, ObjectStore, own_vdso};
 use model::{AddressKind, BuildId, Name, ObjectIdentity, Pid, Reason, Resolution, StackEntry};
 use symbolizer::{DataSymbolizer, ObjectFiles, ObjectIndex, ObjectSymbolizer, Options, Place, minidebug};
+use unwinder::UnwindTables;
 
 use super::Answers;
 use super::kept::{Kept, Known, Stamp};
@@ -190,11 +191,34 @@ fn resolve_unchanged(
         }
     }
     put(&mut resolutions, &code, symbolizer.finish(&plan, walks));
+    tell_apart(opened, entries, &mut resolutions);
     let described =
         files.debug_path.as_ref().map_or_else(|| name.to_string(), |path| path.display().to_string());
     notes.extend(symbolizer.damaged_sections().map(|what| format!("{described}: {what}")));
     let cut_names = Some((name.clone(), index.cut_names())).filter(|&(_, count)| count > 0);
     Answers { resolutions, notes, cut_names }
+}
+
+/// Finds the bounds of functions without a name in the unwind tables, so that there are as many as there are functions.
+fn tell_apart(opened: &Opened, entries: &[StackEntry], resolutions: &mut [Resolution]) {
+    let mut tables = None;
+    let code = |entry: &StackEntry| entry.kind != AddressKind::Data;
+    for (entry, resolution) in entries.iter().zip(resolutions).filter(|(entry, _)| code(entry)) {
+        let Resolution::Unresolved(reason) = resolution else { continue };
+        if !matches!(reason, Reason::NoSymbols | Reason::Stripped | Reason::NoSymbolCovers) {
+            continue;
+        }
+        let Some(tables) = tables.get_or_insert_with(|| UnwindTables::new(Arc::clone(&opened.object))) else {
+            return;
+        };
+        let Place { found, lookup } = Place::from(entry);
+        if let Some(function) = tables.function_at(lookup) {
+            let before = opened.object.svma_of(lookup).map_or(0, |address| address.0 - function.start.0);
+            let offset = before.saturating_add(found.0.saturating_sub(lookup.0));
+            let reason = reason.clone();
+            *resolution = Resolution::Delimited { reason, start: function.start, offset };
+        }
+    }
 }
 
 /// Puts what was found of some entries where they came from.

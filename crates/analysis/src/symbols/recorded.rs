@@ -60,7 +60,7 @@ impl RecordedNames {
     pub(super) fn complete(&self, space: &Space, entries: &[StackEntry], resolutions: &mut [Resolution]) {
         let Some(functions) = self.functions_of(space) else { return };
         for (entry, resolution) in entries.iter().zip(resolutions) {
-            if matches!(resolution, Resolution::Unresolved(_))
+            if resolution.reason().is_some()
                 && let Some(found) = functions.resolve(entry, self.style)
             {
                 *resolution = found;
@@ -128,7 +128,7 @@ mod tests {
         let entry = StackEntry { offset, space: SpaceId(1), kind, in_kernel: false };
         match names.functions_of(space)?.resolve(&entry, names.style)? {
             Resolution::Resolved(found) => Some((found.frames[0].function.to_string(), found.symbol_offset)),
-            Resolution::Unresolved(_) => None,
+            _ => None,
         }
     }
 
@@ -175,7 +175,7 @@ mod tests {
         names.complete(&object("/a"), &[entry(0x2100), entry(0x2100), entry(0x9000)], &mut resolutions);
         let shown = resolutions.map(|resolution| match resolution {
             Resolution::Resolved(found) => found.frames[0].function.to_string(),
-            Resolution::Unresolved(reason) => format!("{reason:?}"),
+            Resolution::Unresolved(reason) | Resolution::Delimited { reason, .. } => format!("{reason:?}"),
         });
         assert_eq!(shown, ["known", "_ZN1a1bEv", "FileMissing"]);
     }

@@ -451,7 +451,7 @@ fn state_of<'r>(
                 Resolution::Resolved(symbolized) => {
                     Some(symbolized.frames.iter().map(|frame| &*frame.function))
                 }
-                Resolution::Unresolved(_) => None,
+                _ => None,
             })
             .flatten()
             .collect();

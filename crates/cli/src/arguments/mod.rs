@@ -13,6 +13,6 @@ pub use lists::NumberList;
 pub use recording::RecordingArguments;
 pub use runtimes::RuntimeArguments;
 pub use samples::SampleArguments;
-pub use stacks::StackArguments;
+pub use stacks::{NamelessArguments, StackArguments};
 pub use symbols::SymbolArguments;
 pub mod window;

@@ -47,6 +47,17 @@ pub struct StackArguments {
     /// Where threads ran and where they waited, in one (flame, report): --weight wall
     #[arg(long, conflicts_with = "weight")]
     off_cpu: bool,
+    #[command(flatten)]
+    nameless: NamelessArguments,
+}
+
+/// How functions without a name are shown.
+#[derive(Args, Clone, Debug, Default)]
+pub struct NamelessArguments {
+    /// One frame for all functions of a module that have no name, also where unwind tables tell them apart: [nginx] instead
+    /// of [nginx+0x1a40], which is where the function begins
+    #[arg(long, help_heading = "Which frames")]
+    pub modules_only: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -81,6 +92,7 @@ impl StackArguments {
             kernel: !self.no_kernel,
             user: !self.no_user,
             fold_async: self.fold_async,
+            modules_only: self.nameless.modules_only,
             ..Show::default()
         }
     }

@@ -74,7 +74,7 @@ struct FrameArguments {
     #[arg(long)]
     by_process: bool,
     /// The offsets of frames without a name
-    #[arg(long)]
+    #[arg(long, conflicts_with = "modules_only")]
     addresses: bool,
     /// The module of each function
     #[arg(long)]

@@ -15,8 +15,8 @@ use model::Name;
 use recorder::{Control, Notice, Options, Target, Workload};
 
 use super::record::{self, SamplingArguments, TargetArguments, seconds};
-use crate::arguments::RuntimeArguments;
 use crate::arguments::numbers::within;
+use crate::arguments::{NamelessArguments, RuntimeArguments};
 use crate::console::Console;
 use crate::output::Output;
 use crate::top::{report, screen_loop};
@@ -80,6 +80,8 @@ pub struct TopArguments {
     #[arg(long, value_name = "SECS", default_value = "10", value_parser = interval, allow_negative_numbers = true)]
     window: Duration,
     #[command(flatten)]
+    nameless: NamelessArguments,
+    #[command(flatten)]
     runtimes: RuntimeArguments,
     /// A command to start and watch, with its arguments
     #[arg(value_name = "COMMAND", trailing_var_arg = true)]
@@ -132,6 +134,7 @@ pub fn run(arguments: &TopArguments, console: &Console) -> anyhow::Result<ExitCo
         interval: arguments.delay_secs,
         intervals_apart: printing,
         stacks_unwound: options.copies_stacks(),
+        modules_only: arguments.nameless.modules_only,
     };
     if printing {
         print(arguments, options, settings, console)

@@ -188,7 +188,7 @@ fn stubs_of_indirect_functions() {
         let found = resolve::resolve(&program, Vec::new(), options, &addresses);
         let named = found.iter().filter_map(|found| match found {
             model::Resolution::Resolved(known) => known.frames.first(),
-            model::Resolution::Unresolved(_) => None,
+            _ => None,
         });
         let names: Vec<String> = named.map(|frame| frame.function.to_string()).collect();
         // mold gives its stubs symbols.

@@ -169,6 +169,22 @@ impl<D: ReadAt> UnwindTables<D> {
         fde(one).is_some_and(|function| fde(other) == Some(function))
     }
 
+    /// The function that a byte of the file is code of, as the tables have it: its first address, and the one behind its last.
+    pub fn function_at(&self, offset: FileOffset) -> Option<Range<Svma>> {
+        let address = self.address_of(offset)?;
+        let in_eh_frame = self.find_in_eh_frame(address).and_then(|(fde, _)| {
+            let Entry { bytes, fde, address: start } =
+                Entry::read(self.eh_frame.as_ref()?, SectionKind::EhFrame, fde as u64)?;
+            covered(&self.as_eh_frame(&bytes), &self.bases_of(start), fde.into(), address)
+        });
+        in_eh_frame.or_else(|| {
+            let (fde, _) = self.debug_frame_index.find(address.0)?;
+            let Entry { bytes, fde, .. } =
+                Entry::read(self.debug_frame.as_ref()?, SectionKind::DebugFrame, fde as u64)?;
+            covered(&self.as_debug_frame(&bytes), &self.bases, fde.into(), address)
+        })
+    }
+
     /// Whether Go's linker made the code.
     pub(crate) fn is_go(&self) -> bool {
         self.go
@@ -316,6 +332,17 @@ impl<D: ReadAt> UnwindTables<D> {
             Architecture::Aarch64 => gimli::Vendor::AArch64,
         }
     }
+}
+
+/// What the FDE at an offset covers, where that has `address` in it.
+fn covered<'a, S>(section: &S, bases: &BaseAddresses, offset: S::Offset, address: Svma) -> Option<Range<Svma>>
+where
+    S: UnwindSection<Slice<'a>>,
+{
+    let fde = section.fde_from_offset(bases, offset, S::cie_from_offset).ok()?;
+    let start = fde.initial_address();
+    let covers = address.0.checked_sub(start).is_some_and(|within| within < fde.len());
+    covers.then(|| Svma(start)..Svma(start.saturating_add(fde.len())))
 }
 
 fn bases<D>(object: &Object<D>) -> BaseAddresses {

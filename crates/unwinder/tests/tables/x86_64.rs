@@ -1,7 +1,7 @@
 //! x86-64 code without an FDE: which frame pointers and which words of the stack are followed.
 
 use elf::Machine;
-use model::TruncationReason;
+use model::{FileOffset, Svma, TruncationReason};
 use prof_unwinder::{Architecture, Registers, StackEnd};
 
 use crate::made::{BASE, One, TEXT, TEXT_SIZE, addresses, cie, eh_frame, object, unwind, words};
@@ -37,6 +37,18 @@ fn program_with(at: usize, instructions: &[u8]) -> One {
         &[(0x300, 0x40, &[0x07, 16]), (0x400, 0x40, &[0x0c, 6, 16])],
     );
     One::new(object(Machine::X86_64, &text, &section, &[]))
+}
+
+#[test]
+fn functions_are_delimited_where_tables_cover_them() {
+    let one = program();
+    let tables = one.0.as_ref().unwrap();
+    let function = |offset| tables.function_at(FileOffset(TEXT + offset));
+    let range = |start, end| Some(Svma(code(start))..Svma(code(end)));
+    assert_eq!(function(0x300), range(0x300, 0x340));
+    assert_eq!(function(0x43f), range(0x400, 0x440));
+    assert_eq!((function(0x2ff), function(0x440), function(0x800)), (None, None, None));
+    assert_eq!(tables.function_at(FileOffset(u64::MAX)), None);
 }
 
 fn registers(pc: u64, fp: u64) -> Registers {

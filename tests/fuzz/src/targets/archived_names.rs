@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use model::{
-    AddressKind, Frame, Name, ObjectIdentity, Pid, SourceLocation, Space, SpaceId, StackEntry, Symbolized,
+    AddressKind, Frame, Name, ObjectIdentity, Pid, Reason, Resolution, SourceLocation, Space, SpaceId,
+    StackEntry, Svma, Symbolized,
 };
 use symbolizer::NameStyle;
 use symbolizer::archived::{ArchivedNames, encode};
@@ -34,9 +35,12 @@ pub(super) fn seeds() -> Vec<Vec<u8>> {
     let inner = Frame { function: Arc::from("_ZN4core3fmt5writeE"), location: Some(location), inlined: true };
     let outer = Frame { function: Arc::from("main"), location: None, inlined: false };
     let found = Symbolized { frames: [inner, outer].into(), symbol_offset: Some(16) };
+    let found = Resolution::Resolved(found);
+    let nameless = Resolution::Delimited { reason: Reason::Stripped, start: Svma(0x1a40), offset: 16 };
     let entries: Vec<StackEntry> = (0..8).map(|number| entry(0x1000 + 16 * number)).collect();
     let spaces = [object, generated];
-    let (entries, found) = (&entries, &found);
-    let all = spaces.iter().flat_map(|space| entries.iter().map(move |entry| (space, entry, found)));
+    let (entries, found) = (&entries, [&found, &nameless]);
+    let all = spaces.iter().zip(found);
+    let all = all.flat_map(|(space, found)| entries.iter().map(move |entry| (space, entry, found)));
     vec![encode(all)]
 }
