@@ -65,6 +65,62 @@ fn of_json(path: &Path) -> Weights {
     weights
 }
 
+/// Self weights of functions in the tracks of the first event.
+fn of_firefox(path: &Path) -> Weights {
+    let whole = json(path);
+    let shared = &whole["shared"];
+    let number = |value: &Value| value.as_u64().unwrap() as usize;
+    let mut weights = Weights::new();
+    // The tracks of other events have their names beside the thread's number.
+    for thread in whole["threads"].as_array().unwrap().iter().filter(|thread| thread["tid"].is_u64()) {
+        let samples = &thread["samples"];
+        assert_eq!(samples["timeDeltas"].as_array().unwrap().len(), number(&samples["length"]));
+        for (at, stack) in samples["stack"].as_array().unwrap().iter().enumerate() {
+            let frame = number(&shared["stackTable"]["frame"][number(stack)]);
+            let function = number(&shared["frameTable"]["func"][frame]);
+            let name = &shared["stringArray"][number(&shared["funcTable"]["name"][function])];
+            *weights.entry(name.as_str().unwrap().to_owned()).or_default() +=
+                samples["weight"][at].as_u64().unwrap_or(1);
+        }
+    }
+    weights
+}
+
+/// What the Firefox Profiler's own loader says of the functions of these tracks.
+fn of_firefox_profiler(path: &Path) -> Option<Weights> {
+    let home = folder();
+    let ask = |arguments: &[&str]| {
+        let mut command = Command::new("profiler-cli");
+        run(command.args(arguments).args(["--session", "prof"]).env("HOME", home.path()))
+    };
+    if !is_installed("profiler-cli") {
+        programs::skip(
+            "there is no profiler-cli (npm install -g @firefox-devtools/profiler-cli, with Node 24)",
+        );
+        return None;
+    }
+    ask(&["load", path.to_str().unwrap()]).ok();
+    let threads = serde_json::from_str::<Value>(ask(&["thread", "list", "--json"]).ok().text()).unwrap();
+    let mut weights = Weights::new();
+    for thread in threads["threads"].as_array().unwrap().iter().filter(|thread| thread["tid"].is_u64()) {
+        let handle = thread["threadHandle"].as_str().unwrap();
+        let all = ask(&["thread", "functions", "--thread", handle, "--include-idle", "--json"]).ok();
+        let all = serde_json::from_str::<Value>(all.text()).unwrap();
+        for function in all["functions"].as_array().unwrap() {
+            let name = function["name"].as_str().unwrap().to_owned();
+            *weights.entry(name).or_default() += function["selfSamples"].as_f64().unwrap() as u64;
+        }
+    }
+    run(Command::new("profiler-cli").args(["stop", "prof"]).env("HOME", home.path())).ok();
+    weights.retain(|_, weight| *weight > 0);
+    Some(weights)
+}
+
+fn is_installed(tool: &str) -> bool {
+    std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(tool).is_file()))
+}
+
 /// What `go tool pprof` says of all functions.
 fn of_pprof(path: &Path) -> Option<Weights> {
     if !programs::has("go") {
@@ -86,6 +142,49 @@ fn of_pprof(path: &Path) -> Option<Weights> {
     Some(weights)
 }
 
+/// What Perfetto's own classes read, with numbers followed as its importer follows them.
+fn of_perfetto(path: &Path) -> Option<Weights> {
+    const READ: &str = "
+import sys
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2
+trace = perfetto_trace_pb2.Trace.FromString(open(sys.argv[1], 'rb').read())
+names, frames, stacks, mappings = {}, {}, {}, {}
+first, clock = min(packet.trusted_packet_sequence_id for packet in trace.packet if packet.HasField('stack_sample')), 0
+for packet in trace.packet:
+    if packet.trusted_packet_sequence_id != first:
+        continue
+    new = packet.interned_data
+    names.update((name.iid, name.str.decode()) for name in new.function_names)
+    mappings.update((mapping.iid, mapping) for mapping in new.mappings)
+    frames.update((frame.iid, frame) for frame in new.frames)
+    stacks.update((stack.iid, stack.frame_ids) for stack in new.callstacks)
+    if packet.HasField('stack_sample'):
+        sample = packet.stack_sample
+        assert packet.timestamp >= clock and sample.task_context.tid > 0
+        clock = packet.timestamp
+        for frame in stacks[sample.callstack_iid]:
+            assert frames[frame].mapping_id == 0 or mappings[frames[frame].mapping_id].path_string_ids
+        print(1, names[frames[stacks[sample.callstack_iid][-1]].function_name_id])
+";
+    of_python("perfetto.protos.perfetto.trace.perfetto_trace_pb2", "perfetto", READ, path)
+}
+
+/// What DuckDB sums up.
+fn of_parquet(path: &Path) -> Option<Weights> {
+    const READ: &str = "
+import sys, duckdb
+stacks = duckdb.read_parquet(sys.argv[1])
+for weight, function in duckdb.sql('select sum(samples), function from stacks group by function').fetchall():
+    print(weight, function)
+[(rows, whole, ordered)] = duckdb.sql('''
+    select count(*), count(*) filter (stack[-1] = function and samples > 0 and pid > 0),
+        count(*) filter (since_start_ns % 100000000 = 0) from stacks
+''').fetchall()
+assert rows == whole == ordered, (rows, whole, ordered)
+";
+    of_python("duckdb", "duckdb", READ, path)
+}
+
 /// What OpenTelemetry's own classes read.
 fn of_otlp(path: &Path) -> Option<Weights> {
     const READ: &str = "
@@ -100,16 +199,18 @@ for sample in profile.samples:
     function = all.function_table[location.lines[0].function_index]
     print(sample.values[0], all.string_table[function.name_strindex])
 ";
-    let has_classes = programs::has("python3")
-        && run(Command::new("python3")
-            .args(["-c", "import opentelemetry.proto.profiles.v1development.profiles_pb2"]))
-        .code
-            == 0;
-    if !has_classes {
-        programs::skip("python3 has no opentelemetry-proto");
+    of_python("opentelemetry.proto.profiles.v1development.profiles_pb2", "opentelemetry-proto", READ, path)
+}
+
+/// The weights that a script prints, if Python has the module that it needs.
+fn of_python(module: &str, package: &str, script: &str, path: &Path) -> Option<Weights> {
+    let has_module = is_installed("python3")
+        && run(Command::new("python3").arg("-c").arg(format!("import {module}"))).code == 0;
+    if !has_module {
+        programs::skip(&format!("python3 has no {package} (pip install {package})"));
         return None;
     }
-    let run = run(Command::new("python3").args(["-c", READ]).arg(path)).ok();
+    let run = run(Command::new("python3").args(["-c", script]).arg(path)).ok();
     let mut weights = Weights::new();
     for line in run.text().lines() {
         let (weight, name) = line.split_once(' ').unwrap();
@@ -139,6 +240,17 @@ fn all_formats_say_the_same() {
         |weights: Weights| -> Weights { weights.into_iter().filter(|(_, weight)| *weight > 0).collect() };
     assert_eq!(folded(of_speedscope(&export(&file, "speedscope", &[]))), expected);
     assert_eq!(folded(of_json(&export(&file, "json", &[]))), expected);
+    let firefox = export(&file, "firefox", &[]);
+    assert_eq!(folded(of_firefox(&firefox)), expected);
+    if let Some(weights) = of_firefox_profiler(&firefox) {
+        assert_eq!(folded(weights), expected);
+    }
+    if let Some(weights) = of_perfetto(&export(&file, "perfetto", &[])) {
+        assert_eq!(folded(weights), expected);
+    }
+    if let Some(weights) = of_parquet(&export(&file, "parquet", &[])) {
+        assert_eq!(folded(weights), expected);
+    }
     let pprof = export(&file, "pprof", &[]);
     if let Some(weights) = of_pprof(&pprof) {
         assert_eq!(folded(heavy(weights)), expected);

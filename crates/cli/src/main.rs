@@ -77,7 +77,8 @@ enum Command {
 fn version() -> String {
     let sign = |has: bool| if has { '+' } else { '-' };
     let (debuginfod, zstd) = (sign(host::debuginfod::HAS_CLIENT), sign(perfdata::HAS_ZSTD));
-    format!("{} {debuginfod}debuginfod {zstd}zstd", env!("PROF_VERSION"))
+    let parquet = sign(export::exchange::HAS_PARQUET);
+    format!("{} {debuginfod}debuginfod {parquet}parquet {zstd}zstd", env!("PROF_VERSION"))
 }
 
 #[global_allocator]

@@ -57,7 +57,7 @@ impl Build {
             "-p",
             "cargo-prof",
             "--features",
-            "prof-cli/full",
+            "prof-cli/dist",
         ]);
         workspace::run(cargo.arg("--target-dir").arg(&folder).current_dir(root))?;
         Ok(folder.join(self.target).join("dist"))

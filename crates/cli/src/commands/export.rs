@@ -3,22 +3,26 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use analysis::events::is_clock;
 use analysis::input::{Input, is_of_this_host};
 use analysis::{Analysis, Notices, Request};
 use anyhow::{Context, bail};
 use clap::Args;
-use export::exchange::{self, Event, Format, Recording};
+use export::exchange::{self, Event, Format, Gap, Recording};
 use export::summary::{Summary, subtitle};
 use host::debuginfod;
-use profile::{Detail, Show, View};
+use profile::{Columns, Detail, Show, View};
 
 use crate::arguments::{RecordingArguments, SampleArguments, StackArguments, SymbolArguments};
 use crate::confined;
 use crate::console::Console;
 use crate::input;
 use crate::output::Output;
+
+/// How many milliseconds a row of a table sums up.
+const USUAL_BUCKET_MS: u32 = 100;
 
 /// Arguments of `prof export`.
 #[derive(Args)]
@@ -27,6 +31,9 @@ Formats:
   folded      a line per stack, for flamegraph.pl, inferno and speedscope; one event
   pprof       profile.proto, compressed: go tool pprof, Pyroscope, Parca, Grafana
   speedscope  https://www.speedscope.app, a profile for each event
+  firefox     https://profiler.firefox.com, with names: each sample at its time, a track per thread and event
+  perfetto    https://ui.perfetto.dev and trace_processor, from version 58 on: a packet per sample (protobuf)
+  parquet     a table for DuckDB, ClickHouse and Spark: a row per stretch of time, thread and stack
   json        all of it, as docs/schemas/profile.json describes it
   otlp        OpenTelemetry's ProfilesData (protobuf; proto 1.10.0, profiles v1development)
 Examples:
@@ -38,6 +45,9 @@ pub struct ExportArguments {
     /// The form
     #[arg(short, long, value_name = "NAME", value_parser = Format::NAMES)]
     format: String,
+    /// With `--format parquet`: how long the stretches of time are that a row sums up [default: 100]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..), hide = !exchange::HAS_PARQUET)]
+    bucket: Option<u32>,
     /// Where it goes [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -67,6 +77,15 @@ pub fn run(arguments: &ExportArguments, console: &Console) -> anyhow::Result<Exi
     if format.is_binary() && arguments.output.is_none() && std::io::stdout().is_terminal() {
         bail!("{0} does not belong on a terminal; try: prof export --format {0} -o FILE", arguments.format);
     }
+    if format == Format::Parquet && !exchange::HAS_PARQUET {
+        bail!(
+            "this build cannot write Parquet: its cargo feature `parquet` is off; try: cargo install --path crates/cli \
+             --features parquet"
+        );
+    }
+    if arguments.bucket.is_some() && format != Format::Parquet {
+        bail!("--bucket is for --format parquet; the other formats have each sample, or sums of all time");
+    }
     let mut output = Output::open(arguments.output.as_deref(), console)?;
     let open = || input::open(arguments.recording.path(), console);
     if debuginfod::is_wanted(arguments.debuginfod) {
@@ -92,7 +111,12 @@ fn produce(
     settings.options.locations = lines;
     let request = Request {
         filter: arguments.samples.filter(),
-        detail: Detail { threads: !arguments.merge_threads && !is_folded, ..Detail::default() },
+        detail: Detail {
+            threads: !arguments.merge_threads && !is_folded,
+            processes: format.is_timed(),
+            samples: format.is_timed().then_some(Columns { times: true, cpus: true }),
+            ..Detail::default()
+        },
         symbols: &settings,
         kernel: stacks.kernel(),
         debuginfod: arguments.debuginfod,
@@ -148,8 +172,11 @@ fn produce(
             view,
             is_clock: is_clock(attr),
             period: (!attr.is_frequency()).then_some(attr.sample_period),
+            frequency: attr.is_frequency().then_some(attr.sample_period),
         }
     });
+    let gaps = analysis.gaps.iter();
+    let gaps = gaps.map(|gap| Gap { start: gap.start.0, end: gap.end.0, lost: gap.lost });
     let recording = Recording {
         events: events.collect(),
         spaces: &analysis.spaces,
@@ -157,6 +184,8 @@ fn produce(
         truths,
         started,
         duration,
+        gaps: gaps.collect(),
+        bucket: Duration::from_millis(arguments.bucket.unwrap_or(USUAL_BUCKET_MS).into()),
     };
     exchange::write(&recording, format, output)?;
     Ok(())

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use model::{Name, Space, SpaceId};
-use profile::{Count, FrameId, Label, PlaceId, ViewFrame, module_of};
+use profile::{Count, FrameId, FrameKind, Label, PlaceId, StackId, ThreadId, ViewFrame, module_of};
+use rustc_hash::FxBuildHasher;
 
 use super::Recording;
 use crate::frame_name;
@@ -50,6 +51,8 @@ pub(super) struct Location {
     pub(super) mapping: Option<u32>,
     pub(super) address: u64,
     pub(super) lines: Vec<Line>,
+    /// Where the outermost of them ran; `None` for what is not code.
+    pub(super) kind: Option<FrameKind>,
 }
 
 /// Whose samples.
@@ -57,6 +60,8 @@ pub(super) struct Location {
 pub(super) struct Thread {
     pub(super) comm: String,
     pub(super) ids: Option<(i32, i32)>,
+    /// The name of the process, where the profile keeps processes apart.
+    pub(super) process: Option<String>,
 }
 
 /// Samples of one thread with one stack.
@@ -68,6 +73,25 @@ pub(super) struct Samples {
     pub(super) count: Count,
 }
 
+/// One sample.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TimedSample {
+    pub(super) thread: u32,
+    pub(super) stack: u32,
+    /// Nanoseconds of the recording's clock; `None` where samples do not say.
+    pub(super) time: Option<u64>,
+    pub(super) cpu: Option<u32>,
+    pub(super) count: Count,
+}
+
+/// The numbers that an event's threads and stacks have in the dictionary.
+#[derive(Default)]
+struct Numbers {
+    threads: Vec<u32>,
+    /// Only filled where single samples are kept.
+    stacks: HashMap<(ThreadId, StackId), u32, FxBuildHasher>,
+}
+
 /// Values, each once.
 #[derive(Debug)]
 pub(super) struct Table<T> {
@@ -76,7 +100,7 @@ pub(super) struct Table<T> {
 }
 
 impl<T: Clone + Eq + Hash> Table<T> {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { values: Vec::new(), numbers: HashMap::new() }
     }
 
@@ -101,6 +125,8 @@ pub(super) struct Dictionary {
     /// Event by event.
     pub(super) samples: Vec<Samples>,
     of_spaces: HashMap<SpaceId, u32>,
+    /// By event.
+    numbers: Vec<Numbers>,
 }
 
 impl Dictionary {
@@ -113,11 +139,30 @@ impl Dictionary {
             threads: Table::new(),
             samples: Vec::new(),
             of_spaces: HashMap::new(),
+            numbers: Vec::new(),
         };
         for (event, samples) in recording.events.iter().enumerate() {
             all.add(recording, event, samples);
         }
         all
+    }
+
+    /// Returns the single samples of an event in the order of time; none where its profile did not keep them
+    /// ([`profile::Detail::samples`]).
+    pub(super) fn timed(&self, recording: &Recording<'_>, event: usize) -> impl Iterator<Item = TimedSample> {
+        let numbers = self.numbers.get(event);
+        let profile = recording.events.get(event).map(|event| event.view.profile());
+        profile.zip(numbers).into_iter().flat_map(|(profile, numbers)| {
+            profile.samples().iter().filter_map(|sample| {
+                Some(TimedSample {
+                    thread: *numbers.threads.get(sample.thread.index())?,
+                    stack: *numbers.stacks.get(&(sample.thread, sample.stack))?,
+                    time: sample.time.map(|time| time.0),
+                    cpu: sample.cpu.map(|cpu| cpu.0),
+                    count: Count { samples: 1, period: sample.period },
+                })
+            })
+        })
     }
 
     fn add(&mut self, recording: &Recording<'_>, event: usize, of_event: &super::Event<'_>) {
@@ -128,9 +173,12 @@ impl Dictionary {
             .iter()
             .map(|thread| {
                 let ids = thread.ids.map(|(pid, tid)| (pid.0, tid.0));
-                self.threads.intern(Thread { comm: thread.comm.to_string(), ids })
+                let process = thread.process.as_ref().map(|(_, name)| name.to_string());
+                self.threads.intern(Thread { comm: thread.comm.to_string(), ids, process })
             })
             .collect();
+        let mut stacks = HashMap::default();
+        let is_timed = profile.detail().samples.is_some();
         let mut counts: Vec<_> = profile.counts().collect();
         counts.sort_unstable_by_key(|&(thread, stack, _)| (thread, stack));
         let mut frames = Vec::new();
@@ -150,9 +198,13 @@ impl Dictionary {
             if locations.is_empty() {
                 locations.push(self.no_stack());
             }
-            let stack = self.stacks.intern(locations);
-            self.samples.push(Samples { event, thread: threads[thread.index()], stack, count });
+            let number = self.stacks.intern(locations);
+            if is_timed {
+                stacks.insert((thread, stack), number);
+            }
+            self.samples.push(Samples { event, thread: threads[thread.index()], stack: number, count });
         }
+        self.numbers.push(Numbers { threads, stacks });
     }
 
     /// The location of frames of one place, outermost first.
@@ -171,7 +223,16 @@ impl Dictionary {
             self.mapping(entry.space, space, entry.offset, entry.in_kernel)
         });
         let address = entry.map_or(0, |entry| entry.offset);
-        self.locations.intern(Location { mapping, address, lines })
+        let kind = entry.filter(|_| mapping.is_some()).map(|entry| {
+            let is_generated =
+                matches!(recording.spaces.find(entry.space), Some(Space::Jit { .. } | Space::JitDump { .. }));
+            match (entry.in_kernel, is_generated) {
+                (true, _) => FrameKind::Kernel,
+                (false, true) => FrameKind::Jit,
+                (false, false) => FrameKind::User,
+            }
+        });
+        self.locations.intern(Location { mapping, address, lines, kind })
     }
 
     fn line(&mut self, frame: &ViewFrame) -> Line {
@@ -194,7 +255,7 @@ impl Dictionary {
         let (module, file) = (String::new(), String::new());
         let function = self.functions.intern(Function { name: NO_STACK.to_owned(), module, file });
         let lines = vec![Line { function, line: 0, column: 0 }];
-        self.locations.intern(Location { mapping: None, address: 0, lines })
+        self.locations.intern(Location { mapping: None, address: 0, lines, kind: None })
     }
 
     /// The mapping of a space, widened to hold this address.

@@ -1,13 +1,22 @@
 //! Profiles in the forms that other tools exchange: addresses with their modules, build ids, functions and lines.
 
 mod dictionary;
+mod firefox;
 mod json;
 mod otlp;
+#[cfg(feature = "parquet")]
+mod parquet;
+#[cfg(not(feature = "parquet"))]
+#[path = "parquet_absent.rs"]
+mod parquet;
+mod perfetto;
 mod pprof;
 mod speedscope;
+mod timeline;
 
 use std::io::{self, Write};
 use std::str::FromStr;
+use std::time::Duration;
 
 use model::SpaceTable;
 use profile::{View, Weight};
@@ -28,15 +37,31 @@ pub enum Format {
     Json,
     /// `ProfilesData` of OpenTelemetry, as protobuf: proto 1.10.0, profiles v1development.
     Otlp,
+    /// The processed profile of the Firefox Profiler, with symbols.
+    Firefox,
+    /// A trace of Perfetto, as protobuf, with packets of stack samples.
+    Perfetto,
+    /// A table with a row for each stretch of time, thread and stack; needs the feature `parquet`.
+    Parquet,
 }
+
+/// Whether [`Format::Parquet`] can be written: the feature `parquet`.
+pub const HAS_PARQUET: bool = cfg!(feature = "parquet");
 
 impl Format {
     /// The names of all formats.
-    pub const NAMES: [&'static str; 5] = ["folded", "pprof", "speedscope", "json", "otlp"];
+    pub const NAMES: [&'static str; 8] =
+        ["folded", "pprof", "speedscope", "firefox", "perfetto", "parquet", "json", "otlp"];
 
     /// Whether it is bytes that a terminal cannot show.
     pub fn is_binary(self) -> bool {
-        matches!(self, Self::Pprof | Self::Otlp)
+        matches!(self, Self::Pprof | Self::Otlp | Self::Perfetto | Self::Parquet)
+    }
+
+    /// Whether it says of each sample when and where it was taken: profiles have to keep them
+    /// ([`profile::Detail::samples`]).
+    pub fn is_timed(self) -> bool {
+        matches!(self, Self::Firefox | Self::Perfetto | Self::Parquet)
     }
 }
 
@@ -55,6 +80,9 @@ impl FromStr for Format {
             "speedscope" => Self::Speedscope,
             "json" => Self::Json,
             "otlp" => Self::Otlp,
+            "firefox" => Self::Firefox,
+            "perfetto" => Self::Perfetto,
+            "parquet" => Self::Parquet,
             _ => return Err(UnknownFormat(text.to_owned())),
         })
     }
@@ -74,6 +102,21 @@ pub struct Recording<'a> {
     pub started: Option<u64>,
     /// Nanoseconds from the first sample to the last.
     pub duration: u64,
+    /// When samples are missing; only for formats that are timed.
+    pub gaps: Vec<Gap>,
+    /// How long the stretches of time are that [`Format::Parquet`] sums up.
+    pub bucket: Duration,
+}
+
+/// A stretch of time in which samples are missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gap {
+    /// Its first nanosecond, by the recording's clock.
+    pub start: u64,
+    /// Its last.
+    pub end: u64,
+    /// Records that were lost; 0 where the kernel throttled the event.
+    pub lost: u64,
 }
 
 /// The samples of an event.
@@ -86,6 +129,8 @@ pub struct Event<'a> {
     pub is_clock: bool,
     /// Events from sample to sample, where that is fixed.
     pub period: Option<u64>,
+    /// Samples per second that the kernel aims at, where it adjusts the period.
+    pub frequency: Option<u64>,
 }
 
 impl Event<'_> {
@@ -121,5 +166,8 @@ pub fn write(recording: &Recording<'_>, format: Format, output: &mut dyn Write) 
         Format::Speedscope => speedscope::write(recording, &dictionary, output),
         Format::Json => json::write(recording, &dictionary, output),
         Format::Otlp => otlp::write(recording, &dictionary, output),
+        Format::Firefox => firefox::write(recording, &dictionary, output),
+        Format::Perfetto => perfetto::write(recording, &dictionary, output),
+        Format::Parquet => parquet::write(recording, &dictionary, recording.bucket, output),
     }
 }

@@ -1,0 +1,200 @@
+//! What all tracks share: strings, libraries, functions, frames, and stacks as a tree.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use profile::FrameKind;
+use rustc_hash::FxBuildHasher;
+use serde_json::{Value, json};
+
+use super::super::dictionary::{Dictionary, Mapping, Table};
+use super::json::{Column, Object, table};
+
+/// The kind of a resource that is a library.
+const LIBRARY: u32 = 1;
+
+/// A function as it occurs in a library.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Function {
+    name: u32,
+    source: Option<u32>,
+    library: Option<u32>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Frame {
+    function: u32,
+    category: u32,
+    inline_depth: u32,
+    line: u32,
+    column: u32,
+}
+
+/// The tables, filled by what tracks ask for.
+pub(super) struct Tables {
+    strings: Table<String>,
+    /// Strings.
+    sources: Table<u32>,
+    functions: Table<Function>,
+    frames: Table<Frame>,
+    /// The caller's stack and the frame.
+    stacks: Table<(Option<u32>, u32)>,
+    /// By the number that a stack has in the dictionary.
+    of_stacks: HashMap<u32, u32, FxBuildHasher>,
+    /// Names of libraries, as strings.
+    libraries: Vec<u32>,
+}
+
+impl Default for Tables {
+    fn default() -> Self {
+        Self {
+            strings: Table::new(),
+            sources: Table::new(),
+            functions: Table::new(),
+            frames: Table::new(),
+            stacks: Table::new(),
+            of_stacks: HashMap::default(),
+            libraries: Vec::new(),
+        }
+    }
+}
+
+impl Tables {
+    pub(super) fn string(&mut self, text: &str) -> u32 {
+        self.strings.intern(text.to_owned())
+    }
+
+    /// Returns the number of a stack of the dictionary; `None` for one without frames.
+    pub(super) fn stack(&mut self, dictionary: &Dictionary, number: u32) -> Option<u32> {
+        if let Some(&stack) = self.of_stacks.get(&number) {
+            return Some(stack);
+        }
+        let mut caller = None;
+        for &location in dictionary.stacks.values.get(number as usize)?.iter().rev() {
+            let location = dictionary.locations.values.get(location as usize)?;
+            let category = match location.kind {
+                None => 0,
+                Some(FrameKind::User | FrameKind::Inlined) => 1,
+                Some(FrameKind::Kernel) => 2,
+                Some(FrameKind::Jit) => 3,
+            };
+            for (line, inline_depth) in location.lines.iter().rev().zip(0..) {
+                let function = dictionary.functions.values.get(line.function as usize)?;
+                let source = (!function.file.is_empty()).then(|| {
+                    let file = self.string(&function.file);
+                    self.sources.intern(file)
+                });
+                let function =
+                    Function { name: self.string(&function.name), source, library: location.mapping };
+                let function = self.functions.intern(function);
+                let (line, column) = (line.line, line.column);
+                let frame = self.frames.intern(Frame { function, category, inline_depth, line, column });
+                caller = Some(self.stacks.intern((caller, frame)));
+            }
+        }
+        self.of_stacks.insert(number, caller?);
+        caller
+    }
+
+    pub(super) fn libs(&mut self, dictionary: &Dictionary) -> Value {
+        let lib = |mapping: &Mapping| {
+            let name = mapping.name.rsplit('/').next().unwrap_or(&mapping.name);
+            self.libraries.push(self.strings.intern(name.to_owned()));
+            json!({
+                "arch": "",
+                "name": name,
+                "path": mapping.name,
+                "debugName": name,
+                "debugPath": mapping.name,
+                "breakpadId": breakpad_id(&mapping.build_id),
+                "codeId": (!mapping.build_id.is_empty()).then_some(&mapping.build_id),
+            })
+        };
+        dictionary.mappings.iter().map(lib).collect()
+    }
+
+    pub(super) fn write(self, output: &mut dyn Write) -> io::Result<()> {
+        use Column::{Known, Numbers, Same, Signed, Texts};
+        let known = |number: u32| (number > 0).then_some(number);
+        let (stacks, frames) = (self.stacks.values, self.frames.values);
+        let (functions, sources) = (self.functions.values, self.sources.values);
+        let mut shared = Object::begin(output)?;
+        let columns = [
+            ("frame", Numbers(stacks.iter().map(|(_, frame)| *frame).collect())),
+            ("prefix", Known(stacks.iter().map(|(caller, _)| *caller).collect())),
+        ];
+        table(shared.key("stackTable")?, stacks.len(), &columns)?;
+        let length = frames.len();
+        let columns = [
+            ("address", Same((-1).into(), length)),
+            ("inlineDepth", Numbers(frames.iter().map(|frame| frame.inline_depth).collect())),
+            ("category", Numbers(frames.iter().map(|frame| frame.category).collect())),
+            ("subcategory", Same(0.into(), length)),
+            ("func", Numbers(frames.iter().map(|frame| frame.function).collect())),
+            ("nativeSymbol", Same(Value::Null, length)),
+            ("innerWindowID", Same(0.into(), length)),
+            ("line", Known(frames.iter().map(|frame| known(frame.line)).collect())),
+            ("column", Known(frames.iter().map(|frame| known(frame.column)).collect())),
+        ];
+        table(shared.key("frameTable")?, length, &columns)?;
+        let length = functions.len();
+        let resource = |function: &Function| function.library.map_or(-1, i64::from);
+        let columns = [
+            ("name", Numbers(functions.iter().map(|function| function.name).collect())),
+            ("isJS", Same(false.into(), length)),
+            ("relevantForJS", Same(false.into(), length)),
+            ("resource", Signed(functions.iter().map(resource).collect())),
+            ("source", Known(functions.iter().map(|function| function.source).collect())),
+            ("lineNumber", Same(Value::Null, length)),
+            ("columnNumber", Same(Value::Null, length)),
+        ];
+        table(shared.key("funcTable")?, length, &columns)?;
+        let length = self.libraries.len();
+        let columns = [
+            ("lib", Numbers((0..).take(length).collect())),
+            ("name", Numbers(self.libraries)),
+            ("host", Same(Value::Null, length)),
+            ("type", Same(LIBRARY.into(), length)),
+        ];
+        table(shared.key("resourceTable")?, length, &columns)?;
+        let none = || Numbers(Vec::new());
+        let columns = [("libIndex", none()), ("address", none()), ("name", none()), ("functionSize", none())];
+        table(shared.key("nativeSymbols")?, 0, &columns)?;
+        let length = sources.len();
+        let columns = [
+            ("id", Same(Value::Null, length)),
+            ("filename", Numbers(sources)),
+            ("startLine", Same(1.into(), length)),
+            ("startColumn", Same(1.into(), length)),
+            ("sourceMapURL", Same(Value::Null, length)),
+        ];
+        table(shared.key("sources")?, length, &columns)?;
+        shared.column("stringArray", &Texts(self.strings.values))?;
+        shared.end()
+    }
+}
+
+/// Breakpad's form of a build id: its first 16 bytes as a GUID, whose first three fields are little-endian numbers, and an age of 0.
+fn breakpad_id(build_id: &str) -> String {
+    const ORDER: [usize; 16] = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
+    if build_id.is_empty() {
+        return String::new();
+    }
+    let byte = |at: usize| build_id.get(2 * at..2 * at + 2).unwrap_or("00").to_ascii_uppercase();
+    ORDER.map(byte).concat() + "0"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn build_ids_become_breakpads() {
+        assert_eq!(
+            breakpad_id("00112233445566778899aabbccddeeff01234567"),
+            "33221100554477668899AABBCCDDEEFF0"
+        );
+        assert_eq!(breakpad_id("0011"), "00001100000000000000000000000000".to_owned() + "0");
+        assert_eq!(breakpad_id(""), "");
+    }
+}

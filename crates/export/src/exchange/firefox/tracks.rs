@@ -1,0 +1,296 @@
+//! Tracks: the samples of a thread in the order of time, and the markers beside them.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use profile::Weight;
+use rustc_hash::FxBuildHasher;
+use serde_json::{Value, json};
+
+use super::super::dictionary::Dictionary;
+use super::super::timeline::Timeline;
+use super::super::{Event, Gap, Recording};
+use super::json::{Column, Object, table};
+use super::milliseconds;
+use super::tables::Tables;
+
+/// Samples that are further apart than so many intervals are not of one stretch on a CPU.
+const STRETCH_INTERVALS: u64 = 3;
+/// The phase of a marker that has a start and an end.
+const INTERVAL: u32 = 1;
+/// The resolution of times: nanoseconds in a microsecond.
+const MICROSECOND: u64 = 1000;
+/// Stands for "not known" among CPUs.
+const NO_CPU: u32 = u32::MAX;
+
+/// The samples of one event of one thread.
+pub(super) struct Track {
+    event: usize,
+    thread: u32,
+    /// Positions in the table of stacks.
+    stacks: Vec<Option<u32>>,
+    /// Nanoseconds since the recording began.
+    times: Vec<u64>,
+    cpus: Vec<u32>,
+    periods: Vec<u64>,
+    /// Whether it is the one that stands for its process.
+    is_main: bool,
+}
+
+/// All tracks that have samples.
+pub(super) struct Tracks {
+    pub(super) list: Vec<Track>,
+    pub(super) timeline: Timeline,
+}
+
+/// Samples in a row on one CPU: times in nanoseconds.
+struct Stretch {
+    cpu: u32,
+    start: u64,
+    end: u64,
+    samples: u64,
+}
+
+impl Tracks {
+    pub(super) fn new(recording: &Recording<'_>, dictionary: &Dictionary, tables: &mut Tables) -> Self {
+        let timeline = Timeline::new(recording, dictionary);
+        let mut list: Vec<Track> = Vec::new();
+        let mut numbers: HashMap<(usize, u32), usize, FxBuildHasher> = HashMap::default();
+        for event in 0..recording.events.len() {
+            for (sample, index) in dictionary.timed(recording, event).zip(0_u64..) {
+                let number = *numbers.entry((event, sample.thread)).or_insert_with(|| {
+                    list.push(Track::new(event, sample.thread));
+                    list.len() - 1
+                });
+                let Some(track) = list.get_mut(number) else { continue };
+                track.stacks.push(tables.stack(dictionary, sample.stack));
+                track.times.push(timeline.since_start(&sample, index));
+                track.cpus.push(sample.cpu.unwrap_or(NO_CPU));
+                track.periods.push(sample.count.period);
+            }
+        }
+        choose_main(&mut list, dictionary);
+        Self { list, timeline }
+    }
+
+    /// The position of the track with most samples, if there is one.
+    pub(super) fn heaviest(&self) -> Option<[usize; 1]> {
+        let tracks = self.list.iter().enumerate().filter(|(_, track)| track.event == 0);
+        tracks.max_by_key(|(at, track)| (track.times.len(), std::cmp::Reverse(*at))).map(|(at, _)| [at])
+    }
+
+    pub(super) fn write(
+        &self,
+        number: usize,
+        recording: &Recording<'_>,
+        dictionary: &Dictionary,
+        tables: &mut Tables,
+        output: &mut dyn Write,
+    ) -> io::Result<()> {
+        let (Some(track), mut thread) = (self.list.get(number), Object::begin(output)?) else {
+            return Ok(());
+        };
+        let (Some(event), Some(of)) =
+            (recording.events.get(track.event), dictionary.threads.values.get(track.thread as usize))
+        else {
+            return thread.end();
+        };
+        let (pid, tid) = match of.ids {
+            Some((pid, tid)) if track.event == 0 => (pid.to_string(), tid.into()),
+            Some((pid, tid)) => (pid.to_string(), format!("{tid} {}", event.name).into()),
+            // Threads of one name as one.
+            None => ("0".to_owned(), Value::from(format!("{} {}", of.comm, event.name))),
+        };
+        let name = match track.event {
+            0 => of.comm.clone(),
+            _ => format!("{} ({})", of.comm, event.name),
+        };
+        let start = track.times.first().copied().unwrap_or(0);
+        header(
+            &mut thread,
+            &pid,
+            &tid,
+            &name,
+            of.process.as_deref().unwrap_or(&of.comm),
+            start,
+            track.is_main,
+        )?;
+        let length = track.times.len();
+        let deltas = track.times.iter().scan(0, |before, time| {
+            // Rounded before they are subtracted, so that they sum to the rounded time.
+            let now = time / MICROSECOND;
+            let delta = now.saturating_sub(*before);
+            *before = now;
+            Some(delta as f64 / MICROSECOND as f64)
+        });
+        let mut columns = vec![
+            ("stack", Column::Known(track.stacks.clone())),
+            ("timeDeltas", Column::Fractions(deltas.collect())),
+        ];
+        let weight_type = match (event.view.weight(), event.is_clock) {
+            (Weight::Samples, _) => {
+                // 1 each.
+                "samples"
+            }
+            (Weight::Period, true) => {
+                let weights = track.periods.iter().copied().map(milliseconds);
+                columns.push(("weight", Column::Fractions(weights.collect())));
+                "tracing-ms"
+            }
+            (Weight::Period, false) => {
+                columns.push(("weight", Column::Large(track.periods.clone())));
+                "samples"
+            }
+        };
+        if tells_load(recording, track.event, event) {
+            columns.push(("threadCPUDelta", Column::Large(track.periods.clone())));
+        }
+        let mut samples = Object::begin(thread.key("samples")?)?;
+        for (name, column) in &columns {
+            samples.column(name, column)?;
+        }
+        if event.view.weight() == Weight::Samples {
+            samples.value("weight", &Value::Null)?;
+        }
+        samples.value("weightType", &weight_type.into())?;
+        samples.value("length", &length.into())?;
+        samples.end()?;
+        let stretches = if track.event == 0 { self.stretches(track) } else { Vec::new() };
+        markers(thread.key("markers")?, &stretches, tables)?;
+        thread.end()
+    }
+
+    fn stretches(&self, track: &Track) -> Vec<Stretch> {
+        let longest = self.timeline.interval.saturating_mul(STRETCH_INTERVALS);
+        let mut stretches: Vec<Stretch> = Vec::new();
+        for (&time, &cpu) in track.times.iter().zip(&track.cpus).filter(|(_, cpu)| **cpu != NO_CPU) {
+            match stretches.last_mut() {
+                Some(last) if last.cpu == cpu && time.saturating_sub(last.end) <= longest => {
+                    (last.end, last.samples) = (time, last.samples + 1);
+                }
+                _ => stretches.push(Stretch { cpu, start: time, end: time, samples: 1 }),
+            }
+        }
+        stretches
+    }
+
+    /// A track with a marker for each gap, or for each event whose losses have no time; `None` where nothing is missing.
+    pub(super) fn losses(&self, recording: &Recording<'_>, tables: &mut Tables) -> Option<Value> {
+        let gaps = self.timeline.gaps(recording);
+        if gaps.is_empty() {
+            return None;
+        }
+        let names = [tables.string("Lost"), tables.string("Throttled")];
+        let kind = |gap: &Gap| if gap.lost > 0 { names[0] } else { names[1] };
+        let data = |gap: &Gap| match gap.lost {
+            0 => json!({"type": "throttle"}),
+            lost => json!({"type": "loss", "records": lost}),
+        };
+        let each = |value: u32| vec![value; gaps.len()];
+        Some(json!({
+            "processType": "default",
+            "processStartupTime": 0,
+            "processShutdownTime": null,
+            "registerTime": 0,
+            "unregisterTime": null,
+            "pausedRanges": [],
+            "showMarkersInTimeline": true,
+            "name": "Missing samples",
+            "processName": "prof",
+            "isMainThread": true,
+            "pid": "prof",
+            "tid": "prof",
+            "samples": {"stack": [], "timeDeltas": [], "weight": null, "weightType": "samples", "length": 0},
+            "markers": {
+                "data": gaps.iter().map(data).collect::<Vec<_>>(),
+                "name": gaps.iter().map(kind).collect::<Vec<_>>(),
+                "startTime": gaps.iter().map(|gap| milliseconds(gap.start)).collect::<Vec<_>>(),
+                "endTime": gaps.iter().map(|gap| milliseconds(gap.end)).collect::<Vec<_>>(),
+                "phase": each(INTERVAL),
+                "category": each(0),
+                "length": gaps.len(),
+            },
+        }))
+    }
+}
+
+impl Track {
+    fn new(event: usize, thread: u32) -> Self {
+        let (stacks, times) = Default::default();
+        Self { event, thread, stacks, times, cpus: Vec::new(), periods: Vec::new(), is_main: false }
+    }
+}
+
+/// Whether an event's periods say how much of the time a thread ran, in the unit that the whole file has.
+fn tells_load(recording: &Recording<'_>, number: usize, event: &Event<'_>) -> bool {
+    let first_is_clock = recording.events.first().is_some_and(|event| event.is_clock);
+    if first_is_clock { event.is_clock } else { number == 0 && event.name.contains("cycles") }
+}
+
+/// A process has one main track: of its first thread, the one with most samples, as the thread may have had several names.
+fn choose_main(tracks: &mut [Track], dictionary: &Dictionary) {
+    let mut longest: HashMap<i32, (usize, usize)> = HashMap::new();
+    for (number, track) in tracks.iter().enumerate() {
+        let thread = dictionary.threads.values.get(track.thread as usize);
+        let Some((pid, tid)) = thread.and_then(|thread| thread.ids) else { continue };
+        if pid != tid || track.event != 0 {
+            continue;
+        }
+        let found = longest.entry(pid).or_insert((number, 0));
+        if track.times.len() > found.1 {
+            *found = (number, track.times.len());
+        }
+    }
+    for (number, _) in longest.into_values() {
+        if let Some(track) = tracks.get_mut(number) {
+            track.is_main = true;
+        }
+    }
+}
+
+fn header(
+    thread: &mut Object<'_>,
+    pid: &str,
+    tid: &Value,
+    name: &str,
+    process: &str,
+    start: u64,
+    is_main: bool,
+) -> io::Result<()> {
+    let start = Value::from(milliseconds(start));
+    for (key, value) in [
+        ("processType", "default".into()),
+        ("processStartupTime", start.clone()),
+        ("processShutdownTime", Value::Null),
+        ("registerTime", start),
+        ("unregisterTime", Value::Null),
+        ("pausedRanges", json!([])),
+        ("name", name.into()),
+        ("processName", process.into()),
+        ("isMainThread", is_main.into()),
+        ("pid", pid.into()),
+        ("tid", tid.clone()),
+    ] {
+        thread.value(key, &value)?;
+    }
+    Ok(())
+}
+
+fn markers(output: &mut dyn Write, stretches: &[Stretch], tables: &mut Tables) -> io::Result<()> {
+    let length = stretches.len();
+    let data = |stretch: &Stretch| json!({"type": "cpu", "cpu": stretch.cpu, "samples": stretch.samples});
+    let names = stretches.iter().map(|stretch| tables.string(&format!("CPU {}", stretch.cpu)));
+    let names = names.collect();
+    let times = |time: fn(&Stretch) -> u64| {
+        Column::Fractions(stretches.iter().map(|stretch| milliseconds(time(stretch))).collect())
+    };
+    let columns = [
+        ("data", Column::Values(stretches.iter().map(data).collect())),
+        ("name", Column::Numbers(names)),
+        ("startTime", times(|stretch| stretch.start)),
+        ("endTime", times(|stretch| stretch.end)),
+        ("phase", Column::Same(INTERVAL.into(), length)),
+        ("category", Column::Same(0.into(), length)),
+    ];
+    table(output, length, &columns)
+}

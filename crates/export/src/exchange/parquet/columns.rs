@@ -1,0 +1,176 @@
+//! The columns of a group of rows.
+
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::errors::{ParquetError, Result};
+use parquet::file::writer::SerializedRowGroupWriter;
+use profile::FrameKind;
+
+use super::super::Recording;
+use super::super::dictionary::Dictionary;
+use super::Row;
+
+/// Names as the columns hold them: to copy one is to count a reference.
+pub(super) struct Names {
+    events: Vec<ByteArray>,
+    comms: Vec<ByteArray>,
+    processes: Vec<Option<ByteArray>>,
+    functions: Vec<ByteArray>,
+    modules: Vec<Option<ByteArray>>,
+    files: Vec<Option<ByteArray>>,
+}
+
+impl Names {
+    pub(super) fn new(recording: &Recording<'_>, dictionary: &Dictionary) -> Self {
+        let known = |text: &str| (!text.is_empty()).then(|| ByteArray::from(text));
+        let (threads, functions) = (&dictionary.threads.values, &dictionary.functions.values);
+        Self {
+            events: recording.events.iter().map(|event| ByteArray::from(&*event.name)).collect(),
+            comms: threads.iter().map(|thread| ByteArray::from(&*thread.comm)).collect(),
+            processes: threads.iter().map(|thread| thread.process.as_deref().map(ByteArray::from)).collect(),
+            functions: functions.iter().map(|function| ByteArray::from(&*function.name)).collect(),
+            modules: functions.iter().map(|function| known(&function.module)).collect(),
+            files: functions.iter().map(|function| known(&function.file)).collect(),
+        }
+    }
+}
+
+/// A column whose values may be absent.
+struct Optional<T> {
+    values: Vec<T>,
+    /// For each row 1 where there is a value.
+    levels: Vec<i16>,
+}
+
+impl<T> Default for Optional<T> {
+    fn default() -> Self {
+        Self { values: Vec::new(), levels: Vec::new() }
+    }
+}
+
+impl<T> Optional<T> {
+    fn push(&mut self, value: Option<T>) {
+        self.levels.push(value.is_some().into());
+        self.values.extend(value);
+    }
+}
+
+/// Rows, column by column, in the order of the schema.
+#[derive(Default)]
+pub(super) struct Columns {
+    /// When the first sample was taken, in nanoseconds since 1970.
+    started: Option<u64>,
+    times: Optional<i64>,
+    since_start: Optional<i64>,
+    events: Vec<ByteArray>,
+    comms: Vec<ByteArray>,
+    processes: Optional<ByteArray>,
+    pids: Optional<i32>,
+    tids: Optional<i32>,
+    functions: Vec<ByteArray>,
+    modules: Optional<ByteArray>,
+    files: Optional<ByteArray>,
+    lines: Optional<i32>,
+    in_kernel: Vec<bool>,
+    stacks: Vec<ByteArray>,
+    /// 0 for the first frame of a row's stack, 1 for the others.
+    stack_levels: Vec<i16>,
+    samples: Vec<i64>,
+    periods: Vec<i64>,
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+impl Columns {
+    pub(super) fn new(started: Option<u64>) -> Self {
+        Self { started, ..Self::default() }
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.samples.len()
+    }
+
+    pub(super) fn frames(&self) -> usize {
+        self.stacks.len()
+    }
+
+    pub(super) fn push(&mut self, row: &Row, dictionary: &Dictionary, names: &Names) {
+        let (Some(thread), Some(stack)) = (
+            dictionary.threads.values.get(row.thread as usize),
+            dictionary.stacks.values.get(row.stack as usize),
+        ) else {
+            return;
+        };
+        let locations = stack.iter().rev().filter_map(|&at| dictionary.locations.values.get(at as usize));
+        let mut innermost = None;
+        for (location, line) in locations.flat_map(|of| of.lines.iter().rev().map(move |line| (of, line))) {
+            self.stack_levels.push(innermost.is_some().into());
+            self.stacks.push(names.functions[line.function as usize].clone());
+            innermost = Some((location, line));
+        }
+        // No stack of the dictionary is empty.
+        let Some((location, line)) = innermost else { return };
+        let function = line.function as usize;
+        let time = row.start.zip(self.started).map(|(start, started)| signed(started.saturating_add(start)));
+        self.times.push(time);
+        self.since_start.push(row.start.map(signed));
+        self.events.push(names.events[row.event].clone());
+        self.comms.push(names.comms[row.thread as usize].clone());
+        self.processes.push(names.processes[row.thread as usize].clone());
+        self.pids.push(thread.ids.map(|(pid, _)| pid));
+        self.tids.push(thread.ids.map(|(_, tid)| tid));
+        self.functions.push(names.functions[function].clone());
+        self.modules.push(names.modules[function].clone());
+        self.files.push(names.files[function].clone());
+        self.lines.push(i32::try_from(line.line).ok().filter(|&line| line > 0));
+        self.in_kernel.push(location.kind == Some(FrameKind::Kernel));
+        self.samples.push(signed(row.samples));
+        self.periods.push(signed(row.period));
+    }
+
+    pub(super) fn write(&self, group: &mut SerializedRowGroupWriter<'_, Vec<u8>>) -> Result<()> {
+        // Every stack has a frame.
+        let defined = vec![1; self.stacks.len()];
+        optional::<Int64Type>(group, &self.times)?;
+        optional::<Int64Type>(group, &self.since_start)?;
+        column::<ByteArrayType>(group, &self.events, None, None)?;
+        column::<ByteArrayType>(group, &self.comms, None, None)?;
+        optional::<ByteArrayType>(group, &self.processes)?;
+        optional::<Int32Type>(group, &self.pids)?;
+        optional::<Int32Type>(group, &self.tids)?;
+        column::<ByteArrayType>(group, &self.functions, None, None)?;
+        optional::<ByteArrayType>(group, &self.modules)?;
+        optional::<ByteArrayType>(group, &self.files)?;
+        optional::<Int32Type>(group, &self.lines)?;
+        column::<BoolType>(group, &self.in_kernel, None, None)?;
+        column::<ByteArrayType>(group, &self.stacks, Some(&defined), Some(&self.stack_levels))?;
+        column::<Int64Type>(group, &self.samples, None, None)?;
+        column::<Int64Type>(group, &self.periods, None, None)
+    }
+
+    /// Forgets the rows.
+    pub(super) fn clear(&mut self) {
+        *self = Self::new(self.started);
+    }
+}
+
+fn optional<T: DataType>(
+    group: &mut SerializedRowGroupWriter<'_, Vec<u8>>,
+    of: &Optional<T::T>,
+) -> Result<()> {
+    column::<T>(group, &of.values, Some(&of.levels), None)
+}
+
+/// Writes the next column of a group: its values, for each row whether it has one, and which values begin a row.
+fn column<T: DataType>(
+    group: &mut SerializedRowGroupWriter<'_, Vec<u8>>,
+    values: &[T::T],
+    defined: Option<&[i16]>,
+    repeated: Option<&[i16]>,
+) -> Result<()> {
+    let next = group.next_column()?;
+    let mut writer = next.ok_or_else(|| ParquetError::General("there is no such column".to_owned()))?;
+    writer.typed::<T>().write_batch(values, defined, repeated)?;
+    writer.close()
+}

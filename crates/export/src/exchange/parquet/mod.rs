@@ -1,0 +1,164 @@
+//! A table for DuckDB, ClickHouse, Spark and others that read Parquet: a row for each stretch of time, thread and stack.
+//!
+//! Compressed by Snappy, which every reader knows. Rows are in the order of events, then of time; within a stretch of time, of
+//! threads and stacks.
+
+mod columns;
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parquet::basic::Compression;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+
+use super::Recording;
+use super::dictionary::{Dictionary, TimedSample};
+use super::timeline::Timeline;
+use columns::{Columns, Names};
+
+/// What the columns are. `stack` has the outermost function first; the others are those of the innermost.
+const SCHEMA: &str = "message samples {
+    optional int64 time (TIMESTAMP(NANOS,true));
+    optional int64 since_start_ns;
+    required binary event (STRING);
+    required binary comm (STRING);
+    optional binary process (STRING);
+    optional int32 pid;
+    optional int32 tid;
+    required binary function (STRING);
+    optional binary module (STRING);
+    optional binary file (STRING);
+    optional int32 line;
+    required boolean in_kernel;
+    required group stack (LIST) { repeated group list { required binary element (STRING); } }
+    required int64 samples;
+    required int64 period;
+}";
+
+/// Rows that are kept in memory until they are written.
+const GROUP_ROWS: usize = 100_000;
+/// Or so many frames of their stacks.
+const GROUP_FRAMES: usize = 4_000_000;
+/// Names up to so many bytes are written once in a group of rows.
+const DICTIONARY_BYTES: usize = 8 << 20;
+
+/// Samples of one thread with one stack in one stretch of time.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    event: usize,
+    /// Nanoseconds since the first sample, where samples say when they were taken.
+    start: Option<u64>,
+    thread: u32,
+    stack: u32,
+    samples: u64,
+    period: u64,
+}
+
+pub(super) fn write(
+    recording: &Recording<'_>,
+    dictionary: &Dictionary,
+    bucket: Duration,
+    output: &mut dyn Write,
+) -> io::Result<()> {
+    let schema = Arc::new(parse_message_type(SCHEMA).map_err(failed)?);
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::SNAPPY)
+        .set_dictionary_page_size_limit(DICTIONARY_BYTES)
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_created_by(concat!("prof ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_key_value_metadata(Some(metadata(recording, bucket)))
+        .build();
+    let writer = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties)).map_err(failed)?;
+    let mut table = Table {
+        writer,
+        output,
+        columns: Columns::new(recording.started),
+        names: Names::new(recording, dictionary),
+        dictionary,
+    };
+    let timeline = Timeline::new(recording, dictionary);
+    let bucket = u64::try_from(bucket.as_nanos()).unwrap_or(u64::MAX).max(1);
+    for event in 0..recording.events.len() {
+        let mut open: Vec<TimedSample> = Vec::new();
+        let mut start = None;
+        for (sample, index) in dictionary.timed(recording, event).zip(0..) {
+            let time = timeline.is_timed().then(|| timeline.since_start(&sample, index) / bucket * bucket);
+            if time != start {
+                table.rows(event, start, &mut open)?;
+                start = time;
+            }
+            open.push(sample);
+        }
+        table.rows(event, start, &mut open)?;
+    }
+    table.finish()
+}
+
+fn failed(error: ParquetError) -> io::Error {
+    io::Error::other(format!("cannot write Parquet: {error}"))
+}
+
+fn metadata(recording: &Recording<'_>, bucket: Duration) -> Vec<KeyValue> {
+    let mut metadata = vec![
+        KeyValue::new("title".to_owned(), recording.title.to_owned()),
+        KeyValue::new("bucket_ns".to_owned(), bucket.as_nanos().to_string()),
+    ];
+    for (event, truth) in recording.events.iter().zip(&recording.truths) {
+        metadata.push(KeyValue::new(format!("truth of {}", event.name), truth.clone()));
+    }
+    metadata
+}
+
+/// The table that is being written.
+struct Table<'t> {
+    /// Writes into memory, from where `output` gets it after each group of rows.
+    writer: SerializedFileWriter<Vec<u8>>,
+    output: &'t mut dyn Write,
+    columns: Columns,
+    names: Names,
+    dictionary: &'t Dictionary,
+}
+
+impl Table<'_> {
+    /// Adds the rows of a stretch of time, and empties it.
+    fn rows(&mut self, event: usize, start: Option<u64>, open: &mut Vec<TimedSample>) -> io::Result<()> {
+        open.sort_unstable_by_key(|sample| (sample.thread, sample.stack));
+        for same in open.chunk_by(|one, other| (one.thread, one.stack) == (other.thread, other.stack)) {
+            let Some(&TimedSample { thread, stack, .. }) = same.first() else { continue };
+            let period = same.iter().map(|sample| sample.count.period).fold(0, u64::saturating_add);
+            let samples = same.iter().map(|sample| sample.count.samples).fold(0, u64::saturating_add);
+            let row = Row { event, start, thread, stack, samples, period };
+            self.columns.push(&row, self.dictionary, &self.names);
+            if self.columns.rows() >= GROUP_ROWS || self.columns.frames() >= GROUP_FRAMES {
+                self.write_group()?;
+            }
+        }
+        open.clear();
+        Ok(())
+    }
+
+    fn write_group(&mut self) -> io::Result<()> {
+        if self.columns.rows() == 0 {
+            return Ok(());
+        }
+        let mut group = self.writer.next_row_group().map_err(failed)?;
+        self.columns.write(&mut group).map_err(failed)?;
+        group.close().map_err(failed)?;
+        self.columns.clear();
+        self.writer.flush()?;
+        self.output.write_all(self.writer.inner())?;
+        self.writer.inner_mut().clear();
+        Ok(())
+    }
+
+    fn finish(mut self) -> io::Result<()> {
+        self.write_group()?;
+        let rest = self.writer.into_inner().map_err(failed)?;
+        self.output.write_all(&rest)
+    }
+}

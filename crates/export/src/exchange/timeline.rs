@@ -1,0 +1,83 @@
+//! When samples were taken, and when they are missing: what formats with a time axis share.
+
+use super::dictionary::{Dictionary, TimedSample};
+use super::{Event, Gap, Recording};
+
+/// The time between samples, where the recording does not say, in nanoseconds.
+const USUAL_INTERVAL: u64 = 1_000_000;
+
+/// The time axis of a recording, in nanoseconds of its clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timeline {
+    /// When the first sample was taken.
+    pub(super) origin: u64,
+    /// From the first sample to the last.
+    pub(super) length: u64,
+    /// From one sample of a thread that runs to the next.
+    pub(super) interval: u64,
+    is_timed: bool,
+}
+
+impl Timeline {
+    pub(super) fn new(recording: &Recording<'_>, dictionary: &Dictionary) -> Self {
+        let interval = interval(recording.events.first());
+        let (mut first, mut last, mut is_timed, mut longest) = (u64::MAX, 0, true, 0);
+        for event in 0..recording.events.len() {
+            let mut samples = 0_u64;
+            for sample in dictionary.timed(recording, event) {
+                samples += 1;
+                match sample.time {
+                    Some(time) => (first, last) = (first.min(time), last.max(time)),
+                    // Without times of all samples there are none that could be compared.
+                    None => is_timed = false,
+                }
+            }
+            longest = longest.max(samples);
+        }
+        match is_timed && first <= last {
+            true => Self { origin: first, length: last - first, interval, is_timed },
+            false => Self { origin: 0, length: longest.saturating_mul(interval), interval, is_timed: false },
+        }
+    }
+
+    /// Whether all samples say when they were taken.
+    #[cfg_attr(
+        not(feature = "parquet"),
+        expect(dead_code, reason = "only Parquet has columns without times")
+    )]
+    pub(super) fn is_timed(&self) -> bool {
+        self.is_timed
+    }
+
+    /// Nanoseconds from the first sample to this one, which is the `index`th of its event. Samples that do not say are an
+    /// interval apart.
+    pub(super) fn since_start(&self, sample: &TimedSample, index: u64) -> u64 {
+        match sample.time {
+            Some(time) if self.is_timed => time.saturating_sub(self.origin),
+            _ => index.saturating_mul(self.interval),
+        }
+    }
+
+    /// The gaps since the first sample, in the order of time. Losses without a time last from the first sample to the last.
+    pub(super) fn gaps(&self, recording: &Recording<'_>) -> Vec<Gap> {
+        let since = |time: u64| time.saturating_sub(self.origin);
+        let gaps = recording.gaps.iter();
+        let mut gaps: Vec<Gap> =
+            gaps.map(|gap| Gap { start: since(gap.start), end: since(gap.end), lost: gap.lost }).collect();
+        if gaps.iter().all(|gap| gap.lost == 0) {
+            let losses = recording.events.iter().map(|event| event.view.profile().loss.samples);
+            let losses = losses.filter(|&lost| lost > 0);
+            gaps.extend(losses.map(|lost| Gap { start: 0, end: self.length, lost }));
+        }
+        gaps.sort_by_key(|gap| gap.start);
+        gaps
+    }
+}
+
+fn interval(event: Option<&Event<'_>>) -> u64 {
+    let of_event = event.and_then(|event| match (event.frequency, event.period) {
+        (Some(frequency), _) => 1_000_000_000_u64.checked_div(frequency),
+        (None, period) => period.filter(|_| event.is_clock),
+    });
+    of_event.unwrap_or(USUAL_INTERVAL).max(1)
+}
