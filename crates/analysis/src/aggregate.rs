@@ -6,12 +6,12 @@ use std::ops::Range;
 use decoder::record::Read;
 use decoder::values::U64s;
 use decoder::{CpuMode, Endian, Record, Sample};
+use model::Coverage;
 use model::{CpuId, EventIndex, Name, Pid, SpaceId, StackEntry, Tid, Timestamp};
 use perfdata::Event;
 use profile::{
     ChainCache, ChainKey, Count, Detail, Profile, RawChain, SampleFacts, SampleFilter, StackId, ThreadId,
 };
-use recorder::Coverage;
 use rustc_hash::FxBuildHasher;
 use tracker::{Generation, RawStack, SampleSink, TrackedSample, Tracker};
 

@@ -9,7 +9,8 @@ use decoder::{Attr, AttrFlags};
 use generated::{Function, JitDump, Placement};
 use host::patience::{Outcome, Worker};
 use host::perf_map::{self, MapFile, Refused};
-use host::procfs::{self, Life};
+use host::procfs;
+use model::Life;
 use model::{
     Avma, Frame, MapRefusal, Name, Pid, Reason, Resolution, SourceLocation, SpaceId, StackEntry, Symbolized,
     Timestamp,

@@ -4,11 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use decoder::{Endian, Record};
-use host::procfs::Life;
-use model::{Pid, Timestamp};
+use model::{Life, Pid, Timestamp};
 use perfdata::features::{ClockData, Features};
 use perfdata::sections;
-use recorder::ProcessTable;
 use rustc_hash::FxBuildHasher;
 use tracker::Tracker;
 
@@ -37,13 +35,13 @@ impl Lives {
     /// Adds those that the recorder looked at. A stream tells of them at its end.
     pub fn add_recorded(&self, features: &Features, endian: Endian) {
         if let Some(section) = features.section(sections::id::PROCESSES) {
-            self.add(&ProcessTable::from_section(section, endian));
+            self.add(&sections::processes::from_section(section, endian));
         }
     }
 
-    fn add(&self, table: &ProcessTable) {
+    fn add(&self, processes: &[(Pid, Life)]) {
         let mut lives = self.lock();
-        for (pid, life) in table.entries() {
+        for (pid, life) in processes {
             let known = lives.entry(*pid).or_default();
             known.start = known.start.max(life.start);
             known.of_several |= known.user.is_some() && known.user != life.user;

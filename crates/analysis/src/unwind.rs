@@ -14,8 +14,8 @@ use decoder::{CpuMode, Endian, Record, Sample, SampleFormat, context, kind};
 use host::objects::{ObjectStore, SearchPaths};
 use model::{Name, Pid, TruncationReason};
 use perfdata::Description;
-use recorder::unwind::{
-    ChainUnwinder, Snapshot, Snapshots, UserState, instruction_of_32_bits, is_of_32_bits,
+use stacks::{
+    ChainUnwinder, ProcessMaps, ProcessMapsCache, UserState, instruction_of_32_bits, is_of_32_bits,
 };
 use tracker::{AddressSpace, ChainItem, OrderedRecord, Tracker, chain_items};
 use unwinder::{Architecture, NoMemory};
@@ -101,14 +101,14 @@ struct Turn {
 struct Machine {
     tracker: Tracker,
     build_ids: ListedBuildIds,
-    snapshots: Snapshots,
+    maps_cache: ProcessMapsCache,
     architecture: Option<Architecture>,
 }
 
 /// A sample to be unwound: its place in the batch, and the mappings at its moment.
 struct Job {
     index: usize,
-    snapshot: Arc<Snapshot>,
+    maps: Arc<ProcessMaps>,
 }
 
 fn work(turn: &Mutex<Turn>) {
@@ -119,7 +119,7 @@ fn work(turn: &Mutex<Turn>) {
         let Some((mut batch, architecture, done)) = taken else { return };
         let mut chains = std::mem::take(&mut batch.chains);
         chains.clear();
-        for Job { index, snapshot } in jobs.drain(..) {
+        for Job { index, maps } in jobs.drain(..) {
             let Some(sample) = batch.get(index).and_then(|record| sample_of(&batch.recording, record)) else {
                 continue;
             };
@@ -132,7 +132,7 @@ fn work(turn: &Mutex<Turn>) {
                 chains.push(index, &chain);
                 continue;
             };
-            unwinder.unwind(&snapshot, &state, &mut NoMemory, &mut chain);
+            unwinder.unwind(&maps, &state, &mut NoMemory, &mut chain);
             chains.push(index, &chain);
         }
         batch.chains = chains;
@@ -177,7 +177,7 @@ impl Machine {
         Self {
             tracker: Tracker::new(),
             build_ids: ListedBuildIds::default(),
-            snapshots: Snapshots::new(Arc::new(ObjectStore::new(paths))),
+            maps_cache: ProcessMapsCache::new(Arc::new(ObjectStore::new(paths))),
             architecture: architecture.filter(|_| recording.endian() == Endian::Little),
         }
     }
@@ -199,7 +199,7 @@ impl Machine {
                 // The sample may be the first that is heard of its thread.
                 self.tracker.comm(pid, tid);
                 if must_unwind(&sample, pid, architecture) {
-                    jobs.push(Job { index, snapshot: self.snapshots.of(&mut self.tracker, pid) });
+                    jobs.push(Job { index, maps: self.maps_cache.of(&mut self.tracker, pid) });
                 }
             }
         }

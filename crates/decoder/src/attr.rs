@@ -177,6 +177,15 @@ impl Attr {
         self.kind == TYPE_SOFTWARE && self.config <= TASK_CLOCK
     }
 
+    /// Whether the event counts as long as a program runs: a clock, or the processor's cycles (checklist E1).
+    pub fn runs_with_time(&self) -> bool {
+        const TYPE_HARDWARE: u32 = 0;
+        /// `PERF_COUNT_HW_CPU_CYCLES` and `PERF_COUNT_HW_REF_CPU_CYCLES`; above them is the PMU's type (hybrid processors).
+        const CYCLES: [u64; 2] = [0, 9];
+        let config = self.config & u64::from(u32::MAX);
+        self.is_cpu_clock() || self.kind == TYPE_HARDWARE && CYCLES.contains(&config)
+    }
+
     /// Whether the event samples by frequency rather than by a fixed period.
     pub fn is_frequency(&self) -> bool {
         self.flags.contains(AttrFlags::FREQ)

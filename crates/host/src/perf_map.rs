@@ -17,8 +17,9 @@ use model::{MapRefusal, Pid};
 
 use crate::in_root;
 use crate::mounts::Mounts;
-use crate::procfs::{self, Life};
+use crate::procfs;
 use crate::sys::system;
+use model::Life;
 
 /// Of a longer map the end is read, which has the newest code: 256 MiB are three million functions, and less than a
 /// second of reading. The maps of node servers that run for weeks have a hundred.

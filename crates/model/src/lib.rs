@@ -9,8 +9,10 @@ extern crate alloc;
 
 mod address;
 mod build_id;
+mod coverage;
 mod frame;
 mod ids;
+mod life;
 mod loss;
 mod name;
 mod reason;
@@ -20,8 +22,10 @@ mod thread_state;
 
 pub use address::{Avma, FileOffset, FrameAddress, Svma};
 pub use build_id::BuildId;
+pub use coverage::Coverage;
 pub use frame::{Frame, Resolution, SourceLocation, Symbolized};
 pub use ids::{CpuId, EventIndex, Pid, Tid, Timestamp};
+pub use life::Life;
 pub use loss::Loss;
 pub use name::Name;
 pub use reason::{MapRefusal, Reason, TruncationReason};

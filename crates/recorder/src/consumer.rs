@@ -11,8 +11,8 @@ use model::{CpuId, Loss, Pid, Tid};
 use crate::notice::Notice;
 use crate::ring::Drained;
 use crate::unwind::{CopySizes, StackTotals};
-use crate::waits::WatchedTime;
 use crate::window::DumpReport;
+use perfdata::sections::WatchedTime;
 
 /// Which of a CPU's two rings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

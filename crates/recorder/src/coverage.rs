@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use decoder::{Attr, AttrFlags, ReadFormat, SampleFormat, kind};
 use host::sys::clock::CpuTime;
+use model::Coverage;
 use rustc_hash::FxBuildHasher;
 
 use crate::consumer::RecordedEvent;
@@ -27,38 +28,6 @@ const BEFORE_PERIOD: [SampleFormat; 8] = [
     SampleFormat::STREAM_ID,
     SampleFormat::CPU,
 ];
-/// Fewer missing samples than this are the last, unfinished periods of a few threads.
-const FEW_SAMPLES: u64 = 20;
-/// A smaller share than this of what is due is within what clocks and counters differ by.
-const SMALL_SHARE: f64 = 0.05;
-
-/// What the samples of one event stand for, and what the event has counted.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Coverage {
-    /// The event's name.
-    pub event: String,
-    /// Samples that reached us.
-    pub samples: u64,
-    /// The sum of their periods: events, or nanoseconds of a clock.
-    pub sampled: u64,
-    /// What the event counted itself, in the same unit; `None` where that is not known, or not comparable.
-    pub counted: Option<u64>,
-}
-
-impl Coverage {
-    /// How many samples are missing for want of whole periods; `lost` ones were taken and are accounted for elsewhere.
-    /// `None` where that are few.
-    pub fn missing(&self, lost: u64) -> Option<u64> {
-        let counted = self.counted?;
-        // Where no sample says how much one stands for, nothing can be said.
-        let period = self.sampled.checked_div(self.samples)?.max(1);
-        let taken = self.sampled.saturating_add(period.saturating_mul(lost));
-        let missing = counted.saturating_sub(taken);
-        let is_large = missing as f64 > SMALL_SHARE * counted as f64;
-        (is_large && missing / period > FEW_SAMPLES).then_some(missing / period)
-    }
-}
-
 /// Adds up the samples of each event as they come.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
@@ -125,14 +94,6 @@ fn period_of(attr: &Attr) -> Period {
     }
 }
 
-/// Whether an event counts as long as a program runs: a clock, or the processor's cycles (checklist E1).
-pub fn runs_with_time(attr: &Attr) -> bool {
-    const TYPE_HARDWARE: u32 = 0;
-    /// `PERF_COUNT_HW_CPU_CYCLES` and `PERF_COUNT_HW_REF_CPU_CYCLES`; above them is the PMU's type (hybrid processors).
-    const CYCLES: [u64; 2] = [0, 9];
-    attr.is_cpu_clock() || attr.kind == TYPE_HARDWARE && CYCLES.contains(&(attr.config & u64::from(u32::MAX)))
-}
-
 /// Whether only user space is seen: what a clock counts is then more than what it samples.
 fn is_user_only(attr: &Attr) -> bool {
     attr.flags.contains(AttrFlags::EXCLUDE_KERNEL)
@@ -163,25 +124,9 @@ pub(crate) fn coverage(opened: &Opened, tally: &Tally, command: Option<CpuTime>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{clock_event, select};
+    use crate::event::clock_event;
     use crate::options::{Extras, Options, Target};
     use decoder::{Endian, RawRecord, Record, RecordLayout};
-
-    fn coverage(samples: u64, sampled: u64, counted: Option<u64>) -> Coverage {
-        Coverage { event: "cpu-clock".to_owned(), samples, sampled, counted }
-    }
-
-    #[test]
-    fn only_many_missing_samples_are_told() {
-        let of_ten = |samples, counted| coverage(samples, 10 * samples, Some(counted));
-        assert_eq!(of_ten(400, 6_800).missing(0), Some(280));
-        assert_eq!(of_ten(400, 6_800).missing(270), None, "they were lost");
-        assert_eq!(of_ten(10_000, 100_300).missing(0), None, "a small share");
-        assert_eq!(of_ten(10, 210).missing(0), None, "a few samples");
-        assert_eq!(of_ten(400, 100).missing(0), None, "more than was counted");
-        assert_eq!(coverage(0, 0, Some(1_000)).missing(0), None);
-        assert_eq!(coverage(400, 4_000, None).missing(0), None);
-    }
 
     #[test]
     fn periods_are_found_in_every_layout() {
@@ -216,15 +161,5 @@ mod tests {
             tally.add(&bytes);
             assert_eq!(tally.of(0), (1, sample.period.unwrap()));
         }
-    }
-
-    #[test]
-    fn clocks_and_cycles_run_with_time() {
-        let runs = |text: &str| {
-            let event = select(text, &Vec::new()).unwrap().remove(0);
-            runs_with_time(&crate::attr::sampler(&event, &Options::new(Target::Command), 0, 4096))
-        };
-        assert!(runs("cpu-clock") && runs("task-clock:u") && runs("cycles:P") && runs("ref-cycles"));
-        assert!(!runs("page-faults") && !runs("instructions") && !runs("cs"));
     }
 }

@@ -54,7 +54,6 @@ pub use commands::CommandSources;
 pub use conditions::{DumpCondition, ExitCondition};
 pub use consumer::{Chunk, Consumer, Ending, LostCount, RecordedEvent, Recording, RingKind, TaskTime};
 pub use control::Control;
-pub use coverage::{Coverage, runs_with_time};
 pub use error::{Errno, Error};
 pub use file::{FileConsumer, OUTPUT_BUFFER};
 pub use machine::{ThisMachine, this_machine};
@@ -63,9 +62,8 @@ pub use offer::{Offer, offer, offer_on_cpu};
 pub use options::{
     CallChain, Clock, DEFAULT_FREQUENCY, DEFAULT_STACK_COPY, Extras, Levels, Options, Target, Workload,
 };
-pub use process_table::ProcessTable;
 pub use ring::{Drained, RingMemory, drain_whole};
 pub use session::record;
 pub use summary::{Command, RunningCommand, Summary};
-pub use waits::{WatchedTime, observe_waits};
+pub use waits::observe_waits;
 pub use window::{Dump, DumpFailure, DumpReport, SwitchWhen, SwitchingConsumer, Window, WindowConsumer};

@@ -1,5 +1,6 @@
 //! What a recording came to.
 
+use model::Coverage;
 use std::time::Duration;
 
 use host::sys::clock::CpuTime;
@@ -11,7 +12,6 @@ use model::Loss;
 
 use crate::consumer::RecordedEvent;
 use crate::control::Control;
-use crate::coverage::Coverage;
 
 /// What a recording came to.
 #[derive(Debug)]

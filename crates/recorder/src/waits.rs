@@ -1,9 +1,9 @@
 //! Where threads wait: which events tell of it, by what is permitted, and when they were watched.
 
-use decoder::Endian;
 use host::procfs::{self, Capability};
 use host::sys::clock;
 use host::sysctl;
+use perfdata::sections::WatchedTime;
 
 use crate::error::Error;
 use crate::event::{Catalogue, Event, Rate, default_events, select};
@@ -56,60 +56,23 @@ pub fn observe_waits(options: &mut Options, catalogue: &dyn Catalogue) -> Result
     Ok(())
 }
 
-/// For how long, and of whom, a recording tells where threads wait.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct WatchedTime {
-    /// When it began, in nanoseconds on the clock of the recording.
-    pub begin: u64,
-    /// When it ended.
-    pub end: u64,
-    /// Threads may be named in the recording and not be meant: only those that have samples are.
-    pub only_sampled: bool,
+/// What is watched from now on, if switches are; `None` with a clock that cannot be read.
+pub(crate) fn start_watching(options: &Options) -> Option<WatchedTime> {
+    let begin = options.extras.switches.then(|| clock::now(options.clock.id()?).ok())??;
+    let follows = options.target.is_cpu_wide() || options.inherits();
+    let only_sampled = matches!(options.target, Target::Threads(_)) || !follows;
+    Some(WatchedTime { begin, end: begin, only_sampled })
 }
 
-impl WatchedTime {
-    /// What was watched from now on, if switches are; `None` with a clock that cannot be read.
-    pub(crate) fn start(options: &Options) -> Option<Self> {
-        let begin = options.extras.switches.then(|| clock::now(options.clock.id()?).ok())??;
-        let follows = options.target.is_cpu_wide() || options.inherits();
-        let only_sampled = matches!(options.target, Target::Threads(_)) || !follows;
-        Some(Self { begin, end: begin, only_sampled })
-    }
-
-    /// Until now.
-    pub(crate) fn ended(self, options: &Options) -> Self {
-        let now = options.clock.id().and_then(|clock| clock::now(clock).ok());
-        Self { end: now.unwrap_or(self.end), ..self }
-    }
-
-    /// The bytes of the section ([`perfdata::sections::id::WATCHED_TIME`]).
-    pub fn to_section(&self) -> Vec<u8> {
-        [self.begin, self.end, u64::from(self.only_sampled)].into_iter().flat_map(u64::to_ne_bytes).collect()
-    }
-
-    /// Reads a section; `None` where it is cut, or ends before it begins.
-    pub fn from_section(bytes: &[u8], endian: Endian) -> Option<Self> {
-        let word = |index: usize| Some(endian.u64(*bytes.get(index * 8..)?.first_chunk()?));
-        let watched = Self { begin: word(0)?, end: word(1)?, only_sampled: word(2)? & 1 != 0 };
-        (watched.begin <= watched.end).then_some(watched)
-    }
+/// What was watched until now.
+pub(crate) fn stop_watching(watched: WatchedTime, options: &Options) -> WatchedTime {
+    let now = options.clock.id().and_then(|clock| clock::now(clock).ok());
+    WatchedTime { end: now.unwrap_or(watched.end), ..watched }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sections_come_back() {
-        let watched = WatchedTime { begin: 5, end: 7, only_sampled: true };
-        let section = watched.to_section();
-        assert_eq!(WatchedTime::from_section(&section, Endian::NATIVE), Some(watched));
-        for cut in 0..section.len() {
-            assert_eq!(WatchedTime::from_section(&section[..cut], Endian::NATIVE), None);
-        }
-        let backwards = WatchedTime { begin: 8, ..watched }.to_section();
-        assert_eq!(WatchedTime::from_section(&backwards, Endian::NATIVE), None);
-    }
 
     #[test]
     fn one_side_of_the_kernel_has_no_switches() {

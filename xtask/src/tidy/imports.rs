@@ -18,7 +18,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("profile", &["model"]),
     ("export", &["model", "decoder", "perfdata", "profile"]),
     ("host", &["model", "elf"]),
-    ("recorder", &["model", "decoder", "perfdata", "tracker", "elf", "unwinder", "host"]),
+    ("stacks", &["model", "decoder", "tracker", "elf", "unwinder", "host"]),
+    ("recorder", &["model", "decoder", "perfdata", "tracker", "elf", "unwinder", "host", "stacks"]),
     (
         "analysis",
         &[
@@ -33,7 +34,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "profile",
             "export",
             "host",
-            "recorder",
+            "stacks",
         ],
     ),
     (

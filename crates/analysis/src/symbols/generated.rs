@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use generated::PerfMapSearch;
 use host::patience::{Late, Outcome, Worker};
 use host::perf_map::{self, MOST_BYTES};
-use host::procfs::{self, Life};
+use host::procfs;
+use model::Life;
 use model::{Avma, MapRefusal, Name, Pid, Reason, Resolution, Space, StackEntry};
 
 use super::{Job, Symbols, named};

@@ -3,9 +3,9 @@
 use decoder::{Attr, AttrFlags, Endian};
 use model::EventIndex;
 use perfdata::features::Features;
+use perfdata::sections::WatchedTime;
 use perfdata::tracing_data::TracingData;
 use perfdata::{Event, sections};
-use recorder::WatchedTime;
 
 use crate::events::{is_clock, is_dummy, is_named};
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use analysis::Notices;
 use export::summary::grouped;
 use host::sys::clock::CpuTime;
-use recorder::{Coverage, Options, RecordedEvent, Summary, Target, runs_with_time};
+use model::Coverage;
+use recorder::{Options, RecordedEvent, Summary, Target};
 
 use crate::console::Console;
 
@@ -47,7 +48,7 @@ fn user_space_only(events: &[RecordedEvent], time: CpuTime) -> Option<String> {
     let mut sampled = events.iter().filter(|event| !event.sideband).peekable();
     sampled.peek()?;
     let is_of_user = |event: &RecordedEvent| {
-        event.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) && runs_with_time(&event.attr)
+        event.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) && event.attr.runs_with_time()
     };
     let total = time.total();
     let share = time.user.as_secs_f64() / total.as_secs_f64();
@@ -108,7 +109,7 @@ fn nothing(summary: &Summary, options: &Options) -> String {
         return "all samples were lost".to_owned();
     }
     let sampled: Vec<&RecordedEvent> = summary.events.iter().filter(|event| !event.sideband).collect();
-    if let Some(timed) = sampled.iter().find(|event| runs_with_time(&event.attr)) {
+    if let Some(timed) = sampled.iter().find(|event| event.attr.runs_with_time()) {
         return format!("no samples: {}", hardly_any_time(timed, summary, options));
     }
     let names = sampled.iter().map(|event| event.name.as_str()).collect::<Vec<_>>().join(", ");

@@ -4,40 +4,13 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
-use model::Pid;
+use model::{Life, Pid};
 
 use super::status::{Status, status_of_process};
 use crate::sys::{clock, system};
 
 const CLOCK_REALTIME: i32 = 0;
 const CLOCK_BOOTTIME: i32 = 7;
-
-/// The life of a process, as far as it is known.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Life {
-    /// When it began, in nanoseconds since 1970; exact to a tick of the kernel (10 ms).
-    pub start: Option<u64>,
-    /// When it ended, in nanoseconds since 1970; `None` where it lives, or nobody knows.
-    pub end: Option<u64>,
-    /// The user that owns the files which it makes (fsuid).
-    pub user: Option<u32>,
-    /// Its number in its own pid namespace.
-    pub own_number: Option<Pid>,
-}
-
-impl Life {
-    /// Starts of one process that were read at different times lie so close together, in nanoseconds: a start is exact to
-    /// 10 ms, and a wall clock is set a little now and then.
-    pub const TOLERANCE: u64 = 2_000_000_000;
-
-    /// Whether it can be the same process, by its start.
-    pub fn may_be(&self, other: &Self) -> bool {
-        match (self.start, other.start) {
-            (Some(one), Some(another)) => one.abs_diff(another) <= Self::TOLERANCE,
-            _ => true,
-        }
-    }
-}
 
 /// The life of a process that has not ended.
 ///

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use model::{Pid, Tid};
 
-pub use life::{Life, busy_time, cpu_time, life};
+pub use life::{busy_time, cpu_time, life};
 pub use lineage::{Lineage, lineage};
 pub use maps::{MapEntry, executable_maps};
 pub use status::{Capability, Status, allowed_cpus, holds_back, own_status, status};

@@ -263,6 +263,13 @@ mod tests {
         select(text, &Vec::new()).unwrap().remove(0)
     }
 
+    #[test]
+    fn clocks_and_cycles_run_with_time() {
+        let runs = |text: &str| one(text).attr.runs_with_time();
+        assert!(runs("cpu-clock") && runs("task-clock:u") && runs("cycles:P") && runs("ref-cycles"));
+        assert!(!runs("page-faults") && !runs("instructions") && !runs("cs"));
+    }
+
     /// A machine with these tracepoints, or one that does not show them.
     struct Tracepoints(Option<&'static [&'static str]>);
 

@@ -8,7 +8,6 @@ use model::{CpuId, Pid, Tid};
 use super::plan::{Opened, open_target};
 use super::targets::processes;
 use crate::attr::rate_of;
-use crate::coverage::runs_with_time;
 use crate::error::Error;
 use crate::event::{Event, Rate, clock_event};
 use crate::notice::Notice;
@@ -36,7 +35,7 @@ pub(crate) fn open(
     if let (Target::Command, Some(child), Some(cpus)) = (&options.target, child, cpus_of_command(options)) {
         let whole = Options { target: Target::System, cpus: Some(cpus), ..options.clone() };
         if let Some((mut opened, told)) = open_whole(&whole, child)
-            && opened.events.iter().all(|event| runs_with_time(&event.attr))
+            && opened.events.iter().all(|event| event.attr.runs_with_time())
         {
             opened.members = Some(Vec::new());
             opened.time_tasks(&[Tid(child.0)], false, options, notices);
@@ -107,7 +106,7 @@ fn cpus_of_command(options: &Options) -> Option<Vec<CpuId>> {
         Rate::Period(period) => period >= if event.attr.is_cpu_clock() { LEAST_PERIOD } else { LEAST_CYCLES },
     };
     let is_time = |event: &Event| {
-        runs_with_time(&event.attr) && event.filter.is_none() && event.leader.is_none() && is_slow(event)
+        event.attr.runs_with_time() && event.filter.is_none() && event.leader.is_none() && is_slow(event)
     };
     let is_plain = options.inherits()
         && !options.extras.switches

@@ -12,6 +12,7 @@ use host::sys::clock;
 use host::sys::schedule::{AtOnce, Urgent};
 use host::sys::spawn::{Child, ExitStatus, WaitingChild};
 use model::{Loss, Pid};
+use perfdata::sections::WatchedTime;
 
 use crate::calls::CallWatch;
 use crate::commands::{Answers, CommandThread};
@@ -31,7 +32,6 @@ use crate::requests::Requests;
 use crate::ring::{Drained, Readers, RingSource, Samples, StackPlace};
 use crate::summary::{Command, RunningCommand, Summary};
 use crate::synthesis::Synthesis;
-use crate::waits::WatchedTime;
 use crate::workload;
 use outside::Next;
 
@@ -167,7 +167,7 @@ impl Prepared {
                 return Err(error);
             }
         };
-        self.watched = WatchedTime::start(options);
+        self.watched = crate::waits::start_watching(options);
         let begin = Instant::now();
         let child = match self.start(options, waiting) {
             Ok(child) => child,
@@ -234,7 +234,7 @@ impl Prepared {
             Ok(())
         });
         self.disable();
-        self.watched = self.watched.map(|watched| watched.ended(options));
+        self.watched = self.watched.map(|watched| crate::waits::stop_watching(watched, options));
         let duration = begin.elapsed();
         run.last_round();
         let lost = self.opened.lost();

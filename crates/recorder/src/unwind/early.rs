@@ -4,9 +4,8 @@
 
 use decoder::Sample;
 use model::{Avma, Pid, TruncationReason};
+use stacks::{is_user_mark, user_part};
 use unwinder::AddressSpace;
-
-use super::sample::{is_user_mark, user_part};
 
 /// In `misc`, where the kernel has no such bit for samples.
 const EARLY: u16 = 1 << 13;

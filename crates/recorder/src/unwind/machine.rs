@@ -9,6 +9,10 @@ use decoder::{Endian, RawRecord, Record, Sample};
 use elf::UnpackBudget;
 use host::objects::{Limits, ObjectStore, SearchPaths};
 use model::{Pid, TruncationReason};
+use stacks::{
+    ProcessMaps, ProcessMapsCache, SampledStack, StackWalker, UserState, is_of_32_bits, kernel_part,
+    names_no_mapping, native, user_part,
+};
 use tracker::Tracker;
 use unwinder::StackEnd;
 
@@ -16,11 +20,8 @@ use super::copy_size::CopySize;
 use super::early::{self, FoundBy};
 use super::execs::Execs;
 use super::fresh_maps::FreshMaps;
-use super::sample::{UserState, is_of_32_bits, kernel_part, names_no_mapping, native, user_part};
-use super::snapshot::{Snapshot, Snapshots};
 use super::stage::Layouts;
 use super::totals::StackTotals;
-use super::walker::{Moment, StackWalker};
 use crate::census::Census;
 
 /// Spaces beyond this are forgotten where nothing is mapped from them.
@@ -34,7 +35,7 @@ const HASTY_STACKS: u32 = 64;
 #[derive(Debug)]
 pub(super) struct Machine {
     pub(super) tracker: Tracker,
-    snapshots: Snapshots,
+    maps_cache: ProcessMapsCache,
     pub(super) walker: StackWalker,
     pub(super) totals: StackTotals,
     pub(super) copy_size: CopySize,
@@ -61,7 +62,7 @@ fn limits() -> Limits {
 #[derive(Debug)]
 pub(super) struct Ahead {
     /// The mappings as they were then: with others, it has to be done again.
-    snapshot: Arc<Snapshot>,
+    maps: Arc<ProcessMaps>,
     chain: Vec<u64>,
     depth: u64,
 }
@@ -73,7 +74,7 @@ impl Machine {
         let store = Arc::new(store.with_limits(limits()));
         Self {
             tracker: Tracker::new(),
-            snapshots: Snapshots::new(store),
+            maps_cache: ProcessMapsCache::new(store),
             walker: StackWalker::default(),
             totals: StackTotals::default(),
             copy_size: CopySize::default(),
@@ -105,15 +106,15 @@ impl Machine {
         self.chain.extend(kernel_part(&sample));
         match (self.user_state(&sample), sample.thread) {
             (Some(state), Some((pid, _))) => {
-                let snapshot = self.snapshots.of(&mut self.tracker, pid);
-                match ahead.filter(|ahead| Arc::ptr_eq(&ahead.snapshot, &snapshot)) {
+                let maps = self.maps_cache.of(&mut self.tracker, pid);
+                match ahead.filter(|ahead| Arc::ptr_eq(&ahead.maps, &maps)) {
                     Some(ahead) => {
                         self.chain.extend_from_slice(&ahead.chain);
                         self.copy_size.note_stack(Some(ahead.depth));
                         self.hasty = self.hasty.saturating_sub(1);
                         self.totals.count(StackEnd::Complete, false);
                     }
-                    None => self.unwind_now(&sample, pid, &state, &snapshot, layouts),
+                    None => self.unwind_now(&sample, pid, &state, &maps, layouts),
                 }
             }
             // There is none, or it is a 32-bit one, which is left to the kernel's walk.
@@ -133,24 +134,24 @@ impl Machine {
         sample: &Sample<'_>,
         pid: Pid,
         state: &UserState<'_>,
-        snapshot: &Snapshot,
+        maps: &ProcessMaps,
         layouts: &Layouts,
     ) {
         let (newer, start) = (OnceCell::new(), self.chain.len());
-        let mut moment = Moment { sample, pid, state, snapshot };
-        let mut unwound = self.walker.walk(&moment, &mut self.chain);
+        let mut sampled = SampledStack { sample, pid, state, maps };
+        let mut unwound = self.walker.walk(&sampled, &mut self.chain);
         if let (Some(missing), Some(now)) = (self.walker.stack().unmapped, sample.time) {
             let (place, layout) = ((pid, missing), &layouts.recorded);
             if self.fresh_maps.look(place, now, layout, &mut self.tracker, &mut self.fresh) {
-                let snapshot = newer.get_or_init(|| self.snapshots.of(&mut self.tracker, pid));
-                moment = Moment { snapshot, ..moment };
+                let maps = newer.get_or_init(|| self.maps_cache.of(&mut self.tracker, pid));
+                sampled = SampledStack { maps, ..sampled };
                 self.chain.truncate(start);
-                unwound = self.walker.walk(&moment, &mut self.chain);
+                unwound = self.walker.walk(&sampled, &mut self.chain);
             }
         }
         self.note_copy(pid, state, unwound.end);
         if unwound.end != StackEnd::Complete && self.walker.goes_on() {
-            unwound = self.walker.finish(&moment, &mut self.chain, start);
+            unwound = self.walker.finish(&sampled, &mut self.chain, start);
         }
         self.totals.count(unwound.end, unwound.late);
     }
@@ -165,13 +166,13 @@ impl Machine {
     ) -> bool {
         let state = native().and_then(|architecture| UserState::of(sample, architecture));
         let (Some(state), Some((pid, _))) = (state, sample.thread) else { return false };
-        let Some((generation, snapshot)) = self.snapshots.unchanged(&mut self.tracker, pid) else {
+        let Some((generation, maps)) = self.maps_cache.unchanged(&mut self.tracker, pid) else {
             return false;
         };
-        let moment = Moment { sample, pid, state: &state, snapshot: &snapshot };
+        let sampled = SampledStack { sample, pid, state: &state, maps: &maps };
         self.chain.clear();
         self.chain.extend(kernel_part(sample));
-        let Some(unwound) = self.walker.walk_at_once(&moment, until, &mut self.chain) else { return false };
+        let Some(unwound) = self.walker.walk_at_once(&sampled, until, &mut self.chain) else { return false };
         let start = into.len();
         self.write(*sample, layouts, into);
         let found_by = FoundBy { pid, generation: generation.as_u64(), late: unwound.late };
@@ -204,10 +205,10 @@ impl Machine {
             let record = out.split_off(start);
             let Ok((raw, _)) = RawRecord::parse(&record, Endian::NATIVE) else { return false };
             let Ok(sample) = layouts.written.decode_sample(&raw) else { return false };
-            let snapshot = self.snapshots.of(&mut self.tracker, pid);
+            let maps = self.maps_cache.of(&mut self.tracker, pid);
             self.chain.clear();
             self.chain.extend(kernel_part(&sample));
-            if !early::extend_within(&snapshot.space, &sample, &mut self.chain) {
+            if !early::extend_within(&maps.space, &sample, &mut self.chain) {
                 end = StackEnd::Truncated(TruncationReason::MappingUnknown);
             }
             self.write(sample, layouts, out);
@@ -220,12 +221,12 @@ impl Machine {
     pub(super) fn look_ahead(&mut self, sample: &Sample<'_>) -> Option<Ahead> {
         let state = self.user_state(sample)?;
         let (pid, _) = sample.thread?;
-        let snapshot = self.snapshots.of(&mut self.tracker, pid);
-        let moment = Moment { sample, pid, state: &state, snapshot: &snapshot };
+        let maps = self.maps_cache.of(&mut self.tracker, pid);
+        let sampled = SampledStack { sample, pid, state: &state, maps: &maps };
         self.chain.clear();
-        let is_complete = self.walker.look_ahead(&moment, &mut self.chain);
+        let is_complete = self.walker.look_ahead(&sampled, &mut self.chain);
         let (chain, depth) = (self.chain.clone(), self.depth(&state));
-        is_complete.then_some(Ahead { snapshot, chain, depth })
+        is_complete.then_some(Ahead { maps, chain, depth })
     }
 
     /// The user side of a thread that has one: while exec has taken the program away with its stack, and not yet started the
@@ -246,22 +247,22 @@ impl Machine {
         frames.last().map_or(0, |frame| frame.stack_pointer.wrapping_sub(state.stack.start))
     }
 
-    /// As [`Snapshots::refused_tables`].
+    /// As [`ProcessMapsCache::refused_tables`].
     pub(super) fn refused_tables(&self) -> Vec<String> {
-        self.snapshots.refused_tables()
+        self.maps_cache.refused_tables()
     }
 
     /// Takes the pages of objects out of our memory until they are touched again.
     pub(super) fn give_back(&self) {
-        self.snapshots.give_back();
+        self.maps_cache.give_back();
     }
 
     /// Forgets what is no more: a recording may go on for days.
     pub(super) fn forget(&mut self) {
         self.census.take(&mut self.tracker);
-        self.snapshots.forget_ended(&self.tracker);
+        self.maps_cache.forget_ended(&self.tracker);
         if self.tracker.spaces().len() > self.most_spaces {
-            self.tracker.forget_spaces(|space| self.snapshots.know(space));
+            self.tracker.forget_spaces(|space| self.maps_cache.know(space));
             self.most_spaces = MOST_SPACES.max(2 * self.tracker.spaces().len());
         }
     }
@@ -274,7 +275,7 @@ impl Machine {
     }
 
     fn write(&mut self, sample: Sample<'_>, layouts: &Layouts, out: &mut Vec<u8>) {
-        super::chain::cut(&mut self.chain, layouts.most_addresses);
+        stacks::cut(&mut self.chain, layouts.most_addresses);
         let callchain = Some(native_bytes(&self.chain, &mut self.chain_bytes));
         if layouts.written.encode(&Record::Sample(Sample { callchain, ..sample }), out).is_err() {
             // Other parts (a raw tracepoint of 60 KB) leave no room for the chain.

@@ -15,6 +15,7 @@ use decoder::values::U64s;
 use decoder::{Endian, RawRecord, Record, RecordLayout, Sample, SampleFormat, kind, misc};
 use model::{Loss, Timestamp, TruncationReason};
 use rustc_hash::FxBuildHasher;
+use stacks::{StackWalker, kernel_part, user_part};
 use tracker::Orderer;
 use unwinder::StackEnd;
 
@@ -23,9 +24,7 @@ use super::early;
 use super::held::{Handle, Held, Key, Task};
 use super::machine::{Ahead, Machine};
 use super::record_size::room_for_chain;
-use super::sample::{kernel_part, user_part};
 use super::totals::StackTotals;
-use super::walker::StackWalker;
 use crate::consumer::{Chunk, Consumer, Ending, RecordedEvent, Recording, RingKind};
 use crate::ring::Drained;
 use crate::window::DumpReport;
@@ -120,7 +119,7 @@ impl<C: Consumer> Unwinding<C> {
         self.machine.totals
     }
 
-    /// As [`super::Snapshots::refused_tables`].
+    /// As [`stacks::ProcessMapsCache::refused_tables`].
     pub fn refused_tables(&self) -> Vec<String> {
         self.machine.refused_tables()
     }

@@ -16,8 +16,8 @@ use decoder::{Endian, RawRecord, Record, RecordLayout};
 use host::objects::{ObjectStore, SearchPaths};
 use model::Timestamp;
 use prof_recorder::event::Rate;
-use prof_recorder::unwind::{ChainUnwinder, Snapshots, UserState};
 use prof_recorder::{CallChain, Chunk, Consumer, Control, Ending, Options, Recording, Workload};
+use stacks::{ChainUnwinder, ProcessMapsCache, UserState};
 use tracker::{ChainItem, Orderer, Tracker, chain_items};
 use unwinder::{Architecture, NoMemory, StackEnd};
 
@@ -99,7 +99,7 @@ fn unwind(everything: &Everything) -> Vec<Pair> {
     }
     orderer.finish();
     let store = ObjectStore::new(SearchPaths::from_environment(None, Vec::new(), true));
-    let (mut tracker, mut snapshots) = (Tracker::new(), Snapshots::new(Arc::new(store)));
+    let (mut tracker, mut maps_cache) = (Tracker::new(), ProcessMapsCache::new(Arc::new(store)));
     let (mut unwinder, mut pairs) = (ChainUnwinder::default(), Vec::new());
     while let Some((_, raw)) = orderer.pop() {
         let id = any.id_of(&raw).unwrap_or(0);
@@ -113,8 +113,8 @@ fn unwind(everything: &Everything) -> Vec<Pair> {
         if tracker.comm(pid, tid).as_bytes() != b"recursion" {
             continue;
         }
-        let snapshot = snapshots.of(&mut tracker, pid);
-        let end = unwinder.unwind(&snapshot, &state, &mut NoMemory, &mut Vec::new()).end;
+        let maps = maps_cache.of(&mut tracker, pid);
+        let end = unwinder.unwind(&maps, &state, &mut NoMemory, &mut Vec::new()).end;
         let items = chain_items(sample.callchain.unwrap().iter(), sample.mode);
         let kernels = items.filter_map(|item| match item {
             ChainItem::Address { address, context: Some(tracker::AddressSpace::User), .. } => Some(address),
@@ -123,7 +123,7 @@ fn unwind(everything: &Everything) -> Vec<Pair> {
         let ours = unwinder.stack().addresses().map(|frame| frame.address().0).collect();
         for frame in &unwinder.stack().frames[1..] {
             let before = model::Avma(frame.address.address().0 - 1);
-            assert!(snapshot.space.find(before).unwrap().executable);
+            assert!(maps.space.find(before).unwrap().executable);
         }
         pairs.push(Pair { kernels: kernels.collect(), ours, end });
     }

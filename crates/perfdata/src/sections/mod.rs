@@ -16,6 +16,11 @@ use decoder::Endian;
 use crate::bytes::Bytes;
 use crate::error::Error;
 
+pub mod processes;
+mod watched_time;
+
+pub use watched_time::WatchedTime;
+
 /// Numbers of sections.
 pub mod id {
     /// Counts of the recorded stacks by how they end: present where the recorder unwound them.

@@ -4,14 +4,14 @@
 use decoder::Sample;
 use unwinder::{ReadMemory, UnwoundStack};
 
-use super::sample::{UserState, user_part};
+use crate::user_state::{UserState, user_part};
 
 /// A user address has no more bits; where pointers are authenticated, those of a copy carry more.
 const NO_ADDRESS_BITS: u32 = 16;
 
 /// The return addresses that the kernel found above those of `stack`, which ended early, innermost first. `None` where its
 /// way and ours do not meet in the copy.
-pub(super) fn callers_beyond<'a>(
+pub(crate) fn callers_beyond<'a>(
     sample: &Sample<'a>,
     state: &UserState<'_>,
     stack: &UnwoundStack,
@@ -46,14 +46,14 @@ pub(super) fn callers_beyond<'a>(
 /// The word above the sampled frame pointer, which the kernel's walk begins with. Where the thread was about to get the page
 /// of its stack pointer, nothing could be copied, but the rest of the stack is there.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct FirstWord {
-    pub(super) place: u64,
-    pub(super) word: u64,
+pub(crate) struct FirstWord {
+    pub(crate) place: u64,
+    pub(crate) word: u64,
 }
 
 impl FirstWord {
     /// `None` where the kernel found no caller.
-    pub(super) fn of(sample: &Sample<'_>, state: &UserState<'_>) -> Option<Self> {
+    pub(crate) fn of(sample: &Sample<'_>, state: &UserState<'_>) -> Option<Self> {
         let place = state.registers.frame_pointer()?.checked_add(8)?;
         Some(Self { place, word: user_part(sample).nth(2)? })
     }

@@ -4,7 +4,7 @@ use host::sys::process_memory;
 use model::{Avma, Pid};
 use unwinder::{Frame, ReadMemory, StackCopy};
 
-use super::snapshot::{Lent, Snapshot};
+use crate::process_maps::{MappedObjects, ProcessMaps};
 
 /// Read at once: deep stacks are read from one end to the other.
 const BLOCK: usize = 16 << 10;
@@ -16,10 +16,10 @@ const MOST: usize = 4 << 20;
 /// walk has come to, a return address, is still in its place, or another one of the same function. Then the same caller
 /// is still (or again) at the same depth.
 #[derive(Debug)]
-pub(super) struct LiveMemory<'a> {
+pub(crate) struct LiveMemory<'a> {
     pid: Pid,
     witness: Witness,
-    snapshot: &'a Snapshot,
+    maps: &'a ProcessMaps,
     /// The address of `bytes`.
     start: u64,
     bytes: &'a mut Vec<u8>,
@@ -29,7 +29,7 @@ pub(super) struct LiveMemory<'a> {
 
 /// The word of a copy by which one sees whether the outermost frame found in it is still there.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Witness {
+pub(crate) struct Witness {
     place: u64,
     word: u64,
     is_return_address: bool,
@@ -37,13 +37,13 @@ pub(super) struct Witness {
 
 impl Witness {
     /// A return address that was in this place when the sample was taken.
-    pub(super) fn return_address(place: u64, word: u64) -> Self {
+    pub(crate) fn return_address(place: u64, word: u64) -> Self {
         Self { place, word, is_return_address: true }
     }
 
     /// The return address of `last`, the outermost frame found in `copy`; where that was kept in a register, the last word
     /// copied.
-    pub(super) fn of(last: &Frame, copy: &StackCopy<'_>) -> Option<Self> {
+    pub(crate) fn of(last: &Frame, copy: &StackCopy<'_>) -> Option<Self> {
         let place = last.stack_pointer.wrapping_sub(8);
         match copy.word(place) {
             Some(word) if word == last.address.address().0 => {
@@ -59,9 +59,9 @@ impl Witness {
 
 impl<'a> LiveMemory<'a> {
     /// Reads into `bytes`, whose contents are dropped.
-    pub(super) fn new(pid: Pid, witness: Witness, snapshot: &'a Snapshot, bytes: &'a mut Vec<u8>) -> Self {
+    pub(crate) fn new(pid: Pid, witness: Witness, maps: &'a ProcessMaps, bytes: &'a mut Vec<u8>) -> Self {
         bytes.clear();
-        Self { pid, witness, snapshot, start: 0, bytes, usable: None, read: 0 }
+        Self { pid, witness, maps, start: 0, bytes, usable: None, read: 0 }
     }
 
     fn is_unchanged(&self) -> bool {
@@ -71,7 +71,8 @@ impl<'a> LiveMemory<'a> {
             return false;
         }
         let now = u64::from_ne_bytes(now);
-        now == word || (is_return_address && Lent::all(self.snapshot).share_function(Avma(now), Avma(word)))
+        now == word
+            || (is_return_address && MappedObjects::all(self.maps).share_function(Avma(now), Avma(word)))
     }
 
     fn read_block(&mut self, address: u64) -> Option<()> {

@@ -32,7 +32,7 @@ impl<'a> UserState<'a> {
 
     /// The same, also where a thread in the kernel has no byte of stack: it may be about to get the page that its stack
     /// pointer is in.
-    pub(super) fn with_any_copy(sample: &Sample<'a>, architecture: Architecture) -> Option<Self> {
+    pub fn with_any_copy(sample: &Sample<'a>, architecture: Architecture) -> Option<Self> {
         let recorded = sample.user_registers.as_ref().filter(|registers| registers.abi == ABI_64)?;
         let registers = Registers::from_perf(architecture, |number| recorded.get(number));
         let start = registers.stack_pointer()?;
@@ -56,30 +56,30 @@ pub fn instruction_of_32_bits(sample: &Sample<'_>, architecture: Architecture) -
 
 /// Whether the user's instruction that a sample names is in no mapping of the process: exec has taken that away, and not yet
 /// started the next program.
-pub(super) fn names_no_mapping(sample: &Sample<'_>, tracker: &Tracker) -> bool {
+pub fn names_no_mapping(sample: &Sample<'_>, tracker: &Tracker) -> bool {
     let Some((pid, _)) = sample.thread else { return false };
     let instruction = user_part(sample).nth(1);
     instruction.is_some_and(|address| tracker.mapping(pid, Avma(address)).is_none())
 }
 
 /// The kernel's part of a call chain, which comes first.
-pub(super) fn kernel_part<'a>(sample: &Sample<'a>) -> impl Iterator<Item = u64> + use<'a> {
+pub fn kernel_part<'a>(sample: &Sample<'a>) -> impl Iterator<Item = u64> + use<'a> {
     sample.callchain.into_iter().flat_map(|chain| chain.iter()).take_while(|value| !is_user_mark(value))
 }
 
 /// The user part, as the kernel found it: its mark, the instruction, and for each frame pointer on the way the return address
 /// above it.
-pub(super) fn user_part<'a>(sample: &Sample<'a>) -> impl Iterator<Item = u64> + Clone + use<'a> {
+pub fn user_part<'a>(sample: &Sample<'a>) -> impl Iterator<Item = u64> + Clone + use<'a> {
     sample.callchain.into_iter().flat_map(|chain| chain.iter()).skip_while(|value| !is_user_mark(value))
 }
 
 /// Whether the user part of a chain begins here, or goes on with an instruction pointer.
-pub(super) fn is_user_mark(value: &u64) -> bool {
+pub fn is_user_mark(value: &u64) -> bool {
     [context::USER, context::USER_DEFERRED].contains(value)
 }
 
 /// This machine's architecture, if stacks can be unwound on it.
-pub(crate) fn native() -> Option<Architecture> {
+pub fn native() -> Option<Architecture> {
     if cfg!(target_arch = "x86_64") {
         Some(Architecture::X86_64)
     } else if cfg!(target_arch = "aarch64") {

@@ -10,7 +10,7 @@ use unwinder::UnwindTables;
 
 /// What was refused of the unwind tables of all objects: one sentence for each object.
 #[derive(Default, Debug)]
-pub(super) struct RefusedTables(Mutex<BTreeSet<String>>);
+pub(crate) struct RefusedTables(Mutex<BTreeSet<String>>);
 
 /// So many sentences are enough.
 const MOST_SENTENCES: usize = 16;
@@ -25,7 +25,7 @@ impl RefusedTables {
         }
     }
 
-    pub(super) fn sentences(&self) -> Vec<String> {
+    pub(crate) fn sentences(&self) -> Vec<String> {
         self.lock().iter().cloned().collect()
     }
 
@@ -37,7 +37,7 @@ impl RefusedTables {
 
 /// One object, opened when its tables are asked for first.
 #[derive(Debug)]
-pub(super) struct Image {
+pub(crate) struct ObjectTables {
     space: Space,
     /// A process that maps it.
     pid: Pid,
@@ -46,8 +46,8 @@ pub(super) struct Image {
     tables: OnceLock<Option<Arc<UnwindTables<BlockBytes>>>>,
 }
 
-impl Image {
-    pub(super) fn new(
+impl ObjectTables {
+    pub(crate) fn new(
         space: Space,
         pid: Pid,
         store: Arc<ObjectStore<BlockBytes>>,
@@ -57,12 +57,12 @@ impl Image {
     }
 
     /// Its tables; `None` where the object cannot be had, is another one than was mapped, or of another architecture.
-    pub(super) fn tables(&self) -> Option<Arc<UnwindTables<BlockBytes>>> {
+    pub(crate) fn tables(&self) -> Option<Arc<UnwindTables<BlockBytes>>> {
         self.tables.get_or_init(|| self.open()).clone()
     }
 
     /// Whether its tables have been asked for before.
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.tables.get().is_some()
     }
 

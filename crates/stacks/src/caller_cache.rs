@@ -1,4 +1,4 @@
-//! Outer parts of stacks, remembered per process: deep stacks change at their inner end. (Not per thread: Go runs a stack now
+//! The callers of frames, remembered per process from complete stacks: deep stacks change at their inner end. (Not per thread: Go runs a stack now
 //! on this one, now on that.)
 
 use std::collections::HashMap;
@@ -7,11 +7,11 @@ use model::{Avma, Pid};
 use rustc_hash::FxBuildHasher;
 use unwinder::{AddressSpace, Frame, UnwoundStack};
 
-use super::snapshot::Lent;
+use crate::process_maps::MappedObjects;
 
 /// The caller of each frame that was seen in a complete stack, by process: the newest one.
 #[derive(Debug, Default)]
-pub(super) struct Tails {
+pub(crate) struct CallerCache {
     processes: HashMap<Pid, Callers, FxBuildHasher>,
     /// How many frames are known, of all processes.
     frames: usize,
@@ -48,16 +48,16 @@ fn is_on_the_same_stack(frame: &Frame, caller: &Frame) -> bool {
     distance.is_some_and(|distance| distance <= LARGEST_FRAME)
 }
 
-impl Tails {
+impl CallerCache {
     /// Drops all, if there are more frames than `most`.
-    pub(super) fn forget_beyond(&mut self, most: usize) {
+    pub(crate) fn forget_beyond(&mut self, most: usize) {
         if self.frames > most {
             *self = Self::default();
         }
     }
 
     /// Notes a complete stack.
-    pub(super) fn note(&mut self, pid: Pid, frames: &[Frame]) {
+    pub(crate) fn note(&mut self, pid: Pid, frames: &[Frame]) {
         let too_many = self.processes.len() >= MOST_PROCESSES && !self.processes.contains_key(&pid);
         if too_many || self.frames >= MOST_FRAMES {
             self.processes.clear();
@@ -87,7 +87,12 @@ impl Tails {
 
     /// The callers of `last`, the outermost frame that a copy held, from earlier stacks of the thread in which a frame of
     /// the same function had the same stack pointer.
-    pub(super) fn above(&self, pid: Pid, stack: &UnwoundStack, objects: &mut Lent<'_>) -> Option<Vec<Frame>> {
+    pub(crate) fn above(
+        &self,
+        pid: Pid,
+        stack: &UnwoundStack,
+        objects: &mut MappedObjects<'_>,
+    ) -> Option<Vec<Frame>> {
         let space = objects.space();
         let same_function = |one: u64, other: u64| objects.share_function(Avma(one), Avma(other));
         let tail = self.above_in(pid, stack.frames.last()?, space, same_function)?;
@@ -142,9 +147,9 @@ mod tests {
         Frame { address: FrameAddress::ReturnAddress(Avma(0x1000 + index)), stack_pointer }
     }
 
-    fn above(tails: &Tails, pid: Pid, last: &Frame, space: &AddressSpace) -> Option<Vec<Frame>> {
+    fn above(callers: &CallerCache, pid: Pid, last: &Frame, space: &AddressSpace) -> Option<Vec<Frame>> {
         // Functions are 16 bytes long.
-        tails.above_in(pid, last, space, |one, other| one / 16 == other / 16)
+        callers.above_in(pid, last, space, |one, other| one / 16 == other / 16)
     }
 
     fn space() -> AddressSpace {
@@ -155,20 +160,20 @@ mod tests {
     }
 
     #[test]
-    fn a_tail_needs_the_same_frame_at_the_same_place() {
+    fn a_caller_needs_the_same_frame_at_the_same_place() {
         let stack: Vec<Frame> = (1..40).map(|index| frame(index, 0x8000 + index * 16)).collect();
-        let mut tails = Tails::default();
-        tails.note(Pid(1), &stack);
-        assert_eq!(above(&tails, Pid(1), &stack[20], &AddressSpace::default()), None);
+        let mut callers = CallerCache::default();
+        callers.note(Pid(1), &stack);
+        assert_eq!(above(&callers, Pid(1), &stack[20], &AddressSpace::default()), None);
         let space = space();
-        assert_eq!(above(&tails, Pid(1), &stack[20], &space).as_deref(), Some(&stack[21..]));
-        assert_eq!(above(&tails, Pid(2), &stack[20], &space), None);
-        assert_eq!(above(&tails, Pid(1), &frame(21, 0x9000), &space), None);
+        assert_eq!(above(&callers, Pid(1), &stack[20], &space).as_deref(), Some(&stack[21..]));
+        assert_eq!(above(&callers, Pid(2), &stack[20], &space), None);
+        assert_eq!(above(&callers, Pid(1), &frame(21, 0x9000), &space), None);
         let elsewhere = |address| frame(address, stack[20].stack_pointer);
-        assert_eq!(above(&tails, Pid(1), &elsewhere(0x11), &space).as_deref(), Some(&stack[21..]));
-        assert_eq!(above(&tails, Pid(1), &elsewhere(0x20), &space), None, "another function");
+        assert_eq!(above(&callers, Pid(1), &elsewhere(0x11), &space).as_deref(), Some(&stack[21..]));
+        assert_eq!(above(&callers, Pid(1), &elsewhere(0x20), &space), None, "another function");
         assert_eq!(
-            above(&tails, Pid(1), &stack[0], &space),
+            above(&callers, Pid(1), &stack[0], &space),
             None,
             "the innermost frame is no return address"
         );
@@ -177,29 +182,29 @@ mod tests {
     #[test]
     fn the_newest_callers_are_taken_and_older_frames_stay_known() {
         let space = space();
-        let mut tails = Tails::default();
+        let mut callers = CallerCache::default();
         let deep: Vec<Frame> = (1..4000).map(|index| frame(1 + index % 3, 0x8000 + index * 64)).collect();
-        tails.note(Pid(1), &deep);
-        tails.note(Pid(1), &[frame(9, 0x100), frame(8, 0x200)]);
-        assert_eq!(above(&tails, Pid(1), &deep[2000], &space).as_deref(), Some(&deep[2001..]));
+        callers.note(Pid(1), &deep);
+        callers.note(Pid(1), &[frame(9, 0x100), frame(8, 0x200)]);
+        assert_eq!(above(&callers, Pid(1), &deep[2000], &space).as_deref(), Some(&deep[2001..]));
         // The same frame, called by another one now.
         let other = [frame(9, 0x100), deep[2000], frame(77, 0x4_0000)];
-        tails.note(Pid(1), &other);
-        assert_eq!(above(&tails, Pid(1), &deep[2000], &space).as_deref(), Some(&other[2..]));
+        callers.note(Pid(1), &other);
+        assert_eq!(above(&callers, Pid(1), &deep[2000], &space).as_deref(), Some(&other[2..]));
     }
 
     #[test]
     fn stacks_that_have_their_outer_part_in_common_are_told_apart() {
         let space = space();
-        let mut tails = Tails::default();
+        let mut callers = CallerCache::default();
         let outer: Vec<Frame> = (20..30).map(|index| frame(index, 0x8000 + index * 16)).collect();
         let stack_by = |middle: &[Frame]| [&[frame(0, 0x7000), frame(1, 0x7010)], middle, &outer].concat();
         let stacks = [&[frame(2, 0x7020)][..], &[frame(3, 0x7020), frame(4, 0x7030)], &[]].map(stack_by);
         for stack in stacks.iter().chain(&stacks).chain([&stacks[1], &stacks[1]]) {
-            tails.note(Pid(1), stack);
+            callers.note(Pid(1), stack);
             for (index, frame) in stack.iter().enumerate().skip(1) {
                 let expected = Some(&stack[index + 1..]);
-                assert_eq!(above(&tails, Pid(1), frame, &space).as_deref(), expected);
+                assert_eq!(above(&callers, Pid(1), frame, &space).as_deref(), expected);
             }
         }
     }
@@ -207,24 +212,24 @@ mod tests {
     #[test]
     fn what_is_too_much_is_dropped() {
         let stack: Vec<Frame> = (1..40).map(|index| frame(index, 0x8000 + index * 16)).collect();
-        let mut tails = Tails::default();
-        tails.note(Pid(1), &stack);
-        let known = tails.frames;
-        tails.forget_beyond(known);
-        assert!(above(&tails, Pid(1), &stack[20], &space()).is_some());
-        tails.forget_beyond(known - 1);
-        assert_eq!((tails.frames, tails.processes.len()), (0, 0));
-        tails.note(Pid(1), &stack);
-        assert_eq!(tails.frames, known);
+        let mut callers = CallerCache::default();
+        callers.note(Pid(1), &stack);
+        let known = callers.frames;
+        callers.forget_beyond(known);
+        assert!(above(&callers, Pid(1), &stack[20], &space()).is_some());
+        callers.forget_beyond(known - 1);
+        assert_eq!((callers.frames, callers.processes.len()), (0, 0));
+        callers.note(Pid(1), &stack);
+        assert_eq!(callers.frames, known);
     }
 
     #[test]
     fn callers_in_a_circle_make_no_tail() {
         let (a, b) = (frame(1, 0x8000), frame(2, 0x9000));
-        let mut tails = Tails::default();
-        tails.note(Pid(1), &[frame(3, 0x100), b, a]);
-        tails.note(Pid(1), &[frame(3, 0x100), a, b]);
-        tails.processes.get_mut(&Pid(1)).unwrap().known.insert(key(&b), Some(a));
-        assert_eq!(above(&tails, Pid(1), &a, &space()), None);
+        let mut callers = CallerCache::default();
+        callers.note(Pid(1), &[frame(3, 0x100), b, a]);
+        callers.note(Pid(1), &[frame(3, 0x100), a, b]);
+        callers.processes.get_mut(&Pid(1)).unwrap().known.insert(key(&b), Some(a));
+        assert_eq!(above(&callers, Pid(1), &a, &space()), None);
     }
 }

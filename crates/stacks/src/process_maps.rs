@@ -1,4 +1,4 @@
-//! The mappings of a process at one moment, in the unwinder's terms. A snapshot can be taken to another thread while the
+//! The mappings of a process at one moment, in the unwinder's terms. They can be taken to another thread while the
 //! tracker goes on.
 
 use std::collections::HashMap;
@@ -11,18 +11,18 @@ use rustc_hash::FxBuildHasher;
 use tracker::{Generation, Mapping, MappingKind, Tracker};
 use unwinder::{AddressSpace, ObjectNumber, Objects, UnwindTables};
 
-use super::image::{Image, RefusedTables};
+use crate::object_tables::{ObjectTables, RefusedTables};
 
 /// The mappings of a process at one moment.
 #[derive(Debug)]
-pub struct Snapshot {
+pub struct ProcessMaps {
     /// For [`unwinder::Unwinder::unwind`].
     pub space: AddressSpace,
     mappings: Vec<Mapping>,
-    images: HashMap<ObjectNumber, Arc<Image>, FxBuildHasher>,
+    images: HashMap<ObjectNumber, Arc<ObjectTables>, FxBuildHasher>,
 }
 
-impl Snapshot {
+impl ProcessMaps {
     /// The place of a frame; `None` outside every mapping.
     pub fn entry(&self, frame: FrameAddress<Avma>) -> Option<StackEntry> {
         let (address, kind, lookup) = match frame {
@@ -41,35 +41,35 @@ impl Snapshot {
     }
 }
 
-/// The objects of a snapshot, lent to an unwinder.
+/// The objects mapped by a process, lent to an unwinder.
 #[derive(Debug)]
-pub(super) struct Lent<'s> {
-    snapshot: &'s Snapshot,
+pub(crate) struct MappedObjects<'s> {
+    maps: &'s ProcessMaps,
     /// Until when any may be had, and only those that are open: to open one takes long, and so may each look into its file.
     until: Option<Instant>,
     /// Whether one was asked for that was not to be had for this.
-    pub(super) lacking: bool,
+    pub(crate) lacking: bool,
 }
 
-impl<'s> Lent<'s> {
-    pub(super) fn all(snapshot: &'s Snapshot) -> Self {
-        Self { snapshot, until: None, lacking: false }
+impl<'s> MappedObjects<'s> {
+    pub(crate) fn all(maps: &'s ProcessMaps) -> Self {
+        Self { maps, until: None, lacking: false }
     }
 
-    pub(super) fn open(snapshot: &'s Snapshot, until: Instant) -> Self {
-        Self { until: Some(until), ..Self::all(snapshot) }
+    pub(crate) fn open(maps: &'s ProcessMaps, until: Instant) -> Self {
+        Self { until: Some(until), ..Self::all(maps) }
     }
 
     /// Where they are mapped.
-    pub(super) fn space(&self) -> &'s AddressSpace {
-        &self.snapshot.space
+    pub(crate) fn space(&self) -> &'s AddressSpace {
+        &self.maps.space
     }
 
     /// Whether two return addresses are of one function, as the unwind tables have it.
-    pub(super) fn share_function(&mut self, one: Avma, other: Avma) -> bool {
+    pub(crate) fn share_function(&mut self, one: Avma, other: Avma) -> bool {
         let place = |address: Avma| {
             let lookup = Avma(address.0.checked_sub(1)?);
-            let mapping = self.snapshot.mapping(lookup)?;
+            let mapping = self.maps.mapping(lookup)?;
             Some((mapping.space, FileOffset(mapping.offset_of(lookup))))
         };
         let (Some((space, one)), Some((others, other))) = (place(one), place(other)) else { return false };
@@ -78,11 +78,11 @@ impl<'s> Lent<'s> {
     }
 }
 
-impl Objects for Lent<'_> {
+impl Objects for MappedObjects<'_> {
     type Image = BlockBytes;
 
     fn tables(&mut self, object: ObjectNumber) -> Option<Arc<UnwindTables<BlockBytes>>> {
-        let image = self.snapshot.images.get(&object)?;
+        let image = self.maps.images.get(&object)?;
         self.lacking |= self.until.is_some_and(|until| !image.is_open() || Instant::now() >= until);
         if self.lacking {
             return None;
@@ -91,25 +91,25 @@ impl Objects for Lent<'_> {
     }
 }
 
-/// The newest snapshot of each process, and the objects of all.
+/// The newest mappings of each process, and the objects of all.
 #[derive(Debug)]
-pub struct Snapshots {
+pub struct ProcessMapsCache {
     store: Arc<ObjectStore<BlockBytes>>,
     refused: Arc<RefusedTables>,
-    images: HashMap<SpaceId, Arc<Image>, FxBuildHasher>,
-    processes: HashMap<Pid, (Generation, Arc<Snapshot>), FxBuildHasher>,
+    images: HashMap<SpaceId, Arc<ObjectTables>, FxBuildHasher>,
+    processes: HashMap<Pid, (Generation, Arc<ProcessMaps>), FxBuildHasher>,
 }
 
-/// Snapshots beyond this many processes are dropped, all at once, and the objects with them: most of those processes
+/// ProcessMapsCache beyond this many processes are dropped, all at once, and the objects with them: most of those processes
 /// have ended, and many objects were theirs alone.
 const MOST_PROCESSES: usize = 1024;
 
-/// From this many on, snapshots of ended processes are looked for.
+/// From this many on, mappings of ended processes are looked for.
 const MANY_PROCESSES: usize = 128;
 /// … and objects that no living process maps.
 const MANY_IMAGES: usize = 512;
 
-impl Snapshots {
+impl ProcessMapsCache {
     /// None yet; `store` opens objects.
     pub fn new(store: Arc<ObjectStore<BlockBytes>>) -> Self {
         Self { store, refused: Arc::default(), images: HashMap::default(), processes: HashMap::default() }
@@ -121,42 +121,42 @@ impl Snapshots {
     }
 
     /// The mappings of a process as the tracker knows them now.
-    pub fn of(&mut self, tracker: &mut Tracker, pid: Pid) -> Arc<Snapshot> {
+    pub fn of(&mut self, tracker: &mut Tracker, pid: Pid) -> Arc<ProcessMaps> {
         let generation = tracker.generation(pid);
-        if let Some((known, snapshot)) = self.processes.get(&pid)
+        if let Some((known, maps)) = self.processes.get(&pid)
             && *known == generation
         {
-            return Arc::clone(snapshot);
+            return Arc::clone(maps);
         }
         if self.processes.len() >= MOST_PROCESSES {
             self.processes.clear();
             self.images.clear();
             self.store.close_all();
         }
-        let snapshot = Arc::new(self.take(tracker, pid));
-        self.processes.insert(pid, (generation, Arc::clone(&snapshot)));
-        snapshot
+        let maps = Arc::new(self.take(tracker, pid));
+        self.processes.insert(pid, (generation, Arc::clone(&maps)));
+        maps
     }
 
     /// The mappings of a process, if they are still what they were when they were last asked for.
-    pub(super) fn unchanged(&self, tracker: &mut Tracker, pid: Pid) -> Option<(Generation, Arc<Snapshot>)> {
+    pub fn unchanged(&self, tracker: &mut Tracker, pid: Pid) -> Option<(Generation, Arc<ProcessMaps>)> {
         let generation = tracker.generation(pid);
         self.processes.get(&pid).filter(|(known, _)| *known == generation).cloned()
     }
 
     /// Whether an object of this space may be open.
-    pub(super) fn know(&self, space: SpaceId) -> bool {
+    pub fn know(&self, space: SpaceId) -> bool {
         self.images.contains_key(&space)
     }
 
     /// Takes the pages of objects out of our memory until they are touched again.
-    pub(super) fn give_back(&self) {
+    pub fn give_back(&self) {
         self.store.give_back();
     }
 
-    /// Drops the snapshots of processes that the tracker has forgotten, where there are many, and of the objects that were
+    /// Drops the mappings of processes that the tracker has forgotten, where there are many, and of the objects that were
     /// theirs alone all but the newest.
-    pub(super) fn forget_ended(&mut self, tracker: &Tracker) {
+    pub fn forget_ended(&mut self, tracker: &Tracker) {
         if self.processes.len() > MANY_PROCESSES {
             self.processes.retain(|&pid, _| tracker.knows(pid));
         }
@@ -175,7 +175,7 @@ impl Snapshots {
         }
     }
 
-    fn take(&mut self, tracker: &Tracker, pid: Pid) -> Snapshot {
+    fn take(&mut self, tracker: &Tracker, pid: Pid) -> ProcessMaps {
         let mappings: Vec<Mapping> = tracker.mappings(pid).collect();
         let mut space = AddressSpace::default();
         let mut images = HashMap::default();
@@ -184,7 +184,12 @@ impl Snapshots {
             if let Some(object) = object {
                 let known = self.images.entry(mapping.space).or_insert_with(|| {
                     let space = tracker.spaces().get(mapping.space).clone();
-                    Arc::new(Image::new(space, pid, Arc::clone(&self.store), Arc::clone(&self.refused)))
+                    Arc::new(ObjectTables::new(
+                        space,
+                        pid,
+                        Arc::clone(&self.store),
+                        Arc::clone(&self.refused),
+                    ))
                 });
                 images.insert(object, Arc::clone(known));
             }
@@ -195,7 +200,7 @@ impl Snapshots {
                 executable: mapping.executable,
             });
         }
-        Snapshot { space, mappings, images }
+        ProcessMaps { space, mappings, images }
     }
 }
 
@@ -241,46 +246,46 @@ mod tests {
         }
     }
 
-    fn snapshots_of(tracker: &mut Tracker, processes: i32) -> Snapshots {
+    fn maps_of(tracker: &mut Tracker, processes: i32) -> ProcessMapsCache {
         let paths = SearchPaths::from_environment(None, Vec::new(), true);
-        let mut snapshots = Snapshots::new(Arc::new(ObjectStore::new(paths)));
+        let mut maps_cache = ProcessMapsCache::new(Arc::new(ObjectStore::new(paths)));
         for pid in 1..=processes {
-            snapshots.of(tracker, Pid(pid));
+            maps_cache.of(tracker, Pid(pid));
         }
-        snapshots
+        maps_cache
     }
 
     #[test]
-    fn few_snapshots_stay_though_their_processes_ended() {
+    fn few_mappings_stay_though_their_processes_ended() {
         let mut tracker = tracker_of(MANY_PROCESSES as i32);
-        let mut snapshots = snapshots_of(&mut tracker, MANY_PROCESSES as i32);
-        snapshots.forget_ended(&Tracker::new());
-        assert_eq!(snapshots.processes.len(), MANY_PROCESSES);
-        assert_eq!(snapshots.images.len(), MANY_PROCESSES);
+        let mut maps_cache = maps_of(&mut tracker, MANY_PROCESSES as i32);
+        maps_cache.forget_ended(&Tracker::new());
+        assert_eq!(maps_cache.processes.len(), MANY_PROCESSES);
+        assert_eq!(maps_cache.images.len(), MANY_PROCESSES);
     }
 
     #[test]
-    fn of_many_snapshots_those_of_the_ended_go_and_half_of_the_objects_that_were_theirs() {
+    fn of_many_mappings_those_of_the_ended_go_and_half_of_the_objects_that_were_theirs() {
         const ALL: i32 = 900;
         const LIVING: i32 = 100;
         let mut tracker = tracker_of(ALL);
-        let mut snapshots = snapshots_of(&mut tracker, ALL);
-        let space = |snapshots: &mut Snapshots, tracker: &mut Tracker, pid| {
-            let snapshot = snapshots.of(tracker, Pid(pid));
-            snapshot.entry(FrameAddress::InstructionPointer(Avma(0x40_0010))).unwrap().space
+        let mut maps_cache = maps_of(&mut tracker, ALL);
+        let space = |maps_cache: &mut ProcessMapsCache, tracker: &mut Tracker, pid| {
+            let maps = maps_cache.of(tracker, Pid(pid));
+            maps.entry(FrameAddress::InstructionPointer(Avma(0x40_0010))).unwrap().space
         };
         let [first, oldest, newest] =
-            [1, LIVING + 1, ALL].map(|pid| space(&mut snapshots, &mut tracker, pid));
+            [1, LIVING + 1, ALL].map(|pid| space(&mut maps_cache, &mut tracker, pid));
         end(&mut tracker, LIVING + 1..=ALL);
         // The tracker remembers the ended for a while: records may still come.
-        snapshots.forget_ended(&tracker);
-        assert_eq!(snapshots.processes.len(), ALL as usize);
+        maps_cache.forget_ended(&tracker);
+        assert_eq!(maps_cache.processes.len(), ALL as usize);
         tracker.forget_dead(|pid| pid.0 <= LIVING);
         tracker.forget_dead(|pid| pid.0 <= LIVING);
-        snapshots.forget_ended(&tracker);
-        assert_eq!(snapshots.processes.len(), LIVING as usize);
-        assert_eq!(snapshots.images.len(), ((ALL - LIVING) / 2 + LIVING) as usize);
-        assert!(snapshots.know(first), "a living process has it, though it is the oldest of all");
-        assert!(!snapshots.know(oldest) && snapshots.know(newest));
+        maps_cache.forget_ended(&tracker);
+        assert_eq!(maps_cache.processes.len(), LIVING as usize);
+        assert_eq!(maps_cache.images.len(), ((ALL - LIVING) / 2 + LIVING) as usize);
+        assert!(maps_cache.know(first), "a living process has it, though it is the oldest of all");
+        assert!(!maps_cache.know(oldest) && maps_cache.know(newest));
     }
 }

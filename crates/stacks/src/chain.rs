@@ -4,8 +4,8 @@ use decoder::context;
 use model::{Avma, FrameAddress, TruncationReason};
 use unwinder::{Innermost, NoMemory, ReadMemory, StackEnd, Unwinder, UnwoundStack};
 
-use super::sample::UserState;
-use super::snapshot::{Lent, Snapshot};
+use crate::process_maps::{MappedObjects, ProcessMaps};
+use crate::user_state::UserState;
 
 /// Unwinds samples into call chains; one per thread.
 #[derive(Debug)]
@@ -32,12 +32,12 @@ pub struct ChainEnd {
 
 impl ChainUnwinder {
     /// One that ends stacks at `frame_limit` frames.
-    pub(super) fn with_frame_limit(frame_limit: usize) -> Self {
+    pub(crate) fn with_frame_limit(frame_limit: usize) -> Self {
         Self { unwinder: Unwinder::new(frame_limit), frame_limit, stack: UnwoundStack::default() }
     }
 
     /// Forgets the rules of all places, if there are more than `most`: those in use are found again.
-    pub(super) fn forget_places_beyond(&mut self, most: usize) {
+    pub(crate) fn forget_places_beyond(&mut self, most: usize) {
         if self.unwinder.remembered_places() > most {
             self.unwinder = Unwinder::new(self.frame_limit);
         }
@@ -48,12 +48,12 @@ impl ChainUnwinder {
     /// too. An incomplete stack ends in the marker of its reason ([`model::TruncationReason::marker`]).
     pub fn unwind<M: ReadMemory>(
         &mut self,
-        snapshot: &Snapshot,
+        maps: &ProcessMaps,
         state: &UserState<'_>,
         beyond: &mut M,
         chain: &mut Vec<u64>,
     ) -> ChainEnd {
-        self.walk(&mut Lent::all(snapshot), state, beyond);
+        self.walk(&mut MappedObjects::all(maps), state, beyond);
         extend(chain, self.stack.addresses());
         if let StackEnd::Truncated(reason) = self.stack.end {
             chain.push(reason.marker());
@@ -63,9 +63,9 @@ impl ChainUnwinder {
 
     /// Appends the frames that a copy holds, by what of the objects is to be had at once, without the mark of the reason why
     /// there are no more. `None` where something else would be needed to say.
-    pub(super) fn unwind_at_once(
+    pub(crate) fn unwind_at_once(
         &mut self,
-        objects: &mut Lent<'_>,
+        objects: &mut MappedObjects<'_>,
         state: &UserState<'_>,
         chain: &mut Vec<u64>,
     ) -> Option<StackEnd> {
@@ -77,14 +77,19 @@ impl ChainUnwinder {
         Some(self.stack.end)
     }
 
-    fn walk<M: ReadMemory>(&mut self, objects: &mut Lent<'_>, state: &UserState<'_>, beyond: &mut M) {
+    fn walk<M: ReadMemory>(
+        &mut self,
+        objects: &mut MappedObjects<'_>,
+        state: &UserState<'_>,
+        beyond: &mut M,
+    ) {
         let innermost = Innermost { registers: &state.registers, stack: state.stack, thread: state.thread };
         self.unwinder.unwind(objects.space(), objects, &innermost, beyond, &mut self.stack);
     }
 
     /// Whether threads begin in the function of a return address ([`Unwinder::is_first`]).
-    pub(super) fn is_first(&mut self, snapshot: &Snapshot, return_address: Avma) -> Option<bool> {
-        self.unwinder.is_first(&snapshot.space, &mut Lent::all(snapshot), return_address)
+    pub(crate) fn is_first(&mut self, maps: &ProcessMaps, return_address: Avma) -> Option<bool> {
+        self.unwinder.is_first(&maps.space, &mut MappedObjects::all(maps), return_address)
     }
 
     /// The stack that was unwound last.
@@ -94,7 +99,7 @@ impl ChainUnwinder {
 }
 
 /// Appends frames, each instruction pointer behind its marker.
-pub(super) fn extend(chain: &mut Vec<u64>, frames: impl Iterator<Item = FrameAddress<Avma>>) {
+pub(crate) fn extend(chain: &mut Vec<u64>, frames: impl Iterator<Item = FrameAddress<Avma>>) {
     for frame in frames {
         if let FrameAddress::InstructionPointer(_) = frame {
             chain.push(context::USER);
@@ -104,7 +109,7 @@ pub(super) fn extend(chain: &mut Vec<u64>, frames: impl Iterator<Item = FrameAdd
 }
 
 /// Cuts a chain to at most `most` addresses; marks do not count.
-pub(super) fn cut(chain: &mut Vec<u64>, most: usize) {
+pub fn cut(chain: &mut Vec<u64>, most: usize) {
     let mut addresses = 0;
     let end = chain.iter().position(|&value| {
         addresses += usize::from(value < context::MAX && TruncationReason::from_marker(value).is_none());
