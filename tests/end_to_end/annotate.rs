@@ -43,6 +43,31 @@ fn every_sample_of_a_function_is_at_an_instruction() {
     }
 }
 
+#[test]
+fn filters_choose_samples_and_callers_take_what_is_hidden() {
+    let folder = folder();
+    let Some((file, _)) = recorded(folder.path()) else { return };
+    let weight = |flags: &[&str], function: &str| -> u64 {
+        let listing = run(prof(["annotate", "--json", function, "-i"]).arg(&file).args(flags)).ok();
+        let listing: Value = serde_json::from_str(listing.text()).unwrap();
+        let ranges = listing["functions"][0]["ranges"].as_array().unwrap();
+        assert!(ranges.iter().all(|range| range["elsewhere"] == 0), "{listing}");
+        ranges.iter().map(|range| range["weight"].as_u64().unwrap()).sum()
+    };
+    let sixty = weight(&[], "sixty");
+    assert_eq!(weight(&["--keep", "sixty"], "sixty"), sixty);
+    let none = run(prof(["annotate", "sixty", "--keep", "thirty", "-i"]).arg(&file));
+    assert!(none.code == 1 && none.stderr.contains("no sample was taken"), "{}", none.stderr);
+    let folded = run(prof(["flame", "--folded", "--hide", "sixty", "-i"]).arg(&file)).ok();
+    let folded = Folded::parse(folded.text());
+    let caller =
+        folded.stacks.keys().filter(|stack| stack.len() > 1).map(|stack| plain(stack.last().unwrap()));
+    let caller =
+        caller.max_by_key(|name| folded.count(|stack| plain(stack.last().unwrap()) == *name)).unwrap();
+    let of_caller = folded.count(|stack| plain(stack.last().unwrap()) == caller);
+    assert_eq!(weight(&["--hide", "sixty"], caller), of_caller, "{caller}");
+}
+
 /// Mnemonics by address, of one function.
 fn disassembled(program: &Path, function: &str) -> BTreeMap<u64, String> {
     let mut objdump = Command::new("objdump");

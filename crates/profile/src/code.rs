@@ -38,6 +38,8 @@ pub struct CodeRange {
     pub instructions: Vec<Instruction>,
     /// Why the code is not to be had, or not whole.
     pub missing: Option<String>,
+    /// The function whose instructions are kept of it, where that one was inlined into this one.
+    pub inlined: Option<Arc<str>>,
 }
 
 /// A loop that much of a function's time is spent in.
@@ -57,6 +59,16 @@ const HOT: f64 = 0.2;
 const TIGHTER: f64 = 0.8;
 
 impl CodeRange {
+    /// Keeps the instructions of a function that was inlined into this one; the weight is theirs from then on.
+    pub fn retain_inlined(&mut self, function: &Arc<str>) {
+        let is_of = |frame: &Frame| frame.inlined && frame.function == *function;
+        self.instructions.retain(|instruction| instruction.frames.iter().any(is_of));
+        self.weight =
+            self.instructions.iter().map(|instruction| instruction.weight).fold(0, u64::saturating_add);
+        self.elsewhere = 0;
+        self.inlined = Some(Arc::clone(function));
+    }
+
     /// Returns the position of the instruction at an address.
     pub fn position(&self, address: Svma) -> Option<usize> {
         self.instructions.binary_search_by_key(&address, |instruction| instruction.address).ok()
@@ -116,7 +128,19 @@ mod tests {
         let instructions: Vec<_> = instructions.collect();
         let weight = instructions.iter().map(|instruction| instruction.weight).sum();
         let (name, module) = (Arc::from("f"), Name::from("m"));
-        CodeRange { name, module, weight, elsewhere: 0, instructions, missing: None }
+        CodeRange { name, module, weight, elsewhere: 0, instructions, missing: None, inlined: None }
+    }
+
+    #[test]
+    fn what_is_inlined_is_told_from_what_it_is_in() {
+        let mut range = range(&[(2, None), (40, None), (50, None)]);
+        let frame =
+            |function: &str, inlined| Frame { function: Arc::from(function), location: None, inlined };
+        range.instructions[1].frames = Arc::from([frame("g", true), frame("f", false)]);
+        range.retain_inlined(&Arc::from("g"));
+        assert_eq!((range.weight, range.instructions.len()), (40, 1));
+        range.retain_inlined(&Arc::from("f"));
+        assert_eq!((range.weight, range.instructions.len()), (0, 0), "code of its own is not inlined");
     }
 
     #[test]

@@ -69,6 +69,7 @@ impl Disassembler {
         options.set_branch_leading_zeros(false);
         options.set_rip_relative_addresses(true);
         options.set_show_branch_size(false);
+        options.set_always_show_scale(true);
         let mut lot = Vec::new();
         let mut instruction = Instruction::default();
         while decoder.can_decode() && lot.len() < most {

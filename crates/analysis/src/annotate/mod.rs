@@ -11,8 +11,8 @@ use model::{
     AddressKind, FileOffset, Frame, Name, Pid, Reason, Resolution, Space, SpaceId, StackEntry, Svma,
     Symbolized,
 };
+use profile::View;
 use profile::code::{CodeRange, Instruction};
-use profile::{Profile, Weight};
 use symbolizer::Options;
 
 use crate::Analysis;
@@ -43,11 +43,16 @@ pub struct SampledFunction {
     pub inlined: Vec<Arc<str>>,
 }
 
-/// Finds the functions in which samples were taken, heaviest first.
-pub fn sampled_functions(analysis: &Analysis, profile: &Profile, weight: Weight) -> Vec<SampledFunction> {
+/// Finds the functions in which samples were taken, heaviest first, with the samples and the frames that a view shows: one whose
+/// innermost frames it hides is where they were called.
+pub fn sampled_functions(analysis: &Analysis, view: &View<'_>) -> Vec<SampledFunction> {
+    let (profile, weight) = (view.profile(), view.weight());
     let mut functions: BTreeMap<(SpaceId, u64, Arc<str>), SampledFunction> = BTreeMap::new();
-    for (_, stack, count) in profile.counts() {
-        let Some((place, _)) = profile.stacks.split(stack) else { continue };
+    let mut frames = Vec::new();
+    for (thread, stack, count) in profile.counts() {
+        frames.clear();
+        view.located_stack(thread, stack, &mut frames);
+        let Some((place, _)) = frames.last().and_then(|&(_, place)| place) else { continue };
         let Some(entry) = profile.stacks.places().get(place.index()) else { continue };
         let Some(Resolution::Resolved(Symbolized { frames, symbol_offset })) = analysis.resolve(entry) else {
             continue;
@@ -66,7 +71,12 @@ pub fn sampled_functions(analysis: &Analysis, profile: &Profile, weight: Weight)
             });
         let added = count.weight(weight);
         known.weight = known.weight.saturating_add(added);
-        let at = known.offsets.entry(entry.offset).or_default();
+        // What a return address is behind of is the call.
+        let within = match entry.kind {
+            AddressKind::ReturnAddress => entry.offset.saturating_sub(1),
+            AddressKind::InstructionPointer | AddressKind::Data => entry.offset,
+        };
+        let at = known.offsets.entry(within).or_default();
         *at = at.saturating_add(added);
         for frame in inlined {
             if !known.inlined.contains(&frame.function) {
@@ -122,6 +132,7 @@ impl<'a> Annotator<'a> {
             elsewhere: 0,
             instructions: Vec::new(),
             missing: None,
+            inlined: None,
         };
         match self.code(function, space) {
             Ok((object, address)) => self.fill(&mut range, function, &object, address),

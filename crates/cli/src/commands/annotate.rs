@@ -9,16 +9,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use analysis::annotate::{Annotator, SampledFunction, Syntax, name_of_whole, sampled_functions};
-use analysis::events::{is_clock, weight_of};
+use analysis::events::is_clock;
 use analysis::input::{Input, is_of_this_host};
 use analysis::{Analysis, Notices, Request};
 use anyhow::{Context, bail};
 use clap::Args;
 use export::annotate::{AnnotatedFunction, Listing, write_json, write_text};
 use export::summary::losses;
-use profile::{Detail, Weight};
+use profile::{Detail, Show, Weight};
 
-use crate::arguments::{RecordingArguments, SampleArguments, SymbolArguments};
+use crate::arguments::{RecordingArguments, SampleArguments, StackArguments, SymbolArguments};
 use crate::confined;
 use crate::console::Console;
 use crate::input;
@@ -55,11 +55,10 @@ pub struct AnnotateArguments {
     /// Print JSON (docs/schemas/annotate.json)
     #[arg(long)]
     json: bool,
-    /// What makes an instruction heavy: the number of its samples, or the sum of their periods [default: what fits the event]
-    #[arg(long, value_name = "KIND", value_parser = ["samples", "period"])]
-    weight: Option<String>,
     #[command(flatten)]
     samples: SampleArguments,
+    #[command(flatten)]
+    stacks: StackArguments,
     #[command(flatten)]
     symbols: SymbolArguments,
 }
@@ -85,12 +84,19 @@ fn list(
     output: &mut Output,
     console: &Console,
 ) -> anyhow::Result<()> {
+    let stacks = &arguments.stacks;
+    if let Some(weight) = stacks.time() {
+        bail!(
+            "annotate is about samples; for the time of threads try: prof report --weight {}",
+            weight.name()
+        );
+    }
     let settings = arguments.symbols.settings(true, is_of_this_host(input.reader.features()));
     let request = Request {
         filter: arguments.samples.filter(),
         detail: Detail::default(),
         symbols: &settings,
-        kernel: true,
+        kernel: stacks.kernel(),
         debuginfod: false,
         event: arguments.samples.event.as_deref(),
         several_events: false,
@@ -103,22 +109,15 @@ fn list(
     };
     let chosen = analysis.events.first().with_context(cannot_annotate)?;
     let (event, profile) = (&chosen.event, &chosen.profile);
-    let weight = match arguments.weight.as_deref() {
-        Some("samples") => Weight::Samples,
-        Some(_) => Weight::Period,
-        None => weight_of(&event.attr),
-    };
-    let functions = wholes(sampled_functions(&analysis, profile, weight));
-    let wanted = choose(arguments, functions)?;
+    let shape = stacks.shape();
+    let show = Show { modules: true, ..stacks.show() };
+    let view = analysis.shaped_view(profile, show, stacks.weight(&event.attr), &shape);
+    let weight = view.weight();
+    let chosen = choose(arguments, wholes(sampled_functions(&analysis, &view)))?;
     let syntax = if arguments.syntax == "intel" { Syntax::Intel } else { Syntax::Att };
     let annotator = Annotator::new(&analysis, &settings, syntax);
-    let annotated: Vec<AnnotatedFunction> = wanted
-        .into_iter()
-        .map(|(name, pieces)| AnnotatedFunction {
-            name,
-            ranges: pieces.iter().map(|piece| annotator.annotate(piece)).collect(),
-        })
-        .collect();
+    let annotated: Vec<AnnotatedFunction> =
+        chosen.into_iter().map(|chosen| annotate(chosen, &annotator)).collect();
     let event_name = event.name.to_string();
     let sources = SourceFiles { folders: &arguments.source_dir, read: RefCell::default() };
     let listing = Listing {
@@ -144,6 +143,26 @@ fn list(
         console.warn(&format!("missing in this recording: {losses}"));
     }
     Ok(())
+}
+
+fn annotate(chosen: Chosen, annotator: &Annotator<'_>) -> AnnotatedFunction {
+    match chosen {
+        Chosen::Whole((name, pieces)) => {
+            let ranges = pieces.iter().map(|piece| annotator.annotate(piece)).collect();
+            AnnotatedFunction { name, ranges }
+        }
+        Chosen::Inlined(name, callers) => {
+            let instance = |piece: &SampledFunction| {
+                let mut range = annotator.annotate(piece);
+                range.retain_inlined(&name);
+                range
+            };
+            let mut ranges: Vec<_> = callers.iter().map(instance).collect();
+            ranges.retain(|range| range.weight > 0 || range.missing.is_some());
+            ranges.sort_by_key(|range| std::cmp::Reverse(range.weight));
+            AnnotatedFunction { name: name.to_string(), ranges }
+        }
+    }
 }
 
 /// Whether standard output shows colours.
@@ -173,38 +192,61 @@ fn wholes(pieces: Vec<SampledFunction>) -> Vec<Whole> {
     wholes
 }
 
-fn choose(arguments: &AnnotateArguments, functions: Vec<Whole>) -> anyhow::Result<Vec<Whole>> {
+/// What is to be listed.
+enum Chosen {
+    Whole(Whole),
+    /// A function without code of its own, and the pieces that it was inlined into.
+    Inlined(Arc<str>, Vec<SampledFunction>),
+}
+
+fn choose(arguments: &AnnotateArguments, functions: Vec<Whole>) -> anyhow::Result<Vec<Chosen>> {
     let Some(wanted) = arguments.function.as_deref() else {
-        return Ok(functions.into_iter().take(arguments.hottest.unwrap_or(1)).collect());
+        let hottest = functions.into_iter().take(arguments.hottest.unwrap_or(1));
+        return Ok(hottest.map(Chosen::Whole).collect());
     };
-    let names = |functions: &[&Whole]| {
-        let names = functions.iter().take(OFFERED).map(|(name, _)| format!("`{}`", export::safe_label(name)));
+    let quoted = |names: &mut dyn Iterator<Item = &str>| {
+        let names = names.take(OFFERED).map(|name| format!("`{}`", export::safe_label(name)));
         names.collect::<Vec<_>>().join(", ")
     };
     let by_case = wanted.chars().any(char::is_uppercase);
     let holds = |name: &str| {
         if by_case { name.contains(wanted) } else { name.to_lowercase().contains(&wanted.to_lowercase()) }
     };
-    if let Some(index) = functions.iter().position(|(name, _)| name == wanted) {
-        return Ok(functions.into_iter().skip(index).take(1).collect());
+    let pieces = || functions.iter().flat_map(|(_, pieces)| pieces);
+    let mut inlined: Vec<&Arc<str>> = pieces().flat_map(|piece| &piece.inlined).collect();
+    inlined.sort_unstable();
+    inlined.dedup();
+    let instances = |name: &Arc<str>| {
+        let callers = pieces().filter(|piece| piece.inlined.contains(name)).cloned();
+        Ok(vec![Chosen::Inlined(Arc::clone(name), callers.collect())])
+    };
+    if let Some(whole) = functions.iter().find(|(name, _)| name == wanted) {
+        return Ok(vec![Chosen::Whole(whole.clone())]);
+    }
+    if let Some(name) = inlined.iter().find(|name| name.as_ref() == wanted) {
+        return instances(name);
     }
     let fitting: Vec<&Whole> = functions.iter().filter(|(name, _)| holds(name)).collect();
-    match fitting.as_slice() {
-        [only] => return Ok(vec![(*only).clone()]),
-        [] => {}
-        several => bail!("`{wanted}` fits {} functions; name one of them: {}", several.len(), names(several)),
+    inlined.retain(|name| holds(name));
+    match (fitting.as_slice(), inlined.as_slice()) {
+        ([only], _) => return Ok(vec![Chosen::Whole((*only).clone())]),
+        ([], [only]) => return instances(only),
+        ([], []) => {}
+        ([], several) => bail!(
+            "`{wanted}` fits {} functions that were inlined; name one of them: {}",
+            several.len(),
+            quoted(&mut several.iter().map(|name| &***name))
+        ),
+        (several, _) => bail!(
+            "`{wanted}` fits {} functions; name one of them: {}",
+            several.len(),
+            quoted(&mut several.iter().map(|(name, _)| name.as_str()))
+        ),
     }
-    let is_inlined =
-        |(_, pieces): &&Whole| pieces.iter().any(|piece| piece.inlined.iter().any(|inlined| holds(inlined)));
-    let callers: Vec<&Whole> = functions.iter().filter(is_inlined).collect();
-    if !callers.is_empty() {
-        bail!(
-            "`{wanted}` has no code of its own: it was inlined; name a function it is in: {}",
-            names(&callers)
-        );
-    }
-    let hottest: Vec<&Whole> = functions.iter().collect();
-    bail!("no sample was taken in a function `{wanted}`; most were taken in {}", names(&hottest))
+    bail!(
+        "no sample was taken in a function `{wanted}`; most were taken in {}",
+        quoted(&mut functions.iter().map(|(name, _)| name.as_str()))
+    )
 }
 
 /// Source files by the paths of debug information.

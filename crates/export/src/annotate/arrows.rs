@@ -83,6 +83,7 @@ mod tests {
             elsewhere: 0,
             instructions: instructions.collect(),
             missing: None,
+            inlined: None,
         };
         let arrows = Arrows::new(&range);
         let drawn: Vec<_> = (0..5).map(|row| arrows.row(row)).collect();

@@ -45,6 +45,7 @@ fn range(range: &CodeRange) -> Value {
     });
     json!({
         "name": safe_label(&range.name),
+        "inlined": range.inlined.as_deref().map(safe_label),
         "module": range.module.to_string(),
         "weight": range.weight,
         "elsewhere": range.elsewhere,

@@ -60,7 +60,8 @@ fn write_range(
     let whole = function.weight();
     writeln!(
         output,
-        "\n{} in {}, {:.1} % of the function",
+        "\n{}{} in {}, {:.1} % of the function",
+        if range.inlined.is_some() { "inlined into " } else { "" },
         safe_label(&range.name),
         range.module,
         percent(range.weight, whole)
