@@ -7,10 +7,15 @@ use std::fmt::Write as _;
 use export::summary::{self, counted};
 use model::Loss;
 use profile::FrameKind;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use live::snapshot::{Snapshot, share};
 use live::views::{FunctionRow, Scope, TaskOrder, TaskRow, functions, tasks};
+
+/// The version of the schema (`docs/schemas/top.json`). One that breaks readers has a higher number.
+const SCHEMA: &str = "prof-top-1";
+/// What is said of an event in the same words as `report --json` does.
+const REPORT_FIELDS: [&str; 6] = ["event", "unit", "total", "lost", "rows", "rows_omitted"];
 
 /// How many functions, processes, threads of a process and stacks a report lists at most.
 const FUNCTIONS: usize = 100;
@@ -26,8 +31,18 @@ const PROCESS_LINES: usize = 10;
 /// The snapshot as one line of JSON, without its end.
 pub(crate) fn json(snapshot: &Snapshot) -> String {
     let status = &snapshot.status;
-    let events: Vec<Value> = (0..).zip(&status.events).map(|(number, _)| event(snapshot, number)).collect();
-    json!({
+    let events: Vec<Map<String, Value>> =
+        (0..).zip(&status.events).map(|(number, _)| event(snapshot, number)).collect();
+    // As in `report --json`: what there is of one event stands in the object itself.
+    let mut whole = match events.as_slice() {
+        [only] => {
+            let fields = only.iter().filter(|(name, _)| REPORT_FIELDS.contains(&name.as_str()));
+            fields.map(|(name, value)| (name.clone(), value.clone())).collect()
+        }
+        _ => Map::new(),
+    };
+    let facts = json!({
+        "schema": SCHEMA,
         "version": 1,
         "target": status.target,
         "seconds": rounded(status.covered.as_secs_f64()),
@@ -39,8 +54,11 @@ pub(crate) fn json(snapshot: &Snapshot) -> String {
         "own": { "cpu_percent": rounded(status.own_cpu), "memory_bytes": status.own_memory },
         "ended": status.ended,
         "events": events,
-    })
-    .to_string()
+    });
+    if let Value::Object(facts) = facts {
+        whole.extend(facts);
+    }
+    Value::Object(whole).to_string()
 }
 
 fn loss(loss: &Loss) -> Value {
@@ -67,7 +85,7 @@ fn loss(loss: &Loss) -> Value {
     })
 }
 
-fn event(snapshot: &Snapshot, number: u32) -> Value {
+fn event(snapshot: &Snapshot, number: u32) -> Map<String, Value> {
     let scope = Scope { event: number, ..Scope::default() };
     let total = scope.total(snapshot);
     let idle = Scope { idle: true, ..scope.clone() }.total(snapshot).saturating_sub(total);
@@ -103,7 +121,12 @@ fn event(snapshot: &Snapshot, number: u32) -> Value {
     };
     let (stacks, stacks_omitted) = stacks(snapshot, &scope);
     let of_event = snapshot.status.events.get(number as usize);
-    json!({
+    let loss = &snapshot.status.loss;
+    let facts = json!({
+        "event": of_event.map(|event| &event.name),
+        "lost": (loss.unread == 0).then_some(loss.samples),
+        "rows": rows_of(snapshot, &functions, total),
+        "rows_omitted": functions_omitted,
         "name": of_event.map(|event| &event.name),
         "unit": of_event.map(|event| &event.unit),
         "frequency": of_event.and_then(|event| event.frequency),
@@ -115,7 +138,27 @@ fn event(snapshot: &Snapshot, number: u32) -> Value {
         "processes_omitted": processes_omitted,
         "stacks": stacks,
         "stacks_omitted": stacks_omitted,
-    })
+    });
+    match facts {
+        Value::Object(facts) => facts,
+        _ => Map::new(),
+    }
+}
+
+/// Functions under the names that `report --json` has for the same.
+fn rows_of(snapshot: &Snapshot, functions: &[FunctionRow], total: u64) -> Value {
+    let row = |row: &FunctionRow| {
+        let function = snapshot.functions.get(row.function as usize);
+        json!({
+            "function": function.map(|function| &*function.name),
+            "module": function.map(|function| &*function.module).filter(|module| !module.is_empty()),
+            "self": row.own,
+            "self_percent": rounded(share(row.own, total)),
+            "total": row.total,
+            "total_percent": rounded(share(row.total, total)),
+        })
+    };
+    functions.iter().map(row).collect()
 }
 
 fn stacks(snapshot: &Snapshot, scope: &Scope) -> (Vec<Value>, usize) {
