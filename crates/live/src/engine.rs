@@ -95,8 +95,8 @@ pub struct Engine<F: FnMut(News)> {
     most_spaces: usize,
     census: Census,
     span: Span,
-    /// Samples that were lost in intervals that have been told, or before the last reset.
-    lost_before: u64,
+    /// What was lost in intervals that have been told, or before the last reset.
+    lost_before: Loss,
     begin: Instant,
     last: Instant,
     /// Our CPU time at the snapshot before.
@@ -201,7 +201,7 @@ impl<F: FnMut(News)> Engine<F> {
             most_spaces: MOST_SPACES,
             census: Census::default(),
             span: Span::Window,
-            lost_before: 0,
+            lost_before: Loss::default(),
             begin: now,
             last: now,
             own: (now, own_cpu_time()),
@@ -238,7 +238,7 @@ impl<F: FnMut(News)> Engine<F> {
     /// What went missing since it was last asked for. What is known at the end replaces what was seen on the way.
     fn take_loss(&mut self) -> Loss {
         let loss = self.samples.take_loss();
-        self.lost_before = self.lost_before.saturating_add(loss.samples);
+        self.lost_before += loss;
         loss
     }
 
@@ -375,10 +375,18 @@ impl<F: FnMut(News)> Engine<F> {
     fn last_loss(&mut self, ending: &Ending) -> Loss {
         let seen = self.samples.loss();
         let Some(lost) = &ending.lost else { return Loss { unread: ending.full_rings, ..seen } };
-        let of_samplers = (0..).zip(lost).filter(|(event, _)| !self.events.is_sideband(EventIndex(*event)));
-        let total = of_samplers.fold(LostCount::default(), |sum, (_, lost)| sum + *lost);
-        let samples = seen.samples.max(total.samples.saturating_sub(self.lost_before));
-        Loss { samples, unread: total.unread, ..seen }
+        let total = |sideband: bool| {
+            let events =
+                (0..).zip(lost).filter(|(event, _)| self.events.is_sideband(EventIndex(*event)) == sideband);
+            events.fold(LostCount::default(), |sum, (_, lost)| sum + *lost)
+        };
+        let (samplers, sideband) = (total(false), total(true));
+        Loss {
+            samples: seen.samples.max(samplers.samples.saturating_sub(self.lost_before.samples)),
+            unread: samplers.unread,
+            sideband: seen.sideband.max(sideband.samples.saturating_sub(self.lost_before.sideband)),
+            ..seen
+        }
     }
 
     fn ask_for_names(&mut self, counted: &Counted) {

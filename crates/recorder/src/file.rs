@@ -12,7 +12,7 @@ use model::{Loss, Name, Timestamp};
 use perfdata::sections;
 use perfdata::write::RecordWriter;
 
-use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind, TaskTime};
+use crate::consumer::{Chunk, Consumer, Ending, LostCount, Recording, RingKind, TaskTime};
 use crate::description::{BuildIds, Description, MODE};
 use crate::output::Output;
 use crate::process_table::ProcessTable;
@@ -48,6 +48,10 @@ pub struct FileConsumer {
     /// First and last, nanoseconds.
     sample_time: Option<(u64, u64)>,
     size: u64,
+    /// Whether each event is the sideband event.
+    are_sideband: Vec<bool>,
+    /// What LOST records say, of rings of samples and of sideband rings: to a reader, a record no longer says which.
+    lost: [u64; 2],
     /// Samples that could not be unwound, because they could not be decoded.
     undecodable: u64,
 }
@@ -79,6 +83,8 @@ impl FileConsumer {
             processes: ProcessTable::default(),
             sample_time: None,
             size: 0,
+            are_sideband: Vec::new(),
+            lost: [0; 2],
             undecodable: 0,
         }
     }
@@ -123,6 +129,7 @@ impl FileConsumer {
             records = records.get(size..).unwrap_or(&[]);
             self.processes.take(&raw, layout);
             self.build_ids.note(&raw, layout);
+            add_lost(&raw, layout, &mut self.lost[1]);
         }
     }
 
@@ -131,6 +138,7 @@ impl FileConsumer {
         let Some(layout) = layout_of(&self.description) else { return };
         while let Ok((raw, size)) = RawRecord::parse(records, Endian::NATIVE) {
             records = records.get(size..).unwrap_or(&[]);
+            add_lost(&raw, layout, &mut self.lost[0]);
             // Samples of all events have their time at the same place.
             if let Some(Timestamp(time)) = layout.time_of(&raw).filter(|_| raw.kind == kind::SAMPLE) {
                 let (first, last) = self.sample_time.unwrap_or((time, time));
@@ -142,6 +150,27 @@ impl FileConsumer {
 
 fn layout_of(description: &Option<Description>) -> Option<&RecordLayout> {
     description.as_ref()?.layout.as_ref()
+}
+
+/// Adds what a LOST record says, if it is one.
+fn add_lost(raw: &RawRecord<'_>, layout: &RecordLayout, sum: &mut u64) {
+    if raw.kind == kind::LOST
+        && let Ok(Record::Lost(record)) = layout.decode(raw)
+    {
+        *sum = sum.saturating_add(record.lost);
+    }
+}
+
+/// Samples lost by each event where the kernel does not count them: rings of samples are all one, and those of sideband.
+fn lost_of_rings(are_sideband: &[bool], lost: [u64; 2]) -> Vec<LostCount> {
+    let mut counts = vec![LostCount::default(); are_sideband.len()];
+    for (is_sideband, samples) in [false, true].into_iter().zip(lost) {
+        let event = are_sideband.iter().position(|event| *event == is_sideband);
+        if let Some(count) = event.and_then(|event| counts.get_mut(event)) {
+            count.samples = samples;
+        }
+    }
+    counts
 }
 
 /// Appends a READ of what a task's clock told at the end. Time 0 marks it as ours, as it does our LOST_SAMPLES.
@@ -174,6 +203,7 @@ impl Consumer for FileConsumer {
             Begin::Stream(stream) => description.begin_stream(stream)?,
         }));
         self.description = Some(description);
+        self.are_sideband = recording.events.iter().map(|event| event.sideband).collect();
         Ok(())
     }
 
@@ -212,7 +242,8 @@ impl Consumer for FileConsumer {
     fn end(&mut self, ending: &Ending) -> io::Result<()> {
         let mut records = Vec::new();
         let Some(description) = &self.description else { return Err(io::ErrorKind::NotFound.into()) };
-        if let (Some(layout), Some(lost)) = (&description.layout, &ending.lost) {
+        if let Some(layout) = &description.layout {
+            let lost = ending.lost.clone().unwrap_or_else(|| lost_of_rings(&self.are_sideband, self.lost));
             // What could not be decoded reaches a reader no more than what the kernel lost.
             let undecoded = std::iter::once(self.undecodable).chain(std::iter::repeat(0));
             for ((event, count), undecoded) in description.events.iter().zip(lost).zip(undecoded) {
