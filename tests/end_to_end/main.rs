@@ -11,6 +11,7 @@ mod attaching;
 mod bad_input;
 mod browser;
 mod byte_order;
+mod containers;
 mod counts;
 mod documented;
 mod events;

@@ -6,7 +6,7 @@ use std::hash::Hash;
 
 use export::summary::grouped;
 use model::{Name, Pid, Tid};
-use profile::{SampleFacts, SampleFilter};
+use profile::{HOST, SampleFacts, SampleFilter};
 
 /// Admits samples by a filter, and remembers what those were that it did not admit, until it admits one.
 pub struct Admission {
@@ -22,6 +22,7 @@ struct Refused {
     pids: HashMap<Pid, u64>,
     tids: HashMap<Tid, u64>,
     cpus: BTreeSet<u32>,
+    containers: HashMap<String, u64>,
     /// First and last, nanoseconds.
     times: Option<(u64, u64)>,
 }
@@ -54,7 +55,7 @@ impl Admission {
     /// Why no sample was admitted, with what there is; `None` where one was, or where there is no sample at all.
     pub fn why_none(&self) -> Option<String> {
         let refused = self.refused.as_ref().filter(|refused| !refused.comms.is_empty())?;
-        let Refused { comms, pids, tids, cpus, times } = refused;
+        let Refused { comms, pids, tids, cpus, containers, times } = refused;
         let filter = &self.filter;
         let mut reasons = Vec::new();
         let asked: Vec<String> = filter.comms.iter().map(|comm| Name::new(comm).to_string()).collect();
@@ -73,6 +74,7 @@ impl Admission {
                 false => format!("of --cpu: there are {}{others}", there.join(", ")),
             });
         }
+        reasons.extend(missing_container(&filter.containers, containers));
         let range = filter.time;
         match times {
             _ if range == Default::default() => {}
@@ -97,6 +99,7 @@ impl Refused {
         count(&mut self.comms, sample.comm);
         count(&mut self.pids, &sample.pid);
         count(&mut self.tids, &sample.tid);
+        count(&mut self.containers, &sample.container.map_or_else(|| HOST.to_owned(), Name::to_string));
         self.cpus.extend(sample.cpu.map(|cpu| cpu.0));
         if let Some(time) = sample.time {
             let (first, last) = self.times.unwrap_or((time.0, time.0));
@@ -120,6 +123,17 @@ fn missing<K: Eq + Hash + Ord + Display>(flag: &str, asked: &[K], there: &HashMa
     }
     let asked: Vec<String> = asked.iter().map(K::to_string).collect();
     Some(format!("of {flag} {}: there are {}", asked.join(","), most(there)))
+}
+
+/// That none of the containers asked for is there, with those that are.
+fn missing_container(asked: &[String], there: &HashMap<String, u64>) -> Option<String> {
+    let is_there = |typed: &String| there.keys().any(|known| profile::is_container(known, typed));
+    if asked.is_empty() || asked.iter().any(is_there) {
+        return None;
+    }
+    let all_host = there.keys().all(|known| known == HOST);
+    let why = if all_host { " (the recording tells of no other)" } else { "" };
+    Some(format!("of --container {}: there are {}{why}", asked.join(", "), most(there)))
 }
 
 /// Those with the most samples: `rustc (1,234 samples), ld (12) and 3 others`.
@@ -159,6 +173,7 @@ mod tests {
                 cpu: Some(CpuId(1)),
                 event: EventIndex(0),
                 time: Some(Timestamp(time)),
+                container: None,
             });
         }
         admission.why_none()

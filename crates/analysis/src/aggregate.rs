@@ -11,6 +11,7 @@ use model::{CpuId, EventIndex, Name, Pid, SpaceId, StackEntry, Tid, Timestamp};
 use perfdata::Event;
 use profile::{
     ChainCache, ChainKey, Count, Detail, Profile, RawChain, SampleFacts, SampleFilter, StackId, ThreadId,
+    Where,
 };
 use rustc_hash::FxBuildHasher;
 use tracker::{Generation, RawStack, SampleSink, TrackedSample, Tracker};
@@ -32,6 +33,8 @@ pub struct Aggregate {
     mapper: Mapper,
     unsampled: Unsampled,
     gaps: Gaps,
+    /// Whether the filter asks for containers.
+    asks_for_containers: bool,
 }
 
 /// The samples of one event.
@@ -48,7 +51,7 @@ struct EventProfile {
 #[derive(Clone)]
 struct Seat {
     /// With the CPU, if CPUs are kept apart.
-    ids: (Pid, Tid, Option<CpuId>),
+    ids: Ids,
     comm: Name,
     thread: ThreadId,
     generation: Generation,
@@ -57,6 +60,9 @@ struct Seat {
     /// What its samples stand for since [`Unsampled`] was told.
     sampled: u64,
 }
+
+/// Thread, and where it ran, as far as that is kept apart.
+type Ids = (Pid, Tid, Where);
 
 /// Threads that are remembered, by the low bits of their number.
 const SEATS: usize = 64;
@@ -84,6 +90,7 @@ impl Aggregate {
     /// Counts nothing yet.
     pub fn new(filter: SampleFilter, detail: Detail) -> Self {
         let unsampled = Unsampled::new(filter.clone(), detail);
+        let asks_for_containers = !filter.containers.is_empty();
         let admission = Admission::new(filter);
         Self {
             admission,
@@ -92,6 +99,7 @@ impl Aggregate {
             mapper: Mapper::default(),
             unsampled,
             gaps: Gaps::default(),
+            asks_for_containers,
         }
     }
 
@@ -133,7 +141,7 @@ impl Aggregate {
         let Some(Some(seat)) = self.events.get_mut(index).and_then(|event| event.seats.get_mut(seat)) else {
             return;
         };
-        let ((pid, tid, _), sampled) = (seat.ids, std::mem::take(&mut seat.sampled));
+        let ((pid, tid), sampled) = ((seat.ids.0, seat.ids.1), std::mem::take(&mut seat.sampled));
         if sampled > 0 {
             self.unsampled.sampled(EventIndex(index as u32), pid, tid, sampled);
         }
@@ -173,18 +181,18 @@ impl EventProfile {
     }
 
     /// The thread as it is at this moment, after so many `changes`.
-    fn seat(&mut self, tracker: &mut Tracker, ids: (Pid, Tid, Option<CpuId>), changes: u64) -> &mut Seat {
-        let (pid, tid, cpu) = ids;
+    fn seat(&mut self, tracker: &mut Tracker, ids: &Ids, changes: u64) -> &mut Seat {
+        let &(pid, tid, ref place_of) = ids;
         let place = &mut self.seats[seat_of(tid)];
-        if place.as_ref().is_some_and(|seat| seat.ids != ids || seat.changes != changes) {
+        if place.as_ref().is_some_and(|seat| seat.ids != *ids || seat.changes != changes) {
             *place = None;
         }
         place.get_or_insert_with(|| {
             let comm = tracker.comm(pid, tid).clone();
             let process = || tracker.comm(pid, Tid(pid.0)).clone();
-            let thread = self.profile.thread_on(&comm, pid, tid, cpu, process);
+            let thread = self.profile.thread_on(&comm, pid, tid, place_of, process);
             let generation = tracker.generation(pid);
-            Seat { ids, comm, thread, generation, changes, sampled: 0 }
+            Seat { ids: ids.clone(), comm, thread, generation, changes, sampled: 0 }
         })
     }
 
@@ -335,7 +343,13 @@ impl SampleSink for Aggregate {
         while self.events.len() <= index {
             self.events.push(EventProfile::new(self.detail));
         }
-        let ids = (pid, tid, sample.cpu.filter(|_| self.detail.cpus));
+        let asks = self.detail.containers || self.asks_for_containers;
+        let container = if asks { tracker.container(pid, sample.cgroup).cloned() } else { None };
+        let place = Where {
+            cpu: sample.cpu.filter(|_| self.detail.cpus),
+            container: container.clone().filter(|_| self.detail.containers),
+        };
+        let ids = (pid, tid, place);
         // The thread whose seat it was has said what it had.
         let changes = self.mapper.changes;
         let is_anothers = |seat: &Seat| seat.ids != ids || seat.changes != changes;
@@ -344,11 +358,19 @@ impl SampleSink for Aggregate {
             self.tell_sampled(index, seat_of(tid));
         }
         let Some(counted) = self.events.get_mut(index) else { return Ok(()) };
-        let seat = counted.seat(tracker, ids, changes);
+        let seat = counted.seat(tracker, &ids, changes);
         seat.sampled = seat.sampled.saturating_add(period);
         let Seat { comm, thread, generation, .. } = &*seat;
         let (thread, generation) = (*thread, *generation);
-        let facts = SampleFacts { comm, pid, tid, cpu: sample.cpu, event, time: sample.time };
+        let facts = SampleFacts {
+            comm,
+            pid,
+            tid,
+            cpu: sample.cpu,
+            event,
+            time: sample.time,
+            container: container.as_ref(),
+        };
         if !self.admission.admits(&facts) {
             return Ok(());
         }

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::thread;
 
 use decoder::record::Read;
-use decoder::{Attr, DecodeError, Record, RecordLayout, kind};
+use decoder::{Attr, DecodeError, Endian, Record, RecordLayout, kind};
 use host::objects::SearchPaths;
 use model::{EventIndex, Loss, Pid, Timestamp};
+use perfdata::features::Features;
+use perfdata::sections::containers::{self, ContainerChange};
 use perfdata::{Description, sections};
 use tracker::{Events, OrderedRecord, SampleReader, SampleSink, TrackedSample, Tracker};
 
@@ -46,7 +48,9 @@ pub fn replay<E: From<Error>>(
 ) -> Result<Replayed, E> {
     let Input { reader, name, lives, dumps, .. } = input;
     let progress = notices.progress(&format!("reading {name}"), reader.total_size());
+    let containers = container_changes(reader.features(), reader.endian());
     let mut replay = Replay {
+        containers,
         samples: SampleReader::default(),
         build_ids: ListedBuildIds::default(),
         lives,
@@ -85,9 +89,27 @@ struct Replay {
     build_ids: ListedBuildIds,
     lives: Arc<Lives>,
     dumps: DumpPlayer,
+    /// Which processes came into containers, in the order of time, the last first.
+    containers: Vec<ContainerChange>,
+}
+
+/// What a recording tells of containers, the last change first.
+fn container_changes(features: &Features, endian: Endian) -> Vec<ContainerChange> {
+    let section = features.section(sections::id::CONTAINERS);
+    let mut changes = section.map_or_else(Vec::new, |section| containers::from_section(section, endian));
+    changes.reverse();
+    changes
 }
 
 impl Replay {
+    /// Puts processes into the containers in which they were from `time` on.
+    fn change_containers<E>(&mut self, time: Timestamp, sink: &mut Listening<'_, '_, E>) {
+        while let Some(change) = self.containers.pop_if(|change| change.since <= time) {
+            sink.settle(&mut self.samples.tracker);
+            self.samples.tracker.set_container(change.pid, change.container);
+        }
+    }
+
     fn play_dumps<E>(&mut self, time: Timestamp, sink: &mut Listening<'_, '_, E>) {
         sink.settle(&mut self.samples.tracker);
         self.dumps.play(time, &mut self.samples.tracker);
@@ -120,6 +142,7 @@ impl Replay {
             self.build_ids.tell(&batch.recording, &mut self.samples.tracker);
         }
         let time = batch.time(index);
+        self.change_containers(time, sink);
         if self.dumps.is_due(time) {
             self.play_dumps(time, sink);
         }

@@ -130,6 +130,8 @@ pub const FLAME: &[&str] = &[
     "--no-user",
     "--merge-threads",
     "--by-process",
+    "--by-container",
+    "--container",
     "--addresses",
     "--modules",
     "--modules-only",

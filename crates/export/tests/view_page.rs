@@ -20,6 +20,7 @@ const DETAIL: Detail = Detail {
     pools: true,
     processes: true,
     cpus: false,
+    containers: false,
     samples: Some(Columns { times: true, cpus: true }),
 };
 

@@ -19,7 +19,12 @@ pub struct SampleFacts<'a> {
     pub event: EventIndex,
     /// When, if the sample says.
     pub time: Option<Timestamp>,
+    /// In which container; `None` on the host, and where the filter does not ask.
+    pub container: Option<&'a Name>,
 }
+
+/// What samples outside all containers are said to be of.
+pub const HOST: &str = "host";
 
 /// A choice of samples. An empty list admits all; several kinds of conditions must all hold.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -34,6 +39,8 @@ pub struct SampleFilter {
     pub cpus: Vec<RangeInclusive<u32>>,
     /// The event.
     pub event: Option<EventIndex>,
+    /// Containers: as they are shown (`docker:0123456789ab`, `host`), or by id, whole or its beginning.
+    pub containers: Vec<String>,
     /// The time. With a bound, a sample that does not say when it was taken is not admitted.
     pub time: TimeRange,
 }
@@ -53,8 +60,27 @@ impl SampleFilter {
                 || sample.cpu.is_some_and(|cpu| self.cpus.iter().any(|range| range.contains(&cpu.0))))
             && self.event.is_none_or(|event| event == sample.event)
             && self.time.admits(sample.time)
+            && (self.containers.is_empty()
+                || self.admits_container(&sample.container.map_or_else(|| HOST.to_owned(), Name::to_string)))
+    }
+
+    fn admits_container(&self, name: &str) -> bool {
+        self.containers.iter().any(|typed| is_container(name, typed))
     }
 }
+
+/// Whether a container is the one that was typed.
+pub fn is_container(name: &str, typed: &str) -> bool {
+    if name == HOST {
+        return typed == HOST;
+    }
+    let id = name.rsplit([':', '/']).next().unwrap_or(name);
+    let is_id = typed.len() >= SHORTEST_ID && (id.starts_with(typed) || typed.starts_with(id));
+    name == typed || is_id || name.split_once(':').is_some_and(|(_, rest)| rest == typed)
+}
+
+/// Fewer letters are not taken for the beginning of an id.
+const SHORTEST_ID: usize = 4;
 
 /// A span of the recording's clock, both ends included.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -90,6 +116,7 @@ mod tests {
             cpu: Some(CpuId(3)),
             event: EventIndex(0),
             time: Some(Timestamp(4_000_000_000)),
+            container: None,
         };
         let all = SampleFilter {
             comms: vec![b"ld".to_vec(), b"cc1".to_vec()],
@@ -98,6 +125,7 @@ mod tests {
             cpus: vec![0..=1, 3..=3],
             event: Some(EventIndex(0)),
             time: TimeRange { start: Some(Timestamp(4_000_000_000)), end: None },
+            containers: vec!["docker:0123456789ab".to_owned(), HOST.to_owned()],
         };
         assert!(SampleFilter::default().admits(&sample) && all.admits(&sample));
         let without = [
@@ -106,6 +134,7 @@ mod tests {
             SampleFilter { tids: vec![Tid(1)], ..all.clone() },
             SampleFilter { cpus: vec![0..=2], ..all.clone() },
             SampleFilter { event: Some(EventIndex(1)), ..all.clone() },
+            SampleFilter { containers: vec!["docker:0123456789ab".to_owned()], ..all.clone() },
             SampleFilter {
                 time: TimeRange { start: None, end: Some(Timestamp(3_999_999_999)) },
                 ..all.clone()
@@ -115,5 +144,20 @@ mod tests {
         let nowhere = SampleFacts { cpu: None, ..sample };
         let never = SampleFacts { time: None, ..sample };
         assert!(!all.admits(&nowhere) && !all.admits(&never));
+    }
+
+    #[test]
+    fn containers_are_known_by_their_names_and_ids() {
+        let (docker, pod) = ("docker:0123456789ab", "k8s:1b2c3d4e/0123456789ab");
+        for typed in ["0123", "0123456789ab", &"0123456789ab".repeat(4)] {
+            assert!(is_container(docker, typed) && is_container(pod, typed), "{typed}");
+        }
+        assert!(is_container(docker, "docker:0123456789ab"));
+        assert!(is_container(pod, "1b2c3d4e/0123456789ab"));
+        assert!(is_container("lxc:web", "web"));
+        for other in ["012", "docker", "host", "", "1123456789ab", "k8s:"] {
+            assert!(!is_container(docker, other), "{other}");
+        }
+        assert!(is_container(HOST, HOST) && !is_container(HOST, "0123"));
     }
 }

@@ -33,6 +33,8 @@ pub enum Label {
     Process(Name, Pid),
     /// The root of all threads on one CPU.
     Cpu(CpuId),
+    /// The root of all threads in one container, or of those in none.
+    Container(Name),
     /// A function, with its module where the view shows modules.
     Function(Arc<str>, Option<Name>),
     /// A place without a name in this module; with the start of its function where that is known, with its own offset where

@@ -33,11 +33,11 @@ mod tree;
 mod view;
 
 pub use chain_cache::{ChainCache, ChainKey, RawChain};
-pub use filter::{SampleFacts, SampleFilter, TimeRange};
+pub use filter::{HOST, SampleFacts, SampleFilter, TimeRange, is_container};
 pub use frame::{FrameId, FrameKind, FrameTable, Label, ViewFrame, module_of};
 pub use pattern::{Pattern, PatternError};
 pub use pools::names as pool_names;
-pub use profile::{Count, Detail, Profile, Thread, ThreadId, Weight};
+pub use profile::{Count, Detail, Profile, Thread, ThreadId, Weight, Where};
 pub use samples::{Columns, Sample, Samples};
 pub use shape::Shape;
 pub use stack::{PlaceId, StackId, StackTable};

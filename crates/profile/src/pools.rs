@@ -67,6 +67,7 @@ mod tests {
             ids: None,
             process: None,
             cpu: None,
+            container: None,
             pool: pool.map(Pid),
         };
         let threads: Vec<_> = threads.iter().map(thread).collect();

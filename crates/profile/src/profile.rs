@@ -4,6 +4,7 @@ use hashbrown::HashMap;
 use model::{CpuId, Loss, Name, Pid, StackEntry, Tid, Timestamp};
 use rustc_hash::FxBuildHasher;
 
+use crate::filter::HOST;
 use crate::paged::Paged;
 use crate::pools::has_digit;
 use crate::{Columns, Sample, Samples, StackId, StackTable};
@@ -30,6 +31,8 @@ pub struct Thread {
     pub process: Option<(Pid, Name)>,
     /// The CPU that its samples were taken on, where a profile keeps CPUs apart and samples say so.
     pub cpu: Option<CpuId>,
+    /// The container that it ran in, or the host, where a profile keeps them apart.
+    pub container: Option<Name>,
     /// The process, where this may be one of its several threads whose names differ in digits alone.
     pub pool: Option<Pid>,
 }
@@ -81,8 +84,19 @@ pub struct Detail {
     pub processes: bool,
     /// CPUs, with threads on top of them. Processes are not kept apart then.
     pub cpus: bool,
+    /// Containers, with threads on top of them. Processes and CPUs are not kept apart then.
+    pub containers: bool,
     /// Single samples in the order of time, with these columns; `None` where counts are all that is wanted.
     pub samples: Option<Columns>,
+}
+
+/// Where a thread was when a sample was taken.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Where {
+    /// The CPU, if the sample says.
+    pub cpu: Option<CpuId>,
+    /// The container; `None` on the host.
+    pub container: Option<Name>,
 }
 
 /// The samples of one event: stacks by thread, counted.
@@ -234,26 +248,27 @@ impl Profile {
     /// The thread of a sample, or all of its name, as the profile keeps them apart. `process` is asked for the name of
     /// the process where that matters.
     pub fn thread(&mut self, comm: &Name, pid: Pid, tid: Tid, process: impl FnOnce() -> Name) -> ThreadId {
-        self.thread_on(comm, pid, tid, None, process)
+        self.thread_on(comm, pid, tid, &Where::default(), process)
     }
 
-    /// As [`Self::thread`], for a sample that was taken on this CPU.
+    /// As [`Self::thread`], for a sample that was taken there.
     pub fn thread_on(
         &mut self,
         comm: &Name,
         pid: Pid,
         tid: Tid,
-        cpu: Option<CpuId>,
+        place: &Where,
         process: impl FnOnce() -> Name,
     ) -> ThreadId {
-        let Detail { threads, pools, processes, cpus, samples: _ } = self.detail;
+        let Detail { threads, pools, processes, cpus, containers, samples: _ } = self.detail;
         // The name of the first thread is that of its process.
         let may_be_of_pool = pools && tid.0 != pid.0 && has_digit(comm);
         let thread = Thread {
             comm: comm.clone(),
             ids: threads.then_some((pid, tid)),
-            process: (processes && !cpus).then(|| (pid, process())),
-            cpu: cpu.filter(|_| cpus),
+            process: (processes && !cpus && !containers).then(|| (pid, process())),
+            cpu: place.cpu.filter(|_| cpus && !containers),
+            container: containers.then(|| place.container.clone().unwrap_or_else(|| Name::from(HOST))),
             pool: may_be_of_pool.then_some(pid),
         };
         let threads = &mut self.threads;

@@ -126,7 +126,10 @@ impl<'a> View<'a> {
         let roots = profile.threads().iter().zip(names).map(|(thread, name)| {
             let process = thread.process.clone();
             let process = process.map(|(pid, comm)| Label::Process(comm, pid));
-            let below = process.or(thread.cpu.map(Label::Cpu)).map(|label| frames.intern(root(label)));
+            let below = process
+                .or(thread.cpu.map(Label::Cpu))
+                .or(thread.container.clone().map(Label::Container))
+                .map(|label| frames.intern(root(label)));
             let label = match thread.ids {
                 Some((pid, tid)) => Label::Thread(thread.comm.clone(), pid, tid),
                 None => Label::Comm(name),

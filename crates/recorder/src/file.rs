@@ -268,8 +268,7 @@ impl Consumer for FileConsumer {
         let mut features = description.features(&self.build_ids, self.sample_time);
         let stacks = ending.stacks.map(|stacks| (sections::id::STACK_TOTALS, stacks.to_section()));
         features.sections.extend(stacks);
-        let processes = self.processes.to_section();
-        features.sections.extend(processes.map(|section| (sections::id::PROCESSES, section)));
+        features.sections.extend(self.processes.sections());
         let watched = ending.watched.map(|watched| (sections::id::WATCHED_TIME, watched.to_section()));
         features.sections.extend(watched);
         let unread = ending.lost.iter().flatten().map(|count| count.unread);

@@ -15,6 +15,7 @@ mod census;
 mod commands;
 mod conditions;
 mod consumer;
+mod container_table;
 mod control;
 pub mod counting;
 mod coverage;

@@ -7,7 +7,9 @@ use decoder::record::{Mmap, Record};
 use decoder::{RawRecord, RecordLayout, kind};
 use host::procfs;
 use model::{Life, Pid};
-use perfdata::sections::processes;
+use perfdata::sections::{id, processes};
+
+use crate::container_table::ContainerTable;
 
 const PROT_EXEC: u32 = 4;
 
@@ -19,6 +21,7 @@ pub(crate) struct ProcessTable {
     seen: HashSet<Pid>,
     /// The entry of a process.
     numbers: HashMap<Pid, usize>,
+    containers: ContainerTable,
 }
 
 impl ProcessTable {
@@ -27,7 +30,11 @@ impl ProcessTable {
         if !matches!(raw.kind, kind::MMAP2 | kind::COMM | kind::FORK | kind::EXIT) {
             return;
         }
-        match layout.decode(raw) {
+        let record = layout.decode(raw);
+        if let Ok(record) = &record {
+            self.containers.take(record);
+        }
+        match record {
             Ok(Record::Mmap(map)) if is_for_code(&map) => self.look_at(map.pid),
             Ok(Record::Comm(comm)) if comm.exec => drop(self.seen.remove(&comm.pid)),
             Ok(Record::Fork(task)) if task.pid != task.parent_pid => drop(self.seen.remove(&task.pid)),
@@ -60,7 +67,15 @@ impl ProcessTable {
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(Pid) -> bool) {
         self.entries.retain(|(pid, _)| keep(*pid));
         self.seen.retain(|pid| keep(*pid));
+        self.containers.retain(&mut keep);
         self.numbers = self.entries.iter().enumerate().map(|(number, (pid, _))| (*pid, number)).collect();
+    }
+
+    /// The sections of a recording that tell of processes.
+    pub(crate) fn sections(&self) -> Vec<(u32, Vec<u8>)> {
+        let processes = self.to_section().map(|section| (id::PROCESSES, section));
+        let containers = self.containers.to_section().map(|section| (id::CONTAINERS, section));
+        processes.into_iter().chain(containers).collect()
     }
 
     /// The bytes of the section ([`perfdata::sections::id::PROCESSES`]); `None` where it would be empty.

@@ -9,6 +9,7 @@
 extern crate alloc;
 
 mod callchain;
+mod container;
 mod deferred;
 mod forget;
 mod kernel;
@@ -23,6 +24,7 @@ mod tracker;
 pub mod waits;
 
 pub use callchain::{AddressSpace, ChainItem, chain_items};
+pub use container::container_of;
 pub use deferred::Deferred;
 pub use mapping::{Mapping, MappingKind};
 pub use order::Orderer;

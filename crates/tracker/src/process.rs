@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 
 use hashbrown::HashMap;
-use model::{Avma, Pid, SpaceId};
+use model::{Avma, Name, Pid, SpaceId};
 use rustc_hash::FxBuildHasher;
 
 use crate::mapping::{Mapping, MappingKind};
@@ -96,6 +96,8 @@ pub(crate) struct Process {
     pub(crate) program: u32,
     /// Counts the meanings of memory without a file: see [`model::Space::Jit`].
     pub(crate) code: u32,
+    /// The container that it runs in.
+    pub(crate) container: Option<Name>,
     /// Whether its program writes a jitdump.
     pub(crate) has_dump: bool,
     /// Threads known to live.

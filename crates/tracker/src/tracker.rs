@@ -10,6 +10,7 @@ use model::{
 };
 
 use crate::callchain::{AddressSpace, ChainItem, chain_items};
+use crate::container::container_of;
 use crate::kernel::KernelMap;
 use crate::mapping::{self, Mapping, MappingKind};
 use crate::mappings::Mappings;
@@ -64,7 +65,12 @@ pub struct Tracker {
     build_ids: HashMap<Vec<u8>, Option<BuildId>>,
     generations: u64,
     scans_cut_short: u64,
+    /// The containers of cgroups, by the numbers that samples carry; `None` for those of the host.
+    cgroups: HashMap<u64, Option<Name>>,
 }
+
+/// More cgroups are not remembered. No machine has as many.
+const MOST_CGROUPS: usize = 1 << 16;
 
 impl Tracker {
     /// Knows nothing yet.
@@ -92,6 +98,11 @@ impl Tracker {
             Record::Comm(comm) => self.comm_record(comm),
             Record::Fork(task) => self.fork(task),
             Record::Exit(task) => self.exit(task),
+            Record::Cgroup(cgroup)
+                if self.cgroups.len() < MOST_CGROUPS || self.cgroups.contains_key(&cgroup.id) =>
+            {
+                self.cgroups.insert(cgroup.id, container_of(cgroup.path));
+            }
             Record::Ksymbol(symbol) => self.kernel.symbol(symbol, &mut self.spaces),
             _ => {}
         }
@@ -102,6 +113,20 @@ impl Tracker {
         self.see(pid, tid);
         // `see` has just made sure that it is there under this process; a borrow cannot be returned from there.
         &self.threads.find(pid, tid).0.comm
+    }
+
+    /// A process runs in this container from now on, and so will its children.
+    pub fn set_container(&mut self, pid: Pid, container: Option<Name>) {
+        self.process(pid).container = container;
+    }
+
+    /// The container that a sample of a process was taken in: that of the cgroup that the sample tells, else of the process.
+    /// `None` for the host, and where nothing is known.
+    pub fn container(&self, pid: Pid, cgroup: Option<u64>) -> Option<&Name> {
+        match cgroup.and_then(|cgroup| self.cgroups.get(&cgroup)) {
+            Some(container) => container.as_ref(),
+            None => self.processes.get(pid)?.container.as_ref(),
+        }
     }
 
     /// Whether a process has a thread that is not known to have ended.
@@ -321,11 +346,16 @@ impl Tracker {
             return;
         }
         // A synthesized record (time 0) tells who the parent is, not that the process still looks like it.
-        let (mappings, has_dump) = match self.processes.get_mut(record.parent_pid) {
-            Some(parent) if record.time.0 != 0 => (parent.mappings.fork(), parent.has_dump),
-            _ => (Mappings::default(), false),
+        let (mappings, has_dump, container) = match self.processes.get_mut(record.parent_pid) {
+            Some(parent) if record.time.0 != 0 => {
+                (parent.mappings.fork(), parent.has_dump, parent.container.clone())
+            }
+            _ => (Mappings::default(), false, None),
         };
         let process = self.process(record.pid);
+        if record.time.0 != 0 {
+            process.container = container;
+        }
         process.begin_program(mappings);
         process.has_dump = has_dump;
         self.renew(record.pid);

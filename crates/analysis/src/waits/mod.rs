@@ -15,7 +15,9 @@ use model::{
     AddressKind, Blocked, Pid, Resolution, Runnable, Space, SpaceTable, StackEntry, ThreadState, Tid,
     Timestamp,
 };
-use profile::{ChainCache, Count, Detail, Profile, SampleFacts, SampleFilter, StackId, ThreadId, TimeRange};
+use profile::{
+    ChainCache, Count, Detail, Profile, SampleFacts, SampleFilter, StackId, ThreadId, TimeRange, Where,
+};
 use rustc_hash::FxBuildHasher;
 use tracker::waits::{Activity, At, Interval, Leaving, Timeline};
 use tracker::{RawStack, SampleSink, TrackedSample, Tracker};
@@ -191,12 +193,22 @@ impl ThreadTimes {
             return;
         }
         let comm = tracker.comm(pid, tid).clone();
-        let facts =
-            SampleFacts { comm: &comm, pid, tid, cpu, event: model::EventIndex(0), time: Some(start) };
+        let container = tracker.container(pid, None).cloned();
+        let facts = SampleFacts {
+            comm: &comm,
+            pid,
+            tid,
+            cpu,
+            event: model::EventIndex(0),
+            time: Some(start),
+            container: container.as_ref(),
+        };
         if comm.as_bytes() == BEFORE_COMMAND || !self.admission.admits(&facts) {
             return;
         }
-        let thread = self.profile.thread(&comm, pid, tid, || tracker.comm(pid, Tid(pid.0)).clone());
+        let place = Where { cpu: None, container };
+        let process = || tracker.comm(pid, Tid(pid.0)).clone();
+        let thread = self.profile.thread_on(&comm, pid, tid, &place, process);
         let life = self.lives.entry(tid).or_default();
         life.name = Some(thread);
         if activity == Activity::Running {
@@ -312,7 +324,16 @@ impl SampleSink for ThreadTimes {
                     return Ok(());
                 }
                 let comm = tracker.comm(pid, tid).clone();
-                let facts = SampleFacts { comm: &comm, pid, tid, cpu: sample.cpu, event, time: sample.time };
+                let container = tracker.container(pid, sample.cgroup).cloned();
+                let facts = SampleFacts {
+                    comm: &comm,
+                    pid,
+                    tid,
+                    cpu: sample.cpu,
+                    event,
+                    time: sample.time,
+                    container: container.as_ref(),
+                };
                 let within = self.range.start.is_none_or(|start| time >= start)
                     && self.range.end.is_none_or(|end| time <= end);
                 let life = self.lives.entry(tid).or_default();
@@ -321,7 +342,9 @@ impl SampleSink for ThreadTimes {
                     return Ok(());
                 }
                 let stack = self.stack(tracker, sample, pid, deferred);
-                let thread = self.profile.thread(&comm, pid, tid, || tracker.comm(pid, Tid(pid.0)).clone());
+                let place = Where { cpu: None, container };
+                let process = || tracker.comm(pid, Tid(pid.0)).clone();
+                let thread = self.profile.thread_on(&comm, pid, tid, &place, process);
                 let divisor = match self.weight {
                     TimeWeight::Latency => self.parallel.get(&pid).copied().unwrap_or(1).max(1),
                     _ => 1,

@@ -26,6 +26,9 @@ pub struct SampleArguments {
     /// Only these CPUs, for example 0-3,5
     #[arg(long, value_name = "LIST")]
     cpu: Option<NumberList>,
+    /// Only these containers, as they are shown (docker:0123456789ab) or by id; `host` for what runs in none
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    container: Vec<String>,
     /// Only this stretch of time, in seconds as `perf script` prints them; either end may be left out
     #[arg(long, value_name = "START,END", value_parser = time_range)]
     time: Option<TimeRange>,
@@ -42,6 +45,7 @@ impl SampleArguments {
             (!self.pid.is_empty(), "--pid"),
             (!self.tid.is_empty(), "--tid"),
             (self.cpu.is_some(), "--cpu"),
+            (!self.container.is_empty(), "--container"),
             (self.time.is_some(), "--time"),
             (self.event.is_some(), "--event"),
         ]
@@ -71,6 +75,7 @@ impl SampleArguments {
             ("process ", list(&self.pid)),
             ("thread ", list(&self.tid)),
             ("CPU ", cpus),
+            ("container ", list(&self.container)),
             ("", time),
         ];
         let given = conditions.iter().filter(|(_, values)| !values.is_empty());
@@ -84,6 +89,7 @@ impl SampleArguments {
             pids: self.pid.iter().copied().map(Pid).collect(),
             tids: self.tid.iter().copied().map(Tid).collect(),
             cpus: self.cpu.clone().map_or_else(Vec::new, |list| list.0),
+            containers: self.container.clone(),
             event: None,
             time: self.time.unwrap_or_default(),
         }

@@ -73,6 +73,9 @@ struct FrameArguments {
     /// A frame for each process, below its threads
     #[arg(long)]
     by_process: bool,
+    /// A frame for each container (docker:0123456789ab, k8s:POD/ID, host), below its threads
+    #[arg(long, conflicts_with = "by_process")]
+    by_container: bool,
     /// The offsets of frames without a name
     #[arg(long, conflicts_with = "modules_only")]
     addresses: bool,
@@ -194,6 +197,7 @@ fn draw(
         // Folded stacks are for other tools, which may look for a thread by its name.
         pools: arguments.frames.merge_threads || !arguments.folded,
         processes: arguments.frames.by_process,
+        containers: arguments.frames.by_container,
         cpus: false,
         samples: arguments.drawing.flamechart.then(Columns::default),
     };

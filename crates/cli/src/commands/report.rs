@@ -41,7 +41,7 @@ pub struct ReportArguments {
     /// Where the report goes [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// What rows are told apart by, in this order: comm, pid, tid, cpu, event, module, function, line; self or total says
+    /// What rows are told apart by, in this order: comm, pid, tid, cpu, container, event, module, function, line; self or total says
     /// by what rows are sorted [default: self,module,function]
     #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = column)]
     sort: Vec<Column>,
@@ -142,6 +142,11 @@ fn produce(
     let keys = arguments.keys();
     let has = |key| keys.contains(&key);
     let stacks = &arguments.stacks;
+    if has(Key::Cpu) && has(Key::Container) {
+        bail!(
+            "rows cannot be told apart by cpu and container at once; try --sort container,comm with --cpu LIST"
+        );
+    }
     let mut settings = arguments.symbols.settings(stacks.inlines(), is_of_this_host(input.reader.features()));
     settings.options.locations = has(Key::Line);
     let request = Request {
@@ -149,6 +154,7 @@ fn produce(
         detail: Detail {
             threads: arguments.per_thread || has(Key::Pid) || has(Key::Tid),
             cpus: has(Key::Cpu),
+            containers: has(Key::Container),
             ..Detail::default()
         },
         symbols: &settings,

@@ -124,6 +124,7 @@ fn write(
             pools: true,
             processes: true,
             cpus: false,
+            containers: false,
             samples: Some(Columns { times: true, cpus: true }),
         },
         symbols: &settings,

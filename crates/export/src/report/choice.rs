@@ -21,7 +21,10 @@ const OFFERED: usize = 3;
 /// Chooses the function of exactly this name; where there is none, all that match.
 pub(super) fn choose(frames: &[ViewFrame], wanted: &Pattern) -> Result<Chosen, ReportError> {
     let is_thread = |label: &Label| {
-        matches!(label, Label::Comm(_) | Label::Thread(..) | Label::Process(..) | Label::Cpu(_))
+        matches!(
+            label,
+            Label::Comm(_) | Label::Thread(..) | Label::Process(..) | Label::Cpu(_) | Label::Container(_)
+        )
     };
     let names: Vec<Option<String>> =
         frames.iter().map(|frame| (!is_thread(&frame.label)).then(|| keys::function(frame))).collect();

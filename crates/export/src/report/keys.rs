@@ -21,6 +21,8 @@ pub enum Key {
     Tid,
     /// The CPU.
     Cpu,
+    /// The container, or the host.
+    Container,
     /// The event: a table for each.
     Event,
     /// The module.
@@ -33,7 +35,9 @@ pub enum Key {
 
 /// A name that no key has.
 #[derive(Error, Debug)]
-#[error("rows cannot be told apart by `{0}`; they can by comm, pid, tid, cpu, event, module, function, line")]
+#[error(
+    "rows cannot be told apart by `{0}`; they can by comm, pid, tid, cpu, container, event, module, function, line"
+)]
 pub struct UnknownKey(String);
 
 impl FromStr for Key {
@@ -46,6 +50,7 @@ impl FromStr for Key {
             "pid" => Self::Pid,
             "tid" => Self::Tid,
             "cpu" => Self::Cpu,
+            "container" | "cgroup" => Self::Container,
             "event" => Self::Event,
             "module" | "dso" => Self::Module,
             "function" | "symbol" | "sym" => Self::Function,
@@ -57,7 +62,7 @@ impl FromStr for Key {
 
 impl Key {
     /// The names of columns that hold text.
-    pub(super) const TEXTS: [&'static str; 5] = ["comm", "event", "module", "function", "line"];
+    pub(super) const TEXTS: [&'static str; 6] = ["comm", "container", "event", "module", "function", "line"];
 
     /// The name of its column.
     pub(super) fn name(self) -> &'static str {
@@ -66,6 +71,7 @@ impl Key {
             Self::Pid => "pid",
             Self::Tid => "tid",
             Self::Cpu => "cpu",
+            Self::Container => "container",
             Self::Event => "event",
             Self::Module => "module",
             Self::Function => "function",
@@ -79,7 +85,7 @@ impl Key {
     }
 
     fn is_of_thread(self) -> bool {
-        matches!(self, Self::Comm | Self::Pid | Self::Tid | Self::Cpu)
+        matches!(self, Self::Comm | Self::Pid | Self::Tid | Self::Cpu | Self::Container)
     }
 }
 
@@ -141,6 +147,7 @@ impl RowKeys for Grouping<'_> {
                 (Key::Pid, Label::Thread(_, pid, _) | Label::Process(_, pid)) => Some(pid.0.to_string()),
                 (Key::Tid, Label::Thread(_, _, tid)) => Some(tid.0.to_string()),
                 (Key::Cpu, Label::Cpu(cpu)) => Some(cpu.0.to_string()),
+                (Key::Container, Label::Container(container)) => Some(container.to_string()),
                 _ => None,
             };
             labels.iter().find_map(of).unwrap_or_default()

@@ -256,9 +256,11 @@ fn described(frame: &ViewFrame) -> Frame {
         label @ (Label::NotSampled | Label::State(_)) => {
             (text(label, FrameKind::User), String::new(), Kind::NotSampled)
         }
-        label @ (Label::Comm(_) | Label::Thread(..) | Label::Process(..) | Label::Cpu(_)) => {
-            (text(label, FrameKind::User), String::new(), Kind::Root)
-        }
+        label @ (Label::Comm(_)
+        | Label::Thread(..)
+        | Label::Process(..)
+        | Label::Cpu(_)
+        | Label::Container(_)) => (text(label, FrameKind::User), String::new(), Kind::Root),
     };
     // The colour is that of the picture of `prof flame`, whose labels have no module.
     let label = match &frame.label {

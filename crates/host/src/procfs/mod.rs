@@ -56,6 +56,27 @@ pub fn namespaces(pid: Pid) -> Option<[[u64; 2]; 7]> {
     Some(links)
 }
 
+/// The cgroup of a process: its path in the hierarchy of version 2; where it has none there (or the root), that of version 1 with the longest path.
+///
+/// # Errors
+/// `ENOENT` where there is no such process (any more).
+pub fn cgroup(pid: Pid) -> io::Result<Vec<u8>> {
+    Ok(cgroup_in(&fs::read(format!("/proc/{pid}/cgroup"))?))
+}
+
+/// Lines are `NUMBER:CONTROLLERS:PATH` (cgroups(7)).
+fn cgroup_in(text: &[u8]) -> Vec<u8> {
+    let path = |line: &[u8]| {
+        let mut fields = line.splitn(3, |&byte| byte == b':');
+        let number = fields.next()?.to_vec();
+        Some((number == b"0", fields.nth(1)?.to_vec()))
+    };
+    let paths: Vec<(bool, Vec<u8>)> = text.split(|&byte| byte == b'\n').filter_map(path).collect();
+    let of_2 = paths.iter().find(|(is_2, path)| *is_2 && path.len() > 1);
+    let of_1 = || paths.iter().max_by_key(|(_, path)| path.len());
+    of_2.or_else(of_1).map_or_else(Vec::new, |(_, path)| path.clone())
+}
+
 fn numbers(folder: PathBuf) -> io::Result<Vec<i32>> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir(folder)? {

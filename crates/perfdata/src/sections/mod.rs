@@ -16,6 +16,7 @@ use decoder::Endian;
 use crate::bytes::Bytes;
 use crate::error::Error;
 
+pub mod containers;
 pub mod processes;
 mod watched_time;
 
@@ -31,6 +32,8 @@ pub mod id {
     pub const NAMES: u32 = 3;
     /// When switches between threads were watched, and of whom: present where they were.
     pub const WATCHED_TIME: u32 = 4;
+    /// Which containers processes ran in, and since when.
+    pub const CONTAINERS: u32 = 5;
     /// How many counts of lost samples the recorder could not read, a u64: present where that is not 0.
     pub const UNREAD_LOST_COUNTS: u32 = 16;
 }

@@ -246,5 +246,8 @@ pub(super) fn add(sum: &mut u64, weight: u64) {
 }
 
 fn is_thread(frame: &ViewFrame) -> bool {
-    matches!(frame.label, Label::Comm(_) | Label::Thread(..) | Label::Process(..) | Label::Cpu(_))
+    matches!(
+        frame.label,
+        Label::Comm(_) | Label::Thread(..) | Label::Process(..) | Label::Cpu(_) | Label::Container(_)
+    )
 }

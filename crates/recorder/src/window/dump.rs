@@ -66,7 +66,7 @@ pub(super) struct Snapshot {
     pub(super) state: SidebandState,
     pub(super) blocks: Vec<Arc<Block>>,
     pub(super) stacks: Option<StackTotals>,
-    pub(super) processes: Option<Vec<u8>>,
+    pub(super) processes: Vec<(u32, Vec<u8>)>,
     pub(super) is_short: bool,
     pub(super) asked: Instant,
 }
@@ -168,8 +168,7 @@ impl Snapshot {
         let mut features = description.features(&build_ids, times);
         let stacks = self.stacks.map(|stacks| (sections::id::STACK_TOTALS, stacks.to_section()));
         features.sections.extend(stacks);
-        let processes = self.processes.clone();
-        features.sections.extend(processes.map(|section| (sections::id::PROCESSES, section)));
+        features.sections.extend(self.processes.iter().cloned());
         let size = writer.finish(&features)?;
         let file: &mut NewFile = output.file().ok_or(io::ErrorKind::Unsupported)?;
         let path = series.name(file, &self.stamp)?;

@@ -186,7 +186,7 @@ impl Running {
             state: self.state.clone(),
             blocks: self.blocks.snapshot(),
             stacks: self.has_stacks.then(|| self.blocks.stacks()),
-            processes: self.processes.to_section(),
+            processes: self.processes.sections(),
             is_short: self.blocks.is_short(),
             asked: Instant::now(),
         };

@@ -119,8 +119,7 @@ impl Contents {
     fn sections(&self, stacks: Option<StackTotals>, processes: &ProcessTable) -> Vec<(u32, Vec<u8>)> {
         let stacks = stacks.map(|stacks| stacks.since(&self.stacks_before).to_section());
         let stacks = stacks.map(|section| (sections::id::STACK_TOTALS, section));
-        let processes = processes.to_section().map(|section| (sections::id::PROCESSES, section));
-        stacks.into_iter().chain(processes).collect()
+        stacks.into_iter().chain(processes.sections()).collect()
     }
 }
 

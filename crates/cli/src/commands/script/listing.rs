@@ -158,9 +158,15 @@ impl<'o> Listing<'o> {
         self.admission.why_none()
     }
 
-    fn admits(&mut self, sample: &Sample<'_>, event: EventIndex, comm: &model::Name) -> bool {
+    fn admits(
+        &mut self,
+        sample: &Sample<'_>,
+        event: EventIndex,
+        comm: &model::Name,
+        container: Option<&model::Name>,
+    ) -> bool {
         let (pid, tid) = thread(sample);
-        let facts = SampleFacts { comm, pid, tid, cpu: sample.cpu, event, time: sample.time };
+        let facts = SampleFacts { comm, pid, tid, cpu: sample.cpu, event, time: sample.time, container };
         (self.admitted.is_empty() || self.admitted.contains(&event)) && self.admission.admits(&facts)
     }
 }
@@ -172,8 +178,9 @@ impl SampleSink for Listing<'_> {
         let (event, sample) = (tracked.event, tracked.sample);
         let (pid, tid) = thread(sample);
         let comm = tracked.tracker.comm(pid, tid).clone();
+        let container = tracked.tracker.container(pid, sample.cgroup).cloned();
         self.seen.all += 1;
-        if !self.admits(sample, event, &comm) {
+        if !self.admits(sample, event, &comm, container.as_ref()) {
             return Ok(());
         }
         self.seen.admitted += 1;

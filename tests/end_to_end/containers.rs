@@ -1,0 +1,106 @@
+//! Samples know the container that they were taken in.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::folded::Folded;
+use super::prof::{folded, folder, may_record, prof, run};
+use super::{perf, programs};
+
+const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+/// A cgroup as docker makes them; it goes with the value.
+struct Group(PathBuf);
+
+impl Group {
+    fn new(test: &str) -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/mounts").ok()?;
+        let root = mounts.lines().find_map(|line| {
+            let mut words = line.split(' ').skip(1);
+            let (path, kind) = (words.next()?, words.next()?);
+            (kind == "cgroup2").then(|| PathBuf::from(path))
+        })?;
+        let slice = root.join(format!("prof-test-{test}-{}.slice", std::process::id()));
+        match fs::create_dir_all(slice.join(format!("docker-{ID}.scope"))) {
+            Ok(()) => Some(Self(slice)),
+            Err(error) => {
+                programs::skip(&format!("no cgroup can be made here: {error}"));
+                None
+            }
+        }
+    }
+
+    fn scope(&self) -> PathBuf {
+        self.0.join(format!("docker-{ID}.scope"))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(self.scope());
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// A script that runs the program twice, once in the group.
+fn script(folder: &Path, group: &Group, program: &Path) -> PathBuf {
+    let script = folder.join("both");
+    let (group, program) = (group.scope(), program.display().to_string());
+    let text = format!(
+        "(echo 0 > {}/cgroup.procs && exec {program} alone 300) &\n{program} alone 300\nwait\n",
+        group.display()
+    );
+    fs::write(&script, text).unwrap();
+    script
+}
+
+#[test]
+fn processes_in_containers_are_told_apart() {
+    let Some(program) = programs::c("shares") else { return };
+    let Some(group) = Group::new("ours").filter(|_| may_record()) else { return };
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    let script = script(folder.path(), &group, &program);
+    run(prof(["record", "-q", "-F", "999", "-o"]).arg(&file).args(["--", "sh"]).arg(script)).ok();
+    // The group is gone when the recording is read.
+    drop(group);
+    let by_container = folded(&file, &["--by-container"]).ok();
+    let stacks = Folded::parse(by_container.text());
+    let of = |container: &str| {
+        stacks.count(|stack| stack[0] == container && stack.iter().any(|frame| frame == "main"))
+    };
+    let (inside, outside) = (of("docker:0123456789ab"), of("host"));
+    assert!(inside > 100 && outside > 100, "{}", by_container.text());
+    for name in ["docker:0123456789ab", "0123456789ab", ID] {
+        let only = folded(&file, &["--container", name]).ok();
+        assert_eq!(Folded::parse(only.text()).with("main"), inside, "{name}");
+    }
+    let host = folded(&file, &["--container", "host"]).ok();
+    assert_eq!(Folded::parse(host.text()).with("main"), outside);
+    let report = run(prof(["report", "--csv", "--sort", "container,comm", "-i"]).arg(&file)).ok();
+    assert!(report.text().contains("docker:0123456789ab,shares"), "{}", report.text());
+    let other = folded(&file, &["--container", "docker:ffff"]);
+    assert_eq!(other.code, 1);
+    assert!(
+        other.stderr.contains("there are ") && other.stderr.contains("docker:0123456789ab ("),
+        "{}",
+        other.stderr
+    );
+}
+
+#[test]
+fn what_perf_records_of_cgroups_tells_the_containers() {
+    let Some(program) = programs::c("shares") else { return };
+    let Some(group) = Group::new("perf").filter(|_| perf::is_here() && may_record()) else { return };
+    let folder = folder();
+    let script = script(folder.path(), &group, &program);
+    let file = perf::record(folder.path(), &["--all-cgroups"], &mut |command| {
+        command.arg("sh").arg(&script);
+    });
+    drop(group);
+    let by_container = folded(&file, &["--by-container"]).ok();
+    let stacks = Folded::parse(by_container.text());
+    let of =
+        |container: &str| stacks.count(|stack| stack[0] == container && stack.contains(&"shares".to_owned()));
+    assert!(of("docker:0123456789ab") > 100 && of("host") > 100, "{}", by_container.text());
+}
