@@ -1,11 +1,11 @@
 //! What keeps a profile from being whole, by weight, and what to type against it: decided here for standard error and for the
 //! picture.
 
-use model::{Name, Reason, Space, SpaceTable, StackEntry, TruncationReason};
+use model::{Name, Reason, Resolution, Space, SpaceTable, StackEntry, TruncationReason};
 use profile::{Census, Profile};
 
 use crate::remedies::Remedies;
-use crate::runtimes::Runtimes;
+use crate::runtimes::{INTERPRETED, Runtime, Runtimes};
 
 /// Causes of less than this share are not worth a line.
 const LEAST_SHARE: f64 = 0.01;
@@ -32,15 +32,18 @@ enum What {
     Nameless(Reason),
     /// Stacks that end early, for want of unwind data.
     Cut,
+    /// Samples of functions that an interpreter runs, all of which are one frame: its own.
+    Interpreted(Runtime),
 }
 
 /// The causes, the largest first.
 pub struct Hints(Vec<Hint>);
 
 impl Hints {
-    /// Weighs the causes.
-    pub fn new(
+    /// Weighs the causes. `resolve` tells the names of entries.
+    pub fn new<'r>(
         profile: &Profile,
+        resolve: impl Fn(&StackEntry) -> Option<&'r Resolution>,
         census: &Census,
         spaces: &SpaceTable,
         runtimes: &Runtimes,
@@ -75,6 +78,14 @@ impl Hints {
             hint.share = hint.weight as f64 / census.frames.max(1) as f64;
         }
         hints.extend(cut_in_generated_code(profile, spaces, runtimes));
+        for hint in interpreted(profile, resolve, spaces, runtimes) {
+            // One hint for a runtime, that of the larger share.
+            match hints.iter_mut().find(|known| known.remedy == hint.remedy) {
+                Some(known) if known.share < hint.share => *known = hint,
+                Some(_) => {}
+                None => hints.push(hint),
+            }
+        }
         hints.retain(|hint| hint.share >= LEAST_SHARE);
         hints.sort_by(|one, other| other.share.total_cmp(&one.share));
         Self(hints)
@@ -88,6 +99,10 @@ impl Hints {
                 What::Nameless(reason) => format!("{share:.1} % of all frames, without a name: {reason}"),
                 What::Cut => {
                     format!("{share:.1} % of the stacks end in generated code without frame pointers")
+                }
+                What::Interpreted(runtime) => {
+                    let language = runtime.language();
+                    format!("{share:.1} % of the samples run {language} code, whose functions have no names")
                 }
             };
             let remedy = hint.remedy.as_ref().map_or_else(String::new, |remedy| format!("; try {remedy}"));
@@ -109,6 +124,49 @@ impl Hint {
             modules => modules.concat(),
         }
     }
+}
+
+/// Samples of programs whose interpreter is all that is seen of them. Where one of a runtime's functions has a name, it was
+/// asked for them.
+fn interpreted<'r>(
+    profile: &Profile,
+    resolve: impl Fn(&StackEntry) -> Option<&'r Resolution>,
+    spaces: &SpaceTable,
+    runtimes: &Runtimes,
+) -> Vec<Hint> {
+    let all = profile.total().samples.max(1) as f64;
+    let function = |entry: &StackEntry| match resolve(entry) {
+        Some(Resolution::Resolved(found)) => found.frames.last().map(|frame| &*frame.function),
+        _ => None,
+    };
+    let hint = |runtime: Runtime| {
+        let interpreter = runtime.interpreter()?;
+        let is_of = |entry: &StackEntry| Runtimes::of_object(spaces.get(entry.space)) == Some(runtime);
+        let runs = |entry: &StackEntry| {
+            is_of(entry)
+                && function(entry).is_some_and(|name| {
+                    // Compilers put rare parts of it elsewhere: `_PyEval_EvalFrameDefault.cold`.
+                    interpreter.contains(&name.split_once('.').map_or(name, |(start, _)| start))
+                })
+        };
+        let weight = profile.samples_with(runs);
+        let has_names = |entry: &StackEntry| {
+            runtimes.of(spaces.get(entry.space)) == Some(runtime) && function(entry).is_some()
+        };
+        if weight == 0 || profile.stacks.places().iter().any(has_names) {
+            return None;
+        }
+        let module = profile.stacks.places().iter().find(|entry| runs(entry))?;
+        let module = profile::module_of(spaces.get(module.space))?;
+        Some(Hint {
+            weight,
+            share: weight as f64 / all,
+            modules: vec![module.to_string()],
+            what: What::Interpreted(runtime),
+            remedy: Some(Runtime::perf_map_of(Some(runtime)).to_owned()),
+        })
+    };
+    INTERPRETED.into_iter().filter_map(hint).collect()
 }
 
 /// Stacks that end in the code of a runtime which could keep frame pointers, and does not.
@@ -164,7 +222,8 @@ mod tests {
             nameless("/opt/c", Reason::FileMissing, 9),
         ];
         let census = Census { reasons, frames: 1000, nameless: 699, truncated: 0 };
-        let hints = Hints::new(&Profile::default(), &census, &spaces, &Runtimes::default(), &debian());
+        let hints =
+            Hints::new(&Profile::default(), |_| None, &census, &spaces, &Runtimes::default(), &debian());
         let said: Vec<String> = hints.sentences().collect();
         assert_eq!(said.len(), 3, "{said:?}");
         assert!(said[0].starts_with("libc.so.6 and 1 more: 35.0 %"), "{}", said[0]);
@@ -196,11 +255,58 @@ mod tests {
         let mut seen_in = crate::aggregate::SeenIn::default();
         seen_in.see(Pid(1), &[entry(jvm)]);
         let runtimes = Runtimes::new(&spaces, &seen_in);
-        let hints = Hints::new(&profile, &Census::default(), &spaces, &runtimes, &debian());
+        let hints = Hints::new(&profile, |_| None, &Census::default(), &spaces, &runtimes, &debian());
         assert_eq!(
             hints.sentences().collect::<Vec<_>>(),
             ["java: 50.0 % of the stacks end in generated code without frame pointers; try \
               `java -XX:+PreserveFramePointer`"]
         );
+    }
+
+    #[test]
+    fn an_interpreter_is_reason_enough_unless_its_functions_have_names() {
+        let mut spaces = SpaceTable::default();
+        let python = spaces.intern(object("/usr/bin/python3.12"));
+        let code = spaces.intern(Space::Jit { pid: Pid(1), generation: 0, mapping: Name::from("//anon") });
+        let entry = |space: SpaceId, offset| StackEntry {
+            offset,
+            space,
+            kind: AddressKind::InstructionPointer,
+            in_kernel: false,
+        };
+        let (interpreter, main) = (entry(python, 1), entry(python, 2));
+        let named = |name: &str| {
+            let frame = model::Frame { function: name.into(), location: None, inlined: false };
+            Resolution::Resolved(model::Symbolized { frames: [frame].into(), symbol_offset: None })
+        };
+        let names = [named("_PyEval_EvalFrameDefault.cold"), named("main"), named("py::f:/x.py")];
+        let mut profile = Profile::default();
+        let add = |profile: &mut Profile, stack: &[StackEntry], samples| {
+            let stack = profile.stacks.intern(stack);
+            for _ in 0..samples {
+                profile.add(&Name::from("python3"), Pid(1), Tid(1), stack, 1);
+            }
+        };
+        add(&mut profile, &[interpreter, interpreter, main], 2);
+        add(&mut profile, &[main], 2);
+        let mut seen_in = crate::aggregate::SeenIn::default();
+        seen_in.see(Pid(1), &[main]);
+        let runtimes = Runtimes::new(&spaces, &seen_in);
+        let resolve = |entry: &StackEntry| match (entry.space == python, entry.offset) {
+            (true, 1) => Some(&names[0]),
+            (true, _) => Some(&names[1]),
+            (false, _) => Some(&names[2]),
+        };
+        let said = |profile: &Profile| {
+            let hints = Hints::new(profile, resolve, &Census::default(), &spaces, &runtimes, &debian());
+            hints.sentences().collect::<Vec<_>>()
+        };
+        assert_eq!(
+            said(&profile),
+            ["python3.12: 50.0 % of the samples run Python code, whose functions have no names; try \
+              `python3 -X perf` (3.12 or newer)"]
+        );
+        add(&mut profile, &[interpreter, entry(code, 3), interpreter, main], 1);
+        assert_eq!(said(&profile), Vec::<String>::new());
     }
 }

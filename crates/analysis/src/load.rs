@@ -216,7 +216,7 @@ impl Analysis {
         for line in export::summary::nameless(census, remedy) {
             notices.detail(&line);
         }
-        Hints::new(&profile.profile, census, &self.spaces, &runtimes, &remedies)
+        Hints::new(&profile.profile, |entry| self.resolve(entry), census, &self.spaces, &runtimes, &remedies)
     }
 
     /// Returns when the first sample of any event was taken, in nanoseconds since 1970 where the recording says so, and how many

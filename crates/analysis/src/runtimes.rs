@@ -21,10 +21,14 @@ pub enum Runtime {
     DotNet,
     /// CRuby.
     Ruby,
+    /// PHP.
+    Php,
+    /// LuaJIT.
+    LuaJit,
 }
 
 /// The runtimes by the objects that they are made of: the start of a file's name.
-const OBJECTS: [(&str, Runtime); 13] = [
+const OBJECTS: [(&str, Runtime); 17] = [
     ("libjvm.so", Runtime::Java),
     ("node", Runtime::Node),
     ("libnode.so", Runtime::Node),
@@ -38,6 +42,10 @@ const OBJECTS: [(&str, Runtime); 13] = [
     ("ruby", Runtime::Ruby),
     ("libruby", Runtime::Ruby),
     ("libv8.so", Runtime::Node),
+    ("php", Runtime::Php),
+    ("libphp", Runtime::Php),
+    ("luajit", Runtime::LuaJit),
+    ("libluajit", Runtime::LuaJit),
 ];
 
 impl Runtime {
@@ -56,10 +64,39 @@ impl Runtime {
             Some(Self::Chromium) => "`chromium --no-sandbox --js-flags=--perf-basic-prof`",
             Some(Self::Python) => "`python3 -X perf` (3.12 or newer)",
             Some(Self::DotNet) => "`DOTNET_PerfMapEnabled=1`",
-            Some(Self::Ruby) => "`ruby --yjit --yjit-perf`",
+            Some(Self::Ruby) => "`ruby --yjit --yjit-perf` (3.3 or newer)",
+            Some(Self::Php) => {
+                "`php -d opcache.enable_cli=1 -d opcache.jit_buffer_size=64M -d opcache.jit_debug=16` (8.0 or newer)"
+            }
+            Some(Self::LuaJit) => "a LuaJIT built with `XCFLAGS=-DLUAJIT_USE_PERFTOOLS`",
             None => {
                 "`node --perf-basic-prof`, `java -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit` or `python3 -X perf`"
             }
+        }
+    }
+
+    /// The function of its own that runs the program's functions, which have no frames of their own then.
+    pub fn interpreter(self) -> Option<&'static [&'static str]> {
+        match self {
+            Self::Python => Some(&["_PyEval_EvalFrameDefault"]),
+            Self::Ruby => Some(&["vm_exec_core", "rb_vm_exec"]),
+            Self::Php => Some(&["execute_ex"]),
+            Self::Node => Some(&["Builtins_InterpreterEntryTrampoline"]),
+            // Its interpreter is generated code, which a perf map names; or nothing tells it from other code.
+            Self::Java | Self::Chromium | Self::DotNet | Self::LuaJit => None,
+        }
+    }
+
+    /// What its programs are written in.
+    pub fn language(self) -> &'static str {
+        match self {
+            Self::Java => "Java",
+            Self::Node | Self::Chromium => "JavaScript",
+            Self::Python => "Python",
+            Self::DotNet => ".NET",
+            Self::Ruby => "Ruby",
+            Self::Php => "PHP",
+            Self::LuaJit => "Lua",
         }
     }
 
@@ -72,6 +109,9 @@ impl Runtime {
         }
     }
 }
+
+/// The runtimes that have an interpreter of which one knows what it is called.
+pub const INTERPRETED: [Runtime; 4] = [Runtime::Python, Runtime::Node, Runtime::Ruby, Runtime::Php];
 
 /// The runtimes of a recording's processes.
 #[derive(Default)]
@@ -89,6 +129,14 @@ impl Runtimes {
             }
         }
         Self(runtimes)
+    }
+
+    /// The runtime that an object is a part of.
+    pub fn of_object(space: &Space) -> Option<Runtime> {
+        match space {
+            Space::Object(object) => Runtime::of_object(object.path.base_name()),
+            _ => None,
+        }
     }
 
     /// The runtime whose code a space is.

@@ -240,6 +240,27 @@ impl Profile {
         self.stacks.places().iter().zip(frames)
     }
 
+    /// Samples that have such a place anywhere on their stack.
+    pub fn samples_with(&self, is: impl Fn(&StackEntry) -> bool) -> u64 {
+        let places: Vec<bool> = self.stacks.places().iter().map(is).collect();
+        // Callers come before what they call.
+        let mut with = vec![false];
+        let mut sum = 0_u64;
+        for (stack, place, caller) in self.stacks.iter() {
+            let has = with.get(caller.index()) == Some(&true) || places.get(place.index()) == Some(&true);
+            with.push(has);
+            if has {
+                add(&mut sum, self.first.get(stack.index()).1.samples);
+            }
+        }
+        for (&(_, stack), count) in &self.others {
+            if with.get(stack.index()) == Some(&true) {
+                add(&mut sum, count.samples);
+            }
+        }
+        sum
+    }
+
     /// The samples in the order of time; empty unless [`Detail::samples`] was asked for.
     pub fn samples(&self) -> &Samples {
         &self.samples
