@@ -25,8 +25,13 @@ fn an_archive_has_all_names_when_the_program_is_gone() {
     let archive = folder.path().join("prof.data.archive");
     run(prof(["archive"]).arg(&file)).ok();
     assert_eq!(fs::metadata(&archive).unwrap().permissions().mode() & 0o777, 0o600);
+    let annotated =
+        |file: &Path| run(prof(["annotate", "--hottest", "1", "--json", "-i"]).arg(file)).ok().stdout;
+    let code = annotated(&file);
     fs::remove_file(&program).unwrap();
     assert_eq!(folded(&archive), before);
+    assert_eq!(annotated(&archive), code, "the archive has the code of hot functions");
+    assert_ne!(annotated(&file), code, "without the archive the code is gone");
     assert_ne!(folded(&file), before, "without the archive the names are gone");
     let list = run(prof(["archive", "--list"]).arg(&archive)).ok();
     assert!(list.text().contains("/program (build id"), "{}", list.text());

@@ -1,16 +1,18 @@
 //! Recordings that travel: the names of all addresses that were sampled, added to the recording.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use model::{Name, Resolution, Space, StackEntry};
 use perfdata::read::Reader;
 use perfdata::sections;
+use profile::{Shape, Show};
 use symbolizer::NameStyle;
-use symbolizer::archived::{ArchivedNames, encode};
+use symbolizer::archived::{ArchivedCode, ArchivedNames, encode, encode_code, parse_code};
 use zlib_rs::{DeflateConfig, InflateConfig, ReturnCode, compress_bound, compress_slice, decompress_slice};
 
 use crate::Analysis;
+use crate::annotate::{Annotator, sampled_functions};
 
 /// Bytes of unpacked names that are read at the most.
 const MOST_BYTES: u64 = 1 << 30;
@@ -18,6 +20,10 @@ const MOST_BYTES: u64 = 1 << 30;
 const MOST_RATIO: u64 = 64;
 /// What stands before packed names: how many bytes they unpack to, u64.
 const HEADER: usize = 8;
+/// Code packs to a half or less; so many bytes are gathered for each that may be written.
+const UNPACKED_PER_PACKED: usize = 3;
+/// What a place in code takes beside its bytes, about.
+const BYTES_PER_PLACE: usize = 8;
 
 /// Packs the names of an analysis into a section ([`sections::id::NAMES`]).
 ///
@@ -36,35 +42,95 @@ pub fn pack(analysis: &Analysis, endian: decoder::Endian) -> Vec<u8> {
     let mut ordered: Vec<_> = entries.into_iter().collect();
     ordered.sort_by_key(|(entry, _)| (entry.space, entry.offset));
     let names = encode(ordered.iter().map(|(entry, (space, found))| (*space, *entry, *found)));
-    let mut packed = vec![0; compress_bound(names.len())];
-    let (bytes, _) = compress_slice(&mut packed, &names, DeflateConfig::best_compression());
-    let mut section = endian.u64_bytes(names.len() as u64).to_vec();
-    section.extend_from_slice(bytes);
+    packed(&names, endian)
+}
+
+/// Packs the code of sampled functions into a section ([`sections::id::CODE`]), hottest first, as many as fit into `most_bytes`.
+/// `None` where there is none to be had.
+pub fn pack_code(
+    analysis: &Analysis,
+    annotator: &Annotator<'_>,
+    most_bytes: usize,
+    endian: decoder::Endian,
+) -> Option<Vec<u8>> {
+    let mut pieces: Vec<ArchivedCode> = Vec::new();
+    let mut known = HashSet::new();
+    let mut left = most_bytes.saturating_mul(UNPACKED_PER_PACKED);
+    'events: for event in &analysis.events {
+        let weight = crate::events::weight_of(&event.event.attr);
+        let view = analysis.shaped_view(&event.profile, Show::default(), weight, &Shape::default());
+        for function in sampled_functions(analysis, &view) {
+            if !known.insert((function.space, function.start)) {
+                continue;
+            }
+            let Some(piece) = annotator.code_of(&function) else { continue };
+            let bytes = piece.bytes.len() + BYTES_PER_PLACE * (piece.frames.len() + piece.callees.len());
+            let Some(rest) = left.checked_sub(bytes) else { break 'events };
+            left = rest;
+            pieces.push(piece);
+        }
+    }
+    while !pieces.is_empty() {
+        let section = packed(&encode_code(&pieces), endian);
+        if section.len() <= most_bytes {
+            return Some(section);
+        }
+        pieces.truncate(pieces.len() * 3 / 4);
+    }
+    None
+}
+
+fn packed(bytes: &[u8], endian: decoder::Endian) -> Vec<u8> {
+    let mut packed = vec![0; compress_bound(bytes.len())];
+    let (packed, _) = compress_slice(&mut packed, bytes, DeflateConfig::best_compression());
+    let mut section = endian.u64_bytes(bytes.len() as u64).to_vec();
+    section.extend_from_slice(packed);
     section
 }
 
 /// Reads the names that a recording carries, and says what of them is damaged.
 pub fn names(recording: &Reader, style: NameStyle) -> (ArchivedNames, Option<String>) {
-    let Some(section) = recording.features().section(sections::id::NAMES) else {
-        return (ArchivedNames::default(), None);
+    let (bytes, error) = unpacked(recording, sections::id::NAMES, "names");
+    if bytes.is_empty() {
+        return (ArchivedNames::default(), error);
+    }
+    let (names, damage) = ArchivedNames::parse(&bytes, style);
+    (names, damage.map(|damage| damage.to_string()).or(error))
+}
+
+/// Reads the code that a recording carries, and says what of it is damaged.
+pub fn code(recording: &Reader, style: NameStyle) -> (Vec<ArchivedCode>, Option<String>) {
+    let (bytes, error) = unpacked(recording, sections::id::CODE, "code");
+    if bytes.is_empty() {
+        return (Vec::new(), error);
+    }
+    let (code, damage) = parse_code(&bytes, style);
+    (code, damage.map(|damage| damage.to_string()).or(error))
+}
+
+/// Unpacks a section, as far as it goes; nothing where there is none.
+fn unpacked(recording: &Reader, section: u32, what: &str) -> (Vec<u8>, Option<String>) {
+    let Some(section) = recording.features().section(section) else {
+        return (Vec::new(), None);
     };
-    let refused = |why: String| (ArchivedNames::default(), Some(why));
+    let refused = |why: String| (Vec::new(), Some(why));
     let Some((size, packed)) = section.split_first_chunk::<HEADER>() else {
-        return refused("the section of names is cut off".to_owned());
+        return refused(format!("the section of {what} is cut off"));
     };
     let size = recording.endian().u64(*size);
     let most = (packed.len() as u64).saturating_mul(MOST_RATIO).min(MOST_BYTES);
     if size > most {
         return refused(format!(
-            "names of {size} bytes are more than {} packed bytes may hold",
+            "{what} of {size} bytes are more than {} packed bytes may hold",
             packed.len()
         ));
     }
     let mut unpacked = vec![0; size as usize];
     let (bytes, code) = decompress_slice(&mut unpacked, packed, InflateConfig::default());
-    let error = (code != ReturnCode::Ok).then(|| format!("names cannot be unpacked ({code:?})"));
-    let (names, damage) = ArchivedNames::parse(bytes, style);
-    (names, damage.map(|damage| damage.to_string()).or(error))
+    let error = (code != ReturnCode::Ok).then(|| format!("{what} cannot be unpacked ({code:?})"));
+    let length = bytes.len();
+    unpacked.truncate(length);
+    (unpacked, error)
 }
 
 /// What an archive holds of one place that code was in.

@@ -4,6 +4,8 @@
 //! addresses with their frames, which name strings by their number. Names are stored as linkers know them, so that a reader
 //! may still choose how they look.
 
+mod code;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -15,6 +17,8 @@ use model::{
 };
 
 use crate::names::{NameStyle, display_name};
+
+pub use code::{ArchivedCode, encode_code, parse_code};
 
 /// The version that is written. Version 1, which is read, too, has no functions without a name.
 const VERSION: u64 = 2;

@@ -2,7 +2,7 @@
 
 mod disassembly;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use elf::Machine;
@@ -14,6 +14,7 @@ use model::{
 use profile::View;
 use profile::code::{CodeRange, Instruction};
 use symbolizer::Options;
+use symbolizer::archived::ArchivedCode;
 
 use crate::Analysis;
 use crate::symbols::{SymbolSettings, Symbolizing, Symbols};
@@ -106,11 +107,19 @@ pub struct Annotator<'a> {
     store: ObjectStore,
     symbolizing: Symbolizing,
     syntax: Syntax,
+    /// What the recording carries.
+    carried: HashMap<(Space, u64), ArchivedCode>,
 }
 
 impl<'a> Annotator<'a> {
-    /// Starts with nothing read. `settings` say where objects and debug files are looked for.
-    pub fn new(analysis: &'a Analysis, settings: &SymbolSettings, syntax: Syntax) -> Self {
+    /// Starts with nothing read but the code that the recording carries (`archive::code`), which is asked before any file.
+    /// `settings` say where objects and debug files are looked for.
+    pub fn new(
+        analysis: &'a Analysis,
+        settings: &SymbolSettings,
+        syntax: Syntax,
+        carried: Vec<ArchivedCode>,
+    ) -> Self {
         let options = Options { inlines: true, locations: true, ..settings.options };
         let with_lines = SymbolSettings { paths: settings.paths.clone(), options };
         Self {
@@ -118,11 +127,41 @@ impl<'a> Annotator<'a> {
             store: ObjectStore::new(settings.paths.clone()),
             symbolizing: Symbolizing::new(&with_lines).keeping_objects(),
             syntax,
+            carried: carried.into_iter().map(|code| ((code.space.clone(), code.start), code)).collect(),
         }
     }
 
     /// Annotates one piece of a function.
     pub fn annotate(&self, function: &SampledFunction) -> CodeRange {
+        self.read(function).0
+    }
+
+    /// Returns the code of one piece of a function, to travel with the recording; `None` where it is not to be had whole.
+    pub fn code_of(&self, function: &SampledFunction) -> Option<ArchivedCode> {
+        let (range, machine) = self.read(function);
+        let address = range.instructions.first().filter(|_| range.missing.is_none())?.address;
+        let mut code = ArchivedCode {
+            space: self.analysis.spaces.get(function.space).clone(),
+            start: function.start,
+            address,
+            machine: machine?.0,
+            bytes: Vec::new(),
+            frames: Vec::new(),
+            callees: Vec::new(),
+        };
+        for instruction in range.instructions {
+            let position = code.bytes.len() as u64;
+            code.bytes.extend(instruction.bytes);
+            if code.frames.last().is_none_or(|(_, frames)| *frames != instruction.frames) {
+                code.frames.push((position, instruction.frames));
+            }
+            code.callees.extend(instruction.callee.map(|callee| (position, callee)));
+        }
+        Some(code)
+    }
+
+    /// Annotates one piece of a function, and says for which machine it is.
+    fn read(&self, function: &SampledFunction) -> (CodeRange, Option<Machine>) {
         let space = self.analysis.spaces.get(function.space);
         let module = profile::module_of(space).unwrap_or_else(|| Name::from("[unknown]"));
         let mut range = CodeRange {
@@ -134,14 +173,45 @@ impl<'a> Annotator<'a> {
             missing: None,
             inlined: None,
         };
-        match self.code(function, space) {
-            Ok((object, address)) => self.fill(&mut range, function, &object, address),
-            Err(why) => range.missing = Some(why),
+        let mut machine = None;
+        if let Some(code) = self.carried.get(&(space.clone(), function.start)) {
+            machine = Some(Machine(code.machine));
+            self.fill_carried(&mut range, function, code);
+        } else {
+            match self.code(function, space) {
+                Ok((object, address)) => {
+                    machine = Some(object.machine());
+                    self.fill(&mut range, function, &object, address);
+                }
+                Err(why) => range.missing = Some(why),
+            }
         }
         let placed =
             range.instructions.iter().map(|instruction| instruction.weight).fold(0, u64::saturating_add);
         range.elsewhere = range.weight.saturating_sub(placed);
-        range
+        (range, machine)
+    }
+
+    fn fill_carried(&self, range: &mut CodeRange, function: &SampledFunction, code: &ArchivedCode) {
+        let Some(disassembler) = Disassembler::new(Machine(code.machine), self.syntax) else {
+            range.missing = Some(format!("instructions of {:?} are not known", Machine(code.machine)));
+            return;
+        };
+        for decoded in disassembler.decode(&code.bytes, code.address, 0, MOST_INSTRUCTIONS) {
+            let (position, end) = (decoded.position, decoded.position + decoded.bytes);
+            let last = code.frames.partition_point(|(from, _)| *from <= position as u64).checked_sub(1);
+            let frames = last.and_then(|last| code.frames.get(last));
+            let callee = code.callees.binary_search_by_key(&(position as u64), |(at, _)| *at).ok();
+            range.instructions.push(Instruction {
+                address: decoded.address,
+                bytes: code.bytes.get(position..end).unwrap_or_default().to_vec(),
+                text: decoded.text,
+                target: decoded.target,
+                callee: callee.and_then(|at| code.callees.get(at)).map(|(_, callee)| Arc::clone(callee)),
+                weight: weight_within(function, position, end),
+                frames: frames.map_or_else(|| Arc::from([]), |(_, frames)| Arc::clone(frames)),
+            });
+        }
     }
 
     /// Opens what a function lies in.
@@ -224,18 +294,22 @@ impl<'a> Annotator<'a> {
             (callee != function.name || found.symbol_offset == Some(0)).then_some(callee)
         });
         let end = decoded.position + decoded.bytes;
-        // A sample's address may be said to lie within an instruction.
-        let offsets = function.start + decoded.position as u64..function.start + end as u64;
         Instruction {
             address: decoded.address,
             bytes: code.get(decoded.position..end).unwrap_or_default().to_vec(),
             text: decoded.text,
             target: decoded.target,
             callee,
-            weight: function.offsets.range(offsets).map(|(_, weight)| *weight).fold(0, u64::saturating_add),
+            weight: weight_within(function, decoded.position, end),
             frames,
         }
     }
+}
+
+/// The weight of the samples at bytes of a function: a sample's address may be said to lie within an instruction.
+fn weight_within(function: &SampledFunction, position: usize, end: usize) -> u64 {
+    let at = |position: usize| function.start.saturating_add(position as u64);
+    function.offsets.range(at(position)..at(end)).map(|(_, weight)| *weight).fold(0, u64::saturating_add)
 }
 
 /// Instructions of these machines can be shown.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use analysis::annotate::{Annotator, SampledFunction, Syntax, name_of_whole, sampled_functions};
 use analysis::events::is_clock;
 use analysis::input::{Input, is_of_this_host};
-use analysis::{Analysis, Notices, Request};
+use analysis::{Analysis, Notices, Request, archive};
 use anyhow::{Context, bail};
 use clap::Args;
 use export::annotate::{AnnotatedFunction, Listing, write_json, write_text};
@@ -101,6 +101,10 @@ fn list(
         event: arguments.samples.event.as_deref(),
         several_events: false,
     };
+    let (carried, damage) = archive::code(&input.reader, settings.options.names);
+    if let Some(damage) = damage {
+        console.warn(&format!("the code that {} carries is damaged: {damage}", input.name));
+    }
     let name = input.name.clone();
     let cannot_annotate = || format!("cannot annotate {name}");
     let analysis = match Analysis::read(input, &request, console) {
@@ -115,7 +119,7 @@ fn list(
     let weight = view.weight();
     let chosen = choose(arguments, wholes(sampled_functions(&analysis, &view)))?;
     let syntax = if arguments.syntax == "intel" { Syntax::Intel } else { Syntax::Att };
-    let annotator = Annotator::new(&analysis, &settings, syntax);
+    let annotator = Annotator::new(&analysis, &settings, syntax, carried);
     let annotated: Vec<AnnotatedFunction> =
         chosen.into_iter().map(|chosen| annotate(chosen, &annotator)).collect();
     let event_name = event.name.to_string();

@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use analysis::annotate::{Annotator, Syntax};
 use analysis::input::{Input, is_of_this_host};
 use analysis::symbols::SymbolSettings;
 use analysis::{Analysis, Request, archive};
@@ -19,6 +20,11 @@ use crate::confined;
 use crate::console::Console;
 use crate::input;
 use crate::output::Output;
+
+/// Names and code together take a seventh of the recording at the most (15 per cent), where the names leave that.
+const CODE_SHARE: u64 = 7;
+/// Code may always take so many bytes: a short recording has hot functions, too.
+const LEAST_CODE_BYTES: u64 = 64 << 10;
 
 /// Arguments of `prof archive`.
 #[derive(Args)]
@@ -103,6 +109,7 @@ fn append(
         event: None,
         several_events: true,
     };
+    let (carried, _) = archive::code(&input.reader, NameStyle::Linkage);
     let (endian, appendix) = (input.reader.endian(), input.reader.features().appendix);
     let analysis =
         Analysis::read(input, &request, console).with_context(|| format!("cannot archive {name}"))?;
@@ -110,7 +117,12 @@ fn append(
     // An older appendix is replaced.
     let mut bytes = recording.take(appendix.unwrap_or(u64::MAX));
     let length = io::copy(&mut bytes, output).with_context(|| format!("cannot copy {name}"))?;
-    output.write_all(&sections::appendix(length, &[(sections::id::NAMES, names)], endian))?;
+    let most_bytes = (length / CODE_SHARE).saturating_sub(names.len() as u64).max(LEAST_CODE_BYTES);
+    let annotator = Annotator::new(&analysis, &settings, Syntax::default(), carried);
+    let code = archive::pack_code(&analysis, &annotator, most_bytes as usize, endian);
+    let code = code.map(|code| (sections::id::CODE, code));
+    let parts: Vec<_> = code.into_iter().chain([(sections::id::NAMES, names)]).collect();
+    output.write_all(&sections::appendix(length, &parts, endian))?;
     Ok(())
 }
 

@@ -34,6 +34,8 @@ pub mod id {
     pub const WATCHED_TIME: u32 = 4;
     /// Which containers processes ran in, and since when.
     pub const CONTAINERS: u32 = 5;
+    /// The code of functions that were sampled, packed with zlib: an archive has it.
+    pub const CODE: u32 = 6;
     /// How many counts of lost samples the recorder could not read, a u64: present where that is not 0.
     pub const UNREAD_LOST_COUNTS: u32 = 16;
 }

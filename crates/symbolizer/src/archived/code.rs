@@ -1,0 +1,195 @@
+//! Code that travels with a recording: the bytes of sampled functions, and whose code each of them is.
+//!
+//! The form is that of the names: version; strings; and for each piece its space, start, address, machine and bytes, the frames
+//! from where on they change, and the functions that it calls.
+
+use std::sync::Arc;
+
+use model::{Frame, SourceLocation, Space, Svma};
+
+use super::{ArchiveError, Reader, Strings, Texts, VERSION, put, put_bytes, put_space};
+use crate::names::NameStyle;
+
+/// A piece of a function's code.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ArchivedCode {
+    /// What it lies in.
+    pub space: Space,
+    /// Its first byte, as an offset in its space's file.
+    pub start: u64,
+    /// The address of that byte, as the object states it.
+    pub address: Svma,
+    /// `e_machine` of the object.
+    pub machine: u16,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// From which byte on it is code of these functions, innermost first; ascending.
+    pub frames: Vec<(u64, Arc<[Frame]>)>,
+    /// Which function is called by the instruction at a byte; ascending.
+    pub callees: Vec<(u64, Arc<str>)>,
+}
+
+/// Writes pieces of code in their order.
+pub fn encode_code(pieces: &[ArchivedCode]) -> Vec<u8> {
+    let mut strings = Strings::default();
+    let mut out = Vec::new();
+    put(&mut out, pieces.len() as u64);
+    for piece in pieces {
+        put_space(&mut out, &piece.space);
+        put(&mut out, piece.start);
+        put(&mut out, piece.address.0);
+        put(&mut out, piece.machine.into());
+        put_bytes(&mut out, &piece.bytes);
+        put(&mut out, piece.frames.len() as u64);
+        let mut last = 0;
+        for (position, frames) in &piece.frames {
+            put(&mut out, position.wrapping_sub(last));
+            last = *position;
+            put(&mut out, frames.len() as u64);
+            for frame in frames.iter() {
+                put(&mut out, strings.number(&frame.function));
+                put(&mut out, u64::from(frame.inlined));
+                match &frame.location {
+                    None => put(&mut out, 0),
+                    Some(location) => {
+                        put(&mut out, strings.number(&location.file) + 1);
+                        put(&mut out, location.line.into());
+                        put(&mut out, location.column.into());
+                    }
+                }
+            }
+        }
+        put(&mut out, piece.callees.len() as u64);
+        let mut last = 0;
+        for (position, callee) in &piece.callees {
+            put(&mut out, position.wrapping_sub(last));
+            last = *position;
+            put(&mut out, strings.number(callee));
+        }
+    }
+    let mut bytes = Vec::new();
+    put(&mut bytes, VERSION);
+    put(&mut bytes, strings.list.len() as u64);
+    for text in &strings.list {
+        put_bytes(&mut bytes, text.as_bytes());
+    }
+    bytes.extend(out);
+    bytes
+}
+
+/// Reads what [`encode_code`] wrote, up to the first thing that is wrong. Memory is bounded by the bytes given.
+pub fn parse_code(bytes: &[u8], style: NameStyle) -> (Vec<ArchivedCode>, Option<ArchiveError>) {
+    let mut pieces = Vec::new();
+    let error = Reader { bytes, position: 0 }.read_code(style, &mut pieces).err();
+    (pieces, error)
+}
+
+impl Reader<'_> {
+    fn read_code(&mut self, style: NameStyle, pieces: &mut Vec<ArchivedCode>) -> Result<(), ArchiveError> {
+        if self.number("the version of the code")? != VERSION {
+            return self.error("the version of the code", "not known: a newer prof wrote it");
+        }
+        let mut strings = Vec::new();
+        for _ in 0..self.count("the number of strings")? {
+            strings.push(self.text("a string")?);
+        }
+        let mut texts =
+            Texts { functions: vec![None; strings.len()], files: vec![None; strings.len()], strings, style };
+        for _ in 0..self.count("the number of pieces of code")? {
+            let piece = self.piece(&mut texts)?;
+            pieces.extend(piece);
+        }
+        Ok(())
+    }
+
+    /// A piece; `None` of a space that is no code.
+    fn piece(&mut self, texts: &mut Texts<'_>) -> Result<Option<ArchivedCode>, ArchiveError> {
+        let space = self.space()?;
+        let start = self.number("where code starts")?;
+        let address = Svma(self.number("the address of code")?);
+        let Ok(machine) = u16::try_from(self.number("a machine")?) else {
+            return self.error("a machine", "too large");
+        };
+        let bytes = self.text("code")?.to_vec();
+        let (mut frames, mut position) = (Vec::new(), 0_u64);
+        for _ in 0..self.count("the number of places in code")? {
+            position = position.wrapping_add(self.number("a place in code")?);
+            frames.push((position, self.frames(texts)?));
+        }
+        let (mut callees, mut position) = (Vec::new(), 0_u64);
+        for _ in 0..self.count("the number of calls")? {
+            position = position.wrapping_add(self.number("a call")?);
+            let callee = self.number("a function that is called")?;
+            let Some(callee) = texts.function(callee) else {
+                return self.error("a function that is called", "no string");
+            };
+            callees.push((position, callee));
+        }
+        Ok(space.map(|space| ArchivedCode { space, start, address, machine, bytes, frames, callees }))
+    }
+
+    fn frames(&mut self, texts: &mut Texts<'_>) -> Result<Arc<[Frame]>, ArchiveError> {
+        let mut frames = Vec::new();
+        for _ in 0..self.count("the number of frames")? {
+            let function = self.number("a function")?;
+            let Some(function) = texts.function(function) else {
+                return self.error("a function", "no string");
+            };
+            let inlined = self.number("a frame's kind")? != 0;
+            let location = match self.number("a file")?.checked_sub(1) {
+                None => None,
+                Some(file) => {
+                    let Some(file) = texts.file(file) else { return self.error("a file", "no string") };
+                    let (line, column) = (self.small("a line")?, self.small("a column")?);
+                    Some(SourceLocation { file, line, column })
+                }
+            };
+            frames.push(Frame { function, location, inlined });
+        }
+        Ok(frames.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::Name;
+    use proptest::prelude::*;
+
+    fn piece(name: &str) -> ArchivedCode {
+        let location = SourceLocation { file: Arc::from("/src/a.rs"), line: 7, column: 0 };
+        let inner = Frame { function: Arc::from("g"), location: Some(location), inlined: true };
+        let outer = Frame { function: Arc::from(name), location: None, inlined: false };
+        ArchivedCode {
+            space: Space::KernelSymbol { name: Name::from("bpf") },
+            start: 1 << 40,
+            address: Svma(0x1000),
+            machine: 62,
+            bytes: vec![0x90; 9],
+            frames: vec![(0, Arc::from([outer.clone()])), (4, Arc::from([inner, outer]))],
+            callees: vec![(3, Arc::from("memcpy"))],
+        }
+    }
+
+    #[test]
+    fn code_that_was_written_is_read() {
+        let pieces = [piece("f"), piece("h")];
+        assert_eq!(parse_code(&encode_code(&pieces), NameStyle::Linkage), (pieces.to_vec(), None));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..400),
+            changed in prop::collection::vec((0_usize..400, any::<u8>()), 0..4),
+        ) {
+            let _ = parse_code(&bytes, NameStyle::Demangled);
+            bytes = encode_code(&[piece("f"), piece("h")]);
+            let length = bytes.len();
+            for (at, byte) in changed {
+                bytes[at % length] = byte;
+            }
+            let _ = parse_code(&bytes, NameStyle::Demangled);
+        }
+    }
+}
