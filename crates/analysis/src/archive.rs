@@ -134,7 +134,7 @@ fn unpacked(recording: &Reader, section: u32, what: &str) -> (Vec<u8>, Option<St
 }
 
 /// What an archive holds of one place that code was in.
-pub struct Held {
+pub struct ArchivedSpace {
     /// What it is.
     pub what: String,
     /// Sampled addresses whose function is known.
@@ -142,9 +142,11 @@ pub struct Held {
 }
 
 /// Lists what an archive holds: places with the number of their addresses, then functions, then source files.
-pub fn contents(names: &ArchivedNames) -> (Vec<Held>, Vec<Arc<str>>, Vec<Arc<str>>) {
-    let held =
-        names.contents().into_iter().map(|of| Held { what: describe(of.space), addresses: of.addresses });
+pub fn contents(names: &ArchivedNames) -> (Vec<ArchivedSpace>, Vec<Arc<str>>, Vec<Arc<str>>) {
+    let held = names
+        .contents()
+        .into_iter()
+        .map(|of| ArchivedSpace { what: describe(of.space), addresses: of.addresses });
     let (functions, files) = names.names();
     (held.collect(), functions, files)
 }

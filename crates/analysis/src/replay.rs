@@ -131,7 +131,7 @@ impl Replay {
             batches.give_back(batch);
         }
         if let Some(recording) = latest {
-            self.samples.finish(&Described(&recording), sink)?;
+            self.samples.finish(&RecordedEvents(&recording), sink)?;
         }
         Ok(())
     }
@@ -146,7 +146,7 @@ impl Replay {
         if self.dumps.is_due(time) {
             self.play_dumps(time, sink);
         }
-        self.samples.read(&Described(&batch.recording), record, batch.chains.get(index), sink)?;
+        self.samples.read(&RecordedEvents(&batch.recording), record, batch.chains.get(index), sink)?;
         let has_clock = || batch.recording.events().iter().all(|event| has_clock_of_dumps(&event.attr));
         if let Some((pid, path)) = sink.dump.take()
             && self.dumps.begin(pid, &path, has_clock(), &mut self.samples.tracker)
@@ -161,9 +161,9 @@ impl Replay {
 }
 
 /// The events of a recording, as far as it describes them.
-struct Described<'d>(&'d Description);
+struct RecordedEvents<'d>(&'d Description);
 
-impl Events for Described<'_> {
+impl Events for RecordedEvents<'_> {
     fn attr(&self, event: EventIndex) -> Option<&Attr> {
         self.0.event(event).map(|event| &event.attr)
     }

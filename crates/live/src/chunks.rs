@@ -4,7 +4,7 @@ use model::EventIndex;
 
 /// A record that waits.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Held {
+pub(crate) struct RecordSlot {
     /// The chunk that it lies in.
     pub(crate) chunk: usize,
     /// Where it begins.
@@ -58,12 +58,12 @@ impl Chunks {
     }
 
     /// The bytes of a record.
-    pub(crate) fn bytes(&self, held: Held) -> Option<&[u8]> {
+    pub(crate) fn bytes(&self, held: RecordSlot) -> Option<&[u8]> {
         self.slots.get(held.chunk)?.bytes.get(held.offset..)?.get(..held.length)
     }
 
     /// A record was taken.
-    pub(crate) fn release(&mut self, held: Held) {
+    pub(crate) fn release(&mut self, held: RecordSlot) {
         let Some(slot) = self.slots.get_mut(held.chunk) else { return };
         slot.records = slot.records.saturating_sub(1);
         if slot.records == 0 {
@@ -88,7 +88,7 @@ mod tests {
     fn memory_comes_back_after_the_last_record() {
         let mut chunks = Chunks::default();
         let chunk = chunks.hold(b"abcdef", 2);
-        let held = |offset| Held { chunk, offset, length: 3, event: EventIndex(0) };
+        let held = |offset| RecordSlot { chunk, offset, length: 3, event: EventIndex(0) };
         assert_eq!(chunks.bytes(held(3)), Some(&b"def"[..]));
         chunks.release(held(0));
         assert_eq!((chunks.spare.len(), chunks.bytes(held(3))), (0, Some(&b"def"[..])));
@@ -105,7 +105,7 @@ mod tests {
         for round in 0..10_000 {
             let numbers: Vec<usize> = (0..round % 50).map(|_| chunks.hold(&[1; 1000], 1)).collect();
             for chunk in numbers {
-                chunks.release(Held { chunk, offset: 0, length: 1, event: EventIndex(0) });
+                chunks.release(RecordSlot { chunk, offset: 0, length: 1, event: EventIndex(0) });
             }
         }
         assert!(chunks.slots.len() <= 50 && chunks.free.len() <= 50 && chunks.spare.len() <= SPARE);

@@ -21,9 +21,9 @@ use recorder::{
 use rustc_hash::FxBuildHasher;
 use tracker::{Events, OrderedRecord, Orderer, RawStack, SampleReader, SampleSink, TrackedSample};
 
-use super::chunks::{Chunks, Held};
-use super::described::Described;
+use super::chunks::{Chunks, RecordSlot};
 use super::events::LiveEvents;
+use super::shared_call_tree::SharedCallTree;
 use super::symbol_table::SymbolTable;
 use super::symbol_worker::SymbolWorker;
 use super::window::{Counted, Thread, Window};
@@ -79,16 +79,16 @@ pub struct Engine<F: FnMut(News)> {
     events: LiveEvents,
     cpus: u32,
     chunks: Chunks,
-    orderer: Orderer<Held>,
+    orderer: Orderer<RecordSlot>,
     samples: SampleReader,
     /// What processes write of the code that they generate.
     dumps: DumpPlayer,
     window: Window,
     seen_in: SeenIn,
-    book: SymbolTable,
+    symbols: SymbolTable,
     naming: SymbolWorker,
     /// The window's stacks as snapshots have them, until their numbers change.
-    described: Described,
+    tree: SharedCallTree,
     /// The names of threads as snapshots have them.
     comms: HashMap<Name, Arc<str>, FxBuildHasher>,
     /// With more spaces than this, it is time to forget those of processes that are gone.
@@ -180,7 +180,7 @@ impl<F: FnMut(News)> Engine<F> {
     pub fn new(settings: Settings, orders: Receiver<Order>, tell: F) -> io::Result<Self> {
         let now = Instant::now();
         let dumps = Arc::new(JitDumps::new(true, None));
-        let book = SymbolTable::new().with_modules_only(settings.modules_only);
+        let symbols = SymbolTable::new().with_modules_only(settings.modules_only);
         Ok(Self {
             window: Window::new(settings.window),
             settings,
@@ -194,9 +194,9 @@ impl<F: FnMut(News)> Engine<F> {
             samples: SampleReader::default(),
             dumps: DumpPlayer::new(Arc::clone(&dumps)),
             seen_in: SeenIn::default(),
-            book,
+            symbols,
             naming: SymbolWorker::start(&dumps)?,
-            described: Described::new(),
+            tree: SharedCallTree::new(),
             comms: HashMap::default(),
             most_spaces: MOST_SPACES,
             census: Census::default(),
@@ -256,7 +256,7 @@ impl<F: FnMut(News)> Engine<F> {
             self.publish();
         }
         for answer in self.naming.answers() {
-            self.book.take(answer);
+            self.symbols.take(answer);
         }
         // What waits for names refers to stacks by their numbers.
         let is_full = self.window.is_full() || self.samples.tracker.spaces().len() > self.most_spaces;
@@ -287,7 +287,7 @@ impl<F: FnMut(News)> Engine<F> {
             self.window.clear_counts();
         }
         if let Some(interval) = self.waiting.take() {
-            if self.book.pending() == 0 || now.duration_since(interval.ended) > PATIENCE {
+            if self.symbols.pending() == 0 || now.duration_since(interval.ended) > PATIENCE {
                 let snapshot = self.snapshot(&interval.counted, interval.loss);
                 (self.tell)(News::Snapshot(Arc::new(snapshot)));
             } else {
@@ -306,7 +306,7 @@ impl<F: FnMut(News)> Engine<F> {
     fn snapshot(&mut self, counted: &Counted, loss: Loss) -> Snapshot {
         // Scripts wait for the names.
         let urgent = self.settings.intervals_apart || self.ended;
-        self.described.update(&self.window.stacks, self.samples.tracker.spaces(), &mut self.book, urgent);
+        self.tree.update(&self.window.stacks, self.samples.tracker.spaces(), &mut self.symbols, urgent);
         let mut tasks = Vec::new();
         // By the number of the thread.
         let mut task_numbers: Vec<Option<u32>> = Vec::new();
@@ -327,7 +327,7 @@ impl<F: FnMut(News)> Engine<F> {
                 (tasks.len().saturating_sub(1)) as u32
             });
             samples += count.samples;
-            let is_complete = self.described.is_complete(stack);
+            let is_complete = self.tree.is_complete(stack);
             complete += if is_complete { count.samples } else { 0 };
             let stack = stack.index() as u32;
             stacks.push(CountedStack { event, task, stack, samples: count.samples, weight });
@@ -341,12 +341,12 @@ impl<F: FnMut(News)> Engine<F> {
         let own_cpu = cpu.saturating_sub(self.own.1) as f64 * 100.0 / elapsed;
         self.own = (now, cpu);
         Snapshot {
-            functions: self.book.functions(),
-            places: self.book.places(),
-            calls: self.described.calls(),
-            branches: self.described.branches(),
-            tips: self.described.tips(),
-            numbering: self.book.numbering(),
+            functions: self.symbols.functions(),
+            places: self.symbols.places(),
+            calls: self.tree.calls(),
+            branches: self.tree.branches(),
+            tips: self.tree.tips(),
+            numbering: self.symbols.numbering(),
             recording: self.recording.clone(),
             tasks,
             stacks,
@@ -361,8 +361,8 @@ impl<F: FnMut(News)> Engine<F> {
                 complete: self.settings.stacks_unwound.then_some(complete),
                 loss,
                 aged_out: self.window.aged_out(),
-                unnamed: self.book.pending() as u64,
-                names_behind: self.described.is_behind(&self.book),
+                unnamed: self.symbols.pending() as u64,
+                names_behind: self.tree.is_behind(&self.symbols),
                 own_cpu,
                 own_memory: own_memory(),
                 ended: self.ended,
@@ -390,7 +390,7 @@ impl<F: FnMut(News)> Engine<F> {
     }
 
     fn ask_for_names(&mut self, counted: &Counted) {
-        let wanted = self.book.take_wanted();
+        let wanted = self.symbols.take_wanted();
         if wanted.is_empty() {
             return;
         }
@@ -411,9 +411,9 @@ impl<F: FnMut(News)> Engine<F> {
     /// Forgets what no stack of the window speaks of any more; that one has just forgotten its own part.
     fn forget(&mut self) {
         let live: HashSet<StackEntry, FxBuildHasher> = self.window.stacks.places().iter().copied().collect();
-        self.book.compact(&live);
+        self.symbols.compact(&live);
         // Numbers of stacks have changed, too.
-        self.described = Described::new();
+        self.tree = SharedCallTree::new();
         self.comms.clear();
         let used: HashSet<SpaceId, FxBuildHasher> = live.iter().map(|entry| entry.space).collect();
         self.samples.tracker.forget_spaces(|space| used.contains(&space) || self.dumps.plays(space));
@@ -470,7 +470,7 @@ impl<F: FnMut(News)> Consumer for Engine<F> {
         // The memory that it came in is as large as a ring, and there is little of it.
         let number = self.chunks.hold(&chunk.bytes, held.len());
         for (time, offset, length, event) in held {
-            self.orderer.push(time, Held { chunk: number, offset, length, event });
+            self.orderer.push(time, RecordSlot { chunk: number, offset, length, event });
         }
         Ok(Some(chunk.bytes))
     }
@@ -522,11 +522,11 @@ impl<F: FnMut(News)> Consumer for Engine<F> {
         let begin = Instant::now();
         let mut snapshot = self.snapshot(&counted, loss);
         self.naming.ask(&[], self.samples.tracker.spaces(), |_| Vec::new(), &HashMap::default(), true);
-        while self.book.pending() > 0 && begin.elapsed() < PATIENCE {
+        while self.symbols.pending() > 0 && begin.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(10));
             let mut named = false;
             for answer in self.naming.answers() {
-                self.book.take(answer);
+                self.symbols.take(answer);
                 named = true;
             }
             if named {

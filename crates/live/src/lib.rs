@@ -9,11 +9,11 @@
 //! knowing neither the time nor the profiled machine.
 
 mod chunks;
-mod described;
 mod engine;
 mod events;
 pub mod filter;
 mod queue;
+mod shared_call_tree;
 mod shared_list;
 pub mod snapshot;
 mod symbol_table;

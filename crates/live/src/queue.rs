@@ -41,7 +41,7 @@ pub(crate) enum Stage {
 
 /// Places of one space that are to be named.
 #[derive(Debug)]
-pub(crate) struct Wish {
+pub(crate) struct NameRequest {
     /// The number of the space, as those know it who ask.
     pub(crate) id: SpaceId,
     /// The space.
@@ -67,7 +67,7 @@ type Key = (SpaceId, Stage);
 /// Places of one space that wait.
 #[derive(Debug)]
 struct Line {
-    wish: Wish,
+    request: NameRequest,
     /// How often the space was looked at.
     passes: u32,
     /// Not before this moment.
@@ -77,16 +77,16 @@ struct Line {
 impl Queue {
     /// Adds what is asked for. What is urgent does not wait, all that waits is urgent with it, and all that there is is
     /// looked at in one go.
-    pub(crate) fn add(&mut self, wishes: Vec<Wish>, urgent: bool, now: Instant) {
+    pub(crate) fn add(&mut self, requests: Vec<NameRequest>, urgent: bool, now: Instant) {
         self.forget(now);
-        for wish in wishes {
-            let stage = if urgent || !wish.has_stages() { Stage::Whole } else { Stage::Symbols };
-            self.line_up(wish, stage, now);
+        for request in requests {
+            let stage = if urgent || !request.has_stages() { Stage::Whole } else { Stage::Symbols };
+            self.line_up(request, stage, now);
         }
         if urgent {
             let symbols = self.lines.extract_if(|(_, stage), line| *stage == Stage::Symbols && line.waits());
             for line in symbols.map(|(_, line)| line).collect::<Vec<_>>() {
-                self.line_up(line.wish, Stage::Whole, now);
+                self.line_up(line.request, Stage::Whole, now);
             }
             self.lines.values_mut().for_each(|line| line.due = line.due.min(now));
             self.paid = [None; 2];
@@ -94,18 +94,18 @@ impl Queue {
     }
 
     /// The symbols of a space were looked at: the rest comes later.
-    pub(crate) fn add_rest(&mut self, wish: Wish, now: Instant) {
-        self.line_up(wish, Stage::Whole, now);
+    pub(crate) fn add_rest(&mut self, request: NameRequest, now: Instant) {
+        self.line_up(request, Stage::Whole, now);
     }
 
-    fn line_up(&mut self, wish: Wish, stage: Stage, now: Instant) {
-        match self.lines.get_mut(&(wish.id, stage)) {
+    fn line_up(&mut self, request: NameRequest, stage: Stage, now: Instant) {
+        match self.lines.get_mut(&(request.id, stage)) {
             Some(line) => {
-                line.wish.places.extend(wish.places);
-                (line.wish.pids, line.wish.weight) = (wish.pids, wish.weight);
+                line.request.places.extend(request.places);
+                (line.request.pids, line.request.weight) = (request.pids, request.weight);
             }
             None => {
-                self.lines.insert((wish.id, stage), Line { wish, passes: 0, due: now });
+                self.lines.insert((request.id, stage), Line { request, passes: 0, due: now });
             }
         }
     }
@@ -113,8 +113,8 @@ impl Queue {
     /// Forgets all places but these: programs show new ones faster than they can be named, and are gone by then.
     pub(crate) fn keep_only(&mut self, live: &HashSet<StackEntry, FxBuildHasher>) {
         for line in self.lines.values_mut() {
-            line.wish.places.retain(|place| live.contains(place));
-            line.wish.places.shrink_to(2 * line.wish.places.len());
+            line.request.places.retain(|place| live.contains(place));
+            line.request.places.shrink_to(2 * line.request.places.len());
         }
     }
 
@@ -138,11 +138,11 @@ impl Queue {
     }
 
     /// What is to be done now: what has no name yet, of that what is new, then the heaviest, then the most.
-    pub(crate) fn take(&mut self, now: Instant) -> Option<(Wish, Stage)> {
+    pub(crate) fn take(&mut self, now: Instant) -> Option<(NameRequest, Stage)> {
         let due = self.waiting().filter(|(key, line)| self.due_of(key, line) <= now);
         let rank = |&(&(id, stage), line): &(&Key, &Line)| {
-            let is_nameless = stage == Stage::Symbols || !line.wish.has_stages();
-            let Wish { weight, places, .. } = &line.wish;
+            let is_nameless = stage == Stage::Symbols || !line.request.has_stages();
+            let NameRequest { weight, places, .. } = &line.request;
             (is_nameless, line.passes == 0, *weight, places.len(), std::cmp::Reverse(id))
         };
         let (&key, _) = due.max_by_key(rank)?;
@@ -151,8 +151,8 @@ impl Queue {
 
     /// All that is due and takes no file, or a small one: what one process did not map, what it generated. Of processes
     /// that come and go by the thousand, each has such a space of its own.
-    pub(crate) fn take_small(&mut self, now: Instant) -> Vec<Wish> {
-        let is_due = |(key, line): &(&Key, &Line)| line.wish.is_small() && self.due_of(key, line) <= now;
+    pub(crate) fn take_small(&mut self, now: Instant) -> Vec<NameRequest> {
+        let is_due = |(key, line): &(&Key, &Line)| line.request.is_small() && self.due_of(key, line) <= now;
         let due: Vec<Key> = self.waiting().filter(is_due).map(|(&key, _)| key).collect();
         due.into_iter().filter_map(|key| self.lines.get_mut(&key).map(Line::take)).collect()
     }
@@ -187,7 +187,7 @@ fn longest_rest(took: Duration) -> Duration {
     LONGEST_REST.max(took * LEAST_REST)
 }
 
-impl Wish {
+impl NameRequest {
     /// Whether symbols are one thing to look at, and the rest another.
     fn has_stages(&self) -> bool {
         matches!(self.space, Space::Object(_))
@@ -208,26 +208,26 @@ impl Wish {
 }
 
 impl Line {
-    fn take(&mut self) -> Wish {
-        Wish {
-            id: self.wish.id,
-            space: self.wish.space.clone(),
-            pids: std::mem::take(&mut self.wish.pids),
-            places: std::mem::take(&mut self.wish.places),
-            weight: self.wish.weight,
+    fn take(&mut self) -> NameRequest {
+        NameRequest {
+            id: self.request.id,
+            space: self.request.space.clone(),
+            pids: std::mem::take(&mut self.request.pids),
+            places: std::mem::take(&mut self.request.places),
+            weight: self.request.weight,
         }
     }
 
     /// Which of [`SHARES`] a look is taken from: not the first one for names.
     fn purse(&self, stage: Stage) -> Option<usize> {
         match stage {
-            Stage::Whole if self.wish.has_stages() => Some(1),
+            Stage::Whole if self.request.has_stages() => Some(1),
             _ => (self.passes > 0).then_some(0),
         }
     }
 
     fn waits(&self) -> bool {
-        !self.wish.places.is_empty()
+        !self.request.places.is_empty()
     }
 }
 
@@ -238,7 +238,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn wish(id: u32, space: Space, places: u64) -> Wish {
+    fn request(id: u32, space: Space, places: u64) -> NameRequest {
         let place = |offset| StackEntry {
             offset,
             space: SpaceId(id),
@@ -246,7 +246,7 @@ mod tests {
             in_kernel: false,
         };
         let places = (0..places).map(place).collect();
-        Wish { id: SpaceId(id), space, pids: Vec::new(), places, weight: 0 }
+        NameRequest { id: SpaceId(id), space, pids: Vec::new(), places, weight: 0 }
     }
 
     fn vdso() -> Space {
@@ -262,12 +262,17 @@ mod tests {
     fn the_new_come_first_then_the_heavy_then_the_many() {
         let now = Instant::now();
         let mut queue = Queue::default();
-        queue.add(vec![wish(1, vdso(), 5)], false, now);
-        assert_eq!(queue.take(now).map(|(wish, _)| wish.places.len()), Some(5));
+        queue.add(vec![request(1, vdso(), 5)], false, now);
+        assert_eq!(queue.take(now).map(|(request, _)| request.places.len()), Some(5));
         queue.done(SpaceId(1), Stage::Whole, now, now);
-        let heavy = Wish { weight: 100, ..wish(4, vdso(), 1) };
-        queue.add(vec![wish(1, vdso(), 50), wish(2, vdso(), 3), wish(3, vdso(), 4), heavy], false, now);
-        let order: Vec<u32> = std::iter::from_fn(|| queue.take(now)).map(|(wish, _)| wish.id.0).collect();
+        let heavy = NameRequest { weight: 100, ..request(4, vdso(), 1) };
+        queue.add(
+            vec![request(1, vdso(), 50), request(2, vdso(), 3), request(3, vdso(), 4), heavy],
+            false,
+            now,
+        );
+        let order: Vec<u32> =
+            std::iter::from_fn(|| queue.take(now)).map(|(request, _)| request.id.0).collect();
         assert_eq!(order, [4, 3, 2, 1]);
         assert_eq!(queue.due(), None);
     }
@@ -276,11 +281,11 @@ mod tests {
     fn what_is_gone_is_not_named() {
         let now = Instant::now();
         let mut queue = Queue::default();
-        queue.add(vec![wish(1, object("a"), 50), wish(2, object("b"), 3)], false, now);
-        let live = wish(1, object("a"), 50).places.into_iter().take(2).collect();
+        queue.add(vec![request(1, object("a"), 50), request(2, object("b"), 3)], false, now);
+        let live = request(1, object("a"), 50).places.into_iter().take(2).collect();
         queue.keep_only(&live);
         let left: Vec<_> =
-            std::iter::from_fn(|| queue.take(now)).map(|(wish, _)| wish.places.len()).collect();
+            std::iter::from_fn(|| queue.take(now)).map(|(request, _)| request.places.len()).collect();
         assert_eq!(left, [2]);
         assert_eq!(queue.due(), None);
     }
@@ -289,23 +294,23 @@ mod tests {
     fn symbols_come_before_all_that_there_is_and_wait_for_nobody() {
         let mut now = Instant::now();
         let mut queue = Queue::default();
-        queue.add(vec![wish(1, object("a"), 2), wish(2, object("b"), 1)], false, now);
+        queue.add(vec![request(1, object("a"), 2), request(2, object("b"), 1)], false, now);
         let mut order = Vec::new();
-        while let Some((wish, stage)) = queue.take(now) {
-            order.push((wish.id.0, stage, wish.places.len()));
+        while let Some((request, stage)) = queue.take(now) {
+            order.push((request.id.0, stage, request.places.len()));
             let end = now + if stage == Stage::Symbols { SECOND / 1000 } else { 10 * SECOND };
-            queue.done(wish.id, stage, now, end);
+            queue.done(request.id, stage, now, end);
             now = end;
             if stage == Stage::Symbols {
-                queue.add_rest(wish, now);
+                queue.add_rest(request, now);
             }
         }
         // What one of them took for the whole is more than was saved up: the other one waits for long.
         assert_eq!(order, [(1, Stage::Symbols, 2), (2, Stage::Symbols, 1), (1, Stage::Whole, 2)]);
         assert!(queue.due().is_some_and(|due| due > now + 100 * SECOND));
-        queue.add(vec![wish(2, object("b"), 3)], false, now);
+        queue.add(vec![request(2, object("b"), 3)], false, now);
         assert_eq!(
-            queue.take(now).map(|(wish, stage)| (wish.places.len(), stage)),
+            queue.take(now).map(|(request, stage)| (request.places.len(), stage)),
             Some((3, Stage::Symbols))
         );
     }
@@ -314,10 +319,10 @@ mod tests {
     fn what_is_urgent_is_looked_at_in_one_go() {
         let now = Instant::now();
         let mut queue = Queue::default();
-        queue.add(vec![wish(1, object("a"), 2)], false, now);
-        queue.add(vec![wish(2, object("b"), 1)], true, now);
+        queue.add(vec![request(1, object("a"), 2)], false, now);
+        queue.add(vec![request(2, object("b"), 1)], true, now);
         let mut order: Vec<(u32, Stage)> =
-            std::iter::from_fn(|| queue.take(now)).map(|(wish, stage)| (wish.id.0, stage)).collect();
+            std::iter::from_fn(|| queue.take(now)).map(|(request, stage)| (request.id.0, stage)).collect();
         order.sort();
         assert_eq!(order, [(1, Stage::Whole), (2, Stage::Whole)]);
     }
@@ -328,14 +333,14 @@ mod tests {
         let mut queue = Queue::default();
         let (mut busy, begin) = (Duration::ZERO, now);
         for _ in 0..40 {
-            queue.add(vec![wish(1, vdso(), 1)], false, now);
+            queue.add(vec![request(1, vdso(), 1)], false, now);
             now = now.max(queue.due().unwrap());
             assert!(queue.take(now).is_some());
             queue.done(SpaceId(1), Stage::Whole, now, now + SECOND);
             (busy, now) = (busy + SECOND, now + SECOND);
         }
         assert!(busy * 40 < now - begin, "{:?} of {:?}", busy, now - begin);
-        queue.add(vec![wish(1, vdso(), 1)], false, now);
+        queue.add(vec![request(1, vdso(), 1)], false, now);
         assert!(queue.take(now).is_none());
         queue.add(Vec::new(), true, now);
         assert!(queue.take(now).is_some());
@@ -345,9 +350,9 @@ mod tests {
     fn spaces_of_long_ago_are_forgotten() {
         let now = Instant::now();
         let mut queue = Queue::default();
-        queue.add((0..1000).map(|id| wish(id, vdso(), 1)).collect(), false, now);
-        while let Some((wish, stage)) = queue.take(now) {
-            queue.done(wish.id, stage, now, now);
+        queue.add((0..1000).map(|id| request(id, vdso(), 1)).collect(), false, now);
+        while let Some((request, stage)) = queue.take(now) {
+            queue.done(request.id, stage, now, now);
         }
         queue.add(Vec::new(), false, now + 2 * MEMORY);
         assert!(queue.lines.is_empty());
@@ -358,9 +363,9 @@ mod tests {
         let mut now = Instant::now();
         let mut queue = Queue::default();
         for id in 0..100_000 {
-            queue.add(vec![wish(id, vdso(), 1)], false, now);
-            while let Some((wish, stage)) = queue.take(now) {
-                queue.done(wish.id, stage, now, now + Duration::from_micros(10));
+            queue.add(vec![request(id, vdso(), 1)], false, now);
+            while let Some((request, stage)) = queue.take(now) {
+                queue.done(request.id, stage, now, now + Duration::from_micros(10));
                 now += Duration::from_micros(10);
             }
             assert!(queue.lines.len() <= MOST_IDLE + 1, "{}", queue.lines.len());
@@ -373,11 +378,14 @@ mod tests {
         let now = Instant::now();
         let mut queue = Queue::default();
         let unmapped = |id: u32| Space::Unmapped { pid: Pid(id as i32), generation: 0 };
-        queue.add((0..500).map(|id| wish(id, unmapped(id), 2)).collect(), false, now);
-        queue.add(vec![wish(1000, vdso(), 3)], false, now);
+        queue.add((0..500).map(|id| request(id, unmapped(id), 2)).collect(), false, now);
+        queue.add(vec![request(1000, vdso(), 3)], false, now);
         let small = queue.take_small(now);
-        assert_eq!((small.len(), small.iter().map(|wish| wish.places.len()).sum::<usize>()), (500, 1000));
-        assert_eq!(queue.take(now).map(|(wish, _)| wish.id), Some(SpaceId(1000)));
+        assert_eq!(
+            (small.len(), small.iter().map(|request| request.places.len()).sum::<usize>()),
+            (500, 1000)
+        );
+        assert_eq!(queue.take(now).map(|(request, _)| request.id), Some(SpaceId(1000)));
         assert!(queue.take(now).is_none() && queue.take_small(now).is_empty());
     }
 
@@ -388,7 +396,7 @@ mod tests {
         let begin = now;
         let (mut busy, mut credit_lasted) = (Duration::ZERO, None);
         for pass in 0..2000 {
-            queue.add((0..20).map(|id| wish(id, vdso(), 1)).collect(), false, now);
+            queue.add((0..20).map(|id| request(id, vdso(), 1)).collect(), false, now);
             now = now.max(queue.due().unwrap());
             let Some((taken, stage)) = queue.take(now) else { panic!("nothing is due when it is due") };
             let end = now + SECOND / 100;

@@ -53,7 +53,7 @@ pub struct Place {
     pub entry: StackEntry,
     /// The space.
     pub space: Arc<Space>,
-    /// Where its frames lie in the book, outermost first.
+    /// Where its frames lie in the symbol table, outermost first.
     pub frames: Range<u32>,
     /// Whether its name was looked for already.
     pub looked_for: bool,
@@ -164,6 +164,13 @@ pub struct Frame {
     pub kind: FrameKind,
     /// Whether it ran in the kernel (an inlined frame can be of either side).
     pub in_kernel: bool,
+}
+
+impl Frame {
+    /// A number that only equal frames have.
+    pub(crate) fn key(self) -> u64 {
+        u64::from(self.function) << 3 | (self.kind as u64) << 1 | u64::from(self.in_kernel)
+    }
 }
 
 /// A stack of a thread, and how often it was seen.

@@ -298,10 +298,11 @@ mod tests {
         Named { place, resolution, stage: Stage::Whole }
     }
 
-    fn name_of(book: &SymbolTable, place: u32) -> String {
-        let place = &book.places[place as usize];
-        let frames = place.frames.clone().map(|number| &book.frames[number as usize]);
-        let names: Vec<&str> = frames.map(|frame| &*book.functions[frame.function as usize].name).collect();
+    fn name_of(symbols: &SymbolTable, place: u32) -> String {
+        let place = &symbols.places[place as usize];
+        let frames = place.frames.clone().map(|number| &symbols.frames[number as usize]);
+        let names: Vec<&str> =
+            frames.map(|frame| &*symbols.functions[frame.function as usize].name).collect();
         names.join(";")
     }
 
@@ -309,27 +310,28 @@ mod tests {
     fn a_name_changes_no_number() {
         let mut spaces = SpaceTable::default();
         let space = spaces.intern(jit(1));
-        let mut book = SymbolTable::new();
-        let (first, second) = (book.number(entry(1, space), &spaces), book.number(entry(2, space), &spaces));
-        assert_eq!(book.take_wanted().len(), 2);
-        book.take(named(entry(2, space), "late"));
+        let mut symbols = SymbolTable::new();
+        let (first, second) =
+            (symbols.number(entry(1, space), &spaces), symbols.number(entry(2, space), &spaces));
+        assert_eq!(symbols.take_wanted().len(), 2);
+        symbols.take(named(entry(2, space), "late"));
         assert_eq!(
-            (book.number(entry(1, space), &spaces), book.number(entry(2, space), &spaces)),
+            (symbols.number(entry(1, space), &spaces), symbols.number(entry(2, space), &spaces)),
             (first, second)
         );
-        assert_eq!((name_of(&book, second).as_str(), book.pending()), ("late", 1));
+        assert_eq!((name_of(&symbols, second).as_str(), symbols.pending()), ("late", 1));
     }
 
     #[test]
     fn a_map_that_is_refused_is_said_in_its_codes_name() {
         let mut spaces = SpaceTable::default();
         let place = entry(1, spaces.intern(jit(1)));
-        let mut book = SymbolTable::new();
-        let number = book.number(place, &spaces);
+        let mut symbols = SymbolTable::new();
+        let number = symbols.number(place, &spaces);
         let resolution = Resolution::Unresolved(Reason::JitMapRefused(MapRefusal::Foreign));
-        book.take(Named { place, resolution, stage: Stage::Whole });
+        symbols.take(Named { place, resolution, stage: Stage::Whole });
         assert_eq!(
-            name_of(&book, number),
+            name_of(&symbols, number),
             "[anon, perf map not used: it belongs to another user than the process]"
         );
     }
@@ -338,13 +340,13 @@ mod tests {
     fn a_symbol_stands_in_until_all_is_known() {
         let mut spaces = SpaceTable::default();
         let place = entry(1, spaces.intern(jit(1)));
-        let mut book = SymbolTable::new();
-        let number = book.number(place, &spaces);
-        book.take_wanted();
+        let mut symbols = SymbolTable::new();
+        let number = symbols.number(place, &spaces);
+        symbols.take_wanted();
         for (stage, name, pending) in [(Stage::Symbols, "symbol", 1), (Stage::Whole, "inlined", 0)] {
-            book.take(Named { stage, ..named(place, name) });
-            assert_eq!((name_of(&book, number).as_str(), book.pending()), (name, pending));
-            assert_eq!(book.places[number as usize].looked_for, stage == Stage::Whole);
+            symbols.take(Named { stage, ..named(place, name) });
+            assert_eq!((name_of(&symbols, number).as_str(), symbols.pending()), (name, pending));
+            assert_eq!(symbols.places[number as usize].looked_for, stage == Stage::Whole);
         }
     }
 
@@ -352,47 +354,47 @@ mod tests {
     fn only_living_places_are_waited_for() {
         let mut spaces = SpaceTable::default();
         let space = spaces.intern(jit(1));
-        let mut book = SymbolTable::new();
+        let mut symbols = SymbolTable::new();
         for offset in 0..4 {
-            book.number(entry(offset, space), &spaces);
+            symbols.number(entry(offset, space), &spaces);
         }
-        book.take_wanted();
-        book.number(entry(4, space), &spaces);
-        assert_eq!(book.pending(), 5);
-        book.compact(&HashSet::from_iter([entry(1, space), entry(2, space), entry(4, space)]));
-        assert_eq!(book.pending(), 3);
+        symbols.take_wanted();
+        symbols.number(entry(4, space), &spaces);
+        assert_eq!(symbols.pending(), 5);
+        symbols.compact(&HashSet::from_iter([entry(1, space), entry(2, space), entry(4, space)]));
+        assert_eq!(symbols.pending(), 3);
         // One that was forgotten is asked for again while the first answer is under way: it comes twice.
-        book.number(entry(3, space), &spaces);
-        assert_eq!(book.take_wanted().len(), 2);
+        symbols.number(entry(3, space), &spaces);
+        assert_eq!(symbols.take_wanted().len(), 2);
         for _ in 0..2 {
-            book.take(named(entry(3, space), "late"));
-            assert_eq!(book.pending(), 3);
+            symbols.take(named(entry(3, space), "late"));
+            assert_eq!(symbols.pending(), 3);
         }
-        book.take(named(entry(0, space), "dead"));
-        assert_eq!(book.pending(), 3);
+        symbols.take(named(entry(0, space), "dead"));
+        assert_eq!(symbols.pending(), 3);
     }
 
     #[test]
     fn places_that_come_and_go_leave_little_and_the_living_keep_their_names() {
         let mut spaces = SpaceTable::default();
         let kept = spaces.intern(jit(0));
-        let mut book = SymbolTable::new();
-        book.number(entry(7, kept), &spaces);
-        book.take(named(entry(7, kept), "kept"));
+        let mut symbols = SymbolTable::new();
+        symbols.number(entry(7, kept), &spaces);
+        symbols.take(named(entry(7, kept), "kept"));
         for pid in 1..20_000 {
             let place = entry(pid as u64, spaces.intern(jit(pid)));
-            book.number(place, &spaces);
-            book.take_wanted();
-            book.take(named(place, &format!("f{pid}")));
+            symbols.number(place, &spaces);
+            symbols.take_wanted();
+            symbols.take(named(place, &format!("f{pid}")));
             if pid % 500 == 0 {
-                book.compact(&HashSet::from_iter([entry(7, kept)]));
+                symbols.compact(&HashSet::from_iter([entry(7, kept)]));
                 spaces.retain(|space| space == kept);
                 // Nobody waits for it any more, and its space is gone.
-                book.take(named(place, "too late"));
-                assert_eq!(book.pending(), 0);
-                assert_eq!((book.places.len(), book.frames.len(), book.functions.len()), (1, 1, 1));
+                symbols.take(named(place, "too late"));
+                assert_eq!(symbols.pending(), 0);
+                assert_eq!((symbols.places.len(), symbols.frames.len(), symbols.functions.len()), (1, 1, 1));
                 assert_eq!(
-                    (book.numbers.len(), book.spaces.len(), name_of(&book, 0).as_str()),
+                    (symbols.numbers.len(), symbols.spaces.len(), name_of(&symbols, 0).as_str()),
                     (1, 1, "kept")
                 );
             }

@@ -13,13 +13,13 @@ use host::sys::memory;
 use model::{Pid, Resolution, Space, SpaceId, SpaceTable, StackEntry};
 use rustc_hash::FxBuildHasher;
 
-use super::queue::{Queue, Stage, Wish};
+use super::queue::{NameRequest, Queue, Stage};
 
 /// Places to be named.
 struct Batch {
     /// Which kernel it is must be known for its modules, too.
     kernels: Vec<Space>,
-    wishes: Vec<Wish>,
+    requests: Vec<NameRequest>,
     /// Whether somebody waits for the names.
     urgent: bool,
 }
@@ -92,19 +92,19 @@ impl SymbolWorker {
     ) {
         let kernels = spaces.iter().filter(|(_, space)| matches!(space, Space::Kernel { .. }));
         let kernels = kernels.map(|(_, space)| space.clone()).collect();
-        let mut wishes: HashMap<SpaceId, Wish> = HashMap::new();
+        let mut requests: HashMap<SpaceId, NameRequest> = HashMap::new();
         for &place in places {
-            let wish = wishes.entry(place.space).or_insert_with(|| Wish {
+            let request = requests.entry(place.space).or_insert_with(|| NameRequest {
                 id: place.space,
                 space: spaces.get(place.space).clone(),
                 pids: pids(place.space),
                 places: Vec::new(),
                 weight: weights.get(&place.space).copied().unwrap_or(0),
             });
-            wish.places.push(place);
+            request.places.push(place);
         }
         // The thread lives as long as we do; if it has panicked, names stay away.
-        let batch = Batch { kernels, wishes: wishes.into_values().collect(), urgent };
+        let batch = Batch { kernels, requests: requests.into_values().collect(), urgent };
         let _ = self.orders.send(Order::Name(batch));
     }
 
@@ -137,28 +137,28 @@ fn look(symbolizing: &Symbolizing, asked: &Receiver<Order>, sender: &Sender<Vec<
             }
             Ok(Order::Name(batch)) => {
                 kernels = batch.kernels;
-                queue.add(batch.wishes, batch.urgent, Instant::now());
+                queue.add(batch.requests, batch.urgent, Instant::now());
                 continue;
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
         let begin = Instant::now();
-        let (mut wishes, mut stage) = (queue.take_small(begin), Stage::Whole);
-        if wishes.is_empty()
+        let (mut requests, mut stage) = (queue.take_small(begin), Stage::Whole);
+        if requests.is_empty()
             && let Some(taken) = queue.take(begin)
         {
             stage = taken.1;
-            wishes.push(taken.0);
+            requests.push(taken.0);
         }
-        let Some(count) = u32::try_from(wishes.len()).ok().filter(|&count| count > 0) else { continue };
-        let named = name(symbolizing, &kernels, &wishes, stage);
+        let Some(count) = u32::try_from(requests.len()).ok().filter(|&count| count > 0) else { continue };
+        let named = name(symbolizing, &kernels, &requests, stage);
         let end = Instant::now();
         let share = end.saturating_duration_since(begin) / count;
-        for wish in wishes {
-            queue.done(wish.id, stage, end.checked_sub(share).unwrap_or(begin), end);
+        for request in requests {
+            queue.done(request.id, stage, end.checked_sub(share).unwrap_or(begin), end);
             if stage == Stage::Symbols {
-                queue.add_rest(wish, end);
+                queue.add_rest(request, end);
             }
         }
         // What reading a large object takes is needed no more, but for what is kept; what many small ones took lies in
@@ -174,19 +174,20 @@ fn look(symbolizing: &Symbolizing, asked: &Receiver<Order>, sender: &Sender<Vec<
 }
 
 /// The names of the places of some spaces.
-fn name(symbolizing: &Symbolizing, kernels: &[Space], wishes: &[Wish], stage: Stage) -> Vec<Named> {
+fn name(symbolizing: &Symbolizing, kernels: &[Space], requests: &[NameRequest], stage: Stage) -> Vec<Named> {
     symbolizing.be_patient_again();
     let mut spaces = SpaceTable::default();
     for kernel in kernels {
         spaces.intern(kernel.clone());
     }
     // Equal spaces that were forgotten in between have several numbers.
-    let wishes: Vec<(SpaceId, &Wish)> =
-        wishes.iter().map(|wish| (spaces.intern(wish.space.clone()), wish)).collect();
-    let pids: HashMap<SpaceId, &[Pid]> = wishes.iter().map(|(space, wish)| (*space, &*wish.pids)).collect();
+    let requests: Vec<(SpaceId, &NameRequest)> =
+        requests.iter().map(|request| (spaces.intern(request.space.clone()), request)).collect();
+    let pids: HashMap<SpaceId, &[Pid]> =
+        requests.iter().map(|(space, request)| (*space, &*request.pids)).collect();
     let places = || {
-        wishes.iter().flat_map(|&(space, wish)| {
-            wish.places.iter().map(move |&asked| (asked, StackEntry { space, ..asked }))
+        requests.iter().flat_map(|&(space, request)| {
+            request.places.iter().map(move |&asked| (asked, StackEntry { space, ..asked }))
         })
     };
     let mut symbols = Symbols::default();

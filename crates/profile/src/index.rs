@@ -16,7 +16,7 @@ pub(crate) fn hash_of_pair(first: u64, second: u64) -> u64 {
 ///
 /// Names and addresses are chosen by those who are profiled: hashes have a random key, so that nobody can make up values
 /// that all collide.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Index {
     table: HashTable<Entry>,
     hasher: DefaultHashBuilder,
@@ -77,8 +77,8 @@ const FEW: usize = 8;
 ///
 /// Most nodes of a tree of stacks have one child or two: those hang together in a list, made while the node was in
 /// the cache anyway. Only what comes after the first few is hashed.
-#[derive(Debug)]
-pub(crate) struct Children {
+#[derive(Clone, Debug)]
+pub struct Children {
     links: Vec<Link>,
     further: Index,
 }
@@ -97,9 +97,9 @@ impl Default for Children {
 }
 
 impl Children {
-    /// The child of `parent` for which `is` holds (with `hash`, which is made of the parent, too); if there is none,
-    /// a new node with the next number.
-    pub(crate) fn find_or_add(&mut self, parent: u32, hash: u64, is: impl Fn(u32) -> bool) -> u32 {
+    /// The child of `parent` with this key, which is one for which `is` holds; if there is none, a new node with the next
+    /// number. `parent` must be a number that was given out, or 0.
+    pub fn find_or_add(&mut self, parent: u32, key: u64, is: impl Fn(u32) -> bool) -> u32 {
         // Each node takes 20 bytes or more: memory ends before the numbers do.
         let next = self.links.len() as u32;
         let mut last = 0;
@@ -119,6 +119,7 @@ impl Children {
             last = child;
             child = self.links[child as usize].next_sibling;
         }
+        let hash = self.further.hash_of_pair(parent.into(), key);
         let number = self.further.find_or_add(hash, is, next);
         if number == next {
             self.links.push(Link::default());
@@ -137,8 +138,7 @@ mod tests {
         let mut keys = vec![(0_u32, 0_u32)];
         for round in 0..2 {
             for key in (0..3).flat_map(|parent| (0..40).map(move |name| (parent, name))) {
-                let hash = hash_of_pair(key.0.into(), key.1.into());
-                let number = children.find_or_add(key.0, hash, |number| keys[number as usize] == key);
+                let number = children.find_or_add(key.0, key.1.into(), |number| keys[number as usize] == key);
                 if round == 0 {
                     assert_eq!(number as usize, keys.len());
                     keys.push(key);

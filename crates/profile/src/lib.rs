@@ -35,6 +35,7 @@ mod view;
 pub use chain_cache::{ChainCache, ChainKey, RawChain};
 pub use filter::{HOST, SampleFacts, SampleFilter, TimeRange, is_container};
 pub use frame::{FrameId, FrameKind, FrameTable, Label, ViewFrame, module_of};
+pub use index::Children;
 pub use pattern::{Pattern, PatternError};
 pub use pools::names as pool_names;
 pub use profile::{Count, Detail, Profile, Thread, ThreadId, Weight, Where};

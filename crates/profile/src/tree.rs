@@ -1,7 +1,7 @@
 //! Frames as a tree: what a flame graph is.
 
 use crate::FrameId;
-use crate::index::{Children, hash_of_pair};
+use crate::index::Children;
 
 /// A node of a [`FrameTree`]: a frame on top of the frames that lead to it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -50,8 +50,7 @@ impl FrameTree {
             let node = &nodes[number as usize];
             (node.below, node.frame) == (below, frame)
         };
-        let hash = hash_of_pair(below.0.into(), frame.index() as u64);
-        let number = self.children.find_or_add(below.0, hash, is);
+        let number = self.children.find_or_add(below.0, frame.index() as u64, is);
         if number as usize == self.nodes.len() {
             self.nodes.push(Node { below, frame, own: 0, left_out: 0 });
         }

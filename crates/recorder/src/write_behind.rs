@@ -7,7 +7,7 @@ use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use host::sys::schedule::Urgent;
+use host::sys::schedule::PriorityGuard;
 use host::sys::signals::Endable;
 use perfdata::features::Features;
 use perfdata::write::RecordWriter;
@@ -226,7 +226,7 @@ impl Drop for WriteBehind {
 /// The thread.
 fn carry_out(shared: &Shared, mut output: Output) {
     // It works little. Where it waits for thousands of others, the buffer fills up.
-    let _urgent = Urgent::begin();
+    let _urgent = PriorityGuard::acquire();
     let mut state = shared.lock();
     loop {
         let Some(order) = state.orders.pop_front() else {

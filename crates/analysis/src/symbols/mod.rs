@@ -4,8 +4,8 @@
 //! information is helped by threads that have run out of jobs. Nothing is opened that no place lies in.
 
 mod generated;
-mod kept;
 mod kernel;
+mod object_cache;
 mod objects;
 mod recorded;
 mod threads;
@@ -21,8 +21,8 @@ use symbolizer::archived::ArchivedNames;
 use symbolizer::{Options, Resolutions};
 
 use generated::{Lookups, MapRemarks, PerfMaps};
-use kept::{Indexes, Kept};
 use kernel::{KernelNames, RunningKernel};
+use object_cache::{Indexes, ObjectCache};
 use recorded::RecordedNames;
 use threads::{Supply, Threads};
 
@@ -105,7 +105,7 @@ pub struct Symbolizing {
     archived: ArchivedNames,
     options: Options,
     /// What is kept of objects between calls.
-    kept: Kept,
+    kept: ObjectCache,
     threads: Supply,
 }
 
@@ -121,7 +121,7 @@ impl Symbolizing {
             recorded: RecordedNames::default(),
             archived: ArchivedNames::default(),
             options: settings.options,
-            kept: Kept::Nothing,
+            kept: ObjectCache::Nothing,
             threads: Supply::Fresh,
         }
     }
@@ -156,7 +156,7 @@ impl Symbolizing {
     /// Keeps objects, their files and their symbols, for those who will resolve many times and then end.
     #[must_use]
     pub fn keeping_objects(self) -> Self {
-        Self { kept: Kept::Files(Mutex::default()), ..self }
+        Self { kept: ObjectCache::Files(Mutex::default()), ..self }
     }
 
     /// Keeps up to so many bytes of what was read of objects, and opens their files anew each time, for those who will
@@ -166,7 +166,7 @@ impl Symbolizing {
         // What is unpacked to find some names is gone when they are found, and may be needed again soon.
         let limits = Limits { unpacked: UnpackBudget::new(96 << 20, 96 << 20), checksummed_bytes: 256 << 20 };
         let store = self.store.with_limits(limits);
-        Self { kept: Kept::Indexes(Mutex::new(Indexes::new(most))), store, ..self }
+        Self { kept: ObjectCache::Indexes(Mutex::new(Indexes::new(most))), store, ..self }
     }
 
     /// Works with a few threads that stay, for those who will resolve now and then for days.

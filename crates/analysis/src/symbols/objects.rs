@@ -10,7 +10,7 @@ use symbolizer::{DataSymbolizer, ObjectFiles, ObjectIndex, ObjectSymbolizer, Opt
 use unwinder::UnwindTables;
 
 use super::Answers;
-use super::kept::{Kept, Known, Stamp};
+use super::object_cache::{Known, ObjectCache, Stamp};
 use super::threads::Threads;
 
 /// Less debug information than this is read faster than a thread is started.
@@ -62,7 +62,7 @@ fn unpack_minidebug(object: &HostObject) -> Result<Option<HostObject>, String> {
 /// Opens the file and its debug files, and resolves.
 pub(super) fn resolve_file(
     store: &ObjectStore,
-    kept: &Kept,
+    kept: &ObjectCache,
     identity: &ObjectIdentity,
     pids: &[Pid],
     entries: &[StackEntry],

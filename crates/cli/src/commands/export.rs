@@ -12,7 +12,6 @@ use anyhow::{Context, bail};
 use clap::Args;
 use export::exchange::{self, Event, Format, Gap, Recording};
 use export::summary::{Summary, subtitle};
-use host::debuginfod;
 use profile::{Columns, Detail, Show, View};
 
 use crate::arguments::{RecordingArguments, SampleArguments, StackArguments, SymbolArguments};
@@ -86,14 +85,11 @@ pub fn run(arguments: &ExportArguments, console: &Console) -> anyhow::Result<Exi
     if arguments.bucket.is_some() && format != Format::Parquet {
         bail!("--bucket is for --format parquet; the other formats have each sample, or sums of all time");
     }
-    let mut output = Output::open(arguments.output.as_deref(), console)?;
+    let output = Output::open(arguments.output.as_deref(), console)?;
     let open = || input::open(arguments.recording.path(), console);
-    if debuginfod::is_wanted(arguments.debuginfod) {
-        produce(arguments, format, open()?, &mut output, console)?;
-        output.finish()?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    confined::produce(console, output, |output| produce(arguments, format, open()?, output, console))
+    confined::produce_fetching(console, output, arguments.debuginfod, |output| {
+        produce(arguments, format, open()?, output, console)
+    })
 }
 
 fn produce(

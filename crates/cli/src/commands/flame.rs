@@ -170,20 +170,15 @@ pub(super) fn open_in_browser(path: &Path) -> anyhow::Result<()> {
     })
 }
 
-/// Draws in a confined process; in ours where debug files are to be fetched, which needs the network and a cache.
 fn produce(
     arguments: &FlameArguments,
     open: impl FnOnce() -> anyhow::Result<Input>,
-    mut output: Output,
+    output: Output,
     console: &Console,
 ) -> anyhow::Result<ExitCode> {
-    let draw = |output: &mut Output| draw(arguments, open()?, output, console);
-    if debuginfod::HAS_CLIENT && debuginfod::is_wanted(arguments.debuginfod) {
-        draw(&mut output)?;
-        output.finish()?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    confined::produce(console, output, draw)
+    confined::produce_fetching(console, output, arguments.debuginfod, |output| {
+        draw(arguments, open()?, output, console)
+    })
 }
 
 fn draw(

@@ -12,7 +12,6 @@ use clap::Args;
 use decoder::Attr;
 use export::report::{self, EventReport, Format, Key, Options, Order, Query};
 use export::summary::Summary;
-use host::debuginfod;
 use profile::{Detail, Pattern, Show, View, Weight};
 
 use crate::arguments::numbers::percent;
@@ -114,15 +113,12 @@ fn column(text: &str) -> Result<Column, String> {
 /// # Errors
 /// Where the recording cannot be read, has nothing of what is asked for, or the output cannot be written.
 pub fn run(arguments: &ReportArguments, console: &Console) -> anyhow::Result<ExitCode> {
-    let mut output = Output::open(arguments.output.as_deref(), console)?;
+    let output = Output::open(arguments.output.as_deref(), console)?;
     let width = terminal_width(&output);
     let open = || input::open(arguments.recording.path(), console);
-    if debuginfod::is_wanted(arguments.debuginfod) {
-        produce(arguments, open()?, width, &mut output, console)?;
-        output.finish()?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    confined::produce(console, output, |output| produce(arguments, open()?, width, output, console))
+    confined::produce_fetching(console, output, arguments.debuginfod, |output| {
+        produce(arguments, open()?, width, output, console)
+    })
 }
 
 /// How long a line may be: what is read through a pipe has whole names.

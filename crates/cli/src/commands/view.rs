@@ -13,7 +13,6 @@ use anyhow::{Context, bail};
 use clap::Args;
 use export::summary::{Summary, subtitle};
 use export::view::{Page, PageEvent};
-use host::debuginfod;
 use profile::{Columns, Detail, Show, View};
 
 use super::flame::open_in_browser;
@@ -93,20 +92,15 @@ pub fn run(arguments: &ViewArguments, console: &Console) -> anyhow::Result<ExitC
     Ok(code)
 }
 
-/// Writes in a confined process; in ours where debug files are to be fetched, which needs the network and a cache.
 fn produce(
     arguments: &ViewArguments,
     open: impl FnOnce() -> anyhow::Result<Input>,
-    mut output: Output,
+    output: Output,
     console: &Console,
 ) -> anyhow::Result<ExitCode> {
-    let write = |output: &mut Output| write(arguments, open()?, output, console);
-    if debuginfod::is_wanted(arguments.debuginfod) {
-        write(&mut output)?;
-        output.finish()?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    confined::produce(console, output, write)
+    confined::produce_fetching(console, output, arguments.debuginfod, |output| {
+        write(arguments, open()?, output, console)
+    })
 }
 
 fn write(

@@ -5,7 +5,7 @@ use crossterm::event::{
 };
 use ratatui::layout::Position;
 
-use super::state::{App, FunctionOrder, Prompt, Purpose, Spot, View};
+use super::state::{App, ClickTarget, FunctionOrder, Prompt, Purpose, View};
 use live::snapshot::Span;
 use live::views::{Step, TaskOrder};
 
@@ -381,15 +381,15 @@ impl App {
         }
     }
 
-    fn click(&mut self, spot: Spot) {
+    fn click(&mut self, spot: ClickTarget) {
         match spot {
-            Spot::Tab(view) => self.go_to(view),
-            Spot::Column(order) => {
+            ClickTarget::Tab(view) => self.go_to(view),
+            ClickTarget::Column(order) => {
                 self.function_order = order;
                 self.frozen = false;
                 self.list();
             }
-            Spot::Row(index) => {
+            ClickTarget::Row(index) => {
                 let again = match self.view {
                     View::Functions => self.function_cursor.click(index),
                     View::Tasks => self.task_cursor.click(index),
@@ -400,7 +400,7 @@ impl App {
                     self.zoom();
                 }
             }
-            Spot::Tile(path) => {
+            ClickTarget::Tile(path) => {
                 if self.flame_cursor == path {
                     self.zoom();
                 }

@@ -11,7 +11,7 @@ use anyhow::{Context, anyhow};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use crossterm::event::{self, Event};
 use host::sys::poll::PollSet;
-use host::sys::schedule::{AtOnce, Urgent};
+use host::sys::schedule::{PriorityGuard, RealtimeGuard};
 use host::sys::signals::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SignalFd};
 use live::snapshot::{Snapshot, Span};
 use live::views::Scope;
@@ -135,7 +135,7 @@ fn is_wanted(notice: &Notice, verbosity: u8) -> bool {
 fn listen(signals: SignalFd, sender: Sender<Message>) -> anyhow::Result<()> {
     let keys = sender.clone();
     let read_terminal = move || {
-        let _urgent = Urgent::begin();
+        let _urgent = PriorityGuard::acquire();
         loop {
             let message = match event::read() {
                 Ok(event) => Message::Input(event),
@@ -218,7 +218,7 @@ fn show(
     saving: &mut Saving,
 ) -> anyhow::Result<ExitCode> {
     // Whoever looks at a machine that is too busy wants an answer from this one thread. It works little.
-    let _urgent = Urgent::begin();
+    let _urgent = PriorityGuard::acquire();
     let theme = Theme::of_environment(|name| std::env::var(name).ok());
     let mut app = App::new(Scope::default(), Span::Window);
     let wanted = notices.iter().filter(|notice| is_wanted(notice, verbosity));
@@ -235,7 +235,7 @@ fn show(
         // What came in the meantime is drawn at once, not piece by piece.
         let first = messages.recv_timeout(Duration::from_secs(3600)).ok();
         dirty = first.is_some();
-        turn = dirty.then(AtOnce::begin);
+        turn = dirty.then(RealtimeGuard::acquire);
         for message in first.into_iter().chain(messages.try_iter()) {
             match take(message, &mut app, &mut screen, orders, saving)? {
                 Next::Draw => {}

@@ -80,7 +80,7 @@ pub(crate) enum Purpose {
 
 /// Something on the screen that can be clicked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Spot {
+pub(crate) enum ClickTarget {
     /// The title of a view.
     Tab(View),
     /// A row of a list.
@@ -148,7 +148,7 @@ pub(crate) struct App {
     /// The share of idle CPUs in all samples, in per cent.
     pub(crate) idle_share: f64,
     /// What can be clicked, as drawn last.
-    pub(crate) spots: Vec<(Rect, Spot)>,
+    pub(crate) spots: Vec<(Rect, ClickTarget)>,
     /// How many rows a list had, as drawn last.
     pub(crate) page: usize,
 }

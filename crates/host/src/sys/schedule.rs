@@ -19,20 +19,20 @@ pub fn run_at_once() {
 /// Lets the calling thread run before ordinary ones, where that is allowed, until it is dropped: for what is soon done, and
 /// must not be interrupted by thousands of others in the middle.
 #[derive(Debug)]
-pub struct AtOnce {
+pub struct RealtimeGuard {
     before: Option<libc::sched_attr>,
 }
 
-impl AtOnce {
-    /// Begins.
-    pub fn begin() -> Self {
+impl RealtimeGuard {
+    /// Changes how the calling thread is scheduled.
+    pub fn acquire() -> Self {
         let before = get();
         let allowed = set(&attr(libc::SCHED_FIFO, LOWEST_REAL_TIME, 0, 0));
         Self { before: before.filter(|_| allowed) }
     }
 }
 
-impl Drop for AtOnce {
+impl Drop for RealtimeGuard {
     fn drop(&mut self) {
         if let Some(before) = &self.before {
             set(before);
@@ -42,13 +42,13 @@ impl Drop for AtOnce {
 
 /// Lets the calling thread run sooner than other ordinary ones, where that is allowed, until it is dropped.
 #[derive(Debug)]
-pub struct Urgent {
+pub struct PriorityGuard {
     nice: i32,
 }
 
-impl Urgent {
-    /// Begins.
-    pub fn begin() -> Self {
+impl PriorityGuard {
+    /// Changes how the calling thread is scheduled.
+    pub fn acquire() -> Self {
         let nice = nice();
         let _ = set(&attr(libc::SCHED_OTHER, 0, MOST_URGENT, SHORTEST_TURN))
             || set(&attr(libc::SCHED_OTHER, 0, nice, SHORTEST_TURN));
@@ -56,7 +56,7 @@ impl Urgent {
     }
 }
 
-impl Drop for Urgent {
+impl Drop for PriorityGuard {
     fn drop(&mut self) {
         let ordinary = attr(libc::SCHED_OTHER, 0, self.nice, 0);
         set(&libc::sched_attr { sched_flags: 0, ..ordinary });
@@ -103,11 +103,11 @@ mod tests {
     #[test]
     fn urgency_ends() {
         let before = nice();
-        drop(Urgent::begin());
+        drop(PriorityGuard::acquire());
         assert_eq!(nice(), before);
         let how = |attr: libc::sched_attr| (attr.sched_policy, attr.sched_priority, attr.sched_nice);
         let before = get().map(how);
-        drop(AtOnce::begin());
+        drop(RealtimeGuard::acquire());
         assert_eq!(get().map(how), before);
     }
 }

@@ -114,7 +114,7 @@ impl FlameTree {
                 tree.nodes[parent].weight += weight;
             }
         }
-        Self { tree, found, found_weight }
+        Self { tree: tree.finish(), found, found_weight }
     }
 
     /// The weight of a frame, if there is one now.

@@ -81,7 +81,7 @@ impl Neighbours {
             }
             nodes[branch] = node;
         }
-        Some(Self { function: number, callers, callees })
+        Some(Self { function: number, callers: callers.finish(), callees: callees.finish() })
     }
 
     /// The weight of all stacks with the function.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
+use profile::Children;
 use rustc_hash::FxBuildHasher;
 
 use crate::snapshot::{Frame, Snapshot};
@@ -23,10 +24,7 @@ pub(crate) enum Label {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct PathKey(u64);
 
-/// How many children of a node are looked through before the rest is looked up.
-const FEW: usize = 8;
-
-/// A node. Of its links, 0 is none: the root is nobody's child.
+/// A node. Of its links, which [`Tree::finish`] makes, 0 is none: the root is nobody's child.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) parent: usize,
@@ -46,8 +44,7 @@ pub(crate) struct Tree {
     pub(crate) comms: Vec<Arc<str>>,
     /// By node.
     paths: Vec<PathKey>,
-    /// The children of a node beyond the first [`FEW`].
-    further: HashMap<(usize, Label), usize, FxBuildHasher>,
+    links: Children,
     comm_index: HashMap<Arc<str>, u32, FxBuildHasher>,
     /// Of the functions' names, by function; 0 for those that were not asked for yet.
     hashes: Vec<u64>,
@@ -61,7 +58,7 @@ impl Tree {
             nodes: vec![root],
             comms: Vec::new(),
             paths: vec![PathKey::default()],
-            further: HashMap::default(),
+            links: Children::default(),
             comm_index: HashMap::default(),
             hashes: Vec::new(),
         }
@@ -79,38 +76,33 @@ impl Tree {
 
     /// The child of a node with this label, a new one if there is none.
     pub(crate) fn child(&mut self, snapshot: &Snapshot, parent: usize, label: Label) -> usize {
-        let mut last = 0;
-        let mut child = self.nodes[parent].first_child as usize;
-        for _ in 0..FEW {
-            if child == 0 {
-                return self.insert(snapshot, parent, label, last);
-            }
-            if self.nodes[child].label == label {
-                return child;
-            }
-            last = child;
-            child = self.nodes[child].next_sibling as usize;
+        let nodes = &self.nodes;
+        let is = |child: u32| {
+            let node = &nodes[child as usize];
+            (node.parent, node.label) == (parent, label)
+        };
+        let key = match label {
+            Label::All => u64::MAX,
+            Label::Comm(comm) => u64::from(comm) << 3 | 7,
+            Label::Frame(frame) => frame.key(),
+        };
+        let child = self.links.find_or_add(parent as u32, key, is) as usize;
+        if child == nodes.len() {
+            self.nodes.push(Node { parent, label, weight: 0, own: 0, first_child: 0, next_sibling: 0 });
+            let path = (self.paths[parent].0, self.hash_of(snapshot, label));
+            self.paths.push(PathKey(FxBuildHasher.hash_one(path)));
         }
-        if let Some(&child) = self.further.get(&(parent, label)) {
-            return child;
-        }
-        let child = self.insert(snapshot, parent, label, last);
-        self.further.insert((parent, label), child);
         child
     }
 
-    /// A new child behind its sibling `last`.
-    fn insert(&mut self, snapshot: &Snapshot, parent: usize, label: Label, last: usize) -> usize {
-        let child = self.nodes.len();
-        let link = match last {
-            0 => &mut self.nodes[parent].first_child,
-            last => &mut self.nodes[last].next_sibling,
-        };
-        let next_sibling = std::mem::replace(link, child as u32);
-        self.nodes.push(Node { parent, label, weight: 0, own: 0, first_child: 0, next_sibling });
-        let path = (self.paths[parent].0, self.hash_of(snapshot, label));
-        self.paths.push(PathKey(FxBuildHasher.hash_one(path)));
-        child
+    /// Tells each node its children: no child is added after it.
+    pub(crate) fn finish(mut self) -> Self {
+        for child in (1..self.nodes.len()).rev() {
+            let parent = self.nodes[child].parent;
+            self.nodes[child].next_sibling =
+                std::mem::replace(&mut self.nodes[parent].first_child, child as u32);
+        }
+        self
     }
 
     /// Of what a label is called: numbers change from snapshot to snapshot.
@@ -135,7 +127,7 @@ impl Tree {
         }
     }
 
-    /// The children of a node, in no order.
+    /// The children of a node of a finished tree, in the order in which they came.
     pub(crate) fn children(&self, node: usize) -> impl Iterator<Item = usize> {
         let link = |child: u32| (child != 0).then_some(child as usize);
         let next = move |&child: &usize| link(self.nodes[child].next_sibling);

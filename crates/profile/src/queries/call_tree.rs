@@ -54,7 +54,7 @@ impl CallTree {
             return Self::new(view.frames().frames().to_vec(), &tree, 1, weights);
         }
         let mut frames = FrameTable::default();
-        let mut joined = Growing::new(views.len());
+        let mut joined = TreeBuilder::new(views.len());
         for (column, view) in views.iter().enumerate() {
             let shared: Vec<FrameId> =
                 view.frames().frames().iter().map(|frame| frames.intern(frame.clone())).collect();
@@ -188,7 +188,7 @@ impl CallTree {
 
     /// Builds a tree anew from the nodes of this one, callers first.
     fn regrown(&self, mut place: impl FnMut(&Self, NodeId) -> Place) -> Self {
-        let mut grown = Growing::new(self.columns);
+        let mut grown = TreeBuilder::new(self.columns);
         let mut places = vec![TreeId::ALL; self.nodes.len()];
         for node in self.nodes().skip(1) {
             let Some(frame) = self.frame(node) else { continue };
@@ -215,13 +215,13 @@ enum Place {
 }
 
 /// A tree with several columns while it is built.
-pub(super) struct Growing {
+pub(super) struct TreeBuilder {
     pub(super) tree: FrameTree,
     columns: usize,
     pub(super) self_weights: Vec<u64>,
 }
 
-impl Growing {
+impl TreeBuilder {
     pub(super) fn new(columns: usize) -> Self {
         Self { tree: FrameTree::default(), columns, self_weights: vec![0; columns] }
     }

@@ -1,6 +1,6 @@
 //! The tree of calls turned around: from functions to who calls them.
 
-use super::call_tree::{CallTree, Growing, NodeId, add};
+use super::call_tree::{CallTree, NodeId, TreeBuilder, add};
 use crate::FrameId;
 use crate::tree::TreeId;
 
@@ -49,7 +49,7 @@ impl CallTree {
         is_shown: impl Fn(&[u64]) -> bool,
     ) -> Self {
         let columns = self.columns();
-        let mut turned = Growing::new(columns);
+        let mut turned = TreeBuilder::new(columns);
         let weights = |start: NodeId, is_total: bool| {
             if is_total { self.totals(start) } else { self.self_weights(start) }
         };

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use host::sys::clock::{self, CpuTime};
 use host::sys::pidfd::PidFd;
-use host::sys::schedule::Urgent;
+use host::sys::schedule::PriorityGuard;
 use host::sys::signals::SIGTERM;
 use host::sys::spawn::{Child, WaitingChild};
 
@@ -38,7 +38,7 @@ pub fn count(
     let waiting = options.workload.as_ref().map(|workload| workload::fork(workload, control)).transpose()?;
     let pid = waiting.as_ref().map(WaitingChild::pid);
     // On a busy machine, the end of a short command is else seen long after it.
-    let _urgent = Urgent::begin();
+    let _urgent = PriorityGuard::acquire();
     let counters = match Counters::open(options, plan, pid, notices) {
         Ok(counters) => counters,
         Err(error) => {

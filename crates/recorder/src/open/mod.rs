@@ -11,10 +11,10 @@ mod lost;
 mod plan;
 mod rings;
 mod running;
-mod said;
 mod selected;
 mod targets;
 mod task_clock;
+mod told;
 mod variants;
 mod whole_cpus;
 

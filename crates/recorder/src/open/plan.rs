@@ -18,10 +18,10 @@ use super::ladder::{Kernel, Opener, Refusal, Step, settle};
 use super::rings::{
     Place, RingPair, SIDEBAND_SIZE, SIDEBAND_SIZE_OF_ALL, map_samples, map_sideband, wanted_size,
 };
-use super::said::Said;
 use super::selected::counts_on;
 use super::targets::{processes, threads_of};
 use super::task_clock::{self, TaskClocks};
+use super::told::ToldNotices;
 use super::variants::{copy_sizes, variants};
 use crate::attr;
 use crate::error::{ESRCH, Error};
@@ -227,7 +227,7 @@ fn settle_all(
         let error = gone.unwrap_or_else(|| io::Error::from_raw_os_error(ESRCH));
         Err(explain(error, name, attr, options))
     };
-    let mut said = Said::default();
+    let mut said = ToldNotices::default();
     let sizes = copy_sizes(options, events, wanted_ring, descriptors, notices);
     // Kept open until the real ones are: the first event of a machine, and the last, cost it milliseconds.
     let mut keep = Vec::new();

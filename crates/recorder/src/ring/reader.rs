@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use host::sys::poll::{PollSet, Waker};
-use host::sys::schedule::{self, AtOnce};
+use host::sys::schedule::{self, RealtimeGuard};
 
 use super::memory::{self, Recycled, Spare};
 use super::protocol::Shrink;
@@ -131,7 +131,7 @@ impl Readers {
         self.round += 1;
         let Some(messages) = &self.messages else { return (0, self.round) };
         // A reader that waits for us must not wait for all ordinary threads of the machine.
-        let _at_once = AtOnce::begin();
+        let _at_once = RealtimeGuard::acquire();
         let mut budget = LITTLE;
         let mut asked = Vec::new();
         for reader in &self.handles {

@@ -9,7 +9,7 @@ use crossbeam_channel::RecvTimeoutError;
 use decoder::RecordLayout;
 use host::procfs;
 use host::sys::clock;
-use host::sys::schedule::{AtOnce, Urgent};
+use host::sys::schedule::{PriorityGuard, RealtimeGuard};
 use host::sys::spawn::{Child, ExitStatus, WaitingChild};
 use model::{Loss, Pid};
 use perfdata::sections::WatchedTime;
@@ -65,7 +65,7 @@ pub fn record(
     let pid = waiting.as_ref().map(WaitingChild::pid);
     // Among thousands of busy threads, opening events for each of them has to get its turn. Later, records that wait for
     // long fill all memory that there is for them, and then their rings.
-    let _urgent = Urgent::begin();
+    let _urgent = PriorityGuard::acquire();
     let mut watch;
     let consumer: &mut dyn Consumer = if options.slow_calls.is_empty() {
         consumer
@@ -261,13 +261,13 @@ impl Prepared {
 
     /// Starts sampling. The first samples come while the last events wait for it, and nobody takes them yet.
     fn enable(&mut self) -> Result<(), Error> {
-        let _at_once = AtOnce::begin();
+        let _at_once = RealtimeGuard::acquire();
         self.opened.enable()
     }
 
     /// Stops sampling. The last samples come while the first events have stopped, and nobody takes them.
     fn disable(&self) {
-        let _at_once = AtOnce::begin();
+        let _at_once = RealtimeGuard::acquire();
         self.opened.disable();
     }
 }

@@ -60,7 +60,7 @@ fn limits() -> Limits {
 
 /// A stack that was complete in its copy, unwound before its turn.
 #[derive(Debug)]
-pub(super) struct Ahead {
+pub(super) struct EarlyStack {
     /// The mappings as they were then: with others, it has to be done again.
     maps: Arc<ProcessMaps>,
     chain: Vec<u64>,
@@ -98,7 +98,7 @@ impl Machine {
     pub(super) fn unwind(
         &mut self,
         sample: Sample<'_>,
-        ahead: Option<Ahead>,
+        ahead: Option<EarlyStack>,
         layouts: &Layouts,
         out: &mut Vec<u8>,
     ) {
@@ -218,7 +218,7 @@ impl Machine {
     }
 
     /// Sees to a stack before its turn comes. What was found may hold when it comes.
-    pub(super) fn look_ahead(&mut self, sample: &Sample<'_>) -> Option<Ahead> {
+    pub(super) fn look_ahead(&mut self, sample: &Sample<'_>) -> Option<EarlyStack> {
         let state = self.user_state(sample)?;
         let (pid, _) = sample.thread?;
         let maps = self.maps_cache.of(&mut self.tracker, pid);
@@ -226,7 +226,7 @@ impl Machine {
         self.chain.clear();
         let is_complete = self.walker.look_ahead(&sampled, &mut self.chain);
         let (chain, depth) = (self.chain.clone(), self.depth(&state));
-        is_complete.then_some(Ahead { maps, chain, depth })
+        is_complete.then_some(EarlyStack { maps, chain, depth })
     }
 
     /// The user side of a thread that has one: while exec has taken the program away with its stack, and not yet started the

@@ -4,11 +4,11 @@ mod copy_size;
 mod early;
 mod execs;
 mod fresh_maps;
-mod held;
 mod machine;
 mod record_size;
 mod stage;
 mod totals;
+mod waiting;
 
 pub use copy_size::CopySizes;
 pub(crate) use copy_size::largest_copy;

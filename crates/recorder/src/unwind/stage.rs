@@ -21,10 +21,10 @@ use unwinder::StackEnd;
 
 use super::copy_size::CopySize;
 use super::early;
-use super::held::{Handle, Held, Key, Task};
-use super::machine::{Ahead, Machine};
+use super::machine::{EarlyStack, Machine};
 use super::record_size::room_for_chain;
 use super::totals::StackTotals;
+use super::waiting::{Handle, Key, Task, WaitingRecords};
 use crate::consumer::{Chunk, Consumer, Ending, RecordedEvent, Recording, RingKind};
 use crate::ring::Drained;
 use crate::window::DumpReport;
@@ -59,9 +59,9 @@ pub struct Unwinding<C> {
     events: HashMap<u64, u32, FxBuildHasher>,
     layouts: Vec<Layouts>,
     orderer: Orderer<Handle>,
-    held: Held,
+    held: WaitingRecords,
     /// Stacks that were unwound before their turn.
-    ahead: HashMap<Key, Ahead, FxBuildHasher>,
+    ahead: HashMap<Key, EarlyStack, FxBuildHasher>,
     machine: Machine,
     out: Out,
 }
@@ -96,7 +96,7 @@ impl<C: Consumer> Unwinding<C> {
             events: HashMap::default(),
             layouts: Vec::new(),
             orderer: Orderer::default(),
-            held: Held::default(),
+            held: WaitingRecords::default(),
             ahead: HashMap::default(),
             machine: Machine::new(),
             out: Out { bytes: Vec::new(), kind: RingKind::Sideband },
@@ -151,7 +151,7 @@ impl<C: Consumer> Unwinding<C> {
     /// Puts the records of a chunk into order.
     fn hold(&mut self, bytes: Vec<u8>) {
         let Some(any) = self.layouts.last() else { return };
-        let mut rest = Held::default();
+        let mut rest = WaitingRecords::default();
         std::mem::swap(&mut rest, &mut self.held);
         let chunk = rest.begin(bytes);
         let mut offset = 0;
@@ -204,7 +204,7 @@ impl<C: Consumer> Unwinding<C> {
                 rest.release(place);
             } else {
                 self.ahead.extend(ahead.map(|ahead| (place.key(), ahead)));
-                self.orderer.push(time, Held::with_task(place, task));
+                self.orderer.push(time, WaitingRecords::with_task(place, task));
             }
             offset += size;
         }

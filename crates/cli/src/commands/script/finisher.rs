@@ -18,7 +18,7 @@ use perfdata::features::Features;
 const MOST_PLACES: usize = 1 << 20;
 
 /// Samples that have been read, and what is new in them.
-pub(super) struct Lot {
+pub(super) struct SampleBatch {
     /// The samples.
     pub(super) text: Text,
     /// Lines of call chains that were in no lot before.
@@ -33,14 +33,14 @@ pub(super) struct Lot {
 
 /// Takes lots, until it is dropped or fails.
 pub(super) struct Lots<'a> {
-    lots: Sender<Lot>,
+    lots: Sender<SampleBatch>,
     emptied: Receiver<Text>,
     line_bytes: &'a AtomicUsize,
 }
 
 impl Lots<'_> {
     /// Hands a lot over; waits where the one before is still at work. `None` where it failed: it says why itself.
-    pub(super) fn send(&self, lot: Lot) -> Option<()> {
+    pub(super) fn send(&self, lot: SampleBatch) -> Option<()> {
         self.lots.send(lot).ok()
     }
 
@@ -91,7 +91,7 @@ impl<'o> Finisher<'o> {
         'o: 'scope,
     {
         // A lot is handed over when the one before is done: there are never more than two.
-        let (sender, lots) = bounded::<Lot>(0);
+        let (sender, lots) = bounded::<SampleBatch>(0);
         let (give_back, emptied) = bounded(1);
         let work = move || {
             for mut lot in lots {
@@ -110,7 +110,7 @@ impl<'o> Finisher<'o> {
     }
 
     /// Looks up what is new, and writes the text.
-    fn finish(&mut self, lot: &mut Lot) -> anyhow::Result<()> {
+    fn finish(&mut self, lot: &mut SampleBatch) -> anyhow::Result<()> {
         for space in lot.spaces.drain(..) {
             self.spaces.intern(space);
         }

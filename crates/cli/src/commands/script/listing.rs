@@ -10,7 +10,7 @@ use model::{AddressKind, Avma, EventIndex, Pid, Tid};
 use profile::{SampleFacts, SampleFilter};
 use tracker::{AddressSpace, ChainItem, SampleSink, TrackedSample, Tracker, chain_items};
 
-use super::finisher::{Lot, Lots};
+use super::finisher::{Lots, SampleBatch};
 use super::frames::{Frame, Frames};
 
 /// So much waits for its symbols at first: tens of thousands of samples. Each lot is twice as long as the one before,
@@ -90,7 +90,7 @@ impl<'o> Listing<'o> {
         let new_spaces = tracker.spaces().iter_from(self.spaces);
         let spaces: Vec<_> = new_spaces.map(|(_, space)| space.clone()).collect();
         self.spaces += spaces.len();
-        let lot = Lot {
+        let lot = SampleBatch {
             text: std::mem::replace(&mut self.text, self.lots.empty_text()),
             lines: self.lines.take_new(),
             spaces,

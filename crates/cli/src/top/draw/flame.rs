@@ -6,7 +6,7 @@ use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 
 use super::{empty, percent};
-use crate::top::state::{App, Spot};
+use crate::top::state::{App, ClickTarget};
 use crate::top::theme::Theme;
 use live::snapshot::share;
 use live::views::Tile;
@@ -56,7 +56,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Re
                 tile_line(theme, tile, usize::from(place.width), tile.path == app.flame_cursor),
                 place,
             );
-            spots.push((place, Spot::Tile(tile.path)));
+            spots.push((place, ClickTarget::Tile(tile.path)));
         }
     }
     app.spots.append(&mut spots);

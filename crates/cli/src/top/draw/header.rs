@@ -8,7 +8,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use crate::top::state::{App, Spot, View};
+use crate::top::state::{App, ClickTarget, View};
 use crate::top::theme::Theme;
 use live::snapshot;
 
@@ -108,7 +108,7 @@ pub(super) fn tabs(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Re
         let start = area.x.saturating_add(u16::try_from(line.width()).unwrap_or(u16::MAX));
         let width = u16::try_from(text.len()).unwrap_or(u16::MAX);
         let spot = Rect { x: start, y: area.y, width, height: area.height };
-        app.spots.push((spot.intersection(area), Spot::Tab(view)));
+        app.spots.push((spot.intersection(area), ClickTarget::Tab(view)));
         let style = if view == app.view { theme.cursor() } else { Style::new() };
         line.push_span(Span::styled(text, style));
     }

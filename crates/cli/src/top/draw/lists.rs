@@ -6,7 +6,7 @@ use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span};
 
 use super::{empty, percent};
-use crate::top::state::{App, FunctionOrder, Spot};
+use crate::top::state::{App, ClickTarget, FunctionOrder};
 use crate::top::theme::Theme;
 use live::snapshot::share;
 use live::views::{Side, TaskOrder};
@@ -44,7 +44,7 @@ fn row(
     if let Some(style) = cursor {
         frame.buffer_mut().set_style(area, style);
     }
-    app.spots.push((area, Spot::Row(index)));
+    app.spots.push((area, ClickTarget::Row(index)));
 }
 
 fn bar(theme: &Theme, share: f64) -> String {
@@ -74,7 +74,7 @@ pub(super) fn functions(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, are
         let x = head.x.saturating_add(u16::try_from(line.width()).unwrap_or(u16::MAX));
         let span = Span::styled(text, theme.strong());
         let spot = Rect { x, width: u16::try_from(span.width()).unwrap_or(u16::MAX), ..head };
-        app.spots.push((spot.intersection(head), Spot::Column(order)));
+        app.spots.push((spot.intersection(head), ClickTarget::Column(order)));
         line.push_span(span);
     }
     frame.render_widget(line, head);

@@ -11,7 +11,7 @@ use super::objects::Opened;
 
 /// Objects that are kept.
 #[derive(Default)]
-pub(super) enum Kept {
+pub(super) enum ObjectCache {
     /// None.
     #[default]
     Nothing,
@@ -116,7 +116,7 @@ impl Indexes {
     }
 }
 
-impl Kept {
+impl ObjectCache {
     /// The object with its files, where they are kept.
     pub(super) fn opened(&self, identity: &ObjectIdentity) -> Option<Arc<Opened>> {
         match self {
@@ -196,9 +196,9 @@ mod tests {
 
     #[test]
     fn what_was_read_of_other_files_is_not_used() {
-        let kept = Kept::Indexes(Mutex::new(Indexes::new(1 << 20)));
+        let kept = ObjectCache::Indexes(Mutex::new(Indexes::new(1 << 20)));
         let known = Arc::new(Known::new(stamp(1), Ok(None)));
-        if let Kept::Indexes(indexes) = &kept {
+        if let ObjectCache::Indexes(indexes) = &kept {
             lock(indexes).put(&identity("a"), &known);
         }
         assert!(kept.known(&identity("a"), &stamp(1)).is_some());

@@ -7,9 +7,9 @@ use crate::notice::Notice;
 
 /// What has been told already.
 #[derive(Default)]
-pub(super) struct Said(Vec<Notice>);
+pub(super) struct ToldNotices(Vec<Notice>);
 
-impl Said {
+impl ToldNotices {
     /// Whether it was told.
     pub(super) fn has(&self, notice: &Notice) -> bool {
         self.0.contains(notice)

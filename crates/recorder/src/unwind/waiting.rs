@@ -35,7 +35,7 @@ pub(super) enum Task {
 
 /// Chunks with records that wait.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct WaitingRecords {
     first: u64,
     chunks: VecDeque<(Vec<u8>, u32)>,
     bytes: usize,
@@ -45,8 +45,8 @@ pub(super) struct Held {
 /// Emptied chunks that are kept for the next ones.
 const MOST_SPARE: usize = 8;
 
-impl Held {
-    /// Begins a chunk. Its records are added by [`Held::add`] before the next one begins. The chunk stays until what this
+impl WaitingRecords {
+    /// Begins a chunk. Its records are added by [`WaitingRecords::add`] before the next one begins. The chunk stays until what this
     /// returns is released, even if none of its records waits any more.
     pub(super) fn begin(&mut self, bytes: Vec<u8>) -> Handle {
         self.bytes += bytes.len();
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_chunk_goes_with_its_last_record() {
-        let mut held = Held::default();
+        let mut held = WaitingRecords::default();
         let first = held.begin(b"abc".to_vec());
         let (a, b) = (held.add(0, Task::Sideband), held.add(1, Task::Sideband));
         held.release(first);
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_chunk_whose_first_record_is_released_at_once_can_be_read_on() {
-        let mut held = Held::default();
+        let mut held = WaitingRecords::default();
         let chunk = held.begin(b"abc".to_vec());
         let a = held.add(0, Task::Sideband);
         held.release(a);
