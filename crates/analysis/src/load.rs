@@ -66,6 +66,8 @@ pub struct Analysis {
     pub loss: Loss,
     /// When samples are missing; known where single samples are kept with their times and CPUs.
     pub gaps: Vec<Gap>,
+    /// Time that is left out because event loops were at rest in it, in nanoseconds.
+    pub at_rest: u64,
     seen_in: SeenIn,
     /// What was recorded, in words.
     target: String,
@@ -84,7 +86,7 @@ impl Analysis {
     /// Those of [`replay`], and where no sample is left: [`Error::NothingAdmitted`], [`Error::NoSuchEvent`],
     /// [`Error::SeveralEvents`], [`Error::NoSamples`].
     pub fn read(input: Input, request: &Request<'_>, notices: &dyn Notices) -> Result<Self, Error> {
-        Self::read_weighted(input, request, None, notices)
+        Self::read_weighted(input, request, None, false, notices)
     }
 
     /// As [`Analysis::read`], with the time of threads instead of samples: one event, whose profile's periods are nanoseconds.
@@ -98,13 +100,27 @@ impl Analysis {
         weight: TimeWeight,
         notices: &dyn Notices,
     ) -> Result<Self, Error> {
-        Self::read_weighted(input, request, Some(weight), notices)
+        Self::read_weighted(input, request, Some(weight), false, notices)
+    }
+
+    /// As [`Analysis::read_time`], without the time in which event loops were at rest: [`Analysis::at_rest`] says how much.
+    ///
+    /// # Errors
+    /// As [`Analysis::read_time`].
+    pub fn read_time_of_work(
+        input: Input,
+        request: &Request<'_>,
+        weight: TimeWeight,
+        notices: &dyn Notices,
+    ) -> Result<Self, Error> {
+        Self::read_weighted(input, request, Some(weight), true, notices)
     }
 
     fn read_weighted(
         input: Input,
         request: &Request<'_>,
         time: Option<TimeWeight>,
+        leaves_rest_out: bool,
         notices: &dyn Notices,
     ) -> Result<Self, Error> {
         let this_host = is_of_this_host(input.reader.features());
@@ -145,8 +161,10 @@ impl Analysis {
         let places = all.flat_map(|profile| profile.stacks.places().iter().copied());
         let mut symbols = Symbols::default();
         symbolizing.resolve(places, &spaces, pids, &mut symbols);
+        let mut at_rest = 0;
         if let (Some(times), [event]) = (times, events.as_mut_slice()) {
-            event.profile = times.with_states(&mut spaces, |entry| symbols.resolutions.get(entry));
+            let resolve = |entry: &_| symbols.resolutions.get(entry);
+            (event.profile, at_rest) = times.with_states(&mut spaces, leaves_rest_out, resolve);
             event.profile.loss = loss;
         }
         for remark in symbols.remarks() {
@@ -160,6 +178,7 @@ impl Analysis {
             symbols,
             loss,
             gaps,
+            at_rest,
             seen_in,
             target,
             written,
@@ -280,6 +299,21 @@ fn count_time(
     let switches = Switches::of(reader.events(), reader.features(), reader.endian(), request.event);
     let switches = switches.ok_or(Error::NoSwitches { weight: weight.name() })?;
     let index = switches.time.0 as usize;
+    if !switches.has_wakings() && switches.has_outside() {
+        notices.warn(
+            "no samples of switches in this recording: stacks of waits were read from outside, up to 40 times a second of each \
+             thread; shorter waits have the stacks of others of their thread, by how often those were seen",
+        );
+    }
+    let held = switches.sampling.held();
+    if let Some(watched) = switches.watched.filter(|_| held > 0) {
+        let all = watched.end.saturating_sub(watched.begin).max(1);
+        let percent = 100.0 * (1.0 - held as f64 / all as f64);
+        notices.warn(&format!(
+            "switches between threads were so many that those of {percent:.1} % of the time are recorded: what a thread did in \
+             the rest goes by the kernel's count of its time, and by what was recorded of it"
+        ));
+    }
     let mut sums = ThreadTimes::new(weight, switches, &request.filter, request.detail);
     let mut replayed = replay::<Error>(input, &request.symbols.paths, notices, &mut sums)?;
     let why_none = sums.why_none();

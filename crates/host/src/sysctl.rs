@@ -8,6 +8,12 @@ pub fn perf_event_paranoid() -> Option<i32> {
     read("perf_event_paranoid")
 }
 
+/// `kernel.yama.ptrace_scope`: 0 a user's processes may read each other, 1 only their descendants, 2 those with
+/// CAP_SYS_PTRACE only, 3 nobody. `None` where the kernel has no such module: as 0.
+pub fn ptrace_scope() -> Option<i32> {
+    read("yama/ptrace_scope")
+}
+
 /// `kernel.perf_event_mlock_kb`: KiB of ring memory per user and CPU outside `RLIMIT_MEMLOCK`.
 pub fn perf_event_mlock_kb() -> Option<u64> {
     read("perf_event_mlock_kb")

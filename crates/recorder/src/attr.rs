@@ -51,7 +51,10 @@ pub(crate) fn sampler(event: &Event, options: &Options, copy: u32, wakeup: u32) 
     let chain = options.call_chain_of(event);
     let chains = chain != CallChain::None;
     format.set(SampleFormat::CALLCHAIN, chains);
-    format.set(SampleFormat::RAW, event.tracepoint.is_some() || is_bpf_output(&event.attr));
+    format.set(
+        SampleFormat::RAW,
+        event.tracepoint.is_some() || is_bpf_output(&event.attr) || event.read_outside,
+    );
     format.set(SampleFormat::READ, event.modifiers.sample_read);
     let mut read_format = ReadFormat::ID | ReadFormat::LOST;
     read_format.set(ReadFormat::GROUP, event.modifiers.sample_read);
@@ -65,7 +68,8 @@ pub(crate) fn sampler(event: &Event, options: &Options, copy: u32, wakeup: u32) 
         && let Some(architecture) = stacks::native()
     {
         format |= SampleFormat::REGS_USER | SampleFormat::STACK_USER;
-        stack.sample_regs_user = architecture.perf_mask();
+        stack.sample_regs_user =
+            if event.read_outside { architecture.least_perf_mask() } else { architecture.perf_mask() };
         stack.sample_stack_user = copy;
     }
     if !extras.branches.is_empty() {
@@ -112,6 +116,11 @@ pub(crate) fn sampler(event: &Event, options: &Options, copy: u32, wakeup: u32) 
             let clock = event.attr.kind == TYPE_SOFTWARE && event.attr.config == CPU_CLOCK;
             flags.set(AttrFlags::EXCLUDE_IDLE, clock | event.modifiers.exclude_idle);
         }
+    }
+    flags.set(AttrFlags::CONTEXT_SWITCH, event.watches && !event.everywhere);
+    // What is read from outside is of user space; an event that asks for more is refused to most, or stripped of its fields.
+    if event.read_outside {
+        flags |= AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
     }
     if event.everywhere {
         flags -= AttrFlags::INHERIT | AttrFlags::ENABLE_ON_EXEC | AttrFlags::DISABLED;

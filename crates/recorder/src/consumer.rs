@@ -12,7 +12,7 @@ use crate::notice::Notice;
 use crate::ring::Drained;
 use crate::unwind::{CopySizes, StackTotals};
 use crate::window::DumpReport;
-use perfdata::sections::WatchedTime;
+use perfdata::sections::{SwitchSampling, WatchedTime};
 
 /// Which of a CPU's two rings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,6 +109,8 @@ pub struct Ending {
     pub exit: Option<ExitStatus>,
     /// For how long switches were watched, where they were.
     pub watched: Option<WatchedTime>,
+    /// When they were not, because there were too many; `None` where all were recorded.
+    pub switches: Option<SwitchSampling>,
 }
 
 /// CPU time of a thread, and of what it started and has not ended.

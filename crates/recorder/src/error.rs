@@ -232,7 +232,7 @@ fn errno_name(code: i32) -> Option<&'static str> {
 fn no_switches(paranoid: Option<i32>) -> String {
     let level = paranoid.map_or_else(String::new, |level| format!(" (it is {level})"));
     format!(
-        "seeing where threads wait takes CAP_PERFMON, or kernel.perf_event_paranoid at 1 or less{level}; try: sudo prof record \
+        "seeing where all threads of the machine wait takes CAP_PERFMON, or kernel.perf_event_paranoid at 1 or less{level}; try: sudo prof record \
          --off-cpu, or sudo sysctl kernel.perf_event_paranoid=1"
     )
 }

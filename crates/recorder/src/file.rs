@@ -271,6 +271,9 @@ impl Consumer for FileConsumer {
         features.sections.extend(self.processes.sections());
         let watched = ending.watched.map(|watched| (sections::id::WATCHED_TIME, watched.to_section()));
         features.sections.extend(watched);
+        let sampled = ending.switches.as_ref();
+        let sampled = sampled.map(|sampling| (sections::id::SWITCH_SAMPLING, sampling.to_section()));
+        features.sections.extend(sampled);
         let unread = ending.lost.iter().flatten().map(|count| count.unread);
         let unread = unread.fold(ending.full_rings, u64::saturating_add);
         if unread > 0 {

@@ -96,6 +96,13 @@ pub enum Notice {
     TasksUnreported,
     /// The same, as probes cannot be taken over by what the target starts.
     WholeCpusForProbes,
+    /// There are so many switches between threads that those of some moments only are recorded.
+    SwitchesSampled,
+    /// Stacks of blocked threads may not be read from outside.
+    StacksRefused {
+        /// `kernel.yama.ptrace_scope`.
+        ptrace_scope: Option<i32>,
+    },
     /// Some of the processes had ended when we came.
     Gone {
         /// The number that was asked for.
@@ -309,6 +316,24 @@ impl fmt::Display for Notice {
             Self::WholeCpusForProbes => f.write_str(
                 "sampling whole CPUs, and leaving out what is not of the target: a probe is not taken over by new processes",
             ),
+            Self::SwitchesSampled => f.write_str(
+                "more than 20,000 switches a second on a CPU: switches are recorded for 2 ms at a time, and the rest of each \
+                 thread's time goes by what the kernel counts of it",
+            ),
+            Self::StacksRefused { ptrace_scope } => {
+                f.write_str("the stacks of blocked threads may not be read")?;
+                match ptrace_scope {
+                    Some(1) => f.write_str(
+                        ": with kernel.yama.ptrace_scope at 1, those of our own descendants may; try: prof record --off-cpu -- \
+                         COMMAND, or sudo sysctl kernel.yama.ptrace_scope=0",
+                    ),
+                    Some(scope @ 2..) => write!(
+                        f,
+                        ": with kernel.yama.ptrace_scope at {scope}, nobody may without CAP_SYS_PTRACE; try: sudo prof record --off-cpu"
+                    ),
+                    _ => f.write_str(": the process belongs to somebody else, or has changed its rights"),
+                }
+            }
             Self::Gone { pid } => write!(f, "process {pid} does not exist (any more)"),
             Self::ChildrenNotRecorded { children } => {
                 let (are, they) =

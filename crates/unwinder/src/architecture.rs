@@ -54,6 +54,15 @@ impl Architecture {
             .fold(0, |mask, bit| mask | 1 << bit)
     }
 
+    /// The registers without which there is no stack.
+    pub fn least_perf_mask(self) -> u64 {
+        let least = [self.stack_pointer(), self.program_counter()];
+        least
+            .into_iter()
+            .filter_map(|register| self.perf_number(register))
+            .fold(0, |mask, bit| mask | 1 << bit)
+    }
+
     /// The stack pointer's DWARF number.
     pub const fn stack_pointer(self) -> u8 {
         match self {

@@ -86,6 +86,12 @@ impl CompactRule {
         Some(rule)
     }
 
+    /// The register that the CFA is counted from, and its value in a frame whose return address lies at `place`.
+    pub(crate) fn base_below(&self, place: u64) -> (u8, u64) {
+        let cfa = place.wrapping_sub_signed(i64::from(self.return_address) * WORD);
+        (self.cfa_register, cfa.wrapping_sub_signed(i64::from(self.cfa_offset)))
+    }
+
     /// What the instructions that come next do, where they restore registers, drop the frame and return: an epilogue. Says
     /// more than a frame pointer, which code without tables may not keep. Known for x86-64.
     pub(crate) fn from_epilogue(architecture: Architecture, code: &[u8]) -> Option<Self> {

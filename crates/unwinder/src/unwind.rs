@@ -1,5 +1,6 @@
 //! Walking a stack, frame by frame.
 
+mod lost_frame_pointer;
 mod signal_frame;
 mod without_tables;
 
@@ -303,7 +304,10 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
     /// Turns the registers into the caller's.
     fn step(&mut self, position: Position<'s>) -> Result<Step, StackEnd> {
         match self.rule(position) {
-            Rule::Compact(rule) => self.apply(&rule),
+            Rule::Compact(rule) => {
+                self.recover_frame_pointer(position, &rule);
+                self.apply(&rule)
+            }
             Rule::Row(row) => {
                 match evaluate(&row, &self.registers, &mut self.memory).map_err(|fault| self.fault(fault))? {
                     None => {

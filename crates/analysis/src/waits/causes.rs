@@ -123,6 +123,19 @@ pub(crate) fn cause<'f>(
     })
 }
 
+/// What is waited for, by the functions of the kernel and by what the thread asked for. The first know best what it is, the
+/// other with what.
+pub(crate) fn both(known: Blocked, said: Blocked) -> Blocked {
+    match (known, said) {
+        (Blocked::For(known), Blocked::For(said)) if said.starts_with(&known) => Blocked::For(said),
+        (Blocked::For(known), Blocked::For(said)) if said.contains('→') => {
+            Blocked::For(format!("{known}, {said}"))
+        }
+        (Blocked::Somehow | Blocked::Uninterruptible | Blocked::SinceBefore, said) => said,
+        (known, _) => known,
+    }
+}
+
 /// The system call of a function that the kernel enters it by: `__x64_sys_read`, `__do_sys_read`, `ksys_read`.
 fn system_call(function: &str) -> Option<Blocked> {
     const ENTRIES: [&str; 9] = [
@@ -172,5 +185,9 @@ mod tests {
             assert_eq!(cause(functions.iter().copied(), false), expected, "{functions:?}");
         }
         assert_eq!(cause(["schedule"].into_iter(), true), Blocked::Uninterruptible);
+        assert_eq!(both(waits("futex"), waits("futex 0x10")), waits("futex 0x10"));
+        assert_eq!(both(waits("disk"), waits("read fd 5 → /x")), waits("disk, read fd 5 → /x"));
+        assert_eq!(both(waits("page fault"), waits("socket receive")), waits("page fault"));
+        assert_eq!(both(Blocked::SinceBefore, events("epoll")), events("epoll"));
     }
 }

@@ -5,6 +5,8 @@
 //! the time that it ran.
 
 mod causes;
+mod life;
+mod state;
 mod switches;
 
 use std::collections::HashMap;
@@ -15,9 +17,8 @@ use model::{
     AddressKind, Blocked, Pid, Resolution, Runnable, Space, SpaceTable, StackEntry, ThreadState, Tid,
     Timestamp,
 };
-use profile::{
-    ChainCache, Count, Detail, Profile, SampleFacts, SampleFilter, StackId, ThreadId, TimeRange, Where,
-};
+use perfdata::sections::Schedstat;
+use profile::{ChainCache, Count, Detail, Profile, SampleFacts, SampleFilter, StackId, TimeRange, Where};
 use rustc_hash::FxBuildHasher;
 use tracker::waits::{Activity, At, Interval, Leaving, Timeline};
 use tracker::{RawStack, SampleSink, TrackedSample, Tracker};
@@ -27,6 +28,8 @@ use crate::admission::Admission;
 use crate::aggregate::{Mapper, SeenIn, raw_chain};
 use crate::unsampled::BEFORE_COMMAND;
 
+use life::Life;
+use state::{Causes, State, Wait};
 use switches::{Field, SwitchFields};
 pub(crate) use switches::{Role, Switches, tell_of_waits};
 
@@ -97,31 +100,24 @@ pub(crate) struct ThreadTimes {
     profile: Profile,
     cache: ChainCache,
     mapper: Mapper,
-    timeline: Timeline<StackId>,
+    timeline: Timeline<Wait>,
+    /// What threads waited for, as it was read from outside.
+    causes: Causes,
     lives: HashMap<Tid, Life, FxBuildHasher>,
     /// Threads that have ended, whose last intervals have not been counted yet.
     ended: Vec<Tid>,
     /// How many threads of each process are on a CPU.
     parallel: HashMap<Pid, u64, FxBuildHasher>,
     /// Time off the CPU, and running time without a sample.
-    states: HashMap<(ThreadId, StackId, Activity), Count, FxBuildHasher>,
+    states: HashMap<State, Count, FxBuildHasher>,
     /// The thread that becomes the command.
     waiting_command: Option<Tid>,
     last: Option<Timestamp>,
-}
-
-/// A thread from its start, or the recording's, to its end.
-#[derive(Default)]
-struct Life {
-    /// Off the CPU.
-    states: HashMap<(ThreadId, StackId, Activity), Count, FxBuildHasher>,
-    /// Periods of its samples.
-    samples: HashMap<(ThreadId, StackId), Count, FxBuildHasher>,
-    /// How long it ran, in nanoseconds, and under which name lately.
-    ran: u64,
-    name: Option<ThreadId>,
-    /// Whether any sample is of it, so that it is one of those that were meant.
-    sampled: bool,
+    /// Gaps between recorded switches that have begun, and whether the last of them lasts.
+    gaps: usize,
+    in_gap: bool,
+    /// What the kernel counted of threads that were switched often.
+    counted: HashMap<Tid, [Schedstat; 2], FxBuildHasher>,
 }
 
 impl ThreadTimes {
@@ -130,6 +126,7 @@ impl ThreadTimes {
         let range = filter.time;
         let filter = SampleFilter { event: None, time: TimeRange::default(), ..filter.clone() };
         let mut timeline = Timeline::default();
+        let counted = switches.sampling.threads.iter().copied().collect();
         if let Some(watched) = switches.watched {
             timeline.begin(Timestamp(watched.begin));
         }
@@ -142,13 +139,41 @@ impl ThreadTimes {
             cache: ChainCache::default(),
             mapper: Mapper::default(),
             timeline,
+            causes: Causes::default(),
             lives: HashMap::default(),
             ended: Vec::new(),
             parallel: HashMap::default(),
             states: HashMap::default(),
             waiting_command: None,
             last: None,
+            gaps: 0,
+            in_gap: false,
+            counted,
         }
+    }
+
+    /// Follows the gaps in which switches were not recorded, up to `time`. Whether it is in one.
+    fn pass_gaps(&mut self, time: Timestamp) -> bool {
+        loop {
+            let gap = self.switches.sampling.gaps.get(self.gaps.saturating_sub(usize::from(self.in_gap)));
+            let Some(&(begin, end)) = gap else { break };
+            if self.in_gap {
+                if time.0 < end {
+                    break;
+                }
+                self.timeline.resume(Timestamp(end));
+                // Who runs now, nobody has told.
+                self.parallel.clear();
+                self.in_gap = false;
+            } else {
+                if time.0 < begin {
+                    break;
+                }
+                self.timeline.pause(Timestamp(begin));
+                (self.in_gap, self.gaps) = (true, self.gaps + 1);
+            }
+        }
+        self.in_gap
     }
 
     /// Why the filter admitted nothing.
@@ -160,6 +185,7 @@ impl ThreadTimes {
     pub(crate) fn finish(mut self, tracker: &mut Tracker) -> (Times, SeenIn) {
         let end = self.switches.watched.map(|watched| Timestamp(watched.end)).max(self.last);
         if let Some(end) = end {
+            self.pass_gaps(end);
             self.timeline.finish(end);
             let all: Vec<Tid> = self.lives.keys().copied().collect();
             self.ended.extend(all);
@@ -169,7 +195,7 @@ impl ThreadTimes {
         let all: Vec<Tid> = self.lives.keys().copied().collect();
         self.ended.extend(all);
         self.count_ended(tracker);
-        (Times { profile: self.profile, states: self.states }, self.mapper.seen_in)
+        (Times { profile: self.profile, states: self.states, causes: self.causes }, self.mapper.seen_in)
     }
 
     /// Counts the intervals that have ended, with the names that threads have now, and then the threads that have.
@@ -179,12 +205,13 @@ impl ThreadTimes {
         }
         for tid in std::mem::take(&mut self.ended) {
             if let Some(life) = self.lives.remove(&tid) {
-                self.bury(life);
+                let counted = self.counted.get(&tid).copied();
+                self.bury(life, counted);
             }
         }
     }
 
-    fn count(&mut self, interval: &Interval<StackId>, tracker: &mut Tracker) {
+    fn count(&mut self, interval: &Interval<Wait>, tracker: &mut Tracker) {
         let Interval { pid, tid, activity, start, end, stack, cpu } = *interval;
         let start = self.range.start.map_or(start, |first| start.max(first));
         let end = self.range.end.map_or(end, |last| end.min(last));
@@ -211,23 +238,25 @@ impl ThreadTimes {
         let thread = self.profile.thread_on(&comm, pid, tid, &place, process);
         let life = self.lives.entry(tid).or_default();
         life.name = Some(thread);
-        if activity == Activity::Running {
-            life.ran = life.ran.saturating_add(length);
-        } else if self.weight.has(activity) {
-            let key = (thread, stack.unwrap_or(StackId::EMPTY), activity);
-            add(life.states.entry(key).or_default(), Count { samples: 1, period: length });
-        }
+        let counted = self.counted.get(&tid);
+        let state = State { thread, activity, wait: stack.unwrap_or_default() };
+        life.add(state, (start.0, end.0), counted);
         let (first, last) = self.profile.span.get_or_insert((start, end));
         (*first, *last) = ((*first).min(start), (*last).max(end));
     }
 
     /// Gives the time that a thread ran to its samples, by their shares.
-    fn bury(&mut self, life: Life) {
-        let Life { states, mut samples, ran, name, sampled } = life;
+    fn bury(&mut self, mut life: Life, counted: Option<[Schedstat; 2]>) {
+        if !self.switches.has_wakings() {
+            life.separate_woken(counted);
+        }
+        life.share_unwatched(counted);
+        life.share_stacks();
+        let Life { states, mut samples, ran, name, sampled, .. } = life;
         if self.switches.is_only_of_sampled() && !sampled {
             return;
         }
-        for (key, count) in states {
+        for (key, count) in states.into_iter().filter(|(key, _)| self.weight.has(key.activity)) {
             add(self.states.entry(key).or_default(), count);
         }
         if self.weight == TimeWeight::Latency {
@@ -242,7 +271,7 @@ impl ThreadTimes {
         let all: u128 = samples.values().map(|count| u128::from(count.period)).sum();
         if all == 0 {
             if let Some(thread) = name {
-                let key = (thread, StackId::EMPTY, Activity::Running);
+                let key = State { thread, activity: Activity::Running, wait: Wait::default() };
                 add(self.states.entry(key).or_default(), Count { samples: 0, period: ran });
             }
             return;
@@ -301,10 +330,22 @@ impl SampleSink for ThreadTimes {
         let at = At { time, cpu: sample.cpu };
         match role {
             Role::None => {}
+            Role::Waking { .. } | Role::Switch { .. } | Role::Outside if self.pass_gaps(time) => {}
             Role::Waking { woken } => {
                 if let Some(tid) = sample.raw.and_then(|raw| woken.read(raw)) {
                     self.timeline.woken(Tid(tid as i32), time);
                 }
+            }
+            Role::Outside => {
+                let stack = self.stack(tracker, sample, pid, deferred);
+                let cause = self.causes.intern(sample.raw.unwrap_or_default());
+                self.timeline.seen_blocked(tid, Wait { stack, cause }, |known, seen| Wait {
+                    stack: if known.stack == StackId::EMPTY { seen.stack } else { known.stack },
+                    cause: seen.cause,
+                });
+                let life = self.lives.entry(tid).or_default();
+                life.sampled = true;
+                *life.seen.entry(Wait { stack, cause }).or_default() += 1;
             }
             Role::Switch { fields } => {
                 let read = |field: fn(SwitchFields) -> Field| field(fields?).read(sample.raw?);
@@ -313,7 +354,8 @@ impl SampleSink for ThreadTimes {
                     let state = read(|fields| fields.state);
                     let leaving = state.map_or(Leaving::Unsaid, Leaving::from_prev_state);
                     self.lives.entry(tid).or_default().sampled = true;
-                    self.timeline.leaves(pid, tid, at, leaving, Some(stack));
+                    let wait = Wait { stack, cause: None };
+                    self.timeline.leaves(pid, tid, at, leaving, Some(wait));
                 }
                 if let Some(next) = read(|fields| fields.next).filter(|&next| next != 0) {
                     self.timeline.comes_next(Tid(next as i32), at, self.switches.has_records);
@@ -370,6 +412,9 @@ impl SampleSink for ThreadTimes {
                     return;
                 }
                 self.last = self.last.max(Some(time));
+                if self.pass_gaps(time) {
+                    return;
+                }
                 let at = At { time, cpu: sample_id.cpu };
                 self.runs(pid, if switch.out { -1 } else { 1 });
                 if switch.out {
@@ -379,8 +424,12 @@ impl SampleSink for ThreadTimes {
                 }
             }
             Record::Fork(task) if task.time.0 == 0 => self.timeline.exists(task.pid, task.tid),
-            Record::Fork(task) => self.timeline.started(task.pid, task.tid, task.time),
+            Record::Fork(task) => {
+                self.pass_gaps(task.time);
+                self.timeline.started(task.pid, task.tid, task.time);
+            }
             Record::Exit(task) if task.time.0 != 0 => {
+                self.pass_gaps(task.time);
                 self.runs(task.pid, -1);
                 self.timeline.exited(task.tid, task.time);
                 self.ended.push(task.tid);
@@ -391,6 +440,7 @@ impl SampleSink for ThreadTimes {
                     None if comm.comm == BEFORE_COMMAND => self.waiting_command = Some(comm.tid),
                     None => self.timeline.exists(comm.pid, comm.tid),
                     Some(time) if comm.exec && self.waiting_command == Some(comm.tid) => {
+                        self.pass_gaps(time);
                         self.waiting_command = None;
                         self.lives.remove(&comm.tid);
                         self.parallel.insert(comm.pid, 1);
@@ -408,7 +458,8 @@ impl SampleSink for ThreadTimes {
 pub(crate) struct Times {
     /// Running time, and the stacks of all.
     pub(crate) profile: Profile,
-    states: HashMap<(ThreadId, StackId, Activity), Count, FxBuildHasher>,
+    states: HashMap<State, Count, FxBuildHasher>,
+    causes: Causes,
 }
 
 impl Times {
@@ -417,27 +468,49 @@ impl Times {
         self.states.is_empty() && self.profile.total().samples == 0
     }
 
-    /// Puts the state of each stretch of time on top of its stack, now that functions have names.
+    /// Puts the state of each stretch of time on top of its stack, now that functions have names. What event loops were at
+    /// rest may be left out; returns how long that was, in nanoseconds.
     pub(crate) fn with_states<'r>(
         self,
         spaces: &mut SpaceTable,
+        leaves_rest_out: bool,
         resolve: impl Fn(&StackEntry) -> Option<&'r Resolution>,
-    ) -> Profile {
-        let Self { mut profile, states } = self;
+    ) -> (Profile, u64) {
+        let mut left_out = 0_u64;
+        let Self { mut profile, states, causes } = self;
         let mut states: Vec<_> = states.into_iter().collect();
         states.sort_unstable_by_key(|(key, _)| *key);
-        let mut leaves: HashMap<(StackId, Activity), StackId, FxBuildHasher> = HashMap::default();
-        for ((thread, stack, activity), count) in states {
-            let stack = *leaves.entry((stack, activity)).or_insert_with(|| {
-                let state = state_of(activity, stack, &profile, &resolve);
+        let mut leaves: HashMap<(Wait, Activity), Option<StackId>, FxBuildHasher> = HashMap::default();
+        for (State { thread, activity, wait }, count) in states {
+            let leaf = *leaves.entry((wait, activity)).or_insert_with(|| {
+                let Wait { stack, cause } = wait;
+                let is_blocked = matches!(
+                    activity,
+                    Activity::Blocked | Activity::Uninterruptible | Activity::BlockedSinceBefore
+                );
+                let said = cause.filter(|_| is_blocked).and_then(|cause| causes.of(cause));
+                let state = match (state_of(activity, stack, &profile, &resolve), said) {
+                    (ThreadState::Blocked(known), Some(said)) => {
+                        ThreadState::Blocked(causes::both(known, said))
+                    }
+                    (state, _) => state,
+                };
+                if leaves_rest_out && matches!(state, ThreadState::Blocked(Blocked::Events(_))) {
+                    return None;
+                }
                 let space = spaces.intern(Space::State(state));
                 let kind = AddressKind::InstructionPointer;
-                profile.stacks.push(stack, StackEntry { offset: 0, space, kind, in_kernel: false })
+                Some(profile.stacks.push(stack, StackEntry { offset: 0, space, kind, in_kernel: false }))
             });
-            profile.add_counts(thread, stack, count);
+            match leaf {
+                Some(stack) => {
+                    profile.add_counts(thread, stack, count);
+                }
+                None => left_out = left_out.saturating_add(count.period),
+            }
         }
         profile.stacks.release_indexes();
-        profile
+        (profile, left_out)
     }
 }
 
@@ -488,7 +561,7 @@ fn state_of<'r>(
         Activity::Blocked => blocked(false),
         Activity::Uninterruptible => blocked(true),
         Activity::BlockedSinceBefore => ThreadState::Blocked(Blocked::SinceBefore),
-        Activity::Unknown => ThreadState::Unknown,
+        Activity::Unknown | Activity::Unwatched => ThreadState::Unknown,
     }
 }
 

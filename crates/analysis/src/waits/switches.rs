@@ -3,7 +3,7 @@
 use decoder::{Attr, AttrFlags, Endian};
 use model::EventIndex;
 use perfdata::features::Features;
-use perfdata::sections::WatchedTime;
+use perfdata::sections::{BLOCKED_STACKS, SwitchSampling, WatchedTime};
 use perfdata::tracing_data::TracingData;
 use perfdata::{Event, sections};
 
@@ -21,6 +21,8 @@ pub(crate) enum Role {
     Time,
     /// Who leaves its CPU; of a tracepoint also in which state, and who comes next.
     Switch { fields: Option<SwitchFields> },
+    /// With which stack a thread is blocked, read from outside, and what it waits for.
+    Outside,
     /// Who is woken.
     Waking { woken: Field },
 }
@@ -77,6 +79,8 @@ pub(crate) struct Switches {
     pub(crate) has_records: bool,
     /// When they were watched, where the recording says so.
     pub(crate) watched: Option<WatchedTime>,
+    /// When they were not, because there were too many.
+    pub(crate) sampling: SwitchSampling,
     /// The event whose samples say what runs.
     pub(crate) time: EventIndex,
 }
@@ -92,6 +96,9 @@ impl Switches {
     ) -> Option<Self> {
         let section = features.section(sections::id::WATCHED_TIME);
         let watched = section.and_then(|bytes| WatchedTime::from_section(bytes, endian));
+        let section = features.section(sections::id::SWITCH_SAMPLING);
+        let sampling = section.and_then(|bytes| SwitchSampling::from_section(bytes, endian));
+        let sampling = sampling.unwrap_or_default();
         let has_records = events.iter().any(|event| event.attr.flags.contains(AttrFlags::CONTEXT_SWITCH));
         let tracing = features.tracing_data.as_deref().map(|section| TracingData::parse(section).0);
         let field = |attr: &Attr, name: &str, usual: (usize, usize)| {
@@ -111,6 +118,7 @@ impl Switches {
                     }),
                 },
                 Some(Told::Software) => Role::Switch { fields: None },
+                Some(Told::Outside) => Role::Outside,
                 Some(Told::Waking) => Role::Waking { woken: field(&event.attr, "pid", (24, 4)) },
                 None => Role::None,
             })
@@ -134,12 +142,22 @@ impl Switches {
         if let Some(role) = roles.get_mut(time) {
             *role = Role::Time;
         }
-        Some(Self { roles, has_records, watched, time: EventIndex(time as u32) })
+        Some(Self { roles, has_records, watched, sampling, time: EventIndex(time as u32) })
     }
 
     /// What the samples of an event tell.
     pub(crate) fn role(&self, event: EventIndex) -> Role {
         self.roles.get(event.0 as usize).copied().unwrap_or(Role::None)
+    }
+
+    /// Whether stacks were read from outside.
+    pub(crate) fn has_outside(&self) -> bool {
+        self.roles.contains(&Role::Outside)
+    }
+
+    /// Whether somebody tells when threads are woken.
+    pub(crate) fn has_wakings(&self) -> bool {
+        self.roles.iter().any(|role| matches!(role, Role::Waking { .. }))
     }
 
     /// Whether threads without any sample are none of those that were meant.
@@ -153,12 +171,14 @@ impl Switches {
 enum Told {
     Switch,
     Software,
+    Outside,
     Waking,
 }
 
 fn tells_of(event: &Event) -> Option<Told> {
     match event.name.as_bytes() {
         _ if (event.attr.kind, event.attr.config) == CONTEXT_SWITCHES => Some(Told::Software),
+        name if is_dummy(&event.attr) && name.starts_with(BLOCKED_STACKS.as_bytes()) => Some(Told::Outside),
         b"sched:sched_switch" => Some(Told::Switch),
         b"sched:sched_waking" | b"sched:sched_wakeup" => Some(Told::Waking),
         _ => None,

@@ -60,12 +60,6 @@ fn write(
     output: &mut Output,
     console: &Console,
 ) -> anyhow::Result<()> {
-    if let Some(weight) = arguments.stacks.time() {
-        bail!(
-            "explain is about samples; for the time of threads try: prof report --weight {}",
-            weight.name()
-        );
-    }
     let settings =
         arguments.symbols.settings(arguments.stacks.inlines(), is_of_this_host(input.reader.features()));
     let request = Request {
@@ -83,17 +77,28 @@ fn write(
     };
     let name = input.name.clone();
     let cannot_explain = || format!("cannot explain {name}");
-    let analysis = match Analysis::read(input, &request, console) {
+    let time = arguments.stacks.time();
+    let read = match time {
+        Some(weight) => Analysis::read_time_of_work(input, &request, weight, console),
+        None => Analysis::read(input, &request, console),
+    };
+    let analysis = match read {
         Err(error) if error.is_about_samples() => return Err(error).with_context(cannot_explain),
         read => read?,
     };
     let chosen = analysis.events.first().with_context(cannot_explain)?;
     let (event, profile) = (&chosen.event, &chosen.profile);
-    let is_clock = is_clock(&event.attr);
+    let is_clock = time.is_none() && is_clock(&event.attr);
     let weight = arguments.stacks.weight(&event.attr);
     let event_name = event.name.to_string();
     let census = analysis.census(profile);
-    let hints: Vec<String> = analysis.hints(chosen, &census, console).sentences().collect();
+    let mut hints: Vec<String> = analysis.hints(chosen, &census, console).sentences().collect();
+    if analysis.at_rest > 0 {
+        hints.push(format!(
+            "{:.3} s in which event loops were at rest (epoll, poll, select and the like) are left out; prof flame --off-cpu shows them",
+            analysis.at_rest as f64 / 1e9
+        ));
+    }
     let show = Show { modules: true, ..arguments.stacks.show() };
     let view = analysis.shaped_view(profile, show, weight, &arguments.stacks.shape());
     if view.shown_total() == 0 {
@@ -107,7 +112,7 @@ fn write(
         event: &event_name,
         unit: match weight {
             Weight::Samples => "samples",
-            Weight::Period if is_clock => "ns",
+            Weight::Period if is_clock || time.is_some() => "ns",
             Weight::Period => &event_name,
         },
         weight,

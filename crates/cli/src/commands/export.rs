@@ -120,13 +120,12 @@ fn produce(
         several_events: !is_folded,
     };
     let name = input.name.clone();
-    if let Some(weight) = arguments.stacks.time() {
-        anyhow::bail!(
-            "export is about samples; for the time of threads try: prof report --weight {}",
-            weight.name()
-        );
-    }
-    let analysis = match Analysis::read(input, &request, console) {
+    let time = stacks.time();
+    let read = match time {
+        Some(weight) => Analysis::read_time(input, &request, weight, console),
+        None => Analysis::read(input, &request, console),
+    };
+    let analysis = match read {
         Err(error) if error.is_about_samples() => {
             return Err(error).with_context(|| format!("cannot export {name}"));
         }
@@ -166,9 +165,9 @@ fn produce(
         Event {
             name: event.event.name.to_string(),
             view,
-            is_clock: is_clock(attr),
-            period: (!attr.is_frequency()).then_some(attr.sample_period),
-            frequency: attr.is_frequency().then_some(attr.sample_period),
+            is_clock: time.is_some() || is_clock(attr),
+            period: (time.is_none() && !attr.is_frequency()).then_some(attr.sample_period),
+            frequency: (time.is_none() && attr.is_frequency()).then_some(attr.sample_period),
         }
     });
     let gaps = analysis.gaps.iter();

@@ -4,6 +4,7 @@ mod life;
 mod lineage;
 mod maps;
 mod status;
+mod system_call;
 
 use std::fs;
 use std::io;
@@ -15,6 +16,7 @@ pub use life::{busy_time, cpu_time, life};
 pub use lineage::{Lineage, lineage};
 pub use maps::{MapEntry, executable_maps};
 pub use status::{Capability, Status, allowed_cpus, holds_back, own_status, status};
+pub use system_call::{InKernel, in_kernel, open_file};
 
 /// All processes, ascending.
 ///
@@ -42,6 +44,17 @@ pub fn comm(pid: Pid, tid: Tid) -> io::Result<Vec<u8>> {
         comm.pop();
     }
     Ok(comm)
+}
+
+/// How long a thread has run, and could have run, in nanoseconds, and how often it was switched in (`/proc/PID/schedstat`).
+///
+/// # Errors
+/// Where the thread has ended, or the kernel does not count.
+pub fn schedstat(tid: Tid) -> io::Result<[u64; 3]> {
+    let text = fs::read_to_string(format!("/proc/{tid}/schedstat"))?;
+    let mut numbers = text.split_ascii_whitespace().map_while(|number| number.parse().ok());
+    let mut next = || numbers.next().ok_or(io::ErrorKind::InvalidData);
+    Ok([next()?, next()?, next()?])
 }
 
 /// Device and inode of a process's namespaces, in the order of `PERF_RECORD_NAMESPACES`: net, uts, ipc, pid, user,

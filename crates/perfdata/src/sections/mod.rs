@@ -18,8 +18,10 @@ use crate::error::Error;
 
 pub mod containers;
 pub mod processes;
+mod switch_sampling;
 mod watched_time;
 
+pub use switch_sampling::{BLOCKED_STACKS, Schedstat, SwitchSampling};
 pub use watched_time::WatchedTime;
 
 /// Numbers of sections.
@@ -36,6 +38,9 @@ pub mod id {
     pub const CONTAINERS: u32 = 5;
     /// The code of functions that were sampled, packed with zlib: an archive has it.
     pub const CODE: u32 = 6;
+    /// When switches were not watched, because there were too many, and how long threads ran and waited for a CPU by the kernel's
+    /// count.
+    pub const SWITCH_SAMPLING: u32 = 7;
     /// How many counts of lost samples the recorder could not read, a u64: present where that is not 0.
     pub const UNREAD_LOST_COUNTS: u32 = 16;
 }

@@ -71,6 +71,11 @@ pub struct Event {
     /// Sampled on whole CPUs whatever the target is, from its opening to its end: what happens to the target's threads happens
     /// in others.
     pub everywhere: bool,
+    /// Tells where threads wait: held back while there are too many switches, and, where it is the target's own, with a record
+    /// of each switch.
+    pub watches: bool,
+    /// Its samples are made from what is read of blocked threads from outside; it takes none itself.
+    pub read_outside: bool,
     /// `call-graph=` of this event.
     pub call_chain: Option<CallChain>,
     /// `max-stack=` of this event.

@@ -108,6 +108,8 @@ fn event(name: &str, attr: Attr) -> Event {
         probe: None,
         filter: None,
         everywhere: false,
+        watches: false,
+        read_outside: false,
         call_chain: None,
         max_stack: None,
         measure: Measure::default(),

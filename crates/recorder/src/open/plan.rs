@@ -54,6 +54,8 @@ pub(crate) struct Opened {
     pub(crate) whole_cpus: Option<WholeCpus>,
     /// The CPU times of tasks, where these are told.
     pub(crate) task_clocks: Option<TaskClocks>,
+    /// Whether the events that tell of switches are held back ([`Opened::hold_switches`]).
+    pub(super) switches_held: bool,
     /// CPUs on which the events are open that are to be open everywhere.
     watched_cpus: Vec<CpuId>,
     /// Whether sampling has been started.
@@ -81,6 +83,16 @@ pub(crate) struct OpenEvent {
 }
 
 impl OpenEvent {
+    /// Whether it tells where threads wait.
+    pub(crate) fn watches(&self) -> bool {
+        self.selected.as_ref().is_some_and(|selected| selected.watches)
+    }
+
+    /// Whether its samples are made from what is read of threads.
+    pub(crate) fn is_read_outside(&self) -> bool {
+        self.selected.as_ref().is_some_and(|selected| selected.read_outside)
+    }
+
     /// Whether it is open on whole CPUs, whatever the target is.
     pub(crate) fn is_everywhere(&self) -> bool {
         self.selected.as_ref().is_some_and(|selected| selected.everywhere)
@@ -348,6 +360,7 @@ impl Opened {
             strangers: None,
             whole_cpus: None,
             task_clocks: None,
+            switches_held: false,
             watched_cpus: Vec::new(),
             enabled: false,
             paused: false,
@@ -387,7 +400,8 @@ impl Opened {
         }
         let attr = attr::task_clock(&samplers, options);
         notices(Notice::Opened { name: "task-clock".to_owned(), attr: Box::new(attr.clone()) });
-        self.task_clocks = TaskClocks::open(attr, threads, reports);
+        let is_command = options.target == Target::Command;
+        self.task_clocks = TaskClocks::open(attr, threads, reports, is_command);
     }
 
     /// Opens everything on every CPU; the samplers for a cgroup only, where one is given.

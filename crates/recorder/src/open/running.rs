@@ -45,12 +45,26 @@ impl Opened {
     pub(crate) fn resume(&mut self) {
         self.paused = false;
         for (index, event) in self.events.iter().enumerate() {
-            if self.is_chosen(index) {
+            if self.is_chosen(index) && !(self.switches_held && event.watches()) {
                 event.instances.iter().for_each(|instance| drop(instance.enable()));
             }
         }
         // Its time goes on, or nothing is said of it.
         let _ = self.task_clocks.as_ref().map(TaskClocks::enable);
+    }
+
+    /// Holds back the events that tell of switches, or lets them go on. An event whose thread has ended has nothing to tell.
+    pub(crate) fn hold_switches(&mut self, hold: bool) {
+        self.switches_held = hold;
+        if self.paused {
+            return;
+        }
+        let act = if hold { PerfEvent::disable } else { PerfEvent::enable };
+        for (index, event) in self.events.iter().enumerate() {
+            if event.watches() && (hold || self.is_chosen(index)) {
+                event.instances.iter().for_each(|instance| drop(act(instance)));
+            }
+        }
     }
 
     /// What the event at `index` has counted on all CPUs and threads, in its own unit; `None` where an instance cannot tell.
@@ -93,7 +107,8 @@ impl Opened {
 
     /// Whether the event at `index` samples now: a member of a group does with its leader, of the variants one does.
     pub(super) fn runs(&self, index: usize) -> bool {
-        self.enabled && !self.paused && self.is_chosen(index)
+        let is_held = self.switches_held && self.events.get(index).is_some_and(OpenEvent::watches);
+        self.enabled && !self.paused && !is_held && self.is_chosen(index)
     }
 
     /// Whether the event at `index` is one of those that are enabled while it samples.

@@ -53,8 +53,8 @@ pub(crate) struct TaskReports {
 
 impl TaskClocks {
     /// Opens the clocks of `threads`, with rings where `reports` says that the times of single tasks are wanted. `None` where
-    /// that cannot be: nothing is missing then but the times.
-    pub(super) fn open(mut attr: Attr, threads: &[Tid], reports: bool) -> Option<Self> {
+    /// that cannot be: nothing is missing then but the times. `is_command` if the only thread is about to become a command.
+    pub(super) fn open(mut attr: Attr, threads: &[Tid], reports: bool, is_command: bool) -> Option<Self> {
         if threads.is_empty() || threads.len() > MOST_THREADS {
             return None;
         }
@@ -65,19 +65,24 @@ impl TaskClocks {
         for &tid in threads {
             // One that has ended meanwhile has nothing to tell.
             let Ok(status) = procfs::status(tid) else { continue };
-            opened.add(status.process, tid, reports.then_some(ring_size)).ok()?;
+            opened.add(status.process, tid, reports.then_some(ring_size), is_command).ok()?;
         }
         (!opened.clocks.is_empty()).then_some(opened)
     }
 
-    fn add(&mut self, pid: Pid, tid: Tid, ring_size: Option<usize>) -> io::Result<()> {
+    fn add(&mut self, pid: Pid, tid: Tid, ring_size: Option<usize>, is_command: bool) -> io::Result<()> {
         let subject = Subject::Thread(tid, None);
         let event = Arc::new(Kernel.open(&self.attr, subject, None)?);
         if let Some(size) = ring_size {
             // An inherited event on any CPU cannot have a ring (checklist M18), but can write into one.
             let mut attr = crate::attr::ring_owner(&self.attr);
             attr.flags.remove(AttrFlags::INHERIT | AttrFlags::INHERIT_STAT | AttrFlags::ENABLE_ON_EXEC);
-            let owner = Arc::new(Kernel.open(&attr, subject, None)?);
+            // Who has an event that is not inherited, and who is forked by it, have their events taken off the CPU and put on
+            // it at each switch between them, 8 µs each; else they swap them (`inherited_all` in kernel/events/core.c). So it
+            // goes when the command begins; the ring stays.
+            let gone_with_exec = Attr { flags: attr.flags | AttrFlags::REMOVE_ON_EXEC, ..attr.clone() };
+            let owner = if is_command { Kernel.open(&gone_with_exec, subject, None).ok() } else { None };
+            let owner = owner.map_or_else(|| Kernel.open(&attr, subject, None), Ok).map(Arc::new)?;
             let mapping = owner.map_ring(size)?;
             event.redirect_to(&owner)?;
             self.rings.push(RingSource::new(RingKind::TaskTimes, mapping, vec![owner]));
@@ -163,6 +168,8 @@ impl TaskClock {
 /// Whether the times of single tasks are wanted, and can be had: where what is started is followed on all CPUs.
 pub(super) fn is_wanted(options: &Options, samplers: &[Attr]) -> bool {
     let follows = options.inherits() && options.cpus.is_none() && !options.light && !options.in_parts;
+    // Switches say it more exactly.
+    let follows = follows && !options.events.iter().any(|event| event.watches);
     let has_clock = samplers.iter().any(Attr::is_cpu_clock);
     follows && has_clock && !matches!(options.target, Target::System | Target::Cgroup(_))
 }
@@ -181,7 +188,7 @@ mod tests {
         let mut attr = attr();
         attr.flags.remove(AttrFlags::ENABLE_ON_EXEC);
         attr.flags.insert(AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV);
-        let opened = TaskClocks::open(attr, &[own], true);
+        let opened = TaskClocks::open(attr, &[own], true, false);
         if opened.is_none() {
             eprintln!("skipped: perf_event_open is not permitted here");
         }

@@ -117,8 +117,11 @@ impl Opened {
         for (enable, act) in
             [(true, PerfEvent::enable as fn(&PerfEvent) -> io::Result<()>), (false, PerfEvent::disable)]
         {
-            for event in self.events.iter().filter(|event| copies_stacks(event) && has_size(event) == enable)
-            {
+            let is_held = |event: &OpenEvent| self.switches_held && event.watches();
+            let concerned = |event: &&OpenEvent| {
+                copies_stacks(event) && has_size(event) == enable && !(enable && is_held(event))
+            };
+            for event in self.events.iter().filter(concerned) {
                 // An event whose thread has ended has no more copies to take.
                 event.instances.iter().for_each(|instance| drop(act(instance)));
             }

@@ -32,6 +32,7 @@ use crate::requests::Requests;
 use crate::ring::{Drained, Readers, RingSource, Samples, StackPlace};
 use crate::summary::{Command, RunningCommand, Summary};
 use crate::synthesis::Synthesis;
+use crate::waits::{OutsideReader, SwitchSampler};
 use crate::workload;
 use outside::Next;
 
@@ -190,6 +191,8 @@ impl Prepared {
             Ok((thread, answers)) => (Ok(thread), answers),
             Err(error) => (Err(error), None),
         };
+        let own = child.as_ref().map(Child::pid);
+        let outside = OutsideReader::new(options, &self.opened, &self.recording, own);
         let mut run = Run {
             consumer,
             notices,
@@ -198,6 +201,8 @@ impl Prepared {
             numbers: Numbers::default(),
             duplicates: None,
             removed: 0,
+            switches: SwitchSampler::new(options),
+            outside,
             counted: Drained::default(),
             lost_sideband: 0,
             tally: Tally::new(&self.recording.events),
@@ -303,6 +308,10 @@ struct Run<'a> {
     numbers: Numbers,
     duplicates: Option<Duplicates>,
     removed: u64,
+    /// Whether all switches are recorded, or those of some moments.
+    switches: Option<SwitchSampler>,
+    /// What reads the stacks of blocked threads.
+    outside: Option<OutsideReader>,
     counted: Drained,
     /// What the sideband rings had no room for.
     lost_sideband: u64,
@@ -384,6 +393,10 @@ impl Run<'_> {
                 self.stop_command();
                 return true;
             }
+            if pause == Pause::None {
+                self.sample_switches(now, opened);
+                self.read_outside(now);
+            }
             let interval = pace.time(self.consumer.is_in_haste());
             if self.round_is_due(now, last_round + interval) {
                 let written = self.readers.written();
@@ -404,6 +417,9 @@ impl Run<'_> {
             }
             let next_round = last_round + interval;
             let deadline = next_round.min(next_checkpoint).min(end.unwrap_or(next_round));
+            let switches = self.switches.as_ref().and_then(SwitchSampler::deadline);
+            let outside = self.outside.as_ref().filter(|_| pause == Pause::None).map(OutsideReader::deadline);
+            let deadline = deadline.min(switches.unwrap_or(deadline)).min(outside.unwrap_or(deadline));
             match self.messages.next(Some(deadline)) {
                 Ok(Message::Outside(event)) => match self.outside(event, opened, options, pause) {
                     Next::GoOn => {}
@@ -424,6 +440,32 @@ impl Run<'_> {
             }
         }
         true
+    }
+
+    /// Holds switches back where they are too many, or lets them go on.
+    fn sample_switches(&mut self, now: Instant, opened: &mut Opened) {
+        let Some(switches) = &mut self.switches else { return };
+        let was_whole = switches.is_whole();
+        let is_to_be_fetched = switches.step(now, opened);
+        if was_whole && !switches.is_whole() {
+            (self.notices)(Notice::SwitchesSampled);
+        }
+        if is_to_be_fetched && self.round.is_none() {
+            // How many there were in the window decides on the next.
+            self.begin_round();
+        }
+    }
+
+    /// Takes what is read of blocked threads.
+    fn read_outside(&mut self, now: Instant) {
+        let Some(outside) = &mut self.outside else { return };
+        let bytes = outside.look(now);
+        if outside.is_refused() {
+            (self.notices)(Notice::StacksRefused { ptrace_scope: host::sysctl::ptrace_scope() });
+        }
+        if !bytes.is_empty() {
+            self.take(Chunk { ring: RingKind::Samples, bytes, drained: Drained::default() });
+        }
     }
 
     /// Empties the rings.
@@ -478,6 +520,9 @@ impl Run<'_> {
         self.counted.samples += chunk.drained.samples;
         self.counted.throttles += chunk.drained.throttles;
         self.counted.bad_bytes += chunk.drained.bad_bytes;
+        if let Some(outside) = self.outside.as_mut().filter(|_| chunk.ring == RingKind::Sideband) {
+            outside.learn(&chunk.bytes);
+        }
         let lost = match chunk.ring {
             RingKind::Samples => &mut self.counted.lost,
             RingKind::Sideband | RingKind::TaskTimes => &mut self.lost_sideband,
@@ -494,6 +539,7 @@ impl Run<'_> {
         }
         if chunk.ring == RingKind::Samples {
             self.tally.add(&chunk.bytes);
+            self.switches.iter_mut().for_each(|switches| switches.count(&chunk.bytes));
         }
         if self.failure.is_some() || chunk.bytes.is_empty() {
             return self.readers.recycle(Some(chunk.bytes));
@@ -540,7 +586,10 @@ impl Run<'_> {
                 _ => Vec::new(),
             };
             let (exit, watched) = (self.exit, prepared.watched);
-            let ending = Ending { lost: lost.clone(), full_rings, stacks: None, task_times, exit, watched };
+            let switches =
+                self.switches.take().and_then(|switches| switches.finish(watched?.end, self.outside.iter()));
+            let (lost, stacks) = (lost.clone(), None);
+            let ending = Ending { lost, full_rings, stacks, task_times, exit, watched, switches };
             self.failure = self.consumer.end(&ending).err();
         }
         self.tell_reports();

@@ -38,6 +38,8 @@ pub enum Activity {
     BlockedSinceBefore,
     /// Switches were lost.
     Unknown,
+    /// Switches were not recorded then.
+    Unwatched,
 }
 
 /// A stretch of a thread's time. Intervals of a thread follow each other without gaps.
@@ -95,6 +97,8 @@ pub struct Timeline<S> {
     begin: Option<Timestamp>,
     /// Intervals that have ended and have not been taken.
     ended: Vec<Interval<S>>,
+    /// Whether switches are not recorded at the moment.
+    is_paused: bool,
 }
 
 #[derive(Debug)]
@@ -104,12 +108,22 @@ struct Thread<S> {
     since: Option<Timestamp>,
     state: State<S>,
     cpu: Option<CpuId>,
+    /// Whether the state is the one of before a pause, in which it may have changed.
+    is_doubtful: bool,
+    /// Stretches between pauses in which nothing was told of the thread.
+    doubtful: Vec<(Timestamp, Timestamp)>,
+}
+
+impl<S> Thread<S> {
+    fn new(pid: Pid, since: Option<Timestamp>, state: State<S>, cpu: Option<CpuId>) -> Self {
+        Self { pid, since, state, cpu, is_doubtful: false, doubtful: Vec::new() }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
 enum State<S> {
-    /// It was there before the recording, and nothing has been told of it.
-    Before,
+    /// It was there before the recording, and no switch of it has been told; with the stack that it was seen blocked with.
+    Before(Option<S>),
     /// A new thread that has not run yet.
     New,
     Running,
@@ -124,7 +138,7 @@ enum State<S> {
 
 impl<S> Default for Timeline<S> {
     fn default() -> Self {
-        Self { threads: HashMap::default(), begin: None, ended: Vec::new() }
+        Self { threads: HashMap::default(), begin: None, ended: Vec::new(), is_paused: false }
     }
 }
 
@@ -136,21 +150,49 @@ impl<S: Copy> Timeline<S> {
 
     /// Tells of a thread that was there when the recording began.
     pub fn exists(&mut self, pid: Pid, tid: Tid) {
-        self.threads.entry(tid).or_insert(Thread { pid, since: None, state: State::Before, cpu: None });
+        self.threads.entry(tid).or_insert_with(|| Thread::new(pid, None, State::Before(None), None));
     }
 
     /// A thread was started.
     pub fn started(&mut self, pid: Pid, tid: Tid, time: Timestamp) {
         self.begin(time);
-        let thread = Thread { pid, since: Some(time), state: State::New, cpu: None };
-        self.threads.insert(tid, thread);
+        self.threads.insert(tid, Thread::new(pid, Some(time), State::New, None));
     }
 
     /// A thread that runs begins anew, as the command does with its exec; what came before is nobody's time.
     pub fn restarted(&mut self, pid: Pid, tid: Tid, time: Timestamp, cpu: Option<CpuId>) {
         self.begin = Some(time);
         self.ended.retain(|interval| interval.tid != tid);
-        self.threads.insert(tid, Thread { pid, since: Some(time), state: State::Running, cpu });
+        self.threads.insert(tid, Thread::new(pid, Some(time), State::Running, cpu));
+    }
+
+    /// Switches are not recorded from now on, until [`Timeline::resume`]. Threads may start and end, nothing else is told.
+    pub fn pause(&mut self, time: Timestamp) {
+        let doubtful = |thread: &mut Thread<S>| {
+            if thread.is_doubtful
+                && let Some(since) = thread.since
+            {
+                thread.doubtful.push((since, time));
+                thread.since = Some(time);
+            }
+            thread.is_doubtful
+        };
+        let told: Vec<Tid> =
+            self.threads.iter_mut().filter_map(|(tid, thread)| (!doubtful(thread)).then_some(*tid)).collect();
+        for tid in told {
+            self.end_whatever(tid, time);
+        }
+        self.is_paused = true;
+    }
+
+    /// Switches are recorded again. Whether a thread is still what it was, the next that is told of it says.
+    pub fn resume(&mut self, time: Timestamp) {
+        let threads: Vec<Tid> = self.threads.keys().copied().collect();
+        for tid in threads {
+            self.end(tid, Activity::Unwatched, None, time);
+        }
+        self.threads.values_mut().for_each(|thread| thread.is_doubtful = true);
+        self.is_paused = false;
     }
 
     /// A sample was taken in a thread that is being switched out.
@@ -183,7 +225,8 @@ impl<S: Copy> Timeline<S> {
         let thread = self.thread(pid, tid);
         let activity = match thread.state {
             // It ran when the recording began, or since it was started: being switched in was told to nobody.
-            State::Before | State::New | State::Running => Activity::Running,
+            State::Before(_) | State::New | State::Running => Activity::Running,
+            State::Off { .. } if thread.is_doubtful => Activity::Running,
             State::Off { .. } => Activity::Unknown,
         };
         self.end(tid, activity, None, at.time);
@@ -196,15 +239,11 @@ impl<S: Copy> Timeline<S> {
     pub fn woken(&mut self, tid: Tid, time: Timestamp) {
         match self.threads.get_mut(&tid).map(|thread| &mut thread.state) {
             Some(State::Off { woken, .. }) => *woken = Some(woken.unwrap_or(time)),
-            Some(State::Before) => {
-                self.end(tid, Activity::BlockedSinceBefore, None, time);
+            Some(&mut State::Before(stack)) => {
+                self.end(tid, Activity::BlockedSinceBefore, stack, time);
                 if let Some(thread) = self.threads.get_mut(&tid) {
-                    thread.state = State::Off {
-                        stack: None,
-                        leaving: Leaving::Blocked,
-                        woken: Some(time),
-                        confirmed: true,
-                    };
+                    thread.state =
+                        State::Off { stack, leaving: Leaving::Blocked, woken: Some(time), confirmed: true };
                 }
             }
             _ => {}
@@ -216,6 +255,7 @@ impl<S: Copy> Timeline<S> {
         self.begin(at.time);
         let thread = self.thread(pid, tid);
         match thread.state {
+            State::Running if thread.is_doubtful => self.end(tid, Activity::Blocked, None, at.time),
             State::Running
                 if thread.since.is_some_and(|since| at.time.0.saturating_sub(since.0) <= SAME_SWITCH) =>
             {
@@ -223,7 +263,7 @@ impl<S: Copy> Timeline<S> {
             }
             State::Running => self.end(tid, Activity::Unknown, None, at.time),
             State::New => self.end(tid, Activity::Started, None, at.time),
-            State::Before => self.end(tid, Activity::BlockedSinceBefore, None, at.time),
+            State::Before(stack) => self.end(tid, Activity::BlockedSinceBefore, stack, at.time),
             State::Off { stack, leaving, woken, .. } => self.end_wait(tid, stack, leaving, woken, at.time),
         }
         if let Some(thread) = self.threads.get_mut(&tid) {
@@ -237,16 +277,39 @@ impl<S: Copy> Timeline<S> {
     /// The kernel takes the time of the one that comes next from here on (`/proc/PID/schedstat`), and writes the record when
     /// the switch is done.
     pub fn comes_next(&mut self, tid: Tid, at: At, has_records: bool) {
-        let is_known = self.threads.get(&tid).is_some_and(|thread| !matches!(thread.state, State::Before));
+        let is_known = self.threads.get(&tid).is_some_and(|thread| !matches!(thread.state, State::Before(_)));
         if is_known || !has_records {
             self.switched_in(Pid::NONE, tid, at);
+        }
+    }
+
+    /// A thread was seen blocked with this stack, from outside. That is the stack of the wait that lasts, where nothing else has
+    /// told it, or told less: `fuller` makes one of both.
+    pub fn seen_blocked(&mut self, tid: Tid, stack: S, fuller: impl FnOnce(S, S) -> S) {
+        if let Some(State::Before(known) | State::Off { stack: known, .. }) =
+            self.threads.get_mut(&tid).map(|thread| &mut thread.state)
+        {
+            *known = Some(known.map_or(stack, |known| fuller(known, stack)));
         }
     }
 
     /// A thread has ended.
     pub fn exited(&mut self, tid: Tid, time: Timestamp) {
         self.end_whatever(tid, time);
-        self.threads.remove(&tid);
+        if let Some(Thread { pid, doubtful, cpu, .. }) = self.threads.remove(&tid) {
+            // Nothing was told of it any more.
+            let (activity, stack) = (Activity::Unwatched, None);
+            let left = doubtful.into_iter();
+            self.ended.extend(left.map(|(start, end)| Interval {
+                pid,
+                tid,
+                activity,
+                start,
+                end,
+                stack,
+                cpu,
+            }));
+        }
     }
 
     /// The recording has ended.
@@ -263,8 +326,8 @@ impl<S: Copy> Timeline<S> {
     }
 
     fn thread(&mut self, pid: Pid, tid: Tid) -> &mut Thread<S> {
-        let thread = Thread { pid, since: None, state: State::Before, cpu: None };
-        let known = self.threads.entry(tid).or_insert(thread);
+        let new = || Thread::new(pid, None, State::Before(None), None);
+        let known = self.threads.entry(tid).or_insert_with(new);
         // Who only saw it come next knows no process.
         if pid != Pid::NONE {
             known.pid = pid;
@@ -277,7 +340,7 @@ impl<S: Copy> Timeline<S> {
             None => {}
             Some(State::Running) => self.end(tid, Activity::Running, None, time),
             Some(State::New) => self.end(tid, Activity::Started, None, time),
-            Some(State::Before) => self.end(tid, Activity::BlockedSinceBefore, None, time),
+            Some(State::Before(stack)) => self.end(tid, Activity::BlockedSinceBefore, stack, time),
             Some(State::Off { stack, leaving, woken, .. }) => self.end_wait(tid, stack, leaving, woken, time),
         }
     }
@@ -308,6 +371,21 @@ impl<S: Copy> Timeline<S> {
     /// Ends what a thread did; the next interval begins there.
     fn end(&mut self, tid: Tid, activity: Activity, stack: Option<S>, time: Timestamp) {
         let Some(thread) = self.threads.get_mut(&tid) else { return };
+        let activity = if self.is_paused { Activity::Unwatched } else { activity };
+        if !self.is_paused {
+            let (pid, cpu) = (thread.pid, thread.cpu);
+            let intervals = thread.doubtful.drain(..);
+            self.ended.extend(intervals.map(|(start, end)| Interval {
+                pid,
+                tid,
+                activity,
+                start,
+                end,
+                stack,
+                cpu,
+            }));
+            thread.is_doubtful = false;
+        }
         let start = thread.since.or(self.begin).unwrap_or(time);
         let end = time.max(start);
         thread.since = Some(end);

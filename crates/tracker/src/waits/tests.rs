@@ -16,6 +16,11 @@ enum Told {
     In,
     Exit,
     Finish,
+    /// Switches are not recorded from here on.
+    Pause,
+    Resume,
+    /// From outside.
+    Seen,
 }
 use Told::*;
 
@@ -37,6 +42,9 @@ fn tell(timeline: &mut Timeline<u32>, time: u64, told: Told, stack: u32) {
         In => timeline.switched_in(pid, THREAD, at(time)),
         Exit => timeline.exited(THREAD, Timestamp(time)),
         Finish => timeline.finish(Timestamp(time)),
+        Pause => timeline.pause(Timestamp(time)),
+        Resume => timeline.resume(Timestamp(time)),
+        Seen => timeline.seen_blocked(THREAD, stack, |known, _| known),
     }
 }
 
@@ -57,6 +65,40 @@ fn intervals(told: &[(u64, Told)]) -> Vec<Did> {
         .iter()
         .map(|interval| (interval.activity, interval.end.0 - interval.start.0, interval.stack))
         .collect()
+}
+
+#[test]
+fn what_happens_while_nobody_watches_is_told_by_what_comes_next() {
+    let sums = |told: &[(u64, Told)]| {
+        let mut timeline = Timeline::default();
+        for (number, &(time, told)) in (0..).zip(told) {
+            tell(&mut timeline, time, told, number);
+        }
+        let sum = |activity| {
+            let intervals = timeline.ended.iter().filter(|interval| interval.activity == activity);
+            intervals.map(|interval| interval.end.0 - interval.start.0).sum::<u64>()
+        };
+        [Running, Blocked, Unwatched, Unknown].map(sum)
+    };
+    let out = Out(false);
+    // It went to sleep and woke up in a gap: what it did in the windows before is known when something is told of it.
+    let asleep =
+        [(0, In), (100, Pause), (900, Resume), (950, Pause), (1900, Resume), (1930, In), (2000, Exit)];
+    assert_eq!(sums(&asleep), [170, 80, 1750, 0]);
+    let awake = [(0, In), (10, out), (100, Pause), (900, Resume), (950, Pause), (1900, Resume), (1930, out)];
+    assert_eq!(sums(&[&awake[..], &[(2000, Exit)]].concat()), [90, 160, 1750, 0]);
+    let ended_unseen = [(0, In), (100, Pause), (900, Resume), (950, Pause), (1000, Exit)];
+    assert_eq!(sums(&ended_unseen), [100, 0, 900, 0]);
+    let born_unseen = [(0, Begin), (100, Pause), (500, Fork), (900, Resume), (950, out), (1000, Exit)];
+    assert_eq!(sums(&born_unseen), [50, 50, 400, 0]);
+}
+
+#[test]
+fn a_wait_has_the_stack_that_was_seen_from_outside() {
+    let told = [(0, In), (100, Out(false)), (300, Seen), (500, In), (600, Exit)];
+    assert_eq!(intervals(&told), [(Running, 100, None), (Blocked, 400, Some(2)), (Running, 100, None)]);
+    let before = [(0, Begin), (0, Exists), (50, Seen), (200, In), (300, Exit)];
+    assert_eq!(intervals(&before), [(BlockedSinceBefore, 200, Some(2)), (Running, 100, None)]);
 }
 
 #[test]

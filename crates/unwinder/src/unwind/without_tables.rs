@@ -318,7 +318,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
     }
 
     /// The target of the direct call before a return address.
-    fn call_target(&mut self, caller: Position<'s>) -> Option<u64> {
+    pub(super) fn call_target(&mut self, caller: Position<'s>) -> Option<u64> {
         let architecture = self.registers.architecture();
         let (tables, offset) = self.tables_and_offset(caller)?;
         let displacement = architecture.direct_call_displacement(&tables.code_before(offset))?;

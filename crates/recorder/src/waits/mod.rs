@@ -1,9 +1,16 @@
 //! Where threads wait: which events tell of it, by what is permitted, and when they were watched.
 
+mod calls;
+mod outside;
+mod sampling;
+
+pub(crate) use outside::OutsideReader;
+pub(crate) use sampling::SwitchSampler;
+
 use host::procfs::{self, Capability};
 use host::sys::clock;
 use host::sysctl;
-use perfdata::sections::WatchedTime;
+use perfdata::sections::{BLOCKED_STACKS, WatchedTime};
 
 use crate::error::Error;
 use crate::event::{Catalogue, Event, Rate, default_events, select};
@@ -13,10 +20,11 @@ use crate::options::{CallChain, Levels, Options, Target};
 /// stack of the thread that leaves its CPU.
 ///
 /// That is `sched:sched_switch` with `sched:sched_waking` where tracepoints may be used, else `context-switches`, which knows
-/// neither who was woken when nor the state that a thread left in.
+/// neither who was woken when nor the state that a thread left in. Where neither is permitted, the switch records are, of one's
+/// own threads. The stacks of threads that are blocked for longer are read from outside.
 ///
 /// # Errors
-/// [`Error::SwitchesForbidden`] where neither is permitted.
+/// [`Error::SwitchesForbidden`] for whole CPUs where they may not be seen.
 pub fn observe_waits(options: &mut Options, catalogue: &dyn Catalogue) -> Result<(), Error> {
     if options.levels != Levels::AsSelected {
         return Err(Error::SwitchesOfOneSide);
@@ -49,16 +57,31 @@ pub fn observe_waits(options: &mut Options, catalogue: &dyn Catalogue) -> Result
             let events = select("context-switches", catalogue)?.into_iter();
             events.map(|event| Event { rate: Some(Rate::Period(1)), ..event }).collect()
         }
-        _ => return Err(Error::SwitchesForbidden { paranoid }),
+        // Switch records of one's own threads are for everybody.
+        _ => Vec::new(),
     };
-    options.events.extend(switches);
-    options.extras.switches = true;
+    let are_records_alone = switches.is_empty();
+    options.events.extend(switches.into_iter().map(|event| Event { watches: true, ..event }));
+    if !options.target.is_cpu_wide() {
+        let stacks = select("dummy", catalogue)?.into_iter().map(|event| Event {
+            name: BLOCKED_STACKS.to_owned(),
+            rate: Some(Rate::Period(1)),
+            call_chain: Some(CallChain::Stacks { size: None, keep: false }),
+            watches: are_records_alone,
+            read_outside: true,
+            ..event
+        });
+        options.events.extend(stacks);
+    } else if are_records_alone {
+        return Err(Error::SwitchesForbidden { paranoid });
+    }
     Ok(())
 }
 
 /// What is watched from now on, if switches are; `None` with a clock that cannot be read.
 pub(crate) fn start_watching(options: &Options) -> Option<WatchedTime> {
-    let begin = options.extras.switches.then(|| clock::now(options.clock.id()?).ok())??;
+    let is_watched = options.events.iter().any(|event| event.watches);
+    let begin = is_watched.then(|| clock::now(options.clock.id()?).ok())??;
     let follows = options.target.is_cpu_wide() || options.inherits();
     let only_sampled = matches!(options.target, Target::Threads(_)) || !follows;
     Some(WatchedTime { begin, end: begin, only_sampled })

@@ -1,0 +1,106 @@
+//! What a thread did, with which stack, and what it waited for as far as somebody outside saw it.
+
+use std::collections::HashMap;
+
+use model::{Blocked, Name};
+use profile::{StackId, ThreadId};
+use tracker::waits::Activity;
+
+/// The stack of a wait, and what is known of its cause.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct Wait {
+    pub(super) stack: StackId,
+    pub(super) cause: Option<CauseId>,
+}
+
+impl Default for Wait {
+    fn default() -> Self {
+        Self { stack: StackId::EMPTY, cause: None }
+    }
+}
+
+/// What the time of a thread is summed by.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct State {
+    pub(super) thread: ThreadId,
+    pub(super) activity: Activity,
+    pub(super) wait: Wait,
+}
+
+/// The number of a cause in [`Causes`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct CauseId(pub(super) u32);
+
+/// Causes of waits as they were read from outside: system calls with what they were called with.
+#[derive(Default)]
+pub(super) struct Causes {
+    // Paths of files are chosen by those who are profiled: the standard hash has a random key.
+    numbers: HashMap<Box<[u8]>, CauseId>,
+    causes: Vec<Blocked>,
+}
+
+/// More causes than this are told by the first word of theirs.
+const MOST: usize = 10_000;
+
+/// Calls that event loops rest in, as the recorder words them.
+const EVENTS: [(&str, &str); 8] = [
+    ("epoll_wait", "epoll"),
+    ("poll", "poll"),
+    ("select", "select"),
+    ("io_uring_enter", "io_uring"),
+    ("io_getevents", "aio"),
+    ("rt_sigtimedwait", "signal"),
+    ("rt_sigsuspend", "signal"),
+    ("pause", "signal"),
+];
+
+impl Causes {
+    /// The number of what a sample says; `None` where it says nothing.
+    pub(super) fn intern(&mut self, said: &[u8]) -> Option<CauseId> {
+        let end = said.iter().position(|byte| *byte == 0).unwrap_or(said.len());
+        let mut said = said.get(..end)?;
+        if self.causes.len() >= MOST && !self.numbers.contains_key(said) {
+            said = said.split(|byte| *byte == b' ').next()?;
+        }
+        if said.is_empty() {
+            return None;
+        }
+        if let Some(known) = self.numbers.get(said) {
+            return Some(*known);
+        }
+        let cause = CauseId(u32::try_from(self.causes.len()).ok()?);
+        // A name prints harmlessly, whatever a file is called.
+        let words = Name::from(said).to_string();
+        let events = EVENTS.iter().find(|(call, _)| *call == words);
+        self.causes.push(match events {
+            Some((_, events)) => Blocked::Events((*events).to_owned()),
+            None => Blocked::For(words),
+        });
+        self.numbers.insert(said.into(), cause);
+        Some(cause)
+    }
+
+    /// What is waited for.
+    pub(super) fn of(&self, cause: CauseId) -> Option<Blocked> {
+        self.causes.get(cause.0 as usize).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_are_told_apart_and_print_harmlessly() {
+        let mut causes = Causes::default();
+        let mut said = |bytes: &[u8]| {
+            let cause = causes.intern(bytes)?;
+            causes.of(cause)
+        };
+        assert_eq!(said(b"epoll_wait\0\0"), Some(Blocked::Events("epoll".to_owned())));
+        assert_eq!(said(b"futex 0x10"), Some(Blocked::For("futex 0x10".to_owned())));
+        assert!(matches!(said(b"read fd 5 \x1b[31m"), Some(Blocked::For(text)) if !text.contains('\u{1b}')));
+        assert_eq!(said(b"\0\0"), None);
+        assert_eq!(causes.intern(b"epoll_wait"), causes.intern(b"epoll_wait\0"));
+    }
+}

@@ -1,0 +1,93 @@
+//! What a blocked thread asks of the kernel, and where it stands: `/proc/PID/task/TID/syscall`.
+
+use std::fs;
+use std::io;
+
+use model::{Pid, Tid};
+
+/// A thread that is in the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InKernel {
+    /// The number of the system call; `None` where it is in none: a page fault.
+    pub number: Option<u64>,
+    /// The call's arguments.
+    pub arguments: [u64; 6],
+    /// The stack pointer in user space.
+    pub stack_pointer: u64,
+    /// The instruction in user space.
+    pub program_counter: u64,
+}
+
+impl InKernel {
+    /// Reads the text of the file; `None` for a thread that runs, and for what is no such text.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split_ascii_whitespace();
+        let number = match words.next()?.parse::<i64>().ok()? {
+            -1 => None,
+            number => Some(u64::try_from(number).ok()?),
+        };
+        let mut hexadecimal = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
+        let mut arguments = [0; 6];
+        if number.is_some() {
+            for argument in &mut arguments {
+                *argument = hexadecimal()?;
+            }
+        }
+        let (stack_pointer, program_counter) = (hexadecimal()?, hexadecimal()?);
+        Some(Self { number, arguments, stack_pointer, program_counter })
+    }
+}
+
+/// Where a thread stands; `None` while it runs.
+///
+/// # Errors
+/// `EPERM` and `EACCES` where it may not be traced by us ([`crate::sysctl::ptrace_scope`]), `ENOENT` and `ESRCH` where it has
+/// ended.
+pub fn in_kernel(pid: Pid, tid: Tid) -> io::Result<Option<InKernel>> {
+    fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).map(|text| InKernel::parse(&text))
+}
+
+/// What a file descriptor of a process is open on, as the kernel words it: a path, `pipe:[7]`, `socket:[8]`.
+///
+/// # Errors
+/// As [`in_kernel`].
+pub fn open_file(pid: Pid, descriptor: u64) -> io::Result<Vec<u8>> {
+    use std::os::unix::ffi::OsStringExt;
+    fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).map(|path| path.into_os_string().into_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_faults_and_running_threads_are_told_apart() {
+        let call = InKernel::parse("0 0x5 0x7ff0 0x1 0x0 0x0 0x0 0x7ffe10 0x7f0a\n").unwrap();
+        assert_eq!((call.number, call.arguments[..3].to_vec()), (Some(0), vec![5, 0x7ff0, 1]));
+        assert_eq!((call.stack_pointer, call.program_counter), (0x7ffe10, 0x7f0a));
+        let fault = InKernel::parse("-1 0x7ffe10 0x7f0a\n").unwrap();
+        assert_eq!((fault.number, fault.program_counter), (None, 0x7f0a));
+        for text in ["running\n", "", "7", "0 0x5 0x6 0x7ffe10 0x7f0a", "-2 0x1 0x2", "0 5 6 7 8 9 10 11 12"]
+        {
+            assert_eq!(InKernel::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_stands_in_its_call() {
+        let mut child = std::process::Command::new("sleep").arg("5").spawn().unwrap();
+        let pid = Pid(child.id() as i32);
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(4);
+        let mut found = None;
+        while found.is_none() && std::time::Instant::now() < end {
+            // Until it is sleep and sleeps, it runs, or is another program.
+            found = in_kernel(pid, Tid(pid.0)).ok().flatten().filter(|call| call.stack_pointer > 0);
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        match found {
+            Some(call) => assert!(call.program_counter > 0),
+            None => eprintln!("skipped: /proc/PID/task/TID/syscall is not readable here"),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The section that says when switches between threads were held back, and what the kernel counted of threads.
+
+use decoder::Endian;
+use model::Tid;
+
+/// The name of the event whose samples were made from what was read of blocked threads from outside.
+pub const BLOCKED_STACKS: &str = "blocked-stacks";
+
+/// When switches were held back, and what the kernel counted of threads that were switched often.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct SwitchSampling {
+    /// The gaps, from when to when, in nanoseconds on the clock of the recording.
+    pub gaps: Vec<(u64, u64)>,
+    /// Of each thread, the first and the last reading.
+    pub threads: Vec<(Tid, [Schedstat; 2])>,
+}
+
+/// What the kernel has counted of a thread at some time, all in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Schedstat {
+    /// When, on the clock of the recording.
+    pub time: u64,
+    /// How long it ran.
+    pub running: u64,
+    /// How long it could have run.
+    pub runnable: u64,
+}
+
+impl SwitchSampling {
+    /// The bytes of the section ([`super::id::SWITCH_SAMPLING`]): how many gaps, begin and end of each; then of
+    /// each thread its number and both readings.
+    pub fn to_section(&self) -> Vec<u8> {
+        let words = |reading: &Schedstat| [reading.time, reading.running, reading.runnable];
+        let gaps = self.gaps.iter().flat_map(|(begin, end)| [*begin, *end]);
+        let threads = self.threads.iter().flat_map(|(tid, [first, last])| {
+            std::iter::once(tid.0 as u64).chain(words(first)).chain(words(last))
+        });
+        let all = std::iter::once(self.gaps.len() as u64).chain(gaps).chain(threads);
+        all.flat_map(u64::to_ne_bytes).collect()
+    }
+
+    /// Reads a section; `None` where it is cut, or its gaps are not in order.
+    pub fn from_section(bytes: &[u8], endian: Endian) -> Option<Self> {
+        let mut words = bytes.chunks_exact(8).filter_map(|word| Some(endian.u64(*word.first_chunk()?)));
+        let count = usize::try_from(words.next()?).ok().filter(|count| *count <= bytes.len() / 16)?;
+        let mut sampling = Self::default();
+        let mut last = 0;
+        for _ in 0..count {
+            let (begin, end) = (words.next()?, words.next()?);
+            if begin < last || end < begin {
+                return None;
+            }
+            last = end;
+            sampling.gaps.push((begin, end));
+        }
+        while let Some(tid) = words.next() {
+            let mut reading =
+                || Some(Schedstat { time: words.next()?, running: words.next()?, runnable: words.next()? });
+            sampling.threads.push((Tid(tid as i32), [reading()?, reading()?]));
+        }
+        Some(sampling)
+    }
+
+    /// How long switches were held back, in nanoseconds.
+    pub fn held(&self) -> u64 {
+        self.gaps.iter().map(|(begin, end)| end - begin).fold(0, u64::saturating_add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_come_back() {
+        let reading = |time| Schedstat { time, running: 7, runnable: 9 };
+        let threads = vec![(Tid(4), [reading(2), reading(12)])];
+        let sampling = SwitchSampling { gaps: vec![(1, 5), (5, 9)], threads };
+        let section = sampling.to_section();
+        assert_eq!(SwitchSampling::from_section(&section, Endian::NATIVE), Some(sampling.clone()));
+        assert_eq!(sampling.held(), 8);
+        assert_eq!(SwitchSampling::from_section(&section[..section.len() - 8], Endian::NATIVE), None);
+        assert_eq!(SwitchSampling::from_section(&[0xff; 24], Endian::NATIVE), None);
+        assert_eq!(SwitchSampling::from_section(&[], Endian::NATIVE), None);
+        let backwards = SwitchSampling { gaps: vec![(5, 1)], ..sampling }.to_section();
+        assert_eq!(SwitchSampling::from_section(&backwards, Endian::NATIVE), None);
+    }
+}

@@ -1,0 +1,229 @@
+//! The stacks of blocked threads, read from outside: where switches may not be sampled, and for threads that were blocked before
+//! the recording began.
+//!
+//! `/proc/PID/task/TID/syscall` has the instruction and the stack pointer, the stack is read out of the memory, and the sample
+//! that is made of both is unwound as all others are. A thread that was switched in meanwhile is left out: its count of
+//! switches tells.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Bound;
+use std::time::{Duration, Instant};
+
+use decoder::values::{Registers, U64s};
+use decoder::{CpuMode, Endian, Record, RecordLayout, Sample, kind};
+use host::procfs::{self, InKernel};
+use host::sys::clock::{self, ClockId};
+use host::sys::process_memory;
+use model::{CpuId, Pid, Tid, Timestamp};
+use perfdata::sections::Schedstat;
+
+use super::calls;
+use crate::consumer::Recording;
+use crate::open::Opened;
+use crate::options::{Options, Target};
+use crate::records::{each, u32_at};
+use stacks::native;
+
+/// Time between two looks, and how much of it a look may take: no more than 4 % of a CPU however many threads there are. The
+/// next look goes on with the next thread.
+const INTERVAL: Duration = Duration::from_millis(25);
+const LONGEST_LOOK: Duration = Duration::from_millis(1);
+/// Bytes of a stack that are read: a record has room for 64 KiB.
+const STACK: usize = 32 << 10;
+/// Threads that are followed at most.
+const MOST_THREADS: usize = 100_000;
+/// `PERF_SAMPLE_REGS_ABI_64`
+const ABI_64: u64 = 2;
+/// Offset of process and thread in FORK and EXIT.
+const PROCESS: usize = 8;
+const THREAD: usize = 16;
+
+/// Reads the stacks of blocked threads.
+#[derive(Debug)]
+pub(crate) struct OutsideReader {
+    id: u64,
+    layout: RecordLayout,
+    clock: ClockId,
+    inherit: bool,
+    threads: BTreeMap<i32, Seen>,
+    /// The thread that was read last.
+    last: i32,
+    due: Instant,
+    stack: Vec<u8>,
+    /// Whether a thread may not be read, and whether that was asked for.
+    refused: bool,
+    told: bool,
+}
+
+#[derive(Debug)]
+struct Seen {
+    pid: Pid,
+    /// How often it had been switched in when its stack was read last.
+    switches: Option<u64>,
+    times: Option<[Schedstat; 2]>,
+}
+
+impl OutsideReader {
+    /// For a recording whose events have one for such samples, of threads that are known by their processes.
+    pub(crate) fn new(
+        options: &Options,
+        opened: &Opened,
+        recording: &Recording,
+        child: Option<Pid>,
+    ) -> Option<Self> {
+        let index = opened.samplers().position(|(_, event)| event.is_read_outside())?;
+        let pids = match (&options.target, child) {
+            (Target::Command, Some(child)) => vec![child],
+            _ => crate::open::processes(options).ok()?,
+        };
+        let mut reader = Self {
+            id: *recording.events.get(index)?.ids.first()?,
+            layout: recording.layout(index)?,
+            clock: options.clock.id()?,
+            inherit: options.inherits(),
+            threads: BTreeMap::new(),
+            last: 0,
+            due: Instant::now(),
+            stack: Vec::new(),
+            refused: false,
+            told: false,
+        };
+        for pid in pids {
+            for tid in procfs::threads(pid).unwrap_or_default() {
+                let is_meant = match &options.target {
+                    Target::Threads(tids) => tids.contains(&tid),
+                    _ => true,
+                };
+                if is_meant {
+                    reader.begin(pid, tid);
+                }
+            }
+        }
+        Some(reader)
+    }
+
+    fn begin(&mut self, pid: Pid, tid: Tid) {
+        if self.threads.len() < MOST_THREADS {
+            self.threads.insert(tid.0, Seen { pid, switches: None, times: None });
+        }
+    }
+
+    /// Learns from records which threads there are.
+    pub(crate) fn learn(&mut self, records: &[u8]) {
+        for record in each(records) {
+            let word = |at: usize| u32_at(record, at).and_then(|word| i32::try_from(word).ok());
+            let (Some(pid), Some(tid)) = (word(PROCESS), word(THREAD)) else { continue };
+            match u32_at(record, 0) {
+                Some(kind::FORK) if self.inherit => self.begin(Pid(pid), Tid(tid)),
+                Some(kind::EXIT) => {
+                    // Its times are still wanted.
+                    if let Some(seen) = self.threads.get_mut(&tid)
+                        && seen.times.is_none()
+                    {
+                        self.threads.remove(&tid);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// When [`OutsideReader::look`] is to be called.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.due
+    }
+
+    /// Reads the stacks of threads that have been blocked anew: records of samples. Empty where it is not yet time.
+    pub(crate) fn look(&mut self, now: Instant) -> Vec<u8> {
+        let mut records = Vec::new();
+        if now < self.due {
+            return records;
+        }
+        self.due = now + INTERVAL;
+        let after = (Bound::Excluded(self.last), Bound::Unbounded);
+        let mut tids: Vec<i32> = self.threads.range(after).map(|(tid, _)| *tid).collect();
+        tids.extend(self.threads.range(..=self.last).map(|(tid, _)| *tid));
+        let end = now + LONGEST_LOOK;
+        for tid in tids {
+            if Instant::now() >= end {
+                break;
+            }
+            self.last = tid;
+            // What else fails has ended.
+            if let Err(error) = self.read(Tid(tid), &mut records) {
+                self.refused |= error.kind() == io::ErrorKind::PermissionDenied;
+            }
+        }
+        records
+    }
+
+    /// Whether some thread's stack may not be read by us; once.
+    pub(crate) fn is_refused(&mut self) -> bool {
+        let is_news = self.refused && !self.told;
+        self.told |= is_news;
+        is_news
+    }
+
+    /// What the kernel counted of each thread, first and last.
+    pub(crate) fn times(&self) -> impl Iterator<Item = (Tid, [Schedstat; 2])> {
+        self.threads.iter().filter_map(|(tid, seen)| Some((Tid(*tid), seen.times?)))
+    }
+
+    fn read(&mut self, tid: Tid, records: &mut Vec<u8>) -> io::Result<()> {
+        let Some(seen) = self.threads.get_mut(&tid.0) else { return Ok(()) };
+        let [running, runnable, switches] = procfs::schedstat(tid)?;
+        let time = clock::now(self.clock)?;
+        let reading = Schedstat { time, running, runnable };
+        let [_, last] = seen.times.get_or_insert([reading; 2]);
+        *last = reading;
+        if seen.switches == Some(switches) {
+            return Ok(());
+        }
+        let pid = seen.pid;
+        let Some(call) = procfs::in_kernel(pid, tid)? else { return Ok(()) };
+        if call.stack_pointer == 0 {
+            return Ok(());
+        }
+        self.stack.resize(STACK, 0);
+        let read = process_memory::read(pid, call.stack_pointer, &mut self.stack)?;
+        self.stack.truncate(read);
+        let what = calls::describe(pid, &call);
+        let is_unchanged =
+            procfs::in_kernel(pid, tid)? == Some(call) && procfs::schedstat(tid)?.last() == Some(&switches);
+        if !is_unchanged {
+            return Ok(());
+        }
+        seen.switches = Some(switches);
+        self.write(pid, tid, &call, &what, records);
+        Ok(())
+    }
+
+    fn write(&self, pid: Pid, tid: Tid, call: &InKernel, what: &[u8], records: &mut Vec<u8>) {
+        let (Some(architecture), Ok(time)) = (native(), clock::now(self.clock)) else { return };
+        let mut registers = [
+            (architecture.perf_number(architecture.stack_pointer()), call.stack_pointer),
+            (architecture.perf_number(architecture.program_counter()), call.program_counter),
+        ];
+        registers.sort_unstable();
+        let values: Vec<u8> = registers.iter().flat_map(|(_, value)| value.to_ne_bytes()).collect();
+        let mask = registers.iter().filter_map(|(bit, _)| *bit).fold(0, |mask, bit| mask | 1 << bit);
+        // A record's raw part ends at a multiple of 8 with the four bytes of its length.
+        let mut raw = what.to_vec();
+        raw.resize((raw.len() + 4).next_multiple_of(8) - 4, 0);
+        let sample = Sample {
+            mode: CpuMode::User,
+            identifier: Some(self.id),
+            ip: Some(call.program_counter),
+            thread: Some((pid, tid)),
+            time: Some(Timestamp(time)),
+            cpu: Some(CpuId(0)),
+            raw: Some(&raw),
+            user_registers: Some(Registers::new(ABI_64, mask, U64s::new(&values, Endian::NATIVE))),
+            user_stack: Some(&self.stack),
+            ..Sample::default()
+        };
+        // One of 40 KiB fits.
+        let _ = self.layout.encode(&Record::Sample(sample), records);
+    }
+}
