@@ -31,6 +31,8 @@ const INTERVAL: Duration = Duration::from_millis(25);
 const LONGEST_LOOK: Duration = Duration::from_millis(1);
 /// Bytes of a stack that are read: a record has room for 64 KiB.
 const STACK: usize = 32 << 10;
+/// So many refusals are no moment in which a program begins: exec keeps others out until it is done.
+const REFUSALS: u32 = 20;
 /// Threads that are followed at most.
 const MOST_THREADS: usize = 100_000;
 /// `PERF_SAMPLE_REGS_ABI_64`
@@ -51,8 +53,8 @@ pub(crate) struct OutsideReader {
     last: i32,
     due: Instant,
     stack: Vec<u8>,
-    /// Whether a thread may not be read, and whether that was asked for.
-    refused: bool,
+    /// How often a thread could not be read for want of rights, and whether that was told.
+    refused: u32,
     told: bool,
 }
 
@@ -86,7 +88,7 @@ impl OutsideReader {
             last: 0,
             due: Instant::now(),
             stack: Vec::new(),
-            refused: false,
+            refused: 0,
             told: false,
         };
         for pid in pids {
@@ -152,7 +154,7 @@ impl OutsideReader {
             self.last = tid;
             // What else fails has ended.
             if let Err(error) = self.read(Tid(tid), &mut records) {
-                self.refused |= error.kind() == io::ErrorKind::PermissionDenied;
+                self.refused += u32::from(error.kind() == io::ErrorKind::PermissionDenied);
             }
         }
         records
@@ -160,7 +162,7 @@ impl OutsideReader {
 
     /// Whether some thread's stack may not be read by us; once.
     pub(crate) fn is_refused(&mut self) -> bool {
-        let is_news = self.refused && !self.told;
+        let is_news = self.refused >= REFUSALS && !self.told;
         self.told |= is_news;
         is_news
     }
