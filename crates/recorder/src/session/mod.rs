@@ -1,6 +1,8 @@
 //! A recording from its beginning to its end.
 
 mod outside;
+mod rounds;
+mod switches;
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -42,8 +44,6 @@ const ROUND: Duration = Duration::from_millis(100);
 const LIGHT_ROUND: Duration = Duration::from_millis(250);
 /// How often the recording is made readable.
 const CHECKPOINT: Duration = Duration::from_millis(500);
-/// How long samples may be looked at in their rings in one round; what is left then is copied out.
-const LONGEST_LOOK: Duration = Duration::from_millis(3);
 /// Bytes that wait between the readers and the writer,
 const WAITING: u64 = 64 << 20;
 /// … and where that is to be light.
@@ -442,43 +442,6 @@ impl Run<'_> {
         true
     }
 
-    /// Holds switches back where they are too many, or lets them go on.
-    fn sample_switches(&mut self, now: Instant, opened: &mut Opened) {
-        let Some(switches) = &mut self.switches else { return };
-        let was_whole = switches.is_whole();
-        let is_to_be_fetched = switches.step(now, opened);
-        if was_whole && !switches.is_whole() {
-            (self.notices)(Notice::SwitchesSampled);
-        }
-        if is_to_be_fetched && self.round.is_none() {
-            // How many there were in the window decides on the next.
-            self.begin_round();
-        }
-    }
-
-    /// Takes what is read of blocked threads.
-    fn read_outside(&mut self, now: Instant) {
-        let Some(outside) = &mut self.outside else { return };
-        let bytes = outside.look(now);
-        if outside.is_refused() {
-            (self.notices)(Notice::StacksRefused { ptrace_scope: host::sysctl::ptrace_scope() });
-        }
-        if !bytes.is_empty() {
-            self.take(Chunk { ring: RingKind::Samples, bytes, drained: Drained::default() });
-        }
-    }
-
-    /// Empties the rings.
-    fn begin_round(&mut self) {
-        let (consumer, is_shrunk) = (&mut self.consumer, self.duplicates.is_none());
-        let until = Instant::now() + LONGEST_LOOK;
-        let mut shrink = |sample: &[u8], into: &mut Vec<u8>| {
-            is_shrunk && Instant::now() < until && consumer.shrink(sample, until, into)
-        };
-        let (readers, round) = self.readers.begin_round(&mut shrink);
-        self.round = Some((round, readers));
-    }
-
     /// CPUs that came or came back are recorded from now on.
     fn look_after_cpus(&mut self, opened: &mut Opened, options: &Options) {
         let change = opened.look_after_cpus(options, self.notices);
@@ -556,18 +519,6 @@ impl Run<'_> {
     fn note(&mut self, result: io::Result<()>) {
         if self.failure.is_none() {
             self.failure = result.err();
-        }
-    }
-
-    /// Takes what the rings still hold.
-    fn last_round(&mut self) {
-        let (readers, round) = self.readers.begin_last_round();
-        self.round = Some((round, readers));
-        while self.round.is_some() {
-            match self.messages.next(None) {
-                Ok(message) => self.handle(message),
-                Err(_) => break,
-            }
         }
     }
 
