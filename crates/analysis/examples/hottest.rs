@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use export::{frame_name, safe_label};
+use export::{frame_name, printable};
 use host::objects::SearchPaths;
 use prof_analysis::input::{Input, is_of_this_host};
 use prof_analysis::notices::Silent;
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     functions.sort_unstable_by(|one, other| other.cmp(one));
     for (samples, key) in functions.into_iter().take(10) {
         let name = tree.frames().get(key as usize).map_or("[no stack]".to_owned(), frame_name);
-        writeln!(std::io::stdout(), "{samples:8} {}", safe_label(&name))?;
+        writeln!(std::io::stdout(), "{samples:8} {}", printable(&name))?;
     }
     Ok(())
 }

@@ -5,12 +5,11 @@ use std::io::{self, Write};
 
 use inferno::flamegraph::color::{Palette, PaletteMap};
 use inferno::flamegraph::{Direction, Options as Inferno};
-use model::Name;
-
 use profile::View;
 
 use crate::chart::Chart;
 use crate::flame_tree::{self, LEFT_OUT, Widths};
+use crate::labels::printable;
 use crate::page::folding::Folding;
 use crate::page::frames::Frames;
 use crate::page::{self, Page};
@@ -146,7 +145,7 @@ fn draw(rows: &impl Rows, options: &Options, output: &mut dyn Write) -> io::Resu
     // apart where an `a::c` comes between them. It reverses the lines of a chart, as those of its usual input run
     // backwards.
     inferno.flame_chart = true;
-    inferno.count_name = printable(&options.unit);
+    inferno.count_name = printable(&options.unit).into_owned();
     inferno.factor = scale as f64 / per_unit as f64;
 
     let page = Page {
@@ -184,10 +183,6 @@ fn line(rows: &impl Rows, frames: &[LabelId], weight: u64) -> String {
 
 fn stack_of(line: &str) -> &str {
     line.rsplit_once(' ').map_or(line, |(stack, _)| stack)
-}
-
-fn printable(text: &str) -> String {
-    Name::from(text).to_string().replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}")
 }
 
 #[cfg(test)]

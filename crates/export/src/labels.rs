@@ -21,11 +21,9 @@ pub fn safe_label(name: &str) -> Cow<'_, str> {
     if name.is_empty() {
         return Cow::Borrowed("(empty)");
     }
-    let mut label = Cow::Borrowed(name);
-    if name.chars().any(|character| character == ';' || is_unprintable(character)) {
-        let printable = |character| if is_unprintable(character) { '\u{fffd}' } else { character };
-        label =
-            name.chars().map(|character| if character == ';' { ':' } else { printable(character) }).collect();
+    let mut label = printable(name);
+    if label.contains(';') {
+        label = Cow::Owned(label.replace(';', ":"));
     }
     if label.starts_with('#') {
         label = Cow::Owned(format!("{FULL_WIDTH_NUMBER_SIGN}{}", &label[1..]));
@@ -38,6 +36,15 @@ pub fn safe_label(name: &str) -> Cow<'_, str> {
         label = Cow::Owned(format!("{text}{NO_BREAK_SPACE}{number}"));
     }
     label
+}
+
+/// The text with U+FFFD for each character that a terminal may act upon, or that XML cannot hold: for pages and tables, which have
+/// no separators as folded lines do.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_unprintable) {
+        return Cow::Borrowed(text);
+    }
+    text.chars().map(|character| if is_unprintable(character) { '\u{fffd}' } else { character }).collect()
 }
 
 /// Besides what a terminal may act upon: the two characters that XML 1.0 cannot hold.
@@ -77,6 +84,12 @@ mod tests {
         assert_eq!(safe_label("v 1.5"), "v\u{a0}1.5");
         assert_eq!(safe_label(""), "(empty)");
         assert_eq!(safe_label(" "), "\u{2423}");
+    }
+
+    #[test]
+    fn text_of_pages_keeps_what_only_folded_lines_read() {
+        assert_eq!(printable("for (;;) x++; # 12"), "for (;;) x++; # 12");
+        assert_eq!(printable("a\x1b[0m\u{202e}b\u{ffff}"), "a\u{fffd}[0m\u{fffd}b\u{fffd}");
     }
 
     proptest! {

@@ -23,4 +23,4 @@ pub mod view;
 mod waiting;
 
 pub use frame_name::frame_name;
-pub use labels::safe_label;
+pub use labels::{printable, safe_label};

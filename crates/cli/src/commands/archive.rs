@@ -139,10 +139,10 @@ fn list(input: &Input, output: &mut Output) -> anyhow::Result<()> {
         writeln!(output, "addresses {:>8}  {}", place.addresses, place.what)?;
     }
     for function in functions {
-        writeln!(output, "function  {}", export::safe_label(&function))?;
+        writeln!(output, "function  {}", export::printable(&function))?;
     }
     for file in files {
-        writeln!(output, "source    {}", export::safe_label(&file))?;
+        writeln!(output, "source    {}", export::printable(&file))?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use profile::code::{CodeRange, Instruction};
 use serde_json::{Value, json};
 
 use super::{AnnotatedFunction, Listing};
-use crate::safe_label;
+use crate::printable;
 
 /// Writes one object.
 ///
@@ -20,7 +20,7 @@ pub fn write(
 ) -> io::Result<()> {
     let functions = functions.iter().map(|function| {
         json!({
-            "function": safe_label(&function.name),
+            "function": printable(&function.name),
             "weight": function.weight(),
             "percent": 100.0 * function.weight() as f64 / listing.total.max(1) as f64,
             "ranges": function.ranges.iter().map(range).collect::<Vec<_>>(),
@@ -44,12 +44,12 @@ fn range(range: &CodeRange) -> Value {
         json!({ "first": address(hot.first), "last": address(hot.last), "weight": hot.weight })
     });
     json!({
-        "name": safe_label(&range.name),
-        "inlined": range.inlined.as_deref().map(safe_label),
+        "name": printable(&range.name),
+        "inlined": range.inlined.as_deref().map(printable),
         "module": range.module.to_string(),
         "weight": range.weight,
         "elsewhere": range.elsewhere,
-        "missing": range.missing.as_deref().map(safe_label),
+        "missing": range.missing.as_deref().map(printable),
         "hot_loops": loops.collect::<Vec<_>>(),
         "instructions": range.instructions.iter().map(instruction).collect::<Vec<_>>(),
     })
@@ -59,8 +59,8 @@ fn instruction(instruction: &Instruction) -> Value {
     let frames = instruction.frames.iter().map(|frame| {
         let location = frame.location.as_ref();
         json!({
-            "function": safe_label(&frame.function),
-            "file": location.map(|location| safe_label(&location.file)),
+            "function": printable(&frame.function),
+            "file": location.map(|location| printable(&location.file)),
             "line": location.map(|location| location.line).filter(|&line| line > 0),
         })
     });
@@ -74,7 +74,7 @@ fn instruction(instruction: &Instruction) -> Value {
         "bytes": bytes,
         "text": instruction.text,
         "target": instruction.target.map(|target| target.0),
-        "callee": instruction.callee.as_deref().map(safe_label),
+        "callee": instruction.callee.as_deref().map(printable),
         "weight": instruction.weight,
         "frames": frames.collect::<Vec<_>>(),
     })

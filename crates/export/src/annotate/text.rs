@@ -7,7 +7,7 @@ use profile::code::{CodeRange, Instruction};
 
 use super::arrows::Arrows;
 use super::{AnnotatedFunction, Listing};
-use crate::safe_label;
+use crate::printable;
 use crate::summary::grouped;
 
 /// Instructions without samples between two that have some: more of them are counted, not shown.
@@ -36,7 +36,7 @@ pub fn write(
         writeln!(
             output,
             "{}: {} {unit} of {} in it, {share:.1} % of all",
-            safe_label(&function.name),
+            printable(&function.name),
             grouped(weight),
             listing.event
         )?;
@@ -62,12 +62,12 @@ fn write_range(
         output,
         "\n{}{} in {}, {:.1} % of the function",
         if range.inlined.is_some() { "inlined into " } else { "" },
-        safe_label(&range.name),
+        printable(&range.name),
         range.module,
         percent(range.weight, whole)
     )?;
     if let Some(missing) = &range.missing {
-        writeln!(output, "  without code: {}", safe_label(missing))?;
+        writeln!(output, "  without code: {}", printable(missing))?;
     }
     if range.elsewhere > 0 {
         let share = percent(range.elsewhere, range.weight);
@@ -126,13 +126,18 @@ fn lines_of(instructions: &[Instruction]) -> String {
 
 /// The end of a path, which says more than its beginning.
 fn shortened(path: &str) -> String {
-    let path = safe_label(path);
+    let path = printable(path);
     let letters = path.chars().count();
     if letters <= PATH {
         return path.into_owned();
     }
     let end: String = path.chars().skip(letters - PATH + 1).collect();
     format!("…{end}")
+}
+
+/// A line of source behind its place: tabs as four spaces, nothing that a terminal would act upon.
+fn source_text(line: &str) -> String {
+    format!("  {}", printable(&line.trim_end().replace('\t', "    ")))
 }
 
 struct Rows<'l> {
@@ -148,7 +153,8 @@ impl Rows<'_> {
         let is_hidden = |(offset, _): &(usize, &Instruction)| !is_near_samples(range, end - 1 - offset);
         let count = before.enumerate().take_while(is_hidden).count();
         self.last = None;
-        writeln!(output, "        … {} instructions without samples", grouped(count as u64))
+        let noun = if count == 1 { "instruction" } else { "instructions" };
+        writeln!(output, "        … {} {noun} without samples", grouped(count as u64))
     }
 
     /// Writes the source line of an instruction, where it is another one than before.
@@ -160,10 +166,10 @@ impl Rows<'_> {
         }
         let text = (self.listing.sources)(&location.file);
         let text = text.as_ref().and_then(|lines| lines.get(location.line as usize - 1)).map(String::as_str);
-        let text = text.map_or_else(String::new, |text| format!("  {}", safe_label(text.trim_end())));
+        let text = text.map_or_else(String::new, |text| source_text(text));
         let inlined: Vec<String> = match instruction.frames.as_ref() {
             [inlined @ .., _] => {
-                inlined.iter().map(|frame| safe_label(&frame.function).into_owned()).collect()
+                inlined.iter().map(|frame| printable(&frame.function).into_owned()).collect()
             }
             [] => Vec::new(),
         };
@@ -182,7 +188,7 @@ impl Rows<'_> {
             _ => format!("{share:.2}"),
         };
         let callee = instruction.callee.as_ref();
-        let callee = callee.map_or_else(String::new, |callee| format!(" <{}>", safe_label(callee)));
+        let callee = callee.map_or_else(String::new, |callee| format!(" <{}>", printable(callee)));
         let row = format!("{shown:>7} {arrows} {:>8x}: {}{callee}", instruction.address.0, instruction.text);
         match self.listing.colour {
             true if share >= HOT_PERCENT => writeln!(output, "\x1b[1;31m{row}\x1b[0m"),

@@ -8,7 +8,7 @@ use profile::explain::Explanation;
 use profile::{Census, Count, FrameId, FrameTable, Label, Weight};
 
 use crate::function_name::FunctionName;
-use crate::safe_label;
+use crate::printable;
 
 pub use json::write as write_json;
 pub use text::page;
@@ -65,7 +65,7 @@ impl Facts<'_> {
             Some(Label::Comm(comm) | Label::Thread(comm, ..) | Label::Process(comm, _)) => comm.to_string(),
             Some(Label::Cpu(cpu)) => format!("CPU {}", cpu.0),
             Some(Label::Container(container)) => container.to_string(),
-            Some(Label::Function(name, _)) => safe_label(name).into_owned(),
+            Some(Label::Function(name, _)) => printable(name).into_owned(),
             Some(Label::Module(module, None)) => format!("[{module}]"),
             Some(Label::Module(module, Some(offset))) => format!("[{module}+{offset:#x}]"),
             Some(Label::Truncated(reason)) => format!("[truncated: {reason}]"),
