@@ -48,7 +48,7 @@ pub const SAMPLE_HEAD: [SampleFormat; 9] = [
 ];
 
 /// The parts of a trailer, in the order of the bytes.
-const TRAILER: [SampleFormat; 6] = [
+pub(crate) const TRAILER: [SampleFormat; 6] = [
     SampleFormat::TID,
     SampleFormat::TIME,
     SampleFormat::ID,

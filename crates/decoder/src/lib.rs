@@ -15,6 +15,7 @@ pub mod endian;
 mod error;
 pub mod flags;
 mod layout;
+pub mod offsets;
 mod raw;
 pub mod record;
 pub mod registers;

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use decoder::{Attr, AttrFlags, ReadFormat, SampleFormat, kind};
+use decoder::{Attr, AttrFlags, ReadFormat, SampleFormat, kind, offsets};
 use host::sys::clock::CpuTime;
 use model::Coverage;
 use rustc_hash::FxBuildHasher;
@@ -16,18 +16,8 @@ use crate::open::{OpenEvent, Opened, TaskClocks};
 use crate::records::{each, u64_at};
 
 /// Offset of IDENTIFIER in a sample.
-const IDENTIFIER: usize = 8;
-/// What comes before PERIOD in a sample, a word each (checklist row L).
-const BEFORE_PERIOD: [SampleFormat; 8] = [
-    SampleFormat::IDENTIFIER,
-    SampleFormat::IP,
-    SampleFormat::TID,
-    SampleFormat::TIME,
-    SampleFormat::ADDR,
-    SampleFormat::ID,
-    SampleFormat::STREAM_ID,
-    SampleFormat::CPU,
-];
+const IDENTIFIER: usize = offsets::in_sample(SampleFormat::IDENTIFIER, SampleFormat::IDENTIFIER);
+
 /// Adds up the samples of each event as they come.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
@@ -87,8 +77,7 @@ fn is_sample(record: &[u8]) -> bool {
 
 fn period_of(attr: &Attr) -> Period {
     if attr.sample_format.contains(SampleFormat::PERIOD) {
-        let before = BEFORE_PERIOD.iter().filter(|&&part| attr.sample_format.contains(part)).count();
-        Period::At(IDENTIFIER + 8 * before)
+        Period::At(offsets::in_sample(attr.sample_format, SampleFormat::PERIOD))
     } else {
         Period::Fixed(attr.sample_period)
     }

@@ -129,3 +129,21 @@ pub(crate) fn anonymous_space(pid: Pid, generation: u32, path: &[u8]) -> Space {
 fn is_vdso(path: &[u8]) -> bool {
     matches!(path, b"[vdso]" | b"[vdso32]" | b"[vdsox32]")
 }
+
+/// Mappings made by hand, for tests.
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    /// Executable memory of a file, from its beginning on.
+    pub(crate) fn mapping(start: u64, last: u64, space: u32) -> Mapping {
+        Mapping {
+            start: Avma(start),
+            last: Avma(last),
+            offset: 0,
+            space: SpaceId(space),
+            kind: MappingKind::Image,
+            executable: true,
+        }
+    }
+}

@@ -170,22 +170,11 @@ fn balance(left: Link, mapping: Mapping, right: Link) -> Arc<Node> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mapping::MappingKind;
+    use crate::mapping::testing::mapping;
     use alloc::vec;
     use alloc::vec::Vec;
     use model::SpaceId;
     use proptest::prelude::*;
-
-    fn mapping(start: u64, last: u64, space: u32) -> Mapping {
-        Mapping {
-            start: Avma(start),
-            last: Avma(last),
-            offset: 0,
-            space: SpaceId(space),
-            kind: MappingKind::Image,
-            executable: true,
-        }
-    }
 
     fn check_balance(link: &Link) -> u8 {
         let Some(node) = link else { return 0 };

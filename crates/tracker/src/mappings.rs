@@ -123,21 +123,10 @@ impl Mappings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mapping::MappingKind;
+    use crate::mapping::testing::mapping;
     use alloc::vec;
     use alloc::vec::Vec;
     use proptest::prelude::*;
-
-    fn mapping(start: u64, last: u64, space: u32) -> Mapping {
-        Mapping {
-            start: Avma(start),
-            last: Avma(last),
-            offset: 0,
-            space: SpaceId(space),
-            kind: MappingKind::Image,
-            executable: true,
-        }
-    }
 
     #[test]
     fn a_child_holds_what_it_maps_and_shares_the_rest() {

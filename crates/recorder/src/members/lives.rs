@@ -3,20 +3,14 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use decoder::{kind, misc};
+use decoder::{kind, misc, offsets};
 use model::Pid;
 use rustc_hash::FxBuildHasher;
 
+use super::TIME_FROM_END;
 use crate::records::{u32_at, u64_at};
 use crate::ring::Strangers;
 
-/// Offsets in FORK and EXIT (`perf_event_open(2)`, `PERF_RECORD_FORK`).
-const PID: usize = 8;
-const PARENT: usize = 12;
-const TIME: usize = 24;
-/// Offset of the header's `misc`, which is 16 bits wide, and of the time from the end of a COMM.
-const MISC: usize = 4;
-const TIME_FROM_END: usize = 24;
 /// Records of a process come at most so many rounds after that of its end.
 const GRACE_ROUNDS: u64 = 2;
 
@@ -77,9 +71,11 @@ impl Lives {
             Some(kind::COMM) => self.begin_child(record),
             _ => {}
         }
-        let (Some(pid), Some(parent), Some(time)) =
-            (u32_at(record, PID), u32_at(record, PARENT), u64_at(record, TIME))
-        else {
+        let (Some(pid), Some(parent), Some(time)) = (
+            u32_at(record, offsets::PROCESS),
+            u32_at(record, offsets::PARENT_PROCESS),
+            u64_at(record, offsets::TASK_TIME),
+        ) else {
             return;
         };
         match kind {
@@ -104,9 +100,10 @@ impl Lives {
 
     /// A child that waited for its exec is a member from then on.
     fn begin_child(&mut self, record: &[u8]) {
-        let is_exec = u32_at(record, MISC).is_some_and(|misc| misc & u32::from(misc::COMM_EXEC) != 0);
+        let is_exec =
+            u32_at(record, offsets::MISC).is_some_and(|misc| misc & u32::from(misc::COMM_EXEC) != 0);
         let time = record.len().checked_sub(TIME_FROM_END).and_then(|at| u64_at(record, at));
-        if let (true, Some(pid), Some(since)) = (is_exec, u32_at(record, PID), time)
+        if let (true, Some(pid), Some(since)) = (is_exec, u32_at(record, offsets::PROCESS), time)
             && let Some(lives) = self.lives.get_mut(&pid)
             && let [Life { since: 0, member: None, .. }] = lives.as_slice()
         {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use std::{io, mem};
 
-use decoder::{ReadFormat, kind};
+use decoder::{ReadFormat, SampleFormat, kind, offsets};
 use host::procfs;
 use model::{Loss, Pid};
 
@@ -20,16 +20,16 @@ use crate::unwind::StackTotals;
 use crate::window::DumpReport;
 use lives::Lives;
 
-/// Offsets in a sample with IDENTIFIER, IP, TID and TIME, in the kernel's order (checklist row L).
-const PID: usize = 24;
-const TIME: usize = 32;
-/// Offset of the process in MMAP, MMAP2, COMM, FORK, EXIT and NAMESPACES.
-const PROCESS: usize = 8;
-/// Offset of the time in FORK and EXIT. That in the trail of a FORK is earlier, so that the process is not there yet.
-const TASK_TIME: usize = 24;
-/// Offsets of process and time from the end of every other record: TID, TIME, CPU and IDENTIFIER trail it.
-const PID_FROM_END: usize = 32;
-const TIME_FROM_END: usize = 24;
+/// What all samples have, and what trails every other record.
+const FORMAT: SampleFormat = SampleFormat::IDENTIFIER
+    .union(SampleFormat::IP)
+    .union(SampleFormat::TID)
+    .union(SampleFormat::TIME)
+    .union(SampleFormat::CPU);
+const PID: usize = offsets::in_sample(FORMAT, SampleFormat::TID);
+const TIME: usize = offsets::in_sample(FORMAT, SampleFormat::TIME);
+const PID_FROM_END: usize = offsets::from_end(FORMAT, SampleFormat::TID);
+const TIME_FROM_END: usize = offsets::from_end(FORMAT, SampleFormat::TIME);
 
 /// A consumer that hands on what is of some processes, and of those that they start.
 ///
@@ -134,8 +134,12 @@ fn is_of_member(record: &[u8], lives: &mut Lives) -> bool {
     let time = || from_end(TIME_FROM_END).and_then(|at| u64_at(record, at));
     let (pid, time) = match u32_at(record, 0) {
         Some(kind::SAMPLE) => (u32_at(record, PID), u64_at(record, TIME)),
-        Some(kind::FORK | kind::EXIT) => (u32_at(record, PROCESS), u64_at(record, TASK_TIME)),
-        Some(kind::MMAP | kind::MMAP2 | kind::COMM | kind::NAMESPACES) => (u32_at(record, PROCESS), time()),
+        Some(kind::FORK | kind::EXIT) => {
+            (u32_at(record, offsets::PROCESS), u64_at(record, offsets::TASK_TIME))
+        }
+        Some(kind::MMAP | kind::MMAP2 | kind::COMM | kind::NAMESPACES) => {
+            (u32_at(record, offsets::PROCESS), time())
+        }
         Some(kind::SWITCH | kind::SWITCH_CPU_WIDE) => {
             (from_end(PID_FROM_END).and_then(|at| u32_at(record, at)), time())
         }

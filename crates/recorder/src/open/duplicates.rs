@@ -6,18 +6,15 @@
 
 use std::collections::HashMap;
 
-use decoder::{SampleFormat, kind};
+use decoder::{SampleFormat, kind, offsets};
 
 use crate::records::{retain, u32_at, u64_at};
 
-/// Offsets in a sample with IDENTIFIER, IP, TID, TIME and CPU, in the kernel's order (checklist row L).
-const IDENTIFIER: usize = 8;
-const TID: usize = 28;
-const CPU: usize = 40;
-/// With ADDR before it.
-const CPU_BEHIND_ADDR: usize = 48;
-/// Offset in EXIT: behind pid and ppid.
-const EXIT_TID: usize = 16;
+/// What all samples have before their thread.
+const FORMAT: SampleFormat = SampleFormat::IDENTIFIER.union(SampleFormat::IP);
+const IDENTIFIER: usize = offsets::in_sample(FORMAT, SampleFormat::IDENTIFIER);
+/// Behind the process.
+const TID: usize = offsets::in_sample(FORMAT, SampleFormat::TID) + 4;
 
 /// Leaves duplicates out.
 #[derive(Debug, Default)]
@@ -34,7 +31,8 @@ impl Duplicates {
     pub(crate) fn new<'a>(ids: impl Iterator<Item = &'a [u64]>, format: SampleFormat) -> Self {
         let events =
             ids.enumerate().flat_map(|(event, ids)| ids.iter().map(move |&id| (id, event))).collect();
-        let cpu = if format.contains(SampleFormat::ADDR) { CPU_BEHIND_ADDR } else { CPU };
+        let all = FORMAT | SampleFormat::TID | SampleFormat::TIME;
+        let cpu = offsets::in_sample(format | all, SampleFormat::CPU);
         Self { events, cpu, kept: HashMap::new() }
     }
 
@@ -48,7 +46,7 @@ impl Duplicates {
             Some(kind::SAMPLE) => {}
             Some(kind::EXIT) => {
                 // The number may come back for a thread that has other copies.
-                u32_at(record, EXIT_TID).map(|tid| self.kept.remove(&tid));
+                u32_at(record, offsets::TASK_THREAD).map(|tid| self.kept.remove(&tid));
                 return false;
             }
             _ => return false,

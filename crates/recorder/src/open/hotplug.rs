@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use decoder::{ReadFormat, kind};
+use decoder::{ReadFormat, SampleFormat, kind, offsets};
 use host::sys::perf_event::{PerfEvent, Subject};
 use host::sysfs;
 use model::CpuId;
@@ -21,7 +21,7 @@ use crate::options::Options;
 use crate::records::{each_mut, u32_at, u64_at};
 
 /// Offset of IDENTIFIER in a sample.
-const IDENTIFIER: usize = 8;
+const IDENTIFIER: usize = offsets::in_sample(SampleFormat::IDENTIFIER, SampleFormat::IDENTIFIER);
 
 /// What is known of the CPUs that are recorded whole.
 #[derive(Debug, Default)]

@@ -3,15 +3,13 @@
 //! its stack was found.
 
 use decoder::Sample;
+use decoder::offsets::{MISC, SIZE};
 use model::{Avma, Pid, TruncationReason};
 use stacks::{is_user_mark, user_part};
 use unwinder::AddressSpace;
 
 /// In `misc`, where the kernel has no such bit for samples.
 const EARLY: u16 = 1 << 13;
-/// Offsets in the header of a record (`struct perf_event_header`).
-const MISC: usize = 4;
-const SIZE: usize = 6;
 
 /// How a stack was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

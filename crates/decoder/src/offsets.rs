@@ -1,0 +1,59 @@
+//! Where fields lie in records, in bytes from their beginning: for who changes or passes on records without decoding them.
+
+use crate::HEADER_SIZE;
+use crate::flags::SampleFormat;
+use crate::layout::{SAMPLE_HEAD, TRAILER};
+
+/// `misc` of `struct perf_event_header`, 16 bits.
+pub const MISC: usize = 4;
+/// `size` of `struct perf_event_header`, 16 bits.
+pub const SIZE: usize = 6;
+/// The process in MMAP, MMAP2, COMM, FORK, EXIT and NAMESPACES, 32 bits (`perf_event_open(2)`).
+pub const PROCESS: usize = 8;
+/// The parent process in FORK and EXIT, 32 bits.
+pub const PARENT_PROCESS: usize = 12;
+/// The thread in FORK and EXIT, 32 bits.
+pub const TASK_THREAD: usize = 16;
+/// The time in FORK and EXIT, 64 bits. That in the trail of a FORK is earlier: the process is not there yet.
+pub const TASK_TIME: usize = 24;
+
+/// Returns the offset in a sample of this format of one of [`SAMPLE_HEAD`]'s parts. TID is the process, 32 bits, and then the
+/// thread.
+pub const fn in_sample(format: SampleFormat, part: SampleFormat) -> usize {
+    let (mut offset, mut index) = (HEADER_SIZE, 0);
+    while index < SAMPLE_HEAD.len() && SAMPLE_HEAD[index].bits() != part.bits() {
+        offset += if format.contains(SAMPLE_HEAD[index]) { 8 } else { 0 };
+        index += 1;
+    }
+    offset
+}
+
+/// Returns how far before the end of a record that is no sample a part of its trailer begins (`sample_id_all`).
+pub const fn from_end(format: SampleFormat, part: SampleFormat) -> usize {
+    let (mut distance, mut index) = (0, TRAILER.len());
+    while index > 0 {
+        index -= 1;
+        distance += if format.contains(TRAILER[index]) { 8 } else { 0 };
+        if TRAILER[index].bits() == part.bits() {
+            break;
+        }
+    }
+    distance
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_lie_behind_those_before_them() {
+        let format = SampleFormat::IDENTIFIER | SampleFormat::IP | SampleFormat::TID | SampleFormat::TIME;
+        assert_eq!(in_sample(format, SampleFormat::IDENTIFIER), 8);
+        assert_eq!(in_sample(format, SampleFormat::TID), 24);
+        assert_eq!(in_sample(format, SampleFormat::CPU), 40);
+        assert_eq!(in_sample(format | SampleFormat::ADDR, SampleFormat::CPU), 48);
+        let format = format | SampleFormat::CPU;
+        assert_eq!(from_end(format, SampleFormat::IDENTIFIER), 8);
+        assert_eq!((from_end(format, SampleFormat::TIME), from_end(format, SampleFormat::TID)), (24, 32));
+    }
+}
