@@ -1,6 +1,6 @@
 //! The page of `prof view` in real browsers, with its policy in force: its numbers, and how it is used.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::browser::{answer, browsers, open};
-use super::prof::{folded, folder, may_record, prof, record, run};
+use super::prof::{folder, may_record, prof, record, run};
 use super::programs;
 
 /// Opens a page of `prof view` and returns what `script`, the body of a function, returns there. The policy of the page stays,
@@ -49,85 +49,156 @@ fn page(file: &Path) -> String {
     String::from_utf8(run.stdout).unwrap()
 }
 
-/// Self and total of each function and module, of folded stacks with modules.
-fn functions(folded: &str) -> BTreeMap<String, (u64, u64)> {
-    let mut functions: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-    for line in folded.lines() {
-        let (stack, count) = line.rsplit_once(' ').unwrap();
-        let count: u64 = count.parse().unwrap();
-        let names: Vec<String> = stack.split(';').skip(1).map(function_of).collect();
-        if let Some(last) = names.last() {
-            functions.entry(last.clone()).or_default().0 += count;
+/// Self, total and share of samples by module and function, as `prof report` has them.
+#[derive(PartialEq, Debug, Default)]
+struct Figures {
+    samples: u64,
+    total: u64,
+    cut: u64,
+    functions: BTreeMap<String, (u64, u64)>,
+}
+
+impl Figures {
+    /// Of `prof report --json` with these flags.
+    fn reported(file: &Path, flags: &[&str]) -> Self {
+        let table = ["--json", "--children", "--min", "0", "--sort", "module,function", "-q"];
+        let run = run(prof(["report"]).arg(file).args(table).args(flags));
+        if run.code == 1 && run.stderr.contains("no sample") {
+            return Self::default();
         }
-        for name in names.iter().collect::<BTreeSet<_>>() {
-            functions.entry(name.clone()).or_default().1 += count;
+        let report: Value = serde_json::from_str(run.ok().text()).unwrap();
+        let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{flags:?}: {value}"));
+        let row = |row: &Value| {
+            let word = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
+            let key = format!("{} {}", word("function"), word("module"));
+            (key, (number(&row["self"]), number(&row["total"])))
+        };
+        Self {
+            samples: number(&report["samples"]),
+            total: number(&report["total"]),
+            cut: number(&report["cut_stacks"]),
+            functions: report["rows"].as_array().unwrap().iter().map(row).collect(),
         }
     }
-    functions
+
+    /// Of an answer of the page.
+    fn shown(answer: &Value) -> Self {
+        let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{value}"));
+        let function = |(name, pair): (&String, &Value)| (name.clone(), (number(&pair[0]), number(&pair[1])));
+        Self {
+            samples: number(&answer["samples"]),
+            total: number(&answer["weight"]),
+            cut: number(&answer["cut"]),
+            functions: answer["functions"].as_object().unwrap().iter().map(function).collect(),
+        }
+    }
 }
 
-/// ``module`function_[k]`` as the page calls it.
-fn function_of(label: &str) -> String {
-    let bare = ["_[k]", "_[i]", "_[j]"].iter().find_map(|suffix| label.strip_suffix(suffix)).unwrap_or(label);
-    bare.split_once('`').map_or_else(|| bare.to_owned(), |(module, function)| format!("{function} {module}"))
-}
+/// Selects at random, the same each time: time, threads or a CPU, an event, and what is done to functions.
+const SELECT: &str = r"
+    let seed = SEED;
+    const random = below => { seed = (seed * 1103515245 + 12345) % 2147483648; return Math.floor(seed / 2147483648 * below); };
+    const { meta, words } = page, answers = [], functions = meta.functions.name.length;
+    const exactly = text => `/^${text.replace(/[\^$.*+?()[\]{}|]/g, '\$&')}$/`;
+    const isFunction = id => meta.frames.function.some((named, frame) => named === id && meta.frames.kind[frame] < 3);
+    for (let number = 0; number < COUNT; number++) {
+      const state = { event: random(meta.events.length), time: null, threads: null, cpus: null, steps: [] }, flags = [];
+      flags.push('--event', meta.events[state.event].name);
+      if (random(4)) {
+        const ends = [random(meta.length), random(meta.length)].sort((one, other) => one - other);
+        state.time = [ends[0], ends[1] + 1];
+        flags.push(...words.timeFlag(state.time).split(' '));
+      }
+      const lanes = random(3);
+      if (lanes === 1) {
+        state.threads = [...new Set([random(meta.threads.length), random(meta.threads.length), random(meta.threads.length)])].sort((one, other) => one - other);
+        flags.push('--tid', state.threads.map(thread => meta.threads[thread].tid).join());
+      } else if (lanes === 2 && !random(3)) {
+        state.cpus = [random(meta.cpus)];
+        flags.push('--cpu', state.cpus.join());
+      }
+      const what = ['keep', 'merge', 'root', 'module', 'recursion', ''][random(6)];
+      let named = random(functions);
+      for (let tries = 0; tries < 9 && !isFunction(named); tries++) named = random(functions);
+      const name = exactly(words.functionName(named)), module = random(meta.modules.length);
+      if (what === 'recursion') { state.steps = [{ o: what }]; flags.push('--collapse', what); }
+      else if (what === 'module') { state.steps = [{ o: what, m: module }]; flags.push('--collapse', exactly(meta.modules[module])); }
+      else if (what && isFunction(named)) {
+        state.steps = [{ o: what, p: name }];
+        flags.push({ keep: '--keep', merge: '--hide', root: '--root-at' }[what], name);
+      }
+      store.set(state);
+      await wait();
+      const { table } = page.side, shown = {};
+      for (const id of table.functions) shown[`${words.functionName(id)} ${words.moduleOf(id)}`] = [table.self[id], table.total[id]];
+      answers.push({ flags, functions: shown, samples: page.totals.samples, weight: page.totals.weight, cut: page.totals.cut });
+    }
+    return answers;";
 
 #[test]
-fn the_numbers_of_a_selection_are_those_of_folded_stacks() {
+fn the_numbers_of_200_selections_are_those_of_reports() {
     if !may_record() {
         return;
     }
-    let Some(program) = programs::c("workers") else { return };
+    let (Some(workers), Some(inlines), Some(deep)) =
+        (programs::c("workers"), programs::cxx("inlines"), programs::c("deep"))
+    else {
+        return;
+    };
     let folder = folder();
-    let words = [program.as_os_str(), "6".as_ref(), "60".as_ref()];
-    let (file, _) = record(folder.path(), &[], &words);
+    let script = "\"$0\" 4 60 & \"$1\" 80 & \"$2\" 40 60 & ls -R /usr/share/doc > /dev/null; wait";
+    let words = [
+        "sh".as_ref(),
+        "-c".as_ref(),
+        script.as_ref(),
+        workers.as_os_str(),
+        inlines.as_os_str(),
+        deep.as_os_str(),
+    ];
+    let (file, _) = record(folder.path(), &["-e", "page-faults"], &words);
     let html = page(&file);
-    // Random selections, the same each time: of time, then of threads, too, then of a CPU.
-    const SELECT: &str = "
-        let seed = 5;
-        const random = below => { seed = (seed * 1103515245 + 12345) % 2147483648; return Math.floor(seed / 2147483648 * below); };
-        const answers = [], { meta, words } = page;
-        for (let number = 0; number < 18; number++) {
-          const ends = [random(meta.length), random(meta.length)].sort((one, other) => one - other);
-          const time = [ends[0], ends[1] + 1];
-          const threads = number % 3 === 1 ? [...new Set([random(meta.threads.length), random(meta.threads.length)])].sort((one, other) => one - other) : null;
-          const cpus = number % 3 === 2 && meta.cpus ? [random(meta.cpus)] : null;
-          store.set({ time, threads, cpus });
-          await wait();
-          const { table } = page.side, functions = {};
-          for (const id of table.functions) {
-            const module = words.moduleOf(id), name = words.functionName(id);
-            const key = module && name !== `[${module}]` ? `${name} ${module}` : name;
-            functions[key] = [table.self[id], table.total[id]];
-          }
-          const flags = words.timeFlag(time).split(' ');
-          if (threads) flags.push('--tid', threads.map(thread => meta.threads[thread].tid).join());
-          if (cpus) flags.push('--cpu', cpus.join());
-          answers.push({ flags, functions, samples: page.totals.samples });
-        }
-        return answers;";
-    for browser in browsers() {
-        let answers = visit(browser, &html, "", SELECT);
+    let mut reported: BTreeMap<Vec<String>, Figures> = BTreeMap::new();
+    // A browser is patient for a minute, so the selections are asked for in parts.
+    for (browser, seed) in browsers().into_iter().flat_map(|browser| {
+        let parts = if browser == "chromium" { 0..5 } else { 0..1 };
+        parts.map(move |part| (browser, part))
+    }) {
+        let select = SELECT.replace("SEED", &seed.to_string()).replace("COUNT", "40");
+        let answers = visit(browser, &html, "", &select);
         let answers = answers.as_array().unwrap_or_else(|| panic!("{browser}: {answers}"));
         let mut rows = 0;
         for answer in answers {
-            let flags: Vec<&str> =
-                answer["flags"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
-            let samples = answer["samples"].as_u64().unwrap();
-            let text = folded(&file, &[&["--modules"], &flags[..]].concat());
-            let expected = if samples == 0 { BTreeMap::new() } else { functions(text.ok().text()) };
-            let found: BTreeMap<String, (u64, u64)> = answer["functions"]
-                .as_object()
+            let flags: Vec<String> = answer["flags"]
+                .as_array()
                 .unwrap()
                 .iter()
-                .map(|(name, figures)| {
-                    (name.clone(), (figures[0].as_u64().unwrap(), figures[1].as_u64().unwrap()))
-                })
+                .map(|flag| flag.as_str().unwrap().to_owned())
                 .collect();
-            assert_eq!(found, expected, "{browser} {flags:?}");
-            rows += found.len();
+            let expected = reported.entry(flags.clone()).or_insert_with(|| {
+                Figures::reported(&file, &flags.iter().map(String::as_str).collect::<Vec<_>>())
+            });
+            let mut found = Figures::shown(answer);
+            if flags.iter().any(|flag| flag == "--keep" || flag == "--root-at") {
+                // Reports count the samples before stacks are left out.
+                (found.samples, found.cut) = (expected.samples, expected.cut);
+            }
+            let differing =
+                found.functions.iter().filter(|(name, pair)| expected.functions.get(*name) != Some(pair));
+            let missing = expected.functions.keys().filter(|name| !found.functions.contains_key(*name));
+            let differences: Vec<String> = differing
+                .map(|(name, pair)| format!("{name}: {pair:?}, not {:?}", expected.functions.get(name)))
+                .chain(missing.map(|name| format!("{name} is missing")))
+                .take(20)
+                .collect();
+            assert!(
+                found == *expected,
+                "{browser} {flags:?}: {differences:#?}; {:?}, not {:?}",
+                (found.samples, found.total, found.cut),
+                (expected.samples, expected.total, expected.cut)
+            );
+            rows += found.functions.len();
         }
-        assert!(rows > 20, "{browser}: too little was compared: {rows}");
+        assert!(rows > 200, "{browser}: too little was compared: {rows}");
     }
 }
 
