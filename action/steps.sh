@@ -45,7 +45,7 @@ record() {
   read -r -a record_options <<< "${PROF_RECORD_OPTIONS:-}"
   read -r -a flame_options <<< "${PROF_FLAME_OPTIONS:-}"
   # The command's own standard error goes where it always goes; prof's lines begin with its name.
-  prof record "${record_options[@]}" -o "$recording" -- bash -c "$PROF_RUN" 2> >(tee "$said" >&2) || code=$?
+  prof record --archive "${record_options[@]}" -o "$recording" -- bash -c "$PROF_RUN" 2> >(tee "$said" >&2) || code=$?
   [ -s "$recording" ] || fail "prof recorded nothing (exit code $code)"
   prof flame "${flame_options[@]}" -i "$recording" -o "$picture"
   {
@@ -66,7 +66,7 @@ record() {
     sed -n '/^prof: /p' "$said"
     echo '~~~~'
     echo
-    echo "The flame graph and the recording (for \`prof flame\` and \`perf report\`) are in the artifact $PROF_NAME."
+    echo "The flame graph and the recording with its names (for \`prof flame\` and \`prof view\` on any machine, and for \`perf report\`) are in the artifact $PROF_NAME."
   } >> "$GITHUB_STEP_SUMMARY"
   return "$code"
 }
