@@ -77,20 +77,28 @@ export class Engine {
     });
   }
 
-  /** Samples whose stacks were cut, and that ended in code without a name. @param {Selection} selection */
-  doubts({ event, time, threads, cpus, steps }) {
-    return this.kept("doubts", [event, time, threads, cpus, steps], () => {
-      const { derived: { tree }, samples } = this.weighed({ event, time, threads, cpus, steps, search: "" });
-      const { kind } = this.frames, truncated = new Uint8Array(tree.frame.length);
-      let cut = 0, nameless = 0;
-      for (let node = 1; node < tree.frame.length; node++) {
+  /** Which nodes lie on a cut stack (1), and which are frames without a name (2). @param {import("./tree.js").Step[]} steps */
+  doubtful(steps) {
+    return this.kept("doubtful", steps, () => {
+      const { tree } = this.derived(steps), { kind } = this.frames, doubts = new Uint8Array(tree.frame.length);
+      for (let node = 1; node < doubts.length; node++) {
         const own = kind[tree.frame[node]];
-        truncated[node] = truncated[tree.parent[node]] || own === KIND.truncated ? 1 : 0;
-        if (truncated[node]) cut += samples.self[node];
-        if (own === KIND.nameless) nameless += samples.self[node];
+        doubts[node] = doubts[tree.parent[node]] & 1 | (own === KIND.truncated ? 1 : own === KIND.nameless ? 2 : 0);
       }
-      return { cut, nameless };
+      return doubts;
     });
+  }
+
+  /** Samples whose stacks were cut, and that ended in code without a name. @param {Selection} selection */
+  doubts(selection) {
+    const { samples: { self } } = this.weighed(selection), doubts = this.doubtful(selection.steps);
+    let cut = 0, nameless = 0;
+    for (let node = 1; node < doubts.length; node++) {
+      if (!doubts[node]) continue;
+      if (doubts[node] & 1) cut += self[node];
+      if (doubts[node] & 2) nameless += self[node];
+    }
+    return { cut, nameless };
   }
 
   /** @param {{selection: Selection, table: boolean}} request @returns {{totals: Totals, table: Table|null}} */

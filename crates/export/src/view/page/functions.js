@@ -19,6 +19,8 @@ export class FunctionTable {
     this.order = new Int32Array();
     this.sorted = "self";
     this.wide = false;
+    /** Whether the rows are those of an earlier selection, because nobody saw them change. */
+    this.stale = true;
     this.list = new List("Functions", "grid", {
       fill: (row, cells, line) => this.fill(row, cells, line),
       chosen: row => store.set({ named: this.order[row] }, "named"),
@@ -72,6 +74,8 @@ export class FunctionTable {
 
   sort() {
     const { table, totals, words, sorted } = this;
+    this.stale = !this.list.node.isConnected;
+    if (this.stale) return;
     this.list.setColumns(this.columns(), sorted);
     if (!table || !totals) return;
     let order = table.functions;
@@ -81,9 +85,10 @@ export class FunctionTable {
     if (sorted === "name") {
       const names = new Map([...order].map(id => [id, words.functionName(id)]));
       order.sort((one, other) => (names.get(one) ?? "") < (names.get(other) ?? "") ? -1 : 1);
-    } else {
+    } else if (sorted !== "self") {
+      // By self they come.
       const other = sorted.startsWith("event") ? table.others.find(({ event }) => `event${event}` === sorted)?.self : null;
-      const values = other ?? (sorted === "total" ? table.total : sorted === "samples" ? table.samples : table.self);
+      const values = other ?? (sorted === "total" ? table.total : table.samples);
       order.sort((one, other) => values[other] - values[one] || table.total[other] - table.total[one] || one - other);
     }
     this.order = order;
@@ -92,6 +97,7 @@ export class FunctionTable {
   }
 
   pointOut() {
+    if (this.stale) this.sort();
     this.list.row = this.order.indexOf(this.store.state.named);
     soon(this.list.refresh);
   }

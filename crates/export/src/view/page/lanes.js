@@ -43,6 +43,8 @@ export class Lanes {
     this.activity = null;
     /** @type {{from: number, seconds: number, parts: number, cells: Float32Array}|null} */
     this.heat = null;
+    /** Heights of the columns of the lane that is drawn. */
+    this.heights = new Float32Array();
     this.row = 0;
     this.mark = -1;
     /** @type {{x: number, from: number, pan: [number, number]|null, moved: boolean, y: number}|null} */
@@ -62,16 +64,19 @@ export class Lanes {
     this.canvas.addEventListener("pointerleave", () => { this.mark = -1; this.page.tip([], 0, 0); soon(this.redraw); });
     this.canvas.addEventListener("dblclick", event => { if (event.offsetX > this.labels) this.zoomToSelection(); });
     this.scroller.addEventListener("wheel", event => this.wheel(event), { passive: false });
-    new ResizeObserver(() => { soon(this.refresh); soon(this.redraw); }).observe(this.scroller);
+    // Kept, because asking for a width costs as much as drawing a column.
+    this.labels = 0;
+    this.plot = 40;
+    const resized = new ResizeObserver(() => { this.measure(); soon(this.refresh); soon(this.redraw); });
+    resized.observe(this.scroller);
+    resized.observe(this.spacer);
     themes.listeners.push(() => soon(this.redraw));
     this.list();
   }
 
-  get labels() {
-    return Math.min(210, Math.floor(this.scroller.clientWidth * 0.32));
-  }
-  get plot() {
-    return Math.max(this.spacer.clientWidth - this.labels, 40);
+  measure() {
+    this.labels = Math.min(210, Math.floor(this.scroller.clientWidth * 0.32));
+    this.plot = Math.max(this.spacer.clientWidth - this.labels, 40);
   }
   /** The time that is shown. @returns {[number, number]} */
   get window() {
@@ -171,6 +176,7 @@ export class Lanes {
     const { state } = this.store, { meta } = this;
     this.spacer.style.height = `${this.hasHeat ? 0 : RULER + this.lanes.length * LANE + 4}px`;
     if (!meta.timed) return;
+    this.measure();
     if (this.hasHeat) return this.askHeat();
     const [from, to] = this.window, [first, last] = this.visible;
     const request = {
@@ -289,22 +295,24 @@ export class Lanes {
       const data = activity?.lanes[row - activity.first];
       if (activity && data) {
         const [from, to] = [activity.request.from, activity.request.to];
-        const step = (to - from) / activity.request.columns, scale = (LANE - 3) / (most[lane.level] || 1);
-        for (let column = 0; column < activity.request.columns; column++) {
-          const left = this.x(from + column * step), right = this.x(from + (column + 1) * step);
-          if (right < labels || left > width) continue;
-          let base = y + LANE - 1;
-          for (let kind = 0; kind < LANE_KINDS; kind++) {
+        const count = activity.request.columns, step = (to - from) / count, scale = (LANE - 3) / (most[lane.level] || 1);
+        const start = this.x(from), each = this.x(from + step) - start, bottom = y + LANE - 1;
+        const begin = Math.max(0, Math.floor((labels - start) / each)), end = Math.min(count, Math.ceil((width - start) / each));
+        const heights = this.heights.length < count ? this.heights = new Float32Array(count) : this.heights.fill(0);
+        for (let kind = 0; kind < LANE_KINDS; kind++) {
+          context.fillStyle = theme.kinds[kind];
+          for (let column = begin; column < end; column++) {
             const amount = data.kinds[column * LANE_KINDS + kind] * scale;
             if (!amount) continue;
-            context.fillStyle = theme.kinds[kind];
-            context.fillRect(left, base - amount, Math.max(right - left - 0.25, 0.5), amount);
-            base -= amount;
+            heights[column] += amount;
+            context.fillRect(start + column * each, bottom - heights[column], Math.max(each - 0.25, 0.5), amount);
           }
-          const amount = data.pointed ? data.pointed[column] * scale : 0;
-          if (amount) {
-            context.fillStyle = theme.focus;
-            context.fillRect(left, y + LANE - 1 - amount, Math.max(right - left - 0.25, 0.75), amount);
+        }
+        if (data.pointed) {
+          context.fillStyle = theme.focus;
+          for (let column = begin; column < end; column++) {
+            const amount = data.pointed[column] * scale;
+            if (amount) context.fillRect(start + column * each, bottom - amount, Math.max(each - 0.25, 0.75), amount);
           }
         }
       }

@@ -501,6 +501,8 @@ export class Page {
       body.dataset.shows = key;
       body.replaceChildren(...wanted);
       body.className = `body ${state.view === "sandwich" ? "stacked" : ""}`;
+      // What was taken out of the page has forgotten how far it was scrolled.
+      for (const picture of [this.main, this.callers, this.callees]) if (picture?.scroller.isConnected) picture.toRoot();
     }
     if (this.main) this.main.scroller.setAttribute("aria-label", `${TABS.find(([view]) => view === state.view)?.[1]}. Arrow keys go from frame to frame, Enter zooms.`);
     if (this.threadChoice) {

@@ -86,7 +86,12 @@ export class Picture {
   turn(upward) {
     if (this.upward === upward) return;
     this.upward = upward;
-    this.scroller.scrollTop = upward ? this.scroller.scrollHeight : 0;
+    this.toRoot();
+  }
+
+  /** Brings the root into view. */
+  toRoot() {
+    this.scroller.scrollTop = this.upward ? this.scroller.scrollHeight : 0;
     soon(this.redraw);
   }
 
