@@ -166,7 +166,7 @@ impl Rows<'_> {
         }
         let text = (self.listing.sources)(&location.file);
         let text = text.as_ref().and_then(|lines| lines.get(location.line as usize - 1)).map(String::as_str);
-        let text = text.map_or_else(String::new, |text| source_text(text));
+        let text = text.map_or_else(String::new, source_text);
         let inlined: Vec<String> = match instruction.frames.as_ref() {
             [inlined @ .., _] => {
                 inlined.iter().map(|frame| printable(&frame.function).into_owned()).collect()
