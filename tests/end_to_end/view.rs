@@ -288,6 +288,42 @@ fn a_link_shows_what_its_sender_saw_and_nonsense_in_it_is_left_out() {
 }
 
 #[test]
+fn the_source_of_a_function_has_the_samples_of_its_lines() {
+    if !may_record() {
+        return;
+    }
+    let Some(program) = programs::c_built("workers", "lines", &["-g"]) else { return };
+    let folder = folder();
+    let words = [program.as_os_str(), "2".as_ref(), "80".as_ref()];
+    let (file, _) = record(folder.path(), &[], &words);
+    let run_ = run(prof(["view", "-q", "--with-source"]).arg(&file)).ok();
+    let lines = ["report", "--json", "-q", "--min", "0", "--sort", "function,line", "--keep", "/^burn$/"];
+    let report: Value = serde_json::from_str(run(prof(lines).arg(&file)).ok().text()).unwrap();
+    let of_burn = |row: &&Value| row["function"] == "cpu_time" && row["self"] != 0;
+    let figure = |row: &Value| {
+        let line = row["line"].as_str().unwrap().rsplit_once(':').unwrap().1.to_owned();
+        (line, row["self"].as_u64().unwrap())
+    };
+    let expected: BTreeMap<String, u64> =
+        report["rows"].as_array().unwrap().iter().filter(of_burn).map(figure).collect();
+    assert!(!expected.is_empty(), "{report}");
+    const LINES: &str = "
+        const named = page.side.table.functions.find(id => page.words.functionName(id) === 'cpu_time');
+        store.set({ named, view: 'source' });
+        await wait();
+        const { lines } = await page.client.ask('lines', { selection: page.selection, named });
+        const text = [...document.querySelectorAll('.source .hot code')].map(code => code.textContent);
+        return { lines: Object.fromEntries(lines.map(({ line, samples }) => [page.meta.lines.line[line], samples])), text };";
+    for browser in browsers() {
+        let answer = visit(browser, run_.text(), "", LINES);
+        let found: BTreeMap<String, u64> = serde_json::from_value(answer["lines"].clone()).unwrap();
+        assert_eq!(found, expected, "{browser}");
+        let text = answer["text"].to_string();
+        assert!(text.contains("clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);"), "{browser}: {text}");
+    }
+}
+
+#[test]
 fn a_page_is_written_as_asked_or_it_is_said_why_not() {
     if !may_record() {
         return;

@@ -11,6 +11,7 @@ mod console;
 mod doctor;
 mod input;
 mod output;
+mod sources;
 mod top;
 
 use std::process::ExitCode;

@@ -56,6 +56,7 @@ fn page(names: &[String], comm: &str, samples: &[Sample], weight: Weight) -> Str
         events: vec![PageEvent { name: comm.to_owned(), view: &view, is_clock: false }],
         gaps: vec![(0, 2000, 7)],
         is_own: &|_| true,
+        source: None,
     };
     let mut html = Vec::new();
     write(&page, &mut html).unwrap();

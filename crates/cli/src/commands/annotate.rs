@@ -1,9 +1,7 @@
 //! `prof annotate`: source lines and instructions of a function, with samples.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{IsTerminal, Read};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -23,9 +21,8 @@ use crate::confined;
 use crate::console::Console;
 use crate::input;
 use crate::output::Output;
+use crate::sources::{self, SourceFiles};
 
-/// Bytes of a source file that are read at the most.
-const MOST_SOURCE_BYTES: u64 = 16 << 20;
 /// Names that are offered where none fits.
 const OFFERED: usize = 8;
 
@@ -50,7 +47,7 @@ pub struct AnnotateArguments {
     #[arg(long, value_name = "SYNTAX", default_value = "att", value_parser = ["att", "intel"])]
     syntax: String,
     /// Look for sources below TO where debug information says FROM (may be given several times)
-    #[arg(long, value_name = "FROM=TO", value_parser = source_folder)]
+    #[arg(long, value_name = "FROM=TO", value_parser = sources::folder)]
     source_dir: Vec<(String, PathBuf)>,
     /// Print JSON (docs/schemas/annotate.json)
     #[arg(long)]
@@ -61,11 +58,6 @@ pub struct AnnotateArguments {
     stacks: StackArguments,
     #[command(flatten)]
     symbols: SymbolArguments,
-}
-
-fn source_folder(text: &str) -> Result<(String, PathBuf), String> {
-    let (from, to) = text.split_once('=').ok_or("not of the form FROM=TO")?;
-    Ok((from.to_owned(), PathBuf::from(to)))
 }
 
 /// Lists a function.
@@ -123,7 +115,7 @@ fn list(
     let annotated: Vec<AnnotatedFunction> =
         chosen.into_iter().map(|chosen| annotate(chosen, &annotator)).collect();
     let event_name = event.name.to_string();
-    let sources = SourceFiles { folders: &arguments.source_dir, read: RefCell::default() };
+    let sources = SourceFiles::new(&arguments.source_dir);
     let listing = Listing {
         event: &event_name,
         unit: match weight {
@@ -251,35 +243,4 @@ fn choose(arguments: &AnnotateArguments, functions: Vec<Whole>) -> anyhow::Resul
         "no sample was taken in a function `{wanted}`; most were taken in {}",
         quoted(&mut functions.iter().map(|(name, _)| name.as_str()))
     )
-}
-
-/// Source files by the paths of debug information.
-struct SourceFiles<'a> {
-    folders: &'a [(String, PathBuf)],
-    read: RefCell<HashMap<String, Option<Arc<[String]>>>>,
-}
-
-impl SourceFiles<'_> {
-    fn lines(&self, path: &str) -> Option<Arc<[String]>> {
-        if let Some(known) = self.read.borrow().get(path) {
-            return known.clone();
-        }
-        let replaced = self.folders.iter().find_map(|(from, to)| {
-            let rest = path.strip_prefix(from.as_str())?;
-            Some(to.join(rest.trim_start_matches('/')))
-        });
-        let lines = read_lines(replaced.unwrap_or_else(|| PathBuf::from(path)));
-        self.read.borrow_mut().insert(path.to_owned(), lines.clone());
-        lines
-    }
-}
-
-/// Reads a regular file, up to a bound: debug information may name anything.
-fn read_lines(path: PathBuf) -> Option<Arc<[String]>> {
-    if !path.is_absolute() || !path.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return None;
-    }
-    let mut bytes = Vec::new();
-    File::open(path).ok()?.take(MOST_SOURCE_BYTES).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect())
 }

@@ -24,6 +24,7 @@ use crate::confined;
 use crate::console::Console;
 use crate::input;
 use crate::output::Output;
+use crate::sources::{self, SourceFiles};
 
 /// Arguments of `prof view`.
 #[derive(Args)]
@@ -47,6 +48,12 @@ pub struct ViewArguments {
     debuginfod: bool,
     #[command(flatten)]
     runtimes: RuntimeArguments,
+    /// Put source lines into the page: those that were sampled, with some around
+    #[arg(long)]
+    with_source: bool,
+    /// Look for sources below TO where debug information says FROM (may be given several times)
+    #[arg(long, value_name = "FROM=TO", value_parser = sources::folder, requires = "with_source")]
+    source_dir: Vec<(String, PathBuf)>,
     /// Above the page [default: what was recorded]
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
@@ -110,7 +117,8 @@ fn write(
     console: &Console,
 ) -> anyhow::Result<()> {
     let stacks = &arguments.stacks;
-    let settings = arguments.symbols.settings(stacks.inlines(), is_of_this_host(input.reader.features()));
+    let mut settings = arguments.symbols.settings(stacks.inlines(), is_of_this_host(input.reader.features()));
+    settings.options.locations = arguments.with_source;
     let request = Request {
         filter: arguments.samples.filter(),
         detail: Detail {
@@ -133,7 +141,7 @@ fn write(
         Err(error) if error.is_about_samples() => return Err(error).with_context(cannot_show),
         read => read?,
     };
-    let show = Show { modules: true, ..stacks.show() };
+    let show = Show { modules: true, lines: arguments.with_source, ..stacks.show() };
     let shape = stacks.shape();
     let filters = [arguments.samples.in_words(), stacks.in_words()];
     let filters = filters.iter().filter(|words| !words.is_empty()).cloned().collect::<Vec<_>>().join(", ");
@@ -168,6 +176,7 @@ fn write(
         let chosen: &analysis::EventProfile = chosen;
         PageEvent { name: chosen.event.name.to_string(), view, is_clock: is_clock(&chosen.event.attr) }
     };
+    let sources = SourceFiles::new(&arguments.source_dir);
     let page = Page {
         title: arguments.title.clone().unwrap_or(recorded),
         facts,
@@ -175,6 +184,7 @@ fn write(
         events: analysis.events.iter().zip(&views).map(event).collect(),
         gaps: analysis.gaps.iter().map(|gap| (gap.start.0, gap.end.0, gap.lost)).collect(),
         is_own: &|module| own.contains(module),
+        source: if arguments.with_source { Some(&|path: &str| sources.lines(path)) } else { None },
     };
     Ok(export::view::write(&page, output)?)
 }

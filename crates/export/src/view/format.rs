@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `nodes` | how many nodes the tree of stacks has; then for each, in preorder, how far back its parent lies (0 for the root), and its frame |
 //! | `stacks` | how many different stacks there are; then the innermost node of each, the most frequent stack first |
+//! | `lines` | for each stack its innermost line, as a number of `meta.lines`, or 0 where it is not known; absent in pages without source |
 //! | `times` | for each sample how much its distance to the sample before differs from the distance before (signed), in units of time |
 //! | `samples` | for each sample its stack |
 //! | `cpus` | for each sample the difference of its CPU to that of the sample before (signed); absent where samples do not say |

@@ -6,9 +6,11 @@
 mod format;
 mod samples;
 mod script;
+mod source;
 mod tree;
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use model::Name;
 use profile::{View, Weight};
@@ -18,6 +20,9 @@ use crate::page::frames::escape;
 use crate::summary::{counted, grouped};
 use samples::{Clock, Columns, Samples};
 use tree::{Kind, SortedTree, StackTree};
+
+/// Reads the lines of a source file by its path in debug information.
+pub type ReadSource<'r> = dyn Fn(&str) -> Option<Arc<[String]>> + 'r;
 
 /// What the page is about.
 pub struct Page<'p> {
@@ -34,6 +39,8 @@ pub struct Page<'p> {
     pub gaps: Vec<(u64, u64, u64)>,
     /// Says of a module whether it is code of those who look at the page, and not the system's.
     pub is_own: &'p dyn Fn(&str) -> bool,
+    /// Reads source files; `None` where the page is to have no source. With it, the views must show lines.
+    pub source: Option<&'p ReadSource<'p>>,
 }
 
 /// The samples of one event.
@@ -57,6 +64,7 @@ pub fn write(page: &Page<'_>, output: &mut dyn Write) -> io::Result<()> {
     let page = &page.harmless();
     let mut stacks = StackTree::default();
     let mut samples = Samples::default();
+    samples.has_lines = page.source.is_some();
     for (number, event) in (0..).zip(&page.events) {
         samples.add(number, event.view, &mut stacks);
     }
@@ -68,9 +76,13 @@ pub fn write(page: &Page<'_>, output: &mut dyn Write) -> io::Result<()> {
     let tree = stacks.sorted();
     let weighted: Vec<bool> = page.events.iter().map(|event| event.view.weight() == Weight::Period).collect();
     let lanes = std::mem::take(&mut samples.lanes);
+    let lines = std::mem::take(&mut samples.lines);
     let mut columns = samples.into_columns(clock, &weighted, &tree.moved);
     let truth = truth(page, clock);
-    let meta = meta(page, &counts, &truth, clock, &lanes, &tree, &columns);
+    let mut meta = meta(page, &counts, &truth, clock, &lanes, &tree, &columns);
+    if let (Some(read), Some(fields)) = (page.source, meta.as_object_mut()) {
+        fields.extend(lines.with_text(&columns.samples_of_lines, read));
+    }
     let still = Still { page, truth: &truth, tree: &tree, columns: &columns }.text();
     let blocks: Vec<(&str, Vec<u8>)> = [
         ("meta", Some(meta.to_string().into_bytes())),
@@ -78,6 +90,7 @@ pub fn write(page: &Page<'_>, output: &mut dyn Write) -> io::Result<()> {
         ("stacks", Some(std::mem::take(&mut columns.stacks).into_bytes())),
         ("times", clock.is_some().then(|| std::mem::take(&mut columns.times).into_bytes())),
         ("samples", Some(std::mem::take(&mut columns.samples).into_bytes())),
+        ("lines", columns.lines.take().map(format::Column::into_bytes)),
         ("cpus", columns.cpus.take().map(format::Column::into_bytes)),
         ("weights", columns.weights.take().map(format::Column::into_bytes)),
     ]
@@ -117,6 +130,7 @@ impl<'p> Page<'p> {
             events: self.events.iter().map(event).collect(),
             gaps: self.gaps.clone(),
             is_own: self.is_own,
+            source: self.source,
         }
     }
 }

@@ -7,6 +7,7 @@ use profile::{StackId, Thread, View, pool_names};
 use rustc_hash::FxBuildHasher;
 
 use super::format::Column;
+use super::source::Lines;
 use super::tree::StackTree;
 
 /// A thread, whatever names it had.
@@ -27,8 +28,8 @@ pub(crate) struct Lane {
 struct Row {
     event: u32,
     lane: u32,
-    /// Of the tree, before it is sorted.
-    node: u32,
+    /// Number in [`Samples::leaves`].
+    leaf: u32,
     cpu: u32,
     time: u64,
     period: u64,
@@ -39,6 +40,12 @@ struct Row {
 pub(crate) struct Samples {
     pub(crate) lanes: Vec<Lane>,
     lane_numbers: HashMap<(Pid, Tid), u32, FxBuildHasher>,
+    /// Where stacks end: a node of the tree before it is sorted, and a line, 0 where it is not known.
+    leaves: Vec<(u32, u32)>,
+    leaf_numbers: HashMap<(u32, u32), u32, FxBuildHasher>,
+    pub(crate) lines: Lines,
+    /// Whether stacks that end on different lines are told apart.
+    pub(crate) has_lines: bool,
     rows: Vec<Row>,
     /// Whether all samples say when, and where, they were taken.
     is_timed: bool,
@@ -62,6 +69,7 @@ pub(crate) struct Columns {
     pub(crate) stacks: Column,
     pub(crate) times: Column,
     pub(crate) samples: Column,
+    pub(crate) lines: Option<Column>,
     pub(crate) cpus: Option<Column>,
     pub(crate) weights: Option<Column>,
     /// Event, lane, samples.
@@ -70,6 +78,8 @@ pub(crate) struct Columns {
     pub(crate) cpu_count: u32,
     /// How many samples each node has, by its number in the sorted tree, of each event; and how much they weigh.
     pub(crate) own: Vec<Vec<u64>>,
+    /// How many samples each line has, by its number.
+    pub(crate) samples_of_lines: Vec<u64>,
 }
 
 /// CPUs beyond are taken for nonsense: the page keeps 16 bits of them.
@@ -89,16 +99,23 @@ impl Samples {
         let pools = pool_names(profile.threads());
         let lanes: Vec<u32> = profile.threads().iter().map(|thread| self.lane(thread)).collect();
         let roots: Vec<u32> = pools.iter().map(|name| tree.root(name)).collect();
-        let mut nodes: HashMap<(u32, StackId), Option<u32>, FxBuildHasher> = HashMap::default();
+        let lines = if self.has_lines { self.lines.of_frames(view) } else { Vec::new() };
+        let mut leaves: HashMap<(u32, StackId), Option<u32>, FxBuildHasher> = HashMap::default();
         let mut named = vec![0_u64; profile.threads().len()];
         self.rows.reserve(profile.samples().len());
         for sample in profile.samples().iter() {
             let thread = sample.thread.index();
             let root = roots[thread];
-            let node = *nodes
-                .entry((root, sample.stack))
-                .or_insert_with(|| tree.add(view, &numbers, root, sample.thread, sample.stack));
-            let Some(node) = node else { continue };
+            let leaf = *leaves.entry((root, sample.stack)).or_insert_with(|| {
+                let (node, frame) = tree.add(view, &numbers, root, sample.thread, sample.stack)?;
+                let leaf = (node, lines.get(frame.index()).copied().unwrap_or(0));
+                let next = self.leaves.len() as u32;
+                Some(*self.leaf_numbers.entry(leaf).or_insert_with(|| {
+                    self.leaves.push(leaf);
+                    next
+                }))
+            });
+            let Some(leaf) = leaf else { continue };
             let cpu = sample.cpu.map(|cpu| cpu.0).filter(|&cpu| cpu < MOST_CPUS);
             self.is_timed &= sample.time.is_some();
             self.has_cpus &= cpu.is_some();
@@ -106,7 +123,7 @@ impl Samples {
             self.rows.push(Row {
                 event,
                 lane: lanes[thread],
-                node,
+                leaf,
                 cpu: cpu.unwrap_or(0),
                 time: sample.time.map_or(0, |time| time.0 / 1000),
                 period: sample.period,
@@ -165,24 +182,35 @@ impl Samples {
     pub(crate) fn into_columns(mut self, clock: Option<Clock>, weighted: &[bool], moved: &[u32]) -> Columns {
         // Equal times stay in the order of the recording.
         self.rows.sort_by_key(|row| (row.event, row.lane, row.time));
-        let mut frequency = vec![0_u64; moved.len()];
-        let mut columns = Columns { own: vec![vec![0; moved.len()]; weighted.len()], ..Columns::default() };
+        let ends: Vec<(u32, u32)> =
+            self.leaves.iter().map(|&(node, line)| (moved[node as usize], line)).collect();
+        let mut frequency = vec![0_u64; ends.len()];
+        let mut columns = Columns {
+            own: vec![vec![0; moved.len()]; weighted.len()],
+            samples_of_lines: vec![0; ends.iter().map(|&(_, line)| line as usize + 1).max().unwrap_or(0)],
+            ..Columns::default()
+        };
         for row in &self.rows {
-            let node = moved[row.node as usize] as usize;
-            frequency[node] += 1;
+            let (node, line) = ends[row.leaf as usize];
+            frequency[row.leaf as usize] += 1;
+            columns.samples_of_lines[line as usize] += 1;
             let is_weighted = weighted[row.event as usize];
-            let own = &mut columns.own[row.event as usize][node];
+            let own = &mut columns.own[row.event as usize][node as usize];
             *own = own.saturating_add(if is_weighted { row.period } else { 1 });
         }
         let mut stacks: Vec<u32> =
-            (0..moved.len() as u32).filter(|&node| frequency[node as usize] > 0).collect();
-        stacks.sort_by_key(|&node| std::cmp::Reverse(frequency[node as usize]));
+            (0..ends.len() as u32).filter(|&leaf| frequency[leaf as usize] > 0).collect();
+        stacks.sort_by_key(|&leaf| (std::cmp::Reverse(frequency[leaf as usize]), ends[leaf as usize]));
         columns.stacks.push(stacks.len() as u64);
-        let mut ranks = vec![0_u64; moved.len()];
-        for (rank, &node) in (0..).zip(&stacks) {
+        let mut ranks = vec![0_u64; ends.len()];
+        let mut lines = Column::default();
+        for (rank, &leaf) in (0..).zip(&stacks) {
+            let (node, line) = ends[leaf as usize];
             columns.stacks.push(node.into());
-            ranks[node as usize] = rank;
+            lines.push(line.into());
+            ranks[leaf as usize] = rank;
         }
+        columns.lines = self.has_lines.then_some(lines);
         let any_weighted = weighted.contains(&true);
         let (mut cpus, mut weights) = (Column::default(), Column::default());
         let segments = self.rows.chunk_by(|one, other| (one.event, one.lane) == (other.event, other.lane));
@@ -191,7 +219,7 @@ impl Samples {
             columns.segments.push((event, lane, segment.len() as u64));
             let (mut time, mut distance, mut cpu, mut period) = (0_i64, 0_i64, 0_i64, 0_i64);
             for row in segment {
-                columns.samples.push(ranks[moved[row.node as usize] as usize]);
+                columns.samples.push(ranks[row.leaf as usize]);
                 if let Some(Clock { origin, unit, .. }) = clock {
                     let now = (row.time.saturating_sub(origin) / unit) as i64;
                     columns.times.push_signed(now - time - distance);
@@ -223,7 +251,7 @@ mod tests {
 
     #[test]
     fn long_recordings_have_coarser_times() {
-        let row = |time| Row { event: 0, lane: 0, node: 0, cpu: 0, time, period: 1 };
+        let row = |time| Row { event: 0, lane: 0, leaf: 0, cpu: 0, time, period: 1 };
         let samples = |times: &[u64]| Samples {
             rows: times.iter().copied().map(row).collect(),
             is_timed: true,

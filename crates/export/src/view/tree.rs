@@ -99,8 +99,8 @@ impl StackTree {
         })
     }
 
-    /// Adds a stack of a thread on a root; returns the node of its innermost frame, or `None` where the view leaves the stack
-    /// out. `numbers` are those of the view's frames.
+    /// Adds a stack of a thread on a root; returns the node of its innermost frame, and that frame, or `None` where the view
+    /// leaves the stack out. `numbers` are those of the view's frames.
     pub(crate) fn add(
         &mut self,
         view: &View<'_>,
@@ -108,16 +108,17 @@ impl StackTree {
         root: u32,
         thread: profile::ThreadId,
         stack: StackId,
-    ) -> Option<u32> {
+    ) -> Option<(u32, FrameId)> {
         let mut path = std::mem::take(&mut self.path);
         path.clear();
         view.stack(thread, stack, &mut path);
         let (process, _) = view.roots(thread);
         let roots = 1 + usize::from(process.is_some());
-        let node = (!path.is_empty()).then(|| {
-            path.iter().skip(roots).fold(self.child(0, root), |node, frame| {
+        let node = path.last().map(|&innermost| {
+            let node = path.iter().skip(roots).fold(self.child(0, root), |node, frame| {
                 self.child(node, numbers.get(frame.index()).copied().unwrap_or(root))
-            })
+            });
+            (node, innermost)
         });
         self.path = path;
         node

@@ -20,9 +20,8 @@ export function showNamed({ state, words, totals, named: place, side, meta, act 
   const figures = [`total ${words.amount(total, state.event)}, ${share(total, weight)}`, `self ${words.amount(self, state.event)}, ${share(self, weight)}`];
   if (totals && totals.all !== totals.weight) figures.push(`total ${share(total, totals.all)} of all`);
   if (table && meta.events[state.event].nanoseconds) figures.push(counted(table.samples[named], "sample", "samples"));
-  const has = meta.source?.some(source => source.function === named);
   const actions = [["keep", "Keep only", "k"], ["hide", "Hide", "h"], ["root", "Root here", "b"], ["merge", "Merge into caller", "m"],
-    ...(module ? [["module", "Collapse module", "c"]] : []), ["sandwich", "Sandwich", "s"], ...(has ? [["source", "Source", ""]] : []), ["copy", "Copy name", "y"]]
+    ...(module ? [["module", "Collapse module", "c"]] : []), ["sandwich", "Sandwich", "s"], ...(meta.sources ? [["source", "Source", ""]] : []), ["copy", "Copy name", "y"]]
     .map(([what, label, key]) => button(label, key ? `${label} (${key})` : label, () => act(what)));
   place.replaceChildren(
     element("div", { class: "name" }, element("b", { title: name.slice(0, 4000) }, name.length > 1000 ? `${name.slice(0, 1000)}…` : name), ...(module ? [element("span", { class: "muted" }, module)] : [])),

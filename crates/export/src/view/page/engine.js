@@ -186,6 +186,31 @@ export class Engine {
   }
 
   /**
+   * Samples and weight of the lines on which stacks end in a function. What a step has merged into it lies on no line of it.
+   * @param {{selection: Selection, named: number}} request
+   */
+  lines({ selection, named }) {
+    const { stacks, lines, frame } = this.samples.columns, { functionOf } = this.frames;
+    const { tree, map } = this.derived(selection.steps);
+    const { samples, weights } = this.samples.ofStacks(selection);
+    /** @type {Map<number, {line: number, samples: number, weight: number}>} */
+    const found = new Map();
+    let all = 0;
+    for (let stack = 0; stack < lines.length; stack++) {
+      const node = map[stacks[stack]];
+      if (!samples[stack] || node <= 0 || functionOf[frame[stacks[stack]]] !== named || functionOf[tree.frame[node]] !== named) continue;
+      all += weights[stack];
+      if (!lines[stack]) continue;
+      const known = found.get(lines[stack]);
+      if (known) {
+        known.samples += samples[stack];
+        known.weight += weights[stack];
+      } else found.set(lines[stack], { line: lines[stack] - 1, samples: samples[stack], weight: weights[stack] });
+    }
+    return { all, lines: [...found.values()] };
+  }
+
+  /**
    * Weight in columns of time, by kind of the innermost frame, and of that what has a function that is pointed out.
    * @param {{event: number, from: number, to: number, columns: number, lanes: number[][], byCpu: boolean, threads: number[]|null,
    *   steps: import("./tree.js").Step[], named: number, search: string}} request

@@ -29,16 +29,17 @@
  * @property {{name: number[], module: number[], cuts: (string|number)[]}} functions
  * @property {{function: number[], kind: number[], colour: number[]}} frames
  * @property {[number, number, number][]} gaps From, to (units), and records lost in between; 0 where the kernel throttled the event.
- * @property {string[]} [sources] Paths of source files.
- * @property {SourceLines[]} [source]
+ * @property {string[]} [sources] Paths of source files; absent in pages without source, like the two that follow.
+ * @property {{file: number[], line: number[]}} [lines] The lines that stacks end on; stacks count them from 1.
+ * @property {[number, number, string[]][]} [texts] File, number of the first line, lines.
  */
-/** @typedef {{function: number, file: number, first: number, text: string[], lines: number[], samples: number[]}} SourceLines */
 
 /**
  * @typedef {object} Columns
  * @property {Int32Array} parent Of each node of the tree of stacks, which lies in preorder.
  * @property {Int32Array} frame
  * @property {Int32Array} stacks Node of each stack, the most frequent stack first.
+ * @property {Int32Array} lines Line of each stack, from 1; 0 where it is not known. Empty in pages without source.
  * @property {Uint32Array} time Units since the origin, ascending within a segment.
  * @property {Uint16Array|Uint32Array} stack Number in `stacks`.
  * @property {Uint16Array} cpu Empty where samples do not say.
@@ -111,9 +112,9 @@ class Integers {
 
 /** @param {Record<string, string>} blocks @param {Meta} meta @returns {Promise<Columns>} */
 export async function unpackColumns(blocks, meta) {
-  const names = ["nodes", "stacks", "times", "samples", "cpus", "weights"];
+  const names = ["nodes", "stacks", "times", "samples", "cpus", "weights", "lines"];
   const unpacked = await Promise.all(names.map(name => name in blocks ? unpack(blocks[name], name) : new Uint8Array()));
-  const [nodes, stackNodes, times, samples, cpus, weights] = unpacked.map(bytes => new Integers(bytes));
+  const [nodes, stackNodes, times, samples, cpus, weights, stackLines] = unpacked.map(bytes => new Integers(bytes));
   const nodeCount = nodes.next();
   const parent = new Int32Array(nodeCount), frame = new Int32Array(nodeCount);
   for (let node = 0; node < nodeCount; node++) {
@@ -122,6 +123,8 @@ export async function unpackColumns(blocks, meta) {
   }
   const stacks = new Int32Array(stackNodes.next());
   for (let stack = 0; stack < stacks.length; stack++) stacks[stack] = stackNodes.next();
+  const lines = new Int32Array("lines" in blocks ? stacks.length : 0);
+  for (let stack = 0; stack < lines.length; stack++) lines[stack] = stackLines.next();
   const count = meta.segments.reduce((sum, segment) => sum + segment[2], 0);
   const time = new Uint32Array(meta.timed ? count : 0);
   const stack = stacks.length <= 0x10000 ? new Uint16Array(count) : new Uint32Array(count);
@@ -137,8 +140,8 @@ export async function unpackColumns(blocks, meta) {
       if (weight.length) weight[at] = weighted ? last += weights.signed() : 1;
     }
   }
-  for (const column of [nodes, stackNodes, times, samples, cpus, weights]) {
+  for (const column of [nodes, stackNodes, times, samples, cpus, weights, stackLines]) {
     if (!column.ended || column.at > column.bytes.length) throw new Error("the data is damaged");
   }
-  return { parent, frame, stacks, time, stack, cpu, weight };
+  return { parent, frame, stacks, lines, time, stack, cpu, weight };
 }

@@ -6,6 +6,8 @@ import { columns, counted, grouped } from "./words.js";
 import { themes } from "./colours.js";
 
 const RULER = 22, LANE = 22, COLUMN = 2;
+/** Samples of a busy thread that a column has, where there is time for them: fewer make a comb. */
+const FEW = 5;
 
 /**
  * @typedef {object} Lane
@@ -180,7 +182,7 @@ export class Lanes {
     if (this.hasHeat) return this.askHeat();
     const [from, to] = this.window, [first, last] = this.visible;
     const request = {
-      event: state.event, from, to, columns: Math.max(1, Math.floor(this.plot / COLUMN)), byCpu: state.lanes === "cpus",
+      event: state.event, from, to, columns: this.columns(to - from), byCpu: state.lanes === "cpus",
       lanes: this.lanes.slice(first, last).map(lane => lane.members),
       threads: state.threads, steps: state.steps, named: state.named, search: state.search,
     };
@@ -189,6 +191,14 @@ export class Lanes {
       this.activity = { request, first, lanes };
       soon(this.redraw);
     }, this.page.fail);
+  }
+
+  /** Columns of a window: as many as can be seen, but wider where a column would have fewer than some samples of a busy thread. @param {number} length */
+  columns(length) {
+    const { nanoseconds } = this.meta.events[this.store.state.event];
+    const most = Math.max(1, Math.floor(this.plot / COLUMN));
+    const filled = nanoseconds ? length * this.meta.unit * 1e3 / (nanoseconds * FEW) : most;
+    return Math.floor(Math.max(1, Math.min(most, Math.max(filled, most / 3))));
   }
 
   askHeat() {

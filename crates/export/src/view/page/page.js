@@ -114,7 +114,7 @@ export class Page {
     const selection = element("section", { class: "selection", "aria-label": "Selection" }, this.crumbs, this.figures);
 
     // Views.
-    const views = TABS.filter(([view]) => (view !== "source" || meta.source?.length) && (view !== "order" || meta.timed));
+    const views = TABS.filter(([view]) => (view !== "source" || meta.sources) && (view !== "order" || meta.timed));
     this.tabs = views.map(([view, label, title], at) => {
       const tab = element("button", {
         type: "button", role: "tab", id: `tab-${view}`, "aria-controls": "panel", title: `${title} (${at + 1})`,
@@ -370,7 +370,7 @@ export class Page {
     if (key(state) !== key(old)) this.select();
     this.match = -1;
     if (["view", "zoom", "thread", "event", "time", "threads", "cpus", "steps"].some(part => JSON.stringify(/** @type {any} */ (state)[part]) !== JSON.stringify(/** @type {any} */ (old)[part]))
-      || state.view === "sandwich" && state.named !== old.named) this.askView();
+      || ["sandwich", "source"].includes(state.view) && state.named !== old.named) this.askView();
     this.update();
   }
 
@@ -436,6 +436,10 @@ export class Page {
       if (!tree) return;
       const request = { selection: { ...selection, search: "" }, view, named: -1, open: [...tree.open], closed: [...tree.closed] };
       client.latest("view", "rows", request, rows => tree.show(rows, this.totals?.weight ?? 0, this.totals?.found ?? null), this.fail);
+    } else if (view === "source") {
+      const { named, event } = state;
+      if (named < 0) this.source?.explain("Choose a function, in the table of functions or in a picture.");
+      else client.latest("view", "lines", { selection: { ...selection, search: "" }, named }, answer => this.source?.show(named, event, answer), this.fail);
     }
   }
 
@@ -477,9 +481,8 @@ export class Page {
     this.table?.pointOut();
     this.tree?.list.refresh();
     this.invertedTree?.list.refresh();
-    this.source?.show(state.named);
     showNamed(this);
-    document.body.classList.toggle("narrow-side", !this.wide?.matches || state.view === "functions" || state.view === "source");
+    document.body.classList.toggle("narrow-side", !this.wide?.matches || state.view === "functions");
     this.table?.setWide(this.panel ? this.panel.clientWidth > 760 : true);
   }
 

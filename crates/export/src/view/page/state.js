@@ -64,7 +64,8 @@ export function fromFragment(text, meta) {
   state.zoom = numbers("zoom", meta.frames.kind.length + meta.modules.length) ?? [];
   state.search = parts.get("search") ?? "";
   const view = parts.get("view") ?? "";
-  if (VIEWS.includes(view)) state.view = view;
+  const has = view === "source" ? meta.sources : view === "order" ? meta.timed : true;
+  if (VIEWS.includes(view) && has) state.view = view;
   const lanes = parts.get("lanes") ?? "";
   if (lanes === "cpus" && meta.cpus || lanes === "heat") state.lanes = lanes;
   try {

@@ -1,0 +1,141 @@
+//! Source lines of the page: those that stacks end on, with some around.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use model::Name;
+use profile::View;
+use serde_json::{Map, Value, json};
+
+use super::ReadSource;
+
+/// Lines that are shown before and behind one that was sampled.
+const AROUND: usize = 8;
+/// Lines that a page has at the most: those of the files with most samples.
+const MOST_LINES: usize = 60_000;
+/// Letters of a line at the most.
+const MOST_LETTERS: usize = 300;
+/// How names of source files end. Debug information may name any file of the machine, and the page is handed over.
+const ENDINGS: [&str; 38] = [
+    "rs", "c", "h", "cc", "cpp", "cxx", "hh", "hpp", "hxx", "inl", "ipp", "tcc", "s", "asm", "go", "java",
+    "kt", "scala", "py", "pyx", "js", "mjs", "ts", "rb", "php", "pl", "swift", "m", "mm", "zig", "d", "f",
+    "f90", "hs", "ml", "nim", "cs", "jl",
+];
+
+/// The lines that stacks end on, numbered from 1.
+#[derive(Default, Debug)]
+pub(crate) struct Lines {
+    files: Vec<Arc<str>>,
+    file_numbers: HashMap<Arc<str>, u32>,
+    /// File and line.
+    lines: Vec<(u32, u32)>,
+    line_numbers: HashMap<(u32, u32), u32>,
+}
+
+impl Lines {
+    /// The number of each frame's line, 0 where it has none.
+    pub(crate) fn of_frames(&mut self, view: &View<'_>) -> Vec<u32> {
+        let line = |frame: &profile::ViewFrame| {
+            let location = frame.line.as_ref().filter(|location| location.line > 0)?;
+            let next = self.files.len() as u32;
+            let file = *self.file_numbers.entry(location.file.clone()).or_insert_with_key(|file| {
+                self.files.push(file.clone());
+                next
+            });
+            let line = (file, location.line);
+            Some(*self.line_numbers.entry(line).or_insert_with(|| {
+                self.lines.push(line);
+                self.lines.len() as u32
+            }))
+        };
+        view.frames().frames().iter().map(line).map(Option::unwrap_or_default).collect()
+    }
+
+    /// What `meta` says of lines, with the text around those that have samples. `samples` are by the lines' numbers.
+    pub(crate) fn with_text(&self, samples: &[u64], read: &ReadSource<'_>) -> Map<String, Value> {
+        // The sampled lines of each file.
+        let mut sampled: BTreeMap<u32, (u64, Vec<usize>)> = BTreeMap::new();
+        for (&(file, line), &samples) in self.lines.iter().zip(samples.iter().skip(1)) {
+            if samples > 0 {
+                let (sum, lines) = sampled.entry(file).or_default();
+                *sum = sum.saturating_add(samples);
+                lines.push(line as usize);
+            }
+        }
+        let mut order: Vec<(u32, (u64, Vec<usize>))> = sampled.into_iter().collect();
+        order.sort_by_key(|(file, (samples, _))| (std::cmp::Reverse(*samples), *file));
+        let mut left = MOST_LINES;
+        let mut texts: Vec<Value> = Vec::new();
+        for (file, (_, mut lines)) in order {
+            let path = &self.files[file as usize];
+            let Some(text) = is_source(path).then(|| read(path)).flatten() else { continue };
+            lines.sort_unstable();
+            for (first, end) in stretches(&lines, text.len()) {
+                if end - first > left {
+                    break;
+                }
+                left -= end - first;
+                let text: Vec<String> = text[first..end].iter().map(|line| shown(line)).collect();
+                texts.push(json!([file, first + 1, text]));
+            }
+        }
+        let files: Vec<String> = self.files.iter().map(|file| Name::from(&**file).to_string()).collect();
+        let (file, line): (Vec<u32>, Vec<u32>) = self.lines.iter().copied().unzip();
+        let mut fields = Map::new();
+        fields.insert("sources".to_owned(), json!(files));
+        fields.insert("lines".to_owned(), json!({ "file": file, "line": line }));
+        fields.insert("texts".to_owned(), json!(texts));
+        fields
+    }
+}
+
+fn is_source(path: &str) -> bool {
+    let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending);
+    ENDINGS.iter().any(|known| known.eq_ignore_ascii_case(ending))
+}
+
+/// Lines with those around, from and to (not included), counted from 0. `lines` ascend, and are counted from 1.
+fn stretches(lines: &[usize], count: usize) -> Vec<(usize, usize)> {
+    let mut stretches: Vec<(usize, usize)> = Vec::new();
+    for &line in lines.iter().filter(|&&line| line <= count) {
+        let (first, end) = (line.saturating_sub(AROUND + 1), (line + AROUND).min(count));
+        match stretches.last_mut() {
+            Some(last) if last.1 >= first => last.1 = end,
+            _ => stretches.push((first, end)),
+        }
+    }
+    stretches
+}
+
+/// A line as text that is harmless, and not longer than anybody reads.
+fn shown(line: &str) -> String {
+    let line: String = line.replace('\t', "    ").chars().take(MOST_LETTERS).collect();
+    Name::from(line.as_str()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_lie_close_share_a_stretch() {
+        assert_eq!(stretches(&[3, 5, 40], 100), [(0, 13), (31, 48)]);
+        assert_eq!(stretches(&[1, 17, 99, 101], 100), [(0, 25), (90, 100)]);
+        assert_eq!(stretches(&[7], 0), []);
+    }
+
+    #[test]
+    fn only_sources_are_read() {
+        assert!(is_source("/build/src/main.rs") && is_source("/a/b.CPP") && is_source("x.h"));
+        assert!(
+            !is_source("/etc/shadow") && !is_source("/home/x/.ssh/id_rsa") && !is_source("/home/x/.netrc")
+        );
+    }
+
+    #[test]
+    fn text_of_files_is_harmless() {
+        assert_eq!(shown("\tif (a)"), "    if (a)");
+        assert!(!shown("a\u{202e}b\u{1b}[2J").contains(['\u{202e}', '\u{1b}']));
+        assert_eq!(shown(&"x".repeat(9_000)).len(), MOST_LETTERS);
+    }
+}
