@@ -68,11 +68,13 @@ fn each_wait_has_its_name_its_stack_and_its_length() {
         let folder = folder();
         let Some((file, output)) = record_waits(folder.path(), role) else { return };
         let text = folded(&file, &["--off-cpu"]).ok().text().to_owned();
-        let [wall, running, _] = truth(&output, role);
+        let [wall, running, runnable] = truth(&output, role);
         let activities = activities(&text, role);
         let state_time = activities.get(state).copied().unwrap_or_default();
-        // A sleep ends late where others have the CPU, and the lock is held by somebody who sleeps.
-        assert!(state_time >= 0.98 * length && state_time <= wall, "{role}: {activities:?}, wall {wall} ms");
+        // On a machine that has more to do, a thread starts late to wait, and waits end late.
+        assert!(wall >= length / 2.0, "{role}: {output}");
+        let blocked = wall - running - runnable;
+        assert!(state_time >= 0.98 * blocked - 5.0 && state_time <= wall, "{role}: {activities:?}, {output}");
         let leaf = format!("[{state}");
         let with_function = Folded::parse(&text).count(|stack| {
             stack[0] == role
@@ -150,14 +152,18 @@ fn a_normal_user_sees_where_their_threads_wait() {
             return;
         };
         let run = run.ok();
-        let [wall, running, _] = truth(run.text(), role);
+        let [wall, running, runnable] = truth(run.text(), role);
         let text = folded(&folder.path().join("home/prof.data"), &["--off-cpu"]).ok().text().to_owned();
         let activities = activities(&text, role);
         let of = |what: &str| activities.get(what).copied().unwrap_or_default();
-        assert!(of(state) >= 0.95 * length && of(state) <= wall, "{role}: {activities:?}, wall {wall} ms");
+        assert!(wall >= length / 2.0, "{role}: {}", run.text());
+        assert_close(&format!("{role} in {state}"), of(state), wall - running - runnable, 10.0);
         let sum: f64 = activities.values().sum();
         assert_close(&format!("the sum of {role}"), sum, wall, 5.0);
         assert_close(&format!("{role} on the CPU"), of("running"), running, 3.0);
+        let ready: f64 =
+            activities.iter().filter(|(what, _)| what.starts_with("runnable")).map(|(_, time)| time).sum();
+        assert_close(&format!("{role} waiting for a CPU"), ready, runnable, 10.0);
         let in_function = Folded::parse(&text).count(|stack| {
             let is_state = stack.last().is_some_and(|last| last.starts_with(&format!("[{state}")));
             stack[0] == role && is_state && stack.iter().any(|frame| frame == function)
@@ -189,8 +195,14 @@ fn too_many_switches_are_sampled_and_their_time_still_adds_up() {
     }
     let drawn = folded(&file, &["--off-cpu"]).ok();
     assert!(drawn.stderr.contains("of the time are recorded"), "{}", drawn.stderr);
-    // Each of two threads is there for the whole time, under one name or another.
-    let [wall, ..] = truth(run.text(), "ping_pong");
-    let sum = Folded::parse(drawn.text()).total() as f64 / 1e6;
-    assert!(sum >= 1.8 * wall, "{sum} ms of threads in {wall} ms");
+    let [wall, running, runnable] = truth(run.text(), "ping_pong");
+    let activities = activities(drawn.text(), "ping_pong");
+    let of = |what: &str| -> f64 {
+        activities.iter().filter(|(activity, _)| activity.starts_with(what)).map(|(_, time)| time).sum()
+    };
+    let sum: f64 = activities.values().sum();
+    assert_close("the sum of ping_pong", sum, wall, 10.0);
+    assert_close("ping_pong on the CPU", of("running"), running, 20.0);
+    assert_close("ping_pong waiting for a CPU", of("runnable"), runnable, 20.0);
+    assert!(of("unknown") <= 0.01 * wall, "{activities:?}");
 }

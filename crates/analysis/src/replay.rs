@@ -202,6 +202,10 @@ impl<E> SampleSink for Listening<'_, '_, E> {
         self.sink.sample(sample)
     }
 
+    fn before(&mut self, record: &Record<'_>) {
+        self.sink.before(record);
+    }
+
     fn settle(&mut self, tracker: &mut Tracker) {
         self.sink.settle(tracker);
     }

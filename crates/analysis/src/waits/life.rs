@@ -1,6 +1,6 @@
 //! One thread's time, from its start, or the recording's, to its end.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use perfdata::sections::Schedstat;
 use profile::{Count, StackId, ThreadId};
@@ -19,22 +19,66 @@ pub(super) struct Life {
     pub(super) seen: HashMap<Wait, u64, FxBuildHasher>,
     /// Periods of its samples.
     pub(super) samples: HashMap<(ThreadId, StackId), Count, FxBuildHasher>,
-    /// How long it ran, in nanoseconds, and under which name lately.
-    pub(super) ran: u64,
-    pub(super) name: Option<ThreadId>,
+    /// How long it ran under each of its names, in nanoseconds.
+    pub(super) ran: BTreeMap<ThreadId, u64>,
     /// Whether any sample is of it, so that it is one of those that were meant.
     pub(super) sampled: bool,
-    /// How long nobody watched what it did, in nanoseconds.
-    unwatched: u64,
-    /// Of that, and of what it is known to have run and waited for a CPU, the part between the kernel's counts.
-    counted: Counted,
+    /// What is known of the time before each of the kernel's counts, by the count's number.
+    stretches: BTreeMap<usize, Stretch>,
 }
 
+/// What is known of the time between two counts of the kernel, in nanoseconds.
 #[derive(Default)]
-struct Counted {
-    unwatched: u64,
+struct Stretch {
     ran: u64,
     runnable: u64,
+    unwatched: u64,
+    /// The part of the unwatched time that is wanted, by the name that the thread had.
+    wanted: BTreeMap<ThreadId, u64>,
+}
+
+/// Time that a thread ran, could have run, and was blocked, in nanoseconds.
+#[derive(Clone, Copy, Default)]
+struct Shares {
+    running: u64,
+    runnable: u64,
+    blocked: u64,
+}
+
+impl Shares {
+    fn all(self) -> u64 {
+        self.running.saturating_add(self.runnable).saturating_add(self.blocked)
+    }
+
+    /// Splits `time` as these are split.
+    fn split(self, time: u64) -> Self {
+        let running = part(time, self.running, self.all());
+        let runnable = part(time, self.runnable, self.all()).min(time - running);
+        Self { running, runnable, blocked: time - running - runnable }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.running = self.running.saturating_add(other.running);
+        self.runnable = self.runnable.saturating_add(other.runnable);
+        self.blocked = self.blocked.saturating_add(other.blocked);
+    }
+}
+
+/// `share / whole` of `time`, at most all of it.
+fn part(time: u64, share: u64, whole: u64) -> u64 {
+    let part = u128::from(time) * u128::from(share) / u128::from(whole.max(1));
+    u64::try_from(part).unwrap_or(time).min(time)
+}
+
+/// The parts of a time that lie between two counts each, with the number of the count that ends them.
+fn pieces((start, end): (u64, u64), counted: &[Schedstat]) -> impl Iterator<Item = (usize, u64)> {
+    let (mut number, mut start) = (counted.partition_point(|count| count.time <= start), start);
+    std::iter::from_fn(move || {
+        let until = counted.get(number).map_or(end, |count| count.time.min(end));
+        let piece = (start < end).then(|| (number, until.saturating_sub(start)));
+        (number, start) = (number + 1, until);
+        piece
+    })
 }
 
 /// What an activity is for the kernel's counts.
@@ -55,64 +99,116 @@ fn class(activity: Activity) -> Option<Class> {
 }
 
 impl Life {
-    /// Adds an interval.
-    pub(super) fn add(&mut self, state: State, (start, end): (u64, u64), counted: Option<&[Schedstat; 2]>) {
-        let length = end.saturating_sub(start);
-        let within =
-            counted.map_or(0, |[first, last]| end.min(last.time).saturating_sub(start.max(first.time)));
-        let activity = state.activity;
-        let (sum, part) = match (activity, class(activity)) {
-            (Activity::Unwatched, _) => (&mut self.unwatched, &mut self.counted.unwatched),
-            (_, Some(Class::Running)) => (&mut self.ran, &mut self.counted.ran),
-            (_, class) => {
-                add(self.states.entry(state).or_default(), Count { samples: 1, period: length });
-                if class == Some(Class::Runnable) {
-                    self.counted.runnable = self.counted.runnable.saturating_add(within);
-                }
-                return;
-            }
-        };
-        *sum = sum.saturating_add(length);
-        *part = part.saturating_add(within);
+    /// Takes note of what a thread did, wanted or not: what the kernel counted is of all.
+    pub(super) fn measure(&mut self, activity: Activity, span: (u64, u64), counted: &[Schedstat]) {
+        for (number, length) in pieces(span, counted) {
+            let stretch = self.stretches.entry(number).or_default();
+            let sum = match (activity, class(activity)) {
+                (Activity::Unwatched, _) => &mut stretch.unwatched,
+                (_, Some(Class::Running)) => &mut stretch.ran,
+                (_, Some(Class::Runnable)) => &mut stretch.runnable,
+                _ => return,
+            };
+            *sum = sum.saturating_add(length);
+        }
     }
 
-    /// Gives the time that nobody watched to what the thread did else. How much it ran and could have run, the kernel has
-    /// counted; what is not counted goes by the shares of the time that was watched.
-    pub(super) fn share_unwatched(&mut self, counted: Option<[Schedstat; 2]>) {
-        let all = std::mem::take(&mut self.unwatched);
-        let Some(thread) = self.name.filter(|_| all > 0) else { return };
-        let (runnable, blocked) = (self.known(Class::Runnable), self.known(Class::Blocked));
-        let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
-        let seen = self.ran.saturating_add(runnable).saturating_add(blocked);
-        let mut shares = [share(self.ran, seen), share(runnable, seen)];
-        let [first, last] = counted.unwrap_or_default();
-        if self.counted.unwatched > 0 && last.time > first.time {
-            let count = |of: fn(&Schedstat) -> u64, known: u64| {
-                let ran = of(&last).saturating_sub(of(&first)).saturating_sub(known);
-                share(ran, self.counted.unwatched).min(1.0)
-            };
-            let running = count(|read| read.running, self.counted.ran);
-            shares = [running, count(|read| read.runnable, self.counted.runnable).min(1.0 - running)];
-        } else if seen == 0 {
-            let key = State { thread, activity: Activity::Unknown, wait: Wait::default() };
-            return add(self.states.entry(key).or_default(), Count { samples: 0, period: all });
+    /// Adds an interval that is wanted.
+    pub(super) fn add(&mut self, state: State, (start, end): (u64, u64), counted: &[Schedstat]) {
+        let period = end.saturating_sub(start);
+        match (state.activity, class(state.activity)) {
+            (Activity::Unwatched, _) => {
+                for (number, length) in pieces((start, end), counted) {
+                    let wanted = &mut self.stretches.entry(number).or_default().wanted;
+                    let sum = wanted.entry(state.thread).or_default();
+                    *sum = sum.saturating_add(length);
+                }
+            }
+            (_, Some(Class::Running)) => self.add_running(state.thread, period),
+            _ => add(self.states.entry(state).or_default(), Count { samples: 1, period }),
         }
-        let part = |share: f64| ((all as f64 * share) as u64).min(all);
-        let running = part(shares[0]);
-        let ready = part(shares[1]).min(all - running);
-        self.ran = self.ran.saturating_add(running);
-        self.spread(Class::Runnable, ready, runnable, thread);
-        self.spread(Class::Blocked, all - running - ready, blocked, thread);
+    }
+
+    fn add_running(&mut self, thread: ThreadId, period: u64) {
+        let ran = self.ran.entry(thread).or_default();
+        *ran = ran.saturating_add(period);
+    }
+
+    /// Gives the time that nobody watched to what the thread did else, under the name that it had. How much it ran and could
+    /// have run between two counts, the kernel says; before the first and after the last it goes by the shares between
+    /// them, and without any by those of the time that was watched.
+    pub(super) fn share_unwatched(&mut self, counted: &[Schedstat]) {
+        let (mut names, mut left) = (BTreeMap::<ThreadId, Shares>::new(), BTreeMap::<ThreadId, u64>::new());
+        let mut known = Shares::default();
+        // The kernel counts what a thread runs when its tick comes: what is ahead in one stretch is missing in the next.
+        let (mut running, mut runnable) = (0_i64, 0_i64);
+        let signed = |time: u64| i64::try_from(time).unwrap_or(i64::MAX);
+        for (number, stretch) in std::mem::take(&mut self.stretches) {
+            let between = number.checked_sub(1).and_then(|first| counted.get(first)).zip(counted.get(number));
+            let counts = between.and_then(|(first, last)| {
+                let runnable = last.runnable.checked_sub(first.runnable)?;
+                Some((last.running.checked_sub(first.running)?, runnable))
+            });
+            let Some((ran, could_run)) = counts else {
+                for (name, time) in stretch.wanted {
+                    *left.entry(name).or_default() += time;
+                }
+                continue;
+            };
+            running = running.saturating_add(signed(ran)).saturating_sub(signed(stretch.ran));
+            runnable = runnable.saturating_add(signed(could_run)).saturating_sub(signed(stretch.runnable));
+            let ran = running.clamp(0, signed(stretch.unwatched)).unsigned_abs();
+            let rest = stretch.unwatched - ran;
+            let could_run = runnable.clamp(0, signed(rest)).unsigned_abs();
+            let shares = Shares { running: ran, runnable: could_run, blocked: rest - could_run };
+            running -= signed(shares.running);
+            runnable -= signed(shares.runnable);
+            known.add(shares);
+            for (name, time) in stretch.wanted {
+                names.entry(name).or_default().add(shares.split(time));
+            }
+        }
+        if known.all() == 0 {
+            known = Shares {
+                running: self.ran.values().copied().fold(0, u64::saturating_add),
+                runnable: self.known(Class::Runnable, None),
+                blocked: self.known(Class::Blocked, None),
+            };
+        }
+        for (thread, time) in left {
+            if known.all() == 0 {
+                let key = State { thread, activity: Activity::Unknown, wait: Wait::default() };
+                add(self.states.entry(key).or_default(), Count { samples: 0, period: time });
+            } else {
+                names.entry(thread).or_default().add(known.split(time));
+            }
+        }
+        // What the kernel counted late, when a wait for a CPU ended, was taken for blocked.
+        let blocked = names.values().map(|shares| shares.blocked).fold(0, u64::saturating_add);
+        let late = |time: i64| time.max(0).unsigned_abs().min(blocked);
+        let (running, runnable) = (late(running), late(runnable));
+        for (thread, mut shares) in names {
+            let more = part(running, shares.blocked, blocked).min(shares.blocked);
+            let ready = part(runnable, shares.blocked, blocked).min(shares.blocked - more);
+            shares.running = shares.running.saturating_add(more);
+            shares.runnable = shares.runnable.saturating_add(ready);
+            shares.blocked -= more + ready;
+            self.add_running(thread, shares.running);
+            self.spread(Class::Runnable, shares.runnable, thread);
+            self.spread(Class::Blocked, shares.blocked, thread);
+        }
     }
 
     /// Takes from the time that it was blocked what the kernel counted as waiting for a CPU: where nobody says when a thread
     /// is woken, a wait ends when it runs. From all waits alike, though it may have been some.
-    pub(super) fn separate_woken(&mut self, counted: Option<[Schedstat; 2]>) {
-        let [first, last] = counted.unwrap_or_default();
-        let blocked = self.known(Class::Blocked);
-        let woken = last.runnable.saturating_sub(first.runnable).saturating_sub(self.counted.runnable);
+    pub(super) fn separate_woken(&mut self, counted: &[Schedstat]) {
+        let (Some(first), Some(last)) = (counted.first(), counted.last()) else { return };
+        let blocked = self.known(Class::Blocked, None);
+        let between = self.stretches.range(1..counted.len()).map(|(_, stretch)| stretch.runnable);
+        let known = between.fold(0, u64::saturating_add);
+        let woken = last.runnable.saturating_sub(first.runnable).saturating_sub(known);
         // What it waited in gaps is shared with them.
-        if blocked == 0 || self.unwatched > 0 {
+        if blocked == 0 || self.stretches.values().any(|stretch| stretch.unwatched > 0) {
             return;
         }
         let share = (woken as f64 / blocked as f64).min(1.0);
@@ -148,38 +244,43 @@ impl Life {
         }
         known.sort_unstable();
         let all: u128 = known.iter().map(|(_, weight)| u128::from(*weight)).sum();
-        let Some(State { thread, .. }) =
-            self.states.keys().find(|state| is_bare(state)).copied().filter(|_| all > 0)
-        else {
+        if all == 0 {
             return;
-        };
-        let mut bare = 0_u64;
+        }
+        let mut bare: BTreeMap<ThreadId, u64> = BTreeMap::new();
         self.states.retain(|state, count| {
             let taken = is_bare(state);
-            bare = bare.saturating_add(if taken { count.period } else { 0 });
+            if taken {
+                let sum = bare.entry(state.thread).or_default();
+                *sum = sum.saturating_add(count.period);
+            }
             !taken
         });
-        let (mut before, mut given) = (0_u128, 0_u64);
-        for (wait, weight) in known {
-            before += u128::from(weight);
-            let until = u64::try_from(u128::from(bare) * before / all).unwrap_or(bare);
-            let state = State { thread, activity: Activity::Blocked, wait };
-            add(
-                self.states.entry(state).or_default(),
-                Count { samples: 0, period: until.saturating_sub(given) },
-            );
-            given = until;
+        for (thread, bare) in bare {
+            let (mut before, mut given) = (0_u128, 0_u64);
+            for &(wait, weight) in &known {
+                before += u128::from(weight);
+                let until = u64::try_from(u128::from(bare) * before / all).unwrap_or(bare);
+                let state = State { thread, activity: Activity::Blocked, wait };
+                let count = Count { samples: 0, period: until.saturating_sub(given) };
+                add(self.states.entry(state).or_default(), count);
+                given = until;
+            }
         }
     }
 
-    /// How long it did what is of this class.
-    fn known(&self, wanted: Class) -> u64 {
-        let states = self.states.iter().filter(|(state, _)| class(state.activity) == Some(wanted));
+    /// How long it did what is of this class, under one of its names or under all.
+    fn known(&self, wanted: Class, thread: Option<ThreadId>) -> u64 {
+        let is_wanted = |state: &State| {
+            class(state.activity) == Some(wanted) && thread.is_none_or(|thread| thread == state.thread)
+        };
+        let states = self.states.iter().filter(|(state, _)| is_wanted(state));
         states.map(|(_, count)| count.period).fold(0, u64::saturating_add)
     }
 
-    /// Adds `time` to the states of a class, by their shares of `known`.
-    fn spread(&mut self, wanted: Class, time: u64, known: u64, thread: ThreadId) {
+    /// Adds `time` to the states of a class under a name of the thread, by their shares.
+    fn spread(&mut self, wanted: Class, time: u64, thread: ThreadId) {
+        let known = self.known(wanted, Some(thread));
         if known == 0 {
             if time > 0 {
                 let activity = if wanted == Class::Runnable { Activity::Woken } else { Activity::Blocked };
@@ -191,7 +292,7 @@ impl Life {
         // What rounding leaves goes to the next, so that the parts are the whole.
         let (mut before, mut given) = (0_u128, 0_u64);
         for (state, count) in &mut self.states {
-            if class(state.activity) == Some(wanted) {
+            if class(state.activity) == Some(wanted) && state.thread == thread {
                 before += u128::from(count.period);
                 let until = u64::try_from(u128::from(time) * before / u128::from(known)).unwrap_or(time);
                 count.period = count.period.saturating_add(until.saturating_sub(given));
@@ -210,49 +311,143 @@ mod tests {
         State { thread: ThreadId::default(), activity, wait: Wait::default() }
     }
 
-    fn life() -> Life {
-        let mut life = Life { name: Some(ThreadId::default()), ..Life::default() };
-        // A tenth was watched: it ran for a quarter of that, and was blocked for the rest.
-        life.add(state(Activity::Running), (0, 25), None);
-        life.add(state(Activity::Blocked), (25, 100), None);
+    /// The number of a second name.
+    fn other_name() -> ThreadId {
+        let mut profile = profile::Profile::default();
+        let mut thread =
+            |name: &str| profile.thread(&name.into(), model::Pid(1), model::Tid(1), || name.into());
+        assert_eq!(thread("first"), ThreadId::default());
+        thread("second")
+    }
+
+    fn told(life: &mut Life, state: State, span: (u64, u64), counted: &[Schedstat]) {
+        life.measure(state.activity, span, counted);
+        life.add(state, span, counted);
+    }
+
+    /// A tenth was watched: it ran for a quarter of that, and was blocked for the rest.
+    fn life(counted: &[Schedstat]) -> Life {
+        let mut life = Life::default();
+        told(&mut life, state(Activity::Running), (0, 25), counted);
+        told(&mut life, state(Activity::Blocked), (25, 100), counted);
         life
     }
 
+    fn read(time: u64, running: u64, runnable: u64) -> Schedstat {
+        Schedstat { time, running, runnable }
+    }
+
+    fn sums_of(life: &Life, thread: ThreadId) -> (u64, u64, u64) {
+        let known = |class| life.known(class, Some(thread));
+        (life.ran.get(&thread).copied().unwrap_or(0), known(Class::Runnable), known(Class::Blocked))
+    }
+
     fn sums(life: &Life) -> (u64, u64, u64) {
-        (life.ran, life.known(Class::Runnable), life.known(Class::Blocked))
+        sums_of(life, ThreadId::default())
     }
 
     #[test]
     fn time_that_nobody_watched_goes_by_what_was_seen() {
-        let mut life = life();
-        life.add(state(Activity::Unwatched), (100, 1000), None);
-        life.share_unwatched(None);
+        let mut life = life(&[]);
+        told(&mut life, state(Activity::Unwatched), (100, 1000), &[]);
+        life.share_unwatched(&[]);
         assert_eq!(sums(&life), (250, 0, 750));
     }
 
     #[test]
     fn how_much_of_it_a_thread_ran_the_kernel_says() {
-        let mut life = life();
-        let first = Schedstat { time: 100, running: 5_000, runnable: 600 };
-        let last = Schedstat { time: 900, running: 5_400, runnable: 680 };
-        let counted = [first, last];
-        life.add(state(Activity::Unwatched), (100, 1000), Some(&counted));
-        life.share_unwatched(Some(counted));
-        // Half of the time, and a tenth waiting for a CPU; the rest of all.
+        let counted = [read(100, 5_000, 600), read(900, 5_400, 680)];
+        let mut life = life(&counted);
+        told(&mut life, state(Activity::Unwatched), (100, 1000), &counted);
+        life.share_unwatched(&counted);
+        // Half of the time, and a tenth waiting for a CPU; after the last count as before it.
         assert_eq!(sums(&life), (25 + 450, 90, 75 + 360));
     }
 
     #[test]
+    fn each_stretch_has_its_own_counts_and_each_name_its_own_stretches() {
+        // Until 500 it computes under one name, then it waits under another.
+        let counted = [read(0, 0, 0), read(500, 480, 20), read(1000, 490, 20)];
+        let other = |activity| State { thread: other_name(), ..state(activity) };
+        let mut life = Life::default();
+        told(&mut life, state(Activity::Running), (0, 100), &counted);
+        told(&mut life, state(Activity::Unwatched), (100, 500), &counted);
+        told(&mut life, other(Activity::Unwatched), (500, 900), &counted);
+        told(&mut life, other(Activity::Blocked), (900, 1000), &counted);
+        life.share_unwatched(&counted);
+        assert_eq!(sums(&life), (480, 20, 0));
+        assert_eq!(sums_of(&life, other_name()), (10, 0, 490));
+    }
+
+    #[test]
+    fn a_name_within_a_stretch_has_its_share_of_it() {
+        let counted = [read(0, 0, 0), read(400, 100, 0)];
+        let other = |activity| State { thread: other_name(), ..state(activity) };
+        let mut life = Life::default();
+        told(&mut life, state(Activity::Unwatched), (0, 100), &counted);
+        told(&mut life, other(Activity::Unwatched), (100, 400), &counted);
+        life.share_unwatched(&counted);
+        assert_eq!((sums(&life), sums_of(&life, other_name())), ((25, 0, 75), (75, 0, 225)));
+    }
+
+    #[test]
+    fn what_the_kernel_counts_late_is_not_lost() {
+        // It runs all the time; the counts are up to 40 behind and ahead.
+        let counted = [read(0, 60, 0), read(100, 200, 0), read(200, 260, 0), read(300, 360, 0)];
+        let mut life = Life::default();
+        for (start, end) in [(0, 90), (100, 190), (200, 290)] {
+            told(&mut life, state(Activity::Unwatched), (start, end), &counted);
+            told(&mut life, state(Activity::Running), (end, end + 10), &counted);
+        }
+        life.share_unwatched(&counted);
+        assert_eq!(sums(&life), (300, 0, 0));
+    }
+
+    #[test]
+    fn waits_for_a_cpu_are_counted_when_they_end() {
+        // It waits for a CPU from 50 to 190, and the kernel says so in the second stretch, which was watched but for 10.
+        let counted = [read(0, 0, 0), read(100, 50, 0), read(200, 60, 140)];
+        let mut life = Life::default();
+        told(&mut life, state(Activity::Running), (0, 50), &counted);
+        told(&mut life, state(Activity::Unwatched), (50, 110), &counted);
+        told(&mut life, state(Activity::Preempted), (110, 190), &counted);
+        told(&mut life, state(Activity::Running), (190, 200), &counted);
+        life.share_unwatched(&counted);
+        assert_eq!(sums(&life), (60, 140, 0));
+    }
+
+    #[test]
+    fn what_is_not_wanted_counts_for_the_kernels_counts_alone() {
+        let counted = [read(0, 0, 0), read(1000, 500, 0)];
+        let mut life = Life::default();
+        life.measure(Activity::Running, (0, 100), &counted);
+        life.measure(Activity::Unwatched, (100, 900), &counted);
+        life.measure(Activity::Blocked, (900, 1000), &counted);
+        life.add(state(Activity::Unwatched), (500, 700), &counted);
+        life.share_unwatched(&counted);
+        assert_eq!(sums(&life), (100, 0, 100));
+    }
+
+    #[test]
+    fn counts_of_another_thread_with_the_same_number_say_nothing() {
+        let counted = [read(10, 900, 50), read(100, 0, 0), read(200, 30, 10)];
+        let mut life = Life::default();
+        told(&mut life, state(Activity::Unwatched), (100, 300), &counted);
+        life.share_unwatched(&counted);
+        assert_eq!(sums(&life), (60, 20, 120));
+    }
+
+    #[test]
     fn of_a_thread_that_was_never_seen_nothing_is_known() {
-        let mut life = Life { name: Some(ThreadId::default()), ..Life::default() };
-        life.add(state(Activity::Unwatched), (0, 70), None);
-        life.share_unwatched(None);
+        let mut life = Life::default();
+        told(&mut life, state(Activity::Unwatched), (0, 70), &[]);
+        life.share_unwatched(&[]);
         assert_eq!(life.states.get(&state(Activity::Unknown)).map(|count| count.period), Some(70));
     }
 
     #[test]
     fn waits_that_nobody_saw_are_shared_by_those_that_were_seen() {
-        let mut life = life();
+        let mut life = life(&[]);
         let wait = |number| Wait { cause: Some(CauseId(number)), stack: StackId::EMPTY };
         life.seen.extend([(wait(1), 2), (wait(2), 1)]);
         life.share_stacks();
@@ -263,9 +458,9 @@ mod tests {
 
     #[test]
     fn where_nobody_says_when_threads_are_woken_the_kernel_says_for_how_long() {
-        let mut life = life();
-        let counted = [Schedstat::default(), Schedstat { time: 100, running: 25, runnable: 15 }];
-        life.separate_woken(Some(counted));
+        let counted = [read(0, 0, 0), read(100, 25, 15)];
+        let mut life = life(&counted);
+        life.separate_woken(&counted);
         assert_eq!(sums(&life), (25, 15, 60));
     }
 }

@@ -18,7 +18,9 @@ use model::{
     Timestamp,
 };
 use perfdata::sections::Schedstat;
-use profile::{ChainCache, Count, Detail, Profile, SampleFacts, SampleFilter, StackId, TimeRange, Where};
+use profile::{
+    ChainCache, Count, Detail, Profile, SampleFacts, SampleFilter, StackId, ThreadId, TimeRange, Where,
+};
 use rustc_hash::FxBuildHasher;
 use tracker::waits::{Activity, At, Interval, Leaving, Timeline};
 use tracker::{RawStack, SampleSink, TrackedSample, Tracker};
@@ -117,7 +119,7 @@ pub(crate) struct ThreadTimes {
     gaps: usize,
     in_gap: bool,
     /// What the kernel counted of threads that were switched often.
-    counted: HashMap<Tid, [Schedstat; 2], FxBuildHasher>,
+    counted: HashMap<Tid, Vec<Schedstat>, FxBuildHasher>,
 }
 
 impl ThreadTimes {
@@ -126,7 +128,7 @@ impl ThreadTimes {
         let range = filter.time;
         let filter = SampleFilter { event: None, time: TimeRange::default(), ..filter.clone() };
         let mut timeline = Timeline::default();
-        let counted = switches.sampling.threads.iter().copied().collect();
+        let counted = switches.sampling.threads.iter().cloned().collect();
         if let Some(watched) = switches.watched {
             timeline.begin(Timestamp(watched.begin));
         }
@@ -205,18 +207,21 @@ impl ThreadTimes {
         }
         for tid in std::mem::take(&mut self.ended) {
             if let Some(life) = self.lives.remove(&tid) {
-                let counted = self.counted.get(&tid).copied();
-                self.bury(life, counted);
+                self.bury(tid, life);
             }
         }
     }
 
     fn count(&mut self, interval: &Interval<Wait>, tracker: &mut Tracker) {
         let Interval { pid, tid, activity, start, end, stack, cpu } = *interval;
+        if tid.0 == 0 || pid.0 < 0 {
+            return;
+        }
+        let counted = self.counted.get(&tid).map_or(&[][..], Vec::as_slice);
+        self.lives.entry(tid).or_default().measure(activity, (start.0, end.0), counted);
         let start = self.range.start.map_or(start, |first| start.max(first));
         let end = self.range.end.map_or(end, |last| end.min(last));
-        let length = end.0.saturating_sub(start.0);
-        if tid.0 == 0 || pid.0 < 0 || length == 0 {
+        if end <= start {
             return;
         }
         let comm = tracker.comm(pid, tid).clone();
@@ -236,23 +241,22 @@ impl ThreadTimes {
         let place = Where { cpu: None, container };
         let process = || tracker.comm(pid, Tid(pid.0)).clone();
         let thread = self.profile.thread_on(&comm, pid, tid, &place, process);
-        let life = self.lives.entry(tid).or_default();
-        life.name = Some(thread);
-        let counted = self.counted.get(&tid);
+        let counted = self.counted.get(&tid).map_or(&[][..], Vec::as_slice);
         let state = State { thread, activity, wait: stack.unwrap_or_default() };
-        life.add(state, (start.0, end.0), counted);
+        self.lives.entry(tid).or_default().add(state, (start.0, end.0), counted);
         let (first, last) = self.profile.span.get_or_insert((start, end));
         (*first, *last) = ((*first).min(start), (*last).max(end));
     }
 
     /// Gives the time that a thread ran to its samples, by their shares.
-    fn bury(&mut self, mut life: Life, counted: Option<[Schedstat; 2]>) {
+    fn bury(&mut self, tid: Tid, mut life: Life) {
+        let counted = self.counted.get(&tid).map_or(&[][..], Vec::as_slice);
         if !self.switches.has_wakings() {
             life.separate_woken(counted);
         }
         life.share_unwatched(counted);
         life.share_stacks();
-        let Life { states, mut samples, ran, name, sampled, .. } = life;
+        let Life { states, samples, ran, sampled, .. } = life;
         if self.switches.is_only_of_sampled() && !sampled {
             return;
         }
@@ -265,22 +269,29 @@ impl ThreadTimes {
             }
             return;
         }
-        if !self.weight.has(Activity::Running) || ran == 0 {
+        if !self.weight.has(Activity::Running) {
             return;
         }
-        let all: u128 = samples.values().map(|count| u128::from(count.period)).sum();
+        let mut by_name: HashMap<ThreadId, Vec<(StackId, Count)>, FxBuildHasher> = HashMap::default();
+        for ((thread, stack), count) in samples {
+            by_name.entry(thread).or_default().push((stack, count));
+        }
+        for (thread, ran) in ran.into_iter().filter(|(_, ran)| *ran > 0) {
+            self.share_running(thread, ran, by_name.remove(&thread).unwrap_or_default());
+        }
+    }
+
+    /// Gives the time that a thread ran under one of its names to what was sampled then.
+    fn share_running(&mut self, thread: ThreadId, ran: u64, mut samples: Vec<(StackId, Count)>) {
+        let all: u128 = samples.iter().map(|(_, count)| u128::from(count.period)).sum();
         if all == 0 {
-            if let Some(thread) = name {
-                let key = State { thread, activity: Activity::Running, wait: Wait::default() };
-                add(self.states.entry(key).or_default(), Count { samples: 0, period: ran });
-            }
-            return;
+            let key = State { thread, activity: Activity::Running, wait: Wait::default() };
+            return add(self.states.entry(key).or_default(), Count { samples: 0, period: ran });
         }
         // What rounding leaves goes to the next, so that the parts are the whole.
         let (mut before, mut given) = (0_u128, 0_u64);
-        let mut parts: Vec<_> = samples.drain().collect();
-        parts.sort_unstable_by_key(|(key, _)| *key);
-        for ((thread, stack), count) in parts {
+        samples.sort_unstable_by_key(|(stack, _)| *stack);
+        for (stack, count) in samples {
             before += u128::from(count.period);
             let until = u64::try_from(u128::from(ran) * before / all).unwrap_or(ran);
             self.profile.add_counts(thread, stack, Count { period: until - given, ..count });
@@ -403,6 +414,15 @@ impl SampleSink for ThreadTimes {
         self.count_ended(tracker);
     }
 
+    fn before(&mut self, record: &Record<'_>) {
+        let Record::Comm(comm) = record else { return };
+        if let Some(time) = comm.sample_id.time.filter(|time| time.0 != 0) {
+            self.pass_gaps(time);
+            let by_itself = comm.sample_id.thread.is_some_and(|(_, tid)| tid == comm.tid);
+            self.timeline.renamed(comm.tid, time, by_itself);
+        }
+    }
+
     fn record(&mut self, record: &Record<'_>) {
         match record {
             Record::Switch(switch) => {
@@ -427,6 +447,11 @@ impl SampleSink for ThreadTimes {
             Record::Fork(task) => {
                 self.pass_gaps(task.time);
                 self.timeline.started(task.pid, task.tid, task.time);
+                // The kernel counts from here.
+                if let Some(counted) = self.counted.get_mut(&task.tid) {
+                    let place = counted.partition_point(|count| count.time < task.time.0);
+                    counted.insert(place, Schedstat { time: task.time.0, running: 0, runnable: 0 });
+                }
             }
             Record::Exit(task) if task.time.0 != 0 => {
                 self.pass_gaps(task.time);
@@ -504,6 +529,8 @@ impl Times {
             });
             match leaf {
                 Some(stack) => {
+                    // What was shared out has been seen at least once, and a profile has nothing that was not.
+                    let count = Count { samples: count.samples.max(1), ..count };
                     profile.add_counts(thread, stack, count);
                 }
                 None => left_out = left_out.saturating_add(count.period),

@@ -11,8 +11,8 @@ pub const BLOCKED_STACKS: &str = "blocked-stacks";
 pub struct SwitchSampling {
     /// The gaps, from when to when, in nanoseconds on the clock of the recording.
     pub gaps: Vec<(u64, u64)>,
-    /// Of each thread, the first and the last reading.
-    pub threads: Vec<(Tid, [Schedstat; 2])>,
+    /// Of each thread the readings, in the order of time.
+    pub threads: Vec<(Tid, Vec<Schedstat>)>,
 }
 
 /// What the kernel has counted of a thread at some time, all in nanoseconds.
@@ -28,18 +28,18 @@ pub struct Schedstat {
 
 impl SwitchSampling {
     /// The bytes of the section ([`super::id::SWITCH_SAMPLING`]): how many gaps, begin and end of each; then of
-    /// each thread its number and both readings.
+    /// each thread its number, how many readings there are, and these.
     pub fn to_section(&self) -> Vec<u8> {
         let words = |reading: &Schedstat| [reading.time, reading.running, reading.runnable];
         let gaps = self.gaps.iter().flat_map(|(begin, end)| [*begin, *end]);
-        let threads = self.threads.iter().flat_map(|(tid, [first, last])| {
-            std::iter::once(tid.0 as u64).chain(words(first)).chain(words(last))
+        let threads = self.threads.iter().flat_map(|(tid, readings)| {
+            [tid.0 as u64, readings.len() as u64].into_iter().chain(readings.iter().flat_map(words))
         });
         let all = std::iter::once(self.gaps.len() as u64).chain(gaps).chain(threads);
         all.flat_map(u64::to_ne_bytes).collect()
     }
 
-    /// Reads a section; `None` where it is cut, or its gaps are not in order.
+    /// Reads a section; `None` where it is cut, or its gaps or readings are not in order.
     pub fn from_section(bytes: &[u8], endian: Endian) -> Option<Self> {
         let mut words = bytes.chunks_exact(8).filter_map(|word| Some(endian.u64(*word.first_chunk()?)));
         let count = usize::try_from(words.next()?).ok().filter(|count| *count <= bytes.len() / 16)?;
@@ -54,9 +54,18 @@ impl SwitchSampling {
             sampling.gaps.push((begin, end));
         }
         while let Some(tid) = words.next() {
+            let count = words.next()?;
             let mut reading =
                 || Some(Schedstat { time: words.next()?, running: words.next()?, runnable: words.next()? });
-            sampling.threads.push((Tid(tid as i32), [reading()?, reading()?]));
+            let mut readings: Vec<Schedstat> = Vec::new();
+            for _ in 0..count {
+                let read = reading()?;
+                if readings.last().is_some_and(|last| last.time > read.time) {
+                    return None;
+                }
+                readings.push(read);
+            }
+            sampling.threads.push((Tid(tid as i32), readings));
         }
         Some(sampling)
     }
@@ -74,7 +83,7 @@ mod tests {
     #[test]
     fn sections_come_back() {
         let reading = |time| Schedstat { time, running: 7, runnable: 9 };
-        let threads = vec![(Tid(4), [reading(2), reading(12)])];
+        let threads = vec![(Tid(4), vec![reading(2), reading(5), reading(12)]), (Tid(5), Vec::new())];
         let sampling = SwitchSampling { gaps: vec![(1, 5), (5, 9)], threads };
         let section = sampling.to_section();
         assert_eq!(SwitchSampling::from_section(&section, Endian::NATIVE), Some(sampling.clone()));

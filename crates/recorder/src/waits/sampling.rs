@@ -37,6 +37,11 @@ const LONGEST_GAP: Duration = Duration::from_secs(1);
 const MOST_READ: usize = 200;
 /// … and of so many in all.
 const MOST_THREADS: usize = 100_000;
+/// So many readings are kept, with 24 bytes each; of more the last of each thread.
+const MOST_READINGS: usize = 1 << 20;
+/// A reading that took longer says too little of when it was. So often it is tried.
+const LONGEST_READING: u64 = 50_000;
+const TRIES: usize = 3;
 
 /// Offsets of thread and CPU from the end of a switch record: TID, TIME, CPU and IDENTIFIER trail it.
 const TID_FROM_END: usize = 28;
@@ -57,7 +62,8 @@ pub(crate) struct SwitchSampler {
     /// When the running gap began.
     gap: Option<u64>,
     gaps: Vec<(u64, u64)>,
-    threads: HashMap<u32, [Schedstat; 2], FxBuildHasher>,
+    threads: HashMap<u32, Vec<Schedstat>, FxBuildHasher>,
+    readings: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,6 +93,7 @@ impl SwitchSampler {
             gap: None,
             gaps: Vec::new(),
             threads: HashMap::default(),
+            readings: 0,
         })
     }
 
@@ -168,7 +175,11 @@ impl SwitchSampler {
         outside: impl Iterator<Item = &'o OutsideReader>,
     ) -> Option<SwitchSampling> {
         for (tid, read) in outside.flat_map(OutsideReader::times) {
-            self.threads.entry(tid.0 as u32).or_insert(read);
+            self.threads.entry(tid.0 as u32).or_default().extend(read);
+        }
+        for readings in self.threads.values_mut() {
+            readings.sort_by_key(|reading| reading.time);
+            readings.dedup_by_key(|reading| reading.time);
         }
         self.gaps.extend(self.gap.take().map(|begin| (begin, end.max(begin))));
         let mut threads: Vec<_> =
@@ -212,14 +223,33 @@ impl SwitchSampler {
             if self.threads.len() >= MOST_THREADS && !self.threads.contains_key(&tid) {
                 continue;
             }
-            let (Ok([running, runnable, _]), Ok(time)) =
-                (procfs::schedstat(Tid(tid as i32)), clock::now(self.clock))
-            else {
-                continue;
-            };
-            let reading = Schedstat { time, running, runnable };
-            let [_, last] = self.threads.entry(tid).or_insert([reading; 2]);
-            *last = reading;
+            let Some(reading) = read_times(Tid(tid as i32), self.clock) else { continue };
+            let readings = self.threads.entry(tid).or_default();
+            match readings.as_mut_slice() {
+                [_, .., last] if self.readings >= MOST_READINGS => *last = reading,
+                _ => {
+                    readings.push(reading);
+                    self.readings += 1;
+                }
+            }
         }
     }
+}
+
+/// What the kernel counted of a thread until now.
+fn read_times(tid: Tid, clock: ClockId) -> Option<Schedstat> {
+    let mut best: Option<(u64, Schedstat)> = None;
+    for _ in 0..TRIES {
+        let before = clock::now(clock).ok()?;
+        let [running, runnable, _] = procfs::schedstat(tid).ok()?;
+        let took = clock::now(clock).ok()?.saturating_sub(before);
+        let reading = Schedstat { time: before + took / 2, running, runnable };
+        if best.is_none_or(|(least, _)| took < least) {
+            best = Some((took, reading));
+        }
+        if took <= LONGEST_READING {
+            break;
+        }
+    }
+    best.map(|(_, reading)| reading)
 }

@@ -72,6 +72,9 @@ pub trait SampleSink {
     /// Where it cannot go on: the reader returns the error.
     fn sample(&mut self, sample: TrackedSample<'_>) -> Result<(), Self::Error>;
 
+    /// A record is about to be applied; [`SampleSink::settle`] comes next, and [`SampleSink::record`] when it is.
+    fn before(&mut self, _record: &Record<'_>) {}
+
     /// Threads or mappings are about to change: what was put aside must be looked up now, or not at all.
     fn settle(&mut self, _tracker: &mut Tracker) {}
 
@@ -184,6 +187,7 @@ impl SampleReader {
                 if let Record::Exit(task) = &decoded {
                     self.counts.forget(task.tid);
                 }
+                sink.before(&decoded);
                 sink.settle(&mut self.tracker);
                 self.tracker.apply(&decoded);
                 sink.record(&decoded);

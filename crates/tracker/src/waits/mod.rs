@@ -166,6 +166,21 @@ impl<S: Copy> Timeline<S> {
         self.threads.insert(tid, Thread::new(pid, Some(time), State::Running, cpu));
     }
 
+    /// A thread is about to have another name; whether it gives that to itself, so that it runs. What it did until now ends.
+    pub fn renamed(&mut self, tid: Tid, time: Timestamp, by_itself: bool) {
+        let is_paused = self.is_paused;
+        let Some(thread) = self.threads.get_mut(&tid) else { return };
+        if by_itself && !is_paused && !matches!(thread.state, State::Running) {
+            let is_known = matches!(thread.state, State::Off { .. }) && !thread.is_doubtful;
+            thread.state = State::Running;
+            // Who was switched out and runs was switched in, and that was lost.
+            return self.end(tid, if is_known { Activity::Unknown } else { Activity::Running }, None, time);
+        }
+        if is_paused || by_itself || !thread.is_doubtful {
+            self.end_whatever(tid, time);
+        }
+    }
+
     /// Switches are not recorded from now on, until [`Timeline::resume`]. Threads may start and end, nothing else is told.
     pub fn pause(&mut self, time: Timestamp) {
         let doubtful = |thread: &mut Thread<S>| {

@@ -21,6 +21,8 @@ enum Told {
     Resume,
     /// From outside.
     Seen,
+    /// It gets another name; whether it gives that to itself.
+    Named(bool),
 }
 use Told::*;
 
@@ -44,6 +46,7 @@ fn tell(timeline: &mut Timeline<u32>, time: u64, told: Told, stack: u32) {
         Finish => timeline.finish(Timestamp(time)),
         Pause => timeline.pause(Timestamp(time)),
         Resume => timeline.resume(Timestamp(time)),
+        Named(by_itself) => timeline.renamed(THREAD, Timestamp(time), by_itself),
         Seen => timeline.seen_blocked(THREAD, stack, |known, _| known),
     }
 }
@@ -99,6 +102,34 @@ fn a_wait_has_the_stack_that_was_seen_from_outside() {
     assert_eq!(intervals(&told), [(Running, 100, None), (Blocked, 400, Some(2)), (Running, 100, None)]);
     let before = [(0, Begin), (0, Exists), (50, Seen), (200, In), (300, Exit)];
     assert_eq!(intervals(&before), [(BlockedSinceBefore, 200, Some(2)), (Running, 100, None)]);
+}
+
+#[test]
+fn what_was_done_under_a_name_ends_with_it() {
+    let runs = [(0, In), (30, Named(true)), (100, Out(false)), (150, Named(false)), (200, In), (210, Exit)];
+    let expected = [(Running, 30), (Running, 70), (Blocked, 50), (Blocked, 50), (Running, 10)];
+    let lengths = |told: &[(u64, Told)]| {
+        intervals(told).into_iter().map(|(activity, length, _)| (activity, length)).collect::<Vec<_>>()
+    };
+    assert_eq!(lengths(&runs), expected);
+    let woken = [(0, In), (10, Out(false)), (20, Wake), (25, Named(false)), (30, In), (40, Exit)];
+    let expected = [(Running, 10), (Blocked, 10), (Woken, 5), (Woken, 5), (Running, 10)];
+    assert_eq!(lengths(&woken), expected);
+    let unwatched = [(0, In), (10, Pause), (50, Named(true)), (90, Resume), (95, Out(false)), (99, Exit)];
+    let expected = [(Running, 10), (Unwatched, 40), (Unwatched, 40), (Running, 5), (Blocked, 4)];
+    assert_eq!(lengths(&unwatched), expected);
+    // After a gap, who names itself runs.
+    let learned = [
+        (0, In),
+        (5, Out(false)),
+        (10, Pause),
+        (90, Resume),
+        (95, Named(true)),
+        (97, Out(false)),
+        (99, Exit),
+    ];
+    let expected = [(Running, 5), (Blocked, 5), (Unwatched, 80), (Running, 5), (Running, 2), (Blocked, 2)];
+    assert_eq!(lengths(&learned), expected);
 }
 
 #[test]
@@ -201,7 +232,7 @@ proptest! {
     #[test]
     fn all_time_is_accounted_for(
         told in prop::collection::vec((0..3 * SAME_SWITCH, prop::sample::select(vec![
-            Leaves(Leaving::Blocked), Leaves(Leaving::Preempted), Leaves(Leaving::Unsaid), Out(true), Out(false), Wake, In,
+            Leaves(Leaving::Blocked), Leaves(Leaving::Preempted), Leaves(Leaving::Unsaid), Out(true), Out(false), Wake, In, Named(true), Named(false),
         ])), 0..40),
     ) {
         let mut timeline = Timeline::default();
