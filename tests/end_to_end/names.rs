@@ -223,6 +223,15 @@ fn debug_files_come_from_servers_only_when_asked() {
     let configured = flame(&[], Some(&url));
     assert!(has_names(configured.text()), "{}", configured.stderr);
     std::fs::remove_dir_all(&cache).unwrap();
+    for command in ["report", "explain", "annotate"] {
+        let mut asked = prof([command, "--debuginfod", "-i"]);
+        asked
+            .arg(&recording)
+            .args((command == "annotate").then_some(["--hottest", "1"]).into_iter().flatten());
+        let asked = run(asked.env("DEBUGINFOD_CACHE_PATH", &cache).env("DEBUGINFOD_URLS", &url)).ok();
+        assert!(asked.stderr.contains("fetched by debuginfod"), "{command}: {}", asked.stderr);
+        std::fs::remove_dir_all(&cache).unwrap();
+    }
     let unreachable = flame(&["--debuginfod"], Some("http://127.0.0.1:1"));
     assert!(
         unreachable.stderr.contains("no debug files for shares: http://127.0.0.1:1/buildid/"),

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use analysis::Notices;
 use anyhow::{Context, bail};
-use host::debuginfod;
 use host::sys::spawn::ExitStatus;
 use host::sys::worker;
 
@@ -16,35 +15,19 @@ use crate::output::Output;
 /// Set to anything, this lets files be read in the process itself: valgrind and debuggers cannot work in a confined one.
 const UNCONFINED: &str = "PROF_UNCONFINED";
 
-/// Runs `work` as [`produce`] does, or in our own process where debug files are to be fetched (`debuginfod` asks for that, or
-/// the environment does): that needs the network and a cache.
-///
-/// # Errors
-/// Those of [`produce`].
-pub fn produce_fetching(
-    console: &Console,
-    mut output: Output,
-    debuginfod: bool,
-    work: impl FnOnce(&mut Output) -> anyhow::Result<()>,
-) -> anyhow::Result<ExitCode> {
-    if debuginfod::HAS_CLIENT && debuginfod::is_wanted(debuginfod) {
-        work(&mut output)?;
-        return output.finish().map(|()| ExitCode::SUCCESS);
-    }
-    produce(console, output, work)
-}
-
 /// Runs `work`, which writes the result into the output, in a confined child process ([`worker::run`]), and gives the
 /// output its name once that went well. What went wrong in the child, it has said itself: then the exit code tells.
+/// Where debug files are to be fetched (`fetches`), it runs in our own process: that needs the network and a cache.
 ///
 /// # Errors
 /// Where no process can be started, where it was killed, and where the output cannot take its name.
 pub fn produce(
     console: &Console,
     mut output: Output,
+    fetches: bool,
     work: impl FnOnce(&mut Output) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitCode> {
-    if std::env::var_os(UNCONFINED).is_some() {
+    if fetches || std::env::var_os(UNCONFINED).is_some() {
         work(&mut output)?;
         return output.finish().map(|()| ExitCode::SUCCESS);
     }

@@ -67,7 +67,8 @@ pub struct AnnotateArguments {
 pub fn run(arguments: &AnnotateArguments, console: &Console) -> anyhow::Result<ExitCode> {
     let output = Output::open(arguments.output.as_deref(), console)?;
     let open = || input::open(arguments.recording.path(), console);
-    confined::produce(console, output, |output| list(arguments, open()?, output, console))
+    let fetches = arguments.symbols.fetches(console)?;
+    confined::produce(console, output, fetches, |output| list(arguments, open()?, output, console))
 }
 
 fn list(
@@ -89,7 +90,7 @@ fn list(
         detail: Detail::default(),
         symbols: &settings,
         kernel: stacks.kernel(),
-        debuginfod: false,
+        debuginfod: arguments.symbols.debuginfod,
         event: arguments.samples.event.as_deref(),
         several_events: false,
     };

@@ -49,7 +49,9 @@ pub fn run(arguments: &ArchiveArguments, console: &Console) -> anyhow::Result<Ex
     let file = arguments.recording.path();
     if arguments.list {
         let output = Output::stdout()?;
-        return confined::produce(console, output, |output| list(&input::open(file, console)?, output));
+        return confined::produce(console, output, false, |output| {
+            list(&input::open(file, console)?, output)
+        });
     }
     let file =
         file.map_or_else(|| input::default_path().context(input::NO_RECORDING), |file| Ok(file.to_owned()))?;
@@ -78,7 +80,7 @@ pub fn make(
         );
     }
     let output = Output::private(output, console)?;
-    confined::produce(console, output, |output| {
+    confined::produce(console, output, symbols.fetches(console)?, |output| {
         let recording = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
         let input = Input::open(file)?;
         if input.reader.is_pipe() {
@@ -105,7 +107,7 @@ fn append(
         detail: Detail::default(),
         symbols: &settings,
         kernel: true,
-        debuginfod: false,
+        debuginfod: symbols.debuginfod,
         event: None,
         several_events: true,
     };

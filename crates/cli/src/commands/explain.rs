@@ -51,7 +51,8 @@ pub fn run(arguments: &ExplainArguments, console: &Console) -> anyhow::Result<Ex
         return output.finish().map(|()| ExitCode::SUCCESS);
     }
     let open = || input::open(arguments.recording.path(), console);
-    confined::produce(console, output, |output| write(arguments, open()?, output, console))
+    let fetches = arguments.symbols.fetches(console)?;
+    confined::produce(console, output, fetches, |output| write(arguments, open()?, output, console))
 }
 
 fn write(
@@ -71,7 +72,7 @@ fn write(
         },
         symbols: &settings,
         kernel: arguments.stacks.kernel(),
-        debuginfod: false,
+        debuginfod: arguments.symbols.debuginfod,
         event: arguments.samples.event.as_deref(),
         several_events: false,
     };

@@ -62,9 +62,6 @@ pub struct ExportArguments {
     stacks: StackArguments,
     #[command(flatten)]
     symbols: SymbolArguments,
-    /// Fetch missing debug files of hot objects from debuginfod servers (DEBUGINFOD_URLS, which alone asks for it, too)
-    #[arg(long, help_heading = "Names")]
-    debuginfod: bool,
 }
 
 /// Reads a recording and writes it in another form.
@@ -87,9 +84,8 @@ pub fn run(arguments: &ExportArguments, console: &Console) -> anyhow::Result<Exi
     }
     let output = Output::open(arguments.output.as_deref(), console)?;
     let open = || input::open(arguments.recording.path(), console);
-    confined::produce_fetching(console, output, arguments.debuginfod, |output| {
-        produce(arguments, format, open()?, output, console)
-    })
+    let fetches = arguments.symbols.fetches(console)?;
+    confined::produce(console, output, fetches, |output| produce(arguments, format, open()?, output, console))
 }
 
 fn produce(
@@ -115,7 +111,7 @@ fn produce(
         },
         symbols: &settings,
         kernel: stacks.kernel(),
-        debuginfod: arguments.debuginfod,
+        debuginfod: arguments.symbols.debuginfod,
         event: arguments.samples.event.as_deref(),
         several_events: !is_folded,
     };

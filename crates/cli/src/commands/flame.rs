@@ -11,7 +11,6 @@ use anyhow::{Context, bail};
 use clap::Args;
 use export::flamegraph::{Colors, Options};
 use export::summary::{Summary, subtitle, subtitle_of_time};
-use host::debuginfod::{self, FetchError};
 use profile::{Columns, Detail, Show, Weight};
 
 use super::record::{Outcome, record_command};
@@ -48,9 +47,6 @@ pub struct FlameArguments {
     frames: FrameArguments,
     #[command(flatten)]
     symbols: SymbolArguments,
-    /// Fetch missing debug files of hot objects from debuginfod servers (DEBUGINFOD_URLS, which alone asks for it, too)
-    #[arg(long, help_heading = "Names")]
-    debuginfod: bool,
     #[command(flatten)]
     drawing: DrawingArguments,
     #[command(flatten)]
@@ -124,12 +120,7 @@ pub fn run(arguments: &FlameArguments, console: &Console) -> anyhow::Result<Exit
             "an SVG does not belong on a terminal; try: `prof flame > flame.svg` or `prof flame -o flame.svg`"
         );
     }
-    if debuginfod::is_wanted(arguments.debuginfod) && !debuginfod::HAS_CLIENT {
-        if arguments.debuginfod {
-            return Err(FetchError::NoClient).context("cannot fetch debug files");
-        }
-        console.detail(&format!("DEBUGINFOD_URLS is not used: {}", FetchError::NoClient));
-    }
+    let fetches = arguments.symbols.fetches(console)?;
     let time = arguments.stacks.time();
     if let (Some(weight), true) = (time, arguments.drawing.flamechart) {
         bail!(
@@ -139,14 +130,14 @@ pub fn run(arguments: &FlameArguments, console: &Console) -> anyhow::Result<Exit
     }
     let output = Output::open(arguments.output.as_deref(), console)?;
     let code = if arguments.command.is_empty() {
-        produce(arguments, || input::open(arguments.input.as_deref(), console), output, console)?
+        produce(arguments, || input::open(arguments.input.as_deref(), console), output, fetches, console)?
     } else {
         let (runtimes, is_time) = (&arguments.runtimes, time.is_some());
         match record_command(&arguments.command, runtimes, output.is_stdout(), is_time, console)? {
             (Outcome::NotStarted(code), _) => return Ok(code),
             (Outcome::Recorded(code), recording) => {
                 let open = || Ok(Input::from_file(recording, "what was recorded")?);
-                match produce(arguments, open, output, console)? {
+                match produce(arguments, open, output, fetches, console)? {
                     ExitCode::SUCCESS => code,
                     failure => failure,
                 }
@@ -174,11 +165,10 @@ fn produce(
     arguments: &FlameArguments,
     open: impl FnOnce() -> anyhow::Result<Input>,
     output: Output,
+    fetches: bool,
     console: &Console,
 ) -> anyhow::Result<ExitCode> {
-    confined::produce_fetching(console, output, arguments.debuginfod, |output| {
-        draw(arguments, open()?, output, console)
-    })
+    confined::produce(console, output, fetches, |output| draw(arguments, open()?, output, console))
 }
 
 fn draw(
@@ -203,7 +193,7 @@ fn draw(
         detail,
         symbols: &settings,
         kernel: arguments.stacks.kernel(),
-        debuginfod: arguments.debuginfod,
+        debuginfod: arguments.symbols.debuginfod,
         event: arguments.samples.event.as_deref(),
         several_events: false,
     };

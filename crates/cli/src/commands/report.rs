@@ -89,9 +89,6 @@ pub struct ReportArguments {
     stacks: StackArguments,
     #[command(flatten)]
     symbols: SymbolArguments,
-    /// Fetch missing debug files of hot objects from debuginfod servers (DEBUGINFOD_URLS, which alone asks for it, too)
-    #[arg(long, help_heading = "Names")]
-    debuginfod: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,9 +113,8 @@ pub fn run(arguments: &ReportArguments, console: &Console) -> anyhow::Result<Exi
     let output = Output::open(arguments.output.as_deref(), console)?;
     let width = terminal_width(&output);
     let open = || input::open(arguments.recording.path(), console);
-    confined::produce_fetching(console, output, arguments.debuginfod, |output| {
-        produce(arguments, open()?, width, output, console)
-    })
+    let fetches = arguments.symbols.fetches(console)?;
+    confined::produce(console, output, fetches, |output| produce(arguments, open()?, width, output, console))
 }
 
 /// How long a line may be: what is read through a pipe has whole names.
@@ -155,7 +151,7 @@ fn produce(
         },
         symbols: &settings,
         kernel: stacks.kernel(),
-        debuginfod: arguments.debuginfod,
+        debuginfod: arguments.symbols.debuginfod,
         event: arguments.samples.event.as_deref(),
         several_events: true,
     };

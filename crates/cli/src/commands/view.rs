@@ -43,9 +43,6 @@ pub struct ViewArguments {
     stacks: StackArguments,
     #[command(flatten)]
     symbols: SymbolArguments,
-    /// Fetch missing debug files of hot objects from debuginfod servers (DEBUGINFOD_URLS, which alone asks for it, too)
-    #[arg(long, help_heading = "Names")]
-    debuginfod: bool,
     #[command(flatten)]
     runtimes: RuntimeArguments,
     /// Put source lines into the page: those that were sampled, with some around
@@ -78,15 +75,16 @@ pub fn run(arguments: &ViewArguments, console: &Console) -> anyhow::Result<ExitC
              recording"
         );
     }
+    let fetches = arguments.symbols.fetches(console)?;
     let output = Output::open(arguments.output.as_deref(), console)?;
     let code = if arguments.command.is_empty() {
-        produce(arguments, || input::open(arguments.recording.path(), console), output, console)?
+        produce(arguments, || input::open(arguments.recording.path(), console), output, fetches, console)?
     } else {
         match record_command(&arguments.command, &arguments.runtimes, output.is_stdout(), false, console)? {
             (Outcome::NotStarted(code), _) => return Ok(code),
             (Outcome::Recorded(code), recording) => {
                 let open = || Ok(Input::from_file(recording, "what was recorded")?);
-                match produce(arguments, open, output, console)? {
+                match produce(arguments, open, output, fetches, console)? {
                     ExitCode::SUCCESS => code,
                     failure => failure,
                 }
@@ -103,11 +101,10 @@ fn produce(
     arguments: &ViewArguments,
     open: impl FnOnce() -> anyhow::Result<Input>,
     output: Output,
+    fetches: bool,
     console: &Console,
 ) -> anyhow::Result<ExitCode> {
-    confined::produce_fetching(console, output, arguments.debuginfod, |output| {
-        write(arguments, open()?, output, console)
-    })
+    confined::produce(console, output, fetches, |output| write(arguments, open()?, output, console))
 }
 
 fn write(
@@ -131,7 +128,7 @@ fn write(
         },
         symbols: &settings,
         kernel: stacks.kernel(),
-        debuginfod: arguments.debuginfod,
+        debuginfod: arguments.symbols.debuginfod,
         event: arguments.samples.event.as_deref(),
         several_events: true,
     };

@@ -78,7 +78,7 @@ pub fn run(arguments: &ScriptArguments, console: &Console) -> anyhow::Result<Exi
         selection.apply(list)?;
     }
     let output = Output::open(arguments.output.as_deref(), console)?;
-    confined::produce(console, output, |output| {
+    confined::produce(console, output, false, |output| {
         let input = input::open(arguments.input.as_deref(), console)?;
         if arguments.dump {
             dump::dump(input, console, output)
