@@ -324,6 +324,42 @@ fn the_source_of_a_function_has_the_samples_of_its_lines() {
 }
 
 #[test]
+fn lanes_have_the_time_off_the_cpu_of_each_thread() {
+    if !may_record() {
+        return;
+    }
+    let Some(program) = programs::c("waits") else { return };
+    let folder = folder();
+    let (file, _) = record(folder.path(), &["--off-cpu"], &[program.as_os_str()]);
+    let html = page(&file);
+    const WAITS: &str = "
+        const { meta } = page;
+        const { lanes } = await page.client.ask('lanes', { event: 0, from: 0, to: meta.length, columns: 7, lanes: meta.threads.map((_, id) => [id]),
+          byCpu: false, threads: null, steps: [], named: -1, search: '' });
+        const column = meta.length * meta.unit / 7e3;
+        const milliseconds = lanes.map(({ waits }, id) => [meta.threads[id].tid, waits.reduce((sum, part) => sum + part * column, 0)]);
+        return [page.words.timeFlag([0, meta.length]).split(' '), milliseconds];";
+    for browser in browsers() {
+        let answer = visit(browser, &html, "", WAITS);
+        let (time, shown): (Vec<String>, Vec<(u64, f64)>) = serde_json::from_value(answer).unwrap();
+        let flags = ["report", "--json", "-q", "--weight", "offcpu", "--sort", "tid", "--min", "0"];
+        let report: Value =
+            serde_json::from_str(run(prof(flags).args(&time).arg(&file)).ok().text()).unwrap();
+        let row = |row: &Value| Some((row["tid"].as_u64()?, row["self"].as_f64()? / 1e6));
+        let reported: BTreeMap<u64, f64> =
+            report["rows"].as_array().unwrap().iter().filter_map(row).collect();
+        let whole: f64 = shown.iter().map(|(_, milliseconds)| milliseconds).sum();
+        assert!(shown.len() > 3 && whole > 500.0, "{browser}: {shown:?}");
+        for (tid, milliseconds) in shown {
+            let expected = reported.get(&tid).copied().unwrap_or(0.0);
+            // The page keeps whole microseconds of each wait.
+            let off = (expected - milliseconds).abs();
+            assert!(off < 1.0 + expected / 100.0, "{browser} {tid}: {milliseconds} ms, not {expected}");
+        }
+    }
+}
+
+#[test]
 fn a_page_is_written_as_asked_or_it_is_said_why_not() {
     if !may_record() {
         return;

@@ -10,6 +10,7 @@ use perfdata::{Description, Event, sections};
 use profile::{Census, Detail, Nameless, Profile, SampleFilter, Shape, Show, View, Weight};
 
 use crate::aggregate::{Aggregate, SeenIn};
+use crate::both::Both;
 use crate::caption;
 use crate::events::{is_dummy, is_named};
 use crate::gaps::Gap;
@@ -19,7 +20,7 @@ use crate::remedies::Remedies;
 use crate::replay::{Replayed, replay};
 use crate::runtimes::Runtimes;
 use crate::symbols::{SymbolSettings, Symbolizing, Symbols};
-use crate::waits::{self, Switches, ThreadTimes, TimeWeight, Times, tell_of_waits};
+use crate::waits::{self, Switches, ThreadTimes, TimeWeight, Times, WaitSpan, tell_of_waits};
 use crate::{Error, Notices, downloads};
 
 /// What is wanted of a recording.
@@ -66,6 +67,8 @@ pub struct Analysis {
     pub loss: Loss,
     /// When samples are missing; known where single samples are kept with their times and CPUs.
     pub gaps: Vec<Gap>,
+    /// When threads were off the CPU; known where [`Analysis::read_with_waits`] finds switches.
+    pub waits: Vec<WaitSpan>,
     /// Time that is left out because event loops were at rest in it, in nanoseconds.
     pub at_rest: u64,
     seen_in: SeenIn,
@@ -77,6 +80,15 @@ pub struct Analysis {
     asked_servers: bool,
 }
 
+/// What is read of a recording.
+#[derive(Clone, Copy)]
+enum Reading {
+    /// Samples, and when threads waited, if that is wanted.
+    Samples { with_waits: bool },
+    /// The time of threads, without the time in which event loops were at rest, if that is left out.
+    Time { weight: TimeWeight, leaves_rest_out: bool },
+}
+
 impl Analysis {
     /// Reads a recording, and finds names for every address that was sampled.
     ///
@@ -86,7 +98,19 @@ impl Analysis {
     /// Those of [`replay`], and where no sample is left: [`Error::NothingAdmitted`], [`Error::NoSuchEvent`],
     /// [`Error::SeveralEvents`], [`Error::NoSamples`].
     pub fn read(input: Input, request: &Request<'_>, notices: &dyn Notices) -> Result<Self, Error> {
-        Self::read_weighted(input, request, None, false, notices)
+        Self::read_weighted(input, request, Reading::Samples { with_waits: false }, notices)
+    }
+
+    /// As [`Analysis::read`], and finds out when threads were off the CPU, where switches were recorded: [`Analysis::waits`].
+    ///
+    /// # Errors
+    /// As [`Analysis::read`].
+    pub fn read_with_waits(
+        input: Input,
+        request: &Request<'_>,
+        notices: &dyn Notices,
+    ) -> Result<Self, Error> {
+        Self::read_weighted(input, request, Reading::Samples { with_waits: true }, notices)
     }
 
     /// As [`Analysis::read`], with the time of threads instead of samples: one event, whose profile's periods are nanoseconds.
@@ -100,7 +124,7 @@ impl Analysis {
         weight: TimeWeight,
         notices: &dyn Notices,
     ) -> Result<Self, Error> {
-        Self::read_weighted(input, request, Some(weight), false, notices)
+        Self::read_weighted(input, request, Reading::Time { weight, leaves_rest_out: false }, notices)
     }
 
     /// As [`Analysis::read_time`], without the time in which event loops were at rest: [`Analysis::at_rest`] says how much.
@@ -113,14 +137,13 @@ impl Analysis {
         weight: TimeWeight,
         notices: &dyn Notices,
     ) -> Result<Self, Error> {
-        Self::read_weighted(input, request, Some(weight), true, notices)
+        Self::read_weighted(input, request, Reading::Time { weight, leaves_rest_out: true }, notices)
     }
 
     fn read_weighted(
         input: Input,
         request: &Request<'_>,
-        time: Option<TimeWeight>,
-        leaves_rest_out: bool,
+        reading: Reading,
         notices: &dyn Notices,
     ) -> Result<Self, Error> {
         let this_host = is_of_this_host(input.reader.features());
@@ -134,11 +157,11 @@ impl Analysis {
             symbolizing.read_kernel_ahead();
         }
         let (name, written) = (input.name.clone(), input.written);
-        let counted = match time {
-            None => count_samples(input, request, notices)?,
-            Some(weight) => count_time(input, request, weight, notices)?,
+        let counted = match reading {
+            Reading::Samples { with_waits } => count_samples(input, request, with_waits, notices)?,
+            Reading::Time { weight, .. } => count_time(input, request, weight, notices)?,
         };
-        let Counted { replayed, mut events, seen_in, times, gaps } = counted;
+        let Counted { replayed, mut events, seen_in, times, gaps, waits } = counted;
         let (recording, mut tracker, loss) = (replayed.recording, replayed.tracker, replayed.loss);
         for event in &mut events {
             event.profile.loss = loss;
@@ -164,6 +187,7 @@ impl Analysis {
         let mut at_rest = 0;
         if let (Some(times), [event]) = (times, events.as_mut_slice()) {
             let resolve = |entry: &_| symbols.resolutions.get(entry);
+            let leaves_rest_out = matches!(reading, Reading::Time { leaves_rest_out: true, .. });
             (event.profile, at_rest) = times.with_states(&mut spaces, leaves_rest_out, resolve);
             event.profile.loss = loss;
         }
@@ -178,6 +202,7 @@ impl Analysis {
             symbols,
             loss,
             gaps,
+            waits,
             at_rest,
             seen_in,
             target,
@@ -275,18 +300,34 @@ struct Counted {
     /// The time of threads, which becomes the profile of the only event.
     times: Option<Times>,
     gaps: Vec<Gap>,
+    waits: Vec<WaitSpan>,
 }
 
-fn count_samples(input: Input, request: &Request<'_>, notices: &dyn Notices) -> Result<Counted, Error> {
-    let mut aggregate = Aggregate::new(request.filter.clone(), request.detail);
-    let replayed = replay::<Error>(input, &request.symbols.paths, notices, &mut aggregate)?;
+fn count_samples(
+    input: Input,
+    request: &Request<'_>,
+    with_waits: bool,
+    notices: &dyn Notices,
+) -> Result<Counted, Error> {
+    let reader = &input.reader;
+    let switches = with_waits
+        .then(|| Switches::of(reader.events(), reader.features(), reader.endian(), request.event))
+        .flatten();
+    let times = |switches| {
+        ThreadTimes::new(TimeWeight::OffCpu, switches, &request.filter, request.detail).with_spans()
+    };
+    let mut both =
+        Both { first: Aggregate::new(request.filter.clone(), request.detail), second: switches.map(times) };
+    let mut replayed = replay::<Error>(input, &request.symbols.paths, notices, &mut both)?;
+    let Both { first: mut aggregate, second } = both;
+    let waits = second.map(|times| times.finish_spans(&mut replayed.tracker)).unwrap_or_default();
     if let Some(why) = aggregate.why_none() {
         return Err(Error::NothingAdmitted { why });
     }
     let gaps = aggregate.take_gaps();
     let (profiles, seen_in) = aggregate.finish(replayed.recording.events());
     let events = choose(profiles, &replayed.recording, request)?;
-    Ok(Counted { replayed, events, seen_in, times: None, gaps })
+    Ok(Counted { replayed, events, seen_in, times: None, gaps, waits })
 }
 
 fn count_time(
@@ -324,7 +365,7 @@ fn count_time(
     let sampled = replayed.recording.event(EventIndex(index as u32)).cloned().ok_or(Error::NoSamples)?;
     let event = Event { name: Name::from(weight.in_words()), ..sampled };
     let events = vec![EventProfile { index, event, profile: Profile::default() }];
-    Ok(Counted { replayed, events, seen_in, times: Some(times), gaps: Vec::new() })
+    Ok(Counted { replayed, events, seen_in, times: Some(times), gaps: Vec::new(), waits: Vec::new() })
 }
 
 /// Whether an event's stacks are the callers that unwinding found, then or now, and not frame pointers.

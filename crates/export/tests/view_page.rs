@@ -55,6 +55,7 @@ fn page(names: &[String], comm: &str, samples: &[Sample], weight: Weight) -> Str
         truth: names.to_vec(),
         events: vec![PageEvent { name: comm.to_owned(), view: &view, is_clock: false }],
         gaps: vec![(0, 2000, 7)],
+        waits: Vec::new(),
         is_own: &|_| true,
         source: None,
     };

@@ -6,8 +6,10 @@
 
 mod causes;
 mod life;
+mod spans;
 mod state;
 mod switches;
+mod weight;
 
 use std::collections::HashMap;
 
@@ -31,67 +33,12 @@ use crate::aggregate::{Mapper, SeenIn, raw_chain};
 use crate::unsampled::BEFORE_COMMAND;
 
 use life::Life;
+pub use spans::WaitSpan;
+use spans::is_ready;
 use state::{Causes, State, Wait};
 use switches::{Field, SwitchFields};
 pub(crate) use switches::{Role, Switches, tell_of_waits};
-
-/// Which time of threads a profile has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TimeWeight {
-    /// On the CPU.
-    Cpu,
-    /// All: a thread that is there for a second has a second.
-    Wall,
-    /// Off the CPU: ready to run, or blocked.
-    OffCpu,
-    /// On the CPU, divided by how many threads of the process were: what has no company weighs most.
-    Latency,
-}
-
-impl TimeWeight {
-    /// The names that `--weight` takes.
-    pub const NAMES: [&'static str; 4] = ["cpu", "wall", "offcpu", "latency"];
-
-    /// By its name.
-    pub fn by_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "cpu" => Self::Cpu,
-            "wall" => Self::Wall,
-            "offcpu" => Self::OffCpu,
-            "latency" => Self::Latency,
-            _ => return None,
-        })
-    }
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Wall => "wall",
-            Self::OffCpu => "offcpu",
-            Self::Latency => "latency",
-        }
-    }
-
-    /// What its profiles are of, in words.
-    pub fn in_words(self) -> &'static str {
-        match self {
-            Self::Cpu => "CPU time",
-            Self::Wall => "wall-clock time",
-            Self::OffCpu => "time off the CPU",
-            Self::Latency => "CPU time by latency",
-        }
-    }
-
-    fn has(self, activity: Activity) -> bool {
-        match self {
-            Self::Wall => true,
-            Self::Cpu => activity == Activity::Running,
-            Self::OffCpu => activity != Activity::Running,
-            Self::Latency => false,
-        }
-    }
-}
+pub use weight::TimeWeight;
 
 /// Sums the time of threads by what they did and with which stack.
 pub(crate) struct ThreadTimes {
@@ -120,6 +67,8 @@ pub(crate) struct ThreadTimes {
     in_gap: bool,
     /// What the kernel counted of threads that were switched often.
     counted: HashMap<Tid, Vec<Schedstat>, FxBuildHasher>,
+    /// When threads waited, for those who want to know that.
+    spans: Option<Vec<WaitSpan>>,
 }
 
 impl ThreadTimes {
@@ -151,7 +100,19 @@ impl ThreadTimes {
             gaps: 0,
             in_gap: false,
             counted,
+            spans: None,
         }
+    }
+
+    /// Keeps when threads waited, too, for [`Self::finish_spans`].
+    pub(crate) fn with_spans(self) -> Self {
+        Self { spans: Some(Vec::new()), ..self }
+    }
+
+    /// As [`Self::finish`], for when threads waited alone: in the order in which waits ended.
+    pub(crate) fn finish_spans(mut self, tracker: &mut Tracker) -> Vec<WaitSpan> {
+        self.end_all(tracker);
+        self.spans.unwrap_or_default()
     }
 
     /// Follows the gaps in which switches were not recorded, up to `time`. Whether it is in one.
@@ -185,6 +146,11 @@ impl ThreadTimes {
 
     /// Ends the time of all threads; returns what has been counted.
     pub(crate) fn finish(mut self, tracker: &mut Tracker) -> (Times, SeenIn) {
+        self.end_all(tracker);
+        (Times { profile: self.profile, states: self.states, causes: self.causes }, self.mapper.seen_in)
+    }
+
+    fn end_all(&mut self, tracker: &mut Tracker) {
         let end = self.switches.watched.map(|watched| Timestamp(watched.end)).max(self.last);
         if let Some(end) = end {
             self.pass_gaps(end);
@@ -197,7 +163,6 @@ impl ThreadTimes {
         let all: Vec<Tid> = self.lives.keys().copied().collect();
         self.ended.extend(all);
         self.count_ended(tracker);
-        (Times { profile: self.profile, states: self.states, causes: self.causes }, self.mapper.seen_in)
     }
 
     /// Counts the intervals that have ended, with the names that threads have now, and then the threads that have.
@@ -237,6 +202,9 @@ impl ThreadTimes {
         };
         if comm.as_bytes() == BEFORE_COMMAND || !self.admission.admits(&facts) {
             return;
+        }
+        if let (Some(spans), Some(is_ready)) = (&mut self.spans, is_ready(activity)) {
+            spans.push(WaitSpan { pid, tid, start, end, is_ready });
         }
         let place = Where { cpu: None, container };
         let process = || tracker.comm(pid, Tid(pid.0)).clone();

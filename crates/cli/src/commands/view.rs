@@ -12,7 +12,7 @@ use analysis::{Analysis, Notices, Request};
 use anyhow::{Context, bail};
 use clap::Args;
 use export::summary::{Summary, subtitle};
-use export::view::{Page, PageEvent};
+use export::view::{Page, PageEvent, PageWait};
 use profile::{Columns, Detail, Show, View};
 
 use super::flame::open_in_browser;
@@ -71,8 +71,8 @@ pub fn run(arguments: &ViewArguments, console: &Console) -> anyhow::Result<ExitC
     }
     if arguments.stacks.time().is_some() {
         bail!(
-            "the page is made of samples, and cannot show where threads waited; try: prof flame --off-cpu, with the same \
-             recording"
+            "the page is made of samples: its lanes show when threads waited, and not with which stacks; try: prof flame \
+             --off-cpu, with the same recording"
         );
     }
     let fetches = arguments.symbols.fetches(console)?;
@@ -134,7 +134,7 @@ fn write(
     };
     let name = input.name.clone();
     let cannot_show = || format!("cannot show {name}");
-    let analysis = match Analysis::read(input, &request, console) {
+    let analysis = match Analysis::read_with_waits(input, &request, console) {
         Err(error) if error.is_about_samples() => return Err(error).with_context(cannot_show),
         read => read?,
     };
@@ -173,6 +173,13 @@ fn write(
         let chosen: &analysis::EventProfile = chosen;
         PageEvent { name: chosen.event.name.to_string(), view, is_clock: is_clock(&chosen.event.attr) }
     };
+    let wait = |span: &analysis::WaitSpan| PageWait {
+        pid: span.pid,
+        tid: span.tid,
+        from: span.start.0,
+        to: span.end.0,
+        is_ready: span.is_ready,
+    };
     let sources = SourceFiles::new(&arguments.source_dir);
     let page = Page {
         title: arguments.title.clone().unwrap_or(recorded),
@@ -180,6 +187,7 @@ fn write(
         truth,
         events: analysis.events.iter().zip(&views).map(event).collect(),
         gaps: analysis.gaps.iter().map(|gap| (gap.start.0, gap.end.0, gap.lost)).collect(),
+        waits: analysis.waits.iter().map(wait).collect(),
         is_own: &|module| own.contains(module),
         source: if arguments.with_source { Some(&|path: &str| sources.lines(path)) } else { None },
     };

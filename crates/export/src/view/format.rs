@@ -10,6 +10,7 @@
 //! | `lines` | for each stack its innermost line, as a number of `meta.lines`, or 0 where it is not known; absent in pages without source |
 //! | `times` | for each sample how much its distance to the sample before differs from the distance before (signed), in units of time |
 //! | `samples` | for each sample its stack |
+//! | `waits` | for each lane of `meta.waits` its waits: how long after the end of the one before it began, and twice its length, one more where the thread could go on; absent where switches were not recorded |
 //! | `cpus` | for each sample the difference of its CPU to that of the sample before (signed); absent where samples do not say |
 //! | `weights` | for each sample of a weighted event the difference of its period to that of the sample before (signed) |
 //!

@@ -8,11 +8,12 @@ mod samples;
 mod script;
 mod source;
 mod tree;
+mod waits;
 
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use model::Name;
+use model::{Name, Pid, Tid};
 use profile::{View, Weight};
 use serde_json::{Value, json};
 
@@ -20,6 +21,7 @@ use crate::page::frames::escape;
 use crate::summary::{counted, grouped};
 use samples::{Clock, Columns, Samples};
 use tree::{Kind, SortedTree, StackTree};
+use waits::Waits;
 
 /// Reads the lines of a source file by its path in debug information.
 pub type ReadSource<'r> = dyn Fn(&str) -> Option<Arc<[String]>> + 'r;
@@ -37,10 +39,27 @@ pub struct Page<'p> {
     pub events: Vec<PageEvent<'p>>,
     /// When samples are missing: from, to (nanoseconds of the recording's clock), and how many records were lost then.
     pub gaps: Vec<(u64, u64, u64)>,
+    /// When threads were off the CPU, in the order of the ends.
+    pub waits: Vec<PageWait>,
     /// Says of a module whether it is code of those who look at the page, and not the system's.
     pub is_own: &'p dyn Fn(&str) -> bool,
     /// Reads source files; `None` where the page is to have no source. With it, the views must show lines.
     pub source: Option<&'p ReadSource<'p>>,
+}
+
+/// A stretch of time in which a thread was off the CPU.
+#[derive(Clone, Copy)]
+pub struct PageWait {
+    /// The process.
+    pub pid: Pid,
+    /// The thread.
+    pub tid: Tid,
+    /// The beginning, in nanoseconds of the recording's clock.
+    pub from: u64,
+    /// The end.
+    pub to: u64,
+    /// Whether it could go on and had no CPU; else it was blocked.
+    pub is_ready: bool,
 }
 
 /// The samples of one event.
@@ -75,11 +94,18 @@ pub fn write(page: &Page<'_>, output: &mut dyn Write) -> io::Result<()> {
     let clock = samples.clock();
     let tree = stacks.sorted();
     let weighted: Vec<bool> = page.events.iter().map(|event| event.view.weight() == Weight::Period).collect();
+    let waits = clock.map(|clock| Waits::new(&page.waits, clock, |pid, tid| samples.lane_of(pid, tid)));
+    let waits = waits.unwrap_or_default();
     let lanes = std::mem::take(&mut samples.lanes);
     let lines = std::mem::take(&mut samples.lines);
     let mut columns = samples.into_columns(clock, &weighted, &tree.moved);
-    let truth = truth(page, clock);
+    let mut truth = truth(page, clock);
+    truth.extend(waits.left_out());
+    let waiting = waits.columns();
     let mut meta = meta(page, &counts, &truth, clock, &lanes, &tree, &columns);
+    if let (Some((counts, _)), Some(fields)) = (&waiting, meta.as_object_mut()) {
+        fields.insert("waits".to_owned(), json!(counts));
+    }
     if let (Some(read), Some(fields)) = (page.source, meta.as_object_mut()) {
         fields.extend(lines.with_text(&columns.samples_of_lines, read));
     }
@@ -90,6 +116,7 @@ pub fn write(page: &Page<'_>, output: &mut dyn Write) -> io::Result<()> {
         ("stacks", Some(std::mem::take(&mut columns.stacks).into_bytes())),
         ("times", clock.is_some().then(|| std::mem::take(&mut columns.times).into_bytes())),
         ("samples", Some(std::mem::take(&mut columns.samples).into_bytes())),
+        ("waits", waiting.map(|(_, column)| column.into_bytes())),
         ("lines", columns.lines.take().map(format::Column::into_bytes)),
         ("cpus", columns.cpus.take().map(format::Column::into_bytes)),
         ("weights", columns.weights.take().map(format::Column::into_bytes)),
@@ -129,6 +156,7 @@ impl<'p> Page<'p> {
             truth: self.truth.iter().map(|line| text(line)).collect(),
             events: self.events.iter().map(event).collect(),
             gaps: self.gaps.clone(),
+            waits: self.waits.clone(),
             is_own: self.is_own,
             source: self.source,
         }

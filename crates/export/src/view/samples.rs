@@ -159,6 +159,11 @@ impl Samples {
         number
     }
 
+    /// The number of a thread's lane; `None` where it has no samples.
+    pub(crate) fn lane_of(&self, pid: Pid, tid: Tid) -> Option<u32> {
+        self.lane_numbers.get(&(pid, tid)).copied()
+    }
+
     /// Samples of an event.
     pub(crate) fn count(&self, event: usize) -> usize {
         self.rows.iter().filter(|row| row.event as usize == event).count()

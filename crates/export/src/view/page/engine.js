@@ -246,7 +246,33 @@ export class Engine {
         }
       }
     }
-    return { lanes: results };
+    return { lanes: results.map((result, lane) => ({ ...result, waits: byCpu ? null : this.waits(lanes[lane], from, to, columns) })) };
+  }
+
+  /**
+   * Shares of columns of time in which threads were ready to run, and blocked, in turns; `null` where nobody knows.
+   * @param {number[]} threads @param {number} from @param {number} to @param {number} columns
+   */
+  waits(threads, from, to, columns) {
+    const { waits } = this.samples.columns, set = new Set(threads);
+    if (!waits.length) return null;
+    const shares = new Float32Array(columns * 2), scale = columns / (to - from);
+    for (const { thread, from: starts, to: ends, ready } of waits) {
+      if (!set.has(thread)) continue;
+      let first = 0, last = ends.length;
+      while (first < last) {
+        const middle = (first + last) >>> 1;
+        if (ends[middle] <= from) first = middle + 1;
+        else last = middle;
+      }
+      for (let at = first; at < starts.length && starts[at] < to; at++) {
+        const left = Math.max(0, (starts[at] - from) * scale), right = Math.min(columns, (ends[at] - from) * scale);
+        for (let column = Math.floor(left); column < right; column++) {
+          shares[column * 2 + 1 - ready[at]] += (Math.min(right, column + 1) - Math.max(left, column)) / threads.length;
+        }
+      }
+    }
+    return shares;
   }
 
   /** Stacks that have a function. @param {import("./tree.js").Step[]} steps @param {number} named @param {string} search */

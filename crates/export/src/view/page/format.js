@@ -29,6 +29,7 @@
  * @property {{name: number[], module: number[], cuts: (string|number)[]}} functions
  * @property {{function: number[], kind: number[], colour: number[]}} frames
  * @property {[number, number, number][]} gaps From, to (units), and records lost in between; 0 where the kernel throttled the event.
+ * @property {[number, number][]} [waits] Thread, and how many waits it has; absent where switches were not recorded.
  * @property {string[]} [sources] Paths of source files; absent in pages without source, like the two that follow.
  * @property {{file: number[], line: number[]}} [lines] The lines that stacks end on; stacks count them from 1.
  * @property {[number, number, string[]][]} [texts] File, number of the first line, lines.
@@ -42,6 +43,7 @@
  * @property {Int32Array} lines Line of each stack, from 1; 0 where it is not known. Empty in pages without source.
  * @property {Uint32Array} time Units since the origin, ascending within a segment.
  * @property {Uint16Array|Uint32Array} stack Number in `stacks`.
+ * @property {{thread: number, from: Uint32Array, to: Uint32Array, ready: Uint8Array}[]} waits When threads were off the CPU.
  * @property {Uint16Array} cpu Empty where samples do not say.
  * @property {Float64Array} weight Empty where no event is weighted.
  */
@@ -112,9 +114,9 @@ class Integers {
 
 /** @param {Record<string, string>} blocks @param {Meta} meta @returns {Promise<Columns>} */
 export async function unpackColumns(blocks, meta) {
-  const names = ["nodes", "stacks", "times", "samples", "cpus", "weights", "lines"];
+  const names = ["nodes", "stacks", "times", "samples", "cpus", "weights", "lines", "waits"];
   const unpacked = await Promise.all(names.map(name => name in blocks ? unpack(blocks[name], name) : new Uint8Array()));
-  const [nodes, stackNodes, times, samples, cpus, weights, stackLines] = unpacked.map(bytes => new Integers(bytes));
+  const [nodes, stackNodes, times, samples, cpus, weights, stackLines, spans] = unpacked.map(bytes => new Integers(bytes));
   const nodeCount = nodes.next();
   const parent = new Int32Array(nodeCount), frame = new Int32Array(nodeCount);
   for (let node = 0; node < nodeCount; node++) {
@@ -140,8 +142,18 @@ export async function unpackColumns(blocks, meta) {
       if (weight.length) weight[at] = weighted ? last += weights.signed() : 1;
     }
   }
-  for (const column of [nodes, stackNodes, times, samples, cpus, weights, stackLines]) {
+  const waits = (meta.waits ?? []).map(([thread, count]) => {
+    const from = new Uint32Array(count), to = new Uint32Array(count), ready = new Uint8Array(count);
+    for (let at = 0, end = 0; at < count; at++) {
+      from[at] = end += spans.next();
+      const length = spans.next();
+      ready[at] = length % 2;
+      to[at] = end += Math.floor(length / 2);
+    }
+    return { thread, from, to, ready };
+  });
+  for (const column of [nodes, stackNodes, times, samples, cpus, weights, stackLines, spans]) {
     if (!column.ended || column.at > column.bytes.length) throw new Error("the data is damaged");
   }
-  return { parent, frame, stacks, lines, time, stack, cpu, weight };
+  return { parent, frame, stacks, lines, time, stack, cpu, weight, waits };
 }

@@ -2,12 +2,14 @@
 import { element, prepare, soon } from "./dom.js";
 import { KIND } from "./format.js";
 import { LANE_KINDS } from "./engine.js";
-import { columns, counted, grouped } from "./words.js";
+import { columns, counted, grouped, share } from "./words.js";
 import { themes } from "./colours.js";
 
 const RULER = 22, LANE = 22, COLUMN = 2;
 /** Samples of a busy thread that a column has, where there is time for them: fewer make a comb. */
 const FEW = 5;
+/** Height of what threads waited for. */
+const STRIP = 5;
 
 /**
  * @typedef {object} Lane
@@ -41,7 +43,7 @@ export class Lanes {
     this.toggled = new Set();
     /** @type {Lane[]} */
     this.lanes = [];
-    /** @type {{request: any, first: number, lanes: {kinds: Float32Array, pointed: Float32Array|null}[]}|null} */
+    /** @type {{request: any, first: number, lanes: {kinds: Float32Array, pointed: Float32Array|null, waits: Float32Array|null}[]}|null} */
     this.activity = null;
     /** @type {{from: number, seconds: number, parts: number, cells: Float32Array}|null} */
     this.heat = null;
@@ -305,7 +307,7 @@ export class Lanes {
       const data = activity?.lanes[row - activity.first];
       if (activity && data) {
         const [from, to] = [activity.request.from, activity.request.to];
-        const count = activity.request.columns, step = (to - from) / count, scale = (LANE - 3) / (most[lane.level] || 1);
+        const count = activity.request.columns, step = (to - from) / count, scale = (LANE - 3 - (data.waits ? STRIP + 1 : 0)) / (most[lane.level] || 1);
         const start = this.x(from), each = this.x(from + step) - start, bottom = y + LANE - 1;
         const begin = Math.max(0, Math.floor((labels - start) / each)), end = Math.min(count, Math.ceil((width - start) / each));
         const heights = this.heights.length < count ? this.heights = new Float32Array(count) : this.heights.fill(0);
@@ -316,6 +318,19 @@ export class Lanes {
             if (!amount) continue;
             heights[column] += amount;
             context.fillRect(start + column * each, bottom - heights[column], Math.max(each - 0.25, 0.5), amount);
+          }
+        }
+        if (data.waits) {
+          // What a thread did while it did not run, in a strip of its own.
+          for (let state = 0; state < 2; state++) {
+            context.fillStyle = theme.waits[state];
+            for (let column = begin; column < end; column++) {
+              const part = data.waits[column * 2 + state];
+              if (part < 0.02) continue;
+              const below = state ? data.waits[column * 2] : 0;
+              const left = Math.floor(start + column * each), right = Math.ceil(start + (column + 1) * each);
+              context.fillRect(left, y + 1 + below * STRIP, right - left, part * STRIP);
+            }
           }
         }
         if (data.pointed) {
@@ -508,6 +523,13 @@ export class Lanes {
     if (lane?.samples) lines.push(counted(lane.samples, "sample", "samples"));
     if (this.mark >= 0) {
       lines.push(this.words.time(this.mark, (this.window[1] - this.window[0]) / this.plot));
+      const waits = lane && this.activity?.lanes[row - this.activity.first]?.waits;
+      if (waits && this.activity) {
+        const { from, to, columns } = this.activity.request, column = Math.floor((this.mark - from) / (to - from) * columns);
+        const [ready, blocked] = [waits[column * 2], waits[column * 2 + 1]];
+        if (ready > 0.005) lines.push(`${share(ready, 1)} ready, without a CPU`);
+        if (blocked > 0.005) lines.push(`${share(blocked, 1)} blocked`);
+      }
       const gap = this.meta.gaps.find(([from, to]) => from <= this.mark && this.mark <= to);
       if (gap) lines.push(gap[2] ? `${counted(gap[2], "record was", "records were")} lost here` : "the kernel throttled the event here");
     }
@@ -587,6 +609,8 @@ export class Lanes {
       { label: "kernel", colour: 1, shown: kinds.has(KIND.kernel) },
       { label: "generated code", colour: 2, shown: kinds.has(KIND.generated) },
       { label: "no name", colour: 3, shown: kinds.has(KIND.nameless) },
+      { label: "ready, no CPU", colour: 4, shown: Boolean(this.meta.waits) },
+      { label: "blocked", colour: 5, shown: Boolean(this.meta.waits) },
     ].filter(kind => kind.shown);
   }
 }

@@ -1,0 +1,62 @@
+//! Which time of threads counts.
+
+use tracker::waits::Activity;
+
+/// Which time of threads a profile has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimeWeight {
+    /// On the CPU.
+    Cpu,
+    /// All: a thread that is there for a second has a second.
+    Wall,
+    /// Off the CPU: ready to run, or blocked.
+    OffCpu,
+    /// On the CPU, divided by how many threads of the process were: what has no company weighs most.
+    Latency,
+}
+
+impl TimeWeight {
+    /// The names that `--weight` takes.
+    pub const NAMES: [&'static str; 4] = ["cpu", "wall", "offcpu", "latency"];
+
+    /// By its name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "cpu" => Self::Cpu,
+            "wall" => Self::Wall,
+            "offcpu" => Self::OffCpu,
+            "latency" => Self::Latency,
+            _ => return None,
+        })
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Wall => "wall",
+            Self::OffCpu => "offcpu",
+            Self::Latency => "latency",
+        }
+    }
+
+    /// What its profiles are of, in words.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Cpu => "CPU time",
+            Self::Wall => "wall-clock time",
+            Self::OffCpu => "time off the CPU",
+            Self::Latency => "CPU time by latency",
+        }
+    }
+
+    /// Whether an interval counts.
+    pub(super) fn has(self, activity: Activity) -> bool {
+        match self {
+            Self::Wall => true,
+            Self::Cpu => activity == Activity::Running,
+            Self::OffCpu => activity != Activity::Running,
+            Self::Latency => false,
+        }
+    }
+}
