@@ -7,7 +7,7 @@ import { themes } from "./colours.js";
 
 const RULER = 22, LANE = 22, COLUMN = 2;
 /** Samples of a busy thread that a column has, where there is time for them: fewer make a comb. */
-const FEW = 5;
+const FEW = 10;
 /** Height of what threads waited for. */
 const STRIP = 5;
 

@@ -448,6 +448,8 @@ export class Page {
     const { state, store, totals } = this;
     for (const tab of this.tabs ?? []) {
       const chosen = tab.dataset.view === state.view;
+      // Narrow windows show some of the tabs.
+      if (chosen && tab.tabIndex) tab.scrollIntoView({ block: "nearest", inline: "nearest" });
       tab.setAttribute("aria-selected", String(chosen));
       tab.tabIndex = chosen ? 0 : -1;
     }
