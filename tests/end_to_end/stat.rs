@@ -327,3 +327,22 @@ fn names_of_threads_are_harmless() {
     let rows = stat(&["--per-task", "-x", ",", "-e", "page-faults"], &[evil, "1"]).ok().stderr;
     assert!(rows.lines().all(|line| line.starts_with('"')) && !rows.contains('\u{1b}'), "{rows}");
 }
+
+#[test]
+fn a_probe_lets_the_program_fork_and_is_counted_in_what_it_starts() {
+    let (Some(program), true) = (programs::c("forking"), may_record()) else { return };
+    let event = format!("uprobe:{}:in_child", program.display());
+    // Where probes are set in single processes only, some of them are lost as children end.
+    let command = ["sh", "-c", "\"$0\" 40; (\"$0\" 40); true", program.to_str().unwrap()];
+    for flags in [&["-e", event.as_str()][..], &["-r", "2", "-e", &event], &["--per-task", "-e", &event]] {
+        let run_ = stat(flags, &command);
+        if run_.code == 1 && run_.stderr.contains("cannot") {
+            return skip(&format!("no probe can be set here: {}", run_.stderr));
+        }
+        assert_eq!(run_.code, 0, "{}", run_.stderr);
+        assert!(!run_.stderr.contains("fork:"), "{}", run_.stderr);
+    }
+    for _ in 0..4 {
+        assert_eq!(value(&json(&["-e", &event], &command), &event), 80.0);
+    }
+}

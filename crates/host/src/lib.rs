@@ -5,6 +5,7 @@
 pub mod cgroup;
 pub mod cpus;
 pub mod debuginfod;
+pub mod defined_probe;
 pub mod files;
 pub mod in_root;
 pub mod kallsyms;

@@ -10,6 +10,7 @@
 mod attr;
 mod default_events;
 mod open;
+mod probes;
 mod reading;
 mod run;
 mod tasks;

@@ -14,6 +14,7 @@ use host::{sysfs, topology};
 use model::{CpuId, Pid, Tid};
 use rustc_hash::FxBuildHasher;
 
+use super::probes::Followed;
 use super::tasks::TaskReports;
 use super::uncounted::Uncounted;
 use super::{Count, CountedEvent, Plan, Reading, Split, attr, reading};
@@ -58,6 +59,8 @@ pub(super) struct Counters {
     /// The event by which threads are seen to have been on a CPU, where they are counted by CPU.
     presence: Option<Attr>,
     split: Split,
+    /// What some of the events are, which are closed before: fields are dropped in their order.
+    _probes: Vec<Followed>,
 }
 
 impl Counters {
@@ -74,7 +77,11 @@ impl Counters {
             return Err(Error::CpuOffline { cpu: offline.0 });
         }
         let cpus = options.cpus.clone().unwrap_or(online);
-        let selected = selected(options, &cpus)?;
+        let mut selected = selected(options, &cpus)?;
+        let probes = match cpus.first() {
+            Some(&cpu) if options.inherits() => super::probes::define(&mut selected, cpu)?,
+            _ => Vec::new(),
+        };
         let mut counters = Self {
             events: Vec::new(),
             instances: Vec::new(),
@@ -83,6 +90,7 @@ impl Counters {
             selected,
             presence: None,
             split: plan.split,
+            _probes: probes,
         };
         if options.target.is_cpu_wide() {
             counters.open_cpus(&cpus, options, notices)?;

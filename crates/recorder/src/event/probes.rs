@@ -60,6 +60,8 @@ pub(super) fn breakpoint(text: &str) -> Result<Attr, EventError> {
 pub struct Probe {
     /// The object file, or the kernel's function; `None` for an address of the kernel.
     pub path: Option<CString>,
+    /// Whether it is in the kernel.
+    pub in_kernel: bool,
 }
 
 impl Probe {
@@ -94,7 +96,7 @@ pub(super) fn uprobe(text: &str, catalogue: &dyn Catalogue) -> Result<(Attr, Pro
     let path = CString::new(path).map_err(|_| malformed("the path has a NUL"))?;
     // `config` bit 0 of this PMU is `retprobe`; the address of the path is filled in when it is opened.
     let attr = Attr { kind: pmu.kind, config: u64::from(on_return), config2: at, ..Attr::default() };
-    Ok((attr, Probe { path: Some(path) }))
+    Ok((attr, Probe { path: Some(path), in_kernel: false }))
 }
 
 /// `kprobe:FUNCTION[+OFFSET][%return]`, or an address in place of the function.
@@ -121,10 +123,10 @@ pub(super) fn kprobe(text: &str, catalogue: &dyn Catalogue) -> Result<(Attr, Pro
     if let Some(address) = number(function) {
         let at =
             address.checked_add(offset).ok_or_else(|| malformed("the offset is beyond every address"))?;
-        return Ok((Attr { config2: at, ..attr }, Probe { path: None }));
+        return Ok((Attr { config2: at, ..attr }, Probe { path: None, in_kernel: true }));
     }
     let name = CString::new(function).map_err(|_| malformed("the function has a NUL"))?;
-    Ok((Attr { config2: offset, ..attr }, Probe { path: Some(name) }))
+    Ok((Attr { config2: offset, ..attr }, Probe { path: Some(name), in_kernel: true }))
 }
 
 #[cfg(test)]
