@@ -68,6 +68,8 @@ pub struct Settings {
     pub max_stack: Option<u16>,
     /// [`sysctl::kptr_restrict`].
     pub kptr_restrict: Option<i32>,
+    /// [`sysctl::ptrace_scope`].
+    pub ptrace_scope: Option<i32>,
     /// [`sysctl::nmi_watchdog`].
     pub nmi_watchdog: Option<i32>,
 }
@@ -101,6 +103,7 @@ pub fn survey() -> Survey {
             cpu_time_max_percent: sysctl::perf_cpu_time_max_percent(),
             max_stack: sysctl::perf_event_max_stack(),
             kptr_restrict: sysctl::kptr_restrict(),
+            ptrace_scope: sysctl::ptrace_scope(),
             nmi_watchdog: sysctl::nmi_watchdog(),
         },
         open_files: limits::open_files(),

@@ -1,5 +1,7 @@
 //! The checks, one function each.
 
+mod waits;
+
 use host::procfs::Capability;
 use host::survey::Survey;
 use recorder::Offer;
@@ -20,6 +22,7 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     let mut findings = vec![own_programs(facts)];
     if findings.iter().all(|finding| finding.level != Level::Broken) {
         findings.extend([whole_machine(facts), counters(facts), kernel_names(facts)]);
+        findings.push(waits::waits(facts));
         findings.extend([tracepoints(facts), uprobes(facts), rings(&facts.survey), rate(&facts.survey)]);
     }
     findings.extend([descriptors(&facts.survey), debug_information(&facts.survey)].into_iter().flatten());

@@ -42,6 +42,7 @@ fn laptop(paranoid: i32) -> Facts {
             cpu_time_max_percent: Some(25),
             max_stack: Some(127),
             kptr_restrict: Some(0),
+            ptrace_scope: Some(0),
             nmi_watchdog: Some(1),
         },
         open_files: Limit { current: 1024, maximum: 1 << 20 },
@@ -233,4 +234,29 @@ fn tracefs_is_roots_or_not_mounted() {
     );
     facts.survey.tracefs = Some(2);
     assert!(found(&facts, "tracepoints").text.contains("not mounted"));
+}
+
+#[test]
+fn who_may_not_read_stacks_of_waits_is_told_which_setting_is_the_cause() {
+    let waits = |facts: &Facts| {
+        findings(facts).into_iter().find(|finding| finding.what == "where threads wait").unwrap()
+    };
+    let mut facts = laptop(2);
+    assert_eq!(waits(&facts).level, Level::Good);
+    facts.survey.settings.ptrace_scope = None;
+    assert_eq!(waits(&facts).level, Level::Good);
+    for (scope, level) in [(1, Level::Note), (2, Level::Limited), (3, Level::Limited)] {
+        facts.survey.settings.ptrace_scope = Some(scope);
+        let found = waits(&facts);
+        assert_eq!(found.level, level);
+        assert!(found.text.ends_with(&format!("kernel.yama.ptrace_scope is {scope}")), "{}", found.text);
+        assert!(found.remedies.contains(&Remedy::Capabilities(&[Capability::Perfmon])));
+    }
+    // 3 cannot be taken back.
+    assert_eq!(waits(&facts).remedies.len(), 1);
+    facts.survey.settings.paranoid = Some(1);
+    assert_eq!(waits(&facts).level, Level::Good);
+    let mut admin = root();
+    admin.survey.settings.ptrace_scope = Some(3);
+    assert_eq!(waits(&admin).level, Level::Good);
 }

@@ -1,0 +1,51 @@
+//! Where threads wait, and who may read their stacks.
+
+use host::procfs::Capability;
+
+use super::{Facts, Finding, Level, Remedy, command, finding, has, may_everything};
+
+const WHAT: &str = "where threads wait";
+
+/// What `record --off-cpu` gets: switches with stacks, or stacks that are read from outside, as yama permits.
+pub(super) fn waits(facts: &Facts) -> Finding {
+    let survey = &facts.survey;
+    let paranoid = survey.settings.paranoid;
+    let with_stacks = if may_everything(survey) || paranoid.is_some_and(|level| level <= -1) {
+        Some("each switch with its stack, and who is woken (record --off-cpu)")
+    } else if paranoid.is_some_and(|level| level <= 1) {
+        Some("each switch with its stack, of own programs (record --off-cpu)")
+    } else {
+        None
+    };
+    let scope =
+        if has(survey, Capability::SysPtrace) { 0 } else { survey.settings.ptrace_scope.unwrap_or(0) };
+    let everything = Remedy::Capabilities(&[Capability::Perfmon]);
+    match (with_stacks, scope) {
+        (Some(text), _) => finding(Level::Good, WHAT, text, vec![]),
+        (None, ..=0) => finding(
+            Level::Good,
+            WHAT,
+            "switches of own programs; stacks of longer waits are read from outside (record --off-cpu)",
+            vec![],
+        ),
+        (None, 1) => finding(
+            Level::Note,
+            WHAT,
+            "stacks can be read of commands that prof starts, not of running ones (-p): kernel.yama.ptrace_scope is 1",
+            vec![command("sudo sysctl kernel.yama.ptrace_scope=0"), everything],
+        ),
+        (None, 2) => finding(
+            Level::Limited,
+            WHAT,
+            "switches of own programs, without stacks: kernel.yama.ptrace_scope is 2",
+            vec![everything, command("sudo sysctl kernel.yama.ptrace_scope=1")],
+        ),
+        // What is 3 stays so until the machine starts anew.
+        (None, scope) => finding(
+            Level::Limited,
+            WHAT,
+            format!("switches of own programs, without stacks: kernel.yama.ptrace_scope is {scope}"),
+            vec![everything],
+        ),
+    }
+}
