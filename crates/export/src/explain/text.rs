@@ -82,7 +82,9 @@ impl Page<'_, '_> {
         let explanation = facts.explanation;
         self.line(&cut_middle(facts.title, 200));
         let mut line = format!("{} of {}", counted(facts.total.samples, "sample", "samples"), facts.event);
-        if facts.weight == Weight::Period && !facts.is_clock {
+        if facts.unit == "ns" && !facts.is_clock {
+            let _ = write!(line, ", {} of all threads together", seconds(facts.total.period));
+        } else if facts.weight == Weight::Period && !facts.is_clock {
             let _ = write!(line, ", weighted by what they stand for ({})", grouped(facts.total.period));
         }
         if facts.is_clock {

@@ -174,7 +174,12 @@ impl<'v> FoldedStacks<'v> {
     pub(super) fn modules(&self) -> Vec<Part<Option<Name>>> {
         let mut modules: HashMap<Option<Name>, u64> = HashMap::new();
         for node in self.nodes.iter().skip(1).filter(|node| node.own > 0) {
-            let module = match self.label(node.frame) {
+            // Where a thread waits, its function did not run, but is where it is.
+            let frame = match self.label(node.frame) {
+                Label::State(_) => self.nodes.get(node.caller).map_or(node.frame, |caller| caller.frame),
+                _ => node.frame,
+            };
+            let module = match self.label(frame) {
                 Label::Function(_, module) => module.clone(),
                 Label::Module(module, _) => Some(module.clone()),
                 _ => None,
