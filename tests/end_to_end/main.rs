@@ -26,6 +26,7 @@ mod jit_dumps;
 mod listing;
 mod lives;
 mod names;
+mod neighbours;
 mod outputs;
 mod packaging;
 mod perf;
