@@ -39,7 +39,7 @@ fn an_address_has_the_name_of_what_lay_there() {
         return;
     }
     let folder = folder();
-    let (recording, run) = record(folder.path(), &[], &[program.as_os_str(), "500".as_ref()]);
+    let (recording, run) = record(folder.path(), &["--no-names"], &[program.as_os_str(), "500".as_ref()]);
     let dump = Dump(PathBuf::from(format!("/tmp/jit-{}.dump", run.ok().text().trim())));
     let drawn = folded(&recording, &[]).ok();
     has_shares(&Folded::parse(drawn.text()));

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::{chown, symlink};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::PathBuf;
 
 use tempfile::TempDir;
@@ -19,7 +19,12 @@ struct Recorded {
 }
 
 impl Recorded {
+    /// Without the names, which are looked for when it is read.
     fn new(arguments: &[&str]) -> Option<Self> {
+        Self::with(&["--no-names"], arguments)
+    }
+
+    fn with(options: &[&str], arguments: &[&str]) -> Option<Self> {
         if !cfg!(target_arch = "x86_64") {
             skip("the program writes code of x86-64");
             return None;
@@ -31,7 +36,7 @@ impl Recorded {
         let folder = folder();
         let command: Vec<&OsStr> =
             [program.as_os_str()].into_iter().chain(arguments.iter().map(OsStr::new)).collect();
-        let (recording, run) = record(folder.path(), &[], &command);
+        let (recording, run) = record(folder.path(), options, &command);
         let pid = run.ok().text().trim().to_owned();
         Some(Self { _folder: folder, recording, map: PathBuf::from(format!("/tmp/perf-{pid}.map")) })
     }
@@ -64,6 +69,15 @@ fn a_map_of_the_process_names_its_code() {
     let run = recorded.after(|_| {});
     assert!(has_name(&run), "{}{}", run.text(), run.stderr);
     assert!(!run.stderr.contains("perf-"), "{}", run.stderr);
+}
+
+#[test]
+fn a_recording_carries_the_names_of_a_map_that_is_removed_later() {
+    let Some(recorded) = Recorded::with(&[], &["200"]) else { return };
+    let run = recorded.after(|map| fs::remove_file(map).unwrap());
+    assert!(has_name(&run), "{}{}", run.text(), run.stderr);
+    let mode = fs::metadata(&recorded.recording).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "nobody else reads it");
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use decoder::{Record, kind};
 use model::{Name, Resolution, Space, StackEntry};
+use perfdata::EntryKind;
 use perfdata::read::Reader;
 use perfdata::sections;
 use profile::{Shape, Show};
@@ -13,6 +15,7 @@ use zlib_rs::{DeflateConfig, InflateConfig, ReturnCode, compress_bound, compress
 
 use crate::Analysis;
 use crate::annotate::{Annotator, sampled_functions};
+use crate::jit_dumps::is_dump;
 
 /// Bytes of unpacked names that are read at the most.
 const MOST_BYTES: u64 = 1 << 30;
@@ -43,6 +46,43 @@ pub fn pack(analysis: &Analysis, endian: decoder::Endian) -> Vec<u8> {
     ordered.sort_by_key(|(entry, _)| (entry.space, entry.offset));
     let names = encode(ordered.iter().map(|(entry, (space, found))| (*space, *entry, *found)));
     packed(&names, endian)
+}
+
+/// Whether names of this place may be gone soon after the recording: those of generated code are in files that their process,
+/// or whoever tidies `/tmp`, removes.
+pub fn vanishes(space: &Space) -> bool {
+    matches!(space, Space::Jit { .. } | Space::JitDump { .. } | Space::Unmapped { .. })
+}
+
+/// Whether a recording tells of generated code: memory that was made executable, without a file or with a jitdump. Reads
+/// the recording to the first such record, and takes no sample apart.
+///
+/// # Errors
+/// Where the recording cannot be read.
+pub fn has_generated_code(recording: &mut Reader) -> Result<bool, perfdata::Error> {
+    while let Some(entry) = recording.next_entry()? {
+        if entry.kind != EntryKind::Kernel || !matches!(entry.record.kind(), kind::MMAP | kind::MMAP2) {
+            recording.release(entry.record);
+            continue;
+        }
+        let (raw, layout) = recording.record_and_layout(entry.record)?;
+        let found = match layout.decode(&raw) {
+            Ok(Record::Mmap(mmap)) => is_dump(mmap.path) || tracker::is_generated_code(&mmap),
+            _ => false,
+        };
+        recording.release(entry.record);
+        if found {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Packs the names of places that vanish ([`vanishes`]), as [`pack`] does; `None` where there are none.
+pub fn pack_vanishing(analysis: &Analysis, endian: decoder::Endian) -> Option<Vec<u8>> {
+    let has_name = |entry: &StackEntry| matches!(analysis.resolve(entry), Some(Resolution::Resolved(_)));
+    let mut places = analysis.events.iter().flat_map(|event| event.profile.stacks.places());
+    places.any(has_name).then(|| pack(analysis, endian))
 }
 
 /// Packs the code of sampled functions into a section ([`sections::id::CODE`]), hottest first, as many as fit into `most_bytes`.

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use decoder::{AttrFlags, SampleFormat};
 use export::summary::Activity;
 use host::debuginfod;
-use model::{EventIndex, Loss, Name, Pid, Resolution, SpaceId, SpaceTable, StackEntry, Tid};
+use model::{EventIndex, Loss, Name, Pid, Resolution, Space, SpaceId, SpaceTable, StackEntry, Tid};
 use perfdata::{Description, Event, sections};
 use profile::{Census, Detail, Nameless, Profile, SampleFilter, Shape, Show, View, Weight};
 
@@ -39,6 +39,17 @@ pub struct Request<'r> {
     pub event: Option<&'r str>,
     /// Whether there may be several events.
     pub several_events: bool,
+}
+
+/// What names are looked for.
+struct Spaces<'a> {
+    named: &'a dyn Fn(&Space) -> bool,
+    /// Whether servers may be asked.
+    servers: bool,
+}
+
+impl Spaces<'_> {
+    const ALL: Self = Self { named: &|_| true, servers: true };
 }
 
 /// The samples of one event.
@@ -98,7 +109,7 @@ impl Analysis {
     /// Those of [`replay`], and where no sample is left: [`Error::NothingAdmitted`], [`Error::NoSuchEvent`],
     /// [`Error::SeveralEvents`], [`Error::NoSamples`].
     pub fn read(input: Input, request: &Request<'_>, notices: &dyn Notices) -> Result<Self, Error> {
-        Self::read_weighted(input, request, Reading::Samples { with_waits: false }, notices)
+        Self::read_weighted(input, request, Reading::Samples { with_waits: false }, &Spaces::ALL, notices)
     }
 
     /// As [`Analysis::read`], and finds out when threads were off the CPU, where switches were recorded: [`Analysis::waits`].
@@ -110,7 +121,21 @@ impl Analysis {
         request: &Request<'_>,
         notices: &dyn Notices,
     ) -> Result<Self, Error> {
-        Self::read_weighted(input, request, Reading::Samples { with_waits: true }, notices)
+        Self::read_weighted(input, request, Reading::Samples { with_waits: true }, &Spaces::ALL, notices)
+    }
+
+    /// As [`Analysis::read`], with names for addresses in the spaces that `named` says, and without asking servers.
+    ///
+    /// # Errors
+    /// As [`Analysis::read`].
+    pub fn read_names_of(
+        input: Input,
+        request: &Request<'_>,
+        named: impl Fn(&Space) -> bool,
+        notices: &dyn Notices,
+    ) -> Result<Self, Error> {
+        let spaces = Spaces { named: &named, servers: false };
+        Self::read_weighted(input, request, Reading::Samples { with_waits: false }, &spaces, notices)
     }
 
     /// As [`Analysis::read`], with the time of threads instead of samples: one event, whose profile's periods are nanoseconds.
@@ -124,7 +149,13 @@ impl Analysis {
         weight: TimeWeight,
         notices: &dyn Notices,
     ) -> Result<Self, Error> {
-        Self::read_weighted(input, request, Reading::Time { weight, leaves_rest_out: false }, notices)
+        Self::read_weighted(
+            input,
+            request,
+            Reading::Time { weight, leaves_rest_out: false },
+            &Spaces::ALL,
+            notices,
+        )
     }
 
     /// As [`Analysis::read_time`], without the time in which event loops were at rest: [`Analysis::at_rest`] says how much.
@@ -137,13 +168,20 @@ impl Analysis {
         weight: TimeWeight,
         notices: &dyn Notices,
     ) -> Result<Self, Error> {
-        Self::read_weighted(input, request, Reading::Time { weight, leaves_rest_out: true }, notices)
+        Self::read_weighted(
+            input,
+            request,
+            Reading::Time { weight, leaves_rest_out: true },
+            &Spaces::ALL,
+            notices,
+        )
     }
 
     fn read_weighted(
         input: Input,
         request: &Request<'_>,
         reading: Reading,
+        wanted: &Spaces<'_>,
         notices: &dyn Notices,
     ) -> Result<Self, Error> {
         let this_host = is_of_this_host(input.reader.features());
@@ -172,7 +210,8 @@ impl Analysis {
         });
         let mut spaces = tracker.into_spaces();
         let pids = |space| seen_in.pids(space);
-        let servers = debuginfod::Settings::from_environment(paths, request.debuginfod);
+        let servers =
+            debuginfod::Settings::from_environment(paths, request.debuginfod).filter(|_| wanted.servers);
         let asked_servers = servers.is_some();
         if let Some(servers) = servers {
             let all =
@@ -182,6 +221,7 @@ impl Analysis {
         }
         let all = events.iter().map(|event| &event.profile).chain(times.as_ref().map(|times| &times.profile));
         let places = all.flat_map(|profile| profile.stacks.places().iter().copied());
+        let places = places.filter(|place| (wanted.named)(spaces.get(place.space)));
         let mut symbols = Symbols::default();
         symbolizing.resolve(places, &spaces, pids, &mut symbols);
         let mut at_rest = 0;

@@ -79,6 +79,11 @@ pub(crate) fn is_executable(record: &Mmap<'_>) -> bool {
     }
 }
 
+/// Whether the record maps memory for generated code: it has no file, and may be executed.
+pub fn is_generated_code(record: &Mmap<'_>) -> bool {
+    is_executable(record) && is_anonymous(record, build_id(record))
+}
+
 /// Whether the path is the kernel's or a tool's word for memory without a file (`fs/proc/task_mmu.c`,
 /// `perf_event_mmap_event()` in `kernel/events/core.c`).
 pub(crate) fn is_anonymous(record: &Mmap<'_>, build_id: Option<BuildId>) -> bool {

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use analysis::annotate::{Annotator, Syntax};
 use analysis::input::{Input, is_of_this_host};
+use analysis::notices::Silent;
 use analysis::symbols::SymbolSettings;
 use analysis::{Analysis, Request, archive};
 use anyhow::{Context, bail};
@@ -90,6 +91,52 @@ pub fn make(
     })
 }
 
+/// Adds the names of generated code to a recording that was just made: their files are gone soon. Does nothing where there was
+/// no such code, or no name for it.
+///
+/// # Errors
+/// Where the recording cannot be read, or written anew.
+pub fn carry(file: &Path, console: &Console) -> anyhow::Result<()> {
+    let mut input = Input::open(file)?;
+    if input.reader.is_pipe() || !archive::has_generated_code(&mut input.reader)? {
+        return Ok(());
+    }
+    let cannot_read = || format!("cannot read {}", file.display());
+    confined::produce(console, Output::private(file, console)?, false, |output| {
+        let mut recording = File::open(file).with_context(cannot_read)?;
+        let input = Input::open(file)?;
+        let endian = input.reader.endian();
+        let settings = settings(&input, &SymbolArguments::default());
+        let read = Analysis::read_names_of(input, &request(&settings, false), archive::vanishes, &Silent);
+        let length = io::copy(&mut recording, output).with_context(cannot_read)?;
+        // What has no samples has no names to be carried; whoever reads it is told.
+        let names = read.ok().and_then(|analysis| archive::pack_vanishing(&analysis, endian));
+        if let Some(names) = names {
+            output.write_all(&sections::appendix(length, &[(sections::id::NAMES, names)], endian))?;
+        }
+        Ok(())
+    })
+    .map(|_| ())
+}
+
+/// Names as linkers know them, and with lines: who reads them may show them in any way.
+fn settings(input: &Input, symbols: &SymbolArguments) -> SymbolSettings {
+    let options = Options { names: NameStyle::Linkage, inlines: true, locations: true };
+    SymbolSettings { options, ..symbols.settings(true, is_of_this_host(input.reader.features())) }
+}
+
+fn request(symbols: &SymbolSettings, debuginfod: bool) -> Request<'_> {
+    Request {
+        filter: SampleFilter::default(),
+        detail: Detail::default(),
+        symbols,
+        kernel: true,
+        debuginfod,
+        event: None,
+        several_events: true,
+    }
+}
+
 fn append(
     recording: File,
     input: Input,
@@ -98,23 +145,11 @@ fn append(
     console: &Console,
 ) -> anyhow::Result<()> {
     let name = input.name.clone();
-    let settings = symbols.settings(true, is_of_this_host(input.reader.features()));
-    // As linkers know them, and with lines: who reads them may show them in any way.
-    let options = Options { names: NameStyle::Linkage, inlines: true, locations: true };
-    let settings = SymbolSettings { options, ..settings };
-    let request = Request {
-        filter: SampleFilter::default(),
-        detail: Detail::default(),
-        symbols: &settings,
-        kernel: true,
-        debuginfod: symbols.debuginfod,
-        event: None,
-        several_events: true,
-    };
+    let settings = settings(&input, symbols);
     let (carried, _) = archive::code(&input.reader, NameStyle::Linkage);
     let (endian, appendix) = (input.reader.endian(), input.reader.features().appendix);
-    let analysis =
-        Analysis::read(input, &request, console).with_context(|| format!("cannot archive {name}"))?;
+    let analysis = Analysis::read(input, &request(&settings, symbols.debuginfod), console)
+        .with_context(|| format!("cannot archive {name}"))?;
     let names = archive::pack(&analysis, endian);
     // An older appendix is replaced.
     let mut bytes = recording.take(appendix.unwrap_or(u64::MAX));

@@ -69,6 +69,9 @@ pub struct RecordArguments {
     /// Put the names of all that was sampled into the file when it is finished, for another machine (see prof archive)
     #[arg(long, conflicts_with_all = ["overwrite", "switch_output"])]
     archive: bool,
+    /// Leave the names of generated code (perf maps, jitdumps) out of the file, to be looked for when it is read
+    #[arg(long, conflicts_with = "archive")]
+    no_names: bool,
     /// Exit with 1 when samples were lost, or it is not known whether any were
     #[arg(long)]
     strict: bool,
@@ -203,6 +206,11 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Exi
         Outcome::Recorded(code) => {
             if arguments.archive {
                 archive::make(&arguments.output, &arguments.output, &SymbolArguments::default(), console)?;
+            } else if is_file && !arguments.no_names {
+                // The recording is whole without them.
+                if let Err(error) = archive::carry(&arguments.output, console) {
+                    console.warn(&format!("the names of generated code are not in the recording: {error:#}"));
+                }
             }
             Ok(code)
         }
