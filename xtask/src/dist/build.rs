@@ -39,7 +39,8 @@ impl Build {
         match self.linking {
             Linking::Static => cargo
                 .args(["build", "--target", self.target])
-                .env("RUSTFLAGS", "-C target-feature=+crt-static"),
+                // Packed relocations: 0.2 MB less.
+                .env("RUSTFLAGS", "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs"),
             Linking::Glibc217 => cargo.args(["zigbuild", "--target", &format!("{}.2.17", self.target)]),
         };
         if let Some(gcc) = self.cross_compiler() {
