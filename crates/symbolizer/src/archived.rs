@@ -441,6 +441,11 @@ impl<'a> Reader<'a> {
             let reason = reason_of(self.byte("a reason")?);
             return Ok(Resolution::Delimited { reason, start, offset: symbol_offset.unwrap_or(0) });
         }
+        Ok(Resolution::Resolved(Symbolized { frames: self.frames(count, texts)?, symbol_offset }))
+    }
+
+    /// Reads the frames of an address, innermost first.
+    fn frames(&mut self, count: usize, texts: &mut Texts<'_>) -> Result<Arc<[Frame]>, ArchiveError> {
         let mut frames = Vec::new();
         for _ in 0..count {
             let function = self.number("a function")?;
@@ -461,7 +466,7 @@ impl<'a> Reader<'a> {
             };
             frames.push(Frame { function, location, inlined });
         }
-        Ok(Resolution::Resolved(Symbolized { frames: frames.into(), symbol_offset }))
+        Ok(frames.into())
     }
 }
 

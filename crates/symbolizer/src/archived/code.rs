@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use model::{Frame, SourceLocation, Space, Svma};
+use model::{Frame, Space, Svma};
 
 use super::{ArchiveError, Reader, Strings, Texts, VERSION, put, put_bytes, put_space};
 use crate::names::NameStyle;
@@ -114,7 +114,8 @@ impl Reader<'_> {
         let (mut frames, mut position) = (Vec::new(), 0_u64);
         for _ in 0..self.count("the number of places in code")? {
             position = position.wrapping_add(self.number("a place in code")?);
-            frames.push((position, self.frames(texts)?));
+            let count = self.count("the number of frames")?;
+            frames.push((position, self.frames(count, texts)?));
         }
         let (mut callees, mut position) = (Vec::new(), 0_u64);
         for _ in 0..self.count("the number of calls")? {
@@ -127,33 +128,12 @@ impl Reader<'_> {
         }
         Ok(space.map(|space| ArchivedCode { space, start, address, machine, bytes, frames, callees }))
     }
-
-    fn frames(&mut self, texts: &mut Texts<'_>) -> Result<Arc<[Frame]>, ArchiveError> {
-        let mut frames = Vec::new();
-        for _ in 0..self.count("the number of frames")? {
-            let function = self.number("a function")?;
-            let Some(function) = texts.function(function) else {
-                return self.error("a function", "no string");
-            };
-            let inlined = self.number("a frame's kind")? != 0;
-            let location = match self.number("a file")?.checked_sub(1) {
-                None => None,
-                Some(file) => {
-                    let Some(file) = texts.file(file) else { return self.error("a file", "no string") };
-                    let (line, column) = (self.small("a line")?, self.small("a column")?);
-                    Some(SourceLocation { file, line, column })
-                }
-            };
-            frames.push(Frame { function, location, inlined });
-        }
-        Ok(frames.into())
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::Name;
+    use model::{Name, SourceLocation};
     use proptest::prelude::*;
 
     fn piece(name: &str) -> ArchivedCode {
