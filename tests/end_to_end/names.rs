@@ -111,7 +111,9 @@ fn functions_of_a_stripped_program_are_told_apart() {
     }
     let as_one = folded(&recording, &["--modules-only"]).ok();
     assert!(!as_one.text().contains("[shares+"), "{}", as_one.text());
-    assert_eq!(Folded::parse(as_one.text()).with("[shares]"), named.with("main"));
+    // A sample may also lie before `main`.
+    let of_program = stacks.count(|stack| stack.iter().any(|frame| frame.starts_with("[shares")));
+    assert_eq!(Folded::parse(as_one.text()).with("[shares]"), of_program);
     // The same names from an archive, when the program is gone.
     let archive = folder.path().join("prof.data.archive");
     run(prof(["archive"]).arg(&recording)).ok();
