@@ -12,6 +12,7 @@ mod parquet;
 mod perfetto;
 mod pprof;
 mod speedscope;
+mod string_table;
 mod timeline;
 
 use std::io::{self, Write};
@@ -170,4 +171,9 @@ pub fn write(recording: &Recording<'_>, format: Format, output: &mut dyn Write) 
         Format::Perfetto => perfetto::write(recording, &dictionary, output),
         Format::Parquet => parquet::write(recording, &dictionary, recording.bucket, output),
     }
+}
+
+/// Converts a count, or takes the largest number that there is.
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }

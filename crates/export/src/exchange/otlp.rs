@@ -6,8 +6,9 @@ use std::io::{self, Write};
 
 use prost::Message;
 
-use super::Recording;
 use super::dictionary::Dictionary;
+use super::string_table::{StringTable, position};
+use super::{Recording, signed};
 
 #[derive(Clone, PartialEq, Message)]
 struct ProfilesData {
@@ -175,24 +176,14 @@ enum Scalar {
 
 /// The texts and attributes of a profile. Number 0 of every table means "not set".
 struct Tables {
-    texts: Vec<String>,
-    numbers: HashMap<String, i32>,
+    strings: StringTable,
     attributes: Vec<KeyValueAndUnit>,
     attribute_numbers: HashMap<(i32, Scalar), i32>,
 }
 
 impl Tables {
     fn text(&mut self, text: &str) -> i32 {
-        if text.is_empty() {
-            return 0;
-        }
-        if let Some(&number) = self.numbers.get(text) {
-            return number;
-        }
-        let number = position(self.texts.len());
-        self.texts.push(text.to_owned());
-        self.numbers.insert(text.to_owned(), number);
-        number
+        self.strings.intern(text)
     }
 
     fn attribute(&mut self, key: &str, value: Scalar) -> i32 {
@@ -206,17 +197,8 @@ impl Tables {
     }
 }
 
-/// A position in a table. There is no room in memory for more than there are numbers.
-fn position(index: usize) -> i32 {
-    i32::try_from(index).unwrap_or(i32::MAX)
-}
-
 fn after_zero(number: u32) -> i32 {
     position(number as usize + 1)
-}
-
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 pub(super) fn write(
@@ -229,8 +211,7 @@ pub(super) fn write(
 
 fn data(recording: &Recording<'_>, dictionary: &Dictionary) -> ProfilesData {
     let mut tables = Tables {
-        texts: vec![String::new()],
-        numbers: HashMap::new(),
+        strings: StringTable::new(),
         attributes: vec![KeyValueAndUnit::default()],
         attribute_numbers: HashMap::new(),
     };
@@ -323,7 +304,7 @@ fn data(recording: &Recording<'_>, dictionary: &Dictionary) -> ProfilesData {
             location_table,
             function_table,
             link_table: vec![Link {}],
-            string_table: tables.texts,
+            string_table: tables.strings.texts,
             attribute_table: tables.attributes,
             stack_table,
         }),

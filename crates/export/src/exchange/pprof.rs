@@ -1,12 +1,12 @@
 //! pprof's `profile.proto` (<https://github.com/google/pprof/blob/main/proto/profile.proto>), compressed by gzip.
 
-use std::collections::HashMap;
 use std::io::{self, Write};
 
 use prost::Message;
 
-use super::Recording;
 use super::dictionary::Dictionary;
+use super::string_table::StringTable;
+use super::{Recording, signed};
 
 #[derive(Clone, PartialEq, Message)]
 struct Profile {
@@ -122,31 +122,6 @@ struct Function {
     filename: i64,
 }
 
-/// The texts of a profile, the empty one first.
-struct Strings {
-    numbers: HashMap<String, i64>,
-    texts: Vec<String>,
-}
-
-impl Strings {
-    fn number(&mut self, text: &str) -> i64 {
-        if text.is_empty() {
-            return 0;
-        }
-        if let Some(&number) = self.numbers.get(text) {
-            return number;
-        }
-        let number = self.texts.len() as i64;
-        self.texts.push(text.to_owned());
-        self.numbers.insert(text.to_owned(), number);
-        number
-    }
-}
-
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
 pub(super) fn write(
     recording: &Recording<'_>,
     dictionary: &Dictionary,
@@ -157,7 +132,7 @@ pub(super) fn write(
 }
 
 fn profile(recording: &Recording<'_>, dictionary: &Dictionary) -> Profile {
-    let mut strings = Strings { numbers: HashMap::new(), texts: vec![String::new()] };
+    let mut strings = StringTable::new();
     let several = recording.events.len() > 1;
     // Each event has its samples, and what they stand for.
     let mut sample_type = Vec::new();
@@ -168,7 +143,8 @@ fn profile(recording: &Recording<'_>, dictionary: &Dictionary) -> Profile {
             false => ["samples".to_owned(), kind.to_owned()],
         };
         for (name, unit) in names.iter().zip(["count", unit]) {
-            sample_type.push(ValueType { kind: strings.number(name), unit: strings.number(unit) });
+            sample_type
+                .push(ValueType { kind: strings.intern(name).into(), unit: strings.intern(unit).into() });
         }
     }
     let first = recording.events.first();
@@ -177,15 +153,15 @@ fn profile(recording: &Recording<'_>, dictionary: &Dictionary) -> Profile {
     let default_sample_type = default.map_or(0, |kind| kind.kind);
     let period_type = first.map(|event| {
         let (kind, unit) = event.of_period();
-        ValueType { kind: strings.number(kind), unit: strings.number(unit) }
+        ValueType { kind: strings.intern(kind).into(), unit: strings.intern(unit).into() }
     });
-    let keys = ["comm", "pid", "tid"].map(|key| strings.number(key));
+    let keys = ["comm", "pid", "tid"].map(|key| strings.intern(key).into());
     let sample = dictionary.samples.iter().map(|samples| {
         let mut value = vec![0; sample_type.len()];
         value[2 * samples.event] = signed(samples.count.samples);
         value[2 * samples.event + 1] = signed(samples.count.period);
         let thread = &dictionary.threads.values[samples.thread as usize];
-        let comm = Label { key: keys[0], text: strings.number(&thread.comm), number: 0 };
+        let comm = Label { key: keys[0], text: strings.intern(&thread.comm).into(), number: 0 };
         let number = |key, number: i32| Label { key, text: 0, number: number.into() };
         let ids = thread.ids.map(|(pid, tid)| [number(keys[1], pid), number(keys[2], tid)]);
         let stack = &dictionary.stacks.values[samples.stack as usize];
@@ -208,8 +184,8 @@ fn profile(recording: &Recording<'_>, dictionary: &Dictionary) -> Profile {
         memory_start: mapping.start,
         memory_limit: mapping.end,
         file_offset: mapping.start,
-        filename: strings.number(&mapping.name),
-        build_id: strings.number(&mapping.build_id),
+        filename: strings.intern(&mapping.name).into(),
+        build_id: strings.intern(&mapping.build_id).into(),
         // All that can be known is here: nothing is to be looked up again.
         has_functions: true,
         has_filenames: true,
@@ -234,12 +210,12 @@ fn profile(recording: &Recording<'_>, dictionary: &Dictionary) -> Profile {
     });
     let location = location.collect();
     let function = dictionary.functions.values.iter().zip(1..).map(|(function, id)| {
-        let name = strings.number(&function.name);
-        Function { id, name, system_name: name, filename: strings.number(&function.file) }
+        let name = strings.intern(&function.name).into();
+        Function { id, name, system_name: name, filename: strings.intern(&function.file).into() }
     });
     let function = function.collect();
     let comments = std::iter::once(recording.title).chain(recording.truths.iter().map(String::as_str));
-    let comment = comments.map(|comment| strings.number(comment)).collect();
+    let comment = comments.map(|comment| strings.intern(comment).into()).collect();
     Profile {
         sample_type,
         sample,

@@ -5,8 +5,8 @@ use parquet::errors::{ParquetError, Result};
 use parquet::file::writer::SerializedRowGroupWriter;
 use profile::FrameKind;
 
-use super::super::Recording;
 use super::super::dictionary::Dictionary;
+use super::super::{Recording, signed};
 use super::Row;
 
 /// Names as the columns hold them: to copy one is to count a reference.
@@ -76,10 +76,6 @@ pub(super) struct Columns {
     stack_levels: Vec<i16>,
     samples: Vec<i64>,
     periods: Vec<i64>,
-}
-
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 impl Columns {
