@@ -10,7 +10,7 @@ use prof_analysis::notices::Silent;
 use prof_analysis::symbols::SymbolSettings;
 use prof_analysis::{Analysis, Request};
 use profile::queries::{ByLabel, CallTree, FunctionTable};
-use profile::{Detail, SampleFilter, Show, Weight};
+use profile::{Shape, Show, Weight};
 use symbolizer::Options;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -18,18 +18,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let input = Input::open(path.as_ref())?;
     let this_host = is_of_this_host(input.reader.features());
     let paths = SearchPaths::from_environment(None, Vec::new(), this_host);
-    let request = Request {
-        filter: SampleFilter::default(),
-        detail: Detail::default(),
-        symbols: &SymbolSettings { paths, options: Options::default() },
-        kernel: true,
-        debuginfod: false,
-        event: None,
-        several_events: false,
-    };
+    let symbols = SymbolSettings { paths, options: Options::default() };
+    let request = Request { several_events: false, ..Request::all(&symbols) };
     let analysis = Analysis::read(input, &request, &Silent)?;
     let Some(event) = analysis.events.first() else { return Ok(()) };
-    let view = analysis.view(&event.profile, Show::default(), Weight::Samples);
+    let view = analysis.view(&event.profile, Show::default(), Weight::Samples, &Shape::default());
     let tree = CallTree::of(&[&view]);
     let table = FunctionTable::new(&tree, &mut ByLabel::new(tree.frames()));
     let mut functions: Vec<_> = table.rows().map(|(_, key, weights)| (weights[0].self_weight, key)).collect();

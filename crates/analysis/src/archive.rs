@@ -98,7 +98,7 @@ pub fn pack_code(
     let mut left = most_bytes.saturating_mul(UNPACKED_PER_PACKED);
     'events: for event in &analysis.events {
         let weight = crate::events::weight_of(&event.event.attr);
-        let view = analysis.shaped_view(&event.profile, Show::default(), weight, &Shape::default());
+        let view = analysis.view(&event.profile, Show::default(), weight, &Shape::default());
         for function in sampled_functions(analysis, &view) {
             if !known.insert((function.space, function.start)) {
                 continue;

@@ -5,52 +5,21 @@ use std::time::SystemTime;
 use decoder::{AttrFlags, SampleFormat};
 use export::summary::Activity;
 use host::debuginfod;
-use model::{EventIndex, Loss, Name, Pid, Resolution, Space, SpaceId, SpaceTable, StackEntry, Tid};
+use model::{EventIndex, Loss, Name, Pid, Resolution, SpaceId, SpaceTable, StackEntry, Tid};
 use perfdata::{Description, Event, sections};
-use profile::{Census, Detail, Nameless, Profile, SampleFilter, Shape, Show, View, Weight};
+use profile::{Profile, Shape, Show, View, Weight};
 
 use crate::aggregate::{Aggregate, SeenIn};
 use crate::both::Both;
 use crate::caption;
 use crate::events::{is_dummy, is_named};
 use crate::gaps::Gap;
-use crate::hints::Hints;
 use crate::input::{Input, is_of_this_host};
-use crate::remedies::Remedies;
 use crate::replay::{Replayed, replay};
-use crate::runtimes::Runtimes;
-use crate::symbols::{SymbolSettings, Symbolizing, Symbols};
+use crate::request::{Measure, Request, Servers};
+use crate::symbols::{Symbolizing, Symbols};
 use crate::waits::{self, Switches, ThreadTimes, TimeWeight, Times, WaitSpan, tell_of_waits};
 use crate::{Error, Notices, downloads};
-
-/// What is wanted of a recording.
-pub struct Request<'r> {
-    /// Which samples count.
-    pub filter: SampleFilter,
-    /// What is kept apart beside stacks.
-    pub detail: Detail,
-    /// Where names come from, and how they look.
-    pub symbols: &'r SymbolSettings,
-    /// Whether frames of the kernel will be shown.
-    pub kernel: bool,
-    /// Whether debuginfod servers are asked for debug files even if the environment names none.
-    pub debuginfod: bool,
-    /// Which events: their name, or `None` for all.
-    pub event: Option<&'r str>,
-    /// Whether there may be several events.
-    pub several_events: bool,
-}
-
-/// What names are looked for.
-struct Spaces<'a> {
-    named: &'a dyn Fn(&Space) -> bool,
-    /// Whether servers may be asked.
-    servers: bool,
-}
-
-impl Spaces<'_> {
-    const ALL: Self = Self { named: &|_| true, servers: true };
-}
 
 /// The samples of one event.
 pub struct EventProfile {
@@ -58,8 +27,10 @@ pub struct EventProfile {
     pub index: usize,
     /// The event.
     pub event: Event,
-    /// The samples.
+    /// The samples, or the time of threads.
     pub profile: Profile,
+    /// True if the profile's periods are nanoseconds of threads' time.
+    pub is_time: bool,
 }
 
 /// A recording that has been read: counted, with names.
@@ -78,26 +49,17 @@ pub struct Analysis {
     pub loss: Loss,
     /// When samples are missing; known where single samples are kept with their times and CPUs.
     pub gaps: Vec<Gap>,
-    /// When threads were off the CPU; known where [`Analysis::read_with_waits`] finds switches.
+    /// When threads were off the CPU; known with [`Measure::SamplesAndWaits`].
     pub waits: Vec<WaitSpan>,
     /// Time that is left out because event loops were at rest in it, in nanoseconds.
     pub at_rest: u64,
-    seen_in: SeenIn,
+    pub(crate) seen_in: SeenIn,
     /// What was recorded, in words.
     target: String,
     /// When the file was last written.
     written: Option<SystemTime>,
-    this_host: bool,
-    asked_servers: bool,
-}
-
-/// What is read of a recording.
-#[derive(Clone, Copy)]
-enum Reading {
-    /// Samples, and when threads waited, if that is wanted.
-    Samples { with_waits: bool },
-    /// The time of threads, without the time in which event loops were at rest, if that is left out.
-    Time { weight: TimeWeight, leaves_rest_out: bool },
+    pub(crate) this_host: bool,
+    pub(crate) asked_servers: bool,
 }
 
 impl Analysis {
@@ -107,83 +69,9 @@ impl Analysis {
     ///
     /// # Errors
     /// Those of [`replay`], and where no sample is left: [`Error::NothingAdmitted`], [`Error::NoSuchEvent`],
-    /// [`Error::SeveralEvents`], [`Error::NoSamples`].
+    /// [`Error::SeveralEvents`], [`Error::NoSamples`]. Where time is asked of a recording without switches:
+    /// [`Error::NoSwitches`].
     pub fn read(input: Input, request: &Request<'_>, notices: &dyn Notices) -> Result<Self, Error> {
-        Self::read_weighted(input, request, Reading::Samples { with_waits: false }, &Spaces::ALL, notices)
-    }
-
-    /// As [`Analysis::read`], and finds out when threads were off the CPU, where switches were recorded: [`Analysis::waits`].
-    ///
-    /// # Errors
-    /// As [`Analysis::read`].
-    pub fn read_with_waits(
-        input: Input,
-        request: &Request<'_>,
-        notices: &dyn Notices,
-    ) -> Result<Self, Error> {
-        Self::read_weighted(input, request, Reading::Samples { with_waits: true }, &Spaces::ALL, notices)
-    }
-
-    /// As [`Analysis::read`], with names for addresses in the spaces that `named` says, and without asking servers.
-    ///
-    /// # Errors
-    /// As [`Analysis::read`].
-    pub fn read_names_of(
-        input: Input,
-        request: &Request<'_>,
-        named: impl Fn(&Space) -> bool,
-        notices: &dyn Notices,
-    ) -> Result<Self, Error> {
-        let spaces = Spaces { named: &named, servers: false };
-        Self::read_weighted(input, request, Reading::Samples { with_waits: false }, &spaces, notices)
-    }
-
-    /// As [`Analysis::read`], with the time of threads instead of samples: one event, whose profile's periods are nanoseconds.
-    /// Single samples are not kept.
-    ///
-    /// # Errors
-    /// As [`Analysis::read`], and [`Error::NoSwitches`].
-    pub fn read_time(
-        input: Input,
-        request: &Request<'_>,
-        weight: TimeWeight,
-        notices: &dyn Notices,
-    ) -> Result<Self, Error> {
-        Self::read_weighted(
-            input,
-            request,
-            Reading::Time { weight, leaves_rest_out: false },
-            &Spaces::ALL,
-            notices,
-        )
-    }
-
-    /// As [`Analysis::read_time`], without the time in which event loops were at rest: [`Analysis::at_rest`] says how much.
-    ///
-    /// # Errors
-    /// As [`Analysis::read_time`].
-    pub fn read_time_of_work(
-        input: Input,
-        request: &Request<'_>,
-        weight: TimeWeight,
-        notices: &dyn Notices,
-    ) -> Result<Self, Error> {
-        Self::read_weighted(
-            input,
-            request,
-            Reading::Time { weight, leaves_rest_out: true },
-            &Spaces::ALL,
-            notices,
-        )
-    }
-
-    fn read_weighted(
-        input: Input,
-        request: &Request<'_>,
-        reading: Reading,
-        wanted: &Spaces<'_>,
-        notices: &dyn Notices,
-    ) -> Result<Self, Error> {
         let this_host = is_of_this_host(input.reader.features());
         let paths = &request.symbols.paths;
         let symbolizing = Symbolizing::new(request.symbols)
@@ -195,9 +83,12 @@ impl Analysis {
             symbolizing.read_kernel_ahead();
         }
         let (name, written) = (input.name.clone(), input.written);
-        let counted = match reading {
-            Reading::Samples { with_waits } => count_samples(input, request, with_waits, notices)?,
-            Reading::Time { weight, .. } => count_time(input, request, weight, notices)?,
+        let counted = match request.measure {
+            Measure::Samples => count_samples(input, request, false, notices)?,
+            Measure::SamplesAndWaits => count_samples(input, request, true, notices)?,
+            Measure::Time(weight) | Measure::TimeOfWork(weight) => {
+                count_time(input, request, weight, notices)?
+            }
         };
         let Counted { replayed, mut events, seen_in, times, gaps, waits } = counted;
         let (recording, mut tracker, loss) = (replayed.recording, replayed.tracker, replayed.loss);
@@ -210,8 +101,10 @@ impl Analysis {
         });
         let mut spaces = tracker.into_spaces();
         let pids = |space| seen_in.pids(space);
-        let servers =
-            debuginfod::Settings::from_environment(paths, request.debuginfod).filter(|_| wanted.servers);
+        let servers = match request.servers {
+            Servers::None => None,
+            servers => debuginfod::Settings::from_environment(paths, servers == Servers::Any),
+        };
         let asked_servers = servers.is_some();
         if let Some(servers) = servers {
             let all =
@@ -221,13 +114,14 @@ impl Analysis {
         }
         let all = events.iter().map(|event| &event.profile).chain(times.as_ref().map(|times| &times.profile));
         let places = all.flat_map(|profile| profile.stacks.places().iter().copied());
-        let places = places.filter(|place| (wanted.named)(spaces.get(place.space)));
+        let places =
+            places.filter(|place| request.names_in.is_none_or(|names_in| names_in(spaces.get(place.space))));
         let mut symbols = Symbols::default();
         symbolizing.resolve(places, &spaces, pids, &mut symbols);
         let mut at_rest = 0;
         if let (Some(times), [event]) = (times, events.as_mut_slice()) {
             let resolve = |entry: &_| symbols.resolutions.get(entry);
-            let leaves_rest_out = matches!(reading, Reading::Time { leaves_rest_out: true, .. });
+            let leaves_rest_out = matches!(request.measure, Measure::TimeOfWork(_));
             (event.profile, at_rest) = times.with_states(&mut spaces, leaves_rest_out, resolve);
             event.profile.loss = loss;
         }
@@ -262,45 +156,14 @@ impl Analysis {
         self.symbols.resolutions.get(entry)
     }
 
-    /// Names the frames of a profile.
-    pub fn view<'a>(&'a self, profile: &'a Profile, show: Show, weight: Weight) -> View<'a> {
-        View::new(profile, &self.spaces, |entry| self.resolve(entry), show, weight)
-    }
-
-    /// As [`Self::view`], with filters on stacks.
-    pub fn shaped_view<'a>(
-        &'a self,
-        profile: &'a Profile,
-        show: Show,
-        weight: Weight,
-        shape: &Shape,
-    ) -> View<'a> {
+    /// Names the frames of a profile, and leaves out what `shape` says.
+    pub fn view<'a>(&'a self, profile: &'a Profile, show: Show, weight: Weight, shape: &Shape) -> View<'a> {
         View::shaped(profile, &self.spaces, |entry| self.resolve(entry), show, weight, shape)
     }
 
     /// Sums a profile of time by what threads did.
     pub fn activity(&self, profile: &Profile) -> Activity {
         waits::activity(profile, &self.spaces)
-    }
-
-    /// Counts the frames that have no name, and why.
-    pub fn census(&self, profile: &Profile) -> Census {
-        View::census(profile, &self.spaces, |entry| self.resolve(entry))
-    }
-
-    /// Weighs what keeps a profile from being whole, and says what to type. What is too little for a hint is a detail of
-    /// `notices`.
-    pub fn hints(&self, profile: &EventProfile, census: &Census, notices: &dyn Notices) -> Hints {
-        let unwound = is_unwound(&profile.event, &self.recording);
-        let remedies = Remedies::new(self.this_host, self.asked_servers, unwound);
-        let runtimes = Runtimes::new(&self.spaces, &self.seen_in);
-        let remedy = |nameless: &Nameless| {
-            remedies.of(nameless, &self.spaces, runtimes.of(self.spaces.get(nameless.space)))
-        };
-        for line in export::summary::nameless(census, remedy) {
-            notices.detail(&line);
-        }
-        Hints::new(&profile.profile, |entry| self.resolve(entry), census, &self.spaces, &runtimes, &remedies)
     }
 
     /// Returns when the first sample of any event was taken, in nanoseconds since 1970 where the recording says so, and how many
@@ -404,12 +267,12 @@ fn count_time(
     }
     let sampled = replayed.recording.event(EventIndex(index as u32)).cloned().ok_or(Error::NoSamples)?;
     let event = Event { name: Name::from(weight.in_words()), ..sampled };
-    let events = vec![EventProfile { index, event, profile: Profile::default() }];
+    let events = vec![EventProfile { index, event, profile: Profile::default(), is_time: true }];
     Ok(Counted { replayed, events, seen_in, times: Some(times), gaps: Vec::new(), waits: Vec::new() })
 }
 
 /// Whether an event's stacks are the callers that unwinding found, then or now, and not frame pointers.
-fn is_unwound(event: &Event, recording: &Description) -> bool {
+pub(crate) fn is_unwound(event: &Event, recording: &Description) -> bool {
     let then = recording.features().section(sections::id::STACK_TOTALS).is_some();
     then || event.attr.sample_format.contains(SampleFormat::STACK_USER)
 }
@@ -421,7 +284,8 @@ fn choose(
     request: &Request<'_>,
 ) -> Result<Vec<EventProfile>, Error> {
     let profiles = recording.events().iter().cloned().zip(profiles).enumerate();
-    let profiles = profiles.map(|(index, (event, profile))| EventProfile { index, event, profile });
+    let profiles =
+        profiles.map(|(index, (event, profile))| EventProfile { index, event, profile, is_time: false });
     let mut sampled: Vec<EventProfile> = profiles.filter(|event| event.profile.total().samples > 0).collect();
     // What was recorded beside others to tell where threads wait is shown as time, or by name.
     let tells = |event: &Event| tell_of_waits(event, recording.features());

@@ -11,6 +11,7 @@ mod console;
 mod doctor;
 mod input;
 mod output;
+mod reading;
 mod sources;
 mod top;
 

@@ -22,7 +22,7 @@ use model::{CpuId, FileIdentity, Loss, Pid, Tid, Timestamp, TruncationReason};
 use prof_live::views::{Scope, functions};
 use prof_live::{Engine, News, Settings};
 use profile::queries::{ByLabel, CallTree, FunctionTable};
-use profile::{Detail, SampleFilter, Show};
+use profile::{Shape, Show};
 use recorder::{
     Chunk, Consumer, Drained, Ending, FileConsumer, LostCount, RecordedEvent, Recording, RingKind,
 };
@@ -203,23 +203,16 @@ impl Script {
         let path = folder.path().join("prof.data");
         let place = Place::Name(NameInFolder::find(&path).unwrap());
         self.play(&mut FileConsumer::new(place, Vec::new()), ending);
-        let request = Request {
-            filter: SampleFilter::default(),
-            detail: Detail::default(),
-            symbols: &SymbolSettings {
-                paths: SearchPaths::from_environment(None, Vec::new(), true),
-                options: symbolizer::Options::default(),
-            },
-            kernel: true,
-            debuginfod: false,
-            event: None,
-            several_events: true,
+        let symbols = SymbolSettings {
+            paths: SearchPaths::from_environment(None, Vec::new(), true),
+            options: symbolizer::Options::default(),
         };
-        let analysis = Analysis::read(Input::open(&path).unwrap(), &request, &Silent).unwrap();
+        let analysis = Analysis::read(Input::open(&path).unwrap(), &Request::all(&symbols), &Silent).unwrap();
         let mut all = Functions::new();
         for event in &analysis.events {
             let weight = analysis::events::weight_of(&event.event.attr);
-            let tree = CallTree::of(&[&analysis.view(&event.profile, Show::default(), weight)]);
+            let view = analysis.view(&event.profile, Show::default(), weight, &Shape::default());
+            let tree = CallTree::of(&[&view]);
             for (_, key, weights) in FunctionTable::new(&tree, &mut ByLabel::new(tree.frames())).rows() {
                 let Some(frame) = tree.frames().get(key as usize) else { continue };
                 let frame = profile::ViewFrame { kind: profile::FrameKind::User, ..frame.clone() };

@@ -1,14 +1,9 @@
 use std::path::PathBuf;
 
-use analysis::Notices;
 use analysis::symbols::SymbolSettings;
-use anyhow::Context;
 use clap::Args;
-use host::debuginfod::{self, FetchError};
 use host::objects::SearchPaths;
 use symbolizer::{NameStyle, Options};
-
-use crate::console::Console;
 
 /// Where names come from, and how they look.
 #[derive(Args, Default)]
@@ -23,28 +18,9 @@ pub struct SymbolArguments {
     /// Names as the linker knows them, not demangled
     #[arg(long)]
     raw_names: bool,
-    /// Fetch missing debug files of hot objects from debuginfod servers (DEBUGINFOD_URLS, which alone asks for it, too)
-    #[arg(long)]
-    pub debuginfod: bool,
 }
 
 impl SymbolArguments {
-    /// Says whether debug files are to be fetched, as these or the environment ask for it. Where the environment asks a build that
-    /// cannot, that is a detail.
-    ///
-    /// # Errors
-    /// Where these ask a build that cannot.
-    pub fn fetches(&self, console: &Console) -> anyhow::Result<bool> {
-        if debuginfod::HAS_CLIENT || !debuginfod::is_wanted(self.debuginfod) {
-            return Ok(debuginfod::is_wanted(self.debuginfod));
-        }
-        if self.debuginfod {
-            return Err(FetchError::NoClient).context("cannot fetch debug files");
-        }
-        console.detail(&format!("DEBUGINFOD_URLS is not used: {}", FetchError::NoClient));
-        Ok(false)
-    }
-
     /// What they ask for. `this_host`: the recording was made here, so that processes which still live can be asked.
     pub fn settings(&self, inlines: bool, this_host: bool) -> SymbolSettings {
         let names = if self.raw_names { NameStyle::Linkage } else { NameStyle::Demangled };

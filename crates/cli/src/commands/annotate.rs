@@ -7,20 +7,18 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use analysis::annotate::{Annotator, SampledFunction, Syntax, name_of_whole, sampled_functions};
-use analysis::events::is_clock;
-use analysis::input::{Input, is_of_this_host};
-use analysis::{Analysis, Notices, Request, archive};
+use analysis::input::Input;
+use analysis::{Notices, Request, archive};
 use anyhow::{Context, bail};
 use clap::Args;
 use export::annotate::{AnnotatedFunction, Listing, write_json, write_text};
 use export::summary::losses;
-use profile::{Detail, Show, Weight};
+use profile::Show;
 
-use crate::arguments::{RecordingArguments, SampleArguments, StackArguments, SymbolArguments};
-use crate::confined;
+use crate::arguments::{QueryArguments, RecordingArguments};
 use crate::console::Console;
-use crate::input;
 use crate::output::Output;
+use crate::reading::{self, Source};
 use crate::sources::{self, SourceFiles};
 
 /// Names that are offered where none fits.
@@ -53,11 +51,7 @@ pub struct AnnotateArguments {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    samples: SampleArguments,
-    #[command(flatten)]
-    stacks: StackArguments,
-    #[command(flatten)]
-    symbols: SymbolArguments,
+    query: QueryArguments,
 }
 
 /// Lists a function.
@@ -66,9 +60,10 @@ pub struct AnnotateArguments {
 /// Where the recording cannot be read, no function fits, or the listing cannot be written.
 pub fn run(arguments: &AnnotateArguments, console: &Console) -> anyhow::Result<ExitCode> {
     let output = Output::open(arguments.output.as_deref(), console)?;
-    let open = || input::open(arguments.recording.path(), console);
-    let fetches = arguments.symbols.fetches(console)?;
-    confined::produce(console, output, fetches, |output| list(arguments, open()?, output, console))
+    let source = Source::File(arguments.recording.path());
+    reading::produce(&source, &arguments.query.debuginfod, output, None, console, |input, output| {
+        list(arguments, input, output, console)
+    })
 }
 
 fn list(
@@ -77,54 +72,36 @@ fn list(
     output: &mut Output,
     console: &Console,
 ) -> anyhow::Result<()> {
-    let stacks = &arguments.stacks;
+    let (query, stacks) = (&arguments.query, &arguments.query.stacks);
     if let Some(weight) = stacks.time() {
         bail!(
             "annotate is about samples; for the time of threads try: prof report --weight {}",
             weight.name()
         );
     }
-    let settings = arguments.symbols.settings(true, is_of_this_host(input.reader.features()));
-    let request = Request {
-        filter: arguments.samples.filter(),
-        detail: Detail::default(),
-        symbols: &settings,
-        kernel: stacks.kernel(),
-        debuginfod: arguments.symbols.debuginfod,
-        event: arguments.samples.event.as_deref(),
-        several_events: false,
-    };
+    // Inlined functions have no code of their own: to find them, they are always looked for.
+    let mut settings = query.settings(&input, false);
+    settings.options.inlines = true;
+    let request = Request { several_events: false, ..query.request(&settings) };
     let (carried, damage) = archive::code(&input.reader, settings.options.names);
     if let Some(damage) = damage {
         console.warn(&format!("the code that {} carries is damaged: {damage}", input.name));
     }
     let name = input.name.clone();
-    let cannot_annotate = || format!("cannot annotate {name}");
-    let analysis = match Analysis::read(input, &request, console) {
-        Err(error) if error.is_about_samples() => return Err(error).with_context(cannot_annotate),
-        read => read?,
-    };
-    let chosen = analysis.events.first().with_context(cannot_annotate)?;
-    let (event, profile) = (&chosen.event, &chosen.profile);
-    let shape = stacks.shape();
+    let analysis = reading::analyse(input, &request, "annotate", console)?;
+    let event = analysis.events.first().with_context(|| format!("cannot annotate {name}"))?;
     let show = Show { modules: true, ..stacks.show() };
-    let view = analysis.shaped_view(profile, show, stacks.weight(&event.attr), &shape);
-    let weight = view.weight();
-    let chosen = choose(arguments, wholes(sampled_functions(&analysis, &view)))?;
+    let shown = analysis.event_view(event, show, stacks.weight(&event.event.attr), &stacks.shape(), console);
+    let chosen = choose(arguments, wholes(sampled_functions(&analysis, &shown.view)))?;
     let syntax = if arguments.syntax == "intel" { Syntax::Intel } else { Syntax::Att };
     let annotator = Annotator::new(&analysis, &settings, syntax, carried);
     let annotated: Vec<AnnotatedFunction> =
         chosen.into_iter().map(|chosen| annotate(chosen, &annotator)).collect();
-    let event_name = event.name.to_string();
     let sources = SourceFiles::new(&arguments.source_dir);
     let listing = Listing {
-        event: &event_name,
-        unit: match weight {
-            Weight::Samples => "samples",
-            Weight::Period if is_clock(&event.attr) => "ns",
-            Weight::Period => &event_name,
-        },
-        total: profile.total().weight(weight),
+        event: &shown.name,
+        unit: shown.unit(),
+        total: event.profile.total().weight(shown.view.weight()),
         lost: analysis.loss.samples,
         sources: &|path| sources.lines(path),
         full: arguments.full,

@@ -13,14 +13,14 @@ use analysis::{Analysis, Request, archive};
 use anyhow::{Context, bail};
 use clap::Args;
 use perfdata::sections;
-use profile::{Detail, SampleFilter};
 use symbolizer::{NameStyle, Options};
 
-use crate::arguments::{RecordingArguments, SymbolArguments};
+use crate::arguments::{DebuginfodArguments, RecordingArguments, SymbolArguments};
 use crate::confined;
 use crate::console::Console;
 use crate::input;
 use crate::output::Output;
+use crate::reading;
 
 /// Names and code together take a seventh of the recording at the most (15 per cent), where the names leave that.
 const CODE_SHARE: u64 = 7;
@@ -39,7 +39,16 @@ pub struct ArchiveArguments {
     #[arg(long, conflicts_with = "output")]
     list: bool,
     #[command(flatten)]
+    names: NameArguments,
+}
+
+/// Where the names of an archive come from.
+#[derive(Args, Default)]
+pub struct NameArguments {
+    #[command(flatten)]
     symbols: SymbolArguments,
+    #[command(flatten)]
+    debuginfod: DebuginfodArguments,
 }
 
 /// Makes an archive, or lists what one holds.
@@ -61,7 +70,7 @@ pub fn run(arguments: &ArchiveArguments, console: &Console) -> anyhow::Result<Ex
         name.push(".archive");
         PathBuf::from(name)
     });
-    make(&file, &output, &arguments.symbols, console)
+    make(&file, &output, &arguments.names, console)
 }
 
 /// Writes the recording `file` with its names to `output`, which may be the same path.
@@ -71,7 +80,7 @@ pub fn run(arguments: &ArchiveArguments, console: &Console) -> anyhow::Result<Ex
 pub fn make(
     file: &Path,
     output: &Path,
-    symbols: &SymbolArguments,
+    names: &NameArguments,
     console: &Console,
 ) -> anyhow::Result<ExitCode> {
     if !file.is_file() {
@@ -81,13 +90,13 @@ pub fn make(
         );
     }
     let output = Output::private(output, console)?;
-    confined::produce(console, output, symbols.fetches(console)?, |output| {
+    confined::produce(console, output, names.debuginfod.fetches(console)?, |output| {
         let recording = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
         let input = Input::open(file)?;
         if input.reader.is_pipe() {
             bail!("{} has the form for pipes: record to a file with -o FILE", file.display());
         }
-        append(recording, input, symbols, output, console)
+        append(recording, input, names, output, console)
     })
 }
 
@@ -107,7 +116,8 @@ pub fn carry(file: &Path, console: &Console) -> anyhow::Result<()> {
         let input = Input::open(file)?;
         let endian = input.reader.endian();
         let settings = settings(&input, &SymbolArguments::default());
-        let read = Analysis::read_names_of(input, &request(&settings, false), archive::vanishes, &Silent);
+        let request = Request { names_in: Some(&archive::vanishes), ..Request::all(&settings) };
+        let read = Analysis::read(input, &request, &Silent);
         let length = io::copy(&mut recording, output).with_context(cannot_read)?;
         // What has no samples has no names to be carried; whoever reads it is told.
         let names = read.ok().and_then(|analysis| archive::pack_vanishing(&analysis, endian));
@@ -125,31 +135,19 @@ fn settings(input: &Input, symbols: &SymbolArguments) -> SymbolSettings {
     SymbolSettings { options, ..symbols.settings(true, is_of_this_host(input.reader.features())) }
 }
 
-fn request(symbols: &SymbolSettings, debuginfod: bool) -> Request<'_> {
-    Request {
-        filter: SampleFilter::default(),
-        detail: Detail::default(),
-        symbols,
-        kernel: true,
-        debuginfod,
-        event: None,
-        several_events: true,
-    }
-}
-
 fn append(
     recording: File,
     input: Input,
-    symbols: &SymbolArguments,
+    wanted: &NameArguments,
     output: &mut Output,
     console: &Console,
 ) -> anyhow::Result<()> {
     let name = input.name.clone();
-    let settings = settings(&input, symbols);
+    let settings = settings(&input, &wanted.symbols);
     let (carried, _) = archive::code(&input.reader, NameStyle::Linkage);
     let (endian, appendix) = (input.reader.endian(), input.reader.features().appendix);
-    let analysis = Analysis::read(input, &request(&settings, symbols.debuginfod), console)
-        .with_context(|| format!("cannot archive {name}"))?;
+    let request = Request { servers: wanted.debuginfod.servers(), ..Request::all(&settings) };
+    let analysis = reading::analyse(input, &request, "archive", console)?;
     let names = archive::pack(&analysis, endian);
     // An older appendix is replaced.
     let mut bytes = recording.take(appendix.unwrap_or(u64::MAX));

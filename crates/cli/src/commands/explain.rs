@@ -5,18 +5,17 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use analysis::events::is_clock;
-use analysis::input::{Input, is_of_this_host};
-use analysis::{Analysis, Request};
+use analysis::input::Input;
+use analysis::{Measure, Request};
 use anyhow::{Context, bail};
 use clap::Args;
 use export::explain::{self, Facts};
-use profile::{Columns, Detail, Show, Weight};
+use profile::{Columns, Detail, Show};
 
-use crate::arguments::{RecordingArguments, SampleArguments, StackArguments, SymbolArguments};
-use crate::confined;
+use crate::arguments::{QueryArguments, RecordingArguments};
 use crate::console::Console;
-use crate::input;
 use crate::output::Output;
+use crate::reading::{self, Source};
 
 /// Arguments of `prof explain`.
 #[derive(Args)]
@@ -33,11 +32,7 @@ pub struct ExplainArguments {
     #[arg(long)]
     schema: bool,
     #[command(flatten)]
-    samples: SampleArguments,
-    #[command(flatten)]
-    stacks: StackArguments,
-    #[command(flatten)]
-    symbols: SymbolArguments,
+    query: QueryArguments,
 }
 
 /// Explains a recording.
@@ -50,9 +45,10 @@ pub fn run(arguments: &ExplainArguments, console: &Console) -> anyhow::Result<Ex
         output.write_all(explain::SCHEMA.as_bytes())?;
         return output.finish().map(|()| ExitCode::SUCCESS);
     }
-    let open = || input::open(arguments.recording.path(), console);
-    let fetches = arguments.symbols.fetches(console)?;
-    confined::produce(console, output, fetches, |output| write(arguments, open()?, output, console))
+    let source = Source::File(arguments.recording.path());
+    reading::produce(&source, &arguments.query.debuginfod, output, None, console, |input, output| {
+        write(arguments, input, output, console)
+    })
 }
 
 fn write(
@@ -61,71 +57,49 @@ fn write(
     output: &mut Output,
     console: &Console,
 ) -> anyhow::Result<()> {
-    let settings =
-        arguments.symbols.settings(arguments.stacks.inlines(), is_of_this_host(input.reader.features()));
+    let query = &arguments.query;
+    let settings = query.settings(&input, false);
+    let name = input.name.clone();
     let request = Request {
-        filter: arguments.samples.filter(),
         detail: Detail {
             pools: true,
             samples: Some(Columns { times: true, cpus: false }),
             ..Detail::default()
         },
-        symbols: &settings,
-        kernel: arguments.stacks.kernel(),
-        debuginfod: arguments.symbols.debuginfod,
-        event: arguments.samples.event.as_deref(),
+        measure: query.stacks.time().map_or(Measure::Samples, Measure::TimeOfWork),
         several_events: false,
+        ..query.request(&settings)
     };
-    let name = input.name.clone();
-    let cannot_explain = || format!("cannot explain {name}");
-    let time = arguments.stacks.time();
-    let read = match time {
-        Some(weight) => Analysis::read_time_of_work(input, &request, weight, console),
-        None => Analysis::read(input, &request, console),
-    };
-    let analysis = match read {
-        Err(error) if error.is_about_samples() => return Err(error).with_context(cannot_explain),
-        read => read?,
-    };
-    let chosen = analysis.events.first().with_context(cannot_explain)?;
-    let (event, profile) = (&chosen.event, &chosen.profile);
-    let is_clock = time.is_none() && is_clock(&event.attr);
-    let weight = arguments.stacks.weight(&event.attr);
-    let event_name = event.name.to_string();
-    let census = analysis.census(profile);
-    let mut hints: Vec<String> = analysis.hints(chosen, &census, console).sentences().collect();
+    let analysis = reading::analyse(input, &request, "explain", console)?;
+    let chosen = analysis.events.first().with_context(|| format!("cannot explain {name}"))?;
+    let show = Show { modules: true, ..query.stacks.show() };
+    let weight = query.stacks.weight(&chosen.event.attr);
+    let shown = analysis.event_view(chosen, show, weight, &query.stacks.shape(), console);
+    let mut hints: Vec<String> = shown.hints.sentences().collect();
     if analysis.at_rest > 0 {
         hints.push(format!(
             "{:.3} s in which event loops were at rest (epoll, poll, select and the like) are left out; prof flame --off-cpu shows them",
             analysis.at_rest as f64 / 1e9
         ));
     }
-    let show = Show { modules: true, ..arguments.stacks.show() };
-    let view = analysis.shaped_view(profile, show, weight, &arguments.stacks.shape());
-    if view.shown_total() == 0 {
+    if shown.view.shown_total() == 0 {
         bail!("cannot explain {name}: no sample has a frame that matches what --keep or --root-at says");
     }
-    let filters = [arguments.samples.in_words(), arguments.stacks.in_words()];
-    let filters = filters.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join(", ");
-    let features = analysis.recording.features();
+    let profile = &chosen.profile;
     let facts = Facts {
-        title: &analysis.title(chosen, &filters),
-        event: &event_name,
-        unit: match weight {
-            Weight::Samples => "samples",
-            Weight::Period if is_clock || time.is_some() => "ns",
-            Weight::Period => &event_name,
-        },
+        title: &analysis.title(chosen, &query.in_words()),
+        event: &shown.name,
+        unit: shown.unit(),
         weight,
         total: profile.total(),
         duration_ns: profile.span.map(|(first, last)| last.0.saturating_sub(first.0)),
-        cpus: features.cpus.map(|cpus| u64::from(cpus.online)),
-        is_clock,
+        cpus: analysis.recording.features().cpus.map(|cpus| u64::from(cpus.online)),
+        is_clock: !chosen.is_time && is_clock(&chosen.event.attr),
         loss: &analysis.loss,
-        census: &census,
+        census: &shown.census,
         hints: &hints,
-        frames: view.frames(),
-        explanation: &profile::explain::explain(&view),
+        frames: shown.view.frames(),
+        explanation: &profile::explain::explain(&shown.view),
     };
     if arguments.json {
         explain::write_json(&facts, output)?;

@@ -6,19 +6,18 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use analysis::events::is_clock;
-use analysis::input::{Input, is_of_this_host};
-use analysis::{Analysis, Notices, Request};
-use anyhow::{Context, bail};
+use analysis::input::Input;
+use analysis::{EventView, Notices, Request};
+use anyhow::bail;
 use clap::Args;
 use export::exchange::{self, Event, Format, Gap, Recording};
-use export::summary::{Summary, subtitle};
-use profile::{Columns, Detail, Show, View};
+use export::summary::subtitle;
+use profile::{Columns, Detail, Show};
 
-use crate::arguments::{RecordingArguments, SampleArguments, StackArguments, SymbolArguments};
-use crate::confined;
+use crate::arguments::{QueryArguments, RecordingArguments};
 use crate::console::Console;
-use crate::input;
 use crate::output::Output;
+use crate::reading::{self, Source};
 
 /// How many milliseconds a row of a table sums up.
 const USUAL_BUCKET_MS: u32 = 100;
@@ -57,11 +56,7 @@ pub struct ExportArguments {
     #[arg(long)]
     no_lines: bool,
     #[command(flatten)]
-    samples: SampleArguments,
-    #[command(flatten)]
-    stacks: StackArguments,
-    #[command(flatten)]
-    symbols: SymbolArguments,
+    query: QueryArguments,
 }
 
 /// Reads a recording and writes it in another form.
@@ -83,87 +78,60 @@ pub fn run(arguments: &ExportArguments, console: &Console) -> anyhow::Result<Exi
         bail!("--bucket is for --format parquet; the other formats have each sample, or sums of all time");
     }
     let output = Output::open(arguments.output.as_deref(), console)?;
-    let open = || input::open(arguments.recording.path(), console);
-    let fetches = arguments.symbols.fetches(console)?;
-    confined::produce(console, output, fetches, |output| produce(arguments, format, open()?, output, console))
+    let source = Source::File(arguments.recording.path());
+    reading::produce(&source, &arguments.query.debuginfod, output, None, console, |input, output| {
+        write(arguments, format, input, output, console)
+    })
 }
 
-fn produce(
+fn write(
     arguments: &ExportArguments,
     format: Format,
     input: Input,
     output: &mut Output,
     console: &Console,
 ) -> anyhow::Result<()> {
-    let stacks = &arguments.stacks;
+    let query = &arguments.query;
     // Folded lines have no room for either.
     let is_folded = format == Format::Folded;
     let lines = !arguments.no_lines && !is_folded;
-    let mut settings = arguments.symbols.settings(stacks.inlines(), is_of_this_host(input.reader.features()));
-    settings.options.locations = lines;
+    let settings = query.settings(&input, lines);
     let request = Request {
-        filter: arguments.samples.filter(),
         detail: Detail {
             threads: !arguments.merge_threads && !is_folded,
             processes: format.is_timed(),
             samples: format.is_timed().then_some(Columns { times: true, cpus: true }),
             ..Detail::default()
         },
-        symbols: &settings,
-        kernel: stacks.kernel(),
-        debuginfod: arguments.symbols.debuginfod,
-        event: arguments.samples.event.as_deref(),
         several_events: !is_folded,
+        ..query.request(&settings)
     };
     let name = input.name.clone();
-    let time = stacks.time();
-    let read = match time {
-        Some(weight) => Analysis::read_time(input, &request, weight, console),
-        None => Analysis::read(input, &request, console),
-    };
-    let analysis = match read {
-        Err(error) if error.is_about_samples() => {
-            return Err(error).with_context(|| format!("cannot export {name}"));
-        }
-        read => read?,
-    };
-    let show = Show { modules: !is_folded, lines, ..stacks.show() };
-    let shape = stacks.shape();
-    let views: Vec<View<'_>> = analysis
+    let analysis = reading::analyse(input, &request, "export", console)?;
+    let show = Show { modules: !is_folded, lines, ..query.stacks.show() };
+    let shape = query.stacks.shape();
+    let shown: Vec<EventView<'_>> = analysis
         .events
         .iter()
-        .map(|event| analysis.shaped_view(&event.profile, show, stacks.weight(&event.event.attr), &shape))
+        .map(|event| {
+            analysis.event_view(event, show, query.stacks.weight(&event.event.attr), &shape, console)
+        })
         .collect();
-    if views.iter().all(|view| view.shown_total() == 0 && view.total() > 0) {
+    if shown.iter().all(|shown| shown.view.shown_total() == 0 && shown.view.total() > 0) {
         bail!("cannot export {name}: no sample has a frame that matches what --keep or --root-at says");
     }
-    let mut truths = Vec::new();
-    for (event, view) in analysis.events.iter().zip(&views) {
-        let census = analysis.census(&event.profile);
-        let hints = analysis.hints(event, &census, console);
-        truths.push(subtitle(&Summary {
-            event: &event.event.name.to_string(),
-            total: event.profile.total(),
-            unsampled: view.unsampled_total(),
-            weight: view.weight(),
-            loss: &event.profile.loss,
-            census: &census,
-            remedies: &hints.in_picture(),
-        }));
-        hints.sentences().for_each(|hint| console.say(&hint));
-    }
-    let words = [arguments.samples.in_words(), stacks.in_words()];
-    let words = words.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join(", ");
-    let title = analysis.events.first().map_or(name, |event| analysis.title(event, &words));
+    let truths = shown.iter().map(|shown| subtitle(&shown.summary()));
+    shown.iter().flat_map(|shown| shown.hints.sentences()).for_each(|hint| console.say(&hint));
+    let title = analysis.events.first().map_or(name, |event| analysis.title(event, &query.in_words()));
     let (started, duration) = analysis.time();
-    let events = analysis.events.iter().zip(&views).map(|(event, view)| {
-        let attr = &event.event.attr;
+    let events = shown.iter().map(|shown| {
+        let (attr, is_time) = (&shown.event.event.attr, shown.event.is_time);
         Event {
-            name: event.event.name.to_string(),
-            view,
-            is_clock: time.is_some() || is_clock(attr),
-            period: (time.is_none() && !attr.is_frequency()).then_some(attr.sample_period),
-            frequency: (time.is_none() && attr.is_frequency()).then_some(attr.sample_period),
+            name: shown.name.clone(),
+            view: &shown.view,
+            is_clock: is_time || is_clock(attr),
+            period: (!is_time && !attr.is_frequency()).then_some(attr.sample_period),
+            frequency: (!is_time && attr.is_frequency()).then_some(attr.sample_period),
         }
     });
     let gaps = analysis.gaps.iter();
@@ -172,7 +140,7 @@ fn produce(
         events: events.collect(),
         spaces: &analysis.spaces,
         title: &title,
-        truths,
+        truths: truths.collect(),
         started,
         duration,
         gaps: gaps.collect(),

@@ -2,24 +2,22 @@
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
-use std::process::{self, ExitCode};
+use std::path::PathBuf;
+use std::process::ExitCode;
 
-use analysis::input::{Input, is_of_this_host};
-use analysis::{Analysis, Notices, Request};
+use analysis::input::Input;
+use analysis::{Notices, Request};
 use anyhow::{Context, bail};
 use clap::Args;
 use export::flamegraph::{Colors, Options};
 use export::summary::{Summary, subtitle, subtitle_of_time};
 use profile::{Columns, Detail, Show, Weight};
 
-use super::record::{Outcome, record_command};
 use crate::arguments::numbers::{percent, within};
-use crate::arguments::{RuntimeArguments, SampleArguments, StackArguments, SymbolArguments};
-use crate::confined;
+use crate::arguments::{QueryArguments, RuntimeArguments};
 use crate::console::Console;
-use crate::input;
 use crate::output::Output;
+use crate::reading::{self, Source};
 
 /// Pictures of time say microseconds.
 const NANOSECONDS_PER_UNIT: u64 = 1_000;
@@ -40,13 +38,9 @@ pub struct FlameArguments {
     #[arg(long, requires = "output", conflicts_with = "folded")]
     open: bool,
     #[command(flatten)]
-    samples: SampleArguments,
-    #[command(flatten)]
-    stacks: StackArguments,
+    query: QueryArguments,
     #[command(flatten)]
     frames: FrameArguments,
-    #[command(flatten)]
-    symbols: SymbolArguments,
     #[command(flatten)]
     drawing: DrawingArguments,
     #[command(flatten)]
@@ -120,8 +114,7 @@ pub fn run(arguments: &FlameArguments, console: &Console) -> anyhow::Result<Exit
             "an SVG does not belong on a terminal; try: `prof flame > flame.svg` or `prof flame -o flame.svg`"
         );
     }
-    let fetches = arguments.symbols.fetches(console)?;
-    let time = arguments.stacks.time();
+    let time = arguments.query.stacks.time();
     if let (Some(weight), true) = (time, arguments.drawing.flamechart) {
         bail!(
             "--flamechart draws samples, and --weight {} is no sum of samples; try it without one of them",
@@ -129,46 +122,12 @@ pub fn run(arguments: &FlameArguments, console: &Console) -> anyhow::Result<Exit
         );
     }
     let output = Output::open(arguments.output.as_deref(), console)?;
-    let code = if arguments.command.is_empty() {
-        produce(arguments, || input::open(arguments.input.as_deref(), console), output, fetches, console)?
-    } else {
-        let (runtimes, is_time) = (&arguments.runtimes, time.is_some());
-        match record_command(&arguments.command, runtimes, output.is_stdout(), is_time, console)? {
-            (Outcome::NotStarted(code), _) => return Ok(code),
-            (Outcome::Recorded(code), recording) => {
-                let open = || Ok(Input::from_file(recording, "what was recorded")?);
-                match produce(arguments, open, output, fetches, console)? {
-                    ExitCode::SUCCESS => code,
-                    failure => failure,
-                }
-            }
-        }
-    };
-    if let (true, Some(path)) = (arguments.open, &arguments.output) {
-        open_in_browser(path)?;
-    }
-    Ok(code)
-}
-
-/// Hands a picture or a page to whatever the desktop opens such files with.
-///
-/// # Errors
-/// Where nothing can be started.
-pub(super) fn open_in_browser(path: &Path) -> anyhow::Result<()> {
-    let opened = process::Command::new("xdg-open").arg(path).stdin(process::Stdio::null()).spawn();
-    opened.map(|_| ()).with_context(|| {
-        format!("cannot open {} (xdg-open is missing?); open it in a browser yourself", path.display())
+    let source =
+        Source::new(arguments.input.as_deref(), &arguments.command, &arguments.runtimes, time.is_some());
+    let browser = arguments.output.as_deref().filter(|_| arguments.open);
+    reading::produce(&source, &arguments.query.debuginfod, output, browser, console, |input, output| {
+        draw(arguments, input, output, console)
     })
-}
-
-fn produce(
-    arguments: &FlameArguments,
-    open: impl FnOnce() -> anyhow::Result<Input>,
-    output: Output,
-    fetches: bool,
-    console: &Console,
-) -> anyhow::Result<ExitCode> {
-    confined::produce(console, output, fetches, |output| draw(arguments, open()?, output, console))
 }
 
 fn draw(
@@ -186,39 +145,19 @@ fn draw(
         cpus: false,
         samples: arguments.drawing.flamechart.then(Columns::default),
     };
-    let settings =
-        arguments.symbols.settings(arguments.stacks.inlines(), is_of_this_host(input.reader.features()));
-    let request = Request {
-        filter: arguments.samples.filter(),
-        detail,
-        symbols: &settings,
-        kernel: arguments.stacks.kernel(),
-        debuginfod: arguments.symbols.debuginfod,
-        event: arguments.samples.event.as_deref(),
-        several_events: false,
-    };
+    let query = &arguments.query;
+    let settings = query.settings(&input, false);
+    let request = Request { detail, several_events: false, ..query.request(&settings) };
     let name = input.name.clone();
+    let analysis = reading::analyse(input, &request, "draw", console)?;
     let cannot_draw = || format!("cannot draw {name}");
-    let time = arguments.stacks.time();
-    let read = match time {
-        Some(weight) => Analysis::read_time(input, &request, weight, console),
-        None => Analysis::read(input, &request, console),
-    };
-    let analysis = match read {
-        Err(error) if error.is_about_samples() => return Err(error).with_context(cannot_draw),
-        read => read?,
-    };
-    let chosen = analysis.events.first().with_context(cannot_draw)?;
-    let (event, profile) = (&chosen.event, &chosen.profile);
-    let weight = arguments.stacks.weight(&event.attr);
-    let census = analysis.census(profile);
-    let hints = analysis.hints(chosen, &census, console);
-    for hint in hints.sentences() {
-        console.say(&hint);
-    }
-    let (shape, frames) = (arguments.stacks.shape(), &arguments.frames);
-    let show = Show { addresses: frames.addresses, modules: frames.modules, ..arguments.stacks.show() };
-    let view = analysis.shaped_view(profile, show, weight, &shape);
+    let event = analysis.events.first().with_context(cannot_draw)?;
+    let frames = &arguments.frames;
+    let show = Show { addresses: frames.addresses, modules: frames.modules, ..query.stacks.show() };
+    let weight = query.stacks.weight(&event.event.attr);
+    let shown = analysis.event_view(event, show, weight, &query.stacks.shape(), console);
+    shown.hints.sentences().for_each(|hint| console.say(&hint));
+    let view = &shown.view;
     if view.total() > 0 && view.shown_total() == 0 {
         bail!(
             "{}: no sample of {name} has a frame that matches what --keep or --root-at says",
@@ -226,26 +165,17 @@ fn draw(
         );
     }
     if arguments.folded {
-        export::folded::write(&view, output)?;
+        export::folded::write(view, output)?;
     } else {
-        let facts = Summary {
-            event: &event.name.to_string(),
-            total: profile.total(),
-            unsampled: view.unsampled_total(),
-            weight,
-            loss: &profile.loss,
-            census: &census,
-            remedies: &hints.in_picture(),
+        let facts = shown.summary();
+        let figures = if event.is_time {
+            subtitle_of_time(&facts, &analysis.activity(&event.profile))
+        } else {
+            subtitle(&facts)
         };
-        let words = [arguments.samples.in_words(), arguments.stacks.in_words()];
-        let words = words.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join(", ");
-        let title = analysis.title(chosen, &words);
-        let figures = match time {
-            Some(_) => subtitle_of_time(&facts, &analysis.activity(profile)),
-            None => subtitle(&facts),
-        };
-        let options = arguments.drawing.options(title, &facts, figures, time.is_some())?;
-        export::flamegraph::write(&view, &options, output)?;
+        let title = analysis.title(event, &query.in_words());
+        let options = arguments.drawing.options(title, &facts, figures, event.is_time)?;
+        export::flamegraph::write(view, &options, output)?;
     }
     Ok(())
 }

@@ -1,7 +1,6 @@
 //! `prof record`: a command, processes or the whole system into a perf.data file.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,7 +9,7 @@ use std::time::Duration;
 use analysis::Notices;
 use anyhow::Context;
 use clap::Args;
-use host::files::{Destination, NewFile, Place};
+use host::files::{Destination, Place};
 use host::sys::memory;
 use model::{CpuId, Loss, Name, Pid, Tid};
 use recorder::event::Rate;
@@ -25,10 +24,10 @@ use super::call_graph::{self, CallGraph};
 use super::extras::ExtraArguments;
 use super::sink::Sink;
 use super::summary;
+use crate::arguments::RuntimeArguments;
 use crate::arguments::events::EventLists;
 use crate::arguments::numbers::{process_number, within};
 use crate::arguments::window::WindowArguments;
-use crate::arguments::{RuntimeArguments, SymbolArguments};
 use crate::console::Console;
 use crate::output;
 
@@ -205,7 +204,12 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Exi
     match record_into(consumer, Some(&arguments.output), commands, &options, arguments.strict, console)? {
         Outcome::Recorded(code) => {
             if arguments.archive {
-                archive::make(&arguments.output, &arguments.output, &SymbolArguments::default(), console)?;
+                archive::make(
+                    &arguments.output,
+                    &arguments.output,
+                    &archive::NameArguments::default(),
+                    console,
+                )?;
             } else if is_file && !arguments.no_names {
                 // The recording is whole without them.
                 if let Err(error) = archive::carry(&arguments.output, console) {
@@ -260,33 +264,9 @@ fn record_in_parts(
     }
 }
 
-/// Records a command with the usual settings, and where it waits if `off_cpu` says so, for a view that is drawn at once, into a
-/// file without a name; returns that, too.
-///
-/// # Errors
-/// As [`run`].
-pub fn record_command(
-    words: &[OsString],
-    runtimes: &RuntimeArguments,
-    output_to_stderr: bool,
-    off_cpu: bool,
-    console: &Console,
-) -> anyhow::Result<(Outcome, File)> {
-    let environment = runtimes.environment(words, console);
-    let mut options = Options::of_command(Workload { words: words.to_vec(), environment, output_to_stderr });
-    if off_cpu {
-        recorder::observe_waits(&mut options, &recorder::this_machine())?;
-    }
-    let folder = std::env::temp_dir();
-    let no_file = || format!("cannot make {}", temporary_file(&folder));
-    let file = NewFile::create_unseen(&folder).with_context(no_file)?;
-    let recording = file.file().try_clone().with_context(no_file)?;
-    let consumer = FileConsumer::unseen(file, own_command_line());
-    Ok((record_into(consumer, None, CommandSources::default(), &options, false, console)?, recording))
-}
-
-fn temporary_file(folder: &Path) -> String {
-    format!("a temporary file in {}", folder.display())
+/// What messages call a recording without a name.
+pub fn temporary_file() -> String {
+    format!("a temporary file in {}", std::env::temp_dir().display())
 }
 
 /// What became of a recording, with the exit code that says so.
@@ -298,7 +278,7 @@ pub enum Outcome {
 }
 
 /// `output` is the path of what the user has when all is over, if anything.
-fn record_into(
+pub fn record_into(
     mut file: impl Sink,
     output: Option<&Path>,
     commands: CommandSources,
@@ -356,8 +336,7 @@ fn failure(error: Error, output: Option<&Path>, console: &Console) -> anyhow::Re
             let kept = *kept && output.is_some();
             let rest = if kept { "; what was written before can be read" } else { "" };
             let advice = elsewhere(errno.kind(), output);
-            let name = output
-                .map_or_else(|| temporary_file(&std::env::temp_dir()), |output| output.display().to_string());
+            let name = output.map_or_else(temporary_file, |output| output.display().to_string());
             anyhow::bail!("cannot write {name}: {}{rest}{advice}", Errno(errno));
         }
         _ => code_of_no_start(&error),
@@ -519,7 +498,7 @@ pub fn exit_code(command: Option<&Command>, control: &Control) -> u8 {
     status.shell_code()
 }
 
-fn own_command_line() -> Vec<Name> {
+pub fn own_command_line() -> Vec<Name> {
     std::env::args_os().map(|word| Name::from(word.as_encoded_bytes())).collect()
 }
 

@@ -5,21 +5,19 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use analysis::events::{is_clock, weight_of};
-use analysis::input::{Input, is_of_this_host};
-use analysis::{Analysis, Notices, Request};
-use anyhow::{Context, bail};
+use analysis::input::Input;
+use analysis::{EventView, Notices, Request};
+use anyhow::bail;
 use clap::Args;
 use decoder::Attr;
 use export::report::{self, EventReport, Format, Key, Options, Order, Query};
-use export::summary::Summary;
-use profile::{Detail, Pattern, Show, View, Weight};
+use profile::{Detail, Pattern, Show, Weight};
 
 use crate::arguments::numbers::percent;
-use crate::arguments::{RecordingArguments, SampleArguments, StackArguments, SymbolArguments};
-use crate::confined;
+use crate::arguments::{QueryArguments, RecordingArguments};
 use crate::console::Console;
-use crate::input;
 use crate::output::Output;
+use crate::reading::{self, Source};
 
 /// Arguments of `prof report`.
 #[derive(Args)]
@@ -84,11 +82,7 @@ pub struct ReportArguments {
     #[arg(long, group = "format")]
     markdown: bool,
     #[command(flatten)]
-    samples: SampleArguments,
-    #[command(flatten)]
-    stacks: StackArguments,
-    #[command(flatten)]
-    symbols: SymbolArguments,
+    query: QueryArguments,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -112,9 +106,10 @@ fn column(text: &str) -> Result<Column, String> {
 pub fn run(arguments: &ReportArguments, console: &Console) -> anyhow::Result<ExitCode> {
     let output = Output::open(arguments.output.as_deref(), console)?;
     let width = terminal_width(&output);
-    let open = || input::open(arguments.recording.path(), console);
-    let fetches = arguments.symbols.fetches(console)?;
-    confined::produce(console, output, fetches, |output| produce(arguments, open()?, width, output, console))
+    let source = Source::File(arguments.recording.path());
+    reading::produce(&source, &arguments.query.debuginfod, output, None, console, |input, output| {
+        write(arguments, input, width, output, console)
+    })
 }
 
 /// How long a line may be: what is read through a pipe has whole names.
@@ -124,7 +119,7 @@ fn terminal_width(output: &Output) -> Option<usize> {
     size.map(|(columns, _)| usize::from(columns)).filter(|&columns| columns > 0)
 }
 
-fn produce(
+fn write(
     arguments: &ReportArguments,
     input: Input,
     width: Option<usize>,
@@ -133,42 +128,27 @@ fn produce(
 ) -> anyhow::Result<()> {
     let keys = arguments.keys();
     let has = |key| keys.contains(&key);
-    let stacks = &arguments.stacks;
+    let (query, stacks) = (&arguments.query, &arguments.query.stacks);
     if has(Key::Cpu) && has(Key::Container) {
         bail!(
             "rows cannot be told apart by cpu and container at once; try --sort container,comm with --cpu LIST"
         );
     }
-    let mut settings = arguments.symbols.settings(stacks.inlines(), is_of_this_host(input.reader.features()));
-    settings.options.locations = has(Key::Line);
+    if let (Some(weight), true) = (stacks.time(), has(Key::Cpu)) {
+        bail!("who waits is on no CPU: --sort cpu and --weight {} do not go together", weight.name());
+    }
+    let settings = query.settings(&input, has(Key::Line));
     let request = Request {
-        filter: arguments.samples.filter(),
         detail: Detail {
             threads: arguments.per_thread || has(Key::Pid) || has(Key::Tid),
             cpus: has(Key::Cpu),
             containers: has(Key::Container),
             ..Detail::default()
         },
-        symbols: &settings,
-        kernel: stacks.kernel(),
-        debuginfod: arguments.symbols.debuginfod,
-        event: arguments.samples.event.as_deref(),
-        several_events: true,
+        ..query.request(&settings)
     };
     let name = input.name.clone();
-    let read = match stacks.time() {
-        Some(weight) if has(Key::Cpu) => {
-            bail!("who waits is on no CPU: --sort cpu and --weight {} do not go together", weight.name())
-        }
-        Some(weight) => Analysis::read_time(input, &request, weight, console),
-        None => Analysis::read(input, &request, console),
-    };
-    let analysis = match read {
-        Err(error) if error.is_about_samples() => {
-            return Err(error).with_context(|| format!("cannot report on {name}"));
-        }
-        read => read?,
-    };
+    let analysis = reading::analyse(input, &request, "report on", console)?;
     let show = Show { modules: true, lines: has(Key::Line), ..stacks.show() };
     let several = analysis.events.len() > 1;
     let weight = |attr: &Attr| match weight_of(attr) {
@@ -177,41 +157,24 @@ fn produce(
         _ => stacks.weight(attr),
     };
     let shape = stacks.shape();
-    let views: Vec<View<'_>> = analysis
+    let shown: Vec<EventView<'_>> = analysis
         .events
         .iter()
-        .map(|event| analysis.shaped_view(&event.profile, show, weight(&event.event.attr), &shape))
+        .map(|event| analysis.event_view(event, show, weight(&event.event.attr), &shape, console))
         .collect();
-    if let (Some(root), true) = (&shape.root_at, views.iter().all(|view| view.shown_total() == 0)) {
+    let is_empty = shown.iter().all(|shown| shown.view.shown_total() == 0);
+    if let (Some(root), true) = (&shape.root_at, is_empty) {
         bail!("no sample of {name} has a function that matches `{}`", root.typed());
     }
-    if !shape.keep.is_empty() && views.iter().all(|view| view.shown_total() == 0) {
+    if !shape.keep.is_empty() && is_empty {
         bail!("no sample of {name} has a frame that matches what --keep says");
     }
-    let facts: Vec<_> = analysis
-        .events
+    let reports: Vec<EventReport<'_>> = shown
         .iter()
-        .map(|event| {
-            let census = analysis.census(&event.profile);
-            let hints = analysis.hints(event, &census, console);
-            (event.event.name.to_string(), census, hints)
-        })
-        .collect();
-    let remedies: Vec<Vec<String>> = facts.iter().map(|(.., hints)| hints.in_picture()).collect();
-    let reports = analysis.events.iter().zip(&views).zip(&facts).zip(&remedies);
-    let reports: Vec<EventReport<'_>> = reports
-        .map(|(((event, view), (name, census, hints)), remedies)| EventReport {
-            view,
-            summary: Summary {
-                event: name,
-                total: event.profile.total(),
-                unsampled: view.unsampled_total(),
-                weight: view.weight(),
-                loss: &event.profile.loss,
-                census,
-                remedies,
-            },
-            hints: hints.sentences().collect(),
+        .map(|shown| EventReport {
+            view: &shown.view,
+            summary: shown.summary(),
+            hints: shown.hints.sentences().collect(),
         })
         .collect();
     if arguments.csv {
@@ -220,9 +183,7 @@ fn produce(
             report.hints.iter().for_each(|hint| console.say(hint));
         }
     }
-    let words = [arguments.samples.in_words(), stacks.in_words()];
-    let words = words.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join(", ");
-    let title = analysis.events.first().map_or(name, |event| analysis.title(event, &words));
+    let title = analysis.events.first().map_or(name, |event| analysis.title(event, &query.in_words()));
     report::write(&reports, &arguments.options(keys, title, width), output)?;
     Ok(())
 }

@@ -1,0 +1,87 @@
+//! An event as a reader sees it: its stacks with names, and what there is to know about them.
+
+use export::summary::{Summary, nameless};
+use profile::{Census, Nameless, Shape, Show, View, Weight};
+
+use crate::Notices;
+use crate::events::is_clock;
+use crate::hints::Hints;
+use crate::load::{Analysis, EventProfile, is_unwound};
+use crate::remedies::Remedies;
+use crate::runtimes::Runtimes;
+
+/// The view of an event's profile, with the line of truth about it.
+pub struct EventView<'a> {
+    /// The event and its profile.
+    pub event: &'a EventProfile,
+    /// The event's name.
+    pub name: String,
+    /// The stacks with names.
+    pub view: View<'a>,
+    /// The number of frames without a name, by reason.
+    pub census: Census,
+    /// The causes that keep the profile from being whole, and what to type.
+    pub hints: Hints,
+    remedies: Vec<String>,
+}
+
+impl Analysis {
+    /// Names the frames of an event, leaves out what `shape` says, and weighs what keeps the profile from being whole. What is
+    /// too little for a hint is a detail of `notices`.
+    pub fn event_view<'a>(
+        &'a self,
+        event: &'a EventProfile,
+        show: Show,
+        weight: Weight,
+        shape: &Shape,
+        notices: &dyn Notices,
+    ) -> EventView<'a> {
+        let census = View::census(&event.profile, &self.spaces, |entry| self.resolve(entry));
+        let hints = self.hints(event, &census, notices);
+        EventView {
+            event,
+            name: event.event.name.to_string(),
+            view: self.view(&event.profile, show, weight, shape),
+            remedies: hints.in_picture(),
+            census,
+            hints,
+        }
+    }
+
+    fn hints(&self, event: &EventProfile, census: &Census, notices: &dyn Notices) -> Hints {
+        let unwound = is_unwound(&event.event, &self.recording);
+        let remedies = Remedies::new(self.this_host, self.asked_servers, unwound);
+        let runtimes = Runtimes::new(&self.spaces, &self.seen_in);
+        let remedy = |nameless: &Nameless| {
+            remedies.of(nameless, &self.spaces, runtimes.of(self.spaces.get(nameless.space)))
+        };
+        for line in nameless(census, remedy) {
+            notices.detail(&line);
+        }
+        Hints::new(&event.profile, |entry| self.resolve(entry), census, &self.spaces, &runtimes, &remedies)
+    }
+}
+
+impl EventView<'_> {
+    /// The figures of the line of truth.
+    pub fn summary(&self) -> Summary<'_> {
+        Summary {
+            event: &self.name,
+            total: self.event.profile.total(),
+            unsampled: self.view.unsampled_total(),
+            weight: self.view.weight(),
+            loss: &self.event.profile.loss,
+            census: &self.census,
+            remedies: &self.remedies,
+        }
+    }
+
+    /// The unit of the view's weights: `samples`, `ns`, or the event's name.
+    pub fn unit(&self) -> &str {
+        match self.view.weight() {
+            Weight::Samples => "samples",
+            Weight::Period if self.event.is_time || is_clock(&self.event.event.attr) => "ns",
+            Weight::Period => &self.name,
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What is asked of a recording before it is read.
+
+use model::Space;
+use profile::{Detail, SampleFilter};
+
+use crate::TimeWeight;
+use crate::symbols::SymbolSettings;
+
+/// A query over a recording: the samples that count, what of them is summed up, and which addresses get names.
+pub struct Request<'r> {
+    /// Counts the samples that pass this filter.
+    pub filter: SampleFilter,
+    /// Keeps these apart beside stacks.
+    pub detail: Detail,
+    /// Sums up this.
+    pub measure: Measure,
+    /// Finds names in these files, and writes them in this form.
+    pub symbols: &'r SymbolSettings,
+    /// Names addresses in the spaces that this accepts; in all where there is none.
+    pub names_in: Option<&'r dyn Fn(&Space) -> bool>,
+    /// Reads the kernel's symbols ahead of the samples, as frames of the kernel will be shown.
+    pub kernel: bool,
+    /// Asks these servers for debug files.
+    pub servers: Servers,
+    /// Keeps the event of this name alone.
+    pub event: Option<&'r str>,
+    /// Accepts several events with samples where none is named.
+    pub several_events: bool,
+}
+
+/// The quantity that profiles of a recording sum up.
+#[derive(Clone, Copy, Debug)]
+pub enum Measure {
+    /// Samples and their periods.
+    Samples,
+    /// Samples, and when threads were off the CPU, where switches were recorded: [`Analysis::waits`](crate::Analysis::waits).
+    SamplesAndWaits,
+    /// The time of threads in nanoseconds, as one event. Single samples are not kept.
+    Time(TimeWeight),
+    /// The time of threads without that in which event loops were at rest: [`Analysis::at_rest`](crate::Analysis::at_rest)
+    /// says how much.
+    TimeOfWork(TimeWeight),
+}
+
+/// The debuginfod servers that are asked for debug files of hot objects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Servers {
+    /// No server.
+    None,
+    /// Those that `DEBUGINFOD_URLS` names.
+    OfEnvironment,
+    /// Those of the environment, else of the system, else elfutils' own.
+    Any,
+}
+
+impl<'r> Request<'r> {
+    /// Asks for all samples of all events and for all names that files of this machine tell.
+    pub fn all(symbols: &'r SymbolSettings) -> Self {
+        Self {
+            filter: SampleFilter::default(),
+            detail: Detail::default(),
+            measure: Measure::Samples,
+            symbols,
+            names_in: None,
+            kernel: true,
+            servers: Servers::None,
+            event: None,
+            several_events: true,
+        }
+    }
+}
