@@ -1,5 +1,6 @@
 //! An event as a reader sees it: its stacks with names, and what there is to know about them.
 
+use decoder::Attr;
 use export::summary::{Summary, nameless};
 use profile::{Census, Nameless, Shape, Show, View, Weight};
 
@@ -26,6 +27,18 @@ pub struct EventView<'a> {
 }
 
 impl Analysis {
+    /// Makes the view of each event ([`Self::event_view`]), with the weight that `weight` finds for its attributes.
+    pub fn event_views(
+        &self,
+        show: Show,
+        weight: impl Fn(&Attr) -> Weight,
+        shape: &Shape,
+        notices: &dyn Notices,
+    ) -> Vec<EventView<'_>> {
+        let view = |event| self.event_view(event, show, weight(&event.event.attr), shape, notices);
+        self.events.iter().map(view).collect()
+    }
+
     /// Names the frames of an event, leaves out what `shape` says, and weighs what keeps the profile from being whole. What is
     /// too little for a hint is a detail of `notices`.
     pub fn event_view<'a>(

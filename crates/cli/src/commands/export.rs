@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use analysis::events::is_clock;
 use analysis::input::Input;
-use analysis::{EventView, Notices, Request};
+use analysis::{Notices, Request};
 use anyhow::bail;
 use clap::Args;
 use export::exchange::{self, Event, Format, Gap, Recording};
@@ -109,14 +109,7 @@ fn write(
     let name = input.name.clone();
     let analysis = reading::analyse(input, &request, "export", console)?;
     let show = Show { modules: !is_folded, lines, ..query.stacks.show() };
-    let shape = query.stacks.shape();
-    let shown: Vec<EventView<'_>> = analysis
-        .events
-        .iter()
-        .map(|event| {
-            analysis.event_view(event, show, query.stacks.weight(&event.event.attr), &shape, console)
-        })
-        .collect();
+    let shown = analysis.event_views(show, |attr| query.stacks.weight(attr), &query.stacks.shape(), console);
     if shown.iter().all(|shown| shown.view.shown_total() == 0 && shown.view.total() > 0) {
         bail!("cannot export {name}: no sample has a frame that matches what --keep or --root-at says");
     }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use analysis::events::{is_clock, weight_of};
 use analysis::input::Input;
-use analysis::{EventView, Notices, Request};
+use analysis::{Notices, Request};
 use anyhow::bail;
 use clap::Args;
 use decoder::Attr;
@@ -157,11 +157,7 @@ fn write(
         _ => stacks.weight(attr),
     };
     let shape = stacks.shape();
-    let shown: Vec<EventView<'_>> = analysis
-        .events
-        .iter()
-        .map(|event| analysis.event_view(event, show, weight(&event.event.attr), &shape, console))
-        .collect();
+    let shown = analysis.event_views(show, weight, &shape, console);
     let is_empty = shown.iter().all(|shown| shown.view.shown_total() == 0);
     if let (Some(root), true) = (&shape.root_at, is_empty) {
         bail!("no sample of {name} has a function that matches `{}`", root.typed());

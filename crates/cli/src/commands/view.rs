@@ -97,14 +97,7 @@ fn write(
     let name = input.name.clone();
     let analysis = reading::analyse(input, &request, "show", console)?;
     let show = Show { modules: true, lines: arguments.with_source, ..query.stacks.show() };
-    let shape = query.stacks.shape();
-    let shown: Vec<EventView<'_>> = analysis
-        .events
-        .iter()
-        .map(|event| {
-            analysis.event_view(event, show, query.stacks.weight(&event.event.attr), &shape, console)
-        })
-        .collect();
+    let shown = analysis.event_views(show, |attr| query.stacks.weight(attr), &query.stacks.shape(), console);
     // The page has room for the hints as whole sentences.
     let figures = |shown: &EventView<'_>| subtitle(&Summary { remedies: &[], ..shown.summary() });
     let mut truth: Vec<String> = shown.iter().map(figures).collect();

@@ -120,6 +120,20 @@ impl<S> Thread<S> {
     }
 }
 
+impl<S: Copy> Thread<S> {
+    /// Takes the stretches that were doubtful, now that it is known what the thread `tid` did in them.
+    fn settle_doubtful(
+        &mut self,
+        tid: Tid,
+        activity: Activity,
+        stack: Option<S>,
+    ) -> impl Iterator<Item = Interval<S>> {
+        let (pid, cpu) = (self.pid, self.cpu);
+        let interval = move |(start, end)| Interval { pid, tid, activity, start, end, stack, cpu };
+        self.doubtful.drain(..).map(interval)
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 enum State<S> {
     /// It was there before the recording, and no switch of it has been told; with the stack that it was seen blocked with.
@@ -311,19 +325,9 @@ impl<S: Copy> Timeline<S> {
     /// A thread has ended.
     pub fn exited(&mut self, tid: Tid, time: Timestamp) {
         self.end_whatever(tid, time);
-        if let Some(Thread { pid, doubtful, cpu, .. }) = self.threads.remove(&tid) {
+        if let Some(mut thread) = self.threads.remove(&tid) {
             // Nothing was told of it any more.
-            let (activity, stack) = (Activity::Unwatched, None);
-            let left = doubtful.into_iter();
-            self.ended.extend(left.map(|(start, end)| Interval {
-                pid,
-                tid,
-                activity,
-                start,
-                end,
-                stack,
-                cpu,
-            }));
+            self.ended.extend(thread.settle_doubtful(tid, Activity::Unwatched, None));
         }
     }
 
@@ -388,17 +392,7 @@ impl<S: Copy> Timeline<S> {
         let Some(thread) = self.threads.get_mut(&tid) else { return };
         let activity = if self.is_paused { Activity::Unwatched } else { activity };
         if !self.is_paused {
-            let (pid, cpu) = (thread.pid, thread.cpu);
-            let intervals = thread.doubtful.drain(..);
-            self.ended.extend(intervals.map(|(start, end)| Interval {
-                pid,
-                tid,
-                activity,
-                start,
-                end,
-                stack,
-                cpu,
-            }));
+            self.ended.extend(thread.settle_doubtful(tid, activity, stack));
             thread.is_doubtful = false;
         }
         let start = thread.since.or(self.begin).unwrap_or(time);
