@@ -1,7 +1,7 @@
 // Answers what the page asks of the samples. Runs in a worker; in the page itself where there can be none.
 import { KIND, unpackColumns, unpackMeta } from "./format.js";
 import { derive, Frames, pattern, treeOf } from "./tree.js";
-import { nodesWith, ofFunctions, Samples, weigh } from "./weigh.js";
+import { nodesWith, Placed, Samples, Weights } from "./weigh.js";
 import { fromRoot, inOrder, Merged, rowsOf } from "./layout.js";
 
 /** @typedef {import("./weigh.js").Choice & {steps: import("./tree.js").Step[], search: string}} Selection */
@@ -63,16 +63,16 @@ export class Engine {
 
   /** @param {import("./tree.js").Step[]} steps */
   derived(steps) {
-    return this.kept("steps", steps, () => derive(this.base, this.frames, steps));
+    return this.kept("steps", steps, () => new Placed(derive(this.base, this.frames, steps), this.samples.columns.stacks, this.frames));
   }
 
   /** @param {Selection} selection */
   weighed({ event, time, threads, cpus, steps }) {
     return this.kept("weights", [event, time, threads, cpus, steps], () => {
-      const derived = this.derived(steps), { stacks } = this.samples.columns;
+      const derived = this.derived(steps);
       const ofStacks = this.samples.ofStacks({ event, time, threads, cpus });
-      const weights = weigh(derived, stacks, ofStacks.weights);
-      const samples = ofStacks.samples === ofStacks.weights ? weights : weigh(derived, stacks, ofStacks.samples);
+      const weights = new Weights(derived, ofStacks.weights);
+      const samples = ofStacks.samples === ofStacks.weights ? weights : new Weights(derived, ofStacks.samples);
       return { derived, weights, samples };
     });
   }
@@ -91,13 +91,12 @@ export class Engine {
 
   /** Samples whose stacks were cut, and that ended in code without a name. @param {Selection} selection */
   doubts(selection) {
-    const { samples: { self } } = this.weighed(selection), doubts = this.doubtful(selection.steps);
+    const { samples } = this.weighed(selection), doubts = this.doubtful(selection.steps);
     let cut = 0, nameless = 0;
-    for (let node = 1; node < doubts.length; node++) {
-      if (!doubts[node]) continue;
-      if (doubts[node] & 1) cut += self[node];
-      if (doubts[node] & 2) nameless += self[node];
-    }
+    samples.eachSelf((node, self) => {
+      if (doubts[node] & 1) cut += self;
+      if (doubts[node] & 2) nameless += self;
+    });
     return { cut, nameless };
   }
 
@@ -110,7 +109,7 @@ export class Engine {
       error = pattern(selection.search).error;
       found = frames.matching(selection.search);
       const within = nodesWith(tree, frames, found);
-      for (let node = 1; node < within.length; node++) if (within[node]) matched += weights.self[node];
+      weights.eachSelf((node, self) => { if (within[node]) matched += self; });
     }
     const all = this.kept("all", selection.event, () => {
       const { samples, weights } = this.samples.ofStacks({ event: selection.event, time: null, threads: null, cpus: null });
@@ -119,7 +118,7 @@ export class Engine {
     const [from, to] = selection.time ?? [0, Infinity];
     const lost = meta.gaps.reduce((sum, gap) => sum + (gap[0] < to && gap[1] >= from ? gap[2] : 0), 0);
     const totals = {
-      samples: samples.total[0], weight: weights.total[0], all: all.weight, allSamples: all.samples,
+      samples: samples.all, weight: weights.all, all: all.weight, allSamples: all.samples,
       ...this.doubts(selection), lost, matched, error, found,
     };
     return { totals, table: table ? this.table(selection) : null };
@@ -127,16 +126,16 @@ export class Engine {
 
   /** @param {Selection} selection @returns {Table} */
   table(selection) {
-    const { derived: { tree }, weights, samples } = this.weighed(selection);
-    const { self, total } = ofFunctions(tree, this.frames, weights);
-    const counted = samples === weights ? total : ofFunctions(tree, this.frames, samples).total;
+    const { weights, samples } = this.weighed(selection);
+    const { self, total } = weights.ofFunctions();
+    const counted = samples === weights ? total : samples.ofFunctions().total;
     const functions = [];
     for (let id = 0; id < total.length; id++) if (total[id]) functions.push(id);
     functions.sort((one, other) => self[other] - self[one] || total[other] - total[one] || one - other);
     const others = this.meta.events.flatMap((info, event) => {
       if (event === selection.event || !info.samples) return [];
-      const { derived: { tree }, weights } = this.weighed({ ...selection, event });
-      return [{ event, all: weights.total[0], ...ofFunctions(tree, this.frames, weights) }];
+      const { weights } = this.weighed({ ...selection, event });
+      return [{ event, all: weights.all, ...weights.ofFunctions() }];
     });
     return { functions: Int32Array.from(functions), self, total, samples: counted, others };
   }
@@ -149,7 +148,7 @@ export class Engine {
     if (view === "flame") return { boxes: fromRoot(tree, weights, zoom, pixels) };
     if (view === "icicle") {
       const merged = new Merged(tree, this.frames, weights, true);
-      return { boxes: merged.boxes(merged.leaves(), -2, weights.total[0], zoom, pixels) };
+      return { boxes: merged.boxes(merged.leaves(), -2, weights.all, zoom, pixels) };
     }
     if (view === "order") {
       const choice = { ...selection, threads: [thread] };
@@ -177,7 +176,7 @@ export class Engine {
     let groups;
     if (view === "inverted") groups = merged.leaves();
     else if (view === "tree") {
-      groups = merged.next({ frame: -2, nodes: [0], weights: [weights.total[0]], total: weights.total[0] });
+      groups = merged.next({ frame: -2, nodes: [0], weights: [weights.all], total: weights.all });
     } else groups = [merged.of(named)].filter(group => group.total);
     const opened = new Set(open), shut = new Set(closed);
     // The hottest way is open until it divides.

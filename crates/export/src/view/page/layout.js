@@ -69,12 +69,12 @@ export function childOf(tree, node, frame) {
   return -1;
 }
 
-/** A node by the frames on the way to it: as far as it is there. @param {import("./tree.js").Tree} tree @param {number[]} path @param {Float64Array} total */
-export function nodeAt(tree, path, total) {
+/** A node by the frames on the way to it: as far as it is there. @param {import("./tree.js").Tree} tree @param {number[]} path @param {import("./weigh.js").Weights} weights */
+export function nodeAt(tree, path, weights) {
   let node = 0;
   for (const frame of path) {
     const child = childOf(tree, node, frame);
-    if (child < 0 || !total[child]) break;
+    if (child < 0 || !weights.total(child)) break;
     node = child;
   }
   return node;
@@ -85,20 +85,20 @@ export function nodeAt(tree, path, total) {
  * @param {import("./tree.js").Tree} tree @param {import("./weigh.js").Weights} weights @param {number[]} zoom @param {number} pixels
  */
 export function fromRoot(tree, weights, zoom, pixels) {
-  const { frame, end, depth } = tree, { self, total } = weights;
-  const list = new BoxList(), top = nodeAt(tree, zoom, total);
-  const width = total[top], least = width / pixels * 0.6;
+  const { frame, end, depth } = tree;
+  const list = new BoxList(), top = nodeAt(tree, zoom, weights);
+  const width = weights.total(top), least = width / pixels * 0.6;
   /** @type {number[]} */
   const below = [];
   for (let node = top; node > 0; node = tree.parent[node]) below.push(tree.parent[node]);
-  below.reverse().forEach((node, level) => list.push(node ? frame[node] : -2, Math.max(0, level - 1), level, 0, width, self[node]));
-  const cursors = new Float64Array(maxDepth(tree) + 2), boxAt = new Int32Array(cursors.length);
+  below.reverse().forEach((node, level) => list.push(node ? frame[node] : -2, Math.max(0, level - 1), level, 0, width, weights.self(node)));
+  const cursors = new Float64Array(tree.deepest + 2), boxAt = new Int32Array(cursors.length);
   const filler = new Int32Array(cursors.length).fill(-1);
   const start = depth[top];
-  boxAt[start] = list.push(top ? frame[top] : -2, Math.max(0, list.count - 1), start, 0, width, self[top]);
+  boxAt[start] = list.push(top ? frame[top] : -2, Math.max(0, list.count - 1), start, 0, width, weights.self(top));
   cursors[start + 1] = 0;
   for (let node = top + 1; node < end[top]; node++) {
-    const weight = total[node];
+    const weight = weights.total(node);
     if (weight === 0) {
       node = end[node] - 1;
       continue;
@@ -115,17 +115,10 @@ export function fromRoot(tree, weights, zoom, pixels) {
       node = end[node] - 1;
       continue;
     }
-    boxAt[level] = list.push(frame[node], up, level, x, weight, self[node]);
+    boxAt[level] = list.push(frame[node], up, level, x, weight, weights.self(node));
     cursors[level + 1] = x;
   }
   return list.done(0, width);
-}
-
-/** @param {import("./tree.js").Tree} tree */
-function maxDepth(tree) {
-  let most = 0;
-  for (const depth of tree.depth) if (depth > most) most = depth;
-  return most;
 }
 
 /**
@@ -178,8 +171,7 @@ export class Merged {
   }
   /** Where samples were taken: the innermost frames. @returns {Group[]} */
   leaves() {
-    const { self } = this.weights;
-    for (let node = 1; node < self.length; node++) if (self[node]) this.grouping.add(node, self[node]);
+    this.weights.eachSelf((node, self) => { if (node) this.grouping.add(node, self); });
     return this.grouping.take();
   }
   /** The outermost nodes of a function, as one group. @param {number} named @returns {Group} */
@@ -191,12 +183,13 @@ export class Merged {
     set[named] = 1;
     const meant = frames.framesOf(set);
     for (let node = 1; node < tree.frame.length; node++) {
-      if (!weights.total[node]) node = tree.end[node] - 1;
+      const total = weights.total(node);
+      if (!total) node = tree.end[node] - 1;
       else if (meant[tree.frame[node]]) {
         group.frame = tree.frame[node];
         group.nodes.push(node);
-        group.weights.push(weights.total[node]);
-        group.total += weights.total[node];
+        group.weights.push(total);
+        group.total += total;
         node = tree.end[node] - 1;
       }
     }
@@ -210,7 +203,8 @@ export class Merged {
         if (tree.parent[node] > 0) this.grouping.add(tree.parent[node], group.weights[at]);
       } else {
         for (let child = node + 1; child < tree.end[node]; child = tree.end[child]) {
-          if (weights.total[child]) this.grouping.add(child, weights.total[child]);
+          const total = weights.total(child);
+          if (total) this.grouping.add(child, total);
         }
       }
     });
@@ -220,7 +214,7 @@ export class Merged {
   selfOf(group) {
     let sum = 0;
     group.nodes.forEach((node, at) => {
-      if (!this.upward) sum += this.weights.self[node];
+      if (!this.upward) sum += this.weights.self(node);
       else if (this.tree.parent[node] === 0) sum += group.weights[at];
     });
     return sum;

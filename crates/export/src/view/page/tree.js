@@ -8,6 +8,7 @@ import { KIND } from "./format.js";
  * @property {Int32Array} frame
  * @property {Int32Array} end Behind the last node of the subtree.
  * @property {Int32Array} depth
+ * @property {number} deepest
  */
 /**
  * What the reader did to the stacks. `f` is a function, `m` a module, `p` a pattern.
@@ -19,12 +20,16 @@ import { KIND } from "./format.js";
 export function treeOf(parent, frame) {
   const count = parent.length;
   const end = new Int32Array(count), depth = new Int32Array(count);
-  for (let node = 1; node < count; node++) depth[node] = depth[parent[node]] + 1;
+  let deepest = 0;
+  for (let node = 1; node < count; node++) {
+    depth[node] = depth[parent[node]] + 1;
+    if (depth[node] > deepest) deepest = depth[node];
+  }
   for (let node = count - 1; node >= 0; node--) {
     if (!end[node]) end[node] = node + 1;
     if (node) end[parent[node]] = Math.max(end[parent[node]], end[node]);
   }
-  return { parent, frame, end, depth };
+  return { parent, frame, end, depth, deepest };
 }
 
 /**

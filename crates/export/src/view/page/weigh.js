@@ -8,12 +8,6 @@ import { KIND } from "./format.js";
  * @property {number[]|null} threads
  * @property {number[]|null} cpus
  */
-/**
- * @typedef {object} Weights Of the nodes of a tree.
- * @property {Float64Array} self
- * @property {Float64Array} total
- */
-
 /** The samples as columns, with what is asked of them. */
 export class Samples {
   /** @param {import("./format.js").Columns} columns @param {import("./format.js").Meta} meta */
@@ -86,43 +80,95 @@ export class Samples {
   }
 }
 
-/** What the nodes of a tree weigh. @param {import("./tree.js").Derived} derived @param {Int32Array} stacks @param {Float64Array} ofStacks @returns {Weights} */
-export function weigh({ tree, map }, stacks, ofStacks) {
-  const { parent } = tree, count = parent.length;
-  const self = new Float64Array(count), total = new Float64Array(count);
-  for (let stack = 0; stack < stacks.length; stack++) {
-    const node = map[stacks[stack]];
-    if (node >= 0) self[node] += ofStacks[stack];
-  }
-  total.set(self);
-  for (let node = count - 1; node > 0; node--) total[parent[node]] += total[node];
-  return { self, total };
-}
-
-/**
- * Self and total of each function. A stack counts once for a function, however often it calls itself.
- * @param {import("./tree.js").Tree} tree @param {import("./tree.js").Frames} frames @param {Weights} weights
- */
-export function ofFunctions(tree, frames, weights) {
-  const { frame, end } = tree, count = frame.length, { kind, functionOf } = frames;
-  const functions = frames.moduleOf.length;
-  const self = new Float64Array(functions), total = new Float64Array(functions);
-  // The end of the subtree that a function has already counted for.
-  const within = new Int32Array(functions);
-  for (let node = 1; node < count; node++) {
-    if (!weights.total[node]) {
-      node = end[node] - 1;
-      continue;
+/** Where stacks lie in a tree: in the order of their nodes, so that those of a subtree lie side by side. */
+export class Placed {
+  /** @param {import("./tree.js").Derived} derived @param {Int32Array} stacks @param {import("./tree.js").Frames} frames */
+  constructor({ tree, map }, stacks, frames) {
+    const count = tree.parent.length;
+    this.tree = tree;
+    this.map = map;
+    this.frames = frames;
+    /** How many stacks lie before a node. */
+    this.first = new Int32Array(count + 1);
+    for (let stack = 0; stack < stacks.length; stack++) if (map[stacks[stack]] >= 0) this.first[map[stacks[stack]] + 1]++;
+    for (let node = 0; node < count; node++) this.first[node + 1] += this.first[node];
+    /** The place of each stack; -1 where it is left out. */
+    this.place = new Int32Array(stacks.length);
+    /** The node of each place. */
+    this.nodes = new Int32Array(this.first[count]);
+    const next = this.first.slice();
+    for (let stack = 0; stack < stacks.length; stack++) {
+      const node = map[stacks[stack]];
+      this.place[stack] = node < 0 ? -1 : next[node]++;
+      if (node >= 0) this.nodes[this.place[stack]] = node;
     }
-    if (kind[frame[node]] === KIND.root) continue;
-    const id = functionOf[frame[node]];
-    self[id] += weights.self[node];
-    if (node >= within[id]) {
-      total[id] += weights.total[node];
+    /** @type {Int32Array|null} */
+    this.outer = null;
+  }
+
+  /** The function of each node, where no caller is of the same function; else -1. A stack counts once for a function, however often it calls itself. */
+  get outermost() {
+    if (this.outer) return this.outer;
+    const { tree: { frame, end }, frames: { kind, functionOf, moduleOf } } = this;
+    // The end of the subtree that a function has already counted for.
+    const within = new Int32Array(moduleOf.length), outer = new Int32Array(frame.length).fill(-1);
+    for (let node = 1; node < frame.length; node++) {
+      if (kind[frame[node]] === KIND.root) continue;
+      const id = functionOf[frame[node]];
+      if (node < within[id]) continue;
+      outer[node] = id;
       within[id] = end[node];
     }
+    return this.outer = outer;
   }
-  return { self, total };
+}
+
+/** What the nodes of a tree weigh: differences of sums over stacks in the order of nodes. Nothing is written per node, of which there are many. */
+export class Weights {
+  /** @param {Placed} placed @param {Float64Array} ofStacks */
+  constructor(placed, ofStacks) {
+    const { place, nodes } = placed, sums = new Float64Array(nodes.length + 1);
+    this.placed = placed;
+    this.first = placed.first;
+    this.end = placed.tree.end;
+    this.sums = sums;
+    for (let stack = 0; stack < place.length; stack++) if (place[stack] >= 0) sums[place[stack] + 1] = ofStacks[stack];
+    for (let at = 0; at < nodes.length; at++) sums[at + 1] += sums[at];
+    this.all = sums[nodes.length];
+  }
+
+  /** @param {number} node */
+  total(node) {
+    return this.sums[this.first[this.end[node]]] - this.sums[this.first[node]];
+  }
+
+  /** @param {number} node */
+  self(node) {
+    return this.sums[this.first[node + 1]] - this.sums[this.first[node]];
+  }
+
+  /** Calls with each node that has something of its own, in preorder. @param {(node: number, self: number) => void} act */
+  eachSelf(act) {
+    const { sums, placed: { nodes } } = this;
+    for (let at = 0; at < nodes.length;) {
+      const node = nodes[at], behind = this.first[node + 1], self = sums[behind] - sums[at];
+      if (self) act(node, self);
+      at = behind;
+    }
+  }
+
+  /** Self and total of each function. */
+  ofFunctions() {
+    const { sums, first, end, placed } = this, { tree: { frame }, frames, outermost } = placed;
+    const self = new Float64Array(frames.moduleOf.length), total = new Float64Array(self.length);
+    this.eachSelf((node, weight) => { if (frames.kind[frame[node]] !== KIND.root) self[frames.functionOf[frame[node]]] += weight; });
+    for (let node = 1; node < frame.length; node++) {
+      const before = sums[first[node]], weight = sums[first[end[node]]] - before;
+      if (!weight) node = end[node] - 1;
+      else if (outermost[node] >= 0) total[outermost[node]] += weight;
+    }
+    return { self, total };
+  }
 }
 
 /** Which nodes have a function among a set on their way to the root. @param {import("./tree.js").Tree} tree @param {import("./tree.js").Frames} frames @param {Uint8Array} set */
