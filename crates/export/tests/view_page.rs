@@ -112,21 +112,34 @@ fn samples_of(html: &str) -> Vec<(i64, i64, i64, i64, Vec<String>)> {
     let (mut nodes, mut stacks, mut times) = (column("nodes"), column("stacks"), column("times"));
     let (mut samples, mut cpus, mut weights) = (column("samples"), column("cpus"), column("weights"));
     let number = |value: &Value| usize::try_from(value.as_u64().unwrap()).unwrap();
-    let text = |frame: u64| {
-        let function = number(&meta["frames"]["function"][frame as usize]);
-        meta["names"][number(&meta["functions"]["name"][function])].as_str().unwrap().to_owned()
+    let running = |numbers: &Value| -> Vec<usize> {
+        let add = |sum: &mut i64, number: &Value| {
+            *sum += number.as_i64().unwrap();
+            Some(*sum as usize)
+        };
+        numbers.as_array().unwrap().iter().scan(0, add).collect()
     };
-    let mut paths: Vec<Vec<String>> = Vec::new();
-    for node in 0..nodes.next() {
-        let parent = node - nodes.next();
-        let frame = nodes.next();
-        let mut path = if node == 0 { Vec::new() } else { paths[parent as usize].clone() };
-        if node > 0 {
-            path.push(text(frame));
-        }
+    let (functions, names) = (running(&meta["frames"]["function"]), running(&meta["functions"]["name"]));
+    let text = |frame: u64| meta["names"][names[functions[frame as usize]]].as_str().unwrap().to_owned();
+    let count = nodes.next();
+    let mut parents = vec![0_usize];
+    for node in 1..count as usize {
+        let parent = (0..nodes.next()).fold(node - 1, |above, _| parents[above]);
+        parents.push(parent);
+    }
+    let mut paths: Vec<Vec<String>> = vec![Vec::new()];
+    for &parent in &parents[1..] {
+        let path = [&paths[parent][..], &[text(nodes.next())]].concat();
         paths.push(path);
     }
-    let leaves: Vec<usize> = (0..stacks.next()).map(|_| stacks.next() as usize).collect();
+    let mut leaf = 0;
+    let leaves: Vec<usize> = (0..stacks.next())
+        .map(|_| {
+            leaf += stacks.next_signed();
+            leaf as usize
+        })
+        .collect();
+    assert!(leaves.len() <= 256, "stacks are numbered by a byte");
     let mut all = Vec::new();
     for segment in meta["segments"].as_array().unwrap() {
         let tid = meta["threads"][number(&segment[1])]["tid"].as_i64().unwrap();
@@ -138,7 +151,7 @@ fn samples_of(html: &str) -> Vec<(i64, i64, i64, i64, Vec<String>)> {
             if meta["events"][0]["weighted"].as_bool().unwrap() {
                 period += weights.next_signed();
             }
-            let path = paths[leaves[samples.next() as usize]].clone();
+            let path = paths[leaves[samples.0.next().unwrap() as usize]].clone();
             all.push((tid, cpu, meta["origin"].as_i64().unwrap() + time, period, path));
         }
     }

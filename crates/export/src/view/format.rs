@@ -5,11 +5,11 @@
 //!
 //! | block | content |
 //! |---|---|
-//! | `nodes` | how many nodes the tree of stacks has; then for each, in preorder, how far back its parent lies (0 for the root), and its frame |
-//! | `stacks` | how many different stacks there are; then the innermost node of each, the most frequent stack first |
+//! | `nodes` | how many nodes the tree of stacks has; then for each but the root, in preorder, how many levels above the node before it its parent lies (0: it is that node); then the frame of each but the root |
+//! | `stacks` | how many different stacks there are; then the innermost node of each, the most frequent stack first, as the difference to the one before (signed) |
 //! | `lines` | for each stack its innermost line, as a number of `meta.lines`, or 0 where it is not known; absent in pages without source |
 //! | `times` | for each sample how much its distance to the sample before differs from the distance before (signed), in units of time |
-//! | `samples` | for each sample its stack |
+//! | `samples` | for each sample the low byte of its stack, then for each the next byte, as many as the number of stacks needs: no LEB128, because bytes that mean the same pack better side by side |
 //! | `waits` | for each lane of `meta.waits` its waits: how long after the end of the one before it began, and twice its length, one more where the thread could go on; absent where switches were not recorded |
 //! | `cpus` | for each sample the difference of its CPU to that of the sample before (signed); absent where samples do not say |
 //! | `weights` | for each sample of a weighted event the difference of its period to that of the sample before (signed) |
@@ -40,6 +40,11 @@ impl Column {
     /// Appends a signed number.
     pub(crate) fn push_signed(&mut self, value: i64) {
         self.push(((value << 1) ^ (value >> 63)) as u64);
+    }
+
+    /// Appends a byte as it is.
+    pub(crate) fn push_byte(&mut self, byte: u8) {
+        self.0.push(byte);
     }
 
     /// The bytes.

@@ -207,15 +207,23 @@ impl Samples {
             (0..ends.len() as u32).filter(|&leaf| frequency[leaf as usize] > 0).collect();
         stacks.sort_by_key(|&leaf| (std::cmp::Reverse(frequency[leaf as usize]), ends[leaf as usize]));
         columns.stacks.push(stacks.len() as u64);
-        let mut ranks = vec![0_u64; ends.len()];
+        let mut ranks = vec![0_u32; ends.len()];
         let mut lines = Column::default();
+        let mut before = 0;
         for (rank, &leaf) in (0..).zip(&stacks) {
             let (node, line) = ends[leaf as usize];
-            columns.stacks.push(node.into());
+            columns.stacks.push_signed(i64::from(node) - before);
+            before = node.into();
             lines.push(line.into());
             ranks[leaf as usize] = rank;
         }
         columns.lines = self.has_lines.then_some(lines);
+        let highest = stacks.len().saturating_sub(1);
+        for byte in (0..4).take_while(|&byte| byte == 0 || highest >> (8 * byte) > 0) {
+            for row in &self.rows {
+                columns.samples.push_byte((ranks[row.leaf as usize] >> (8 * byte)) as u8);
+            }
+        }
         let any_weighted = weighted.contains(&true);
         let (mut cpus, mut weights) = (Column::default(), Column::default());
         let segments = self.rows.chunk_by(|one, other| (one.event, one.lane) == (other.event, other.lane));
@@ -224,7 +232,6 @@ impl Samples {
             columns.segments.push((event, lane, segment.len() as u64));
             let (mut time, mut distance, mut cpu, mut period) = (0_i64, 0_i64, 0_i64, 0_i64);
             for row in segment {
-                columns.samples.push(ranks[row.leaf as usize]);
                 if let Some(Clock { origin, unit, .. }) = clock {
                     let now = (row.time.saturating_sub(origin) / unit) as i64;
                     columns.times.push_signed(now - time - distance);

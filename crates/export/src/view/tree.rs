@@ -177,8 +177,13 @@ impl SortedTree {
     pub(crate) fn column(&self) -> Column {
         let mut column = Column::default();
         column.push(self.nodes.len() as u64);
-        for (node, &(parent, frame)) in (0_u64..).zip(&self.nodes) {
-            column.push(node.saturating_sub(parent.into()));
+        let mut depths = vec![0_u32; self.nodes.len()];
+        for (before, &(parent, _)) in self.nodes.iter().skip(1).enumerate() {
+            let depth = depths[parent as usize] + 1;
+            column.push((depths[before] + 1).saturating_sub(depth).into());
+            depths[before + 1] = depth;
+        }
+        for &(_, frame) in self.nodes.iter().skip(1) {
             column.push(frame.into());
         }
         column

@@ -26,8 +26,8 @@
  * @property {string[]} names
  * @property {string[]} modules
  * @property {number[]} mine Whether a module is the user's own code.
- * @property {{name: number[], module: number[], cuts: (string|number)[]}} functions
- * @property {{function: number[], kind: number[], colour: number[]}} frames
+ * @property {{name: number[], module: number[], cuts: (string|number)[]}} functions Names are packed as differences.
+ * @property {{function: number[], kind: number[], colour: number[]}} frames Functions are packed as differences.
  * @property {[number, number, number][]} gaps From, to (units), and records lost in between; 0 where the kernel throttled the event.
  * @property {[number, number][]} [waits] Thread, and how many waits it has; absent where switches were not recorded.
  * @property {string[]} [sources] Paths of source files; absent in pages without source, like the two that follow.
@@ -80,6 +80,9 @@ export async function unpackMeta(text) {
   if (!text) throw new Error("the page carries no data: it was cut");
   const meta = JSON.parse(new TextDecoder().decode(await unpack(text, "meta")));
   if (meta.version !== 1) throw new Error(`the data is of version ${meta.version}, this page reads version 1`);
+  for (const numbers of [meta.functions.name, meta.frames.function]) {
+    for (let at = 1; at < numbers.length; at++) numbers[at] += numbers[at - 1];
+  }
   return meta;
 }
 
@@ -119,17 +122,24 @@ export async function unpackColumns(blocks, meta) {
   const [nodes, stackNodes, times, samples, cpus, weights, stackLines, spans] = unpacked.map(bytes => new Integers(bytes));
   const nodeCount = nodes.next();
   const parent = new Int32Array(nodeCount), frame = new Int32Array(nodeCount);
-  for (let node = 0; node < nodeCount; node++) {
-    parent[node] = node - nodes.next();
-    frame[node] = nodes.next();
+  for (let node = 1; node < nodeCount; node++) {
+    let above = node - 1;
+    for (let levels = nodes.next(); levels > 0 && above > 0; levels--) above = parent[above];
+    parent[node] = above;
   }
+  for (let node = 1; node < nodeCount; node++) frame[node] = nodes.next();
   const stacks = new Int32Array(stackNodes.next());
-  for (let stack = 0; stack < stacks.length; stack++) stacks[stack] = stackNodes.next();
+  for (let stack = 0, node = 0; stack < stacks.length; stack++) stacks[stack] = node += stackNodes.signed();
   const lines = new Int32Array("lines" in blocks ? stacks.length : 0);
   for (let stack = 0; stack < lines.length; stack++) lines[stack] = stackLines.next();
   const count = meta.segments.reduce((sum, segment) => sum + segment[2], 0);
   const time = new Uint32Array(meta.timed ? count : 0);
   const stack = stacks.length <= 0x10000 ? new Uint16Array(count) : new Uint32Array(count);
+  for (let scale = 1; scale < Math.max(stacks.length, 2); scale *= 256) {
+    const { bytes, at } = samples;
+    for (let sample = 0; sample < count; sample++) stack[sample] += bytes[at + sample] * scale;
+    samples.at += count;
+  }
   const cpu = new Uint16Array(meta.cpus ? count : 0);
   const weight = new Float64Array(meta.events.some(event => event.weighted) ? count : 0);
   let at = 0;
@@ -137,7 +147,6 @@ export async function unpackColumns(blocks, meta) {
     const weighted = meta.events[event].weighted;
     for (let end = at + length, now = 0, delta = 0, where = 0, last = 0; at < end; at++) {
       if (meta.timed) time[at] = now += delta = Math.max(0, delta + times.signed());
-      stack[at] = samples.next();
       if (meta.cpus) cpu[at] = where += cpus.signed();
       if (weight.length) weight[at] = weighted ? last += weights.signed() : 1;
     }
