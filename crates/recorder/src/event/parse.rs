@@ -1,6 +1,7 @@
 //! Text to event terms, without knowledge of the machine.
 
 use super::EventError;
+use super::modifiers::Modifiers;
 use super::terms::GENERAL;
 
 /// One event as typed, cut into its parts.
@@ -95,6 +96,21 @@ fn parameters(text: &str) -> Option<(&str, &str, &str)> {
     is_parameter(config).then_some((body, config, modifiers))
 }
 
+/// Cuts the modifiers off an event whose own form has colons: `mem:ADDR:rw:u`, `uprobe:PATH:SYMBOL:u`, `kprobe:FUNCTION:k`.
+/// In `uprobe:PATH:a::k` there are none: `a::k` is a symbol.
+fn trailing_modifiers(body: &str) -> Option<(&str, &str)> {
+    let (before, letters) = body.rsplit_once(':')?;
+    if before.starts_with("mem:") {
+        let is_access = letters.chars().all(|letter| "rwx".contains(letter));
+        return (!is_access).then_some((before, letters));
+    }
+    let own_colons = if before.starts_with("uprobe:") { 2 } else { 1 };
+    let is_modifiers =
+        !letters.is_empty() && letters.chars().all(|letter| Modifiers::LETTERS.contains(letter));
+    let is_whole = before.matches(':').count() >= own_colons && !before.ends_with(':');
+    (is_modifiers && is_whole).then_some((before, letters))
+}
+
 /// One event.
 fn term(text: &str) -> Result<Term<'_>, EventError> {
     let malformed = |problem| Err(EventError::Malformed { text: text.to_owned(), problem });
@@ -108,13 +124,7 @@ fn term(text: &str) -> Result<Term<'_>, EventError> {
             Some((body, config, modifiers)) => (body, Some(config), modifiers.trim_start_matches(':')),
             None => (text, None, ""),
         };
-        // `mem:ADDR:rw:u`; behind a symbol there are none, for `a::b` is one.
-        let last = body.rsplit_once(':').filter(|(before, last)| {
-            modifiers.is_empty()
-                && before.starts_with("mem:")
-                && !last.is_empty()
-                && !last.chars().all(|letter| "rwx".contains(letter))
-        });
+        let last = if modifiers.is_empty() { trailing_modifiers(body) } else { None };
         let (body, modifiers) = last.unwrap_or((body, modifiers));
         return Ok(Term { text, body, config, modifiers });
     }
@@ -156,6 +166,12 @@ mod tests {
         assert_eq!(shape("sched:sched_switch,sched:sched_*:k"), ["sched:sched_switch:", "sched:sched_*:k"]);
         assert_eq!(shape("mem:0x1000/4:rw,cs:u"), ["mem:0x1000/4:rw:", "cs:u:"]);
         assert_eq!(shape("uprobe:/bin/a:main+4%return,cs"), ["uprobe:/bin/a:main+4%return:", "cs:"]);
+        assert_eq!(
+            shape("uprobe:/bin/a:main:u,uprobe:/bin/a:k"),
+            ["uprobe:/bin/a:main:u", "uprobe:/bin/a:k:"]
+        );
+        assert_eq!(shape("uprobe:/bin/a:b::k"), ["uprobe:/bin/a:b::k:"]);
+        assert_eq!(shape("kprobe:vfs_read+4%return:k,kprobe:u"), ["kprobe:vfs_read+4%return:k", "kprobe:u:"]);
         assert_eq!(
             shape("mem:0x1000/8:w/period=5,name=x/u,mem:0x1000/8:w:k,mem:16:u,cs"),
             ["mem:0x1000/8:w/period=5,name=x/:u", "mem:0x1000/8:w:k", "mem:16:u", "cs:"]

@@ -76,7 +76,7 @@ pub(super) fn uprobe(text: &str, catalogue: &dyn Catalogue) -> Result<(Attr, Pro
     let malformed = |problem| EventError::Malformed { text: text.to_owned(), problem };
     let rest = text.strip_prefix("uprobe:").unwrap_or(text);
     let (rest, on_return) = rest.strip_suffix("%return").map_or((rest, false), |rest| (rest, true));
-    let (path, place) = rest.split_once(':').ok_or_else(|| malformed("the form is uprobe:PATH:SYMBOL"))?;
+    let (path, place) = path_and_place(rest).ok_or_else(|| malformed("the form is uprobe:PATH:SYMBOL"))?;
     let (symbol, offset) = place.rsplit_once('+').map_or((place, None), |(at, plus)| (at, Some(plus)));
     let number = |digits: &str| match digits.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16).ok(),
@@ -97,6 +97,14 @@ pub(super) fn uprobe(text: &str, catalogue: &dyn Catalogue) -> Result<(Attr, Pro
     // `config` bit 0 of this PMU is `retprobe`; the address of the path is filled in when it is opened.
     let attr = Attr { kind: pmu.kind, config: u64::from(on_return), config2: at, ..Attr::default() };
     Ok((attr, Probe { path: Some(path), in_kernel: false }))
+}
+
+/// Cuts `PATH:SYMBOL` in two. The path may have colons (`/opt/a:b/program`), and the symbol too (`a::b`), but no slash except
+/// that of `operator/`.
+fn path_and_place(text: &str) -> Option<(&str, &str)> {
+    let cuts = text.match_indices(':').map(|(at, _)| text.split_at(at));
+    let mut cuts = cuts.map(|(path, place)| (path, place.get(1..).unwrap_or("")));
+    cuts.find(|(_, place)| !place.replace("operator/", "").contains('/'))
 }
 
 /// `kprobe:FUNCTION[+OFFSET][%return]`, or an address in place of the function.
@@ -145,6 +153,14 @@ mod tests {
         {
             assert_eq!(fields(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn paths_and_symbols_may_have_colons() {
+        assert_eq!(path_and_place("/bin/a:main"), Some(("/bin/a", "main")));
+        assert_eq!(path_and_place("/opt/a:b/c:d::e"), Some(("/opt/a:b/c", "d::e")));
+        assert_eq!(path_and_place("/bin/a:N::operator/(int)"), Some(("/bin/a", "N::operator/(int)")));
+        assert_eq!(path_and_place("/bin/a"), None);
     }
 
     #[test]
