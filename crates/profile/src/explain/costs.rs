@@ -195,11 +195,34 @@ const NAMES: [(CostKind, &[&str], &[&str]); 7] = [
     ),
 ];
 
+/// Names that programs give the functions which take their own locks, without capitals and without what they belong to:
+/// `SpinLock::lock(int)`, `Mutex::LockSlow`, `ReentrantLock.lock`.
+const LOCKING: [&str; 10] = [
+    "acquire_lock",
+    "lock",
+    "lock_contended",
+    "lock_shared",
+    "lock_slow",
+    "lockslow",
+    "mutex_lock",
+    "slowlock",
+    "spin_lock",
+    "spinlock",
+];
+
 fn kind_of(function: &str) -> Option<CostKind> {
     let is = |(_, names, starts): &&(CostKind, &[&str], &[&str])| {
         names.contains(&function) || starts.iter().any(|start| function.starts_with(start))
     };
-    NAMES.iter().find(is).map(|&(kind, ..)| kind)
+    let known = NAMES.iter().find(is).map(|&(kind, ..)| kind);
+    known.or_else(|| takes_lock(function).then_some(CostKind::Locks))
+}
+
+/// True for the names of functions that take a lock of the program's own.
+fn takes_lock(function: &str) -> bool {
+    let name = function.split('(').next().unwrap_or(function);
+    let last = name.rsplit([':', '.']).next().unwrap_or(name);
+    LOCKING.iter().any(|locking| last.eq_ignore_ascii_case(locking))
 }
 
 /// Weighs the kinds. A sample belongs to the innermost function of its stack that tells one, so that kinds do not overlap: a
@@ -230,4 +253,27 @@ pub(super) fn costs(stacks: &FoldedStacks<'_>) -> Vec<Cost> {
         .collect();
     costs.sort_unstable_by_key(|cost| (std::cmp::Reverse(cost.weight), cost.kind));
     costs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_of_programs_are_known_by_the_last_part_of_their_names() {
+        for locking in [
+            "lock",
+            "SpinLock::lock(int)",
+            "absl::Mutex::LockSlow",
+            "sync::Mutex<T>::lock",
+            "sync.ReentrantLock.lock",
+        ] {
+            assert_eq!(kind_of(locking), Some(CostKind::Locks), "{locking}");
+        }
+        for other in
+            ["clock", "block", "unlock", "lock_table::insert", "std::lock_guard<std::mutex>::lock_guard"]
+        {
+            assert_eq!(kind_of(other), None, "{other}");
+        }
+    }
 }
