@@ -79,8 +79,10 @@ enum Command {
 fn version() -> String {
     let sign = |has: bool| if has { '+' } else { '-' };
     let (debuginfod, zstd) = (sign(host::debuginfod::HAS_CLIENT), sign(perfdata::HAS_ZSTD));
-    let parquet = sign(export::exchange::HAS_PARQUET);
-    format!("{} {debuginfod}debuginfod {parquet}parquet {zstd}zstd", env!("PROF_VERSION"))
+    let (disassembly, parquet) =
+        (sign(analysis::annotate::HAS_DISASSEMBLY), sign(export::exchange::HAS_PARQUET));
+    let version = env!("PROF_VERSION");
+    format!("{version} {debuginfod}debuginfod {disassembly}disassembly {parquet}parquet {zstd}zstd")
 }
 
 #[global_allocator]

@@ -20,7 +20,7 @@ use crate::Analysis;
 use crate::symbols::{SymbolSettings, Symbolizing, Symbols};
 use disassembly::{Decoded, Disassembler};
 
-pub use disassembly::Syntax;
+pub use disassembly::{HAS_DISASSEMBLY, Syntax};
 
 /// Instructions of a function that are decoded at the most; longer ones are cut and say so.
 const MOST_INSTRUCTIONS: usize = 1 << 18;

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use analysis::annotate::{Annotator, SampledFunction, Syntax, name_of_whole, sampled_functions};
+use analysis::annotate::{
+    Annotator, HAS_DISASSEMBLY, SampledFunction, Syntax, name_of_whole, sampled_functions,
+};
 use analysis::input::Input;
 use analysis::{Notices, Request, archive};
 use anyhow::{Context, bail};
@@ -59,6 +61,11 @@ pub struct AnnotateArguments {
 /// # Errors
 /// Where the recording cannot be read, no function fits, or the listing cannot be written.
 pub fn run(arguments: &AnnotateArguments, console: &Console) -> anyhow::Result<ExitCode> {
+    if !HAS_DISASSEMBLY {
+        bail!(
+            "this build cannot show instructions: its cargo feature `disassembly` is off; try: cargo install --path crates/cli"
+        );
+    }
     let output = Output::open(arguments.output.as_deref(), console)?;
     let source = Source::File(arguments.recording.path());
     reading::produce(&source, &arguments.query.debuginfod, output, None, console, |input, output| {
