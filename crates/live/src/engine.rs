@@ -13,7 +13,7 @@ use decoder::{AttrFlags, Endian, RawRecord, Record, kind};
 use host::sys::clock;
 use model::{EventIndex, Loss, Name, Pid, SpaceId, StackEntry, Tid, Timestamp};
 use profile::RawChain;
-use recorder::unwind::Unwinding;
+use recorder::unwind::{RefusedTables, Unwinding};
 use recorder::{
     Census, Chunk, Command, Consumer, Control, Ending, LostCount, Notice, Options, RecordedEvent, Recording,
     Summary,
@@ -23,6 +23,7 @@ use tracker::{Events, OrderedRecord, Orderer, RawStack, SampleReader, SampleSink
 
 use super::chunks::{Chunks, RecordSlot};
 use super::events::LiveEvents;
+use super::remarks::first_remarks;
 use super::shared_call_tree::SharedCallTree;
 use super::symbol_table::SymbolTable;
 use super::symbol_worker::SymbolWorker;
@@ -87,6 +88,8 @@ pub struct Engine<F: FnMut(News)> {
     seen_in: SeenIn,
     symbols: SymbolTable,
     naming: SymbolWorker,
+    /// What could not be read for stacks.
+    refused_tables: RefusedTables,
     /// The window's stacks as snapshots have them, until their numbers change.
     tree: SharedCallTree,
     /// The names of threads as snapshots have them.
@@ -196,6 +199,7 @@ impl<F: FnMut(News)> Engine<F> {
             seen_in: SeenIn::default(),
             symbols,
             naming: SymbolWorker::start(&dumps)?,
+            refused_tables: RefusedTables::default(),
             tree: SharedCallTree::new(),
             comms: HashMap::default(),
             most_spaces: MOST_SPACES,
@@ -340,6 +344,7 @@ impl<F: FnMut(News)> Engine<F> {
         let elapsed = now.duration_since(self.own.0).as_nanos().max(1) as f64;
         let own_cpu = cpu.saturating_sub(self.own.1) as f64 * 100.0 / elapsed;
         self.own = (now, cpu);
+        let (remarks, remarks_omitted) = first_remarks(self.naming.remarks(), &self.refused_tables);
         Snapshot {
             functions: self.symbols.functions(),
             places: self.symbols.places(),
@@ -365,6 +370,8 @@ impl<F: FnMut(News)> Engine<F> {
                 names_behind: self.tree.is_behind(&self.symbols),
                 own_cpu,
                 own_memory: own_memory(),
+                remarks,
+                remarks_omitted,
                 ended: self.ended,
             },
         }
@@ -551,6 +558,8 @@ pub fn record<F: FnMut(News)>(
 ) -> Result<Summary, recorder::Error> {
     let summary = if options.copies_stacks() {
         let mut unwinding = Unwinding::new(engine, options.keeps_stacks()).light();
+        let refused_tables = unwinding.refused_tables();
+        unwinding.consumer_mut().refused_tables = refused_tables;
         recorder::record(options, control, &mut unwinding, notices)
     } else {
         recorder::record(options, control, engine, notices)

@@ -13,6 +13,7 @@ mod engine;
 mod events;
 pub mod filter;
 mod queue;
+mod remarks;
 mod shared_call_tree;
 mod shared_list;
 pub mod snapshot;

@@ -229,6 +229,11 @@ pub struct Status {
     pub own_cpu: f64,
     /// Our own resident memory, in bytes.
     pub own_memory: u64,
+    /// Files that were found for names and stacks and are not used, or in part only, since the start: a sentence each, the
+    /// first few. Their texts are harmless.
+    pub remarks: Vec<String>,
+    /// How many more there are.
+    pub remarks_omitted: u64,
     /// Whether nothing more will come: the target ended.
     pub ended: bool,
 }

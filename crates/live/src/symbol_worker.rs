@@ -1,12 +1,12 @@
 //! Names for places, looked for on a thread of their own, so that nobody waits for them.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use analysis::jit_dumps::JitDumps;
-use analysis::symbols::{SymbolSettings, Symbolizing, Symbols};
+use analysis::symbols::{Remarks, SymbolSettings, Symbolizing, Symbols};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use host::objects::SearchPaths;
 use host::sys::memory;
@@ -53,6 +53,8 @@ pub(crate) struct SymbolWorker {
     symbols: Arc<Symbolizing>,
     orders: Sender<Order>,
     answers: Receiver<Vec<Named>>,
+    /// What was found and not used so far, a sentence each.
+    remarks: Arc<Mutex<Vec<String>>>,
 }
 
 impl SymbolWorker {
@@ -69,10 +71,12 @@ impl SymbolWorker {
         });
         let symbolizing = Arc::new(symbolizing.with_dumps(dumps).keeping_indexes(KEPT).with_few_threads());
         let symbols = Arc::clone(&symbolizing);
+        let remarks = Arc::default();
+        let said = Arc::clone(&remarks);
         thread::Builder::new()
             .name("naming".to_owned())
-            .spawn(move || look(&symbolizing, &asked, &sender))?;
-        Ok(Self { symbols, orders, answers })
+            .spawn(move || look(&symbolizing, &asked, &sender, &said))?;
+        Ok(Self { symbols, orders, answers, remarks })
     }
 
     /// Begins to read the running kernel's names, as samples of it will come.
@@ -113,6 +117,12 @@ impl SymbolWorker {
         let _ = self.orders.send(Order::Keep(live));
     }
 
+    /// What was found for names and not used, or in part only, since the start: a bounded number of sentences. Files are
+    /// called as the profiled machine calls them.
+    pub(crate) fn remarks(&self) -> Vec<String> {
+        self.remarks.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The names found since the last call.
     pub(crate) fn answers(&self) -> impl Iterator<Item = Named> {
         self.answers.try_iter().flatten()
@@ -120,8 +130,14 @@ impl SymbolWorker {
 }
 
 /// Looks for what is asked for, space by space, until nobody asks any more.
-fn look(symbolizing: &Symbolizing, asked: &Receiver<Order>, sender: &Sender<Vec<Named>>) {
+fn look(
+    symbolizing: &Symbolizing,
+    asked: &Receiver<Order>,
+    sender: &Sender<Vec<Named>>,
+    said: &Mutex<Vec<String>>,
+) {
     let mut queue = Queue::default();
+    let mut remarks = Remarks::default();
     let mut kernels = Vec::new();
     let mut given_back = Instant::now();
     loop {
@@ -152,7 +168,11 @@ fn look(symbolizing: &Symbolizing, asked: &Receiver<Order>, sender: &Sender<Vec<
             requests.push(taken.0);
         }
         let Some(count) = u32::try_from(requests.len()).ok().filter(|&count| count > 0) else { continue };
-        let named = name(symbolizing, &kernels, &requests, stage);
+        let (named, new_remarks) = name(symbolizing, &kernels, &requests, stage);
+        if remarks.merge(new_remarks) {
+            // Before the names, so that whoever has them knows what they lack.
+            *said.lock().unwrap_or_else(PoisonError::into_inner) = remarks.sentences();
+        }
         let end = Instant::now();
         let share = end.saturating_duration_since(begin) / count;
         for request in requests {
@@ -173,8 +193,13 @@ fn look(symbolizing: &Symbolizing, asked: &Receiver<Order>, sender: &Sender<Vec<
     }
 }
 
-/// The names of the places of some spaces.
-fn name(symbolizing: &Symbolizing, kernels: &[Space], requests: &[NameRequest], stage: Stage) -> Vec<Named> {
+/// The names of the places of some spaces, and what is to be said of the files they come from.
+fn name(
+    symbolizing: &Symbolizing,
+    kernels: &[Space],
+    requests: &[NameRequest],
+    stage: Stage,
+) -> (Vec<Named>, Remarks) {
     symbolizing.be_patient_again();
     let mut spaces = SpaceTable::default();
     for kernel in kernels {
@@ -201,5 +226,6 @@ fn name(symbolizing: &Symbolizing, kernels: &[Space], requests: &[NameRequest], 
         let resolution = symbols.resolutions.get(&entry)?.clone();
         Some(Named { place, resolution, stage })
     };
-    places().filter_map(found).collect()
+    let named = places().filter_map(found).collect();
+    (named, symbols.into_remarks())
 }

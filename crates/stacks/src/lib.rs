@@ -19,6 +19,7 @@ mod user_state;
 mod walker;
 
 pub use chain::{ChainEnd, ChainUnwinder, cut};
+pub use object_tables::RefusedTables;
 pub use process_maps::{ProcessMaps, ProcessMapsCache};
 pub use user_state::{
     UserState, instruction_of_32_bits, is_of_32_bits, is_user_mark, kernel_part, names_no_mapping, native,

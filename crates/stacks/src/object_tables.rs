@@ -8,9 +8,10 @@ use host::objects::{BlockBytes, ObjectStore, own_vdso_bytes};
 use model::{Name, Pid, Space};
 use unwinder::UnwindTables;
 
-/// What was refused of the unwind tables of all objects: one sentence for each object.
-#[derive(Default, Debug)]
-pub(crate) struct RefusedTables(Mutex<BTreeSet<String>>);
+/// What of the unwind tables of objects was not read, though it is there: one sentence for each object, the first few.
+/// Clones share the list, so that it can be read while stacks are unwound.
+#[derive(Clone, Default, Debug)]
+pub struct RefusedTables(Arc<Mutex<BTreeSet<String>>>);
 
 /// So many sentences are enough.
 const MOST_SENTENCES: usize = 16;
@@ -25,7 +26,8 @@ impl RefusedTables {
         }
     }
 
-    pub(crate) fn sentences(&self) -> Vec<String> {
+    /// What has been refused so far. Objects are called as the profiled machine calls them.
+    pub fn sentences(&self) -> Vec<String> {
         self.lock().iter().cloned().collect()
     }
 
@@ -42,7 +44,7 @@ pub(crate) struct ObjectTables {
     /// A process that maps it.
     pid: Pid,
     store: Arc<ObjectStore<BlockBytes>>,
-    refused: Arc<RefusedTables>,
+    refused: RefusedTables,
     tables: OnceLock<Option<Arc<UnwindTables<BlockBytes>>>>,
 }
 
@@ -51,7 +53,7 @@ impl ObjectTables {
         space: Space,
         pid: Pid,
         store: Arc<ObjectStore<BlockBytes>>,
-        refused: Arc<RefusedTables>,
+        refused: RefusedTables,
     ) -> Self {
         Self { space, pid, store, refused, tables: OnceLock::new() }
     }

@@ -95,7 +95,7 @@ impl Objects for MappedObjects<'_> {
 #[derive(Debug)]
 pub struct ProcessMapsCache {
     store: Arc<ObjectStore<BlockBytes>>,
-    refused: Arc<RefusedTables>,
+    refused: RefusedTables,
     images: HashMap<SpaceId, Arc<ObjectTables>, FxBuildHasher>,
     processes: HashMap<Pid, (Generation, Arc<ProcessMaps>), FxBuildHasher>,
 }
@@ -112,12 +112,13 @@ const MANY_IMAGES: usize = 512;
 impl ProcessMapsCache {
     /// None yet; `store` opens objects.
     pub fn new(store: Arc<ObjectStore<BlockBytes>>) -> Self {
-        Self { store, refused: Arc::default(), images: HashMap::default(), processes: HashMap::default() }
+        let refused = RefusedTables::default();
+        Self { store, refused, images: HashMap::default(), processes: HashMap::default() }
     }
 
-    /// What of the unwind tables of objects was not read, though it is there: a sentence for each object, the first few.
-    pub fn refused_tables(&self) -> Vec<String> {
-        self.refused.sentences()
+    /// The unwind tables that were not read, now and later.
+    pub fn refused_tables(&self) -> RefusedTables {
+        self.refused.clone()
     }
 
     /// The mappings of a process as the tracker knows them now.
@@ -184,12 +185,7 @@ impl ProcessMapsCache {
             if let Some(object) = object {
                 let known = self.images.entry(mapping.space).or_insert_with(|| {
                     let space = tracker.spaces().get(mapping.space).clone();
-                    Arc::new(ObjectTables::new(
-                        space,
-                        pid,
-                        Arc::clone(&self.store),
-                        Arc::clone(&self.refused),
-                    ))
+                    Arc::new(ObjectTables::new(space, pid, Arc::clone(&self.store), self.refused.clone()))
                 });
                 images.insert(object, Arc::clone(known));
             }

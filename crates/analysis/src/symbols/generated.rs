@@ -11,7 +11,7 @@ use host::procfs;
 use model::Life;
 use model::{Avma, MapRefusal, Name, Pid, Reason, Resolution, Space, StackEntry};
 
-use super::{Job, Symbols, named};
+use super::{Job, Remarks, named};
 use crate::jit_dumps::DumpRemarks;
 use crate::lives::Lives;
 
@@ -228,25 +228,23 @@ impl Lookups<'_> {
     }
 
     /// Notes what is to be said of the maps that were asked.
-    pub(super) fn remark(self, symbols: &mut Symbols) {
-        let Symbols { maps: remarks, cut_names, .. } = symbols;
+    pub(super) fn remark(self, remarks: &mut Remarks) {
         for (_, (_, answer)) in self.processes {
             let Some(Answer { search, found }) = answer.into_inner() else { continue };
             match found {
                 Found::Nothing => {}
                 Found::Refused(refused) => {
-                    remarks.refused.entry(refused.why).or_default().insert(refused.path);
+                    remarks.maps.refused.entry(refused.why).or_default().insert(refused.path);
                 }
                 Found::Map { path, size, read, ageless } => {
                     if search.cut_names() > 0 {
-                        let count = cut_names.entry(Name::from(path.as_str())).or_default();
-                        *count = search.cut_names().max(*count);
+                        remarks.add_cut_names(Name::from(path.as_str()), search.cut_names());
                     }
                     if read >= MOST_BYTES && size > read {
-                        remarks.long.insert(path.clone(), size);
+                        remarks.maps.long.insert(path.clone(), size);
                     }
                     if ageless {
-                        remarks.ageless.insert(path);
+                        remarks.maps.ageless.insert(path);
                     }
                 }
             }
@@ -261,6 +259,27 @@ impl MapRemarks {
             self.refused.entry(refused.why).or_default().insert(refused.path);
         }
         self.dumps.extend(remarks.sentences);
+    }
+
+    /// Whether there is nothing to be said.
+    pub(super) fn is_empty(&self) -> bool {
+        let Self { refused, ageless, long, dumps } = self;
+        refused.is_empty() && ageless.is_empty() && long.is_empty() && dumps.is_empty()
+    }
+
+    /// Adds others, so that each list has at most `most`.
+    pub(super) fn merge(&mut self, others: Self, most: usize) {
+        let Self { refused, ageless, long, dumps } = others;
+        for (why, paths) in refused {
+            add(self.refused.entry(why).or_default(), paths, most);
+        }
+        add(&mut self.ageless, ageless, most);
+        add(&mut self.dumps, dumps, most);
+        for (path, size) in long {
+            if self.long.len() < most || self.long.contains_key(&path) {
+                self.long.insert(path, size);
+            }
+        }
     }
 
     /// A sentence for each kind.
@@ -281,6 +300,13 @@ impl MapRemarks {
         });
         refused.chain(ageless).chain(long).chain(self.dumps.iter().cloned()).collect()
     }
+}
+
+/// Adds texts, so that there are at most `most`.
+pub(super) fn add(texts: &mut BTreeSet<String>, more: BTreeSet<String>, most: usize) {
+    let room = most.saturating_sub(texts.len());
+    let new: Vec<String> = more.into_iter().filter(|text| !texts.contains(text)).take(room).collect();
+    texts.extend(new);
 }
 
 /// The first path, and how many others there are.

@@ -8,9 +8,9 @@ mod kernel;
 mod object_cache;
 mod objects;
 mod recorded;
+mod remarks;
 mod threads;
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use elf::UnpackBudget;
@@ -20,10 +20,11 @@ use perfdata::Reader;
 use symbolizer::archived::ArchivedNames;
 use symbolizer::{Options, Resolutions};
 
-use generated::{Lookups, MapRemarks, PerfMaps};
+use generated::{Lookups, PerfMaps};
 use kernel::{KernelNames, RunningKernel};
 use object_cache::{Indexes, ObjectCache};
 use recorded::RecordedNames;
+pub use remarks::Remarks;
 use threads::{Supply, Threads};
 
 use crate::jit_dumps::JitDumps;
@@ -43,21 +44,18 @@ pub struct SymbolSettings {
 pub struct Symbols {
     /// What is known of each entry.
     pub resolutions: Resolutions,
-    /// Files that were found and not used, one sentence each.
-    notes: Vec<String>,
-    /// How many names were cut, by the file that has them.
-    cut_names: BTreeMap<Name, usize>,
-    maps: MapRemarks,
+    remarks: Remarks,
 }
 
 impl Symbols {
     /// What was found and not used, or in part only: one sentence each.
     pub fn remarks(&self) -> Vec<String> {
-        let cut = self.cut_names.iter().map(|(object, count)| {
-            let (names, were) = if *count == 1 { ("name", "was") } else { ("names", "were") };
-            format!("{count} {names} in {object} longer than {} bytes {were} cut", Name::MAX_BYTES)
-        });
-        self.notes.iter().cloned().chain(cut).chain(self.maps.sentences()).collect()
+        self.remarks.sentences()
+    }
+
+    /// The same, to be added to those of other lookups.
+    pub fn into_remarks(self) -> Remarks {
+        self.remarks
     }
 }
 
@@ -249,16 +247,13 @@ impl Symbolizing {
             for (&entry, resolution) in job.entries.iter().zip(answers.resolutions) {
                 symbols.resolutions.insert(entry, resolution);
             }
-            symbols.notes.extend(answers.notes);
+            symbols.remarks.notes.extend(answers.notes);
             if let Some((path, cut)) = answers.cut_names {
-                let known = symbols.cut_names.entry(path).or_default();
-                *known = cut.max(*known);
+                symbols.remarks.add_cut_names(path, cut);
             }
         });
-        lookups.remark(symbols);
-        symbols.maps.add_dumps(self.dumps.remarks());
-        symbols.notes.sort();
-        symbols.notes.dedup();
+        lookups.remark(&mut symbols.remarks);
+        symbols.remarks.maps.add_dumps(self.dumps.remarks());
     }
 
     fn job(

@@ -296,7 +296,7 @@ pub fn record_into(
         let mut unwinding = Unwinding::new(&mut file, options.keeps_stacks());
         let recorded = recorder::record(options, &control, &mut unwinding, &mut notices);
         stacks = (unwinding.totals(), unwinding.copy_sizes());
-        unwinding.refused_tables().iter().for_each(|refused| console.warn(refused));
+        unwinding.refused_tables().sentences().iter().for_each(|refused| console.warn(refused));
         recorded
     } else {
         recorder::record(options, &control, &mut file, &mut notices)

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
+use analysis::Notices;
 use anyhow::{Context, bail};
 use clap::Args;
 use crossbeam_channel::unbounded;
@@ -46,6 +47,7 @@ while version is 1. All lists are bounded; *_omitted counts what they leave out.
   complete       samples with a complete stack; null where that is not known (--call-graph fp, no)
   own            cpu_percent and memory_bytes of the profiler itself
   ended          whether the target has ended
+  remarks        files that are not used for names or stacks, or in part only, and why: a sentence each
   events         for each event:
     name, unit   its name, and what weights count: \"samples\", or the event's name (a sum of periods)
     frequency    samples per second and CPU that were asked for; null for a fixed period
@@ -212,16 +214,18 @@ fn print(
     let (json, stop) = (arguments.json, control.clone());
     let printing = thread::Builder::new().name("printing".to_owned()).spawn(move || {
         let mut printed = Ok(());
+        let mut remarks = Vec::new();
         for snapshot in snapshots.iter().take(usize::try_from(wanted).unwrap_or(usize::MAX)) {
             let text = if json { format!("{}\n", report::json(&snapshot)) } else { report::text(&snapshot) };
             printed = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+            remarks.clone_from(&snapshot.status.remarks);
             if printed.is_err() {
                 break;
             }
         }
         drop(orders);
         stop.stop();
-        printed
+        printed.map(|()| remarks)
     });
     let printing = printing.context("cannot start a thread")?;
     let mut notices = |notice: Notice| record::tell(&notice, console);
@@ -229,7 +233,7 @@ fn print(
     // With the engine its end of the channel goes, and the printer knows that nothing more comes.
     drop(engine);
     match printing.join() {
-        Ok(printed) => printed?,
+        Ok(remarks) => remarks?.iter().for_each(|remark| console.warn(remark)),
         Err(_) => bail!("an internal error ended the printing"),
     }
     result?;

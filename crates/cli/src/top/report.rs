@@ -53,6 +53,8 @@ pub(crate) fn json(snapshot: &Snapshot) -> String {
         "complete": status.complete,
         "own": { "cpu_percent": rounded(status.own_cpu), "memory_bytes": status.own_memory },
         "ended": status.ended,
+        "remarks": status.remarks,
+        "remarks_omitted": status.remarks_omitted,
         "events": events,
     });
     if let Value::Object(facts) = facts {

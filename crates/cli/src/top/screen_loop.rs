@@ -60,8 +60,13 @@ pub(crate) fn run(options: Options, settings: Settings, console: &Console) -> an
         Ok(notices) => {
             listen(signals, sender.clone())?;
             let mut saving = Saving { told: sender, running: Vec::new() };
-            let shown = show(&messages, &orders, notices, console.verbosity(), &mut saving);
+            let mut app = App::new(Scope::default(), Span::Window);
+            let wanted = notices.iter().filter(|notice| is_wanted(notice, console.verbosity()));
+            app.message = wanted.map(ToString::to_string).reduce(|all, notice| format!("{all}; {notice}"));
+            let shown = show(&messages, &orders, &mut app, &mut saving);
             saving.finish(console);
+            // The screen had no room for all of them.
+            app.snapshot.status.remarks.iter().for_each(|remark| console.warn(remark));
             shown
         }
         Err(error) => Err(error),
@@ -213,23 +218,19 @@ enum Next {
 fn show(
     messages: &Receiver<Message>,
     orders: &Sender<Order>,
-    notices: Vec<Notice>,
-    verbosity: u8,
+    app: &mut App,
     saving: &mut Saving,
 ) -> anyhow::Result<ExitCode> {
     // Whoever looks at a machine that is too busy wants an answer from this one thread. It works little.
     let _urgent = PriorityGuard::acquire();
     let theme = Theme::of_environment(|name| std::env::var(name).ok());
-    let mut app = App::new(Scope::default(), Span::Window);
-    let wanted = notices.iter().filter(|notice| is_wanted(notice, verbosity));
-    app.message = wanted.map(ToString::to_string).reduce(|all, notice| format!("{all}; {notice}"));
     let mut screen = Screen::enter().context("cannot use the terminal")?;
     let mut dirty = true;
     // Other sessions' compilers have as much right to a CPU as all of ours together, however urgent one thread is.
     let mut turn = None;
     loop {
         if dirty {
-            screen.draw(|frame| draw(frame, &mut app, &theme)).context("cannot draw")?;
+            screen.draw(|frame| draw(frame, app, &theme)).context("cannot draw")?;
         }
         drop(turn.take());
         // What came in the meantime is drawn at once, not piece by piece.
@@ -237,7 +238,7 @@ fn show(
         dirty = first.is_some();
         turn = dirty.then(RealtimeGuard::acquire);
         for message in first.into_iter().chain(messages.try_iter()) {
-            match take(message, &mut app, &mut screen, orders, saving)? {
+            match take(message, app, &mut screen, orders, saving)? {
                 Next::Draw => {}
                 Next::Leave(code) => return Ok(code),
             }

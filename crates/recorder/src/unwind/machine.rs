@@ -10,8 +10,8 @@ use elf::UnpackBudget;
 use host::objects::{Limits, ObjectStore, SearchPaths};
 use model::{Pid, TruncationReason};
 use stacks::{
-    ProcessMaps, ProcessMapsCache, SampledStack, StackWalker, UserState, is_of_32_bits, kernel_part,
-    names_no_mapping, native, user_part,
+    ProcessMaps, ProcessMapsCache, RefusedTables, SampledStack, StackWalker, UserState, is_of_32_bits,
+    kernel_part, names_no_mapping, native, user_part,
 };
 use tracker::Tracker;
 use unwinder::StackEnd;
@@ -248,7 +248,7 @@ impl Machine {
     }
 
     /// As [`ProcessMapsCache::refused_tables`].
-    pub(super) fn refused_tables(&self) -> Vec<String> {
+    pub(super) fn refused_tables(&self) -> RefusedTables {
         self.maps_cache.refused_tables()
     }
 

@@ -15,7 +15,7 @@ use decoder::values::U64s;
 use decoder::{Endian, RawRecord, Record, RecordLayout, Sample, SampleFormat, kind, misc};
 use model::{Loss, Timestamp, TruncationReason};
 use rustc_hash::FxBuildHasher;
-use stacks::{StackWalker, kernel_part, user_part};
+use stacks::{RefusedTables, StackWalker, kernel_part, user_part};
 use tracker::Orderer;
 use unwinder::StackEnd;
 
@@ -114,13 +114,18 @@ impl<C: Consumer> Unwinding<C> {
         &self.consumer
     }
 
+    /// As [`Self::consumer`], to be changed.
+    pub fn consumer_mut(&mut self) -> &mut C {
+        &mut self.consumer
+    }
+
     /// How the stacks came out so far.
     pub fn totals(&self) -> StackTotals {
         self.machine.totals
     }
 
     /// As [`stacks::ProcessMapsCache::refused_tables`].
-    pub fn refused_tables(&self) -> Vec<String> {
+    pub fn refused_tables(&self) -> RefusedTables {
         self.machine.refused_tables()
     }
 

@@ -79,6 +79,18 @@ pub(super) fn status(frame: &mut Frame<'_>, app: &App, theme: &Theme, area: Rect
     line(frame, theme, second, how);
 }
 
+/// One line: which file is not used for names or stacks, and how many more there are.
+pub(super) fn remarks(frame: &mut Frame<'_>, app: &App, theme: &Theme, area: Rect) {
+    let status = &app.snapshot.status;
+    let Some(first) = status.remarks.first() else { return };
+    let more = status.remarks.len() as u64 - 1 + status.remarks_omitted;
+    let more = if more > 0 { format!(" (and {} more)", grouped(more)) } else { String::new() };
+    // The number is not what is cut of a long line.
+    let room = usize::from(area.width).saturating_sub(more.len());
+    let text = format!("{}{more}", theme.fit(first, room));
+    frame.render_widget(Line::styled(text, theme.warning()), area);
+}
+
 /// Parts with separators, as many as there is room for.
 fn line(frame: &mut Frame<'_>, theme: &Theme, area: Rect, parts: Vec<(String, Style)>) {
     let separator = theme.pick(" · ", " | ");

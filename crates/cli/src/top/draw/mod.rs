@@ -16,14 +16,17 @@ use live::snapshot::share;
 /// Draws all of it, and notes what can be clicked.
 pub(crate) fn draw(frame: &mut Frame<'_>, app: &mut App, theme: &Theme) {
     app.spots.clear();
+    let has_remarks = !app.snapshot.status.remarks.is_empty();
     let areas = Layout::vertical([
         Constraint::Length(2),
+        Constraint::Length(u16::from(has_remarks)),
         Constraint::Length(1),
         Constraint::Min(0),
         Constraint::Length(1),
     ]);
-    let [status, tabs, body, foot] = areas.areas(frame.area());
+    let [status, remarks, tabs, body, foot] = areas.areas(frame.area());
     header::status(frame, app, theme, status);
+    header::remarks(frame, app, theme, remarks);
     header::tabs(frame, app, theme, tabs);
     if app.help.is_some() {
         help::draw(frame, app, theme, body);

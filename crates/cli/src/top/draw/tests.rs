@@ -71,6 +71,21 @@ fn functions() {
 }
 
 #[test]
+fn files_that_are_not_used_are_told_in_one_line() {
+    let mut snapshot = load();
+    let path = "/tmp/perf-100.map is not used: it belongs to another user than the process".repeat(3);
+    snapshot.status.remarks = vec![path, "second".to_owned()];
+    snapshot.status.remarks_omitted = 4;
+    let mut app = app(snapshot);
+    for (width, height) in [(80, 24), (40, 6), (12, 3), (1, 1)] {
+        let screen = screen(&mut app, &ASCII, width, height);
+        let told = screen.lines().nth(2).unwrap_or_default();
+        assert_eq!(screen.matches("/tmp/perf").count(), usize::from(width >= 40), "{screen}");
+        assert!(width < 40 || told.ends_with("~ (and 5 more)"), "{screen}");
+    }
+}
+
+#[test]
 fn processes() {
     let mut app = app(load());
     press(&mut app, "2");
