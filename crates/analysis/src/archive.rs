@@ -21,6 +21,8 @@ use crate::jit_dumps::is_dump;
 const MOST_BYTES: u64 = 1 << 30;
 /// Names pack to a fifth; what claims to unpack to more than this many times its size is not believed.
 const MOST_RATIO: u64 = 64;
+/// … but so many bytes are, which cost nothing: one name of 4 KiB may be a single letter.
+const ALWAYS_BYTES: u64 = 1 << 20;
 /// What stands before packed names: how many bytes they unpack to, u64.
 const HEADER: usize = 8;
 /// Code packs to a half or less; so many bytes are gathered for each that may be written.
@@ -158,7 +160,7 @@ fn unpacked(recording: &Reader, section: u32, what: &str) -> (Vec<u8>, Option<St
         return refused(format!("the section of {what} is cut off"));
     };
     let size = recording.endian().u64(*size);
-    let most = (packed.len() as u64).saturating_mul(MOST_RATIO).min(MOST_BYTES);
+    let most = (packed.len() as u64).saturating_mul(MOST_RATIO).clamp(ALWAYS_BYTES, MOST_BYTES);
     if size > most {
         return refused(format!(
             "{what} of {size} bytes are more than {} packed bytes may hold",

@@ -9,7 +9,7 @@ use analysis::annotate::{Annotator, Syntax};
 use analysis::input::{Input, is_of_this_host};
 use analysis::notices::Silent;
 use analysis::symbols::SymbolSettings;
-use analysis::{Analysis, Request, archive};
+use analysis::{Analysis, Notices, Request, archive};
 use anyhow::{Context, bail};
 use clap::Args;
 use perfdata::sections;
@@ -120,7 +120,11 @@ pub fn carry(file: &Path, console: &Console) -> anyhow::Result<()> {
         let read = Analysis::read(input, &request, &Silent);
         let length = io::copy(&mut recording, output).with_context(cannot_read)?;
         // What has no samples has no names to be carried; whoever reads it is told.
-        let names = read.ok().and_then(|analysis| archive::pack_vanishing(&analysis, endian));
+        let names = read.ok().and_then(|analysis| {
+            // Files that are refused now may be gone when the recording is read.
+            analysis.symbols.remarks().iter().for_each(|remark| console.warn(remark));
+            archive::pack_vanishing(&analysis, endian)
+        });
         if let Some(names) = names {
             output.write_all(&sections::appendix(length, &[(sections::id::NAMES, names)], endian))?;
         }
