@@ -111,6 +111,10 @@ fn a_listing_shows_lines_and_loops_and_offers_names() {
     assert!(listing.text().contains("SPIN(sixty)"), "the source line: {}", listing.text());
     let hottest = run(prof(["annotate", "--hottest", "2", "-i"]).arg(&file)).ok();
     assert!(hottest.text().starts_with("sixty: "), "{}", hottest.text());
+    let without_flag = run(prof(["annotate", "--hottest", "2"]).arg(&file)).ok();
+    assert_eq!(without_flag.text(), hottest.text());
+    let two_files = run(prof(["annotate", "--hottest", "2", "sixty", "-i"]).arg(&file));
+    assert!(two_files.code == 1 && two_files.stderr.contains("two recordings"), "{}", two_files.stderr);
     let wrong = run(prof(["annotate", "no_such_function", "-i"]).arg(&file));
     assert_eq!(wrong.code, 1);
     assert!(wrong.stderr.contains("`sixty`"), "{}", wrong.stderr);

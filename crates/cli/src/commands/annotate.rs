@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -28,8 +28,11 @@ const OFFERED: usize = 8;
 
 /// Arguments of `prof annotate`.
 #[derive(Args)]
+#[command(
+    override_usage = "prof annotate [OPTIONS] <FUNC> [FILE]\n       prof annotate [OPTIONS] --hottest <N> [FILE]"
+)]
 pub struct AnnotateArguments {
-    /// The function: its name, or a part of it that only one has (case counts if a capital is typed)
+    /// The function: its name, or a part of it that only one has (case counts if a capital is typed); not with --hottest
     #[arg(value_name = "FUNC", required_unless_present = "hottest")]
     function: Option<String>,
     #[command(flatten)]
@@ -38,7 +41,7 @@ pub struct AnnotateArguments {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// The N functions that most samples were taken in
-    #[arg(long, value_name = "N", conflicts_with = "function")]
+    #[arg(long, value_name = "N", conflicts_with = "file")]
     hottest: Option<usize>,
     /// Show also what has no samples
     #[arg(long)]
@@ -56,6 +59,14 @@ pub struct AnnotateArguments {
     query: QueryArguments,
 }
 
+impl AnnotateArguments {
+    /// The recording that was named: with --hottest, what stands in the place of the function.
+    fn path(&self) -> Option<&Path> {
+        let first = self.function.as_deref().map(Path::new).filter(|_| self.hottest.is_some());
+        self.recording.path().or(first)
+    }
+}
+
 /// Lists a function.
 ///
 /// # Errors
@@ -66,8 +77,15 @@ pub fn run(arguments: &AnnotateArguments, console: &Console) -> anyhow::Result<E
             "this build cannot show instructions: its cargo feature `disassembly` is off; try: cargo install --path crates/cli"
         );
     }
+    if let (Some(_), Some(function), Some(_)) =
+        (arguments.hottest, &arguments.function, arguments.recording.path())
+    {
+        bail!(
+            "--hottest lists no function by name, and `{function}` and -i are two recordings; try it without one of them"
+        );
+    }
     let output = Output::open(arguments.output.as_deref(), console)?;
-    let source = Source::File(arguments.recording.path());
+    let source = Source::File(arguments.path());
     reading::produce(&source, &arguments.query.debuginfod, output, None, console, |input, output| {
         list(arguments, input, output, console)
     })
@@ -181,9 +199,9 @@ enum Chosen {
 }
 
 fn choose(arguments: &AnnotateArguments, functions: Vec<Whole>) -> anyhow::Result<Vec<Chosen>> {
-    let Some(wanted) = arguments.function.as_deref() else {
-        let hottest = functions.into_iter().take(arguments.hottest.unwrap_or(1));
-        return Ok(hottest.map(Chosen::Whole).collect());
+    let wanted = match (arguments.hottest, arguments.function.as_deref()) {
+        (Some(count), _) => return Ok(functions.into_iter().take(count).map(Chosen::Whole).collect()),
+        (None, wanted) => wanted.unwrap_or_default(),
     };
     let quoted = |names: &mut dyn Iterator<Item = &str>| {
         let names = names.take(OFFERED).map(|name| format!("`{}`", export::safe_label(name)));
