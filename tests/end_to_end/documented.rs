@@ -74,7 +74,7 @@ fn played(page: &Path) -> String {
     played
 }
 
-/// Whether lines of output follow each command where they do in the other, so that no page shows what is not printed.
+/// Returns true if lines of output follow each command where they do in the other, so that no page shows what is not printed.
 fn shapes(page: &str) -> Vec<(String, bool)> {
     let mut shapes: Vec<(String, bool)> = Vec::new();
     let mut in_block = false;

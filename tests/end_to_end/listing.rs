@@ -23,7 +23,7 @@ fn a_list_has_what_it_says_and_nothing_else() {
     }
 }
 
-/// Whether tracepoints can be named here; where not, the test is skipped.
+/// Returns true if tracepoints can be named here; where not, the test is skipped.
 pub(crate) fn has_tracepoints() -> bool {
     let has = run(&mut prof(["list", "sched:sched_switch"])).code == 0;
     if !has {

@@ -49,7 +49,7 @@ fn build_id(program: &Path) -> String {
     text.split("Build ID: ").nth(1).unwrap().split_whitespace().next().unwrap().to_owned()
 }
 
-/// Whether the work is seen in the function that does most of it.
+/// Returns true if the work is seen in the function that does most of it.
 fn has_names(text: &str) -> bool {
     Folded::parse(text).with("sixty") > 0
 }

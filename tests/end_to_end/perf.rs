@@ -7,7 +7,7 @@ use super::folded::Folded;
 use super::prof::{RECORDERS, Run, run, run_alone};
 use super::programs::{has, skip};
 
-/// Whether perf is installed and may record; where not, the test is skipped.
+/// Returns true if perf is installed and may record; where not, the test is skipped.
 pub(crate) fn is_here() -> bool {
     if !has("perf") {
         return false;

@@ -92,7 +92,7 @@ pub(crate) fn folder() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// Whether this machine lets us record; where it does not, the test is skipped. Where perf may and we may not, that is
+/// Returns true if this machine lets us record; where it does not, the test is skipped. Where perf may and we may not, that is
 /// a failure of ours.
 pub(crate) fn may_record() -> bool {
     let folder = folder();

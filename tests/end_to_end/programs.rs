@@ -16,7 +16,7 @@ fn skip_without(tool: &str) {
     skip(&format!("{tool} is not installed"));
 }
 
-/// Whether a program is installed; where it is not, the test is skipped.
+/// Returns true if a program is installed; where it is not, the test is skipped.
 pub(crate) fn has(tool: &str) -> bool {
     let found = std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(tool).is_file()));

@@ -117,7 +117,7 @@ fn folded_without_inlines(file: &Path) -> String {
     folded(file, &["--no-inline"]).ok().text().to_owned()
 }
 
-/// Whether a frame is the function of this name, in whatever module and whatever brackets.
+/// Returns true if a frame is the function of this name, in whatever module and whatever brackets.
 fn names(frame: &str, function: &str) -> bool {
     frame.rsplit("::").next().is_some_and(|last| super::folded::plain(last) == function)
 }

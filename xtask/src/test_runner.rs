@@ -48,7 +48,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
 struct Outcome {
     failed: Vec<String>,
     passed: usize,
-    /// Whether it ended with success.
+    /// True if it ended with success.
     passes: bool,
 }
 

@@ -39,7 +39,7 @@ impl Admission {
         Self { filter, refused }
     }
 
-    /// Whether the sample counts.
+    /// Returns true if the sample counts.
     pub fn admits(&mut self, sample: &SampleFacts<'_>) -> bool {
         let admits = self.filter.admits(sample);
         if let Some(refused) = &mut self.refused {

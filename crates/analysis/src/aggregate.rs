@@ -33,7 +33,7 @@ pub struct Aggregate {
     mapper: Mapper,
     unsampled: Unsampled,
     gaps: Gaps,
-    /// Whether the filter asks for containers.
+    /// True if the filter asks for containers.
     asks_for_containers: bool,
 }
 

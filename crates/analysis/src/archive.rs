@@ -50,13 +50,13 @@ pub fn pack(analysis: &Analysis, endian: decoder::Endian) -> Vec<u8> {
     packed(&names, endian)
 }
 
-/// Whether names of this place may be gone soon after the recording: those of generated code are in files that their process,
+/// Returns true if names of this place may be gone soon after the recording: those of generated code are in files that their process,
 /// or whoever tidies `/tmp`, removes.
 pub fn vanishes(space: &Space) -> bool {
     matches!(space, Space::Jit { .. } | Space::JitDump { .. } | Space::Unmapped { .. })
 }
 
-/// Whether a recording tells of generated code: memory that was made executable, without a file or with a jitdump. Reads
+/// Returns true if a recording tells of generated code: memory that was made executable, without a file or with a jitdump. Reads
 /// the recording to the first such record, and takes no sample apart.
 ///
 /// # Errors

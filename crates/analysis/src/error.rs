@@ -75,7 +75,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the recording could be read, and what is wanted of it is not there.
+    /// Returns true if the recording could be read, and what is wanted of it is not there.
     pub fn is_about_samples(&self) -> bool {
         matches!(
             self,

@@ -7,13 +7,13 @@ use profile::Weight;
 /// `PERF_TYPE_SOFTWARE`
 const TYPE_SOFTWARE: u32 = 1;
 
-/// Whether the event counts nothing and only carries what happened beside the samples: `PERF_COUNT_SW_DUMMY`.
+/// Returns true if the event counts nothing and only carries what happened beside the samples: `PERF_COUNT_SW_DUMMY`.
 pub fn is_dummy(attr: &Attr) -> bool {
     const COUNT_SW_DUMMY: u64 = 9;
     attr.kind == TYPE_SOFTWARE && attr.config == COUNT_SW_DUMMY
 }
 
-/// Whether the event is a clock (`cpu-clock`, `task-clock`): asked for a frequency, it keeps a fixed period.
+/// Returns true if the event is a clock (`cpu-clock`, `task-clock`): asked for a frequency, it keeps a fixed period.
 pub fn is_clock(attr: &Attr) -> bool {
     attr.kind == TYPE_SOFTWARE && attr.config <= 1
 }
@@ -25,7 +25,7 @@ pub fn weight_of(attr: &Attr) -> Weight {
     Weight::fitting(attr.is_frequency() || is_read, is_clock(attr))
 }
 
-/// Whether `name` means this event: by its whole name, or without its modifiers (`cycles` for `cycles:P`).
+/// Returns true if `name` means this event: by its whole name, or without its modifiers (`cycles` for `cycles:P`).
 pub fn is_named(event: &Event, name: &str) -> bool {
     let whole = event.name.as_bytes();
     let bare = without_modifiers(whole);

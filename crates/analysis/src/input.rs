@@ -70,7 +70,7 @@ impl Input {
     }
 }
 
-/// Whether the recording was made here: then processes that still live can be asked for their files.
+/// Returns true if the recording was made here: then processes that still live can be asked for their files.
 pub fn is_of_this_host(features: &Features) -> bool {
     let here = SystemName::read();
     let is = |name: &Name, here: &OsStr| name.as_bytes() == here.as_bytes();

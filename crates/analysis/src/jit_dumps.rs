@@ -33,7 +33,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 pub struct JitDumps {
     /// When processes lived; `None` where `/proc` alone tells.
     lives: Option<Arc<Lives>>,
-    /// Whether the processes are, or were, of this machine.
+    /// True if the processes are, or were, of this machine.
     this_host: bool,
     dumps: Mutex<HashMap<SpaceId, Arc<Dump>>>,
 }
@@ -49,7 +49,7 @@ struct Content {
     parsed: Arc<Mutex<JitDump>>,
     /// What was wrong with it, in words.
     error: Mutex<Option<String>>,
-    /// Whether its times are those of the recording.
+    /// True if its times are those of the recording.
     has_times: bool,
 }
 
@@ -158,7 +158,7 @@ impl JitDumps {
     }
 }
 
-/// Whether a mapped file is a jitdump, by its name: `jit-PID.dump`.
+/// Returns true if a mapped file is a jitdump, by its name: `jit-PID.dump`.
 pub fn is_dump(path: &[u8]) -> bool {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     let number = name.strip_prefix(b"jit-").and_then(|rest| rest.strip_suffix(b".dump"));
@@ -166,7 +166,7 @@ pub fn is_dump(path: &[u8]) -> bool {
         && number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
 }
 
-/// Whether the times of an event are of `CLOCK_MONOTONIC`, as those of jitdump files.
+/// Returns true if the times of an event are of `CLOCK_MONOTONIC`, as those of jitdump files.
 pub fn has_clock_of_dumps(attr: &Attr) -> bool {
     const CLOCK_MONOTONIC: i32 = 1;
     attr.flags.contains(AttrFlags::USE_CLOCKID) && attr.clockid == CLOCK_MONOTONIC
@@ -252,12 +252,12 @@ impl DumpPlayer {
         self.next.0 == 0
     }
 
-    /// Whether functions may still come that lie in this space.
+    /// Returns true if functions may still come that lie in this space.
     pub fn plays(&self, space: SpaceId) -> bool {
         self.playing.iter().any(|playing| playing.space == space)
     }
 
-    /// Whether functions of a dump were there before `time`, and are to be played.
+    /// Returns true if functions of a dump were there before `time`, and are to be played.
     pub fn is_due(&self, time: Timestamp) -> bool {
         self.next <= time
     }

@@ -27,7 +27,7 @@ struct Known {
     first_end: Option<u64>,
     user: Option<u32>,
     own_number: Option<Pid>,
-    /// Whether processes of different users had the number.
+    /// True if processes of different users had the number.
     of_several: bool,
 }
 

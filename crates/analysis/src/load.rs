@@ -271,7 +271,7 @@ fn count_time(
     Ok(Counted { replayed, events, seen_in, times: Some(times), gaps: Vec::new(), waits: Vec::new() })
 }
 
-/// Whether an event's stacks are the callers that unwinding found, then or now, and not frame pointers.
+/// Returns true if an event's stacks are the callers that unwinding found, then or now, and not frame pointers.
 pub(crate) fn is_unwound(event: &Event, recording: &Description) -> bool {
     let then = recording.features().section(sections::id::STACK_TOTALS).is_some();
     then || event.attr.sample_format.contains(SampleFormat::STACK_USER)

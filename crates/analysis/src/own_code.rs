@@ -26,7 +26,7 @@ impl OwnCode {
         Self(own)
     }
 
-    /// Whether a module ([`module_of`]) is one of them.
+    /// Returns true if a module ([`module_of`]) is one of them.
     pub fn contains(&self, module: &str) -> bool {
         self.0.contains(module)
     }

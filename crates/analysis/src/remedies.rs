@@ -9,11 +9,11 @@ use crate::runtimes::Runtime;
 /// Knows what to type on this machine.
 pub struct Remedies {
     distribution: Distribution,
-    /// Whether the recording was made here: packages of this machine belong to its files.
+    /// True if the recording was made here: packages of this machine belong to its files.
     this_host: bool,
-    /// Whether servers were asked for debug files: advice to do so would be of no use.
+    /// True if servers were asked for debug files: advice to do so would be of no use.
     asked_servers: bool,
-    /// Whether the recording has complete stacks, as good as they get.
+    /// True if the recording has complete stacks, as good as they get.
     unwound: bool,
 }
 
@@ -102,7 +102,7 @@ impl Remedies {
     }
 }
 
-/// Whether a package manager put the file where it is.
+/// Returns true if a package manager put the file where it is.
 fn is_of_the_system(object: &ObjectIdentity) -> bool {
     let path = object.path.as_bytes();
     let below = |folder: &str| path.starts_with(folder.as_bytes());

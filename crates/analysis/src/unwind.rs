@@ -56,7 +56,7 @@ impl Chains {
     }
 }
 
-/// Whether samples of the recording may have raw stacks.
+/// Returns true if samples of the recording may have raw stacks.
 pub(crate) fn may_have_stacks(recording: &Description) -> bool {
     recording.events().iter().any(|event| has_stacks(event.attr.sample_format))
 }

@@ -74,7 +74,7 @@ pub struct Arguments {
     pub program: Vec<String>,
     /// Where the picture goes.
     pub output: Option<String>,
-    /// Whether the picture may be opened.
+    /// True if the picture may be opened.
     pub open: bool,
 }
 
@@ -270,7 +270,7 @@ impl Arguments {
         }
     }
 
-    /// Whether what is measured was probably meant to be built otherwise.
+    /// Returns true if what is measured was probably meant to be built otherwise.
     pub fn is_unoptimized(&self) -> bool {
         matches!(self.kind, Kind::Run | Kind::Example) && self.profile() == "dev"
     }

@@ -162,7 +162,7 @@ fn choose(arguments: &Arguments, mut built: Vec<Target>) -> anyhow::Result<Targe
     }
 }
 
-/// Whether a test or benchmark program has something that fits the filter: it is asked for its list, as `cargo test -- --list`
+/// Returns true if a test or benchmark program has something that fits the filter: it is asked for its list, as `cargo test -- --list`
 /// does. One that cannot list is taken.
 fn lists(arguments: &Arguments, target: &Target) -> bool {
     let mut command = Command::new(&target.executable);

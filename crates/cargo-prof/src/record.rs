@@ -67,7 +67,7 @@ fn draw(
     Ok(status)
 }
 
-/// Whether there are a person and a screen.
+/// Returns true if there are a person and a screen.
 fn has_desktop() -> bool {
     let screen = ["DISPLAY", "WAYLAND_DISPLAY"]
         .iter()

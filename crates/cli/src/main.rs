@@ -156,7 +156,7 @@ fn in_place_of(command: &str) -> Option<&'static str> {
     })
 }
 
-/// Whether the reader of our standard output went away (`prof flame --folded | head`): not an error of ours.
+/// Returns true if the reader of our standard output went away (`prof flame --folded | head`): not an error of ours.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)

@@ -92,7 +92,7 @@ impl Output {
         Self { sink: Sink::File(BufWriter::with_capacity(BUFFER, file)), name, is_stdout: false }
     }
 
-    /// Whether it meets what others write to standard output.
+    /// Returns true if it meets what others write to standard output.
     pub fn is_stdout(&self) -> bool {
         self.is_stdout
     }

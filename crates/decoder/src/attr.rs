@@ -170,14 +170,14 @@ impl Attr {
         bytes
     }
 
-    /// Whether the event counts nanoseconds of CPU time: `cpu-clock` or `task-clock`.
+    /// Returns true if the event counts nanoseconds of CPU time: `cpu-clock` or `task-clock`.
     pub fn is_cpu_clock(&self) -> bool {
         const TYPE_SOFTWARE: u32 = 1;
         const TASK_CLOCK: u64 = 1;
         self.kind == TYPE_SOFTWARE && self.config <= TASK_CLOCK
     }
 
-    /// Whether the event counts as long as a program runs: a clock, or the processor's cycles (checklist E1).
+    /// Returns true if the event counts as long as a program runs: a clock, or the processor's cycles (checklist E1).
     pub fn runs_with_time(&self) -> bool {
         const TYPE_HARDWARE: u32 = 0;
         /// `PERF_COUNT_HW_CPU_CYCLES` and `PERF_COUNT_HW_REF_CPU_CYCLES`; above them is the PMU's type (hybrid processors).
@@ -186,7 +186,7 @@ impl Attr {
         self.is_cpu_clock() || self.kind == TYPE_HARDWARE && CYCLES.contains(&config)
     }
 
-    /// Whether the event samples by frequency rather than by a fixed period.
+    /// Returns true if the event samples by frequency rather than by a fixed period.
     pub fn is_frequency(&self) -> bool {
         self.flags.contains(AttrFlags::FREQ)
     }

@@ -140,7 +140,7 @@ impl RecordLayout {
         Some(self.endian.u64(*raw.body.get(offset..)?.first_chunk()?))
     }
 
-    /// Whether there is room for the trailer behind the record's own fields. Some tools, and kernels for
+    /// Returns true if there is room for the trailer behind the record's own fields. Some tools, and kernels for
     /// ITRACE_START, leave it out.
     pub(crate) fn has_trailer(&self, raw: &RawRecord<'_>) -> bool {
         sideband::fixed_len(raw.kind).is_some_and(|fixed| raw.body.len() >= fixed + self.trailer_len)

@@ -154,7 +154,7 @@ impl<'a> RawRecord<'a> {
         }
     }
 
-    /// Whether `misc` has this bit.
+    /// Returns true if `misc` has this bit.
     #[inline]
     pub fn has(&self, bit: u16) -> bool {
         self.misc & bit != 0

@@ -26,7 +26,7 @@ impl<'a> U64s<'a> {
         self.bytes.len() / 8
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -210,7 +210,7 @@ impl<'a> BranchStack<'a> {
         self.entries.len() / 3
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

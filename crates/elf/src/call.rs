@@ -3,7 +3,7 @@
 use crate::Machine;
 
 impl Machine {
-    /// Whether a call instruction ends right where `before` ends; `before` are the bytes up to a return address, of which
+    /// Returns true if a call instruction ends right where `before` ends; `before` are the bytes up to a return address, of which
     /// the last 8 are enough. `None` for machines whose instructions are not known here.
     pub fn ends_in_call(self, before: &[u8]) -> Option<bool> {
         match self {

@@ -35,7 +35,7 @@ struct Packed<'a> {
     stream: &'a [u8],
 }
 
-/// Whether the bytes of a section in the file are not its contents.
+/// Returns true if the bytes of a section in the file are not its contents.
 pub(crate) fn is_packed(section: &Section) -> bool {
     section.is_compressed() || section.name.starts_with(b".zdebug_")
 }

@@ -34,7 +34,7 @@ impl<D> Object<D> {
         &self.data
     }
 
-    /// Whether addresses are 64 bits wide (`ELFCLASS64`).
+    /// Returns true if addresses are 64 bits wide (`ELFCLASS64`).
     pub fn is_64(&self) -> bool {
         self.headers.is_64
     }
@@ -143,7 +143,7 @@ impl<D> Object<D> {
         self.headers.eh_frame_header
     }
 
-    /// Whether there is such a section, with at least one symbol beyond the null symbol.
+    /// Returns true if there is such a section, with at least one symbol beyond the null symbol.
     pub fn has_symbol_table(&self, source: SymbolSource) -> bool {
         symbol::has_section(&self.headers, source)
     }
@@ -273,7 +273,7 @@ impl<D: AsRef<[u8]>> Object<D> {
         symbol::strings(self.data(), &self.headers, source)
     }
 
-    /// Whether there is a table with at least one symbol beyond the null symbol.
+    /// Returns true if there is a table with at least one symbol beyond the null symbol.
     pub fn has_symbols(&self, source: SymbolSource) -> bool {
         self.symbols(source).nth(1).is_some()
     }

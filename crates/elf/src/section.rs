@@ -51,7 +51,7 @@ impl Section {
         self.flags & 0x800 != 0
     }
 
-    /// Whether the section's memory image covers the address.
+    /// Returns true if the section's memory image covers the address.
     pub fn covers(&self, address: Svma) -> bool {
         address.checked_offset_from(self.address).is_some_and(|distance| distance < self.size)
     }

@@ -62,12 +62,12 @@ impl<'a> Symbol<'a> {
         name_at(self.strings, self.name_offset as usize)
     }
 
-    /// Whether the table only refers to it (`SHN_UNDEF`).
+    /// Returns true if the table only refers to it (`SHN_UNDEF`).
     pub fn is_undefined(&self) -> bool {
         self.section == 0
     }
 
-    /// Whether its value is a number and not an address (`SHN_ABS`).
+    /// Returns true if its value is a number and not an address (`SHN_ABS`).
     pub fn is_absolute(&self) -> bool {
         self.section == 0xfff1
     }
@@ -106,7 +106,7 @@ pub(crate) fn strings<'a>(data: &'a [u8], headers: &Headers, source: SymbolSourc
     table(data, headers, source).unwrap_or_default().strings
 }
 
-/// Whether a section has symbols besides the first, which is none.
+/// Returns true if a section has symbols besides the first, which is none.
 pub(crate) fn has_section(headers: &Headers, source: SymbolSource) -> bool {
     section(headers, source).is_some_and(|section| section.size >= 2 * entry_size(headers.is_64) as u64)
 }

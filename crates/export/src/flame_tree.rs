@@ -20,7 +20,7 @@ pub(crate) struct Widths {
 pub(crate) struct Pruned {
     /// How high the blocks reach, all samples together being the first row.
     pub(crate) heights: Heights,
-    /// Whether blocks were left out.
+    /// True if blocks were left out.
     pub(crate) left_out: bool,
 }
 

@@ -227,7 +227,7 @@ impl Text<'_> {
         (!spaces && !path.open.is_empty()).then_some(())
     }
 
-    /// Whether nothing of the name stands in this range behind its parameters.
+    /// Returns true if nothing of the name stands in this range behind its parameters.
     fn ends(self, range: Range<usize>) -> bool {
         let rest = &self.0[range];
         let qualifiers: [&[u8]; 6] = [b" const", b" volatile", b"&", b" noexcept", b" [", b" ("];
@@ -320,7 +320,7 @@ impl Text<'_> {
     }
 }
 
-/// Whether a path ends here or goes on with another part, so that what is before can be its arguments.
+/// Returns true if a path ends here or goes on with another part, so that what is before can be its arguments.
 fn is_path_end(rest: &[u8]) -> bool {
     rest.is_empty() || rest.starts_with(b"::") || rest.starts_with(b"(")
 }

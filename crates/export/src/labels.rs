@@ -60,7 +60,7 @@ fn box_outer_space(label: &str) -> String {
     format!("{}{inner}{}", boxes(count(&label[..before])), boxes(count(label.trim_start()) - count(inner)))
 }
 
-/// Whether the part after the last space reads as a count, whole or with a fraction.
+/// Returns true if the part after the last space reads as a count, whole or with a fraction.
 fn ends_in_number(label: &str) -> bool {
     label.rsplit_once(' ').is_some_and(|(_, last)| {
         last.chars().all(|character| character.is_ascii_digit() || character == '.')

@@ -25,7 +25,7 @@ impl Mounts {
         Self { fuse: fuse.collect() }
     }
 
-    /// Whether a program answers for this file.
+    /// Returns true if a program answers for this file.
     pub(crate) fn is_fuse(&self, file: &File) -> bool {
         mount_of(file).is_some_and(|mount| self.fuse.contains(&mount))
     }

@@ -177,7 +177,7 @@ impl Facts {
 const ROOT: u32 = 0;
 const READABLE_BY_ALL: u32 = 0o004;
 
-/// Whether a file can be the map of a process: its own or root's, and changed last while the process lived. Where it is not
+/// Returns true if a file can be the map of a process: its own or root's, and changed last while the process lived. Where it is not
 /// known whose the process was, ours will do, as in perf.
 fn judge(facts: &Facts, life: &Life, is_ours: impl Fn(u32) -> bool) -> Result<(), MapRefusal> {
     if !facts.is_file {

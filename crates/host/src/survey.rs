@@ -25,7 +25,7 @@ pub struct Survey {
     pub user: u32,
     /// Our capabilities and seccomp mode; `None` where `/proc` does not say.
     pub status: Option<Status>,
-    /// Whether our user namespace is the machine's own: capabilities of others count for nothing here.
+    /// True if our user namespace is the machine's own: capabilities of others count for nothing here.
     pub initial_user_namespace: bool,
     /// This program's file.
     pub program: PathBuf,
@@ -39,11 +39,11 @@ pub struct Survey {
     pub memory_kb: Option<u64>,
     /// The errno with which tracefs is refused.
     pub tracefs: Option<i32>,
-    /// Whether `/proc/kallsyms` shows us addresses.
+    /// True if `/proc/kallsyms` shows us addresses.
     pub kernel_addresses: bool,
     /// The PMUs of the cores, by name.
     pub core_pmus: Vec<String>,
-    /// Whether the processor says that a hypervisor runs it.
+    /// True if the processor says that a hypervisor runs it.
     pub virtual_machine: bool,
     /// The kind of container that we are in.
     pub container: Option<String>,
@@ -123,7 +123,7 @@ fn read(path: &str) -> Option<String> {
     fs::read_to_string(path).ok()
 }
 
-/// Whether user numbers are mapped to themselves, all of them (user_namespaces(7)).
+/// Returns true if user numbers are mapped to themselves, all of them (user_namespaces(7)).
 fn is_initial(map: &str) -> bool {
     map.split_whitespace().eq(["0", "0", "4294967295"])
 }

@@ -40,7 +40,7 @@ pub struct PmuFiles {
     pub notes: BTreeMap<String, String>,
     /// `cpumask` or `cpus`: the CPUs to open its events on, where it says so.
     pub cpus: Option<String>,
-    /// Whether [`PmuFiles::cpus`] came from `cpus`: a core PMU that only some CPUs have (hybrid machines).
+    /// True if [`PmuFiles::cpus`] came from `cpus`: a core PMU that only some CPUs have (hybrid machines).
     pub core: bool,
     /// `caps/*`.
     pub caps: BTreeMap<String, String>,

@@ -56,9 +56,9 @@ pub struct Settings {
     pub window: Duration,
     /// The time between snapshots.
     pub interval: Duration,
-    /// Whether each snapshot is of its interval alone, and complete with names: for scripts.
+    /// True if each snapshot is of its interval alone, and complete with names: for scripts.
     pub intervals_apart: bool,
-    /// Whether stacks are unwound, so that it is known which ones are complete. The kernel's walk over frame pointers
+    /// True if stacks are unwound, so that it is known which ones are complete. The kernel's walk over frame pointers
     /// ends without a word where there is none.
     pub stacks_unwound: bool,
     /// All nameless functions of a module as one.

@@ -40,26 +40,26 @@ impl Filter {
         filter
     }
 
-    /// Whether samples of this thread count.
+    /// Returns true if samples of this thread count.
     pub fn admits(&self, task: &Task) -> bool {
         self.comms.iter().all(|comm| matches(comm, &task.comm))
             && (self.pids.is_empty() || self.pids.contains(&task.pid))
             && (self.tids.is_empty() || self.tids.contains(&task.tid))
     }
 
-    /// Whether rows of functions are chosen at all.
+    /// Returns true if rows of functions are chosen at all.
     pub fn chooses_functions(&self) -> bool {
         !(self.functions.is_empty() && self.modules.is_empty() && self.words.is_empty())
     }
 
-    /// Whether the row of this function is shown.
+    /// Returns true if the row of this function is shown.
     pub fn shows(&self, function: &Function) -> bool {
         self.functions.iter().all(|text| matches(text, &function.name))
             && self.modules.iter().all(|text| matches(text, &function.module))
             && self.words.iter().all(|text| matches(text, &function.name) || matches(text, &function.module))
     }
 
-    /// Whether the row of this thread is shown.
+    /// Returns true if the row of this thread is shown.
     pub fn shows_task(&self, task: &Task) -> bool {
         self.words.iter().all(|text| {
             matches(text, &task.comm)
@@ -69,7 +69,7 @@ impl Filter {
     }
 }
 
-/// Whether the letters of `pattern` occur in `text`, in their order.
+/// Returns true if the letters of `pattern` occur in `text`, in their order.
 fn matches(pattern: &str, text: &str) -> bool {
     let mut rest = text.chars();
     pattern.chars().all(|wanted| {

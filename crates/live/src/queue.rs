@@ -188,12 +188,12 @@ fn longest_rest(took: Duration) -> Duration {
 }
 
 impl NameRequest {
-    /// Whether symbols are one thing to look at, and the rest another.
+    /// Returns true if symbols are one thing to look at, and the rest another.
     fn has_stages(&self) -> bool {
         matches!(self.space, Space::Object(_))
     }
 
-    /// Whether it takes no file to name the places, or a small one.
+    /// Returns true if it takes no file to name the places, or a small one.
     pub(crate) fn is_small(&self) -> bool {
         matches!(
             self.space,

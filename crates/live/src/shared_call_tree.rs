@@ -17,7 +17,7 @@ pub(crate) struct SharedCallTree {
     /// The numbers of places in the symbol table, by their positions in the table.
     places: Vec<u32>,
     calls: SharedList<Call>,
-    /// Whether the stack reaches the thread's first frame, as far as one can tell; by its number.
+    /// True if the stack reaches the thread's first frame, as far as one can tell; by its number.
     complete: Vec<bool>,
     branches: SharedList<Branch>,
     children: Children,
@@ -66,12 +66,12 @@ impl SharedCallTree {
         self.tips.clone()
     }
 
-    /// Whether the stack reaches the thread's first frame, as far as one can tell.
+    /// Returns true if the stack reaches the thread's first frame, as far as one can tell.
     pub(crate) fn is_complete(&self, stack: StackId) -> bool {
         self.complete.get(stack.index()) == Some(&true)
     }
 
-    /// Whether names have come that stacks do not have yet.
+    /// Returns true if names have come that stacks do not have yet.
     pub(crate) fn is_behind(&self, symbols: &SymbolTable) -> bool {
         self.names != symbols.names()
     }
@@ -155,7 +155,7 @@ impl SharedCallTree {
     }
 }
 
-/// Whether a thread can begin in this space: it does not where nobody knows how the stack goes on.
+/// Returns true if a thread can begin in this space: it does not where nobody knows how the stack goes on.
 fn begins(space: &Space) -> bool {
     !matches!(space, Space::Truncated(_) | Space::Unmapped { .. } | Space::Foreign(_))
 }

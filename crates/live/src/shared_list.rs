@@ -26,7 +26,7 @@ impl<T: Clone> SharedList<T> {
         self.chunks.len().saturating_sub(1) * CHUNK + last
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }
@@ -54,7 +54,7 @@ impl<T: Clone> SharedList<T> {
         self.chunks.iter().flat_map(|chunk| chunk.iter())
     }
 
-    /// Whether the other one is a copy, and neither has changed since.
+    /// Returns true if the other one is a copy, and neither has changed since.
     pub fn is_same(&self, other: &Self) -> bool {
         let both = self.chunks.iter().zip(&other.chunks);
         self.chunks.len() == other.chunks.len()

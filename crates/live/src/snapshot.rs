@@ -55,7 +55,7 @@ pub struct Place {
     pub space: Arc<Space>,
     /// Where its frames lie in the symbol table, outermost first.
     pub frames: Range<u32>,
-    /// Whether its name was looked for already.
+    /// True if its name was looked for already.
     pub looked_for: bool,
 }
 
@@ -75,7 +75,7 @@ pub struct Branch {
     pub caller: u32,
     /// The frame.
     pub frame: Frame,
-    /// Whether its function is not further out once more: there, a recursive function counts.
+    /// True if its function is not further out once more: there, a recursive function counts.
     pub is_outermost: bool,
 }
 
@@ -149,7 +149,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// Whether it stands for a CPU that has nothing to do: the kernel gives all its idle tasks the number 0.
+    /// Returns true if it stands for a CPU that has nothing to do: the kernel gives all its idle tasks the number 0.
     pub fn is_idle(&self) -> bool {
         self.pid == 0 && self.tid == 0
     }
@@ -162,7 +162,7 @@ pub struct Frame {
     pub function: u32,
     /// Where it ran.
     pub kind: FrameKind,
-    /// Whether it ran in the kernel (an inlined frame can be of either side).
+    /// True if it ran in the kernel (an inlined frame can be of either side).
     pub in_kernel: bool,
 }
 
@@ -223,7 +223,7 @@ pub struct Status {
     pub aged_out: u64,
     /// Places whose names are still being looked for.
     pub unnamed: u64,
-    /// Whether names were found that its stacks do not have yet.
+    /// True if names were found that its stacks do not have yet.
     pub names_behind: bool,
     /// Our own use of CPU time in the last interval, in per cent of one CPU.
     pub own_cpu: f64,
@@ -234,7 +234,7 @@ pub struct Status {
     pub remarks: Vec<String>,
     /// How many more there are.
     pub remarks_omitted: u64,
-    /// Whether nothing more will come: the target ended.
+    /// True if nothing more will come: the target ended.
     pub ended: bool,
 }
 

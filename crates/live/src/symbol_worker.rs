@@ -20,7 +20,7 @@ struct Batch {
     /// Which kernel it is must be known for its modules, too.
     kernels: Vec<Space>,
     requests: Vec<NameRequest>,
-    /// Whether somebody waits for the names.
+    /// True if somebody waits for the names.
     urgent: bool,
 }
 

@@ -202,7 +202,7 @@ impl Window {
         self.aged_out
     }
 
-    /// Whether there is so much that [`Window::compact`] is due.
+    /// Returns true if there is so much that [`Window::compact`] is due.
     pub(crate) fn is_full(&self) -> bool {
         self.stacks.len() > self.most.stacks
             || self.since_start.len() > self.most.counts

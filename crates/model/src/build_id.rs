@@ -43,7 +43,7 @@ impl BuildId {
         &self.bytes[..usize::from(self.len)]
     }
 
-    /// Whether both name the same object. perf before 5.12 stored no length: a 16-byte id then comes back padded
+    /// Returns true if both name the same object. perf before 5.12 stored no length: a 16-byte id then comes back padded
     /// with zeroes to 20, so trailing zeroes do not count.
     pub fn same_object(&self, other: &Self) -> bool {
         self.bytes == other.bytes

@@ -23,7 +23,7 @@ pub struct Frame {
     pub function: Arc<str>,
     /// The line being executed (or, in a caller, the line of the call).
     pub location: Option<SourceLocation>,
-    /// Whether the compiler put this function's code into its caller.
+    /// True if the compiler put this function's code into its caller.
     pub inlined: bool,
 }
 

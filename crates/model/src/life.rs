@@ -20,7 +20,7 @@ impl Life {
     /// 10 ms, and a wall clock is set a little now and then.
     pub const TOLERANCE: u64 = 2_000_000_000;
 
-    /// Whether it can be the same process, by its start.
+    /// Returns true if it can be the same process, by its start.
     pub fn may_be(&self, other: &Self) -> bool {
         match (self.start, other.start) {
             (Some(one), Some(another)) => one.abs_diff(another) <= Self::TOLERANCE,

@@ -27,7 +27,7 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// Whether nothing went missing.
+    /// Returns true if nothing went missing.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }

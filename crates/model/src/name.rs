@@ -34,7 +34,7 @@ impl Name {
         Cow::Owned([text.get(..end).unwrap_or_default(), Self::MARK].concat())
     }
 
-    /// Whether a text has been cut by [`Self::cut`].
+    /// Returns true if a text has been cut by [`Self::cut`].
     pub fn is_cut(text: &str) -> bool {
         text.len() > Self::MAX_BYTES - Self::MARK.len() - char::MAX_LEN_UTF8 && text.ends_with(Self::MARK)
     }
@@ -44,7 +44,7 @@ impl Name {
         &self.0
     }
 
-    /// Whether there is no byte at all.
+    /// Returns true if there is no byte at all.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -54,7 +54,7 @@ impl Name {
         self.0.rsplit(|&byte| byte == b'/').next().unwrap_or(&[])
     }
 
-    /// Whether a terminal or a reader may take `character` for something else than text.
+    /// Returns true if a terminal or a reader may take `character` for something else than text.
     pub fn is_unsafe(character: char) -> bool {
         character.is_control()
             || matches!(character, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -182,7 +182,7 @@ impl SpaceTable {
         self.spaces.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     pub fn is_empty(&self) -> bool {
         self.spaces.is_empty()
     }

@@ -23,7 +23,7 @@ pub struct StackEntry {
     pub space: SpaceId,
     /// Instruction pointer or return address.
     pub kind: AddressKind,
-    /// Whether the processor was in the kernel there (frames get the suffix `_[k]`).
+    /// True if the processor was in the kernel there (frames get the suffix `_[k]`).
     pub in_kernel: bool,
 }
 

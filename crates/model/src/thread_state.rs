@@ -43,7 +43,7 @@ pub enum Blocked {
 }
 
 impl ThreadState {
-    /// Whether the thread was off the CPU, or may have been.
+    /// Returns true if the thread was off the CPU, or may have been.
     pub fn is_off_cpu(&self) -> bool {
         !matches!(self, Self::Running)
     }

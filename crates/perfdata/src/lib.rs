@@ -25,5 +25,5 @@ pub use error::Error;
 pub use events::Event;
 pub use read::{Description, Entry, EntryKind, Notice, ReadAt, Reader, RecordRef, Source};
 
-/// Whether compressed records can be read and written: the feature `zstd`.
+/// True if compressed records can be read and written: the feature `zstd`.
 pub const HAS_ZSTD: bool = cfg!(feature = "zstd");

@@ -74,7 +74,7 @@ const BETWEEN: [&str; 9] = [
     "std::thread::local::LocalKey<",
 ];
 
-/// Whether a function does nothing of its own but to poll a future, or to get there.
+/// Returns true if a function does nothing of its own but to poll a future, or to get there.
 fn only_polls(function: &str) -> bool {
     let path = function.trim_start_matches('<');
     if RUNTIMES.iter().chain(&BETWEEN).any(|module| path.starts_with(module)) {

@@ -46,12 +46,12 @@ pub struct SampleFilter {
 }
 
 impl SampleFilter {
-    /// Whether every sample is admitted.
+    /// Returns true if every sample is admitted.
     pub fn admits_all(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether the sample counts.
+    /// Returns true if the sample counts.
     pub fn admits(&self, sample: &SampleFacts<'_>) -> bool {
         (self.comms.is_empty() || self.comms.iter().any(|comm| comm == sample.comm.as_bytes()))
             && (self.pids.is_empty() || self.pids.contains(&sample.pid))
@@ -69,7 +69,7 @@ impl SampleFilter {
     }
 }
 
-/// Whether a container is the one that was typed.
+/// Returns true if a container is the one that was typed.
 pub fn is_container(name: &str, typed: &str) -> bool {
     if name == HOST {
         return typed == HOST;

@@ -93,7 +93,7 @@ impl FrameTable {
         self.marks[frame.index()]
     }
 
-    /// Whether two frames are of the same function, whoever it was compiled into.
+    /// Returns true if two frames are of the same function, whoever it was compiled into.
     pub(crate) fn same_function(&self, one: FrameId, other: FrameId) -> bool {
         self.frames[one.index()].label == self.frames[other.index()].label
     }

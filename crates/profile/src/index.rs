@@ -38,7 +38,7 @@ struct Entry {
 }
 
 impl Index {
-    /// Whether nothing was added.
+    /// Returns true if nothing was added.
     pub(crate) fn is_empty(&self) -> bool {
         self.table.is_empty()
     }

@@ -81,12 +81,12 @@ impl Pattern {
         &self.typed
     }
 
-    /// Whether a frame with this function, in this module, is meant.
+    /// Returns true if a frame with this function, in this module, is meant.
     pub fn matches(&self, function: &str, module: Option<&str>) -> bool {
         if self.of_module { module.is_some_and(|module| self.is_in(module)) } else { self.is_in(function) }
     }
 
-    /// Whether this is the very name of the function that was typed.
+    /// Returns true if this is the very name of the function that was typed.
     pub fn is_exactly(&self, function: &str) -> bool {
         !self.of_module && self.typed == function
     }

@@ -6,7 +6,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::Thread;
 
-/// Whether a number can be all that tells a name from others.
+/// Returns true if a number can be all that tells a name from others.
 pub(crate) fn has_digit(name: &Name) -> bool {
     name.as_bytes().iter().any(u8::is_ascii_digit)
 }

@@ -76,7 +76,7 @@ impl Samples {
         self.threads.len()
     }
 
-    /// Whether there is no sample.
+    /// Returns true if there is no sample.
     pub fn is_empty(&self) -> bool {
         self.threads.is_empty()
     }

@@ -17,7 +17,7 @@ pub struct Shape {
     pub root_at: Option<Pattern>,
     /// Modules each of whose runs of frames is one frame.
     pub collapse_modules: Vec<Pattern>,
-    /// Whether a function that calls itself, directly or through others, is one frame: its outermost.
+    /// True if a function that calls itself, directly or through others, is one frame: its outermost.
     pub collapse_recursion: bool,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Marks {
 #[derive(Debug)]
 pub(crate) struct Filters<'s> {
     shape: &'s Shape,
-    /// Whether some function has exactly the name typed for [`Shape::root_at`]: no other is meant then.
+    /// True if some function has exactly the name typed for [`Shape::root_at`]: no other is meant then.
     exact_root: bool,
 }
 
@@ -58,7 +58,7 @@ impl<'s> Filters<'s> {
         self.shape.collapse_modules.iter().any(|pattern| pattern.matches("", Some(module)))
     }
 
-    /// Whether any of them looks at names.
+    /// Returns true if any of them looks at names.
     pub(crate) fn ask_for_names(&self) -> bool {
         let Shape { hide, keep, root_at, collapse_modules, collapse_recursion: _ } = self.shape;
         !(hide.is_empty() && keep.is_empty() && root_at.is_none() && collapse_modules.is_empty())
@@ -93,12 +93,12 @@ impl From<&Shape> for StackRules {
 }
 
 impl StackRules {
-    /// Whether they change nothing.
+    /// Returns true if they change nothing.
     pub(crate) fn is_empty(self) -> bool {
         self == Self::default()
     }
 
-    /// Whether samples may go.
+    /// Returns true if samples may go.
     pub(crate) fn choose_samples(self) -> bool {
         self.keep || self.root
     }
@@ -200,7 +200,7 @@ fn outer_call(tree: &FrameTree, node: TreeId, frame: FrameId, frames: &FrameTabl
 }
 
 impl FrameTable {
-    /// Whether `frame` is a further call of the function that `before` is a call of. Of a module alone that is not known.
+    /// Returns true if `frame` is a further call of the function that `before` is a call of. Of a module alone that is not known.
     fn is_recursion(&self, before: FrameId, frame: FrameId) -> bool {
         let label = &self.frames()[frame.index()].label;
         let is_function = matches!(label, Label::Function(..) | Label::Module(_, Some(_)));

@@ -161,7 +161,7 @@ impl StackTable {
         self.innermost.len()
     }
 
-    /// Whether no stack has an entry.
+    /// Returns true if no stack has an entry.
     pub fn is_empty(&self) -> bool {
         self.innermost.len() == 1
     }

@@ -148,14 +148,14 @@ pub(crate) fn sampler(event: &Event, options: &Options, copy: u32, wakeup: u32) 
     }
 }
 
-/// Whether the event is what BPF programs write (`bpf_perf_event_output()`): its samples are nothing but that.
+/// Returns true if the event is what BPF programs write (`bpf_perf_event_output()`): its samples are nothing but that.
 pub(crate) fn is_bpf_output(attr: &Attr) -> bool {
     /// `PERF_COUNT_SW_BPF_OUTPUT`
     const BPF_OUTPUT: u64 = 10;
     attr.kind == TYPE_SOFTWARE && attr.config == BPF_OUTPUT
 }
 
-/// Whether the event is the call of any function of the kernel.
+/// Returns true if the event is the call of any function of the kernel.
 pub(crate) fn is_function_tracer(event: &Event) -> bool {
     event.tracepoint.as_ref().is_some_and(|(system, name)| system == "ftrace" && name == "function")
 }

@@ -46,7 +46,7 @@ pub enum ExitCondition {
 }
 
 impl ExitCondition {
-    /// Whether a command that ended like this meets it; one that has not ended does.
+    /// Returns true if a command that ended like this meets it; one that has not ended does.
     pub(crate) fn is_met(self, status: Option<ExitStatus>) -> bool {
         let Some(code) = status.map(ExitStatus::shell_code) else { return true };
         match self {

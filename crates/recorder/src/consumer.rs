@@ -45,7 +45,7 @@ pub struct RecordedEvent {
     pub attr: Attr,
     /// The ids of its instances, which its records carry.
     pub ids: Vec<u64>,
-    /// Whether it is the sideband event, which takes no samples.
+    /// True if it is the sideband event, which takes no samples.
     pub sideband: bool,
     /// The place of the leader of its group, where it is in one.
     pub leader: Option<usize>,
@@ -170,7 +170,7 @@ pub trait Consumer {
         None
     }
 
-    /// Whether the records are wanted soon, so that rounds should follow each other quickly.
+    /// Returns true if the records are wanted soon, so that rounds should follow each other quickly.
     fn is_in_haste(&self) -> bool {
         false
     }

@@ -137,7 +137,7 @@ pub(crate) struct Outside {
     _pidfds: Vec<PidFd>,
     /// Processes that live.
     pub(crate) left: usize,
-    /// Whether a signal has come, and was passed on.
+    /// True if a signal has come, and was passed on.
     pub(crate) has_signal: bool,
 }
 

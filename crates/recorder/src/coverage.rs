@@ -83,7 +83,7 @@ fn period_of(attr: &Attr) -> Period {
     }
 }
 
-/// Whether only user space is seen: what a clock counts is then more than what it samples.
+/// Returns true if only user space is seen: what a clock counts is then more than what it samples.
 fn is_user_only(attr: &Attr) -> bool {
     attr.flags.contains(AttrFlags::EXCLUDE_KERNEL)
 }

@@ -180,7 +180,7 @@ impl BuildIds {
     }
 }
 
-/// Whether the samples' branches are there for themselves, rather than for a call chain.
+/// Returns true if the samples' branches are there for themselves, rather than for a call chain.
 fn records_branches(attr: &Attr) -> bool {
     let branches = attr.sample_format.contains(SampleFormat::BRANCH_STACK);
     branches && !attr.branch_sample_format.contains(BranchSampleFormat::CALL_STACK)

@@ -152,7 +152,7 @@ pub enum Error {
     Consumer {
         /// Why.
         errno: io::Error,
-        /// Whether what was written before can be read.
+        /// True if what was written before can be read.
         kept: bool,
     },
 }

@@ -48,7 +48,7 @@ pub struct FileConsumer {
     /// First and last, nanoseconds.
     sample_time: Option<(u64, u64)>,
     size: u64,
-    /// Whether each event is the sideband event.
+    /// True if each event is the sideband event.
     are_sideband: Vec<bool>,
     /// What LOST records say, of rings of samples and of sideband rings: to a reader, a record no longer says which.
     lost: [u64; 2],

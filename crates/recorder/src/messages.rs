@@ -23,7 +23,7 @@ pub(crate) enum Message {
 #[derive(Debug)]
 pub(crate) struct Closed;
 
-/// Whether those who tell something are still there is seen by looking only.
+/// True if those who tell something are still there is seen by looking only.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 
 /// A box for messages to the calling thread. What is under way in it is bounded by the readers' memory.

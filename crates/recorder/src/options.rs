@@ -48,7 +48,7 @@ pub struct Workload {
 }
 
 impl Target {
-    /// Whether events are opened on CPUs rather than on threads.
+    /// Returns true if events are opened on CPUs rather than on threads.
     pub fn is_cpu_wide(&self) -> bool {
         matches!(self, Self::System | Self::Cgroup(_))
     }
@@ -194,10 +194,10 @@ pub struct Options {
     pub clock: Clock,
     /// What is recorded beside the usual.
     pub extras: Extras,
-    /// Whether this is for a view that stays open for hours: one that is light is worth more than one that has the last
+    /// True if this is for a view that stays open for hours: one that is light is worth more than one that has the last
     /// few complete stacks. Less memory is kept ready then.
     pub light: bool,
-    /// Whether a part of what comes is kept, or goes into several files: what stands for a whole recording, as the CPU time
+    /// True if a part of what comes is kept, or goes into several files: what stands for a whole recording, as the CPU time
     /// of each task, would be wrong in a part.
     pub in_parts: bool,
     /// When what is kept is written without being asked for.
@@ -219,19 +219,19 @@ impl Options {
         }
     }
 
-    /// Whether the events are taken over by the threads that the target starts.
+    /// Returns true if the events are taken over by the threads that the target starts.
     pub fn inherits(&self) -> bool {
         let may = matches!(self.target, Target::Command | Target::Processes(_) | Target::User(_));
         // An inherited event on any CPU has no ring (checklist M18).
         may && self.inherit && !self.per_thread
     }
 
-    /// Whether stack copies are kept in the recording.
+    /// Returns true if stack copies are kept in the recording.
     pub fn keeps_stacks(&self) -> bool {
         matches!(self.call_chain, CallChain::Stacks { keep: true, .. })
     }
 
-    /// Whether some event copies stacks, so that the recording has to go through [`crate::unwind::Unwinding`].
+    /// Returns true if some event copies stacks, so that the recording has to go through [`crate::unwind::Unwinding`].
     pub fn copies_stacks(&self) -> bool {
         let copies = |chain| matches!(chain, CallChain::Stacks { .. });
         copies(self.call_chain) || self.events.iter().any(|event| copies(self.call_chain_of(event)))

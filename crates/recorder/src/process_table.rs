@@ -84,7 +84,7 @@ impl ProcessTable {
     }
 }
 
-/// Whether a runtime may put code there: executable memory that is no object's.
+/// Returns true if a runtime may put code there: executable memory that is no object's.
 fn is_for_code(map: &Mmap<'_>) -> bool {
     let executable = map.extended.is_some_and(|extended| extended.protection & PROT_EXEC != 0);
     let file =

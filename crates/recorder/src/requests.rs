@@ -34,7 +34,7 @@ impl Requests {
         }
     }
 
-    /// Whether the next round is wanted at once.
+    /// Returns true if the next round is wanted at once.
     pub(crate) fn wait_for_rounds(&self) -> bool {
         !self.tickets.is_empty()
     }

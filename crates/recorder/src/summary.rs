@@ -32,7 +32,7 @@ pub struct Summary {
     pub cpu_time: Option<CpuTime>,
     /// What the samples of each sampling event stand for.
     pub coverage: Vec<Coverage>,
-    /// Whether the recording says what CPU time each thread and process had.
+    /// True if the recording says what CPU time each thread and process had.
     pub has_task_times: bool,
     /// Processes that those which were attached to had started before, and that are not recorded.
     pub unrecorded_children: usize,

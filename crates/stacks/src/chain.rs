@@ -26,7 +26,7 @@ impl Default for ChainUnwinder {
 pub struct ChainEnd {
     /// How the stack ends.
     pub end: StackEnd,
-    /// Whether memory that was read after the sample was needed.
+    /// True if memory that was read after the sample was needed.
     pub late: bool,
 }
 
@@ -87,7 +87,7 @@ impl ChainUnwinder {
         self.unwinder.unwind(objects.space(), objects, &innermost, beyond, &mut self.stack);
     }
 
-    /// Whether threads begin in the function of a return address ([`Unwinder::is_first`]).
+    /// Returns true if threads begin in the function of a return address ([`Unwinder::is_first`]).
     pub(crate) fn is_first(&mut self, maps: &ProcessMaps, return_address: Avma) -> Option<bool> {
         self.unwinder.is_first(&maps.space, &mut MappedObjects::all(maps), return_address)
     }

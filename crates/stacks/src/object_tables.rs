@@ -63,7 +63,7 @@ impl ObjectTables {
         self.tables.get_or_init(|| self.open()).clone()
     }
 
-    /// Whether its tables have been asked for before.
+    /// Returns true if its tables have been asked for before.
     pub(crate) fn is_open(&self) -> bool {
         self.tables.get().is_some()
     }

@@ -47,7 +47,7 @@ pub(crate) struct MappedObjects<'s> {
     maps: &'s ProcessMaps,
     /// Until when any may be had, and only those that are open: to open one takes long, and so may each look into its file.
     until: Option<Instant>,
-    /// Whether one was asked for that was not to be had for this.
+    /// True if one was asked for that was not to be had for this.
     pub(crate) lacking: bool,
 }
 
@@ -65,7 +65,7 @@ impl<'s> MappedObjects<'s> {
         &self.maps.space
     }
 
-    /// Whether two return addresses are of one function, as the unwind tables have it.
+    /// Returns true if two return addresses are of one function, as the unwind tables have it.
     pub(crate) fn share_function(&mut self, one: Avma, other: Avma) -> bool {
         let place = |address: Avma| {
             let lookup = Avma(address.0.checked_sub(1)?);
@@ -145,7 +145,7 @@ impl ProcessMapsCache {
         self.processes.get(&pid).filter(|(known, _)| *known == generation).cloned()
     }
 
-    /// Whether an object of this space may be open.
+    /// Returns true if an object of this space may be open.
     pub fn know(&self, space: SpaceId) -> bool {
         self.images.contains_key(&space)
     }

@@ -43,7 +43,7 @@ impl<'a> UserState<'a> {
     }
 }
 
-/// Whether the sampled thread runs a 32-bit program, whose stacks nobody unwinds here.
+/// Returns true if the sampled thread runs a 32-bit program, whose stacks nobody unwinds here.
 pub fn is_of_32_bits(sample: &Sample<'_>) -> bool {
     sample.user_registers.as_ref().is_some_and(|registers| registers.abi == ABI_32)
 }
@@ -54,7 +54,7 @@ pub fn instruction_of_32_bits(sample: &Sample<'_>, architecture: Architecture) -
     registers.get(architecture.perf_number(architecture.program_counter())?)
 }
 
-/// Whether the user's instruction that a sample names is in no mapping of the process: exec has taken that away, and not yet
+/// Returns true if the user's instruction that a sample names is in no mapping of the process: exec has taken that away, and not yet
 /// started the next program.
 pub fn names_no_mapping(sample: &Sample<'_>, tracker: &Tracker) -> bool {
     let Some((pid, _)) = sample.thread else { return false };
@@ -73,7 +73,7 @@ pub fn user_part<'a>(sample: &Sample<'a>) -> impl Iterator<Item = u64> + Clone +
     sample.callchain.into_iter().flat_map(|chain| chain.iter()).skip_while(|value| !is_user_mark(value))
 }
 
-/// Whether the user part of a chain begins here, or goes on with an instruction pointer.
+/// Returns true if the user part of a chain begins here, or goes on with an instruction pointer.
 pub fn is_user_mark(value: &u64) -> bool {
     [context::USER, context::USER_DEFERRED].contains(value)
 }

@@ -109,7 +109,7 @@ impl StackWalker {
         }
     }
 
-    /// Whether the stack found last goes on beyond the copy.
+    /// Returns true if the stack found last goes on beyond the copy.
     pub fn goes_on(&self) -> bool {
         let stack = self.unwinder.stack();
         stack.end == StackEnd::Truncated(TruncationReason::CopyTooSmall) || stack.led_out_by.is_some()

@@ -79,7 +79,7 @@ impl ArchivedNames {
         self.spaces.get(space)?.get(&(entry.offset, kind(entry)))
     }
 
-    /// Whether there is no name.
+    /// Returns true if there is no name.
     pub fn is_empty(&self) -> bool {
         self.spaces.is_empty()
     }

@@ -43,7 +43,7 @@ impl FunctionRanges {
         Some((self.text.get(offset..offset + length)?, Avma(entry.function)))
     }
 
-    /// Whether no function is listed.
+    /// Returns true if no function is listed.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -87,13 +87,12 @@ impl Kallsyms {
         Self { text, symbols, text_address: text_symbol.or(stext_symbol), hidden }
     }
 
-    /// Whether the kernel lists its symbols without telling where they are (`kernel.kptr_restrict`, or a reader
-    /// without `CAP_SYSLOG`).
+    /// Returns true if the kernel lists its symbols without telling where they are (`kernel.kptr_restrict`, or a reader without `CAP_SYSLOG`).
     pub fn addresses_hidden(&self) -> bool {
         self.hidden
     }
 
-    /// Whether no function is listed.
+    /// Returns true if no function is listed.
     pub fn is_empty(&self) -> bool {
         self.symbols.is_empty()
     }

@@ -45,9 +45,9 @@ impl<'a, D: AsRef<[u8]>> ObjectFiles<'a, D> {
 pub struct Options {
     /// How names are given.
     pub names: NameStyle,
-    /// Whether to tell inlined calls.
+    /// True to tell inlined calls.
     pub inlines: bool,
-    /// Whether to tell files and lines.
+    /// True to tell files and lines.
     pub locations: bool,
 }
 
@@ -85,7 +85,7 @@ pub struct ObjectSymbolizer<'a, D> {
     debug_bias: u64,
     /// What a Go program without debug information knows itself.
     go: Option<GoPlaces<'a>>,
-    /// Whether there is nothing but the dynamic symbols.
+    /// True if there is nothing but the dynamic symbols.
     only_exports: bool,
     options: Options,
 }
@@ -186,7 +186,7 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
         Some(if starts_here { (found, found) } else { (lookup, found) })
     }
 
-    /// Whether a call can have left this return address; also where there is no code to look at.
+    /// Returns true if a call can have left this return address; also where there is no code to look at.
     fn may_follow_call(&self, place: FileOffset) -> bool {
         let end = usize::try_from(place.0).unwrap_or(usize::MAX);
         let before = end.checked_sub(8).and_then(|start| self.object.data().get(start..end));

@@ -18,9 +18,9 @@ use crate::symbol_table::{FunctionId, SymbolTable};
 /// [`crate::ObjectSymbolizer`] that uses it is given the same ones.
 pub struct ObjectIndex {
     pub(crate) symbols: SymbolTable,
-    /// Whether no file has a full symbol table.
+    /// True if no file has a full symbol table.
     pub(crate) is_stripped: bool,
-    /// Whether what a Go program knows itself stands in for its symbols.
+    /// True if what a Go program knows itself stands in for its symbols.
     pub(crate) has_go_functions: bool,
     /// Of the debug information, when it has been asked for.
     pub(crate) units: OnceLock<UnitRanges>,
@@ -77,7 +77,7 @@ impl ObjectIndex {
         self.names.cut()
     }
 
-    /// Whether there were more functions than are kept of one object.
+    /// Returns true if there were more functions than are kept of one object.
     pub fn has_too_many_symbols(&self) -> bool {
         self.symbols.is_cut()
     }

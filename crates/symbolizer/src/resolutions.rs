@@ -65,7 +65,7 @@ impl Resolutions {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

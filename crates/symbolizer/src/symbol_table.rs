@@ -19,12 +19,12 @@ pub(crate) struct Function {
     /// One behind its last byte.
     pub(crate) end: u64,
     pub(crate) name: FunctionName,
-    /// Whether the table stated the size; else the end is where the next symbol starts.
+    /// True if the table stated the size; else the end is where the next symbol starts.
     pub(crate) sized: bool,
     typed: bool,
     weak: bool,
     global: bool,
-    /// Whether it chooses the function that is called by this name (`STT_GNU_IFUNC`).
+    /// True if it chooses the function that is called by this name (`STT_GNU_IFUNC`).
     resolver: bool,
 }
 
@@ -45,7 +45,7 @@ pub(crate) type FunctionId = u32;
 #[derive(Default)]
 pub(crate) struct SymbolTable {
     functions: Vec<Function>,
-    /// Whether there were more than [`MAX_SYMBOLS`].
+    /// True if there were more than [`MAX_SYMBOLS`].
     is_cut: bool,
     /// For each function the greatest end up to and including it: tells when to stop looking for one that encloses.
     greatest_end: Vec<u64>,
@@ -102,7 +102,7 @@ impl SymbolTable {
         Self { functions, greatest_end, is_cut }
     }
 
-    /// Whether some were left out, as there were too many.
+    /// Returns true if some were left out, as there were too many.
     pub(crate) fn is_cut(&self) -> bool {
         self.is_cut
     }

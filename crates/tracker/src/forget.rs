@@ -16,7 +16,7 @@ impl Tracker {
         self.processes.len()
     }
 
-    /// Whether a process is known, alive or ended lately.
+    /// Returns true if a process is known, alive or ended lately.
     pub fn knows(&self, pid: Pid) -> bool {
         self.processes.get(pid).is_some()
     }

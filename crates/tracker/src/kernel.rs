@@ -98,7 +98,7 @@ impl KernelMap {
         image.into_iter().chain(modules).chain(self.symbols.values().map(|&(_, space)| space))
     }
 
-    /// Whether `address` belongs to the kernel, for records that do not say in which mode they were taken.
+    /// Returns true if `address` belongs to the kernel, for records that do not say in which mode they were taken.
     pub(crate) fn covers(&self, address: Avma) -> bool {
         is_upper_half(address)
             || self.image.as_ref().is_some_and(|image| {

@@ -27,12 +27,12 @@ pub struct Mapping {
     pub space: SpaceId,
     /// A file or memory.
     pub kind: MappingKind,
-    /// Whether code may run there.
+    /// True if code may run there.
     pub executable: bool,
 }
 
 impl Mapping {
-    /// Whether `address` lies inside.
+    /// Returns true if `address` lies inside.
     pub fn contains(&self, address: Avma) -> bool {
         (self.start..=self.last).contains(&address)
     }
@@ -50,7 +50,7 @@ impl Mapping {
         (low, high)
     }
 
-    /// Whether `next` continues this mapping in the same image, wherever it lies.
+    /// Returns true if `next` continues this mapping in the same image, wherever it lies.
     pub(crate) fn is_continued_by(&self, next: &Self) -> bool {
         self.kind == MappingKind::Image
             && next.kind == MappingKind::Image
@@ -71,7 +71,7 @@ const PROT_EXEC: u32 = 4;
 const MAP_PRIVATE: u32 = 2;
 const MAP_TYPE: u32 = 3;
 
-/// Whether the record maps code. MMAP states it by its misc bit, MMAP2 by the protection (which some tools leave 0).
+/// Returns true if the record maps code. MMAP states it by its misc bit, MMAP2 by the protection (which some tools leave 0).
 pub(crate) fn is_executable(record: &Mmap<'_>) -> bool {
     match record.extended {
         Some(extended) if extended.protection != 0 => extended.protection & PROT_EXEC != 0,
@@ -79,13 +79,12 @@ pub(crate) fn is_executable(record: &Mmap<'_>) -> bool {
     }
 }
 
-/// Whether the record maps memory for generated code: it has no file, and may be executed.
+/// Returns true if the record maps memory for generated code: it has no file, and may be executed.
 pub fn is_generated_code(record: &Mmap<'_>) -> bool {
     is_executable(record) && is_anonymous(record, build_id(record))
 }
 
-/// Whether the path is the kernel's or a tool's word for memory without a file (`fs/proc/task_mmu.c`,
-/// `perf_event_mmap_event()` in `kernel/events/core.c`).
+/// Returns true if the path is the kernel's or a tool's word for memory without a file (`fs/proc/task_mmu.c`, `perf_event_mmap_event()` in `kernel/events/core.c`).
 pub(crate) fn is_anonymous(record: &Mmap<'_>, build_id: Option<BuildId>) -> bool {
     let path = record.path;
     const EXACT: [&[u8]; 3] = [b"", b"//anon", b"[heap]"];

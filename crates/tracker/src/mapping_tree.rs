@@ -35,7 +35,7 @@ impl MappingTree {
         Self { root: balanced(mappings) }
     }
 
-    /// Whether there is no mapping.
+    /// Returns true if there is no mapping.
     pub(crate) fn is_empty(&self) -> bool {
         self.root.is_none()
     }

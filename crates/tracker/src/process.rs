@@ -98,7 +98,7 @@ pub(crate) struct Process {
     pub(crate) code: u32,
     /// The container that it runs in.
     pub(crate) container: Option<Name>,
-    /// Whether its program writes a jitdump.
+    /// True if its program writes a jitdump.
     pub(crate) has_dump: bool,
     /// Threads known to live.
     pub(crate) threads: u32,
@@ -106,7 +106,7 @@ pub(crate) struct Process {
     pub(crate) unmapped: Option<SpaceId>,
     /// Its place among [`Processes::waiting`], counted from the first that ever was.
     pub(crate) waits_as: u64,
-    /// Whether it did not live when that was asked last, though its end was not recorded.
+    /// True if it did not live when that was asked last, though its end was not recorded.
     pub(crate) doubted: bool,
 }
 

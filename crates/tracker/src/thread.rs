@@ -14,7 +14,7 @@ pub(crate) struct Thread {
     pub(crate) pid: Pid,
     /// The name, once a record gave one; `:TID` until then, as perf has it.
     pub(crate) comm: Name,
-    /// Whether `comm` came from a record (or a parent that had it from one).
+    /// True if `comm` came from a record (or a parent that had it from one).
     pub(crate) named: bool,
     pub(crate) alive: bool,
 }

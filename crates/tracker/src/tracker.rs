@@ -129,7 +129,7 @@ impl Tracker {
         }
     }
 
-    /// Whether a process has a thread that is not known to have ended.
+    /// Returns true if a process has a thread that is not known to have ended.
     pub fn is_alive(&self, pid: Pid) -> bool {
         self.processes.get(pid).is_some_and(|process| process.threads > 0)
     }
@@ -410,7 +410,7 @@ impl Tracker {
     }
 }
 
-/// Whether `space` is generated code under the name that `record` announces (again).
+/// Returns true if `space` is generated code under the name that `record` announces (again).
 fn same_code(spaces: &SpaceTable, space: SpaceId, record: &Mmap<'_>) -> bool {
     matches!(spaces.get(space), Space::Jit { mapping, .. }
         if mapping.as_bytes() == record.path || record.path.is_empty() && mapping.as_bytes() == b"//anon")

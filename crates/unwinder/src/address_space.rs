@@ -20,7 +20,7 @@ pub struct Mapping {
     pub file_offset: FileOffset,
     /// What is mapped; `None` where no object can be had (generated code, anonymous memory).
     pub object: Option<ObjectNumber>,
-    /// Whether code can run there.
+    /// True if code can run there.
     pub executable: bool,
 }
 

@@ -111,7 +111,7 @@ impl Architecture {
         }
     }
 
-    /// Whether `code` begins with the instructions by which a signal handler returns to the kernel:
+    /// Returns true if `code` begins with the instructions by which a signal handler returns to the kernel:
     /// `mov $15, %rax; syscall`, or `mov x8, #139; svc #0`. C libraries without unwind tables for it (musl) and the
     /// vDSO of newer arm64 kernels are known by these bytes alone.
     pub(crate) fn is_signal_trampoline(self, code: &[u8]) -> bool {
@@ -121,7 +121,7 @@ impl Architecture {
         }
     }
 
-    /// Whether the instructions at a return address end the thread: `exit(2)` is the next system call. C libraries
+    /// Returns true if the instructions at a return address end the thread: `exit(2)` is the next system call. C libraries
     /// without unwind tables begin their threads in such code.
     pub(crate) fn exits(self, code: &[u8]) -> bool {
         let code = code.get(..16).unwrap_or(code);
@@ -172,7 +172,7 @@ impl Architecture {
         }
     }
 
-    /// Whether a call instruction ends right where `before` ends; `before` are the bytes up to a return address.
+    /// Returns true if a call instruction ends right where `before` ends; `before` are the bytes up to a return address.
     pub(crate) fn ends_in_call(self, before: &[u8]) -> bool {
         let machine = match self {
             Self::X86_64 => Machine::X86_64,
@@ -181,7 +181,7 @@ impl Architecture {
         machine.ends_in_call(before) == Some(true)
     }
 
-    /// Whether a return address, between these bytes, is the one that Go's runtime puts above a goroutine's first function:
+    /// Returns true if a return address, between these bytes, is the one that Go's runtime puts above a goroutine's first function:
     /// behind the first instruction, a `nop`, of a function that goes on to call another (`runtime.goexit`, asm_*.s). Or it is
     /// the one of that call.
     pub(crate) fn is_goexit(self, before: &[u8], from: &[u8]) -> bool {

@@ -36,7 +36,7 @@ impl StackCopy<'_> {
         Some(u64::from_le_bytes(*bytes))
     }
 
-    /// Whether `address` lies above what was copied, and near enough to be of the same stack: a larger copy would have
+    /// Returns true if `address` lies above what was copied, and near enough to be of the same stack: a larger copy would have
     /// held it.
     pub(crate) fn ends_below(&self, address: u64) -> bool {
         let end = self.start.saturating_add(self.bytes.len() as u64);
@@ -62,7 +62,7 @@ pub(crate) struct StackMemory<'a, M> {
     pub(crate) beyond: &'a mut M,
     /// Words that came from beyond the copy.
     pub(crate) words_beyond: usize,
-    /// Whether a word was wanted that the copy does not hold.
+    /// True if a word was wanted that the copy does not hold.
     pub(crate) left_copy: bool,
     pub(crate) steps: Steps,
 }

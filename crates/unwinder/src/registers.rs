@@ -23,7 +23,7 @@ pub(crate) struct KeptRegisters {
 }
 
 impl KeptRegisters {
-    /// Whether they are the same, as far as they are in `needed`.
+    /// Returns true if they are the same, as far as they are in `needed`.
     pub(crate) fn agree_with(&self, other: &Self, needed: RegisterSet) -> bool {
         let mut values = (0..).zip(self.values.iter().zip(&other.values));
         self.program_counter == other.program_counter

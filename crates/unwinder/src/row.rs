@@ -107,7 +107,7 @@ impl Row {
         })
     }
 
-    /// Whether the return address is undefined: nobody called this frame.
+    /// Returns true if the return address is undefined: nobody called this frame.
     pub(crate) fn is_outermost(&self) -> bool {
         self.location(self.return_address) == Some(&Location::Undefined)
     }

@@ -212,7 +212,7 @@ impl CompactRule {
         Some(cfa.wrapping_add_signed(i64::from(self.return_address) * WORD))
     }
 
-    /// Whether the caller's stack pointer follows from this frame's: it then lies above it, on the same stack.
+    /// Returns true if the caller's stack pointer follows from this frame's: it then lies above it, on the same stack.
     pub(crate) fn stays_on_stack(&self, architecture: Architecture) -> bool {
         self.cfa_register == architecture.stack_pointer()
     }

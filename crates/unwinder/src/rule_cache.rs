@@ -26,7 +26,7 @@ pub(crate) struct Place {
     pub(crate) object: ObjectNumber,
     /// The byte to look up: for a return address, the one before it.
     pub(crate) offset: FileOffset,
-    /// Whether it is the byte before a return address: signal trampolines are known by the bytes *at* theirs.
+    /// True if it is the byte before a return address: signal trampolines are known by the bytes *at* theirs.
     pub(crate) is_call: bool,
 }
 

@@ -130,7 +130,7 @@ impl Unwinder {
         (self.traces[slot], self.steps) = (trace, steps);
     }
 
-    /// Whether nobody calls the function that a return address lies in: threads begin there. `None` where no code can run
+    /// Returns true if nobody calls the function that a return address lies in: threads begin there. `None` where no code can run
     /// right before the address.
     pub fn is_first<O: Objects>(
         &mut self,
@@ -402,7 +402,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         self.unwinder.rule(self.objects, position)
     }
 
-    /// Whether a call instruction ends right before the return address; `None` where the code is not at hand.
+    /// Returns true if a call instruction ends right before the return address; `None` where the code is not at hand.
     fn follows_call(&mut self, caller: Position<'s>) -> Option<bool> {
         let architecture = self.registers.architecture();
         if let Some((tables, offset)) = self.tables_and_offset(caller) {
@@ -526,7 +526,7 @@ fn rule_from_lookup<D: ReadAt>(
     }
 }
 
-/// Whether code whose tables don't say so is where a thread began: by the program's entry point, or by what it does after the call.
+/// Returns true if code whose tables don't say so is where a thread began: by the program's entry point, or by what it does after the call.
 fn is_outermost<D: ReadAt>(tables: &UnwindTables<D>, place: Place) -> bool {
     let Some(return_address) = place.offset.checked_add(1).filter(|_| place.is_call) else { return false };
     tables.address_of(place.offset).and_then(|address| address.checked_add(1)).is_some_and(|address| {
@@ -544,7 +544,7 @@ fn goes_on_at(place: Place) -> Option<FileOffset> {
     if place.is_call { place.offset.checked_add(1) } else { Some(place.offset) }
 }
 
-/// Whether Go's runtime has put this return address above the first function of a goroutine. Not all versions of its tables
+/// Returns true if Go's runtime has put this return address above the first function of a goroutine. Not all versions of its tables
 /// say so.
 fn begins_goroutine<D: ReadAt>(tables: &UnwindTables<D>, place: Place) -> bool {
     let Some(return_address) = place.offset.checked_add(1).filter(|_| place.is_call && tables.is_go()) else {

@@ -135,7 +135,7 @@ impl Dist {
     }
 }
 
-/// Whether cargo has a subcommand.
+/// Returns true if cargo has a subcommand.
 fn installed(name: &str) -> anyhow::Result<()> {
     let found = Command::new(name).arg("--version").output().is_ok();
     if !found {

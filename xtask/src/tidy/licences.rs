@@ -47,7 +47,7 @@ fn strings(list: Option<&toml::Value>) -> BTreeSet<&str> {
     list.and_then(toml::Value::as_array).into_iter().flatten().filter_map(toml::Value::as_str).collect()
 }
 
-/// Whether an SPDX expression can be met: of each OR one side, of each AND both. The slash of old manifests means OR.
+/// Returns true if an SPDX expression can be met: of each OR one side, of each AND both. The slash of old manifests means OR.
 /// Expressions of crates are shallow: AND stands outside brackets and OR inside, or there are no brackets.
 fn satisfied(expression: &str, allowed: &BTreeSet<&str>) -> bool {
     let one = |choice: &str| allowed.contains(choice.trim().trim_matches(['(', ')']));

@@ -82,7 +82,7 @@ fn expand(numbers: &str) -> Vec<String> {
     }
 }
 
-/// Whether the file, or one in the folder, has the item's name as a word.
+/// Returns true if the file, or one in the folder, has the item's name as a word.
 fn exists(tree: &Tree, place: &str) -> bool {
     let Some((path, item)) = place.split_once("::") else { return false };
     let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';

@@ -18,7 +18,7 @@ pub(super) fn check(tree: &Tree) -> anyhow::Result<Vec<Breach>> {
     Ok(breaches)
 }
 
-/// Whether a line holds the path from its beginning: `/proc/PID/root/…` is another.
+/// Returns true if a line holds the path from its beginning: `/proc/PID/root/…` is another.
 fn names(line: &str, path: &str) -> bool {
     let begins = |before: &str| !before.ends_with(|c: char| c.is_alphanumeric() || "_}>".contains(c));
     line.match_indices(path).any(|(at, _)| line.get(..at).is_some_and(begins))

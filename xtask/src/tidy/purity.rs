@@ -138,7 +138,7 @@ fn is_no_std(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Whether an item is compiled for tests only.
+/// Returns true if an item is compiled for tests only.
 fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("test")

@@ -261,7 +261,7 @@ impl MapRemarks {
         self.dumps.extend(remarks.sentences);
     }
 
-    /// Whether there is nothing to be said.
+    /// Returns true if there is nothing to be said.
     pub(super) fn is_empty(&self) -> bool {
         let Self { refused, ageless, long, dumps } = self;
         refused.is_empty() && ageless.is_empty() && long.is_empty() && dumps.is_empty()

@@ -26,7 +26,7 @@ impl RunningKernel {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = thread.ok();
     }
 
-    /// Whether a thread reads it.
+    /// Returns true if a thread reads it.
     pub(super) fn is_read_ahead(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
@@ -46,7 +46,7 @@ pub(super) struct KernelNames {
     running: Arc<RunningKernel>,
     /// The kernel that the recording is of: modules belong to it.
     recorded: (Option<BuildId>, Option<u64>),
-    /// Whether its modules were loaded from the folder of another release than that of the running kernel.
+    /// True if its modules were loaded from the folder of another release than that of the running kernel.
     other_release: bool,
     table: OnceLock<Result<Table, Reason>>,
 }

@@ -44,7 +44,7 @@ impl Opened {
         Self { object, path, name, files, known }
     }
 
-    /// Whether one of its files changed while it was read, so that what was found is not to be relied on.
+    /// Returns true if one of its files changed while it was read, so that what was found is not to be relied on.
     fn has_changed(&self) -> bool {
         let DebugFiles { debug, supplementary, package, .. } = &self.files;
         let others = [debug, supplementary, package].into_iter().flatten();

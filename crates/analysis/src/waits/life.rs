@@ -21,7 +21,7 @@ pub(super) struct Life {
     pub(super) samples: HashMap<(ThreadId, StackId), Count, FxBuildHasher>,
     /// How long it ran under each of its names, in nanoseconds.
     pub(super) ran: BTreeMap<ThreadId, u64>,
-    /// Whether any sample is of it, so that it is one of those that were meant.
+    /// True if any sample is of it, so that it is one of those that were meant.
     pub(super) sampled: bool,
     /// What is known of the time before each of the kernel's counts, by the count's number.
     stretches: BTreeMap<usize, Stretch>,

@@ -456,7 +456,7 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// Whether there is none.
+    /// Returns true if there is none.
     pub(crate) fn is_empty(&self) -> bool {
         self.states.is_empty() && self.profile.total().samples == 0
     }

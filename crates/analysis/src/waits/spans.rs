@@ -14,11 +14,11 @@ pub struct WaitSpan {
     pub start: Timestamp,
     /// The end.
     pub end: Timestamp,
-    /// Whether it could go on and had no CPU; else it was blocked.
+    /// True if it could go on and had no CPU; else it was blocked.
     pub is_ready: bool,
 }
 
-/// Whether a thread could go on; `None` where it ran, or nobody knows.
+/// Returns true if a thread could go on; `None` where it ran, or nobody knows.
 pub(super) fn is_ready(activity: Activity) -> Option<bool> {
     match activity {
         Activity::Preempted | Activity::Woken | Activity::Started => Some(true),

@@ -75,7 +75,7 @@ impl Field {
 #[derive(Clone, Debug)]
 pub(crate) struct Switches {
     roles: Vec<Role>,
-    /// Whether records tell who is switched in and out.
+    /// True if records tell who is switched in and out.
     pub(crate) has_records: bool,
     /// When they were watched, where the recording says so.
     pub(crate) watched: Option<WatchedTime>,
@@ -150,17 +150,17 @@ impl Switches {
         self.roles.get(event.0 as usize).copied().unwrap_or(Role::None)
     }
 
-    /// Whether stacks were read from outside.
+    /// Returns true if stacks were read from outside.
     pub(crate) fn has_outside(&self) -> bool {
         self.roles.contains(&Role::Outside)
     }
 
-    /// Whether somebody tells when threads are woken.
+    /// Returns true if somebody tells when threads are woken.
     pub(crate) fn has_wakings(&self) -> bool {
         self.roles.iter().any(|role| matches!(role, Role::Waking { .. }))
     }
 
-    /// Whether threads without any sample are none of those that were meant.
+    /// Returns true if threads without any sample are none of those that were meant.
     pub(crate) fn is_only_of_sampled(&self) -> bool {
         self.watched.is_some_and(|watched| watched.only_sampled)
     }
@@ -185,7 +185,7 @@ fn tells_of(event: &Event) -> Option<Told> {
     }
 }
 
-/// Whether an event was recorded to tell where threads wait, and not for its own sake.
+/// Returns true if an event was recorded to tell where threads wait, and not for its own sake.
 pub(crate) fn tell_of_waits(event: &Event, features: &Features) -> bool {
     features.section(sections::id::WATCHED_TIME).is_some() && tells_of(event).is_some()
 }

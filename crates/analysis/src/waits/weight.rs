@@ -50,7 +50,7 @@ impl TimeWeight {
         }
     }
 
-    /// Whether an interval counts.
+    /// Returns true if an interval counts.
     pub(super) fn has(self, activity: Activity) -> bool {
         match self {
             Self::Wall => true,

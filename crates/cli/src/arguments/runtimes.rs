@@ -111,7 +111,7 @@ fn node_of(command: &[OsString]) -> Option<PathBuf> {
     std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// Whether a program has this text in it. A Node.js has 100 MB, of which it looks at every thirtieth byte or so.
+/// Returns true if a program has this text in it. A Node.js has 100 MB, of which it looks at every thirtieth byte or so.
 fn holds(program: &Path, text: &[u8]) -> io::Result<bool> {
     const BLOCK: usize = 1 << 20;
     let mut file = File::open(program)?;

@@ -75,12 +75,12 @@ impl FromStr for Collapse {
 }
 
 impl StackArguments {
-    /// Whether inlined functions are shown.
+    /// Returns true if inlined functions are shown.
     pub fn inlines(&self) -> bool {
         !self.no_inline
     }
 
-    /// Whether the kernel's frames are shown.
+    /// Returns true if the kernel's frames are shown.
     pub fn kernel(&self) -> bool {
         !self.no_kernel
     }
@@ -128,7 +128,7 @@ impl StackArguments {
         if self.off_cpu { Some(TimeWeight::Wall) } else { named }
     }
 
-    /// Whether what makes stacks heavy was said.
+    /// Returns true if what makes stacks heavy was said.
     pub fn names_weight(&self) -> bool {
         self.weight.is_some()
     }

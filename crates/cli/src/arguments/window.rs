@@ -159,7 +159,7 @@ impl WindowArguments {
 }
 
 impl WindowArguments {
-    /// Whether sampling may begin when a command says so.
+    /// Returns true if sampling may begin when a command says so.
     pub fn has_control(&self) -> bool {
         self.control.is_some()
     }

@@ -164,7 +164,7 @@ fn annotate(chosen: Chosen, annotator: &Annotator<'_>) -> AnnotatedFunction {
     }
 }
 
-/// Whether standard output shows colours.
+/// Returns true if standard output shows colours.
 fn is_coloured() -> bool {
     let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
     let forbidden = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());

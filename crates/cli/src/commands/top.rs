@@ -183,7 +183,7 @@ fn silenced(words: Vec<OsString>) -> Vec<OsString> {
     shell.into_iter().map(OsString::from).chain(words).collect()
 }
 
-/// Whether the kernel lets us watch other users' processes (perf_event_open(2): `perf_event_paranoid` below 1, or
+/// Returns true if the kernel lets us watch other users' processes (perf_event_open(2): `perf_event_paranoid` below 1, or
 /// `CAP_PERFMON`, before 5.8 `CAP_SYS_ADMIN`).
 fn may_watch_all() -> bool {
     let capable =

@@ -74,7 +74,7 @@ pub struct Finding {
     pub remedies: Vec<Remedy>,
 }
 
-/// Whether a command can be recorded here.
+/// Returns true if a command can be recorded here.
 pub fn can_record(findings: &[Finding]) -> bool {
     findings.iter().all(|finding| finding.level != Level::Broken)
 }

@@ -49,7 +49,7 @@ impl<K: Clone + Eq + Hash> Cursor<K> {
         self.index
     }
 
-    /// Whether nothing was selected yet.
+    /// Returns true if nothing was selected yet.
     pub(crate) fn is_at_start(&self) -> bool {
         self.selected.is_none()
     }

@@ -13,7 +13,7 @@ const ENTER: &str = "\x1b[?1049h\x1b[?2004h\x1b[?1000h\x1b[?1006h\x1b[?25l";
 /// The reverse, after a reset of colours.
 const LEAVE: &[u8] = b"\x1b[0m\x1b[?1006l\x1b[?1000l\x1b[?2004l\x1b[?1049l\x1b[?25h";
 
-/// Whether some thread has panicked: its message must not be drawn over.
+/// True if some thread has panicked: its message must not be drawn over.
 static PANICKED: AtomicBool = AtomicBool::new(false);
 
 /// The terminal while it is ours. Dropped, it is as before.

@@ -103,9 +103,9 @@ pub(crate) struct App {
     pub(crate) scope: Scope,
     /// The filter as typed.
     pub(crate) filter_text: String,
-    /// Whether the screen stands still.
+    /// True if the screen stands still.
     pub(crate) paused: bool,
-    /// Whether rows keep their places.
+    /// True if rows keep their places.
     pub(crate) frozen: bool,
     /// Window or since the start, as asked for.
     pub(crate) span: Span,
@@ -115,7 +115,7 @@ pub(crate) struct App {
     pub(crate) task_order: TaskOrder,
     /// What is being typed.
     pub(crate) prompt: Option<Prompt>,
-    /// Whether help is shown, and from which line on.
+    /// True if help is shown, and from which line on.
     pub(crate) help: Option<usize>,
     /// A short message, until the next key.
     pub(crate) message: Option<String>,

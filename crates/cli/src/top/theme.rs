@@ -25,7 +25,7 @@ pub(crate) enum Depth {
 pub(crate) struct Theme {
     /// Colours.
     pub(crate) depth: Depth,
-    /// Whether it shows characters beyond ASCII.
+    /// True if it shows characters beyond ASCII.
     pub(crate) unicode: bool,
 }
 

@@ -39,8 +39,8 @@ pub struct Listing<'a> {
     pub lost: u64,
     /// Gives source files.
     pub sources: &'a Sources<'a>,
-    /// Whether stretches without samples are shown, too.
+    /// True if stretches without samples are shown, too.
     pub full: bool,
-    /// Whether to colour what is hot.
+    /// True to colour what is hot.
     pub colour: bool,
 }

@@ -104,7 +104,7 @@ fn write_range(
     Ok(())
 }
 
-/// Whether the instruction has samples, or one nearby has.
+/// Returns true if the instruction has samples, or one nearby has.
 fn is_near_samples(range: &CodeRange, index: usize) -> bool {
     let first = index.saturating_sub(CONTEXT);
     let last = (index + CONTEXT).min(range.instructions.len().saturating_sub(1));

@@ -46,7 +46,7 @@ pub enum Format {
     Parquet,
 }
 
-/// Whether [`Format::Parquet`] can be written: the feature `parquet`.
+/// True if [`Format::Parquet`] can be written: the feature `parquet`.
 pub const HAS_PARQUET: bool = cfg!(feature = "parquet");
 
 impl Format {
@@ -54,12 +54,12 @@ impl Format {
     pub const NAMES: [&'static str; 8] =
         ["folded", "pprof", "speedscope", "firefox", "perfetto", "parquet", "json", "otlp"];
 
-    /// Whether it is bytes that a terminal cannot show.
+    /// Returns true if it is bytes that a terminal cannot show.
     pub fn is_binary(self) -> bool {
         matches!(self, Self::Pprof | Self::Otlp | Self::Perfetto | Self::Parquet)
     }
 
-    /// Whether it says of each sample when and where it was taken: profiles have to keep them
+    /// Returns true if it says of each sample when and where it was taken: profiles have to keep them
     /// ([`profile::Detail::samples`]).
     pub fn is_timed(self) -> bool {
         matches!(self, Self::Firefox | Self::Perfetto | Self::Parquet)
@@ -126,7 +126,7 @@ pub struct Event<'a> {
     pub name: String,
     /// Its samples.
     pub view: &'a View<'a>,
-    /// Whether its periods are nanoseconds of CPU time.
+    /// True if its periods are nanoseconds of CPU time.
     pub is_clock: bool,
     /// Events from sample to sample, where that is fixed.
     pub period: Option<u64>,

@@ -32,7 +32,7 @@ pub struct Facts<'a> {
     pub duration_ns: Option<u64>,
     /// CPUs of the machine.
     pub cpus: Option<u64>,
-    /// Whether the event is a clock, so that periods are CPU time in nanoseconds.
+    /// True if the event is a clock, so that periods are CPU time in nanoseconds.
     pub is_clock: bool,
     /// What the recording could not deliver.
     pub loss: &'a Loss,

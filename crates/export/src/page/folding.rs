@@ -49,7 +49,7 @@ impl Folding {
         self.rows
     }
 
-    /// Whether a frame with so many below it is drawn. What is above one that is not drawn, is not drawn either.
+    /// Returns true if a frame with so many below it is drawn. What is above one that is not drawn, is not drawn either.
     pub(crate) fn shows(&self, depth: usize, weight: u64) -> bool {
         // All samples together are shown whatever they weigh.
         depth == 0 || weight as f64 * self.scale >= SEEN && depth < self.rows

@@ -32,7 +32,7 @@ pub(crate) struct Frames<'o> {
     width: f64,
     /// The element that is being written.
     element: Vec<u8>,
-    /// Whether all elements from here on are frames.
+    /// True if all elements from here on are frames.
     begun: bool,
     /// Frames that end where the last one did. Those come with the outermost first, all others with the innermost.
     batch: Vec<Frame>,

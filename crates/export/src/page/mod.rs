@@ -34,7 +34,7 @@ pub(crate) struct Page<'p> {
     pub(crate) legend: &'p [(&'static str, Color)],
     /// Pixels.
     pub(crate) width: usize,
-    /// Whether that is but a proposal.
+    /// True if that is but a proposal.
     pub(crate) fluid: bool,
     /// Frames grow downwards.
     pub(crate) inverted: bool,

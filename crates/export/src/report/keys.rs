@@ -79,7 +79,7 @@ impl Key {
         }
     }
 
-    /// Whether it is a number.
+    /// Returns true if it is a number.
     pub(super) fn is_number(self) -> bool {
         matches!(self, Self::Pid | Self::Tid | Self::Cpu)
     }

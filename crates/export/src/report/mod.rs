@@ -92,9 +92,9 @@ pub struct Options {
     pub query: Query,
     /// By what rows are sorted.
     pub order: Order,
-    /// Whether totals are shown beside self weights.
+    /// True if totals are shown beside self weights.
     pub totals: bool,
-    /// Whether trees keep threads apart.
+    /// True if trees keep threads apart.
     pub per_thread: bool,
     /// Rows and calls below this share, from 0 to 1, are left out; `None` for what suits the format.
     pub least: Option<f64>,

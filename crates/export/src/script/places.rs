@@ -22,7 +22,7 @@ pub trait Symbols {
     fn resolution(&self, entry: &StackEntry) -> Option<&Resolution>;
     /// The space with this number.
     fn space(&self, id: SpaceId) -> &Space;
-    /// Whether the recording lists the build id of a kernel module under this path.
+    /// Returns true if the recording lists the build id of a kernel module under this path.
     fn lists_module(&self, path: &Name) -> bool;
 }
 

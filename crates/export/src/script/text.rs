@@ -37,7 +37,7 @@ impl Text {
         self.bytes.len() + size_of_val(self.gaps.as_slice()) + size_of_val(self.lines.as_slice())
     }
 
-    /// Whether there is nothing.
+    /// Returns true if there is nothing.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.gaps.is_empty()
     }

@@ -58,7 +58,7 @@ pub struct PageWait {
     pub from: u64,
     /// The end.
     pub to: u64,
-    /// Whether it could go on and had no CPU; else it was blocked.
+    /// True if it could go on and had no CPU; else it was blocked.
     pub is_ready: bool,
 }
 
@@ -68,7 +68,7 @@ pub struct PageEvent<'p> {
     pub name: String,
     /// The samples.
     pub view: &'p View<'p>,
-    /// Whether the event is a clock, whose periods are nanoseconds.
+    /// True if the event is a clock, whose periods are nanoseconds.
     pub is_clock: bool,
 }
 

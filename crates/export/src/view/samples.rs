@@ -44,10 +44,10 @@ pub(crate) struct Samples {
     leaves: Vec<(u32, u32)>,
     leaf_numbers: HashMap<(u32, u32), u32, FxBuildHasher>,
     pub(crate) lines: Lines,
-    /// Whether stacks that end on different lines are told apart.
+    /// True if stacks that end on different lines are told apart.
     pub(crate) has_lines: bool,
     rows: Vec<Row>,
-    /// Whether all samples say when, and where, they were taken.
+    /// True if all samples say when, and where, they were taken.
     is_timed: bool,
     has_cpus: bool,
 }

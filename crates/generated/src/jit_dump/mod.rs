@@ -288,7 +288,7 @@ impl JitDump {
         Some(UnwindingInfo { eh_frame, eh_frame_address, eh_frame_header })
     }
 
-    /// Whether times are of the processor's own counter, which is no clock of a recording.
+    /// Returns true if times are of the processor's own counter, which is no clock of a recording.
     pub fn has_processor_times(&self) -> bool {
         self.header.is_some_and(|header| header.processor_times)
     }
@@ -308,7 +308,7 @@ impl JitDump {
         self.cut_names
     }
 
-    /// Whether reading ended before the end of the file, because it says too much, or cannot be followed any further.
+    /// Returns true if reading ended before the end of the file, because it says too much, or cannot be followed any further.
     pub fn is_cut(&self) -> bool {
         self.full
     }
@@ -324,7 +324,7 @@ impl JitDump {
     }
 }
 
-/// Whether there is a byte, and the last one has an address.
+/// Returns true if there is a byte, and the last one has an address.
 fn is_range(start: u64, size: u64) -> bool {
     size.checked_sub(1).and_then(|last| start.checked_add(last)).is_some()
 }

@@ -159,7 +159,7 @@ impl Client {
     }
 }
 
-/// Whether the file is an object with this build id.
+/// Returns true if the file is an object with this build id.
 fn check(file: &File, wanted: &BuildId) -> Result<(), Reason> {
     match open_opened(file)?.build_id() {
         Some(found) if found.same_object(wanted) => Ok(()),

@@ -23,7 +23,7 @@ pub use settings::{Settings, is_wanted};
 
 pub(crate) use cache::kept;
 
-/// Whether servers can be asked: the feature `debuginfod`. What lies in the cache is found without it.
+/// True if servers can be asked: the feature `debuginfod`. What lies in the cache is found without it.
 pub const HAS_CLIENT: bool = cfg!(feature = "debuginfod");
 
 /// Which file of a build id.

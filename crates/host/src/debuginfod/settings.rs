@@ -54,7 +54,7 @@ impl Settings {
     }
 }
 
-/// Whether servers are to be asked: the user `asked`, or `DEBUGINFOD_URLS` names some. Without a client in this build, they
+/// Returns true if servers are to be asked: the user `asked`, or `DEBUGINFOD_URLS` names some. Without a client in this build, they
 /// are not.
 pub fn is_wanted(asked: bool) -> bool {
     asked || !urls(&std::env::var("DEBUGINFOD_URLS").unwrap_or_default()).is_empty()

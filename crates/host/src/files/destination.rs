@@ -179,7 +179,7 @@ impl Destination {
         self.place
     }
 
-    /// Whether what is written there meets what is written to standard output.
+    /// Returns true if what is written there meets what is written to standard output.
     pub fn is_standard_output(&self) -> bool {
         let Place::Stream(stream) = &self.place else { return false };
         let (Ok(stream), Ok(stdout)) = (stream.metadata(), std::fs::metadata("/proc/self/fd/1")) else {

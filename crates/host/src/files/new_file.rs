@@ -138,7 +138,7 @@ impl NewFile {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Whether [`NewFile::take_name_keeping_old`] can do its work, as far as can be seen now.
+    /// Returns true if [`NewFile::take_name_keeping_old`] can do its work, as far as can be seen now.
     ///
     /// # Errors
     /// `EISDIR` where `NAME.old` is a directory, `EPERM` where an older file of the name is another user's and may not be
@@ -197,7 +197,7 @@ impl NewFile {
         named
     }
 
-    /// Whether the file, which had taken its name, has been deleted since: what is written has no reader any more.
+    /// Returns true if the file, which had taken its name, has been deleted since: what is written has no reader any more.
     pub fn is_deleted(&self) -> bool {
         matches!(self.name, CurrentName::Own) && self.file.metadata().is_ok_and(|file| file.nlink() == 0)
     }

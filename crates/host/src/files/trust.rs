@@ -27,7 +27,7 @@ impl Trusted {
         Self { users: [0, own].into_iter().chain(sudo).collect() }
     }
 
-    /// Whether `user` is one of them.
+    /// Returns true if `user` is one of them.
     pub(super) fn is(&self, user: u32) -> bool {
         self.users.contains(&user)
     }
@@ -36,13 +36,13 @@ impl Trusted {
         self.is(what.uid())
     }
 
-    /// Whether what is of trusted users in a folder has the names that they gave it: nobody else can rename it. A group is
+    /// Returns true if what is of trusted users in a folder has the names that they gave it: nobody else can rename it. A group is
     /// taken for trusted here: many a user's own folders can be written to by a group of that user alone.
     pub(super) fn keeps_names(&self, folder: &Metadata) -> bool {
         self.owns(folder) && (folder.mode() & OTHERS_WRITE == 0 || folder.mode() & STICKY != 0)
     }
 
-    /// Whether a trusted user put a link or a pipe there: it is theirs, and nobody else can have given it this name, by a
+    /// Returns true if a trusted user put a link or a pipe there: it is theirs, and nobody else can have given it this name, by a
     /// rename or a hard link.
     pub(super) fn placed(&self, what: &Metadata, folder: &Metadata) -> bool {
         let is_shared = folder.mode() & (OTHERS_WRITE | GROUP_WRITES) != 0;

@@ -24,7 +24,7 @@ pub enum ObjectBytes {
 pub type HostObject = Object<ObjectBytes>;
 
 impl ObjectBytes {
-    /// Whether what was read of a file may not be the file's: see [`FileMap::has_changed`].
+    /// Returns true if what was read of a file may not be the file's: see [`FileMap::has_changed`].
     pub fn has_changed(&self) -> bool {
         match self {
             Self::Mapped(map) => map.has_changed(),

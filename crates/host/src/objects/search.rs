@@ -20,7 +20,7 @@ pub struct SearchPaths {
     pub build_id_cache: Option<PathBuf>,
     /// Where debuginfod clients keep what they downloaded (`~/.cache/debuginfod_client`).
     pub debuginfod_cache: Option<PathBuf>,
-    /// Whether the recording was made on this host: then processes that still live show their own files, and the
+    /// True if the recording was made on this host: then processes that still live show their own files, and the
     /// vDSO is the one that we have ourselves.
     pub this_host: bool,
 }

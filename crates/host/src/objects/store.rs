@@ -151,7 +151,7 @@ impl<S: ObjectSource> ObjectStore<S> {
         Err(first_reason.unwrap_or(Reason::FileMissing))
     }
 
-    /// Whether the file that was found is the one that was mapped. Numbers of devices and inodes mean something on the
+    /// Returns true if the file that was found is the one that was mapped. Numbers of devices and inodes mean something on the
     /// machine that gave them, and below its own root.
     fn check(&self, object: &Object<S>, path: &Path, identity: &ObjectIdentity) -> Result<(), Reason> {
         if let Some(recorded) = identity.build_id {
@@ -210,7 +210,7 @@ impl<S> Opened<S> {
     }
 }
 
-/// Whether the path now leads to another file of the same device. Another device says nothing: containers and
+/// Returns true if the path now leads to another file of the same device. Another device says nothing: containers and
 /// overlays show other numbers for the same file.
 fn was_replaced(recorded: &FileIdentity, found: &std::fs::Metadata) -> bool {
     let device = found.dev();

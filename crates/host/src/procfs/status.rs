@@ -51,7 +51,7 @@ impl Status {
         parse(text)
     }
 
-    /// Whether the process has `capability` (in its own user namespace).
+    /// Returns true if the process has `capability` (in its own user namespace).
     pub fn has(&self, capability: Capability) -> bool {
         self.effective_capabilities & (1 << capability as u8) != 0
     }
@@ -70,7 +70,7 @@ pub(super) fn status_of_process(pid: Pid) -> io::Result<Status> {
     status(Tid(pid.0))
 }
 
-/// Whether the first thread of a process holds a signal back, as one does that reads it instead of being ended by it.
+/// Returns true if the first thread of a process holds a signal back, as one does that reads it instead of being ended by it.
 ///
 /// # Errors
 /// `ENOENT` where there is none (any more).

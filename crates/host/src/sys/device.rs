@@ -7,12 +7,12 @@ fn parts(device: u64) -> (u32, u32) {
     (libc::major(device), libc::minor(device))
 }
 
-/// Whether a character device keeps nothing that is written to it: `/dev/null`, `/dev/zero`, `/dev/full`.
+/// Returns true if a character device keeps nothing that is written to it: `/dev/null`, `/dev/zero`, `/dev/full`.
 pub fn is_sink(device: u64) -> bool {
     matches!(parts(device), (1, 3 | 5 | 7))
 }
 
-/// Whether a character device is a terminal: a virtual console, a serial line, a pseudoterminal, or whatever is standard
+/// Returns true if a character device is a terminal: a virtual console, a serial line, a pseudoterminal, or whatever is standard
 /// input, output or error of this process and says that it is one.
 pub fn is_terminal(device: u64) -> bool {
     match parts(device) {

@@ -44,7 +44,7 @@ impl Directory {
         self.0.try_clone().map(Self)
     }
 
-    /// Whether it has been removed: nothing can get a name in it any more.
+    /// Returns true if it has been removed: nothing can get a name in it any more.
     pub fn is_removed(&self) -> bool {
         self.0.metadata().is_ok_and(|directory| directory.nlink() == 0)
     }
@@ -105,7 +105,7 @@ impl Directory {
         open_at(self.0.as_raw_fd(), c".", libc::O_RDONLY | libc::O_DIRECTORY, 0)
     }
 
-    /// Whether it is one of the kernel's own, in `/proc`.
+    /// Returns true if it is one of the kernel's own, in `/proc`.
     pub fn is_of_proc(&self) -> bool {
         let mut about = std::mem::MaybeUninit::<libc::statfs>::uninit();
         // SAFETY: the kernel writes the structure, which is read only where it says that it has.

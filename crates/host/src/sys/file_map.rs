@@ -32,7 +32,7 @@ impl FileMap {
         Ok(Self { guard: Guard::new(&map), map })
     }
 
-    /// Whether bytes that were read are not the file's, since it became shorter, or could not be read.
+    /// Returns true if bytes that were read are not the file's, since it became shorter, or could not be read.
     pub fn has_changed(&self) -> bool {
         self.guard.has_faulted()
     }

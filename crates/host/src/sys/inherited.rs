@@ -42,7 +42,7 @@ extern "C" fn note() {
     }
 }
 
-/// Whether this process was started with the signal ignored, as `nohup` and shells' background jobs are.
+/// Returns true if this process was started with the signal ignored, as `nohup` and shells' background jobs are.
 pub fn is_ignored(signal: i32) -> bool {
     (1..=64).contains(&signal) && IGNORED.load(Ordering::Relaxed) & 1 << (signal - 1) != 0
 }

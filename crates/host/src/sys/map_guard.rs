@@ -30,7 +30,7 @@ struct Slot {
     /// The number of the first page, and in the lower [`COUNT_BITS`] bits how many there are; 0 for no map. One number, so
     /// that nobody sees the start of one map with the length of another.
     pages: AtomicU64,
-    /// Whether pages were replaced.
+    /// True if pages were replaced.
     has_faulted: AtomicBool,
     next: AtomicPtr<Slot>,
 }
@@ -61,7 +61,7 @@ impl Guard {
         Self(slot)
     }
 
-    /// Whether what was read from the map may be zeros that are not in the file.
+    /// Returns true if what was read from the map may be zeros that are not in the file.
     pub(super) fn has_faulted(&self) -> bool {
         self.0.has_faulted.load(Ordering::Relaxed)
     }

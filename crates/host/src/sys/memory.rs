@@ -48,7 +48,7 @@ const PROBE: usize = 1 << 20;
 
 /// The sentence.
 static LAST_WORDS: AtomicPtr<&'static str> = AtomicPtr::new(ptr::null_mut());
-/// Whether a large block was refused.
+/// True if a large block was refused.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// Sets the line that is written to standard error when no memory is left; the process ends with the exit code 1 then.

@@ -90,7 +90,7 @@ fn get() -> Option<libc::sched_attr> {
     got.then_some(now)
 }
 
-/// Whether the calling thread may have it.
+/// Returns true if the calling thread may have it.
 fn set(attr: &libc::sched_attr) -> bool {
     // SAFETY: the kernel reads the structure, whose size it is told, before the call returns.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, std::ptr::from_ref(attr), 0) == 0 }

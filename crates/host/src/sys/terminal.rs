@@ -19,7 +19,7 @@ struct Before {
 }
 
 static BEFORE: OnceLock<Before> = OnceLock::new();
-/// Whether the terminal is ours now, and has to be given back.
+/// True if the terminal is ours now, and has to be given back.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// Lets the terminal hand on every key as it is (`cfmakeraw(3)`), also where it was taken before and somebody else, such as a

@@ -89,7 +89,7 @@ const ALLOWED_OLD: &[libc::c_long] =
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_OLD: &[libc::c_long] = &[];
 
-/// Whether a descriptor is a terminal, and how wide: `asm-generic/ioctls.h`. The C libraries give these numbers other types.
+/// `ioctl(2)` requests that tell if a descriptor is a terminal, and how wide: `asm-generic/ioctls.h`. The C libraries give these numbers other types.
 const TCGETS: u64 = 0x5401;
 const TIOCGWINSZ: u64 = 0x5413;
 

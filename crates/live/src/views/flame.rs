@@ -12,7 +12,7 @@ use crate::snapshot::{Frame, Snapshot};
 #[derive(Clone, Debug)]
 pub struct FlameTree {
     tree: Tree,
-    /// Whether the filter highlights a function, by its number; `None` where it highlights none.
+    /// True if the filter highlights a function, by its number; `None` where it highlights none.
     found: Option<Vec<bool>>,
     /// The weight of all stacks with a highlighted frame.
     found_weight: u64,
@@ -34,9 +34,9 @@ pub struct Tile {
     pub path: PathKey,
     /// What is written on it: with the suffixes that the SVG has (`_[k]`, `_[i]`, `_[j]`).
     pub text: String,
-    /// Whether it lies below the frame that was zoomed into.
+    /// True if it lies below the frame that was zoomed into.
     pub ancestor: bool,
-    /// Whether the filter highlights it.
+    /// True if the filter highlights it.
     pub found: bool,
     /// Its weight.
     pub weight: u64,

@@ -12,7 +12,7 @@ pub struct FunctionRow {
     pub own: u64,
     /// The weight of stacks that it is on, each counted once.
     pub total: u64,
-    /// Whether it runs in the kernel.
+    /// True if it runs in the kernel.
     pub in_kernel: bool,
 }
 

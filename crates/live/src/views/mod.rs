@@ -22,11 +22,11 @@ use crate::snapshot::{Frame, Place, Snapshot, Task};
 pub struct Scope {
     /// The event, by its position.
     pub event: u32,
-    /// Whether kernel frames count.
+    /// True if kernel frames count.
     pub kernel: bool,
-    /// Whether user frames count.
+    /// True if user frames count.
     pub user: bool,
-    /// Whether idle CPUs count.
+    /// True if idle CPUs count.
     pub idle: bool,
     /// The typed filter.
     pub filter: Filter,
@@ -123,7 +123,7 @@ impl Scope {
         Some(shown)
     }
 
-    /// Whether the frame is not hidden.
+    /// Returns true if the frame is not hidden.
     fn shows(&self, frame: Frame) -> bool {
         if frame.in_kernel { self.kernel } else { self.user }
     }

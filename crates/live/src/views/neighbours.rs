@@ -32,7 +32,7 @@ pub struct NeighbourRow {
     pub function: u32,
     /// The weight of the function's stacks that take this way.
     pub weight: u64,
-    /// Whether its children are shown; `None` where there are none.
+    /// True if its children are shown; `None` where there are none.
     pub open: Option<bool>,
 }
 

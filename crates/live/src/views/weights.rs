@@ -18,7 +18,7 @@ pub(crate) struct Weighed<'a> {
     pub(crate) number: usize,
     /// The branch.
     pub(crate) branch: &'a Branch,
-    /// Whether its frame is not hidden.
+    /// True if its frame is not hidden.
     pub(crate) is_shown: bool,
     /// Of the stacks that end here.
     pub(crate) own: u64,

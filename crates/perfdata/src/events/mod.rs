@@ -82,7 +82,7 @@ impl EventTable {
         }
     }
 
-    /// Whether [`Self::name_tracepoints`] has something to do.
+    /// Returns true if [`Self::name_tracepoints`] has something to do.
     pub(crate) fn has_nameless_tracepoints(&self) -> bool {
         self.events.iter().any(Event::is_nameless_tracepoint)
     }

@@ -147,13 +147,13 @@ pub struct Features {
     pub cpu_topology: Option<CpuTopology>,
     /// Memory nodes.
     pub numa_topology: Vec<NumaNode>,
-    /// Whether samples carry branch stacks.
+    /// True if samples carry branch stacks.
     pub branch_stack: bool,
     /// Type numbers and names of PMUs.
     pub pmu_mappings: Vec<(u32, Name)>,
     /// Event groups.
     pub groups: Vec<GroupDescription>,
-    /// Whether `perf stat record` wrote the file.
+    /// True if `perf stat record` wrote the file.
     pub stat: bool,
     /// CPU caches.
     pub caches: Vec<CpuCache>,

@@ -225,12 +225,12 @@ impl Reader {
         self.known.features()
     }
 
-    /// Whether [`EntryKind::RoundEnd`] can be relied on for order; if not, all records are to be sorted.
+    /// Returns true if [`EntryKind::RoundEnd`] can be relied on for order; if not, all records are to be sorted.
     pub fn has_rounds(&self) -> bool {
         self.rounds
     }
 
-    /// Whether it has the shape of a pipe.
+    /// Returns true if it has the shape of a pipe.
     pub fn is_pipe(&self) -> bool {
         self.pipe
     }

@@ -19,7 +19,7 @@ pub trait ReadAt: Send {
     /// Those of the file.
     fn len(&self) -> io::Result<u64>;
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     ///
     /// # Errors
     /// Those of the file.

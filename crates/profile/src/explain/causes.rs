@@ -27,7 +27,7 @@ pub struct Cause {
     pub path: Vec<FrameId>,
     /// Its weight; of causes that were found further inside, it has no part.
     pub weight: u64,
-    /// Whether causes further inside were taken out.
+    /// True if causes further inside were taken out.
     pub is_rest: bool,
     /// The functions that its samples were taken in, heaviest first.
     pub inside: Vec<Part<FrameId>>,

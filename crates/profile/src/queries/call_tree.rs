@@ -114,7 +114,7 @@ impl CallTree {
         (node != NodeId::ROOT).then(|| self.nodes[node.index()].frame)
     }
 
-    /// Whether a node is a thread or a process, or the root: not yet a function.
+    /// Returns true if a node is a thread or a process, or the root: not yet a function.
     pub fn is_thread(&self, node: NodeId) -> bool {
         self.frame(node).is_none_or(|frame| is_thread(&self.frames[frame.index()]))
     }

@@ -108,7 +108,7 @@ pub struct Count {
     pub task: Option<CountedTask>,
     /// The count.
     pub reading: Reading,
-    /// Whether the event could not be read: pinned, and without a counter (`read(2)` gives nothing).
+    /// True if the event could not be read: pinned, and without a counter (`read(2)` gives nothing).
     pub unreadable: bool,
 }
 
@@ -140,6 +140,6 @@ pub struct Counted {
     pub command: Option<Command>,
     /// Reports of single tasks that were lost: what these counted is in the counts of the threads that were there at the start.
     pub lost_reports: u64,
-    /// Whether a signal, or [`crate::Control::stop`], has ended it.
+    /// True if a signal, or [`crate::Control::stop`], has ended it.
     pub interrupted: bool,
 }

@@ -37,7 +37,7 @@ pub(super) struct TaskReports {
     /// What tasks have reported, by the event and the thread that was opened.
     told: HashMap<(usize, Tid), Reading, FxBuildHasher>,
     pub(super) lost: u64,
-    /// Whether some thread got no ring: what it starts is counted with it.
+    /// True if some thread got no ring: what it starts is counted with it.
     pub(super) is_incomplete: bool,
 }
 

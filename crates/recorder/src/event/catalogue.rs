@@ -21,7 +21,7 @@ pub struct Pmu {
     pub measures: BTreeMap<String, Measure>,
     /// The CPUs that it counts on, where not on all.
     pub cpus: Option<Vec<CpuId>>,
-    /// Whether it is the PMU of a kind of core (`cpu_core`, `cpu_atom`).
+    /// True if it is the PMU of a kind of core (`cpu_core`, `cpu_atom`).
     pub core: bool,
 }
 
@@ -71,7 +71,7 @@ impl Catalogue for Vec<Pmu> {
     }
 }
 
-/// Whether `name` matches `pattern`, in which `*` stands for any letters and `?` for one.
+/// Returns true if `name` matches `pattern`, in which `*` stands for any letters and `?` for one.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut p, mut n) = (0, 0);

@@ -57,7 +57,7 @@ impl Listed {
         Self { kind, names: vec![form.to_owned()], example: example.map(str::to_owned) }
     }
 
-    /// Whether `pattern` means it: by its kind; by a name, with `*` and `?`; or, without those, by a part of a name.
+    /// Returns true if `pattern` means it: by its kind; by a name, with `*` and `?`; or, without those, by a part of a name.
     /// Case does not matter.
     pub fn is_meant_by(&self, pattern: &str) -> bool {
         let pattern = pattern.to_ascii_lowercase();

@@ -16,7 +16,7 @@ pub(crate) fn likeliest<A: Ord + Copy>(
     found.into_iter().map(|(_, address, mangled)| (mangled, address)).collect()
 }
 
-/// Whether `mangled` may be the function `readable`: how many identifiers follow the last one of the path (types of
+/// Returns true if `mangled` may be the function `readable`: how many identifiers follow the last one of the path (types of
 /// parameters, closures), so that the least is the likeliest.
 fn says(mangled: &str, readable: &str) -> Option<usize> {
     let mut rest = mangled.strip_prefix("_Z").or_else(|| mangled.strip_prefix("_R"))?;

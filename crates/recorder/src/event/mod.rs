@@ -56,7 +56,7 @@ pub struct Event {
     pub every_occurrence: bool,
     /// The CPUs that its PMU counts on, where not on all.
     pub cpus: Option<Vec<CpuId>>,
-    /// Whether these are the CPUs of a kind of core; else the PMU belongs to no core, and to no thread.
+    /// True if these are the CPUs of a kind of core; else the PMU belongs to no core, and to no thread.
     pub core: bool,
     /// The place in the list of the group's leader, for members of a group.
     pub leader: Option<usize>,

@@ -93,7 +93,7 @@ impl Modifiers {
         }
     }
 
-    /// Whether some privilege level was named, so that the others are left out.
+    /// Returns true if some privilege level was named, so that the others are left out.
     pub fn names_levels(&self) -> bool {
         self.user | self.kernel | self.hypervisor
     }

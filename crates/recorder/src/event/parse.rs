@@ -24,7 +24,7 @@ pub(super) struct Group<'a> {
     pub(super) terms: Vec<Term<'a>>,
     /// Behind the closing brace.
     pub(super) modifiers: &'a str,
-    /// Whether there were braces.
+    /// True if there were braces.
     pub(super) braces: bool,
 }
 
@@ -73,18 +73,18 @@ fn split(list: &str) -> Vec<&str> {
     parts.into_iter().map(str::trim).collect()
 }
 
-/// Whether slashes in the event that begins so are part of a path or a length (`uprobe:/bin/x:main`, `mem:1/4`).
+/// Returns true if slashes in the event that begins so are part of a path or a length (`uprobe:/bin/x:main`, `mem:1/4`).
 fn has_path(event: &str) -> bool {
     let event = event.trim_start_matches(['{', ' ']);
     ["uprobe:", "kprobe:", "mem:"].iter().any(|form| event.starts_with(form))
 }
 
-/// Whether the event that begins so has opened its parameters and not yet closed them (`mem:1/4:w/period=5`).
+/// Returns true if the event that begins so has opened its parameters and not yet closed them (`mem:1/4:w/period=5`).
 fn within_parameters(event: &str) -> bool {
     has_path(event) && event.rsplit_once('/').is_some_and(|(_, last)| is_parameter(last))
 }
 
-/// Whether `text` begins with a term that each event takes.
+/// Returns true if `text` begins with a term that each event takes.
 fn is_parameter(text: &str) -> bool {
     text.split_once('=').is_some_and(|(name, _)| GENERAL.contains(&name))
 }

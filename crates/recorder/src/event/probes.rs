@@ -60,7 +60,7 @@ pub(super) fn breakpoint(text: &str) -> Result<Attr, EventError> {
 pub struct Probe {
     /// The object file, or the kernel's function; `None` for an address of the kernel.
     pub path: Option<CString>,
-    /// Whether it is in the kernel.
+    /// True if it is in the kernel.
     pub in_kernel: bool,
 }
 

@@ -36,7 +36,7 @@ struct Life {
     /// Its FORK; 0 where it lived before.
     since: u64,
     parent: u32,
-    /// Whether it is a member; `None` until its parents are known.
+    /// True if it is a member; `None` until its parents are known.
     member: Option<bool>,
     /// Threads that live; `None` for a process that lived before, and had nobody knows how many.
     threads: Option<u32>,
@@ -126,7 +126,7 @@ impl Lives {
         self.lives.get_mut(&pid)?.iter_mut().rev().find(|life| life.since <= time)
     }
 
-    /// Whether a process of that time is a member. All records until then must have been learned.
+    /// Returns true if a process of that time is a member. All records until then must have been learned.
     pub(super) fn is_member(&mut self, pid: u32, time: u64) -> bool {
         let (mut pid, mut time) = (pid, time);
         let mut unknown = Vec::new();
@@ -153,7 +153,7 @@ impl Lives {
         member
     }
 
-    /// Whether the process that has this number now is certainly a member.
+    /// Returns true if the process that has this number now is certainly a member.
     pub(super) fn is_known_member(&self, pid: u32) -> bool {
         let now = self.lives.get(&pid).and_then(|lives| lives.last());
         now.is_some_and(|life| life.member == Some(true))

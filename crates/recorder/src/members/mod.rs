@@ -41,14 +41,14 @@ pub(crate) struct Members<'c> {
     lives: Lives,
     /// Processes that began in the round before.
     fresh: Vec<(u32, u64)>,
-    /// Whether the children of members are members.
+    /// True if the children of members are members.
     inherit: bool,
     /// Samples of others that came out of the rings.
     pub(crate) removed: u64,
     /// Samples of members.
     kept: u64,
     pub(crate) tally: Tally,
-    /// Whether the kernel says at the end how many samples were lost (`PERF_FORMAT_LOST`), and that is of use: in a part of a
+    /// True if the kernel says at the end how many samples were lost (`PERF_FORMAT_LOST`), and that is of use: in a part of a
     /// recording LOST records say it.
     counts_lost: bool,
     running: bool,
@@ -128,7 +128,7 @@ impl<'c> Members<'c> {
     }
 }
 
-/// Whether a record is about a member, or about no process.
+/// Returns true if a record is about a member, or about no process.
 fn is_of_member(record: &[u8], lives: &mut Lives) -> bool {
     let from_end = |offset: usize| record.len().checked_sub(offset);
     let time = || from_end(TIME_FROM_END).and_then(|at| u64_at(record, at));

@@ -41,7 +41,7 @@ struct Pulse {
 }
 
 impl Pulse {
-    /// Whether it was enabled for some time since the last look.
+    /// Returns true if it was enabled for some time since the last look.
     fn beats(&mut self) -> bool {
         let mut values = [0; 5];
         // value, enabled, …

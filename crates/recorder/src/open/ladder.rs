@@ -186,7 +186,7 @@ fn leave_the_kernel_out(attr: &mut Attr) -> Option<Option<Step>> {
     Some(Some(Step::UserSpaceOnly))
 }
 
-/// Whether the event is a breakpoint at an address of the kernel: the upper half of the addresses.
+/// Returns true if the event is a breakpoint at an address of the kernel: the upper half of the addresses.
 pub(super) fn is_in_the_kernel(attr: &Attr) -> bool {
     const TYPE_BREAKPOINT: u32 = 5;
     attr.kind == TYPE_BREAKPOINT && attr.config1 >> 63 == 1

@@ -54,13 +54,13 @@ pub(crate) struct Opened {
     pub(crate) whole_cpus: Option<WholeCpus>,
     /// The CPU times of tasks, where these are told.
     pub(crate) task_clocks: Option<TaskClocks>,
-    /// Whether the events that tell of switches are held back ([`Opened::hold_switches`]).
+    /// True if the events that tell of switches are held back ([`Opened::hold_switches`]).
     pub(super) switches_held: bool,
     /// CPUs on which the events are open that are to be open everywhere.
     watched_cpus: Vec<CpuId>,
-    /// Whether sampling has been started.
+    /// True if sampling has been started.
     pub(super) enabled: bool,
-    /// Whether it was stopped for a while ([`Opened::pause`]).
+    /// True if it was stopped for a while ([`Opened::pause`]).
     pub(super) paused: bool,
     wanted_ring: u64,
     /// Bytes that stack copies may have.
@@ -83,17 +83,17 @@ pub(crate) struct OpenEvent {
 }
 
 impl OpenEvent {
-    /// Whether it tells where threads wait.
+    /// Returns true if it tells where threads wait.
     pub(crate) fn watches(&self) -> bool {
         self.selected.as_ref().is_some_and(|selected| selected.watches)
     }
 
-    /// Whether its samples are made from what is read of threads.
+    /// Returns true if its samples are made from what is read of threads.
     pub(crate) fn is_read_outside(&self) -> bool {
         self.selected.as_ref().is_some_and(|selected| selected.read_outside)
     }
 
-    /// Whether it is open on whole CPUs, whatever the target is.
+    /// Returns true if it is open on whole CPUs, whatever the target is.
     pub(crate) fn is_everywhere(&self) -> bool {
         self.selected.as_ref().is_some_and(|selected| selected.everywhere)
     }

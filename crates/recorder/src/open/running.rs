@@ -105,13 +105,13 @@ impl Opened {
         self.samplers().filter_map(cause).collect()
     }
 
-    /// Whether the event at `index` samples now: a member of a group does with its leader, of the variants one does.
+    /// Returns true if the event at `index` samples now: a member of a group does with its leader, of the variants one does.
     pub(super) fn runs(&self, index: usize) -> bool {
         let is_held = self.switches_held && self.events.get(index).is_some_and(OpenEvent::watches);
         self.enabled && !self.paused && !is_held && self.is_chosen(index)
     }
 
-    /// Whether the event at `index` is one of those that are enabled while it samples.
+    /// Returns true if the event at `index` is one of those that are enabled while it samples.
     fn is_chosen(&self, index: usize) -> bool {
         let leads = |event: &OpenEvent| event.leader.is_none_or(|leader| leader == index);
         let is_chosen = |event: &OpenEvent| {
@@ -129,7 +129,7 @@ impl Opened {
         Ok(())
     }
 
-    /// Whether the event at `index` leads its group, or is in none.
+    /// Returns true if the event at `index` leads its group, or is in none.
     pub(super) fn leads(&self, index: usize) -> bool {
         self.events.get(index).is_some_and(|event| event.leader.is_none_or(|leader| leader == index))
     }
@@ -202,7 +202,7 @@ impl Opened {
 }
 
 impl OpenEvent {
-    /// Whether it stands in the recording by itself.
+    /// Returns true if it stands in the recording by itself.
     fn is_whole(&self) -> bool {
         self.variant_of.is_none() && self.part_of.is_none()
     }

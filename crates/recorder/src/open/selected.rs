@@ -51,7 +51,7 @@ fn with_cpus(events: &[Event], cpus: &[CpuId]) -> Vec<Event> {
     kept
 }
 
-/// Whether the PMU of `event` counts on `cpu`.
+/// Returns true if the PMU of `event` counts on `cpu`.
 pub(crate) fn counts_on(event: &Event, cpu: CpuId) -> bool {
     event.cpus.as_ref().is_none_or(|cpus| cpus.contains(&cpu))
 }

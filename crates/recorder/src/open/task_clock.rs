@@ -97,7 +97,7 @@ impl TaskClocks {
         self.clocks.iter().map(|clock| clock.id).collect()
     }
 
-    /// Whether the times of single tasks are told.
+    /// Returns true if the times of single tasks are told.
     pub(crate) fn has_reports(&self) -> bool {
         self.attr.flags.contains(AttrFlags::INHERIT_STAT)
     }
@@ -165,7 +165,7 @@ impl TaskClock {
     }
 }
 
-/// Whether the times of single tasks are wanted, and can be had: where what is started is followed on all CPUs.
+/// Returns true if the times of single tasks are wanted, and can be had: where what is started is followed on all CPUs.
 pub(super) fn is_wanted(options: &Options, samplers: &[Attr]) -> bool {
     let follows = options.inherits() && options.cpus.is_none() && !options.light && !options.in_parts;
     // Switches say it more exactly.

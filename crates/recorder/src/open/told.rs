@@ -10,7 +10,7 @@ use crate::notice::Notice;
 pub(super) struct ToldNotices(Vec<Notice>);
 
 impl ToldNotices {
-    /// Whether it was told.
+    /// Returns true if it was told.
     pub(super) fn has(&self, notice: &Notice) -> bool {
         self.0.contains(notice)
     }

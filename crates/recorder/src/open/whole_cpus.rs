@@ -63,7 +63,7 @@ pub(crate) fn open(
     Ok(instead)
 }
 
-/// Whether there are probes in programs that have to be seen in what the target starts, too. The kernel reads the path of the
+/// Returns true if there are probes in programs that have to be seen in what the target starts, too. The kernel reads the path of the
 /// program where it was when the probe was set, in our memory; a copy for a new thread would be read from the memory of who starts
 /// that, whose `fork` or `clone` then fails (`perf_uprobe_event_init()` in kernel/events/core.c).
 fn has_probes(options: &Options) -> bool {
@@ -122,7 +122,7 @@ fn cpus_of_command(options: &Options) -> Option<Vec<CpuId>> {
     (1..=MOST_CPUS).contains(&cpus.len()).then_some(cpus)
 }
 
-/// Whether events of whole CPUs are permitted (checklist C5), the kernel's side included where it is asked for.
+/// Returns true if events of whole CPUs are permitted (checklist C5), the kernel's side included where it is asked for.
 fn may_see_whole_cpus() -> bool {
     let has = |capability| procfs::own_status().is_ok_and(|status| status.has(capability));
     has(Capability::Perfmon)

@@ -16,12 +16,12 @@ struct Pieces {
 struct Free {
     /// With room for all there are: who holds the lock does not wait for memory.
     pieces: Vec<Vec<u8>>,
-    /// Whether none will be given back any more.
+    /// True if none will be given back any more.
     closed: bool,
 }
 
 impl Free {
-    /// Whether there are spare pieces enough.
+    /// Returns true if there are spare pieces enough.
     fn is_full(&self) -> bool {
         self.pieces.len() >= self.pieces.capacity()
     }

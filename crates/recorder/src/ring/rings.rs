@@ -19,7 +19,7 @@ pub(crate) struct RingSource {
     pub(crate) events: Vec<Arc<PerfEvent>>,
     /// Where the kernel was when [`Rings::written`] was asked last.
     head: u64,
-    /// Whether it may have had no room for a record when it was emptied last: the LOST record that would say so comes with the
+    /// True if it may have had no room for a record when it was emptied last: the LOST record that would say so comes with the
     /// next one.
     was_full: bool,
 }

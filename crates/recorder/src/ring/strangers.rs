@@ -37,13 +37,13 @@ impl Strangers {
         }
     }
 
-    /// Whether a process is a stranger.
+    /// Returns true if a process is a stranger.
     pub(crate) fn has(&self, pid: u32) -> bool {
         let word = self.bits.get((pid / u64::BITS) as usize);
         word.is_some_and(|word| word.load(Ordering::Relaxed) & 1 << (pid % u64::BITS) != 0)
     }
 
-    /// Whether a sample is a stranger's, and may be left; it is then counted.
+    /// Returns true if a sample is a stranger's, and may be left; it is then counted.
     pub(super) fn leave(&self, sample: &[u8]) -> bool {
         let is_left = u32_at(sample, PID).is_some_and(|pid| self.has(pid));
         if is_left {

@@ -308,7 +308,7 @@ struct Run<'a> {
     numbers: Numbers,
     duplicates: Option<Duplicates>,
     removed: u64,
-    /// Whether all switches are recorded, or those of some moments.
+    /// True if all switches are recorded, or those of some moments.
     switches: Option<SwitchSampler>,
     /// What reads the stacks of blocked threads.
     outside: Option<OutsideReader>,
@@ -327,7 +327,7 @@ struct Run<'a> {
     child: Option<Child>,
     exit: Option<ExitStatus>,
     failure: Option<io::Error>,
-    /// Whether what was written can be found, should the rest fail.
+    /// True if what was written can be found, should the rest fail.
     kept: bool,
 }
 

@@ -102,7 +102,7 @@ impl CopySizes {
         self.at(self.first)
     }
 
-    /// Whether `size` is one of them.
+    /// Returns true if `size` is one of them.
     pub(crate) fn contains(&self, size: u32) -> bool {
         self.sizes.contains(&size)
     }
@@ -171,7 +171,7 @@ impl CopySize {
         (self.sizes.at(self.chosen.0), self.sizes.at(self.chosen.1))
     }
 
-    /// Whether a copy of so many bytes would have been longer with another size. Where a record cannot hold the size asked for
+    /// Returns true if a copy of so many bytes would have been longer with another size. Where a record cannot hold the size asked for
     /// beside its other parts, the copy is shorter by these (`perf_sample_ustack_size()` in the kernel).
     pub(super) fn is_full(&self, length: usize) -> bool {
         let is_nearly = |size: u32| (size as usize - size as usize / 8..=size as usize).contains(&length);

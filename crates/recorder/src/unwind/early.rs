@@ -24,7 +24,7 @@ pub(super) struct FoundBy {
 /// Of [`FoundBy`] behind a record, bytes.
 const NOTE: usize = 16;
 
-/// Whether a record with this `misc` has a note behind it.
+/// Returns true if a record with this `misc` has a note behind it.
 pub(super) fn is_early(misc: u16) -> bool {
     misc & EARLY != 0
 }

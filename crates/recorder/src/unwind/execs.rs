@@ -29,7 +29,7 @@ impl Execs {
         self.0.insert(tid, time);
     }
 
-    /// Whether the thread of a sample without any stack tells of an exec soon after.
+    /// Returns true if the thread of a sample without any stack tells of an exec soon after.
     pub(super) fn follow(&self, sample: &Sample<'_>) -> bool {
         let (CpuMode::Kernel, Some((_, tid)), Some(time)) = (sample.mode, sample.thread, sample.time) else {
             return false;

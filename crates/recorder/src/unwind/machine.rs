@@ -89,7 +89,7 @@ impl Machine {
         }
     }
 
-    /// Whether stacks are better seen to before their turn.
+    /// Returns true if stacks are better seen to before their turn.
     pub(super) fn is_hasty(&self) -> bool {
         self.hasty > 0
     }

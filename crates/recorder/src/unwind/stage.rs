@@ -148,7 +148,7 @@ impl<C: Consumer> Unwinding<C> {
         written
     }
 
-    /// Whether stacks are seen to before their turn.
+    /// Returns true if stacks are seen to before their turn.
     fn is_hasty(&self) -> bool {
         self.machine.is_hasty() && !self.light
     }

@@ -160,7 +160,7 @@ impl OutsideReader {
         records
     }
 
-    /// Whether some thread's stack may not be read by us; once.
+    /// Returns true if some thread's stack may not be read by us; once.
     pub(crate) fn is_refused(&mut self) -> bool {
         let is_news = self.refused >= REFUSALS && !self.told;
         self.told |= is_news;

@@ -114,7 +114,7 @@ impl SwitchSampler {
         }
     }
 
-    /// Whether no switch has been held back so far.
+    /// Returns true if no switch has been held back so far.
     pub(crate) fn is_whole(&self) -> bool {
         self.gaps.is_empty() && self.gap.is_none()
     }

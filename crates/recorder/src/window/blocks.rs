@@ -130,7 +130,7 @@ pub(super) struct Blocks {
     /// How stacks have come out since the recording began, and when the oldest block that is kept began.
     stacks: StackTotals,
     stacks_before: StackTotals,
-    /// Whether the last block that went was not older than the window is long, and went for want of room.
+    /// True if the last block that went was not older than the window is long, and went for want of room.
     is_cut: bool,
 }
 
@@ -256,7 +256,7 @@ impl Blocks {
         }
     }
 
-    /// Whether there was no room for the whole time of the window.
+    /// Returns true if there was no room for the whole time of the window.
     pub(super) fn is_short(&self) -> bool {
         self.is_cut
     }

@@ -41,7 +41,7 @@ pub struct Dump {
     pub span: Duration,
     /// From the moment that it stands for until it was whole.
     pub took: Duration,
-    /// Whether the bytes of the window had no room for all of its time.
+    /// True if the bytes of the window had no room for all of its time.
     pub is_short: bool,
     /// Why older files could not be removed.
     pub not_removed: Option<String>,
@@ -92,7 +92,7 @@ impl DumpThread {
         Ok(Self { snapshots, reports, busy: false })
     }
 
-    /// Whether a file is being written, so that no snapshot is taken.
+    /// Returns true if a file is being written, so that no snapshot is taken.
     pub(super) fn is_busy(&self) -> bool {
         self.busy
     }

@@ -214,7 +214,7 @@ impl SidebandState {
         self.dead = Some((now, dead.map(|(pid, process)| (*pid, process.order)).collect()));
     }
 
-    /// Whether the process is known.
+    /// Returns true if the process is known.
     pub(super) fn knows(&self, pid: Pid) -> bool {
         self.processes.contains_key(&pid)
     }

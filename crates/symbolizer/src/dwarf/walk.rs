@@ -49,7 +49,7 @@ const STEPS: (usize, usize, usize) = (4, 1 << 10, 1 << 12);
 struct OpenFunction {
     depth: isize,
     number: u32,
-    /// Whether it covers an address at all.
+    /// True if it covers an address at all.
     hit: bool,
     /// Inlined calls that are open in it: depth and number.
     calls: Vec<(isize, u32)>,

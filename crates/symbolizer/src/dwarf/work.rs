@@ -22,7 +22,7 @@ impl WorkBudget {
         Self(AtomicUsize::new(bytes.saturating_mul(TIMES).saturating_add(ALWAYS)))
     }
 
-    /// Whether so many more may be read; if not, no more may.
+    /// Returns true if so many more may be read; if not, no more may.
     pub(crate) fn take(&self, bytes: usize) -> bool {
         let left = |left: usize| Some(left.saturating_sub(bytes));
         let before = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);

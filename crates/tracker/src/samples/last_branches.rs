@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use decoder::{Attr, BranchSampleFormat, Sample, context};
 
-/// Whether the branches of an event's samples are a call stack.
+/// Returns true if the branches of an event's samples are a call stack.
 pub(super) fn are_calls(attr: &Attr) -> bool {
     attr.branch_sample_format.contains(BranchSampleFormat::CALL_STACK)
 }

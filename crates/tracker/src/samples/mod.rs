@@ -29,10 +29,10 @@ pub trait Events {
     /// The event of which an instance has this id (`PERF_EVENT_IOC_ID`).
     fn event_of_id(&self, id: u64) -> Option<EventIndex>;
 
-    /// Whether the event only carries what happened beside the samples.
+    /// Returns true if the event only carries what happened beside the samples.
     fn is_sideband(&self, event: EventIndex) -> bool;
 
-    /// Whether sideband events have rings of their own, so that nothing lost there is a sample. perf's share one.
+    /// Returns true if sideband events have rings of their own, so that nothing lost there is a sample. perf's share one.
     fn have_sideband_rings(&self) -> bool;
 }
 

@@ -97,7 +97,7 @@ pub struct Timeline<S> {
     begin: Option<Timestamp>,
     /// Intervals that have ended and have not been taken.
     ended: Vec<Interval<S>>,
-    /// Whether switches are not recorded at the moment.
+    /// True if switches are not recorded at the moment.
     is_paused: bool,
 }
 
@@ -108,7 +108,7 @@ struct Thread<S> {
     since: Option<Timestamp>,
     state: State<S>,
     cpu: Option<CpuId>,
-    /// Whether the state is the one of before a pause, in which it may have changed.
+    /// True if the state is the one of before a pause, in which it may have changed.
     is_doubtful: bool,
     /// Stretches between pauses in which nothing was told of the thread.
     doubtful: Vec<(Timestamp, Timestamp)>,
@@ -145,7 +145,7 @@ enum State<S> {
         stack: Option<S>,
         leaving: Leaving,
         woken: Option<Timestamp>,
-        /// Whether a switch record has told of it, too.
+        /// True if a switch record has told of it, too.
         confirmed: bool,
     },
 }

@@ -154,12 +154,12 @@ impl<D: ReadAt> UnwindTables<D> {
         &self.refused
     }
 
-    /// Whether there is any unwind table at all.
+    /// Returns true if there is any unwind table at all.
     pub fn has_tables(&self) -> bool {
         self.eh_frame.is_some() || self.debug_frame.is_some()
     }
 
-    /// Whether two bytes of the file are code of one function, as the tables have it.
+    /// Returns true if two bytes of the file are code of one function, as the tables have it.
     pub fn share_function(&self, one: FileOffset, other: FileOffset) -> bool {
         let fde = |offset| {
             let address = self.address_of(offset)?;
@@ -185,12 +185,12 @@ impl<D: ReadAt> UnwindTables<D> {
         })
     }
 
-    /// Whether Go's linker made the code.
+    /// Returns true if Go's linker made the code.
     pub(crate) fn is_go(&self) -> bool {
         self.go
     }
 
-    /// Whether a return address at `address` is that of the first call which the object's entry point makes: nobody
+    /// Returns true if a return address at `address` is that of the first call which the object's entry point makes: nobody
     /// called that. C libraries without unwind tables say it in no other way.
     pub(crate) fn returns_to_entry(&self, address: Svma) -> bool {
         const LONGEST_ENTRY: u64 = 64;

@@ -272,8 +272,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         })
     }
 
-    /// Whether the word at `place`, the return address if the function has its frame, follows a call of a function that begins
-    /// nearer below `position` than the one called before `return_address`, or of the same: that is a trace of an earlier
+    /// Returns true if the word at `place`, the return address if the function has its frame, follows a call of a function that begins nearer below `position` than the one called before `return_address`, or of the same: that is a trace of an earlier
     /// call, then.
     fn frame_is_of_nearer_function(
         &mut self,
@@ -298,14 +297,13 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         follows.then_some((word, stack_pointer.checked_add(8)?))
     }
 
-    /// Whether nothing that was copied speaks for or against the frame pointer.
+    /// Returns true if nothing that was copied speaks for or against the frame pointer.
     fn frame_pointer_leads_beyond_copy(&self) -> bool {
         let place = self.registers.frame_pointer().and_then(|frame_pointer| frame_pointer.checked_add(8));
         place.is_some_and(|place| self.memory.copy.word(place).is_none())
     }
 
-    /// Whether `return_address` follows a direct call of a function that begins at or shortly below `position`, with
-    /// no FDE either.
+    /// Returns true if `return_address` follows a direct call of a function that begins at or shortly below `position`, with no FDE either.
     fn calls_into(&mut self, return_address: u64, position: Position<'s>) -> bool {
         let target = self.return_address(return_address).and_then(|caller| self.call_target(caller));
         let Some(target) = target else { return false };
@@ -361,7 +359,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         nearest.map(|(_, found)| found)
     }
 
-    /// Whether `word` is a return address behind a call that may have led to `position`: an indirect call, one of
+    /// Returns true if `word` is a return address behind a call that may have led to `position`: an indirect call, one of
     /// another object's function (by way of a stub), or of a function that begins at or shortly below.
     fn may_have_called(&mut self, word: u64, position: Position<'s>) -> bool {
         let word = self.registers.architecture().strip_pointer_bits(word, self.space.highest_address());
@@ -398,7 +396,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
     }
 }
 
-/// Whether code at `address` may belong to a function without an FDE that begins at `start`.
+/// Returns true if code at `address` may belong to a function without an FDE that begins at `start`.
 fn is_within_function(start: u64, address: u64) -> bool {
     address.checked_sub(start).is_some_and(|distance| distance <= LONGEST_FUNCTION)
 }

@@ -33,7 +33,7 @@ pub struct Ratio {
     pub unit: String,
 }
 
-/// Whether the event counts nanoseconds.
+/// Returns true if the event counts nanoseconds.
 pub fn is_clock(event: &CountedEvent) -> bool {
     event.attr.kind == SOFTWARE && event.attr.config <= 1
 }

@@ -33,7 +33,7 @@ pub(super) struct Track {
     times: Vec<u64>,
     cpus: Vec<u32>,
     periods: Vec<u64>,
-    /// Whether it is the one that stands for its process.
+    /// True if it is the one that stands for its process.
     is_main: bool,
 }
 
@@ -221,7 +221,7 @@ impl Track {
     }
 }
 
-/// Whether an event's periods say how much of the time a thread ran, in the unit that the whole file has.
+/// Returns true if an event's periods say how much of the time a thread ran, in the unit that the whole file has.
 fn tells_load(recording: &Recording<'_>, number: usize, event: &Event<'_>) -> bool {
     let first_is_clock = recording.events.first().is_some_and(|event| event.is_clock);
     if first_is_clock { event.is_clock } else { number == 0 && event.name.contains("cycles") }

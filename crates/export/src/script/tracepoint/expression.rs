@@ -180,7 +180,7 @@ impl Binary {
 }
 
 impl Expression {
-    /// Whether C takes it for an unsigned number of 64 bits.
+    /// Returns true if C takes it for an unsigned number of 64 bits.
     pub(super) fn is_unsigned(&self, fields: &[Field]) -> bool {
         match self {
             Self::Cast(cast, _) => cast.size == 8 && (!cast.signed || cast.element.is_some()),
