@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use super::folded::Folded;
-use super::prof::{Run, finish, folder, may_record, prof};
+use super::prof::{RECORDERS, Run, finish, folder, may_record, prof};
 use super::programs::{self, skip};
 
 /// What a recorder and a view may need at most, kB.
@@ -61,6 +61,7 @@ impl Drop for Neighbour {
 
 /// Runs a command, and returns the most memory that it had, kB.
 fn measured(command: &mut Command) -> (Run, u64) {
+    let _in_company = RECORDERS.read();
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let status = format!("/proc/{}/status", child.id());
     let ended = AtomicBool::new(false);

@@ -12,6 +12,7 @@
 //! | functions in a `.plt` | `@plt`, `[unknown]`, or the `_init` or `_fini` before it | `name@plt`, or nothing | the relocation says whose entry it is |
 //! | a value above `PERF_CONTEXT_MAX` in a call chain that is no context | no chain at all | the chain before it | what was walked before is good |
 //! | one of several names of a place | the one its rules prefer | the one ours prefer | all are true |
+//! | functions of files that are in memory only (memfd) or deleted | `[unknown]` | the function | they can be read through `/proc` while their process lives |
 //! | parts of functions (`f.cold`) of Rust | `f` | `f.cold` | perf's demangler cuts the suffix |
 //! | frames of the program before an `exec` | named | `[unknown]` | their mappings are gone when the sample is taken |
 //! | return address that lies in data | the variable | nothing | code is not looked for among variables |
@@ -39,6 +40,9 @@ use super::{perf, programs};
 fn explained(theirs: &str, ours: &str) -> Option<&'static str> {
     let (Some(theirs), Some(ours)) = (Frame::parse(theirs), Frame::parse(ours)) else {
         let before_plt = theirs.contains(" _init+0x") || theirs.contains(" _fini+0x");
+        if theirs.strip_suffix("[unknown]").is_some_and(|place| ours.starts_with(place)) {
+            return Some("perf has no name");
+        }
         return (before_plt || same_but_name(theirs, ours)).then_some("one of several names");
     };
     let same_place = theirs.address & 0xfff == ours.address & 0xfff;
@@ -139,7 +143,13 @@ fn recorded(flags: &[&str], scripts: &[&[&str]]) {
     let folder = folder();
     let file = folder.path().join("perf.data");
     let mut record = perf::perf(folder.path());
-    record.args(["record", "-q", "-o"]).arg(&file).args(flags).arg("--").arg(program).args(["2", "100"]);
+    record
+        .args(["record", "-q", perf::BUILD_IDS, "-o"])
+        .arg(&file)
+        .args(flags)
+        .arg("--")
+        .arg(program)
+        .args(["2", "100"]);
     assert_eq!(run(&mut record).code, 0, "{flags:?}");
     agrees(folder.path(), &file, &[]);
     scripts.iter().for_each(|flags| agrees(folder.path(), &file, flags));
@@ -218,7 +228,9 @@ fn a_recording_in_several_files() {
     let folder = folder();
     let file = folder.path().join("perf.data");
     let mut record = perf::perf(folder.path());
-    record.args(["record", "-q", "-e", "cpu-clock", "-a", "--threads", "-g", "-o"]).arg(&file);
+    record
+        .args(["record", "-q", perf::BUILD_IDS, "-e", "cpu-clock", "-a", "--threads", "-g", "-o"])
+        .arg(&file);
     assert_eq!(run(record.arg("--").arg(program).args(["2", "100"])).code, 0);
     agrees(folder.path(), &file, &[]);
 }
@@ -229,7 +241,10 @@ fn a_recording_through_a_pipe() {
     let folder = folder();
     let file = folder.path().join("pipe.data");
     let mut record = perf::perf(folder.path());
-    record.args(["record", "-q", "-e", "cpu-clock", "-g", "-o", "-", "--"]).arg(program).args(["2", "100"]);
+    record
+        .args(["record", "-q", perf::BUILD_IDS, "-e", "cpu-clock", "-g", "-o", "-", "--"])
+        .arg(program)
+        .args(["2", "100"]);
     let piped = run(&mut record).ok();
     std::fs::write(&file, &piped.stdout).unwrap();
     agrees(folder.path(), &file, &[]);
@@ -253,7 +268,10 @@ fn samples_with_stack_copies() {
     let folder = folder();
     let file = folder.path().join("perf.data");
     let mut record = perf::perf(folder.path());
-    record.args(["record", "-q", "-e", "cpu-clock", "--call-graph", "dwarf", "-o"]).arg(&file).arg("--");
+    record
+        .args(["record", "-q", perf::BUILD_IDS, "-e", "cpu-clock", "--call-graph", "dwarf", "-o"])
+        .arg(&file)
+        .arg("--");
     assert_eq!(run(record.arg(program).args(["2", "100"])).code, 0);
     agrees(folder.path(), &file, &["-F", "comm,tid,time,period,event"]);
 }
@@ -286,7 +304,17 @@ fn every_record_is_dumped_once() {
     let file = folder.path().join("perf.data");
     let mut record = perf::perf(folder.path());
     record
-        .args(["record", "-q", "-e", "cpu-clock,page-faults", "-g", "-a", "--switch-events", "-o"])
+        .args([
+            "record",
+            "-q",
+            perf::BUILD_IDS,
+            "-e",
+            "cpu-clock,page-faults",
+            "-g",
+            "-a",
+            "--switch-events",
+            "-o",
+        ])
         .arg(&file);
     assert_eq!(run(record.arg("--").arg(program).args(["2", "100"])).code, 0);
     let dump = run(prof(["script", "-D", "-i"]).arg(&file)).ok();
