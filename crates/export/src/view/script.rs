@@ -26,6 +26,7 @@ const MODULES: &[(&str, &str)] = modules![
     "words",
     "colours",
     "list",
+    "lanelist",
     "lanes",
     "picture",
     "functions",

@@ -4,23 +4,13 @@ import { KIND } from "./format.js";
 import { LANE_KINDS } from "./engine.js";
 import { columns, counted, grouped, share } from "./words.js";
 import { themes } from "./colours.js";
+import { lanesOfCpus, lanesOfThreads, LEVELS } from "./lanelist.js";
 
 const RULER = 22, LANE = 22, COLUMN = 2;
 /** Samples of a busy thread that a column has, where there is time for them: fewer make a comb. */
 const FEW = 10;
 /** Height of what threads waited for. */
 const STRIP = 5;
-
-/**
- * @typedef {object} Lane
- * @property {string} key
- * @property {string} label
- * @property {string} detail
- * @property {number[]} members Threads, or CPUs.
- * @property {number} samples
- * @property {number} level
- * @property {boolean|null} open `null` where nothing lies below it.
- */
 
 export class Lanes {
   /**
@@ -41,7 +31,7 @@ export class Lanes {
     }, this.spacer);
     /** @type {Set<string>} */
     this.toggled = new Set();
-    /** @type {Lane[]} */
+    /** @type {import("./lanelist.js").Lane[]} */
     this.lanes = [];
     /** @type {{request: any, first: number, lanes: {kinds: Float32Array, pointed: Float32Array|null, waits: Float32Array|null}[]}|null} */
     this.activity = null;
@@ -92,63 +82,9 @@ export class Lanes {
 
   /** Makes the list of lanes. */
   list() {
-    const { meta, store } = this, { state } = store;
-    /** @type {Lane[]} */
-    const lanes = [];
-    if (state.lanes === "cpus") {
-      for (let cpu = 0; cpu < meta.cpus; cpu++) {
-        lanes.push({ key: `c${cpu}`, label: `CPU ${cpu}`, detail: "", members: [cpu], samples: 0, level: 0, open: null });
-      }
-      this.lanes = lanes;
-      return;
-    }
-    const samples = new Float64Array(meta.threads.length);
-    for (const [event, thread, count] of meta.segments) if (event === state.event) samples[thread] += count;
-    /** @type {Map<number, number[]>} */
-    const processes = new Map();
-    meta.threads.forEach((thread, id) => {
-      if (!samples[id]) return;
-      const members = processes.get(thread.process);
-      if (members) members.push(id);
-      else processes.set(thread.process, [id]);
-    });
-    /** @param {number[]} members */
-    const sum = members => members.reduce((sum, id) => sum + samples[id], 0);
-    /** @param {number[][]} lists */
-    const sorted = lists => lists.sort((one, other) => sum(other) - sum(one) || one[0] - other[0]);
-    /** @param {number} id @param {number} level @returns {Lane} */
-    const single = (id, level) => {
-      const { name, tid } = meta.threads[id];
-      return { key: `t${id}`, label: name, detail: `${tid}`, members: [id], samples: samples[id], level, open: null };
-    };
-    const few = [...processes.values()].reduce((sum, members) => sum + members.length, 0) <= 24;
-    for (const members of sorted([...processes.values()])) {
-      const { name, pid } = meta.processes[meta.threads[members[0]].process];
-      if (members.length === 1) {
-        lanes.push(single(members[0], 0));
-        continue;
-      }
-      const key = `p${pid}.${members[0]}`, open = few !== this.toggled.has(key);
-      lanes.push({ key, label: name, detail: `${pid} · ${members.length} threads`, members, samples: sum(members), level: 0, open });
-      if (!open) continue;
-      /** @type {Map<string, number[]>} */
-      const pools = new Map();
-      for (const id of members) {
-        const pool = meta.threads[id].pool || `${id}`;
-        pools.set(pool, [...pools.get(pool) ?? [], id]);
-      }
-      for (const pool of sorted([...pools.values()])) {
-        if (pool.length === 1) {
-          lanes.push(single(pool[0], 1));
-          continue;
-        }
-        const key = `o${pool[0]}`, open = this.toggled.has(key);
-        lanes.push({ key, label: meta.threads[pool[0]].pool, detail: `${pool.length} threads`, members: pool, samples: sum(pool), level: 1, open });
-        if (open) for (const id of pool.sort((one, other) => samples[other] - samples[one])) lanes.push(single(id, 2));
-      }
-    }
-    this.lanes = lanes;
-    this.row = Math.min(this.row, Math.max(lanes.length - 1, 0));
+    const { meta, store: { state } } = this;
+    this.lanes = state.lanes === "cpus" ? lanesOfCpus(meta) : lanesOfThreads(meta, state.event, this.toggled);
+    this.row = Math.min(this.row, Math.max(this.lanes.length - 1, 0));
   }
 
   /** Height that all lanes need. */
@@ -288,7 +224,7 @@ export class Lanes {
     const [first, last] = this.visible, top = RULER - this.scroller.scrollTop;
     const { activity } = this;
     // All lanes of a level have one scale, so that their heights can be compared.
-    const most = [0, 0, 0];
+    const most = new Float64Array(LEVELS);
     activity?.lanes.forEach((lane, at) => {
       const level = this.lanes[activity.first + at]?.level;
       if (level === undefined) return;
