@@ -48,5 +48,7 @@ mod tmux;
 mod top;
 mod unprivileged;
 mod view;
+mod view_keys;
 mod waits;
+mod webdriver;
 mod windows;

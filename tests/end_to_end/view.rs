@@ -175,7 +175,11 @@ fn the_numbers_of_200_selections_are_those_of_reports() {
                 .map(|flag| flag.as_str().unwrap().to_owned())
                 .collect();
             let expected = reported.entry(flags.clone()).or_insert_with(|| {
-                Figures::reported(&file, &flags.iter().map(String::as_str).collect::<Vec<_>>())
+                let mut report =
+                    Figures::reported(&file, &flags.iter().map(String::as_str).collect::<Vec<_>>());
+                // Samples whose frames are all merged away are the thread's in the page, which is no function.
+                report.functions.remove("[no stack] ");
+                report
             });
             let mut found = Figures::shown(answer);
             if flags.iter().any(|flag| flag == "--keep" || flag == "--root-at") {

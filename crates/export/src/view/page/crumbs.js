@@ -1,5 +1,5 @@
 // What is selected: as steps that can be dropped, and in figures.
-import { button, element } from "./dom.js";
+import { button, element, replaceChildren } from "./dom.js";
 import { KIND } from "./format.js";
 import { counted, grouped, share } from "./words.js";
 
@@ -54,7 +54,7 @@ export function showCrumbs({ state, store, words, meta, totals, crumbs, figures,
     made.setAttribute("aria-pressed", String(state.steps.some(step => step.o === what)));
     return made;
   });
-  crumbs.replaceChildren(all, ...chips, element("span", { class: "grow" }), ...toggles);
+  replaceChildren(crumbs, all, ...chips, element("span", { class: "grow" }), ...toggles);
   if (!totals) return;
   const isAll = totals.samples === totals.allSamples;
   const event = meta.events[state.event];

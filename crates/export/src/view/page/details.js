@@ -1,5 +1,5 @@
 // The function that is pointed out.
-import { button, element } from "./dom.js";
+import { button, element, replaceChildren } from "./dom.js";
 import { counted, share } from "./words.js";
 
 /** Shows the function that is pointed out, with what can be done to it. @param {import("./page.js").Page} page */
@@ -23,7 +23,7 @@ export function showNamed({ state, words, totals, named: place, side, meta, act 
   const actions = [["keep", "Keep only", "k"], ["hide", "Hide", "h"], ["root", "Root here", "b"], ["merge", "Merge into caller", "m"],
     ...(module ? [["module", "Collapse module", "c"]] : []), ["sandwich", "Sandwich", "s"], ...(meta.sources ? [["source", "Source", ""]] : []), ["copy", "Copy name", "y"]]
     .map(([what, label, key]) => button(label, key ? `${label} (${key})` : label, () => act(what)));
-  place.replaceChildren(
+  replaceChildren(place,
     element("div", { class: "name" }, element("b", { title: name.slice(0, 4000) }, name.length > 1000 ? `${name.slice(0, 1000)}…` : name), ...(module ? [element("span", { class: "muted" }, module)] : [])),
-    element("div", { class: "numbers" }, figures.join(" · ")), element("div", { class: "actions" }, ...actions));
+    element("div", { class: "numbers", title: figures.join(" · ") }, figures.join(" · ")), element("div", { class: "actions" }, ...actions));
 }

@@ -24,6 +24,17 @@ export function button(label, title, act, kind = "") {
   return made;
 }
 
+/** Puts children into a place. Who was there with the keyboard stays: on what has the same label, else on the first button. @param {HTMLElement} place @param {...Node} children */
+export function replaceChildren(place, ...children) {
+  const focused = document.activeElement instanceof HTMLElement && place.contains(document.activeElement) ? document.activeElement : null;
+  const label = (/** @type {Element} */ made) => made.getAttribute("aria-label") ?? made.textContent;
+  const name = focused && label(focused);
+  place.replaceChildren(...children);
+  if (!focused) return;
+  const buttons = [...place.querySelectorAll("button")].filter(made => !made.disabled);
+  (buttons.find(made => label(made) === name) ?? buttons[0])?.focus();
+}
+
 /** A canvas that is as sharp as the screen. Returns what to draw with, or `null` where there is no room. @param {HTMLCanvasElement} canvas @param {number} width @param {number} height */
 export function prepare(canvas, width, height) {
   const scale = self.devicePixelRatio || 1;

@@ -3,6 +3,9 @@ import { soon } from "./dom.js";
 import { List, paintShare } from "./list.js";
 import { grouped, share } from "./words.js";
 
+/** Width of the columns of one event, and of further ones: the name keeps what is left. */
+const WIDE = 890, EVENT = 130;
+
 export class FunctionTable {
   /**
    * @param {import("./words.js").Words} words @param {import("./state.js").Store} store
@@ -47,8 +50,13 @@ export class FunctionTable {
     this.sort();
   }
 
+  /** Further events that there is room for; the list of events shows all, one at a time. */
+  get others() {
+    return this.table?.others.slice(0, Math.max(0, Math.floor((this.list.node.clientWidth - WIDE) / EVENT))) ?? [];
+  }
+
   columns() {
-    const { words, wide, table } = this, { event } = this.store.state;
+    const { words, wide, others } = this, { event } = this.store.state;
     const unit = words.unit(event);
     /** @type {import("./list.js").Column[]} */
     const columns = [
@@ -62,7 +70,7 @@ export class FunctionTable {
         { key: "samples", label: "Samples", title: "Samples that have the function in their stack", kind: "amount", sortable: true },
         { key: "all", label: "Of all", title: "Total, as a share of the whole recording", kind: "amount", sortable: false },
       );
-      for (const { event } of table?.others ?? []) {
+      for (const { event } of others) {
         const { name } = words.meta.events[event];
         columns.push({ key: `event${event}`, label: name, title: `Share of ${name} in the function itself, and in total`, kind: "event", sortable: true });
       }
@@ -110,10 +118,11 @@ export class FunctionTable {
     line.classList.toggle("named", id === named);
     line.setAttribute("aria-selected", String(id === named));
     const texts = [share(table.self[id], all), share(table.total[id], all)];
+    const others = this.list.columns.filter(({ kind }) => kind === "event").map(({ key }) => key);
     if (wide) {
       texts.push(words.cell(table.self[id], event), words.cell(table.total[id], event), grouped(table.samples[id]), share(table.total[id], totals.all));
       for (const other of table.others) {
-        texts.push(`${share(other.self[id], other.all)} / ${share(other.total[id], other.all)}`);
+        if (others.includes(`event${other.event}`)) texts.push(`${share(other.self[id], other.all)} / ${share(other.total[id], other.all)}`);
       }
     }
     texts.push(words.fitted(id, Math.max(this.list.room, 12)));

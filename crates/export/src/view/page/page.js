@@ -170,6 +170,10 @@ export class Page {
     if (still) document.body.append(element("section", { class: "unseen", "aria-label": "Hottest functions" }, ...still.querySelectorAll("table")));
     document.documentElement.classList.add("ready");
     document.addEventListener("keydown", event => onKey(this, event));
+    // Narrow windows show some of a bar's buttons.
+    document.addEventListener("focusin", ({ target }) => {
+      if (target instanceof HTMLButtonElement) target.scrollIntoView({ block: "nearest", inline: "nearest" });
+    });
     addEventListener("hashchange", () => {
       const state = fromFragment(location.hash, meta);
       if (toFragment(state) !== toFragment(this.state)) store.set(state);
@@ -449,7 +453,7 @@ export class Page {
     for (const tab of this.tabs ?? []) {
       const chosen = tab.dataset.view === state.view;
       // Narrow windows show some of the tabs.
-      if (chosen && tab.tabIndex) tab.scrollIntoView({ block: "nearest", inline: "nearest" });
+      if (chosen && tab.getAttribute("aria-selected") !== "true") tab.scrollIntoView({ block: "nearest", inline: "nearest" });
       tab.setAttribute("aria-selected", String(chosen));
       tab.tabIndex = chosen ? 0 : -1;
     }

@@ -53,8 +53,12 @@ export class Picture {
     this.scroller.addEventListener("keydown", event => this.key(event));
     this.scroller.addEventListener("focus", () => soon(this.redraw));
     this.scroller.addEventListener("blur", () => soon(this.redraw));
-    this.width = 0;
+    this.width = this.height = 0;
     new ResizeObserver(() => {
+      // A picture that showed its root goes on showing it.
+      const { clientHeight, scrollHeight, scrollTop } = this.scroller;
+      if (this.upward && scrollTop + this.height >= scrollHeight - 2) this.scroller.scrollTop = scrollHeight;
+      this.height = clientHeight;
       if (this.pixels !== this.width) {
         this.width = this.pixels;
         this.events.resized(this);
