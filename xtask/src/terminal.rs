@@ -72,7 +72,7 @@ impl InTerminal {
         self.status("VmRSS:")
     }
 
-    /// What of it is no file's, in kB: pages of files are the kernel's to drop.
+    /// Memory that belongs to no file, in kB: pages of files are the kernel's to drop.
     pub(crate) fn anonymous(&self) -> Option<u64> {
         self.status("RssAnon:")
     }

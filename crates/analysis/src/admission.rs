@@ -52,7 +52,8 @@ impl Admission {
         admits
     }
 
-    /// Why no sample was admitted, with what there is; `None` where one was, or where there is no sample at all.
+    /// Returns the reason why no sample was admitted, with what there is; `None` where one was, or where there is no
+    /// sample at all.
     pub fn why_none(&self) -> Option<String> {
         let refused = self.refused.as_ref().filter(|refused| !refused.comms.is_empty())?;
         let Refused { comms, pids, tids, cpus, containers, times } = refused;

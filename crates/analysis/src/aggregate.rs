@@ -103,7 +103,7 @@ impl Aggregate {
         }
     }
 
-    /// Why the filter admitted no sample; `None` where it did, or where there was none.
+    /// Returns the reason why the filter admitted no sample; `None` where it did, or where there was none.
     pub fn why_none(&self) -> Option<String> {
         self.admission.why_none()
     }

@@ -175,7 +175,7 @@ fn unpacked(recording: &Reader, section: u32, what: &str) -> (Vec<u8>, Option<St
     (unpacked, error)
 }
 
-/// What an archive holds of one place that code was in.
+/// The contents of an archive for one space of code.
 pub struct ArchivedSpace {
     /// What it is.
     pub what: String,

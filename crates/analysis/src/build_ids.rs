@@ -4,7 +4,7 @@ use model::Pid;
 use perfdata::Description;
 use tracker::Tracker;
 
-/// How many of the listed build ids a tracker has been told; a pipe lists them late.
+/// The number of listed build ids that a tracker has been told; a pipe lists them late.
 #[derive(Default)]
 pub(crate) struct ListedBuildIds(usize);
 

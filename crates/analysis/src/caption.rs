@@ -12,7 +12,7 @@ use crate::events::is_clock;
 /// Letters of a command line. Longer ones would fill the header of the picture.
 const LONGEST_COMMAND: usize = 80;
 
-/// What is known of the recording.
+/// The facts of the recording that a caption states.
 pub(crate) struct Caption<'a> {
     /// What the header says of it.
     pub(crate) features: &'a Features,
@@ -51,7 +51,7 @@ impl Caption<'_> {
         parts.into_iter().flatten().collect()
     }
 
-    /// The line.
+    /// Returns the title line.
     #[cfg(test)]
     pub(crate) fn title(&self) -> String {
         self.parts().join(" · ")

@@ -7,7 +7,7 @@ use export::summary::counted;
 use model::Name;
 use thiserror::Error;
 
-/// Why a recording could not be opened or read on. The cause is the error's source.
+/// The reason why a recording could not be opened or read on. The cause is the error's source.
 #[derive(Error, Debug)]
 #[non_exhaustive]
 pub enum Error {

@@ -18,7 +18,8 @@ pub fn is_clock(attr: &Attr) -> bool {
     attr.kind == TYPE_SOFTWARE && attr.config <= 1
 }
 
-/// What makes the stacks of an event heavy where nothing else is asked for. Where one event of a group takes the samples
+/// Returns the quantity that makes the stacks of an event heavy where nothing else is asked for. Where one event of a
+/// group takes the samples
 /// and reads all (`:S`), samples say how often that one has counted; what the others have is in the periods.
 pub fn weight_of(attr: &Attr) -> Weight {
     let is_read = attr.sample_format.contains(SampleFormat::READ);

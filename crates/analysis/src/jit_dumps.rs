@@ -53,7 +53,7 @@ struct Content {
     has_times: bool,
 }
 
-/// What there is to be said of dumps.
+/// The remarks on dumps that were read.
 #[derive(Default)]
 pub(crate) struct DumpRemarks {
     /// Those that are not used.
@@ -110,7 +110,7 @@ impl JitDumps {
         })
     }
 
-    /// What there is to be said.
+    /// Returns the remarks on dumps.
     pub(crate) fn remarks(&self) -> DumpRemarks {
         let mut remarks = DumpRemarks::default();
         let mut timeless = Vec::new();

@@ -74,7 +74,7 @@ impl Lives {
         }
     }
 
-    /// What is known of a process.
+    /// Returns the facts known of a process.
     pub fn of_process(&self, pid: Pid) -> Life {
         let known = self.lock().get(&pid).copied().unwrap_or_default();
         Life {

@@ -151,7 +151,7 @@ impl Analysis {
         self.seen_in.pids(space)
     }
 
-    /// What is known of an entry.
+    /// Returns the resolution of an entry.
     pub fn resolve(&self, entry: &StackEntry) -> Option<&Resolution> {
         self.symbols.resolutions.get(entry)
     }

@@ -47,7 +47,7 @@ impl Batch {
         Self { bytes: Vec::new(), records: Vec::new(), recording, position: 0, chains: Chains::default() }
     }
 
-    /// How many records.
+    /// Returns the number of records.
     pub(crate) fn len(&self) -> usize {
         self.records.len()
     }
@@ -83,7 +83,7 @@ impl Batch {
     }
 }
 
-/// What is known when all has been read.
+/// The result that is known when all has been read.
 pub(crate) struct Outcome {
     /// Events and features.
     pub(crate) recording: Description,

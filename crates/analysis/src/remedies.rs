@@ -36,7 +36,8 @@ impl Remedies {
         Self { distribution: distribution(), this_host, asked_servers, unwound }
     }
 
-    /// What to type against one cause; nothing where nothing helps. Generated code is that of `runtime`.
+    /// Returns the command to type against one cause; nothing where nothing helps. Generated code is that of
+    /// `runtime`.
     pub fn of(&self, nameless: &Nameless, spaces: &SpaceTable, runtime: Option<Runtime>) -> Option<String> {
         let space = spaces.get(nameless.space);
         let object = match space {

@@ -23,7 +23,7 @@ use crate::ordered::{Batch, Batches};
 use crate::undecodable::Undecodable;
 use crate::{Error, Notices};
 
-/// Where the samples of a recording go.
+/// A receiver of the samples of a recording.
 pub type Sink<'s, E> = dyn SampleSink<Error = E> + 's;
 
 /// A recording that has been played.

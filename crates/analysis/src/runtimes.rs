@@ -53,7 +53,7 @@ impl Runtime {
         OBJECTS.iter().find(|(start, _)| name.starts_with(start.as_bytes())).map(|&(_, runtime)| runtime)
     }
 
-    /// What makes it write a perf map.
+    /// Returns the setting that makes it write a perf map.
     pub fn perf_map_of(runtime: Option<Self>) -> &'static str {
         match runtime {
             Some(Self::Java) => {
@@ -87,7 +87,7 @@ impl Runtime {
         }
     }
 
-    /// What its programs are written in.
+    /// Returns the language of its programs.
     pub fn language(self) -> &'static str {
         match self {
             Self::Java => "Java",
@@ -100,7 +100,8 @@ impl Runtime {
         }
     }
 
-    /// What makes its code keep frame pointers, without which nobody can follow stacks through it.
+    /// Returns the setting that makes its code keep frame pointers, without which nobody can follow stacks through
+    /// it.
     pub fn frame_pointers(self) -> Option<&'static str> {
         match self {
             Self::Java => Some("`java -XX:+PreserveFramePointer`"),

@@ -38,7 +38,7 @@ impl Undecodable {
         }
     }
 
-    /// What to tell, in a line; `None` where there is nothing.
+    /// Returns a notice of one line; `None` where there is nothing.
     pub(crate) fn notice(&self) -> Option<String> {
         if self.reasons.is_empty() {
             return None;

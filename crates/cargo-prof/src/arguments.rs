@@ -33,7 +33,7 @@ Examples:
   cargo prof example hello --release
 ";
 
-/// What cargo is told to build.
+/// The kind of target that cargo is told to build.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// `cargo run`.
@@ -46,7 +46,7 @@ pub enum Kind {
     Example,
 }
 
-/// What the user asks for.
+/// The request that the user makes.
 #[derive(Debug)]
 pub enum Request {
     /// The help.
@@ -57,7 +57,7 @@ pub enum Request {
     Run(Arguments),
 }
 
-/// Who gets which words.
+/// The command line, divided among cargo, the recorder and the program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Arguments {
     /// What is built.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::arguments::{Arguments, Kind};
 use crate::profile::Environment;
 
-/// Where the packages and what is built lie.
+/// The folders of the packages and of the build.
 pub struct Workspace {
     /// The folder with the manifest that has the profiles.
     pub root: PathBuf,
@@ -178,7 +178,8 @@ fn lists(arguments: &Arguments, target: &Target) -> bool {
 }
 
 impl Target {
-    /// Where the program finds shared libraries, as cargo sets it: of build scripts, of dependencies, of Rust, and the user's.
+    /// Returns the search path for shared libraries, as cargo sets it: of build scripts, of dependencies, of Rust,
+    /// and the user's.
     pub fn library_path(&self) -> OsString {
         let mut folders = self.libraries.clone();
         if let Some(folder) = self.executable.parent() {

@@ -16,7 +16,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// What the user should know of them.
+    /// Returns a remark about the profile for the user.
     pub fn said(&self) -> Option<String> {
         let set: Vec<_> = self.variables.iter().map(|(name, value)| format!("{name}={value}")).collect();
         (!set.is_empty()).then(|| {

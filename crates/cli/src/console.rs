@@ -8,7 +8,7 @@ use analysis::notices::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 use model::Name;
 
-/// How much to say, and whether in colour.
+/// The console: its verbosity, and its colours.
 #[derive(Clone, Copy, Debug)]
 pub struct Console {
     quiet: bool,
@@ -25,7 +25,7 @@ impl Console {
         Self { quiet, verbosity, colour }
     }
 
-    /// How often `-v` was given.
+    /// Returns the number of times that `-v` was given.
     pub fn verbosity(&self) -> u8 {
         self.verbosity
     }

@@ -17,7 +17,7 @@ use crate::console::Console;
 /// Names of recordings in the current folder, in the order in which they are tried.
 const DEFAULT_NAMES: [&str; 2] = ["prof.data", "perf.data"];
 
-/// Why there is nothing to read, and what to type.
+/// The message that there is nothing to read, with what to type.
 pub const NO_RECORDING: &str = "there is no prof.data or perf.data in this folder; record one with `prof record -- COMMAND`, \
                                 or name one with `-i FILE`";
 

@@ -20,7 +20,7 @@ pub const SIZE_NEWEST: u32 = 144;
 const FLAG_WIDTHS: [u32; 16] = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2];
 const PRECISE_IP: u64 = 0b11 << 15;
 
-/// How an event is counted and sampled (`perf_event_open(2)`, "struct perf_event_attr").
+/// The description of an event to be counted and sampled (`perf_event_open(2)`, "struct perf_event_attr").
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Attr {
     /// `PERF_TYPE_*`, or the number of a dynamic PMU.

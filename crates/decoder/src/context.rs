@@ -1,6 +1,6 @@
 //! `enum perf_callchain_context`: marks inside a call chain that say where the following addresses lie.
 
-/// What a value of a call chain says about the addresses after it.
+/// The meaning of a value of a call chain for the addresses after it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Context {
     /// `PERF_CONTEXT_HV`: the hypervisor.

@@ -5,7 +5,7 @@ use crate::error::DecodeError;
 use crate::raw::{HEADER_SIZE, RawRecord};
 use crate::values::U64s;
 
-/// What is left of a body.
+/// A cursor over the rest of a body.
 #[derive(Clone)]
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],

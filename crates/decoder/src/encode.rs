@@ -14,7 +14,7 @@ use crate::record::{CpuMode, Mmap, MmapIdentity, Record, SampleId};
 use crate::sample::Sample;
 use crate::values::{BRANCH_FLAG_WIDTHS, CounterValues, Registers, U64s};
 
-/// Why a record cannot be written.
+/// The reason why a record cannot be written.
 #[derive(Clone, Copy, PartialEq, Eq, Error, Debug)]
 pub enum EncodeError {
     /// The size field of a record has 16 bits.

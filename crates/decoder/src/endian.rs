@@ -1,6 +1,6 @@
 //! The byte order of a recording.
 
-/// Which byte comes first.
+/// The order of bytes in a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Endian {
     /// Least significant first (x86, most ARM, RISC-V).

@@ -6,7 +6,8 @@ use thiserror::Error;
 
 use crate::raw::kind;
 
-/// Why bytes could not be decoded. Offsets count from the start of the record (of its header) or of the attr.
+/// The reason why bytes could not be decoded. Offsets count from the start of the record (of its header) or of the
+/// attr.
 #[derive(Clone, Copy, PartialEq, Eq, Error, Debug)]
 pub enum DecodeError {
     /// The bytes end before the record does.

@@ -93,22 +93,22 @@ impl RecordLayout {
         self.endian
     }
 
-    /// What is in the samples.
+    /// Returns the format of the samples.
     pub fn sample_format(&self) -> SampleFormat {
         self.sample_format
     }
 
-    /// How counter values are laid out.
+    /// Returns the format of counter values.
     pub fn read_format(&self) -> ReadFormat {
         self.read_format
     }
 
-    /// Why the samples of this event cannot be decoded, if they cannot.
+    /// Returns the reason why the samples of this event cannot be decoded, if they cannot.
     pub fn refusal(&self) -> Option<DecodeError> {
         self.refusal
     }
 
-    /// When the record was made, where it says so.
+    /// Returns the time of the record, where it has one.
     #[inline]
     pub fn time_of(&self, raw: &RawRecord<'_>) -> Option<Timestamp> {
         self.word(raw, self.sample_time, self.trailer_time).map(Timestamp)
@@ -120,7 +120,8 @@ impl RecordLayout {
         self.word(raw, self.sample_id, self.trailer_id)
     }
 
-    /// Where the id of an event lies: from the start of a sample's body, and from the end of another record's.
+    /// Returns the offsets of the id of an event: from the start of a sample's body, and from the end of another
+    /// record's.
     /// Events whose ids lie at the same places can share a file without an IDENTIFIER.
     pub fn id_places(&self) -> (Option<usize>, Option<usize>) {
         (self.sample_id, self.trailer_id)

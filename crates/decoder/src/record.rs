@@ -118,7 +118,7 @@ pub struct Mmap<'a> {
     pub sample_id: SampleId,
 }
 
-/// What `PERF_RECORD_MMAP2` says beyond MMAP.
+/// The fields that `PERF_RECORD_MMAP2` has beyond MMAP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MmapExtended {
     /// The file's identity: one of the two forms.

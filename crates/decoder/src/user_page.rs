@@ -43,7 +43,7 @@ pub trait PageMemory {
     fn load_u64(&self, offset: usize) -> u64;
 }
 
-/// What user space may do with an event's counter and clock (`cap_user_*`).
+/// The uses that user space may make of an event's counter and clock (`cap_user_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PageCapabilities {
     /// `rdpmc` reads the counter.
@@ -70,7 +70,7 @@ impl PageCapabilities {
     }
 }
 
-/// How cycles of the CPU's clock (`rdtsc`) become nanoseconds.
+/// The conversion of cycles of the CPU's clock (`rdtsc`) to nanoseconds.
 ///
 /// The manual's conversion, both ways:
 ///
@@ -132,7 +132,7 @@ impl TimeConversion {
     }
 }
 
-/// What a page says of its event at one moment.
+/// The contents of an event's page at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageReading {
     /// The count; `None` where `rdpmc` does not give it (the event is not on a counter, or user space may not).

@@ -21,7 +21,7 @@ impl<'a> U64s<'a> {
         self.endian
     }
 
-    /// How many values.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         self.bytes.len() / 8
     }
@@ -205,7 +205,7 @@ impl<'a> BranchStack<'a> {
         Self { hw_index, entries, counters }
     }
 
-    /// How many branches.
+    /// Returns the number of branches.
     pub fn len(&self) -> usize {
         self.entries.len() / 3
     }

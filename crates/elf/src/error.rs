@@ -2,7 +2,7 @@ use alloc::string::String;
 
 use crate::UnpackLimit;
 
-/// Why an image, or a part of it, cannot be used.
+/// The reason why an image, or a part of it, cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ElfError {

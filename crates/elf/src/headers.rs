@@ -20,7 +20,7 @@ const MAX_SECTION_NAME: usize = 64;
 /// Further loaded segments are left out: programs have fewer than ten.
 const MAX_SEGMENTS: usize = 1 << 10;
 
-/// What all other answers are made from.
+/// The parsed headers, from which all other answers are made.
 pub(crate) struct Headers {
     pub(crate) is_64: bool,
     pub(crate) endian: Endianness,

@@ -29,7 +29,7 @@ impl<D> Object<D> {
         Self { unpack_budget: budget.for_object(), ..self }
     }
 
-    /// What its bytes come from.
+    /// Returns the source of its bytes.
     pub fn source(&self) -> &D {
         &self.data
     }

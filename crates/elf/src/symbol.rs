@@ -7,7 +7,7 @@ use object::elf::{Sym32, Sym64};
 use crate::headers::Headers;
 use crate::{Section, dynamic};
 
-/// Which symbol table.
+/// The symbol table that a symbol is from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SymbolSource {
     /// `.symtab`: everything, unless stripped.
@@ -16,7 +16,7 @@ pub enum SymbolSource {
     Dynamic,
 }
 
-/// What a symbol names (`STT_…`).
+/// The kind of object that a symbol names (`STT_…`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SymbolKind {
     /// `STT_NOTYPE`: a label in hand-written assembly, for example.

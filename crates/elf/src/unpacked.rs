@@ -22,7 +22,8 @@ pub struct Unpacked {
     _share: Share,
 }
 
-/// How many bytes unpacked sections may take at the same time: those of one object, and those of all objects that are given the
+/// The number of bytes that unpacked sections may take at the same time: those of one object, and those of all
+/// objects that are given the
 /// same budget. Clones are the same budget.
 #[derive(Clone, Debug)]
 pub struct UnpackBudget {
@@ -30,7 +31,7 @@ pub struct UnpackBudget {
     together: Arc<Counter>,
 }
 
-/// What a section would need more than.
+/// The limit that a section exceeds when unpacked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UnpackLimit {
     /// So many times its size in the file.
@@ -41,7 +42,7 @@ pub enum UnpackLimit {
     Together(u64),
 }
 
-/// What one object has of a budget.
+/// The share of a budget that one object has.
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectBudget {
     own: Arc<Counter>,

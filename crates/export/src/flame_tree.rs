@@ -6,7 +6,7 @@ use crate::stacks::{LabelId, Rows};
 /// The text of the label that stands for frames that were left out. No safe label has it.
 pub(crate) const LEFT_OUT: &str = "\u{1}";
 
-/// What is to be drawn of rows.
+/// The widths of rows that are to be drawn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Widths {
     /// In units of weight: narrower blocks are left out.
@@ -15,7 +15,7 @@ pub(crate) struct Widths {
     pub(crate) scale: f64,
 }
 
-/// What was drawn of rows.
+/// The rows that were drawn, after the narrow ones were cut.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Pruned {
     /// How high the blocks reach, all samples together being the first row.

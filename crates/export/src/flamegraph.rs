@@ -17,7 +17,7 @@ use crate::palette::{self, colour_of};
 use crate::stacks::{LabelId, Rows, Stacks};
 use crate::waiting;
 
-/// How the picture looks.
+/// The look of the picture.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Above the picture.

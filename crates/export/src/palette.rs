@@ -7,7 +7,8 @@ use crate::waiting::{State, state_of, unmarked};
 /// The colour of the frame that has all samples, which ran nowhere.
 pub(crate) const ALL: Color = Color { r: 222, g: 216, b: 203 };
 
-/// What the colours of a picture of time mean, told apart also by those who see no red and green: what ran is warm and dark or
+/// The meaning of the colours of a picture of time, told apart also by those who see no red and green: what ran is
+/// warm and dark or
 /// green, what did not is blue or violet.
 pub(crate) const LEGEND_OF_TIME: [(&str, Color); 5] = [
     ("on the CPU for 5 % or more", Color { r: 228, g: 102, b: 72 }),

@@ -3,7 +3,7 @@
 use model::{Loss, Reason};
 use profile::{Census, Count, Nameless, Weight};
 
-/// What a subtitle is about.
+/// The facts that a subtitle states.
 #[derive(Clone, Copy, Debug)]
 pub struct Summary<'a> {
     /// The event's name.
@@ -107,7 +107,8 @@ pub fn subtitle_of_time(summary: &Summary<'_>, activity: &Activity) -> String {
     all.join(", ")
 }
 
-/// Which frames have no name, and why: a line for each cause with what helps against it (`remedy`), and the modules that
+/// Describes the frames that have no name, with the reason: a line for each cause with what helps against it
+/// (`remedy`), and the modules that
 /// share both. Most frequent first.
 pub fn nameless(census: &Census, remedy: impl Fn(&Nameless) -> Option<String>) -> Vec<String> {
     struct Cause<'c> {
@@ -164,7 +165,7 @@ fn named_modules(modules: &[&Nameless]) -> String {
     }
 }
 
-/// How many samples were lost: `0 lost`, or as far as it is known.
+/// Describes how many samples were lost: `0 lost`, or as far as it is known.
 pub fn lost(loss: &Loss) -> String {
     match (loss.samples, loss.unread) {
         (0, 1..) => "unknown lost".to_owned(),

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 /// More than any machine has; a bound for loops that somebody may have mounted.
 const MOST: usize = 65_536;
 
-/// Where the hierarchy is mounted whose groups perf events understand: version 1's `perf_event` where that exists,
+/// Finds the mount point of the hierarchy whose groups perf events understand: version 1's `perf_event` where that
+/// exists,
 /// else version 2.
 pub fn hierarchy() -> Option<PathBuf> {
     mount_point(&fs::read_to_string("/proc/mounts").ok()?)

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::tracefs;
 
-/// Where a probe is.
+/// The code that a probe is set on.
 #[derive(Clone, Copy, Debug)]
 pub enum ProbePlace<'a> {
     /// At an offset of a file.

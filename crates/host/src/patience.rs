@@ -22,7 +22,7 @@ pub struct Worker {
 #[derive(Debug)]
 pub struct Late<T>(Receiver<T>);
 
-/// What came of work.
+/// The outcome of work under a limit of time.
 #[derive(Debug)]
 pub enum Outcome<T> {
     /// It is done.

@@ -207,7 +207,7 @@ fn judge(facts: &Facts, life: &Life, is_ours: impl Fn(u32) -> bool) -> Result<()
 }
 
 impl MapFile {
-    /// Why it is not used after all, where more is known of its process than when it was found.
+    /// Returns the reason for refusing the map, where more is known of its process than when it was found.
     pub fn refusal(&self, life: &Life) -> Option<MapRefusal> {
         judge(&self.facts, life, is_ours).err()
     }

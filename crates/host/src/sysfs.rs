@@ -9,7 +9,7 @@ use model::CpuId;
 
 use crate::cpus;
 
-/// Where the PMUs are.
+/// The folder of the kernel's PMUs.
 pub const EVENT_SOURCES: &str = "/sys/bus/event_source/devices";
 
 /// What the names of files beside an alias end in that say how to read its count (Documentation/ABI/testing/

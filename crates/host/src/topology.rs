@@ -8,12 +8,12 @@ use model::CpuId;
 
 use crate::cpus;
 
-/// Where the kernel shows it.
+/// The folder in which the kernel shows the topology.
 pub const SYSTEM: &str = "/sys/devices/system";
 /// More caches of one CPU than there are.
 const MOST_CACHES: u32 = 16;
 
-/// Which CPUs share a socket, a die, a core. The lists are the kernel's text (`0-3,5`), each once.
+/// The CPUs, grouped by socket, die and core. The lists are the kernel's text (`0-3,5`), each once.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Processors {
     /// The CPUs of each socket.
@@ -26,7 +26,7 @@ pub struct Processors {
     pub places: Vec<Option<Place>>,
 }
 
-/// Where a CPU sits.
+/// The socket, die and core of a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     /// The number of its core, within its socket.

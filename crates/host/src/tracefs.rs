@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::sys::mount;
 
-/// Where tracefs is: its own place, or below debugfs as on older systems.
+/// Finds the folder where tracefs is mounted: its own place, or below debugfs as on older systems.
 ///
 /// # Errors
 /// `EACCES` where this user may not look into it, `ENOENT` where it is not mounted.

@@ -30,7 +30,7 @@ use super::symbol_worker::SymbolWorker;
 use super::window::{Counted, Thread, Window};
 use crate::snapshot::{CountedStack, Snapshot, Span, Status, Task};
 
-/// What the screen asks of the engine.
+/// An order that the screen gives to the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
     /// Forget all samples.
@@ -39,7 +39,7 @@ pub enum Order {
     Span(Span),
 }
 
-/// What the engine tells.
+/// News that the engine sends to the screen.
 pub enum News {
     /// Sampling has begun.
     Started,
@@ -47,7 +47,7 @@ pub enum News {
     Snapshot(Arc<Snapshot>),
 }
 
-/// How the engine works.
+/// The settings of the engine.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Whose samples, in words.

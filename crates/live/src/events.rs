@@ -38,12 +38,12 @@ impl LiveEvents {
         live
     }
 
-    /// What is shown of the events that take samples.
+    /// Iterates over the statuses of the events that take samples.
     pub(crate) fn statuses(&self) -> impl Iterator<Item = &EventStatus> {
         self.events.iter().filter(|event| !event.is_sideband).map(|event| &event.status)
     }
 
-    /// What makes the stacks of an event heavy.
+    /// Returns the quantity that makes the stacks of an event heavy.
     pub(crate) fn weight(&self, event: u32) -> Option<Weight> {
         self.events.get(event as usize).map(|event| event.weight)
     }

@@ -30,7 +30,7 @@ const SHARES: [u32; 2] = [400, 1000];
 /// … but for so much that was saved up: in the beginning many names are missing, and at each change of what runs.
 const CREDIT: Duration = Duration::from_secs(1);
 
-/// What of a space is looked at.
+/// The stage of looking a space up.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Stage {
     /// The symbols of an object; all of it is looked at later.
@@ -132,12 +132,12 @@ impl Queue {
         }
     }
 
-    /// When there is something to do next, if anything waits.
+    /// Returns the time at which there is work next, if anything waits.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.waiting().map(|(key, line)| self.due_of(key, line)).min()
     }
 
-    /// What is to be done now: what has no name yet, of that what is new, then the heaviest, then the most.
+    /// Takes the work that is due now: what has no name yet, of that what is new, then the heaviest, then the most.
     pub(crate) fn take(&mut self, now: Instant) -> Option<(NameRequest, Stage)> {
         let due = self.waiting().filter(|(key, line)| self.due_of(key, line) <= now);
         let rank = |&(&(id, stage), line): &(&Key, &Line)| {

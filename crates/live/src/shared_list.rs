@@ -20,7 +20,7 @@ impl<T> Default for SharedList<T> {
 }
 
 impl<T: Clone> SharedList<T> {
-    /// How many items there are.
+    /// Returns the number of items.
     pub fn len(&self) -> usize {
         let last = self.chunks.last().map_or(0, |last| last.len());
         self.chunks.len().saturating_sub(1) * CHUNK + last

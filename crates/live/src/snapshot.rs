@@ -188,7 +188,7 @@ pub struct CountedStack {
     pub weight: u64,
 }
 
-/// Which samples a snapshot is made of.
+/// The span of samples that a snapshot is made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Span {
     /// Those of the last seconds.
@@ -198,7 +198,7 @@ pub enum Span {
     Start,
 }
 
-/// What holds for all of a snapshot.
+/// The status that holds for all of a snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
     /// Whose samples: `whole system`, `processes of user 1000`, `pid 17`.

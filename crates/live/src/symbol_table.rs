@@ -17,7 +17,8 @@ use crate::snapshot::{Frame, Function, Place};
 /// Generated code is named late: its map is read again after this time.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// What is known of the places of stacks. Numbers of functions and places stay as they are until [`SymbolTable::compact`]; a name
+/// The names of the places of stacks. Numbers of functions and places stay as they are until
+/// [`SymbolTable::compact`]; a name
 /// that comes changes only where the frames of its place lie.
 pub(crate) struct SymbolTable {
     functions: SharedList<Function>,
@@ -90,17 +91,17 @@ impl SymbolTable {
         self.frames.get(range.start as usize..range.end as usize).unwrap_or_default().iter().copied()
     }
 
-    /// How often a place has got other frames.
+    /// Returns the number of times that a place has got other frames.
     pub(crate) fn names(&self) -> u64 {
         self.names
     }
 
-    /// Which numbering of functions and places this is.
+    /// Returns the version of the numbering of functions and places.
     pub(crate) fn numbering(&self) -> u64 {
         self.numbering
     }
 
-    /// How many places are still being looked for.
+    /// Returns the number of places that are still being looked for.
     pub(crate) fn pending(&self) -> usize {
         self.pending + self.wanted.len()
     }

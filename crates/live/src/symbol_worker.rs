@@ -31,7 +31,7 @@ enum Order {
     Keep(HashSet<StackEntry, FxBuildHasher>),
 }
 
-/// What was found of a place.
+/// The names that were found for a place.
 pub(crate) struct Named {
     /// The place.
     pub(crate) place: StackEntry,
@@ -117,7 +117,8 @@ impl SymbolWorker {
         let _ = self.orders.send(Order::Keep(live));
     }
 
-    /// What was found for names and not used, or in part only, since the start: a bounded number of sentences. Files are
+    /// Returns the remarks on sources of names that were not used, or in part only, since the start: a bounded number
+    /// of sentences. Files are
     /// called as the profiled machine calls them.
     pub(crate) fn remarks(&self) -> Vec<String> {
         self.remarks.lock().unwrap_or_else(PoisonError::into_inner).clone()

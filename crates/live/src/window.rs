@@ -36,7 +36,7 @@ pub(crate) struct Thread {
     pub(crate) comm: Name,
 }
 
-/// What is counted: an event, a thread, a stack.
+/// The key under which samples are counted: an event, a thread, a stack.
 pub(crate) type Key = (u32, ThreadNumber, StackId);
 
 /// Counts by what is counted.

@@ -7,7 +7,7 @@ const FEW_SAMPLES: u64 = 20;
 /// A smaller share than this of what is due is within what clocks and counters differ by.
 const SMALL_SHARE: f64 = 0.05;
 
-/// What the samples of one event stand for, and what the event has counted.
+/// The number of events that the samples stand for, beside the number that the event has counted.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Coverage {
     /// The event's name.
@@ -21,7 +21,8 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// How many samples are missing for want of whole periods; `lost` ones were taken and are accounted for elsewhere.
+    /// Returns the number of samples that are missing for want of whole periods; `lost` ones were taken and are
+    /// accounted for elsewhere.
     /// `None` where that are few.
     pub fn missing(&self, lost: u64) -> Option<u64> {
         let counted = self.counted?;

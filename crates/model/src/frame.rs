@@ -27,7 +27,7 @@ pub struct Frame {
     pub inlined: bool,
 }
 
-/// What is known about a stack entry.
+/// The result of looking up a stack entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Resolution {
     /// A function, with those inlined into it at this place.

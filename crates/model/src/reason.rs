@@ -5,7 +5,7 @@ use core::fmt;
 
 use crate::BuildId;
 
-/// Why a stack ends before the thread's first frame.
+/// The reason why a stack ends before the thread's first frame.
 ///
 /// A recording that unwound its stacks ends an incomplete one with the reserved, non-canonical address
 /// `0x8000_0000_0000_00RR`, where `RR` is the number of the reason.
@@ -59,7 +59,7 @@ impl fmt::Display for TruncationReason {
     }
 }
 
-/// Why a stack entry has no function name.
+/// The reason why a stack entry has no function name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Reason {
     /// No mapping of the process covers the address.
@@ -138,7 +138,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Why a perf map is not used.
+/// The reason why a perf map is not used.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum MapRefusal {
     /// It is a link, a folder, a pipe, a device.

@@ -23,7 +23,7 @@ pub struct FileIdentity {
     pub generation: u64,
 }
 
-/// What the recording says about a mapped file.
+/// The identity of a mapped file, as the recording has it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ObjectIdentity {
     /// The path in the mount namespace of the process that mapped it.
@@ -177,7 +177,7 @@ impl SpaceTable {
         self.ids.shrink_to(2 * self.ids.len(), |&(hash, _)| hash);
     }
 
-    /// How many spaces there are.
+    /// Returns the number of spaces.
     pub fn len(&self) -> usize {
         self.spaces.len()
     }

@@ -2,7 +2,7 @@
 
 use crate::SpaceId;
 
-/// What an address on a stack meant, without the address: see [`crate::FrameAddress`].
+/// The meaning of an address on a stack, without the address: see [`crate::FrameAddress`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum AddressKind {

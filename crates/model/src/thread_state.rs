@@ -16,7 +16,7 @@ pub enum ThreadState {
     Unknown,
 }
 
-/// Why a thread that could run did not.
+/// The reason why a thread that could run did not.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Runnable {
     /// It was taken off the CPU, or gave it up (`sched_yield(2)`).
@@ -27,7 +27,7 @@ pub enum Runnable {
     Started,
 }
 
-/// What a thread waited for.
+/// The event or resource that a thread waited for.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Blocked {
     /// In one of the calls that event loops rest in (epoll, poll, select, io_uring, signals), by name.

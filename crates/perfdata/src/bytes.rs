@@ -5,7 +5,7 @@ use model::Name;
 
 use crate::error::Error;
 
-/// What is left of a section.
+/// The rest of a section that is not yet parsed.
 #[derive(Clone)]
 pub(crate) struct Bytes<'a> {
     rest: &'a [u8],
@@ -84,7 +84,7 @@ impl<'a> Bytes<'a> {
         self.bytes(field, len).map(|bytes| Self::new(bytes, section, endian))
     }
 
-    /// What lies before the next NUL, which is stepped over.
+    /// Takes the bytes before the next NUL, which is stepped over.
     pub(crate) fn terminated(&mut self, field: &'static str) -> Result<&'a [u8], Error> {
         let len = self.rest.iter().position(|&byte| byte == 0);
         let text = self.bytes(field, len.map_or(u64::MAX, |len| len as u64))?;
@@ -128,7 +128,7 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// What lies before the first NUL.
+/// Returns the bytes before the first NUL.
 pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
     bytes.split(|&byte| byte == 0).next().unwrap_or(bytes)
 }

@@ -7,7 +7,8 @@ use thiserror::Error;
 
 use crate::read::other_formats;
 
-/// What makes a recording, or one of its parts, unreadable. Offsets count from the start of the file, or of the part
+/// The reason why a recording, or one of its parts, is unreadable. Offsets count from the start of the file, or of
+/// the part
 /// where one is named.
 #[derive(Error, Debug)]
 pub enum Error {

@@ -6,7 +6,7 @@
 //! name, and what only polls, or only leads to a poll, is left out. Where the runtime works for itself (timers, sockets), it
 //! stays.
 
-/// What becomes of a frame.
+/// The treatment of a frame when async frames are folded.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Fold {
     /// It stays.

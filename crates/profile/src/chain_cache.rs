@@ -33,7 +33,7 @@ pub struct ChainCache {
     seeds: [u64; 4],
 }
 
-/// What a cache knows a chain by.
+/// The key under which a cache finds a chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChainKey {
     first: u64,
@@ -76,7 +76,7 @@ impl ChainCache {
         })
     }
 
-    /// What this cache knows `chain` by.
+    /// Returns the key under which this cache finds `chain`.
     #[inline]
     pub fn key(&self, chain: &RawChain<'_>) -> ChainKey {
         let (first, second) = self.hash(chain);

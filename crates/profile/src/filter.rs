@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use model::{CpuId, EventIndex, Name, Pid, Tid, Timestamp};
 
-/// What a filter looks at in a sample.
+/// The facts of a sample that a filter looks at.
 #[derive(Clone, Copy, Debug)]
 pub struct SampleFacts<'a> {
     /// The thread's name at that time.
@@ -23,7 +23,7 @@ pub struct SampleFacts<'a> {
     pub container: Option<&'a Name>,
 }
 
-/// What samples outside all containers are said to be of.
+/// The container name for samples outside all containers.
 pub const HOST: &str = "host";
 
 /// A choice of samples. An empty list admits all; several kinds of conditions must all hold.

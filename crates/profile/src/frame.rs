@@ -22,7 +22,7 @@ pub struct ViewFrame {
     pub line: Option<SourceLocation>,
 }
 
-/// What a frame is called, before a format makes text of it.
+/// The name of a frame, before a format makes text of it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Label {
     /// The root of all stacks of threads with this name.
@@ -50,7 +50,7 @@ pub enum Label {
     NotSampled,
 }
 
-/// Where a frame ran.
+/// The kind of code that a frame ran.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum FrameKind {
     /// In user space, or not code at all.

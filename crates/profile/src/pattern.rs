@@ -23,7 +23,7 @@ enum Matcher {
     Expression(Regex),
 }
 
-/// Why a text is no pattern.
+/// The reason why a text is no pattern.
 #[derive(Error, Debug)]
 pub enum PatternError {
     /// Nothing was typed.

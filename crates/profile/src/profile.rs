@@ -37,7 +37,7 @@ pub struct Thread {
     pub pool: Option<Pid>,
 }
 
-/// How often, and how much.
+/// A number of samples, with the sum of their weights.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Count {
     /// Samples.
@@ -46,7 +46,7 @@ pub struct Count {
     pub period: u64,
 }
 
-/// What makes a stack of a view heavy.
+/// The quantity that makes a stack of a view heavy.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Weight {
     /// The number of samples.
@@ -56,7 +56,8 @@ pub enum Weight {
 }
 
 impl Weight {
-    /// What fits an event: a fixed period, or a clock's, says nothing that the number of samples does not say;
+    /// Chooses the weight that fits an event: a fixed period, or a clock's, says nothing that the number of samples
+    /// does not say;
     /// where the kernel adjusts the period to a frequency, samples differ in what they stand for.
     pub fn fitting(by_frequency: bool, clock: bool) -> Self {
         if by_frequency && !clock { Self::Period } else { Self::Samples }
@@ -73,7 +74,7 @@ impl Count {
     }
 }
 
-/// What a profile keeps apart.
+/// The details that a profile keeps apart.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Detail {
     /// Threads, not only their names.
@@ -90,7 +91,7 @@ pub struct Detail {
     pub samples: Option<Columns>,
 }
 
-/// Where a thread was when a sample was taken.
+/// The CPU and the container in which a sample was taken.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Where {
     /// The CPU, if the sample says.
@@ -184,7 +185,7 @@ impl Profile {
         &self.unsampled
     }
 
-    /// What was kept apart.
+    /// Returns the details that were kept apart.
     pub fn detail(&self) -> Detail {
         self.detail
     }

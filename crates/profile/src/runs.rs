@@ -74,7 +74,7 @@ impl Callers {
         (number, self.starts[number])
     }
 
-    /// How many runs there are.
+    /// Returns the number of runs.
     pub(crate) fn runs(&self) -> usize {
         self.starts.len()
     }

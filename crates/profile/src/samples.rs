@@ -4,7 +4,7 @@ use model::{CpuId, Timestamp};
 
 use crate::{Count, StackId, ThreadId, Weight};
 
-/// Which columns are kept beside thread, stack and period.
+/// The choice of columns that are kept beside thread, stack and period.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Columns {
     /// When each sample was taken.

@@ -6,7 +6,7 @@ use crate::pattern::Pattern;
 use crate::tree::{FrameTree, TreeId};
 use crate::{FrameId, FrameTable, Label};
 
-/// What becomes of stacks before they are looked at. The default changes nothing.
+/// The changes to stacks before they are looked at. The default changes nothing.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Shape {
     /// Frames that are left out: what they call is called by their callers.
@@ -21,7 +21,7 @@ pub struct Shape {
     pub collapse_recursion: bool,
 }
 
-/// What filters want to know of a frame. Frames that read alike may differ in it, as of two modules.
+/// The properties of a frame that filters ask for. Frames that read alike may differ in it, as of two modules.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub(crate) struct Marks {
     /// A reason for its samples to stay.
@@ -74,7 +74,7 @@ impl<'s> Filters<'s> {
     }
 }
 
-/// What is left to do when frames are chosen: what depends on the rest of a stack.
+/// The rules that remain when frames are chosen: what depends on the rest of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct StackRules {
     keep: bool,

@@ -156,7 +156,8 @@ impl StackTable {
         &self.places
     }
 
-    /// How many stacks there are, the empty one and each caller's part included: all [`StackId::index`]es are below.
+    /// Returns the number of stacks, the empty one and each caller's part included: all [`StackId::index`]es are
+    /// below.
     pub fn len(&self) -> usize {
         self.innermost.len()
     }
@@ -209,7 +210,7 @@ impl StackTable {
         Run { number, first: StackId(first) }
     }
 
-    /// How many runs there are.
+    /// Returns the number of runs.
     pub(crate) fn runs(&self) -> usize {
         self.callers.runs()
     }

@@ -6,7 +6,7 @@ use model::{CpuId, Timestamp};
 
 use crate::{Samples, ThreadId, Weight};
 
-/// What a lane of a timeline stands for.
+/// The meaning of a lane of a timeline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lanes {
     /// One lane for everything.

@@ -11,7 +11,7 @@ use crate::shape::{Filters, Shape, StackRules};
 use crate::tree::{FrameTree, TreeId};
 use crate::{PlaceId, Profile, StackId, ThreadId, Weight, pools};
 
-/// Which frames a view has.
+/// The choice of frames that a view has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Show {
     /// Functions that were inlined.
@@ -47,7 +47,7 @@ impl Default for Show {
     }
 }
 
-/// How many frames have no name, and why.
+/// A number of frames without a name, with the reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Nameless {
     /// The module, where it is known.
@@ -60,7 +60,7 @@ pub struct Nameless {
     pub frames: u64,
 }
 
-/// What can be said about the names of a profile's frames.
+/// A census of the frames of a profile with and without names.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Census {
     /// Stack entries of all samples, counted with their samples.
@@ -152,7 +152,7 @@ impl<'a> View<'a> {
         self.profile
     }
 
-    /// What makes its stacks heavy.
+    /// Returns the quantity that makes its stacks heavy.
     pub fn weight(&self) -> Weight {
         self.weight
     }

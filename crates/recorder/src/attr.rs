@@ -249,7 +249,7 @@ pub(crate) fn ring_owner(writer: &Attr) -> Attr {
     Attr { config: DUMMY, sample_period: 1, ..writer.clone() }
 }
 
-/// How often an event samples.
+/// Returns the rate at which an event samples.
 pub(crate) fn rate_of(event: &Event, options: &Options) -> Rate {
     event.rate.or(options.rate).unwrap_or(if event.every_occurrence {
         Rate::Period(1)

@@ -23,7 +23,7 @@ const MOST_CLIENTS: usize = 16;
 /// Bytes of lines that are not carried out yet. No command is as long.
 const MOST_UNREAD: usize = 4096;
 
-/// What can be asked for, in perf's words where it has them.
+/// A command that can be asked for, in perf's words where it has them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Command {
     /// Sample from now on.
@@ -53,7 +53,7 @@ impl Command {
     }
 }
 
-/// Where commands come from.
+/// The sources that commands come from.
 #[derive(Debug, Default)]
 pub struct CommandSources {
     pipe: Option<(File, Option<File>)>,

@@ -36,7 +36,7 @@ pub enum DumpCondition {
     },
 }
 
-/// How a command has to end for a file to be written at the end.
+/// The way a command has to end for a file to be written at the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExitCondition {
     /// With this code, as a shell shows it: 128 and the number of the signal that ended it.

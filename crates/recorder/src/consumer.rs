@@ -14,7 +14,7 @@ use crate::unwind::{CopySizes, StackTotals};
 use crate::window::DumpReport;
 use perfdata::sections::{SwitchSampling, WatchedTime};
 
-/// Which of a CPU's two rings.
+/// The kind of a CPU's ring, of which each CPU has two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RingKind {
     /// The sampling events'.
@@ -53,7 +53,7 @@ pub struct RecordedEvent {
     pub tracepoint: Option<(String, String)>,
 }
 
-/// What is going to be recorded.
+/// The facts of a recording that is about to begin.
 #[derive(Clone, Debug)]
 pub struct Recording {
     /// The events; the order is that of the file.
@@ -92,7 +92,7 @@ impl Add for LostCount {
     }
 }
 
-/// How a recording ended.
+/// The way in which a recording ended.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Ending {
     /// Samples that each event lost, in the order of [`Recording::events`] (`PERF_FORMAT_LOST`); for the sideband

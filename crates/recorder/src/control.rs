@@ -33,7 +33,7 @@ struct Inner {
     commands: Mutex<CommandSources>,
 }
 
-/// What happened outside.
+/// An event outside the rings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum OutsideEvent {
     /// [`Control::stop`] was called.
@@ -127,7 +127,7 @@ impl Control {
     }
 }
 
-/// What happens outside, waited for without a thread of its own.
+/// A poller of outside events, which needs no thread of its own.
 pub(crate) struct Outside {
     control: Control,
     poll: PollSet,

@@ -65,7 +65,7 @@ impl Tally {
         }
     }
 
-    /// How many samples the event at `place` has, and what they stand for.
+    /// Returns the number of samples of the event at `place`, and the number of events that they stand for.
     pub(crate) fn of(&self, place: usize) -> (u64, u64) {
         self.events.get(place).map_or((0, 0), |event| (event.samples, event.sum))
     }
@@ -88,7 +88,7 @@ fn is_user_only(attr: &Attr) -> bool {
     attr.flags.contains(AttrFlags::EXCLUDE_KERNEL)
 }
 
-/// What the samples of each event stand for, and what the event has counted of the same.
+/// Returns the coverage of each event: the weight of its samples beside its count.
 pub(crate) fn coverage(opened: &Opened, tally: &Tally, command: Option<CpuTime>) -> Vec<Coverage> {
     let of_event = |(place, (index, event)): (usize, (usize, &OpenEvent))| {
         let (samples, sampled) = tally.of(place);

@@ -27,7 +27,7 @@ const CLOCK_REALTIME: i32 = 0;
 /// `PERF_COMP_ZSTD`
 const ZSTD: u32 = 1;
 
-/// What the header of every file of a recording says: the events, the clock, who recorded.
+/// The contents of the header of every file of a recording: the events, the clock, who recorded.
 #[derive(Clone)]
 pub(crate) struct Description {
     pub(crate) events: Vec<EventDescription>,

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::event::EventError;
 
-/// Why a recording could not be made. Each message says what, why, and what to type next.
+/// The reason why a recording could not be made. Each message says what, why, and what to type next.
 #[derive(Error, Debug)]
 pub enum Error {
     /// The event list was not understood.

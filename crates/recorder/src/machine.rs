@@ -11,7 +11,7 @@ use host::tracefs;
 use crate::error::Errno;
 use crate::event::{Catalogue, EventError, Measure, Pmu, Tracepoint, mangled, matches, nearest_of};
 
-/// What this machine offers. Its PMUs are read at once, the rest when it is asked for.
+/// The catalogue of events that this machine offers. Its PMUs are read at once, the rest when it is asked for.
 #[derive(Debug)]
 pub struct ThisMachine {
     pmus: Vec<Pmu>,

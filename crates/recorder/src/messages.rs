@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use crate::consumer::Chunk;
 use crate::control::OutsideEvent;
 
-/// What is told.
+/// A message to the reader of a recording.
 pub(crate) enum Message {
     /// Records of one ring, in the order of the ring.
     Chunk(Chunk),

@@ -169,7 +169,7 @@ pub enum Notice {
     },
 }
 
-/// How important a [`Notice`] is.
+/// The importance of a [`Notice`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Importance {
     /// For those who want to see the attrs.
@@ -181,7 +181,7 @@ pub enum Importance {
 }
 
 impl Notice {
-    /// Who should see it.
+    /// Returns the importance, which decides who should see it.
     pub fn importance(&self) -> Importance {
         match self {
             Self::Opened { .. } | Self::Refused { .. } => Importance::Attributes,

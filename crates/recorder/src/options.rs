@@ -54,7 +54,7 @@ impl Target {
     }
 }
 
-/// Which side of a system call to see.
+/// The side of a system call to see.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Levels {
     /// Both, or what the events' modifiers say.
@@ -95,7 +95,7 @@ impl Clock {
         })
     }
 
-    /// What goes into the attr: the number, where it is not the kernel's own.
+    /// Returns the clock id for the attr: the number, where it is not the kernel's own.
     pub fn id(self) -> Option<i32> {
         match self {
             Self::Perf => None,
@@ -104,7 +104,7 @@ impl Clock {
     }
 }
 
-/// What is recorded beside the usual.
+/// The data that are recorded beside the usual.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Extras {
     /// The data address of each sample, and mappings without code.
@@ -129,7 +129,7 @@ pub struct Extras {
     pub code_page_sizes: bool,
 }
 
-/// Which call chains to take with each sample.
+/// The kind of call chain to take with each sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CallChain {
     /// None: the sampled address alone.
@@ -155,7 +155,7 @@ impl Default for CallChain {
     }
 }
 
-/// What to record, and how.
+/// The description of a recording: the events, the target, the rate, the rings.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Options {
     /// Whom to observe.

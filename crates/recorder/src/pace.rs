@@ -5,7 +5,7 @@ use std::time::Duration;
 /// How soon the first round comes; the times grow from there. It shows whether the stacks fit their copies.
 const FIRST: Duration = Duration::from_millis(2);
 
-/// How soon rounds follow each other at least once they have grown that far, also while the consumer is in haste.
+/// The shortest interval between rounds once they have grown that far, also while the consumer is in haste.
 pub(crate) const SOON: Duration = Duration::from_millis(10);
 
 /// A round comes when its fullest ring will take so much longer to be full: who empties it may be late.
@@ -42,7 +42,7 @@ impl Pace {
         if in_haste { self.time.min(SOON) } else { self.time }
     }
 
-    /// How full a ring may be, of 1, that still waits for the next round.
+    /// Returns the share of a ring, from 0 to 1, that may be full before it is emptied early.
     pub(crate) fn waits_until(&self) -> f64 {
         (self.expected + MORE_THAN_EXPECTED).max(LITTLE_FILL)
     }

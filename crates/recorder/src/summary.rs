@@ -13,7 +13,7 @@ use model::Loss;
 use crate::consumer::RecordedEvent;
 use crate::control::Control;
 
-/// What a recording came to.
+/// The summary of a finished recording.
 #[derive(Debug)]
 pub struct Summary {
     /// The events as they were opened; the sideband event comes last.
@@ -40,7 +40,7 @@ pub struct Summary {
     pub command: Option<Command>,
 }
 
-/// What became of the command.
+/// The fate of the recorded command.
 #[derive(Debug)]
 pub enum Command {
     /// It has ended.

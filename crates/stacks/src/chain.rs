@@ -21,7 +21,7 @@ impl Default for ChainUnwinder {
     }
 }
 
-/// How the user part of a chain came about.
+/// The result of finding the user part of a chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChainEnd {
     /// How the stack ends.

@@ -8,7 +8,7 @@ use host::objects::{BlockBytes, ObjectStore, own_vdso_bytes};
 use model::{Name, Pid, Space};
 use unwinder::UnwindTables;
 
-/// What of the unwind tables of objects was not read, though it is there: one sentence for each object, the first few.
+/// A list of the unwind tables that exist and were not read: one sentence for each object, the first few.
 /// Clones share the list, so that it can be read while stacks are unwound.
 #[derive(Clone, Default, Debug)]
 pub struct RefusedTables(Arc<Mutex<BTreeSet<String>>>);
@@ -26,7 +26,8 @@ impl RefusedTables {
         }
     }
 
-    /// What has been refused so far. Objects are called as the profiled machine calls them.
+    /// Returns a sentence for each table that has been refused so far. Objects are called as the profiled machine
+    /// calls them.
     pub fn sentences(&self) -> Vec<String> {
         self.lock().iter().cloned().collect()
     }

@@ -60,7 +60,7 @@ impl<'s> MappedObjects<'s> {
         Self { until: Some(until), ..Self::all(maps) }
     }
 
-    /// Where they are mapped.
+    /// Returns the space that the tables are mapped in.
     pub(crate) fn space(&self) -> &'s AddressSpace {
         &self.maps.space
     }

@@ -48,7 +48,7 @@ pub fn is_of_32_bits(sample: &Sample<'_>) -> bool {
     sample.user_registers.as_ref().is_some_and(|registers| registers.abi == ABI_32)
 }
 
-/// Where the user side of a 32-bit program was, if its sample says so.
+/// Returns the user instruction of a 32-bit program, if its sample has it.
 pub fn instruction_of_32_bits(sample: &Sample<'_>, architecture: Architecture) -> Option<u64> {
     let registers = sample.user_registers.as_ref().filter(|_| is_of_32_bits(sample))?;
     registers.get(architecture.perf_number(architecture.program_counter())?)

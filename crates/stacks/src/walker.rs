@@ -51,7 +51,7 @@ impl StackWalker {
         self.callers.forget_beyond(FEW_FRAMES);
     }
 
-    /// What was found last in a copy (and, by the other methods, beyond it).
+    /// Returns the stack found last in a copy (and, by the other methods, beyond it).
     pub fn stack(&self) -> &UnwoundStack {
         self.unwinder.stack()
     }

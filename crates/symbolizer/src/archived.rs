@@ -30,7 +30,7 @@ pub struct ArchivedNames {
     spaces: HashMap<Space, HashMap<(u64, u8), Resolution, DefaultHashBuilder>, DefaultHashBuilder>,
 }
 
-/// Why the names of a recording are not read on.
+/// The reason why the names of a recording are not read on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ArchiveError {
     /// Where in the unpacked names, bytes.
@@ -49,7 +49,7 @@ impl fmt::Display for ArchiveError {
 
 impl std::error::Error for ArchiveError {}
 
-/// What an archive holds of one space.
+/// The names that an archive holds of one space.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ArchivedSpace<'a> {
     /// The space.
@@ -84,7 +84,7 @@ impl ArchivedNames {
         self.spaces.is_empty()
     }
 
-    /// What there is, most addresses first.
+    /// Lists the contents, spaces with most addresses first.
     pub fn contents(&self) -> Vec<ArchivedSpace<'_>> {
         let spaces = self.spaces.iter();
         let mut contents: Vec<_> =

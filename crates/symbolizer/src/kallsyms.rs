@@ -97,7 +97,7 @@ impl Kallsyms {
         self.symbols.is_empty()
     }
 
-    /// Where the kernel's text starts (`_text`, else `_stext`).
+    /// Returns the address at which the kernel's text starts (`_text`, else `_stext`).
     pub fn text_address(&self) -> Option<Avma> {
         self.text_address.map(Avma)
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hashbrown::HashMap;
 use model::Name;
 
-/// How a function's name is given.
+/// The style in which a function's name is given.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum NameStyle {
     /// Demangled: Rust without hashes, C++ without parameters and without what compilers append to clones (as perf
@@ -213,7 +213,7 @@ impl NameTable {
         texts + texts_of_long + slots
     }
 
-    /// How many names were too long, and are shown in part.
+    /// Returns the number of names that were too long, and are shown in part.
     pub(crate) fn cut(&self) -> usize {
         self.lock().cut
     }

@@ -31,7 +31,7 @@ pub struct ObjectFiles<'a, D> {
 }
 
 impl<'a, D: AsRef<[u8]>> ObjectFiles<'a, D> {
-    /// What prelink(8) added to the addresses of the object after one of its files was split off.
+    /// Returns the bias that prelink(8) added to the addresses of the object after one of its files was split off.
     pub(crate) fn bias_of(&self, file: &Object<D>) -> u64 {
         match (self.object.section(".text"), file.section(".text")) {
             (Some(text), Some(file_text)) => text.address.0.wrapping_sub(file_text.address.0),
@@ -40,7 +40,7 @@ impl<'a, D: AsRef<[u8]>> ObjectFiles<'a, D> {
     }
 }
 
-/// What is wanted.
+/// The details that a resolution asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// How names are given.
@@ -90,7 +90,7 @@ pub struct ObjectSymbolizer<'a, D> {
     options: Options,
 }
 
-/// What has to be read to resolve some places.
+/// The plan of units to read to resolve some places.
 pub struct Plan<'s> {
     places: Vec<Option<(u32, u64)>>,
     /// Addresses of the object, sorted, each once, with its symbol.
@@ -111,7 +111,7 @@ struct DebugFiles<'s> {
     supplementary: Option<(Dwarf<'s>, UnitIndex<'s>)>,
 }
 
-/// What one unit said.
+/// The result of walking one unit.
 pub struct Walked {
     /// Index of the address, and the frames that cover it, innermost first. The location of the innermost frame is
     /// not known yet; the name of the outermost is missing where a symbol has it.
@@ -479,7 +479,7 @@ impl Plan<'_> {
         !self.units.is_empty()
     }
 
-    /// How many units have to be read.
+    /// Returns the number of units that have to be read.
     pub fn tasks(&self) -> usize {
         self.units.len()
     }

@@ -14,7 +14,8 @@ use crate::object::ObjectFiles;
 use crate::strings::Names;
 use crate::symbol_table::{FunctionId, SymbolTable};
 
-/// What is known of an object. Holds nothing of its files, but means nothing without them: each
+/// The index of an object: its symbols and functions. Holds nothing of its files, but means nothing without them:
+/// each
 /// [`crate::ObjectSymbolizer`] that uses it is given the same ones.
 pub struct ObjectIndex {
     pub(crate) symbols: SymbolTable,
@@ -72,7 +73,7 @@ impl ObjectIndex {
             + shown * size_of::<(FunctionId, Arc<str>)>()
     }
 
-    /// How many names were longer than [`model::Name::MAX_BYTES`], and are shown in part.
+    /// Returns the number of names that were longer than [`model::Name::MAX_BYTES`], and are shown in part.
     pub fn cut_names(&self) -> usize {
         self.names.cut()
     }

@@ -18,7 +18,7 @@ pub(crate) struct PltEntry {
     pub(crate) target: PltTarget,
 }
 
-/// What the dynamic linker puts into a stub's slot.
+/// The function that the dynamic linker puts into a stub's slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PltTarget {
     /// A function's address: where the strings of the dynamic symbols have its name.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use model::{Resolution, StackEntry};
 
-/// What is known of each stack entry: the answer to every question that an output asks about names.
+/// The resolutions of stack entries: the answer to every question that an output asks about names.
 ///
 /// An entry takes some 30 bytes. Answers that follow each other and are equal are kept once, and so are their frames where
 /// only the offset in the function differs.
@@ -60,7 +60,7 @@ impl Resolutions {
         self.resolutions.get(answer as usize)
     }
 
-    /// How many entries are known.
+    /// Returns the number of known entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }

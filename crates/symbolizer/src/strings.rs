@@ -6,7 +6,7 @@ use crate::gopclntab;
 use crate::object::ObjectFiles;
 use crate::symbol_table::FunctionName;
 
-/// Which string table.
+/// The string table that a name is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Strings {
     /// That of the object's `.symtab`.

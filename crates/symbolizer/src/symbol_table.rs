@@ -28,7 +28,7 @@ pub(crate) struct Function {
     resolver: bool,
 }
 
-/// Where the name of a function is written.
+/// The place where the name of a function is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FunctionName {
     pub(crate) strings: Strings,

@@ -51,13 +51,14 @@ impl<T> Deferred<T> {
         })
     }
 
-    /// What still waits at the end of the recording: the kernel parts of samples whose user part never came.
+    /// Returns the samples that still wait at the end of the recording: the kernel parts of samples whose user part
+    /// never came.
     pub fn finish(&mut self) -> impl Iterator<Item = T> {
         self.unjoined = self.unjoined.saturating_add(self.waiting.len() as u64);
         self.waiting.drain(..).map(|(_, _, item)| item)
     }
 
-    /// How many samples stayed without their user part.
+    /// Returns the number of samples that stayed without their user part.
     pub fn unjoined(&self) -> u64 {
         self.unjoined
     }

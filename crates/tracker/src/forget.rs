@@ -11,7 +11,7 @@ use crate::mapping_tree::TreeId;
 use crate::tracker::Tracker;
 
 impl Tracker {
-    /// How many processes are known, alive or ended lately.
+    /// Returns the number of known processes, alive or ended lately.
     pub fn processes(&self) -> usize {
         self.processes.len()
     }

@@ -18,7 +18,7 @@ struct Image {
     space: SpaceId,
 }
 
-/// What lies where in the kernel.
+/// The map of the kernel's address space.
 #[derive(Default, Debug)]
 pub(crate) struct KernelMap {
     image: Option<Image>,

@@ -3,7 +3,7 @@
 use decoder::record::{Mmap, MmapIdentity};
 use model::{Avma, BuildId, Name, ObjectIdentity, Pid, Space, SpaceId};
 
-/// What lies behind a mapping.
+/// The kind of memory behind a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MappingKind {
     /// A file, or an image that stands for one (vDSO): offsets continue across neighbouring mappings of it.

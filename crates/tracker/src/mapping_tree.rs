@@ -40,7 +40,7 @@ impl MappingTree {
         self.root.is_none()
     }
 
-    /// Which tree this is; `None` for the empty one.
+    /// Returns the identity of the tree; `None` for the empty one.
     pub(crate) fn id(&self) -> Option<TreeId> {
         self.root.as_ref().map(|root| TreeId(Arc::as_ptr(root).addr()))
     }

@@ -89,12 +89,12 @@ impl<T> Orderer<T> {
         self.ready.pop_front()
     }
 
-    /// How many items are held back.
+    /// Returns the number of items that are held back.
     pub fn held(&self) -> usize {
         self.pending.len()
     }
 
-    /// How many items came after a newer one had been let go: the rounds promised otherwise.
+    /// Returns the number of items that came after a newer one had been let go: the rounds promised otherwise.
     pub fn late(&self) -> u64 {
         self.late
     }

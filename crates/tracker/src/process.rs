@@ -77,7 +77,7 @@ impl Processes {
         }
     }
 
-    /// How many are known.
+    /// Returns the number of known processes.
     pub(crate) fn len(&self) -> usize {
         self.processes.len()
     }

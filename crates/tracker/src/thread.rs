@@ -30,7 +30,7 @@ pub(crate) struct Threads {
     ended: VecDeque<Tid>,
 }
 
-/// What became of a thread's number.
+/// The state of a thread's number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Seen {
     /// It names the thread it named before.
@@ -95,7 +95,7 @@ impl Threads {
         self.threads.retain(|_, thread| !gone(thread.pid));
     }
 
-    /// How many are known.
+    /// Returns the number of known threads.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.threads.len()

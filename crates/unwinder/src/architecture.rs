@@ -28,7 +28,8 @@ impl Architecture {
         }
     }
 
-    /// How many registers the rows of this architecture speak of: the general ones, the stack pointer and the
+    /// Returns the number of registers that the rows of this architecture speak of: the general ones, the stack
+    /// pointer and the
     /// program counter.
     pub const fn register_count(self) -> u8 {
         match self {
@@ -135,7 +136,8 @@ impl Architecture {
         }
     }
 
-    /// How many bytes [`Self::is_signal_trampoline`] looks at, and where in them the last instruction begins.
+    /// Returns the number of bytes that [`Self::is_signal_trampoline`] looks at, and the offset in them of the last
+    /// instruction.
     pub(crate) const fn signal_trampoline_length(self) -> (usize, u64) {
         match self {
             Self::X86_64 => (9, 7),
@@ -143,8 +145,8 @@ impl Architecture {
         }
     }
 
-    /// Where the kernel saved the register with DWARF number `register`, in bytes from the stack pointer that the
-    /// signal trampoline sees.
+    /// Returns the offset at which the kernel saved the register with DWARF number `register`, in bytes from the
+    /// stack pointer that the signal trampoline sees.
     pub(crate) fn signal_frame_offset(self, register: u8) -> Option<u64> {
         match self {
             // The `ucontext` begins at the stack pointer; its `mcontext` at 40 holds r8 … r15, rdi, rsi, rbp, rbx,

@@ -14,7 +14,8 @@ use crate::memory::{StackCopy, Word};
 use crate::registers::{KeptRegisters, Registers};
 use crate::stack::Frame;
 
-/// How a complete stack was found, from its outermost frame inwards: a later one changes the end. Of the frames, those from
+/// The steps by which a complete stack was found, from its outermost frame inwards: a later one changes the end. Of
+/// the frames, those from
 /// which all steps outwards depend on nothing else than what is here.
 #[derive(Default, Debug)]
 pub(crate) struct Trace {
@@ -46,7 +47,7 @@ const ALL: RegisterSet = RegisterSet::MAX;
 /// The first of them.
 pub(crate) const FRAME_POINTER: RegisterSet = 1;
 
-/// What a step reads: the return address, if that is on the stack, then the caller's registers.
+/// The words that a step reads: the return address, if that is on the stack, then the caller's registers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reads {
     /// By which register (DWARF number) it finds them.

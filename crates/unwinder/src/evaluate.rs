@@ -6,7 +6,7 @@ use crate::memory::ReadMemory;
 use crate::registers::Registers;
 use crate::row::{CfaRule, Location, Row};
 
-/// Why a row could not be carried out.
+/// The reason why a row could not be carried out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
     /// A word of the stack is not at hand (its Avma).

@@ -68,7 +68,7 @@ pub(crate) struct StackMemory<'a, M> {
 }
 
 impl<'a, M> StackMemory<'a, M> {
-    /// What is read goes into `steps`.
+    /// Creates a reader of the copy; words that are read go into `steps`.
     pub(crate) fn new(copy: StackCopy<'a>, beyond: &'a mut M, steps: Steps) -> Self {
         Self { copy, beyond, words_beyond: 0, left_copy: false, steps }
     }

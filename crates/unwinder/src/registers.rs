@@ -86,7 +86,8 @@ impl Registers {
         self.known &= mask;
     }
 
-    /// What is known of a frame that goes on behind a call, but for the stack pointer; `None` where more is known than that.
+    /// Returns the registers that are still known in a frame that goes on behind a call, but for the stack pointer;
+    /// `None` where more is known than that.
     pub(crate) fn kept(&self) -> Option<KeptRegisters> {
         let architecture = self.architecture;
         let program_counter = self.program_counter()?;

@@ -7,7 +7,7 @@ use gimli::{EndianSlice, LittleEndian, RegisterRule, UnwindExpression, UnwindSec
 
 use crate::Architecture;
 
-/// How the canonical frame address is found (DWARF 5, section 6.4.1).
+/// A rule for the canonical frame address (DWARF 5, section 6.4.1).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum CfaRule {
     /// A register and an offset in bytes.
@@ -18,7 +18,7 @@ pub(crate) enum CfaRule {
     Expression(Box<[u8]>),
 }
 
-/// Where the caller's value of a register is.
+/// The location of the caller's value of a register.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Location {
     /// Nowhere. For the return address: there is no caller.

@@ -10,7 +10,7 @@ use crate::memory::ReadMemory;
 use crate::registers::Registers;
 use crate::row::{CfaRule, Location, Row};
 
-/// How to get from a frame to its caller.
+/// A rule for getting from a frame to its caller.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Rule {
     /// By a row without expressions.
@@ -92,7 +92,8 @@ impl CompactRule {
         (self.cfa_register, cfa.wrapping_sub_signed(i64::from(self.cfa_offset)))
     }
 
-    /// What the instructions that come next do, where they restore registers, drop the frame and return: an epilogue. Says
+    /// Returns the rule of the epilogue that begins here, where instructions restore registers, drop the frame and
+    /// return: an epilogue. Says
     /// more than a frame pointer, which code without tables may not keep. Known for x86-64.
     pub(crate) fn from_epilogue(architecture: Architecture, code: &[u8]) -> Option<Self> {
         Self::and_size_of_epilogue(architecture, code).map(|(rule, _)| rule)
@@ -206,7 +207,7 @@ impl CompactRule {
         self
     }
 
-    /// Where the return address is on the stack (Avma).
+    /// Returns the stack address of the return address (Avma).
     pub(crate) fn place_of_return_address(&self, registers: &Registers) -> Option<u64> {
         let cfa = registers.get(self.cfa_register)?.wrapping_add_signed(i64::from(self.cfa_offset));
         Some(cfa.wrapping_add_signed(i64::from(self.return_address) * WORD))

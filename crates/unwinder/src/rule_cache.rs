@@ -20,7 +20,7 @@ use model::FileOffset;
 use crate::address_space::ObjectNumber;
 use crate::rule::Rule;
 
-/// Which code a rule is for.
+/// The code that a rule is for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) object: ObjectNumber,
@@ -185,7 +185,7 @@ impl RuleCache {
         index
     }
 
-    /// How many places and stretches are known.
+    /// Returns the number of known places and stretches.
     pub(crate) fn len(&self) -> usize {
         self.places.len() + self.stretches.len()
     }

@@ -13,7 +13,7 @@ pub struct Frame {
     pub stack_pointer: u64,
 }
 
-/// How a stack ends.
+/// The way in which a stack ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StackEnd {
     /// At the thread's first frame: the tables say so, or a zero frame pointer (and return address) where there are none.

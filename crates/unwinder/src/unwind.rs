@@ -23,7 +23,8 @@ use crate::rule_cache::{FoundRule, Place, RuleCache};
 use crate::stack::{Frame, StackEnd, UnwoundStack};
 use crate::tables::{Extent, Lookup, UnwindTables};
 
-/// Where the unwinder gets the tables of an object from. Asked only for addresses whose rule is not known yet, and where
+/// A source of the tables of objects for the unwinder. Asked only for addresses whose rule is not known yet, and
+/// where
 /// the code itself must be looked at.
 pub trait Objects {
     /// What holds an object's bytes.
@@ -33,7 +34,7 @@ pub trait Objects {
     fn tables(&mut self, object: ObjectNumber) -> Option<Arc<UnwindTables<Self::Image>>>;
 }
 
-/// What to unwind.
+/// The innermost frame, from which a stack is unwound.
 #[derive(Clone, Debug)]
 pub struct Innermost<'a> {
     /// The registers of the sampled thread.
@@ -84,7 +85,7 @@ impl Unwinder {
         }
     }
 
-    /// How many places, and stretches of code around them, it knows the rules of.
+    /// Returns the number of places, and stretches of code around them, whose rules are cached.
     pub fn remembered_places(&self) -> usize {
         self.rules.len()
     }

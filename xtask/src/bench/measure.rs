@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 
-/// What one run took.
+/// The time and memory that one run took.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cost {
     pub(crate) wall: Duration,
@@ -94,7 +94,7 @@ fn read(figures: &Path) -> Option<(Cost, Duration, i32)> {
     Some((cost, micros(measuring), i32::try_from(code).ok()?))
 }
 
-/// What the last measured command printed to stderr.
+/// Reads the text that the last measured command printed to stderr.
 pub(crate) fn last_stderr(scratch: &Path) -> String {
     std::fs::read_to_string(scratch.join("measure.stderr")).unwrap_or_default()
 }

@@ -8,7 +8,7 @@ use anyhow::Context;
 
 use crate::workspace;
 
-/// Where everything lies.
+/// The folders and programs that a benchmark uses.
 pub(super) struct Tools {
     pub(super) prof: PathBuf,
     /// The folder with `inferno-collapse-perf` and `inferno-flamegraph`.

@@ -8,10 +8,10 @@ use anyhow::bail;
 use super::installed;
 use crate::workspace;
 
-/// What is handed out.
+/// The programs that a release contains.
 pub(super) const PROGRAMS: [&str; 2] = ["prof", "cargo-prof"];
 
-/// How programs find the C library.
+/// The way programs find the C library.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Linking {
     /// It is in them: glibc, whose allocator `prof` is tuned for.

@@ -23,7 +23,7 @@ pub(super) struct Source {
     pub(super) syntax: syn::File,
 }
 
-/// What the rules look at.
+/// The files of the project, as the rules look at them.
 pub(super) struct Tree {
     /// Every file, text or not, relative to the root.
     pub(super) files: Vec<PathBuf>,

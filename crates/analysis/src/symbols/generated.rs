@@ -74,7 +74,7 @@ enum Found {
     },
 }
 
-/// What is said of maps that were not used, or in part only.
+/// The remarks on maps that were not used, or in part only.
 #[derive(Default)]
 pub(super) struct MapRemarks {
     refused: BTreeMap<MapRefusal, BTreeSet<String>>,

@@ -31,7 +31,7 @@ use crate::jit_dumps::JitDumps;
 use crate::lives::Lives;
 use crate::{Notices, archive};
 
-/// What to look for, and where.
+/// The settings of a search for names.
 pub struct SymbolSettings {
     /// Where files are looked for.
     pub paths: SearchPaths,
@@ -48,7 +48,7 @@ pub struct Symbols {
 }
 
 impl Symbols {
-    /// What was found and not used, or in part only: one sentence each.
+    /// Returns the remarks on what was found and not used, or in part only: one sentence each.
     pub fn remarks(&self) -> Vec<String> {
         self.remarks.sentences()
     }

@@ -24,7 +24,7 @@ pub(super) enum ObjectCache {
 /// So many with their files.
 const MOST_FILES: usize = 256;
 
-/// What is known of an object besides its files. It means nothing without them.
+/// The facts of an object besides its files. It means nothing without them.
 pub(super) struct Known {
     /// Which files those are.
     files: Stamp,
@@ -67,7 +67,7 @@ impl Known {
     }
 }
 
-/// What is known of objects, up to a number of bytes: those that were not asked for the longest go first.
+/// The indexes of objects, up to a number of bytes: those that were not asked for the longest go first.
 pub(super) struct Indexes {
     most: usize,
     size: usize,
@@ -125,7 +125,7 @@ impl ObjectCache {
         }
     }
 
-    /// What is known of an object that has these files now.
+    /// Returns the index of an object that has these files now.
     pub(super) fn known(&self, identity: &ObjectIdentity, files: &Stamp) -> Option<Arc<Known>> {
         match self {
             Self::Indexes(indexes) => lock(indexes).get(identity).filter(|known| known.files == *files),

@@ -6,7 +6,7 @@ use model::Name;
 
 use super::generated::{MapRemarks, add};
 
-/// What is said of the files that names come from, with all of a kind together.
+/// The remarks on the files that names come from, with all of a kind together.
 #[derive(Default)]
 pub struct Remarks {
     /// Files that were found and not used, one sentence each.

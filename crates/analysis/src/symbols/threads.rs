@@ -9,7 +9,7 @@ use rayon_core::{ThreadPool, ThreadPoolBuilder};
 /// when a new program shows up, on a machine that may be busy.
 const FEW: usize = 4;
 
-/// Where threads come from.
+/// The supply that threads come from.
 pub(super) enum Supply {
     /// They are started for each call and end with it: for those who call once.
     Fresh,
@@ -40,7 +40,7 @@ fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// How many threads take jobs, and how many more may help with the parts of one.
+/// The number of threads that take jobs, and of those that may help with the parts of one.
 pub(super) struct Threads<'s> {
     supply: &'s Supply,
     workers: usize,

@@ -94,7 +94,8 @@ const EVENTS: &[(&str, &str)] = &[
 const FAULTS: &[&str] =
     &["handle_mm_fault", "do_user_addr_fault", "exc_page_fault", "do_page_fault", "__do_fault"];
 
-/// What a thread with these functions of the kernel on its stack, innermost first, waits for. Without any it is not known.
+/// Returns the cause for which a thread with these functions of the kernel on its stack, innermost first, waits.
+/// Without any it is not known.
 pub(crate) fn cause<'f>(
     functions: impl Iterator<Item = &'f str> + Clone,
     is_uninterruptible: bool,
@@ -123,7 +124,8 @@ pub(crate) fn cause<'f>(
     })
 }
 
-/// What is waited for, by the functions of the kernel and by what the thread asked for. The first know best what it is, the
+/// Combines the cause by the functions of the kernel with the cause by the thread's own request. The first know best
+/// what it is, the
 /// other with what.
 pub(crate) fn both(known: Blocked, said: Blocked) -> Blocked {
     match (known, said) {

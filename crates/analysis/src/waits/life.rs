@@ -10,7 +10,7 @@ use tracker::waits::Activity;
 use super::add;
 use super::state::{State, Wait};
 
-/// What a thread did, summed by stack.
+/// The activity of a thread, summed by stack.
 #[derive(Default)]
 pub(super) struct Life {
     /// Off the CPU.

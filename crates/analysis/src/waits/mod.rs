@@ -139,7 +139,7 @@ impl ThreadTimes {
         self.in_gap
     }
 
-    /// Why the filter admitted nothing.
+    /// Returns the reason why the filter admitted nothing.
     pub(crate) fn why_none(&self) -> Option<String> {
         self.admission.why_none()
     }

@@ -19,7 +19,7 @@ impl Default for Wait {
     }
 }
 
-/// What the time of a thread is summed by.
+/// The key by which the time of a thread is summed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct State {
     pub(super) thread: ThreadId,
@@ -80,7 +80,7 @@ impl Causes {
         Some(cause)
     }
 
-    /// What is waited for.
+    /// Returns the cause of the wait.
     pub(super) fn of(&self, cause: CauseId) -> Option<Blocked> {
         self.causes.get(cause.0 as usize).cloned()
     }

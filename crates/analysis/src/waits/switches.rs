@@ -12,7 +12,7 @@ use crate::events::{is_clock, is_dummy, is_named};
 /// `PERF_TYPE_SOFTWARE`, `PERF_COUNT_SW_CONTEXT_SWITCHES`
 const CONTEXT_SWITCHES: (u32, u64) = (1, 3);
 
-/// What the samples of an event tell.
+/// The role of an event: the information of its samples.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     /// Nothing of time.
@@ -27,7 +27,7 @@ pub(crate) enum Role {
     Waking { woken: Field },
 }
 
-/// What `sched:sched_switch` says.
+/// The fields of `sched:sched_switch` that are used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SwitchFields {
     /// `prev_state`
@@ -71,7 +71,7 @@ impl Field {
     }
 }
 
-/// What a recording has of switches.
+/// The sources of switches that a recording has.
 #[derive(Clone, Debug)]
 pub(crate) struct Switches {
     roles: Vec<Role>,
@@ -86,7 +86,8 @@ pub(crate) struct Switches {
 }
 
 impl Switches {
-    /// What a recording has; `None` where it has nothing of switches, or no event that samples what runs. `event` names that,
+    /// Finds the sources of switches of a recording; `None` where it has nothing of switches, or no event that
+    /// samples what runs. `event` names that,
     /// else it is the first that samples anything else.
     pub(crate) fn of(
         events: &[Event],
@@ -145,7 +146,7 @@ impl Switches {
         Some(Self { roles, has_records, watched, sampling, time: EventIndex(time as u32) })
     }
 
-    /// What the samples of an event tell.
+    /// Returns the role of an event.
     pub(crate) fn role(&self, event: EventIndex) -> Role {
         self.roles.get(event.0 as usize).copied().unwrap_or(Role::None)
     }

@@ -2,7 +2,7 @@
 
 use tracker::waits::Activity;
 
-/// Which time of threads a profile has.
+/// The kind of time of threads that a profile has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimeWeight {
     /// On the CPU.
@@ -40,7 +40,7 @@ impl TimeWeight {
         }
     }
 
-    /// What its profiles are of, in words.
+    /// Describes the subject of its profiles in words.
     pub fn in_words(self) -> &'static str {
         match self {
             Self::Cpu => "CPU time",

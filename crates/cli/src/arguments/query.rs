@@ -21,7 +21,7 @@ pub struct QueryArguments {
 }
 
 impl QueryArguments {
-    /// Where names of this recording are looked for, and whether with source lines.
+    /// Returns the settings for names of this recording, with or without source lines.
     pub fn settings(&self, input: &Input, locations: bool) -> SymbolSettings {
         let this_host = is_of_this_host(input.reader.features());
         let mut settings = self.symbols.settings(self.stacks.inlines(), this_host);

@@ -54,7 +54,7 @@ impl SampleArguments {
         .collect()
     }
 
-    /// Which samples they choose, in words; empty for all.
+    /// Describes the chosen samples in words; empty for all.
     pub fn in_words(&self) -> String {
         fn list<T: ToString>(values: &[T]) -> String {
             values.iter().map(T::to_string).collect::<Vec<_>>().join(", ")

@@ -85,7 +85,7 @@ impl StackArguments {
         !self.no_kernel
     }
 
-    /// Which frames are shown, as far as these arguments say.
+    /// Returns the choice of frames that these arguments make.
     pub fn show(&self) -> Show {
         Show {
             inlined: !self.no_inline,
@@ -112,7 +112,7 @@ impl StackArguments {
         }
     }
 
-    /// What makes the stacks of an event heavy.
+    /// Returns the quantity that makes the stacks of an event heavy.
     pub fn weight(&self, attr: &Attr) -> Weight {
         match self.weight.as_deref() {
             _ if self.time().is_some() => Weight::Period,
@@ -122,7 +122,7 @@ impl StackArguments {
         }
     }
 
-    /// Which time of threads makes stacks heavy, where it is no sum of samples.
+    /// Returns the time of threads that makes stacks heavy, where it is no sum of samples.
     pub fn time(&self) -> Option<TimeWeight> {
         let named = self.weight.as_deref().and_then(TimeWeight::by_name);
         if self.off_cpu { Some(TimeWeight::Wall) } else { named }
@@ -133,7 +133,7 @@ impl StackArguments {
         self.weight.is_some()
     }
 
-    /// Which samples and frames filters leave, in words; empty for all.
+    /// Describes the samples and frames that filters leave, in words; empty for all.
     pub fn in_words(&self) -> String {
         let typed = |name: &str, patterns: &[Pattern]| {
             patterns.iter().map(|pattern| format!("{name} {}", pattern.typed())).collect::<Vec<_>>()

@@ -21,7 +21,8 @@ pub struct SymbolArguments {
 }
 
 impl SymbolArguments {
-    /// What they ask for. `this_host`: the recording was made here, so that processes which still live can be asked.
+    /// Returns the settings that the arguments ask for. `this_host`: the recording was made here, so that processes
+    /// which still live can be asked.
     pub fn settings(&self, inlines: bool, this_host: bool) -> SymbolSettings {
         let names = if self.raw_names { NameStyle::Linkage } else { NameStyle::Demangled };
         SymbolSettings {

@@ -83,12 +83,12 @@ impl WindowArguments {
         self.overwrite.then(|| self.window.unwrap_or(Window { time: None, bytes: DEFAULT_BYTES }))
     }
 
-    /// When the next file begins; `None` where there is one for all.
+    /// Returns the condition on which the next file begins; `None` where there is one for all.
     pub fn switch(&self) -> Option<SwitchWhen> {
         self.switch_output
     }
 
-    /// What is watched for.
+    /// Returns the conditions that are watched for.
     pub fn conditions(&self) -> Vec<DumpCondition> {
         let condition = |when: &DumpWhen| match when {
             DumpWhen::Condition(condition) => Some(condition.clone()),
@@ -120,7 +120,7 @@ impl WindowArguments {
         calls.enumerate().map(slow_call).collect()
     }
 
-    /// How the command has to end for something to be written then.
+    /// Returns the way the command has to end for something to be written then.
     pub fn exit(&self) -> Option<ExitCondition> {
         let exit = |when: &DumpWhen| match when {
             DumpWhen::Exit(exit) => Some(*exit),
@@ -129,7 +129,7 @@ impl WindowArguments {
         self.dump_when.iter().rev().find_map(exit)
     }
 
-    /// What makes no sense together, and what to try.
+    /// Returns the complaint about options that contradict each other, with what to try.
     pub fn contradiction(&self) -> Option<&'static str> {
         let has_series = self.overwrite || self.switch_output.is_some();
         match self.switch_output {

@@ -8,7 +8,7 @@ use recorder::unwind::StackTotals;
 
 use crate::console::Console;
 
-/// What `--call-graph` says.
+/// The value of `--call-graph`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CallGraph {
     /// Complete stacks, by copies of a size that we choose.
@@ -71,7 +71,7 @@ pub fn share(totals: &StackTotals, sizes: (u32, u32)) -> String {
     })
 }
 
-/// Why stacks are not complete.
+/// Tells the user why stacks are not complete.
 pub fn tell(totals: &StackTotals, console: &Console) {
     let all = totals.all().max(1) as f64;
     let percent = |count: u64| 100.0 * count as f64 / all;

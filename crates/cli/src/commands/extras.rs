@@ -47,7 +47,7 @@ pub struct ExtraArguments {
 }
 
 impl ExtraArguments {
-    /// What was asked for.
+    /// Returns the extras that were asked for.
     pub fn extras(&self) -> Extras {
         Extras {
             data: self.data,

@@ -264,12 +264,12 @@ fn record_in_parts(
     }
 }
 
-/// What messages call a recording without a name.
+/// Returns the name that messages use for a recording without one.
 pub fn temporary_file() -> String {
     format!("a temporary file in {}", std::env::temp_dir().display())
 }
 
-/// What became of a recording, with the exit code that says so.
+/// The outcome of a recording, with its exit code.
 pub enum Outcome {
     /// It was written.
     Recorded(ExitCode),
@@ -406,7 +406,7 @@ impl TargetArguments {
         }))
     }
 
-    /// What limits the target.
+    /// Sets the limits of the target.
     pub fn limit(&self, options: &mut Options) {
         options.cpus = self.cpu.as_ref().map(|list| list.0.clone());
         options.inherit = !self.no_inherit;
@@ -416,7 +416,7 @@ impl TargetArguments {
 }
 
 impl SamplingArguments {
-    /// What to sample, and how; `period` is that of a fixed one.
+    /// Sets the events to sample, and the rate; `period` is that of a fixed one.
     ///
     /// # Errors
     /// Where an event is not known, or cannot be filtered.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use recorder::{Consumer, FileConsumer, SwitchingConsumer, WindowConsumer};
 
-/// Where a recording goes, and what became of it.
+/// A sink that a recording goes to, with a report at the end.
 pub trait Sink: Consumer {
     /// Samples that are missing because they could not be decoded.
     fn undecodable(&self) -> u64;

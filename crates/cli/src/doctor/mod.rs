@@ -13,7 +13,7 @@ pub use checks::findings;
 pub use text::report;
 pub use unit::unit;
 
-/// What was found out.
+/// The facts that the checks look at.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// What the machine says of itself.
@@ -22,7 +22,7 @@ pub struct Facts {
     pub offers: Offers,
 }
 
-/// What the kernel said to us, event by event.
+/// The answers of the kernel, event by event.
 #[derive(Clone, Copy, Debug)]
 pub struct Offers {
     /// The CPU clock, on ourselves.
@@ -37,7 +37,7 @@ pub struct Offers {
     pub uprobe: Option<Offer>,
 }
 
-/// How things are.
+/// The level of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
     /// Nothing can be recorded.
@@ -50,7 +50,7 @@ pub enum Level {
     Good,
 }
 
-/// What would help.
+/// The remedy that would help.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Remedy {
     /// Something to type.

@@ -9,7 +9,7 @@ use super::state::{App, ClickTarget, FunctionOrder, Prompt, Purpose, View};
 use live::snapshot::Span;
 use live::views::{Step, TaskOrder};
 
-/// What the state cannot do itself.
+/// A request to the outside, which the state cannot fulfil itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Request {
     /// Leave.

@@ -7,7 +7,7 @@ pub(crate) type Rgb = (u8, u8, u8);
 /// Frames that a search found, as in the SVG.
 pub(crate) const FOUND: Rgb = (230, 0, 230);
 
-/// What a frame's colour says.
+/// The meaning of a frame's colour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Hue {
     /// The kernel's.

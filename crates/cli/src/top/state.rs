@@ -34,7 +34,7 @@ impl View {
     /// All of them.
     pub(crate) const ALL: [Self; 4] = [Self::Functions, Self::Tasks, Self::Neighbours, Self::Flame];
 
-    /// What it is called.
+    /// Returns the title of the view.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Functions => "functions",
@@ -45,7 +45,7 @@ impl View {
     }
 }
 
-/// How functions are ordered.
+/// The order of functions in a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FunctionOrder {
     /// By their own weight.
@@ -69,7 +69,7 @@ pub(crate) struct Prompt {
     pub(crate) before: String,
 }
 
-/// What a line is typed for.
+/// The purpose for which a line is typed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
     /// The filter.

@@ -7,7 +7,7 @@ use ratatui::text::Span;
 
 use super::palette::{self, Hue, Rgb};
 
-/// How many colours there are.
+/// The number of colours of a terminal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Depth {
     /// None: `NO_COLOR`, or a terminal that has none.
@@ -20,7 +20,7 @@ pub(crate) enum Depth {
     Rgb,
 }
 
-/// What the terminal can show.
+/// The styles that the terminal can show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Theme {
     /// Colours.
@@ -100,12 +100,12 @@ impl Theme {
         if self.depth == Depth::None { Style::new() } else { Style::new().fg(sixteen) }
     }
 
-    /// What matters.
+    /// The style of text that matters.
     pub(crate) fn strong(&self) -> Style {
         Style::new().add_modifier(Modifier::BOLD)
     }
 
-    /// What matters less.
+    /// The style of text that matters less.
     pub(crate) fn faint(&self) -> Style {
         Style::new().add_modifier(Modifier::DIM)
     }
@@ -115,7 +115,7 @@ impl Theme {
         Style::new().add_modifier(Modifier::REVERSED)
     }
 
-    /// What went wrong.
+    /// The style of a warning.
     pub(crate) fn warning(&self) -> Style {
         self.colour(Color::Yellow).add_modifier(Modifier::BOLD)
     }

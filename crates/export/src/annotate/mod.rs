@@ -27,7 +27,7 @@ impl AnnotatedFunction {
     }
 }
 
-/// What all functions of a listing have in common.
+/// The properties that all functions of a listing have in common.
 pub struct Listing<'a> {
     /// Name of the event.
     pub event: &'a str,

@@ -89,7 +89,7 @@ impl FromStr for Format {
     }
 }
 
-/// What is exported.
+/// A recording as it is exported.
 pub struct Recording<'a> {
     /// The events, each with its samples. Their views name modules.
     pub events: Vec<Event<'a>>,

@@ -16,7 +16,7 @@ pub use text::page;
 /// The JSON Schema of what [`write_json`] writes.
 pub const SCHEMA: &str = include_str!("../../../../docs/schemas/explain.json");
 
-/// What a page is about.
+/// The facts that a page states.
 pub struct Facts<'a> {
     /// What was recorded, where, when, for how long, how often.
     pub title: &'a str,

@@ -9,7 +9,8 @@ const TOWER: f64 = 6.0;
 /// Rows that a picture may have for the sake of such towers: what fits into a window of usual size.
 const ROWS: usize = 36;
 
-/// Which frames of a drawing are shown. The picture's script judges by the same rules, with the width of its window.
+/// The choice of frames of a drawing that are shown. The picture's script judges by the same rules, with the width of
+/// its window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Folding {
     /// Pixels per unit of weight.
@@ -18,7 +19,7 @@ pub(crate) struct Folding {
     rows: usize,
 }
 
-/// How far up frames of a width lie, in rows.
+/// The heights that frames of a width reach, in rows.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Heights {
     /// Those that can be seen.

@@ -19,7 +19,8 @@ const LETTER: f64 = 7.2;
 /// Pixels between the edge of a frame and its name.
 const INDENT: f64 = 3.0;
 
-/// Where inferno draws the frame that has all samples, if frames grow downwards and there is no subtitle: four lines of
+/// The y coordinate at which inferno draws the frame that has all samples, if frames grow downwards and there is no
+/// subtitle: four lines of
 /// its font below the top, and a little.
 pub(crate) const FIRST_ROW: usize = 52;
 

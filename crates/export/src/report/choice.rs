@@ -6,7 +6,7 @@ use profile::{FrameId, Label, Pattern, ViewFrame};
 
 use super::{ReportError, keys};
 
-/// Which frames are of the functions that are meant.
+/// The set of frames that belong to the chosen functions.
 pub(super) struct Chosen(Vec<bool>);
 
 impl Chosen {

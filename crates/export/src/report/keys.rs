@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::frame_name;
 
-/// What rows are told apart by.
+/// A key by which rows are told apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Key {
     /// The thread's name.
@@ -106,13 +106,13 @@ pub(super) fn module(frame: &ViewFrame) -> String {
     }
 }
 
-/// The line of a frame, harmless for a terminal; empty where it is not known.
+/// Formats the line of a frame, harmless for a terminal; empty where it is not known.
 pub(super) fn line(frame: &ViewFrame) -> String {
     let known = frame.line.as_ref().filter(|line| line.line > 0);
     known.map_or_else(String::new, |at| format!("{}:{}", Name::from(&*at.file), at.line))
 }
 
-/// What stands for the function of a sample without a stack, or of whose stack nothing is shown.
+/// The text in place of the function of a sample without a stack, or of whose stack nothing is shown.
 pub(super) const NO_STACK: &str = "[no stack]";
 
 /// The keys of rows as text, each once.

@@ -23,7 +23,7 @@ pub use keys::{Key, UnknownKey};
 use table::Table;
 use tree::{Direction, Tree};
 
-/// What a report says about an event.
+/// The contents of a report about an event.
 pub struct EventReport<'a> {
     /// Its samples.
     pub view: &'a View<'a>,
@@ -43,7 +43,7 @@ impl EventReport<'_> {
     }
 }
 
-/// What is asked.
+/// A question that a report answers.
 #[derive(Clone, Debug)]
 pub enum Query {
     /// A table, whose rows are told apart by these.
@@ -69,7 +69,7 @@ pub enum Order {
     Total,
 }
 
-/// How a report is written.
+/// The format in which a report is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
     /// For a person. Names are cut in the middle where a line would be longer than `width` columns.
@@ -85,7 +85,7 @@ pub enum Format {
     Markdown,
 }
 
-/// What to show, and how.
+/// The choice of contents and format of a report.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// What is asked.
@@ -106,7 +106,7 @@ pub struct Options {
     pub title: String,
 }
 
-/// Why a report could not be written.
+/// The reason why a report could not be written.
 #[derive(Error, Debug)]
 pub enum ReportError {
     /// No function has the name that was asked for.

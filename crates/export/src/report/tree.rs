@@ -8,7 +8,7 @@ use super::choice::Chosen;
 use super::cut::share;
 use super::{Options, keys};
 
-/// Which tree.
+/// The direction in which a tree is read.
 pub(super) enum Direction {
     /// From the outermost functions on.
     Roots,

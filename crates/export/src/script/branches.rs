@@ -6,7 +6,7 @@ use super::number;
 use super::places::Place;
 use super::text::{Gap, Text};
 
-/// How the two ends of a branch are printed.
+/// The format of the two ends of a branch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ends {
     /// Addresses.

@@ -5,7 +5,7 @@ use decoder::SampleFormat;
 use thiserror::Error;
 
 bitflags! {
-    /// What of a sample is printed.
+    /// The set of fields of a sample that are printed.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
     pub struct Fields: u64 {
         /// The thread's name.
@@ -207,7 +207,7 @@ impl Fields {
     }
 }
 
-/// Why fields cannot be printed.
+/// The reason why fields cannot be printed.
 #[derive(Clone, PartialEq, Eq, Error, Debug)]
 pub enum FieldError {
     /// No such field.

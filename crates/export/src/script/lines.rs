@@ -46,7 +46,7 @@ impl Default for LineNumbers {
 }
 
 impl LineNumbers {
-    /// The line of a place of a call chain: new, or added before.
+    /// Adds the line of a place of a call chain: new, or added before.
     pub fn add(&mut self, style: Style, place: Place) -> LineId {
         let line = Line { place, style };
         let hash = self.hash(&line);
@@ -73,7 +73,7 @@ impl LineNumbers {
         self.lines.get(first..).unwrap_or_default().to_vec()
     }
 
-    /// How much memory they take, about.
+    /// Estimates the memory that the lines take, in bytes.
     pub fn bytes(&self) -> usize {
         size_of_val(self.lines.as_slice()) + size_of_val(self.slots.as_slice())
     }
@@ -160,7 +160,7 @@ impl LineTexts {
         }
     }
 
-    /// How much memory they take, about.
+    /// Estimates the memory that the lines take, in bytes.
     pub fn bytes(&self) -> usize {
         self.text.len() + size_of_val(self.ends.as_slice())
     }

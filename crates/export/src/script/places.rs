@@ -16,7 +16,7 @@ pub struct Place {
     pub entry: StackEntry,
 }
 
-/// What is known of places.
+/// A source of symbols for places.
 pub trait Symbols {
     /// The functions at a place; `None` for one that was never looked up.
     fn resolution(&self, entry: &StackEntry) -> Option<&Resolution>;
@@ -26,7 +26,7 @@ pub trait Symbols {
     fn lists_module(&self, path: &Name) -> bool;
 }
 
-/// Which parts of a place are printed.
+/// The style of a place: the parts that are printed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Style {
     pub(super) fields: Fields,

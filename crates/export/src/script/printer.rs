@@ -14,7 +14,7 @@ use super::text::{Gap, Text};
 use super::tracepoint::Format;
 use super::{memory, number, registers};
 
-/// What the printer is told of an event.
+/// The facts of an event that the printer needs.
 #[derive(Clone, Copy, Debug)]
 pub struct ScriptEvent<'a> {
     /// How it was opened.
@@ -149,7 +149,7 @@ impl Printer {
         self.cgroups.insert(cgroup.id, Name::new(cgroup.path));
     }
 
-    /// How many events are known.
+    /// Returns the number of known events.
     pub fn events(&self) -> usize {
         self.events.len()
     }
@@ -159,7 +159,7 @@ impl Printer {
         self.event(event).map_or(Fields::empty(), |event| event.fields)
     }
 
-    /// How the places of an event's stacks are printed; `None` where they are not.
+    /// Returns the style in which the places of an event's stacks are printed; `None` where they are not.
     pub fn style(&self, event: EventIndex) -> Option<Style> {
         self.event(event).filter(|event| event.fields.contains(Fields::IP)).map(|event| event.style)
     }

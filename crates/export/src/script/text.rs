@@ -32,7 +32,7 @@ pub(super) enum Gap {
 }
 
 impl Text {
-    /// How many bytes of memory it takes, about.
+    /// Estimates the memory it takes, in bytes.
     pub fn size(&self) -> usize {
         self.bytes.len() + size_of_val(self.gaps.as_slice()) + size_of_val(self.lines.as_slice())
     }

@@ -26,7 +26,7 @@ use waits::Waits;
 /// Reads the lines of a source file by its path in debug information.
 pub type ReadSource<'r> = dyn Fn(&str) -> Option<Arc<[String]>> + 'r;
 
-/// What the page is about.
+/// The contents of the page.
 pub struct Page<'p> {
     /// What was recorded.
     pub title: String,

@@ -52,7 +52,7 @@ pub(crate) struct Samples {
     has_cpus: bool,
 }
 
-/// How samples say when they were taken.
+/// The clock by which samples say when they were taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Clock {
     /// Microseconds of the recording's clock at unit 0.

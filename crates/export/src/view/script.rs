@@ -59,7 +59,7 @@ pub(super) fn joined() -> String {
     script
 }
 
-/// What the page may load and run: itself.
+/// Returns the content security policy: the page may load and run only this: itself.
 pub(super) fn policy(script: &str) -> String {
     let hash = |text: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text)));
     let (script, style) = (hash(script), hash(STYLE));

@@ -51,7 +51,7 @@ impl Lines {
         view.frames().frames().iter().map(line).map(Option::unwrap_or_default).collect()
     }
 
-    /// What `meta` says of lines, with the text around those that have samples. `samples` are by the lines' numbers.
+    /// Returns `meta` with the text of lines around those that have samples. `samples` are by the lines' numbers.
     pub(crate) fn with_text(&self, samples: &[u64], read: &ReadSource<'_>) -> Map<String, Value> {
         // The sampled lines of each file.
         let mut sampled: BTreeMap<u32, (u64, Vec<usize>)> = BTreeMap::new();

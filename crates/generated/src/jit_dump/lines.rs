@@ -103,7 +103,7 @@ impl LineTable {
         lines
     }
 
-    /// The line at so many bytes from the function's first.
+    /// Finds the source line at `offset` bytes from the function's first.
     pub(super) fn find(&self, lines: Lines, offset: u64) -> Option<Line<'_>> {
         let entries = self.entries.get(lines.first..lines.first + lines.count)?;
         let after = entries.partition_point(|entry| entry.address <= offset);

@@ -32,7 +32,7 @@ const MAX_UNWINDING_BYTES: u32 = 1 << 20;
 /// The text that perf's tools put before the code in an object, and some runtimes (V8) add to the addresses of lines.
 const OBJECT_HEADER_BYTES: u64 = 0x40;
 
-/// Why a file is not read as a jitdump.
+/// The reason why a file is not read as a jitdump.
 #[derive(Debug, thiserror::Error)]
 pub enum JitDumpError {
     /// The file does not begin as one.
@@ -97,7 +97,7 @@ pub struct UnwindingInfo<'a> {
     pub eh_frame_header: &'a [u8],
 }
 
-/// What a dump says, as far as it has been read.
+/// The contents of a dump, as far as it has been read.
 #[derive(Default, Debug)]
 pub struct JitDump {
     header: Option<Header>,
@@ -259,7 +259,8 @@ impl JitDump {
         true
     }
 
-    /// Where code was put, in the order of the file: a runtime's threads write one after the other, so times may go back a
+    /// Returns the places where code was put, in the order of the file: a runtime's threads write one after the
+    /// other, so times may go back a
     /// little.
     pub fn placements(&self) -> &[Placement] {
         &self.placements
@@ -272,7 +273,7 @@ impl JitDump {
         Some(Function { name, offset: known.offset, size: known.size })
     }
 
-    /// The line of the instruction that covers this offset of the dump.
+    /// Returns the source line of the instruction that covers this offset of the dump.
     pub fn line(&self, offset: u64) -> Option<Line<'_>> {
         let known = self.known(offset)?;
         self.lines.find(known.lines, offset - known.offset)

@@ -113,7 +113,7 @@ impl Header {
     }
 }
 
-/// What a record is about.
+/// The kind of a record: its meaning for the reader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Load,
@@ -124,7 +124,7 @@ pub(super) enum Kind {
     Unknown,
 }
 
-/// What each record begins with.
+/// The header that each record begins with.
 #[derive(Debug)]
 pub(super) struct Prefix {
     pub(super) kind: Kind,

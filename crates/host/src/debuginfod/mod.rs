@@ -26,7 +26,7 @@ pub(crate) use cache::kept;
 /// True if servers can be asked: the feature `debuginfod`. What lies in the cache is found without it.
 pub const HAS_CLIENT: bool = cfg!(feature = "debuginfod");
 
-/// Which file of a build id.
+/// The kind of file to fetch for a build id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Artifact {
     /// The separate debug file, also the one that dwz made.
@@ -45,7 +45,7 @@ impl Artifact {
     }
 }
 
-/// Why there is no such file.
+/// The reason why a file was not fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// There is no client in this build.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::HAS_CLIENT;
 use crate::objects::SearchPaths;
 
-/// Which servers are asked, and how much they may cost.
+/// The servers that are asked, and the limits of their use.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// URLs, asked in this order.

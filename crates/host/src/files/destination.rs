@@ -14,7 +14,8 @@ use super::trust::Trusted;
 use crate::sys::directory::{Directory, Entry};
 use crate::sys::{device, inherited};
 
-/// Where a result goes: found once, by an open folder or descriptor. What becomes of the path after that changes nothing.
+/// The destination of a result: found once, by an open folder or descriptor. What becomes of the path after that
+/// changes nothing.
 #[derive(Debug)]
 pub struct Destination {
     path: PathBuf,
@@ -37,7 +38,7 @@ pub struct NameInFolder {
     pub(super) name: CString,
 }
 
-/// Why nothing can be written there.
+/// The reason why nothing can be written there.
 #[derive(Error, Debug)]
 pub enum DestinationError {
     /// What the system said.
@@ -174,7 +175,7 @@ impl Destination {
         &self.path
     }
 
-    /// What was found.
+    /// Returns the place that was found.
     pub fn into_place(self) -> Place {
         self.place
     }

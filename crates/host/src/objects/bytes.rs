@@ -42,7 +42,7 @@ impl AsRef<[u8]> for ObjectBytes {
     }
 }
 
-/// How the bytes of objects are had.
+/// A source of the bytes of objects.
 pub trait ObjectSource: ReadAt + Sized {
     /// What all objects of a store share.
     type Shared: Default + Debug;

@@ -11,7 +11,7 @@ use model::{BuildId, Reason};
 
 use super::{ObjectBytes, ObjectSource, ObjectStore};
 
-/// What was found for one object.
+/// The files that were found for one object.
 #[derive(Debug)]
 pub struct DebugFiles<S = ObjectBytes> {
     /// The separate debug file.

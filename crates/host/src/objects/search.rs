@@ -53,7 +53,7 @@ impl SearchPaths {
         }
     }
 
-    /// Where a debug file with this build id may lie.
+    /// Lists the paths at which a debug file with this build id may lie.
     pub(crate) fn debug_by_build_id(&self, build_id: &BuildId) -> Vec<PathBuf> {
         let (folder, rest) = split_build_id(build_id);
         let mut candidates = Vec::new();
@@ -71,7 +71,7 @@ impl SearchPaths {
         candidates
     }
 
-    /// Where a copy of the object itself with this build id may lie.
+    /// Lists the paths at which a copy of the object itself with this build id may lie.
     pub(crate) fn object_by_build_id(&self, build_id: &BuildId) -> Vec<PathBuf> {
         let (folder, rest) = split_build_id(build_id);
         let mut candidates = Vec::new();
@@ -84,7 +84,8 @@ impl SearchPaths {
         candidates
     }
 
-    /// Where a kernel with this build id may lie, by build id or by the names that kernels and their debug files have.
+    /// Lists the paths at which a kernel with this build id may lie, by build id or by the names that kernels and
+    /// their debug files have.
     pub(crate) fn kernels(&self, build_id: &BuildId) -> Vec<PathBuf> {
         let mut candidates = self.debug_by_build_id(build_id);
         candidates.extend(self.object_by_build_id(build_id));
@@ -108,8 +109,8 @@ impl SearchPaths {
         debuginfod::kept(self.debuginfod_cache.as_deref()?, build_id, artifact)
     }
 
-    /// Where a file that `.gnu_debuglink` of `object` names may lie (GDB manual, "Debugging Information in Separate
-    /// Files"). A name with a folder in it is none.
+    /// Lists the paths at which a file that `.gnu_debuglink` of `object` names may lie (GDB manual, "Debugging
+    /// Information in Separate Files"). A name with a folder in it is none.
     pub(crate) fn by_debug_link(&self, object: &Path, name: &[u8]) -> Vec<PathBuf> {
         let name = Path::new(OsStr::from_bytes(name));
         let mut parts = name.components();

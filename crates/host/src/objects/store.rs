@@ -22,7 +22,7 @@ pub struct ObjectStore<S: ObjectSource = ObjectBytes> {
     opened: Mutex<Opened<S>>,
 }
 
-/// What the objects of a store may take.
+/// The limits on the memory and files of a store.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Memory for compressed sections.
@@ -65,7 +65,7 @@ impl<S: ObjectSource> ObjectStore<S> {
         Self { limits, ..self }
     }
 
-    /// How large a file may be of which a checksum is computed.
+    /// Returns the largest size of a file of which a checksum is computed.
     pub(super) fn most_checksummed(&self) -> u64 {
         self.limits.checksummed_bytes
     }
@@ -78,7 +78,7 @@ impl<S: ObjectSource> ObjectStore<S> {
         Ok(open_as(path, &self.shared)?.with_unpack_budget(&self.limits.unpacked))
     }
 
-    /// Where it looks.
+    /// Returns the paths that are searched.
     pub fn paths(&self) -> &SearchPaths {
         &self.paths
     }

@@ -44,7 +44,8 @@ pub fn cpu_time(pid: Pid) -> io::Result<Duration> {
     fields.map(|ticks| of_ticks(ticks.iter().sum())).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// How long the CPUs of this machine have been busy since it was started, all together, divided by their number.
+/// Returns the time that the CPUs of this machine have been busy since it was started, all together, divided by their
+/// number.
 ///
 /// # Errors
 /// Where `/proc` cannot be read.

@@ -5,7 +5,7 @@ use std::io;
 
 use model::Pid;
 
-/// Where a process comes from.
+/// The origin of a process: its parents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lineage {
     /// Its parent: the one that started it, or that took it in when that had ended.

@@ -46,7 +46,8 @@ pub fn comm(pid: Pid, tid: Tid) -> io::Result<Vec<u8>> {
     Ok(comm)
 }
 
-/// How long a thread has run, and could have run, in nanoseconds, and how often it was switched in (`/proc/PID/schedstat`).
+/// Returns the time a thread has run, and could have run, in nanoseconds, and the number of times it was switched in
+/// (`/proc/PID/schedstat`).
 ///
 /// # Errors
 /// Where the thread has ended, or the kernel does not count.

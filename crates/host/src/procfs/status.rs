@@ -5,7 +5,7 @@ use std::io;
 
 use model::{CpuId, Pid, Tid};
 
-/// What the file says, as far as a profiler asks.
+/// The fields of the file that a profiler asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Status {
     /// The process of the thread.

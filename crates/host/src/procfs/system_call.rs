@@ -38,7 +38,7 @@ impl InKernel {
     }
 }
 
-/// Where a thread stands; `None` while it runs.
+/// Returns the kernel entry that a thread stands in; `None` while it runs.
 ///
 /// # Errors
 /// `EPERM` and `EACCES` where it may not be traced by us ([`crate::sysctl::ptrace_scope`]), `ENOENT` and `ESRCH` where it has
@@ -47,7 +47,8 @@ pub fn in_kernel(pid: Pid, tid: Tid) -> io::Result<Option<InKernel>> {
     fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).map(|text| InKernel::parse(&text))
 }
 
-/// What a file descriptor of a process is open on, as the kernel words it: a path, `pipe:[7]`, `socket:[8]`.
+/// Returns the file that a descriptor of a process is open on, as the kernel words it: a path, `pipe:[7]`,
+/// `socket:[8]`.
 ///
 /// # Errors
 /// As [`in_kernel`].

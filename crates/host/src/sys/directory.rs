@@ -81,7 +81,7 @@ impl Directory {
         open_at(self.0.as_raw_fd(), name, libc::O_PATH | libc::O_DIRECTORY, 0).map(Self)
     }
 
-    /// What has this name, a link itself included.
+    /// Looks at the entry of this name, a link itself included.
     ///
     /// # Errors
     /// Those of `openat(2)`.
@@ -213,7 +213,7 @@ impl Entry {
         self.0.metadata()
     }
 
-    /// Where the link leads that it is.
+    /// Returns the target of the link.
     ///
     /// # Errors
     /// Those of `readlinkat(2)`; `ENOENT` where it is no link, `ENAMETOOLONG` where the target is longer than any path.

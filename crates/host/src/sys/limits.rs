@@ -13,12 +13,12 @@ pub struct Limit {
     pub maximum: u64,
 }
 
-/// How many file descriptors this process may have open (`RLIMIT_NOFILE`).
+/// Returns the number of file descriptors this process may have open (`RLIMIT_NOFILE`).
 pub fn open_files() -> Limit {
     get(libc::RLIMIT_NOFILE)
 }
 
-/// How many bytes this process may lock in memory (`RLIMIT_MEMLOCK`).
+/// Returns the number of bytes this process may lock in memory (`RLIMIT_MEMLOCK`).
 pub fn locked_memory() -> Limit {
     get(libc::RLIMIT_MEMLOCK)
 }

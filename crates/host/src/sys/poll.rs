@@ -12,7 +12,7 @@ pub struct PollSet {
     entries: Vec<libc::pollfd>,
 }
 
-/// What happened to a descriptor.
+/// The events that happened to a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ready {
     /// There is something to read.
@@ -58,7 +58,7 @@ impl PollSet {
         }
     }
 
-    /// What the last [`PollSet::wait`] found for the descriptor at `index`.
+    /// Returns the result of the last [`PollSet::wait`] for the descriptor at `index`.
     pub fn ready(&self, index: usize) -> Ready {
         let found = self.entries.get(index).map_or(0, |entry| entry.revents);
         Ready {

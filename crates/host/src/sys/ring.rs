@@ -65,7 +65,7 @@ impl RingMapping {
         Ok(mapping)
     }
 
-    /// How many bytes of records the ring holds: a power of two.
+    /// Returns the number of bytes of records the ring holds: a power of two.
     pub fn data_size(&self) -> usize {
         self.data_size
     }
@@ -75,7 +75,7 @@ impl RingMapping {
         self.word(DATA_HEAD).load(Ordering::Acquire)
     }
 
-    /// How many bytes wait to be read.
+    /// Returns the number of bytes that wait to be read.
     pub fn fill(&self) -> u64 {
         self.head().wrapping_sub(self.unread.start)
     }

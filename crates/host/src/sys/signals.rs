@@ -19,7 +19,7 @@ pub struct SignalFd {
     before: SignalMask,
 }
 
-/// Which signals a thread holds back.
+/// A set of signals that a thread holds back.
 #[derive(Clone, Copy)]
 pub struct SignalMask(libc::sigset_t);
 
@@ -77,7 +77,7 @@ impl SignalFd {
         Some(Received { signal: info.ssi_signo.cast_signed(), sender })
     }
 
-    /// What the calling thread held back before.
+    /// Returns the mask that the calling thread had before.
     pub fn mask_before(&self) -> SignalMask {
         self.before
     }
@@ -133,7 +133,7 @@ fn set_of(signals: &[i32]) -> libc::sigset_t {
 }
 
 impl SignalMask {
-    /// What the calling thread holds back now.
+    /// Returns the mask that the calling thread has now.
     pub fn current() -> Self {
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: with a null new set the old one is written whole, and nothing changes.

@@ -15,7 +15,8 @@ use super::check;
 use super::inherited;
 use super::signals::SignalMask;
 
-/// What to start. Everything is prepared before the fork: between fork and exec nothing may be allocated.
+/// The program to start, with its arguments. Everything is prepared before the fork: between fork and exec nothing
+/// may be allocated.
 #[derive(Debug)]
 pub struct Program {
     /// Where to look, in order (one path, or one per folder of `PATH`).
@@ -44,7 +45,7 @@ pub fn exec_address() -> u64 {
     libc::execve as *const () as u64
 }
 
-/// How a process ended.
+/// The exit status of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExitStatus {
     /// By itself, with this code.
@@ -266,7 +267,7 @@ impl Child {
         }
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit status if the process has ended.
     ///
     /// # Errors
     /// `ECHILD` where somebody else has waited for it.

@@ -12,7 +12,7 @@ pub fn page_size() -> usize {
     *SIZE.get_or_init(|| usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096))
 }
 
-/// How many CPUs the machine could have, offline ones included.
+/// Returns the number of CPUs the machine could have, offline ones included.
 pub fn configured_cpus() -> u32 {
     // SAFETY: sysconf touches no memory of ours.
     u32::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }).unwrap_or(1)

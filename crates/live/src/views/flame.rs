@@ -42,7 +42,7 @@ pub struct Tile {
     pub weight: u64,
 }
 
-/// What is said about the frame under the cursor.
+/// The details of the frame under the cursor.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Details {
     /// Its text.
@@ -55,7 +55,7 @@ pub struct Details {
     pub own: u64,
 }
 
-/// Where to go from a frame.
+/// A direction in which to go from a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// To the heaviest frame that it called.
@@ -202,7 +202,7 @@ impl FlameTree {
         self.tree.path(next.unwrap_or(node))
     }
 
-    /// What is known of a frame; `None` where it is gone.
+    /// Returns the details of a frame; `None` where it is gone.
     pub fn details(&self, snapshot: &Snapshot, path: PathKey) -> Option<Details> {
         let node = &self.tree.nodes[self.tree.find(path)?];
         let module = match node.label {

@@ -17,7 +17,7 @@ use weights::Weights;
 
 use crate::snapshot::{Frame, Place, Snapshot, Task};
 
-/// Which samples and frames count, in all views.
+/// The samples and frames that count, in all views.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scope {
     /// The event, by its position.

@@ -26,7 +26,7 @@ struct Process {
     threads: BTreeMap<i32, (Arc<str>, u64)>,
 }
 
-/// How rows are ordered.
+/// The order of rows of tasks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TaskOrder {
     /// Heaviest first.

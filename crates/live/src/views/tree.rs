@@ -9,7 +9,7 @@ use rustc_hash::FxBuildHasher;
 
 use crate::snapshot::{Frame, Snapshot};
 
-/// What a node stands for.
+/// The meaning of a node of the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Label {
     /// All of it.
@@ -118,7 +118,7 @@ impl Tree {
         FxBuildHasher.hash_one((self.hashes[index], frame.kind))
     }
 
-    /// What a label is called.
+    /// Returns the name of a label.
     pub(crate) fn name<'a>(&'a self, snapshot: &'a Snapshot, label: Label) -> &'a str {
         match label {
             Label::All => "all",

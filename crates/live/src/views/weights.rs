@@ -46,7 +46,7 @@ impl<'a> Weights<'a> {
         Self { snapshot, scope, weights }
     }
 
-    /// What weighs something, callers first.
+    /// Iterates over everything that has a weight, callers first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Weighed<'a>> {
         let all = self.snapshot.branches.iter().zip(&self.weights).enumerate().skip(1);
         all.filter_map(|(number, (branch, &(own, total)))| {

@@ -12,7 +12,7 @@ use crate::error::Error;
 const FILE: u32 = 128;
 const FILE2: u32 = 132;
 
-/// What a file's addresses are.
+/// The kind of addresses of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FileKind {
     /// The kernel image: addresses of the running kernel.

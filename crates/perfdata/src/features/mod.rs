@@ -24,7 +24,7 @@ pub mod bit {
     pub const VERSION: u32 = 5;
     /// `uname -m`
     pub const ARCH: u32 = 6;
-    /// How many CPUs.
+    /// The feature with the number of CPUs.
     pub const NRCPUS: u32 = 7;
     /// The CPU's model name.
     pub const CPUDESC: u32 = 8;
@@ -36,7 +36,7 @@ pub mod bit {
     pub const CMDLINE: u32 = 11;
     /// Attributes, names and ids of the events.
     pub const EVENT_DESC: u32 = 12;
-    /// Which CPUs share a core, a die, a socket.
+    /// The feature with the CPUs that share a core, a die, a socket.
     pub const CPU_TOPOLOGY: u32 = 13;
     /// Memory nodes.
     pub const NUMA_TOPOLOGY: u32 = 14;
@@ -46,7 +46,7 @@ pub mod bit {
     pub const PMU_MAPPINGS: u32 = 16;
     /// Event groups.
     pub const GROUP_DESC: u32 = 17;
-    /// Where AUX data lie.
+    /// The feature with the positions of AUX data.
     pub const AUXTRACE: u32 = 18;
     /// Written by `perf stat record`.
     pub const STAT: u32 = 19;
@@ -68,13 +68,13 @@ pub mod bit {
     pub const COMPRESSED: u32 = 27;
     /// Capabilities of the CPU's PMU.
     pub const CPU_PMU_CAPS: u32 = 28;
-    /// How the clock of timestamps relates to the wall clock.
+    /// The feature with the relation of the clock of timestamps to the wall clock.
     pub const CLOCK_DATA: u32 = 29;
     /// PMUs of the kinds of cores.
     pub const HYBRID_TOPOLOGY: u32 = 30;
     /// Capabilities of all PMUs.
     pub const PMU_CAPS: u32 = 31;
-    /// How many bits the header's map has.
+    /// The number of bits of the header's map.
     pub const COUNT: u32 = 256;
 
     /// The name of a feature, as in `HEADER_…`.
@@ -204,7 +204,7 @@ pub struct BuildIdEntry {
     pub path: Name,
 }
 
-/// How many CPUs the machine has.
+/// The number of CPUs of the machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CpuCounts {
     /// Configured.
@@ -224,7 +224,7 @@ pub struct EventDescription {
     pub ids: Vec<u64>,
 }
 
-/// Which CPUs share a core, a die, a socket.
+/// The CPUs that share a core, a die, a socket.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CpuTopology {
     /// CPU lists of sockets (`0-7`).
@@ -291,7 +291,7 @@ pub struct MemoryTopology {
     pub nodes: Vec<(u64, u64, Vec<u64>)>,
 }
 
-/// How records are compressed.
+/// The compression of records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Compression {
     /// 1 is zstd, the only one.

@@ -92,7 +92,7 @@ impl Blocks {
         }
     }
 
-    /// How many bytes are kept.
+    /// Returns the number of kept bytes.
     #[cfg(test)]
     pub(super) fn kept(&self) -> usize {
         self.blocks.iter().map(|block| block.bytes.capacity()).sum()

@@ -62,7 +62,7 @@ pub struct Entry {
     pub kind: EntryKind,
 }
 
-/// What a record is to the reader.
+/// The kind of a record for the reader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EntryKind {
     /// A record of the kernel's types, to be put into order.

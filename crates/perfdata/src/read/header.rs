@@ -18,7 +18,7 @@ pub(super) const PIPE_HEADER: u64 = 16;
 /// type information some MB.
 const MOST_SECTION: u64 = 64 << 20;
 
-/// What the first 16 bytes say.
+/// The first 16 bytes of a file: its format and byte order.
 pub(super) struct Magic {
     pub(super) endian: Endian,
     pub(super) pipe: bool,
@@ -47,7 +47,7 @@ impl Magic {
     }
 }
 
-/// Where the records of a file lie, and what its other parts say.
+/// The header of a file: the position of its records, and its other parts.
 pub(super) struct FileHeader {
     pub(super) data: (u64, u64),
     pub(super) events: EventTable,

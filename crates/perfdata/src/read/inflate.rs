@@ -93,7 +93,7 @@ impl Inflate {
         }
     }
 
-    /// Where in its file the record with the latest piece begins.
+    /// Returns the offset in its file of the record with the latest piece.
     pub(super) fn piece_offset(&self) -> Option<u64> {
         self.offset
     }

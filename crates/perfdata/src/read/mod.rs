@@ -205,7 +205,7 @@ impl Reader {
         Ok(())
     }
 
-    /// What is known of the recording so far. In a pipe, more may come with later records.
+    /// Returns the description of the recording, as known so far. In a pipe, more may come with later records.
     pub fn description(&self) -> &Description {
         &self.known
     }
@@ -235,7 +235,7 @@ impl Reader {
         self.pipe
     }
 
-    /// What a reader should be told, so far.
+    /// Returns the notices for a reader, so far.
     pub fn notices(&self) -> &[Notice] {
         &self.notices
     }
@@ -245,7 +245,7 @@ impl Reader {
         std::mem::take(&mut self.notices)
     }
 
-    /// What could not be read, so far: unknown types, records of unknown events, bytes at the end.
+    /// Returns the loss so far: what could not be read: unknown types, records of unknown events, bytes at the end.
     pub fn loss(&self) -> Loss {
         self.loss
     }

@@ -30,7 +30,7 @@ const JSON: [(&[&str], &str); 4] = [
     (&["\"callFrame\""], "a CPU profile of V8 (JSON)"),
 ];
 
-/// What the bytes look like, as a noun that follows "it looks like".
+/// Describes the look of the bytes, as a noun that follows "it looks like".
 pub(crate) fn looks_like(bytes: &[u8]) -> String {
     if let Some((_, what)) = MAGIC.iter().find(|(magic, _)| bytes.starts_with(magic)) {
         return (*what).to_owned();

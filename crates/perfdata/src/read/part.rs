@@ -9,7 +9,7 @@ use super::stream::Stream;
 use super::windows::Windows;
 use crate::error::Error;
 
-/// Where the records come from.
+/// The input that the records come from.
 pub(super) enum Input {
     /// From `at` to `end` of a file.
     File { file: u16, at: u64, end: u64 },
@@ -38,7 +38,7 @@ impl Part {
         Self { input, inflate: None }
     }
 
-    /// How far the input has been read.
+    /// Returns the offset up to which the input has been read.
     pub(super) fn offset(&self) -> u64 {
         match &self.input {
             Input::File { at, .. } => *at,

@@ -28,20 +28,20 @@ pub use watched_time::WatchedTime;
 pub mod id {
     /// Counts of the recorded stacks by how they end: present where the recorder unwound them.
     pub const STACK_TOTALS: u32 = 1;
-    /// When processes with generated code began, and whose they were.
+    /// The times at which processes with generated code began, and their owners.
     pub const PROCESSES: u32 = 2;
     /// The names of the addresses that were sampled, packed with zlib: an archive has them (`prof archive`).
     pub const NAMES: u32 = 3;
-    /// When switches between threads were watched, and of whom: present where they were.
+    /// The spans in which switches between threads were watched, and the watched threads: present where they were.
     pub const WATCHED_TIME: u32 = 4;
-    /// Which containers processes ran in, and since when.
+    /// The containers that processes ran in, and since when.
     pub const CONTAINERS: u32 = 5;
     /// The code of functions that were sampled, packed with zlib: an archive has it.
     pub const CODE: u32 = 6;
-    /// When switches were not watched, because there were too many, and how long threads ran and waited for a CPU by the kernel's
-    /// count.
+    /// The spans in which switches were not watched, because there were too many, and the times that threads ran and
+    /// waited for a CPU by the kernel's count.
     pub const SWITCH_SAMPLING: u32 = 7;
-    /// How many counts of lost samples the recorder could not read, a u64: present where that is not 0.
+    /// The number of counts of lost samples the recorder could not read, a u64: present where that is not 0.
     pub const UNREAD_LOST_COUNTS: u32 = 16;
 }
 
@@ -54,7 +54,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"PROFSECT");
 const VERSION: u64 = 1;
 /// Sections of one recording take at most so many bytes together. They hold counts, and names of generated code.
 pub(crate) const MOST_BYTES: u64 = 64 << 20;
-/// … and those of an appendix so many: names of all sampled addresses, packed.
+/// The maximum number of bytes of the sections of an appendix: names of all sampled addresses, packed.
 pub(crate) const MOST_APPENDED_BYTES: u64 = 256 << 20;
 /// What stands before the bytes of a section in a file: id, zero (u32 each), size (u64).
 const SECTION_HEADER: usize = 16;
@@ -65,7 +65,8 @@ const PIECE_BYTES: usize = 65_000;
 /// Bytes of `struct perf_record_header_event_type` behind its header, which perf may expect.
 const EVENT_TYPE_BYTES: usize = 72;
 
-/// Where the sections of a file lie. It stands directly behind the file's header: magic, version, offset and size, u64
+/// The range of the sections of a file. It stands directly behind the file's header: magic, version, offset and size,
+/// u64
 /// each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Block {

@@ -6,7 +6,7 @@ use model::Tid;
 /// The name of the event whose samples were made from what was read of blocked threads from outside.
 pub const BLOCKED_STACKS: &str = "blocked-stacks";
 
-/// When switches were held back, and what the kernel counted of threads that were switched often.
+/// The spans in which switches were held back, and the kernel's counts of threads that were switched often.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct SwitchSampling {
     /// The gaps, from when to when, in nanoseconds on the clock of the recording.
@@ -15,7 +15,7 @@ pub struct SwitchSampling {
     pub threads: Vec<(Tid, Vec<Schedstat>)>,
 }
 
-/// What the kernel has counted of a thread at some time, all in nanoseconds.
+/// The kernel's counts of a thread at some time, all in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Schedstat {
     /// When, on the clock of the recording.
@@ -70,7 +70,7 @@ impl SwitchSampling {
         Some(sampling)
     }
 
-    /// How long switches were held back, in nanoseconds.
+    /// Returns the time for which switches were held back, in nanoseconds.
     pub fn held(&self) -> u64 {
         self.gaps.iter().map(|(begin, end)| end - begin).fold(0, u64::saturating_add)
     }

@@ -158,7 +158,7 @@ pub enum ToolRecord<'a> {
     },
 }
 
-/// Where the events of an id come from.
+/// The origin of the events of an id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IdIndexEntry {
     /// The kernel's id.
@@ -171,7 +171,7 @@ pub struct IdIndexEntry {
     pub tid: u64,
 }
 
-/// What a trace decoder could not make sense of.
+/// The error of a trace decoder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AuxtraceError<'a> {
     /// 1: instruction trace.
@@ -192,7 +192,7 @@ pub struct AuxtraceError<'a> {
     pub message: &'a [u8],
 }
 
-/// What EVENT_UPDATE tells.
+/// The contents of EVENT_UPDATE.
 #[derive(Clone, PartialEq, Debug)]
 pub enum EventUpdate<'a> {
     /// Of the counts.

@@ -26,7 +26,7 @@ pub enum CostKind {
     Scheduling,
 }
 
-/// What a kind of work costs.
+/// The cost of a kind of work.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cost {
     /// The kind.

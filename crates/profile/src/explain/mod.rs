@@ -27,7 +27,8 @@ pub struct Part<T> {
     pub weight: u64,
 }
 
-/// What there is to say of a profile. Lists are sorted by weight, the heaviest first, and are whole but where they say otherwise.
+/// The findings about a profile. Lists are sorted by weight, the heaviest first, and are whole but where they say
+/// otherwise.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
     /// The weight of all samples.

@@ -124,7 +124,7 @@ impl CallTree {
         self.nodes[node.index()].parent
     }
 
-    /// What a node calls, in the order in which it was found.
+    /// Iterates over the callees of a node, in the order in which they were found.
     pub fn children(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
         let mut next = self.nodes[node.index()].first_child;
         std::iter::from_fn(move || {
@@ -176,7 +176,7 @@ impl CallTree {
         self.regrown(|tree, node| if tree.is_thread(node) { Place::Same } else { Place::Child })
     }
 
-    /// What a function calls: the trees above its outermost frames, as one that begins with it.
+    /// Returns the tree of callees of a function: the trees above its outermost frames, as one that begins with it.
     pub fn callees(&self, is_function: impl Fn(FrameId) -> bool) -> Self {
         let mut within = vec![false; self.nodes.len()];
         self.regrown(|tree, node| {

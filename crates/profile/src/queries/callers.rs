@@ -27,7 +27,8 @@ impl CallTree {
         self.turned(starts.map(|start| (start, false)), is_shown)
     }
 
-    /// Who calls a function: its outermost frames with their totals, and above them their callers. Threads are left out,
+    /// Returns the tree of callers of a function: its outermost frames with their totals, and above them their
+    /// callers. Threads are left out,
     /// and callers as [`Self::from_leaves`] leaves them out.
     pub fn callers(&self, is_function: impl Fn(FrameId) -> bool, is_shown: impl Fn(&[u64]) -> bool) -> Self {
         let mut starts = Vec::new();

@@ -48,7 +48,7 @@ impl RowKeys for ByLabel {
     }
 }
 
-/// What a row weighs in one profile.
+/// The weights of a row in one profile.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Weights {
     /// The samples whose innermost frame is of the row.

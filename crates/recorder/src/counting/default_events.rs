@@ -8,7 +8,7 @@ const OF_PROGRAMS: &str = "task-clock";
 const OF_CPUS: &str = "cpu-clock";
 const ALWAYS: &str = "context-switches,cpu-migrations,page-faults,cycles,instructions,branches,branch-misses";
 
-/// What is counted beside it where detail is wanted.
+/// The events that are counted beside it where detail is wanted.
 pub const DETAIL: &str = "stalled-cycles-frontend,stalled-cycles-backend,cache-references,cache-misses,L1-dcache-loads,\
                           L1-dcache-load-misses,LLC-loads,LLC-load-misses,dTLB-loads,dTLB-load-misses,minor-faults,major-faults";
 

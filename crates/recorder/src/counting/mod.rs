@@ -62,7 +62,7 @@ pub enum Split {
     Tasks,
 }
 
-/// How to count.
+/// The plan of a count: targets, events, intervals.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Plan {
     /// By what counts are told apart.
@@ -97,7 +97,7 @@ pub struct CountedTask {
     pub name: Name,
 }
 
-/// What one event has counted in one place.
+/// The count of one event in one place.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Count {
     /// The event's place in the list of events.
@@ -112,7 +112,7 @@ pub struct Count {
     pub unreadable: bool,
 }
 
-/// What was counted between two moments.
+/// The counts between two moments.
 #[derive(Debug)]
 pub struct Sheet<'a> {
     /// The events.
@@ -125,7 +125,7 @@ pub struct Sheet<'a> {
     pub to: Duration,
 }
 
-/// What counting came to.
+/// The result of counting.
 #[derive(Debug)]
 pub struct Counted {
     /// The events.

@@ -28,7 +28,7 @@ use crate::open::{
 };
 use crate::options::{Options, Target};
 
-/// Where an event is open.
+/// The CPU or thread on which an event is open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Place {
     pub(super) tid: Option<Tid>,
@@ -388,7 +388,7 @@ impl Counters {
         }
     }
 
-    /// What each instance has counted since it was enabled; `None` for one that cannot be read.
+    /// Reads the count of each instance since it was enabled; `None` for one that cannot be read.
     pub(super) fn read(&self) -> Vec<Option<Reading>> {
         let mut readings: Vec<Option<Reading>> = vec![None; self.instances.len()];
         for (index, instance) in self.instances.iter().enumerate() {

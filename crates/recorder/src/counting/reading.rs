@@ -2,7 +2,7 @@
 
 use decoder::ReadFormat;
 
-/// What a counter has counted, and for how long: of one event, or the sum of several.
+/// The reading of a counter: its count, and the time that it covers: of one event, or the sum of several.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Reading {
     /// The count as read.
@@ -46,7 +46,8 @@ impl Reading {
         }
     }
 
-    /// What was counted since `before`. Counts of threads that ended may be summed up later than their times: nothing goes below 0.
+    /// Returns the count since `before`. Counts of threads that ended may be summed up later than their times:
+    /// nothing goes below 0.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
@@ -57,7 +58,7 @@ impl Reading {
     }
 }
 
-/// How many words `read(2)` gives for an event with `members` in its group, itself included.
+/// Returns the number of words that `read(2)` gives for an event with `members` in its group, itself included.
 pub(super) fn words(format: ReadFormat, members: usize) -> usize {
     let has = |bit| usize::from(format.contains(bit));
     let times = has(ReadFormat::TOTAL_TIME_ENABLED) + has(ReadFormat::TOTAL_TIME_RUNNING);
@@ -67,7 +68,8 @@ pub(super) fn words(format: ReadFormat, members: usize) -> usize {
         + each * if format.contains(ReadFormat::GROUP) { members.max(1) } else { 1 }
 }
 
-/// What `read(2)` gave: of each event its id (0 where the format has none) and its reading. `None` where it is shorter than it says.
+/// Parses the words that `read(2)` gave: of each event its id (0 where the format has none) and its reading. `None`
+/// where it is shorter than it says.
 pub(super) fn parse(format: ReadFormat, words: &[u64]) -> Option<Vec<(u64, Reading)>> {
     let mut rest = words.iter().copied();
     let has = |bit| format.contains(bit);

@@ -24,7 +24,7 @@ use crate::ring::drain_whole;
 /// Bytes of a thread's ring at most: three thousand reports.
 const RING: usize = 256 << 10;
 
-/// What tasks report at their ends.
+/// The counts that tasks report at their ends.
 #[derive(Default)]
 pub(super) struct TaskReports {
     rings: Vec<Ring>,

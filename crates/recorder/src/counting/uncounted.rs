@@ -7,7 +7,7 @@ use host::sysctl;
 
 use super::{CountedEvent, Reading};
 
-/// Why an event has no count (`perf_event_open(2)`, "BUGS": that it opens does not mean that it can run).
+/// The reason why an event has no count (`perf_event_open(2)`, "BUGS": that it opens does not mean that it can run).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Uncounted {
     /// The machine, or its kernel, does not have it.
@@ -31,7 +31,8 @@ pub enum Uncounted {
 }
 
 impl Uncounted {
-    /// Why `reading` of `event` is no count; `None` where it is one. `unreadable`: `read(2)` gave nothing.
+    /// Returns the reason why `reading` of `event` is no count; `None` where it is one. `unreadable`: `read(2)` gave
+    /// nothing.
     pub fn of(event: &CountedEvent, reading: &Reading, unreadable: bool) -> Option<Self> {
         if let Some(absent) = &event.absent {
             return Some(absent.clone());
@@ -44,7 +45,7 @@ impl Uncounted {
             .then(|| Self::without_counter(&event.attr, event.leader.is_some(), reading.enabled_ns, watchdog))
     }
 
-    /// Why an event that was enabled for `enabled_ns` has never counted.
+    /// Returns the reason why an event that was enabled for `enabled_ns` has never counted.
     pub(crate) fn without_counter(attr: &Attr, in_group: bool, enabled_ns: u64, watchdog: bool) -> Self {
         match () {
             () if enabled_ns == 0 => Self::NeverRan,

@@ -25,7 +25,7 @@ pub struct Pmu {
     pub core: bool,
 }
 
-/// What the machine offers.
+/// A catalogue of the events that the machine offers.
 pub trait Catalogue {
     /// The PMUs.
     fn pmus(&self) -> &[Pmu];

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Why a list of events was not understood. Each message names the event as it was typed.
+/// The reason why a list of events was not understood. Each message names the event as it was typed.
 #[derive(Clone, PartialEq, Eq, Error, Debug)]
 pub enum EventError {
     /// Neither a name nor a form that we know.

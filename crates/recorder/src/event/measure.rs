@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// How a count is read.
+/// The unit and scale in which a count is read.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Measure {
     /// What the count is multiplied by, to be in [`Measure::unit`].

@@ -32,7 +32,7 @@ pub use probes::Probe;
 pub use select::select;
 pub(crate) use select::{clock_event, default_events};
 
-/// How often to sample.
+/// The rate at which to sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rate {
     /// Samples per second; the kernel steers the period.

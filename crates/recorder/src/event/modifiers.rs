@@ -4,7 +4,7 @@ use decoder::AttrFlags;
 
 use super::EventError;
 
-/// How near a sample must be to the instruction that caused it.
+/// The required distance of a sample from the instruction that caused it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Precision {
     /// `precise_ip` of this value (`p`, `pp`, `ppp`).
@@ -16,7 +16,7 @@ pub enum Precision {
     Any,
 }
 
-/// What the letters say.
+/// The modifiers that the letters behind an event's name state.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Modifiers {
     /// User, kernel and hypervisor: all where none is named.

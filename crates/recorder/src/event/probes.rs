@@ -65,7 +65,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// What `config1` is to be, as long as the probe lives: the address of its path.
+    /// Returns the value for `config1`, valid as long as the probe lives: the address of its path.
     pub(crate) fn config1(&self) -> u64 {
         self.path.as_ref().map_or(0, |path| path.as_ptr().expose_provenance() as u64)
     }

@@ -88,7 +88,7 @@ pub(crate) fn default_events(pmus: &[Pmu]) -> Vec<Event> {
     events.map(|event| Event { modifiers, is_default: true, ..event }).collect()
 }
 
-/// What samples where there is no PMU.
+/// Returns the event that samples where there is no PMU.
 pub(crate) fn clock_event() -> Event {
     event("cpu-clock", Attr { kind: TYPE_SOFTWARE, ..Attr::default() })
 }

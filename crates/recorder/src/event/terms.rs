@@ -5,7 +5,7 @@ use decoder::Attr;
 use super::{EventError, Measure, Pmu, Rate, nearest};
 use crate::options::{CallChain, DEFAULT_STACK_COPY};
 
-/// What terms can say beside the event itself (`perf-record(1)`, "parameters").
+/// The terms that are no part of the event itself (`perf-record(1)`, "parameters").
 #[derive(Clone, PartialEq, Default, Debug)]
 pub(super) struct Terms {
     pub(super) attr: Attr,
@@ -114,7 +114,7 @@ fn parse_number(text: &str) -> Option<u64> {
     }
 }
 
-/// How many bits a format has.
+/// Returns the number of bits of a format.
 pub(super) fn width(format: &str) -> Option<u32> {
     let ranges = format.split_once(':')?.1.split(',');
     let widths = ranges.map(|range| {

@@ -92,7 +92,7 @@ impl Part {
     }
 }
 
-/// Why an event was not opened.
+/// The reason why an event was not opened.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     /// What `perf_event_open(2)` said.

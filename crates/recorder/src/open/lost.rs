@@ -8,7 +8,8 @@ use super::plan::{OpenEvent, Opened};
 use crate::consumer::LostCount;
 
 impl Opened {
-    /// What each event lost: the sampling events, then the sideband event. `None` where the kernel does not count it.
+    /// Returns the number of samples that each event lost: the sampling events, then the sideband event. `None` where
+    /// the kernel does not count it.
     pub(crate) fn lost(&self) -> Option<Vec<LostCount>> {
         let sampling = self.samplers().map(|(index, event)| {
             let group =

@@ -22,7 +22,7 @@ const LARGEST_DEFAULT: u64 = 4 << 20;
 /// The most in all where nothing is asked for.
 const ALL_DEFAULT: u64 = 256 << 20;
 
-/// Who has rings of their own.
+/// The owner of rings: a CPU or a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
     Cpu(CpuId),

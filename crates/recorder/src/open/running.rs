@@ -67,7 +67,8 @@ impl Opened {
         }
     }
 
-    /// What the event at `index` has counted on all CPUs and threads, in its own unit; `None` where an instance cannot tell.
+    /// Returns the count of the event at `index` on all CPUs and threads, in its own unit; `None` where an instance
+    /// cannot tell.
     pub(crate) fn counted(&self, index: usize) -> Option<u64> {
         let mut values = [0; 5];
         let mut count = |instance: &Arc<PerfEvent>| {

@@ -44,7 +44,7 @@ struct TaskClock {
     id: u64,
 }
 
-/// What READ records have told so far.
+/// The times that READ records have reported so far.
 pub(crate) struct TaskReports {
     layout: RecordLayout,
     /// By the id of the clock, nanoseconds.
@@ -122,13 +122,14 @@ impl TaskClocks {
         self.clocks.iter().map(TaskClock::counted).sum()
     }
 
-    /// Where their READ records are to be checked and added up.
+    /// Returns the reports in which READ records are to be checked and added up.
     pub(crate) fn reports(&self) -> TaskReports {
         let layout = RecordLayout::new(&self.attr, Endian::NATIVE);
         TaskReports { layout, told: self.clocks.iter().map(|clock| (clock.id, 0)).collect() }
     }
 
-    /// What no READ has told: the times of the threads that were opened, with those of what they started and still runs.
+    /// Returns the times that no READ has reported: the times of the threads that were opened, with those of what
+    /// they started and still runs.
     pub(crate) fn rest(&self, reports: &TaskReports) -> Vec<TaskTime> {
         let rest = self.clocks.iter().filter_map(|clock| {
             let told = reports.told.get(&clock.id).copied().unwrap_or(0);

@@ -5,7 +5,7 @@ use host::sysctl;
 
 use crate::notice::Notice;
 
-/// What has been told already.
+/// The notices that have been given already.
 #[derive(Default)]
 pub(super) struct ToldNotices(Vec<Notice>);
 

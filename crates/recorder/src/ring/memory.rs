@@ -27,10 +27,10 @@ impl Free {
     }
 }
 
-/// Where emptied memory is given back.
+/// The sender by which emptied memory is given back.
 pub(crate) struct Recycled(Arc<Pieces>);
 
-/// Where it is taken from.
+/// The store from which emptied memory is taken.
 #[derive(Clone)]
 pub(crate) struct Spare(Arc<Pieces>);
 

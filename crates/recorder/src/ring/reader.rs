@@ -114,7 +114,8 @@ impl Readers {
         Ok(())
     }
 
-    /// How much was written into the ring with the most since this was asked last, in sizes of a ring: also what readers have
+    /// Returns the amount written into the busiest ring since the last call, in sizes of a ring: also what readers
+    /// have
     /// taken out of it.
     pub(crate) fn written(&self) -> f64 {
         self.handles.iter().map(|reader| reader.shared.rings.written()).fold(0.0, f64::max)
@@ -162,7 +163,8 @@ impl Readers {
         }
     }
 
-    /// How many rings of samples were full when they were emptied last: what the kernel lost then is in no LOST record yet.
+    /// Returns the number of rings of samples that were full when they were emptied last: what the kernel lost then
+    /// is in no LOST record yet.
     pub(crate) fn full_rings(&self) -> u64 {
         self.handles.iter().map(|reader| reader.shared.rings.full() as u64).sum()
     }

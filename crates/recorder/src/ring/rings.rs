@@ -71,7 +71,7 @@ pub(super) struct Rings {
     samples: Samples,
 }
 
-/// What is known of the samples in rings.
+/// The properties that all samples in some rings share.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples {
     /// Where they have their stack copies.
@@ -90,17 +90,17 @@ impl Rings {
         self.lock().iter().map(|ring| ring.events.clone()).collect()
     }
 
-    /// How full the fullest is, from 0 to 1.
+    /// Returns the fill of the fullest ring, from 0 to 1.
     pub(super) fn fill(&self) -> f64 {
         self.most(|ring| ring.mapping.fill())
     }
 
-    /// How many rings of samples were full when they were emptied last.
+    /// Returns the number of rings of samples that were full when they were emptied last.
     pub(super) fn full(&self) -> usize {
         self.lock().iter().filter(|ring| ring.kind == RingKind::Samples && ring.was_full).count()
     }
 
-    /// How much was written into the one with the most since this was asked last, in sizes of a ring.
+    /// Returns the amount written into the busiest ring since the last call, in sizes of a ring.
     pub(super) fn written(&self) -> f64 {
         self.most(RingSource::written)
     }

@@ -12,7 +12,7 @@ use crate::open::Opened;
 use crate::options::Options;
 use crate::requests::NOBODY;
 
-/// What follows from an event.
+/// The next act after an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
     /// Nothing.

@@ -71,7 +71,8 @@ impl CopySizes {
         Self { sizes: vec![size], ..Self::default() }
     }
 
-    /// What suits rings of `ring_size` bytes at `rate` samples per second and CPU; `None` where it cannot be known. A sample
+    /// Returns the copy size that suits rings of `ring_size` bytes at `rate` samples per second and CPU; `None` where
+    /// it cannot be known. A sample
     /// has room for `room` bytes ([`super::room_for_copy`]).
     pub(crate) fn fitting(ring_size: u64, room: u32, rate: Option<u64>) -> Self {
         let largest = largest_copy(ring_size).min(room);

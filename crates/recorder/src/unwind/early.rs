@@ -11,7 +11,7 @@ use unwinder::AddressSpace;
 /// In `misc`, where the kernel has no such bit for samples.
 const EARLY: u16 = 1 << 13;
 
-/// How a stack was found.
+/// The method by which a stack was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct FoundBy {
     pub(super) pid: Pid,

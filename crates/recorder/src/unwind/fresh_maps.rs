@@ -20,7 +20,7 @@ const MOST_PATIENCE: u64 = 64 * PATIENCE;
 /// Beyond this many processes all are forgotten: most have ended.
 const MOST_PROCESSES: usize = 1024;
 
-/// When the mappings of processes were read again.
+/// The times at which the mappings of processes were read again.
 #[derive(Default, Debug)]
 pub(super) struct FreshMaps {
     /// Nothing is read before.

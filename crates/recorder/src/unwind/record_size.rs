@@ -16,7 +16,7 @@ const MOST_BRANCHES: usize = 64;
 /// `struct perf_branch_entry`, bytes.
 const BRANCH: usize = 24;
 
-/// How long the kernel's call chains get.
+/// The longest call chains that the kernel records.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChainLimits {
     /// `kernel.perf_event_max_stack`: addresses, where the attr has no limit of its own.

@@ -66,7 +66,7 @@ pub struct Unwinding<C> {
     out: Out,
 }
 
-/// How the samples of an event come, and how they are handed on.
+/// The layouts in which the samples of an event come, and in which they are handed on.
 #[derive(Debug)]
 pub(super) struct Layouts {
     pub(super) recorded: RecordLayout,
@@ -119,7 +119,7 @@ impl<C: Consumer> Unwinding<C> {
         &mut self.consumer
     }
 
-    /// How the stacks came out so far.
+    /// Returns the totals of stacks so far.
     pub fn totals(&self) -> StackTotals {
         self.machine.totals
     }

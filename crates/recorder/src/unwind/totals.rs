@@ -40,7 +40,7 @@ impl StackTotals {
         *counter = counter.saturating_add(1);
     }
 
-    /// What came since the counts were `before`.
+    /// Returns the totals that came since the counts were `before`.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let mut truncated = self.truncated;
         for (count, before) in truncated.iter_mut().zip(before.truncated) {
@@ -56,7 +56,7 @@ impl StackTotals {
         }
     }
 
-    /// How many stacks were unwound.
+    /// Returns the number of unwound stacks.
     pub fn all(&self) -> u64 {
         let incomplete = self.truncated.iter().fold(0_u64, |sum, count| sum.saturating_add(*count));
         self.complete
@@ -65,7 +65,7 @@ impl StackTotals {
             .saturating_add(incomplete)
     }
 
-    /// How many ended for `reason`.
+    /// Returns the number of stacks that ended for `reason`.
     pub fn truncated_by(&self, reason: TruncationReason) -> u64 {
         self.truncated.get(reason as usize - 1).copied().unwrap_or(0)
     }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// Where a record waits.
+/// The handle of a waiting record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Handle {
     chunk: u64,
@@ -11,7 +11,7 @@ pub(super) struct Handle {
     pub(super) task: Task,
 }
 
-/// Where a record waits: its chunk, and its place there.
+/// The key of a waiting record: its chunk, and its place there.
 pub(super) type Key = (u64, u32);
 
 impl Handle {
@@ -20,7 +20,7 @@ impl Handle {
     }
 }
 
-/// What is to be done with a record when its turn comes.
+/// The work to be done with a record when its turn comes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Task {
     /// A sample of the event with this number, to be unwound.
@@ -104,7 +104,7 @@ impl WaitingRecords {
         self.spare.pop()
     }
 
-    /// How many bytes wait.
+    /// Returns the number of waiting bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }

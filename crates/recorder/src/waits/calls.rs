@@ -74,7 +74,7 @@ const CALLS: &[(Option<u16>, Option<u16>, Kind)] = &[
 /// Longer names of files are cut.
 const LONGEST: usize = 256;
 
-/// What a thread of `pid` waits for.
+/// Describes the object that a thread of `pid` waits for.
 pub(super) fn describe(pid: Pid, call: &InKernel) -> Vec<u8> {
     words(call, |descriptor| procfs::open_file(pid, descriptor).ok())
 }

@@ -78,7 +78,7 @@ pub fn observe_waits(options: &mut Options, catalogue: &dyn Catalogue) -> Result
     Ok(())
 }
 
-/// What is watched from now on, if switches are; `None` with a clock that cannot be read.
+/// Returns a span of watched time that begins now, if switches are watched; `None` with a clock that cannot be read.
 pub(crate) fn start_watching(options: &Options) -> Option<WatchedTime> {
     let is_watched = options.events.iter().any(|event| event.watches);
     let begin = is_watched.then(|| clock::now(options.clock.id()?).ok())??;
@@ -87,7 +87,7 @@ pub(crate) fn start_watching(options: &Options) -> Option<WatchedTime> {
     Some(WatchedTime { begin, end: begin, only_sampled })
 }
 
-/// What was watched until now.
+/// Returns `watched`, ended now.
 pub(crate) fn stop_watching(watched: WatchedTime, options: &Options) -> WatchedTime {
     let now = options.clock.id().and_then(|clock| clock::now(clock).ok());
     WatchedTime { end: now.unwrap_or(watched.end), ..watched }

@@ -131,7 +131,7 @@ impl OutsideReader {
         }
     }
 
-    /// When [`OutsideReader::look`] is to be called.
+    /// Returns the time at which [`OutsideReader::look`] is to be called.
     pub(crate) fn deadline(&self) -> Instant {
         self.due
     }
@@ -167,7 +167,7 @@ impl OutsideReader {
         is_news
     }
 
-    /// What the kernel counted of each thread, first and last.
+    /// Iterates over the kernel's counts for each thread, first and last.
     pub(crate) fn times(&self) -> impl Iterator<Item = (Tid, [Schedstat; 2])> {
         self.threads.iter().filter_map(|(tid, seen)| Some((Tid(*tid), seen.times?)))
     }

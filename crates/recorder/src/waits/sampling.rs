@@ -119,7 +119,7 @@ impl SwitchSampler {
         self.gaps.is_empty() && self.gap.is_none()
     }
 
-    /// When [`SwitchSampler::step`] has to be called again.
+    /// Returns the time at which [`SwitchSampler::step`] has to be called again.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match self.phase {
             Phase::All => None,
@@ -168,7 +168,7 @@ impl SwitchSampler {
         }
     }
 
-    /// What was held back and counted, at the end of the recording.
+    /// Returns the records that were held back and counted, at the end of the recording.
     pub(crate) fn finish<'o>(
         mut self,
         end: u64,

@@ -12,7 +12,7 @@ use rustc_hash::FxBuildHasher;
 use crate::records::u32_at;
 use crate::unwind::StackTotals;
 
-/// How much of what was recorded is kept: the newest records, as long as they fit into both.
+/// The limits of what is kept of a recording: the newest records, as long as they fit into both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
     /// So long back.
@@ -187,12 +187,12 @@ impl Blocks {
         }
     }
 
-    /// How stacks have come out since the recording began.
+    /// Notes the totals of stacks since the recording began.
     pub(super) fn note_stacks(&mut self, stacks: &StackTotals) {
         self.stacks = *stacks;
     }
 
-    /// How the stacks came out that are kept.
+    /// Returns the totals of the stacks that are kept.
     pub(super) fn stacks(&self) -> StackTotals {
         self.stacks.since(&self.stacks_before)
     }

@@ -19,7 +19,7 @@ use crate::unwind::StackTotals;
 /// The end is waited for so long before a signal may end us.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What became of one file of a series.
+/// The result of writing one file of a series.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DumpReport {
     /// Those who asked for it ([`crate::Consumer::dump`]).
@@ -47,7 +47,7 @@ pub struct Dump {
     pub not_removed: Option<String>,
 }
 
-/// Why a file was not written.
+/// The reason why a file was not written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DumpFailure {
     /// Its path, without the time.
@@ -102,7 +102,7 @@ impl DumpThread {
         self.busy = self.snapshots.try_send(Box::new(snapshot)).is_ok();
     }
 
-    /// What became of a file, if one is finished.
+    /// Takes the report about a file, if one is finished.
     pub(super) fn report(&mut self) -> Option<DumpReport> {
         let report = self.reports.try_recv().ok()?;
         self.busy = false;

@@ -119,7 +119,7 @@ impl WindowConsumer {
         self.last.as_ref()
     }
 
-    /// How many files were written.
+    /// Returns the number of files that were written.
     pub fn dumps(&self) -> u64 {
         self.dumps
     }

@@ -191,7 +191,8 @@ impl SidebandState {
         }
     }
 
-    /// Where there are many processes, looks now and then which of them live, by `alive`: processes whose end was lost
+    /// Forgets processes that `alive` says have ended, now and then, where there are many: processes whose end was
+    /// lost
     /// would be remembered for ever. `now` is the time of the clock of the records.
     pub(super) fn forget_dead(&mut self, now: Timestamp, alive: impl FnOnce() -> Option<Vec<Pid>>) {
         if let Some((time, _)) = &self.dead

@@ -25,7 +25,8 @@ use crate::process_table::ProcessTable;
 use crate::unwind::StackTotals;
 use crate::write_behind::{Exchange, WriteBehind};
 
-/// When a file ends and the next one begins. It does so whenever [`Consumer::dump`] asks for it, too.
+/// The condition on which a file ends and the next one begins. It does so whenever [`Consumer::dump`] asks for it,
+/// too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SwitchWhen {
     /// Only when something asks for it.

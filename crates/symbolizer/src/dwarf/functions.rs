@@ -46,7 +46,7 @@ impl UnitFunctions {
     }
 }
 
-/// What is known of units that have been read, by their numbers.
+/// The results of units that have been read, by their numbers.
 #[derive(Default)]
 pub(crate) struct Walks(Mutex<FxHashMap<u32, Progress>>);
 

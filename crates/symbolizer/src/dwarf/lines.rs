@@ -21,7 +21,7 @@ impl<'a> Lines<'a> {
         Self { context: addr2line::Context::from_dwarf(dwarf).ok(), files: FxHashMap::default() }
     }
 
-    /// The line that the address belongs to, if a line table covers it.
+    /// Finds the source line that the address belongs to, if a line table covers it.
     pub(crate) fn find(&mut self, address: u64) -> Option<SourceLocation> {
         // addr2line asks for the range up to the next address.
         if address == u64::MAX {

@@ -110,7 +110,7 @@ impl<'a> Sections<'a> {
         Self { sections, endian: endian_of(object), damaged }
     }
 
-    /// What could not be read, for the reason of an address that then has no name.
+    /// Returns the parts that could not be read, for the reason of an address that then has no name.
     pub(crate) fn damaged(&self) -> &[String] {
         &self.damaged
     }

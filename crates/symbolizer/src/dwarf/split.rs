@@ -23,7 +23,7 @@ pub(crate) struct SplitObject<'a> {
     sections: Sections<'a>,
 }
 
-/// What the unit in the program says about the rest of it, where it is a skeleton.
+/// Finds the reference to the rest of the unit in the program, where it is a skeleton.
 pub(crate) fn find_split(unit: UnitRef<'_, Reader<'_>>) -> Option<SplitUnit> {
     let id = unit.dwo_id?;
     let path = unit.dwo_name().ok().flatten().and_then(|name| unit.attr_string(name).ok());

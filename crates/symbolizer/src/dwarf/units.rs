@@ -5,14 +5,14 @@ use gimli::{UnitHeader, UnitRef, UnitType};
 use super::unit::{read_ranges, read_unit};
 use super::{Dwarf, Reader, Unit, WorkBudget};
 
-/// Where each unit of a file lies.
+/// The index of the units of a file: the offset of each.
 pub(crate) struct UnitIndex<'a> {
     /// In the order of `.debug_info`.
     headers: Vec<UnitHeader<Reader<'a>>>,
     work: WorkBudget,
 }
 
-/// What each unit of a file covers.
+/// The address ranges that each unit of a file covers.
 #[derive(Default)]
 pub(crate) struct UnitRanges {
     ranges: Vec<UnitRange>,

@@ -29,7 +29,7 @@ pub(crate) struct CallSite {
     pub(crate) column: u32,
 }
 
-/// What a walk found.
+/// The result of walking a unit.
 pub(crate) struct UnitWalk {
     /// For each address the frames that cover it, outermost first; none where no function does.
     pub(crate) frames: Vec<Vec<DwarfFrame>>,

@@ -17,7 +17,7 @@ pub(crate) struct GoFrame<'a> {
     pub(crate) location: Option<SourceLocation>,
 }
 
-/// What the table says of single addresses.
+/// The lookup of single addresses in the table.
 pub(crate) struct GoPlaces<'a> {
     table: Table<'a>,
     /// The sections that trees of inlined calls may lie in, from the address that they are counted from.

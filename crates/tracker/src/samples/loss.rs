@@ -71,7 +71,7 @@ impl LossAccount {
         self.unattributed = self.unattributed.saturating_add(1);
     }
 
-    /// What was lost.
+    /// Returns the loss counted so far.
     pub(super) fn loss(&self) -> Loss {
         let rings = Totals { samples: self.in_rings, sideband: self.in_sideband_rings };
         let Totals { samples, sideband } = self.totals.unwrap_or(rings);

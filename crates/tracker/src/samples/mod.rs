@@ -18,7 +18,7 @@ use self::counts::{Counting, Counts};
 use self::loss::LossAccount;
 use crate::{Deferred, Tracker};
 
-/// What is known of the events of a recording.
+/// A source of facts about the events of a recording.
 pub trait Events {
     /// The attr of an event.
     fn attr(&self, event: EventIndex) -> Option<&Attr>;
@@ -127,7 +127,7 @@ impl KeptRecord {
 }
 
 impl SampleReader {
-    /// What went missing so far.
+    /// Returns the loss counted so far.
     pub fn loss(&self) -> Loss {
         self.account.loss()
     }

@@ -19,7 +19,7 @@ use rustc_hash::FxBuildHasher;
 /// between, and that was lost.
 const SAME_SWITCH: u64 = 1_000_000;
 
-/// What a thread did in an interval.
+/// The activity of a thread in an interval.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Activity {
     /// It was on a CPU.
@@ -61,7 +61,7 @@ pub struct Interval<S> {
     pub cpu: Option<CpuId>,
 }
 
-/// What a sample says of the thread that it was taken in while that is switched out.
+/// The state, in a sample, of a thread that is being switched out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Leaving {
     /// It can go on (`R`).
@@ -405,7 +405,7 @@ impl<S: Copy> Timeline<S> {
     }
 }
 
-/// When and where something happened.
+/// The time and CPU of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct At {
     /// When.

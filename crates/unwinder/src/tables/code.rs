@@ -15,7 +15,7 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    /// What lies at an offset of a file; fewer bytes at its end.
+    /// Reads the code at an offset of a file; fewer bytes at its end.
     pub(super) fn read(file: &impl ReadAt, offset: u64) -> Self {
         let mut bytes = [0; LENGTH];
         let length = file.read_at(offset, &mut bytes);

@@ -7,7 +7,8 @@ use elf::ReadAt;
 
 use super::section::Section;
 
-/// Which of the two sections, whose entries refer to each other in different ways (LSB core specification, 10.6.1.1; DWARF 5,
+/// The kind of the two sections, whose entries refer to each other in different ways (LSB core specification,
+/// 10.6.1.1; DWARF 5,
 /// 6.4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SectionKind {

@@ -44,7 +44,7 @@ pub struct UnwindTables<D> {
     refused: Vec<ElfError>,
 }
 
-/// What the tables say about an address.
+/// The result of looking an address up in the tables.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Lookup {
     /// The row, and where else it holds.
@@ -55,7 +55,7 @@ pub(crate) enum Lookup {
     Malformed,
 }
 
-/// Where a row holds (Svma).
+/// The range of addresses for which a row holds (Svma).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Extent {
     /// The addresses for which it is the answer.

@@ -22,7 +22,7 @@ impl<O: Objects, M: ReadMemory> Walk<'_, '_, O, M> {
         Ok(Step::SignalFrame)
     }
 
-    /// Where code called nowhere: its return address is still on top of the stack.
+    /// Steps over a call to an address without code: its return address is still on top of the stack.
     pub(super) fn step_over_call_to_nowhere(&mut self) -> Result<(), StackEnd> {
         let architecture = self.registers.architecture();
         let return_address = match architecture.link_register() {

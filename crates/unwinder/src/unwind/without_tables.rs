@@ -218,7 +218,8 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         Ok(())
     }
 
-    /// Where the frame pointer leads out of what was copied: a thread that Go's runtime has made still holds its maker's.
+    /// Steps to a goroutine's first frame where the frame pointer leads out of what was copied: a thread that Go's
+    /// runtime has made still holds its maker's.
     /// The frame is the last but one of the thread if it was called by the code that ends the thread.
     pub(super) fn step_to_first_go_frame(&mut self, rule: Option<CompactRule>) -> Option<()> {
         let architecture = self.registers.architecture();

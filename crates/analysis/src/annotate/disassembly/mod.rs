@@ -11,7 +11,7 @@ use model::Svma;
 /// True if this build can disassemble: the cargo feature `disassembly`.
 pub const HAS_DISASSEMBLY: bool = cfg!(feature = "disassembly");
 
-/// How instructions of x86 are written.
+/// The syntax in which instructions of x86 are written.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Syntax {
     /// AT&T's, as `objdump -d` writes them.

@@ -38,7 +38,7 @@ impl Default for Frames {
 }
 
 impl Frames {
-    /// The line of a frame: as remembered, or as `find` has it.
+    /// Returns the line of a frame: as remembered, or as `find` has it.
     #[inline]
     pub(super) fn get_or_find(&mut self, frame: Frame, find: impl FnOnce() -> LineId) -> LineId {
         let Some(slot) = self.slots.get_mut(frame.slot()) else { return find() };

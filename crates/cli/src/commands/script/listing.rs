@@ -45,7 +45,7 @@ pub(super) struct Listing<'o> {
     seen: Seen,
 }
 
-/// How many samples there were.
+/// The number of samples seen, of all and of each event.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Seen {
     /// In the recording.
@@ -153,7 +153,7 @@ impl<'o> Listing<'o> {
         }
     }
 
-    /// Why the filter admitted no sample; `None` where it did, or where there was none.
+    /// Returns the reason why the filter admitted no sample; `None` where it did, or where there was none.
     pub(super) fn why_none(&self) -> Option<String> {
         self.admission.why_none()
     }

@@ -16,7 +16,7 @@ pub enum Grouping {
     Shared { cores: bool, processors: Option<Processors> },
 }
 
-/// What a cell is of.
+/// The label of a cell.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Label {
     /// All that was counted.
@@ -159,7 +159,7 @@ impl Table {
         self.cells.get(start..end).unwrap_or(&[])
     }
 
-    /// Why events have no count: a sentence for each cause.
+    /// Returns the reasons why events have no count: a sentence for each cause.
     pub fn causes(&self, events: &[CountedEvent]) -> Vec<String> {
         let mut causes: Vec<(&Uncounted, Vec<&str>)> = Vec::new();
         for cell in &self.cells {

@@ -38,7 +38,7 @@ pub fn is_clock(event: &CountedEvent) -> bool {
     event.attr.kind == SOFTWARE && event.attr.config <= 1
 }
 
-/// What the count of `cell` means beside the others of its label, in a run of `elapsed`.
+/// Returns the ratio of the count of `cell` to the others of its label, in a run of `elapsed`.
 pub fn ratio(events: &[CountedEvent], table: &Table, cell: &Cell, elapsed: Duration) -> Option<Ratio> {
     let event = events.get(cell.event)?;
     let attr = &event.attr;

@@ -129,7 +129,7 @@ pub fn in_unit(event: &CountedEvent, count: f64) -> (f64, String) {
     (count * event.measure.scale, Name::from(event.measure.unit.as_str()).to_string())
 }
 
-/// What stands where a count would, in perf's words.
+/// Returns the text that stands in place of a count, in perf's words.
 pub fn state(cell: &Cell) -> String {
     match &cell.uncounted {
         Some(Uncounted::NotHere | Uncounted::Refused(_)) => "<not supported>".to_owned(),
@@ -143,7 +143,7 @@ pub fn mean(durations: &[Duration]) -> Duration {
     u32::try_from(durations.len()).ok().and_then(|count| sum.checked_div(count)).unwrap_or(sum)
 }
 
-/// What was counted, in words.
+/// Describes the target of the count in words.
 pub fn subject(header: &Header<'_>) -> String {
     let list = |numbers: Vec<String>| numbers.join(",");
     match (&header.options.target, &header.options.workload) {

@@ -6,7 +6,8 @@ use super::{Facts, Finding, Level, Remedy, command, finding, has, may_everything
 
 const WHAT: &str = "where threads wait";
 
-/// What `record --off-cpu` gets: switches with stacks, or stacks that are read from outside, as yama permits.
+/// Finds out how much `record --off-cpu` can record: switches with stacks, or stacks that are read from outside, as
+/// yama permits.
 pub(super) fn waits(facts: &Facts) -> Finding {
     let survey = &facts.survey;
     let paranoid = survey.settings.paranoid;

@@ -7,7 +7,8 @@ use profile::FrameKind;
 use super::super::dictionary::{Dictionary, Line, Location, Table};
 use super::messages::{Callstack, Frame, InternedBytes, InternedData, Mapping};
 
-/// What the packets of a sequence have defined so far. Numbers begin with 1; those of functions, mappings and stacks are the
+/// The names that the packets of a sequence have defined so far. Numbers begin with 1; those of functions, mappings
+/// and stacks are the
 /// dictionary's, plus 1.
 pub(super) struct Interned<'d> {
     dictionary: &'d Dictionary,

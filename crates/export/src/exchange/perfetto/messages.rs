@@ -110,7 +110,7 @@ pub(super) struct StackSampleDefaults {
     pub(super) primary_descriptor: Option<CounterDescriptor>,
 }
 
-/// What the weights of samples count.
+/// The descriptor of a counter: the unit of the weights of samples.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct CounterDescriptor {
     #[prost(string, tag = "2")]

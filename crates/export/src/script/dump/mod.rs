@@ -12,7 +12,7 @@ use perfdata::tool::{self, ToolRecord};
 use super::number;
 use super::places::display;
 
-/// Where a record lies, and what its header says.
+/// The heading of a record: its position, and its header's fields.
 #[derive(Clone, Copy, Debug)]
 pub struct Heading {
     /// Bytes from the start of the file, or of the unpacked stream.

@@ -19,7 +19,7 @@ pub(super) enum Piece {
     Directive(Directive),
 }
 
-/// What an argument is.
+/// An argument of a format, as a parsed expression.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Expression {
     Number(u64),
@@ -146,7 +146,7 @@ impl Binary {
         })
     }
 
-    /// What has no result is 0. `unsigned`: how 64-bit operands compare and divide.
+    /// Applies the operator; what has no result is 0. `unsigned`: how 64-bit operands compare and divide.
     pub(super) fn apply(self, left: u64, right: u64, unsigned: bool) -> u64 {
         let (a, b) = (left as i64, right as i64);
         let shift = u32::try_from(right).unwrap_or(u32::MAX);

@@ -26,7 +26,7 @@ pub(super) struct Field {
     pub(super) long: bool,
 }
 
-/// Where a field's data lie.
+/// The position of a field's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FieldPlace {
     /// In the field.
@@ -37,7 +37,7 @@ pub(super) enum FieldPlace {
     Behind,
 }
 
-/// How a tracepoint's raw data are printed.
+/// The format in which a tracepoint's raw data are printed.
 #[derive(Clone, Debug)]
 pub struct Format {
     pub(super) fields: Vec<Field>,
