@@ -127,6 +127,37 @@ fn a_folder_that_is_gone_and_a_thousand_signals_end_nothing() {
 }
 
 #[test]
+fn a_full_disk_ends_nothing_and_there_is_a_dump_when_it_has_room() {
+    let (Some(program), true) = (programs::c("shares"), may_record()) else { return };
+    let folder = folder();
+    let disk = folder.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=2M", "none"]).arg(&disk).output();
+    if !mount.is_ok_and(|mount| mount.status.success()) {
+        return programs::skip("only root mounts a small tmpfs");
+    }
+    let script = "head -c 2000000 /dev/zero > disk/full; \"$0\" alone 300; kill -USR2 $PPID; sleep 1; kill -USR2 $PPID; \
+                  sleep 1; ls disk > listed; rm disk/full; kill -USR2 $PPID; sleep 1; \"$0\" alone 100";
+    let mut command =
+        prof(["record", "--overwrite", "-e", "cpu-clock", "-F", "4999", "-o", "disk/out", "--"]);
+    command.args(["sh", "-c", script]).arg(&program).current_dir(folder.path());
+    let run_ = run(&mut command);
+    let listed = std::fs::read_to_string(folder.path().join("listed"));
+    let read: Vec<(PathBuf, Run)> =
+        dumps(&disk).into_iter().map(|file| (file.clone(), folded(&file, &[]))).collect();
+    let _ = Command::new("umount").arg("-l").arg(&disk).status();
+    assert_eq!(run_.code, 0, "{}", run_.stderr);
+    assert_eq!(run_.stderr.matches("cannot write what is kept to disk/out").count(), 2, "{}", run_.stderr);
+    assert!(run_.stderr.contains("ENOSPC"), "{}", run_.stderr);
+    assert_eq!(listed.unwrap(), "full\n", "no part of a dump is left");
+    assert_eq!(read.len(), 2, "{read:?}: {}", run_.stderr);
+    for (file, run) in read {
+        let sixty = Folded::parse(run.ok().text()).with("sixty");
+        assert!(sixty > 500, "{sixty} samples in {}", file.display());
+    }
+}
+
+#[test]
 fn killed_it_leaves_the_dumps_that_were_made() {
     let Some(program) = programs::c("shares") else { return };
     if !may_record() {
