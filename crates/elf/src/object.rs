@@ -121,7 +121,7 @@ impl<D> Object<D> {
         })
     }
 
-    /// Whether the section exists, compressed or not, and has bytes.
+    /// Returns true if the section exists, compressed or not, and has bytes.
     pub fn has_contents(&self, name: &str) -> bool {
         self.headers.sections.iter().any(|section| {
             let same = *section.name == *name.as_bytes()

@@ -11,6 +11,7 @@ mod names;
 mod paths;
 mod purity;
 mod size;
+mod summaries;
 mod top;
 mod tree;
 
@@ -55,6 +56,7 @@ const RULES: &[Rule] = &[
     size::check,
     top::check,
     names::check,
+    summaries::check,
     dependencies::check,
     fixtures::check,
     licences::check,

@@ -125,7 +125,7 @@ fn check_source(source: &Source) -> Vec<Breach> {
 }
 
 /// A file that is a test module by its name.
-fn is_test_file(path: &Path) -> bool {
+pub(super) fn is_test_file(path: &Path) -> bool {
     path.ends_with("tests.rs") || path.iter().any(|part| part == "tests")
 }
 
@@ -139,7 +139,7 @@ fn is_no_std(attributes: &[Attribute]) -> bool {
 }
 
 /// Returns true if an item is compiled for tests only.
-fn is_test(attributes: &[Attribute]) -> bool {
+pub(super) fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("test")
             || matches!(&attribute.meta, syn::Meta::List(list)

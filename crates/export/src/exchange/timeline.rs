@@ -40,7 +40,7 @@ impl Timeline {
         }
     }
 
-    /// Whether all samples say when they were taken.
+    /// Returns true if all samples say when they were taken.
     #[cfg_attr(
         not(feature = "parquet"),
         expect(dead_code, reason = "only Parquet has columns without times")

@@ -7,7 +7,7 @@ use crate::error::Error;
 /// For everything that is not an event: rings' wakers, files, pipes, objects.
 const OTHERS: u64 = 64;
 
-/// The number of descriptors that a recording takes.
+/// The counts from which the number of descriptors of a recording follows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Descriptors {
     /// Threads that are sampled; 1 where whole CPUs are.

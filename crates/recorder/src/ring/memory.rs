@@ -27,10 +27,10 @@ impl Free {
     }
 }
 
-/// The sender by which emptied memory is given back.
+/// The side of the pool by which emptied memory is given back.
 pub(crate) struct Recycled(Arc<Pieces>);
 
-/// The store from which emptied memory is taken.
+/// The side of the pool from which emptied memory is taken.
 #[derive(Clone)]
 pub(crate) struct Spare(Arc<Pieces>);
 
