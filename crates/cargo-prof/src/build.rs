@@ -19,7 +19,7 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Asks cargo.
+    /// Asks cargo where the workspace and its target folder are.
     ///
     /// # Errors
     /// Where cargo cannot be run, or finds no manifest.

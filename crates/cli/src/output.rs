@@ -33,7 +33,7 @@ enum Sink {
 }
 
 impl Output {
-    /// Standard output.
+    /// Opens standard output for the result.
     ///
     /// # Errors
     /// Where it was closed when we were started.

@@ -215,7 +215,7 @@ impl<'a> BranchStack<'a> {
         self.len() == 0
     }
 
-    /// The branches.
+    /// Iterates over all branches.
     pub fn iter(&self) -> impl Iterator<Item = Branch> + use<'a> {
         let entries = self.entries;
         (0..entries.len() / 3).filter_map(move |index| {

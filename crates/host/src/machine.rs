@@ -148,7 +148,7 @@ pub struct Processor {
     pub id: Option<String>,
 }
 
-/// Reads `/proc/cpuinfo`.
+/// Describes the processor, from `/proc/cpuinfo`.
 pub fn processor() -> Processor {
     // Enough for the first of them: each one after it costs the kernel an interrupt to that CPU.
     let mut text = [0; 2048];

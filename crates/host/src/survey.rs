@@ -14,7 +14,7 @@ use crate::sys::perf_event::own_pid;
 use crate::sys::system::{self, SystemName};
 use crate::{machine, sysctl, sysfs, tracefs};
 
-/// The facts.
+/// The facts about this machine.
 #[derive(Clone, Debug)]
 pub struct Survey {
     /// `uname(2)`.
@@ -85,7 +85,7 @@ pub struct LibraryDebug {
     pub debug: Option<PathBuf>,
 }
 
-/// Looks around.
+/// Collects the facts about this machine.
 pub fn survey() -> Survey {
     let pmus = sysfs::pmus(Path::new(sysfs::EVENT_SOURCES)).unwrap_or_default();
     let is_core = |pmu: &sysfs::PmuFiles| pmu.core || pmu.name == "cpu" || pmu.name.starts_with("armv");

@@ -32,7 +32,7 @@ pub(crate) struct SharedCallTree {
 }
 
 impl SharedCallTree {
-    /// Nothing yet.
+    /// Makes a tree without any stack.
     pub(crate) fn new() -> Self {
         let mut tree = Self {
             places: Vec::new(),

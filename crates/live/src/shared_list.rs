@@ -49,7 +49,7 @@ impl<T: Clone> SharedList<T> {
         }
     }
 
-    /// All items.
+    /// Iterates over all items.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.chunks.iter().flat_map(|chunk| chunk.iter())
     }

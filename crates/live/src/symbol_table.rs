@@ -51,7 +51,7 @@ enum State {
 }
 
 impl SymbolTable {
-    /// Knows nothing.
+    /// Makes a table that knows no name.
     pub(crate) fn new() -> Self {
         Self {
             functions: SharedList::default(),

@@ -58,7 +58,7 @@ pub(crate) struct SymbolWorker {
 }
 
 impl SymbolWorker {
-    /// Starts it.
+    /// Starts the thread of the worker.
     ///
     /// # Errors
     /// Where no thread can be started.

@@ -42,7 +42,7 @@ pub(crate) type Key = (u32, ThreadNumber, StackId);
 /// Counts by what is counted.
 pub(crate) type Counts = HashMap<Key, Count, FxBuildHasher>;
 
-/// Counted samples.
+/// A window of counted samples.
 pub(crate) struct Window {
     length: u64,
     /// The stacks, kept once each.
@@ -171,7 +171,7 @@ impl Window {
         self.times = None;
     }
 
-    /// Forgets everything.
+    /// Forgets all samples of the window.
     pub(crate) fn reset(&mut self) {
         self.clear_counts();
         self.aged_out = 0;

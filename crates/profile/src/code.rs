@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use model::{Frame, Name, Svma};
 
-/// An instruction.
+/// An instruction of a function.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Instruction {
     /// Its address as the object states it.

@@ -98,7 +98,7 @@ impl FrameTable {
         self.frames[one.index()].label == self.frames[other.index()].label
     }
 
-    /// All frames. A [`FrameId`] is a position in this list.
+    /// Returns all frames of the view. A [`FrameId`] is a position in this list.
     pub fn frames(&self) -> &[ViewFrame] {
         &self.frames
     }

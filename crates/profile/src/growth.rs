@@ -53,7 +53,8 @@ impl<'a> Growth<'a> {
         Self { view, branches, least, tree: FrameTree::default(), tips: Vec::new(), ways: Vec::new() }
     }
 
-    /// The tree. The first frames, which are the threads, stay whatever they weigh: below them is nothing that could
+    /// Returns the finished frame tree. The first frames, which are the threads, stay whatever they weigh: below them
+    /// is nothing that could
     /// count for them.
     pub(crate) fn tree(mut self) -> FrameTree {
         for index in 0..self.branches.roots().len() {

@@ -13,7 +13,7 @@ pub struct Columns {
     pub cpus: bool,
 }
 
-/// One sample.
+/// One sample, with its columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sample {
     /// Whose it is.

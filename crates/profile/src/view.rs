@@ -147,7 +147,7 @@ impl<'a> View<'a> {
         &self.frames
     }
 
-    /// The samples.
+    /// Returns the profile that the view is of.
     pub fn profile(&self) -> &'a Profile {
         self.profile
     }

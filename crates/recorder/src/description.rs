@@ -163,7 +163,7 @@ impl BuildIds {
         }
     }
 
-    /// Adds others.
+    /// Adds the facts of `others` to these.
     pub(crate) fn add(&mut self, others: &Self) {
         let new = others.found.iter().filter(|(id, _, _)| self.known.insert(*id));
         self.found.extend(new.cloned());

@@ -58,7 +58,7 @@ impl ProcessTable {
         }
     }
 
-    /// The processes. A number that was used twice has two entries.
+    /// Returns the processes with their lives. A number that was used twice has two entries.
     pub(crate) fn entries(&self) -> &[(Pid, Life)] {
         &self.entries
     }

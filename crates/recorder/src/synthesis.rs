@@ -42,7 +42,7 @@ impl<'a> Synthesis<'a> {
         Self { time, ..Self::new(layout, Extras::default()) }
     }
 
-    /// The records.
+    /// Returns the records that were made.
     pub(crate) fn finish(self) -> Vec<u8> {
         self.records
     }

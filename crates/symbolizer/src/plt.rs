@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::symbol_table::MAX_SYMBOLS;
 
-/// A stub.
+/// A stub of the procedure linkage table.
 pub(crate) struct PltEntry {
     pub(crate) start: u64,
     pub(crate) end: u64,

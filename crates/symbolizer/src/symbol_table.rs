@@ -165,7 +165,7 @@ impl<'t, 'a> Neighbours<'t, 'a> {
         Self { table, names, last: (0, 0, 0) }
     }
 
-    /// As [`SymbolTable::find`].
+    /// Finds a function as [`SymbolTable::find`] does.
     pub(crate) fn find(&mut self, address: u64) -> Option<FunctionId> {
         let (from, to, id) = self.last;
         if from <= address && address < to {

@@ -11,7 +11,7 @@ use model::{Avma, FileOffset};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ObjectNumber(pub u32);
 
-/// One mapping.
+/// One mapping of an address space.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mapping {
     /// The addresses it covers.

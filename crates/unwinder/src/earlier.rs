@@ -78,7 +78,7 @@ pub(crate) struct Steps {
 const MOST_FRAMES: usize = 1024;
 
 impl Steps {
-    /// Begins anew.
+    /// Clears the steps of the last stack.
     pub(crate) fn begin(&mut self) {
         self.frames.clear();
         self.words.clear();

@@ -45,7 +45,8 @@ pub struct Innermost<'a> {
     pub thread: Tid,
 }
 
-/// Unwinds stacks. Keeps the rule of each address it has met, for all processes, and how it found the last stacks of some
+/// Unwinds stacks of one architecture. Keeps the rule of each address it has met, for all processes, and how it found
+/// the last stacks of some
 /// threads; one per thread that unwinds.
 #[derive(Debug)]
 pub struct Unwinder {

@@ -20,7 +20,7 @@ pub(super) enum Linking {
     Glibc217,
 }
 
-/// One build.
+/// The choices of one build.
 pub(super) struct Build {
     pub(super) target: &'static str,
     pub(super) linking: Linking,

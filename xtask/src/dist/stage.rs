@@ -16,7 +16,7 @@ const TEXTS: [&str; 6] =
 const COMPLETIONS: [(&str, &str); 4] =
     [("bash", "prof"), ("zsh", "_prof"), ("fish", "prof.fish"), ("elvish", "prof.elv")];
 
-/// Two folders.
+/// The two folders of a release: files and debug information.
 pub(super) struct Stage {
     /// Stripped programs, texts, `man` and `completions`.
     pub(super) files: PathBuf,

@@ -12,6 +12,9 @@ use super::tree::Tree;
 /// First words that make a summary a question or the end of another sentence.
 const UNFINISHED: &[&str] = &["What", "Whether", "How", "Where", "When", "Which", "Who", "Why"];
 
+/// With fewer words a summary says no more than the name.
+const FEWEST_WORDS: usize = 3;
+
 pub(super) fn check(tree: &Tree) -> anyhow::Result<Vec<Breach>> {
     let sources = tree.sources.iter().filter(|source| !is_test_file(&source.path));
     Ok(sources.flat_map(|source| check_file(&source.path, &source.syntax)).collect())
@@ -37,6 +40,11 @@ impl Visitor<'_> {
         let first = summary.split_whitespace().next().unwrap_or_default();
         if first.starts_with('…') || UNFINISHED.contains(&first) {
             let what = format!("the summary begins with {first}: say what the item is or does");
+            self.breaches.push(Breach::new(self.path, line, what));
+        }
+        // A constant of the kernel or of ELF is said by its name there.
+        if summary.split_whitespace().count() < FEWEST_WORDS && !summary.trim_start().starts_with('`') {
+            let what = "the summary has fewer than three words: say what the item is or does";
             self.breaches.push(Breach::new(self.path, line, what));
         }
     }
@@ -106,6 +114,12 @@ mod tests {
         assert_eq!(lines("/// What it is.\npub struct A;\n/// Whether it is.\npub(crate) fn f() {}"), [1, 3]);
         assert_eq!(lines("struct A;\nimpl A {\n/// How many.\npub fn f(&self) {}\n}"), [3]);
         assert_eq!(lines("pub mod a {\n/// … and the rest.\npub const B: u8 = 0;\n}"), [2]);
+    }
+
+    #[test]
+    fn a_public_summary_is_a_phrase() {
+        assert_eq!(lines("/// The rows.\npub struct A;"), [1]);
+        assert!(lines("/// `EM_386`.\npub const A: u16 = 3;").is_empty());
     }
 
     #[test]

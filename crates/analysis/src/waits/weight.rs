@@ -30,7 +30,7 @@ impl TimeWeight {
         })
     }
 
-    /// Its name.
+    /// Returns its name in options.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",

@@ -31,7 +31,7 @@ pub struct ListArguments {
     patterns: Vec<String>,
 }
 
-/// Lists.
+/// Lists the events that can be recorded.
 ///
 /// # Errors
 /// Where nothing matches, or the list cannot be written.

@@ -26,7 +26,7 @@ pub(super) struct Mapping {
     pub(super) in_kernel: bool,
 }
 
-/// A function.
+/// A function of the dictionary.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Function {
     pub(super) name: String,
@@ -55,7 +55,7 @@ pub(super) struct Location {
     pub(super) kind: Option<FrameKind>,
 }
 
-/// Whose samples.
+/// The thread whose samples are exported.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Thread {
     pub(super) comm: String,
@@ -73,7 +73,7 @@ pub(super) struct Samples {
     pub(super) count: Count,
 }
 
-/// One sample.
+/// One sample with its time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TimedSample {
     pub(super) thread: u32,

@@ -25,7 +25,7 @@ use thiserror::Error;
 
 use dictionary::Dictionary;
 
-/// A form.
+/// A form of export.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
     /// A line per stack, as `flamegraph.pl` and others read it.

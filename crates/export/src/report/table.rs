@@ -22,7 +22,7 @@ pub(super) struct Table {
     pub(super) totals: Vec<u64>,
 }
 
-/// A row.
+/// A row of the table.
 pub(super) struct Row {
     /// What it is about, in the order of the keys.
     pub(super) fields: Vec<String>,

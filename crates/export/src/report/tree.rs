@@ -29,7 +29,7 @@ pub(super) struct Tree {
     pub(super) totals: Vec<u64>,
 }
 
-/// A call.
+/// A line of the tree, for one call.
 pub(super) struct Line {
     /// The line that it is below; `None` at the top.
     pub(super) parent: Option<usize>,

@@ -165,7 +165,7 @@ impl LineTexts {
         self.text.len() + size_of_val(self.ends.as_slice())
     }
 
-    /// Forgets all.
+    /// Forgets all lines and their texts.
     pub fn clear(&mut self) {
         *self = Self::default();
     }

@@ -47,7 +47,7 @@ impl Column {
         self.0.push(byte);
     }
 
-    /// The bytes.
+    /// Returns the written bytes.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.0
     }

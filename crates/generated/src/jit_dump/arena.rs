@@ -2,14 +2,15 @@
 
 use rustc_hash::FxHashMap;
 
-/// A piece.
+/// A piece of text in the arena, by its position.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Span {
     start: usize,
     length: usize,
 }
 
-/// The pieces. Equal ones that come one after the other, as unwinding information of like functions does, are one.
+/// The memory that holds all pieces. Equal ones that come one after the other, as unwinding information of like
+/// functions does, are one.
 #[derive(Default, Debug)]
 pub(super) struct Arena {
     bytes: Vec<u8>,

@@ -75,7 +75,7 @@ pub struct Placement {
     pub offset: u64,
 }
 
-/// One function.
+/// One function that a dump lists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Function<'a> {
     /// Its name as the runtime writes it.

@@ -16,7 +16,7 @@ impl Client {
         Self
     }
 
-    /// Fetches nothing.
+    /// Fetches nothing, as this build has no client.
     ///
     /// # Errors
     /// Always [`FetchError::NoClient`].

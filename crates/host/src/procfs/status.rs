@@ -82,7 +82,7 @@ pub fn holds_back(pid: Pid, signal: i32) -> io::Result<bool> {
     Ok(bit.and_then(|bit| 1_u64.checked_shl(bit)).is_some_and(|bit| mask & bit != 0))
 }
 
-/// Our own.
+/// Reads the status of this process.
 ///
 /// # Errors
 /// Where `/proc` is not mounted.

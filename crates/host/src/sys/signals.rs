@@ -104,7 +104,7 @@ pub struct Endable {
 }
 
 impl Endable {
-    /// Begins.
+    /// Drops pending signals, and lets further ones reach the calling thread.
     pub fn begin() -> Self {
         let set = set_of(&[SIGINT, SIGTERM, SIGHUP]);
         let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -96,7 +96,8 @@ impl Program {
         Ok(Self { candidates, arguments, environment })
     }
 
-    /// Forks. The child waits with the signal mask `mask`, and ignores the signals that this process was started to ignore;
+    /// Forks the process that will run the program. The child waits with the signal mask `mask`, and ignores the
+    /// signals that this process was started to ignore;
     /// its standard output becomes `stdout`, where given.
     /// To be called before any thread is started.
     ///

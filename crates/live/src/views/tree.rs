@@ -24,7 +24,7 @@ pub(crate) enum Label {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct PathKey(u64);
 
-/// A node. Of its links, which [`Tree::finish`] makes, 0 is none: the root is nobody's child.
+/// A node of the tree. Of its links, which [`Tree::finish`] makes, 0 is none: the root is nobody's child.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) parent: usize,

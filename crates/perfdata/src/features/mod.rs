@@ -30,7 +30,7 @@ pub mod bit {
     pub const CPUDESC: u32 = 8;
     /// The CPU's vendor, family, model, stepping.
     pub const CPUID: u32 = 9;
-    /// Memory.
+    /// The feature with the size of memory.
     pub const TOTAL_MEM: u32 = 10;
     /// The recording tool's arguments.
     pub const CMDLINE: u32 = 11;
@@ -38,19 +38,19 @@ pub mod bit {
     pub const EVENT_DESC: u32 = 12;
     /// The feature with the CPUs that share a core, a die, a socket.
     pub const CPU_TOPOLOGY: u32 = 13;
-    /// Memory nodes.
+    /// The feature with the memory nodes.
     pub const NUMA_TOPOLOGY: u32 = 14;
     /// Samples carry branch stacks.
     pub const BRANCH_STACK: u32 = 15;
     /// Numbers and names of PMUs.
     pub const PMU_MAPPINGS: u32 = 16;
-    /// Event groups.
+    /// The feature with the event groups.
     pub const GROUP_DESC: u32 = 17;
     /// The feature with the positions of AUX data.
     pub const AUXTRACE: u32 = 18;
     /// Written by `perf stat record`.
     pub const STAT: u32 = 19;
-    /// CPU caches.
+    /// The feature with the CPU caches.
     pub const CACHE: u32 = 20;
     /// First and last time of a sample.
     pub const SAMPLE_TIME: u32 = 21;
@@ -60,7 +60,7 @@ pub mod bit {
     pub const CLOCKID: u32 = 23;
     /// The recording is a directory.
     pub const DIR_FORMAT: u32 = 24;
-    /// BPF programs.
+    /// The feature with the BPF programs.
     pub const BPF_PROG_INFO: u32 = 25;
     /// Type information of BPF programs.
     pub const BPF_BTF: u32 = 26;

@@ -23,7 +23,7 @@ impl Description {
         self.endian
     }
 
-    /// The events.
+    /// Returns the events of the recording.
     pub fn events(&self) -> &[Event] {
         &self.events.events
     }

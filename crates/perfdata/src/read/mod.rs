@@ -215,7 +215,7 @@ impl Reader {
         self.known.endian
     }
 
-    /// The events. In a pipe, more may come with later records.
+    /// Returns the events of the recording. In a pipe, more may come with later records.
     pub fn events(&self) -> &[Event] {
         self.known.events()
     }

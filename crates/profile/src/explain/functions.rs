@@ -23,7 +23,7 @@ pub struct HotFunction {
 /// Functions for which callers are told; the others have none.
 const WITH_CALLERS: usize = 40;
 
-/// Weighs functions. Threads and processes are none.
+/// Weighs all functions of the stacks. Threads and processes are none.
 pub(super) fn functions(stacks: &FoldedStacks<'_>) -> Vec<HotFunction> {
     let mut sums: HashMap<FrameId, (u64, u64), FxBuildHasher> = HashMap::default();
     stacks.each(|frames, weight| {

@@ -381,7 +381,7 @@ impl Counters {
         Ok(())
     }
 
-    /// Stops counting. An event whose thread has ended is stopped already.
+    /// Stops counting of all events. An event whose thread has ended is stopped already.
     pub(super) fn disable(&self) {
         for instance in self.instances.iter().filter(|instance| instance.leader.is_none()) {
             let _ = instance.counter.disable();

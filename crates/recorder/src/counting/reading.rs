@@ -36,7 +36,7 @@ impl Reading {
         }
     }
 
-    /// Both together.
+    /// Adds both readings together.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         Self {

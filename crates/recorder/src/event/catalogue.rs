@@ -44,7 +44,7 @@ pub trait Catalogue {
     fn symbol_offset(&self, path: &str, symbol: &str) -> Result<u64, EventError>;
 }
 
-/// A tracepoint.
+/// A tracepoint of the machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tracepoint {
     /// Its system, for example `sched`.

@@ -23,7 +23,7 @@ impl Opened {
             .map_err(|errno| Error::System { what: "cannot enable the events", errno })
     }
 
-    /// Stops sampling.
+    /// Stops sampling of all events.
     pub(crate) fn disable(&self) {
         // An event whose thread has ended is stopped already.
         let _ = self.each_leader(PerfEvent::disable);

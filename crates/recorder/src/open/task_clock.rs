@@ -112,7 +112,7 @@ impl TaskClocks {
         self.clocks.iter().try_for_each(|clock| clock.event.enable())
     }
 
-    /// Stops them. One whose thread has ended is stopped already.
+    /// Stops the counts of all tasks. One whose thread has ended is stopped already.
     pub(super) fn disable(&self) {
         self.clocks.iter().for_each(|clock| drop(clock.event.disable()));
     }

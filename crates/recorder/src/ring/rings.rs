@@ -64,7 +64,8 @@ impl RingSource {
     }
 }
 
-/// Some rings. Who empties them has them for itself until the records are in the channel, so that those of one ring are
+/// Some rings that one thread reads. Who empties them has them for itself until the records are in the channel, so
+/// that those of one ring are
 /// there in its order.
 pub(super) struct Rings {
     rings: Mutex<Vec<RingSource>>,

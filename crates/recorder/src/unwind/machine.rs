@@ -247,7 +247,7 @@ impl Machine {
         frames.last().map_or(0, |frame| frame.stack_pointer.wrapping_sub(state.stack.start))
     }
 
-    /// As [`ProcessMapsCache::refused_tables`].
+    /// Returns the list of [`ProcessMapsCache::refused_tables`].
     pub(super) fn refused_tables(&self) -> RefusedTables {
         self.maps_cache.refused_tables()
     }

@@ -124,7 +124,7 @@ impl<C: Consumer> Unwinding<C> {
         self.machine.totals
     }
 
-    /// As [`stacks::ProcessMapsCache::refused_tables`].
+    /// Returns the list of [`stacks::ProcessMapsCache::refused_tables`].
     pub fn refused_tables(&self) -> RefusedTables {
         self.machine.refused_tables()
     }

@@ -269,7 +269,7 @@ impl Blocks {
         records.filter_map(|record| u32_at(record, HEADER_SIZE)).map(|pid| Pid(pid.cast_signed())).collect()
     }
 
-    /// All blocks.
+    /// Returns all blocks, for a file.
     pub(super) fn snapshot(&mut self) -> Vec<Arc<Block>> {
         self.close();
         self.full.iter().cloned().collect()

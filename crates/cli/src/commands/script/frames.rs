@@ -48,7 +48,7 @@ impl Frames {
         }
     }
 
-    /// Forgets all.
+    /// Forgets all lines of frames.
     pub(super) fn clear(&mut self) {
         self.slots.fill(None);
     }

@@ -68,7 +68,7 @@ pub struct ScriptArguments {
     symbols: SymbolArguments,
 }
 
-/// Prints.
+/// Prints the samples of a recording.
 ///
 /// # Errors
 /// Where the recording cannot be read, does not have what was asked for, or the text cannot be written.

@@ -47,7 +47,7 @@ pub struct Cell {
     pub uncounted: Option<Uncounted>,
 }
 
-/// All counts.
+/// The table of all counts.
 #[derive(Default)]
 pub struct Table {
     /// By label, then by event.

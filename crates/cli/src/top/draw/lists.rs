@@ -52,7 +52,7 @@ fn bar(theme: &Theme, share: f64) -> String {
     format!("{}{}", theme.pick("█", "#").repeat(filled), theme.pick("░", ".").repeat(BAR - filled))
 }
 
-/// Functions.
+/// Draws the table of functions.
 pub(super) fn functions(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Rect) {
     let (head, rows) = split(app, area);
     let width = usize::from(area.width);

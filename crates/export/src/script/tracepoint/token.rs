@@ -1,6 +1,6 @@
 //! The line of C that prints a tracepoint, as tokens.
 
-/// A token.
+/// A token of a format's text.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Token<'a> {
     Word(&'a str),
