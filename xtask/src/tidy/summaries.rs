@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn a_public_summary_is_no_question() {
         assert_eq!(lines("/// What it is.\npub struct A;\n/// Whether it is.\npub(crate) fn f() {}"), [1, 3]);
-        assert_eq!(lines("struct A;\nimpl A {\n/// How many.\npub fn f(&self) {}\n}"), [3]);
+        assert_eq!(lines("struct A;\nimpl A {\n/// How many there are.\npub fn f(&self) {}\n}"), [3]);
         assert_eq!(lines("pub mod a {\n/// … and the rest.\npub const B: u8 = 0;\n}"), [2]);
     }
 
