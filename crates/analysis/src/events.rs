@@ -19,8 +19,8 @@ pub fn is_clock(attr: &Attr) -> bool {
 }
 
 /// Returns the quantity that makes the stacks of an event heavy where nothing else is asked for. Where one event of a
-/// group takes the samples
-/// and reads all (`:S`), samples say how often that one has counted; what the others have is in the periods.
+/// group takes the samples and reads all (`:S`), samples say how often that one has counted; what the others have is
+/// in the periods.
 pub fn weight_of(attr: &Attr) -> Weight {
     let is_read = attr.sample_format.contains(SampleFormat::READ);
     Weight::fitting(attr.is_frequency() || is_read, is_clock(attr))

@@ -23,8 +23,7 @@ pub struct Unpacked {
 }
 
 /// The number of bytes that unpacked sections may take at the same time: those of one object, and those of all
-/// objects that are given the
-/// same budget. Clones are the same budget.
+/// objects that are given the same budget. Clones are the same budget.
 #[derive(Clone, Debug)]
 pub struct UnpackBudget {
     of_object: u64,

@@ -8,8 +8,7 @@ use crate::waiting::{State, state_of, unmarked};
 pub(crate) const ALL: Color = Color { r: 222, g: 216, b: 203 };
 
 /// The meaning of the colours of a picture of time, told apart also by those who see no red and green: what ran is
-/// warm and dark or
-/// green, what did not is blue or violet.
+/// warm and dark or green, what did not is blue or violet.
 pub(crate) const LEGEND_OF_TIME: [(&str, Color); 5] = [
     ("on the CPU for 5 % or more", Color { r: 228, g: 102, b: 72 }),
     ("off the CPU for 95 % or more", Color { r: 168, g: 184, b: 212 }),

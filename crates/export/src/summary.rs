@@ -108,8 +108,7 @@ pub fn subtitle_of_time(summary: &Summary<'_>, activity: &Activity) -> String {
 }
 
 /// Describes the frames that have no name, with the reason: a line for each cause with what helps against it
-/// (`remedy`), and the modules that
-/// share both. Most frequent first.
+/// (`remedy`), and the modules that share both. Most frequent first.
 pub fn nameless(census: &Census, remedy: impl Fn(&Nameless) -> Option<String>) -> Vec<String> {
     struct Cause<'c> {
         cause: String,

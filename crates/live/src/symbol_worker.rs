@@ -118,8 +118,7 @@ impl SymbolWorker {
     }
 
     /// Returns the remarks on sources of names that were not used, or in part only, since the start: a bounded number
-    /// of sentences. Files are
-    /// called as the profiled machine calls them.
+    /// of sentences. Files are called as the profiled machine calls them.
     pub(crate) fn remarks(&self) -> Vec<String> {
         self.remarks.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -8,8 +8,7 @@ use thiserror::Error;
 use crate::read::other_formats;
 
 /// The reason why a recording, or one of its parts, is unreadable. Offsets count from the start of the file, or of
-/// the part
-/// where one is named.
+/// the part where one is named.
 #[derive(Error, Debug)]
 pub enum Error {
     /// The source failed.

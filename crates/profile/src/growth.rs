@@ -54,8 +54,7 @@ impl<'a> Growth<'a> {
     }
 
     /// Returns the finished frame tree. The first frames, which are the threads, stay whatever they weigh: below them
-    /// is nothing that could
-    /// count for them.
+    /// is nothing that could count for them.
     pub(crate) fn tree(mut self) -> FrameTree {
         for index in 0..self.branches.roots().len() {
             let (thread, branch) = self.branches.roots()[index];

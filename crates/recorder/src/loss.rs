@@ -5,8 +5,8 @@ use model::Loss;
 use crate::consumer::LostCount;
 
 /// Counts the lost samples, by the counts of the first `samplers` events and of the sideband events; where these are
-/// not known, by what
-/// the LOST records in the rings say. Such a record comes when there is room again: the last losses have none.
+/// not known, by what the LOST records in the rings say. Such a record comes when there is room again: the last
+/// losses have none.
 pub(crate) fn lost_samples(rings: Loss, counts: Option<&[LostCount]>, samplers: usize) -> Loss {
     let Some((samplers, sideband)) = counts.and_then(|counts| counts.split_at_checked(samplers)) else {
         return rings;

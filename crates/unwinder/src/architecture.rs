@@ -29,8 +29,7 @@ impl Architecture {
     }
 
     /// Returns the number of registers that the rows of this architecture speak of: the general ones, the stack
-    /// pointer and the
-    /// program counter.
+    /// pointer and the program counter.
     pub const fn register_count(self) -> u8 {
         match self {
             Self::X86_64 => 17,

@@ -15,8 +15,7 @@ use crate::registers::{KeptRegisters, Registers};
 use crate::stack::Frame;
 
 /// The steps by which a complete stack was found, from its outermost frame inwards: a later one changes the end. Of
-/// the frames, those from
-/// which all steps outwards depend on nothing else than what is here.
+/// the frames, those from which all steps outwards depend on nothing else than what is here.
 #[derive(Default, Debug)]
 pub(crate) struct Trace {
     /// [`crate::AddressSpace::identity`].

@@ -93,8 +93,7 @@ impl CompactRule {
     }
 
     /// Returns the rule of the epilogue that begins here, where instructions restore registers, drop the frame and
-    /// return: an epilogue. Says
-    /// more than a frame pointer, which code without tables may not keep. Known for x86-64.
+    /// return: an epilogue. Says more than a frame pointer, which code without tables may not keep. Known for x86-64.
     pub(crate) fn from_epilogue(architecture: Architecture, code: &[u8]) -> Option<Self> {
         Self::and_size_of_epilogue(architecture, code).map(|(rule, _)| rule)
     }

@@ -24,8 +24,7 @@ use crate::stack::{Frame, StackEnd, UnwoundStack};
 use crate::tables::{Extent, Lookup, UnwindTables};
 
 /// A source of the tables of objects for the unwinder. Asked only for addresses whose rule is not known yet, and
-/// where
-/// the code itself must be looked at.
+/// where the code itself must be looked at.
 pub trait Objects {
     /// What holds an object's bytes.
     type Image: ReadAt;
@@ -46,8 +45,7 @@ pub struct Innermost<'a> {
 }
 
 /// Unwinds stacks of one architecture. Keeps the rule of each address it has met, for all processes, and how it found
-/// the last stacks of some
-/// threads; one per thread that unwinds.
+/// the last stacks of some threads; one per thread that unwinds.
 #[derive(Debug)]
 pub struct Unwinder {
     rules: RuleCache,

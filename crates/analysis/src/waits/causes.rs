@@ -125,8 +125,7 @@ pub(crate) fn cause<'f>(
 }
 
 /// Combines the cause by the functions of the kernel with the cause by the thread's own request. The first know best
-/// what it is, the
-/// other with what.
+/// what it is, the other with what.
 pub(crate) fn both(known: Blocked, said: Blocked) -> Blocked {
     match (known, said) {
         (Blocked::For(known), Blocked::For(said)) if said.starts_with(&known) => Blocked::For(said),

@@ -20,8 +20,7 @@ const LETTER: f64 = 7.2;
 const INDENT: f64 = 3.0;
 
 /// The y coordinate at which inferno draws the frame that has all samples, if frames grow downwards and there is no
-/// subtitle: four lines of
-/// its font below the top, and a little.
+/// subtitle: four lines of its font below the top, and a little.
 pub(crate) const FIRST_ROW: usize = 52;
 
 /// Takes the SVG that inferno writes, and writes its frames.

@@ -260,8 +260,7 @@ impl JitDump {
     }
 
     /// Returns the places where code was put, in the order of the file: a runtime's threads write one after the
-    /// other, so times may go back a
-    /// little.
+    /// other, so times may go back a little.
     pub fn placements(&self) -> &[Placement] {
         &self.placements
     }

@@ -66,8 +66,7 @@ const PIECE_BYTES: usize = 65_000;
 const EVENT_TYPE_BYTES: usize = 72;
 
 /// The range of the sections of a file. It stands directly behind the file's header: magic, version, offset and size,
-/// u64
-/// each.
+/// u64 each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Block {
     /// Of the first section in the file; 0 until the recording is finished.

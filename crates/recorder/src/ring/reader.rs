@@ -115,8 +115,7 @@ impl Readers {
     }
 
     /// Returns the amount written into the busiest ring since the last call, in sizes of a ring: also what readers
-    /// have
-    /// taken out of it.
+    /// have taken out of it.
     pub(crate) fn written(&self) -> f64 {
         self.handles.iter().map(|reader| reader.shared.rings.written()).fold(0.0, f64::max)
     }

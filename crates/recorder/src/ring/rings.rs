@@ -65,8 +65,7 @@ impl RingSource {
 }
 
 /// Some rings that one thread reads. Who empties them has them for itself until the records are in the channel, so
-/// that those of one ring are
-/// there in its order.
+/// that those of one ring are there in its order.
 pub(super) struct Rings {
     rings: Mutex<Vec<RingSource>>,
     samples: Samples,

@@ -192,8 +192,7 @@ impl SidebandState {
     }
 
     /// Forgets processes that `alive` says have ended, now and then, where there are many: processes whose end was
-    /// lost
-    /// would be remembered for ever. `now` is the time of the clock of the records.
+    /// lost would be remembered for ever. `now` is the time of the clock of the records.
     pub(super) fn forget_dead(&mut self, now: Timestamp, alive: impl FnOnce() -> Option<Vec<Pid>>) {
         if let Some((time, _)) = &self.dead
             && time.0.saturating_add(AFTER_EXIT) < self.time.0

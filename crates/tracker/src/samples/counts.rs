@@ -25,8 +25,8 @@ pub(super) enum Counting {
 
 impl Counts {
     /// Returns the count of each event since it was last seen, under the event's id: the sample stands for one of
-    /// each, as
-    /// in perf (`deliver_sample_group()` in `tools/perf/util/session.c`). Events that have not moved are left out.
+    /// each, as in perf (`deliver_sample_group()` in `tools/perf/util/session.c`). Events that have not moved are
+    /// left out.
     /// A counter without an id is that of the sample's own event.
     pub(super) fn since_last(
         &mut self,

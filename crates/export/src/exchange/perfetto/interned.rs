@@ -8,8 +8,7 @@ use super::super::dictionary::{Dictionary, Line, Location, Table};
 use super::messages::{Callstack, Frame, InternedBytes, InternedData, Mapping};
 
 /// The names that the packets of a sequence have defined so far. Numbers begin with 1; those of functions, mappings
-/// and stacks are the
-/// dictionary's, plus 1.
+/// and stacks are the dictionary's, plus 1.
 pub(super) struct Interned<'d> {
     dictionary: &'d Dictionary,
     stacks: HashSet<u32>,
