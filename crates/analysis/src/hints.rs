@@ -1,6 +1,8 @@
 //! What keeps a profile from being whole, by weight, and what to type against it: decided here for standard error and for the
 //! picture.
 
+use std::collections::HashMap;
+
 use model::{Name, Reason, Resolution, Space, SpaceTable, StackEntry, TruncationReason};
 use profile::{Census, Profile};
 
@@ -14,11 +16,17 @@ const MOST: usize = 5;
 /// The picture's subtitle has room for this many.
 const IN_PICTURE: usize = 2;
 
+/// Causes that are weighed: the most frequent.
+const MOST_WEIGHED: usize = 16;
+
 /// One cause.
 #[derive(Clone, PartialEq, Debug)]
 struct Hint {
-    /// Frames or stacks.
-    weight: u64,
+    /// Samples with at least one such frame.
+    samples: u64,
+    /// Those that were taken in one.
+    innermost: u64,
+    /// Of all samples.
     share: f64,
     /// The modules, the heaviest first.
     modules: Vec<String>,
@@ -37,7 +45,11 @@ enum What {
 }
 
 /// The causes, the largest first.
-pub struct Hints(Vec<Hint>);
+pub struct Hints {
+    causes: Vec<Hint>,
+    /// Samples.
+    all: f64,
+}
 
 impl Hints {
     /// Weighs the causes. `resolve` tells the names of entries.
@@ -49,54 +61,72 @@ impl Hints {
         runtimes: &Runtimes,
         remedies: &Remedies,
     ) -> Self {
+        let all = profile.total().samples.max(1) as f64;
         let mut hints: Vec<Hint> = Vec::new();
+        let mut causes: HashMap<(Option<&Name>, &Reason), usize> = HashMap::new();
         // Most frequent first: so are the modules of each.
         for nameless in &census.reasons {
             let space = spaces.get(nameless.space);
             let remedy = remedies.of(nameless, spaces, runtimes.of(space));
             let module = nameless.module.as_ref().map_or_else(|| "no module".to_owned(), Name::to_string);
-            let same = |hint: &&mut Hint| match (&hint.remedy, &remedy) {
+            let same = |hint: &Hint| match (&hint.remedy, &remedy) {
                 (Some(one), Some(other)) => one == other,
                 (None, None) => hint.what == What::Nameless(nameless.reason.clone()),
                 _ => false,
             };
-            match hints.iter_mut().find(same) {
-                Some(hint) => {
-                    hint.weight = hint.weight.saturating_add(nameless.frames);
-                    hint.modules.push(module);
+            let cause = match hints.iter().position(same) {
+                Some(cause) => cause,
+                None if hints.len() >= MOST_WEIGHED => continue,
+                None => {
+                    let what = What::Nameless(nameless.reason.clone());
+                    hints.push(Hint::new(what, remedy));
+                    hints.len() - 1
                 }
-                None => hints.push(Hint {
-                    weight: nameless.frames,
-                    share: 0.0,
-                    modules: vec![module],
-                    what: What::Nameless(nameless.reason.clone()),
-                    remedy,
-                }),
-            }
+            };
+            causes.insert((nameless.module.as_ref(), &nameless.reason), cause);
+            hints[cause].modules.push(module);
         }
-        for hint in &mut hints {
-            hint.share = hint.weight as f64 / census.frames.max(1) as f64;
+        let cause_of = |entry: &StackEntry| {
+            let space = spaces.get(entry.space);
+            let reason = match resolve(entry) {
+                _ if matches!(space, Space::State(_) | Space::Truncated(_)) => return None,
+                Some(found) => found.reason()?,
+                None => &Reason::NoSymbols,
+            };
+            causes.get(&(profile::module_of(space).as_ref(), reason)).copied()
+        };
+        for (cause, hint) in hints.iter_mut().enumerate() {
+            let found = profile.samples_with(|entry| cause_of(entry) == Some(cause));
+            (hint.samples, hint.innermost) = (found.anywhere, found.innermost);
         }
         hints.extend(cut_in_generated_code(profile, spaces, runtimes));
-        for hint in interpreted(profile, resolve, spaces, runtimes) {
+        for hint in interpreted(profile, &resolve, spaces, runtimes) {
             // One hint for a runtime, that of the larger share.
             match hints.iter_mut().find(|known| known.remedy == hint.remedy) {
-                Some(known) if known.share < hint.share => *known = hint,
+                Some(known) if known.samples < hint.samples => *known = hint,
                 Some(_) => {}
                 None => hints.push(hint),
             }
         }
+        for hint in &mut hints {
+            hint.share = hint.samples as f64 / all;
+        }
         hints.retain(|hint| hint.share >= LEAST_SHARE);
         hints.sort_by(|one, other| other.share.total_cmp(&one.share));
-        Self(hints)
+        Self { causes: hints, all }
     }
 
     /// A sentence for each.
     pub fn sentences(&self) -> impl Iterator<Item = String> {
-        self.0.iter().take(MOST).map(|hint| {
+        self.causes.iter().take(MOST).map(|hint| {
             let share = hint.share * 100.0;
             let what = match &hint.what {
-                What::Nameless(reason) => format!("{share:.1} % of all frames, without a name: {reason}"),
+                What::Nameless(reason) => {
+                    let innermost = hint.innermost as f64 / self.all * 100.0;
+                    format!(
+                        "{share:.1} % of the samples have frames without a name ({innermost:.1} % of self time): {reason}"
+                    )
+                }
                 What::Cut => {
                     format!("{share:.1} % of the stacks end in generated code without frame pointers")
                 }
@@ -112,12 +142,17 @@ impl Hints {
 
     /// In a few words those that something can be done about.
     pub fn in_picture(&self) -> Vec<String> {
-        let helped = self.0.iter().filter_map(|hint| Some((hint, hint.remedy.as_ref()?)));
+        let helped = self.causes.iter().filter_map(|hint| Some((hint, hint.remedy.as_ref()?)));
         helped.take(IN_PICTURE).map(|(hint, remedy)| format!("{}: {remedy}", hint.place())).collect()
     }
 }
 
 impl Hint {
+    /// Not weighed yet.
+    fn new(what: What, remedy: Option<String>) -> Self {
+        Self { samples: 0, innermost: 0, share: 0.0, modules: Vec::new(), what, remedy }
+    }
+
     fn place(&self) -> String {
         match self.modules.as_slice() {
             [module, rest @ ..] if !rest.is_empty() => format!("{module} and {} more", rest.len()),
@@ -134,7 +169,6 @@ fn interpreted<'r>(
     spaces: &SpaceTable,
     runtimes: &Runtimes,
 ) -> Vec<Hint> {
-    let all = profile.total().samples.max(1) as f64;
     let function = |entry: &StackEntry| match resolve(entry) {
         Some(Resolution::Resolved(found)) => found.frames.last().map(|frame| &*frame.function),
         _ => None,
@@ -149,21 +183,21 @@ fn interpreted<'r>(
                     interpreter.contains(&name.split_once('.').map_or(name, |(start, _)| start))
                 })
         };
-        let weight = profile.samples_with(runs);
+        let found = profile.samples_with(runs);
         let has_names = |entry: &StackEntry| {
             runtimes.of(spaces.get(entry.space)) == Some(runtime) && function(entry).is_some()
         };
-        if weight == 0 || profile.stacks.places().iter().any(has_names) {
+        if found.anywhere == 0 || profile.stacks.places().iter().any(has_names) {
             return None;
         }
         let module = profile.stacks.places().iter().find(|entry| runs(entry))?;
         let module = profile::module_of(spaces.get(module.space))?;
+        let remedy = Some(Runtime::perf_map_of(Some(runtime)).to_owned());
         Some(Hint {
-            weight,
-            share: weight as f64 / all,
+            samples: found.anywhere,
+            innermost: found.innermost,
             modules: vec![module.to_string()],
-            what: What::Interpreted(runtime),
-            remedy: Some(Runtime::perf_map_of(Some(runtime)).to_owned()),
+            ..Hint::new(What::Interpreted(runtime), remedy)
         })
     };
     INTERPRETED.into_iter().filter_map(hint).collect()
@@ -182,16 +216,12 @@ fn cut_in_generated_code(profile: &Profile, spaces: &SpaceTable, runtimes: &Runt
             continue;
         };
         let known = hint.get_or_insert_with(|| Hint {
-            weight: 0,
-            share: 0.0,
             modules: vec!["java".to_owned()],
-            what: What::Cut,
-            remedy: Some(remedy.to_owned()),
+            ..Hint::new(What::Cut, Some(remedy.to_owned()))
         });
-        known.weight = known.weight.saturating_add(samples);
+        known.samples = known.samples.saturating_add(samples);
     }
-    let all = profile.total().samples.max(1) as f64;
-    hint.map(|hint| Hint { share: hint.weight as f64 / all, ..hint })
+    hint
 }
 
 #[cfg(test)]
@@ -215,24 +245,57 @@ mod tests {
             frames,
         };
         let reasons = vec![
+            nameless("/opt/deep", Reason::FileMissing, 900),
             nameless("/opt/a", Reason::NoSymbols, 300),
             nameless("/lib/libc.so.6", Reason::NoSymbols, 200),
             nameless("/lib/libm.so.6", Reason::Stripped, 150),
             nameless("/opt/b", Reason::NoSegmentCovers, 40),
-            nameless("/opt/c", Reason::FileMissing, 9),
+            nameless("/opt/c", Reason::FileChanged, 9),
         ];
-        let census = Census { reasons, frames: 1000, nameless: 699, truncated: 0 };
-        let hints =
-            Hints::new(&Profile::default(), |_| None, &census, &spaces, &Runtimes::default(), &debian());
+        let census = Census { reasons: reasons.clone(), frames: 2000, nameless: 1599, truncated: 0 };
+        let mut profile = Profile::default();
+        let entry = |at: usize| StackEntry {
+            offset: 1,
+            space: reasons[at].space,
+            kind: AddressKind::InstructionPointer,
+            in_kernel: false,
+        };
+        let unresolved: Vec<_> = reasons.iter().map(|of| Resolution::Unresolved(of.reason.clone())).collect();
+        // Few stacks of many frames weigh as what they are: few samples.
+        let stacks: [(&[usize], u64); 7] =
+            [(&[0; 100], 9), (&[1], 300), (&[2, 1], 50), (&[2, 3], 150), (&[3], 150), (&[4], 40), (&[5], 8)];
+        for (stack, samples) in stacks {
+            let stack: Vec<StackEntry> = stack.iter().map(|&at| entry(at)).collect();
+            let stack = profile.stacks.intern(&stack);
+            for _ in 0..samples {
+                profile.add(&Name::from("x"), Pid(1), Tid(1), stack, 1);
+            }
+        }
+        let stack = profile.stacks.intern(&[]);
+        for _ in profile.total().samples..1000 {
+            profile.add(&Name::from("x"), Pid(1), Tid(1), stack, 1);
+        }
+        let resolve = |entry: &StackEntry| {
+            reasons.iter().position(|of| of.space == entry.space).map(|at| &unresolved[at])
+        };
+        let hints = Hints::new(&profile, resolve, &census, &spaces, &Runtimes::default(), &debian());
         let said: Vec<String> = hints.sentences().collect();
         assert_eq!(said.len(), 3, "{said:?}");
-        assert!(said[0].starts_with("libc.so.6 and 1 more: 35.0 %"), "{}", said[0]);
-        assert!(said[0].ends_with("; try `apt-get install libc6-dbg`"), "{}", said[0]);
-        assert!(said[1].starts_with("a: 30.0 %"), "{}", said[1]);
-        assert_eq!(said[2], "b: 4.0 % of all frames, without a name: no program header covers the offset");
+        let without = "of the samples have frames without a name";
+        assert!(said[0].starts_with(&format!("a: 35.0 % {without} (30.0 % of self time)")), "{}", said[0]);
+        assert!(
+            said[1].starts_with(&format!("libc.so.6 and 1 more: 35.0 % {without} (35.0 % of self time)")),
+            "{}",
+            said[1]
+        );
+        assert!(said[1].ends_with("; try `apt-get install libc6-dbg`"), "{}", said[1]);
+        assert_eq!(
+            said[2],
+            "b: 4.0 % of the samples have frames without a name (4.0 % of self time): no program header covers the offset"
+        );
         let picture = hints.in_picture();
-        assert_eq!(picture[0], "libc.so.6 and 1 more: `apt-get install libc6-dbg`");
-        assert!(picture.len() == 2 && picture[1].starts_with("a: building it with"), "{picture:?}");
+        assert_eq!(picture[1], "libc.so.6 and 1 more: `apt-get install libc6-dbg`");
+        assert!(picture.len() == 2 && picture[0].starts_with("a: building it with"), "{picture:?}");
     }
 
     #[test]

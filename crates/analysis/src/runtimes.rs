@@ -60,8 +60,10 @@ impl Runtime {
                 "`java -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit`, or `jcmd PID Compiler.perfmap` while it runs \
                  (both JDK 17 or newer)"
             }
-            Some(Self::Node) => "`node --perf-basic-prof`",
-            Some(Self::Chromium) => "`chromium --no-sandbox --js-flags=--perf-basic-prof`",
+            Some(Self::Node) => "`node --perf-basic-prof --interpreted-frames-native-stack`",
+            Some(Self::Chromium) => {
+                "`chromium --no-sandbox --js-flags='--perf-basic-prof --interpreted-frames-native-stack'`"
+            }
             Some(Self::Python) => "`python3 -X perf` (3.12 or newer)",
             Some(Self::DotNet) => "`DOTNET_PerfMapEnabled=1`",
             Some(Self::Ruby) => "`ruby --yjit --yjit-perf` (3.3 or newer)",
@@ -70,7 +72,7 @@ impl Runtime {
             }
             Some(Self::LuaJit) => "a LuaJIT built with `XCFLAGS=-DLUAJIT_USE_PERFTOOLS`",
             None => {
-                "`node --perf-basic-prof`, `java -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit` or `python3 -X perf`"
+                "`node --perf-basic-prof --interpreted-frames-native-stack`, `java -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit` or `python3 -X perf`"
             }
         }
     }

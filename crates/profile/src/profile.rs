@@ -74,6 +74,25 @@ impl Count {
     }
 }
 
+/// The number of samples that something is in.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Presence {
+    /// Anywhere on their stack.
+    pub anywhere: u64,
+    /// As the innermost frame.
+    pub innermost: u64,
+}
+
+impl Presence {
+    fn add(&mut self, (anywhere, innermost): (bool, bool), samples: u64) {
+        for (sum, _) in
+            [(&mut self.anywhere, anywhere), (&mut self.innermost, innermost)].into_iter().filter(|of| of.1)
+        {
+            add(sum, samples);
+        }
+    }
+}
+
 /// The details that a profile keeps apart.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Detail {
@@ -241,23 +260,20 @@ impl Profile {
         self.stacks.places().iter().zip(frames)
     }
 
-    /// Samples that have such a place anywhere on their stack.
-    pub fn samples_with(&self, is: impl Fn(&StackEntry) -> bool) -> u64 {
+    /// Samples that have such a place anywhere on their stack, and those that were taken in one.
+    pub fn samples_with(&self, is: impl Fn(&StackEntry) -> bool) -> Presence {
         let places: Vec<bool> = self.stacks.places().iter().map(is).collect();
         // Callers come before what they call.
-        let mut with = vec![false];
-        let mut sum = 0_u64;
+        let mut with = vec![(false, false)];
+        let mut sum = Presence::default();
         for (stack, place, caller) in self.stacks.iter() {
-            let has = with.get(caller.index()) == Some(&true) || places.get(place.index()) == Some(&true);
+            let innermost = places.get(place.index()) == Some(&true);
+            let has = (innermost || with.get(caller.index()).is_some_and(|(has, _)| *has), innermost);
             with.push(has);
-            if has {
-                add(&mut sum, self.first.get(stack.index()).1.samples);
-            }
+            sum.add(has, self.first.get(stack.index()).1.samples);
         }
         for (&(_, stack), count) in &self.others {
-            if with.get(stack.index()) == Some(&true) {
-                add(&mut sum, count.samples);
-            }
+            sum.add(with.get(stack.index()).copied().unwrap_or_default(), count.samples);
         }
         sum
     }
