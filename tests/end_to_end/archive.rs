@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::perf;
-use crate::prof::{folder, prof, run};
+use crate::prof::{folder, may_record, prof, run};
 use crate::programs;
 
 /// Folded stacks, with the module of each function.
@@ -20,7 +20,12 @@ fn an_archive_has_all_names_when_the_program_is_gone() {
     let program = folder.path().join("program");
     fs::copy(built, &program).unwrap();
     let file = folder.path().join("prof.data");
-    run(prof(["record", "-q", "-F", "4999", "-o"]).arg(&file).arg("--").arg(&program).arg("300")).ok();
+    run(prof(["record", "-q", "--no-names", "-F", "4999", "-o"])
+        .arg(&file)
+        .arg("--")
+        .arg(&program)
+        .arg("300"))
+    .ok();
     let before = folded(&file);
     let archive = folder.path().join("prof.data.archive");
     run(prof(["archive"]).arg(&file)).ok();
@@ -76,4 +81,40 @@ fn what_carries_no_names_says_what_to_type() {
     let list = run(prof(["archive", "--list"]).arg(&file));
     assert_eq!(list.code, 1);
     assert!(list.stderr.contains("try: prof archive"), "{}", list.stderr);
+}
+
+/// A script that runs a copy of the program, which is gone when the script ends.
+const GONE: &str = "cp $0 $1/gone && $1/gone alone 500; rm $1/gone";
+
+#[test]
+fn names_of_a_program_that_is_removed_meanwhile_are_in_the_recording() {
+    let folder = folder();
+    let Some(program) = programs::c("shares").filter(|_| may_record()) else { return };
+    let file = folder.path().join("prof.data");
+    let record = |flags: &[&str]| {
+        let mut record = prof(["record", "-q", "-o"]);
+        record.arg(&file).args(flags).args(["--", "sh", "-c", GONE]).arg(&program).arg(folder.path());
+        run(&mut record).ok();
+        folded(&file)
+    };
+    assert!(record(&[]).contains("sixty"));
+    assert!(record(&["--call-graph", "fp"]).contains("sixty"), "without unwinding");
+    let flags = ["--archive", "-z"];
+    assert!(record(&flags).contains("sixty"));
+    assert!(!record(&["--no-names"]).contains("sixty"));
+    let mut flame = prof(["flame", "--folded", "--", "sh", "-c", GONE]);
+    assert!(run(flame.arg(&program).arg(folder.path())).ok().text().contains("sixty"));
+}
+
+#[test]
+fn programs_that_stay_where_they_are_add_nothing_to_a_recording() {
+    let folder = folder();
+    let Some(program) = programs::c("shares").filter(|_| may_record()) else { return };
+    if program.starts_with("/tmp") {
+        programs::skip("programs are built in a folder whose files are not meant to stay");
+        return;
+    }
+    let file = folder.path().join("prof.data");
+    run(prof(["record", "-q", "-o"]).arg(&file).arg("--").arg(program).args(["alone", "100"])).ok();
+    assert_eq!(run(prof(["archive", "--list"]).arg(&file)).code, 1);
 }

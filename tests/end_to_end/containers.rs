@@ -104,3 +104,40 @@ fn what_perf_records_of_cgroups_tells_the_containers() {
         |container: &str| stacks.count(|stack| stack[0] == container && stack.contains(&"shares".to_owned()));
     assert!(of("docker:0123456789ab") > 100 && of("host") > 100, "{}", by_container.text());
 }
+
+/// A program in a file system that nobody sees but itself: of another name, and removed with the last of its processes.
+const CONTAINER: &str = "mount -t tmpfs none $1 && cp $0 $1/inside && $1/inside alone 600";
+
+/// A second one which begins with traps: a pipe and a link that leads to what only root reads, in place of programs that ran.
+const TRAPS: &str = "mount -t tmpfs none $1 && for n in 1 2; do cp $0 $1/trap$n; $1/trap$n alone 300 & done; sleep 0.05; \
+                     rm $1/trap*; mkfifo $1/trap1; ln -s /etc/shadow $1/trap2; wait";
+
+#[test]
+fn programs_of_containers_have_names_when_these_are_gone() {
+    let Some(program) = programs::c("shares").filter(|_| may_record()) else { return };
+    let unshare = ["unshare", "-m", "-p", "-f", "sh", "-c"];
+    let may = std::process::Command::new("unshare").args(["-m", "-p", "-f", "true"]).status();
+    if !may.is_ok_and(|status| status.success()) {
+        programs::skip("no mount namespace can be made here");
+        return;
+    }
+    let folder = folder();
+    let inner = folder.path().join("inner");
+    fs::create_dir(&inner).unwrap();
+    let named = |text: &str| {
+        let stacks = Folded::parse(text);
+        let of = |name: &str| stacks.count(|stack| stack.iter().any(|frame| frame == name));
+        let nameless = stacks.count(|stack| {
+            stack.iter().any(|frame| frame.starts_with("[inside") || frame.starts_with("[trap"))
+        });
+        assert!(of("sixty") > 100 && nameless * 100 < of("main"), "{text}");
+    };
+    for script in [CONTAINER, TRAPS] {
+        let file = folder.path().join("prof.data");
+        let mut record = prof(["record", "-q", "-o"]);
+        run(record.arg(&file).arg("--").args(unshare).arg(script).arg(&program).arg(&inner)).ok();
+        named(folded(&file, &[]).ok().text());
+    }
+    let mut flame = prof(["flame", "--folded", "--"]);
+    named(run(flame.args(unshare).arg(CONTAINER).arg(&program).arg(&inner)).ok().text());
+}

@@ -38,7 +38,7 @@ fn stripped() -> Option<Stripped> {
     std::fs::create_dir_all(&debug).unwrap();
     objcopy(&["--only-keep-debug"], &whole, &debug.join(format!("{}.debug", &id[2..])));
     let command = [program.as_os_str(), OsStr::new("alone"), OsStr::new("200")];
-    let (recording, run) = record(folder.path(), &[], &command);
+    let (recording, run) = record(folder.path(), &["--no-names"], &command);
     run.ok();
     Some(Stripped { recording, program, folder })
 }

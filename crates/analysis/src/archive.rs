@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use decoder::{Record, kind};
+use host::objects::HeldFiles;
 use model::{Name, Resolution, Space, StackEntry};
 use perfdata::EntryKind;
 use perfdata::read::Reader;
@@ -51,9 +52,13 @@ pub fn pack(analysis: &Analysis, endian: decoder::Endian) -> Vec<u8> {
 }
 
 /// Returns true if names of this place may be gone soon after the recording: those of generated code are in files that their process,
-/// or whoever tidies `/tmp`, removes.
-pub fn vanishes(space: &Space) -> bool {
-    matches!(space, Space::Jit { .. } | Space::JitDump { .. } | Space::Unmapped { .. })
+/// or whoever tidies `/tmp`, removes, and some objects had to be kept open to be found (`held`).
+pub fn vanishes(space: &Space, held: &HeldFiles) -> bool {
+    match space {
+        Space::Jit { .. } | Space::JitDump { .. } | Space::Unmapped { .. } => true,
+        Space::Object(identity) => held.holds(identity),
+        _ => false,
+    }
 }
 
 /// Returns true if a recording tells of generated code: memory that was made executable, without a file or with a jitdump. Reads
@@ -82,7 +87,9 @@ pub fn has_generated_code(recording: &mut Reader) -> Result<bool, perfdata::Erro
 
 /// Packs the names of places that vanish ([`vanishes`]), as [`pack`] does; `None` where there are none.
 pub fn pack_vanishing(analysis: &Analysis, endian: decoder::Endian) -> Option<Vec<u8>> {
-    let has_name = |entry: &StackEntry| matches!(analysis.resolve(entry), Some(Resolution::Resolved(_)));
+    let has_name = |entry: &StackEntry| {
+        matches!(analysis.resolve(entry), Some(Resolution::Resolved(_) | Resolution::Delimited { .. }))
+    };
     let mut places = analysis.events.iter().flat_map(|event| event.profile.stacks.places());
     places.any(has_name).then(|| pack(analysis, endian))
 }

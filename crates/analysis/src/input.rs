@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use host::objects::HeldFiles;
 use host::sys::system::SystemName;
 use model::Name;
 use perfdata::features::Features;
@@ -30,6 +31,8 @@ pub struct Input {
     pub lives: Arc<Lives>,
     /// What its processes wrote of the code that they generated; filled by [`replay`](crate::replay::replay).
     pub dumps: Arc<JitDumps>,
+    /// Files of its processes that were kept open while recording.
+    pub held: Arc<HeldFiles>,
 }
 
 impl Input {
@@ -58,6 +61,12 @@ impl Input {
         Self::from_source(Source::Stream(stream), name.to_owned())
     }
 
+    /// Has files of its processes that were kept open while recording.
+    #[must_use]
+    pub fn with_held(self, held: &Arc<HeldFiles>) -> Self {
+        Self { held: Arc::clone(held), ..self }
+    }
+
     fn from_source(source: Source, name: String) -> Result<Self, Error> {
         let reader = Reader::open(source).map_err(|source| Error::Read { name: name.clone(), source })?;
         let lives = Lives::default();
@@ -66,7 +75,7 @@ impl Input {
             fs::metadata(&name).ok().filter(Metadata::is_file).and_then(|file| file.modified().ok());
         let lives = Arc::new(lives);
         let dumps = JitDumps::new(is_of_this_host(reader.features()), Some(Arc::clone(&lives)));
-        Ok(Self { reader, name, written, lives, dumps: Arc::new(dumps) })
+        Ok(Self { reader, name, written, lives, dumps: Arc::new(dumps), held: Arc::default() })
     }
 }
 

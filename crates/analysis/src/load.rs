@@ -1,10 +1,12 @@
 //! Reads a recording whole: counted, with names, and with what keeps it from being whole. Every view of a recording starts here.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use decoder::{AttrFlags, SampleFormat};
 use export::summary::Activity;
 use host::debuginfod;
+use host::objects::HeldFiles;
 use model::{EventIndex, Loss, Name, Pid, Resolution, SpaceId, SpaceTable, StackEntry, Tid};
 use perfdata::{Description, Event, sections};
 use profile::{Profile, Shape, Show, View, Weight};
@@ -60,6 +62,7 @@ pub struct Analysis {
     written: Option<SystemTime>,
     pub(crate) this_host: bool,
     pub(crate) asked_servers: bool,
+    pub(crate) held: Arc<HeldFiles>,
 }
 
 impl Analysis {
@@ -77,7 +80,9 @@ impl Analysis {
         let symbolizing = Symbolizing::new(request.symbols)
             .with_names_of(&input.reader, notices)
             .with_lives(&input.lives)
-            .with_dumps(&input.dumps);
+            .with_dumps(&input.dumps)
+            .with_held(&input.held);
+        let held = Arc::clone(&input.held);
         let sees_kernel = |event: &Event| !event.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL);
         if this_host && request.kernel && input.reader.events().iter().any(sees_kernel) {
             symbolizing.read_kernel_ahead();
@@ -143,6 +148,7 @@ impl Analysis {
             written,
             this_host,
             asked_servers,
+            held,
         })
     }
 

@@ -60,6 +60,20 @@ impl Output {
         Self::with_mode(find(path, console)?, PRIVATE_MODE)
     }
 
+    /// A file for ourselves, without a name; what is written can be read from the second.
+    ///
+    /// # Errors
+    /// Where there is no room for temporary files.
+    pub fn unseen() -> anyhow::Result<(Self, File)> {
+        let folder = std::env::temp_dir();
+        let name = format!("a temporary file in {}", folder.display());
+        let file = NewFile::create_unseen(&folder).with_context(|| format!("cannot create {name}"))?;
+        let file = file.file().try_clone().with_context(|| format!("cannot use {name}"))?;
+        let again = file.try_clone().with_context(|| format!("cannot use {name}"))?;
+        let sink = Sink::Stream(BufWriter::with_capacity(BUFFER, file));
+        Ok((Self { sink, name, is_stdout: false }, again))
+    }
+
     fn at(destination: Destination) -> anyhow::Result<Self> {
         Self::with_mode(destination, MODE)
     }

@@ -12,7 +12,7 @@ use host::files::NewFile;
 use recorder::{CommandSources, FileConsumer, Options, Workload};
 
 use crate::arguments::{DebuginfodArguments, RuntimeArguments};
-use crate::commands::record::{Outcome, own_command_line, record_into, temporary_file};
+use crate::commands::record::{Names, Outcome, own_command_line, record_into, temporary_file};
 use crate::confined;
 use crate::console::Console;
 use crate::input;
@@ -62,8 +62,9 @@ pub fn produce(
         Source::Command { words, runtimes, off_cpu } => {
             match record_command(words, runtimes, output.is_stdout(), off_cpu, console)? {
                 (Outcome::NotStarted(code), _) => return Ok(code),
-                (Outcome::Recorded(code), recording) => {
-                    (code, Box::new(|| Ok(Input::from_file(recording, "what was recorded")?)))
+                (Outcome::Recorded(code, held), recording) => {
+                    let open = move || Ok(Input::from_file(recording, "what was recorded")?.with_held(&held));
+                    (code, Box::new(open))
                 }
             }
         }
@@ -97,7 +98,8 @@ fn record_command(
     let file = NewFile::create_unseen(&std::env::temp_dir()).with_context(no_file)?;
     let recording = file.file().try_clone().with_context(no_file)?;
     let consumer = FileConsumer::unseen(file, own_command_line());
-    Ok((record_into(consumer, None, CommandSources::default(), &options, false, console)?, recording))
+    let commands = CommandSources::default();
+    Ok((record_into(consumer, None, commands, &options, false, Names::Soon, console)?, recording))
 }
 
 /// Reads a recording. `act` says for which purpose, in the message that there is nothing to read: `draw`.

@@ -24,6 +24,7 @@ mod error;
 pub mod event;
 mod file;
 mod header;
+mod holding;
 mod loss;
 mod machine;
 mod members;
@@ -57,6 +58,7 @@ pub use consumer::{Chunk, Consumer, Ending, LostCount, RecordedEvent, Recording,
 pub use control::Control;
 pub use error::{Errno, Error};
 pub use file::{FileConsumer, OUTPUT_BUFFER};
+pub use holding::Holding;
 pub use machine::{ThisMachine, this_machine};
 pub use notice::{Importance, Notice};
 pub use offer::{Offer, offer, offer_on_cpu};

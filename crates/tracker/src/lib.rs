@@ -26,7 +26,7 @@ pub mod waits;
 pub use callchain::{AddressSpace, ChainItem, chain_items};
 pub use container::container_of;
 pub use deferred::Deferred;
-pub use mapping::{Mapping, MappingKind, is_generated_code};
+pub use mapping::{Mapping, MappingKind, is_generated_code, mapped_object};
 pub use order::Orderer;
 pub use samples::{Events, OrderedRecord, SampleReader, SampleSink, TrackedSample};
 pub use tracker::{Generation, RawStack, Tracker};

@@ -84,6 +84,17 @@ pub fn is_generated_code(record: &Mmap<'_>) -> bool {
     is_executable(record) && is_anonymous(record, build_id(record))
 }
 
+/// The file that the record maps code of; `None` where it maps something else.
+pub fn mapped_object(record: &Mmap<'_>) -> Option<ObjectIdentity> {
+    if !is_executable(record) || is_anonymous(record, build_id(record)) {
+        return None;
+    }
+    match image_space(record, None) {
+        Space::Object(identity) => Some(identity),
+        _ => None,
+    }
+}
+
 /// Returns true if the path is the kernel's or a tool's word for memory without a file (`fs/proc/task_mmu.c`, `perf_event_mmap_event()` in `kernel/events/core.c`).
 pub(crate) fn is_anonymous(record: &Mmap<'_>, build_id: Option<BuildId>) -> bool {
     let path = record.path;

@@ -124,7 +124,7 @@ impl<'a> Annotator<'a> {
         let with_lines = SymbolSettings { paths: settings.paths.clone(), options };
         Self {
             analysis,
-            store: ObjectStore::new(settings.paths.clone()),
+            store: ObjectStore::new(settings.paths.clone()).with_held(Arc::clone(&analysis.held)),
             symbolizing: Symbolizing::new(&with_lines).keeping_objects(),
             syntax,
             carried: carried.into_iter().map(|code| ((code.space.clone(), code.start), code)).collect(),

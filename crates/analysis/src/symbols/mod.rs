@@ -14,7 +14,7 @@ mod threads;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use elf::UnpackBudget;
-use host::objects::{Limits, ObjectStore, SearchPaths};
+use host::objects::{HeldFiles, Limits, ObjectStore, SearchPaths};
 use model::{Name, Pid, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry, Symbolized};
 use perfdata::Reader;
 use symbolizer::archived::ArchivedNames;
@@ -143,6 +143,12 @@ impl Symbolizing {
     pub fn with_lives(self, lives: &Arc<Lives>) -> Self {
         let perf_maps = PerfMaps::new(self.store.paths().this_host, Some(Arc::clone(lives)));
         Self { perf_maps, ..self }
+    }
+
+    /// Takes files that were kept open while recording before it looks for others.
+    #[must_use]
+    pub fn with_held(self, held: &Arc<HeldFiles>) -> Self {
+        Self { store: self.store.with_held(Arc::clone(held)), ..self }
     }
 
     /// Names generated code by the jitdump files that were found when the records were played.

@@ -1,9 +1,10 @@
 //! `prof archive`: a recording with the names it needs, for another machine.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use analysis::annotate::{Annotator, Syntax};
 use analysis::input::{Input, is_of_this_host};
@@ -12,6 +13,7 @@ use analysis::symbols::SymbolSettings;
 use analysis::{Analysis, Notices, Request, archive};
 use anyhow::{Context, bail};
 use clap::Args;
+use host::objects::HeldFiles;
 use perfdata::sections;
 use symbolizer::{NameStyle, Options};
 
@@ -70,16 +72,18 @@ pub fn run(arguments: &ArchiveArguments, console: &Console) -> anyhow::Result<Ex
         name.push(".archive");
         PathBuf::from(name)
     });
-    make(&file, &output, &arguments.names, console)
+    make(&file, &output, &Arc::default(), &arguments.names, console)
 }
 
-/// Writes the recording `file` with its names to `output`, which may be the same path.
+/// Writes the recording `file` with its names to `output`, which may be the same path. `held` are files that were kept open
+/// while it was recorded.
 ///
 /// # Errors
 /// As [`run`].
 pub fn make(
     file: &Path,
     output: &Path,
+    held: &Arc<HeldFiles>,
     names: &NameArguments,
     console: &Console,
 ) -> anyhow::Result<ExitCode> {
@@ -92,7 +96,7 @@ pub fn make(
     let output = Output::private(output, console)?;
     confined::produce(console, output, names.debuginfod.fetches(console)?, |output| {
         let recording = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
-        let input = Input::open(file)?;
+        let input = Input::open(file)?.with_held(held);
         if input.reader.is_pipe() {
             bail!("{} has the form for pipes: record to a file with -o FILE", file.display());
         }
@@ -100,37 +104,53 @@ pub fn make(
     })
 }
 
-/// Adds the names of generated code to a recording that was just made: their files are gone soon. Does nothing where there was
-/// no such code, or no name for it.
+/// Adds to a recording that was just made the names of what will be gone soon: of generated code, and of the files that were kept
+/// open (`held`). Does nothing where there was no such code, or no name for it.
 ///
 /// # Errors
 /// Where the recording cannot be read, or written anew.
-pub fn carry(file: &Path, console: &Console) -> anyhow::Result<()> {
+pub fn carry(file: &Path, held: &Arc<HeldFiles>, console: &Console) -> anyhow::Result<()> {
     let mut input = Input::open(file)?;
-    if input.reader.is_pipe() || !archive::has_generated_code(&mut input.reader)? {
+    if input.reader.is_pipe() || held.is_empty() && !archive::has_generated_code(&mut input.reader)? {
         return Ok(());
     }
-    let cannot_read = || format!("cannot read {}", file.display());
-    confined::produce(console, Output::private(file, console)?, false, |output| {
-        let mut recording = File::open(file).with_context(cannot_read)?;
-        let input = Input::open(file)?;
+    drop(input);
+    let (packed, mut kept) = Output::unseen()?;
+    let produced = confined::produce(console, packed, false, |packed| {
+        let input = Input::open(file)?.with_held(held);
         let endian = input.reader.endian();
         let settings = settings(&input, &SymbolArguments::default());
-        let request = Request { names_in: Some(&archive::vanishes), ..Request::all(&settings) };
-        let read = Analysis::read(input, &request, &Silent);
-        let length = io::copy(&mut recording, output).with_context(cannot_read)?;
+        let is_wanted = |space: &_| archive::vanishes(space, held);
+        let request = Request { names_in: Some(&is_wanted), ..Request::all(&settings) };
         // What has no samples has no names to be carried; whoever reads it is told.
-        let names = read.ok().and_then(|analysis| {
+        let read = Analysis::read(input, &request, &Silent).ok();
+        let names = read.and_then(|analysis| {
             // Files that are refused now may be gone when the recording is read.
             analysis.symbols.remarks().iter().for_each(|remark| console.warn(remark));
             archive::pack_vanishing(&analysis, endian)
         });
         if let Some(names) = names {
-            output.write_all(&sections::appendix(length, &[(sections::id::NAMES, names)], endian))?;
+            let length = file.metadata().with_context(|| format!("cannot read {}", file.display()))?.len();
+            packed.write_all(&sections::appendix(length, &[(sections::id::NAMES, names)], endian))?;
         }
         Ok(())
-    })
-    .map(|_| ())
+    })?;
+    if produced != ExitCode::SUCCESS {
+        // It has been said why.
+        return Ok(());
+    }
+    kept.rewind()?;
+    let mut names = Vec::new();
+    kept.read_to_end(&mut names)?;
+    if names.is_empty() {
+        return Ok(());
+    }
+    let cannot_read = || format!("cannot read {}", file.display());
+    let mut recording = File::open(file).with_context(cannot_read)?;
+    let mut output = Output::private(file, console)?;
+    io::copy(&mut recording, &mut output).with_context(cannot_read)?;
+    output.write_all(&names)?;
+    output.finish()
 }
 
 /// Names as linkers know them, and with lines: who reads them may show them in any way.

@@ -4,19 +4,22 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use analysis::Notices;
 use anyhow::Context;
 use clap::Args;
 use host::files::{Destination, Place};
+use host::objects::HeldFiles;
 use host::sys::memory;
 use model::{CpuId, Loss, Name, Pid, Tid};
 use recorder::event::Rate;
 use recorder::unwind::{StackTotals, Unwinding};
 use recorder::{
-    CallChain, Clock, Command, CommandSources, Control, Errno, Error, FileConsumer, Importance, Levels,
-    Notice, Options, SwitchWhen, SwitchingConsumer, Target, WindowConsumer, Workload,
+    CallChain, Clock, Command, CommandSources, Consumer, Control, Errno, Error, FileConsumer, Holding,
+    Importance, Levels, Notice, Options, Summary, SwitchWhen, SwitchingConsumer, Target, WindowConsumer,
+    Workload,
 };
 
 use super::archive;
@@ -68,7 +71,8 @@ pub struct RecordArguments {
     /// Put the names of all that was sampled into the file when it is finished, for another machine (see prof archive)
     #[arg(long, conflicts_with_all = ["overwrite", "switch_output"])]
     archive: bool,
-    /// Leave the names of generated code (perf maps, jitdumps) out of the file, to be looked for when it is read
+    /// Leave out of the file the names that will be gone soon (generated code, programs below /tmp or in containers), to be
+    /// looked for when it is read
     #[arg(long, conflicts_with = "archive")]
     no_names: bool,
     /// Exit with 1 when samples were lost, or it is not known whether any were
@@ -201,19 +205,17 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Exi
         consumer = consumer.compressed(level);
     }
     let commands = arguments.parts.commands(console)?;
-    match record_into(consumer, Some(&arguments.output), commands, &options, arguments.strict, console)? {
-        Outcome::Recorded(code) => {
+    let (output, strict) = (&arguments.output, arguments.strict);
+    let names = if is_file && !arguments.no_names { Names::Soon } else { Names::Later };
+    match record_into(consumer, Some(output), commands, &options, strict, names, console)? {
+        Outcome::Recorded(code, held) => {
             if arguments.archive {
-                archive::make(
-                    &arguments.output,
-                    &arguments.output,
-                    &archive::NameArguments::default(),
-                    console,
-                )?;
-            } else if is_file && !arguments.no_names {
+                archive::make(output, output, &held, &archive::NameArguments::default(), console)?;
+            } else if names == Names::Soon {
                 // The recording is whole without them.
-                if let Err(error) = archive::carry(&arguments.output, console) {
-                    console.warn(&format!("the names of generated code are not in the recording: {error:#}"));
+                if let Err(error) = archive::carry(output, &held, console) {
+                    let what = "names that will be gone soon are not in the recording";
+                    console.warn(&format!("{what}: {error:#}"));
                 }
             }
             Ok(code)
@@ -251,16 +253,16 @@ fn record_in_parts(
             });
             let sink = WindowConsumer::new(series, window, compress, command_line);
             let sink = sink.every(every).at_exit(parts.exit());
-            record_into(sink, Some(output), commands, &options, strict, console)?
+            record_into(sink, Some(output), commands, &options, strict, Names::Later, console)?
         }
         (None, when) => {
             let when = when.unwrap_or(SwitchWhen::Asked);
             let sink = SwitchingConsumer::new(series, when, compress, command_line);
-            record_into(sink, Some(output), commands, &options, strict, console)?
+            record_into(sink, Some(output), commands, &options, strict, Names::Later, console)?
         }
     };
     match outcome {
-        Outcome::Recorded(code) | Outcome::NotStarted(code) => Ok(code),
+        Outcome::Recorded(code, _) | Outcome::NotStarted(code) => Ok(code),
     }
 }
 
@@ -271,10 +273,19 @@ pub fn temporary_file() -> String {
 
 /// The outcome of a recording, with its exit code.
 pub enum Outcome {
-    /// It was written.
-    Recorded(ExitCode),
+    /// It was written. Files that names come from are open.
+    Recorded(ExitCode, Arc<HeldFiles>),
     /// The command could not be started; that has been said.
     NotStarted(ExitCode),
+}
+
+/// The time at which names are looked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Names {
+    /// When the recording has ended: files that have no name by then are kept open.
+    Soon,
+    /// Whenever somebody reads the recording.
+    Later,
 }
 
 /// `output` is the path of what the user has when all is over, if anything.
@@ -284,6 +295,7 @@ pub fn record_into(
     commands: CommandSources,
     options: &Options,
     strict: bool,
+    names: Names,
     console: &Console,
 ) -> anyhow::Result<Outcome> {
     memory::end_when_exhausted(&OUT_OF_MEMORY);
@@ -292,14 +304,14 @@ pub fn record_into(
     control.listen_to(commands);
     let mut notices = |notice: Notice| tell(&notice, console);
     let mut stacks = (StackTotals::default(), (0, 0));
-    let recorded = if options.copies_stacks() {
+    let (recorded, held) = if options.copies_stacks() {
         let mut unwinding = Unwinding::new(&mut file, options.keeps_stacks());
-        let recorded = recorder::record(options, &control, &mut unwinding, &mut notices);
+        let recorded = record_holding(&mut unwinding, names, options, &control, &mut notices);
         stacks = (unwinding.totals(), unwinding.copy_sizes());
         unwinding.refused_tables().sentences().iter().for_each(|refused| console.warn(refused));
         recorded
     } else {
-        recorder::record(options, &control, &mut file, &mut notices)
+        record_holding(&mut file, names, options, &control, &mut notices)
     };
     match recorded {
         Ok(mut summary) => {
@@ -310,9 +322,27 @@ pub fn record_into(
             let Loss { samples, unread, undecodable, .. } = summary.loss;
             let is_whole = samples == 0 && unread == 0 && undecodable == 0;
             let code = if strict && !is_whole && code == 0 { 1 } else { code };
-            Ok(Outcome::Recorded(code.into()))
+            Ok(Outcome::Recorded(code.into(), Arc::new(held)))
         }
         Err(error) => failure(error, output, console),
+    }
+}
+
+/// Records, and keeps the files open meanwhile that names will have to come from, should they be gone by then.
+fn record_holding(
+    consumer: &mut impl Consumer,
+    names: Names,
+    options: &Options,
+    control: &Control,
+    notices: &mut dyn FnMut(Notice),
+) -> (Result<Summary, Error>, HeldFiles) {
+    match names {
+        Names::Later => (recorder::record(options, control, consumer, notices), HeldFiles::default()),
+        Names::Soon => {
+            let mut holding = Holding::new(consumer);
+            let recorded = recorder::record(options, control, &mut holding, notices);
+            (recorded, holding.into_held())
+        }
     }
 }
 
@@ -330,7 +360,7 @@ fn failure(error: Error, output: Option<&Path>, console: &Console) -> anyhow::Re
     let code = match &error {
         // Who read it has seen enough.
         Error::Consumer { errno, .. } if errno.kind() == ErrorKind::BrokenPipe => {
-            return Ok(Outcome::Recorded(ExitCode::SUCCESS));
+            return Ok(Outcome::Recorded(ExitCode::SUCCESS, Arc::default()));
         }
         Error::Consumer { errno, kept } => {
             let kept = *kept && output.is_some();

@@ -9,6 +9,7 @@
 mod blocks;
 mod bytes;
 mod debug_files;
+mod held;
 mod image;
 mod mapped;
 mod search;
@@ -19,6 +20,7 @@ pub use blocks::{BlockBytes, BlockCache};
 pub(crate) use bytes::open_opened;
 pub use bytes::{HostObject, ObjectBytes, ObjectSource, open as open_file};
 pub use debug_files::DebugFiles;
+pub use held::{HeldFiles, MappedAt};
 pub use image::{own_vdso, own_vdso_bytes};
 pub use mapped::build_id_of_mapping;
 pub use search::SearchPaths;

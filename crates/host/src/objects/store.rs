@@ -10,6 +10,7 @@ use elf::{Object, UnpackBudget};
 use model::{FileIdentity, ObjectIdentity, Pid, Reason};
 
 use super::bytes::open_as;
+use super::held::HeldFiles;
 use super::{ObjectBytes, ObjectSource, SearchPaths};
 use crate::procfs;
 
@@ -19,6 +20,8 @@ pub struct ObjectStore<S: ObjectSource = ObjectBytes> {
     paths: SearchPaths,
     limits: Limits,
     shared: S::Shared,
+    /// Files that were kept open while recording.
+    held: Arc<HeldFiles>,
     opened: Mutex<Opened<S>>,
 }
 
@@ -56,7 +59,19 @@ impl<S: ObjectSource> ObjectStore<S> {
     /// A store that opens nothing yet, for work that ends soon.
     pub fn new(paths: SearchPaths) -> Self {
         let opened = Opened { objects: HashMap::new(), uses: 0 };
-        Self { paths, limits: Limits::default(), shared: S::Shared::default(), opened: Mutex::new(opened) }
+        Self {
+            paths,
+            limits: Limits::default(),
+            shared: S::Shared::default(),
+            held: Arc::default(),
+            opened: Mutex::new(opened),
+        }
+    }
+
+    /// Takes files that were kept open while recording before it looks for others.
+    #[must_use]
+    pub fn with_held(self, held: Arc<HeldFiles>) -> Self {
+        Self { held, ..self }
     }
 
     /// Lets objects take another amount of memory and time.
@@ -133,6 +148,10 @@ impl<S: ObjectSource> ObjectStore<S> {
     }
 
     fn find(&self, identity: &ObjectIdentity, pids: &[Pid]) -> Result<OpenObject<S>, Reason> {
+        if let Some(object) = self.held.open(identity, &self.shared) {
+            let object = object.with_unpack_budget(&self.limits.unpacked);
+            return Ok((Arc::new(object), super::held::path_of(identity).to_owned()));
+        }
         let mut first_reason = None;
         for candidate in self.candidates(identity, pids) {
             match self

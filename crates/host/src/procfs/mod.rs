@@ -70,6 +70,34 @@ pub fn namespaces(pid: Pid) -> Option<[[u64; 2]; 7]> {
     Some(links)
 }
 
+/// The meaning of a process's paths: its mount namespace (the inode), and its root folder as seen from here. Both are told without
+/// a question to a file system.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct PathView {
+    namespace: u64,
+    root: PathBuf,
+}
+
+/// The view that a process has of files.
+///
+/// # Errors
+/// Where it has ended, or is not ours to look at.
+pub fn path_view(pid: Pid) -> io::Result<PathView> {
+    use std::os::unix::fs::MetadataExt;
+    let namespace = fs::metadata(format!("/proc/{pid}/ns/mnt"))?.ino();
+    Ok(PathView { namespace, root: fs::read_link(format!("/proc/{pid}/root"))? })
+}
+
+/// The root folder of a process, open for nothing but to look for paths below it.
+///
+/// # Errors
+/// Where it has ended, or is not ours to look at.
+pub fn root_folder(pid: Pid) -> io::Result<fs::File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = fs::OpenOptions::new();
+    options.read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(format!("/proc/{pid}/root"))
+}
+
 /// The cgroup of a process: its path in the hierarchy of version 2; where it has none there (or the root), that of version 1 with the longest path.
 ///
 /// # Errors

@@ -1,0 +1,197 @@
+//! Keeps the files open whose names would be gone when the recording is read, as long as there is a process to find them by.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::time::Instant;
+
+use decoder::record::{Mmap, Record};
+use decoder::{CpuMode, Endian, RawRecord, RecordLayout, kind};
+use host::objects::{HeldFiles, MappedAt};
+use host::procfs::{self, PathView};
+use host::sys::perf_event::own_pid;
+use model::{Loss, Pid};
+
+use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind};
+use crate::notice::Notice;
+use crate::unwind::StackTotals;
+use crate::window::DumpReport;
+
+/// Folders of what a distribution installs: these files stay, unless a process sees others under their names.
+const SYSTEM: [&[u8]; 9] = [
+    b"/usr/",
+    b"/lib/",
+    b"/lib32/",
+    b"/lib64/",
+    b"/bin/",
+    b"/sbin/",
+    b"/nix/store/",
+    b"/gnu/store/",
+    b"/snap/",
+];
+/// Roots of containers that are kept open.
+const MOST_ROOTS: usize = 64;
+/// Processes that are remembered. When there are more, all are forgotten, and looked at again.
+const MOST_PROCESSES: usize = 1 << 16;
+
+/// Hands everything on as it comes, and looks at mappings on the way: before they are put into order, while most of their
+/// processes live.
+pub struct Holding<C> {
+    consumer: C,
+    layout: Option<RecordLayout>,
+    own: Option<PathView>,
+    /// What processes see that see other files than we do; `None` for those that see the same.
+    processes: HashMap<Pid, Option<PathView>>,
+    roots: HashMap<PathView, File>,
+    held: HeldFiles,
+}
+
+impl<C: Consumer> Holding<C> {
+    /// Watches what goes to `consumer`.
+    pub fn new(consumer: C) -> Self {
+        Self {
+            consumer,
+            layout: None,
+            own: None,
+            processes: HashMap::new(),
+            roots: HashMap::new(),
+            held: HeldFiles::default(),
+        }
+    }
+
+    /// The files that will not be found by their paths.
+    pub fn into_held(mut self) -> HeldFiles {
+        self.roots.clear();
+        self.held.close_those_that_stay();
+        self.held
+    }
+
+    fn look_at(&mut self, mut records: &[u8], layout: &RecordLayout) {
+        while let Ok((raw, size)) = RawRecord::parse(records, Endian::NATIVE) {
+            records = records.get(size..).unwrap_or(&[]);
+            if !matches!(raw.kind, kind::MMAP2 | kind::COMM | kind::FORK | kind::EXIT) {
+                continue;
+            }
+            match layout.decode(&raw) {
+                Ok(Record::Mmap(map)) if map.mode == CpuMode::User => self.map(&map),
+                Ok(Record::Comm(comm)) if comm.exec && comm.pid.0 > 0 => drop(self.look_again(comm.pid)),
+                // Rings are in no order to each other: what the child did may have come before.
+                Ok(Record::Fork(task)) if task.pid != task.parent_pid => {
+                    if let Some(view) = self.processes.get(&task.parent_pid).cloned() {
+                        self.processes.entry(task.pid).or_insert(view);
+                    }
+                }
+                Ok(Record::Exit(task)) if task.pid.0 == task.tid.0 => drop(self.processes.remove(&task.pid)),
+                _ => {}
+            }
+        }
+    }
+
+    fn map(&mut self, map: &Mmap<'_>) {
+        let Some(identity) = tracker::mapped_object(map).filter(|_| map.pid.0 > 0) else { return };
+        let view = self.view(map.pid);
+        if view.is_none() && SYSTEM.iter().any(|folder| map.path.starts_with(folder)) {
+            return;
+        }
+        let at = MappedAt {
+            pid: map.pid,
+            start: map.start,
+            end: map.start.saturating_add(map.len),
+            root: view.as_ref().and_then(|view| self.roots.get(view)),
+        };
+        self.held.hold(&identity, &at);
+    }
+
+    /// Returns the view of a process, where these are other files than ours.
+    fn view(&mut self, pid: Pid) -> Option<PathView> {
+        match self.processes.get(&pid) {
+            Some(known) => known.clone(),
+            None => self.look_again(pid).flatten(),
+        }
+    }
+
+    /// Containers begin between fork and exec. Of a process that has ended already it stays known what its parent sees.
+    fn look_again(&mut self, pid: Pid) -> Option<Option<PathView>> {
+        if self.own.is_none() {
+            self.own = procfs::path_view(own_pid()).ok();
+        }
+        let view = procfs::path_view(pid).ok()?;
+        let view = (self.own.as_ref() != Some(&view)).then_some(view);
+        if let Some(view) = view.as_ref().filter(|view| !self.roots.contains_key(view))
+            && self.roots.len() < MOST_ROOTS
+            && let Ok(root) = procfs::root_folder(pid)
+        {
+            self.roots.insert(view.clone(), root);
+        }
+        if self.processes.len() >= MOST_PROCESSES {
+            self.processes.clear();
+        }
+        self.processes.insert(pid, view.clone());
+        Some(view)
+    }
+}
+
+impl<C: Consumer> Consumer for Holding<C> {
+    fn begin(&mut self, recording: &Recording) -> io::Result<()> {
+        self.layout = recording.layout(recording.events.len().saturating_sub(1));
+        self.consumer.begin(recording)
+    }
+
+    fn started(&mut self) -> io::Result<()> {
+        self.consumer.started()
+    }
+
+    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+        if chunk.ring == RingKind::Sideband
+            && let Some(layout) = self.layout.take()
+        {
+            self.look_at(&chunk.bytes, &layout);
+            self.layout = Some(layout);
+        }
+        self.consumer.records(chunk)
+    }
+
+    fn shrink(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
+        self.consumer.shrink(sample, until, into)
+    }
+
+    fn note_loss(&mut self, loss: Loss) {
+        self.consumer.note_loss(loss);
+    }
+
+    fn finished_round(&mut self) -> io::Result<()> {
+        self.consumer.finished_round()
+    }
+
+    fn wanted_copy_size(&self) -> Option<u32> {
+        self.consumer.wanted_copy_size()
+    }
+
+    fn is_in_haste(&self) -> bool {
+        self.consumer.is_in_haste()
+    }
+
+    fn note_stacks(&mut self, stacks: &StackTotals) {
+        self.consumer.note_stacks(stacks);
+    }
+
+    fn dump(&mut self, ticket: u64) {
+        self.consumer.dump(ticket);
+    }
+
+    fn take_reports(&mut self) -> Vec<DumpReport> {
+        self.consumer.take_reports()
+    }
+
+    fn take_notices(&mut self) -> Vec<Notice> {
+        self.consumer.take_notices()
+    }
+
+    fn checkpoint(&mut self) -> io::Result<()> {
+        self.consumer.checkpoint()
+    }
+
+    fn end(&mut self, ending: &Ending) -> io::Result<()> {
+        self.consumer.end(ending)
+    }
+}
