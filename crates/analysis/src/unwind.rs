@@ -167,6 +167,8 @@ impl Machine {
     /// At the beginning of a recording.
     fn of(recording: &Description, paths: SearchPaths) -> Self {
         let features = recording.features();
+        let own_images = paths.own_images && features.hostname.is_some();
+        let paths = SearchPaths { own_images, ..paths };
         // A file that doesn't say is taken as one of ours.
         let machine = features.arch.as_ref().map_or(std::env::consts::ARCH.as_bytes(), Name::as_bytes);
         let architecture = match machine {

@@ -81,6 +81,7 @@ mod tests {
             build_id_cache: None,
             debuginfod_cache: None,
             this_host: false,
+            own_images: false,
         };
         assert!(of_vmlinux(&paths, build_id).is_none());
         for place in ["vmlinux", "boot/vmlinux-6.1.0-1-amd64", "lib/modules/6.1.0-1-amd64/vmlinux"] {

@@ -110,6 +110,7 @@ fn what_comes_is_kept_as_elfutils_keeps_it() {
         build_id_cache: None,
         debuginfod_cache: Some(case.settings.cache.clone()),
         this_host: true,
+        own_images: true,
     };
     let store: prof_host::objects::ObjectStore = prof_host::objects::ObjectStore::new(paths);
     let identity =

@@ -85,7 +85,7 @@ impl ObjectTables {
                 let same = match (build_id, vdso.build_id()) {
                     (Some(recorded), Some(ours)) => recorded.same_object(&ours),
                     // The kernel states no id for it: ours it is only on the machine that was recorded.
-                    _ => self.store.paths().this_host,
+                    _ => self.store.paths().own_images,
                 };
                 UnwindTables::new(Arc::new(vdso)).filter(|_| same)?
             }

@@ -115,7 +115,7 @@ impl KernelNames {
         let (build_id, text_address) = self.recorded;
         // Without a build id only the place of the text can say that it is this kernel, and that is the same for all kernels
         // that do not move theirs.
-        if build_id.is_none() && (!self.paths.this_host || self.other_release) {
+        if build_id.is_none() && (!self.paths.own_images || self.other_release) {
             return Err(Reason::OtherKernel);
         }
         let cached = || {

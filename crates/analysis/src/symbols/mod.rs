@@ -124,9 +124,12 @@ impl Symbolizing {
         }
     }
 
-    /// Has the names that a recording carries, too, for what has none elsewhere. What is damaged of them is said.
+    /// Names the places of a recording: with the names that it carries, too, for what has none elsewhere. What is damaged of
+    /// them is said. One that names no host may be of any.
     #[must_use]
     pub fn with_names_of(self, recording: &Reader, notices: &dyn Notices) -> Self {
+        let names_host = recording.features().hostname.is_some();
+        let store = if names_host { self.store } else { self.store.without_own_images() };
         let (recorded, error) = RecordedNames::new(recording, self.options.names);
         if let Some(error) = error {
             notices.warn(&format!("names in the recording: {error}"));
@@ -135,7 +138,7 @@ impl Symbolizing {
         if let Some(damage) = damage {
             notices.warn(&format!("names in the recording: {damage}"));
         }
-        Self { recorded, archived, ..self }
+        Self { store, recorded, archived, ..self }
     }
 
     /// Judges perf maps by when the processes of a recording lived, instead of by those that run now.

@@ -97,8 +97,8 @@ pub(super) fn resolve_vdso(
 ) -> Answers {
     let image = own_vdso().filter(|image| match (recorded, image.build_id()) {
         (Some(recorded), Some(ours)) => ours.same_object(&recorded),
-        // Without an id, as perf records it, only a recording of this host can mean ours.
-        (None, _) => store.paths().this_host,
+        // Without an id, as perf records it, only a recording that names this host can mean ours.
+        (None, _) => store.paths().own_images,
         (Some(_), None) => false,
     });
     let cached = || {

@@ -20,9 +20,10 @@ pub struct SearchPaths {
     pub build_id_cache: Option<PathBuf>,
     /// Where debuginfod clients keep what they downloaded (`~/.cache/debuginfod_client`).
     pub debuginfod_cache: Option<PathBuf>,
-    /// True if the recording was made on this host: then processes that still live show their own files, and the
-    /// vDSO is the one that we have ourselves.
+    /// True if the recording was made on this host: then processes that still live show their own files.
     pub this_host: bool,
+    /// True if the recording says so itself: then kernel and vDSO are our own, also where no build id tells.
+    pub own_images: bool,
 }
 
 impl SearchPaths {
@@ -42,6 +43,7 @@ impl SearchPaths {
                 .or_else(|| under_home(".cache/debuginfod_client")),
             symfs,
             this_host,
+            own_images: this_host,
         }
     }
 
@@ -183,6 +185,7 @@ mod tests {
             build_id_cache: None,
             debuginfod_cache: None,
             this_host: false,
+            own_images: false,
         };
         let found = paths.by_debug_link(Path::new("/no/such/bin/prog"), b"prog.debug");
         assert_eq!(found[0], Path::new("/no/such/bin/prog.debug"));

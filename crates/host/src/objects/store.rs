@@ -74,6 +74,12 @@ impl<S: ObjectSource> ObjectStore<S> {
         Self { held, ..self }
     }
 
+    /// Takes no image of this machine for the recorded one unless its build id says so.
+    #[must_use]
+    pub fn without_own_images(self) -> Self {
+        Self { paths: SearchPaths { own_images: false, ..self.paths }, ..self }
+    }
+
     /// Lets objects take another amount of memory and time.
     #[must_use]
     pub fn with_limits(self, limits: Limits) -> Self {
@@ -259,6 +265,7 @@ mod tests {
             build_id_cache: None,
             debuginfod_cache: None,
             this_host: true,
+            own_images: true,
         })
     }
 
