@@ -36,6 +36,7 @@ mod perf_versions;
 mod prof;
 mod programs;
 mod report;
+mod runtime_shares;
 mod script;
 mod shares;
 mod short_lives;
