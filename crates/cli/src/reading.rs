@@ -12,7 +12,8 @@ use host::files::NewFile;
 use recorder::{CommandSources, FileConsumer, Options, Workload};
 
 use crate::arguments::{DebuginfodArguments, RuntimeArguments};
-use crate::commands::record::{Names, Outcome, own_command_line, record_into, temporary_file};
+use crate::commands::hold::Names;
+use crate::commands::record::{Outcome, own_command_line, record_into, temporary_file};
 use crate::confined;
 use crate::console::Console;
 use crate::input;

@@ -10,6 +10,7 @@ pub mod explain;
 pub mod export;
 mod extras;
 pub mod flame;
+pub mod hold;
 pub mod list;
 mod missing;
 pub mod record;

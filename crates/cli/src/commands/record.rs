@@ -17,14 +17,14 @@ use model::{CpuId, Loss, Name, Pid, Tid};
 use recorder::event::Rate;
 use recorder::unwind::{StackTotals, Unwinding};
 use recorder::{
-    CallChain, Clock, Command, CommandSources, Consumer, Control, Errno, Error, FileConsumer, Holding,
-    Importance, Levels, Notice, Options, Summary, SwitchWhen, SwitchingConsumer, Target, WindowConsumer,
-    Workload,
+    CallChain, Clock, Command, CommandSources, Control, Errno, Error, FileConsumer, Importance, Levels,
+    Notice, Options, SwitchWhen, SwitchingConsumer, Target, WindowConsumer, Workload,
 };
 
 use super::archive;
 use super::call_graph::{self, CallGraph};
 use super::extras::ExtraArguments;
+use super::hold::{Names, record_holding};
 use super::sink::Sink;
 use super::summary;
 use crate::arguments::RuntimeArguments;
@@ -279,15 +279,6 @@ pub enum Outcome {
     NotStarted(ExitCode),
 }
 
-/// The time at which names are looked for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Names {
-    /// When the recording has ended: files that have no name by then are kept open.
-    Soon,
-    /// Whenever somebody reads the recording.
-    Later,
-}
-
 /// `output` is the path of what the user has when all is over, if anything.
 pub fn record_into(
     mut file: impl Sink,
@@ -325,24 +316,6 @@ pub fn record_into(
             Ok(Outcome::Recorded(code.into(), Arc::new(held)))
         }
         Err(error) => failure(error, output, console),
-    }
-}
-
-/// Records, and keeps the files open meanwhile that names will have to come from, should they be gone by then.
-fn record_holding(
-    consumer: &mut impl Consumer,
-    names: Names,
-    options: &Options,
-    control: &Control,
-    notices: &mut dyn FnMut(Notice),
-) -> (Result<Summary, Error>, HeldFiles) {
-    match names {
-        Names::Later => (recorder::record(options, control, consumer, notices), HeldFiles::default()),
-        Names::Soon => {
-            let mut holding = Holding::new(consumer);
-            let recorded = recorder::record(options, control, &mut holding, notices);
-            (recorded, holding.into_held())
-        }
     }
 }
 

@@ -1,0 +1,31 @@
+//! Recording with the files kept open that names will come from.
+
+use host::objects::HeldFiles;
+use recorder::{Consumer, Control, Error, Holding, Notice, Options, Summary};
+
+/// The time at which names are looked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Names {
+    /// When the recording has ended: files that have no name by then are kept open.
+    Soon,
+    /// Whenever somebody reads the recording.
+    Later,
+}
+
+/// Records, and keeps the files open meanwhile that names will have to come from, should they be gone by then.
+pub fn record_holding(
+    consumer: &mut impl Consumer,
+    names: Names,
+    options: &Options,
+    control: &Control,
+    notices: &mut dyn FnMut(Notice),
+) -> (Result<Summary, Error>, HeldFiles) {
+    match names {
+        Names::Later => (recorder::record(options, control, consumer, notices), HeldFiles::default()),
+        Names::Soon => {
+            let mut holding = Holding::new(consumer);
+            let recorded = recorder::record(options, control, &mut holding, notices);
+            (recorded, holding.into_held())
+        }
+    }
+}
