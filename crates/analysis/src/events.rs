@@ -1,11 +1,9 @@
 //! Which events of a recording take samples, and which of them is meant.
 
+use decoder::attr::TYPE_SOFTWARE;
 use decoder::{Attr, SampleFormat};
 use perfdata::Event;
 use profile::Weight;
-
-/// `PERF_TYPE_SOFTWARE`
-const TYPE_SOFTWARE: u32 = 1;
 
 /// Returns true if the event counts nothing and only carries what happened beside the samples: `PERF_COUNT_SW_DUMMY`.
 pub fn is_dummy(attr: &Attr) -> bool {

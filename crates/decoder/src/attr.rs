@@ -16,6 +16,19 @@ pub const SIZE_VER8: u32 = 136;
 /// Bytes up to and with `config4` (`PERF_ATTR_SIZE_VER9`): the largest known here.
 pub const SIZE_NEWEST: u32 = 144;
 
+/// `PERF_TYPE_HARDWARE`
+pub const TYPE_HARDWARE: u32 = 0;
+/// `PERF_TYPE_SOFTWARE`
+pub const TYPE_SOFTWARE: u32 = 1;
+/// `PERF_TYPE_TRACEPOINT`
+pub const TYPE_TRACEPOINT: u32 = 2;
+/// `PERF_TYPE_HW_CACHE`
+pub const TYPE_HW_CACHE: u32 = 3;
+/// `PERF_TYPE_RAW`
+pub const TYPE_RAW: u32 = 4;
+/// `PERF_TYPE_BREAKPOINT`
+pub const TYPE_BREAKPOINT: u32 = 5;
+
 /// `precise_ip` as a bit field of two bits; all others before it, and those after it, have one.
 const FLAG_WIDTHS: [u32; 16] = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2];
 const PRECISE_IP: u64 = 0b11 << 15;
@@ -172,14 +185,12 @@ impl Attr {
 
     /// Returns true if the event counts nanoseconds of CPU time: `cpu-clock` or `task-clock`.
     pub fn is_cpu_clock(&self) -> bool {
-        const TYPE_SOFTWARE: u32 = 1;
         const TASK_CLOCK: u64 = 1;
         self.kind == TYPE_SOFTWARE && self.config <= TASK_CLOCK
     }
 
     /// Returns true if the event counts as long as a program runs: a clock, or the processor's cycles (checklist E1).
     pub fn runs_with_time(&self) -> bool {
-        const TYPE_HARDWARE: u32 = 0;
         /// `PERF_COUNT_HW_CPU_CYCLES` and `PERF_COUNT_HW_REF_CPU_CYCLES`; above them is the PMU's type (hybrid processors).
         const CYCLES: [u64; 2] = [0, 9];
         let config = self.config & u64::from(u32::MAX);

@@ -1,14 +1,12 @@
 //! Events and options to what `perf_event_open(2)` takes.
 
-use decoder::attr::{SIZE_NEWEST, SIZE_VER7, SIZE_VER8};
+use decoder::attr::{SIZE_NEWEST, SIZE_VER7, SIZE_VER8, TYPE_SOFTWARE};
 use decoder::{Attr, AttrFlags, BranchSampleFormat, ReadFormat, SampleFormat};
 
 use crate::event::{Event, Precision, Rate};
 use crate::open::PULSE;
 use crate::options::{CallChain, DEFAULT_FREQUENCY, Levels, Options, Target};
 
-/// `PERF_TYPE_SOFTWARE`
-const TYPE_SOFTWARE: u32 = 1;
 /// `PERF_COUNT_SW_CPU_CLOCK`
 const CPU_CLOCK: u64 = 0;
 /// `PERF_COUNT_SW_TASK_CLOCK`

@@ -29,9 +29,6 @@ impl Event {
     }
 }
 
-/// `PERF_TYPE_TRACEPOINT`
-pub(crate) const TRACEPOINT: u32 = 2;
-
 /// More are not counted in 16 bits.
 pub(crate) const MOST_EVENTS: usize = 0xfffe;
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use decoder::{Attr, AttrFlags};
 use model::Name;
 
-use super::TRACEPOINT;
+use decoder::attr::TYPE_TRACEPOINT;
 
 const HARDWARE: [&str; 10] = [
     "cycles",
@@ -49,7 +49,7 @@ pub fn name_of(attr: &Attr) -> Name {
     match attr.kind {
         0 => name.push_str(known(&HARDWARE).unwrap_or("unknown-hardware")),
         1 => name.push_str(known(&SOFTWARE).unwrap_or("unknown-software")),
-        TRACEPOINT => return Name::from(UNKNOWN_TRACEPOINT),
+        TYPE_TRACEPOINT => return Name::from(UNKNOWN_TRACEPOINT),
         3 => name.push_str(&cache(attr.config)),
         4 => {
             // Writing to a String cannot fail.

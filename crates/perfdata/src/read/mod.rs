@@ -19,11 +19,12 @@ mod windows;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use decoder::attr::TYPE_TRACEPOINT;
 use decoder::{DecodeError, Endian, RawRecord, RecordLayout, kind as kernel_kind};
 use model::{Loss, Timestamp};
 
 use crate::error::Error;
-use crate::events::{Event, EventTable, TRACEPOINT};
+use crate::events::{Event, EventTable};
 use crate::features::{Features, bit};
 use crate::sections::Pieces;
 use crate::tool::{EventUpdate, ToolRecord, kind};
@@ -460,7 +461,7 @@ impl Reader {
                 }
             }
             ToolRecord::HeaderEventType { id, name } => {
-                let named = |event: &Event| event.attr.kind == TRACEPOINT && event.attr.config == id;
+                let named = |event: &Event| event.attr.kind == TYPE_TRACEPOINT && event.attr.config == id;
                 let events = self.events().iter().enumerate();
                 let positions: Vec<usize> = events.filter(|(_, e)| named(e)).map(|(at, _)| at).collect();
                 let events = Arc::make_mut(&mut self.known.events);

@@ -1,5 +1,6 @@
 //! Probes that are counted in what the target starts, too.
 
+use decoder::attr::TYPE_TRACEPOINT;
 use decoder::{Attr, AttrFlags};
 use host::defined_probe::{DefinedProbe, ProbePlace};
 use host::sys::perf_event::{PerfEvent, Subject};
@@ -9,8 +10,6 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::open::{Kernel, Opener};
 
-/// `PERF_TYPE_TRACEPOINT`
-const TYPE_TRACEPOINT: u32 = 2;
 /// `retprobe` in `config` of the PMUs of probes.
 const ON_RETURN: u64 = 1;
 

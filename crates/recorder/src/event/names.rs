@@ -1,10 +1,7 @@
 //! Events with names of their own: `enum perf_hw_id`, `enum perf_sw_ids` and the cache events.
 
 use decoder::Attr;
-
-pub(super) const TYPE_HARDWARE: u32 = 0;
-pub(super) const TYPE_SOFTWARE: u32 = 1;
-pub(super) const TYPE_HW_CACHE: u32 = 3;
+use decoder::attr::{TYPE_HARDWARE, TYPE_HW_CACHE, TYPE_SOFTWARE};
 
 /// Names of `enum perf_hw_id`, the first being the one to show.
 const HARDWARE: [&[&str]; 10] = [

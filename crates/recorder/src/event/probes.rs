@@ -3,11 +3,10 @@
 use std::ffi::CString;
 
 use decoder::Attr;
+use decoder::attr::TYPE_BREAKPOINT;
 
 use super::{Catalogue, EventError};
 
-/// `PERF_TYPE_BREAKPOINT`
-const TYPE_BREAKPOINT: u32 = 5;
 // `HW_BREAKPOINT_*` (include/uapi/linux/hw_breakpoint.h).
 const READ: u32 = 1;
 const WRITE: u32 = 2;

@@ -1,17 +1,13 @@
 //! Event terms to events, with the catalogue.
 
 use decoder::Attr;
+use decoder::attr::{TYPE_HARDWARE, TYPE_HW_CACHE, TYPE_RAW, TYPE_SOFTWARE, TYPE_TRACEPOINT};
 
 use super::modifiers::{Modifiers, Precision};
-use super::names::{self, TYPE_HARDWARE, TYPE_HW_CACHE, TYPE_SOFTWARE};
+use super::names;
 use super::nearest::nearest;
 use super::parse::{Term, parse};
 use super::{Catalogue, Event, EventError, Measure, Pmu, matches, probes, terms};
-
-/// `PERF_TYPE_TRACEPOINT`
-const TYPE_TRACEPOINT: u32 = 2;
-/// `PERF_TYPE_RAW`
-const TYPE_RAW: u32 = 4;
 
 /// The events of a list such as `cycles:u,page-faults`.
 ///

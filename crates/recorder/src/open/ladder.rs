@@ -2,6 +2,7 @@
 
 use std::io;
 
+use decoder::attr::TYPE_BREAKPOINT;
 use decoder::{Attr, AttrFlags, BranchSampleFormat, Endian, ReadFormat, SampleFormat};
 use host::sys::perf_event::{PerfEvent, Subject};
 
@@ -188,7 +189,6 @@ fn leave_the_kernel_out(attr: &mut Attr) -> Option<Option<Step>> {
 
 /// Returns true if the event is a breakpoint at an address of the kernel: the upper half of the addresses.
 pub(super) fn is_in_the_kernel(attr: &Attr) -> bool {
-    const TYPE_BREAKPOINT: u32 = 5;
     attr.kind == TYPE_BREAKPOINT && attr.config1 >> 63 == 1
 }
 
