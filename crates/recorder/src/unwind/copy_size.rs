@@ -14,8 +14,10 @@ const MODEST: u32 = SIZES[1];
 /// fit into the one before.
 const SIZES_IN_BURSTS: [u32; 3] = [1 << 10, 4 << 10, 16 << 10];
 
-/// Events are rare if their copies, of the size in question, would have filled a ring to this part at most.
+/// Events are rare if a ring would have been filled to a quarter at most with copies of the size in question, each of so many
+/// times in a row that one was emptied. Programs start slowly, and then come hundreds of thousands.
 const RARE: u64 = 4;
+const RARE_CHUNKS: u32 = 8;
 
 /// A ring holds at least so many copies.
 const COPIES_PER_RING: u64 = 4;
@@ -141,8 +143,8 @@ pub(super) struct CopySize {
     /// How many they will be the next time.
     next_patience: u32,
     ring_size: u64,
-    /// The most bytes that a ring held when it was emptied in this window.
-    peak_fill: u64,
+    /// How many times in a row a ring held so little when it was emptied that events seem to be rare.
+    rare_chunks: u32,
 }
 
 impl CopySize {
@@ -182,7 +184,10 @@ impl CopySize {
     /// A ring held so many bytes when it was emptied. Hot is one that would have run over, had the next look at it come a
     /// third later: its reader has not come when it was woken.
     pub(super) fn note_fill(&mut self, fill: u64) {
-        self.peak_fill = self.peak_fill.max(fill);
+        let (this, next) = (self.wanted().max(1), self.sizes.at(self.level + 1));
+        let grown = fill.saturating_mul(u64::from(next)) / u64::from(this);
+        self.rare_chunks =
+            if grown <= self.ring_size / RARE { self.rare_chunks.saturating_add(1) } else { 0 };
         if fill > self.ring_size / 4 * 3 && self.level > 0 && self.settling == 0 {
             self.patience = self.next_patience;
             self.next_patience = (self.next_patience * 2).min(MOST_PATIENCE);
@@ -218,16 +223,14 @@ impl CopySize {
                 self.set_level(self.level.saturating_sub(1));
             }
         }
-        (self.stacks, self.cut, self.need_this, self.peak_fill) = (0, 0, 0, 0);
+        (self.stacks, self.cut, self.need_this) = (0, 0, 0);
     }
 
-    /// True if there is a larger size, and if the ring would have held what came in this window with copies of that size.
+    /// True if there is a larger size, and either events may be frequent with it or they are rare.
     fn can_grow(&self) -> bool {
-        let (this, next) = (self.sizes.at(self.level), self.sizes.at(self.level + 1));
-        let grown = self.peak_fill.saturating_mul(u64::from(next)) / u64::from(this.max(1));
-        let is_rare = grown <= self.ring_size / RARE;
+        let largest = self.sizes.sizes.len().saturating_sub(1);
         let may_be_frequent = self.sizes.largest_in_bursts.is_none_or(|largest| self.level < largest);
-        next > 0 && (may_be_frequent || is_rare)
+        self.level < largest && (may_be_frequent || self.rare_chunks >= RARE_CHUNKS)
     }
 
     fn set_level(&mut self, level: usize) {
@@ -235,7 +238,7 @@ impl CopySize {
         self.level = level;
         self.chosen = (self.chosen.0.min(level), self.chosen.1.max(level));
         (self.stacks, self.cut, self.need_this, self.calm) = (0, 0, 0, 0);
-        self.peak_fill = 0;
+        self.rare_chunks = 0;
     }
 }
 
@@ -356,14 +359,14 @@ mod tests {
         let deep = 12 << 10;
         let bursts = || CopySize::new(CopySizes::fitting(ring, LARGEST_COPY, None), ring);
         let mut rare = bursts();
-        for _ in 0..3 {
+        for _ in 0..=RARE_CHUNKS {
             rare.note_fill(10 << 10);
             feed(&mut rare, CUT_IN_WINDOW, deep);
         }
         assert_eq!(rare.wanted(), 16 << 10);
         let mut frequent = bursts();
-        for _ in 0..3 {
-            frequent.note_fill(ring / 2);
+        for chunk in 0..100 {
+            frequent.note_fill(if chunk % 8 == 0 { ring / 2 } else { 10 << 10 });
             feed(&mut frequent, CUT_IN_WINDOW, deep);
         }
         assert_eq!(frequent.wanted(), 4 << 10);
