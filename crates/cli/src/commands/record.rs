@@ -297,6 +297,10 @@ pub fn record_into(
     let mut stacks = (StackTotals::default(), (0, 0));
     let (recorded, held) = if options.copies_stacks() {
         let mut unwinding = Unwinding::new(&mut file, options.keeps_stacks());
+        if options.in_parts {
+            // It may run for weeks.
+            unwinding = unwinding.light();
+        }
         let recorded = record_holding(&mut unwinding, names, options, &control, &mut notices);
         stacks = (unwinding.totals(), unwinding.copy_sizes());
         unwinding.refused_tables().sentences().iter().for_each(|refused| console.warn(refused));

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use decoder::attr::TYPE_BREAKPOINT;
 use decoder::{Attr, AttrFlags, SampleFormat};
 use host::sys::perf_event::PerfEvent;
 use host::sysctl;
@@ -58,7 +59,11 @@ pub(super) fn copy_sizes(
             // A group cannot be exchanged for another while its members count.
             let grouped = events.iter().any(|event| event.leader.is_some());
             let all = Descriptors { events: events.len() * (1 + sizes.others().count()), ..descriptors };
-            if keep || grouped || all.check().is_err() { sizes.only_one() } else { sizes }
+            // A processor has four breakpoints, and each variant would take one. To turn one off on another CPU while it is
+            // hit, as a change of sizes does, has ended programs by SIGTRAP in virtual machines.
+            let breaks = events.iter().any(|event| event.attr.kind == TYPE_BREAKPOINT);
+            let is_fixed = keep || grouped || breaks || all.check().is_err();
+            if is_fixed { sizes.only_one() } else { sizes }
         }
         _ => CopySizes::default(),
     }

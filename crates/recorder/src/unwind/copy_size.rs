@@ -97,7 +97,8 @@ impl CopySizes {
 
     /// The same, without a choice, for stacks of all depths.
     pub(crate) fn only_one(&self) -> Self {
-        Self::fixed(self.first().min(MODEST))
+        let level = self.largest_in_bursts.unwrap_or(self.first);
+        Self::fixed(self.at(level.min(self.sizes.len().saturating_sub(1))).min(MODEST))
     }
 
     /// The size to begin with; 0 where no stacks are copied.
