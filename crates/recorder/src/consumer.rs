@@ -205,6 +205,52 @@ pub trait Consumer {
     fn end(&mut self, ending: &Ending) -> io::Result<()>;
 }
 
+/// Hands those calls of a [`Consumer`] on to another one that mean the same to all who stand before it.
+macro_rules! forward_calls {
+    ($this:ident => $consumer:expr) => {
+        fn note_loss(&mut self, loss: model::Loss) {
+            let $this = self;
+            $consumer.note_loss(loss);
+        }
+
+        fn wanted_copy_size(&self) -> Option<u32> {
+            let $this = self;
+            $consumer.wanted_copy_size()
+        }
+
+        fn is_in_haste(&self) -> bool {
+            let $this = self;
+            $consumer.is_in_haste()
+        }
+
+        fn note_stacks(&mut self, stacks: &$crate::unwind::StackTotals) {
+            let $this = self;
+            $consumer.note_stacks(stacks);
+        }
+
+        fn dump(&mut self, ticket: u64) {
+            let $this = self;
+            $consumer.dump(ticket);
+        }
+
+        fn take_reports(&mut self) -> Vec<$crate::window::DumpReport> {
+            let $this = self;
+            $consumer.take_reports()
+        }
+
+        fn take_notices(&mut self) -> Vec<$crate::notice::Notice> {
+            let $this = self;
+            $consumer.take_notices()
+        }
+
+        fn checkpoint(&mut self) -> std::io::Result<()> {
+            let $this = self;
+            $consumer.checkpoint()
+        }
+    };
+}
+pub(crate) use forward_calls;
+
 impl<C: Consumer + ?Sized> Consumer for &mut C {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         (**self).begin(recording)
@@ -222,43 +268,13 @@ impl<C: Consumer + ?Sized> Consumer for &mut C {
         (**self).shrink(sample, until, into)
     }
 
-    fn note_loss(&mut self, loss: Loss) {
-        (**self).note_loss(loss);
-    }
-
     fn finished_round(&mut self) -> io::Result<()> {
         (**self).finished_round()
-    }
-
-    fn wanted_copy_size(&self) -> Option<u32> {
-        (**self).wanted_copy_size()
-    }
-
-    fn is_in_haste(&self) -> bool {
-        (**self).is_in_haste()
-    }
-
-    fn note_stacks(&mut self, stacks: &StackTotals) {
-        (**self).note_stacks(stacks);
-    }
-
-    fn dump(&mut self, ticket: u64) {
-        (**self).dump(ticket);
-    }
-
-    fn take_reports(&mut self) -> Vec<DumpReport> {
-        (**self).take_reports()
-    }
-
-    fn take_notices(&mut self) -> Vec<Notice> {
-        (**self).take_notices()
-    }
-
-    fn checkpoint(&mut self) -> io::Result<()> {
-        (**self).checkpoint()
     }
 
     fn end(&mut self, ending: &Ending) -> io::Result<()> {
         (**self).end(ending)
     }
+
+    forward_calls!(this => (**this));
 }

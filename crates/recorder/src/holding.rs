@@ -10,12 +10,9 @@ use decoder::{CpuMode, Endian, RawRecord, RecordLayout, kind};
 use host::objects::{HeldFiles, MappedAt};
 use host::procfs::{self, PathView};
 use host::sys::perf_event::own_pid;
-use model::{Loss, Pid};
+use model::Pid;
 
-use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind};
-use crate::notice::Notice;
-use crate::unwind::StackTotals;
-use crate::window::DumpReport;
+use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind, forward_calls};
 
 /// Folders of what a distribution installs: these files stay, unless a process sees others under their names.
 const SYSTEM: [&[u8]; 9] = [
@@ -155,43 +152,13 @@ impl<C: Consumer> Consumer for Holding<C> {
         self.consumer.shrink(sample, until, into)
     }
 
-    fn note_loss(&mut self, loss: Loss) {
-        self.consumer.note_loss(loss);
-    }
-
     fn finished_round(&mut self) -> io::Result<()> {
         self.consumer.finished_round()
-    }
-
-    fn wanted_copy_size(&self) -> Option<u32> {
-        self.consumer.wanted_copy_size()
-    }
-
-    fn is_in_haste(&self) -> bool {
-        self.consumer.is_in_haste()
-    }
-
-    fn note_stacks(&mut self, stacks: &StackTotals) {
-        self.consumer.note_stacks(stacks);
-    }
-
-    fn dump(&mut self, ticket: u64) {
-        self.consumer.dump(ticket);
-    }
-
-    fn take_reports(&mut self) -> Vec<DumpReport> {
-        self.consumer.take_reports()
-    }
-
-    fn take_notices(&mut self) -> Vec<Notice> {
-        self.consumer.take_notices()
-    }
-
-    fn checkpoint(&mut self) -> io::Result<()> {
-        self.consumer.checkpoint()
     }
 
     fn end(&mut self, ending: &Ending) -> io::Result<()> {
         self.consumer.end(ending)
     }
+
+    forward_calls!(this => this.consumer);
 }

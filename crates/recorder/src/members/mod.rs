@@ -9,15 +9,12 @@ use std::{io, mem};
 
 use decoder::{ReadFormat, SampleFormat, kind, offsets};
 use host::procfs;
-use model::{Loss, Pid};
+use model::Pid;
 
-use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind};
+use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind, forward_calls};
 use crate::coverage::Tally;
-use crate::notice::Notice;
 use crate::records::{each, retain, u32_at, u64_at};
 use crate::ring::Strangers;
-use crate::unwind::StackTotals;
-use crate::window::DumpReport;
 use lives::Lives;
 
 /// What all samples have, and what trails every other record.
@@ -173,10 +170,6 @@ impl Consumer for Members<'_> {
         Ok(self.spare.pop())
     }
 
-    fn note_loss(&mut self, loss: Loss) {
-        self.consumer.note_loss(loss);
-    }
-
     fn shrink(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
         let is_known = u32_at(sample, PID).is_some_and(|pid| self.lives.is_known_member(pid));
         is_known && self.consumer.shrink(sample, until, into)
@@ -187,34 +180,6 @@ impl Consumer for Members<'_> {
         self.hand_on(ready)?;
         self.fresh = self.lives.finish_round(mem::take(&mut self.fresh));
         self.consumer.finished_round()
-    }
-
-    fn wanted_copy_size(&self) -> Option<u32> {
-        self.consumer.wanted_copy_size()
-    }
-
-    fn is_in_haste(&self) -> bool {
-        self.consumer.is_in_haste()
-    }
-
-    fn note_stacks(&mut self, stacks: &StackTotals) {
-        self.consumer.note_stacks(stacks);
-    }
-
-    fn dump(&mut self, ticket: u64) {
-        self.consumer.dump(ticket);
-    }
-
-    fn take_reports(&mut self) -> Vec<DumpReport> {
-        self.consumer.take_reports()
-    }
-
-    fn take_notices(&mut self) -> Vec<Notice> {
-        self.consumer.take_notices()
-    }
-
-    fn checkpoint(&mut self) -> io::Result<()> {
-        self.consumer.checkpoint()
     }
 
     fn end(&mut self, ending: &Ending) -> io::Result<()> {
@@ -229,6 +194,8 @@ impl Consumer for Members<'_> {
         }
         self.consumer.end(&ending)
     }
+
+    forward_calls!(this => this.consumer);
 }
 
 #[cfg(test)]
