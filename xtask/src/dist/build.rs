@@ -37,10 +37,9 @@ impl Build {
         let folder = root.join("target").join(folder);
         let mut cargo = Command::new("cargo");
         match self.linking {
-            Linking::Static => cargo
-                .args(["build", "--target", self.target])
-                // Packed relocations: 0.2 MB less.
-                .env("RUSTFLAGS", "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs"),
+            Linking::Static => {
+                cargo.args(["build", "--target", self.target]).env("RUSTFLAGS", self.static_flags())
+            }
             Linking::Glibc217 => cargo.args(["zigbuild", "--target", &format!("{}.2.17", self.target)]),
         };
         if let Some(gcc) = self.cross_compiler() {
@@ -62,6 +61,16 @@ impl Build {
         ]);
         workspace::run(cargo.arg("--target-dir").arg(&folder).current_dir(root))?;
         Ok(folder.join(self.target).join("dist"))
+    }
+
+    /// Packed relocations: 0.2 MB less. Equal functions once: rustc's own linker for x86-64 can do that, GNU's for others cannot.
+    fn static_flags(&self) -> &'static str {
+        match self.cross_compiler() {
+            Some(_) => "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs",
+            None => {
+                "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs -C link-arg=-Wl,--icf=all"
+            }
+        }
     }
 
     /// The prefix of the cross tools' names.
