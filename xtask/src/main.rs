@@ -1,6 +1,7 @@
 //! The project's chores: `cargo xtask CHORE [ARGS…]`, one file per chore.
 
 mod bench;
+mod book;
 mod ci;
 mod corpus;
 mod dist;
@@ -82,6 +83,7 @@ const CHORES: &[Chore] = &[
         about: "hold every recording below a folder against perf's reading of it [default: ../shared/corpus]",
         run: corpus::run,
     },
+    Chore { name: "book", about: "build the book as a site, in target/book (with mdbook)", run: book::run },
     Chore {
         name: "dist",
         about: "build what is handed to users: static and dynamic programs, deb, rpm (names choose)",
