@@ -64,6 +64,11 @@ const CHORES: &[Chore] = &[
         run: bench::run,
     },
     Chore {
+        name: "ablation",
+        about: "leave out each source of stack frames and each saving in turn (--runs N, --busy, PROGRAM…)",
+        run: bench::ablation::run,
+    },
+    Chore {
         name: "fuzz",
         about: "give hostile bytes to readers (TARGET or all, --secs N) or to the program (commands, --count N)",
         run: fuzz::run,

@@ -557,7 +557,7 @@ pub fn record<F: FnMut(News)>(
     notices: &mut dyn FnMut(Notice),
 ) -> Result<Summary, recorder::Error> {
     let summary = if options.copies_stacks() {
-        let mut unwinding = Unwinding::new(engine, options.keeps_stacks()).light();
+        let mut unwinding = Unwinding::new(engine, options.keeps_stacks(), options.mechanisms).light();
         let refused_tables = unwinding.refused_tables();
         unwinding.consumer_mut().refused_tables = refused_tables;
         recorder::record(options, control, &mut unwinding, notices)

@@ -11,6 +11,7 @@ use model::{CpuId, Pid, Tid};
 use crate::calls::SlowCall;
 use crate::conditions::DumpCondition;
 use crate::event::{Event, Rate};
+use crate::unwind::Mechanisms;
 
 /// The rate where none is asked for, in Hz: a prime, so as not to beat in time with what is profiled.
 pub const DEFAULT_FREQUENCY: u64 = 997;
@@ -197,6 +198,8 @@ pub struct Options {
     /// True if this is for a view that stays open for hours: one that is light is worth more than one that has the last
     /// few complete stacks. Less memory is kept ready then.
     pub light: bool,
+    /// The sources of stack frames, and the savings, that are used: all but where one of them is measured.
+    pub mechanisms: Mechanisms,
     /// True if a part of what comes is kept, or goes into several files: what stands for a whole recording, as the CPU time
     /// of each task, would be wrong in a part.
     pub in_parts: bool,
@@ -259,6 +262,7 @@ impl Options {
             clock: Clock::MONOTONIC,
             extras: Extras::default(),
             light: false,
+            mechanisms: Mechanisms::all(),
             in_parts: false,
             dump_when: Vec::new(),
             slow_calls: Vec::new(),

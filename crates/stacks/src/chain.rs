@@ -4,6 +4,7 @@ use decoder::context;
 use model::{Avma, FrameAddress, TruncationReason};
 use unwinder::{Innermost, NoMemory, ReadMemory, StackEnd, Unwinder, UnwoundStack};
 
+use crate::mechanisms::Mechanisms;
 use crate::process_maps::{MappedObjects, ProcessMaps};
 use crate::user_state::UserState;
 
@@ -12,12 +13,13 @@ use crate::user_state::UserState;
 pub struct ChainUnwinder {
     unwinder: Unwinder,
     frame_limit: usize,
+    mechanisms: Mechanisms,
     stack: UnwoundStack,
 }
 
 impl Default for ChainUnwinder {
     fn default() -> Self {
-        Self::with_frame_limit(Unwinder::FRAME_LIMIT)
+        Self::new(Unwinder::FRAME_LIMIT, Mechanisms::all())
     }
 }
 
@@ -30,16 +32,24 @@ pub struct ChainEnd {
     pub late: bool,
 }
 
+/// The unwinder, with those of the mechanisms that are its own.
+fn unwinder(frame_limit: usize, mechanisms: Mechanisms) -> Unwinder {
+    Unwinder::new(frame_limit)
+        .with_earlier_stacks(mechanisms.contains(Mechanisms::EARLIER_STACKS))
+        .with_code_without_tables(mechanisms.contains(Mechanisms::WITHOUT_TABLES))
+}
+
 impl ChainUnwinder {
     /// One that ends stacks at `frame_limit` frames.
-    pub(crate) fn with_frame_limit(frame_limit: usize) -> Self {
-        Self { unwinder: Unwinder::new(frame_limit), frame_limit, stack: UnwoundStack::default() }
+    pub(crate) fn new(frame_limit: usize, mechanisms: Mechanisms) -> Self {
+        let unwinder = unwinder(frame_limit, mechanisms);
+        Self { unwinder, frame_limit, mechanisms, stack: UnwoundStack::default() }
     }
 
     /// Forgets the rules of all places, if there are more than `most`: those in use are found again.
     pub(crate) fn forget_places_beyond(&mut self, most: usize) {
         if self.unwinder.remembered_places() > most {
-            self.unwinder = Unwinder::new(self.frame_limit);
+            self.unwinder = unwinder(self.frame_limit, self.mechanisms);
         }
     }
 

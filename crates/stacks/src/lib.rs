@@ -13,12 +13,14 @@ mod caller_cache;
 mod chain;
 mod kernel_walk;
 mod live_memory;
+mod mechanisms;
 mod object_tables;
 mod process_maps;
 mod user_state;
 mod walker;
 
 pub use chain::{ChainEnd, ChainUnwinder, cut};
+pub use mechanisms::Mechanisms;
 pub use object_tables::RefusedTables;
 pub use process_maps::{ProcessMaps, ProcessMapsCache};
 pub use user_state::{

@@ -10,6 +10,7 @@ use crate::caller_cache::CallerCache;
 use crate::chain::{ChainEnd, ChainUnwinder, extend};
 use crate::kernel_walk::{FirstWord, callers_beyond};
 use crate::live_memory::{LiveMemory, Witness};
+use crate::mechanisms::Mechanisms;
 use crate::process_maps::{MappedObjects, ProcessMaps};
 use crate::user_state::UserState;
 
@@ -37,12 +38,13 @@ pub struct StackWalker {
     unwinder: ChainUnwinder,
     callers: CallerCache,
     memory: Vec<u8>,
+    mechanisms: Mechanisms,
 }
 
 impl StackWalker {
-    /// One that ends stacks at `frame_limit` frames.
-    pub fn with_frame_limit(frame_limit: usize) -> Self {
-        Self { unwinder: ChainUnwinder::with_frame_limit(frame_limit), ..Self::default() }
+    /// One that ends stacks at `frame_limit` frames, and uses these of the mechanisms.
+    pub fn new(frame_limit: usize, mechanisms: Mechanisms) -> Self {
+        Self { unwinder: ChainUnwinder::new(frame_limit, mechanisms), mechanisms, ..Self::default() }
     }
 
     /// Forgets what was remembered for later stacks, where it is more than a view that stays open shall keep.
@@ -104,7 +106,9 @@ impl StackWalker {
 
     /// Keeps a stack that was complete in its copy, for others that will not be.
     pub fn note(&mut self, pid: Pid) {
-        if self.unwinder.stack().end == StackEnd::Complete {
+        if self.unwinder.stack().end == StackEnd::Complete
+            && self.mechanisms.contains(Mechanisms::CALLER_CACHE)
+        {
             self.callers.note(pid, &self.unwinder.stack().frames);
         }
     }
@@ -177,6 +181,9 @@ impl StackWalker {
     /// kernel's walk may lead one frame further, also in `chain`, which holds the stack from `start` on.
     fn witness(&mut self, sampled: &SampledStack<'_>, chain: &mut Vec<u64>, start: usize) -> Option<Witness> {
         let SampledStack { sample, state, maps, .. } = *sampled;
+        if !self.mechanisms.contains(Mechanisms::LIVE_MEMORY) {
+            return None;
+        }
         if let (true, Some(first)) = (state.stack.bytes.is_empty(), FirstWord::of(sample, state)) {
             chain.truncate(start);
             self.unwinder.unwind(maps, state, &mut { first }, chain);
@@ -192,6 +199,9 @@ impl StackWalker {
     /// Appends the callers that the kernel found beyond the copy. Whether that makes the stack complete: the kernel knows
     /// frame pointers only, so it does where all code between keeps them.
     fn extend_by_kernels_walk(&mut self, sampled: &SampledStack<'_>, chain: &mut Vec<u64>) -> bool {
+        if !self.mechanisms.contains(Mechanisms::KERNEL_WALK) {
+            return false;
+        }
         let keeps_frame_pointers = self.unwinder.stack().led_out_by.is_some();
         let callers = callers_beyond(sampled.sample, sampled.state, self.unwinder.stack());
         for caller in callers.into_iter().flatten() {

@@ -54,6 +54,8 @@ pub struct Unwinder {
     steps: Steps,
     context: UnwindContext<usize>,
     frame_limit: usize,
+    earlier_stacks: bool,
+    code_without_tables: bool,
 }
 
 /// Steps to another stack (signal stacks, coroutines) that one unwinding may make. A cyclic stack has to step down once
@@ -81,7 +83,22 @@ impl Unwinder {
             steps: Steps::default(),
             context: UnwindContext::new(),
             frame_limit: frame_limit.max(1),
+            earlier_stacks: true,
+            code_without_tables: true,
         }
+    }
+
+    /// The same, which takes over the outer part of a stack from the thread's earlier one, or walks each stack whole.
+    #[must_use]
+    pub fn with_earlier_stacks(self, earlier_stacks: bool) -> Self {
+        Self { earlier_stacks, ..self }
+    }
+
+    /// The same, which goes through code without unwind tables (by the frame pointer, and by what the code itself says), or
+    /// ends stacks there.
+    #[must_use]
+    pub fn with_code_without_tables(self, code_without_tables: bool) -> Self {
+        Self { code_without_tables, ..self }
     }
 
     /// Returns the number of places, and stretches of code around them, whose rules are cached.
@@ -123,7 +140,7 @@ impl Unwinder {
         stack.end = walk.run(stack, Earlier::new(&trace, space.identity()));
         (stack.unmapped, stack.led_out_by) = (walk.unmapped, walk.led_out_by);
         let (taken_over, mut steps) = (walk.taken_over, walk.memory.steps);
-        if stack.end == StackEnd::Complete {
+        if stack.end == StackEnd::Complete && self.earlier_stacks {
             let architecture = innermost.registers.architecture();
             trace.renew(architecture, space.identity(), taken_over, &stack.frames, &mut steps);
         }

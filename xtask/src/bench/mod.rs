@@ -3,6 +3,7 @@
 //! Every figure is the median of alternating runs; what counts is the ratio, since the machine is shared and its
 //! absolute times say little. The result is one Markdown table.
 
+pub(crate) mod ablation;
 mod completeness;
 mod flame;
 mod keys;

@@ -83,6 +83,10 @@ pub struct RecordArguments {
     output: PathBuf,
     #[command(flatten)]
     runtimes: RuntimeArguments,
+    /// Leave out these sources of stack frames, or savings, to see what they bring
+    #[cfg(feature = "ablation")]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = mechanism)]
+    without: Vec<recorder::unwind::Mechanisms>,
     /// The command to record, with its arguments
     #[arg(value_name = "COMMAND", trailing_var_arg = true)]
     command: Vec<OsString>,
@@ -296,7 +300,7 @@ pub fn record_into(
     let mut notices = |notice: Notice| tell(&notice, console);
     let mut stacks = (StackTotals::default(), (0, 0));
     let (recorded, held) = if options.copies_stacks() {
-        let mut unwinding = Unwinding::new(&mut file, options.keeps_stacks());
+        let mut unwinding = Unwinding::new(&mut file, options.keeps_stacks(), options.mechanisms);
         if options.in_parts {
             // It may run for weeks.
             unwinding = unwinding.light();
@@ -367,6 +371,13 @@ fn elsewhere(problem: ErrorKind, output: Option<&Path>) -> String {
     }
 }
 
+#[cfg(feature = "ablation")]
+fn mechanism(name: &str) -> Result<recorder::unwind::Mechanisms, String> {
+    use recorder::unwind::Mechanisms;
+    let names = || Mechanisms::all().iter_names().map(|(name, _)| name.to_lowercase().replace('_', "-"));
+    Mechanisms::by_name(name).ok_or_else(|| format!("there are {}", names().collect::<Vec<_>>().join(", ")))
+}
+
 fn options(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Options> {
     let target = arguments.target.target(!arguments.command.is_empty())?;
     if target.is_none() && arguments.command.is_empty() {
@@ -383,6 +394,8 @@ fn options(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Opt
     arguments.target.limit(&mut options);
     arguments.sampling.choose(&mut options, arguments.count, arguments.keep_stacks)?;
     options.extras = arguments.extras.extras();
+    #[cfg(feature = "ablation")]
+    arguments.without.iter().for_each(|without| options.mechanisms.remove(*without));
     if arguments.extras.off_cpu {
         recorder::observe_waits(&mut options, &recorder::this_machine())?;
     }

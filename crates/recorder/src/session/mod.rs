@@ -34,6 +34,7 @@ use crate::requests::Requests;
 use crate::ring::{Drained, Readers, RingSource, Samples, StackPlace};
 use crate::summary::{Command, RunningCommand, Summary};
 use crate::synthesis::Synthesis;
+use crate::unwind::Mechanisms;
 use crate::waits::{OutsideReader, SwitchSampler};
 use crate::workload;
 use outside::Next;
@@ -380,6 +381,10 @@ impl Run<'_> {
             true if options.copies_stacks() => LIGHT_ROUND,
             true => 2 * LIGHT_ROUND,
             false => ROUND,
+        };
+        let slowest = match options.mechanisms.contains(Mechanisms::PACE) {
+            true => slowest,
+            false => SOON,
         };
         let mut pace = Pace::new(slowest);
         let mut last_round = Instant::now();

@@ -10,11 +10,11 @@ use elf::UnpackBudget;
 use host::objects::{Limits, ObjectStore, SearchPaths};
 use model::{Pid, TruncationReason};
 use stacks::{
-    ProcessMaps, ProcessMapsCache, RefusedTables, SampledStack, StackWalker, UserState, is_of_32_bits,
-    kernel_part, names_no_mapping, native, user_part,
+    Mechanisms, ProcessMaps, ProcessMapsCache, RefusedTables, SampledStack, StackWalker, UserState,
+    is_of_32_bits, kernel_part, names_no_mapping, native, user_part,
 };
 use tracker::Tracker;
-use unwinder::StackEnd;
+use unwinder::{StackEnd, Unwinder};
 
 use super::copy_size::CopySize;
 use super::early::{self, FoundBy};
@@ -39,6 +39,7 @@ pub(super) struct Machine {
     pub(super) walker: StackWalker,
     pub(super) totals: StackTotals,
     pub(super) copy_size: CopySize,
+    pub(super) mechanisms: Mechanisms,
     pub(super) execs: Execs,
     fresh_maps: FreshMaps,
     /// Records of mappings found for the sample whose turn it is: they belong before it.
@@ -69,15 +70,16 @@ pub(super) struct EarlyStack {
 
 impl Machine {
     /// Before any record.
-    pub(super) fn new() -> Self {
+    pub(super) fn new(mechanisms: Mechanisms) -> Self {
         let store = ObjectStore::new(SearchPaths::from_environment(None, Vec::new(), true));
         let store = Arc::new(store.with_limits(limits()));
         Self {
             tracker: Tracker::new(),
             maps_cache: ProcessMapsCache::new(store),
-            walker: StackWalker::default(),
+            walker: StackWalker::new(Unwinder::FRAME_LIMIT, mechanisms),
             totals: StackTotals::default(),
             copy_size: CopySize::default(),
+            mechanisms,
             execs: Execs::default(),
             fresh_maps: FreshMaps::default(),
             fresh: Vec::new(),
@@ -91,7 +93,7 @@ impl Machine {
 
     /// Returns true if stacks are better seen to before their turn.
     pub(super) fn is_hasty(&self) -> bool {
-        self.hasty > 0
+        self.hasty > 0 && self.mechanisms.contains(Mechanisms::LOOK_AHEAD)
     }
 
     /// Writes a sample with its user stack unwound, which may have been done before its turn.
@@ -140,7 +142,9 @@ impl Machine {
         let (newer, start) = (OnceCell::new(), self.chain.len());
         let mut sampled = SampledStack { sample, pid, state, maps };
         let mut unwound = self.walker.walk(&sampled, &mut self.chain);
-        if let (Some(missing), Some(now)) = (self.walker.stack().unmapped, sample.time) {
+        if let (Some(missing), Some(now)) = (self.walker.stack().unmapped, sample.time)
+            && self.mechanisms.contains(Mechanisms::FRESH_MAPS)
+        {
             let (place, layout) = ((pid, missing), &layouts.recorded);
             if self.fresh_maps.look(place, now, layout, &mut self.tracker, &mut self.fresh) {
                 let maps = newer.get_or_init(|| self.maps_cache.of(&mut self.tracker, pid));
@@ -164,6 +168,9 @@ impl Machine {
         until: Instant,
         into: &mut Vec<u8>,
     ) -> bool {
+        if !self.mechanisms.contains(Mechanisms::IN_RING) {
+            return false;
+        }
         let state = native().and_then(|architecture| UserState::of(sample, architecture));
         let (Some(state), Some((pid, _))) = (state, sample.thread) else { return false };
         let Some((generation, maps)) = self.maps_cache.unchanged(&mut self.tracker, pid) else {

@@ -13,6 +13,6 @@ mod waiting;
 pub use copy_size::CopySizes;
 pub(crate) use copy_size::largest_copy;
 pub(crate) use record_size::{ChainLimits, room_for_copy};
-pub use stacks::RefusedTables;
+pub use stacks::{Mechanisms, RefusedTables};
 pub use stage::Unwinding;
 pub use totals::StackTotals;

@@ -15,7 +15,7 @@ use decoder::values::U64s;
 use decoder::{Endian, RawRecord, Record, RecordLayout, Sample, SampleFormat, kind, misc};
 use model::{Loss, Timestamp, TruncationReason};
 use rustc_hash::FxBuildHasher;
-use stacks::{RefusedTables, StackWalker, kernel_part, user_part};
+use stacks::{Mechanisms, RefusedTables, StackWalker, kernel_part, user_part};
 use tracker::Orderer;
 use unwinder::StackEnd;
 
@@ -86,7 +86,7 @@ struct Out {
 impl<C: Consumer> Unwinding<C> {
     /// Unwinds what goes to `consumer`; with `keep_stacks`, raw stacks are kept instead, and only the kernel's view of
     /// the user's chain is dropped.
-    pub fn new(consumer: C, keep_stacks: bool) -> Self {
+    pub fn new(consumer: C, keep_stacks: bool, mechanisms: Mechanisms) -> Self {
         Self {
             consumer,
             keep_stacks,
@@ -98,7 +98,7 @@ impl<C: Consumer> Unwinding<C> {
             orderer: Orderer::default(),
             held: WaitingRecords::default(),
             ahead: HashMap::default(),
-            machine: Machine::new(),
+            machine: Machine::new(mechanisms),
             out: Out { bytes: Vec::new(), kind: RingKind::Sideband },
         }
     }
@@ -301,7 +301,11 @@ impl Out {
 
 impl<C: Consumer> Consumer for Unwinding<C> {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
-        self.machine.copy_size = CopySize::new(recording.copy_sizes.clone(), recording.ring_size);
+        let copy_sizes = match self.machine.mechanisms.contains(Mechanisms::COPY_SIZES) {
+            true => recording.copy_sizes.clone(),
+            false => recording.copy_sizes.only_one(),
+        };
+        self.machine.copy_size = CopySize::new(copy_sizes, recording.ring_size);
         // Each event may have a limit of its own; 0 is none.
         let limit = |event: &RecordedEvent| match event.attr.sample_max_stack {
             0 => MOST_ADDRESSES,
@@ -309,7 +313,7 @@ impl<C: Consumer> Consumer for Unwinding<C> {
         };
         let unwound = recording.events.iter().filter(|event| has_stacks(event.attr.sample_format));
         if let Some(most) = unwound.map(limit).max().filter(|&most| most < MOST_ADDRESSES) {
-            self.machine.walker = StackWalker::with_frame_limit(most);
+            self.machine.walker = StackWalker::new(most, self.machine.mechanisms);
         }
         let written = self.written(recording);
         for (index, (event, written)) in recording.events.iter().zip(&written.events).enumerate() {
@@ -509,7 +513,7 @@ mod tests {
     /// What comes out of chunks that come in one round.
     fn played(recording: &Recording, chunks: impl IntoIterator<Item = Vec<u8>>) -> (Came, StackTotals) {
         let mut came = Came::default();
-        let mut stage = Unwinding::new(&mut came, false);
+        let mut stage = Unwinding::new(&mut came, false, Mechanisms::all());
         stage.begin(recording).unwrap();
         stage.started().unwrap();
         for bytes in chunks {

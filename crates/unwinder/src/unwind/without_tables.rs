@@ -36,6 +36,9 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         saves_frame_pointer: bool,
         epilogues: Option<Arc<[CompactRule]>>,
     ) -> Result<Step, StackEnd> {
+        if !self.unwinder.code_without_tables {
+            return Err(truncated(TruncationReason::NoUnwindData));
+        }
         let at_call = matches!(position.address, FrameAddress::ReturnAddress(_));
         if at_call && self.frame_pointer_is_plausible() {
             self.step_by_frame_pointer(false)?;
