@@ -1,4 +1,5 @@
-//! `cargo xtask ci`: format, clippy, tidy, types of the page, the book, growth, fuzzing, tests, each with the time that it took.
+//! `cargo xtask ci`: format, clippy, tidy, crates without std, packages, types of the page, the book, growth, fuzzing, tests, each
+//! with the time that it took.
 //!
 //! The tests run last, so that the test runner's summary closes the output.
 
@@ -7,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::bail;
 
-use crate::{book, fuzz, growth, package, page_types, test_runner, tidy, workspace};
+use crate::{book, fuzz, growth, no_std, package, page_types, test_runner, tidy, workspace};
 
 /// How long each target is fuzzed. There are about twenty: three to four minutes on two cores.
 const FUZZ_SECONDS: u32 = 20;
@@ -24,6 +25,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
         cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])
     })?;
     step("cargo xtask tidy", || tidy::run(&[]))?;
+    step("cargo xtask no-std", || no_std::run(&[]))?;
     step("cargo xtask package", || package::run(&[]))?;
     step("cargo xtask page-types", || page_types::run(&[]))?;
     step("cargo xtask book", || book::run(&[]))?;

@@ -9,6 +9,7 @@ mod fixtures;
 mod fuzz;
 mod growth;
 mod matrix;
+mod no_std;
 mod package;
 mod page_types;
 mod soak;
@@ -98,6 +99,11 @@ const CHORES: &[Chore] = &[
         name: "package",
         about: "pack all crates as for a registry (--verify builds them)",
         run: package::run,
+    },
+    Chore {
+        name: "no-std",
+        about: "compile the crates that are no_std for a target without an operating system",
+        run: no_std::run,
     },
     Chore {
         name: "measure",

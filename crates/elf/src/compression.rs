@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use object::{Endian as _, Endianness};
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+#[cfg(feature = "zlib")]
 use zlib_rs::{Inflate, InflateFlush, Status};
 
 use crate::unpacked::{Contents, ObjectBudget, UnpackLimit, Unpacked};
@@ -113,6 +114,12 @@ fn room_for(claimed: usize) -> Result<Vec<u8>, &'static str> {
     Ok(output)
 }
 
+#[cfg(not(feature = "zlib"))]
+fn inflate(_: &[u8], _: usize) -> Result<Vec<u8>, &'static str> {
+    Err("it is compressed with zlib, which this program is built without")
+}
+
+#[cfg(feature = "zlib")]
 fn inflate(mut stream: &[u8], claimed: usize) -> Result<Vec<u8>, &'static str> {
     let mut output = room_for(claimed)?;
     let mut inflate = Inflate::new(true, 15);

@@ -21,6 +21,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 
 use crate::workspace;
+pub(crate) use purity::NO_STD;
 use tree::Tree;
 
 /// One breach of a rule.

@@ -28,7 +28,7 @@ const PURE: &[&str] = &[
 ];
 
 /// Pure crates that also build for a target without an operating system.
-const NO_STD: &[&str] = &["model", "decoder", "tracker", "elf", "unwinder"];
+pub(crate) const NO_STD: &[&str] = &["model", "decoder", "tracker", "elf", "unwinder"];
 
 /// Paths by which a crate would reach the machine, the clock or the process.
 const IMPURE: &[&str] = &[
