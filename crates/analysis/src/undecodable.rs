@@ -71,7 +71,8 @@ fn field(error: &DecodeError) -> &'static str {
         DecodeError::RecordCut { .. } | DecodeError::RecordSize { .. } | DecodeError::AttrSize { .. } => {
             "size"
         }
-        DecodeError::UnknownKind(_) => "type",
+        // An unknown type, or a reason of its own.
+        _ => "type",
     }
 }
 

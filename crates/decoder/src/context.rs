@@ -2,6 +2,7 @@
 
 /// The meaning of a value of a call chain for the addresses after it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum Context {
     /// `PERF_CONTEXT_HV`: the hypervisor.
     Hypervisor,

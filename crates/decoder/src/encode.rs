@@ -16,6 +16,7 @@ use crate::values::{BRANCH_FLAG_WIDTHS, CounterValues, Registers, U64s};
 
 /// The reason why a record cannot be written.
 #[derive(Clone, Copy, PartialEq, Eq, Error, Debug)]
+#[non_exhaustive]
 pub enum EncodeError {
     /// The size field of a record has 16 bits.
     #[error("a record of {size} bytes does not fit into the 65535 of its size field")]

@@ -9,6 +9,7 @@ use crate::raw::kind;
 /// The reason why bytes could not be decoded. Offsets count from the start of the record (of its header) or of the
 /// attr.
 #[derive(Clone, Copy, PartialEq, Eq, Error, Debug)]
+#[non_exhaustive]
 pub enum DecodeError {
     /// The bytes end before the record does.
     #[error("record of {size} bytes is cut: only {available} are there")]

@@ -26,6 +26,7 @@ pub struct SampleId {
 
 /// The privilege level of a record: `misc & PERF_RECORD_MISC_CPUMODE_MASK`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+#[non_exhaustive]
 pub enum CpuMode {
     /// Not stated (0), or a value that this version does not know (6, 7).
     #[default]
@@ -48,6 +49,7 @@ pub enum CpuMode {
     clippy::large_enum_variant,
     reason = "lives on the stack, one at a time; the large one is the frequent one"
 )]
+#[non_exhaustive]
 pub enum Record<'a> {
     /// `PERF_RECORD_MMAP` (1) and `PERF_RECORD_MMAP2` (10): a mapping was made.
     Mmap(Mmap<'a>),

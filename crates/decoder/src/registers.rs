@@ -2,6 +2,7 @@
 
 /// The architectures whose registers have names here.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum Architecture {
     /// x86-64 and i386: one numbering.
     X86,

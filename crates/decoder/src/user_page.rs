@@ -45,6 +45,7 @@ pub trait PageMemory {
 
 /// The uses that user space may make of an event's counter and clock (`cap_user_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
 pub struct PageCapabilities {
     /// `rdpmc` reads the counter.
     pub user_rdpmc: bool,
@@ -94,6 +95,7 @@ impl PageCapabilities {
 /// assert!(cycles.abs_diff(back) <= 3, "no more than what rounding takes");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
 pub struct TimeConversion {
     /// `time_shift`, in bits.
     pub shift: u16,
@@ -134,6 +136,7 @@ impl TimeConversion {
 
 /// The contents of an event's page at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct PageReading {
     /// The count; `None` where `rdpmc` does not give it (the event is not on a counter, or user space may not).
     pub count: Option<u64>,

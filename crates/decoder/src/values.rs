@@ -74,6 +74,7 @@ pub struct CounterValues<'a> {
 
 /// One counter of [`CounterValues`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct CounterValue {
     /// The count.
     pub value: u64,
@@ -136,6 +137,7 @@ impl Eq for BranchStack<'_> {}
 
 /// One branch: `struct perf_branch_entry`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Branch {
     /// Where the branch was.
     pub from: u64,

@@ -8,6 +8,7 @@ use object::Endianness;
 
 /// The contents of `.gnu_debuglink`.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct DebugLink {
     /// The file's name, without a folder. It comes from the object: whoever joins it to a folder checks it first.
     pub file_name: Vec<u8>,
@@ -17,6 +18,7 @@ pub struct DebugLink {
 
 /// The contents of `.gnu_debugaltlink`.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct AltLink {
     /// The path, absolute or relative to the folder of the file that has the link.
     pub path: Vec<u8>,

@@ -3,6 +3,7 @@ use object::Endianness;
 
 /// A relocation (ELF specification, "Relocation").
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Relocation {
     /// `r_offset`: the place to be filled in.
     pub address: Svma,

@@ -18,6 +18,7 @@ pub enum SymbolSource {
 
 /// The kind of object that a symbol names (`STT_…`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum SymbolKind {
     /// `STT_NOTYPE`: a label in hand-written assembly, for example.
     Untyped,

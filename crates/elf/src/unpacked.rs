@@ -32,6 +32,7 @@ pub struct UnpackBudget {
 
 /// The limit that a section exceeds when unpacked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum UnpackLimit {
     /// So many times its size in the file.
     Ratio(u64),

@@ -10,6 +10,7 @@ use crate::read::other_formats;
 /// The reason why a recording, or one of its parts, is unreadable. Offsets count from the start of the file, or of
 /// the part where one is named.
 #[derive(Error, Debug)]
+#[non_exhaustive]
 pub enum Error {
     /// The source failed.
     #[error("reading {len} bytes at offset {offset:#x} failed: {source}")]

@@ -7,6 +7,7 @@ use crate::error::Error;
 
 /// The parts of a TRACING_DATA section that say something about tracepoints.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct TracingData<'a> {
     /// Of raw data.
     pub endian: Endian,
@@ -20,6 +21,7 @@ pub struct TracingData<'a> {
 
 /// A tracepoint that is described.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Tracepoint<'a> {
     /// Its folder, `sched`.
     pub system: &'a [u8],

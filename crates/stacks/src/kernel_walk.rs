@@ -91,7 +91,9 @@ mod tests {
         let stack = StackCopy { start: 0, bytes: &bytes };
         let state = UserState { registers, stack, thread: model::Tid(1) };
         let frame = Frame { address: FrameAddress::ReturnAddress(Avma(last)), stack_pointer: 0 };
-        let stack = UnwoundStack { frames: vec![frame], led_out_by, ..UnwoundStack::default() };
+        let mut stack = UnwoundStack::default();
+        stack.frames.push(frame);
+        stack.led_out_by = led_out_by;
         callers_beyond(&sample, &state, &stack).map(Iterator::collect)
     }
 

@@ -32,6 +32,7 @@ pub struct ArchivedNames {
 
 /// The reason why the names of a recording are not read on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct ArchiveError {
     /// Where in the unpacked names, bytes.
     pub offset: usize,

@@ -10,6 +10,7 @@ use model::Name;
 
 /// The style in which a function's name is given.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
 pub enum NameStyle {
     /// Demangled: Rust without hashes, C++ without parameters and without what compilers append to clones (as perf
     /// shows them). Names of other languages stay as they are.

@@ -309,7 +309,7 @@ fn function(
             false
         }
         SymbolKind::Data if with_data && !section.is_some_and(elf::Section::is_thread_local) => true,
-        SymbolKind::Data | SymbolKind::Other => return None,
+        _ => return None,
     };
     let start = match machine {
         // The lowest bit says that the code is Thumb.

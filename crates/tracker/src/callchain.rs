@@ -22,13 +22,14 @@ impl AddressSpace {
             CpuMode::Kernel => Some(Self::Kernel),
             CpuMode::User => Some(Self::User),
             CpuMode::Hypervisor | CpuMode::GuestKernel | CpuMode::GuestUser => Some(Self::Foreign),
-            CpuMode::Unknown => None,
+            _ => None,
         }
     }
 }
 
 /// An item of a call chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum ChainItem {
     /// An address on the stack.
     Address {
@@ -65,11 +66,8 @@ pub fn chain_items(values: impl Iterator<Item = u64>, mode: CpuMode) -> impl Ite
                     context = Some(AddressSpace::User);
                     return values.next().map(ChainItem::Deferred);
                 }
-                Context::Hypervisor
-                | Context::Guest
-                | Context::GuestKernel
-                | Context::GuestUser
-                | Context::Unknown => AddressSpace::Foreign,
+                // A hypervisor's, a guest's, or one that is not known.
+                _ => AddressSpace::Foreign,
             });
         }
     })

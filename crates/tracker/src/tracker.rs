@@ -289,10 +289,8 @@ impl Tracker {
         match record.mode {
             CpuMode::Hypervisor | CpuMode::GuestKernel | CpuMode::GuestUser => return,
             CpuMode::Kernel => return self.kernel.map(record, known, &mut self.spaces),
-            CpuMode::User | CpuMode::Unknown if record.pid == Pid::NONE => {
-                return self.kernel.map(record, known, &mut self.spaces);
-            }
-            CpuMode::User | CpuMode::Unknown => {}
+            _ if record.pid == Pid::NONE => return self.kernel.map(record, known, &mut self.spaces),
+            _ => {}
         }
         let Some((start, last)) = mapping::range(record.start, record.len) else { return };
         self.see(record.pid, record.tid);

@@ -4,6 +4,7 @@ use elf::Machine;
 
 /// A processor architecture that stacks can be unwound for (64-bit, little-endian).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum Architecture {
     /// x86-64. DWARF register numbers: System V ABI, AMD64 supplement, figure 3.36.
     X86_64,

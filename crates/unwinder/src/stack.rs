@@ -26,6 +26,7 @@ pub enum StackEnd {
 
 /// An unwound stack. Kept and filled again from sample to sample.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct UnwoundStack {
     /// Innermost first. The first is the sampled instruction.
     pub frames: Vec<Frame>,

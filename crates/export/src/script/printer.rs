@@ -335,12 +335,12 @@ fn start(event: &Event, sample: &Sample<'_>, comm: &Name, nanoseconds: bool, out
 /// The letters of the privilege level. perf takes its number for a set of bits, so that the hypervisor's has three.
 fn misc(out: &mut Vec<u8>, mode: CpuMode) {
     let letters = match mode {
-        CpuMode::Unknown => "",
         CpuMode::Kernel => "K",
         CpuMode::User => "U",
         CpuMode::Hypervisor => "KUH",
         CpuMode::GuestKernel => "G",
         CpuMode::GuestUser => "KGg",
+        _ => "",
     };
     number::left(out, letters.as_bytes(), 6);
 }

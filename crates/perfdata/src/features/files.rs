@@ -14,6 +14,7 @@ const FILE2: u32 = 132;
 
 /// The kind of addresses of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum FileKind {
     /// The kernel image: addresses of the running kernel.
     Kernel,

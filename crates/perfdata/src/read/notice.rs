@@ -6,6 +6,7 @@ use crate::error::Error;
 
 /// Something that is not as it should be, and what was done about it.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Notice {
     /// The recorder did not end: read to the last whole record; there are no feature sections.
     NeverFinished,

@@ -14,6 +14,7 @@ use crate::sections::Piece;
 
 /// A decoded tool record.
 #[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
 pub enum ToolRecord<'a> {
     /// `HEADER_ATTR`: an event and the ids of its instances.
     HeaderAttr {
@@ -173,6 +174,7 @@ pub struct IdIndexEntry {
 
 /// The error of a trace decoder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct AuxtraceError<'a> {
     /// 1: instruction trace.
     pub kind: u32,
@@ -194,6 +196,7 @@ pub struct AuxtraceError<'a> {
 
 /// The contents of EVENT_UPDATE.
 #[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
 pub enum EventUpdate<'a> {
     /// Of the counts.
     Unit(&'a [u8]),

@@ -9,6 +9,7 @@ use super::{Dwarf, Reader, Sections, Unit, WorkBudget, read_unit};
 
 /// The file that holds the rest of a unit's debug information.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct SplitUnit {
     /// The id that the unit in the file has too.
     pub id: u64,

@@ -90,6 +90,8 @@ pub(super) fn sideband(out: &mut Vec<u8>, record: &Record<'_>) {
                 display(out, format_args!("\n..... {index:2}: {ip:016x}"));
             }
         }
+        // A record of a newer kernel, of which the heading says all.
+        _ => {}
     }
 }
 

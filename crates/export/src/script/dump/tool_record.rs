@@ -80,6 +80,7 @@ pub(super) fn tool_record(out: &mut Vec<u8>, record: &ToolRecord<'_>) {
                 EventUpdate::Name(name) => display(out, format_args!(" name: {}", Name::new(name))),
                 EventUpdate::Cpus(map) => cpus(out, map),
                 EventUpdate::Unknown(number) => display(out, format_args!(" unknown: {number}")),
+                _ => display(out, format_args!(" unknown")),
             }
         }
         ToolRecord::TimeConv { shift, mult, zero, short } => {
@@ -108,6 +109,8 @@ pub(super) fn tool_record(out: &mut Vec<u8>, record: &ToolRecord<'_>) {
             display(out, format_args!(" time: {timestamp} cpu: {cpu} version: {version} domain: {domain}"));
             display(out, format_args!(" size: {}", body.len()));
         }
+        // A record of a newer perf, of which the heading says all.
+        _ => {}
     }
 }
 
