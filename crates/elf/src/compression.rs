@@ -7,7 +7,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use object::{Endian as _, Endianness};
+#[cfg(feature = "zstd")]
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+#[cfg(feature = "zstd")]
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 #[cfg(feature = "zlib")]
 use zlib_rs::{Inflate, InflateFlush, Status};
@@ -26,6 +28,7 @@ const MAX_RATIO: u64 = 32;
 const ALWAYS_UNPACKED: u64 = 1 << 20;
 
 /// Unpacked in steps of this many bytes.
+#[cfg(any(feature = "zlib", feature = "zstd"))]
 const STEP: usize = 1 << 20;
 
 /// How a section is packed.
@@ -108,6 +111,7 @@ impl<'a> Packed<'a> {
 }
 
 /// Room for what is stated: all at once, as it is no more than the ratio allows.
+#[cfg(any(feature = "zlib", feature = "zstd"))]
 fn room_for(claimed: usize) -> Result<Vec<u8>, &'static str> {
     let mut output = Vec::new();
     output.try_reserve_exact(claimed).map_err(|_| "there is not enough memory to unpack it")?;
@@ -146,6 +150,12 @@ fn inflate(mut stream: &[u8], claimed: usize) -> Result<Vec<u8>, &'static str> {
     if output.len() == claimed { Ok(output) } else { Err("its zlib stream is shorter than stated") }
 }
 
+#[cfg(not(feature = "zstd"))]
+fn unzstd(_: &[u8], _: usize) -> Result<Vec<u8>, &'static str> {
+    Err("it is compressed with zstd, which this program is built without")
+}
+
+#[cfg(feature = "zstd")]
 fn unzstd(stream: &[u8], claimed: usize) -> Result<Vec<u8>, &'static str> {
     const DAMAGED: &str = "its zstd stream is damaged";
     // What level 19 takes, the highest one that is in use.

@@ -24,6 +24,7 @@ mod object;
 mod read_at;
 mod relocation;
 mod section;
+mod section_reader;
 mod segment;
 mod symbol;
 mod unpacked;
@@ -35,7 +36,8 @@ pub use object::Object;
 pub use read_at::ReadAt;
 pub use relocation::Relocation;
 pub use section::Section;
-pub use segment::Segment;
+pub use section_reader::SectionReader;
+pub use segment::{Segment, svma_of};
 pub use symbol::{MAX_NAME_BYTES, Symbol, SymbolKind, SymbolSource, name_at};
 pub use unpacked::{Contents, UnpackBudget, UnpackLimit, Unpacked};
 

@@ -42,7 +42,7 @@ impl Segment {
 
 /// The stated address of a byte of the file, through the segment that covers it. Executable segments come first,
 /// since an address of code is asked for; two segments may share a page of the file, but hardly ever a byte.
-pub(crate) fn svma_of(segments: &[Segment], offset: FileOffset) -> Option<Svma> {
+pub fn svma_of(segments: &[Segment], offset: FileOffset) -> Option<Svma> {
     let covering = |executable| {
         segments
             .iter()

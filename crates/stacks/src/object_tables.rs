@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use elf::{ElfError, Object};
+use elf::{ElfError, Object, SectionReader};
 use host::objects::{BlockBytes, ObjectStore, own_vdso_bytes};
 use model::{Name, Pid, Space};
-use unwinder::UnwindTables;
+use unwinder::{ObjectSections, UnwindTables};
 
 /// A list of the unwind tables that exist and were not read: one sentence for each object, the first few.
 /// Clones share the list, so that it can be read while stacks are unwound.
@@ -46,7 +46,7 @@ pub(crate) struct ObjectTables {
     pid: Pid,
     store: Arc<ObjectStore<BlockBytes>>,
     refused: RefusedTables,
-    tables: OnceLock<Option<Arc<UnwindTables<BlockBytes>>>>,
+    tables: OnceLock<Option<Arc<UnwindTables<SectionReader<BlockBytes>>>>>,
 }
 
 impl ObjectTables {
@@ -60,7 +60,7 @@ impl ObjectTables {
     }
 
     /// Its tables; `None` where the object cannot be had, is another one than was mapped, or of another architecture.
-    pub(crate) fn tables(&self) -> Option<Arc<UnwindTables<BlockBytes>>> {
+    pub(crate) fn tables(&self) -> Option<Arc<UnwindTables<SectionReader<BlockBytes>>>> {
         self.tables.get_or_init(|| self.open()).clone()
     }
 
@@ -69,14 +69,15 @@ impl ObjectTables {
         self.tables.get().is_some()
     }
 
-    fn open(&self) -> Option<Arc<UnwindTables<BlockBytes>>> {
+    fn open(&self) -> Option<Arc<UnwindTables<SectionReader<BlockBytes>>>> {
         let tables = match &self.space {
             Space::Object(identity) => {
                 let (object, path) = self.store.open_with_path(identity, &[self.pid]).ok()?;
-                let mut tables = UnwindTables::new(Arc::clone(&object))?;
+                let mut sections = ObjectSections::from_object(&object)?;
                 if let Some(debug_file) = self.store.debug_files(&object, &path).debug {
-                    tables.add_debug_file(&debug_file);
+                    sections.add_debug_file(&debug_file);
                 }
+                let tables = UnwindTables::new(sections);
                 self.refused.add(&identity.path, tables.refused());
                 tables
             }
@@ -87,7 +88,7 @@ impl ObjectTables {
                     // The kernel states no id for it: ours it is only on the machine that was recorded.
                     _ => self.store.paths().own_images,
                 };
-                UnwindTables::new(Arc::new(vdso)).filter(|_| same)?
+                UnwindTables::new(ObjectSections::from_object(&Arc::new(vdso)).filter(|_| same)?)
             }
             _ => return None,
         };

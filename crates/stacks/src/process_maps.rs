@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use elf::SectionReader;
 use host::objects::{BlockBytes, ObjectStore};
 use model::{AddressKind, Avma, FileOffset, FrameAddress, Pid, SpaceId, StackEntry};
 use rustc_hash::FxBuildHasher;
@@ -79,9 +80,9 @@ impl<'s> MappedObjects<'s> {
 }
 
 impl Objects for MappedObjects<'_> {
-    type Image = BlockBytes;
+    type Bytes = SectionReader<BlockBytes>;
 
-    fn tables(&mut self, object: ObjectNumber) -> Option<Arc<UnwindTables<BlockBytes>>> {
+    fn tables(&mut self, object: ObjectNumber) -> Option<Arc<UnwindTables<Self::Bytes>>> {
         let image = self.maps.images.get(&object)?;
         self.lacking |= self.until.is_some_and(|until| !image.is_open() || Instant::now() >= until);
         if self.lacking {

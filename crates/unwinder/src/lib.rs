@@ -44,5 +44,5 @@ pub use architecture::Architecture;
 pub use memory::{NoMemory, ReadMemory, StackCopy};
 pub use registers::Registers;
 pub use stack::{Frame, StackEnd, UnwoundStack};
-pub use tables::UnwindTables;
+pub use tables::{ObjectSections, Section, UnwindTables};
 pub use unwind::{Innermost, Objects, Unwinder};

@@ -26,11 +26,11 @@ use crate::tables::{Extent, Lookup, UnwindTables};
 /// A source of the tables of objects for the unwinder. Asked only for addresses whose rule is not known yet, and
 /// where the code itself must be looked at.
 pub trait Objects {
-    /// What holds an object's bytes.
-    type Image: ReadAt;
+    /// The holder of a section's bytes.
+    type Bytes: ReadAt;
 
     /// The tables of an object; `None` where its file cannot be had.
-    fn tables(&mut self, object: ObjectNumber) -> Option<Arc<UnwindTables<Self::Image>>>;
+    fn tables(&mut self, object: ObjectNumber) -> Option<Arc<UnwindTables<Self::Bytes>>>;
 }
 
 /// The innermost frame, from which a stack is unwound.
@@ -433,7 +433,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
     fn tables_and_offset(
         &mut self,
         caller: Position<'s>,
-    ) -> Option<(Arc<UnwindTables<O::Image>>, FileOffset)> {
+    ) -> Option<(Arc<UnwindTables<O::Bytes>>, FileOffset)> {
         let mapping = caller.mapping?;
         // The byte before is in the mapping; the return address itself may lie at its end.
         let offset = mapping.file_offset_of(caller.lookup.0)?.checked_add(1)?;

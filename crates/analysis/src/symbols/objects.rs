@@ -7,7 +7,7 @@ use elf::{Object, SymbolSource};
 use host::objects::{DebugFiles, HostObject, ObjectBytes, ObjectStore, own_vdso};
 use model::{AddressKind, BuildId, Name, ObjectIdentity, Pid, Reason, Resolution, StackEntry};
 use symbolizer::{DataSymbolizer, ObjectFiles, ObjectIndex, ObjectSymbolizer, Options, Place, minidebug};
-use unwinder::UnwindTables;
+use unwinder::{ObjectSections, UnwindTables};
 
 use super::Answers;
 use super::object_cache::{Known, ObjectCache, Stamp};
@@ -208,9 +208,8 @@ fn tell_apart(opened: &Opened, entries: &[StackEntry], resolutions: &mut [Resolu
         if !matches!(reason, Reason::NoSymbols | Reason::Stripped | Reason::NoSymbolCovers) {
             continue;
         }
-        let Some(tables) = tables.get_or_insert_with(|| UnwindTables::new(Arc::clone(&opened.object))) else {
-            return;
-        };
+        let make = || ObjectSections::from_object(&opened.object).map(UnwindTables::new);
+        let Some(tables) = tables.get_or_insert_with(make) else { return };
         let Place { found, lookup } = Place::from(entry);
         if let Some(function) = tables.function_at(lookup) {
             let before = opened.object.svma_of(lookup).map_or(0, |address| address.0 - function.start.0);

@@ -4,13 +4,12 @@ mod code;
 mod entry;
 mod fde_index;
 mod search_table;
-mod section;
+mod sections;
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use elf::{ElfError, Endianness, Object, ReadAt};
+use elf::{ElfError, ReadAt, Segment};
 use gimli::{BaseAddresses, DebugFrame, EhFrame, EndianSlice, LittleEndian, UnwindContext, UnwindSection};
 use model::{FileOffset, Svma};
 
@@ -18,7 +17,7 @@ use self::code::Code;
 use self::entry::{Entry, SectionKind};
 use self::fde_index::FdeIndex;
 use self::search_table::SearchTable;
-use self::section::Section;
+pub use self::sections::{ObjectSections, Section};
 use crate::Architecture;
 use crate::row::Row;
 
@@ -27,20 +26,20 @@ use crate::row::Row;
 /// Both `.eh_frame` and `.debug_frame` are consulted, in this order. An FDE is found by the linker's search table,
 /// else by an own sorted index.
 #[derive(Debug)]
-pub struct UnwindTables<D> {
-    object: Arc<Object<D>>,
+pub struct UnwindTables<S> {
     architecture: Architecture,
-    eh_frame: Option<Section<D>>,
-    /// `.eh_frame_hdr`, or what `PT_GNU_EH_FRAME` shows, where it is a table of this `.eh_frame`.
-    search_table: Option<(SearchTable, Section<D>)>,
+    file: S,
+    segments: Vec<Segment>,
+    entry: Svma,
+    eh_frame: Option<Section<S>>,
+    /// `.eh_frame_hdr`, where it is a table of this `.eh_frame`.
+    search_table: Option<(SearchTable, Section<S>)>,
     eh_frame_index: FdeIndex,
-    debug_frame: Option<Section<D>>,
+    debug_frame: Option<Section<S>>,
     debug_frame_index: FdeIndex,
     /// What addresses in the tables may be relative to, but for `.eh_frame` itself.
     bases: BaseAddresses,
-    /// The object has `.gopclntab`: Go's linker made it.
-    go: bool,
-    /// Tables that are there and are not read.
+    is_go: bool,
     refused: Vec<ElfError>,
 }
 
@@ -79,72 +78,51 @@ const LARGEST_INDEXED: u64 = 32 << 20;
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
-impl<D: ReadAt> UnwindTables<D> {
-    /// Finds the sections of an object, and builds the index of those that the linker made none for. `None` where its
-    /// architecture is not one that can be unwound: 64-bit, little-endian, known to [`Architecture`].
-    pub fn new(object: Arc<Object<D>>) -> Option<Self> {
-        let architecture = Architecture::of_machine(object.machine())?;
-        if !object.is_64() || object.endian() != Endianness::Little {
-            return None;
-        }
-        let mut refused = Vec::new();
-        let header = Section::named(&object, ".eh_frame_hdr", &mut refused).or_else(|| {
-            let (address, at, size) = object.eh_frame_header()?;
-            Section::in_file(&object, address, at, size)
-        });
-        let table = header.and_then(|header| Some((SearchTable::parse(header.address.0, &header)?, header)));
-        let eh_frame = Section::named(&object, ".eh_frame", &mut refused).or_else(|| {
-            let address = Svma(table.as_ref()?.0.eh_frame_address());
-            let (at, size) = object.file_range_at(address)?;
-            Section::in_file(&object, address, at, size)
-        });
+impl<S: ReadAt> UnwindTables<S> {
+    /// Takes an object's sections, and builds the index of those that the linker made none for.
+    pub fn new(sections: ObjectSections<S>) -> Self {
+        let table = sections.eh_frame_hdr.and_then(|header| Some((SearchTable::parse(&header)?, header)));
         // A table for another `.eh_frame` than this one would lead astray.
-        let is_of =
-            |eh_frame: &Section<D>, table: &SearchTable| table.eh_frame_address() == eh_frame.address.0;
-        let search_table =
-            table.filter(|(table, _)| eh_frame.as_ref().is_some_and(|eh_frame| is_of(eh_frame, table)));
-        let debug_frame = Section::named(&object, ".debug_frame", &mut refused);
-        let go = object.section(".gopclntab").is_some() || object.section(".data.rel.ro.gopclntab").is_some();
-        let bases = bases(&object);
+        let has_entries = |table: &SearchTable| {
+            sections.eh_frame.as_ref().is_some_and(|eh_frame| table.eh_frame_address() == eh_frame.address.0)
+        };
+        let search_table = table.filter(|(table, _)| has_entries(table));
+        let mut bases = BaseAddresses::default();
+        if let Some(text) = sections.text {
+            bases = bases.set_text(text.0);
+        }
+        if let Some(got) = sections.got {
+            bases = bases.set_got(got.0);
+        }
         let mut tables = Self {
-            object,
-            architecture,
-            eh_frame,
+            architecture: sections.architecture,
+            file: sections.file,
+            segments: sections.segments,
+            entry: sections.entry,
+            eh_frame: sections.eh_frame,
             search_table,
             eh_frame_index: FdeIndex::default(),
-            debug_frame,
+            debug_frame: sections.debug_frame,
             debug_frame_index: FdeIndex::default(),
             bases,
-            go,
-            refused,
+            is_go: sections.is_go,
+            refused: sections.refused,
         };
+        let indexed = |section: &&Section<S>| section.size() <= LARGEST_INDEXED;
         if tables.search_table.is_none()
-            && let Some(section) =
-                tables.eh_frame.as_ref().filter(|section| section.size() <= LARGEST_INDEXED)
+            && let Some(section) = tables.eh_frame.as_ref().filter(indexed)
         {
             let (bytes, address) = (section.copy(0..section.size()), section.address.0);
             tables.eh_frame_index = FdeIndex::build(&tables.as_eh_frame(&bytes), &tables.bases_of(address));
         }
-        tables.index_debug_frame();
-        Some(tables)
-    }
-
-    /// Adds the `.debug_frame` of the object's separate debug file, where the object has none itself.
-    pub fn add_debug_file(&mut self, debug_file: &Arc<Object<D>>) {
-        if self.debug_frame.is_none() {
-            self.debug_frame = Section::named(debug_file, ".debug_frame", &mut self.refused);
-            self.index_debug_frame();
-        }
-    }
-
-    fn index_debug_frame(&mut self) {
-        if let Some(section) = self.debug_frame.as_ref().filter(|section| section.size() <= LARGEST_INDEXED) {
+        if let Some(section) = tables.debug_frame.as_ref().filter(indexed) {
             let bytes = section.copy(0..section.size());
-            self.debug_frame_index = FdeIndex::build(&self.as_debug_frame(&bytes), &self.bases);
+            tables.debug_frame_index = FdeIndex::build(&tables.as_debug_frame(&bytes), &tables.bases);
         }
+        tables
     }
 
-    /// Whose code it is.
+    /// The architecture of the code.
     pub fn architecture(&self) -> Architecture {
         self.architecture
     }
@@ -187,39 +165,38 @@ impl<D: ReadAt> UnwindTables<D> {
 
     /// Returns true if Go's linker made the code.
     pub(crate) fn is_go(&self) -> bool {
-        self.go
+        self.is_go
     }
 
     /// Returns true if a return address at `address` is that of the first call which the object's entry point makes: nobody
     /// called that. C libraries without unwind tables say it in no other way.
     pub(crate) fn returns_to_entry(&self, address: Svma) -> bool {
         const LONGEST_ENTRY: u64 = 64;
-        let entry = self.object.entry();
-        entry != Svma(0)
+        self.entry != Svma(0)
             && address
-                .checked_offset_from(entry)
+                .checked_offset_from(self.entry)
                 .is_some_and(|distance| (1..=LONGEST_ENTRY).contains(&distance))
     }
 
     /// The stated address of a byte of the file, by the program header that holds it.
     pub(crate) fn address_of(&self, offset: FileOffset) -> Option<Svma> {
-        self.object.svma_of(offset)
+        elf::svma_of(&self.segments, offset)
     }
 
     /// The code from `offset` on, as much as is looked at for one frame.
     pub(crate) fn code_from(&self, offset: FileOffset) -> Code {
-        Code::read(self.object.source(), offset.0)
+        Code::read(&self.file, offset.0)
     }
 
     /// Up to 8 bytes of code that end at `offset`.
     pub(crate) fn code_before(&self, offset: FileOffset) -> Code {
         let start = offset.0.saturating_sub(8);
-        Code::read(self.object.source(), start).up_to(offset.0 - start)
+        Code::read(&self.file, start).up_to(offset.0 - start)
     }
 
     /// The code in a range of the file, as far as there is any.
     pub(crate) fn code_in(&self, range: Range<u64>) -> Vec<u8> {
-        self.object.source().copy(range)
+        self.file.copy(range)
     }
 
     /// The row for the instruction at `address`.
@@ -277,18 +254,18 @@ impl<D: ReadAt> UnwindTables<D> {
         }
     }
 
-    fn row_of<'a, S>(
+    fn row_of<'a, T>(
         &self,
-        section: &S,
+        section: &T,
         bases: &BaseAddresses,
-        offset: S::Offset,
+        offset: T::Offset,
         address: Svma,
         context: &mut UnwindContext<usize>,
     ) -> Lookup
     where
-        S: UnwindSection<Slice<'a>>,
+        T: UnwindSection<Slice<'a>>,
     {
-        let Ok(fde) = section.fde_from_offset(bases, offset, S::cie_from_offset) else {
+        let Ok(fde) = section.fde_from_offset(bases, offset, T::cie_from_offset) else {
             return Lookup::Malformed;
         };
         // The end of an FDE that lies may overflow; gimli's `contains` does not check that.
@@ -343,15 +320,4 @@ where
     let start = fde.initial_address();
     let covers = address.0.checked_sub(start).is_some_and(|within| within < fde.len());
     covers.then(|| Svma(start)..Svma(start.saturating_add(fde.len())))
-}
-
-fn bases<D>(object: &Object<D>) -> BaseAddresses {
-    let mut bases = BaseAddresses::default();
-    if let Some(text) = object.section(".text") {
-        bases = bases.set_text(text.address.0);
-    }
-    if let Some(got) = object.section(".got") {
-        bases = bases.set_got(got.address.0);
-    }
-    bases
 }

@@ -2,6 +2,8 @@
 
 use elf::ReadAt;
 
+use super::sections::Section;
+
 /// `DW_EH_PE_udata4`.
 const UDATA4: u8 = 0x03;
 /// `DW_EH_PE_datarel | DW_EH_PE_sdata4`: relative to the start of `.eh_frame_hdr`. All linkers write this form.
@@ -25,7 +27,8 @@ const CHUNK: u64 = 64;
 
 impl SearchTable {
     /// Reads the header; `None` where there is no table, or one in a form that no linker writes.
-    pub(super) fn parse(address: u64, section: &impl ReadAt) -> Option<Self> {
+    pub(super) fn parse(section: &Section<impl ReadAt>) -> Option<Self> {
+        let address = section.address.0;
         let header = section.array::<HEADER_LENGTH>(0)?;
         let [1, PCREL_SDATA4, UDATA4, DATAREL_SDATA4, rest @ ..] = header else { return None };
         let eh_frame = i32::from_le_bytes([rest[0], rest[1], rest[2], rest[3]]);
@@ -78,6 +81,10 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
 
+    fn parse(address: u64, bytes: &[u8]) -> Option<SearchTable> {
+        SearchTable::parse(&Section { address: model::Svma(address), bytes })
+    }
+
     fn table(count: u32, entries: &[(i32, i32)]) -> Vec<u8> {
         let mut bytes = Vec::from([1, PCREL_SDATA4, UDATA4, DATAREL_SDATA4]);
         bytes.extend(0x1000_i32.to_le_bytes());
@@ -92,7 +99,7 @@ mod tests {
     #[test]
     fn the_last_entry_at_or_below_is_found() {
         let bytes = table(2, &[(-0x800, 0x1010), (-0x700, 0x1030)]);
-        let table = SearchTable::parse(0x2000, &bytes).unwrap();
+        let table = parse(0x2000, &bytes).unwrap();
         assert_eq!(table.eh_frame_address(), 0x3004);
         assert_eq!(table.find(&bytes, 0x17ff), None);
         assert_eq!(table.find(&bytes, 0x1800), Some((0x3010, 0x1900)));
@@ -105,7 +112,7 @@ mod tests {
         for count in [1, 2, 63, 64, 65, 66, 129, 1000, 4097] {
             let entries: Vec<(i32, i32)> = (0..count).map(|index| (index * 0x10, index * 0x20)).collect();
             let bytes = table(count as u32, &entries);
-            let table = SearchTable::parse(0x2000, &bytes).unwrap();
+            let table = parse(0x2000, &bytes).unwrap();
             assert_eq!(table.find(&bytes, 0x1fff), None);
             for index in 0..count as u64 {
                 let next = if index + 1 == count as u64 { u64::MAX } else { 0x2010 + index * 0x10 };
@@ -118,8 +125,8 @@ mod tests {
 
     #[test]
     fn a_count_beyond_the_section_is_no_table() {
-        assert!(SearchTable::parse(0, &table(3, &[(0, 0), (1, 1)])).is_none());
-        assert!(SearchTable::parse(0, &table(u32::MAX, &[])).is_none());
-        assert!(SearchTable::parse(0, &[1, PCREL_SDATA4].as_slice()).is_none());
+        assert!(parse(0, &table(3, &[(0, 0), (1, 1)])).is_none());
+        assert!(parse(0, &table(u32::MAX, &[])).is_none());
+        assert!(parse(0, &[1, PCREL_SDATA4]).is_none());
     }
 }

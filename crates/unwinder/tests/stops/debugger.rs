@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use elf::Object;
+use elf::{Object, SectionReader};
 use model::{Avma, FileOffset, FrameAddress, Tid};
 use prof_unwinder::{
-    AddressSpace, Architecture, Innermost, Mapping, ObjectNumber, Objects, ReadMemory, Registers, StackCopy,
-    UnwindTables, Unwinder, UnwoundStack,
+    AddressSpace, Architecture, Innermost, Mapping, ObjectNumber, ObjectSections, Objects, ReadMemory,
+    Registers, StackCopy, UnwindTables, Unwinder, UnwoundStack,
 };
 
 /// What gdb's Python runs before the script of a test: `stop()` writes down where the program stands.
@@ -140,7 +140,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 #[derive(Default)]
 pub(crate) struct Files {
     numbers: HashMap<String, ObjectNumber>,
-    tables: Vec<Option<Arc<UnwindTables<Vec<u8>>>>>,
+    tables: Vec<Option<Arc<UnwindTables<SectionReader<Vec<u8>>>>>>,
 }
 
 impl Files {
@@ -149,16 +149,21 @@ impl Files {
         *self.numbers.entry(path.to_owned()).or_insert_with(|| {
             let file = std::fs::read(path).ok();
             let object = file.and_then(|bytes| Object::parse(bytes).ok());
-            tables.push(object.and_then(|object| UnwindTables::new(Arc::new(object))).map(Arc::new));
+            tables.push(
+                object
+                    .and_then(|object| ObjectSections::from_object(&Arc::new(object)))
+                    .map(UnwindTables::new)
+                    .map(Arc::new),
+            );
             ObjectNumber(tables.len() as u32 - 1)
         })
     }
 }
 
 impl Objects for Files {
-    type Image = Vec<u8>;
+    type Bytes = SectionReader<Vec<u8>>;
 
-    fn tables(&mut self, object: ObjectNumber) -> Option<Arc<UnwindTables<Vec<u8>>>> {
+    fn tables(&mut self, object: ObjectNumber) -> Option<Arc<UnwindTables<SectionReader<Vec<u8>>>>> {
         self.tables[object.0 as usize].clone()
     }
 }

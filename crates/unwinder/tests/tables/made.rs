@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use elf::{Machine, Object};
+use elf::{Machine, Object, SectionReader};
 use model::{Avma, FileOffset, Tid};
 use prof_unwinder::{
-    AddressSpace, Innermost, Mapping, NoMemory, ObjectNumber, Objects, Registers, StackCopy, UnwindTables,
-    Unwinder, UnwoundStack,
+    AddressSpace, Innermost, Mapping, NoMemory, ObjectNumber, ObjectSections, Objects, Registers, StackCopy,
+    UnwindTables, Unwinder, UnwoundStack,
 };
 
 /// Where the object's first byte is stated to be.
@@ -101,18 +101,24 @@ pub(crate) fn cie(augmentation: &str, code: u8, return_address: u8, instructions
 }
 
 /// One object.
-pub(crate) struct One(pub(crate) Option<Arc<UnwindTables<Vec<u8>>>>);
+pub(crate) struct One(pub(crate) Option<Arc<UnwindTables<SectionReader<Vec<u8>>>>>);
 
 impl One {
     pub(crate) fn new(file: Vec<u8>) -> Self {
-        Self(Object::parse(file).ok().and_then(|object| UnwindTables::new(Arc::new(object))).map(Arc::new))
+        Self(
+            Object::parse(file)
+                .ok()
+                .and_then(|object| ObjectSections::from_object(&Arc::new(object)))
+                .map(UnwindTables::new)
+                .map(Arc::new),
+        )
     }
 }
 
 impl Objects for One {
-    type Image = Vec<u8>;
+    type Bytes = SectionReader<Vec<u8>>;
 
-    fn tables(&mut self, _: ObjectNumber) -> Option<Arc<UnwindTables<Vec<u8>>>> {
+    fn tables(&mut self, _: ObjectNumber) -> Option<Arc<UnwindTables<SectionReader<Vec<u8>>>>> {
         self.0.clone()
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use elf::{Machine, Object};
 use model::{Avma, FileOffset, Tid, TruncationReason};
 use prof_unwinder::{
-    AddressSpace, Architecture, Innermost, Mapping, NoMemory, ObjectNumber, Registers, StackCopy, StackEnd,
-    UnwindTables, Unwinder, UnwoundStack,
+    AddressSpace, Architecture, Innermost, Mapping, NoMemory, ObjectNumber, ObjectSections, Registers,
+    StackCopy, StackEnd, UnwindTables, Unwinder, UnwoundStack,
 };
 
 use crate::made::{BASE, One, TEXT, cie, eh_frame, object, space, unwind_by, words};
@@ -33,7 +33,7 @@ fn an_address_is_unwound_alike_whatever_was_unwound_before() {
     let object = Arc::new(Object::parse(file).unwrap());
     let text = object.section(".text").unwrap();
     let (start, size, offset) = (text.address.0, text.size, text.file_offset.0);
-    let mut objects = One(UnwindTables::new(object).map(Arc::new));
+    let mut objects = One(ObjectSections::from_object(&object).map(UnwindTables::new).map(Arc::new));
     let mut space = AddressSpace::default();
     space.insert(Mapping {
         range: Avma(start)..Avma(start + size),

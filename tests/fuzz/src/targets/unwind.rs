@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use elf::Object;
+use elf::{Object, SectionReader};
 use model::{Avma, FileOffset, Tid};
 use unwinder::{
-    AddressSpace, Architecture, Innermost, Mapping, NoMemory, ObjectNumber, Objects, Registers, StackCopy,
-    UnwindTables, Unwinder, UnwoundStack,
+    AddressSpace, Architecture, Innermost, Mapping, NoMemory, ObjectNumber, ObjectSections, Objects,
+    Registers, StackCopy, UnwindTables, Unwinder, UnwoundStack,
 };
 
 use crate::objects::{self, CODE};
@@ -22,12 +22,12 @@ const STACK: u64 = 0x7ffc_0000_0000;
 const MACHINE: std::ops::Range<usize> = 18..20;
 const AARCH64: u16 = 183;
 
-struct One(Option<Arc<UnwindTables<Vec<u8>>>>);
+struct One(Option<Arc<UnwindTables<SectionReader<Vec<u8>>>>>);
 
 impl Objects for One {
-    type Image = Vec<u8>;
+    type Bytes = SectionReader<Vec<u8>>;
 
-    fn tables(&mut self, _: ObjectNumber) -> Option<Arc<UnwindTables<Vec<u8>>>> {
+    fn tables(&mut self, _: ObjectNumber) -> Option<Arc<UnwindTables<SectionReader<Vec<u8>>>>> {
         self.0.clone()
     }
 }
@@ -60,7 +60,8 @@ fn unwind(bytes: &[u8]) -> UnwoundStack {
         file[MACHINE].copy_from_slice(&AARCH64.to_le_bytes());
     }
     let object = Object::parse(file).ok();
-    let tables = object.and_then(|object| UnwindTables::new(Arc::new(object)));
+    let tables =
+        object.and_then(|object| ObjectSections::from_object(&Arc::new(object))).map(UnwindTables::new);
     walk(&mut One(tables.map(Arc::new)), &registers, stack)
 }
 
