@@ -40,7 +40,7 @@ pub(super) fn command(tools: &Tools, name: &str, args: &[&str]) -> anyhow::Resul
     let mut command: Vec<OsString> = vec![program.into()];
     command.extend(args.iter().map(OsString::from));
     if args.last() == Some(&"-") {
-        let input = tools.scratch.join("completeness-input");
+        let input = tools.scratch.join(format!("{name}-input"));
         std::fs::write(&input, if name == "rustc" { RUST } else { CXX })?;
         let shell = ["sh", "-c", "input=$1; shift; exec \"$@\" < \"$input\"", "sh"].map(OsString::from);
         command = shell.into_iter().chain([input.into()]).chain(command).collect();
