@@ -10,25 +10,24 @@ use host::sys::perf_event::{PerfEvent, Subject};
 use host::sysfs;
 use model::{CpuId, Pid, Tid};
 
-use super::advice::{Filter, Unopened, explain, explain_probe};
+use super::advice::{Filter, Unopened};
 use super::descendants::with_descendants;
 use super::descriptors::Descriptors;
 use super::hotplug::WholeCpus;
-use super::ladder::{Kernel, Opener, Refusal, Step, settle};
+use super::ladder::{Kernel, Opener};
 use super::rings::{
     Place, RingPair, SIDEBAND_SIZE, SIDEBAND_SIZE_OF_ALL, map_samples, map_sideband, wanted_size,
 };
 use super::selected::counts_on;
+use super::settling::settle_all;
 use super::targets::{processes, threads_of};
 use super::task_clock::{self, TaskClocks};
-use super::told::ToldNotices;
-use super::variants::{copy_sizes, variants};
 use crate::attr;
 use crate::error::{ESRCH, Error};
-use crate::event::{Event, clock_event};
+use crate::event::Event;
 use crate::notice::Notice;
 use crate::options::{Options, Target};
-use crate::ring::{Strangers, drain_whole};
+use crate::ring::{RingSource, Strangers, drain_whole};
 use crate::unwind::CopySizes;
 
 /// Open events with their rings, not enabled yet.
@@ -83,6 +82,12 @@ pub(crate) struct OpenEvent {
 }
 
 impl OpenEvent {
+    /// One by itself, open on nothing yet.
+    pub(super) fn new(name: String, attr: Attr) -> Self {
+        let instances = Vec::new();
+        Self { name, attr, leader: None, selected: None, instances, variant_of: None, part_of: None }
+    }
+
     /// Returns true if it tells where threads wait.
     pub(crate) fn watches(&self) -> bool {
         self.selected.as_ref().is_some_and(|selected| selected.watches)
@@ -149,7 +154,8 @@ fn open_with(
             watched,
         };
         descriptors.check()?;
-        settle_all(options, &events, cpus.to_vec(), wanted_ring, threads, descriptors, notices)
+        let settled = settle_all(options, &events, cpus, wanted_ring, threads, descriptors, notices)?;
+        Ok::<_, Error>(Opened { cpus: cpus.to_vec(), wanted_ring, ..settled })
     };
     let mut opened = match (&options.target, child) {
         (Target::System, _) => {
@@ -201,148 +207,6 @@ fn open_with(
     Ok(opened)
 }
 
-/// Finds out what this kernel and user may have, with the first of `threads` that lives, or a CPU.
-fn settle_all(
-    options: &Options,
-    events: &[Event],
-    cpus: Vec<CpuId>,
-    wanted_ring: u64,
-    threads: &[Tid],
-    descriptors: Descriptors,
-    notices: &mut dyn FnMut(Notice),
-) -> Result<Opened, Error> {
-    let sampled = options.cpus.as_ref().unwrap_or(&cpus).clone();
-    let wakeup = u32::try_from(wanted_ring / 4).unwrap_or(1 << 30);
-    let settle_one = |name: &str,
-                      attr: &Attr,
-                      clock: Option<&Attr>,
-                      event: Option<&Event>,
-                      notices: &mut dyn FnMut(Notice)| {
-        // A PMU is asked on a CPU that has it.
-        let has_it = |cpu: &&CpuId| event.is_none_or(|event| counts_on(event, **cpu));
-        let cpu = sampled.iter().find(has_it).copied().unwrap_or_default();
-        let whole_cpu = threads.is_empty().then_some(Subject::Cpu(cpu));
-        let subjects = threads.iter().map(|&tid| Subject::Thread(tid, Some(cpu))).chain(whole_cpu);
-        let mut gone = None;
-        for subject in subjects {
-            match settle(&Kernel, attr.clone(), clock, subject, None) {
-                Ok(settled) => return Ok(settled),
-                Err(Refusal { errno, .. }) if errno.raw_os_error() == Some(ESRCH) => gone = Some(errno),
-                Err(Refusal { errno, attr: refused }) => {
-                    notices(Notice::Refused { name: name.to_owned(), attr: refused });
-                    let is_probe = event.is_some_and(|event| event.probe.is_some());
-                    let explain = if is_probe { explain_probe } else { explain };
-                    return Err(explain(errno, name, attr, options));
-                }
-            }
-        }
-        let error = gone.unwrap_or_else(|| io::Error::from_raw_os_error(ESRCH));
-        Err(explain(error, name, attr, options))
-    };
-    let mut said = ToldNotices::default();
-    let sizes = copy_sizes(options, events, wanted_ring, descriptors, notices);
-    // Kept open until the real ones are: the first event of a machine, and the last, cost it milliseconds.
-    let mut keep = Vec::new();
-    let mut open_events: Vec<OpenEvent> = Vec::new();
-    for (index, event) in events.iter().enumerate() {
-        let mut attr = attr::sampler(event, options, sizes.first(), wakeup);
-        if let Some(probe) = &event.probe {
-            attr.config1 = probe.config1();
-        }
-        said.limit_rate(&mut attr, notices);
-        said.limit_stack(&mut attr, notices);
-        let clock = event.is_default.then(|| {
-            let mut clock = attr::sampler(&clock_event(), options, sizes.first(), wakeup);
-            said.limit_rate(&mut clock, notices);
-            said.limit_stack(&mut clock, notices);
-            clock
-        });
-        let (mut attr, kept, steps) = settle_one(&event.name, &attr, clock.as_ref(), Some(event), notices)?;
-        // One clock does for all kinds of cores.
-        let mut selected = event.clone();
-        if steps.contains(&Step::Clock) {
-            if said.has(&Notice::ClockInstead) {
-                continue;
-            }
-            selected.cpus = None;
-        }
-        let (mut name, mut user_only) = (event.name.clone(), false);
-        for step in steps {
-            match step {
-                Step::Clock => {
-                    name = clock_event().name;
-                    said.once(Notice::ClockInstead, notices);
-                }
-                Step::UserSpaceOnly => {
-                    user_only = true;
-                    let paranoid = host::sysctl::perf_event_paranoid();
-                    said.once(Notice::UserSpaceOnly { paranoid }, notices);
-                    if is_kernels_own(&attr) {
-                        notices(Notice::NothingToCount { event: event.name.clone() });
-                    }
-                }
-                Step::Forbidden(what) => said.once(Notice::Forbidden { what }, notices),
-                Step::FramePointers => {
-                    said.once(Notice::FramePointersInstead { event: name.clone() }, notices);
-                }
-                Step::NotInherited => notices(Notice::NotInherited { event: name.clone() }),
-                Step::Without(feature) => notices(Notice::Without { event: name.clone(), feature }),
-            }
-        }
-        if user_only && !name.contains(':') {
-            name.push_str(":u");
-        }
-        if event.leader.is_some_and(|leader| leader != index) {
-            attr = attr::member(attr);
-        }
-        notices(Notice::Opened { name: name.clone(), attr: Box::new(attr.clone()) });
-        keep.push(kept);
-        let mut opened = OpenEvent {
-            name,
-            attr,
-            leader: event.leader,
-            selected: Some(selected),
-            instances: Vec::new(),
-            variant_of: None,
-            part_of: None,
-        };
-        opened.part_of = opened.whole_among(&open_events);
-        open_events.push(opened);
-    }
-    let variants = variants(&open_events, &sizes);
-    open_events.extend(variants);
-    let attrs: Vec<Attr> = open_events.iter().map(|event| event.attr.clone()).collect();
-    let wakeup = u32::try_from(SIDEBAND_SIZE / 4).unwrap_or(1 << 14);
-    let attr = attr::sideband(&attrs, options, wakeup);
-    let (attr, kept, steps) = settle_one("dummy", &attr, None, None, notices)?;
-    keep.push(kept);
-    for step in steps {
-        match step {
-            Step::Without(feature) => notices(Notice::Without { event: "sideband".to_owned(), feature }),
-            Step::Forbidden(what) => said.once(Notice::Forbidden { what }, notices),
-            _ => {}
-        }
-    }
-    notices(Notice::Opened { name: "dummy".to_owned(), attr: Box::new(attr.clone()) });
-    let sideband = OpenEvent {
-        name: "dummy".to_owned(),
-        attr,
-        leader: None,
-        selected: None,
-        instances: Vec::new(),
-        variant_of: None,
-        part_of: None,
-    };
-    let mut opened = Opened::of_events(open_events, sideband, sizes);
-    (opened.cpus, opened.wanted_ring) = (cpus, wanted_ring);
-    Ok(opened)
-}
-
-/// `context-switches`, `cpu-migrations`, `cgroup-switches` (checklist E4), and tracepoints: they happen in the kernel only.
-pub(crate) fn is_kernels_own(attr: &Attr) -> bool {
-    attr.kind == 2 || attr.kind == 1 && matches!(attr.config, 3 | 4 | 11)
-}
-
 impl Opened {
     /// Events that are open on nothing yet.
     pub(super) fn of_events(events: Vec<OpenEvent>, sideband: OpenEvent, copy_sizes: CopySizes) -> Self {
@@ -370,18 +234,23 @@ impl Opened {
         }
     }
 
+    /// Takes all rings, divided among so many readers.
+    pub(crate) fn take_rings(&mut self, readers: usize) -> Vec<Vec<RingSource>> {
+        let mut per_reader: Vec<Vec<RingSource>> = (0..readers).map(|_| Vec::new()).collect();
+        for (index, pair) in std::mem::take(&mut self.rings).into_iter().enumerate() {
+            if let Some(of_reader) = per_reader.get_mut(index % readers.max(1)) {
+                of_reader.extend([Some(pair.sideband), pair.samples].into_iter().flatten());
+            }
+        }
+        if let (Some(clocks), Some(first)) = (&mut self.task_clocks, per_reader.first_mut()) {
+            first.extend(clocks.take_rings());
+        }
+        per_reader
+    }
+
     /// No events but the one that tells of mappings, names and threads, with the smallest rings.
     pub(crate) fn of_sideband(attr: Attr, cpus: Vec<CpuId>) -> Self {
-        let (name, instances) = ("dummy".to_owned(), Vec::new());
-        let sideband = OpenEvent {
-            name,
-            attr,
-            leader: None,
-            selected: None,
-            instances,
-            variant_of: None,
-            part_of: None,
-        };
+        let sideband = OpenEvent::new("dummy".to_owned(), attr);
         let page = host::sys::system::page_size() as u64;
         Self { cpus, wanted_ring: page, ..Self::of_events(Vec::new(), sideband, CopySizes::default()) }
     }

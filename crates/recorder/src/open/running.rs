@@ -233,10 +233,8 @@ mod tests {
 
     fn open(event: Event, before: &[OpenEvent]) -> OpenEvent {
         let attr = crate::attr::sampler(&event, &Options::new(Target::System), 0, 4096);
-        let (name, leader) = (event.name.clone(), event.leader);
-        let selected = Some(event);
-        let mut open =
-            OpenEvent { name, attr, leader, selected, instances: vec![], variant_of: None, part_of: None };
+        let (new, leader) = (OpenEvent::new(event.name.clone(), attr), event.leader);
+        let mut open = OpenEvent { leader, selected: Some(event), ..new };
         open.part_of = open.whole_among(before);
         open
     }

@@ -25,13 +25,13 @@ use crate::coverage::{Tally, coverage};
 use crate::error::Error;
 use crate::loss::lost_samples;
 use crate::members::Members;
-use crate::messages::{self, Inbox, Message};
+use crate::messages::{self, Inbox, Message, Outbox};
 use crate::notice::Notice;
 use crate::open::{Duplicates, Numbers, Opened, TaskClocks, TaskReports, open, processes};
 use crate::options::{Options, Target};
 use crate::pace::{Pace, SOON};
 use crate::requests::Requests;
-use crate::ring::{Drained, Readers, RingSource, Samples, StackPlace};
+use crate::ring::{Drained, Readers, Samples, StackPlace};
 use crate::summary::{Command, RunningCommand, Summary};
 use crate::synthesis::Synthesis;
 use crate::unwind::Mechanisms;
@@ -143,24 +143,9 @@ impl Prepared {
         notices: &mut dyn FnMut(Notice),
         waiting: Option<WaitingChild>,
     ) -> Result<Summary, Error> {
-        let rings = std::mem::take(&mut self.opened.rings);
-        let cpus = if options.per_thread { self.opened.cpus.len() } else { rings.len() };
+        let cpus = if options.per_thread { self.opened.cpus.len() } else { self.opened.rings.len() };
         let (outbox, messages) = messages::boxes();
-        // A reader for each CPU, also where the rings are those of threads.
-        let mut per_reader: Vec<Vec<RingSource>> = (0..cpus).map(|_| Vec::new()).collect();
-        for (index, pair) in rings.into_iter().enumerate() {
-            if let Some(of_reader) = per_reader.get_mut(index % cpus.max(1)) {
-                of_reader.extend([Some(pair.sideband), pair.samples].into_iter().flatten());
-            }
-        }
-        if let (Some(clocks), Some(first)) = (&mut self.opened.task_clocks, per_reader.first_mut()) {
-            first.extend(clocks.take_rings());
-        }
-        let stacks = StackPlace::of(self.opened.events.iter().map(|event| &event.attr));
-        let waiting_bytes = if options.light { LIGHT_WAITING } else { WAITING };
-        let samples = Samples { stacks, strangers: self.opened.strangers.take() };
-        let readers = Readers::start(per_reader, samples, waiting_bytes, &outbox);
-        let readers = match readers {
+        let readers = match self.start_readers(cpus, options, &outbox) {
             Ok(readers) => readers,
             Err(error) => {
                 if let Some(waiting) = waiting {
@@ -248,6 +233,15 @@ impl Prepared {
             (run.notices)(Notice::NeverRan { event, why });
         }
         run.finish(self, duration, lost, cpus, result)
+    }
+
+    /// Starts a reader for each CPU, also where the rings are those of threads.
+    fn start_readers(&mut self, cpus: usize, options: &Options, outbox: &Outbox) -> Result<Readers, Error> {
+        let per_reader = self.opened.take_rings(cpus);
+        let stacks = StackPlace::of(self.opened.events.iter().map(|event| &event.attr));
+        let waiting_bytes = if options.light { LIGHT_WAITING } else { WAITING };
+        let samples = Samples { stacks, strangers: self.opened.strangers.take() };
+        Readers::start(per_reader, samples, waiting_bytes, outbox)
     }
 
     /// Starts sampling, and lets the child become the command.

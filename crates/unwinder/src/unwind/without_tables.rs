@@ -45,33 +45,9 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             return Ok(Step::Guess);
         }
         self.memory.steps.leave_out_step();
-        let leaf = if at_call { None } else { self.return_address_of_leaf(position) };
-        if let Some((return_address, _)) = leaf {
-            let epilogues = epilogues.clone().unwrap_or_else(|| self.look_for_epilogues(position));
-            for epilogue in epilogues.iter() {
-                if let Some(place) = epilogue.place_of_return_address(&self.registers)
-                    && self.frame_is_of_nearer_function(position, place, return_address)
-                {
-                    self.apply(epilogue)?;
-                    return Ok(Step::Guess);
-                }
-            }
-        }
-        if let Some((return_address, stack_pointer)) = leaf {
-            // With a frame of its own already, the function has changed the frame pointer, too.
-            let frame_pointer = self.registers.frame_pointer();
-            let above = frame_pointer.and_then(|frame_pointer| frame_pointer.checked_add(8));
-            let has_frame = frame_pointer == Some(stack_pointer.wrapping_sub(16))
-                || (saves_frame_pointer
-                    && above.is_some_and(|above| {
-                        self.frame_is_of_nearer_function(position, above, return_address)
-                    }));
-            if has_frame {
-                // It may lie below the stack pointer: Go calls `runtime.duffcopy` with a frame that is yet to come.
-                self.step_by_frame_pointer(true)?;
-            } else {
-                self.set_leaf_caller(return_address, stack_pointer);
-            }
+        if !at_call && let Some(leaf) = self.return_address_of_leaf(position) {
+            let epilogues = epilogues.unwrap_or_else(|| self.look_for_epilogues(position));
+            self.step_from_leaf(position, leaf, saves_frame_pointer, &epilogues)?;
             return Ok(Step::Guess);
         }
         if !at_call && self.frame_pointer_is_plausible() {
@@ -92,17 +68,8 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             true => self.search_nearest_call(position).or_else(|| self.search_return_address(position)),
             false => self.search_return_address(position),
         };
-        if let Some((return_address, stack_pointer)) = found {
-            self.searched = !saves_frame_pointer;
-            let saved = stack_pointer.wrapping_sub(16);
-            let has_frame = self.registers.stack_pointer().is_some_and(|below| below <= saved);
-            self.set_leaf_caller(return_address, stack_pointer);
-            if saves_frame_pointer
-                && has_frame
-                && let Some(frame_pointer) = self.memory.copy.word(saved)
-            {
-                self.registers.set(self.registers.architecture().frame_pointer(), frame_pointer);
-            }
+        if let Some(caller) = found {
+            self.step_to_found(caller, saves_frame_pointer);
             return Ok(Step::Guess);
         }
         match position.mapping {
@@ -116,6 +83,51 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
                 Ok(Step::Guess)
             }
             None => Err(truncated(TruncationReason::MappingUnknown)),
+        }
+    }
+
+    /// Steps from the innermost frame, with a return address (and the stack pointer above it) on top of the stack that may be its
+    /// own: unless an epilogue nearby, or the frame pointer, tells of a nearer one.
+    fn step_from_leaf(
+        &mut self,
+        position: Position<'s>,
+        (return_address, stack_pointer): (u64, u64),
+        saves_frame_pointer: bool,
+        epilogues: &[CompactRule],
+    ) -> Result<(), StackEnd> {
+        for epilogue in epilogues {
+            if let Some(place) = epilogue.place_of_return_address(&self.registers)
+                && self.frame_is_of_nearer_function(position, place, return_address)
+            {
+                return self.apply(epilogue).map(|_| ());
+            }
+        }
+        // With a frame of its own already, the function has changed the frame pointer, too.
+        let frame_pointer = self.registers.frame_pointer();
+        let above = frame_pointer.and_then(|frame_pointer| frame_pointer.checked_add(8));
+        let is_nearer = |above| self.frame_is_of_nearer_function(position, above, return_address);
+        let has_frame = frame_pointer == Some(stack_pointer.wrapping_sub(16))
+            || (saves_frame_pointer && above.is_some_and(is_nearer));
+        if has_frame {
+            // It may lie below the stack pointer: Go calls `runtime.duffcopy` with a frame that is yet to come.
+            self.step_by_frame_pointer(true)
+        } else {
+            self.set_leaf_caller(return_address, stack_pointer);
+            Ok(())
+        }
+    }
+
+    /// Steps to a return address (with the stack pointer above it) that a search has found.
+    fn step_to_found(&mut self, (return_address, stack_pointer): (u64, u64), saves_frame_pointer: bool) {
+        self.searched = !saves_frame_pointer;
+        let saved = stack_pointer.wrapping_sub(16);
+        let has_frame = self.registers.stack_pointer().is_some_and(|below| below <= saved);
+        self.set_leaf_caller(return_address, stack_pointer);
+        if saves_frame_pointer
+            && has_frame
+            && let Some(frame_pointer) = self.memory.copy.word(saved)
+        {
+            self.registers.set(self.registers.architecture().frame_pointer(), frame_pointer);
         }
     }
 
