@@ -136,11 +136,13 @@ fn bytes(hex: &str) -> Vec<u8> {
     (0..hex.len() / 2).map(|index| u8::from_str_radix(&hex[index * 2..index * 2 + 2], 16).unwrap()).collect()
 }
 
+type Tables = UnwindTables<SectionReader<Vec<u8>>>;
+
 /// Files by their path.
 #[derive(Default)]
 pub(crate) struct Files {
     numbers: HashMap<String, ObjectNumber>,
-    tables: Vec<Option<Arc<UnwindTables<SectionReader<Vec<u8>>>>>>,
+    tables: Vec<Option<Arc<Tables>>>,
 }
 
 impl Files {
@@ -163,7 +165,7 @@ impl Files {
 impl Objects for Files {
     type Bytes = SectionReader<Vec<u8>>;
 
-    fn tables(&mut self, object: ObjectNumber) -> Option<Arc<UnwindTables<SectionReader<Vec<u8>>>>> {
+    fn tables(&mut self, object: ObjectNumber) -> Option<Arc<Tables>> {
         self.tables[object.0 as usize].clone()
     }
 }
