@@ -95,7 +95,6 @@ impl PageCapabilities {
 /// assert!(cycles.abs_diff(back) <= 3, "no more than what rounding takes");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-#[non_exhaustive]
 pub struct TimeConversion {
     /// `time_shift`, in bits.
     pub shift: u16,
