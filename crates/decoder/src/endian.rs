@@ -80,14 +80,13 @@ fn rearrange(
     load: impl Fn(u64, u32, u32) -> u64,
     store: impl Fn(u64, u32, u32) -> u64,
 ) -> u64 {
-    let mut at = 0;
+    let mut at = 0_u32;
     let mut result = 0;
-    for width in widths.iter().copied().chain(core::iter::repeat(1)) {
-        if at + width > 64 {
-            break;
-        }
+    // A field of no bits says nothing.
+    for width in widths.iter().copied().filter(|&width| width > 0).chain(core::iter::repeat(1)) {
+        let Some(end) = at.checked_add(width).filter(|&end| end <= 64) else { break };
         result |= store(load(word, at, width), at, width);
-        at += width;
+        at = end;
     }
     result
 }
@@ -95,6 +94,7 @@ fn rearrange(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn bit_fields_keep_the_order_of_bits_inside_a_field() {
@@ -103,5 +103,19 @@ mod tests {
         assert_eq!(Endian::Big.load_fields(big, &[1, 2]), 0b101);
         assert_eq!(Endian::Big.store_fields(0b101, &[1, 2]), big);
         assert_eq!(Endian::Little.load_fields(0b101, &[1, 2]), 0b101);
+    }
+
+    proptest! {
+        #[test]
+        fn fields_of_any_widths_come_back(word: u64, widths in proptest::collection::vec(0_u32..70, 0..8)) {
+            let mut bits = 0;
+            let fitting = widths.iter().take_while(|&&width| { bits += width; bits <= 64 }).count();
+            for endian in [Endian::Little, Endian::Big] {
+                // Widths that do not fit end the word; they must not end the program.
+                let _ = endian.load_fields(endian.store_fields(word, &widths), &[u32::MAX, 0]);
+                let widths = &widths[..fitting];
+                prop_assert_eq!(endian.load_fields(endian.store_fields(word, widths), widths), word);
+            }
+        }
     }
 }

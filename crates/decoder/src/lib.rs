@@ -4,6 +4,10 @@
 //! in one walk, without allocation. Every length is checked before it is used: a wrong one is a [`DecodeError`] that
 //! names the record, the field, its offset and its value.
 #![no_std]
+#![cfg_attr(
+    not(test),
+    warn(clippy::indexing_slicing, clippy::string_slice, clippy::panic, clippy::unreachable)
+)]
 
 extern crate alloc;
 

@@ -20,23 +20,26 @@ pub const TASK_TIME: usize = 24;
 /// Returns the offset in a sample of this format of one of [`SAMPLE_HEAD`]'s parts. TID is the process, 32 bits, and then the
 /// thread.
 pub const fn in_sample(format: SampleFormat, part: SampleFormat) -> usize {
-    let (mut offset, mut index) = (HEADER_SIZE, 0);
-    while index < SAMPLE_HEAD.len() && SAMPLE_HEAD[index].bits() != part.bits() {
-        offset += if format.contains(SAMPLE_HEAD[index]) { 8 } else { 0 };
-        index += 1;
+    let (mut offset, mut parts) = (HEADER_SIZE, SAMPLE_HEAD.as_slice());
+    while let [first, rest @ ..] = parts {
+        if first.bits() == part.bits() {
+            break;
+        }
+        offset += if format.contains(*first) { 8 } else { 0 };
+        parts = rest;
     }
     offset
 }
 
 /// Returns how far before the end of a record that is no sample a part of its trailer begins (`sample_id_all`).
 pub const fn from_end(format: SampleFormat, part: SampleFormat) -> usize {
-    let (mut distance, mut index) = (0, TRAILER.len());
-    while index > 0 {
-        index -= 1;
-        distance += if format.contains(TRAILER[index]) { 8 } else { 0 };
-        if TRAILER[index].bits() == part.bits() {
+    let (mut distance, mut parts) = (0, TRAILER.as_slice());
+    while let [rest @ .., last] = parts {
+        distance += if format.contains(*last) { 8 } else { 0 };
+        if last.bits() == part.bits() {
             break;
         }
+        parts = rest;
     }
     distance
 }

@@ -13,7 +13,7 @@ pub struct U64s<'a> {
 impl<'a> U64s<'a> {
     /// Takes `bytes` as u64 values; a rest of fewer than eight bytes is ignored.
     pub fn new(bytes: &'a [u8], endian: Endian) -> Self {
-        Self { bytes: &bytes[..bytes.len() & !7], endian }
+        Self { bytes: bytes.as_chunks::<8>().0.as_flattened(), endian }
     }
 
     /// The byte order of the values.

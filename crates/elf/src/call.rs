@@ -22,7 +22,7 @@ impl Machine {
 
 /// `call rel32` (e8), or `call r/m64` (ff /2) of any length, with or without a REX prefix.
 fn ends_in_x86_call(before: &[u8]) -> bool {
-    if before.len() >= 5 && before[before.len() - 5] == 0xe8 {
+    if let [.., 0xe8, _, _, _, _] = before {
         return true;
     }
     (2..=7).any(|length| {

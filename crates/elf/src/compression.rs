@@ -133,7 +133,7 @@ fn inflate(mut stream: &[u8], claimed: usize) -> Result<Vec<u8>, &'static str> {
         output.resize(filled + step, 0);
         let (read_before, written_before) = (inflate.total_in(), inflate.total_out());
         let status = inflate
-            .decompress(stream, &mut output[filled..], InflateFlush::NoFlush)
+            .decompress(stream, output.get_mut(filled..).unwrap_or_default(), InflateFlush::NoFlush)
             .map_err(|_| "its zlib stream is damaged")?;
         let read = usize::try_from(inflate.total_in() - read_before).unwrap_or(usize::MAX);
         let written = usize::try_from(inflate.total_out() - written_before).unwrap_or(usize::MAX);
@@ -186,7 +186,7 @@ fn unzstd(stream: &[u8], claimed: usize) -> Result<Vec<u8>, &'static str> {
             }
             let filled = output.len();
             output.resize(filled + ready, 0);
-            let mut target = &mut output[filled..];
+            let mut target = output.get_mut(filled..).unwrap_or_default();
             decoder.collect_to_writer(&mut target).map_err(|_| DAMAGED)?;
         }
     }

@@ -9,6 +9,10 @@
 //! Not handled: core dumps and relocatable objects beyond their sections, and archives.
 #![no_std]
 #![warn(missing_docs)]
+#![cfg_attr(
+    not(test),
+    warn(clippy::indexing_slicing, clippy::string_slice, clippy::panic, clippy::unreachable)
+)]
 
 extern crate alloc;
 

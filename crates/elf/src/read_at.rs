@@ -43,7 +43,9 @@ impl<D: AsRef<[u8]>> ReadAt for D {
         let from = usize::try_from(offset).ok().and_then(|offset| self.as_ref().get(offset..));
         let from = from.unwrap_or_default();
         let length = from.len().min(into.len());
-        into[..length].copy_from_slice(&from[..length]);
+        if let (Some(into), Some(from)) = (into.get_mut(..length), from.get(..length)) {
+            into.copy_from_slice(from);
+        }
         length
     }
 }

@@ -14,13 +14,13 @@ impl BuildId {
     /// Takes the bytes of a note or record; `None` where there are none or all are zero (the kernel's way to say
     /// "none found").
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let len = bytes.len().min(20);
-        if bytes[..len].iter().all(|&byte| byte == 0) {
+        let bytes = bytes.get(..20).unwrap_or(bytes);
+        if bytes.iter().all(|&byte| byte == 0) {
             return None;
         }
         let mut padded = [0; 20];
-        padded[..len].copy_from_slice(&bytes[..len]);
-        Some(Self { bytes: padded, len: len as u8 })
+        padded.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        Some(Self { bytes: padded, len: bytes.len() as u8 })
     }
 
     /// Parses the hexadecimal form (`readelf -n`, folder names under `.build-id`); `None` for anything else.
@@ -30,17 +30,17 @@ impl BuildId {
             return None;
         }
         let mut bytes = [0; 20];
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            let high = char::from(pair[0]).to_digit(16)?;
-            let low = char::from(pair[1]).to_digit(16)?;
+        for (byte, &[high, low]) in bytes.iter_mut().zip(digits.as_chunks().0) {
+            let high = char::from(high).to_digit(16)?;
+            let low = char::from(low).to_digit(16)?;
             *byte = (high * 16 + low) as u8;
         }
-        Self::from_bytes(&bytes[..digits.len() / 2])
+        Self::from_bytes(bytes.get(..digits.len() / 2)?)
     }
 
     /// The bytes, 1 to 20 of them.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len)]
+        self.bytes.get(..usize::from(self.len)).unwrap_or(&self.bytes)
     }
 
     /// Returns true if both name the same object. perf before 5.12 stored no length: a 16-byte id then comes back padded

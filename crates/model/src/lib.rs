@@ -4,6 +4,10 @@
 //! structure; the crate builds without an operating system.
 #![no_std]
 #![warn(missing_docs)]
+#![cfg_attr(
+    not(test),
+    warn(clippy::indexing_slicing, clippy::string_slice, clippy::panic, clippy::unreachable)
+)]
 
 extern crate alloc;
 

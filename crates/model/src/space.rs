@@ -136,18 +136,14 @@ impl SpaceTable {
         id
     }
 
-    /// The space with this id.
-    ///
-    /// # Panics
-    /// If `id` came from another table, or its space was forgotten.
+    /// Returns the space with this id. An id of another table, or of a space that was forgotten, says nothing of its addresses: they
+    /// lie in no known mapping ([`Space::Unmapped`]).
     pub fn get(&self, id: SpaceId) -> &Space {
-        match self.find(id) {
-            Some(space) => space,
-            None => panic!("space {} is not of this table", id.0),
-        }
+        static UNKNOWN: Space = Space::Unmapped { pid: Pid::NONE, generation: 0 };
+        self.find(id).unwrap_or(&UNKNOWN)
     }
 
-    /// The space with this id; `None` where it was forgotten.
+    /// Returns the space with this id; `None` where it was forgotten, or the id is another table's.
     pub fn find(&self, id: SpaceId) -> Option<&Space> {
         let guess = self.spaces.get(id.0 as usize).filter(|(known, _)| *known == id);
         let searched = || {
@@ -218,6 +214,8 @@ mod tests {
         }
         assert!(table.len() <= 100 && table.spaces.capacity() <= 256 && table.ids.len() == table.len());
         assert_eq!((table.find(SpaceId(7)), table.get(kept)), (None, &jit(0)));
+        assert!(matches!(table.get(SpaceId(7)), Space::Unmapped { .. }));
+        assert!(matches!(table.get(SpaceId(u32::MAX)), Space::Unmapped { .. }));
         assert_eq!((table.intern(jit(0)), table.intern(jit(7))), (kept, SpaceId(10_000)), "7 comes again");
         assert_eq!(table.find(SpaceId(9_999)), Some(&jit(9_999)));
         assert!(table.iter().map(|(id, _)| id).is_sorted());

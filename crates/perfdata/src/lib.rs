@@ -1,6 +1,10 @@
 //! The perf.data container: the files and streams that `perf record`, `prof record` and others write.
 //!
 //! Facts from `tools/perf/Documentation/perf.data-file-format.txt` and from files taken apart byte by byte.
+#![cfg_attr(
+    not(test),
+    warn(clippy::indexing_slicing, clippy::string_slice, clippy::panic, clippy::unreachable)
+)]
 
 mod bytes;
 mod error;

@@ -14,6 +14,10 @@
 //!
 //! Not handled: Mach-O, PE, and DWARF 1.
 #![warn(missing_docs)]
+#![cfg_attr(
+    not(test),
+    warn(clippy::indexing_slicing, clippy::string_slice, clippy::panic, clippy::unreachable)
+)]
 
 pub mod archived;
 mod data;

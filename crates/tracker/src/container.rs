@@ -88,9 +88,10 @@ fn unescaped(name: &str) -> String {
     while let Some(at) = rest.find("\\x") {
         let code = rest.get(at + 2..at + 4).and_then(|code| u8::from_str_radix(code, 16).ok());
         let Some(code) = code.filter(u8::is_ascii_graphic) else { break };
-        text.push_str(&rest[..at]);
+        let (Some(before), Some(after)) = (rest.get(..at), rest.get(at + 4..)) else { break };
+        text.push_str(before);
         text.push(char::from(code));
-        rest = &rest[at + 4..];
+        rest = after;
     }
     text + rest
 }

@@ -5,6 +5,10 @@
 //! the kernel, in generated code. [`SampleReader`] reads the samples out of them. It knows no object format; an [`model::Avma`] becomes a file offset here, and
 //! nowhere else.
 #![no_std]
+#![cfg_attr(
+    not(test),
+    warn(clippy::indexing_slicing, clippy::string_slice, clippy::panic, clippy::unreachable)
+)]
 
 extern crate alloc;
 

@@ -54,21 +54,22 @@ impl AddressSpace {
         static CHANGES: AtomicU64 = AtomicU64::new(0);
         self.identity = CHANGES.fetch_add(1, Ordering::Relaxed) + 1;
         let first = self.mappings.partition_point(|known| known.range.end <= start);
-        let overlapped = self.mappings[first..].iter().take_while(|known| known.range.start < end).count();
+        let last = self.mappings.partition_point(|known| known.range.start < end).max(first);
+        let overlapped = self.mappings.get(first..last).unwrap_or_default();
         let mut kept = Vec::new();
-        if let Some(below) = self.mappings[first..first + overlapped].first()
+        if let Some(below) = overlapped.first()
             && below.range.start < start
         {
             kept.push(Mapping { range: below.range.start..start, ..below.clone() });
         }
         kept.push(mapping);
-        if let Some(above) = self.mappings[first..first + overlapped].last()
+        if let Some(above) = overlapped.last()
             && above.range.end > end
             && let Some(file_offset) = above.file_offset_of(end.0)
         {
             kept.push(Mapping { range: end..above.range.end, file_offset, ..above.clone() });
         }
-        self.mappings.splice(first..first + overlapped, kept);
+        self.mappings.splice(first..last, kept);
     }
 
     /// The mapping that covers `address`.

@@ -39,6 +39,7 @@ impl Architecture {
     }
 
     /// The bit in `sample_regs_user` of the register with the DWARF number `register`.
+    #[allow(clippy::indexing_slicing, reason = "the number is checked, and `get` is not const")]
     pub const fn perf_number(self, register: u8) -> Option<u32> {
         match self {
             Self::X86_64 if register < 17 => Some(X86_64_PERF_NUMBERS[register as usize] as u32),

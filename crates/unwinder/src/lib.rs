@@ -22,6 +22,10 @@
 //! would have to be checked against the row anyway. A rule is 40 bytes and a few loads here as well.
 #![no_std]
 #![warn(missing_docs)]
+#![cfg_attr(
+    not(test),
+    warn(clippy::indexing_slicing, clippy::string_slice, clippy::panic, clippy::unreachable)
+)]
 
 extern crate alloc;
 

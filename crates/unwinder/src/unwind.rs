@@ -119,7 +119,7 @@ impl Unwinder {
         stack.frames.clear();
         stack.frames_from_copy = 0;
         let slot = innermost.thread.0.unsigned_abs() as usize % TRACES;
-        let mut trace = core::mem::take(&mut self.traces[slot]);
+        let mut trace = self.traces.get_mut(slot).map(core::mem::take).unwrap_or_default();
         let mut steps = core::mem::take(&mut self.steps);
         steps.begin();
         let memory = StackMemory::new(innermost.stack, beyond, steps);
@@ -144,7 +144,10 @@ impl Unwinder {
             let architecture = innermost.registers.architecture();
             trace.renew(architecture, space.identity(), taken_over, &stack.frames, &mut steps);
         }
-        (self.traces[slot], self.steps) = (trace, steps);
+        if let Some(kept) = self.traces.get_mut(slot) {
+            *kept = trace;
+        }
+        self.steps = steps;
     }
 
     /// Returns true if nobody calls the function that a return address lies in: threads begin there. `None` where no code can run

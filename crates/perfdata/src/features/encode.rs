@@ -188,7 +188,7 @@ impl Body {
             self.u32(entry.pid.0 as u32);
             let id = entry.build_id.as_bytes();
             let mut field = [0; 24];
-            field[..id.len()].copy_from_slice(id);
+            field.iter_mut().zip(id).for_each(|(to, from)| *to = *from);
             field[20] = id.len() as u8;
             self.bytes.extend_from_slice(&field);
             self.padded(&entry.path, padded);

@@ -187,8 +187,8 @@ fn feature_sections(
     features: &mut Features,
     notices: &mut Vec<Notice>,
 ) -> Result<(), Error> {
-    let bits: Vec<u32> =
-        (0..bit::COUNT).filter(|&bit| flags[bit as usize / 64] & (1 << (bit % 64)) != 0).collect();
+    let word = |bit: u32| flags.get(bit as usize / 64).copied().unwrap_or(0);
+    let bits: Vec<u32> = (0..bit::COUNT).filter(|&bit| word(bit) >> (bit % 64) & 1 == 1).collect();
     let table = read(file, table_offset, bits.len() as u64 * 16)?;
     let mut table = Bytes::new(&table, "feature table", endian);
     // Sections do not overlap either.

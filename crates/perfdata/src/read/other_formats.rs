@@ -51,7 +51,7 @@ fn text(bytes: &[u8]) -> Option<&'static str> {
         Ok(text) => text,
         // Cut within a character.
         Err(error) if error.error_len().is_none() => {
-            std::str::from_utf8(&bytes[..error.valid_up_to()]).ok()?
+            std::str::from_utf8(bytes.get(..error.valid_up_to())?).ok()?
         }
         Err(_) => return None,
     };

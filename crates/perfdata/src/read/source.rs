@@ -30,10 +30,8 @@ pub trait ReadAt: Send {
 
 impl ReadAt for Vec<u8> {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let rest = usize::try_from(offset).ok().and_then(|offset| self.get(offset..)).unwrap_or(&[]);
-        let len = rest.len().min(buffer.len());
-        buffer[..len].copy_from_slice(&rest[..len]);
-        Ok(len)
+        let mut rest = usize::try_from(offset).ok().and_then(|offset| self.get(offset..)).unwrap_or(&[]);
+        rest.read(buffer)
     }
 
     fn len(&self) -> io::Result<u64> {

@@ -72,7 +72,7 @@ impl SwitchSampling {
 
     /// Returns the time for which switches were held back, in nanoseconds.
     pub fn held(&self) -> u64 {
-        self.gaps.iter().map(|(begin, end)| end - begin).fold(0, u64::saturating_add)
+        self.gaps.iter().map(|(begin, end)| end.saturating_sub(*begin)).fold(0, u64::saturating_add)
     }
 }
 

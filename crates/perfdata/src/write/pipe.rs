@@ -65,7 +65,7 @@ impl<W: Write> PipeWriter<W> {
         let head = Endian::NATIVE.u32_bytes(size);
         self.append_if_fits(tool_records::record(tool_records::HEADER_TRACING_DATA, &head))?;
         self.append(body)?;
-        self.append(&[0; 8][..padded - body.len()])
+        self.append([0; 8].get(..padded - body.len()).unwrap_or_default())
     }
 }
 

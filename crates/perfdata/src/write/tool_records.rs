@@ -51,7 +51,7 @@ fn header(kind: u32, misc: u16, size: usize) -> Option<Vec<u8>> {
 /// themselves.
 pub(super) fn header_attr(attr: &Attr, ids: &[u64]) -> Option<Vec<u8>> {
     let mut body = attr.to_bytes(Endian::NATIVE);
-    let room = (MAX_RECORD - 8 - body.len()) / 8;
+    let room = MAX_RECORD.saturating_sub(8).saturating_sub(body.len()) / 8;
     for &id in ids.iter().take(room) {
         body.extend_from_slice(&Endian::NATIVE.u64_bytes(id));
     }

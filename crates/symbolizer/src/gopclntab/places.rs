@@ -69,7 +69,7 @@ impl<'a> GoPlaces<'a> {
             }
             first = false;
             let sign = if change & 1 == 0 { 0 } else { -1 };
-            value += i64::from(change >> 1) ^ sign;
+            value = value.wrapping_add(i64::from(change >> 1) ^ sign);
             let step = u64::from(self.table.bytes.varint(&mut at)?);
             covered = covered.checked_add(step.checked_mul(self.table.quantum)?)?;
             if address < covered {

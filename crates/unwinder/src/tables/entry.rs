@@ -38,7 +38,7 @@ impl Entry {
         let mut pointer = [0; 8];
         let width = fde.pointer_width;
         let pointer_at = offset.checked_add(fde.header as u64)?;
-        if section.read_at(pointer_at, &mut pointer[..width]) != width {
+        if section.read_at(pointer_at, pointer.get_mut(..width)?) != width {
             return None;
         }
         let pointer = u64::from_le_bytes(pointer);
@@ -60,7 +60,9 @@ impl Entry {
             SectionKind::EhFrame => cie.length.checked_add(fde.header)? as u64,
             SectionKind::DebugFrame => 0,
         };
-        fde_bytes.get_mut(fde.header..fde.header + width)?.copy_from_slice(&distance.to_le_bytes()[..width]);
+        fde_bytes
+            .get_mut(fde.header..fde.header + width)?
+            .copy_from_slice(distance.to_le_bytes().get(..width)?);
         let address = section.address.0.wrapping_add(offset).wrapping_sub(cie.length as u64);
         Some(Self { bytes, fde: cie.length, address })
     }

@@ -71,7 +71,8 @@ impl SearchTable {
     }
 
     fn word(&self, entry: &[u8; ENTRY_LENGTH], at: usize) -> u64 {
-        let word = i32::from_le_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]]);
+        let word =
+            entry.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |word| i32::from_le_bytes(*word));
         self.address.wrapping_add_signed(i64::from(word))
     }
 }
