@@ -2,9 +2,8 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
-use std::io::{self, Read};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -50,7 +49,7 @@ impl Input {
     /// # Errors
     /// [`Error::Read`] where it is no recording.
     pub fn from_file(file: File, name: &str) -> Result<Self, Error> {
-        Self::from_source(Source::File(Box::new(FileBytes(file))), name.to_owned())
+        Self::from_source(Source::File(Box::new(file)), name.to_owned())
     }
 
     /// Reads a stream in the form for pipes, or a file's bytes that come through one. `name` is what to call it.
@@ -95,18 +94,14 @@ fn open_path(path: &Path, name: &str) -> Result<Source, Error> {
         return open_directory(path, name);
     }
     let file = File::open(path).map_err(failed)?;
-    if metadata.is_file() {
-        Ok(Source::File(Box::new(FileBytes(file))))
-    } else {
-        Ok(Source::Stream(Box::new(file)))
-    }
+    if metadata.is_file() { Ok(Source::File(Box::new(file))) } else { Ok(Source::Stream(Box::new(file))) }
 }
 
 /// Opens the folder that `perf record --threads` writes: `data` with the header, and `data.0`, `data.1`, …
 fn open_directory(path: &Path, name: &str) -> Result<Source, Error> {
     let open = |path: PathBuf| -> Result<Box<dyn ReadAt>, Error> {
         let failed = |source| Error::Open { name: path.display().to_string(), source };
-        Ok(Box::new(FileBytes(File::open(&path).map_err(failed)?)))
+        Ok(Box::new(File::open(&path).map_err(failed)?))
     };
     let data = path.join("data");
     if !data.is_file() {
@@ -120,17 +115,4 @@ fn open_directory(path: &Path, name: &str) -> Result<Source, Error> {
     let parts =
         numbers.iter().map(|number| open(path.join(format!("data.{number}")))).collect::<Result<_, _>>()?;
     Ok(Source::Directory { data: open(data)?, parts })
-}
-
-/// A file, read at offsets: bytes that vanish while we read are missing bytes, not a signal.
-struct FileBytes(File);
-
-impl ReadAt for FileBytes {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        FileExt::read_at(&self.0, buffer, offset)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
-    }
 }

@@ -7,8 +7,8 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use decoder::RawRecord;
 use host::objects::SearchPaths;
 use model::{EventIndex, Loss, Timestamp};
-use perfdata::{Description, EntryKind, Notice, Reader, RecordRef};
-use tracker::{OrderedRecord, Orderer};
+use perfdata::{Description, Notice, Reader, TimeOrder, TimedRecord};
+use tracker::OrderedRecord;
 
 use crate::Error;
 use crate::unwind::{self, Chains};
@@ -65,7 +65,8 @@ impl Batch {
         self.records.get(index).map_or(Timestamp(0), |place| place.time)
     }
 
-    fn push(&mut self, raw: &RawRecord<'_>, record: RecordRef, time: Timestamp) {
+    fn push(&mut self, record: &TimedRecord<'_>) {
+        let TimedRecord { raw, handle, time, .. } = *record;
         let start = self.bytes.len();
         self.bytes.extend_from_slice(raw.body);
         self.records.push(Place {
@@ -76,9 +77,9 @@ impl Batch {
             kind: raw.kind,
             misc: raw.misc,
             // A reader gives events numbers of 16 bits.
-            event: record.event().map(|event| event.0 as u16),
+            event: handle.event().map(|event| event.0 as u16),
             // The first record of a part of a folder has 0, and stays without.
-            offset: record.file_offset().and_then(NonZeroU64::new),
+            offset: handle.file_offset().and_then(NonZeroU64::new),
         });
     }
 }
@@ -116,7 +117,8 @@ impl<'scope> Batches<'scope> {
         let (emptied, empties) = bounded(BATCHES);
         // The events of a pipe may become known later.
         let unwind = reader.is_pipe() || unwind::may_have_stacks(reader.description());
-        let reading = Reading { batch: Batch::new(reader.description().clone()), reader, filler, empties };
+        let batch = Batch::new(reader.description().clone());
+        let reading = Reading { batch, records: reader.in_time_order(), filler, empties };
         let thread = std::thread::Builder::new()
             .name("prof-reader".to_owned())
             .spawn_scoped(scope, move || {
@@ -165,7 +167,7 @@ enum Filled {
 }
 
 struct Reading {
-    reader: Reader,
+    records: TimeOrder,
     batch: Batch,
     filler: Sender<Batch>,
     empties: Receiver<Batch>,
@@ -173,60 +175,33 @@ struct Reading {
 
 impl Reading {
     fn read(&mut self) -> Result<Outcome, perfdata::Error> {
-        let mut orderer = Orderer::default();
-        while let Some(entry) = self.reader.next_entry()? {
-            match entry.kind {
-                EntryKind::Kernel => orderer.push(entry.time.unwrap_or(Timestamp(0)), entry.record),
-                EntryKind::RoundEnd => {
-                    self.reader.release(entry.record);
-                    if self.reader.has_rounds() {
-                        orderer.finish_round();
-                    }
-                }
-                EntryKind::Tool | EntryKind::Unknown => self.reader.release(entry.record),
+        loop {
+            // A taker that waits gets what there is: a pipe may be slow to bring more.
+            let waits = !self.records.has_ready() && !self.batch.records.is_empty() && self.filler.is_empty();
+            if (waits || self.batch.bytes.len() >= BATCH_BYTES) && !self.send() {
+                break;
             }
-            if !self.fill(&mut orderer)? {
-                return Ok(self.outcome(&orderer));
-            }
+            let Some(record) = self.records.next_record()? else {
+                self.send();
+                break;
+            };
+            self.batch.push(&record);
         }
-        orderer.finish();
-        if self.fill(&mut orderer)? {
-            self.send();
-        }
-        Ok(self.outcome(&orderer))
-    }
-
-    fn outcome(&mut self, orderer: &Orderer<RecordRef>) -> Outcome {
-        let mut loss = self.reader.loss();
-        loss.out_of_order = loss.out_of_order.saturating_add(orderer.late());
-        Outcome { recording: self.reader.description().clone(), loss, notices: self.reader.take_notices() }
-    }
-
-    /// Copies what is in order into batches. Says whether the taker wants more.
-    fn fill(&mut self, orderer: &mut Orderer<RecordRef>) -> Result<bool, perfdata::Error> {
-        let mut any = false;
-        while let Some((time, record)) = orderer.pop() {
-            any = true;
-            let raw = self.reader.record(record)?;
-            self.batch.push(&raw, record, time);
-            self.reader.release(record);
-            if self.batch.bytes.len() >= BATCH_BYTES && !self.send() {
-                return Ok(false);
-            }
-        }
-        // A taker that waits gets what there is: a pipe may be slow to bring more.
-        Ok(!any || !self.filler.is_empty() || self.send())
+        let reader = self.records.reader();
+        let (recording, loss) = (reader.description().clone(), self.records.loss());
+        Ok(Outcome { recording, loss, notices: self.records.reader_mut().take_notices() })
     }
 
     /// Hands the batch over. Says whether the taker wants more.
     fn send(&mut self) -> bool {
-        let recording = self.reader.description();
+        let reader = self.records.reader();
+        let recording = reader.description();
         let mut next = self.empties.try_recv().unwrap_or_else(|_| Batch::new(recording.clone()));
         next.bytes.clear();
         next.records.clear();
         let mut full = std::mem::replace(&mut self.batch, next);
         full.recording = recording.clone();
-        full.position = self.reader.position();
+        full.position = reader.position();
         self.filler.send(full).is_ok()
     }
 }

@@ -4,7 +4,6 @@
 use std::fs::File;
 use std::hint::black_box;
 use std::io::Read;
-use std::os::unix::fs::FileExt;
 
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use decoder::record::Lost;
@@ -13,8 +12,7 @@ use decoder::{Attr, AttrFlags, Endian, RawRecord, Record, RecordLayout, SampleFo
 use model::{CpuId, Name, Pid, Tid, Timestamp};
 use perfdata::features::{EventDescription, Features};
 use perfdata::write::{FileWriter, RecordWriter};
-use perfdata::{EntryKind, ReadAt, Reader, Source};
-use tracker::Orderer;
+use perfdata::{Reader, Source};
 
 /// Samples in the recording: 64 MB of them.
 const SAMPLES: u64 = 300_000;
@@ -71,45 +69,17 @@ fn write_recording(file: &File) -> std::io::Result<()> {
     writer.finish(&Features::default()).map(drop)
 }
 
-struct FileBytes(File);
-
-impl ReadAt for FileBytes {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<usize> {
-        self.0.read_at(buffer, offset)
-    }
-
-    fn len(&self) -> std::io::Result<u64> {
-        Ok(self.0.metadata()?.len())
-    }
-}
-
 /// What every command does before it looks at a record.
 fn decode_in_order(file: &File) -> Result<u64, perfdata::Error> {
     let file = file.try_clone().map_err(|source| perfdata::Error::Io { offset: 0, len: 0, source })?;
-    let mut reader = Reader::open(Source::File(Box::new(FileBytes(file))))?;
-    let mut orderer = Orderer::default();
+    let mut records = Reader::open(Source::File(Box::new(file)))?.in_time_order();
     let mut frames = 0;
-    loop {
-        let entry = reader.next_entry()?;
-        match entry {
-            Some(entry) if entry.kind == EntryKind::Kernel => {
-                orderer.push(entry.time.unwrap_or_default(), entry.record);
-                continue;
-            }
-            Some(entry) if entry.kind == EntryKind::RoundEnd => orderer.finish_round(),
-            Some(_) => continue,
-            None => orderer.finish(),
-        }
-        while let Some((_, record)) = orderer.pop() {
-            let (raw, layout) = reader.record_and_layout(record)?;
-            if let Ok(Record::Sample(sample)) = layout.decode(&raw) {
-                frames += black_box(&sample).callchain.map_or(0, |chain| chain.len() as u64);
-            }
-        }
-        if entry.is_none() {
-            return Ok(frames);
+    while let Some(record) = records.next_record()? {
+        if let Ok(Record::Sample(sample)) = record.decode() {
+            frames += black_box(&sample).callchain.map_or(0, |chain| chain.len() as u64);
         }
     }
+    Ok(frames)
 }
 
 /// `cat file > /dev/null`

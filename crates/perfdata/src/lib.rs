@@ -27,7 +27,9 @@ mod zstd_absent;
 
 pub use error::Error;
 pub use events::Event;
-pub use read::{Description, Entry, EntryKind, Notice, ReadAt, Reader, RecordRef, Source};
+pub use read::{
+    Description, Entry, EntryKind, Notice, ReadAt, Reader, RecordRef, Source, TimeOrder, TimedRecord,
+};
 
 /// True if compressed records can be read and written: the feature `zstd`.
 pub const HAS_ZSTD: bool = cfg!(feature = "zstd");

@@ -89,6 +89,11 @@ impl<T> Orderer<T> {
         self.ready.pop_front()
     }
 
+    /// Returns true if [`Self::pop`] has an item.
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     /// Returns the number of items that are held back.
     pub fn held(&self) -> usize {
         self.pending.len()

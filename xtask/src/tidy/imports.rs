@@ -9,9 +9,9 @@ use super::tree::Tree;
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("decoder", &["model"]),
-    ("perfdata", &["model", "decoder"]),
-    ("generated", &["model"]),
     ("tracker", &["model", "decoder"]),
+    ("perfdata", &["model", "decoder", "tracker"]),
+    ("generated", &["model"]),
     ("elf", &["model"]),
     ("unwinder", &["model", "elf"]),
     ("symbolizer", &["model", "elf"]),

@@ -1,6 +1,11 @@
 //! Records as they come along: small handles that can be put into order.
 
+use decoder::{DecodeError, Endian, RawRecord};
 use model::{EventIndex, Timestamp};
+
+use super::blocks::Blocks;
+use super::windows::Windows;
+use crate::error::Error;
 
 /// A record's place, type and event, in 16 bytes. [`super::Reader::record`] gives its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,6 +55,32 @@ impl RecordRef {
 }
 
 const _: () = assert!(size_of::<RecordRef>() == 16, "held by the million while they are put into order");
+
+#[inline]
+pub(super) fn raw<'r>(
+    windows: &'r mut Windows,
+    blocks: &'r Blocks,
+    record: RecordRef,
+    endian: Endian,
+) -> Result<RawRecord<'r>, Error> {
+    let bytes = match record.store() {
+        BLOCKS => blocks.at(record.place()),
+        file => windows.at(file, record.place())?,
+    };
+    RawRecord::parse(bytes, endian).map(|(raw, _)| raw).map_err(|error| {
+        let needed = match error {
+            DecodeError::RecordCut { size, .. } => size as u64,
+            _ => decoder::HEADER_SIZE as u64,
+        };
+        Error::Cut {
+            section: "records",
+            field: "a record read before",
+            offset: record.place(),
+            needed,
+            available: bytes.len() as u64,
+        }
+    })
+}
 
 /// The next record of the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,6 +7,7 @@
 mod blocks;
 mod description;
 mod entry;
+mod file;
 mod header;
 mod inflate;
 mod notice;
@@ -14,6 +15,7 @@ pub(crate) mod other_formats;
 mod part;
 mod source;
 mod stream;
+mod time_order;
 mod windows;
 
 use std::collections::VecDeque;
@@ -31,7 +33,7 @@ use crate::tool::{EventUpdate, ToolRecord, kind};
 use crate::tracing_data::TracingData;
 
 use blocks::Blocks;
-use entry::BLOCKS;
+use entry::{BLOCKS, raw};
 use header::{FileHeader, Magic, PIPE_HEADER};
 use inflate::Inflate;
 use part::{Found, Input, Part};
@@ -42,6 +44,7 @@ pub use description::Description;
 pub use entry::{Entry, EntryKind, RecordRef};
 pub use notice::Notice;
 pub use source::{ReadAt, Source};
+pub use time_order::{TimeOrder, TimedRecord};
 
 /// Records that a pipe may have before the first of the kernel's; they are read at once, to know the events.
 const MOST_PREAMBLE: usize = 100_000;
@@ -570,30 +573,4 @@ fn kernel_entry(
         return Entry { record, time: None, kind: EntryKind::Unknown };
     }
     Entry { record, time, kind: EntryKind::Kernel }
-}
-
-#[inline]
-fn raw<'r>(
-    windows: &'r mut Windows,
-    blocks: &'r Blocks,
-    record: RecordRef,
-    endian: Endian,
-) -> Result<RawRecord<'r>, Error> {
-    let bytes = match record.store() {
-        BLOCKS => blocks.at(record.place()),
-        file => windows.at(file, record.place())?,
-    };
-    RawRecord::parse(bytes, endian).map(|(raw, _)| raw).map_err(|error| {
-        let needed = match error {
-            DecodeError::RecordCut { size, .. } => size as u64,
-            _ => decoder::HEADER_SIZE as u64,
-        };
-        Error::Cut {
-            section: "records",
-            field: "a record read before",
-            offset: record.place(),
-            needed,
-            available: bytes.len() as u64,
-        }
-    })
 }

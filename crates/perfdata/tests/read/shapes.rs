@@ -107,6 +107,28 @@ fn times_and_rounds_come_with_the_entries() {
 }
 
 #[test]
+fn records_come_in_the_order_of_time() {
+    for endian in BOTH {
+        // The newest first, as rings that are emptied one after the other have them.
+        let recording = Recording::new(endian, 50);
+        let backwards: Vec<u8> = recording.records.iter().rev().flatten().copied().collect();
+        for data in [backwards.clone(), [backwards, tool_record(68, &[], endian)].concat()] {
+            for reader in [file(recording.file_with(&data)), stream(recording.pipe_with(&data))] {
+                let mut records = reader.in_time_order();
+                let mut times = Vec::new();
+                while let Some(record) = records.next_record().unwrap() {
+                    assert!(record.decode().is_ok());
+                    times.push(record.time.0);
+                }
+                assert_eq!(times.len(), recording.records.len());
+                assert!(times.is_sorted(), "{times:?}");
+                assert!(records.loss().is_none());
+            }
+        }
+    }
+}
+
+#[test]
 fn features_of_a_recorder_with_32_bits_are_found_in_both_byte_orders() {
     for endian in BOTH {
         let mut recording = Recording::new(endian, 3);

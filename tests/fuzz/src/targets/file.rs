@@ -1,8 +1,7 @@
 //! A perf.data file.
 
 use export::script::tracepoint::Formats;
-use perfdata::{EntryKind, Reader, Source};
-use tracker::Orderer;
+use perfdata::{Reader, Source};
 
 use crate::seeds;
 
@@ -13,35 +12,16 @@ pub(super) fn run(bytes: &[u8]) {
 }
 
 /// Reads everything as a command does: in order, decoded.
-pub(super) fn read(mut reader: Reader, len: usize) {
-    let mut orderer = Orderer::default();
+pub(super) fn read(reader: Reader, len: usize) {
+    let mut in_order = reader.in_time_order();
     let mut records = 0_usize;
-    while let Ok(entry) = reader.next_entry() {
-        match entry {
-            Some(entry) if entry.kind == EntryKind::Kernel => {
-                orderer.push(entry.time.unwrap_or_default(), entry.record);
-            }
-            Some(entry) => {
-                reader.release(entry.record);
-                if entry.kind == EntryKind::RoundEnd {
-                    orderer.finish_round();
-                }
-            }
-            None => orderer.finish(),
-        }
-        while let Some((_, record)) = orderer.pop() {
-            if let Ok((raw, layout)) = reader.record_and_layout(record) {
-                let _ = layout.decode(&raw);
-            }
-            reader.release(record);
-        }
-        if entry.is_none() {
-            break;
-        }
+    while let Ok(Some(record)) = in_order.next_record() {
+        let _ = record.decode();
         records += 1;
         // A compressed byte may unpack to as many as the reader allows.
         assert!(records <= (16 << 20) + len * 130, "more records than the bytes can hold");
     }
+    let reader = in_order.reader();
     for notice in reader.notices() {
         let _ = notice.to_string();
     }
