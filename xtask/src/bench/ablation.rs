@@ -195,7 +195,7 @@ fn peak_while(child: &mut Child) -> anyhow::Result<f64> {
 /// The figures in what `prof record -v` says at its end.
 fn read(said: &str, peak: f64) -> Option<Figures> {
     let number = |before: &str, after: &str| {
-        let line = said.lines().rev().find(|line| line.contains(after))?;
+        let line = said.lines().find(|line| line.contains(after))?;
         let text = line.split(after).next()?;
         let text = if before.is_empty() { text } else { text.rsplit(before).next()? };
         text.trim().replace(',', "").parse::<f64>().ok()
