@@ -102,3 +102,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_generation_is_another_number_after_each_change() {
+    let mut tracker = Tracker::new();
+    let pid = Pid(1);
+    assert!(!tracker.knows(pid));
+    let mut seen = Vec::new();
+    for tid in [1, 2] {
+        let sample_id = SampleId::default();
+        let comm = Comm { pid, tid: Tid(tid), comm: b"name", exec: tid == 1, sample_id };
+        tracker.apply(&Record::Comm(comm));
+        seen.push(tracker.generation(pid).as_u64());
+    }
+    assert!(tracker.knows(pid) && !tracker.knows(Pid(2)));
+    assert_eq!(seen[0], seen[1], "the name of a thread maps nothing");
+    assert_ne!(seen[0], tracker.generation(Pid(2)).as_u64());
+}

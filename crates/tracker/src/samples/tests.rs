@@ -1,6 +1,6 @@
 use super::*;
 use alloc::vec;
-use decoder::record::{Lost, Task};
+use decoder::record::{CallchainDeferred, Lost, Task};
 use decoder::values::CounterValues;
 use decoder::{CpuMode, ReadFormat, SampleFormat, SampleId};
 use model::{Pid, Timestamp};
@@ -36,10 +36,15 @@ impl Group {
     }
 
     fn sample(&self, tid: i32, counts: [u64; 2]) -> (EventIndex, Vec<u8>) {
+        self.sample_with_chain(tid, counts, &[])
+    }
+
+    fn sample_with_chain(&self, tid: i32, counts: [u64; 2], chain: &[u64]) -> (EventIndex, Vec<u8>) {
         let words = [counts[0], 7, 0, counts[1], 8, 0].map(u64::to_ne_bytes).concat();
         let format = self.attrs[0].read_format;
         let read = CounterValues::new(format, (0, 0), None, U64s::new(&words, Endian::NATIVE));
-        let chain = U64s::new(&[], Endian::NATIVE);
+        let chain: Vec<u8> = chain.iter().flat_map(|address| address.to_ne_bytes()).collect();
+        let chain = U64s::new(&chain, Endian::NATIVE);
         let sample = Sample {
             mode: CpuMode::User,
             identifier: Some(7),
@@ -62,6 +67,15 @@ impl Group {
         };
         let task = Task { pid, parent_pid: pid, tid, parent_tid: tid, time, sample_id };
         self.record(2, &Record::Exit(task))
+    }
+
+    fn user_part(&self, tid: i32, cookie: u64, ips: &[u64]) -> (EventIndex, Vec<u8>) {
+        let ips: Vec<u8> = ips.iter().flat_map(|address| address.to_ne_bytes()).collect();
+        let thread = Some((Pid(1), Tid(tid)));
+        let sample_id =
+            SampleId { thread, identifier: Some(9), time: Some(Timestamp(1)), ..SampleId::default() };
+        let ips = U64s::new(&ips, Endian::NATIVE);
+        self.record(2, &Record::CallchainDeferred(CallchainDeferred { cookie, ips, sample_id }))
     }
 
     fn lost(&self, event: u32, lost: u64) -> (EventIndex, Vec<u8>) {
@@ -96,6 +110,8 @@ impl Events for Group {
 #[derive(Default)]
 struct Came {
     samples: Vec<(u32, i32, u64)>,
+    /// The user parts of those that had to wait for one.
+    user_parts: Vec<Vec<u64>>,
     undecodable: usize,
 }
 
@@ -105,6 +121,7 @@ impl SampleSink for Came {
     fn sample(&mut self, sample: TrackedSample<'_>) -> Result<(), Self::Error> {
         let tid = sample.sample.thread.map_or(0, |(_, tid)| tid.0);
         self.samples.push((sample.event.0, tid, sample.period));
+        self.user_parts.extend(sample.deferred.map(|part| part.iter().collect()));
         Ok(())
     }
 
@@ -172,4 +189,36 @@ fn a_loss_is_told_from_the_ring_it_happened_in() {
     // Where all events share a ring, whose record it is says nothing.
     let (_, loss) = read(&Group { sideband_rings: false, ..Group::new(true) }, &records);
     assert_eq!((loss.samples, loss.sideband), (34, 0));
+}
+
+#[test]
+fn what_was_lost_is_taken_once() {
+    let group = Group::new(true);
+    let (mut reader, mut came) = (SampleReader::default(), Came::default());
+    let (event, bytes) = group.lost(0, 30);
+    let (raw, _) = RawRecord::parse(&bytes, Endian::NATIVE).unwrap();
+    let Ok(()) =
+        reader.read(&group, OrderedRecord { raw, event: Some(event), offset: None }, None, &mut came);
+    assert_eq!((reader.take_loss().samples, reader.take_loss().samples), (30, 0));
+}
+
+#[test]
+fn a_sample_waits_for_its_own_user_part() {
+    let group = Group::new(true);
+    let kernel = [context::KERNEL, 0x10];
+    let chain = |cookie| [&kernel[..], &[context::USER_DEFERRED, cookie]].concat();
+    let records = [
+        group.sample_with_chain(10, [1000, 0], &chain(42)),
+        group.sample_with_chain(11, [1000, 0], &chain(42)),
+        group.sample_with_chain(12, [1000, 0], &kernel),
+        group.user_part(11, 41, &[context::USER, 0x1]),
+        group.user_part(11, 42, &[context::USER, 0x2]),
+        group.user_part(10, 42, &[context::USER, 0x3]),
+        group.sample_with_chain(10, [2000, 0], &chain(43)),
+    ];
+    let (came, loss) = read(&group, &records);
+    // One that needs nothing does not wait; one whose part never comes is handed on at the end, without it.
+    assert_eq!(came.samples, [(0, 12, 1000), (0, 11, 1000), (0, 10, 1000), (0, 10, 1000)]);
+    assert_eq!(came.user_parts, [vec![context::USER, 0x2], vec![context::USER, 0x3], vec![]]);
+    assert!(loss.is_none());
 }
