@@ -21,12 +21,10 @@ bitflags! {
         const EARLIER_STACKS = 1 << 5;
         /// Stacks that are walked in the ring, so that their copies are not moved.
         const IN_RING = 1 << 6;
-        /// Deep stacks that are seen to before their turn in time.
-        const LOOK_AHEAD = 1 << 7;
         /// Sizes of stack copies that follow the stacks.
-        const COPY_SIZES = 1 << 8;
+        const COPY_SIZES = 1 << 7;
         /// Times between rounds that follow the rings.
-        const PACE = 1 << 9;
+        const PACE = 1 << 8;
     }
 }
 

@@ -119,31 +119,6 @@ impl StackWalker {
         stack.end == StackEnd::Truncated(TruncationReason::CopyTooSmall) || stack.led_out_by.is_some()
     }
 
-    /// Sees to a stack before its turn comes, while the process is nearly where it was: where it is deeper than its copy, the
-    /// frames beyond are read and remembered. The mappings may still lack what came to be a moment ago. Whether `chain` now
-    /// ends in a complete stack.
-    pub fn look_ahead(&mut self, sampled: &SampledStack<'_>, chain: &mut Vec<u64>) -> bool {
-        if self.walk(sampled, chain).end == StackEnd::Complete {
-            self.note(sampled.pid);
-            return true;
-        }
-        if !self.goes_on() {
-            return false;
-        }
-        let witness = self.witness(sampled, chain, 0);
-        if self
-            .callers
-            .above(sampled.pid, self.unwinder.stack(), &mut MappedObjects::all(sampled.maps))
-            .is_none()
-            && let Some(witness) = witness
-        {
-            let mut memory = LiveMemory::new(sampled.pid, witness, sampled.maps, &mut self.memory);
-            self.unwinder.unwind(sampled.maps, sampled.state, &mut memory, chain);
-            self.note(sampled.pid);
-        }
-        false
-    }
-
     /// The stack found last is deeper than its copy, and `chain` holds it from `start` on: goes on by an earlier stack of the
     /// process, or by the live memory.
     pub fn finish(&mut self, sampled: &SampledStack<'_>, chain: &mut Vec<u64>, start: usize) -> ChainEnd {

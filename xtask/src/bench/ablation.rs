@@ -24,7 +24,6 @@ const MECHANISMS: &[&str] = &[
     "fresh-maps",
     "earlier-stacks",
     "in-ring",
-    "look-ahead",
     "copy-sizes",
     "pace",
 ];

@@ -27,9 +27,9 @@ use crate::census::Census;
 /// Spaces beyond this are forgotten where nothing is mapped from them.
 const MOST_SPACES: usize = 4096;
 
-/// After a stack was cut, this many further ones are wanted soon: their processes should still be what they were, where
-/// memory beyond the copies is read. So it is at the beginning, when the size of the copies is not settled.
-const HASTY_STACKS: u32 = 64;
+/// After a stack was cut, this many further ones are noted where they are complete, for those that will be cut. So it is at the
+/// beginning, when the size of the copies is not settled.
+const NOTED_STACKS: u32 = 64;
 
 /// The machine at the moment of the record whose turn it is, and what unwinding needs.
 #[derive(Debug)]
@@ -44,8 +44,8 @@ pub(super) struct Machine {
     fresh_maps: FreshMaps,
     /// Records of mappings found for the sample whose turn it is: they belong before it.
     pub(super) fresh: Vec<u8>,
-    /// Stacks to come that are wanted soon.
-    hasty: u32,
+    /// Stacks to come that are noted.
+    noted_stacks: u32,
     chain: Vec<u64>,
     chain_bytes: Vec<u8>,
     census: Census,
@@ -57,15 +57,6 @@ pub(super) struct Machine {
 /// some megabytes.
 fn limits() -> Limits {
     Limits { unpacked: UnpackBudget::new(16 << 20, 64 << 20), checksummed_bytes: 16 << 20 }
-}
-
-/// A stack that was complete in its copy, unwound before its turn.
-#[derive(Debug)]
-pub(super) struct EarlyStack {
-    /// The mappings as they were then: with others, it has to be done again.
-    maps: Arc<ProcessMaps>,
-    chain: Vec<u64>,
-    depth: u64,
 }
 
 impl Machine {
@@ -83,7 +74,7 @@ impl Machine {
             execs: Execs::default(),
             fresh_maps: FreshMaps::default(),
             fresh: Vec::new(),
-            hasty: HASTY_STACKS,
+            noted_stacks: NOTED_STACKS,
             chain: Vec::new(),
             chain_bytes: Vec::new(),
             census: Census::default(),
@@ -91,33 +82,14 @@ impl Machine {
         }
     }
 
-    /// Returns true if stacks are better seen to before their turn.
-    pub(super) fn is_hasty(&self) -> bool {
-        self.hasty > 0 && self.mechanisms.contains(Mechanisms::LOOK_AHEAD)
-    }
-
-    /// Writes a sample with its user stack unwound, which may have been done before its turn.
-    pub(super) fn unwind(
-        &mut self,
-        sample: Sample<'_>,
-        ahead: Option<EarlyStack>,
-        layouts: &Layouts,
-        out: &mut Vec<u8>,
-    ) {
+    /// Writes a sample with its user stack unwound.
+    pub(super) fn unwind(&mut self, sample: Sample<'_>, layouts: &Layouts, out: &mut Vec<u8>) {
         self.chain.clear();
         self.chain.extend(kernel_part(&sample));
         match (self.user_state(&sample), sample.thread) {
             (Some(state), Some((pid, _))) => {
                 let maps = self.maps_cache.of(&mut self.tracker, pid);
-                match ahead.filter(|ahead| Arc::ptr_eq(&ahead.maps, &maps)) {
-                    Some(ahead) => {
-                        self.chain.extend_from_slice(&ahead.chain);
-                        self.copy_size.note_stack(Some(ahead.depth));
-                        self.hasty = self.hasty.saturating_sub(1);
-                        self.totals.count(StackEnd::Complete, false);
-                    }
-                    None => self.unwind_now(&sample, pid, &state, &maps, layouts),
-                }
+                self.unwind_now(&sample, pid, &state, &maps, layouts);
             }
             // There is none, or it is a 32-bit one, which is left to the kernel's walk.
             _ => {
@@ -197,8 +169,8 @@ impl Machine {
         let too_small = end == StackEnd::Truncated(TruncationReason::CopyTooSmall)
             && self.copy_size.is_full(state.stack.bytes.len());
         self.copy_size.note_stack((!too_small).then_some(self.depth(state)));
-        self.hasty = if too_small { HASTY_STACKS } else { self.hasty.saturating_sub(1) };
-        if end == StackEnd::Complete && self.hasty > 0 {
+        self.noted_stacks = if too_small { NOTED_STACKS } else { self.noted_stacks.saturating_sub(1) };
+        if end == StackEnd::Complete && self.noted_stacks > 0 {
             self.walker.note(pid);
         }
     }
@@ -222,18 +194,6 @@ impl Machine {
         }
         self.totals.count(end, late);
         true
-    }
-
-    /// Sees to a stack before its turn comes. What was found may hold when it comes.
-    pub(super) fn look_ahead(&mut self, sample: &Sample<'_>) -> Option<EarlyStack> {
-        let state = self.user_state(sample)?;
-        let (pid, _) = sample.thread?;
-        let maps = self.maps_cache.of(&mut self.tracker, pid);
-        let sampled = SampledStack { sample, pid, state: &state, maps: &maps };
-        self.chain.clear();
-        let is_complete = self.walker.look_ahead(&sampled, &mut self.chain);
-        let (chain, depth) = (self.chain.clone(), self.depth(&state));
-        is_complete.then_some(EarlyStack { maps, chain, depth })
     }
 
     /// The user side of a thread that has one: while exec has taken the program away with its stack, and not yet started the

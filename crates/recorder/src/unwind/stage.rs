@@ -21,10 +21,10 @@ use unwinder::StackEnd;
 
 use super::copy_size::CopySize;
 use super::early;
-use super::machine::{EarlyStack, Machine};
+use super::machine::Machine;
 use super::record_size::room_for_chain;
 use super::totals::StackTotals;
-use super::waiting::{Handle, Key, Task, WaitingRecords};
+use super::waiting::{Handle, Task, WaitingRecords};
 use crate::consumer::{Chunk, Consumer, Ending, RecordedEvent, Recording, RingKind};
 use crate::ring::Drained;
 use crate::window::DumpReport;
@@ -60,8 +60,6 @@ pub struct Unwinding<C> {
     layouts: Vec<Layouts>,
     orderer: Orderer<Handle>,
     held: WaitingRecords,
-    /// Stacks that were unwound before their turn.
-    ahead: HashMap<Key, EarlyStack, FxBuildHasher>,
     machine: Machine,
     out: Out,
 }
@@ -97,14 +95,12 @@ impl<C: Consumer> Unwinding<C> {
             layouts: Vec::new(),
             orderer: Orderer::default(),
             held: WaitingRecords::default(),
-            ahead: HashMap::default(),
             machine: Machine::new(mechanisms),
             out: Out { bytes: Vec::new(), kind: RingKind::Sideband },
         }
     }
 
-    /// The same for a view that stays open ([`crate::Options::light`]): stacks that are deeper than their copy are seen to
-    /// when their turn comes, not before, and rounds do not follow each other faster because of them.
+    /// The same for a view that stays open ([`crate::Options::light`]), which keeps little of earlier stacks and chunks.
     pub fn light(self) -> Self {
         Self { light: true, ..self }
     }
@@ -148,11 +144,6 @@ impl<C: Consumer> Unwinding<C> {
         written
     }
 
-    /// Returns true if stacks are seen to before their turn.
-    fn is_hasty(&self) -> bool {
-        self.machine.is_hasty() && !self.light
-    }
-
     /// Puts the records of a chunk into order.
     fn hold(&mut self, bytes: Vec<u8>) {
         let Some(any) = self.layouts.last() else { return };
@@ -174,22 +165,13 @@ impl<C: Consumer> Unwinding<C> {
             let event = any.recorded.id_of(&raw).and_then(|id| self.events.get(&id)).copied();
             let layouts = event.and_then(|event| self.layouts.get(event as usize)).unwrap_or(any);
             let time = layouts.recorded.time_of(&raw).unwrap_or(Timestamp(0));
-            let mut ahead = None;
             let task = match event {
                 Some(event)
                     if raw.kind == kind::SAMPLE && layouts.has_stacks && early::is_early(raw.misc) =>
                 {
                     Task::Write(event)
                 }
-                Some(event) if raw.kind == kind::SAMPLE && layouts.has_stacks => {
-                    if self.is_hasty()
-                        && !self.keep_stacks
-                        && let Ok(Record::Sample(sample)) = layouts.recorded.decode(&raw)
-                    {
-                        ahead = self.machine.look_ahead(&sample);
-                    }
-                    Task::Unwind(event)
-                }
+                Some(event) if raw.kind == kind::SAMPLE && layouts.has_stacks => Task::Unwind(event),
                 _ if raw.kind == kind::SAMPLE => Task::PassSample,
                 _ => {
                     if raw.kind == kind::COMM
@@ -208,7 +190,6 @@ impl<C: Consumer> Unwinding<C> {
                 }
                 rest.release(place);
             } else {
-                self.ahead.extend(ahead.map(|ahead| (place.key(), ahead)));
                 self.orderer.push(time, WaitingRecords::with_task(place, task));
             }
             offset += size;
@@ -258,8 +239,7 @@ impl<C: Consumer> Unwinding<C> {
                         }
                         Some((layouts, Ok(Record::Sample(sample)))) => {
                             let start = self.out.bytes.len();
-                            let ahead = self.ahead.remove(&handle.key());
-                            self.machine.unwind(sample, ahead, layouts, &mut self.out.bytes);
+                            self.machine.unwind(sample, layouts, &mut self.out.bytes);
                             if !self.machine.fresh.is_empty() {
                                 let sample = self.out.bytes.split_off(start);
                                 self.out.flush(&mut self.consumer)?;
@@ -381,7 +361,7 @@ impl<C: Consumer> Consumer for Unwinding<C> {
     }
 
     fn is_in_haste(&self) -> bool {
-        self.is_hasty() && self.held.bytes() > 0 || self.held.bytes() > MUCH_HELD
+        self.held.bytes() > MUCH_HELD
     }
 
     fn dump(&mut self, ticket: u64) {

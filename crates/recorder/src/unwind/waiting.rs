@@ -11,15 +11,6 @@ pub(super) struct Handle {
     pub(super) task: Task,
 }
 
-/// The key of a waiting record: its chunk, and its place there.
-pub(super) type Key = (u64, u32);
-
-impl Handle {
-    pub(super) fn key(self) -> Key {
-        (self.chunk, self.offset)
-    }
-}
-
 /// The work to be done with a record when its turn comes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Task {
