@@ -125,9 +125,9 @@ struct Target<'w> {
     command: &'w [String],
 }
 
-/// Options of `prof record`, `prof flame` and `perf record` that take a value, which may be the next word.
+/// Options of those commands of `prof` that record, and of `perf record`, that take a value, which may be the next word.
 const VALUED: &str = "eptrcCoFmGDjkui";
-const VALUED_WORDS: [&str; 31] = [
+const VALUED_WORDS: [&str; 44] = [
     "event",
     "filter",
     "pid",
@@ -159,7 +159,29 @@ const VALUED_WORDS: [&str; 31] = [
     "comm",
     "switch-output",
     "max-size",
+    "collapse",
+    "container",
+    "control",
+    "delay-secs",
+    "dump-when",
+    "hide",
+    "inherit",
+    "keep",
+    "max-files",
+    "period",
+    "root-at",
+    "source-dir",
+    "window",
 ];
+
+/// The commands of `prof` that record.
+const VERBS: [&str; 4] = ["record", "flame", "top", "view"];
+
+/// Returns true if titles are right where the value of an option of `prof record`, `flame`, `top` or `view` is the next word: the
+/// name of a long option, or a letter. What they do not know, they take for the recorded command.
+pub fn is_known_to_take_a_value(option: &str) -> bool {
+    VALUED_WORDS.contains(&option) || option.len() == 1 && (VALUED.contains(option) || option == "d")
+}
 
 impl<'w> Target<'w> {
     /// `None` where it is not known what the words mean.
@@ -169,9 +191,11 @@ impl<'w> Target<'w> {
         if !is_ours && !tool.starts_with("perf") {
             return None;
         }
-        let verbs: &[&str] = if is_ours { &["record", "flame", "top"] } else { &["record"] };
+        let verbs: &[&str] = if is_ours { &VERBS } else { &["record"] };
         let verb = words.iter().position(|word| verbs.contains(&word.as_str()))?;
         let mut target = Self::default();
+        // Where the command is set apart, no other word is one.
+        let is_apart = words.get(verb..)?.iter().any(|word| word == "--");
         let mut at = verb + 1;
         while let Some(word) = words.get(at) {
             at += 1;
@@ -203,7 +227,7 @@ impl<'w> Target<'w> {
                         break;
                     }
                 }
-            } else {
+            } else if !is_apart {
                 target.command = &words[at - 1..];
                 break;
             }
@@ -311,6 +335,9 @@ mod tests {
             ("perf record -a -G a/b", "cgroup a/b"),
             ("prof record -u nobody", "all processes of user nobody"),
             ("prof record -z ls", "ls"),
+            ("prof record --overwrite --window 30s -a", "the whole system"),
+            ("prof view -o x.html --title t -- ls -a", "ls -a"),
+            ("prof record --of-tomorrow value -- ls -- -a", "ls -- -a"),
             ("/data/simpleperf record --app x", "simpleperf record --app x"),
             ("prof record", ""),
         ] {

@@ -38,6 +38,7 @@ mod unsampled;
 mod unwind;
 mod waits;
 
+pub use caption::is_known_to_take_a_value;
 pub use error::Error;
 pub use event_view::EventView;
 pub use load::{Analysis, EventProfile};

@@ -162,3 +162,36 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
         cause.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A title says what was recorded by the recorder's own command line, in which a value that is not known as one would be
+    /// taken for the command.
+    #[test]
+    fn titles_know_which_options_of_commands_that_record_take_a_value() {
+        let arguments = Arguments::command();
+        let (mut seen, mut unknown) = (Vec::new(), Vec::new());
+        for command in arguments.get_subcommands() {
+            let records = command.get_positionals().any(|argument| argument.get_id() == "command");
+            // It writes no recording.
+            if !records || command.get_name() == "stat" {
+                continue;
+            }
+            seen.push(command.get_name());
+            for argument in command.get_opts() {
+                let values = argument.get_num_args().map_or(1, |count| count.min_values());
+                if !argument.get_action().takes_values() || values == 0 || argument.is_require_equals_set() {
+                    continue;
+                }
+                let names = argument.get_long_and_visible_aliases().unwrap_or_default();
+                let letters = argument.get_short().map(String::from);
+                let names = names.into_iter().map(str::to_owned).chain(letters);
+                unknown.extend(names.filter(|name| !analysis::is_known_to_take_a_value(name)));
+            }
+        }
+        assert_eq!(seen, ["record", "flame", "view", "top"]);
+        assert!(unknown.is_empty(), "analysis::caption does not know {unknown:?}");
+    }
+}
