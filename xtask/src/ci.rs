@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: format, clippy, tidy, crates without std, packages, types of the page, the book, growth, fuzzing, tests, each
+//! `cargo xtask ci`: format, clippy, documentation, tidy, crates without std, packages, types of the page, the book, growth, fuzzing, tests, each
 //! with the time that it took.
 //!
 //! The tests run last, so that the test runner's summary closes the output.
@@ -23,6 +23,11 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     step("cargo fmt", || cargo(&["fmt", "--all", "--check"]))?;
     step("cargo clippy", || {
         cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])
+    })?;
+    step("cargo doc", || {
+        let mut doc = Command::new("cargo");
+        doc.args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings");
+        workspace::run(doc.current_dir(&root))
     })?;
     step("cargo xtask tidy", || tidy::run(&[]))?;
     step("cargo xtask no-std", || no_std::run(&[]))?;

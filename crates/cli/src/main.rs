@@ -3,6 +3,7 @@
 //! `main` reads the arguments, runs one command and turns its result into an exit code; each command has a file
 //! under [`commands`], and the way from a perf.data file to named, counted stacks is the crate [`analysis`], shared by all.
 #![allow(unreachable_pub, reason = "a binary has no public items; `pub` marks a module's interface")]
+#![allow(rustdoc::broken_intra_doc_links, reason = "the help texts of arguments have brackets of their own")]
 
 mod arguments;
 mod commands;

@@ -1,8 +1,4 @@
-//! Kernel record bytes to typed records, and back.
-//!
-//! A [`RecordLayout`] is computed once per event from its [`Attr`]; it then decodes each [`RawRecord`] of that event
-//! in one walk, without allocation. Every length is checked before it is used: a wrong one is a [`DecodeError`] that
-//! names the record, the field, its offset and its value.
+#![doc = include_str!("../README.md")]
 #![no_std]
 #![cfg_attr(
     not(test),
@@ -37,3 +33,6 @@ pub use layout::{RecordLayout, SAMPLE_HEAD};
 pub use raw::{HEADER_SIZE, RawRecord, kind, misc};
 pub use record::{CpuMode, Record, SampleId};
 pub use sample::Sample;
+
+// Their types are those of the functions here.
+pub use model;

@@ -1,12 +1,4 @@
-//! Object files: what an ELF image says about its code, without reading a file or trusting a byte.
-//!
-//! [`Object`] takes the bytes of an ELF file (32 or 64 bit, either byte order) and answers for its build id, its
-//! program headers (the only place of the project where a [`model::FileOffset`] becomes a [`model::Svma`]), its
-//! sections with their contents decompressed, its symbols, and the names of the files that hold the rest of its
-//! debug information. What the caller must supply: all of the file's bytes, unchanged while the object lives; or a way
-//! to read them piece by piece ([`ReadAt`]), for what is known by the headers and for single sections.
-//!
-//! Not handled: core dumps and relocatable objects beyond their sections, and archives.
+#![doc = include_str!("../README.md")]
 #![no_std]
 #![warn(missing_docs)]
 #![cfg_attr(
@@ -46,3 +38,6 @@ pub use symbol::{MAX_NAME_BYTES, Symbol, SymbolKind, SymbolSource, name_at};
 pub use unpacked::{Contents, UnpackBudget, UnpackLimit, Unpacked};
 
 pub use ::object::Endianness;
+
+// Their types are those of the functions here.
+pub use model;

@@ -35,7 +35,7 @@ pub struct Options {
     /// Innermost frames at the root: who calls them.
     pub reverse: bool,
     /// Samples in the order of time, thread by thread, instead of merged stacks: the profile must have kept that order
-    /// ([`profile::Detail::order`]).
+    /// (`profile::Detail::samples`).
     pub chart: bool,
     /// What the weights count, for example `samples`.
     pub unit: String,

@@ -1,4 +1,4 @@
-//! The perf.data container: the files and streams that `perf record`, `prof record` and others write.
+#![doc = include_str!("../README.md")]
 //!
 //! Facts from `tools/perf/Documentation/perf.data-file-format.txt` and from files taken apart byte by byte.
 #![cfg_attr(
@@ -33,3 +33,7 @@ pub use read::{
 
 /// True if compressed records can be read and written: the feature `zstd`.
 pub const HAS_ZSTD: bool = cfg!(feature = "zstd");
+
+// Their types are those of the functions here.
+pub use decoder;
+pub use model;

@@ -1,18 +1,13 @@
-//! Places to names: what function, inlined chain and source line a place in a [`model::Space`] belongs to.
+#![doc = include_str!("../README.md")]
 //!
-//! Pure: bytes in, [`model::Resolution`]s out. The caller opens files and supplies
+//! # The caller supplies
 //! - for an object: its [`elf::Object`] and those that hold the rest of its debug information ([`ObjectFiles`]);
 //!   which these are, the objects themselves say ([`elf::Object::debug_link`], [`elf::Object::alt_link`],
 //!   [`minidebug`]), and split DWARF is asked for by name while it is read ([`SplitUnit`]);
 //! - for the kernel: the text of `/proc/kallsyms` ([`Kallsyms`]);
-//! - for generated code: the lines of a `/tmp/perf-PID.map` ([`PerfMapSearch`]).
+//! - for generated code: the functions of a `/tmp/perf-PID.map` ([`FunctionRanges`]).
 //!
-//! Work is done per unique place, never per sample: [`ObjectSymbolizer::plan`] takes all places of an object at
-//! once, each compilation unit that one of them lies in is walked once ([`ObjectSymbolizer::walk`], on any
-//! thread), and [`ObjectSymbolizer::finish`] puts the answers together. What is worth keeping of an object between two
-//! lots of places is its [`ObjectIndex`].
-//!
-//! Not handled: Mach-O, PE, and DWARF 1.
+//! What is worth keeping of an object between two resolutions is its [`ObjectIndex`].
 #![warn(missing_docs)]
 #![cfg_attr(
     not(test),
@@ -43,3 +38,7 @@ pub use names::{NameStyle, display_name};
 pub use object::{ObjectFiles, ObjectSymbolizer, Options, Place, Plan, Walked};
 pub use object_index::ObjectIndex;
 pub use resolutions::Resolutions;
+
+// Their types are those of the functions here.
+pub use elf;
+pub use model;

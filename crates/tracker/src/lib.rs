@@ -1,9 +1,4 @@
-//! What ran where, and what was mapped there: records in time order to places of addresses.
-//!
-//! [`Orderer`] puts the records of many rings into one order. [`Tracker`] takes them in that order, follows threads,
-//! programs and mappings, and turns the addresses of a call chain into [`model::StackEntry`]s: places in objects, in
-//! the kernel, in generated code. [`SampleReader`] reads the samples out of them. It knows no object format; an [`model::Avma`] becomes a file offset here, and
-//! nowhere else.
+#![doc = include_str!("../README.md")]
 #![no_std]
 #![cfg_attr(
     not(test),
@@ -34,3 +29,7 @@ pub use mapping::{Mapping, MappingKind, is_generated_code, mapped_object};
 pub use order::Orderer;
 pub use samples::{Events, OrderedRecord, SampleReader, SampleSink, TrackedSample};
 pub use tracker::{Generation, RawStack, Tracker};
+
+// Their types are those of the functions here.
+pub use decoder;
+pub use model;

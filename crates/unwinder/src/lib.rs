@@ -1,9 +1,6 @@
-//! From a thread's registers and a copy of its stack to the return addresses of its callers.
+#![doc = include_str!("../README.md")]
 //!
-//! The caller supplies: the registers and the stack bytes (from the stack pointer upwards), the process's mappings as
-//! an [`AddressSpace`], and on request the [`UnwindTables`] of the objects in it. Nothing here performs I/O.
-//!
-//! How a frame's caller is found:
+//! # How a caller is found
 //!
 //! - The FDE that covers the address (`.eh_frame`, then `.debug_frame`) decides. A row whose CFA is a register and an
 //!   offset, with all registers saved at whole words from it, is remembered as a small rule; any other (expressions,
@@ -50,3 +47,7 @@ pub use registers::Registers;
 pub use stack::{Frame, StackEnd, UnwoundStack};
 pub use tables::{ObjectSections, Section, UnwindTables};
 pub use unwind::{Innermost, Objects, Unwinder};
+
+// Their types are those of the functions here.
+pub use elf;
+pub use model;

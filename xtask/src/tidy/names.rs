@@ -45,6 +45,11 @@ fn is_kernel_word(krate: &str, module: &syn::ItemMod) -> bool {
 
 fn is_doc(attribute: &Attribute) -> bool {
     let Meta::NameValue(meta) = &attribute.meta else { return false };
-    let Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) = &meta.value else { return false };
-    meta.path.is_ident("doc") && !text.value().trim().is_empty()
+    let is_said = match &meta.value {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => !text.value().trim().is_empty(),
+        // `include_str!("../README.md")`
+        Expr::Macro(included) => included.mac.path.is_ident("include_str"),
+        _ => false,
+    };
+    meta.path.is_ident("doc") && is_said
 }

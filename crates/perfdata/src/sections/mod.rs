@@ -3,9 +3,9 @@
 //! They have no bit in the header's map of features: perf uses the number of a set bit as an index (`perf inject` of
 //! Linux 6.1 ends with a segmentation fault on any bit that it does not know). Instead
 //!
-//! - a file has a [`Block`] between the header and the attrs, where readers that follow the header's offsets do not
+//! - a file has a `Block` between the header and the attrs, where readers that follow the header's offsets do not
 //!   look. It says where the sections lie: behind those of perf;
-//! - sections that are added to a finished file, of any recorder, lie behind its last byte, with a [`Block`] behind them
+//! - sections that are added to a finished file, of any recorder, lie behind its last byte, with a `Block` behind them
 //!   as the new last bytes: an [`appendix`];
 //! - a pipe carries them in `HEADER_EVENT_TYPE` records ([`Piece`]), which perf passes over since Linux 3.5.
 //!

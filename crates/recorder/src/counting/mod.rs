@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Events are chosen, negotiated with the kernel and refused with advice by what recording uses, too ([`crate::event`],
-//! [`crate::open`]). Nothing has a ring here but the reports of single tasks ([`Split::Tasks`]).
+//! `crate::open`). Nothing has a ring here but the reports of single tasks ([`Split::Tasks`]).
 
 mod attr;
 mod default_events;
