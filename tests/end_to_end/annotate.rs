@@ -109,6 +109,7 @@ fn a_listing_shows_lines_and_loops_and_offers_names() {
     assert!(listing.text().contains("hot loop"), "{}", listing.text());
     assert!(listing.text().contains("shares.c:"), "{}", listing.text());
     assert!(listing.text().contains("SPIN(sixty)"), "the source line: {}", listing.text());
+    assert!(listing.text().contains("(%rbp)") && !listing.text().contains(",)"), "{}", listing.text());
     let hottest = run(prof(["annotate", "--hottest", "2", "-i"]).arg(&file)).ok();
     assert!(hottest.text().starts_with("sixty: "), "{}", hottest.text());
     let without_flag = run(prof(["annotate", "--hottest", "2"]).arg(&file)).ok();

@@ -259,7 +259,7 @@ fn keys_do_what_the_help_says() {
     terminal.wait("all again", |screen| screen.contains("sixty"));
     // Callers of the selected function; the hot path opens by itself.
     terminal.keys(&["Home"]);
-    terminal.press(&["Enter"], "main");
+    terminal.press(&["3"], "main");
     terminal.press(&["4"], "all");
     terminal.wait("flame graph", |screen| screen.contains("main") && screen.contains("sixty"));
     terminal.keys(&["Up", "Up", "Enter"]);
@@ -300,20 +300,20 @@ fn keys_that_move_and_what_the_mouse_does() {
         screen.trim_end().lines().any(|line| line.trim_end().ends_with(" work")) && screen.contains("thirty")
     });
     terminal.keys(&["End"]);
-    terminal.press(&["Enter"], "● work");
+    terminal.press(&["3"], "● work");
     terminal.keys(&["1", "Up"]);
-    terminal.press(&["Enter"], "● thirty");
+    terminal.press(&["3"], "● thirty");
     terminal.keys(&["1", "PPage"]);
-    terminal.keys(&["Enter"]);
+    terminal.keys(&["3"]);
     terminal.wait("the first function", |screen| screen.contains('●') && !screen.contains("● thirty"));
     terminal.keys(&["1", "NPage"]);
-    terminal.press(&["Enter"], "● work");
+    terminal.press(&["3"], "● work");
     terminal.keys(&["1", "Home"]);
-    terminal.keys(&["Enter"]);
+    terminal.keys(&["3"]);
     terminal.wait("the first function", |screen| screen.contains('●') && !screen.contains("● work"));
     // Back to what was looked at before, by its caller.
     terminal.keys(&["1", "End", "Up"]);
-    terminal.press(&["Enter"], "● thirty");
+    terminal.press(&["3"], "● thirty");
     terminal.keys(&["Up"]);
     terminal.press(&["Enter"], "● work");
     terminal.press(&["Escape"], "● thirty");
@@ -354,10 +354,10 @@ fn keys_that_move_and_what_the_mouse_does() {
     };
     // The row moves only if a function joins those before it: then another try.
     terminal.wait("a second click to zoom", |screen| {
-        if screen.contains("● ten") {
+        if screen.contains("code of ten") {
             return true;
         }
-        if screen.contains('●') {
+        if screen.contains("code of") {
             terminal.keys(&["1"]);
         } else if let Some(row) = screen.lines().position(|line| line.trim_end().ends_with(" ten")) {
             click(row + 1, 5);
@@ -380,6 +380,44 @@ fn keys_that_move_and_what_the_mouse_does() {
     terminal.text("\x1b[<64;5;9M");
     terminal.wait("the help's first line", |screen| screen.contains("1 2 3 4"));
     terminal.press(&["q"], "total▼");
+    terminal.press(&["q"], "left 0");
+}
+
+#[test]
+fn enter_opens_the_code_of_a_function() {
+    let Some(program) = programs::c("shares") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let Some(terminal) = Terminal::open("code", (120, 40), folder.path()) else { return };
+    let load = Load::start(&program);
+    let _in_company = RECORDERS.read();
+    watch(&terminal, "", &load, "");
+    terminal.wait("it on top", |screen| {
+        screen.lines().nth(4).is_some_and(|row| row.trim_end().ends_with("sixty"))
+    });
+    terminal.press(&["Home", "Enter"], "code of sixty in shares");
+    // What `prof annotate` prints: share of all, the loop, source lines and instructions.
+    let screen =
+        terminal.wait("its code", |screen| screen.contains("hot loop") && screen.contains("shares.c:"));
+    let whole: f64 = screen.split(" % of all").next().unwrap().rsplit(", ").next().unwrap().parse().unwrap();
+    assert!((whole - 60.0).abs() < 15.0, "{screen}");
+    let shares: f64 = screen.lines().filter_map(|line| line.get(..7)?.trim().parse::<f64>().ok()).sum();
+    assert!((shares - 100.0).abs() < 1.0, "instructions sum to {shares} %:\n{screen}");
+    // The samples of the window go on to come.
+    let first_line = |screen: &str| screen.lines().nth(4).unwrap_or_default().to_owned();
+    let before = first_line(&screen);
+    terminal.wait("other samples", |screen| screen.contains("in it, ") && first_line(screen) != before);
+    terminal.resize((120, 14));
+    terminal.wait("a smaller screen", |screen| !screen.contains("jb 0x"));
+    terminal.press(&["Down"], "shares.c:");
+    terminal.wait("scrolled", |screen| !screen.contains("in it, "));
+    terminal.keys(&["Escape"]);
+    terminal.wait("the functions", |screen| screen.contains("self▼") && !screen.contains("code of"));
+    terminal.press(&["Enter"], "code of");
+    terminal.keys(&["q"]);
+    terminal.wait("the functions", |screen| screen.contains("self▼") && !screen.contains("code of"));
     terminal.press(&["q"], "left 0");
 }
 

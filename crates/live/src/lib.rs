@@ -9,6 +9,7 @@
 //! knowing neither the time nor the profiled machine.
 
 mod chunks;
+pub mod code;
 mod engine;
 mod events;
 pub mod filter;

@@ -69,6 +69,13 @@ impl CodeRange {
         self.inlined = Some(Arc::clone(function));
     }
 
+    /// Sets the weight of samples that are at no instruction, from all that the range and its instructions have.
+    pub fn find_elsewhere(&mut self) {
+        let placed =
+            self.instructions.iter().map(|instruction| instruction.weight).fold(0, u64::saturating_add);
+        self.elsewhere = self.weight.saturating_sub(placed);
+    }
+
     /// Returns the position of the instruction at an address.
     pub fn position(&self, address: Svma) -> Option<usize> {
         self.instructions.binary_search_by_key(&address, |instruction| instruction.address).ok()

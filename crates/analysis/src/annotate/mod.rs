@@ -1,17 +1,18 @@
 //! Samples within functions: which instructions and source lines of a function they were taken at.
 
 mod disassembly;
+mod functions;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use elf::Machine;
-use host::objects::{HostObject, ObjectStore};
+use export::annotate::AnnotatedFunction;
+use host::objects::{HeldFiles, HostObject, ObjectStore};
 use model::{
-    AddressKind, FileOffset, Frame, Name, Pid, Reason, Resolution, Space, SpaceId, StackEntry, Svma,
-    Symbolized,
+    AddressKind, FileOffset, Frame, Name, Pid, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry,
+    Svma,
 };
-use profile::View;
 use profile::code::{CodeRange, Instruction};
 use symbolizer::Options;
 use symbolizer::archived::ArchivedCode;
@@ -21,94 +22,19 @@ use crate::symbols::{SymbolSettings, Symbolizing, Symbols};
 use disassembly::{Decoded, Disassembler};
 
 pub use disassembly::{HAS_DISASSEMBLY, Syntax};
+pub use functions::{
+    Chosen, SampledFunction, Whole, functions_of_samples, name_of_whole, sampled_functions, wholes,
+};
 
 /// Instructions of a function that are decoded at the most; longer ones are cut and say so.
 const MOST_INSTRUCTIONS: usize = 1 << 18;
 /// Instructions that are looked at together, to find where a function ends.
 const LOT: usize = 4096;
 
-/// A function of a profile that samples were taken in.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SampledFunction {
-    /// Its name.
-    pub name: Arc<str>,
-    /// What it lies in.
-    pub space: SpaceId,
-    /// Its first byte, as an offset in its space's file; of a function without a known start the lowest sampled address.
-    pub start: u64,
-    /// Weight of the samples taken in it, functions that were inlined into it included.
-    pub weight: u64,
-    /// Weight of the samples by the offset of the instruction.
-    pub offsets: BTreeMap<u64, u64>,
-    /// Functions that were inlined into it where samples were taken.
-    pub inlined: Vec<Arc<str>>,
-}
-
-/// Finds the functions in which samples were taken, heaviest first, with the samples and the frames that a view shows: one whose
-/// innermost frames it hides is where they were called.
-pub fn sampled_functions(analysis: &Analysis, view: &View<'_>) -> Vec<SampledFunction> {
-    let (profile, weight) = (view.profile(), view.weight());
-    let mut functions: BTreeMap<(SpaceId, u64, Arc<str>), SampledFunction> = BTreeMap::new();
-    let mut frames = Vec::new();
-    for (thread, stack, count) in profile.counts() {
-        frames.clear();
-        view.located_stack(thread, stack, &mut frames);
-        let Some((place, _)) = frames.last().and_then(|&(_, place)| place) else { continue };
-        let Some(entry) = profile.stacks.places().get(place.index()) else { continue };
-        let Some(Resolution::Resolved(Symbolized { frames, symbol_offset })) = analysis.resolve(entry) else {
-            continue;
-        };
-        let Some((function, inlined)) = frames.split_last() else { continue };
-        let start = symbol_offset.and_then(|offset| entry.offset.checked_sub(offset)).unwrap_or(entry.offset);
-        let name = Arc::clone(&function.function);
-        let known =
-            functions.entry((entry.space, start, Arc::clone(&name))).or_insert_with(|| SampledFunction {
-                name,
-                space: entry.space,
-                start,
-                weight: 0,
-                offsets: BTreeMap::new(),
-                inlined: Vec::new(),
-            });
-        let added = count.weight(weight);
-        known.weight = known.weight.saturating_add(added);
-        // What a return address is behind of is the call.
-        let within = match entry.kind {
-            AddressKind::ReturnAddress => entry.offset.saturating_sub(1),
-            AddressKind::InstructionPointer | AddressKind::Data => entry.offset,
-        };
-        let at = known.offsets.entry(within).or_default();
-        *at = at.saturating_add(added);
-        for frame in inlined {
-            if !known.inlined.contains(&frame.function) {
-                known.inlined.push(Arc::clone(&frame.function));
-            }
-        }
-    }
-    let mut functions: Vec<_> = functions.into_values().collect();
-    functions.sort_by(|one, other| (other.weight, &one.name).cmp(&(one.weight, &other.name)));
-    functions
-}
-
-/// The name of a function without what compilers add to the names of its pieces: `.cold`, `.part.0`, `[clone .cold]`.
-pub fn name_of_whole(name: &str) -> &str {
-    let name = name.split(" [clone ").next().unwrap_or(name);
-    [".cold", ".part.", ".isra.", ".constprop.", ".llvm."]
-        .iter()
-        .filter_map(|mark| name.find(mark))
-        .filter(|&at| at > 0)
-        .min()
-        .map_or(name, |at| &name[..at])
-}
-
-/// Reads the code of functions and tells their samples, lines and inlined callers apart by instruction.
+/// Reads the code of functions of an analysis and tells their samples, lines and inlined callers apart by instruction.
 pub struct Annotator<'a> {
     analysis: &'a Analysis,
-    store: ObjectStore,
-    symbolizing: Symbolizing,
-    syntax: Syntax,
-    /// What the recording carries.
-    carried: HashMap<(Space, u64), ArchivedCode>,
+    reader: CodeReader,
 }
 
 impl<'a> Annotator<'a> {
@@ -120,28 +46,33 @@ impl<'a> Annotator<'a> {
         syntax: Syntax,
         carried: Vec<ArchivedCode>,
     ) -> Self {
-        let options = Options { inlines: true, locations: true, ..settings.options };
-        let with_lines = SymbolSettings { paths: settings.paths.clone(), options };
-        Self {
-            analysis,
-            store: ObjectStore::new(settings.paths.clone()).with_held(Arc::clone(&analysis.held)),
-            symbolizing: Symbolizing::new(&with_lines).keeping_objects(),
-            syntax,
-            carried: carried.into_iter().map(|code| ((code.space.clone(), code.start), code)).collect(),
-        }
+        let reader = CodeReader::new(settings, syntax).with_held(&analysis.held).with_carried(carried);
+        Self { analysis, reader }
+    }
+
+    fn lookup(&self) -> Lookup<'a> {
+        let analysis = self.analysis;
+        Lookup { spaces: &analysis.spaces, pids: Box::new(|space| analysis.pids(space)) }
     }
 
     /// Annotates one piece of a function.
     pub fn annotate(&self, function: &SampledFunction) -> CodeRange {
-        self.read(function).0
+        self.reader.annotate(function, &self.lookup())
+    }
+
+    /// Annotates a function with all its pieces.
+    pub fn annotate_whole(&self, chosen: &Chosen) -> AnnotatedFunction {
+        let lookup = self.lookup();
+        chosen.annotated(|piece| self.reader.annotate(piece, &lookup))
     }
 
     /// Returns the code of one piece of a function, to travel with the recording; `None` where it is not to be had whole.
     pub fn code_of(&self, function: &SampledFunction) -> Option<ArchivedCode> {
-        let (range, machine) = self.read(function);
+        let lookup = self.lookup();
+        let (range, machine) = self.reader.read(function, &lookup);
         let address = range.instructions.first().filter(|_| range.missing.is_none())?.address;
         let mut code = ArchivedCode {
-            space: self.analysis.spaces.get(function.space).clone(),
+            space: lookup.spaces.get(function.space).clone(),
             start: function.start,
             address,
             machine: machine?.0,
@@ -159,10 +90,64 @@ impl<'a> Annotator<'a> {
         }
         Some(code)
     }
+}
+
+/// The spaces that functions lie in, and the processes that these were seen in.
+pub struct Lookup<'a> {
+    /// By the numbers that functions name.
+    pub spaces: &'a SpaceTable,
+    /// Processes that had a space mapped: while they live, files are seen as they see them.
+    pub pids: Box<dyn Fn(SpaceId) -> Vec<Pid> + 'a>,
+}
+
+/// Reads the code of functions from their files.
+pub struct CodeReader {
+    store: ObjectStore,
+    symbolizing: Symbolizing,
+    syntax: Syntax,
+    /// What the recording carries.
+    carried: HashMap<(Space, u64), ArchivedCode>,
+}
+
+impl CodeReader {
+    /// Has read nothing yet. `settings` say where objects and debug files are looked for.
+    pub fn new(settings: &SymbolSettings, syntax: Syntax) -> Self {
+        let options = Options { inlines: true, locations: true, ..settings.options };
+        let with_lines = SymbolSettings { paths: settings.paths.clone(), options };
+        Self {
+            store: ObjectStore::new(settings.paths.clone()),
+            symbolizing: Symbolizing::new(&with_lines).keeping_objects(),
+            syntax,
+            carried: HashMap::new(),
+        }
+    }
+
+    fn with_held(self, held: &Arc<HeldFiles>) -> Self {
+        Self { store: self.store.with_held(Arc::clone(held)), ..self }
+    }
+
+    fn with_carried(self, carried: Vec<ArchivedCode>) -> Self {
+        Self {
+            carried: carried.into_iter().map(|code| ((code.space.clone(), code.start), code)).collect(),
+            ..self
+        }
+    }
+
+    /// Resolves the places of samples, so that [`sampled_functions`] can tell which functions they are in.
+    pub fn resolve(&self, places: impl IntoIterator<Item = StackEntry>, lookup: &Lookup<'_>) -> Symbols {
+        let mut symbols = Symbols::default();
+        self.symbolizing.resolve(places, lookup.spaces, &lookup.pids, &mut symbols);
+        symbols
+    }
+
+    /// Annotates one piece of a function.
+    pub fn annotate(&self, function: &SampledFunction, lookup: &Lookup<'_>) -> CodeRange {
+        self.read(function, lookup).0
+    }
 
     /// Annotates one piece of a function, and says for which machine it is.
-    fn read(&self, function: &SampledFunction) -> (CodeRange, Option<Machine>) {
-        let space = self.analysis.spaces.get(function.space);
+    fn read(&self, function: &SampledFunction, lookup: &Lookup<'_>) -> (CodeRange, Option<Machine>) {
+        let space = lookup.spaces.get(function.space);
         let module = profile::module_of(space).unwrap_or_else(|| Name::from("[unknown]"));
         let mut range = CodeRange {
             name: Arc::clone(&function.name),
@@ -178,17 +163,15 @@ impl<'a> Annotator<'a> {
             machine = Some(Machine(code.machine));
             self.fill_carried(&mut range, function, code);
         } else {
-            match self.code(function, space) {
+            match self.code(function, lookup) {
                 Ok((object, address)) => {
                     machine = Some(object.machine());
-                    self.fill(&mut range, function, &object, address);
+                    self.fill(&mut range, function, &object, address, lookup);
                 }
                 Err(why) => range.missing = Some(why),
             }
         }
-        let placed =
-            range.instructions.iter().map(|instruction| instruction.weight).fold(0, u64::saturating_add);
-        range.elsewhere = range.weight.saturating_sub(placed);
+        range.find_elsewhere();
         (range, machine)
     }
 
@@ -208,14 +191,19 @@ impl<'a> Annotator<'a> {
                 text: decoded.text,
                 target: decoded.target,
                 callee: callee.and_then(|at| code.callees.get(at)).map(|(_, callee)| Arc::clone(callee)),
-                weight: weight_within(function, position, end),
+                weight: function.weight_within(position, end),
                 frames: frames.map_or_else(|| Arc::from([]), |(_, frames)| Arc::clone(frames)),
             });
         }
     }
 
     /// Opens what a function lies in.
-    fn code(&self, function: &SampledFunction, space: &Space) -> Result<(Arc<HostObject>, Svma), String> {
+    fn code(
+        &self,
+        function: &SampledFunction,
+        lookup: &Lookup<'_>,
+    ) -> Result<(Arc<HostObject>, Svma), String> {
+        let space = lookup.spaces.get(function.space);
         let Space::Object(identity) = space else {
             return Err(match space {
                 Space::Kernel { .. } | Space::KernelModule { .. } => {
@@ -225,7 +213,7 @@ impl<'a> Annotator<'a> {
                 _ => "its code is in no file".to_owned(),
             });
         };
-        let pids: Vec<Pid> = self.analysis.pids(function.space);
+        let pids = (lookup.pids)(function.space);
         let object = self.store.open(identity, &pids).map_err(|reason: Reason| reason.to_string())?;
         match object.svma_of(FileOffset(function.start)) {
             Some(address) => Ok((object, address)),
@@ -233,7 +221,14 @@ impl<'a> Annotator<'a> {
         }
     }
 
-    fn fill(&self, range: &mut CodeRange, function: &SampledFunction, object: &HostObject, address: Svma) {
+    fn fill(
+        &self,
+        range: &mut CodeRange,
+        function: &SampledFunction,
+        object: &HostObject,
+        address: Svma,
+        lookup: &Lookup<'_>,
+    ) {
         let Some(disassembler) = Disassembler::new(object.machine(), self.syntax) else {
             range.missing = Some(format!("instructions of {:?} are not known", object.machine()));
             return;
@@ -253,10 +248,7 @@ impl<'a> Annotator<'a> {
                 let target = object.file_offset_of(decoded.target?)?;
                 Some(entry(function, target.0))
             });
-            let mut symbols = Symbols::default();
-            let looked_up = entries.iter().copied().chain(targets);
-            let pids = |space| self.analysis.pids(space);
-            self.symbolizing.resolve(looked_up, &self.analysis.spaces, pids, &mut symbols);
+            let symbols = self.resolve(entries.iter().copied().chain(targets), lookup);
             for (decoded, entry) in lot.into_iter().zip(entries) {
                 let found = match symbols.resolutions.get(&entry) {
                     Some(Resolution::Resolved(found)) => found,
@@ -300,16 +292,10 @@ impl<'a> Annotator<'a> {
             text: decoded.text,
             target: decoded.target,
             callee,
-            weight: weight_within(function, decoded.position, end),
+            weight: function.weight_within(decoded.position, end),
             frames,
         }
     }
-}
-
-/// The weight of the samples at bytes of a function: a sample's address may be said to lie within an instruction.
-fn weight_within(function: &SampledFunction, position: usize, end: usize) -> u64 {
-    let at = |position: usize| function.start.saturating_add(position as u64);
-    function.offsets.range(at(position)..at(end)).map(|(_, weight)| *weight).fold(0, u64::saturating_add)
 }
 
 /// Instructions of these machines can be shown.
@@ -319,18 +305,4 @@ pub fn is_known(machine: Machine) -> bool {
 
 fn entry(function: &SampledFunction, offset: u64) -> StackEntry {
     StackEntry { offset, space: function.space, kind: AddressKind::InstructionPointer, in_kernel: false }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_of_functions_are_known_by_the_names_of_their_wholes() {
-        assert_eq!(name_of_whole("parse.cold"), "parse");
-        assert_eq!(name_of_whole("parse.constprop.0.cold"), "parse");
-        assert_eq!(name_of_whole("a::b(int) [clone .cold]"), "a::b(int)");
-        assert_eq!(name_of_whole("main.main"), "main.main");
-        assert_eq!(name_of_whole(".cold"), ".cold");
-    }
 }

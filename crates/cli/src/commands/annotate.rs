@@ -1,14 +1,11 @@
 //! `prof annotate`: source lines and instructions of a function, with samples.
 
-use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use analysis::annotate::{
-    Annotator, HAS_DISASSEMBLY, SampledFunction, Syntax, name_of_whole, sampled_functions,
-};
+use analysis::annotate::{Annotator, Chosen, HAS_DISASSEMBLY, Syntax, Whole, sampled_functions, wholes};
 use analysis::input::Input;
 use analysis::{Notices, Request, archive};
 use anyhow::{Context, bail};
@@ -121,7 +118,7 @@ fn list(
     let syntax = if arguments.syntax == "intel" { Syntax::Intel } else { Syntax::Att };
     let annotator = Annotator::new(&analysis, &settings, syntax, carried);
     let annotated: Vec<AnnotatedFunction> =
-        chosen.into_iter().map(|chosen| annotate(chosen, &annotator)).collect();
+        chosen.iter().map(|chosen| annotator.annotate_whole(chosen)).collect();
     let sources = SourceFiles::new(&arguments.source_dir);
     let listing = Listing {
         event: &shown.name,
@@ -144,58 +141,11 @@ fn list(
     Ok(())
 }
 
-fn annotate(chosen: Chosen, annotator: &Annotator<'_>) -> AnnotatedFunction {
-    match chosen {
-        Chosen::Whole((name, pieces)) => {
-            let ranges = pieces.iter().map(|piece| annotator.annotate(piece)).collect();
-            AnnotatedFunction { name, ranges }
-        }
-        Chosen::Inlined(name, callers) => {
-            let instance = |piece: &SampledFunction| {
-                let mut range = annotator.annotate(piece);
-                range.retain_inlined(&name);
-                range
-            };
-            let mut ranges: Vec<_> = callers.iter().map(instance).collect();
-            ranges.retain(|range| range.weight > 0 || range.missing.is_some());
-            ranges.sort_by_key(|range| std::cmp::Reverse(range.weight));
-            AnnotatedFunction { name: name.to_string(), ranges }
-        }
-    }
-}
-
 /// Returns true if standard output shows colours.
 fn is_coloured() -> bool {
     let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
     let forbidden = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     !forbidden && (set("CLICOLOR_FORCE") || std::io::stdout().is_terminal())
-}
-
-/// A function with its pieces.
-type Whole = (String, Vec<SampledFunction>);
-
-/// Puts the pieces of functions together, heaviest function first.
-fn wholes(pieces: Vec<SampledFunction>) -> Vec<Whole> {
-    let mut wholes: Vec<Whole> = Vec::new();
-    let mut known: HashMap<String, usize> = HashMap::new();
-    for piece in pieces {
-        let name = name_of_whole(&piece.name).to_owned();
-        let index = *known.entry(name.clone()).or_insert(wholes.len());
-        match wholes.get_mut(index) {
-            Some((_, of_function)) => of_function.push(piece),
-            None => wholes.push((name, vec![piece])),
-        }
-    }
-    let weight = |whole: &Whole| whole.1.iter().map(|piece| piece.weight).fold(0, u64::saturating_add);
-    wholes.sort_by_key(|whole| std::cmp::Reverse(weight(whole)));
-    wholes
-}
-
-/// What is to be listed.
-enum Chosen {
-    Whole(Whole),
-    /// A function without code of its own, and the pieces that it was inlined into.
-    Inlined(Arc<str>, Vec<SampledFunction>),
 }
 
 fn choose(arguments: &AnnotateArguments, functions: Vec<Whole>) -> anyhow::Result<Vec<Chosen>> {

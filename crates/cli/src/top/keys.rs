@@ -5,6 +5,7 @@ use crossterm::event::{
 };
 use ratatui::layout::Position;
 
+use super::code::CodeRequest;
 use super::state::{App, ClickTarget, FunctionOrder, Prompt, Purpose, View};
 use live::snapshot::Span;
 use live::views::{Step, TaskOrder};
@@ -24,6 +25,8 @@ pub(crate) enum Request {
     Span(Span),
     /// Write what is shown into a file of this name.
     Save(String),
+    /// Work out the code of a function.
+    Code(CodeRequest),
 }
 
 /// Every key with what it does: the help, and what a test goes through.
@@ -33,8 +36,9 @@ pub(crate) const HELP: &[(&str, &str)] = &[
     ("↑ ↓ pgup pgdn", "move; the cursor stays with its row while rows move"),
     ("home end", "the first row, and stay on top · the last row"),
     ("← →", "close and open a row of callers; move beside in the flame graph"),
-    ("enter", "zoom: callers of a function, samples of a process, a frame of the flame graph"),
-    ("esc", "back out of a zoom, then of the filter"),
+    ("enter", "the code of a function with its samples (tab: the next hot row);"),
+    ("", "  zoom: samples of a process, a caller, a frame of the flame graph"),
+    ("esc", "back out of code or a zoom, then of the filter"),
     ("/", "filter rows; comm: pid: tid: choose samples, func: mod: choose rows;"),
     ("", "  letters match fuzzily; the flame graph highlights what matches"),
     ("s", "sort by the next column"),
@@ -60,10 +64,7 @@ impl App {
                 self.message = None;
                 self.key(*key)
             }
-            Event::Mouse(mouse) => {
-                self.mouse(*mouse);
-                None
-            }
+            Event::Mouse(mouse) => self.mouse(*mouse),
             Event::Paste(text) => {
                 if let Some(prompt) = &mut self.prompt {
                     prompt.text.extend(text.chars().filter(|character| !character.is_control()));
@@ -110,6 +111,9 @@ impl App {
             };
             return None;
         }
+        if self.code_key(key.code) {
+            return None;
+        }
         match key.code {
             KeyCode::Char('q') => return Some(Request::Quit),
             KeyCode::Char('?') => self.help = Some(0),
@@ -152,7 +156,7 @@ impl App {
             }
             KeyCode::Char('e') => self.next_event(),
             KeyCode::Esc => self.back(),
-            KeyCode::Enter => self.zoom(),
+            KeyCode::Enter => return self.zoom(),
             code => self.move_cursor(code),
         }
         None
@@ -208,13 +212,11 @@ impl App {
         self.list();
     }
 
-    fn zoom(&mut self) {
+    fn zoom(&mut self) -> Option<Request> {
         match self.view {
             View::Functions => {
-                if let Some(function) = self.selected_function() {
-                    self.focus.clear();
-                    self.look_at(function);
-                }
+                let function = self.selected_function()?;
+                return self.open_code(function).map(Request::Code);
             }
             View::Tasks => {
                 if let Some(row) = self.tasks.get(self.task_cursor.index()) {
@@ -223,17 +225,20 @@ impl App {
                 }
             }
             View::Neighbours => {
-                let row = self.neighbour_rows.get(self.neighbour_cursor.index());
-                let function = row.and_then(|row| self.snapshot.functions.get(row.function as usize));
-                if let Some(function) = function.cloned() {
-                    self.look_at(function);
+                let row = self.neighbour_rows.get(self.neighbour_cursor.index())?;
+                let function = self.snapshot.functions.get(row.function as usize).cloned()?;
+                // Itself, between its callers and callees.
+                if row.side.is_none() {
+                    return self.open_code(function).map(Request::Code);
                 }
+                self.look_at(function);
             }
             View::Flame => {
                 self.flame_zoom = self.flame_cursor;
                 self.list();
             }
         }
+        None
     }
 
     fn back(&mut self) {
@@ -355,12 +360,14 @@ impl App {
         }
     }
 
-    fn mouse(&mut self, mouse: MouseEvent) {
+    fn mouse(&mut self, mouse: MouseEvent) -> Option<Request> {
         match mouse.kind {
             MouseEventKind::ScrollUp | MouseEventKind::ScrollDown => {
                 let up = mouse.kind == MouseEventKind::ScrollUp;
                 if let Some(line) = self.help {
                     self.help = Some(if up { line.saturating_sub(1) } else { line + 1 });
+                } else if let Some(code) = &mut self.code {
+                    code.scroll(if up { -3 } else { 3 }, self.page);
                 } else if self.view == View::Flame {
                     self.move_in_flame(if up { KeyCode::Up } else { KeyCode::Down });
                 } else {
@@ -374,14 +381,15 @@ impl App {
                     && let Some(spot) = spot
                 {
                     self.message = None;
-                    self.click(spot);
+                    return self.click(spot);
                 }
             }
             _ => {}
         }
+        None
     }
 
-    fn click(&mut self, spot: ClickTarget) {
+    fn click(&mut self, spot: ClickTarget) -> Option<Request> {
         match spot {
             ClickTarget::Tab(view) => self.go_to(view),
             ClickTarget::Column(order) => {
@@ -397,15 +405,17 @@ impl App {
                     View::Flame => false,
                 };
                 if again {
-                    self.zoom();
+                    return self.zoom();
                 }
             }
             ClickTarget::Tile(path) => {
-                if self.flame_cursor == path {
-                    self.zoom();
-                }
+                let again = self.flame_cursor == path;
                 self.flame_cursor = path;
+                if again {
+                    return self.zoom();
+                }
             }
         }
+        None
     }
 }

@@ -1,8 +1,9 @@
 //! The screen of the live view, and its intervals as text and JSON.
 //!
 //! The crate `live` makes snapshots and lists; [`state`] and [`keys`] are the user's choices, [`draw`] the screen. None of
-//! these three knows the time, the terminal or the profiled machine.
+//! these three knows the time, the terminal or the profiled machine. [`code`] has a thread that reads the code of functions.
 
+mod code;
 mod cursor;
 mod draw;
 mod keys;

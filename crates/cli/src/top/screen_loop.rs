@@ -19,6 +19,7 @@ use live::{Engine, News, Order, Settings};
 use model::Name;
 use recorder::{Control, Importance, Notice, Options};
 
+use super::code::{self, CodeAnswer, CodeRequest};
 use super::draw::draw;
 use super::keys::Request;
 use super::save;
@@ -34,6 +35,8 @@ enum Message {
     Notice(Notice),
     Ended(Result<(), recorder::Error>),
     Input(Event),
+    /// The code of a function.
+    Code(CodeAnswer),
     /// What became of a file that was to be saved.
     Saved(String),
     /// There is no terminal to read from any more.
@@ -59,11 +62,18 @@ pub(crate) fn run(options: Options, settings: Settings, console: &Console) -> an
     let result = match wait_for_start(&messages, console) {
         Ok(notices) => {
             listen(signals, sender.clone())?;
+            let answers = sender.clone();
+            let tell = move |answer| {
+                // Nobody listens any more when the screen has been left.
+                let _ = answers.send(Message::Code(answer));
+            };
+            let code = code::start(tell).context("cannot start a thread")?;
             let mut saving = Saving { told: sender, running: Vec::new() };
+            let asking = Asking { orders: orders.clone(), code };
             let mut app = App::new(Scope::default(), Span::Window);
             let wanted = notices.iter().filter(|notice| is_wanted(notice, console.verbosity()));
             app.message = wanted.map(ToString::to_string).reduce(|all, notice| format!("{all}; {notice}"));
-            let shown = show(&messages, &orders, &mut app, &mut saving);
+            let shown = show(&messages, &asking, &mut app, &mut saving);
             saving.finish(console);
             // The screen had no room for all of them.
             app.snapshot.status.remarks.iter().for_each(|remark| console.warn(remark));
@@ -209,6 +219,24 @@ impl Saving {
     }
 }
 
+/// The ways to ask others.
+struct Asking {
+    orders: Sender<Order>,
+    code: std::sync::mpsc::Sender<CodeRequest>,
+}
+
+impl Asking {
+    /// A recording that has ended takes no orders.
+    fn order(&self, order: Order) {
+        let _ = self.orders.send(order);
+    }
+
+    /// Asks for code; the thread that answers lives as long as we do.
+    fn code(&self, request: CodeRequest) {
+        let _ = self.code.send(request);
+    }
+}
+
 /// What a message led to.
 enum Next {
     Draw,
@@ -217,7 +245,7 @@ enum Next {
 
 fn show(
     messages: &Receiver<Message>,
-    orders: &Sender<Order>,
+    asking: &Asking,
     app: &mut App,
     saving: &mut Saving,
 ) -> anyhow::Result<ExitCode> {
@@ -238,7 +266,7 @@ fn show(
         dirty = first.is_some();
         turn = dirty.then(RealtimeGuard::acquire);
         for message in first.into_iter().chain(messages.try_iter()) {
-            match take(message, app, &mut screen, orders, saving)? {
+            match take(message, app, &mut screen, asking, saving)? {
                 Next::Draw => {}
                 Next::Leave(code) => return Ok(code),
             }
@@ -250,12 +278,16 @@ fn take(
     message: Message,
     app: &mut App,
     screen: &mut Screen,
-    orders: &Sender<Order>,
+    asking: &Asking,
     saving: &mut Saving,
 ) -> anyhow::Result<Next> {
     match message {
         Message::Started => {}
-        Message::Snapshot(snapshot) => app.take(snapshot),
+        Message::Snapshot(snapshot) => {
+            app.take(snapshot);
+            app.ask_for_code().into_iter().for_each(|request| asking.code(request));
+        }
+        Message::Code(answer) => app.take_code(answer),
         Message::Notice(notice) => {
             if is_wanted(&notice, 0) {
                 app.message = Some(notice.to_string());
@@ -271,21 +303,16 @@ fn take(
         Message::Signal(signal) => {
             return Ok(Next::Leave(ExitCode::from(128_u8.saturating_add(u8::try_from(signal).unwrap_or(0)))));
         }
-        Message::Input(event) => {
-            let order = |order| {
-                // A recording that has ended takes no orders.
-                let _ = orders.send(order);
-            };
-            match app.input(&event) {
-                None => {}
-                Some(Request::Quit) => return Ok(Next::Leave(ExitCode::SUCCESS)),
-                Some(Request::Suspend) => screen.suspend().context("cannot use the terminal")?,
-                Some(Request::Redraw) => screen.clear().context("cannot use the terminal")?,
-                Some(Request::Reset) => order(Order::Reset),
-                Some(Request::Span(span)) => order(Order::Span(span)),
-                Some(Request::Save(name)) => saving.begin(name, app),
-            }
-        }
+        Message::Input(event) => match app.input(&event) {
+            None => {}
+            Some(Request::Quit) => return Ok(Next::Leave(ExitCode::SUCCESS)),
+            Some(Request::Suspend) => screen.suspend().context("cannot use the terminal")?,
+            Some(Request::Redraw) => screen.clear().context("cannot use the terminal")?,
+            Some(Request::Reset) => asking.order(Order::Reset),
+            Some(Request::Span(span)) => asking.order(Order::Span(span)),
+            Some(Request::Code(request)) => asking.code(request),
+            Some(Request::Save(name)) => saving.begin(name, app),
+        },
     }
     Ok(Next::Draw)
 }

@@ -9,6 +9,7 @@ use ratatui::layout::Rect;
 
 use model::Loss;
 
+use super::code::CodeView;
 use super::cursor::Cursor;
 use live::filter::Filter;
 use live::snapshot::{Function, Snapshot, Span};
@@ -117,6 +118,8 @@ pub(crate) struct App {
     pub(crate) prompt: Option<Prompt>,
     /// True if help is shown, and from which line on.
     pub(crate) help: Option<usize>,
+    /// The code of a function, in place of the view.
+    pub(crate) code: Option<CodeView>,
     /// A short message, until the next key.
     pub(crate) message: Option<String>,
     /// The functions listed.
@@ -169,6 +172,7 @@ impl App {
             task_order: TaskOrder::Weight,
             prompt: None,
             help: None,
+            code: None,
             message: None,
             functions: Vec::new(),
             function_cursor: Cursor::default(),
@@ -334,6 +338,7 @@ impl App {
 
     /// Goes to a view. From the list of functions, the callers are those of the selected one.
     pub(crate) fn go_to(&mut self, view: View) {
+        self.code = None;
         if view == View::Neighbours && self.view == View::Functions {
             self.focus.clear();
             self.neighbour_cursor = Cursor::default();

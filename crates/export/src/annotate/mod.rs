@@ -7,7 +7,7 @@ mod text;
 use profile::code::CodeRange;
 
 pub use json::write as write_json;
-pub use text::write as write_text;
+pub use text::{Heat, Row, rows, write as write_text};
 
 /// Gives a source file's lines by the path that debug information states; `None` where it cannot be had.
 pub type Sources<'a> = dyn Fn(&str) -> Option<std::sync::Arc<[String]>> + 'a;

@@ -18,6 +18,28 @@ const WARM_PERCENT: f64 = 1.0;
 /// Columns of the path in the head of a line.
 const PATH: usize = 40;
 
+/// The share of its function's time that a row stands for, in steps that have a colour each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Heat {
+    /// Less than a hundredth, or no instruction.
+    None,
+    /// At least a hundredth.
+    Warm,
+    /// At least a tenth.
+    Hot,
+}
+
+/// A row of a listing. Its text is harmless.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Row {
+    /// Without the end of the line.
+    pub text: String,
+    /// For its colour.
+    pub heat: Heat,
+    /// The address of the instruction; `None` for other rows.
+    pub address: Option<u64>,
+}
+
 /// Writes functions one after the other.
 ///
 /// # Errors
@@ -27,62 +49,80 @@ pub fn write(
     functions: &[AnnotatedFunction],
     output: &mut dyn Write,
 ) -> io::Result<()> {
+    rows(listing, functions, &mut |Row { text, heat, .. }| match heat {
+        Heat::Hot if listing.colour => writeln!(output, "\x1b[1;31m{text}\x1b[0m"),
+        Heat::Warm if listing.colour => writeln!(output, "\x1b[33m{text}\x1b[0m"),
+        _ => writeln!(output, "{text}"),
+    })
+}
+
+/// Hands out the rows of functions, one function after the other.
+///
+/// # Errors
+/// The first one of `each`.
+pub fn rows<E>(
+    listing: &Listing<'_>,
+    functions: &[AnnotatedFunction],
+    each: &mut dyn FnMut(Row) -> Result<(), E>,
+) -> Result<(), E> {
     for (index, function) in functions.iter().enumerate() {
         if index > 0 {
-            writeln!(output)?;
+            each(plain(String::new()))?;
         }
         let (weight, unit) = (function.weight(), listing.unit);
         let share = percent(weight, listing.total);
-        writeln!(
-            output,
+        each(plain(format!(
             "{}: {} {unit} of {} in it, {share:.1} % of all",
             printable(&function.name),
             grouped(weight),
             listing.event
-        )?;
+        )))?;
         for range in &function.ranges {
-            write_range(listing, function, range, output)?;
+            rows_of_range(listing, function, range, each)?;
         }
     }
     Ok(())
+}
+
+fn plain(text: String) -> Row {
+    Row { text, heat: Heat::None, address: None }
 }
 
 fn percent(part: u64, whole: u64) -> f64 {
     100.0 * part as f64 / whole.max(1) as f64
 }
 
-fn write_range(
+fn rows_of_range<E>(
     listing: &Listing<'_>,
     function: &AnnotatedFunction,
     range: &CodeRange,
-    output: &mut dyn Write,
-) -> io::Result<()> {
+    each: &mut dyn FnMut(Row) -> Result<(), E>,
+) -> Result<(), E> {
     let whole = function.weight();
-    writeln!(
-        output,
-        "\n{}{} in {}, {:.1} % of the function",
+    each(plain(String::new()))?;
+    each(plain(format!(
+        "{}{} in {}, {:.1} % of the function",
         if range.inlined.is_some() { "inlined into " } else { "" },
         printable(&range.name),
         range.module,
         percent(range.weight, whole)
-    )?;
+    )))?;
     if let Some(missing) = &range.missing {
-        writeln!(output, "  without code: {}", printable(missing))?;
+        each(plain(format!("  without code: {}", printable(missing))))?;
     }
     if range.elsewhere > 0 {
         let share = percent(range.elsewhere, range.weight);
-        writeln!(output, "  {share:.1} % of it at no instruction of the file: was it replaced since?")?;
+        each(plain(format!("  {share:.1} % of it at no instruction of the file: was it replaced since?")))?;
     }
     for hot in range.hot_loops() {
         let address = |index: usize| range.instructions.get(index).map_or(0, |one| one.address.0);
-        writeln!(
-            output,
+        each(plain(format!(
             "  hot loop {:x} to {:x}: {:.1} % of the function{}",
             address(hot.first),
             address(hot.last),
             percent(hot.weight, whole),
             lines_of(&range.instructions[hot.first..=hot.last])
-        )?;
+        )))?;
     }
     let arrows = Arrows::new(range);
     let mut rows = Rows { listing, whole, last: None };
@@ -93,13 +133,15 @@ fn write_range(
             continue;
         }
         if std::mem::take(&mut cold) > 0 {
-            rows.gap(range, index, output)?;
+            each(rows.gap(range, index))?;
         }
-        rows.source(instruction, output)?;
-        rows.instruction(instruction, &arrows.row(index), output)?;
+        if let Some(row) = rows.source(instruction) {
+            each(row)?;
+        }
+        each(rows.instruction(instruction, &arrows.row(index)))?;
     }
     if cold > 0 {
-        rows.gap(range, range.instructions.len(), output)?;
+        each(rows.gap(range, range.instructions.len()))?;
     }
     Ok(())
 }
@@ -148,21 +190,21 @@ struct Rows<'l> {
 }
 
 impl Rows<'_> {
-    fn gap(&mut self, range: &CodeRange, end: usize, output: &mut dyn Write) -> io::Result<()> {
+    fn gap(&mut self, range: &CodeRange, end: usize) -> Row {
         let before = range.instructions[..end].iter().rev();
         let is_hidden = |(offset, _): &(usize, &Instruction)| !is_near_samples(range, end - 1 - offset);
         let count = before.enumerate().take_while(is_hidden).count();
         self.last = None;
         let noun = if count == 1 { "instruction" } else { "instructions" };
-        writeln!(output, "        … {} {noun} without samples", grouped(count as u64))
+        plain(format!("        … {} {noun} without samples", grouped(count as u64)))
     }
 
-    /// Writes the source line of an instruction, where it is another one than before.
-    fn source(&mut self, instruction: &Instruction, output: &mut dyn Write) -> io::Result<()> {
-        let Some(Frame { location: Some(location), .. }) = instruction.frames.first() else { return Ok(()) };
+    /// The source line of an instruction, where it is another one than before.
+    fn source(&mut self, instruction: &Instruction) -> Option<Row> {
+        let Some(Frame { location: Some(location), .. }) = instruction.frames.first() else { return None };
         let line = (location.file.to_string(), location.line);
         if location.line == 0 || self.last.as_ref() == Some(&line) {
-            return Ok(());
+            return None;
         }
         let text = (self.listing.sources)(&location.file);
         let text = text.as_ref().and_then(|lines| lines.get(location.line as usize - 1)).map(String::as_str);
@@ -177,10 +219,10 @@ impl Rows<'_> {
             if inlined.is_empty() { String::new() } else { format!(" (inlined {})", inlined.join(" ← ")) };
         self.last = Some(line);
         let place = format!("{}:{}", shortened(&location.file), location.line);
-        writeln!(output, "        ┌ {place}{inlined}{text}")
+        Some(plain(format!("        ┌ {place}{inlined}{text}")))
     }
 
-    fn instruction(&self, instruction: &Instruction, arrows: &str, output: &mut dyn Write) -> io::Result<()> {
+    fn instruction(&self, instruction: &Instruction, arrows: &str) -> Row {
         let share = percent(instruction.weight, self.whole);
         let shown = match instruction.weight {
             0 => String::new(),
@@ -189,11 +231,12 @@ impl Rows<'_> {
         };
         let callee = instruction.callee.as_ref();
         let callee = callee.map_or_else(String::new, |callee| format!(" <{}>", printable(callee)));
-        let row = format!("{shown:>7} {arrows} {:>8x}: {}{callee}", instruction.address.0, instruction.text);
-        match self.listing.colour {
-            true if share >= HOT_PERCENT => writeln!(output, "\x1b[1;31m{row}\x1b[0m"),
-            true if share >= WARM_PERCENT => writeln!(output, "\x1b[33m{row}\x1b[0m"),
-            _ => writeln!(output, "{row}"),
-        }
+        let text = format!("{shown:>7} {arrows} {:>8x}: {}{callee}", instruction.address.0, instruction.text);
+        let heat = match share {
+            _ if share >= HOT_PERCENT => Heat::Hot,
+            _ if share >= WARM_PERCENT => Heat::Warm,
+            _ => Heat::None,
+        };
+        Row { text, heat, address: Some(instruction.address.0) }
     }
 }

@@ -39,6 +39,8 @@ pub(super) fn decode(
         decoder.decode_out(&mut instruction);
         let mut text = String::new();
         formatter.format(&instruction, &mut text);
+        // With scales always shown, the formatter ends a base without an index in a comma: `(%rbp,)`.
+        let text = text.replace(",)", ")");
         lot.push(Decoded {
             position: position + (instruction.ip().wrapping_sub(address)) as usize,
             bytes: instruction.len().max(1),

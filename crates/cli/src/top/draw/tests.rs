@@ -8,9 +8,11 @@ use ratatui::backend::TestBackend;
 use ratatui::style::Color;
 
 use super::draw;
+use crate::top::code::CodeAnswer;
 use crate::top::keys::{HELP, Request};
 use crate::top::state::{App, View};
 use crate::top::theme::{Depth, Theme};
+use export::annotate::{Heat, Row};
 use live::snapshot::{Function, Snapshot, Span};
 use live::testing::Build;
 use live::views::Scope;
@@ -95,10 +97,46 @@ fn processes() {
 #[test]
 fn callers() {
     let mut app = app(load());
-    press(&mut app, "\n");
+    press(&mut app, "3");
     insta::assert_snapshot!("callers_80x24", screen(&mut app, &PLAIN, 80, 24));
     press(&mut app, "↑\n");
     insta::assert_snapshot!("callers_of_caller_80x24_ascii", screen(&mut app, &ASCII, 80, 24));
+}
+
+#[test]
+fn code_of_a_function() {
+    let mut app = app(load());
+    let Some(Request::Code(_)) = press(&mut app, "\n") else { panic!("no code is asked for") };
+    assert!(screen(&mut app, &PLAIN, 80, 24).contains("reading it"));
+    let function = app.code.as_ref().unwrap().function.clone();
+    assert_eq!(&*function.name, "memchr");
+    let row = |(number, heat)| {
+        let text = format!("{:>7} ╭─► {number:>8x}: nop", if heat == Heat::Hot { "12.00" } else { "" });
+        Row { text, heat, address: Some(number) }
+    };
+    let rows: Vec<Row> = (0..100)
+        .map(|number| row((number, if number % 40 == 39 { Heat::Hot } else { Heat::None })))
+        .collect();
+    let other = Function { name: "late".into(), ..function.clone() };
+    app.take_code(CodeAnswer { function: other, rows: Err("of another function".to_owned()) });
+    assert!(screen(&mut app, &PLAIN, 80, 24).contains("reading it"));
+    app.take_code(CodeAnswer { function: function.clone(), rows: Ok(rows.clone()) });
+    insta::assert_snapshot!("code_80x24", screen(&mut app, &PLAIN, 80, 24));
+    press(&mut app, "\t");
+    assert!(
+        screen(&mut app, &ASCII, 80, 24).contains("12.00 +-> 27: nop".replace("27", "      27").as_str())
+    );
+    // New rows above move nothing.
+    let first = app.code.as_ref().unwrap().first;
+    let more = [row((1000, Heat::None))].into_iter().chain(rows);
+    app.take_code(CodeAnswer { function, rows: Ok(more.collect()) });
+    assert_eq!(app.code.as_ref().unwrap().first, first + 1);
+    press(&mut app, "\x1b");
+    assert!(app.code.is_none() && app.view == View::Functions);
+    // One without samples of its own.
+    press(&mut app, "s↓↓↓↓↓");
+    let asked = press(&mut app, "\n");
+    assert!(asked.is_none() && app.view == View::Neighbours && app.message.is_some(), "{asked:?}");
 }
 
 #[test]

@@ -1,0 +1,179 @@
+//! Which functions samples were taken in, and the pieces that make one function.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use export::annotate::AnnotatedFunction;
+use model::{AddressKind, Resolution, SpaceId, StackEntry, Symbolized};
+use profile::View;
+use profile::code::CodeRange;
+
+use crate::Analysis;
+
+/// A function of a profile that samples were taken in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SampledFunction {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What it lies in.
+    pub space: SpaceId,
+    /// Its first byte, as an offset in its space's file; of a function without a known start the lowest sampled address.
+    pub start: u64,
+    /// Weight of the samples taken in it, functions that were inlined into it included.
+    pub weight: u64,
+    /// Weight of the samples by the offset of the instruction.
+    pub offsets: BTreeMap<u64, u64>,
+    /// Functions that were inlined into it where samples were taken.
+    pub inlined: Vec<Arc<str>>,
+}
+
+impl SampledFunction {
+    /// Returns the weight of the samples at bytes of the function: a sample's address may be said to lie within an instruction.
+    pub(super) fn weight_within(&self, position: usize, end: usize) -> u64 {
+        let at = |position: usize| self.start.saturating_add(position as u64);
+        self.offsets.range(at(position)..at(end)).map(|(_, weight)| *weight).fold(0, u64::saturating_add)
+    }
+
+    /// Gives the instructions of this function, as annotated before, the weights of its samples of now.
+    pub fn weigh(&self, range: &mut CodeRange) {
+        let Some(first) = range.instructions.first().map(|first| first.address.0) else { return };
+        range.weight = self.weight;
+        for instruction in &mut range.instructions {
+            let position = instruction.address.0.saturating_sub(first) as usize;
+            instruction.weight = self.weight_within(position, position + instruction.bytes.len());
+        }
+        range.find_elsewhere();
+    }
+}
+
+/// Finds the functions in which samples were taken, heaviest first, with the samples and the frames that a view shows: one whose
+/// innermost frames it hides is where they were called.
+pub fn sampled_functions(analysis: &Analysis, view: &View<'_>) -> Vec<SampledFunction> {
+    let (profile, weight) = (view.profile(), view.weight());
+    let mut frames = Vec::new();
+    let samples = profile.counts().filter_map(|(thread, stack, count)| {
+        frames.clear();
+        view.located_stack(thread, stack, &mut frames);
+        let (place, _) = frames.last().and_then(|&(_, place)| place)?;
+        Some((*profile.stacks.places().get(place.index())?, count.weight(weight)))
+    });
+    functions_of_samples(samples, |entry| analysis.resolve(entry))
+}
+
+/// Finds the functions in which samples were taken, heaviest first, from the innermost places of the samples and their weights.
+/// Places without a function are left out.
+pub fn functions_of_samples<'a>(
+    samples: impl Iterator<Item = (StackEntry, u64)>,
+    resolve: impl Fn(&StackEntry) -> Option<&'a Resolution>,
+) -> Vec<SampledFunction> {
+    let mut functions: BTreeMap<(SpaceId, u64, Arc<str>), SampledFunction> = BTreeMap::new();
+    for (entry, added) in samples {
+        let Some(Resolution::Resolved(Symbolized { frames, symbol_offset })) = resolve(&entry) else {
+            continue;
+        };
+        let Some((function, inlined)) = frames.split_last() else { continue };
+        let start = symbol_offset.and_then(|offset| entry.offset.checked_sub(offset)).unwrap_or(entry.offset);
+        let name = Arc::clone(&function.function);
+        let known =
+            functions.entry((entry.space, start, Arc::clone(&name))).or_insert_with(|| SampledFunction {
+                name,
+                space: entry.space,
+                start,
+                weight: 0,
+                offsets: BTreeMap::new(),
+                inlined: Vec::new(),
+            });
+        known.weight = known.weight.saturating_add(added);
+        // What a return address is behind of is the call.
+        let within = match entry.kind {
+            AddressKind::ReturnAddress => entry.offset.saturating_sub(1),
+            AddressKind::InstructionPointer | AddressKind::Data => entry.offset,
+        };
+        let at = known.offsets.entry(within).or_default();
+        *at = at.saturating_add(added);
+        for frame in inlined {
+            if !known.inlined.contains(&frame.function) {
+                known.inlined.push(Arc::clone(&frame.function));
+            }
+        }
+    }
+    let mut functions: Vec<_> = functions.into_values().collect();
+    functions.sort_by(|one, other| (other.weight, &one.name).cmp(&(one.weight, &other.name)));
+    functions
+}
+
+/// The name of a function without what compilers add to the names of its pieces: `.cold`, `.part.0`, `[clone .cold]`.
+pub fn name_of_whole(name: &str) -> &str {
+    let name = name.split(" [clone ").next().unwrap_or(name);
+    [".cold", ".part.", ".isra.", ".constprop.", ".llvm."]
+        .iter()
+        .filter_map(|mark| name.find(mark))
+        .filter(|&at| at > 0)
+        .min()
+        .map_or(name, |at| &name[..at])
+}
+
+/// A function with its pieces.
+pub type Whole = (String, Vec<SampledFunction>);
+
+/// Puts the pieces of functions together, heaviest function first.
+pub fn wholes(pieces: Vec<SampledFunction>) -> Vec<Whole> {
+    let mut wholes: Vec<Whole> = Vec::new();
+    let mut known: HashMap<String, usize> = HashMap::new();
+    for piece in pieces {
+        let name = name_of_whole(&piece.name).to_owned();
+        let index = *known.entry(name.clone()).or_insert(wholes.len());
+        match wholes.get_mut(index) {
+            Some((_, of_function)) => of_function.push(piece),
+            None => wholes.push((name, vec![piece])),
+        }
+    }
+    let weight = |whole: &Whole| whole.1.iter().map(|piece| piece.weight).fold(0, u64::saturating_add);
+    wholes.sort_by_key(|whole| std::cmp::Reverse(weight(whole)));
+    wholes
+}
+
+/// A function that is to be annotated.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Chosen {
+    /// One with code of its own.
+    Whole(Whole),
+    /// A function without code of its own, and the pieces that it was inlined into.
+    Inlined(Arc<str>, Vec<SampledFunction>),
+}
+
+impl Chosen {
+    /// Puts together what `annotate` says of the pieces.
+    pub fn annotated(&self, mut annotate: impl FnMut(&SampledFunction) -> CodeRange) -> AnnotatedFunction {
+        match self {
+            Self::Whole((name, pieces)) => {
+                AnnotatedFunction { name: name.clone(), ranges: pieces.iter().map(annotate).collect() }
+            }
+            Self::Inlined(name, callers) => {
+                let instance = |piece: &SampledFunction| {
+                    let mut range = annotate(piece);
+                    range.retain_inlined(name);
+                    range
+                };
+                let mut ranges: Vec<_> = callers.iter().map(instance).collect();
+                ranges.retain(|range| range.weight > 0 || range.missing.is_some());
+                ranges.sort_by_key(|range| std::cmp::Reverse(range.weight));
+                AnnotatedFunction { name: name.to_string(), ranges }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_of_functions_are_known_by_the_names_of_their_wholes() {
+        assert_eq!(name_of_whole("parse.cold"), "parse");
+        assert_eq!(name_of_whole("parse.constprop.0.cold"), "parse");
+        assert_eq!(name_of_whole("a::b(int) [clone .cold]"), "a::b(int)");
+        assert_eq!(name_of_whole("main.main"), "main.main");
+        assert_eq!(name_of_whole(".cold"), ".cold");
+    }
+}

@@ -1,0 +1,237 @@
+//! The code of a function on the screen: asked for, worked out on a thread of its own, scrolled.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use analysis::annotate::HAS_DISASSEMBLY;
+use crossterm::event::KeyCode;
+use export::annotate::{AnnotatedFunction, Heat, Listing, Row, rows};
+use host::patience::{Outcome, Worker};
+use live::code::{CodeQuery, LiveCode};
+use live::snapshot::Function;
+
+use super::state::App;
+use crate::sources::SourceFiles;
+
+/// A file system that does not answer is waited for this long.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Rows of a listing: nobody scrolls further, and each snapshot makes them anew.
+const MOST_ROWS: usize = 20_000;
+/// Columns that a key moves to the side.
+const SIDE_STEP: usize = 8;
+
+/// The code of a function, as far as it is known.
+#[derive(Clone, Debug)]
+pub(crate) struct CodeView {
+    /// The function.
+    pub(crate) function: Function,
+    /// Its rows, or why there are none; `None` until they are known.
+    pub(crate) rows: Option<Result<Vec<Row>, String>>,
+    /// The first row on the screen.
+    pub(crate) first: usize,
+    /// Columns that are out of sight on the left.
+    pub(crate) shift: usize,
+    /// True if the function has no samples in the window any more.
+    pub(crate) is_stale: bool,
+    /// True while an answer is under way.
+    is_asked: bool,
+}
+
+/// An answer to a query: rows, or why there are none.
+#[derive(Debug)]
+pub(crate) struct CodeAnswer {
+    /// Of which function.
+    pub(crate) function: Function,
+    /// Its rows, or why there are none.
+    pub(crate) rows: Result<Vec<Row>, String>,
+}
+
+/// A query, with the words that a listing has for the event.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct CodeRequest {
+    query: CodeQuery,
+    event: String,
+    unit: String,
+    lost: u64,
+}
+
+impl App {
+    /// Opens the code of a function; returns what has to be asked. Where the function itself has no samples, its callers
+    /// and callees are shown instead, with a message.
+    pub(crate) fn open_code(&mut self, function: Function) -> Option<CodeRequest> {
+        if !HAS_DISASSEMBLY {
+            self.message =
+                Some("this build shows no instructions: its feature `disassembly` is off".to_owned());
+            return None;
+        }
+        let query = CodeQuery::new(&self.snapshot, &self.scope, &function);
+        if query.is_empty() {
+            self.focus.clear();
+            self.look_at(function);
+            self.message = Some(
+                "no sample is in the code of this function: these are its callers and callees".to_owned(),
+            );
+            return None;
+        }
+        self.code =
+            Some(CodeView { function, rows: None, first: 0, shift: 0, is_stale: false, is_asked: true });
+        Some(self.request(query))
+    }
+
+    /// Returns the query to ask again for the code that is shown, now that there is another snapshot.
+    pub(crate) fn ask_for_code(&mut self) -> Option<CodeRequest> {
+        let function = self.code.as_ref().filter(|code| !code.is_asked && !self.paused)?.function.clone();
+        let query = CodeQuery::new(&self.snapshot, &self.scope, &function);
+        let code = self.code.as_mut()?;
+        code.is_stale = query.is_empty();
+        code.is_asked = !code.is_stale;
+        code.is_asked.then(|| self.request(query))
+    }
+
+    fn request(&self, query: CodeQuery) -> CodeRequest {
+        let status = &self.snapshot.status;
+        let event = status.events.get(self.scope.event as usize).cloned().unwrap_or_default();
+        CodeRequest { query, event: event.name, unit: event.unit, lost: status.loss.samples }
+    }
+
+    /// Takes an answer, if it is still wanted. The row at the top stays there.
+    pub(crate) fn take_code(&mut self, answer: CodeAnswer) {
+        let Some(code) = self.code.as_mut().filter(|code| code.function == answer.function) else { return };
+        code.is_asked = false;
+        let address = |rows: &Vec<Row>| rows.get(code.first..)?.iter().find_map(|row| row.address);
+        let top = code.rows.as_ref().and_then(|rows| rows.as_ref().ok()).and_then(address);
+        if let (Some(top), Ok(rows), true) = (top, &answer.rows, code.first > 0)
+            && let Some(place) = rows.iter().position(|row| row.address == Some(top))
+        {
+            code.first = place;
+        }
+        code.rows = Some(answer.rows);
+    }
+
+    /// A key while code is shown; returns false for those that mean what they always mean.
+    pub(crate) fn code_key(&mut self, key: KeyCode) -> bool {
+        let page = self.page;
+        let Some(code) = &mut self.code else { return false };
+        match key {
+            KeyCode::Esc | KeyCode::Char('q') => self.code = None,
+            KeyCode::Up => code.scroll(-1, page),
+            KeyCode::Down => code.scroll(1, page),
+            KeyCode::PageUp => code.scroll(1 - isize::try_from(page).unwrap_or(2), page),
+            KeyCode::PageDown => code.scroll(isize::try_from(page).unwrap_or(2) - 1, page),
+            KeyCode::Home => code.first = 0,
+            KeyCode::End => code.scroll(isize::MAX, page),
+            KeyCode::Left => code.shift = code.shift.saturating_sub(SIDE_STEP),
+            KeyCode::Right => code.shift = (code.shift + SIDE_STEP).min(usize::from(u16::MAX)),
+            KeyCode::Tab => code.next_hot(page),
+            KeyCode::Enter => {}
+            // Keys that choose samples or views, or stop the screen.
+            KeyCode::Char('?' | '1'..='4' | ' ' | 'w' | 'z' | 'k' | 'u' | 'i' | 'e') => return false,
+            _ => {}
+        }
+        true
+    }
+}
+
+impl CodeView {
+    fn len(&self) -> usize {
+        self.rows.as_ref().and_then(|rows| rows.as_ref().ok()).map_or(0, Vec::len)
+    }
+
+    /// Moves by rows, as far as there are any.
+    pub(crate) fn scroll(&mut self, by: isize, page: usize) {
+        let last = self.len().saturating_sub(page);
+        self.first = self.first.saturating_add_signed(by).min(last);
+    }
+
+    /// Brings the next hot row behind the middle of the screen there; the first one after the last.
+    fn next_hot(&mut self, page: usize) {
+        let Some(Ok(rows)) = &self.rows else { return };
+        let middle = self.first + page / 2;
+        let hot = |(_, row): &(usize, &Row)| row.heat == Heat::Hot;
+        let next = rows.iter().enumerate().skip(middle + 1).find(hot);
+        if let Some((place, _)) = next.or_else(|| rows.iter().enumerate().find(hot)) {
+            self.first = place.saturating_sub(page / 2);
+        }
+    }
+}
+
+/// Starts the thread that answers; it ends when nobody asks any more. Of what was asked meanwhile, the last counts.
+///
+/// # Errors
+/// Where there can be no thread.
+pub(crate) fn start(tell: impl Fn(CodeAnswer) + Send + 'static) -> std::io::Result<Sender<CodeRequest>> {
+    let (sender, asked) = channel();
+    thread::Builder::new().name("code".to_owned()).spawn(move || answer(&asked, &tell))?;
+    Ok(sender)
+}
+
+/// What is kept between answers.
+#[derive(Default)]
+struct Reading {
+    code: LiveCode,
+    sources: Option<(Function, SourceFiles<'static>)>,
+}
+
+fn answer(asked: &Receiver<CodeRequest>, tell: &dyn Fn(CodeAnswer)) {
+    // Files may lie where nothing answers: whoever reads them may be left behind, with what it has read.
+    let mut worker = Worker::default();
+    let mut reading = Reading::default();
+    while let Ok(request) = asked.recv() {
+        let request = asked.try_iter().last().unwrap_or(request);
+        let function = request.query.function.clone();
+        let mut taken = std::mem::take(&mut reading);
+        let outcome = worker.run(PATIENCE, move || {
+            let rows = taken.rows(&request);
+            (taken, rows)
+        });
+        let rows = match outcome {
+            Outcome::Done((taken, rows)) => {
+                reading = taken;
+                rows
+            }
+            Outcome::Late(_) => Err(format!("its files were not read within {} s", PATIENCE.as_secs())),
+            Outcome::Refused => Err("no thread is left to read its files".to_owned()),
+        };
+        tell(CodeAnswer { function, rows });
+    }
+}
+
+impl Reading {
+    fn rows(&mut self, request: &CodeRequest) -> Result<Vec<Row>, String> {
+        let function = &request.query.function;
+        let annotated = self.code.annotate(&request.query);
+        let annotated = annotated.ok_or_else(|| "no code is known at its samples".to_owned())?;
+        if self.sources.as_ref().is_none_or(|(of, _)| of != function) {
+            self.sources = Some((function.clone(), SourceFiles::new(&[])));
+        }
+        let sources = self.sources.as_ref().map(|(_, sources)| sources);
+        Ok(listed(request, &annotated, &|path| sources?.lines(path)))
+    }
+}
+
+fn listed(
+    request: &CodeRequest,
+    annotated: &AnnotatedFunction,
+    sources: &export::annotate::Sources<'_>,
+) -> Vec<Row> {
+    let listing = Listing {
+        event: &request.event,
+        unit: &request.unit,
+        total: request.query.total,
+        lost: request.lost,
+        sources,
+        full: false,
+        colour: false,
+    };
+    let mut listed = Vec::new();
+    let cut = rows(&listing, std::slice::from_ref(annotated), &mut |row| {
+        listed.push(row);
+        if listed.len() < MOST_ROWS { Ok(()) } else { Err(()) }
+    });
+    if cut.is_err() {
+        let text = format!("… only {MOST_ROWS} rows are shown; try: prof annotate");
+        listed.push(Row { text, heat: Heat::None, address: None });
+    }
+    listed
+}
