@@ -7,8 +7,6 @@ use model::{Name, Pid, Timestamp};
 use perfdata::Event;
 use perfdata::features::Features;
 
-use crate::events::is_clock;
-
 /// Letters of a command line. Longer ones would fill the header of the picture.
 const LONGEST_COMMAND: usize = 80;
 
@@ -81,7 +79,9 @@ fn rate(attr: &Attr, name: &str) -> String {
     match period {
         _ if attr.is_frequency() => format!("{} Hz", export::summary::grouped(period)),
         0 | 1 => format!("each {name}"),
-        _ if is_clock(attr) => format!("{} Hz", export::summary::grouped(1_000_000_000_u64.div_ceil(period))),
+        _ if attr.is_cpu_clock() => {
+            format!("{} Hz", export::summary::grouped(1_000_000_000_u64.div_ceil(period)))
+        }
         _ => format!("one in {} {name}", export::summary::grouped(period)),
     }
 }

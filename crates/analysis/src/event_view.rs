@@ -5,7 +5,6 @@ use export::summary::{Summary, nameless};
 use profile::{Census, Nameless, Shape, Show, View, Weight};
 
 use crate::Notices;
-use crate::events::is_clock;
 use crate::hints::Hints;
 use crate::load::{Analysis, EventProfile, is_unwound};
 use crate::remedies::Remedies;
@@ -93,7 +92,7 @@ impl EventView<'_> {
     pub fn unit(&self) -> &str {
         match self.view.weight() {
             Weight::Samples => "samples",
-            Weight::Period if self.event.is_time || is_clock(&self.event.event.attr) => "ns",
+            Weight::Period if self.event.is_time || self.event.event.attr.is_cpu_clock() => "ns",
             Weight::Period => &self.name,
         }
     }

@@ -1,27 +1,15 @@
 //! Which events of a recording take samples, and which of them is meant.
 
-use decoder::attr::TYPE_SOFTWARE;
 use decoder::{Attr, SampleFormat};
 use perfdata::Event;
 use profile::Weight;
-
-/// Returns true if the event counts nothing and only carries what happened beside the samples: `PERF_COUNT_SW_DUMMY`.
-pub fn is_dummy(attr: &Attr) -> bool {
-    const COUNT_SW_DUMMY: u64 = 9;
-    attr.kind == TYPE_SOFTWARE && attr.config == COUNT_SW_DUMMY
-}
-
-/// Returns true if the event is a clock (`cpu-clock`, `task-clock`): asked for a frequency, it keeps a fixed period.
-pub fn is_clock(attr: &Attr) -> bool {
-    attr.kind == TYPE_SOFTWARE && attr.config <= 1
-}
 
 /// Returns the quantity that makes the stacks of an event heavy where nothing else is asked for. Where one event of a
 /// group takes the samples and reads all (`:S`), samples say how often that one has counted; what the others have is
 /// in the periods.
 pub fn weight_of(attr: &Attr) -> Weight {
     let is_read = attr.sample_format.contains(SampleFormat::READ);
-    Weight::fitting(attr.is_frequency() || is_read, is_clock(attr))
+    Weight::fitting(attr.is_frequency() || is_read, attr.is_cpu_clock())
 }
 
 /// Returns true if `name` means this event: by its whole name, or without its modifiers (`cycles` for `cycles:P`).
@@ -45,7 +33,8 @@ mod tests {
 
     #[test]
     fn members_of_a_group_that_is_read_weigh_what_they_have_counted() {
-        let page_faults = Attr { kind: TYPE_SOFTWARE, config: 2, sample_period: 1000, ..Attr::default() };
+        let page_faults =
+            Attr { kind: decoder::attr::TYPE_SOFTWARE, config: 2, sample_period: 1000, ..Attr::default() };
         assert_eq!(weight_of(&page_faults), Weight::Samples);
         let read = Attr { sample_format: SampleFormat::READ, ..page_faults };
         assert_eq!(weight_of(&read), Weight::Period);

@@ -14,7 +14,7 @@ use profile::{Profile, Shape, Show, View, Weight};
 use crate::aggregate::{Aggregate, SeenIn};
 use crate::both::Both;
 use crate::caption;
-use crate::events::{is_dummy, is_named};
+use crate::events::is_named;
 use crate::gaps::Gap;
 use crate::input::{Input, is_of_this_host};
 use crate::replay::{Replayed, replay};
@@ -295,7 +295,7 @@ fn choose(
     let mut sampled: Vec<EventProfile> = profiles.filter(|event| event.profile.total().samples > 0).collect();
     // What was recorded beside others to tell where threads wait is shown as time, or by name.
     let tells = |event: &Event| tell_of_waits(event, recording.features());
-    let is_beside = recording.events().iter().any(|event| !tells(event) && !is_dummy(&event.attr));
+    let is_beside = recording.events().iter().any(|event| !tells(event) && !event.attr.is_dummy());
     if request.event.is_none() && is_beside {
         sampled.retain(|event| !tells(&event.event));
     }

@@ -14,7 +14,6 @@ use perfdata::{Description, sections};
 use tracker::{Events, OrderedRecord, SampleReader, SampleSink, TrackedSample, Tracker};
 
 use crate::build_ids::ListedBuildIds;
-use crate::events::is_dummy;
 use crate::input::Input;
 use crate::jit_dumps::{DumpPlayer, has_clock_of_dumps, is_dump};
 use crate::lives::Lives;
@@ -177,7 +176,7 @@ impl Events for RecordedEvents<'_> {
     }
 
     fn is_sideband(&self, event: EventIndex) -> bool {
-        self.attr(event).is_some_and(is_dummy)
+        self.attr(event).is_some_and(Attr::is_dummy)
     }
 
     fn have_sideband_rings(&self) -> bool {

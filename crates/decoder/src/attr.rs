@@ -29,6 +29,21 @@ pub const TYPE_RAW: u32 = 4;
 /// `PERF_TYPE_BREAKPOINT`
 pub const TYPE_BREAKPOINT: u32 = 5;
 
+/// `PERF_COUNT_HW_BRANCH_INSTRUCTIONS`: a config of [`TYPE_HARDWARE`].
+pub const HW_BRANCH_INSTRUCTIONS: u64 = 4;
+/// `PERF_COUNT_SW_PAGE_FAULTS`: a config of [`TYPE_SOFTWARE`], as those that follow.
+pub const SW_PAGE_FAULTS: u64 = 2;
+/// `PERF_COUNT_SW_CONTEXT_SWITCHES`
+pub const SW_CONTEXT_SWITCHES: u64 = 3;
+/// `PERF_COUNT_SW_PAGE_FAULTS_MIN`
+pub const SW_PAGE_FAULTS_MIN: u64 = 5;
+/// `PERF_COUNT_SW_PAGE_FAULTS_MAJ`
+pub const SW_PAGE_FAULTS_MAJ: u64 = 6;
+/// `PERF_COUNT_SW_DUMMY`
+pub const SW_DUMMY: u64 = 9;
+/// `PERF_COUNT_SW_BPF_OUTPUT`
+pub const SW_BPF_OUTPUT: u64 = 10;
+
 /// `precise_ip` as a bit field of two bits; all others before it, and those after it, have one.
 const FLAG_WIDTHS: [u32; 16] = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2];
 const PRECISE_IP: u64 = 0b11 << 15;
@@ -187,6 +202,11 @@ impl Attr {
     pub fn is_cpu_clock(&self) -> bool {
         const TASK_CLOCK: u64 = 1;
         self.kind == TYPE_SOFTWARE && self.config <= TASK_CLOCK
+    }
+
+    /// Returns true if the event counts nothing, and has no samples of its own: [`SW_DUMMY`].
+    pub fn is_dummy(&self) -> bool {
+        self.kind == TYPE_SOFTWARE && self.config == SW_DUMMY
     }
 
     /// Returns true if the event counts as long as a program runs: a clock, or the processor's cycles (checklist E1).

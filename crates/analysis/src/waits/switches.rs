@@ -1,5 +1,6 @@
 //! What a recording has of switches: which events tell of them, and where in their raw data.
 
+use decoder::attr::{SW_CONTEXT_SWITCHES, TYPE_SOFTWARE};
 use decoder::{Attr, AttrFlags, Endian};
 use model::EventIndex;
 use perfdata::features::Features;
@@ -7,10 +8,9 @@ use perfdata::sections::{BLOCKED_STACKS, SwitchSampling, WatchedTime};
 use perfdata::tracing_data::TracingData;
 use perfdata::{Event, sections};
 
-use crate::events::{is_clock, is_dummy, is_named};
+use crate::events::is_named;
 
-/// `PERF_TYPE_SOFTWARE`, `PERF_COUNT_SW_CONTEXT_SWITCHES`
-const CONTEXT_SWITCHES: (u32, u64) = (1, 3);
+const CONTEXT_SWITCHES: (u32, u64) = (TYPE_SOFTWARE, SW_CONTEXT_SWITCHES);
 
 /// The role of an event: the information of its samples.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -128,14 +128,15 @@ impl Switches {
             has_records || events.iter().any(|event| matches!(tells_of(event), Some(Told::Switch)));
         let is_time = |event: &&(usize, &Event)| {
             roles.get(event.0) == Some(&Role::None)
-                && !is_dummy(&event.1.attr)
+                && !event.1.attr.is_dummy()
                 && event.1.attr.sample_period > 0
         };
         let indexed: Vec<(usize, &Event)> = events.iter().enumerate().collect();
         let time = match event {
             Some(name) => indexed.iter().filter(is_time).find(|(_, event)| is_named(event, name)),
             None => {
-                let mut clocks = indexed.iter().filter(is_time).filter(|(_, event)| is_clock(&event.attr));
+                let mut clocks =
+                    indexed.iter().filter(is_time).filter(|(_, event)| event.attr.is_cpu_clock());
                 clocks.next().or_else(|| indexed.iter().find(is_time))
             }
         };
@@ -179,7 +180,7 @@ enum Told {
 fn tells_of(event: &Event) -> Option<Told> {
     match event.name.as_bytes() {
         _ if (event.attr.kind, event.attr.config) == CONTEXT_SWITCHES => Some(Told::Software),
-        name if is_dummy(&event.attr) && name.starts_with(BLOCKED_STACKS.as_bytes()) => Some(Told::Outside),
+        name if event.attr.is_dummy() && name.starts_with(BLOCKED_STACKS.as_bytes()) => Some(Told::Outside),
         b"sched:sched_switch" => Some(Told::Switch),
         b"sched:sched_waking" | b"sched:sched_wakeup" => Some(Told::Waking),
         _ => None,

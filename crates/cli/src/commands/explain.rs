@@ -4,7 +4,6 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use analysis::events::is_clock;
 use analysis::input::Input;
 use analysis::{Measure, Request};
 use anyhow::{Context, bail};
@@ -94,7 +93,7 @@ fn write(
         total: profile.total(),
         duration_ns: profile.span.map(|(first, last)| last.0.saturating_sub(first.0)),
         cpus: analysis.recording.features().cpus.map(|cpus| u64::from(cpus.online)),
-        is_clock: !chosen.is_time && is_clock(&chosen.event.attr),
+        is_clock: !chosen.is_time && chosen.event.attr.is_cpu_clock(),
         loss: &analysis.loss,
         census: &shown.census,
         hints: &hints,

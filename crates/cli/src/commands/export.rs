@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use analysis::events::is_clock;
 use analysis::input::Input;
 use analysis::{Notices, Request};
 use anyhow::bail;
@@ -122,7 +121,7 @@ fn write(
         Event {
             name: shown.name.clone(),
             view: &shown.view,
-            is_clock: is_time || is_clock(attr),
+            is_clock: is_time || attr.is_cpu_clock(),
             period: (!is_time && !attr.is_frequency()).then_some(attr.sample_period),
             frequency: (!is_time && attr.is_frequency()).then_some(attr.sample_period),
         }

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use analysis::events::{is_clock, weight_of};
+use analysis::events::weight_of;
 use analysis::input::Input;
 use analysis::{Notices, Request};
 use anyhow::bail;
@@ -153,7 +153,7 @@ fn write(
     let several = analysis.events.len() > 1;
     let weight = |attr: &Attr| match weight_of(attr) {
         // Side by side, events are counted in their own units, so that they can be divided.
-        _ if several && !stacks.names_weight() && !is_clock(attr) => Weight::Period,
+        _ if several && !stacks.names_weight() && !attr.is_cpu_clock() => Weight::Period,
         _ => stacks.weight(attr),
     };
     let shape = stacks.shape();

@@ -5,7 +5,6 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use analysis::events::is_clock;
 use analysis::input::Input;
 use analysis::own_code::OwnCode;
 use analysis::{EventView, Measure, Notices, Request};
@@ -116,7 +115,7 @@ fn write(
     let own = OwnCode::new(&analysis.spaces);
     let event = |shown| {
         let EventView { event, name, view, .. }: &EventView<'_> = shown;
-        PageEvent { name: name.clone(), view, is_clock: is_clock(&event.event.attr) }
+        PageEvent { name: name.clone(), view, is_clock: event.event.attr.is_cpu_clock() }
     };
     let wait = |span: &analysis::WaitSpan| PageWait {
         pid: span.pid,

@@ -8,7 +8,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-use analysis::events::is_clock;
 use anyhow::{Context, bail};
 use decoder::record::{Comm, Ksymbol, Mmap, MmapExtended, MmapIdentity};
 use decoder::values::U64s;
@@ -140,7 +139,7 @@ fn write(
 /// What each sample of a stack stands for: of a clock, nanoseconds.
 fn period(event: &RecordedEvent, stack: &ScopedStack<'_>, each: u64) -> u64 {
     let attr = &event.attr;
-    let one = match (attr.is_frequency(), is_clock(attr)) {
+    let one = match (attr.is_frequency(), attr.is_cpu_clock()) {
         (true, true) => 1_000_000_000 / attr.sample_period.max(1),
         (true, false) => stack.weight / stack.samples.max(1),
         (false, _) => attr.sample_period,

@@ -1,7 +1,7 @@
 //! Which fields are printed: `-F`, and perf's defaults for each kind of event.
 
 use bitflags::bitflags;
-use decoder::SampleFormat;
+use decoder::{SampleFormat, attr};
 use thiserror::Error;
 
 bitflags! {
@@ -156,7 +156,15 @@ const KINDS: [EventKind; 7] = [
 impl EventKind {
     /// The kind that `attr.type` states.
     pub fn of_type(kind: u32) -> Self {
-        KINDS.into_iter().take(6).nth(kind as usize).unwrap_or(Self::Other)
+        match kind {
+            attr::TYPE_HARDWARE => Self::Hardware,
+            attr::TYPE_SOFTWARE => Self::Software,
+            attr::TYPE_TRACEPOINT => Self::Tracepoint,
+            attr::TYPE_HW_CACHE => Self::HardwareCache,
+            attr::TYPE_RAW => Self::Raw,
+            attr::TYPE_BREAKPOINT => Self::Breakpoint,
+            _ => Self::Other,
+        }
     }
 
     fn defaults(self) -> Fields {

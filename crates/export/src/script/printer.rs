@@ -1,5 +1,9 @@
 //! A sample as a block of text.
 
+use decoder::attr::{
+    HW_BRANCH_INSTRUCTIONS, SW_BPF_OUTPUT, SW_PAGE_FAULTS, SW_PAGE_FAULTS_MAJ, SW_PAGE_FAULTS_MIN,
+    TYPE_HARDWARE, TYPE_SOFTWARE,
+};
 use decoder::record::{Cgroup, CpuMode};
 use decoder::registers::Architecture;
 use decoder::{Attr, Sample, SampleFormat};
@@ -73,12 +77,11 @@ enum Form {
 impl Form {
     fn of(attr: &Attr) -> Self {
         match (attr.kind, attr.config) {
-            // PERF_COUNT_HW_BRANCH_INSTRUCTIONS with a period of one.
-            (0, 4) if attr.sample_period == 1 && !attr.is_frequency() => Self::Branch,
-            // PERF_COUNT_SW_PAGE_FAULTS, _MIN, _MAJ.
-            (1, 2 | 5 | 6) => Self::DataAddress,
-            // PERF_COUNT_SW_BPF_OUTPUT
-            (1, 10) => Self::BpfOutput,
+            (TYPE_HARDWARE, HW_BRANCH_INSTRUCTIONS) if attr.sample_period == 1 && !attr.is_frequency() => {
+                Self::Branch
+            }
+            (TYPE_SOFTWARE, SW_PAGE_FAULTS | SW_PAGE_FAULTS_MIN | SW_PAGE_FAULTS_MAJ) => Self::DataAddress,
+            (TYPE_SOFTWARE, SW_BPF_OUTPUT) => Self::BpfOutput,
             _ => Self::Ordinary,
         }
     }
@@ -103,7 +106,7 @@ impl Printer {
         let width = events.iter().map(|event| event.name.to_string().len()).max().unwrap_or(0);
         let build = |event: &ScriptEvent<'_>| {
             // What the first event of a kind has decides for all, so that columns are columns.
-            let first = events.iter().find(|other| kind(other) == kind(event) && !is_dummy(other.attr));
+            let first = events.iter().find(|other| kind(other) == kind(event) && !other.attr.is_dummy());
             let first = first.unwrap_or(event);
             let name = event.name.to_string();
             let fields = selection.resolve(
@@ -271,11 +274,6 @@ impl Printer {
         }
         text.bytes.push(b'\n');
     }
-}
-
-/// `PERF_COUNT_SW_DUMMY`: an event that has no samples.
-fn is_dummy(attr: &Attr) -> bool {
-    (attr.kind, attr.config) == (1, 9)
 }
 
 /// `comm  pid/tid [cpu] time: `. What a sample does not have is −1, as perf's parser has it.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use decoder::attr::TYPE_BREAKPOINT;
+use decoder::attr::{TYPE_BREAKPOINT, TYPE_HARDWARE, TYPE_HW_CACHE};
 use decoder::{Attr, AttrFlags, BranchSampleFormat, Endian, ReadFormat, SampleFormat};
 use host::sys::perf_event::{PerfEvent, Subject};
 
@@ -241,7 +241,7 @@ fn less_precise(attr: &mut Attr) -> Option<Option<Step>> {
 /// Without a word: before a kernel knows which kind of core is meant (5.13; on ARM 6.6), the CPU that the event is
 /// opened on says it.
 fn without_pmu(attr: &mut Attr) -> Option<Option<Step>> {
-    let extended = matches!(attr.kind, 0 | 3) && attr.config >> 32 != 0;
+    let extended = matches!(attr.kind, TYPE_HARDWARE | TYPE_HW_CACHE) && attr.config >> 32 != 0;
     attr.config = extended.then_some(attr.config & u64::from(u32::MAX))?;
     Some(None)
 }
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_machine_without_counters_gets_the_clock() {
-        let no_pmu = |attr: &Attr| if attr.kind == 0 { Err(ENOENT) } else { Ok(()) };
+        let no_pmu = |attr: &Attr| if attr.kind == TYPE_HARDWARE { Err(ENOENT) } else { Ok(()) };
         let (attr, steps) = settled(no_pmu).unwrap();
         assert_eq!((attr.kind, attr.config, attr.precise_ip), (1, 0, 0));
         assert_eq!(steps, [Step::Clock]);
@@ -305,7 +305,7 @@ mod tests {
     fn a_user_sees_user_space() {
         let strict = |attr: &Attr| {
             let all = AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
-            if attr.kind == 0 {
+            if attr.kind == TYPE_HARDWARE {
                 Err(ENOENT)
             } else if attr.flags.contains(all) {
                 Ok(())
@@ -332,7 +332,8 @@ mod tests {
         assert!(refusal.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL), "the attr that was refused");
         // The whole machine, where the clock is forbidden and there are no counters.
         let whole = |attr: &Attr| {
-            let counter_of_users = attr.kind == 0 && attr.flags.contains(AttrFlags::EXCLUDE_KERNEL);
+            let counter_of_users =
+                attr.kind == TYPE_HARDWARE && attr.flags.contains(AttrFlags::EXCLUDE_KERNEL);
             Err(if counter_of_users { ENOENT } else { EACCES })
         };
         assert_eq!(settled(whole).unwrap_err(), Some(EACCES));
@@ -431,7 +432,7 @@ mod tests {
     #[test]
     fn what_no_step_answers_is_told_behind_what_others_answered() {
         // Chains longer than kernel.perf_event_max_stack, on a machine without counters.
-        let long = |attr: &Attr| Err(if attr.kind == 0 { ENOENT } else { EOVERFLOW });
+        let long = |attr: &Attr| Err(if attr.kind == TYPE_HARDWARE { ENOENT } else { EOVERFLOW });
         assert_eq!(settled(long).unwrap_err(), Some(EOVERFLOW));
         let in_use =
             |attr: &Attr| Err(if attr.read_format.contains(ReadFormat::LOST) { EINVAL } else { ENOSPC });
@@ -463,7 +464,7 @@ mod tests {
     fn the_first_refusal_is_told() {
         assert_eq!(settled(|_| Err(EINVAL)).unwrap_err(), Some(EINVAL));
         assert_eq!(
-            settled(|attr| Err(if attr.kind == 0 { ENOENT } else { EINVAL })).unwrap_err(),
+            settled(|attr| Err(if attr.kind == TYPE_HARDWARE { ENOENT } else { EINVAL })).unwrap_err(),
             Some(ENOENT)
         );
     }

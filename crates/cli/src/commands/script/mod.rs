@@ -17,6 +17,7 @@ use analysis::symbols::Symbolizing;
 use anyhow::bail;
 use clap::Args;
 use decoder::AttrFlags;
+use decoder::attr::TYPE_TRACEPOINT;
 use decoder::registers::Architecture;
 use export::script::tracepoint::Formats;
 use export::script::{Fields, Printer, ScriptEvent, Selection};
@@ -182,8 +183,7 @@ fn printer(
     }
     let mut without_format = Vec::new();
     for (index, event) in (0..).map(EventIndex).zip(reader.events()) {
-        // PERF_TYPE_TRACEPOINT
-        if event.attr.kind != 2 || !printer.fields(index).contains(Fields::TRACE) {
+        if event.attr.kind != TYPE_TRACEPOINT || !printer.fields(index).contains(Fields::TRACE) {
             continue;
         }
         match formats.get(event.attr.config) {
