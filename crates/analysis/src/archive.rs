@@ -184,7 +184,7 @@ fn unpacked(recording: &Reader, section: u32, what: &str) -> (Vec<u8>, Option<St
 
 /// The contents of an archive for one space of code.
 pub struct ArchivedSpace {
-    /// What it is.
+    /// The description of the space.
     pub what: String,
     /// Sampled addresses whose function is known.
     pub addresses: usize,

@@ -12,17 +12,17 @@ const LONGEST_COMMAND: usize = 80;
 
 /// The facts of the recording that a caption states.
 pub(crate) struct Caption<'a> {
-    /// What the header says of it.
+    /// The feature sections of its header.
     pub(crate) features: &'a Features,
-    /// What was recorded, in words ([`target`]).
+    /// The recorded target, in words ([`target`]).
     pub(crate) target: &'a str,
     /// The event that is shown.
     pub(crate) event: &'a Event,
     /// The first and the last sample that is shown.
     pub(crate) span: Option<(Timestamp, Timestamp)>,
-    /// When the file was last written.
+    /// The time at which the file was last written.
     pub(crate) written: Option<SystemTime>,
-    /// Which samples of it are shown, if not all.
+    /// The filters on its samples, in words; empty if all are shown.
     pub(crate) filters: &'a str,
 }
 

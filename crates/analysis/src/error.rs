@@ -16,7 +16,7 @@ pub enum Error {
     Open {
         /// Path of the file.
         name: String,
-        /// Why not.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A directory that `perf record --threads` did not write.
@@ -28,23 +28,23 @@ pub enum Error {
     /// The bytes are no recording, or cannot be read on.
     #[error("cannot read {name}")]
     Read {
-        /// What to call the recording.
+        /// The name of the recording.
         name: String,
-        /// What is wrong, and where.
+        /// The reader's error, with the place in the recording.
         source: perfdata::Error,
     },
     /// A thread could not be started.
     #[error("cannot start a thread to {purpose} with")]
     Thread {
-        /// What it was for, as a verb.
+        /// The purpose of the thread, as a verb.
         purpose: &'static str,
-        /// Why not.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// There are samples, and the filter admits none.
     #[error("{why}")]
     NothingAdmitted {
-        /// What was asked for, and what there is instead.
+        /// The name that was asked for, and the names that exist.
         why: String,
     },
     /// The recording has no samples.
@@ -63,7 +63,7 @@ pub enum Error {
         "this recording does not say when threads ran and waited, which `{weight}` needs; try: prof record --off-cpu -- COMMAND"
     )]
     NoSwitches {
-        /// What was asked for.
+        /// The weight that was asked for.
         weight: &'static str,
     },
     /// One event is wanted, and several have samples.

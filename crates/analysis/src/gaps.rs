@@ -11,7 +11,7 @@ use profile::Profile;
 pub struct Gap {
     /// The last sample of the CPU before it, or when the event was throttled.
     pub start: Timestamp,
-    /// When the kernel could write again, or let the event go on.
+    /// The time at which the kernel could write again, or let the event go on.
     pub end: Timestamp,
     /// Records of any kind that were lost; 0 where the event was throttled.
     pub lost: u64,

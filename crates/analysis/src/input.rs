@@ -22,13 +22,13 @@ use crate::lives::Lives;
 pub struct Input {
     /// Reads its records.
     pub reader: Reader,
-    /// What to call it in messages: mostly its path.
+    /// Its name in messages: mostly its path.
     pub name: String,
-    /// When the file was last written; `None` for a stream.
+    /// The time at which the file was last written; `None` for a stream.
     pub written: Option<SystemTime>,
-    /// When its processes began and ended, as far as its header says; [`replay`](crate::replay::replay) adds the rest.
+    /// The lives of its processes, as far as its header tells them; [`replay`](crate::replay::replay) adds the rest.
     pub lives: Arc<Lives>,
-    /// What its processes wrote of the code that they generated; filled by [`replay`](crate::replay::replay).
+    /// The jitdumps of its processes; filled by [`replay`](crate::replay::replay).
     pub dumps: Arc<JitDumps>,
     /// Files of its processes that were kept open while recording.
     pub held: Arc<HeldFiles>,

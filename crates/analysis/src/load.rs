@@ -37,21 +37,21 @@ pub struct EventProfile {
 
 /// A recording that has been read: counted, with names.
 pub struct Analysis {
-    /// What to call the recording in messages.
+    /// The name of the recording in messages.
     pub name: String,
     /// Its events and features.
     pub recording: Description,
     /// The events that have samples, at least one.
     pub events: Vec<EventProfile>,
-    /// What the entries of stacks lie in.
+    /// The spaces that the entries of stacks are in.
     pub spaces: SpaceTable,
     /// Names.
     pub symbols: Symbols,
-    /// What could not be delivered, of all events.
+    /// The loss of all events together.
     pub loss: Loss,
-    /// When samples are missing; known where single samples are kept with their times and CPUs.
+    /// The spans in which samples are missing; known where single samples are kept with their times and CPUs.
     pub gaps: Vec<Gap>,
-    /// When threads were off the CPU; known with [`Measure::SamplesAndWaits`].
+    /// The spans in which threads were off the CPU; known with [`Measure::SamplesAndWaits`].
     pub waits: Vec<WaitSpan>,
     /// Time that is left out because event loops were at rest in it, in nanoseconds.
     pub at_rest: u64,

@@ -22,7 +22,7 @@ const BATCHES: usize = 4;
 pub(crate) struct Batch {
     bytes: Vec<u8>,
     records: Vec<Place>,
-    /// What is known of the recording, at the least what these records need.
+    /// The description of the recording, at least as far as these records need it.
     pub(crate) recording: Description,
     /// Bytes of the recording that have been read.
     pub(crate) position: u64,
@@ -88,9 +88,9 @@ impl Batch {
 pub(crate) struct Outcome {
     /// Events and features.
     pub(crate) recording: Description,
-    /// What could not be read, or came too late.
+    /// The loss: damaged records, and records that came too late.
     pub(crate) loss: Loss,
-    /// What a user should be told.
+    /// The notices of the reader.
     pub(crate) notices: Vec<Notice>,
 }
 

@@ -29,7 +29,7 @@ pub type Sink<'s, E> = dyn SampleSink<Error = E> + 's;
 pub struct Replayed {
     /// The machine at the end, and all spaces that were met.
     pub tracker: Tracker,
-    /// What could not be delivered.
+    /// The loss of the recording.
     pub loss: Loss,
     /// Its events and features.
     pub recording: Description,

@@ -60,7 +60,7 @@ pub enum Request {
 /// The command line, divided among cargo, the recorder and the program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Arguments {
-    /// What is built.
+    /// The kind of target that is built.
     pub kind: Kind,
     /// The filter of tests and benchmarks, or the example.
     pub name: Option<String>,
@@ -72,7 +72,7 @@ pub struct Arguments {
     pub flame: Vec<String>,
     /// For the program.
     pub program: Vec<String>,
-    /// Where the picture goes.
+    /// The path of the picture.
     pub output: Option<String>,
     /// True if the picture may be opened.
     pub open: bool,

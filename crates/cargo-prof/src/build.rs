@@ -14,7 +14,7 @@ use crate::profile::Environment;
 pub struct Workspace {
     /// The folder with the manifest that has the profiles.
     pub root: PathBuf,
-    /// Where pictures and recordings go.
+    /// The folder of pictures and recordings.
     pub output: PathBuf,
 }
 
@@ -48,7 +48,7 @@ impl Workspace {
 /// An executable that cargo has built, and what it needs to run as cargo runs it.
 #[derive(Debug)]
 pub struct Target {
-    /// What the user calls it.
+    /// The target's name.
     pub name: String,
     /// The file.
     pub executable: PathBuf,

@@ -53,15 +53,15 @@ const PRECISE_IP: u64 = 0b11 << 15;
 pub struct Attr {
     /// `PERF_TYPE_*`, or the number of a dynamic PMU.
     pub kind: u32,
-    /// How many bytes the structure has; fields behind it are 0. Written as 64 if 0.
+    /// Bytes of the structure; fields behind it are 0. Written as 64 if 0.
     pub size: u32,
-    /// Which event of the type.
+    /// The number of the event within its type.
     pub config: u64,
     /// Events per sample, or samples per second with [`AttrFlags::FREQ`].
     pub sample_period: u64,
-    /// What is in a sample.
+    /// The fields of a sample.
     pub sample_format: SampleFormat,
-    /// How counter values are laid out.
+    /// The layout of counter values.
     pub read_format: ReadFormat,
     /// The one-bit fields.
     pub flags: AttrFlags,
@@ -75,15 +75,15 @@ pub struct Attr {
     pub config1: u64,
     /// `config2`, `bp_len`, `kprobe_addr`, `probe_offset`.
     pub config2: u64,
-    /// Which branches are recorded.
+    /// The kinds of branches to record, and their layout.
     pub branch_sample_format: BranchSampleFormat,
-    /// Which user registers are recorded: bits of the architecture's `asm/perf_regs.h`.
+    /// The user registers to record: bits of the architecture's `asm/perf_regs.h`.
     pub sample_regs_user: u64,
     /// Bytes of user stack to copy.
     pub sample_stack_user: u32,
     /// The clock of timestamps with [`AttrFlags::USE_CLOCKID`] (`CLOCK_*`).
     pub clockid: i32,
-    /// Which registers at the interrupt are recorded.
+    /// The registers at the interrupt to record.
     pub sample_regs_intr: u64,
     /// Bytes in the AUX area that bring a record.
     pub aux_watermark: u32,
@@ -93,13 +93,13 @@ pub struct Attr {
     pub aux_sample_size: u32,
     /// `aux_start_paused`, `aux_pause`, `aux_resume` in bits 0, 1, 2.
     pub aux_action: u32,
-    /// What a SIGTRAP handler gets.
+    /// The data for a SIGTRAP handler.
     pub sig_data: u64,
     /// `config3`
     pub config3: u64,
     /// `config4`
     pub config4: u64,
-    /// What a newer version has behind `config4`.
+    /// The bytes that a newer version has behind `config4`.
     pub unknown_tail: Box<[u8]>,
 }
 

@@ -14,9 +14,9 @@ pub enum DecodeError {
     /// The bytes end before the record does.
     #[error("record of {size} bytes is cut: only {available} are there")]
     RecordCut {
-        /// What the header says, or the size of a header.
+        /// The size that the header states, or the size of a header.
         size: usize,
-        /// What is there.
+        /// The number of bytes that are there.
         available: usize,
     },
     /// The header gives a size below its own.
@@ -32,11 +32,11 @@ pub enum DecodeError {
         kind: u32,
         /// The field, in the kernel's words.
         field: &'static str,
-        /// Where it begins.
+        /// The offset of the field.
         offset: usize,
-        /// How long it would be.
+        /// The length of the field.
         needed: u64,
-        /// What is left of the record.
+        /// The number of bytes that are left of the record.
         available: usize,
     },
     /// A count does not fit into its record.
@@ -46,11 +46,11 @@ pub enum DecodeError {
         kind: u32,
         /// The count's name, in the kernel's words.
         field: &'static str,
-        /// Where it lies.
+        /// The offset of the count.
         offset: usize,
         /// Its value.
         count: u64,
-        /// What is left of the record behind it.
+        /// The number of bytes that are left of the record behind it.
         available: usize,
     },
     /// A type that this version does not know.
@@ -69,7 +69,7 @@ pub enum DecodeError {
     AttrSize {
         /// The size field.
         size: u32,
-        /// How many bytes there are.
+        /// The number of bytes that are there.
         available: usize,
     },
 }

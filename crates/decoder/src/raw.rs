@@ -115,7 +115,7 @@ pub struct RawRecord<'a> {
     pub kind: u32,
     /// `PERF_RECORD_MISC_*`.
     pub misc: u16,
-    /// What follows the header.
+    /// The bytes behind the header.
     pub body: &'a [u8],
 }
 

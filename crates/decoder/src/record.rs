@@ -12,13 +12,13 @@ use crate::values::{CounterValues, U64s};
 pub struct SampleId {
     /// The process and thread that caused the record (`PERF_SAMPLE_TID`).
     pub thread: Option<(Pid, Tid)>,
-    /// When (`PERF_SAMPLE_TIME`); 0 in records that a tool synthesized.
+    /// The time (`PERF_SAMPLE_TIME`); 0 in records that a tool synthesized.
     pub time: Option<Timestamp>,
     /// The event's id (`PERF_SAMPLE_ID`).
     pub id: Option<u64>,
     /// The id of the very event instance (`PERF_SAMPLE_STREAM_ID`).
     pub stream_id: Option<u64>,
-    /// Where (`PERF_SAMPLE_CPU`).
+    /// The CPU (`PERF_SAMPLE_CPU`).
     pub cpu: Option<CpuId>,
     /// The event's id at a place that does not depend on the event (`PERF_SAMPLE_IDENTIFIER`).
     pub identifier: Option<u64>,
@@ -108,7 +108,7 @@ pub struct Mmap<'a> {
     pub page_offset: u64,
     /// The path, `[vdso]`, `//anon`, `[kernel.kallsyms]_text`, …, without its NUL.
     pub path: &'a [u8],
-    /// What MMAP2 adds; `None` for MMAP.
+    /// The fields that MMAP2 adds; `None` for MMAP.
     pub extended: Option<MmapExtended>,
     /// `PERF_RECORD_MISC_MMAP_DATA`: not executable.
     pub data: bool,
@@ -145,7 +145,7 @@ pub enum MmapIdentity {
 pub struct Lost {
     /// The id of the event that noticed the loss (not necessarily the one that lost).
     pub id: u64,
-    /// How many records, of any type, of all events of the ring.
+    /// The number of lost records, of any type, of all events of the ring.
     pub lost: u64,
     /// The trailer.
     pub sample_id: SampleId,
@@ -177,7 +177,7 @@ pub struct Task {
     pub tid: Tid,
     /// The thread that created it.
     pub parent_tid: Tid,
-    /// When.
+    /// The time.
     pub time: Timestamp,
     /// The trailer.
     pub sample_id: SampleId,
@@ -186,7 +186,7 @@ pub struct Task {
 /// The kernel held an event back, or let it go again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Throttle {
-    /// When.
+    /// The time.
     pub time: Timestamp,
     /// The event's id.
     pub id: u64,
@@ -212,9 +212,9 @@ pub struct Read<'a> {
 /// New data in the AUX area.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Aux {
-    /// Where in the AUX area, bytes since its beginning.
+    /// The offset in the AUX area, in bytes since its beginning.
     pub offset: u64,
-    /// How many bytes.
+    /// The number of new bytes.
     pub size: u64,
     /// `PERF_AUX_FLAG_*`.
     pub flags: u64,
@@ -236,7 +236,7 @@ pub struct ItraceStart {
 /// Samples that never reached a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LostSamples {
-    /// How many.
+    /// The number of lost samples.
     pub lost: u64,
     /// Dropped by a BPF filter rather than lost (`PERF_RECORD_MISC_LOST_SAMPLES_BPF`).
     pub filtered_by_bpf: bool,
@@ -338,7 +338,7 @@ pub struct AuxOutputHwId {
 /// User addresses for the samples whose chains end in `PERF_CONTEXT_USER_DEFERRED` and this cookie.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CallchainDeferred<'a> {
-    /// What the samples name.
+    /// The cookie that the samples end in.
     pub cookie: u64,
     /// The addresses, innermost first, with context markers.
     pub ips: U64s<'a>,

@@ -24,7 +24,7 @@ pub struct Sample<'a> {
     pub ip: Option<u64>,
     /// The process and thread.
     pub thread: Option<(Pid, Tid)>,
-    /// When.
+    /// The time.
     pub time: Option<Timestamp>,
     /// The data address, where the event has one.
     pub addr: Option<u64>,
@@ -32,9 +32,9 @@ pub struct Sample<'a> {
     pub id: Option<u64>,
     /// The id of the very event instance.
     pub stream_id: Option<u64>,
-    /// Where.
+    /// The CPU.
     pub cpu: Option<CpuId>,
-    /// How many events this sample stands for.
+    /// The number of events that this sample stands for.
     pub period: Option<u64>,
     /// Counter values of the group.
     pub read: Option<CounterValues<'a>>,

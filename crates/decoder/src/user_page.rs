@@ -139,11 +139,11 @@ impl TimeConversion {
 pub struct PageReading {
     /// The count; `None` where `rdpmc` does not give it (the event is not on a counter, or user space may not).
     pub count: Option<u64>,
-    /// How long the event was enabled, nanoseconds, up to this moment where the page allows to tell.
+    /// Nanoseconds for which the event was enabled, up to this moment where the page allows to tell.
     pub enabled_ns: u64,
-    /// How long it was counting.
+    /// Nanoseconds for which it was counting.
     pub running_ns: u64,
-    /// How cycles become timestamps, where the page says so (`cap_user_time_zero`).
+    /// The conversion of cycles to timestamps, where the page states one (`cap_user_time_zero`).
     pub clock: Option<TimeConversion>,
 }
 

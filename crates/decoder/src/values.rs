@@ -80,7 +80,7 @@ pub struct CounterValue {
     pub value: u64,
     /// The event's id (`PERF_FORMAT_ID`).
     pub id: Option<u64>,
-    /// How many of its samples were lost (`PERF_FORMAT_LOST`).
+    /// The number of its samples that were lost (`PERF_FORMAT_LOST`).
     pub lost: Option<u64>,
 }
 
@@ -139,9 +139,9 @@ impl Eq for BranchStack<'_> {}
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Branch {
-    /// Where the branch was.
+    /// The address of the branch.
     pub from: u64,
-    /// Where it went.
+    /// The address that it went to.
     pub to: u64,
     /// The flag word, with its first bit field in the lowest bits whatever the byte order of the recording.
     pub flags: BranchFlags,
@@ -236,7 +236,7 @@ impl<'a> BranchStack<'a> {
 pub struct Registers<'a> {
     /// `PERF_SAMPLE_REGS_ABI_*`: 0 none (a kernel thread: no values follow), 1 32-bit, 2 64-bit.
     pub abi: u64,
-    /// Which registers: bit n is register n of the architecture's `asm/perf_regs.h`.
+    /// The recorded registers: bit n is register n of the architecture's `asm/perf_regs.h`.
     pub mask: u64,
     pub(crate) values: U64s<'a>,
 }

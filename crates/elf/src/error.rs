@@ -15,7 +15,7 @@ pub enum ElfError {
     /// A class, byte order or version that the ELF specification does not define, or a header that is cut off.
     #[error("unusable ELF header: {what}")]
     Header {
-        /// What the parser said.
+        /// The parser's error.
         what: String,
     },
     /// The program headers lie outside the file or have a strange size.
@@ -23,7 +23,7 @@ pub enum ElfError {
     ProgramHeaders {
         /// `e_phoff`.
         offset: u64,
-        /// What the parser said.
+        /// The parser's error.
         what: String,
     },
     /// A section's bytes lie outside the file.
@@ -45,7 +45,7 @@ pub enum ElfError {
         name: String,
         /// `sh_offset`.
         offset: u64,
-        /// What is wrong.
+        /// The damage, in words.
         what: &'static str,
     },
     /// A compressed section that would take more memory than it may.
@@ -59,7 +59,7 @@ pub enum ElfError {
         offset: u64,
         /// The size that its header states.
         unpacked: u64,
-        /// What that is more than.
+        /// The limit that this exceeds.
         limit: UnpackLimit,
     },
 }

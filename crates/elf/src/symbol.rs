@@ -43,7 +43,7 @@ pub struct Symbol<'a> {
     pub address: Svma,
     /// `st_size`; 0 where unknown.
     pub size: u64,
-    /// What it names.
+    /// The kind of object that it names.
     pub kind: SymbolKind,
     /// `STB_GLOBAL` and `STB_GNU_UNIQUE`.
     pub is_global: bool,

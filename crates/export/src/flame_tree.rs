@@ -18,7 +18,7 @@ pub(crate) struct Widths {
 /// The rows that were drawn, after the narrow ones were cut.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Pruned {
-    /// How high the blocks reach, all samples together being the first row.
+    /// The heights of the blocks, in rows; all samples together are the first row.
     pub(crate) heights: Heights,
     /// True if blocks were left out.
     pub(crate) left_out: bool,

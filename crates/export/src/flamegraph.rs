@@ -37,9 +37,9 @@ pub struct Options {
     /// Samples in the order of time, thread by thread, instead of merged stacks: the profile must have kept that order
     /// (`profile::Detail::samples`).
     pub chart: bool,
-    /// What the weights count, for example `samples`.
+    /// The unit of the weights, for example `samples`.
     pub unit: String,
-    /// How much weight is one of that.
+    /// The weight of one such unit.
     pub per_unit: u64,
 }
 

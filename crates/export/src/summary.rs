@@ -12,13 +12,13 @@ pub struct Summary<'a> {
     pub total: Count,
     /// The weight of CPU time that is shown and has no samples.
     pub unsampled: u64,
-    /// What makes stacks heavy.
+    /// The weight of stacks: samples, periods or time.
     pub weight: Weight,
-    /// What the recording could not deliver.
+    /// The loss of the recording.
     pub loss: &'a Loss,
-    /// What is known about the frames' names.
+    /// The counts of frames with and without names.
     pub census: &'a Census,
-    /// What would give the most of them names, each in a few words.
+    /// Remedies that would give the most of them names, each in a few words.
     pub remedies: &'a [String],
 }
 

@@ -49,7 +49,7 @@ pub struct MapFile {
 pub struct Refused {
     /// Its path, as one would look at it from here.
     pub path: String,
-    /// Why.
+    /// The reason.
     pub why: MapRefusal,
 }
 

@@ -22,7 +22,7 @@ pub struct Processors {
     pub dies: Vec<String>,
     /// The CPUs of each core.
     pub cores: Vec<String>,
-    /// Where each CPU sits, by its number; `None` for one that is offline.
+    /// The place of each CPU, by its number; `None` for one that is offline.
     pub places: Vec<Option<Place>>,
 }
 
@@ -44,7 +44,7 @@ pub struct Cache {
     pub level: u32,
     /// Bytes in a line.
     pub line_size: u32,
-    /// How many sets.
+    /// The number of sets.
     pub sets: u32,
     /// Lines in a set.
     pub ways: u32,
@@ -63,7 +63,7 @@ pub struct Node {
     pub number: u32,
     /// Its memory, in KiB.
     pub total: u64,
-    /// What of it is free, in KiB.
+    /// The part of it that is free, in KiB.
     pub free: u64,
     /// Its CPUs, as a list.
     pub cpus: String,

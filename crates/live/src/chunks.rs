@@ -7,7 +7,7 @@ use model::EventIndex;
 pub(crate) struct RecordSlot {
     /// The chunk that it lies in.
     pub(crate) chunk: usize,
-    /// Where it begins.
+    /// Its offset in the chunk.
     pub(crate) offset: usize,
     /// Its bytes.
     pub(crate) length: usize,

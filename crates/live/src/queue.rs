@@ -50,7 +50,7 @@ pub(crate) struct NameRequest {
     pub(crate) pids: Vec<Pid>,
     /// The places.
     pub(crate) places: Vec<StackEntry>,
-    /// What the samples weigh of which one of the space's places is the innermost, as far as that is known.
+    /// The weight of the samples of which one of the space's places is the innermost, as far as that is known.
     pub(crate) weight: u64,
 }
 

@@ -23,9 +23,9 @@ pub struct Snapshot {
     pub calls: SharedList<Call>,
     /// The same by frames, each way of them once: callers before what they call. The first one is empty.
     pub branches: SharedList<Branch>,
-    /// Which branch a stack is, by its number; by position in [`Snapshot::branches`].
+    /// The branch of each stack, by the stack's number; a position in [`Snapshot::branches`].
     pub tips: SharedList<u32>,
-    /// Which numbering of functions and places this is: another one begins when some are forgotten.
+    /// The numbering of functions and places: another one begins when some are forgotten.
     pub numbering: u64,
     /// Threads by number ([`CountedStack::task`]).
     pub tasks: Vec<Task>,
@@ -33,7 +33,7 @@ pub struct Snapshot {
     pub stacks: Vec<CountedStack>,
     /// The events as they were opened.
     pub recording: Option<Arc<Recording>>,
-    /// What holds for all of it.
+    /// The status of the recording as a whole.
     pub status: Status,
 }
 
@@ -49,11 +49,11 @@ pub struct Function {
 /// A place that was on a stack.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// Where in its space.
+    /// The place in its space.
     pub entry: StackEntry,
     /// The space.
     pub space: Arc<Space>,
-    /// Where its frames lie in the symbol table, outermost first.
+    /// The positions of its frames in the symbol table, outermost first.
     pub frames: Range<u32>,
     /// True if its name was looked for already.
     pub looked_for: bool,
@@ -160,7 +160,7 @@ impl Task {
 pub struct Frame {
     /// The position in [`Snapshot::functions`].
     pub function: u32,
-    /// Where it ran.
+    /// The kind of code.
     pub kind: FrameKind,
     /// True if it ran in the kernel (an inlined frame can be of either side).
     pub in_kernel: bool,
@@ -184,7 +184,7 @@ pub struct CountedStack {
     pub stack: u32,
     /// Samples.
     pub samples: u64,
-    /// What the samples weigh: their number, or the sum of their periods, as fits the event.
+    /// The weight of the samples: their number, or the sum of their periods, as fits the event.
     pub weight: u64,
 }
 
@@ -205,11 +205,11 @@ pub struct Status {
     pub target: String,
     /// The events, by their names.
     pub events: Vec<EventStatus>,
-    /// How many CPUs are sampled.
+    /// The number of CPUs that are sampled.
     pub cpus: u32,
-    /// Which samples.
+    /// The span that the samples are from.
     pub span: Span,
-    /// How long a time the samples are from.
+    /// The length of time that the samples are from.
     pub covered: Duration,
     /// The window's length.
     pub window: Duration,
@@ -217,7 +217,7 @@ pub struct Status {
     pub samples: u64,
     /// Samples whose stack is complete, where that is known.
     pub complete: Option<u64>,
-    /// What went missing in the interval, or since the start (or the last reset).
+    /// The loss in the interval, or since the start (or the last reset).
     pub loss: Loss,
     /// Samples that were counted and had to be forgotten, because there were too many different stacks.
     pub aged_out: u64,
@@ -232,7 +232,7 @@ pub struct Status {
     /// Files that were found for names and stacks and are not used, or in part only, since the start: a sentence each, the
     /// first few. Their texts are harmless.
     pub remarks: Vec<String>,
-    /// How many more there are.
+    /// The number of remarks that were left out.
     pub remarks_omitted: u64,
     /// True if nothing more will come: the target ended.
     pub ended: bool,
@@ -245,7 +245,7 @@ pub struct EventStatus {
     pub name: String,
     /// Samples per second and CPU as asked for; `None` for a fixed period.
     pub frequency: Option<u64>,
-    /// What weights count: `samples`, or the event's own unit.
+    /// The unit of weights: `samples`, or the event's own.
     pub unit: String,
 }
 

@@ -37,7 +37,7 @@ pub(crate) struct Named {
     pub(crate) place: StackEntry,
     /// Its name, or why there is none.
     pub(crate) resolution: Resolution,
-    /// How much was looked at: after the symbols alone, more comes later.
+    /// The stage of the answer: after the symbols alone, more comes later.
     pub(crate) stage: Stage,
 }
 

@@ -82,7 +82,7 @@ impl Default for Most {
 pub(crate) struct Counted {
     /// The counts, each key once.
     pub(crate) counts: Vec<(Key, Count)>,
-    /// How long a time they are from.
+    /// The length of time that they are from.
     pub(crate) covered: Duration,
 }
 

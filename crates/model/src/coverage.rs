@@ -16,7 +16,7 @@ pub struct Coverage {
     pub samples: u64,
     /// The sum of their periods: events, or nanoseconds of a clock.
     pub sampled: u64,
-    /// What the event counted itself, in the same unit; `None` where that is not known, or not comparable.
+    /// The event's own count, in the same unit; `None` where that is not known, or not comparable.
     pub counted: Option<u64>,
 }
 

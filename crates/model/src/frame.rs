@@ -36,7 +36,7 @@ pub enum Resolution {
     Unresolved(Reason),
     /// No name either, but the unwind tables tell which function of the object it is.
     Delimited {
-        /// Why there is no name.
+        /// The reason why there is no name.
         reason: Reason,
         /// The function's first address.
         start: Svma,

@@ -5,9 +5,9 @@ use crate::Pid;
 /// The life of a process, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Life {
-    /// When it began, in nanoseconds since 1970; exact to a tick of the kernel (10 ms).
+    /// The time at which it began, in nanoseconds since 1970; exact to a tick of the kernel (10 ms).
     pub start: Option<u64>,
-    /// When it ended, in nanoseconds since 1970; `None` where it lives, or nobody knows.
+    /// The time at which it ended, in nanoseconds since 1970; `None` where it lives, or nobody knows.
     pub end: Option<u64>,
     /// The user that owns the files which it makes (fsuid).
     pub user: Option<u32>,

@@ -57,7 +57,7 @@ pub enum Space {
         name: Name,
         /// Its build id, where known.
         build_id: Option<BuildId>,
-        /// Where the module's text was loaded (Avma).
+        /// The address at which the module's text was loaded (Avma).
         start: u64,
     },
     /// One function announced by `PERF_RECORD_KSYMBOL` (a BPF program, a trampoline). Offsets count from its start.
@@ -70,7 +70,7 @@ pub enum Space {
     Jit {
         /// Whose memory.
         pid: Pid,
-        /// Which use of the address range: counts up when a range is mapped anew or the process executes another
+        /// The use of the address range: counts up when a range is mapped anew or the process executes another
         /// program, so that names are never carried from one generation to the next.
         generation: u32,
         /// The mapping's name as recorded.

@@ -19,7 +19,7 @@ pub enum AddressKind {
 pub struct StackEntry {
     /// The offset as it was found, in the unit that the space defines (a return address is *not* decremented).
     pub offset: u64,
-    /// Where the offset counts.
+    /// The space in which the offset counts.
     pub space: SpaceId,
     /// Instruction pointer or return address.
     pub kind: AddressKind,

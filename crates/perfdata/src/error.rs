@@ -15,11 +15,11 @@ pub enum Error {
     /// The source failed.
     #[error("reading {len} bytes at offset {offset:#x} failed: {source}")]
     Io {
-        /// Where.
+        /// The offset that was read at.
         offset: u64,
-        /// How much.
+        /// The number of bytes that were to be read.
         len: u64,
-        /// Why.
+        /// The error of the source.
         source: io::Error,
     },
     /// Nothing at all.
@@ -39,15 +39,15 @@ pub enum Error {
     /// A size, offset or count that cannot be.
     #[error("{section}: {field} at offset {offset:#x} is {value:#x}, {expected}")]
     Field {
-        /// Which part of the file.
+        /// The part of the file.
         section: &'static str,
         /// The field.
         field: &'static str,
-        /// Where it lies.
+        /// The offset of the field in its part.
         offset: u64,
         /// Its value.
         value: u64,
-        /// What would be right.
+        /// The values that would be right.
         expected: &'static str,
     },
     /// An entry of the table behind the records that says where features lie.
@@ -57,35 +57,35 @@ pub enum Error {
         feature: String,
         /// `offset` or `size`.
         field: &'static str,
-        /// Where in the file it lies.
+        /// The offset of the field in the file.
         offset: u64,
         /// Its value.
         value: u64,
-        /// What would be right.
+        /// The values that would be right.
         expected: &'static str,
     },
     /// The part ends before a field does.
     #[error("{section}: {field} at offset {offset:#x} needs {needed} bytes, only {available} are left")]
     Cut {
-        /// Which part of the file.
+        /// The part of the file.
         section: &'static str,
         /// The field.
         field: &'static str,
-        /// Where it begins.
+        /// The offset of the field.
         offset: u64,
-        /// How long it is.
+        /// The length of the field.
         needed: u64,
-        /// What is left.
+        /// The number of bytes that are left.
         available: u64,
     },
     /// An attr.
     #[error("{section}, event {index}: {source}")]
     Attr {
-        /// Which part of the file.
+        /// The part of the file.
         section: &'static str,
-        /// Which event.
+        /// The position of the event.
         index: usize,
-        /// What is wrong.
+        /// The error in its attr.
         source: DecodeError,
     },
     /// No event is described, so no sample can be decoded.
@@ -94,7 +94,7 @@ pub enum Error {
     /// zstd could not go on.
     #[error("compressed records: {what}")]
     Compressed {
-        /// What is wrong.
+        /// The decompressor's error.
         what: String,
     },
 }

@@ -13,7 +13,7 @@ pub struct Instruction {
     pub bytes: Vec<u8>,
     /// Mnemonic and operands; `(bad)` where the bytes are no instruction.
     pub text: String,
-    /// Where it may jump to within its object.
+    /// The address in its object that it may jump to.
     pub target: Option<Svma>,
     /// The function that it calls or jumps to, where that is another one.
     pub callee: Option<Arc<str>>,
@@ -36,7 +36,7 @@ pub struct CodeRange {
     pub elsewhere: u64,
     /// Its instructions in the order of their addresses; empty where the code is not to be had.
     pub instructions: Vec<Instruction>,
-    /// Why the code is not to be had, or not whole.
+    /// The reason why the code is not to be had, or not whole.
     pub missing: Option<String>,
     /// The function whose instructions are kept of it, where that one was inlined into this one.
     pub inlined: Option<Arc<str>>,

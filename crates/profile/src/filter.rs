@@ -13,11 +13,11 @@ pub struct SampleFacts<'a> {
     pub pid: Pid,
     /// The thread.
     pub tid: Tid,
-    /// Where, if the sample says.
+    /// The CPU, if the sample states one.
     pub cpu: Option<CpuId>,
-    /// Which event.
+    /// The event that took it.
     pub event: EventIndex,
-    /// When, if the sample says.
+    /// The time, if the sample states one.
     pub time: Option<Timestamp>,
     /// In which container; `None` on the host, and where the filter does not ask.
     pub container: Option<&'a Name>,

@@ -14,9 +14,9 @@ use crate::view::Show;
 /// A frame of a view. Equal frames are drawn as one.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ViewFrame {
-    /// What it is called.
+    /// The name, or what stands in for one.
     pub label: Label,
-    /// Where it ran.
+    /// The kind of code.
     pub kind: FrameKind,
     /// The line of the source, where the view shows lines and it is known.
     pub line: Option<SourceLocation>,
@@ -44,7 +44,7 @@ pub enum Label {
     Unknown(Option<u64>),
     /// The stack ends early here.
     Truncated(TruncationReason),
-    /// What a thread did with the stack below, in a profile of time.
+    /// The state of a thread with the stack below, in a profile of time.
     State(ThreadState),
     /// CPU time that has no samples.
     NotSampled,

@@ -29,12 +29,12 @@ pub enum PatternError {
     /// Nothing was typed.
     #[error("a pattern without a letter matches everything")]
     Empty,
-    /// What stands between slashes is no regular expression.
+    /// The text between slashes is no regular expression.
     #[error("`{expression}` is no regular expression")]
     Expression {
-        /// What was typed.
+        /// The text that was typed.
         expression: String,
-        /// What is wrong with it.
+        /// The parser's error.
         source: regex_lite::Error,
     },
 }

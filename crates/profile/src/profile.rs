@@ -124,9 +124,9 @@ pub struct Where {
 pub struct Profile {
     /// The stacks, kept once each.
     pub stacks: StackTable,
-    /// What the recording could not deliver.
+    /// The loss of the recording.
     pub loss: Loss,
-    /// When the first and the last sample was taken, if samples say when.
+    /// The times of the first and the last sample, if samples state times.
     pub span: Option<(Timestamp, Timestamp)>,
     detail: Detail,
     threads: Vec<Thread>,

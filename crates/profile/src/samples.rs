@@ -7,7 +7,7 @@ use crate::{Count, StackId, ThreadId, Weight};
 /// The choice of columns that are kept beside thread, stack and period.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Columns {
-    /// When each sample was taken.
+    /// True to keep the time of each sample.
     pub times: bool,
     /// On which CPU.
     pub cpus: bool,
@@ -20,11 +20,11 @@ pub struct Sample {
     pub thread: ThreadId,
     /// Its stack.
     pub stack: StackId,
-    /// How many events it stands for.
+    /// The number of events that it stands for.
     pub period: u64,
-    /// When it was taken, if the sample says so and the column is kept.
+    /// The time at which it was taken, if the sample states one and the column is kept.
     pub time: Option<Timestamp>,
-    /// Where, if the sample says so and the column is kept.
+    /// The CPU, if the sample states one and the column is kept.
     pub cpu: Option<CpuId>,
 }
 

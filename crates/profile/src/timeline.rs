@@ -31,7 +31,7 @@ pub enum Lane {
 /// Weight over time, in buckets of equal length.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Timeline {
-    /// When the first bucket begins.
+    /// The time at which the first bucket begins.
     pub start: Timestamp,
     /// Length of a bucket, nanoseconds; at least 1.
     pub bucket_ns: u64,

@@ -52,7 +52,7 @@ impl Default for Show {
 pub struct Nameless {
     /// The module, where it is known.
     pub module: Option<Name>,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
     /// The space of the module; one of them, where several have its name.
     pub space: SpaceId,
@@ -65,7 +65,7 @@ pub struct Nameless {
 pub struct Census {
     /// Stack entries of all samples, counted with their samples.
     pub frames: u64,
-    /// How many of them have no name.
+    /// The number of them that have no name.
     pub nameless: u64,
     /// Samples whose stack ends early.
     pub truncated: u64,

@@ -28,18 +28,18 @@ pub enum RingKind {
 /// Records of one ring, whole and in the order of the ring, in the machine's byte order.
 #[derive(Debug)]
 pub struct Chunk {
-    /// Which ring.
+    /// The ring that they came from.
     pub ring: RingKind,
     /// The records.
     pub bytes: Vec<u8>,
-    /// What the reader saw in them.
+    /// The reader's account of them.
     pub drained: Drained,
 }
 
 /// An event as it was opened.
 #[derive(Clone, Debug)]
 pub struct RecordedEvent {
-    /// What the user called it.
+    /// The name that the user gave it.
     pub name: String,
     /// The kernel's attr.
     pub attr: Attr,
@@ -62,7 +62,7 @@ pub struct Recording {
     pub cpus: Vec<CpuId>,
     /// Bytes of samples that a ring holds.
     pub ring_size: u64,
-    /// What stack copies may measure.
+    /// The sizes that stack copies may have.
     pub copy_sizes: CopySizes,
 }
 
@@ -76,7 +76,7 @@ impl Recording {
 /// Samples that the kernel could not hand over.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LostCount {
-    /// How many, of those counts that could be read.
+    /// The number of lost samples, of those counts that could be read.
     pub samples: u64,
     /// Counts that could not be read: what they say is not known.
     pub unread: u64,
@@ -101,15 +101,15 @@ pub struct Ending {
     /// Without these counts: rings of samples that were full when they were emptied last. What was lost then is in no LOST
     /// record.
     pub full_rings: u64,
-    /// How the user stacks came out, where they were unwound.
+    /// The totals of unwound user stacks, where they were unwound.
     pub stacks: Option<StackTotals>,
     /// CPU times that no READ record has told: of the threads that were attached to, or of the command.
     pub task_times: Vec<TaskTime>,
-    /// How the command ended, where it has.
+    /// The command's exit status, where it has ended.
     pub exit: Option<ExitStatus>,
     /// For how long switches were watched, where they were.
     pub watched: Option<WatchedTime>,
-    /// When they were not, because there were too many; `None` where all were recorded.
+    /// The spans in which switches were held back, because there were too many; `None` where all were recorded.
     pub switches: Option<SwitchSampling>,
 }
 
@@ -122,7 +122,7 @@ pub struct TaskTime {
     pub tid: Tid,
     /// The id of the event that counted it.
     pub id: u64,
-    /// How long it ran since the recording began.
+    /// Its running time since the recording began, in nanoseconds.
     pub nanoseconds: u64,
 }
 

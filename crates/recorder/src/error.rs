@@ -24,7 +24,7 @@ pub enum Error {
     NotExecutable {
         /// As typed.
         name: String,
-        /// What `execve(2)` said.
+        /// The error of `execve(2)`.
         errno: io::Error,
     },
     /// The command is there, and what would run it is not.
@@ -86,7 +86,7 @@ pub enum Error {
     NotOnTheseCpus {
         /// The event's name.
         event: String,
-        /// Where it counts.
+        /// The CPUs that it counts on.
         cpus: String,
     },
     /// A cgroup that was asked for.
@@ -97,7 +97,7 @@ pub enum Error {
     Cgroup {
         /// As typed.
         path: String,
-        /// Why.
+        /// The error of the operating system.
         errno: io::Error,
     },
     /// The kernel has no perf events, or something forbids the call itself.
@@ -108,9 +108,9 @@ pub enum Error {
     Open {
         /// Its name.
         event: String,
-        /// What `perf_event_open(2)` said.
+        /// The error of `perf_event_open(2)`.
         errno: io::Error,
-        /// What to do.
+        /// The remedy to type.
         advice: String,
     },
     /// Too many file descriptors would be needed, or none are left.
@@ -118,9 +118,9 @@ pub enum Error {
         "{needed} file descriptors are needed ({detail}) and {limit} are allowed; try: ulimit -n {needed}, or fewer events"
     )]
     Descriptors {
-        /// How many.
+        /// The number of file descriptors that are needed.
         needed: u64,
-        /// What for.
+        /// The events and CPUs that they are for.
         detail: String,
         /// `RLIMIT_NOFILE`.
         limit: u64,
@@ -136,21 +136,21 @@ pub enum Error {
         size: u64,
         /// A setting that would do.
         mlock_kb: u64,
-        /// What `mmap(2)` said.
+        /// The error of `mmap(2)`.
         errno: io::Error,
     },
     /// Something of the system that we cannot do without.
     #[error("{what}: {}", Errno(errno))]
     System {
-        /// What failed.
+        /// The operation that failed.
         what: &'static str,
-        /// Why.
+        /// The error of the operating system.
         errno: io::Error,
     },
     /// The consumer of the records failed: for a file, it could not be made or written.
     #[error("{}", unwritten(errno, *kept))]
     Consumer {
-        /// Why.
+        /// The error of the consumer.
         errno: io::Error,
         /// True if what was written before can be read.
         kept: bool,

@@ -21,7 +21,7 @@ pub enum Notice {
     },
     /// The user may not have a part of what was asked for.
     Forbidden {
-        /// What is left out.
+        /// The part that is left out.
         what: &'static str,
     },
     /// Only user space is seen: this user may not profile the kernel.
@@ -52,7 +52,7 @@ pub enum Notice {
     NeverRan {
         /// Its name.
         event: String,
-        /// Why.
+        /// The reason.
         why: Uncounted,
     },
     /// The rings are smaller than they should be.
@@ -75,7 +75,7 @@ pub enum Notice {
     Without {
         /// The event's name.
         event: String,
-        /// What is missing, in the kernel's words.
+        /// The missing feature, in the kernel's words.
         feature: &'static str,
     },
     /// The kernel lets nobody take the event over: what the target starts is not sampled.
@@ -110,7 +110,7 @@ pub enum Notice {
     },
     /// Processes that the targets had started before are not recorded.
     ChildrenNotRecorded {
-        /// How many.
+        /// The number of children.
         children: usize,
     },
     /// A CPU that is recorded went offline.
@@ -151,16 +151,16 @@ pub enum Notice {
     CommandTerminated,
     /// The recording has failed and the command still runs: we wait for it.
     CommandGoesOn {
-        /// Why the recording has failed.
+        /// The reason why the recording has failed.
         because: String,
     },
-    /// What is kept is going to be written, because of this.
+    /// A condition was met: the kept records are going to be written.
     ConditionMet(String),
     /// A file with what is kept was written, or not.
     Dump(Result<Dump, DumpFailure>),
     /// The ring memory that is used (detail).
     Rings {
-        /// How many CPUs.
+        /// The number of CPUs.
         cpus: usize,
         /// Bytes of samples per CPU.
         samples: u64,

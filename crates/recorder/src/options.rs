@@ -114,11 +114,11 @@ pub struct Extras {
     pub physical_data: bool,
     /// The registers at each sample.
     pub registers: bool,
-    /// How costly each sample was, where the event knows.
+    /// The cost of each sample, where the event knows.
     pub weight: bool,
-    /// Which branches the processor remembers at each sample; empty for none.
+    /// The branches that the processor remembers at each sample; empty for none.
     pub branches: BranchSampleFormat,
-    /// When threads are switched in and out.
+    /// True to record the times at which threads are switched in and out.
     pub switches: bool,
     /// The namespaces of processes.
     pub namespaces: bool,
@@ -163,9 +163,9 @@ pub struct Options {
     pub target: Target,
     /// The command to start; [`Target::Command`] needs one.
     pub workload: Option<Workload>,
-    /// Which events to sample; empty for cycles, or the CPU clock where there is no PMU.
+    /// The events to sample; empty for cycles, or the CPU clock where there is no PMU.
     pub events: Vec<Event>,
-    /// How often; `None` for [`DEFAULT_FREQUENCY`], and each occurrence of tracepoints and breakpoints.
+    /// The rate of samples; `None` for [`DEFAULT_FREQUENCY`], and each occurrence of tracepoints and breakpoints.
     pub rate: Option<Rate>,
     /// Call chains.
     pub call_chain: CallChain,
@@ -193,7 +193,7 @@ pub struct Options {
     pub threads_only: bool,
     /// The clock of the timestamps.
     pub clock: Clock,
-    /// What is recorded beside the usual.
+    /// The data to record beside the usual.
     pub extras: Extras,
     /// True if this is for a view that stays open for hours: one that is light is worth more than one that has the last
     /// few complete stacks. Less memory is kept ready then.
@@ -203,7 +203,7 @@ pub struct Options {
     /// True if a part of what comes is kept, or goes into several files: what stands for a whole recording, as the CPU time
     /// of each task, would be wrong in a part.
     pub in_parts: bool,
-    /// When what is kept is written without being asked for.
+    /// The conditions under which kept records are written without being asked for.
     pub dump_when: Vec<DumpCondition>,
     /// Functions at whose slow calls what is kept is written. Their probes are recorded beside [`Options::events`], or the
     /// default ones.

@@ -24,13 +24,13 @@ pub struct Summary {
     pub samples: u64,
     /// Samples of one thread that two copies of an event took; they are not among `samples`.
     pub duplicates: u64,
-    /// What did not reach us.
+    /// The loss of the recording.
     pub loss: Loss,
     /// From the start of sampling to its end.
     pub duration: Duration,
     /// CPU time of the command and those of its children that it waited for.
     pub cpu_time: Option<CpuTime>,
-    /// What the samples of each sampling event stand for.
+    /// The coverage of each sampling event.
     pub coverage: Vec<Coverage>,
     /// True if the recording says what CPU time each thread and process had.
     pub has_task_times: bool,

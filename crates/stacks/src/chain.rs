@@ -26,7 +26,7 @@ impl Default for ChainUnwinder {
 /// The result of finding the user part of a chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChainEnd {
-    /// How the stack ends.
+    /// The end of the stack.
     pub end: StackEnd,
     /// True if memory that was read after the sample was needed.
     pub late: bool,

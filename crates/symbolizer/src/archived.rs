@@ -34,11 +34,11 @@ pub struct ArchivedNames {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ArchiveError {
-    /// Where in the unpacked names, bytes.
+    /// The offset in the unpacked names, in bytes.
     pub offset: usize,
-    /// What stands there.
+    /// The field at that offset.
     pub field: &'static str,
-    /// What is wrong with it.
+    /// The fault of the field.
     pub wrong: &'static str,
 }
 

@@ -43,7 +43,7 @@ impl<'a, D: AsRef<[u8]>> ObjectFiles<'a, D> {
 /// The details that a resolution asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How names are given.
+    /// The style of names.
     pub names: NameStyle,
     /// True to tell inlined calls.
     pub inlines: bool,

@@ -25,7 +25,7 @@ pub struct ObjectIndex {
     pub(crate) has_go_functions: bool,
     /// Of the debug information, when it has been asked for.
     pub(crate) units: OnceLock<UnitRanges>,
-    /// What is known of units that have been read.
+    /// The walks of units that have been read.
     pub(crate) walks: Walks,
     /// Of the file with the debug information.
     pub(crate) unpacked: Unpacked,

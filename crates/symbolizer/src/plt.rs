@@ -23,7 +23,7 @@ pub(crate) struct PltEntry {
 pub(crate) enum PltTarget {
     /// A function's address: where the strings of the dynamic symbols have its name.
     Named(NameOffset),
-    /// What the resolver at this address returns: an indirect function of the object itself, whose symbol has the
+    /// The function that the resolver at this address returns: an indirect function of the object itself, whose symbol has the
     /// resolver's address (`STT_GNU_IFUNC`).
     Resolved(u64),
 }

@@ -32,7 +32,7 @@ pub(crate) struct Function {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FunctionName {
     pub(crate) strings: Strings,
-    /// Where it starts in them.
+    /// The offset of its first byte in them.
     pub(crate) offset: u32,
     /// The stub that jumps to the function with this name in another object; shown as `name@plt`.
     pub(crate) is_plt: bool,

@@ -23,7 +23,7 @@ pub struct Mapping {
     pub last: Avma,
     /// The offset of `start` in `space`.
     pub offset: u64,
-    /// Where the offsets count.
+    /// The space in which the offsets count.
     pub space: SpaceId,
     /// A file or memory.
     pub kind: MappingKind,

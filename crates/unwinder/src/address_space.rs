@@ -18,7 +18,7 @@ pub struct Mapping {
     pub range: Range<Avma>,
     /// The offset in the file (or image) of the first byte.
     pub file_offset: FileOffset,
-    /// What is mapped; `None` where no object can be had (generated code, anonymous memory).
+    /// The object that is mapped; `None` where none can be had (generated code, anonymous memory).
     pub object: Option<ObjectNumber>,
     /// True if code can run there.
     pub executable: bool,

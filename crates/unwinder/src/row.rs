@@ -33,7 +33,7 @@ pub(crate) enum Location {
     Register(u8),
     /// At the address that the expression gives.
     AtExpression(Box<[u8]>),
-    /// What the expression gives.
+    /// The value of an expression.
     Expression(Box<[u8]>),
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Row {
     /// The CIE says that the kernel built this frame (augmentation `S`): the address above is where the thread was
     /// interrupted, an instruction pointer.
     pub(crate) signal_frame: bool,
-    /// How to read expressions.
+    /// The encoding of expressions.
     pub(crate) encoding: gimli::Encoding,
 }
 

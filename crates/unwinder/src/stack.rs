@@ -7,7 +7,7 @@ use model::{Avma, FrameAddress, TruncationReason};
 /// One frame of an unwound stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame {
-    /// Where it executes, or will go on.
+    /// The address at which it executes, or will go on.
     pub address: FrameAddress<Avma>,
     /// The stack pointer in this frame (for a caller: the canonical frame address of the frame below).
     pub stack_pointer: u64,
@@ -30,14 +30,14 @@ pub enum StackEnd {
 pub struct UnwoundStack {
     /// Innermost first. The first is the sampled instruction.
     pub frames: Vec<Frame>,
-    /// How it ends.
+    /// The way in which it ends.
     pub end: StackEnd,
-    /// How many of the first frames were found in the copy alone; the others needed memory read later.
+    /// The number of the first frames that were found in the copy alone; the others needed memory read later.
     pub frames_from_copy: usize,
     /// The sampled instruction or a return address that a row gave, where no executable mapping is known.
     pub unmapped: Option<Avma>,
-    /// Where the outermost frame is of code that keeps frame pointers without fail, and its frame pointer leads to what is
-    /// not at hand: that frame pointer (Avma). A walk over frame pointers that came by it has gone the right way on.
+    /// The frame pointer (Avma) of an outermost frame whose code keeps frame pointers without fail, where it leads to memory that
+    /// is not at hand. A walk over frame pointers that came by it has gone the right way on.
     pub led_out_by: Option<u64>,
 }
 

@@ -40,7 +40,7 @@ pub struct Innermost<'a> {
     pub registers: &'a Registers,
     /// The copy of its stack.
     pub stack: StackCopy<'a>,
-    /// Which one it is: the stacks of a thread are alike, and a walk is shorter where it knows the one before.
+    /// The thread: its stacks are alike, and a walk is shorter where the one before is known.
     pub thread: Tid,
 }
 

@@ -1,9 +1,10 @@
-//! The first line of a public item's documentation stands alone in an index: it says what the item is or does.
+//! The first line of a public item's documentation stands alone in an index: it says what the item is or does. That of a public
+//! field or variant stands beside its name: it may be short, but is no question.
 
 use std::path::Path;
 
 use syn::visit::{self, Visit};
-use syn::{Attribute, Expr, ExprLit, ImplItem, Item, Lit, Meta, Visibility};
+use syn::{Attribute, Expr, ExprLit, Fields, ImplItem, Item, ItemEnum, Lit, Meta, Visibility};
 
 use super::Breach;
 use super::purity::{is_test, is_test_file};
@@ -36,18 +37,42 @@ impl Visitor<'_> {
         if matches!(visibility, Visibility::Inherited) || is_for_clap(attributes) {
             return;
         }
+        self.refuse_questions(attributes);
         let Some((line, summary)) = attributes.iter().find_map(doc_line) else { return };
-        let first = summary.split_whitespace().next().unwrap_or_default();
-        if first.starts_with('…') || UNFINISHED.contains(&first) {
-            let what = format!("the summary begins with {first}: say what the item is or does");
-            self.breaches.push(Breach::new(self.path, line, what));
-        }
         // A constant of the kernel or of ELF is said by its name there.
         if summary.split_whitespace().count() < FEWEST_WORDS && !summary.trim_start().starts_with('`') {
             let what = "the summary has fewer than three words: say what the item is or does";
             self.breaches.push(Breach::new(self.path, line, what));
         }
     }
+}
+
+impl Visitor<'_> {
+    fn refuse_questions(&mut self, attributes: &[Attribute]) {
+        let Some((line, summary)) = attributes.iter().find_map(doc_line) else { return };
+        let first = summary.split_whitespace().next().unwrap_or_default();
+        if first.starts_with('…') || UNFINISHED.contains(&first.trim_end_matches([',', '.'])) {
+            let what = format!("the summary begins with {first}: say what the item is or does");
+            self.breaches.push(Breach::new(self.path, line, what));
+        }
+    }
+
+    fn look_at_fields(&mut self, visibility: &Visibility, fields: &Fields) {
+        for field in fields.iter().filter(|field| is_public(visibility) && is_public(&field.vis)) {
+            self.refuse_questions(&field.attrs);
+        }
+    }
+
+    fn look_at_variants(&mut self, item: &ItemEnum) {
+        for variant in item.variants.iter().filter(|_| is_public(&item.vis)) {
+            self.refuse_questions(&variant.attrs);
+            variant.fields.iter().for_each(|field| self.refuse_questions(&field.attrs));
+        }
+    }
+}
+
+fn is_public(visibility: &Visibility) -> bool {
+    !matches!(visibility, Visibility::Inherited)
 }
 
 /// Returns true if clap reads the documentation of a type.
@@ -86,6 +111,13 @@ impl<'ast> Visit<'ast> for Visitor<'_> {
         };
         if !is_test(attributes) {
             self.look_at(visibility, attributes);
+            match item {
+                Item::Struct(item) if !is_for_clap(attributes) => {
+                    self.look_at_fields(visibility, &item.fields)
+                }
+                Item::Enum(item) if !is_for_clap(attributes) => self.look_at_variants(item),
+                _ => {}
+            }
             visit::visit_item(self, item);
         }
     }
@@ -120,6 +152,15 @@ mod tests {
     fn a_public_summary_is_a_phrase() {
         assert_eq!(lines("/// The rows.\npub struct A;"), [1]);
         assert!(lines("/// `EM_386`.\npub const A: u16 = 3;").is_empty());
+    }
+
+    #[test]
+    fn a_public_field_or_variant_says_no_question() {
+        assert_eq!(lines("pub struct A {\n/// How many.\npub a: u8,\n/// How.\nb: u8 }"), [2]);
+        assert_eq!(lines("pub enum A {\n/// What it is, …\nB {\n/// Which.\nc: u8 } }"), [2, 4]);
+        assert!(lines("struct A {\n/// How many.\npub a: u8 }\nenum B {\n/// When.\nC }").is_empty());
+        assert!(lines("pub struct A {\n/// Bytes.\npub a: u8 }").is_empty());
+        assert!(lines("#[derive(Args)]\npub struct A {\n/// How to count.\npub a: u8 }").is_empty());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::Analysis;
 pub struct SampledFunction {
     /// Its name.
     pub name: Arc<str>,
-    /// What it lies in.
+    /// The space that its addresses are in.
     pub space: SpaceId,
     /// Its first byte, as an offset in its space's file; of a function without a known start the lowest sampled address.
     pub start: u64,

@@ -33,16 +33,16 @@ use crate::{Notices, archive};
 
 /// The settings of a search for names.
 pub struct SymbolSettings {
-    /// Where files are looked for.
+    /// The places in which files are looked for.
     pub paths: SearchPaths,
-    /// What is wanted of a place.
+    /// The details that are wanted of each place.
     pub options: Options,
 }
 
 /// The answers, and what should be said about how they came about.
 #[derive(Default)]
 pub struct Symbols {
-    /// What is known of each entry.
+    /// The resolution of each entry.
     pub resolutions: Resolutions,
     remarks: Remarks,
 }

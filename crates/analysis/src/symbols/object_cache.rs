@@ -17,7 +17,7 @@ pub(super) enum ObjectCache {
     Nothing,
     /// With their files, which are mapped all the while: for work that ends soon.
     Files(Mutex<HashMap<ObjectIdentity, Arc<Opened>>>),
-    /// What was read of them: for work that goes on for days, while files change.
+    /// Indexes that were made of them: for work that goes on for days, while files change.
     Indexes(Mutex<Indexes>),
 }
 
@@ -28,9 +28,9 @@ const MOST_FILES: usize = 256;
 pub(super) struct Known {
     /// Which files those are.
     files: Stamp,
-    /// What was unpacked from the object, and that object's memory.
+    /// The object in `.gnu_debugdata`, unpacked.
     pub(super) minidebug: Option<HostObject>,
-    /// Why there is none, though there should be.
+    /// The error of unpacking it, if it exists and cannot be unpacked.
     pub(super) minidebug_error: Option<String>,
     /// Made for the first address of code.
     pub(super) index: OnceLock<Arc<ObjectIndex>>,

@@ -15,11 +15,11 @@ use super::state::{State, Wait};
 pub(super) struct Life {
     /// Off the CPU.
     pub(super) states: HashMap<State, Count, FxBuildHasher>,
-    /// How often it was seen blocked with each stack, from outside.
+    /// The number of times that it was seen blocked with each stack, from outside.
     pub(super) seen: HashMap<Wait, u64, FxBuildHasher>,
     /// Periods of its samples.
     pub(super) samples: HashMap<(ThreadId, StackId), Count, FxBuildHasher>,
-    /// How long it ran under each of its names, in nanoseconds.
+    /// Its running time under each of its names, in nanoseconds.
     pub(super) ran: BTreeMap<ThreadId, u64>,
     /// True if any sample is of it, so that it is one of those that were meant.
     pub(super) sampled: bool,

@@ -17,13 +17,13 @@ const CONTEXT_SWITCHES: (u32, u64) = (TYPE_SOFTWARE, SW_CONTEXT_SWITCHES);
 pub(crate) enum Role {
     /// Nothing of time.
     None,
-    /// What runs.
+    /// The thread that runs.
     Time,
-    /// Who leaves its CPU; of a tracepoint also in which state, and who comes next.
+    /// The thread that leaves its CPU; of a tracepoint also its state, and the thread that comes next.
     Switch { fields: Option<SwitchFields> },
     /// With which stack a thread is blocked, read from outside, and what it waits for.
     Outside,
-    /// Who is woken.
+    /// The thread that is woken.
     Waking { woken: Field },
 }
 
@@ -77,9 +77,9 @@ pub(crate) struct Switches {
     roles: Vec<Role>,
     /// True if records tell who is switched in and out.
     pub(crate) has_records: bool,
-    /// When they were watched, where the recording says so.
+    /// The time for which switches were watched, where the recording says so.
     pub(crate) watched: Option<WatchedTime>,
-    /// When they were not, because there were too many.
+    /// The spans in which switches were held back, because there were too many.
     pub(crate) sampling: SwitchSampling,
     /// The event whose samples say what runs.
     pub(crate) time: EventIndex,

@@ -6,7 +6,7 @@ use recorder::{Consumer, Control, Error, Holding, Notice, Options, Summary};
 /// The time at which names are looked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Names {
-    /// When the recording has ended: files that have no name by then are kept open.
+    /// At the end of the recording: files that have no name by then are kept open.
     Soon,
     /// Whenever somebody reads the recording.
     Later,

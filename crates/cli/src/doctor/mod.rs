@@ -16,9 +16,9 @@ pub use unit::unit;
 /// The facts that the checks look at.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// What the machine says of itself.
+    /// The settings and devices of the machine.
     pub survey: Survey,
-    /// What the kernel said when it was asked.
+    /// The answers of the kernel to trial events.
     pub offers: Offers,
 }
 
@@ -64,13 +64,13 @@ pub enum Remedy {
 /// One thing that was looked at.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// How it is.
+    /// The severity of the finding.
     pub level: Level,
-    /// What was looked at, in a few words.
+    /// The subject that was looked at, in a few words.
     pub what: &'static str,
-    /// How it is, in a sentence.
+    /// The finding, in a sentence.
     pub text: String,
-    /// What would help, the least of it first.
+    /// Remedies that would help, the least of them first.
     pub remedies: Vec<Remedy>,
 }
 

@@ -62,7 +62,7 @@ pub(crate) enum FunctionOrder {
 /// A line that is being typed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Prompt {
-    /// What for.
+    /// The purpose of the text that is typed.
     pub(crate) purpose: Purpose,
     /// The text so far.
     pub(crate) text: String,
@@ -94,13 +94,13 @@ pub(crate) enum ClickTarget {
 
 /// All of it.
 pub(crate) struct App {
-    /// What is shown.
+    /// The snapshot that is shown.
     pub(crate) snapshot: Arc<Snapshot>,
     /// The newest, while an older one is shown.
     newest: Option<Arc<Snapshot>>,
-    /// Which view.
+    /// The view that is shown.
     pub(crate) view: View,
-    /// Which samples.
+    /// The samples that are shown.
     pub(crate) scope: Scope,
     /// The filter as typed.
     pub(crate) filter_text: String,
@@ -114,7 +114,7 @@ pub(crate) struct App {
     pub(crate) function_order: FunctionOrder,
     /// The order of processes.
     pub(crate) task_order: TaskOrder,
-    /// What is being typed.
+    /// The prompt, while something is typed.
     pub(crate) prompt: Option<Prompt>,
     /// True if help is shown, and from which line on.
     pub(crate) help: Option<usize>,
@@ -124,11 +124,11 @@ pub(crate) struct App {
     pub(crate) message: Option<String>,
     /// The functions listed.
     pub(crate) functions: Vec<FunctionRow>,
-    /// Where the cursor is among them.
+    /// The cursor among them.
     pub(crate) function_cursor: Cursor<u32>,
     /// The processes and threads listed.
     pub(crate) tasks: Vec<TaskRow>,
-    /// Where the cursor is among them.
+    /// The cursor among them.
     pub(crate) task_cursor: Cursor<TaskChoice>,
     /// The function whose callers and callees are shown, and those before it.
     pub(crate) focus: Vec<Function>,
@@ -136,7 +136,7 @@ pub(crate) struct App {
     pub(crate) neighbours: Option<Neighbours>,
     /// Their rows.
     pub(crate) neighbour_rows: Vec<NeighbourRow>,
-    /// Where the cursor is among them.
+    /// The cursor among them.
     pub(crate) neighbour_cursor: Cursor<(Option<live::views::Side>, PathKey)>,
     /// Rows opened and closed by hand.
     pub(crate) opened: Opened,
@@ -150,9 +150,9 @@ pub(crate) struct App {
     pub(crate) total: u64,
     /// The share of idle CPUs in all samples, in per cent.
     pub(crate) idle_share: f64,
-    /// What can be clicked, as drawn last.
+    /// The areas that can be clicked, as drawn last.
     pub(crate) spots: Vec<(Rect, ClickTarget)>,
-    /// How many rows a list had, as drawn last.
+    /// The number of rows that a list had, as drawn last.
     pub(crate) page: usize,
 }
 

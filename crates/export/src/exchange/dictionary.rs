@@ -51,7 +51,7 @@ pub(super) struct Location {
     pub(super) mapping: Option<u32>,
     pub(super) address: u64,
     pub(super) lines: Vec<Line>,
-    /// Where the outermost of them ran; `None` for what is not code.
+    /// The kind of code of the outermost of them; `None` where it is no code.
     pub(super) kind: Option<FrameKind>,
 }
 

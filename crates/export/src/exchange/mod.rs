@@ -93,19 +93,19 @@ impl FromStr for Format {
 pub struct Recording<'a> {
     /// The events, each with its samples. Their views name modules.
     pub events: Vec<Event<'a>>,
-    /// What their addresses lie in.
+    /// The spaces that their addresses are in.
     pub spaces: &'a SpaceTable,
-    /// What was recorded, in a line.
+    /// The recorded target, in a line.
     pub title: &'a str,
-    /// How far it can be trusted, a line for each event.
+    /// Statements on how far the profile can be trusted, a line for each event.
     pub truths: Vec<String>,
-    /// When the first sample was taken, in nanoseconds since 1970; `None` where that is not known.
+    /// The time of the first sample, in nanoseconds since 1970; `None` where that is not known.
     pub started: Option<u64>,
     /// Nanoseconds from the first sample to the last.
     pub duration: u64,
-    /// When samples are missing; only for formats that are timed.
+    /// The spans in which samples are missing; only for formats that are timed.
     pub gaps: Vec<Gap>,
-    /// How long the stretches of time are that [`Format::Parquet`] sums up.
+    /// The length of the stretches of time that [`Format::Parquet`] sums up.
     pub bucket: Duration,
 }
 

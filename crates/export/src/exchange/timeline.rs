@@ -9,7 +9,7 @@ const USUAL_INTERVAL: u64 = 1_000_000;
 /// The time axis of a recording, in nanoseconds of its clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timeline {
-    /// When the first sample was taken.
+    /// The time of the first sample.
     pub(super) origin: u64,
     /// From the first sample to the last.
     pub(super) length: u64,

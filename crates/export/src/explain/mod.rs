@@ -18,13 +18,13 @@ pub const SCHEMA: &str = include_str!("../../../../docs/schemas/explain.json");
 
 /// The facts that a page states.
 pub struct Facts<'a> {
-    /// What was recorded, where, when, for how long, how often.
+    /// The target, machine, time and rate of the recording, in a line.
     pub title: &'a str,
     /// Name of the event.
     pub event: &'a str,
     /// The unit of weights: `samples`, or what the event counts (`ns` for a clock).
     pub unit: &'a str,
-    /// What makes stacks heavy.
+    /// The weight of stacks: samples, periods or time.
     pub weight: Weight,
     /// The samples.
     pub total: Count,
@@ -34,11 +34,11 @@ pub struct Facts<'a> {
     pub cpus: Option<u64>,
     /// True if the event is a clock, so that periods are CPU time in nanoseconds.
     pub is_clock: bool,
-    /// What the recording could not deliver.
+    /// The loss of the recording.
     pub loss: &'a Loss,
-    /// What is known about the frames' names.
+    /// The counts of frames with and without names.
     pub census: &'a Census,
-    /// What keeps the profile from being whole, and what to type, a sentence each.
+    /// The reasons why the profile is not whole, each with a remedy, a sentence each.
     pub hints: &'a [String],
     /// The frames that the explanation speaks of.
     pub frames: &'a FrameTable,

@@ -30,7 +30,7 @@ const TEXT_LETTERS: f64 = 1.0 / 6.6;
 pub(crate) struct Page<'p> {
     pub(crate) title: &'p str,
     pub(crate) subtitle: &'p str,
-    /// What colours mean, where that is said.
+    /// The meanings of the colours, where they are told.
     pub(crate) legend: &'p [(&'static str, Color)],
     /// Pixels.
     pub(crate) width: usize,

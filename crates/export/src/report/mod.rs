@@ -29,7 +29,7 @@ pub struct EventReport<'a> {
     pub view: &'a View<'a>,
     /// The figures that tell how far the report can be trusted.
     pub summary: Summary<'a>,
-    /// What would make it more trustworthy, each a sentence.
+    /// Remedies that would make it more trustworthy, each a sentence.
     pub hints: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ pub enum Query {
     FromLeaves,
     /// The callers of a function.
     Callers(Pattern),
-    /// What a function calls.
+    /// The callees of a function.
     Callees(Pattern),
     /// The sums alone.
     Totals,
@@ -88,7 +88,7 @@ pub enum Format {
 /// The choice of contents and format of a report.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What is asked.
+    /// The question that the report answers.
     pub query: Query,
     /// By what rows are sorted.
     pub order: Order,
@@ -100,9 +100,9 @@ pub struct Options {
     pub least: Option<f64>,
     /// So many rows at most.
     pub limit: Option<usize>,
-    /// How it is written.
+    /// The format of the output.
     pub format: Format,
-    /// What was recorded, in a line.
+    /// The recorded target, in a line.
     pub title: String,
 }
 
@@ -112,7 +112,7 @@ pub enum ReportError {
     /// No function has the name that was asked for.
     #[error("no function of these samples matches `{wanted}`{}", offered(.nearest))]
     NoSuchFunction {
-        /// What was typed.
+        /// The text that was typed.
         wanted: String,
         /// Functions whose names are most like it.
         nearest: Vec<String>,

@@ -5,7 +5,7 @@ use super::EventReport;
 /// A ratio of two events.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Ratio {
-    /// What it says: `instructions per cycle`.
+    /// The name of the ratio: `instructions per cycle`.
     pub(super) name: String,
     /// The heading of its column.
     pub(super) heading: String,

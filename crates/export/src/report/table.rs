@@ -10,13 +10,13 @@ use super::{Options, Order};
 
 /// A table of one or several events.
 pub(super) struct Table {
-    /// What its rows are told apart by.
+    /// The keys by which its rows are told apart.
     pub(super) keys: Vec<Key>,
     /// The heaviest first.
     pub(super) rows: Vec<Row>,
-    /// How many rows were left out.
+    /// The number of rows that were left out.
     pub(super) omitted: usize,
-    /// What the rows left out weigh, for each event. Their totals say nothing: a sample may be in several.
+    /// Self weights of the rows left out, for each event. Their totals say nothing: a sample may be in several.
     pub(super) omitted_self: Vec<u64>,
     /// All that there is, for each event: 100 %.
     pub(super) totals: Vec<u64>,
@@ -24,9 +24,9 @@ pub(super) struct Table {
 
 /// A row of the table.
 pub(super) struct Row {
-    /// What it is about, in the order of the keys.
+    /// The fields of its keys, in their order.
     pub(super) fields: Vec<String>,
-    /// What it weighs, for each event.
+    /// The weights for each event.
     pub(super) weights: Vec<Weights>,
 }
 

@@ -23,7 +23,7 @@ pub(super) enum Direction {
 /// A tree as lines.
 pub(super) struct Tree {
     pub(super) lines: Vec<Line>,
-    /// How many calls at the top were left out, and their totals.
+    /// The number of calls at the top that were left out, and their totals.
     pub(super) omitted: Omitted,
     /// All that there is, for each event: 100 %.
     pub(super) totals: Vec<u64>,
@@ -33,13 +33,13 @@ pub(super) struct Tree {
 pub(super) struct Line {
     /// The line that it is below; `None` at the top.
     pub(super) parent: Option<usize>,
-    /// How many lines it is below.
+    /// The number of lines that it is below.
     pub(super) depth: usize,
     pub(super) function: String,
     pub(super) module: String,
     pub(super) line: String,
     pub(super) weights: Vec<Weights>,
-    /// How many lines lie below it.
+    /// The number of lines below it.
     pub(super) children: usize,
     pub(super) omitted: Omitted,
 }

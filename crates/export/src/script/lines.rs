@@ -21,7 +21,7 @@ pub struct LineId(u32);
 pub struct Line {
     /// The place.
     pub place: Place,
-    /// What is printed of it.
+    /// The form in which it is printed.
     pub style: Style,
 }
 

@@ -21,7 +21,7 @@ use super::{memory, number, registers};
 /// The facts of an event that the printer needs.
 #[derive(Clone, Copy, Debug)]
 pub struct ScriptEvent<'a> {
-    /// How it was opened.
+    /// The attr with which it was opened.
     pub attr: &'a Attr,
     /// Its name.
     pub name: &'a Name,

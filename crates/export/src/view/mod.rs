@@ -28,18 +28,18 @@ pub type ReadSource<'r> = dyn Fn(&str) -> Option<Arc<[String]>> + 'r;
 
 /// The contents of the page.
 pub struct Page<'p> {
-    /// What was recorded.
+    /// The recorded target.
     pub title: String,
-    /// Where, when, for how long, how often; each for itself.
+    /// The machine, time, duration and rate of the recording; each for itself.
     pub facts: Vec<String>,
-    /// What a reader must know of what is missing, a line each.
+    /// Statements on what is missing, a line each.
     pub truth: Vec<String>,
     /// The events that have samples. Their profiles keep threads, processes, pools and the order of samples apart
     /// ([`profile::Detail`]), their views show modules ([`profile::Show`]), which tell functions of one name apart.
     pub events: Vec<PageEvent<'p>>,
-    /// When samples are missing: from, to (nanoseconds of the recording's clock), and how many records were lost then.
+    /// The spans in which samples are missing: from, to (nanoseconds of the recording's clock), and the number of records lost.
     pub gaps: Vec<(u64, u64, u64)>,
-    /// When threads were off the CPU, in the order of the ends.
+    /// The spans in which threads were off the CPU, in the order of their ends.
     pub waits: Vec<PageWait>,
     /// Says of a module whether it is code of those who look at the page, and not the system's.
     pub is_own: &'p dyn Fn(&str) -> bool,

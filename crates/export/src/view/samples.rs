@@ -76,9 +76,9 @@ pub(crate) struct Columns {
     pub(crate) segments: Vec<(u32, u32, u64)>,
     /// One more than the highest CPU.
     pub(crate) cpu_count: u32,
-    /// How many samples each node has, by its number in the sorted tree, of each event; and how much they weigh.
+    /// The number of samples of each node, by its number in the sorted tree, of each event; and their weight.
     pub(crate) own: Vec<Vec<u64>>,
-    /// How many samples each line has, by its number.
+    /// The number of samples of each line, by its number.
     pub(crate) samples_of_lines: Vec<u64>,
 }
 

@@ -56,7 +56,7 @@ pub(crate) struct StackTree {
 pub(crate) struct SortedTree {
     /// Parents and frames of the nodes, in preorder.
     pub(crate) nodes: Vec<(u32, u32)>,
-    /// Where each node of the [`StackTree`] went.
+    /// The new number of each node of the [`StackTree`].
     pub(crate) moved: Vec<u32>,
     pub(crate) names: Vec<String>,
     pub(crate) modules: Vec<String>,

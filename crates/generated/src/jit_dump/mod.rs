@@ -47,17 +47,17 @@ pub enum JitDumpError {
     /// A record whose size cannot be: what lies behind it cannot be found.
     #[error("jitdump record at offset {offset:#x}: total_size is {size}, at least 16 are needed")]
     RecordSize {
-        /// Where the record begins.
+        /// The offset of the record.
         offset: u64,
-        /// What it says.
+        /// The size that it states.
         size: u32,
     },
     /// Reading failed.
     #[error("jitdump at offset {offset:#x}: {error}")]
     Io {
-        /// Where.
+        /// The offset that was read at.
         offset: u64,
-        /// Why.
+        /// The error of the operating system.
         error: io::Error,
     },
 }
@@ -69,9 +69,9 @@ pub struct Placement {
     pub time: Timestamp,
     /// The first address.
     pub start: Avma,
-    /// How many bytes; never 0, and the last address exists.
+    /// The number of bytes; never 0, and the last address exists.
     pub size: u64,
-    /// Where the first byte of the code lies in the dump.
+    /// The offset of the first byte of the code in the dump.
     pub offset: u64,
 }
 
@@ -82,7 +82,7 @@ pub struct Function<'a> {
     pub name: &'a str,
     /// The offset of its first byte in the dump.
     pub offset: u64,
-    /// How many bytes it has.
+    /// The number of bytes.
     pub size: u64,
 }
 
@@ -91,7 +91,7 @@ pub struct Function<'a> {
 pub struct UnwindingInfo<'a> {
     /// `.eh_frame`. Its addresses count from the function's first byte, at 0.
     pub eh_frame: &'a [u8],
-    /// Where `.eh_frame` would lie, from the function's first byte.
+    /// The address that `.eh_frame` would have, counted from the function's first byte.
     pub eh_frame_address: u64,
     /// `.eh_frame_hdr`, directly behind it.
     pub eh_frame_header: &'a [u8],

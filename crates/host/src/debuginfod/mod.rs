@@ -62,31 +62,31 @@ pub enum FetchError {
     /// A server could not be reached before, and was not asked again; those that were have none.
     #[error("not asked for, as the debuginfod server could not be reached")]
     NotAsked,
-    /// What was allowed for all downloads together is used up.
+    /// The time that was allowed for all downloads together is used up.
     #[error("the {} s for downloads are over (DEBUGINFOD_MAXTIME=SECONDS allows more)", .0.as_secs())]
     TimeIsUp(Duration),
     /// The file is larger than allowed.
     #[error("{url} is larger than {limit} bytes (DEBUGINFOD_MAXSIZE=BYTES allows more)")]
     TooLarge {
-        /// Where it is.
+        /// The address of the file.
         url: String,
-        /// What is allowed.
+        /// The largest size that is allowed.
         limit: u64,
     },
-    /// What came is not what was asked for.
+    /// The file that came is not the one that was asked for.
     #[error("{url} is not used: {reason}")]
     NotIt {
-        /// Where it came from.
+        /// The address that it came from.
         url: String,
-        /// What is wrong with it.
+        /// The fault of the file.
         reason: Reason,
     },
     /// A server could not be asked, or broke off.
     #[error("{url}: {why}")]
     Server {
-        /// What was asked for.
+        /// The address that was asked for.
         url: String,
-        /// What happened.
+        /// The error of the transfer.
         why: String,
     },
     /// The cache cannot be written.
@@ -94,7 +94,7 @@ pub enum FetchError {
     Cache {
         /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         error: std::io::Error,
     },
 }

@@ -10,7 +10,7 @@ use crate::objects::SearchPaths;
 pub struct Settings {
     /// URLs, asked in this order.
     pub servers: Vec<String>,
-    /// Where files are kept.
+    /// The folder in which files are kept.
     pub cache: PathBuf,
     /// For all downloads together.
     pub time: Duration,

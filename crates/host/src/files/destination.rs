@@ -41,7 +41,7 @@ pub struct NameInFolder {
 /// The reason why nothing can be written there.
 #[derive(Error, Debug)]
 pub enum DestinationError {
-    /// What the system said.
+    /// An error of the operating system.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// A folder on the way is missing.

@@ -20,7 +20,7 @@ pub struct DebugFiles<S = ObjectBytes> {
     pub supplementary: Option<Arc<Object<S>>>,
     /// The package of split units.
     pub package: Option<Arc<Object<S>>>,
-    /// Where `debug` was found.
+    /// The path at which `debug` was found.
     pub debug_path: Option<PathBuf>,
     /// Files that are there, but belong to something else, with what is wrong.
     pub rejected: Vec<(PathBuf, Reason)>,

@@ -18,7 +18,7 @@ pub struct SearchPaths {
     pub debug_dirs: Vec<PathBuf>,
     /// perf's build-id cache (`~/.debug`).
     pub build_id_cache: Option<PathBuf>,
-    /// Where debuginfod clients keep what they downloaded (`~/.cache/debuginfod_client`).
+    /// The folder in which debuginfod clients keep what they downloaded (`~/.cache/debuginfod_client`).
     pub debuginfod_cache: Option<PathBuf>,
     /// True if the recording was made on this host: then processes that still live show their own files.
     pub this_host: bool,

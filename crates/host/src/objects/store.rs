@@ -30,7 +30,7 @@ pub struct ObjectStore<S: ObjectSource = ObjectBytes> {
 pub struct Limits {
     /// Memory for compressed sections.
     pub unpacked: UnpackBudget,
-    /// How large a debug file may be that its checksum alone says to belong to an object: all of it is read for that.
+    /// The largest debug file that is taken by its checksum alone, in bytes: all of it is read for that.
     pub checksummed_bytes: u64,
 }
 

@@ -7,9 +7,9 @@ use super::check;
 /// A limit and how far it may be raised.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limit {
-    /// What holds now (the soft limit); `u64::MAX` is none.
+    /// The soft limit, which holds now; `u64::MAX` is none.
     pub current: u64,
-    /// What it can be raised to (the hard limit).
+    /// The hard limit, to which the soft one can be raised.
     pub maximum: u64,
 }
 

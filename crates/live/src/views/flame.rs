@@ -30,9 +30,9 @@ pub(crate) type FlameRow = Vec<Tile>;
 pub struct Tile {
     /// Its columns.
     pub columns: Range<u16>,
-    /// Which frame.
+    /// The path of the frame.
     pub path: PathKey,
-    /// What is written on it: with the suffixes that the SVG has (`_[k]`, `_[i]`, `_[j]`).
+    /// The text on it: with the suffixes that the SVG has (`_[k]`, `_[i]`, `_[j]`).
     pub text: String,
     /// True if it lies below the frame that was zoomed into.
     pub ancestor: bool,

@@ -67,9 +67,9 @@ pub struct ScopedStack<'a> {
     stack: u32,
     snapshot: &'a Snapshot,
     scope: &'a Scope,
-    /// How many samples it stands for.
+    /// The number of samples that it stands for.
     pub samples: u64,
-    /// What it weighs.
+    /// The weight of these samples.
     pub weight: u64,
 }
 

@@ -26,7 +26,7 @@ pub struct NeighbourRow {
     pub side: Option<Side>,
     /// The node, by its way from the function.
     pub path: PathKey,
-    /// How far from the function, from 0.
+    /// The distance from the function in calls, from 0.
     pub depth: usize,
     /// The function of the row.
     pub function: u32,

@@ -9,13 +9,13 @@ use crate::snapshot::Snapshot;
 /// A process or thread of the list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TaskRow {
-    /// Which.
+    /// The process or thread.
     pub choice: TaskChoice,
     /// Its name.
     pub comm: Arc<str>,
     /// The weight of its samples.
     pub weight: u64,
-    /// How many threads had samples; 0 in the row of a thread.
+    /// The number of threads that had samples; 0 in the row of a thread.
     pub threads: usize,
 }
 

@@ -13,13 +13,13 @@ pub use name::name_of;
 /// An event of a recording.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// How it was opened.
+    /// The attr with which it was opened.
     pub attr: Attr,
     /// The kernel's ids of its instances.
     pub ids: Vec<u64>,
     /// The name that the recording gives it, else one made from its attr.
     pub name: Name,
-    /// Where things lie in its records.
+    /// The layout of its records.
     pub layout: RecordLayout,
 }
 

@@ -26,7 +26,7 @@ pub enum FileKind {
     Dex,
     /// Generated code of a process: addresses of that process.
     SymbolMap,
-    /// What the recorder could not open either, or something newer.
+    /// A file that the recorder could not open either, or a newer type.
     Other(u32),
 }
 
@@ -35,7 +35,7 @@ pub enum FileKind {
 pub struct RecordedFile {
     /// As MMAP records name it.
     pub path: Name,
-    /// What its addresses are.
+    /// The kind of its addresses.
     pub kind: FileKind,
     /// The address at which its first executable segment begins.
     pub first_address: u64,

@@ -131,7 +131,7 @@ pub struct Features {
     pub version: Option<Name>,
     /// `uname -m`
     pub arch: Option<Name>,
-    /// How many CPUs.
+    /// The number of CPUs.
     pub cpus: Option<CpuCounts>,
     /// For example `AMD EPYC 7543 32-Core Processor`.
     pub cpu_description: Option<Name>,
@@ -143,7 +143,7 @@ pub struct Features {
     pub command_line: Vec<Name>,
     /// Attributes, names and ids of the events.
     pub events: Vec<EventDescription>,
-    /// Which CPUs share what.
+    /// The CPUs that share cores, dies and sockets.
     pub cpu_topology: Option<CpuTopology>,
     /// Memory nodes.
     pub numa_topology: Vec<NumaNode>,
@@ -165,11 +165,11 @@ pub struct Features {
     pub clock_resolution: Option<u64>,
     /// The version of the directory format.
     pub directory_version: Option<u64>,
-    /// How the records are compressed.
+    /// The compression of the records.
     pub compression: Option<Compression>,
     /// Names and values.
     pub cpu_pmu_capabilities: Vec<(Name, Name)>,
-    /// How the timestamps' clock relates to the wall clock.
+    /// The relation of the timestamps' clock to the wall clock.
     pub clock: Option<ClockData>,
     /// PMUs and their CPUs (`cpu_core`, `0-15`).
     pub hybrid_topology: Vec<(Name, Name)>,
@@ -179,7 +179,7 @@ pub struct Features {
     pub verbatim: Vec<(u32, Vec<u8>)>,
     /// Sections of our own, which have no bit: number ([`crate::sections::id`]) and bytes.
     pub sections: Vec<(u32, Vec<u8>)>,
-    /// Where sections begin that were appended to the file when it was finished ([`crate::sections::appendix`]); `None` where
+    /// The offset of sections that were appended to the file when it was finished ([`crate::sections::appendix`]); `None` where
     /// there are none.
     pub appendix: Option<u64>,
 }
@@ -216,7 +216,7 @@ pub struct CpuCounts {
 /// An event as its section describes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EventDescription {
-    /// How it was opened.
+    /// The attr with which it was opened.
     pub attr: Attr,
     /// Its name, as the user gave it.
     pub name: Name,
@@ -259,7 +259,7 @@ pub struct GroupDescription {
     pub name: Name,
     /// The position of its leader in the list of events.
     pub leader: u32,
-    /// How many events it has.
+    /// The number of events in it.
     pub members: u32,
 }
 

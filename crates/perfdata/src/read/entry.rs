@@ -87,9 +87,9 @@ pub(super) fn raw<'r>(
 pub struct Entry {
     /// The record.
     pub record: RecordRef,
-    /// When it was made, where it says so; 0 where a tool synthesized it.
+    /// The time at which it was made, where it states one; 0 where a tool synthesized it.
     pub time: Option<Timestamp>,
-    /// What it is to the reader.
+    /// The kind of record for the reader.
     pub kind: EntryKind,
 }
 

@@ -12,25 +12,25 @@ pub enum Notice {
     NeverFinished,
     /// The header promises more than the file has: read to the end of the file.
     DataCut {
-        /// Where the records should end.
+        /// The offset at which the records should end.
         stated: u64,
-        /// Where the file ends.
+        /// The offset at which the file ends.
         actual: u64,
     },
     /// A part is damaged, and left out.
     Skipped(Error),
     /// A record is damaged, and left out.
     Record {
-        /// Where in the file it begins; `None` out of a pipe, or out of compressed pieces.
+        /// The offset of the record in the file; `None` out of a pipe, or out of compressed pieces.
         offset: Option<u64>,
-        /// What is wrong with it; offsets count from its start, behind the header.
+        /// The error in the record; offsets count from its start, behind the header.
         error: Error,
     },
     /// The records of a file, or of the stream, end early.
     Stopped {
         /// Offset of the first byte that was not read as a record.
         offset: u64,
-        /// Why not.
+        /// The reason why it was not.
         why: String,
     },
 }

@@ -151,7 +151,7 @@ pub struct Piece<'a> {
     pub id: u32,
     /// Bytes of the whole section.
     pub size: u64,
-    /// Where in it the piece begins.
+    /// The offset of the piece in the section.
     pub offset: u64,
     /// The bytes.
     pub bytes: &'a [u8],

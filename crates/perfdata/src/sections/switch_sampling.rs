@@ -18,11 +18,11 @@ pub struct SwitchSampling {
 /// The kernel's counts of a thread at some time, all in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Schedstat {
-    /// When, on the clock of the recording.
+    /// The time of the reading, on the clock of the recording.
     pub time: u64,
-    /// How long it ran.
+    /// The time for which it had run.
     pub running: u64,
-    /// How long it could have run.
+    /// The time for which it had waited for a CPU.
     pub runnable: u64,
 }
 

@@ -5,9 +5,9 @@ use decoder::Endian;
 /// For how long, and of whom, a recording tells where threads wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WatchedTime {
-    /// When it began, in nanoseconds on the clock of the recording.
+    /// The time at which it began, in nanoseconds on the clock of the recording.
     pub begin: u64,
-    /// When it ended.
+    /// The time at which it ended.
     pub end: u64,
     /// Threads may be named in the recording and not be meant: only those that have samples are.
     pub only_sampled: bool,

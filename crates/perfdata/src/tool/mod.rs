@@ -18,7 +18,7 @@ use crate::sections::Piece;
 pub enum ToolRecord<'a> {
     /// `HEADER_ATTR`: an event and the ids of its instances.
     HeaderAttr {
-        /// How it was opened.
+        /// The attr with which it was opened.
         attr: Box<Attr>,
         /// The kernel's ids.
         ids: Vec<u64>,
@@ -36,7 +36,7 @@ pub enum ToolRecord<'a> {
     HeaderTracingData {
         /// Bytes, without padding.
         size: u32,
-        /// What of them lies in the record instead: all of them where simpleperf wrote it.
+        /// The bytes that lie in the record instead: all of them where simpleperf wrote it.
         inside: &'a [u8],
     },
     /// `HEADER_BUILD_ID`; `None` where the id is empty.
@@ -101,7 +101,7 @@ pub enum ToolRecord<'a> {
     EventUpdate {
         /// The event's id.
         id: u64,
-        /// What is told of it.
+        /// The new property of the event.
         update: EventUpdate<'a>,
     },
     /// `TIME_CONV`: TSC to nanoseconds.
@@ -186,11 +186,11 @@ pub struct AuxtraceError<'a> {
     pub pid: u32,
     /// The thread.
     pub tid: u32,
-    /// Where.
+    /// The instruction pointer.
     pub ip: u64,
-    /// When.
+    /// The time.
     pub time: u64,
-    /// What.
+    /// The message, without its NUL.
     pub message: &'a [u8],
 }
 

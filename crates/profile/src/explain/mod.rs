@@ -21,7 +21,7 @@ use stacks::FoldedStacks;
 /// A part of the whole with its weight.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Part<T> {
-    /// What it is.
+    /// The subject: a function, a thread, …
     pub what: T,
     /// Its weight.
     pub weight: u64,

@@ -21,9 +21,9 @@ const LEAST_DIFFERENCE: f64 = 0.4;
 /// A stretch of time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Phase {
-    /// When it begins.
+    /// The time at which it begins.
     pub start: Timestamp,
-    /// When it ends.
+    /// The time at which it ends.
     pub end: Timestamp,
     /// Its weight.
     pub weight: u64,

@@ -15,9 +15,9 @@ pub(super) struct Node {
     caller: usize,
     /// Weight of the samples taken in it.
     pub(super) own: u64,
-    /// … and in what it called.
+    /// The weight with its callees.
     pub(super) total: u64,
-    /// What it called, heaviest first.
+    /// Its callees, heaviest first.
     pub(super) callees: Vec<usize>,
 }
 

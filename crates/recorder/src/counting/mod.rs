@@ -78,11 +78,11 @@ pub struct CountedEvent {
     pub name: String,
     /// As it was opened, or was to be.
     pub attr: Attr,
-    /// How its count is read.
+    /// The measure in which its count is read.
     pub measure: Measure,
     /// The place of its group's leader, for members of a group.
     pub leader: Option<usize>,
-    /// Why it is not open; `None` where it is.
+    /// The reason why it is not open; `None` where it is.
     pub absent: Option<Uncounted>,
 }
 
@@ -117,7 +117,7 @@ pub struct Count {
 pub struct Sheet<'a> {
     /// The events.
     pub events: &'a [CountedEvent],
-    /// What they counted.
+    /// Their counts.
     pub counts: Vec<Count>,
     /// Since when, from the start of counting on.
     pub from: Duration,
@@ -130,7 +130,7 @@ pub struct Sheet<'a> {
 pub struct Counted {
     /// The events.
     pub events: Vec<CountedEvent>,
-    /// What they counted from start to end.
+    /// Their counts from start to end.
     pub counts: Vec<Count>,
     /// From the start of counting to its end.
     pub elapsed: Duration,

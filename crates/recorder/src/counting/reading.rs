@@ -7,9 +7,9 @@ use decoder::ReadFormat;
 pub struct Reading {
     /// The count as read.
     pub value: u64,
-    /// How long the event was enabled (`PERF_FORMAT_TOTAL_TIME_ENABLED`).
+    /// Nanoseconds for which the event was enabled (`PERF_FORMAT_TOTAL_TIME_ENABLED`).
     pub enabled_ns: u64,
-    /// How long of that it was counting (`PERF_FORMAT_TOTAL_TIME_RUNNING`).
+    /// Nanoseconds of that for which it was counting (`PERF_FORMAT_TOTAL_TIME_RUNNING`).
     pub running_ns: u64,
 }
 

@@ -17,7 +17,7 @@ pub struct Pmu {
     pub formats: BTreeMap<String, String>,
     /// Aliases and what they stand for (`inst_retired.any` → `event=0xc0`).
     pub events: BTreeMap<String, String>,
-    /// How counts of aliases are read, where sysfs says more than a number of events.
+    /// The measures of aliases, where sysfs says more than a number of events.
     pub measures: BTreeMap<String, Measure>,
     /// The CPUs that it counts on, where not on all.
     pub cpus: Option<Vec<CpuId>>,

@@ -18,7 +18,7 @@ pub enum EventError {
     Malformed {
         /// As typed.
         text: String,
-        /// What is wrong.
+        /// The fault of the text.
         problem: &'static str,
     },
     /// A term between the slashes that its PMU does not have, or whose value does not fit.
@@ -33,7 +33,7 @@ pub enum EventError {
         term: String,
         /// The PMU.
         pmu: String,
-        /// What it knows.
+        /// The terms that it knows.
         known: String,
         /// Of that, what looks like it.
         nearest: Option<String>,
@@ -44,9 +44,9 @@ pub enum EventError {
          they take root, or: sudo mount {remedy} /sys/kernel/tracing"
     )]
     Tracepoints {
-        /// Why.
+        /// The error of the operating system.
         cause: String,
-        /// What `mount(8)` would have to do.
+        /// The options of `mount(8)` that would help.
         remedy: &'static str,
     },
     /// There is nothing to probe.
@@ -54,7 +54,7 @@ pub enum EventError {
     Probe {
         /// The object file.
         path: String,
-        /// Why.
+        /// The fault of the probe.
         problem: String,
         /// A symbol that looks like the one asked for.
         nearest: Option<String>,

@@ -24,9 +24,9 @@ pub enum Kind {
 /// Something that can be typed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listed {
-    /// What it is.
+    /// The kind of event.
     pub kind: Kind,
-    /// What to type: names of one event, the usual one first, or a form with its parts in capitals.
+    /// Names to type for one event, the usual one first, or a form with its parts in capitals.
     pub names: Vec<String>,
     /// An event of this kind that [`super::select`] takes; `None` where only who types it knows one.
     pub example: Option<String>,

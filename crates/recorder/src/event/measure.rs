@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// The unit and scale in which a count is read.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Measure {
-    /// What the count is multiplied by, to be in [`Measure::unit`].
+    /// The factor that gives the count in [`Measure::unit`].
     pub scale: f64,
     /// The unit (`Joules`, `MiB`); empty for a number of events.
     pub unit: String,

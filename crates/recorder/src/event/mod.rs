@@ -46,7 +46,7 @@ pub enum Rate {
 pub struct Event {
     /// As typed, or as `name=` says; what the recording calls it.
     pub name: String,
-    /// What is counted: `type`, `config…` and the breakpoint fields are set, nothing else.
+    /// The counted event: `type`, `config…` and the breakpoint fields are set, nothing else.
     pub attr: Attr,
     /// Privilege levels, precision and the like.
     pub modifiers: Modifiers,
@@ -64,7 +64,7 @@ pub struct Event {
     pub is_default: bool,
     /// System and name of a tracepoint.
     pub tracepoint: Option<(String, String)>,
-    /// Where a user-space probe is.
+    /// The place of a user-space probe.
     pub probe: Option<Probe>,
     /// An ftrace filter, for tracepoints.
     pub filter: Option<String>,
@@ -80,6 +80,6 @@ pub struct Event {
     pub call_chain: Option<CallChain>,
     /// `max-stack=` of this event.
     pub max_stack: Option<u16>,
-    /// How its count is read.
+    /// The measure in which its count is read.
     pub measure: Measure,
 }

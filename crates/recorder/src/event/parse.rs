@@ -9,7 +9,7 @@ use super::terms::GENERAL;
 pub(super) struct Term<'a> {
     /// All of it.
     pub(super) text: &'a str,
-    /// What it is called: `cycles`, `sched:sched_switch`, `mem:0x1000/4:rw`. What stands behind its only colon may be
+    /// The event's name: `cycles`, `sched:sched_switch`, `mem:0x1000/4:rw`. Behind its only colon may be
     /// modifiers (`cycles:u`).
     pub(super) body: &'a str,
     /// Between slashes: `event=0xc0,umask=1`. `None` without slashes.

@@ -96,7 +96,7 @@ impl Part {
 /// The reason why an event was not opened.
 #[derive(Debug)]
 pub(crate) struct Refusal {
-    /// What `perf_event_open(2)` said.
+    /// The error of `perf_event_open(2)`.
     pub(crate) errno: io::Error,
     /// Of this attr.
     pub(crate) attr: Box<Attr>,

@@ -47,9 +47,9 @@ pub(crate) struct Opened {
     pub(super) gone: Vec<Pid>,
     /// The processes that are meant, where whole CPUs are sampled in their place.
     pub(crate) members: Option<Vec<Pid>>,
-    /// … and those whose samples are left in the rings.
+    /// The processes whose samples are left in the rings.
     pub(crate) strangers: Option<Arc<Strangers>>,
-    /// What is known of whole CPUs, where these are recorded.
+    /// The totals of whole CPUs, where these are recorded.
     pub(crate) whole_cpus: Option<WholeCpus>,
     /// The CPU times of tasks, where these are told.
     pub(crate) task_clocks: Option<TaskClocks>,
@@ -64,7 +64,7 @@ pub(crate) struct Opened {
     wanted_ring: u64,
     /// Bytes that stack copies may have.
     pub(super) copy_sizes: CopySizes,
-    /// … and have now.
+    /// The size that stack copies have now, in bytes.
     pub(super) copy_size: u32,
 }
 

@@ -56,7 +56,7 @@ pub struct Drained {
     pub lost: u64,
     /// Bytes that were no whole records: given up, with all behind them.
     pub bad_bytes: u64,
-    /// How full the ring was, in bytes.
+    /// The number of bytes that were in the ring.
     pub fill: u64,
 }
 

@@ -74,7 +74,7 @@ pub(super) struct Rings {
 /// The properties that all samples in some rings share.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples {
-    /// Where they have their stack copies.
+    /// The place of their stack copies.
     pub(crate) stacks: Option<StackPlace>,
     /// Whose are left there; only where samples have stack copies.
     pub(crate) strangers: Option<Arc<Strangers>>,

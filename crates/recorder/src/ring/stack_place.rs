@@ -18,9 +18,9 @@ pub(crate) struct StackPlace {
 pub(crate) struct FoundCopy {
     /// Of the first byte of the stack; the word before is the size.
     pub(crate) start: usize,
-    /// How many bytes were reserved.
+    /// The number of bytes that were reserved.
     pub(crate) size: usize,
-    /// How many of them were filled, up to a whole word.
+    /// The number of them that were filled, up to a whole word.
     pub(crate) filled: usize,
 }
 

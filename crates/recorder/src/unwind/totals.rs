@@ -8,7 +8,7 @@ use unwinder::StackEnd;
 pub struct StackTotals {
     /// User stacks that were unwound to the thread's first frame from their copy alone.
     pub complete: u64,
-    /// … with the help of memory that was read later, or of an earlier stack of the thread.
+    /// Complete ones for which memory was read later, or an earlier stack of the thread was used.
     pub completed_late: u64,
     /// User stacks that reached the limit of frames.
     pub at_frame_limit: u64,

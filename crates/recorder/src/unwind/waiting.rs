@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 pub(super) struct Handle {
     chunk: u64,
     offset: u32,
-    /// What is to be done with it.
+    /// The work to be done with it when its turn comes.
     pub(super) task: Task,
 }
 

@@ -43,7 +43,7 @@ pub struct Dump {
     pub took: Duration,
     /// True if the bytes of the window had no room for all of its time.
     pub is_short: bool,
-    /// Why older files could not be removed.
+    /// The error of removing older files.
     pub not_removed: Option<String>,
 }
 

@@ -31,9 +31,9 @@ use crate::write_behind::{Exchange, WriteBehind};
 pub enum SwitchWhen {
     /// Only when something asks for it.
     Asked,
-    /// When it has so many bytes of records, before they are compressed.
+    /// At this number of bytes of records, before they are compressed.
     Bytes(u64),
-    /// When it is so old.
+    /// At this age.
     Age(Duration),
 }
 

@@ -13,7 +13,7 @@ use crate::names::NameStyle;
 /// A piece of a function's code.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ArchivedCode {
-    /// What it lies in.
+    /// The space that it is in.
     pub space: Space,
     /// Its first byte, as an offset in its space's file.
     pub start: u64,
@@ -25,7 +25,7 @@ pub struct ArchivedCode {
     pub bytes: Vec<u8>,
     /// From which byte on it is code of these functions, innermost first; ascending.
     pub frames: Vec<(u64, Arc<[Frame]>)>,
-    /// Which function is called by the instruction at a byte; ascending.
+    /// The functions that instructions call, by the offset of the instruction; ascending.
     pub callees: Vec<(u64, Arc<str>)>,
 }
 

@@ -16,7 +16,7 @@ use super::ranges::RangeAttributes;
 pub(crate) struct DwarfFrame {
     /// The entry, in its unit.
     pub(crate) entry: UnitOffset,
-    /// Where the call stood, of an inlined one.
+    /// The place of the call, of an inlined one.
     pub(crate) call: Option<CallSite>,
 }
 

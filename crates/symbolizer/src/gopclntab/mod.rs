@@ -15,7 +15,7 @@ pub(crate) use places::GoPlaces;
 pub(crate) struct GoFunction {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// Where in the section its name starts.
+    /// The offset of its name in the section.
     pub(crate) name: u32,
 }
 

@@ -43,7 +43,7 @@ pub struct OrderedRecord<'a> {
     pub raw: RawRecord<'a>,
     /// The event that it belongs to.
     pub event: Option<EventIndex>,
-    /// Where it begins in its file; `None` for records out of a ring, a pipe or compressed pieces.
+    /// Its offset in its file; `None` for records out of a ring, a pipe or compressed pieces.
     pub offset: Option<NonZeroU64>,
 }
 
@@ -55,7 +55,7 @@ pub struct TrackedSample<'a> {
     pub event: EventIndex,
     /// The sample.
     pub sample: &'a Sample<'a>,
-    /// How many events the sample stands for.
+    /// The number of events that the sample stands for.
     pub period: u64,
     /// The user part of its call chain, where the kernel delivered that later.
     pub deferred: Option<U64s<'a>>,

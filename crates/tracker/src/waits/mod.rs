@@ -49,7 +49,7 @@ pub struct Interval<S> {
     pub pid: Pid,
     /// The thread.
     pub tid: Tid,
-    /// What it did.
+    /// The activity of the thread in the interval.
     pub activity: Activity,
     /// The beginning.
     pub start: Timestamp,
@@ -408,7 +408,7 @@ impl<S: Copy> Timeline<S> {
 /// The time and CPU of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct At {
-    /// When.
+    /// The time.
     pub time: Timestamp,
     /// On which CPU, where that is known.
     pub cpu: Option<CpuId>,

@@ -20,7 +20,7 @@ pub(super) enum SectionKind {
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) bytes: Vec<u8>,
-    /// Where the FDE begins, behind the CIE.
+    /// The offset of the FDE, behind the CIE.
     pub(super) fde: usize,
     /// The stated address of the first byte, by which those of the FDE are at their own. Those of the CIE are not: what it says
     /// relative to its place (of a personality routine) is never asked for.

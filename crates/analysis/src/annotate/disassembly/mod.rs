@@ -23,13 +23,13 @@ pub enum Syntax {
 
 /// A decoded instruction.
 pub(super) struct Decoded {
-    /// Where it begins, bytes from the start of the code.
+    /// Offset of its first byte, from the start of the code.
     pub(super) position: usize,
-    /// How many bytes it has; at least one.
+    /// Its length in bytes; at least one.
     pub(super) bytes: usize,
     pub(super) address: Svma,
     pub(super) text: String,
-    /// Where it jumps to or calls, where it says so itself.
+    /// The address that it jumps to or calls, where the instruction itself states one.
     pub(super) target: Option<Svma>,
 }
 

@@ -27,7 +27,7 @@ pub(super) struct SampleBatch {
     pub(super) spaces: Vec<Space>,
     /// The processes of all spaces.
     pub(super) seen_in: SeenIn,
-    /// Whether the numbers of lines start anew.
+    /// True if the numbers of lines start anew.
     pub(super) forget_lines: bool,
 }
 

@@ -35,15 +35,15 @@ pub enum Label {
 pub struct Cell {
     /// The event's place in the list of events.
     pub event: usize,
-    /// Where.
+    /// The CPU, core, socket or thread that they are of.
     pub label: Label,
-    /// How many CPUs were added up.
+    /// The number of CPUs that were added up.
     pub cpus: usize,
     /// The scaled counts of all runs in which there was one.
     pub values: Vec<u64>,
     /// The readings of all runs, added up.
     pub reading: Reading,
-    /// Why there is no count, in a run where there was none.
+    /// The reason why there is no count, in a run where there was none.
     pub uncounted: Option<Uncounted>,
 }
 

@@ -29,7 +29,7 @@ const EVENT: u64 = u32::MAX as u64;
 pub struct Ratio {
     /// The number.
     pub value: f64,
-    /// What it is: `insn per cycle`, `CPUs utilized`.
+    /// The unit of the ratio: `insn per cycle`, `CPUs utilized`.
     pub unit: String,
 }
 

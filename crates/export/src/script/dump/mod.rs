@@ -19,7 +19,7 @@ pub struct Heading {
     pub offset: u64,
     /// Bytes, with the header.
     pub size: u64,
-    /// When, where the record says so.
+    /// The time, where the record states one.
     pub time: Option<Timestamp>,
     /// The header's `misc`.
     pub misc: u16,

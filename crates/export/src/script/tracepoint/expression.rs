@@ -15,7 +15,7 @@ pub(super) struct Print {
 pub(super) enum Piece {
     /// As it is printed: harmless, and without line breaks.
     Literal(String),
-    /// What prints the next argument.
+    /// A directive that prints the next argument.
     Directive(Directive),
 }
 
