@@ -15,7 +15,7 @@ pub struct Admission {
     refused: Option<Refused>,
 }
 
-/// What samples were of, with how many were.
+/// Counts of samples that were refused, by what they were of.
 #[derive(Default)]
 struct Refused {
     comms: HashMap<Name, u64>,

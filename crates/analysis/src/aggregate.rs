@@ -57,7 +57,7 @@ struct Seat {
     generation: Generation,
     /// [`Mapper::changes`] at that time.
     changes: u64,
-    /// What its samples stand for since [`Unsampled`] was told.
+    /// The sum of its samples' periods since [`Unsampled`] was told.
     sampled: u64,
 }
 
@@ -79,7 +79,7 @@ struct Pending {
     generation: Generation,
     ip: Option<u64>,
     mode: CpuMode,
-    /// Where in `chains` its call chain is, if it has one, and of which byte order.
+    /// The range of its call chain in `chains`, and its byte order, if it has one.
     chain: Option<(Range<usize>, Endian)>,
 }
 
@@ -275,7 +275,7 @@ pub(crate) struct Mapper {
     /// The stack being mapped; kept for its memory.
     entries: Vec<StackEntry>,
     pub(crate) seen_in: SeenIn,
-    /// How often threads or mappings may have changed: what was known before must be asked for anew.
+    /// The number of changes of threads or mappings: what was known before one must be asked for anew.
     changes: u64,
 }
 
@@ -303,7 +303,7 @@ impl Mapper {
 #[derive(Clone, Default)]
 pub struct SeenIn(HashMap<SpaceId, Vec<Pid>, FxBuildHasher>);
 
-/// How many processes of a space are remembered: the newest ones, as they are the likeliest to live.
+/// The number of processes of a space that are remembered: the newest ones, as they are the likeliest to live.
 const REMEMBERED: usize = 4;
 
 impl SeenIn {

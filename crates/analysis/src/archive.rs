@@ -22,13 +22,13 @@ use crate::jit_dumps::is_dump;
 const MOST_BYTES: u64 = 1 << 30;
 /// Names pack to a fifth; what claims to unpack to more than this many times its size is not believed.
 const MOST_RATIO: u64 = 64;
-/// … but so many bytes are, which cost nothing: one name of 4 KiB may be a single letter.
+/// Unpacked bytes that are always allowed, as they cost nothing: one name of 4 KiB may be a single letter.
 const ALWAYS_BYTES: u64 = 1 << 20;
-/// What stands before packed names: how many bytes they unpack to, u64.
+/// Bytes before packed names: the number of bytes that they unpack to, u64.
 const HEADER: usize = 8;
 /// Code packs to a half or less; so many bytes are gathered for each that may be written.
 const UNPACKED_PER_PACKED: usize = 3;
-/// What a place in code takes beside its bytes, about.
+/// Bytes that a place in code takes beside its own, about.
 const BYTES_PER_PLACE: usize = 8;
 
 /// Packs the names of an analysis into a section ([`sections::id::NAMES`]).

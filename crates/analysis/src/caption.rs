@@ -10,7 +10,7 @@ use perfdata::features::Features;
 /// Letters of a command line. Longer ones would fill the header of the picture.
 const LONGEST_COMMAND: usize = 80;
 
-/// The facts of the recording that a caption states.
+/// The recording's header, target, time and filters, from which a caption is written.
 pub(crate) struct Caption<'a> {
     /// The feature sections of its header.
     pub(crate) features: &'a Features,
@@ -55,7 +55,7 @@ impl Caption<'_> {
         self.parts().join(" · ")
     }
 
-    /// When the first sample was taken, or when the file was written where the recording does not know.
+    /// The date of the first sample, or of the last write to the file where the recording does not know.
     fn date(&self) -> Option<String> {
         let recorded = self.span.and_then(|(first, _)| wall_clock(self.features, first));
         let written = || self.written?.duration_since(SystemTime::UNIX_EPOCH).ok();
@@ -73,7 +73,7 @@ pub(crate) fn wall_clock(features: &Features, time: Timestamp) -> Option<u64> {
     u64::try_from(i128::from(clock.wall_clock) + since).ok()
 }
 
-/// How often the event was sampled.
+/// The rate or period at which the event was sampled.
 fn rate(attr: &Attr, name: &str) -> String {
     let period = attr.sample_period;
     match period {

@@ -17,7 +17,7 @@ pub struct Gap {
     pub lost: u64,
 }
 
-/// How many samples are looked at to find the last one of a CPU.
+/// The number of samples that are looked at to find the last one of a CPU.
 const LOOK_BACK_SAMPLES: usize = 4096;
 
 /// Gaps beyond are not kept: a recording that has more is one gap.
@@ -61,7 +61,7 @@ impl Gaps {
     }
 }
 
-/// When the last sample of a CPU was taken.
+/// The time of the last sample of a CPU.
 fn last_before(profile: &Profile, cpu: Option<CpuId>, end: Timestamp) -> Option<Timestamp> {
     let samples = profile.samples();
     let skipped = samples.len().saturating_sub(LOOK_BACK_SAMPLES);

@@ -19,19 +19,19 @@ use tracker::Tracker;
 
 use crate::lives::Lives;
 
-/// How long all dumps of a recording are waited for together.
+/// The longest time to wait for all dumps of a recording together.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// … in a view that goes on.
+/// The longest time to wait for them in a view that goes on.
 const SHORT_PATIENCE: Duration = Duration::from_millis(200);
 /// Each dump takes memory: of a recording that was made to have more, the first ones are read.
 const MAX_DUMPS: usize = 4096;
-/// How often a view that goes on looks whether dumps have grown.
+/// The interval at which a view that goes on looks whether dumps have grown.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
 /// The dumps of a recording, or of what runs now. Shared by whoever plays the records and whoever looks for names.
 #[derive(Default)]
 pub struct JitDumps {
-    /// When processes lived; `None` where `/proc` alone tells.
+    /// The lives of processes; `None` where `/proc` alone tells.
     lives: Option<Arc<Lives>>,
     /// True if the processes are, or were, of this machine.
     this_host: bool,
@@ -47,7 +47,7 @@ struct Dump {
 struct Content {
     file: Arc<MapFile>,
     parsed: Arc<Mutex<JitDump>>,
-    /// What was wrong with it, in words.
+    /// The error in it, in words.
     error: Mutex<Option<String>>,
     /// True if its times are those of the recording.
     has_times: bool,
@@ -189,7 +189,7 @@ struct Playing {
     /// The program that wrote it: see [`Tracker::program`].
     program: u32,
     dump: Arc<Dump>,
-    /// What has not been played, the first one last.
+    /// Functions that have not been played, the first one last.
     waiting: Vec<Placement>,
     /// Placements of the dump that were taken.
     taken: usize,

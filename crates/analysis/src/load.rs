@@ -56,9 +56,9 @@ pub struct Analysis {
     /// Time that is left out because event loops were at rest in it, in nanoseconds.
     pub at_rest: u64,
     pub(crate) seen_in: SeenIn,
-    /// What was recorded, in words.
+    /// The recorded target, in words.
     target: String,
-    /// When the file was last written.
+    /// The time at which the file was last written.
     written: Option<SystemTime>,
     pub(crate) this_host: bool,
     pub(crate) asked_servers: bool,

@@ -30,7 +30,7 @@ pub(crate) struct Batch {
     pub(crate) chains: Chains,
 }
 
-/// Where a record lies in its batch.
+/// The place of a record in its batch.
 struct Place {
     time: Timestamp,
     start: u32,
@@ -38,7 +38,7 @@ struct Place {
     kind: u32,
     misc: u16,
     event: Option<u16>,
-    /// Where it begins in its file.
+    /// Its offset in its file.
     offset: Option<NonZeroU64>,
 }
 
@@ -84,7 +84,7 @@ impl Batch {
     }
 }
 
-/// The result that is known when all has been read.
+/// The description, loss and notices of a recording that has been read to its end.
 pub(crate) struct Outcome {
     /// Events and features.
     pub(crate) recording: Description,
@@ -158,7 +158,7 @@ impl<'scope> Batches<'scope> {
     }
 }
 
-/// Where batches come from.
+/// The source of batches.
 enum Filled {
     /// The reading thread.
     Read(Receiver<Batch>),

@@ -80,7 +80,7 @@ impl Remedies {
         })
     }
 
-    /// Where the symbols of an object come from that has been stripped.
+    /// The way to symbols of an object that has been stripped.
     fn debug_information(&self, object: &ObjectIdentity) -> String {
         let file = String::from_utf8_lossy(object.path.base_name()).into_owned();
         let of_c_library = C_LIBRARY.iter().any(|start| file.starts_with(start));

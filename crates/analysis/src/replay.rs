@@ -76,7 +76,7 @@ pub fn replay<E: From<Error>>(
     Ok(Replayed { tracker: replay.samples.tracker, loss, recording: outcome.recording })
 }
 
-/// How many counts of lost samples the recorder could not read.
+/// The number of counts of lost samples that the recorder could not read.
 fn unread_lost_counts(recording: &Description) -> u64 {
     let section = recording.features().section(sections::id::UNREAD_LOST_COUNTS);
     let count = section.and_then(|bytes| bytes.first_chunk());
@@ -88,11 +88,11 @@ struct Replay {
     build_ids: ListedBuildIds,
     lives: Arc<Lives>,
     dumps: DumpPlayer,
-    /// Which processes came into containers, in the order of time, the last first.
+    /// Changes of processes' containers, in the order of time, the last first.
     containers: Vec<ContainerChange>,
 }
 
-/// What a recording tells of containers, the last change first.
+/// Changes of containers that a recording tells, the last first.
 fn container_changes(features: &Features, endian: Endian) -> Vec<ContainerChange> {
     let section = features.section(sections::id::CONTAINERS);
     let mut changes = section.map_or_else(Vec::new, |section| containers::from_section(section, endian));

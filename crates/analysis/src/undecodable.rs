@@ -18,10 +18,10 @@ pub(crate) struct Undecodable {
 struct Reason {
     /// The record's type, and the field that is wrong.
     cause: (u32, &'static str),
-    /// Where the first one begins.
+    /// The offset of the first one.
     offset: Option<u64>,
     error: DecodeError,
-    /// How many more there are.
+    /// The number of others.
     more: u64,
 }
 

@@ -21,16 +21,16 @@ const GRACE: usize = 1024;
 /// CPU time without samples, by task names.
 pub(crate) struct Unsampled {
     filter: SampleFilter,
-    /// What is kept apart besides names.
+    /// The choice of what is kept apart besides names.
     detail: Detail,
     lives: HashMap<Tid, Life, FxBuildHasher>,
     /// Those that ended, oldest first.
     ended: VecDeque<Tid>,
-    /// What recordings say at their end of tasks that were attached to, nanoseconds.
+    /// CPU times of tasks that were attached to, as recordings tell them at their end, in nanoseconds.
     rest: HashMap<Tid, u64, FxBuildHasher>,
     /// The tasks without a READ, by the task that was attached to.
     followed: HashMap<Tid, Followed, FxBuildHasher>,
-    /// What is known of ended tasks: nanoseconds per event.
+    /// CPU times of ended tasks: nanoseconds per event.
     times: HashMap<Who, Vec<u64>, FxBuildHasher>,
     /// Events that were seen.
     events: usize,
@@ -39,7 +39,7 @@ pub(crate) struct Unsampled {
 /// In place of the number of a thread that is not kept apart; like that of no process, so that both together are one task's.
 const NO_THREAD: Tid = Tid(Pid::NONE.0);
 
-/// Whose time it was, as far as that is kept apart.
+/// The thread or process whose time it was, as far as these are kept apart.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Who {
     /// The name; several of one task are joined by arrows.
@@ -57,9 +57,9 @@ struct Life {
     names: Vec<Name>,
     /// The task that was attached to, whose clock counts for this one.
     root: Option<Tid>,
-    /// What READs told, nanoseconds.
+    /// The sum of what READs told, in nanoseconds.
     told: Option<u64>,
-    /// What the samples of each event stand for, in its unit.
+    /// The sum of the periods of each event's samples, in its unit.
     sampled: Vec<u64>,
     is_queued: bool,
 }
@@ -120,7 +120,7 @@ impl Unsampled {
         life.told = Some(life.told.unwrap_or(0).saturating_add(counter.value));
     }
 
-    /// Whose CPU time, and how much of it, nanoseconds, has no samples of each event. Empty where the filter asks for times or
+    /// CPU time, in nanoseconds, that has no samples of each event, by its owner. Empty where the filter asks for times or
     /// CPUs, which are not known of it.
     pub(crate) fn finish(mut self) -> Vec<Vec<(Who, u64)>> {
         let mut events: Vec<Vec<(Who, u64)>> = (0..self.events).map(|_| Vec::new()).collect();

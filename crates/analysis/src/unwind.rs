@@ -31,7 +31,7 @@ const AHEAD: usize = 2;
 #[derive(Default)]
 pub(crate) struct Chains {
     bytes: Vec<u8>,
-    /// Where in `bytes`, by the place of the sample in its batch, ascending.
+    /// Ranges in `bytes`, by the place of the sample in its batch, ascending.
     places: Vec<(usize, Range<usize>)>,
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn start<'scope>(
     Ok(ready)
 }
 
-/// What the threads share: whose turn it is holds it.
+/// The state that the threads share: the thread whose turn it is holds it.
 struct Turn {
     batches: Receiver<Batch>,
     queue: Sender<Receiver<Batch>>,

@@ -96,7 +96,7 @@ pub enum Record<'a> {
 /// A mapping (addresses in the process, or in the kernel where `misc` says so).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Mmap<'a> {
-    /// Whose address space; −1 for the kernel's (synthesized).
+    /// The process whose address space it is; −1 for the kernel's (synthesized).
     pub pid: Pid,
     /// The thread that mapped it.
     pub tid: Tid,

@@ -133,7 +133,7 @@ impl TimeConversion {
     }
 }
 
-/// The contents of an event's page at one moment.
+/// The count and times of an event's page at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct PageReading {

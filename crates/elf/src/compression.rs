@@ -24,14 +24,14 @@ const ELFCOMPRESS_ZSTD: u32 = 2;
 /// small ones to 14 (zlib and zstd, of gcc and rustc).
 const MAX_RATIO: u64 = 32;
 
-/// … but for those that are no larger than this unpacked, in bytes.
+/// A section that is no larger than this unpacked, in bytes, is unpacked whatever the ratio.
 const ALWAYS_UNPACKED: u64 = 1 << 20;
 
 /// Unpacked in steps of this many bytes.
 #[cfg(any(feature = "zlib", feature = "zstd"))]
 const STEP: usize = 1 << 20;
 
-/// How a section is packed.
+/// The packed form of a section.
 struct Packed<'a> {
     kind: u32,
     /// The size that is stated.

@@ -77,7 +77,7 @@ impl Image<'_, '_> {
             .find_map(|(tag, value)| (tag == wanted).then_some(value))
     }
 
-    /// Where in the file an address is.
+    /// The offset in the file of an address.
     fn place(&self, address: u64) -> Option<usize> {
         let offset =
             self.headers.segments.iter().find_map(|segment| segment.file_offset_of(Svma(address)))?;

@@ -77,7 +77,7 @@ impl<'a> Symbol<'a> {
 const SHT_SYMTAB: u32 = 2;
 const SHT_DYNSYM: u32 = 11;
 
-/// Where a table's entries and their names lie.
+/// The entries of a table, and the strings that their names are in.
 #[derive(Clone, Copy, Default)]
 struct Table<'a> {
     entries: &'a [u8],

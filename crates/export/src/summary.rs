@@ -3,7 +3,7 @@
 use model::{Loss, Reason};
 use profile::{Census, Count, Nameless, Weight};
 
-/// The facts that a subtitle states.
+/// The counts and the loss that the line below a picture's title states.
 #[derive(Clone, Copy, Debug)]
 pub struct Summary<'a> {
     /// The event's name.

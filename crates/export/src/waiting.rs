@@ -25,7 +25,7 @@ const STATES: [(&str, State); 4] = [
     ("[unknown: switches", State::Unknown),
 ];
 
-/// The state of a thread off the CPU.
+/// The reason why a thread is off the CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
     Blocked,

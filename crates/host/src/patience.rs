@@ -18,7 +18,7 @@ pub struct Worker {
     left_behind: Vec<Receiver<()>>,
 }
 
-/// The result of work that took too long: it may come later.
+/// A channel for the result of work that took too long: it may come later.
 #[derive(Debug)]
 pub struct Late<T>(Receiver<T>);
 

@@ -14,7 +14,7 @@ use crate::sys::perf_event::own_pid;
 use crate::sys::system::{self, SystemName};
 use crate::{machine, sysctl, sysfs, tracefs};
 
-/// The facts about this machine.
+/// The kernel, limits, rights and devices of this machine that decide what can be recorded.
 #[derive(Clone, Debug)]
 pub struct Survey {
     /// `uname(2)`.

@@ -50,7 +50,7 @@ pub enum News {
 /// The settings of the engine.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Whose samples, in words.
+    /// The recorded target, in words.
     pub target: String,
     /// The length of the window.
     pub window: Duration,

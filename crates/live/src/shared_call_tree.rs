@@ -25,7 +25,7 @@ pub(crate) struct SharedCallTree {
     functions: Vec<u128>,
     /// The branch of a stack, by its number.
     tips: SharedList<u32>,
-    /// How many names had come to the symbol table by then.
+    /// The number of names that had come to the symbol table by then.
     names: u64,
     /// When all were described anew, and what it took.
     renewed: Option<(Instant, Duration)>,

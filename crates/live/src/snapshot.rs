@@ -201,7 +201,7 @@ pub enum Span {
 /// The status that holds for all of a snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
-    /// Whose samples: `whole system`, `processes of user 1000`, `pid 17`.
+    /// The recorded target: `whole system`, `processes of user 1000`, `pid 17`.
     pub target: String,
     /// The events, by their names.
     pub events: Vec<EventStatus>,

@@ -27,7 +27,7 @@ pub struct Frame {
     pub inlined: bool,
 }
 
-/// The result of looking up a stack entry.
+/// The functions at a stack entry, or why they are not known.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Resolution {
     /// A function, with those inlined into it at this place.

@@ -68,7 +68,7 @@ pub enum Space {
     /// Executable memory without a file (`//anon`, `[heap]`, `/memfd:…`, `/dev/zero`): generated code.
     /// Offsets are addresses in the process.
     Jit {
-        /// Whose memory.
+        /// The process whose memory it is.
         pid: Pid,
         /// The use of the address range: counts up when a range is mapped anew or the process executes another
         /// program, so that names are never carried from one generation to the next.
@@ -79,7 +79,7 @@ pub enum Space {
     /// The code that one program of one process lists in a jitdump. Offsets are those of the code's bytes in the dump, so
     /// they name a function for good, whatever has its address later.
     JitDump {
-        /// Whose code.
+        /// The process whose code it is.
         pid: Pid,
         /// As of [`Space::Jit`].
         generation: u32,
@@ -88,7 +88,7 @@ pub enum Space {
     },
     /// An address that no mapping of the process covers. Offsets are addresses in the process.
     Unmapped {
-        /// Whose memory.
+        /// The process whose memory it is.
         pid: Pid,
         /// The program (exec) of that process, counted from 0.
         generation: u32,

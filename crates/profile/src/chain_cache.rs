@@ -6,7 +6,7 @@ use hashbrown::HashTable;
 
 use crate::StackId;
 
-/// How many chains are remembered before all are forgotten, unless said otherwise: 50 MiB at most.
+/// The number of chains that are remembered before all are forgotten, unless said otherwise: 50 MiB at most.
 const MOST: usize = 1 << 20;
 
 /// Everything that decides which stack a sample has.

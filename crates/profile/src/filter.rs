@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use model::{CpuId, EventIndex, Name, Pid, Tid, Timestamp};
 
-/// The facts of a sample that a filter looks at.
+/// A sample's thread, CPU, event and time: filters on samples look at these.
 #[derive(Clone, Copy, Debug)]
 pub struct SampleFacts<'a> {
     /// The thread's name at that time.

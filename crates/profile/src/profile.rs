@@ -93,7 +93,7 @@ impl Presence {
     }
 }
 
-/// The details that a profile keeps apart.
+/// The choice of what a profile counts separately: threads, processes, CPUs, single samples.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Detail {
     /// Threads, not only their names.

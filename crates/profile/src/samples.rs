@@ -16,7 +16,7 @@ pub struct Columns {
 /// One sample, with its columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sample {
-    /// Whose it is.
+    /// The thread that it was taken of.
     pub thread: ThreadId,
     /// Its stack.
     pub stack: StackId,

@@ -21,7 +21,7 @@ pub struct Shape {
     pub collapse_recursion: bool,
 }
 
-/// The properties of a frame that filters ask for. Frames that read alike may differ in it, as of two modules.
+/// Marks of a frame that filters set. Frames with the same text may have different marks, where they are of two modules.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub(crate) struct Marks {
     /// A reason for its samples to stay.

@@ -17,7 +17,7 @@ pub enum Lanes {
     Cpus,
 }
 
-/// Whose lane it is.
+/// The owner of a lane.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Lane {
     /// Everything.

@@ -53,7 +53,7 @@ pub struct RecordedEvent {
     pub tracepoint: Option<(String, String)>,
 }
 
-/// The facts of a recording that is about to begin.
+/// The events, CPUs and sizes of a recording that is about to begin.
 #[derive(Clone, Debug)]
 pub struct Recording {
     /// The events; the order is that of the file.

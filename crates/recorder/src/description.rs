@@ -27,7 +27,7 @@ const CLOCK_REALTIME: i32 = 0;
 /// `PERF_COMP_ZSTD`
 const ZSTD: u32 = 1;
 
-/// The contents of the header of every file of a recording: the events, the clock, who recorded.
+/// The header that every file of a recording has: the events, the clock, who recorded.
 #[derive(Clone)]
 pub(crate) struct Description {
     pub(crate) events: Vec<EventDescription>,

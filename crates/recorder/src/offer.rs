@@ -12,7 +12,7 @@ use crate::event::Event;
 use crate::open::{Kernel, Opener, Step, is_kernels_own, settle};
 use crate::options::{CallChain, Options, Target};
 
-/// The result of asking the kernel for an event.
+/// The kernel's answer to a request for an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Offer {
     /// It samples.

@@ -105,7 +105,7 @@ impl Clock {
     }
 }
 
-/// The data that are recorded beside the usual.
+/// Data that are recorded only where they are asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Extras {
     /// The data address of each sample, and mappings without code.

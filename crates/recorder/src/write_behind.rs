@@ -41,7 +41,7 @@ pub(crate) type Exchange = Box<dyn FnOnce(&mut Output) -> io::Result<()> + Send>
 #[derive(Default)]
 struct Block {
     bytes: Vec<u8>,
-    /// How many bytes there were when each round was finished.
+    /// The number of bytes when each round was finished.
     rounds: Vec<usize>,
 }
 

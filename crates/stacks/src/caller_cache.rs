@@ -13,7 +13,7 @@ use crate::process_maps::MappedObjects;
 #[derive(Debug, Default)]
 pub(crate) struct CallerCache {
     processes: HashMap<Pid, Callers, FxBuildHasher>,
-    /// How many frames are known, of all processes.
+    /// The number of frames that are known, of all processes.
     frames: usize,
 }
 

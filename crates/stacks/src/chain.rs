@@ -23,7 +23,7 @@ impl Default for ChainUnwinder {
     }
 }
 
-/// The result of finding the user part of a chain.
+/// The end of a user stack, and whether memory read later was needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChainEnd {
     /// The end of the stack.

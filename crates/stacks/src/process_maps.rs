@@ -101,13 +101,13 @@ pub struct ProcessMapsCache {
     processes: HashMap<Pid, (Generation, Arc<ProcessMaps>), FxBuildHasher>,
 }
 
-/// ProcessMapsCache beyond this many processes are dropped, all at once, and the objects with them: most of those processes
+/// Beyond this many processes all maps are dropped at once, and the objects with them: most of those processes
 /// have ended, and many objects were theirs alone.
 const MOST_PROCESSES: usize = 1024;
 
 /// From this many on, mappings of ended processes are looked for.
 const MANY_PROCESSES: usize = 128;
-/// … and objects that no living process maps.
+/// From this many on, objects that no living process maps are looked for.
 const MANY_IMAGES: usize = 512;
 
 impl ProcessMapsCache {

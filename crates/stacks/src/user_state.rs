@@ -17,7 +17,7 @@ pub struct UserState<'a> {
     pub registers: Registers,
     /// The copy.
     pub stack: StackCopy<'a>,
-    /// Whose they are; 0 where the sample does not say.
+    /// The thread that they are of; 0 where the sample does not say.
     pub thread: Tid,
 }
 

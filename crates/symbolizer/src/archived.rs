@@ -121,7 +121,7 @@ impl ArchivedNames {
     }
 }
 
-/// Which kind of address an entry is, as a number: a return address is another question than an instruction.
+/// The number of an entry's kind of address: a return address is another question than an instruction.
 fn kind(entry: &StackEntry) -> u8 {
     u8::from(entry.kind == AddressKind::ReturnAddress) | u8::from(entry.in_kernel) << 1
 }
@@ -186,7 +186,7 @@ pub fn encode<'a>(entries: impl IntoIterator<Item = (&'a Space, &'a StackEntry, 
     bytes
 }
 
-/// Why a function has no name, as a number: what can be wrong with the names of an object that can be read.
+/// The number of a reason why a function has no name, of those that an object can have that can be read.
 fn reason_number(reason: &Reason) -> u8 {
     match reason {
         Reason::NoSymbols => 0,
@@ -331,7 +331,7 @@ impl<'a> Reader<'a> {
         u32::try_from(number).or_else(|_| self.error(field, "too large"))
     }
 
-    /// How many things follow, each of which takes at least a byte.
+    /// Reads the number of things that follow, each of which takes at least a byte.
     fn count(&mut self, field: &'static str) -> Result<usize, ArchiveError> {
         let count = self.number(field)?;
         let left = self.bytes.len() - self.position;

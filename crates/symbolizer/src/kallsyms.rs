@@ -8,7 +8,7 @@ pub struct Kallsyms {
     text: String,
     /// Sorted by address; of several at one address only the last, which is perf's choice.
     symbols: Vec<Entry>,
-    /// Where `_text` (else `_stext`) lies.
+    /// The address of `_text` (else `_stext`).
     text_address: Option<u64>,
     hidden: bool,
 }

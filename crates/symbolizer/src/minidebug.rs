@@ -7,10 +7,10 @@ use elf::Object;
 /// Fedora's largest unpacks to a few megabytes.
 const MAX_SIZE: u64 = 64 << 20;
 
-/// … and to 5 times its size in the file.
+/// The largest ratio of its unpacked size to its size in the file.
 const MAX_RATIO: u64 = 32;
 
-/// … but for what is no larger than this unpacked, in bytes: a few symbols come to 40 times.
+/// An object that is no larger than this unpacked, in bytes, is unpacked whatever the ratio: a few symbols come to 40 times.
 const ALWAYS_UNPACKED: u64 = 1 << 20;
 
 /// The memory that unpacking may take itself, in KiB: `xz -9` asks for 64 MiB.

@@ -195,7 +195,7 @@ struct KnownNames {
     shown: HashMap<Box<[u8]>, Arc<str>>,
     /// Linkage names longer than [`Name::MAX_BYTES`] by their hashes: to keep them would take more memory than what is shown.
     shown_of_long: HashMap<u64, Arc<str>>,
-    /// How many are shown in part.
+    /// The number of names that are shown in part.
     cut: usize,
 }
 

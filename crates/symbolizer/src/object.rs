@@ -40,7 +40,7 @@ impl<'a, D: AsRef<[u8]>> ObjectFiles<'a, D> {
     }
 }
 
-/// The details that a resolution asks for.
+/// The style of names, and whether inlined calls and lines are wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// The style of names.
@@ -81,9 +81,9 @@ pub struct ObjectSymbolizer<'a, D> {
     names: Names<'a>,
     sections: Option<Sections<'a>>,
     supplementary: Option<Sections<'a>>,
-    /// What to add to an address of the debug file to get one of the object: not 0 where the object was prelinked.
+    /// The number to add to an address of the debug file to get one of the object: not 0 where the object was prelinked.
     debug_bias: u64,
-    /// What a Go program without debug information knows itself.
+    /// The table that a Go program without debug information has itself.
     go: Option<GoPlaces<'a>>,
     /// True if there is nothing but the dynamic symbols.
     only_exports: bool,
@@ -111,7 +111,7 @@ struct DebugFiles<'s> {
     supplementary: Option<(Dwarf<'s>, UnitIndex<'s>)>,
 }
 
-/// The result of walking one unit.
+/// The functions and inlined calls that the walk of one unit found at addresses.
 pub struct Walked {
     /// Index of the address, and the frames that cover it, innermost first. The location of the innermost frame is
     /// not known yet; the name of the outermost is missing where a symbol has it.
@@ -120,11 +120,11 @@ pub struct Walked {
 
 struct WalkedFrame {
     name: Option<Arc<str>>,
-    /// Where the call in this frame stands, for all but the innermost.
+    /// The line of the call in this frame, for all but the innermost.
     location: Option<SourceLocation>,
 }
 
-/// What is known of an address.
+/// The frames and the symbol of an address.
 struct Answer {
     frames: Option<Arc<[Frame]>>,
     /// The start of its symbol.
@@ -420,7 +420,7 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
         places.iter().map(place).collect()
     }
 
-    /// What a Go program's own table says of an address: frames, and the line of the innermost.
+    /// The frames that a Go program's own table has for an address, and the line of the innermost.
     fn go_frames(
         &self,
         go: &GoPlaces<'_>,
@@ -448,7 +448,7 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
         files.flat_map(Sections::damaged).map(String::as_str)
     }
 
-    /// Why an address of this object has no name.
+    /// The reason why an address of this object has no name.
     fn reason(&self) -> Reason {
         let damaged =
             self.sections.iter().chain(&self.supplementary).find_map(|sections| sections.damaged().first());

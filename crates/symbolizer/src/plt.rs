@@ -28,7 +28,7 @@ pub(crate) enum PltTarget {
     Resolved(u64),
 }
 
-/// Where a name starts; never 0.
+/// The offset of a name; never 0.
 type NameOffset = u32;
 
 /// More stubs than this no program has.
@@ -113,7 +113,7 @@ fn target<D: AsRef<[u8]>>(
     Some(PltTarget::Named(name))
 }
 
-/// Which function's address each slot of the global offset table gets.
+/// The function whose address each slot of the global offset table gets.
 struct Slots {
     by_address: FxHashMap<u64, PltTarget>,
     /// The functions in the order of the relocations for lazy binding.

@@ -21,7 +21,7 @@ pub(crate) enum Strings {
     Go,
 }
 
-/// How many there are.
+/// The number of kinds.
 const KINDS: usize = Strings::Go as usize + 1;
 
 /// The string tables.

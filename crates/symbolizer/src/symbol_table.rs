@@ -122,7 +122,7 @@ impl SymbolTable {
         self.covering(address.0, self.starting_up_to(address.0), names)
     }
 
-    /// How many functions start at or before an address.
+    /// The number of functions that start at or before an address.
     fn starting_up_to(&self, address: u64) -> usize {
         self.functions.partition_point(|function| function.start <= address)
     }

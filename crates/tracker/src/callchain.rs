@@ -4,7 +4,7 @@ use decoder::CpuMode;
 use decoder::context::Context;
 use model::AddressKind;
 
-/// Whose addresses follow.
+/// The address space of the addresses that follow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AddressSpace {
     /// The kernel's.
@@ -37,7 +37,7 @@ pub enum ChainItem {
         address: u64,
         /// The first after a marker is an instruction pointer, the others are return addresses.
         kind: AddressKind,
-        /// Whose it is; `None` where neither a marker nor the sample says.
+        /// The space that it is in; `None` where neither a marker nor the sample says.
         context: Option<AddressSpace>,
     },
     /// The user part comes later, in a `PERF_RECORD_CALLCHAIN_DEFERRED` with this cookie.

@@ -7,10 +7,10 @@ use model::Name;
 
 /// Letters that are shown of an id: `docker ps` and `podman ps` print as many.
 const SHORT: usize = 12;
-/// … and of a pod's.
+/// The number of letters that are shown of a pod's id.
 const SHORT_POD: usize = 8;
 
-/// What stands before a container's id in the name of its cgroup, and who puts it there. systemd's scopes have it; what is of
+/// The text before a container's id in the name of its cgroup, and who puts it there. systemd's scopes have it; what is of
 /// the container's monitor (`libpod-conmon-…`) has no id right behind it.
 const PREFIXES: [(&str, &str); 6] = [
     ("docker-", "docker"),
@@ -56,7 +56,7 @@ fn container(parent: &str, part: &str, pod: Option<&str>) -> Option<String> {
     unit.and_then(|_| nspawn.or_else(machine))
 }
 
-/// Who has containers below a folder of this name, where their names say nothing but the id.
+/// The runtime that has containers below a folder of this name, where their names say nothing but the id.
 fn kind_of_folder(parent: &str) -> &'static str {
     match parent {
         "docker" => "docker",

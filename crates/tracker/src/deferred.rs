@@ -7,7 +7,7 @@ use alloc::collections::VecDeque;
 
 use model::Tid;
 
-/// How many samples may wait at a time. A thread takes few samples within one visit to the kernel, so more than this
+/// The number of samples that may wait at a time. A thread takes few samples within one visit to the kernel, so more than this
 /// means that the records they wait for were lost.
 const WAITING: usize = 1 << 14;
 

@@ -108,7 +108,7 @@ impl KernelMap {
     }
 }
 
-/// Where 64-bit kernels live on all architectures but s390.
+/// Returns true for addresses in the half where 64-bit kernels live on all architectures but s390.
 fn is_upper_half(address: Avma) -> bool {
     address.0 >> 63 == 1
 }

@@ -111,7 +111,7 @@ fn balanced(ascending: &[Mapping]) -> Link {
     Some(node(balanced(below), middle, balanced(above)))
 }
 
-/// What lies below `at`, and what lies at or above it; a mapping across is cut.
+/// Splits a tree into the part below `at` and the part at or above it; a mapping across is cut.
 fn split(link: &Link, at: Avma) -> (Link, Link) {
     let Some(node) = link else { return (None, None) };
     let mapping = node.mapping;

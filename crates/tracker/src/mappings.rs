@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(parts, [(10, 19, 1), (20, u64::MAX - 1, 2), (u64::MAX, u64::MAX, 3)]);
     }
 
-    /// What a process does: maps a range, or forks and goes on as the parent or as the child.
+    /// An act of a process: it maps a range, or forks and goes on as the parent or as the child.
     #[derive(Clone, Debug)]
     enum Step {
         Map(u64, u64),

@@ -9,7 +9,7 @@ use rustc_hash::FxBuildHasher;
 use crate::mapping::{Mapping, MappingKind};
 use crate::mappings::Mappings;
 
-/// How many ended processes keep their mappings, for records that come a little late: on a busy machine a process that
+/// The number of ended processes that keep their mappings, for records that come a little late: on a busy machine a process that
 /// has told of its end may wait for its last moment while hundreds of others come and go.
 const GRACE: usize = 1024;
 
@@ -20,7 +20,7 @@ pub(crate) struct Processes {
     /// Those that may have no thread: when their last one ended, or they were heard of first, oldest first. A record that
     /// comes too late makes a process anew, of which nothing more will be heard.
     waiting: VecDeque<(Pid, u64)>,
-    /// How many ever waited.
+    /// The number of processes that ever waited.
     waited: u64,
     /// Above the counts of all that were forgotten: one of their numbers may be used again, and the counts go on.
     counts: u32,

@@ -19,7 +19,7 @@ pub(crate) struct Thread {
     pub(crate) alive: bool,
 }
 
-/// How many threads that ended keep their names, for records that come a little late.
+/// The number of ended threads that keep their names, for records that come a little late.
 const GRACE: usize = 4096;
 
 /// All threads by their number: those that live, and those that ended lately.
@@ -30,7 +30,7 @@ pub(crate) struct Threads {
     ended: VecDeque<Tid>,
 }
 
-/// The state of a thread's number.
+/// The thread that a number names now: the same as before, or a new one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Seen {
     /// It names the thread it named before.

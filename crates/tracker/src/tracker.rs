@@ -17,7 +17,7 @@ use crate::mappings::Mappings;
 use crate::process::{Process, Processes};
 use crate::thread::{Seen, Threads};
 
-/// How many bits of a generation count the changes of the kernel's mappings: modules and BPF programs are few.
+/// The number of bits of a generation that count the changes of the kernel's mappings: modules and BPF programs are few.
 const KERNEL_BITS: u32 = 20;
 
 /// Names one state of the mappings that a process sees, the kernel's included: equal call chains of equal
@@ -35,7 +35,7 @@ impl Generation {
 /// The raw stack of a sample, to be mapped.
 #[derive(Clone, Copy, Debug)]
 pub struct RawStack<I> {
-    /// Whose addresses the user part holds.
+    /// The process whose addresses the user part holds.
     pub pid: Pid,
     /// The privilege level of `ip`.
     pub mode: CpuMode,

@@ -27,14 +27,14 @@ pub(crate) struct Trace {
     words: Vec<Word>,
 }
 
-/// What the steps from a frame outwards depend on.
+/// The registers and words that the steps from a frame outwards depend on.
 #[derive(Debug)]
 struct State {
     /// `None` where more is known than what calls keep, as in a frame that a signal interrupted.
     registers: Option<KeptRegisters>,
-    /// Which of them matter.
+    /// The set of registers that matter.
     needed: RegisterSet,
-    /// How many words were read from this frame on.
+    /// The number of words that were read from this frame on.
     words: usize,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Reads {
 struct Stepped {
     registers: Option<KeptRegisters>,
     reads: Option<Reads>,
-    /// How many words were read before.
+    /// The number of words that were read before.
     words: usize,
 }
 

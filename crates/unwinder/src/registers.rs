@@ -50,7 +50,7 @@ impl Registers {
         registers
     }
 
-    /// Whose registers these are.
+    /// The architecture that they are of.
     pub fn architecture(&self) -> Architecture {
         self.architecture
     }

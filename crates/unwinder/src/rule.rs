@@ -43,9 +43,9 @@ const WORD: i64 = 8;
 pub(crate) struct CompactRule {
     cfa_offset: i32,
     cfa_register: u8,
-    /// Where the return address is, in words from the CFA; 0: in the link register.
+    /// The place of the return address, in words from the CFA; 0: in the link register.
     return_address: i16,
-    /// Where each of [`Architecture::callee_saved`] is, in words from the CFA; 0: in the register still. (Nothing is
+    /// The place of each of [`Architecture::callee_saved`], in words from the CFA; 0: in the register still. (Nothing is
     /// saved *at* the CFA: that word belongs to the caller.)
     saved: [i16; MOST_CALLEE_SAVED],
 }

@@ -98,7 +98,7 @@ pub(crate) struct FoundRule {
     pub(crate) holds_in: Option<Range<FileOffset>>,
 }
 
-/// Where a rule is among the different ones.
+/// The position of a rule among the different ones.
 type Index = u32;
 
 #[derive(Default, Debug)]

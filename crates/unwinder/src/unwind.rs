@@ -189,7 +189,7 @@ impl Position<'_> {
     }
 }
 
-/// How the caller was found, for judging what was found.
+/// The way in which the caller was found, for judging what was found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     /// By a row; `false`: the caller may be on another stack.
@@ -217,7 +217,7 @@ struct Walk<'w, 's, O, M> {
     led_out_by: Option<u64>,
     /// The caller about to be found is one that a search has found on the stack.
     searched: bool,
-    /// How many of the outermost frames are those of the stack before, with the one in which the two have met.
+    /// The number of outermost frames that are those of the stack before, with the one in which the two have met.
     taken_over: usize,
 }
 
@@ -474,7 +474,7 @@ fn truncated(reason: TruncationReason) -> StackEnd {
     StackEnd::Truncated(reason)
 }
 
-/// What the tables say about a place, in the form to be remembered.
+/// Makes the rule for a place from the tables, in the form to be remembered.
 fn rule_from_tables<D: ReadAt>(
     tables: &UnwindTables<D>,
     place: Place,
@@ -559,7 +559,7 @@ fn epilogue<D: ReadAt>(tables: &UnwindTables<D>, place: Place) -> Option<Compact
     CompactRule::from_epilogue(tables.architecture(), &tables.code_from(goes_on_at(place)?))
 }
 
-/// Where a frame goes on.
+/// The offset at which a frame goes on.
 fn goes_on_at(place: Place) -> Option<FileOffset> {
     if place.is_call { place.offset.checked_add(1) } else { Some(place.offset) }
 }

@@ -11,7 +11,7 @@ use super::purity::{is_test, is_test_file};
 use super::tree::Tree;
 
 /// First words that make a summary a question or the end of another sentence.
-const UNFINISHED: &[&str] = &["What", "Whether", "How", "Where", "When", "Which", "Who", "Why"];
+const UNFINISHED: &[&str] = &["What", "Whether", "How", "Where", "When", "Which", "Who", "Whose", "Why"];
 
 /// With fewer words a summary says no more than the name.
 const FEWEST_WORDS: usize = 3;

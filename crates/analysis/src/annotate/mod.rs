@@ -105,7 +105,7 @@ pub struct CodeReader {
     store: ObjectStore,
     symbolizing: Symbolizing,
     syntax: Syntax,
-    /// What the recording carries.
+    /// Code that the recording carries.
     carried: HashMap<(Space, u64), ArchivedCode>,
 }
 

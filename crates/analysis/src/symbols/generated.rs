@@ -15,12 +15,12 @@ use super::{Job, Remarks, named};
 use crate::jit_dumps::DumpRemarks;
 use crate::lives::Lives;
 
-/// How long the maps of a recording are waited for in all, where file systems do not answer. One that is slow, as over a
+/// The longest time to wait for all maps of a recording, where file systems do not answer. One that is slow, as over a
 /// network, answers within a second.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// … and in a view that goes on: what comes later is there at the next look.
+/// The longest time to wait in a view that goes on: what comes later is there at the next look.
 const SHORT_PATIENCE: Duration = Duration::from_millis(200);
-/// … but each one so long, when that is used up.
+/// The time to wait for each map when that is used up.
 const LEAST_PATIENCE: Duration = Duration::from_millis(20);
 /// Bytes of all maps of a recording together: hostile ones are as large as they may be. Some seconds of reading.
 const MOST_BYTES_OF_ALL: u64 = 4 * MOST_BYTES;
@@ -34,7 +34,7 @@ pub(super) struct PerfMaps {
     state: Mutex<State>,
 }
 
-/// Where it is known from which process a map must be.
+/// The knowledge of which process a map must be from.
 enum Source {
     /// There are no maps: the processes are another machine's.
     OtherHost,
@@ -48,14 +48,14 @@ enum Source {
 struct State {
     /// Maps whose reading goes on.
     late: HashMap<Pid, Late<Answer>>,
-    /// How long has been waited in vain.
+    /// The time that has been waited in vain.
     waited: Duration,
     /// Bytes that were read.
     read: u64,
     remembered: HashMap<Pid, Life>,
 }
 
-/// What a process's map says of some addresses.
+/// The functions that a process's map has at some addresses.
 struct Answer {
     search: PerfMapSearch,
     found: Found,
@@ -81,7 +81,7 @@ pub(super) struct MapRemarks {
     ageless: BTreeSet<String>,
     /// Their sizes.
     long: BTreeMap<String, u64>,
-    /// What is said of jitdump files.
+    /// Sentences about jitdump files.
     dumps: BTreeSet<String>,
 }
 

@@ -54,7 +54,7 @@ pub(super) struct KernelNames {
 /// A list of names that fits the recorded kernel.
 struct Table {
     symbols: Kallsyms,
-    /// What to add to a recorded address to get one of the list: kernels of the same build lie elsewhere after each
+    /// The number to add to a recorded address to get one of the list: kernels of the same build lie elsewhere after each
     /// start (KASLR).
     shift: u64,
     same_start: bool,

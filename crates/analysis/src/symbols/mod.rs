@@ -39,7 +39,7 @@ pub struct SymbolSettings {
     pub options: Options,
 }
 
-/// The answers, and what should be said about how they came about.
+/// Resolutions of stack entries, and remarks on files that were not used, or in part only.
 #[derive(Default)]
 pub struct Symbols {
     /// The resolution of each entry.
@@ -66,7 +66,7 @@ struct Job<'a> {
     pids: Vec<Pid>,
 }
 
-/// What a job found.
+/// The resolutions that a job found.
 #[derive(Default)]
 struct Answers {
     resolutions: Vec<Resolution>,
@@ -102,7 +102,7 @@ pub struct Symbolizing {
     recorded: RecordedNames,
     archived: ArchivedNames,
     options: Options,
-    /// What is kept of objects between calls.
+    /// Indexes or objects that are kept between calls.
     kept: ObjectCache,
     threads: Supply,
 }

@@ -24,9 +24,9 @@ pub(super) enum ObjectCache {
 /// So many with their files.
 const MOST_FILES: usize = 256;
 
-/// The facts of an object besides its files. It means nothing without them.
+/// The index and the unpacked `.gnu_debugdata` of an object. They mean nothing without its files.
 pub(super) struct Known {
-    /// Which files those are.
+    /// The files that it was made of.
     files: Stamp,
     /// The object in `.gnu_debugdata`, unpacked.
     pub(super) minidebug: Option<HostObject>,

@@ -20,7 +20,7 @@ const WORTH_A_THREAD: usize = 1 << 20;
 pub(super) struct Opened {
     object: Arc<HostObject>,
     path: PathBuf,
-    /// What the recording calls it: the path may lead through a process.
+    /// Its path in the recording: that may lead through a process.
     name: Name,
     files: DebugFiles,
     pub(super) known: Arc<Known>,

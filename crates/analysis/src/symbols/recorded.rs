@@ -20,7 +20,7 @@ pub(super) struct RecordedNames {
 
 struct Functions {
     map: FunctionRanges,
-    /// What to add to a place's offset to get an address of the file.
+    /// The number to add to a place's offset to get an address of the file.
     shift: u64,
 }
 

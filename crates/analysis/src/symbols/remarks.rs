@@ -11,7 +11,7 @@ use super::generated::{MapRemarks, add};
 pub struct Remarks {
     /// Files that were found and not used, one sentence each.
     pub(super) notes: BTreeSet<String>,
-    /// How many names were cut, by the file that has them.
+    /// The number of names that were cut, by the file that has them.
     cut_names: BTreeMap<Name, usize>,
     pub(super) maps: MapRemarks,
 }

@@ -26,7 +26,7 @@ impl Supply {
         pool.build().map_or(Self::Fresh, Self::Pool)
     }
 
-    /// How many threads there are for the jobs of one call, the caller's included, and for parts of a large job.
+    /// The number of threads for the jobs of one call, the caller's included, and for parts of a large job.
     fn size(&self) -> (usize, usize) {
         match self {
             // As many again for the parts of a large job: cores that will be idle before it ends are not idle when it starts.

@@ -73,7 +73,7 @@ const CAUSES: &[(&str, &str)] = &[
     ("submit_bio_wait", "disk"),
 ];
 
-/// … that event loops rest in.
+/// Functions that event loops rest in.
 const EVENTS: &[(&str, &str)] = &[
     ("ep_poll", "epoll"),
     ("do_epoll_wait", "epoll"),

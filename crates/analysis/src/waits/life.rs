@@ -23,11 +23,11 @@ pub(super) struct Life {
     pub(super) ran: BTreeMap<ThreadId, u64>,
     /// True if any sample is of it, so that it is one of those that were meant.
     pub(super) sampled: bool,
-    /// What is known of the time before each of the kernel's counts, by the count's number.
+    /// The stretch before each of the kernel's counts, by the count's number.
     stretches: BTreeMap<usize, Stretch>,
 }
 
-/// What is known of the time between two counts of the kernel, in nanoseconds.
+/// The time between two counts of the kernel, and the parts of it that are known, in nanoseconds.
 #[derive(Default)]
 struct Stretch {
     ran: u64,
@@ -81,7 +81,7 @@ fn pieces((start, end): (u64, u64), counted: &[Schedstat]) -> impl Iterator<Item
     })
 }
 
-/// What an activity is for the kernel's counts.
+/// The class that an activity has in the kernel's counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
     Running,
@@ -269,7 +269,7 @@ impl Life {
         }
     }
 
-    /// How long it did what is of this class, under one of its names or under all.
+    /// The time that it spent in this class, under one of its names or under all.
     fn known(&self, wanted: Class, thread: Option<ThreadId>) -> u64 {
         let is_wanted = |state: &State| {
             class(state.activity) == Some(wanted) && thread.is_none_or(|thread| thread == state.thread)

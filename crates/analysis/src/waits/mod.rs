@@ -50,12 +50,12 @@ pub(crate) struct ThreadTimes {
     cache: ChainCache,
     mapper: Mapper,
     timeline: Timeline<Wait>,
-    /// What threads waited for, as it was read from outside.
+    /// The causes of waits that were read from outside.
     causes: Causes,
     lives: HashMap<Tid, Life, FxBuildHasher>,
     /// Threads that have ended, whose last intervals have not been counted yet.
     ended: Vec<Tid>,
-    /// How many threads of each process are on a CPU.
+    /// The number of threads of each process that are on a CPU.
     parallel: HashMap<Pid, u64, FxBuildHasher>,
     /// Time off the CPU, and running time without a sample.
     states: HashMap<State, Count, FxBuildHasher>,
@@ -65,9 +65,9 @@ pub(crate) struct ThreadTimes {
     /// Gaps between recorded switches that have begun, and whether the last of them lasts.
     gaps: usize,
     in_gap: bool,
-    /// What the kernel counted of threads that were switched often.
+    /// The kernel's counts of threads that were switched often.
     counted: HashMap<Tid, Vec<Schedstat>, FxBuildHasher>,
-    /// When threads waited, for those who want to know that.
+    /// The spans in which threads waited, for those who want to know them.
     spans: Option<Vec<WaitSpan>>,
 }
 

@@ -12,7 +12,7 @@ use crate::events::is_named;
 
 const CONTEXT_SWITCHES: (u32, u64) = (TYPE_SOFTWARE, SW_CONTEXT_SWITCHES);
 
-/// The role of an event: the information of its samples.
+/// The role of an event: which thread its samples tell of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     /// Nothing of time.
@@ -168,7 +168,7 @@ impl Switches {
     }
 }
 
-/// What an event tells of switches.
+/// The kind of switch that an event tells of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Told {
     Switch,

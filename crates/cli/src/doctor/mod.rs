@@ -13,7 +13,7 @@ pub use checks::findings;
 pub use text::report;
 pub use unit::unit;
 
-/// The facts that the checks look at.
+/// The survey of the machine and the kernel's answers, which the checks judge.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// The settings and devices of the machine.
@@ -22,7 +22,7 @@ pub struct Facts {
     pub offers: Offers,
 }
 
-/// The answers of the kernel, event by event.
+/// The kernel's answers to requests for events.
 #[derive(Clone, Copy, Debug)]
 pub struct Offers {
     /// The CPU clock, on ourselves.

@@ -27,7 +27,7 @@ impl AnnotatedFunction {
     }
 }
 
-/// The properties that all functions of a listing have in common.
+/// The event, totals, sources and style of an annotated listing, for all of its functions.
 pub struct Listing<'a> {
     /// Name of the event.
     pub event: &'a str,

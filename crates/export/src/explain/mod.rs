@@ -16,7 +16,7 @@ pub use text::page;
 /// The JSON Schema of what [`write_json`] writes.
 pub const SCHEMA: &str = include_str!("../../../../docs/schemas/explain.json");
 
-/// The facts that a page states.
+/// The recording's title, event, totals, loss and frames, from which an explanation is written.
 pub struct Facts<'a> {
     /// The target, machine, time and rate of the recording, in a line.
     pub title: &'a str,
@@ -87,7 +87,7 @@ impl Facts<'_> {
         }
     }
 
-    /// How many CPUs were busy on average, where that can be said.
+    /// The number of CPUs that were busy on average, where that can be said.
     fn busy_cpus(&self) -> Option<f64> {
         let duration = self.duration_ns.filter(|&duration| duration > 0 && self.is_clock)?;
         Some(self.total.period as f64 / duration as f64)

@@ -23,7 +23,7 @@ pub use keys::{Key, UnknownKey};
 use table::Table;
 use tree::{Direction, Tree};
 
-/// The contents of a report about an event.
+/// A report about one event.
 pub struct EventReport<'a> {
     /// Its samples.
     pub view: &'a View<'a>,

@@ -254,7 +254,7 @@ fn close(
     Ok(())
 }
 
-/// How many lines are written right below a line.
+/// The number of lines that are written right below a line.
 fn siblings(line: &Line) -> usize {
     line.children + usize::from(line.omitted.calls > 0)
 }

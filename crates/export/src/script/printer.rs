@@ -18,7 +18,7 @@ use super::text::{Gap, Text};
 use super::tracepoint::Format;
 use super::{memory, number, registers};
 
-/// The facts of an event that the printer needs.
+/// The attr and the name of an event.
 #[derive(Clone, Copy, Debug)]
 pub struct ScriptEvent<'a> {
     /// The attr with which it was opened.

@@ -26,7 +26,7 @@ use waits::Waits;
 /// Reads the lines of a source file by its path in debug information.
 pub type ReadSource<'r> = dyn Fn(&str) -> Option<Arc<[String]>> + 'r;
 
-/// The contents of the page.
+/// The recording that a page shows: title, events, gaps and waits.
 pub struct Page<'p> {
     /// The recorded target.
     pub title: String,

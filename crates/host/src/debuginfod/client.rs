@@ -18,7 +18,7 @@ pub struct Client {
     agent: Agent,
     /// Servers that could not be reached: they are not waited for again.
     unreachable: Vec<bool>,
-    /// When the first download began.
+    /// The time at which the first download began.
     start: Option<Instant>,
 }
 

@@ -42,7 +42,7 @@ pub struct Tile {
     pub weight: u64,
 }
 
-/// The details of the frame under the cursor.
+/// The text, module and weights of the frame under the cursor.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Details {
     /// Its text.

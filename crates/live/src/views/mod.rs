@@ -58,7 +58,7 @@ impl TaskChoice {
 /// A stack within the scope.
 #[derive(Clone, Copy)]
 pub struct ScopedStack<'a> {
-    /// Whose.
+    /// The task that it is of.
     pub task: &'a Task,
     /// The position of the task in [`Snapshot::tasks`].
     pub task_number: u32,

@@ -13,7 +13,7 @@ pub trait ReadAt: Send {
     /// Those of the file.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// How many bytes there are.
+    /// The number of bytes.
     ///
     /// # Errors
     /// Those of the file.

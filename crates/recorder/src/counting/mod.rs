@@ -125,7 +125,7 @@ pub struct Sheet<'a> {
     pub to: Duration,
 }
 
-/// The result of counting.
+/// Counts, times and losses of a finished `prof stat`.
 #[derive(Debug)]
 pub struct Counted {
     /// The events.

@@ -42,7 +42,7 @@ fn behind<'a>(text: &'a str, token: &str) -> Option<&'a str> {
         .and_then(|(at, _)| text.get(at + token.len()..))
 }
 
-/// How many identifiers there are, but for the hash of Rust's legacy mangling.
+/// The number of identifiers, but for the hash of Rust's legacy mangling.
 fn identifiers(mut text: &str) -> usize {
     let mut count = 0;
     while let Some(at) = text.find(|first: char| first.is_ascii_digit()) {

@@ -48,7 +48,7 @@ pub(crate) fn of(body: &str, names: impl Iterator<Item = String>) -> Option<Stri
         .map(|(_, name)| name)
 }
 
-/// How many letters have to be changed, added, taken away or swapped with their neighbour (optimal string alignment).
+/// The number of letters that have to be changed, added, taken away or swapped with their neighbour (optimal string alignment).
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().take(64).collect());
     let (mut before, mut row): (Vec<usize>, Vec<usize>) = (Vec::new(), (0..=b.len()).collect());

@@ -23,7 +23,7 @@ use crate::records::{each_mut, u32_at, u64_at};
 /// Offset of IDENTIFIER in a sample.
 const IDENTIFIER: usize = offsets::in_sample(SampleFormat::IDENTIFIER, SampleFormat::IDENTIFIER);
 
-/// The state of the CPUs that are recorded whole.
+/// The sideband events of the CPUs that are recorded whole.
 #[derive(Debug, Default)]
 pub(crate) struct WholeCpus {
     cgroup: Option<OwnedFd>,
@@ -52,7 +52,7 @@ impl Pulse {
     }
 }
 
-/// The result of a look at the CPUs.
+/// The rings and events of CPUs that came online.
 #[derive(Default)]
 pub(crate) struct Change {
     /// Rings of CPUs that are new.

@@ -49,7 +49,7 @@ pub(crate) struct Opened {
     pub(crate) members: Option<Vec<Pid>>,
     /// The processes whose samples are left in the rings.
     pub(crate) strangers: Option<Arc<Strangers>>,
-    /// The totals of whole CPUs, where these are recorded.
+    /// The sideband events of whole CPUs, where these are recorded.
     pub(crate) whole_cpus: Option<WholeCpus>,
     /// The CPU times of tasks, where these are told.
     pub(crate) task_clocks: Option<TaskClocks>,

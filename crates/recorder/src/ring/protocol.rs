@@ -45,7 +45,7 @@ impl RingMemory for RingMapping {
 /// Says a sample that is still in its ring in fewer bytes, which it appends, if it can.
 pub(crate) type Shrink<'a> = &'a mut dyn FnMut(&[u8], &mut Vec<u8>) -> bool;
 
-/// The result of draining a ring.
+/// Counts of the records that were drained from a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Drained {
     /// Samples among the records.

@@ -57,7 +57,7 @@ struct ReaderHandle {
     thread: JoinHandle<()>,
 }
 
-/// The state of one reader thread.
+/// A thread that reads the rings of a CPU.
 struct Reader {
     shared: Arc<Shared>,
     rounds: Arc<Rounds>,

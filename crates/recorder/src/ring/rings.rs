@@ -71,12 +71,12 @@ pub(super) struct Rings {
     samples: Samples,
 }
 
-/// The properties that all samples in some rings share.
+/// The stack copies of the samples in some rings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples {
     /// The place of their stack copies.
     pub(crate) stacks: Option<StackPlace>,
-    /// Whose are left there; only where samples have stack copies.
+    /// The processes whose samples are left there; only where samples have stack copies.
     pub(crate) strangers: Option<Arc<Strangers>>,
 }
 

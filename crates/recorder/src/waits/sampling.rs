@@ -53,13 +53,13 @@ const MISC: usize = 4;
 pub(crate) struct SwitchSampler {
     clock: ClockId,
     phase: Phase,
-    /// When the counts began.
+    /// The time at which the counts began.
     since: Instant,
     /// Switches by CPU since then.
     counts: HashMap<u32, u32, FxBuildHasher>,
     /// Threads that were switched since then.
     switched: HashMap<u32, (), FxBuildHasher>,
-    /// When the running gap began.
+    /// The time at which the running gap began.
     gap: Option<u64>,
     gaps: Vec<(u64, u64)>,
     threads: HashMap<u32, Vec<Schedstat>, FxBuildHasher>,

@@ -36,7 +36,7 @@ const SPARE: usize = 2;
 #[derive(Clone, Default)]
 pub(super) struct Block {
     bytes: Vec<u8>,
-    /// How many bytes there were when each round was finished.
+    /// The number of bytes when each round was finished.
     rounds: Vec<usize>,
     /// Where the records begin that are no samples.
     sideband: Vec<usize>,

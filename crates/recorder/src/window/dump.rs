@@ -19,7 +19,7 @@ use crate::unwind::StackTotals;
 /// The end is waited for so long before a signal may end us.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The result of writing one file of a series.
+/// A report that a file of a series was written, or could not be.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DumpReport {
     /// Those who asked for it ([`crate::Consumer::dump`]).

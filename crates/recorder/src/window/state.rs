@@ -48,7 +48,7 @@ pub(super) struct SidebandState {
 
 #[derive(Clone, Default)]
 struct Process {
-    /// When it came, by [`SidebandState::order`].
+    /// The order in which it came, by [`SidebandState::order`].
     order: u64,
     threads: Arc<BTreeMap<i32, Thread>>,
     /// Shared with the processes that it started, until one of them maps something.

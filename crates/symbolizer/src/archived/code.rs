@@ -23,7 +23,7 @@ pub struct ArchivedCode {
     pub machine: u16,
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// From which byte on it is code of these functions, innermost first; ascending.
+    /// The functions whose code begins at a byte, innermost first; ascending.
     pub frames: Vec<(u64, Arc<[Frame]>)>,
     /// The functions that instructions call, by the offset of the instruction; ascending.
     pub callees: Vec<(u64, Arc<str>)>,

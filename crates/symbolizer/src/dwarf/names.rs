@@ -16,7 +16,7 @@ pub(crate) struct File<'f, 'a> {
     pub(crate) units: &'f UnitIndex<'a>,
 }
 
-/// Where an entry is.
+/// The place of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Place {
     supplementary: bool,

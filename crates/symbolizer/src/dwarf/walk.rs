@@ -29,7 +29,7 @@ pub(crate) struct CallSite {
     pub(crate) column: u32,
 }
 
-/// The result of walking a unit.
+/// The functions and inlined calls that the walk of a unit found.
 pub(crate) struct UnitWalk {
     /// For each address the frames that cover it, outermost first; none where no function does.
     pub(crate) frames: Vec<Vec<DwarfFrame>>,
@@ -55,7 +55,7 @@ struct OpenFunction {
     calls: Vec<(isize, u32)>,
 }
 
-/// What is known of one address so far.
+/// The functions found at one address so far.
 #[derive(Default)]
 struct Hit {
     function: u32,
@@ -117,11 +117,11 @@ struct Walk<'w, 'a> {
     hits: Vec<Hit>,
     functions: Vec<OpenFunction>,
     next_number: u32,
-    /// How many ranges, and addresses in them, may still be looked at.
+    /// The number of ranges, and addresses in them, that may still be looked at.
     steps: usize,
-    /// Where all functions are put that are met.
+    /// A list that gets all functions that are met.
     all: Option<&'w mut UnitFunctions>,
-    /// Whether parts may be left out that should not matter, and whether one was.
+    /// True if parts may be left out that should not matter; `has_skipped` says that one was.
     may_skip: bool,
     has_skipped: bool,
 }
@@ -310,7 +310,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 }
 
-/// Where the entry behind all that lies in this one is, if that is said.
+/// Reads where the entry behind all that lies in this one is, if that is stated.
 fn read_sibling<'a>(
     entries: &mut EntriesRaw<'_, Reader<'a>>,
     abbreviation: &Abbreviation,

@@ -30,21 +30,21 @@ pub(crate) fn section<D: AsRef<[u8]>>(object: &Object<D>) -> Option<(&Section, &
 pub(crate) struct Table<'a> {
     bytes: Bytes<'a>,
     version: Version,
-    /// Where it will be loaded.
+    /// The address at which it will be loaded.
     address: u64,
-    /// How many functions there are.
+    /// The number of functions.
     count: usize,
-    /// Where names are counted from.
+    /// The offset that names are counted from.
     names: usize,
-    /// Where the list of functions is, and what its entries are counted from.
+    /// The offset of the list of functions, from which its entries are counted.
     list: usize,
     /// The size of each of the two numbers of an entry.
     entry_width: usize,
-    /// What addresses are counted from.
+    /// The address that addresses are counted from.
     text: u64,
     /// Instructions start at multiples of this.
     quantum: u64,
-    /// Where offsets of file names (by unit), file names and tables of values by address are counted from.
+    /// The offsets that offsets of file names (by unit), file names and tables of values by address are counted from.
     units: usize,
     files: usize,
     values: usize,
@@ -140,7 +140,7 @@ impl<'a> Table<'a> {
         self.text.checked_add(self.entry(index, 0)?)
     }
 
-    /// Where a function's description starts, behind its address.
+    /// The offset of a function's description, behind its address.
     fn description(&self, index: usize) -> Option<usize> {
         // In 1.2 counted from the table's start, later from the list's.
         let base = if self.version == Version::Go1_2 { 0 } else { self.list };

@@ -20,7 +20,7 @@ pub(super) struct LossAccount {
     elsewhere: Loss,
 }
 
-/// What a recorder found out at its end.
+/// The totals of lost records that a recorder wrote at its end.
 #[derive(Clone, Copy, Default, Debug)]
 struct Totals {
     samples: u64,

@@ -63,7 +63,7 @@ pub struct TrackedSample<'a> {
 
 /// Receives what a [`SampleReader`] makes of records.
 pub trait SampleSink {
-    /// Why it cannot go on.
+    /// The error by which it says that it cannot go on.
     type Error;
 
     /// Receives the next sample, in time order.

@@ -93,7 +93,7 @@ impl Leaving {
 #[derive(Debug)]
 pub struct Timeline<S> {
     threads: HashMap<Tid, Thread<S>, FxBuildHasher>,
-    /// When the recording began.
+    /// The time at which the recording began.
     begin: Option<Timestamp>,
     /// Intervals that have ended and have not been taken.
     ended: Vec<Interval<S>>,
@@ -104,7 +104,7 @@ pub struct Timeline<S> {
 #[derive(Debug)]
 struct Thread<S> {
     pid: Pid,
-    /// When the state began; `None` for a thread that was there when the recording began.
+    /// The time at which the state began; `None` for a thread that was there when the recording began.
     since: Option<Timestamp>,
     state: State<S>,
     cpu: Option<CpuId>,

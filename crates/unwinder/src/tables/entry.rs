@@ -68,11 +68,11 @@ impl Entry {
     }
 }
 
-/// How long an entry is.
+/// The lengths of an entry and its parts.
 struct Bounds {
     /// All of it, in bytes.
     length: usize,
-    /// What comes before the reference to the CIE, in bytes.
+    /// Bytes before the reference to the CIE.
     header: usize,
     /// Bytes of that reference.
     pointer_width: usize,

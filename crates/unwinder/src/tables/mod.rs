@@ -37,13 +37,13 @@ pub struct UnwindTables<S> {
     eh_frame_index: FdeIndex,
     debug_frame: Option<Section<S>>,
     debug_frame_index: FdeIndex,
-    /// What addresses in the tables may be relative to, but for `.eh_frame` itself.
+    /// The addresses that those in the tables may be relative to, but for `.eh_frame` itself.
     bases: BaseAddresses,
     is_go: bool,
     refused: Vec<ElfError>,
 }
 
-/// The result of looking an address up in the tables.
+/// The row for an address, or why there is none.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Lookup {
     /// The row, and where else it holds.
@@ -311,7 +311,7 @@ impl<S: ReadAt> UnwindTables<S> {
     }
 }
 
-/// What the FDE at an offset covers, where that has `address` in it.
+/// The range that the FDE at an offset covers, where that has `address` in it.
 fn covered<'a, S>(section: &S, bases: &BaseAddresses, offset: S::Offset, address: Svma) -> Option<Range<Svma>>
 where
     S: UnwindSection<Slice<'a>>,

@@ -5,7 +5,7 @@ use super::{Objects, Position, Walk};
 use crate::memory::ReadMemory;
 use crate::rule::CompactRule;
 
-/// How many words are looked through for a return address.
+/// The number of words that are looked through for a return address.
 const MOST_WORDS: u64 = 4096;
 
 impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {

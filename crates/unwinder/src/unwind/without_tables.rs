@@ -13,16 +13,16 @@ use crate::rule_cache::Place;
 use crate::stack::StackEnd;
 use crate::tables::UnwindTables;
 
-/// How many words a procedure linkage table may have pushed above the return address.
+/// The number of words that a procedure linkage table may have pushed above the return address.
 const PUSHED_BY_STUB: u64 = 2;
 
-/// How many words a function may have pushed for the function that it calls.
+/// The number of words that a function may have pushed for the function that it calls.
 const MOST_PUSHED_ARGUMENTS: u64 = 6;
 
 /// Without an FDE, a function is taken to be no longer than this, bytes.
 const LONGEST_FUNCTION: u64 = 64 << 10;
 
-/// How many words of a frame without tables are looked through for a return address.
+/// The number of words of a frame without tables that are looked through for a return address.
 const LARGEST_FRAME_SEARCHED: u64 = 128;
 
 impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {

@@ -52,7 +52,7 @@ pub(super) struct Seen {
     pub(super) all: u64,
     /// That the filter admits.
     pub(super) admitted: u64,
-    /// Whose events the recording described too late.
+    /// The number of samples of events that the recording described too late.
     pub(super) undescribed: u64,
 }
 

@@ -57,7 +57,7 @@ impl<T> Optional<T> {
 /// Rows, column by column, in the order of the schema.
 #[derive(Default)]
 pub(super) struct Columns {
-    /// When the first sample was taken, in nanoseconds since 1970.
+    /// The time at which the first sample was taken, in nanoseconds since 1970.
     started: Option<u64>,
     times: Optional<i64>,
     since_start: Optional<i64>,
