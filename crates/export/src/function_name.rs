@@ -282,7 +282,7 @@ impl Text<'_> {
         self.0[at..].starts_with(b"operator") && self.0.get(at + 8).is_some_and(|_| !self.is_word(at + 8))
     }
 
-    /// Where the name of an operator ends, which may have brackets and spaces in it.
+    /// The end of an operator's name, which may have brackets and spaces in it.
     fn operator_end(self, from: usize, end: usize) -> usize {
         let rest = &self.0[from..end];
         if rest.starts_with(b"()") || rest.starts_with(b"[]") {
@@ -338,7 +338,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What the name is in frames of ample and of little room.
+    /// The name as it is shown in frames of ample and of little room.
     fn shown(name: &str) -> (String, String) {
         let parsed = FunctionName::parse(name);
         let last = parsed.parts.len().saturating_sub(2);

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use model::Name;
 
-/// What stands where a space would be taken for a separator, and still looks like one.
+/// A character that stands where a space would be taken for a separator, and still looks like one.
 const NO_BREAK_SPACE: char = '\u{a0}';
-/// What stands for a space that would be trimmed.
+/// A character that stands for a space that would be trimmed.
 const OPEN_BOX: char = '\u{2423}';
-/// What stands for a `#` that would begin a comment.
+/// A character that stands for a `#` that would begin a comment.
 const FULL_WIDTH_NUMBER_SIGN: char = '\u{ff03}';
 
 /// The name as one frame of a folded line.

@@ -184,7 +184,7 @@ pub fn losses(loss: &Loss) -> String {
     samples.into_iter().chain(other_loss(loss)).collect::<Vec<_>>().join(", ")
 }
 
-/// What went missing besides samples, each in a few words.
+/// The loss besides samples, each kind in a few words.
 fn other_loss(loss: &Loss) -> impl Iterator<Item = String> {
     // Destructured so that a new field cannot be forgotten here.
     let Loss {

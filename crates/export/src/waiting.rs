@@ -6,7 +6,7 @@ pub(crate) const MARK: char = '\u{2}';
 /// Frames with at least so many per cent of their time off the CPU are marked: a switch itself takes time on it.
 const LEAST_PERCENT: u8 = 95;
 
-/// What a line's time was spent with.
+/// The use of a line's time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leaf {
     /// On the CPU.

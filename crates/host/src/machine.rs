@@ -27,7 +27,7 @@ pub fn kernel_image() -> Option<KernelImage> {
     Some(KernelImage { text, length, build_id: kernel_build_id() })
 }
 
-/// Where modules begin on x86-64 (Documentation/arch/x86/x86_64/mm.rst).
+/// The address at which modules begin on x86-64 (Documentation/arch/x86/x86_64/mm.rst).
 const MODULES: u64 = 0xffff_ffff_c000_0000;
 
 /// The address of `_text`: among the first lines of `/proc/kallsyms`; 0 where addresses are hidden.

@@ -111,7 +111,7 @@ fn find_named(pid: Pid, life: Life, name: impl Fn(Pid) -> PathBuf) -> Result<Opt
     }
 }
 
-/// What is known of a process together with what `/proc` says, and whether it lives.
+/// The life of a process, by what is known and what `/proc` says, and true if it lives.
 fn judged_life(pid: Pid, known: Life) -> (Life, bool) {
     match procfs::life(pid) {
         Ok(now) if known.end.is_none() && known.may_be(&now) => (now, true),
@@ -149,7 +149,7 @@ fn is_sudo_user(user: u32) -> bool {
         && std::env::var("SUDO_UID").is_ok_and(|text| text.parse::<u32>() == Ok(user))
 }
 
-/// What is asked of a file before it is used as a map.
+/// The properties of a file that decide whether it is used as a map.
 #[derive(Clone, Copy, Debug)]
 struct Facts {
     is_file: bool,

@@ -134,7 +134,7 @@ fn has_hypervisor(cpuinfo: &str) -> bool {
     flags.is_some_and(|(_, flags)| flags.split_whitespace().any(|flag| flag == "hypervisor"))
 }
 
-/// What systemd-detect-virt(1) looks at, as far as it takes no privileges.
+/// The container that we are in, found as systemd-detect-virt(1) does, as far as that takes no privileges.
 fn container() -> Option<String> {
     if Path::new("/.dockerenv").exists() {
         return Some("docker".to_owned());

@@ -29,7 +29,7 @@ struct Slot {
     records: usize,
 }
 
-/// How many buffers, and how large ones, are kept for later.
+/// The number of buffers that are kept for later.
 const SPARE: usize = 8;
 const LARGEST_SPARE: usize = 1 << 20;
 

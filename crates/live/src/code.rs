@@ -83,7 +83,7 @@ impl CodeQuery {
     }
 }
 
-/// What tells pieces of functions apart: spaces get other numbers with each query.
+/// The key of a piece of a function: spaces get other numbers with each query.
 type Piece = (Space, u64, Arc<str>);
 
 /// Answers queries for code. Keeps the code of the last answer: while the same function is looked at, only weights change.

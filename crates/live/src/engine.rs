@@ -65,7 +65,7 @@ pub struct Settings {
     pub modules_only: bool,
 }
 
-/// How long names are waited for where a snapshot shall have them.
+/// The longest time to wait for names where a snapshot shall have them.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// While the screen is new, it is drawn anew this often, so that the first rows and their names appear soon.
 const FIRST: Duration = Duration::from_millis(300);
@@ -82,13 +82,13 @@ pub struct Engine<F: FnMut(News)> {
     chunks: Chunks,
     orderer: Orderer<RecordSlot>,
     samples: SampleReader,
-    /// What processes write of the code that they generate.
+    /// The jitdumps of processes.
     dumps: DumpPlayer,
     window: Window,
     seen_in: SeenIn,
     symbols: SymbolTable,
     naming: SymbolWorker,
-    /// What could not be read for stacks.
+    /// Unwind tables that could not be read.
     refused_tables: RefusedTables,
     /// The window's stacks as snapshots have them, until their numbers change.
     tree: SharedCallTree,
@@ -98,7 +98,7 @@ pub struct Engine<F: FnMut(News)> {
     most_spaces: usize,
     census: Census,
     span: Span,
-    /// What was lost in intervals that have been told, or before the last reset.
+    /// The loss in intervals that have been told, or before the last reset.
     lost_before: Loss,
     begin: Instant,
     last: Instant,
@@ -239,14 +239,14 @@ impl<F: FnMut(News)> Engine<F> {
         }
     }
 
-    /// What went missing since it was last asked for. What is known at the end replaces what was seen on the way.
+    /// The loss since it was last asked for. What is known at the end replaces what was seen on the way.
     fn take_loss(&mut self) -> Loss {
         let loss = self.samples.take_loss();
         self.lost_before += loss;
         loss
     }
 
-    /// What is due after a round: orders, names, snapshots.
+    /// Does what is due after a round: orders, names, snapshots.
     fn attend(&mut self) {
         while let Ok(order) = self.orders.try_recv() {
             match order {
@@ -377,7 +377,7 @@ impl<F: FnMut(News)> Engine<F> {
         }
     }
 
-    /// What went missing since the last reset or interval, as the kernel counted it. LOST records are behind: the kernel
+    /// The loss since the last reset or interval, as the kernel counted it. LOST records are behind: the kernel
     /// writes one when there is room again.
     fn last_loss(&mut self, ending: &Ending) -> Loss {
         let seen = self.samples.loss();

@@ -14,20 +14,20 @@ use std::time::{Duration, Instant};
 use model::{Pid, Space, SpaceId, StackEntry};
 use rustc_hash::FxBuildHasher;
 
-/// The rest between two passes over an object, in times of the pass before.
+/// The longest rest between two passes over an object, in times of the pass before.
 const MOST_REST: u32 = 256;
-/// … but a name is not waited for longer than this,
+/// The longest such rest after a short pass: names are not waited for longer.
 const LONGEST_REST: Duration = Duration::from_secs(30);
-/// … unless that were more than this share of the time: one in so many.
+/// The longest such rest after a long pass, in times of that: passes take no larger share of the time than one in so many.
 const LEAST_REST: u32 = 64;
-/// What was not asked for during this time is forgotten,
+/// Spaces that were not asked for during this time are forgotten.
 const MEMORY: Duration = Duration::from_secs(600);
-/// … and of that which nothing waits for, all but so many spaces: those of processes that came and went.
+/// The number of spaces that are kept of those that nothing waits for: they are of processes that came and went.
 const MOST_IDLE: usize = 1024;
-/// Names of what was looked at before may take this share of the time, one in so many, and the rest that there is behind
-/// symbols that one,
+/// The shares of the time, one in so many each, that looks may take: for the names of places whose space was looked at before, and
+/// for what there is behind symbols.
 const SHARES: [u32; 2] = [400, 1000];
-/// … but for so much that was saved up: in the beginning many names are missing, and at each change of what runs.
+/// The time that a share may save up: in the beginning many names are missing, and at each change of what runs.
 const CREDIT: Duration = Duration::from_secs(1);
 
 /// The stage of looking a space up.
@@ -58,7 +58,7 @@ pub(crate) struct NameRequest {
 #[derive(Default, Debug)]
 pub(crate) struct Queue {
     lines: HashMap<Key, Line, FxBuildHasher>,
-    /// When all looks so far will have taken no more than their shares.
+    /// The time at which all looks so far will have taken no more than their shares.
     paid: [Option<Instant>; 2],
 }
 
@@ -68,7 +68,7 @@ type Key = (SpaceId, Stage);
 #[derive(Debug)]
 struct Line {
     request: NameRequest,
-    /// How often the space was looked at.
+    /// The number of times that the space was looked at.
     passes: u32,
     /// Not before this moment.
     due: Instant,
@@ -218,7 +218,7 @@ impl Line {
         }
     }
 
-    /// Which of [`SHARES`] a look is taken from: not the first one for names.
+    /// The share of [`SHARES`] that pays for a look; `None` for the first look for names, which is free.
     fn purse(&self, stage: Stage) -> Option<usize> {
         match stage {
             Stage::Whole if self.request.has_stages() => Some(1),

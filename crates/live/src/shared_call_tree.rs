@@ -27,7 +27,7 @@ pub(crate) struct SharedCallTree {
     tips: SharedList<u32>,
     /// The number of names that had come to the symbol table by then.
     names: u64,
-    /// When all were described anew, and what it took.
+    /// The time at which all were described anew, and how long that took.
     renewed: Option<(Instant, Duration)>,
 }
 

@@ -111,7 +111,7 @@ impl Snapshot {
         })
     }
 
-    /// How many places its stacks speak of at most: those that came later have higher numbers.
+    /// The number of places that its stacks speak of at most: those that came later have higher numbers.
     fn shown_places(&self) -> usize {
         let numbers = self.calls.iter().skip(1).map(|call| call.place);
         numbers.max().map_or(0, |highest| highest as usize + 1)

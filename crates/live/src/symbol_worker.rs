@@ -17,14 +17,14 @@ use super::queue::{NameRequest, Queue, Stage};
 
 /// Places to be named.
 struct Batch {
-    /// Which kernel it is must be known for its modules, too.
+    /// The kernels: the one that runs must be known for its modules, too.
     kernels: Vec<Space>,
     requests: Vec<NameRequest>,
     /// True if somebody waits for the names.
     urgent: bool,
 }
 
-/// What the thread is told.
+/// An order to the thread.
 enum Order {
     Name(Batch),
     /// Nobody asks for other places any more.
@@ -41,11 +41,11 @@ pub(crate) struct Named {
     pub(crate) stage: Stage,
 }
 
-/// What is kept of objects between passes, in bytes: new places of the same programs come all the time.
+/// Bytes of objects that are kept between passes: new places of the same programs come all the time.
 const KEPT: usize = 16 << 20;
 /// A pass that takes as long leaves much memory behind.
 const WORTH_A_TRIM: Duration = Duration::from_millis(20);
-/// … and so much time makes it worth while, too.
+/// The time since the last trim after which a pass of any length is followed by one.
 const BETWEEN_TRIMS: Duration = Duration::from_secs(15);
 
 /// The thread that looks for names.
@@ -53,7 +53,7 @@ pub(crate) struct SymbolWorker {
     symbols: Arc<Symbolizing>,
     orders: Sender<Order>,
     answers: Receiver<Vec<Named>>,
-    /// What was found and not used so far, a sentence each.
+    /// Remarks on files that were found and not used so far, a sentence each.
     remarks: Arc<Mutex<Vec<String>>>,
 }
 

@@ -91,7 +91,7 @@ impl<'a> Tracepoint<'a> {
         std::str::from_utf8(self.line(b"ID:")?).ok()?.parse().ok()
     }
 
-    /// What the first line that begins so says.
+    /// The rest of the first line that begins so.
     fn line(&self, start: &[u8]) -> Option<&'a [u8]> {
         let mut lines = self.format.split(|&byte| byte == b'\n');
         lines.find_map(|line| line.trim_ascii().strip_prefix(start)).map(<[u8]>::trim_ascii)

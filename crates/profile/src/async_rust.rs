@@ -61,7 +61,7 @@ const RUNTIMES: [&str; 13] = [
     "futures_util::",
 ];
 
-/// What of the standard library lies between them: starts of threads, guards against panics, thread-local variables.
+/// Functions of the standard library that lie between them: starts of threads, guards against panics, thread-local variables.
 const BETWEEN: [&str; 9] = [
     "core::panic::unwind_safe::AssertUnwindSafe<",
     "std::panic::catch_unwind",

@@ -112,7 +112,7 @@ impl Branches {
     }
 }
 
-/// Where the branches of a thread end: at the stacks of its samples, and where the runs of its stacks part.
+/// The ends of a thread's branches: the stacks of its samples, and the places where the runs of its stacks part.
 struct Ends<'p> {
     stacks: &'p StackTable,
     /// Ascending, the empty stack first.

@@ -83,7 +83,7 @@ impl FrameId {
 #[derive(Default, Debug)]
 pub struct FrameTable {
     frames: Vec<ViewFrame>,
-    /// What filters know of them: a part of what makes frames differ.
+    /// The marks of filters: a part of what makes frames differ.
     marks: Vec<Marks>,
     index: Index,
 }

@@ -13,7 +13,7 @@ pub(crate) struct ChainId(u32);
 pub(crate) struct Chains {
     /// One sequence after the other.
     frames: Vec<(FrameId, Fold)>,
-    /// Where they end in `frames`.
+    /// The end of each in `frames`.
     ends: Vec<usize>,
     index: Index,
 }

@@ -30,16 +30,16 @@ struct Tip {
     end: End,
 }
 
-/// What follows a frame.
+/// The continuation of a branch behind a frame.
 #[derive(Clone, Copy)]
 enum End {
-    /// What the branch goes on with.
+    /// The branch goes on with this way.
     Branch(Way),
     /// Nothing.
     Samples,
 }
 
-/// How far a branch has grown: to a stack of it, of whose innermost place so many frames are there.
+/// The progress of a branch: the stack that it has reached, and how many frames of its innermost place are there.
 #[derive(Clone, Copy)]
 struct Way {
     branch: BranchId,

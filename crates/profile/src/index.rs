@@ -70,7 +70,7 @@ fn spread(hash: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(hash)
 }
 
-/// How many children of a node are looked through before the rest is looked up.
+/// The number of children of a node that are looked through before the rest is looked up.
 const FEW: usize = 8;
 
 /// Finds the children of a tree's nodes, which are numbered as they come; the root is 0.

@@ -3,7 +3,7 @@
 /// Nodes in a block.
 const BLOCK: u32 = u64::BITS;
 
-/// Which of 64 nodes begin a run.
+/// The nodes, of 64, that begin a run.
 #[derive(Clone, Copy, Default, Debug)]
 struct Block {
     begins: u64,

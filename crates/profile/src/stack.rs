@@ -58,7 +58,7 @@ fn hash_of_branch(index: &Index, caller: StackId, place: PlaceId) -> u64 {
     index.hash_of_pair(caller.0.into(), place.0.into())
 }
 
-/// How many recent stacks a new one is compared with: about the number of threads that run at a time.
+/// The number of recent stacks that a new one is compared with: about the number of threads that run at a time.
 const RECENT: usize = 8;
 
 /// All stacks as one tree, outermost entries at its root: a stack costs what it does not share with others, four bytes
@@ -78,7 +78,7 @@ pub struct StackTable {
     /// Stacks interned lately, outermost entry first: the next one is likely to begin like one of them, the one of
     /// its own thread.
     recent: [Vec<(StackEntry, StackId)>; RECENT],
-    /// Which of `recent` is the latest, and which was the latest to be replaced.
+    /// The position in `recent` of the latest, and below it that of the one replaced last.
     latest: usize,
     replaced: usize,
 }

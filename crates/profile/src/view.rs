@@ -78,12 +78,12 @@ pub struct View<'a> {
     profile: &'a Profile,
     weight: Weight,
     frames: FrameTable,
-    /// What each place shows.
+    /// The chain of frames that each place shows.
     shown: Vec<ChainId>,
     chains: Chains,
     /// The first frame of each thread's stacks, and the one that is the process or CPU below it, if these are shown.
     roots: Vec<(Option<FrameId>, FrameId)>,
-    /// What stands for CPU time without samples.
+    /// The frame that stands for CPU time without samples.
     not_sampled: FrameId,
     rules: StackRules,
 }

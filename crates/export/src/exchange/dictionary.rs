@@ -10,7 +10,7 @@ use rustc_hash::FxBuildHasher;
 use super::Recording;
 use crate::frame_name;
 
-/// What stands for the stack of a sample without one.
+/// The name that stands for the stack of a sample without one.
 const NO_STACK: &str = "[no stack]";
 
 /// A module, or whatever else code lies in.

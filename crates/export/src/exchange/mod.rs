@@ -135,12 +135,12 @@ pub struct Event<'a> {
 }
 
 impl Event<'_> {
-    /// What sums of its periods count: type and unit.
+    /// The type and unit of sums of its periods.
     fn of_period(&self) -> (&str, &'static str) {
         if self.is_clock { ("cpu", "nanoseconds") } else { (&self.name, "count") }
     }
 
-    /// What its weights count: type and unit.
+    /// The type and unit of its weights.
     fn of_weight(&self) -> (&str, &'static str) {
         match self.view.weight() {
             Weight::Samples => ("samples", "count"),

@@ -18,7 +18,7 @@ const THREAD: usize = 16;
 const STEPS: usize = 5;
 /// Causes are told until they have this share of all time.
 const MOST_OF_IT: f64 = 0.8;
-/// What has less than this share is counted, not told.
+/// The least share that is told; smaller ones are counted only.
 const LEAST_SHARE: f64 = 0.005;
 /// With fewer samples shares say little.
 const FEW_SAMPLES: u64 = 200;

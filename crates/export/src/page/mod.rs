@@ -100,7 +100,7 @@ impl Page<'_> {
         (lines(self.title, TITLE_LETTERS), lines(self.subtitle, TEXT_LETTERS))
     }
 
-    /// Where the note stands, below both.
+    /// The position of the note, below both.
     fn note_y(&self) -> usize {
         let (title, subtitle) = self.lines();
         let legend = usize::from(!self.legend.is_empty());
@@ -127,7 +127,7 @@ impl Page<'_> {
         writeln!(output, "</g>")
     }
 
-    /// What the marks mean.
+    /// The meaning of the marks, in a sentence.
     fn note(&self, marks: &folding::Marks) -> Option<String> {
         let folded = (marks.folded > 0).then(|| folded_frames(marks.folded));
         let left_out =

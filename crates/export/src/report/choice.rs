@@ -52,7 +52,7 @@ pub(super) fn choose(frames: &[ViewFrame], wanted: &Pattern) -> Result<Chosen, R
     Err(ReportError::NoSuchFunction { wanted: wanted.typed().to_owned(), nearest })
 }
 
-/// How many pairs of letters of `wanted` the name has.
+/// The number of pairs of letters of `wanted` that the name has.
 fn common_pairs(name: &str, wanted: &str) -> usize {
     let (name, wanted) = (name.to_lowercase(), wanted.to_lowercase());
     let letters: Vec<char> = wanted.chars().collect();

@@ -96,7 +96,7 @@ fn rows(table: &Table, column: usize, options: &Options) -> Value {
     table.rows.iter().map(row).collect()
 }
 
-/// What a row is about.
+/// The keys of a row, by name.
 fn keyed(keys: &[Key], fields: &[String]) -> Map<String, Value> {
     let value = |(key, field): (&Key, &String)| {
         let value = match field.parse::<i64>() {

@@ -34,7 +34,7 @@ pub struct EventReport<'a> {
 }
 
 impl EventReport<'_> {
-    /// What weights count: `samples`, or the event's name where they are sums of periods.
+    /// The unit of weights: `samples`, or the event's name where they are sums of periods.
     fn unit(&self) -> &str {
         match self.summary.weight {
             Weight::Samples => "samples",
@@ -201,7 +201,7 @@ fn heading(events: &[EventReport<'_>], options: &Options) -> Vec<String> {
     std::iter::once(options.title.clone()).chain(truths).collect()
 }
 
-/// What would make the report more trustworthy, each sentence once.
+/// Remedies that would make the report more trustworthy, each sentence once.
 fn hints<'e>(events: &'e [EventReport<'_>]) -> Vec<&'e str> {
     // Events of one recording differ in the share alone: the text behind it is what was said already.
     fn advice(hint: &str) -> (&str, &str) {
@@ -217,7 +217,7 @@ fn hints<'e>(events: &'e [EventReport<'_>]) -> Vec<&'e str> {
     told
 }
 
-/// What part of an event's samples filters on stacks leave; `None` for all.
+/// The share of an event's samples that filters on stacks leave; `None` for all.
 fn kept(event: &EventReport<'_>) -> Option<f64> {
     let (shown, all) = (event.view.shown_total(), event.view.total());
     (shown < all).then(|| shown as f64 / all as f64)

@@ -12,7 +12,7 @@ pub(super) struct Ratio {
     /// The columns of the two events.
     part: usize,
     whole: usize,
-    /// What the quotient is multiplied by.
+    /// The factor of the quotient.
     factor: u32,
 }
 

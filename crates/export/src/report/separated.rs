@@ -163,7 +163,7 @@ fn tables(events: &[EventReport<'_>], answer: &Answer, options: &Options) -> Vec
 
 /// The columns of figures.
 struct Figures {
-    /// What stands before the headings of an event.
+    /// The text before the headings of each event.
     prefixes: Vec<String>,
     totals: bool,
     ratios: Vec<Ratio>,

@@ -259,7 +259,7 @@ fn siblings(line: &Line) -> usize {
     line.children + usize::from(line.omitted.calls > 0)
 }
 
-/// What the marks of a line become below it.
+/// The marks of the lines below a line, made from its own.
 fn stem(marks: &str) -> String {
     marks.replace("├ ", "│ ").replace("└ ", "  ")
 }

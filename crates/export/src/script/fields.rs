@@ -14,9 +14,9 @@ bitflags! {
         const TID = 1 << 1;
         /// The process.
         const PID = 1 << 2;
-        /// When.
+        /// The time.
         const TIME = 1 << 3;
-        /// Where.
+        /// The CPU.
         const CPU = 1 << 4;
         /// The event's name.
         const EVENT = 1 << 5;
@@ -34,7 +34,7 @@ bitflags! {
         const SYMOFF = 1 << 11;
         /// Source lines.
         const SRCLINE = 1 << 12;
-        /// How many events the sample stands for.
+        /// The number of events that the sample stands for.
         const PERIOD = 1 << 13;
         /// Registers at the interrupt.
         const IREGS = 1 << 14;
@@ -46,9 +46,9 @@ bitflags! {
         const BRSTACKSYM = 1 << 17;
         /// Branches as offsets in objects.
         const BRSTACKOFF = 1 << 18;
-        /// Where data came from.
+        /// The source of the data that were accessed.
         const DATA_SRC = 1 << 19;
-        /// What it cost.
+        /// The cost of the access.
         const WEIGHT = 1 << 20;
         /// Raw data of BPF programs.
         const BPF_OUTPUT = 1 << 21;
@@ -104,7 +104,7 @@ const NAMES: &[(&str, Fields)] = &[
     ("flags", Fields::FLAGS),
 ];
 
-/// What a field needs in a sample. Those that are not here are printed with what there is.
+/// The part of a sample that a field needs. Fields that are not listed are printed with what there is.
 const NEEDS: &[(Fields, SampleFormat, &str)] = &[
     (Fields::IP, SampleFormat::IP, "IP"),
     (Fields::ADDR, SampleFormat::ADDR, "ADDR"),

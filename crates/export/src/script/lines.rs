@@ -142,7 +142,7 @@ fn folded(one: u64, other: u64) -> u64 {
 pub struct LineTexts {
     /// One behind the other.
     text: Vec<u8>,
-    /// Where each ends.
+    /// The end of each.
     ends: Vec<usize>,
 }
 

@@ -210,7 +210,7 @@ fn module(out: &mut Vec<u8>, path: &Name) {
     }
 }
 
-/// What perf takes for memory without a file (`is_anon_memory()`, `is_no_dso_memory()` in `tools/perf/util/map.c`).
+/// Returns true for names that perf takes for memory without a file (`is_anon_memory()`, `is_no_dso_memory()` in `tools/perf/util/map.c`).
 fn is_nameless(mapping: &[u8]) -> bool {
     let kinds: [&[u8]; 5] = [b"//anon", b"/dev/zero", b"/anon_hugepage", b"/SYSV", b"[heap]"];
     mapping.is_empty() || kinds.iter().any(|kind| mapping.starts_with(kind))

@@ -62,7 +62,7 @@ struct Event {
     format: Option<Format>,
 }
 
-/// What is special about an event.
+/// The special form that an event's samples are printed in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Form {
     Ordinary,

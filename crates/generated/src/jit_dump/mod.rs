@@ -108,7 +108,7 @@ pub struct JitDump {
     placements: Vec<Placement>,
     /// The functions by the runtime's own number: the latest one.
     numbers: FxHashMap<u64, usize>,
-    /// What was said before the function that it is about, by its address.
+    /// Lines that came before the function that they are of, by its address.
     lines_ahead: FxHashMap<u64, Lines>,
     unwinding_ahead: Option<(Span, usize)>,
     arena: Arena,

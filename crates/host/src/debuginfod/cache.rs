@@ -11,7 +11,7 @@ use model::BuildId;
 use super::Artifact;
 use crate::files::{NewFile, make_folders};
 
-/// How long servers are believed not to have a file, unless `cache_miss_s` in the cache says otherwise.
+/// The time for which servers are believed not to have a file, unless `cache_miss_s` in the cache says otherwise.
 const MISS: Duration = Duration::from_secs(600);
 
 pub(super) enum Kept {

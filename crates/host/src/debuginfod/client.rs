@@ -22,7 +22,7 @@ pub struct Client {
     start: Option<Instant>,
 }
 
-/// What one server said.
+/// The answer of one server.
 enum Answer {
     Got(PathBuf),
     HasNone,

@@ -208,7 +208,7 @@ pub fn open_pipe_both_ways(path: &Path) -> Result<File, DestinationError> {
     }
 }
 
-/// What a path names, before anything is opened.
+/// The kind of file that a path names, before anything is opened.
 enum Found {
     /// Nothing yet, or a file or a link that can be replaced.
     Name(NameInFolder),

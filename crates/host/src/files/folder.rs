@@ -20,7 +20,7 @@ struct Walk<'a> {
     folder: Directory,
     /// In reverse: the next one is the last.
     left: Vec<CString>,
-    /// How the folder would be typed, for messages.
+    /// The path of the folder as it would be typed, for messages.
     so_far: PathBuf,
     links: u32,
 }

@@ -26,7 +26,7 @@ pub struct NewFile {
     name: CurrentName,
 }
 
-/// What a new file is called now.
+/// The name that a new file has now.
 #[derive(Debug)]
 enum CurrentName {
     None,
@@ -239,7 +239,7 @@ fn old_name(name: &CStr) -> io::Result<CString> {
     Ok(CString::new([name.to_bytes(), b".old"].concat())?)
 }
 
-/// How often another name is tried: nobody can have guessed one, so that the first is free but for an accident.
+/// The number of names that are tried: nobody can have guessed one, so that the first is free but for an accident.
 const ATTEMPTS: u32 = 16;
 
 /// Calls `attempt` with names that nobody else uses, until one does not exist; returns that one, too.

@@ -112,7 +112,7 @@ impl FileSeries {
     }
 }
 
-/// Where a name stands in the order of a series: its time, and its number within the second. `None` for other names.
+/// The position of a name in the order of a series: its time, and its number within the second. `None` for other names.
 fn order(prefix: &[u8], name: &[u8]) -> Option<(String, u32)> {
     let rest = std::str::from_utf8(name.strip_prefix(prefix)?).ok()?;
     let (stamp, behind) = rest.split_at_checked(STAMP_BYTES)?;

@@ -44,7 +44,7 @@ impl AsRef<[u8]> for ObjectBytes {
 
 /// A source of the bytes of objects.
 pub trait ObjectSource: ReadAt + Sized {
-    /// What all objects of a store share.
+    /// The state that all objects of a store share.
     type Shared: Default + Debug;
 
     /// Reads the headers of a file that is known to be a regular one.

@@ -21,7 +21,7 @@ use crate::sys::perf_event::own_pid;
 
 /// Files that are kept open at the most.
 const MOST_FILES: u64 = 256;
-/// … which is this part of the descriptors that we may have.
+/// The part of the descriptors that we may have which may be used for them: one in so many.
 const PART_OF_DESCRIPTORS: u64 = 8;
 /// Objects that are remembered, held or not.
 const MOST_KNOWN: usize = 4096;
@@ -36,7 +36,7 @@ const DELETED: &[u8] = b" (deleted)";
 #[derive(Default, Debug)]
 pub struct HeldFiles {
     files: HashMap<ObjectIdentity, HeldFile>,
-    /// How often each was looked for.
+    /// The number of times that each was looked for.
     looks: HashMap<ObjectIdentity, u8>,
 }
 

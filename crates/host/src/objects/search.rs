@@ -133,7 +133,7 @@ impl SearchPaths {
     }
 }
 
-/// What is in a folder; nothing where it cannot be read.
+/// The entries of a folder; none where it cannot be read.
 fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
 }

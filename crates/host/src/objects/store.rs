@@ -192,7 +192,7 @@ impl<S: ObjectSource> ObjectStore<S> {
         }
     }
 
-    /// Where the object may be, the likeliest place first. Each is looked for when it is asked for: to read the mappings of a
+    /// Paths at which the object may be, the likeliest first. Each is made when it is asked for: to read the mappings of a
     /// process costs more than to open a file.
     fn candidates(&self, identity: &ObjectIdentity, pids: &[Pid]) -> impl Iterator<Item = PathBuf> {
         const DELETED: &[u8] = b" (deleted)";

@@ -31,7 +31,7 @@ const ENDING: [libc::c_int; 17] = [
 /// One more than the highest signal.
 const SIGNALS: usize = 65;
 
-/// What was done before, by signal. Each is written once, before our handler of that signal can run.
+/// The actions that were set before, by signal. Each is written once, before our handler of that signal can run.
 struct Previous(UnsafeCell<[MaybeUninit<libc::sigaction>; SIGNALS]>);
 
 // SAFETY: it is written by `install` alone, before the handler that reads it can run; the callers of `install` are called once

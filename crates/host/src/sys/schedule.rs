@@ -81,7 +81,7 @@ fn attr(policy: libc::c_int, priority: u32, nice: i32, turn: u64) -> libc::sched
     }
 }
 
-/// How the calling thread is scheduled; `None` before Linux 3.14.
+/// Returns the scheduling of the calling thread; `None` before Linux 3.14.
 fn get() -> Option<libc::sched_attr> {
     let mut now = attr(0, 0, 0, 0);
     let size = now.size;

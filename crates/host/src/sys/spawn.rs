@@ -19,7 +19,7 @@ use super::signals::SignalMask;
 /// may be allocated.
 #[derive(Debug)]
 pub struct Program {
-    /// Where to look, in order (one path, or one per folder of `PATH`).
+    /// The paths to look at, in order (one path, or one per folder of `PATH`).
     candidates: Vec<CString>,
     arguments: Vec<CString>,
     environment: Vec<CString>,
@@ -135,7 +135,7 @@ impl Program {
     }
 }
 
-/// What the child needs between fork and exec.
+/// The strings and descriptors that the child needs between fork and exec.
 struct InChild<'a> {
     go_reader: RawFd,
     go_writer: RawFd,

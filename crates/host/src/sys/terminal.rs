@@ -14,7 +14,7 @@ use super::last_signals;
 struct Before {
     terminal: RawFd,
     settings: libc::termios,
-    /// What is written to standard output before it is given back.
+    /// The bytes that are written to standard output before the terminal is given back.
     farewell: &'static [u8],
 }
 

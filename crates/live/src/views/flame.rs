@@ -276,7 +276,7 @@ fn text_of(tree: &Tree, snapshot: &Snapshot, label: Label) -> String {
     }
 }
 
-/// What follows a name, by which readers of folded stacks tell where a frame ran.
+/// The suffix of a name, by which readers of folded stacks tell the kind of code.
 fn suffix(kind: FrameKind) -> &'static str {
     match kind {
         FrameKind::User => "",

@@ -6,7 +6,7 @@ use super::blocks::{BLOCK, Blocks};
 use crate::error::Error;
 use crate::zstd::Decoder;
 
-/// What a piece may unpack to, in all: so many times what was packed, and this much more. perf's own recordings stay
+/// The bound of what all pieces may unpack to: this many times what was packed, and `MOST_FREE` more. perf's own recordings stay
 /// below thirty times.
 const MOST_RATIO: u64 = 128;
 const MOST_FREE: u64 = 16 << 20;
@@ -23,7 +23,7 @@ pub(super) struct Inflate {
     parsed: usize,
     packed: u64,
     unpacked: u64,
-    /// Where the piece's record begins.
+    /// The offset of the piece's record.
     offset: Option<u64>,
     /// zstd or the limit stopped it: nothing more comes.
     failed: bool,

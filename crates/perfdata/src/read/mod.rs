@@ -434,7 +434,7 @@ impl Reader {
         }
     }
 
-    /// What a tool record says of the recording itself.
+    /// Takes in what a tool record says of the recording itself.
     fn take_in(&mut self, tool: ToolRecord<'_>, origin: Origin, offset: Option<u64>) -> Result<(), Error> {
         match tool {
             // Pieces inside a piece would never end, and what lies behind a record is not in it. No tool writes them.
@@ -543,7 +543,7 @@ impl Reader {
     }
 }
 
-/// Where a record was found.
+/// The place in which a record was found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Origin {
     Input,

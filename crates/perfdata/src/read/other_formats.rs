@@ -22,7 +22,7 @@ const MAGIC: [(&[u8], &str); 18] = [
     (b"LPKSHHRH", "a journal of systemd"),
 ];
 
-/// What JSON of other tools has near its beginning, and whose it is then.
+/// Words that JSON of other tools has near its beginning, and the name of each format.
 const JSON: [(&[&str], &str); 4] = [
     (&["\"preprocessedProfileVersion\""], "a profile of Firefox or samply (JSON)"),
     (&["\"$schema\"", "speedscope"], "a profile for speedscope (JSON)"),
@@ -45,7 +45,7 @@ pub(crate) fn looks_like(bytes: &[u8]) -> String {
     text(bytes).map_or_else(|| data(bytes), str::to_owned)
 }
 
-/// Which text it is; `None` for what is none.
+/// The kind of a text; `None` for what is none.
 fn text(bytes: &[u8]) -> Option<&'static str> {
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,

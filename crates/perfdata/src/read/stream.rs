@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use super::blocks::{BLOCK, Blocks};
 use crate::error::Error;
 
-/// How much is asked of the pipe at once.
+/// Bytes that are asked of the pipe at once.
 const CHUNK: usize = 64 << 10;
 
 /// The stream, and the block that it is read into.

@@ -26,7 +26,7 @@ struct Window {
 pub(super) struct Windows {
     files: Vec<Box<dyn ReadAt>>,
     windows: Vec<Window>,
-    /// Where a window probably is, by its number.
+    /// The probable slot of a window, by its number.
     guesses: Vec<u8>,
     most: usize,
     /// The highest window read so far, of each file.

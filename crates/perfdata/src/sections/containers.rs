@@ -5,7 +5,7 @@ use model::{Name, Pid, Timestamp};
 
 /// The layout of the section: this number (u64), then the changes.
 const VERSION: u64 = 1;
-/// What stands before the name of a container: pid, length of the name (u32 each), since when (u64, the recording's clock,
+/// Bytes before the name of a container: pid, length of the name (u32 each), since when (u64, the recording's clock,
 /// nanoseconds).
 const HEADER: usize = 16;
 /// Maximum number of changes.

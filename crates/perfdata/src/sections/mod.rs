@@ -56,9 +56,9 @@ const VERSION: u64 = 1;
 pub(crate) const MOST_BYTES: u64 = 64 << 20;
 /// The maximum number of bytes of the sections of an appendix: names of all sampled addresses, packed.
 pub(crate) const MOST_APPENDED_BYTES: u64 = 256 << 20;
-/// What stands before the bytes of a section in a file: id, zero (u32 each), size (u64).
+/// Bytes before those of a section in a file: id, zero (u32 each), size (u64).
 const SECTION_HEADER: usize = 16;
-/// What stands before the bytes of a piece: [`MAGIC`], id, zero, size of the whole section, offset of the piece in it.
+/// Bytes before those of a piece: [`MAGIC`], id, zero, size of the whole section, offset of the piece in it.
 const PIECE_HEADER: usize = 32;
 /// Bytes of a section in one record: with both headers, and padded to eight bytes, they stay below 65,536.
 const PIECE_BYTES: usize = 65_000;

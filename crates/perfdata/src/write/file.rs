@@ -11,7 +11,7 @@ use crate::sections::{self, Block};
 
 /// Bytes of `struct perf_file_header`.
 const HEADER_SIZE: u64 = 104;
-/// Where `data.size` stands in the header.
+/// The offset of `data.size` in the header.
 const DATA_SIZE_AT: u64 = 48;
 /// Rounds are a few KB on a quiet machine; a write for each would cost more than the copy.
 const BUFFER: usize = 1 << 16;

@@ -48,7 +48,7 @@ fn inside(stacks: &FoldedStacks<'_>, node: usize, without: &[usize]) -> Vec<Part
     sorted(sums)
 }
 
-/// What is still to be looked at: a node, and the path to it.
+/// A node that is still to be looked at, and the path to it.
 struct Open {
     node: usize,
     path: Vec<FrameId>,

@@ -37,7 +37,7 @@ pub struct Cost {
     pub by: FrameId,
 }
 
-/// How functions of a kind are called: whole names, and beginnings of names.
+/// The names of functions of each kind: whole names, and beginnings of names.
 const NAMES: [(CostKind, &[&str], &[&str]); 7] = [
     (
         CostKind::Locks,

@@ -38,7 +38,7 @@ pub(super) struct FoldedStacks<'v> {
 /// The node of the whole.
 pub(super) const ROOT: usize = 0;
 
-/// Where one stack was taken, and how it ends.
+/// The kind of code that a stack was sampled in, and whether it is truncated.
 #[derive(Default)]
 struct Traits {
     in_kernel: bool,
@@ -193,7 +193,7 @@ impl<'v> FoldedStacks<'v> {
 
 /// Folds one stack after the other.
 struct Folding {
-    /// Where each frame was put last in a stack.
+    /// The position in the stack at which each frame was put last.
     places: Vec<usize>,
     folded: Vec<FrameId>,
 }

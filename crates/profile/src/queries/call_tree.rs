@@ -204,7 +204,7 @@ impl CallTree {
     }
 }
 
-/// What becomes of a node in a tree that is built anew.
+/// The fate of a node in a tree that is built anew.
 enum Place {
     /// A child of what its parent became.
     Child,

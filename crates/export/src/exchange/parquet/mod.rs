@@ -21,7 +21,7 @@ use super::dictionary::{Dictionary, TimedSample};
 use super::timeline::Timeline;
 use columns::{Columns, Names};
 
-/// What the columns are. `stack` has the outermost function first; the others are those of the innermost.
+/// The columns. `stack` has the outermost function first; the others are those of the innermost.
 const SCHEMA: &str = "message samples {
     optional int64 time (TIMESTAMP(NANOS,true));
     optional int64 since_start_ns;

@@ -55,7 +55,7 @@ pub(super) fn write(
     missing(recording, timeline, &mut trace)
 }
 
-/// Where packets go.
+/// A writer of packets.
 struct Trace<'o> {
     output: &'o mut dyn Write,
     buffer: Vec<u8>,

@@ -158,7 +158,7 @@ impl Directive {
     }
 }
 
-/// What follows `%p` (`Documentation/core-api/printk-formats.rst`).
+/// The letters behind `%p` (`Documentation/core-api/printk-formats.rst`).
 fn pointer_kind(rest: &str) -> &str {
     let kinds = [
         "I6c", "I4", "I6", "i4", "i6", "ISpc", "ISc", "ISp", "IS", "iS", "Ub", "UB", "Ul", "UL", "U", "M",
