@@ -330,6 +330,56 @@ fn the_source_of_a_function_has_the_samples_of_its_lines() {
 }
 
 #[test]
+fn the_instructions_of_a_function_have_the_samples_that_annotate_shows() {
+    if !may_record() {
+        return;
+    }
+    let Some(program) = programs::c("shares") else { return };
+    let folder = folder();
+    let words = [program.as_os_str(), "alone".as_ref(), "400".as_ref()];
+    let (file, _) = record(folder.path(), &[], &words);
+    let archive = folder.path().join("shares.archive");
+    run(prof(["archive", "-q", "-o"]).arg(&archive).arg(&file)).ok();
+    let listing: Value =
+        serde_json::from_str(run(prof(["annotate", "--json", "sixty", "-i"]).arg(&file)).ok().text())
+            .unwrap();
+    let instructions = listing["functions"][0]["ranges"][0]["instructions"].as_array().unwrap();
+    let mut expected: BTreeMap<String, u64> = BTreeMap::new();
+    for one in instructions.iter().filter(|one| one["weight"] != 0) {
+        *expected.entry(one["text"].as_str().unwrap().to_owned()).or_default() +=
+            one["weight"].as_u64().unwrap();
+    }
+    assert!(!expected.is_empty(), "{listing}");
+    const CODE: &str = "
+        const named = page.side.table.functions.find(id => page.words.functionName(id) === 'sixty');
+        store.set({ named, view: 'assembly' });
+        await wait();
+        const shown = () => [...document.querySelectorAll('.source .hot')].map(row =>
+            [row.lastChild.textContent, Number(row.firstChild.title.replace(/[^0-9]/g, ''))]);
+        const all = shown(), [from, to] = [0, page.meta.length / 2];
+        store.set({ time: [from, to] });
+        await wait();
+        const half = shown().reduce((sum, [, samples]) => sum + samples, 0);
+        return { all, half, self: page.side.table.self[named] };";
+    // Without the files, an archive has the code, and other recordings have none.
+    let from_files = run(prof(["view", "-q", "--with-source"]).arg(&file)).ok();
+    let from_archive = run(prof(["view", "-q"]).arg(&archive)).ok();
+    let without = run(prof(["view", "-q"]).arg(&file)).ok();
+    for browser in browsers() {
+        for html in [from_files.text(), from_archive.text()] {
+            let answer = visit(browser, html, "", CODE);
+            let rows: Vec<(String, u64)> = serde_json::from_value(answer["all"].clone()).unwrap();
+            let mut found: BTreeMap<String, u64> = BTreeMap::new();
+            rows.into_iter().for_each(|(text, samples)| *found.entry(text).or_default() += samples);
+            assert_eq!(found, expected, "{browser}");
+            assert_eq!(answer["half"], answer["self"], "{browser}: of the selected time");
+        }
+        let tabs = visit(browser, without.text(), "", "return [...page.tabs].map(tab => tab.textContent);");
+        assert!(!tabs.to_string().contains("Assembly"), "{browser}: {tabs}");
+    }
+}
+
+#[test]
 fn lanes_have_the_time_off_the_cpu_of_each_thread() {
     if !may_record() {
         return;

@@ -280,6 +280,7 @@ fn page_of(names: &[String]) -> Vec<u8> {
         gaps: vec![(0, 2000, 7)],
         waits: Vec::new(),
         is_own: &|_| true,
+        code: &[],
         source: None,
     };
     let mut html = Vec::new();

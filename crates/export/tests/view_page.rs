@@ -58,6 +58,7 @@ fn page(names: &[String], comm: &str, samples: &[Sample], weight: Weight) -> Str
         waits: Vec::new(),
         is_own: &|_| true,
         source: None,
+        code: &[],
     };
     let mut html = Vec::new();
     write(&page, &mut html).unwrap();

@@ -55,6 +55,12 @@ impl<'a> Annotator<'a> {
         Lookup { spaces: &analysis.spaces, pids: Box::new(|space| analysis.pids(space)) }
     }
 
+    /// Returns true if the recording carries the code of a piece of a function.
+    pub fn carries(&self, function: &SampledFunction) -> bool {
+        let space = self.analysis.spaces.get(function.space);
+        self.reader.carried.contains_key(&(space.clone(), function.start))
+    }
+
     /// Annotates one piece of a function.
     pub fn annotate(&self, function: &SampledFunction) -> CodeRange {
         self.reader.annotate(function, &self.lookup())

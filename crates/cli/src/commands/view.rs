@@ -5,13 +5,14 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use analysis::annotate::{Annotator, HAS_DISASSEMBLY, SampledFunction, Syntax, sampled_functions};
 use analysis::input::Input;
 use analysis::own_code::OwnCode;
-use analysis::{EventView, Measure, Notices, Request};
+use analysis::{Analysis, EventView, Measure, Notices, Request, archive};
 use anyhow::{Context, bail};
 use clap::Args;
 use export::summary::{Summary, subtitle};
-use export::view::{Page, PageEvent, PageWait};
+use export::view::{Page, PageEvent, PageRange, PageWait};
 use profile::{Columns, Detail, Show};
 
 use crate::arguments::{QueryArguments, RecordingArguments, RuntimeArguments};
@@ -35,7 +36,8 @@ pub struct ViewArguments {
     query: QueryArguments,
     #[command(flatten)]
     runtimes: RuntimeArguments,
-    /// Put source lines into the page: those that were sampled, with some around
+    /// Put source lines and instructions into the page: those that were sampled, with some around. The code that an archive
+    /// carries is in its page anyway
     #[arg(long)]
     with_source: bool,
     /// Look for sources below TO where debug information says FROM (may be given several times)
@@ -94,6 +96,10 @@ fn write(
         ..query.request(&settings)
     };
     let name = input.name.clone();
+    let (carried, damage) = archive::code(&input.reader, settings.options.names);
+    if let Some(damage) = damage {
+        console.warn(&format!("the code that {name} carries is damaged: {damage}"));
+    }
     let analysis = reading::analyse(input, &request, "show", console)?;
     let show = Show { modules: true, lines: arguments.with_source, ..query.stacks.show() };
     let shown = analysis.event_views(show, |attr| query.stacks.weight(attr), &query.stacks.shape(), console);
@@ -125,6 +131,16 @@ fn write(
         is_ready: span.is_ready,
     };
     let sources = SourceFiles::new(&arguments.source_dir);
+    let code = if HAS_DISASSEMBLY && (arguments.with_source || !carried.is_empty()) {
+        code(
+            &analysis,
+            &shown,
+            Annotator::new(&analysis, &settings, Syntax::default(), carried),
+            arguments.with_source,
+        )
+    } else {
+        Vec::new()
+    };
     let page = Page {
         title: arguments.title.clone().unwrap_or(recorded),
         facts,
@@ -134,6 +150,44 @@ fn write(
         waits: analysis.waits.iter().map(wait).collect(),
         is_own: &|module| own.contains(module),
         source: if arguments.with_source { Some(&|path: &str| sources.lines(path)) } else { None },
+        code: &code,
     };
     Ok(export::view::write(&page, output)?)
+}
+
+/// Functions whose instructions are read for a page.
+const MOST_FUNCTIONS: usize = 200;
+
+/// Reads the code of the hottest functions of all events: what the recording carries, and with `from_files` what files have.
+fn code(
+    analysis: &Analysis,
+    shown: &[EventView<'_>],
+    annotator: Annotator<'_>,
+    from_files: bool,
+) -> Vec<PageRange> {
+    let mut hottest: Vec<(f64, SampledFunction)> = Vec::new();
+    for EventView { view, .. } in shown {
+        let total = view.shown_total().max(1) as f64;
+        for function in sampled_functions(analysis, view).into_iter().take(MOST_FUNCTIONS) {
+            let share = function.weight as f64 / total;
+            let of_it = |(_, known): &&mut (f64, SampledFunction)| {
+                (known.space, known.start, &known.name) == (function.space, function.start, &function.name)
+            };
+            match hottest.iter_mut().find(of_it) {
+                Some((known, _)) => *known = known.max(share),
+                None => hottest.push((share, function)),
+            }
+        }
+    }
+    hottest.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    let pieces = hottest
+        .into_iter()
+        .map(|(_, function)| function)
+        .filter(|function| from_files || annotator.carries(function));
+    let ranges = pieces.take(MOST_FUNCTIONS).map(|function| PageRange {
+        range: annotator.annotate(&function),
+        space: function.space,
+        start: function.start,
+    });
+    ranges.filter(|piece| !piece.range.instructions.is_empty()).collect()
 }

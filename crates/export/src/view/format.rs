@@ -8,6 +8,7 @@
 //! | `nodes` | how many nodes the tree of stacks has; then for each but the root, in preorder, how many levels above the node before it its parent lies (0: it is that node); then the frame of each but the root |
 //! | `stacks` | how many different stacks there are; then the innermost node of each, the most frequent stack first, as the difference to the one before (signed) |
 //! | `lines` | for each stack its innermost line, as a number of `meta.lines`, or 0 where it is not known; absent in pages without source |
+//! | `instructions` | for each stack the instruction that it ends at, as a number of `meta.code`, from 1, or 0 where its code is not in the page; absent in pages without code |
 //! | `times` | for each sample how much its distance to the sample before differs from the distance before (signed), in units of time |
 //! | `samples` | for each sample the low byte of its stack, then for each the next byte, as many as the number of stacks needs: no LEB128, because bytes that mean the same pack better side by side |
 //! | `waits` | for each lane of `meta.waits` its waits: how long after the end of the one before it began, and twice its length, one more where the thread could go on; absent where switches were not recorded |

@@ -3,6 +3,7 @@
 //! The page re-aggregates integers and draws; it knows no ELF. [`format`] says how the data is packed, `page/` holds the script's
 //! modules. Without scripts the page shows its title, what is missing from the recording, and the hottest functions.
 
+mod assembly;
 mod format;
 mod samples;
 mod script;
@@ -19,6 +20,8 @@ use serde_json::{Value, json};
 
 use crate::page::frames::escape;
 use crate::summary::{counted, grouped};
+use assembly::Instructions;
+pub use assembly::PageRange;
 use samples::{Clock, Columns, Samples};
 use tree::{Kind, SortedTree, StackTree};
 use waits::Waits;
@@ -45,6 +48,8 @@ pub struct Page<'p> {
     pub is_own: &'p dyn Fn(&str) -> bool,
     /// Reads source files; `None` where the page is to have no source. With it, the views must show lines.
     pub source: Option<&'p ReadSource<'p>>,
+    /// The code of functions, those first that matter most; empty where the page is to have none.
+    pub code: &'p [PageRange],
 }
 
 /// A stretch of time in which a thread was off the CPU.
@@ -84,6 +89,7 @@ pub fn write(page: &Page<'_>, output: &mut dyn Write) -> io::Result<()> {
     let mut stacks = StackTree::default();
     let mut samples = Samples::default();
     samples.has_lines = page.source.is_some();
+    samples.instructions = Instructions::new(page.code);
     for (number, event) in (0..).zip(&page.events) {
         samples.add(number, event.view, &mut stacks);
     }
@@ -98,6 +104,8 @@ pub fn write(page: &Page<'_>, output: &mut dyn Write) -> io::Result<()> {
     let waits = waits.unwrap_or_default();
     let lanes = std::mem::take(&mut samples.lanes);
     let lines = std::mem::take(&mut samples.lines);
+    let code =
+        (!samples.instructions.is_empty()).then(|| samples.instructions.meta(page.code, &tree, page.source));
     let mut columns = samples.into_columns(clock, &weighted, &tree.moved);
     let mut truth = truth(page, clock);
     truth.extend(waits.left_out());
@@ -109,6 +117,9 @@ pub fn write(page: &Page<'_>, output: &mut dyn Write) -> io::Result<()> {
     if let (Some(read), Some(fields)) = (page.source, meta.as_object_mut()) {
         fields.extend(lines.with_text(&columns.samples_of_lines, read));
     }
+    if let (Some(code), Some(fields)) = (code, meta.as_object_mut()) {
+        fields.insert("code".to_owned(), code);
+    }
     let still = Still { page, truth: &truth, tree: &tree, columns: &columns }.text();
     let blocks: Vec<(&str, Vec<u8>)> = [
         ("meta", Some(meta.to_string().into_bytes())),
@@ -118,6 +129,7 @@ pub fn write(page: &Page<'_>, output: &mut dyn Write) -> io::Result<()> {
         ("samples", Some(std::mem::take(&mut columns.samples).into_bytes())),
         ("waits", waiting.map(|(_, column)| column.into_bytes())),
         ("lines", columns.lines.take().map(format::Column::into_bytes)),
+        ("instructions", columns.instructions.take().map(format::Column::into_bytes)),
         ("cpus", columns.cpus.take().map(format::Column::into_bytes)),
         ("weights", columns.weights.take().map(format::Column::into_bytes)),
     ]
@@ -159,6 +171,7 @@ impl<'p> Page<'p> {
             waits: self.waits.clone(),
             is_own: self.is_own,
             source: self.source,
+            code: self.code,
         }
     }
 }

@@ -6,6 +6,7 @@ use model::{Name, Pid, Tid};
 use profile::{StackId, Thread, View, pool_names};
 use rustc_hash::FxBuildHasher;
 
+use super::assembly::Instructions;
 use super::format::Column;
 use super::source::Lines;
 use super::tree::StackTree;
@@ -35,17 +36,30 @@ struct Row {
     period: u64,
 }
 
+/// The end of a stack.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+struct Leaf {
+    /// Number of the node: before the tree is sorted, until all are put into columns.
+    node: u32,
+    /// 0 where it is not known.
+    line: u32,
+    /// 0 where its code is not in the page.
+    instruction: u32,
+}
+
 /// The samples of all events.
 #[derive(Default, Debug)]
 pub(crate) struct Samples {
     pub(crate) lanes: Vec<Lane>,
     lane_numbers: HashMap<(Pid, Tid), u32, FxBuildHasher>,
-    /// Where stacks end: a node of the tree before it is sorted, and a line, 0 where it is not known.
-    leaves: Vec<(u32, u32)>,
-    leaf_numbers: HashMap<(u32, u32), u32, FxBuildHasher>,
+    /// Where stacks end.
+    leaves: Vec<Leaf>,
+    leaf_numbers: HashMap<Leaf, u32, FxBuildHasher>,
     pub(crate) lines: Lines,
     /// True if stacks that end on different lines are told apart.
     pub(crate) has_lines: bool,
+    /// The code of the page: stacks that end at different instructions are told apart.
+    pub(crate) instructions: Instructions,
     rows: Vec<Row>,
     /// True if all samples say when, and where, they were taken.
     is_timed: bool,
@@ -70,6 +84,7 @@ pub(crate) struct Columns {
     pub(crate) times: Column,
     pub(crate) samples: Column,
     pub(crate) lines: Option<Column>,
+    pub(crate) instructions: Option<Column>,
     pub(crate) cpus: Option<Column>,
     pub(crate) weights: Option<Column>,
     /// Event, lane, samples.
@@ -101,6 +116,7 @@ impl Samples {
         let roots: Vec<u32> = pools.iter().map(|name| tree.root(name)).collect();
         let lines = if self.has_lines { self.lines.of_frames(view) } else { Vec::new() };
         let mut leaves: HashMap<(u32, StackId), Option<u32>, FxBuildHasher> = HashMap::default();
+        let mut located = Vec::new();
         let mut named = vec![0_u64; profile.threads().len()];
         self.rows.reserve(profile.samples().len());
         for sample in profile.samples().iter() {
@@ -108,7 +124,15 @@ impl Samples {
             let root = roots[thread];
             let leaf = *leaves.entry((root, sample.stack)).or_insert_with(|| {
                 let (node, frame) = tree.add(view, &numbers, root, sample.thread, sample.stack)?;
-                let leaf = (node, lines.get(frame.index()).copied().unwrap_or(0));
+                let line = lines.get(frame.index()).copied().unwrap_or(0);
+                let mut leaf = Leaf { node, line, instruction: 0 };
+                if !self.instructions.is_empty() {
+                    located.clear();
+                    view.located_stack(sample.thread, sample.stack, &mut located);
+                    let place = located.last().and_then(|&(_, place)| place).map(|(place, _)| place.index());
+                    let entry = place.and_then(|place| profile.stacks.places().get(place));
+                    leaf.instruction = entry.map_or(0, |entry| self.instructions.number(entry));
+                }
                 let next = self.leaves.len() as u32;
                 Some(*self.leaf_numbers.entry(leaf).or_insert_with(|| {
                     self.leaves.push(leaf);
@@ -187,16 +211,16 @@ impl Samples {
     pub(crate) fn into_columns(mut self, clock: Option<Clock>, weighted: &[bool], moved: &[u32]) -> Columns {
         // Equal times stay in the order of the recording.
         self.rows.sort_by_key(|row| (row.event, row.lane, row.time));
-        let ends: Vec<(u32, u32)> =
-            self.leaves.iter().map(|&(node, line)| (moved[node as usize], line)).collect();
+        let ends: Vec<Leaf> =
+            self.leaves.iter().map(|&leaf| Leaf { node: moved[leaf.node as usize], ..leaf }).collect();
         let mut frequency = vec![0_u64; ends.len()];
         let mut columns = Columns {
             own: vec![vec![0; moved.len()]; weighted.len()],
-            samples_of_lines: vec![0; ends.iter().map(|&(_, line)| line as usize + 1).max().unwrap_or(0)],
+            samples_of_lines: vec![0; ends.iter().map(|leaf| leaf.line as usize + 1).max().unwrap_or(0)],
             ..Columns::default()
         };
         for row in &self.rows {
-            let (node, line) = ends[row.leaf as usize];
+            let Leaf { node, line, .. } = ends[row.leaf as usize];
             frequency[row.leaf as usize] += 1;
             columns.samples_of_lines[line as usize] += 1;
             let is_weighted = weighted[row.event as usize];
@@ -208,16 +232,18 @@ impl Samples {
         stacks.sort_by_key(|&leaf| (std::cmp::Reverse(frequency[leaf as usize]), ends[leaf as usize]));
         columns.stacks.push(stacks.len() as u64);
         let mut ranks = vec![0_u32; ends.len()];
-        let mut lines = Column::default();
+        let (mut lines, mut instructions) = (Column::default(), Column::default());
         let mut before = 0;
         for (rank, &leaf) in (0..).zip(&stacks) {
-            let (node, line) = ends[leaf as usize];
+            let Leaf { node, line, instruction } = ends[leaf as usize];
             columns.stacks.push_signed(i64::from(node) - before);
             before = node.into();
             lines.push(line.into());
+            instructions.push(instruction.into());
             ranks[leaf as usize] = rank;
         }
         columns.lines = self.has_lines.then_some(lines);
+        columns.instructions = (!self.instructions.is_empty()).then_some(instructions);
         let highest = stacks.len().saturating_sub(1);
         for byte in (0..4).take_while(|&byte| byte == 0 || highest >> (8 * byte) > 0) {
             for row in &self.rows {

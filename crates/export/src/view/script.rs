@@ -32,6 +32,7 @@ const MODULES: &[(&str, &str)] = modules![
     "functions",
     "calltree",
     "source",
+    "assembly",
     "help",
     "keys",
     "crumbs",

@@ -89,7 +89,7 @@ impl Lines {
     }
 }
 
-fn is_source(path: &str) -> bool {
+pub(super) fn is_source(path: &str) -> bool {
     let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending);
     ENDINGS.iter().any(|known| known.eq_ignore_ascii_case(ending))
 }
@@ -108,7 +108,7 @@ fn stretches(lines: &[usize], count: usize) -> Vec<(usize, usize)> {
 }
 
 /// A line as text that is harmless, and not longer than anybody reads.
-fn shown(line: &str) -> String {
+pub(super) fn shown(line: &str) -> String {
     let line: String = line.replace('\t', "    ").chars().take(MOST_LETTERS).collect();
     Name::from(line.as_str()).to_string()
 }

@@ -173,6 +173,15 @@ impl StackTree {
 }
 
 impl SortedTree {
+    /// The numbers of functions by name and module; those without a module are not among them.
+    pub(crate) fn functions_by_name(&self) -> HashMap<(&str, &str), u32> {
+        let named = |(&(name, module, _), number): (&(u32, i32, Option<String>), u32)| {
+            let module = self.modules.get(usize::try_from(module).ok()?)?;
+            Some(((self.names.get(name as usize)?.as_str(), module.as_str()), number))
+        };
+        self.functions.iter().zip(0..).filter_map(named).collect()
+    }
+
     /// The block `nodes`.
     pub(crate) fn column(&self) -> Column {
         let mut column = Column::default();

@@ -21,7 +21,7 @@ export function showNamed({ state, words, totals, named: place, side, meta, act 
   if (totals && totals.all !== totals.weight) figures.push(`total ${share(total, totals.all)} of all`);
   if (table && meta.events[state.event].nanoseconds) figures.push(counted(table.samples[named], "sample", "samples"));
   const actions = [["keep", "Keep only", "k"], ["hide", "Hide", "h"], ["root", "Root here", "b"], ["merge", "Merge into caller", "m"],
-    ...(module ? [["module", "Collapse module", "c"]] : []), ["sandwich", "Sandwich", "s"], ...(meta.sources ? [["source", "Source", ""]] : []), ["copy", "Copy name", "y"]]
+    ...(module ? [["module", "Collapse module", "c"]] : []), ["sandwich", "Sandwich", "s"], ...(meta.sources ? [["source", "Source", ""]] : []), ...(meta.code ? [["assembly", "Assembly", ""]] : []), ["copy", "Copy name", "y"]]
     .map(([what, label, key]) => button(label, key ? `${label} (${key})` : label, () => act(what)));
   replaceChildren(place,
     element("div", { class: "name" }, element("b", { title: name.slice(0, 4000) }, name.length > 1000 ? `${name.slice(0, 1000)}…` : name), ...(module ? [element("span", { class: "muted" }, module)] : [])),

@@ -210,6 +210,36 @@ export class Engine {
   }
 
   /**
+   * Samples and weight of the instructions at which stacks end: in the code of a function, whatever was inlined into it, and in the code
+   * of others that it was inlined into. What a step has merged into a caller lies at no instruction.
+   * @param {{selection: Selection, named: number}} request
+   */
+  instructions({ selection, named }) {
+    const { stacks, instructions, frame } = this.samples.columns, { functionOf } = this.frames;
+    const { tree, map } = this.derived(selection.steps), ranges = this.meta.code?.ranges ?? [];
+    const { samples, weights } = this.samples.ofStacks(selection);
+    const rangeOf = new Int32Array(ranges.reduce((sum, { count }) => sum + count, 1));
+    ranges.reduce((first, { count }, range) => rangeOf.fill(range, first, first + count) && first + count, 1);
+    /** @type {Map<number, {instruction: number, samples: number, weight: number}>} */
+    const found = new Map();
+    let all = 0;
+    for (let stack = 0; stack < instructions.length; stack++) {
+      const node = map[stacks[stack]], ends = functionOf[frame[stacks[stack]]];
+      if (!samples[stack] || node <= 0 || functionOf[tree.frame[node]] !== ends) continue;
+      const instruction = instructions[stack], isIn = instruction > 0 && ranges[rangeOf[instruction]].function === named;
+      if (!isIn && ends !== named) continue;
+      all += weights[stack];
+      if (!instruction) continue;
+      const known = found.get(instruction);
+      if (known) {
+        known.samples += samples[stack];
+        known.weight += weights[stack];
+      } else found.set(instruction, { instruction: instruction - 1, samples: samples[stack], weight: weights[stack] });
+    }
+    return { all, instructions: [...found.values()] };
+  }
+
+  /**
    * Weight in columns of time, by kind of the innermost frame, and of that what has a function that is pointed out.
    * @param {{event: number, from: number, to: number, columns: number, lanes: number[][], byCpu: boolean, threads: number[]|null,
    *   steps: import("./tree.js").Step[], named: number, search: string}} request

@@ -33,6 +33,18 @@
  * @property {string[]} [sources] Paths of source files; absent in pages without source, like the two that follow.
  * @property {{file: number[], line: number[]}} [lines] The lines that stacks end on; stacks count them from 1.
  * @property {[number, number, string[]][]} [texts] File, number of the first line, lines.
+ * @property {Code} [code] Absent in pages without instructions.
+ */
+
+/**
+ * @typedef {object} Code Instructions of all ranges, one range behind the other.
+ * @property {{function: number, name: string, module: string, start: string, count: number, missing: string|null}[]} ranges Pieces of
+ *   functions: -1 for a function whose frames have no samples, address of the first instruction in hexadecimal.
+ * @property {number[]} lengths Bytes of each instruction.
+ * @property {string[]} texts
+ * @property {number[]} jumps Where each jumps to within its range: how many instructions on; 0 for those that do not.
+ * @property {number[]} places Number of its source line in `labels`, from 1; 0 where it is not known.
+ * @property {[string, string][]} labels File and line, and the line's text, empty where it was not found.
  */
 
 /**
@@ -41,6 +53,7 @@
  * @property {Int32Array} frame
  * @property {Int32Array} stacks Node of each stack, the most frequent stack first.
  * @property {Int32Array} lines Line of each stack, from 1; 0 where it is not known. Empty in pages without source.
+ * @property {Int32Array} instructions Instruction of each stack, from 1; 0 where its code is not in the page. Empty in pages without code.
  * @property {Uint32Array} time Units since the origin, ascending within a segment.
  * @property {Uint16Array|Uint32Array} stack Number in `stacks`.
  * @property {{thread: number, from: Uint32Array, to: Uint32Array, ready: Uint8Array}[]} waits When threads were off the CPU.
@@ -117,9 +130,9 @@ class Integers {
 
 /** @param {Record<string, string>} blocks @param {Meta} meta @returns {Promise<Columns>} */
 export async function unpackColumns(blocks, meta) {
-  const names = ["nodes", "stacks", "times", "samples", "cpus", "weights", "lines", "waits"];
+  const names = ["nodes", "stacks", "times", "samples", "cpus", "weights", "lines", "waits", "instructions"];
   const unpacked = await Promise.all(names.map(name => name in blocks ? unpack(blocks[name], name) : new Uint8Array()));
-  const [nodes, stackNodes, times, samples, cpus, weights, stackLines, spans] = unpacked.map(bytes => new Integers(bytes));
+  const [nodes, stackNodes, times, samples, cpus, weights, stackLines, spans, ends] = unpacked.map(bytes => new Integers(bytes));
   const nodeCount = nodes.next();
   const parent = new Int32Array(nodeCount), frame = new Int32Array(nodeCount);
   for (let node = 1; node < nodeCount; node++) {
@@ -132,6 +145,8 @@ export async function unpackColumns(blocks, meta) {
   for (let stack = 0, node = 0; stack < stacks.length; stack++) stacks[stack] = node += stackNodes.signed();
   const lines = new Int32Array("lines" in blocks ? stacks.length : 0);
   for (let stack = 0; stack < lines.length; stack++) lines[stack] = stackLines.next();
+  const instructions = new Int32Array("instructions" in blocks ? stacks.length : 0);
+  for (let stack = 0; stack < instructions.length; stack++) instructions[stack] = ends.next();
   const count = meta.segments.reduce((sum, segment) => sum + segment[2], 0);
   const time = new Uint32Array(meta.timed ? count : 0);
   const stack = stacks.length <= 0x10000 ? new Uint16Array(count) : new Uint32Array(count);
@@ -161,8 +176,8 @@ export async function unpackColumns(blocks, meta) {
     }
     return { thread, from, to, ready };
   });
-  for (const column of [nodes, stackNodes, times, samples, cpus, weights, stackLines, spans]) {
+  for (const column of [nodes, stackNodes, times, samples, cpus, weights, stackLines, spans, ends]) {
     if (!column.ended || column.at > column.bytes.length) throw new Error("the data is damaged");
   }
-  return { parent, frame, stacks, lines, time, stack, cpu, weight, waits };
+  return { parent, frame, stacks, lines, instructions, time, stack, cpu, weight, waits };
 }

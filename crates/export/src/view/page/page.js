@@ -8,6 +8,7 @@ import { Picture } from "./picture.js";
 import { FunctionTable } from "./functions.js";
 import { CallTree } from "./calltree.js";
 import { SourceView } from "./source.js";
+import { AssemblyView } from "./assembly.js";
 import { helpDialog } from "./help.js";
 import { onKey } from "./keys.js";
 import { showCrumbs } from "./crumbs.js";
@@ -23,6 +24,7 @@ const TABS = [
   ["sandwich", "Sandwich", "Callers of one function above, what it calls below"],
   ["functions", "Functions", "All functions with their figures"],
   ["source", "Source", "Lines of the function pointed out, with their samples"],
+  ["assembly", "Assembly", "Instructions of the function pointed out, with their samples"],
 ];
 
 export class Page {
@@ -74,6 +76,7 @@ export class Page {
     this.tree = new CallTree("Call tree", "tree", words, colours, store, refresh, openSandwich);
     this.invertedTree = new CallTree("Inverted call tree", "inverted", words, colours, store, refresh, openSandwich);
     this.source = new SourceView(meta, words);
+    this.assembly = new AssemblyView(meta, words);
 
     // What was recorded.
     this.eventChoice = element("select", { "aria-label": "Event", change: () => store.set({ event: Number(this.eventChoice?.value) }) },
@@ -114,7 +117,7 @@ export class Page {
     const selection = element("section", { class: "selection", "aria-label": "Selection" }, this.crumbs, this.figures);
 
     // Views.
-    const views = TABS.filter(([view]) => (view !== "source" || meta.sources) && (view !== "order" || meta.timed));
+    const views = TABS.filter(([view]) => (view !== "source" || meta.sources) && (view !== "assembly" || meta.code) && (view !== "order" || meta.timed));
     this.tabs = views.map(([view, label, title], at) => {
       const tab = element("button", {
         type: "button", role: "tab", id: `tab-${view}`, "aria-controls": "panel", title: `${title} (${at + 1})`,
@@ -359,7 +362,7 @@ export class Page {
       case "keep": case "hide": case "root": case "merge": this.addStep({ o: what, f: named }); break;
       case "module": if (module >= 0) this.addStep({ o: "module", m: module }); break;
       case "sandwich": this.store.set({ view: "sandwich", zoom: [] }); break;
-      case "source": this.store.set({ view: "source", zoom: [] }); break;
+      case "source": case "assembly": this.store.set({ view: what, zoom: [] }); break;
       case "copy": copy(this.words.functionName(named)).then(done => this.say(done ? "Copied." : "The browser does not allow copying.")); break;
     }
   };
@@ -374,7 +377,7 @@ export class Page {
     if (key(state) !== key(old)) this.select();
     this.match = -1;
     if (["view", "zoom", "thread", "event", "time", "threads", "cpus", "steps"].some(part => JSON.stringify(/** @type {any} */ (state)[part]) !== JSON.stringify(/** @type {any} */ (old)[part]))
-      || ["sandwich", "source"].includes(state.view) && state.named !== old.named) this.askView();
+      || ["sandwich", "source", "assembly"].includes(state.view) && state.named !== old.named) this.askView();
     this.update();
   }
 
@@ -444,6 +447,10 @@ export class Page {
       const { named, event } = state;
       if (named < 0) this.source?.explain("Choose a function, in the table of functions or in a picture.");
       else client.latest("view", "lines", { selection: { ...selection, search: "" }, named }, answer => this.source?.show(named, event, answer), this.fail);
+    } else if (view === "assembly") {
+      const { named, event } = state;
+      if (named < 0) this.assembly?.explain("Choose a function, in the table of functions or in a picture.");
+      else client.latest("view", "instructions", { selection: { ...selection, search: "" }, named }, answer => this.assembly?.show(named, event, answer), this.fail);
     }
   }
 
@@ -502,7 +509,7 @@ export class Page {
       tree: [this.tree?.list.node], inverted: [this.invertedTree?.list.node],
       sandwich: state.named < 0 ? [element("p", { class: "empty" }, "Choose a function: in the flame graph, or in the table of functions.")]
         : [this.callers?.scroller, this.named && element("div", { class: "middle", title: this.words.functionName(state.named) }, this.words.functionName(state.named).slice(0, 400)), this.callees?.scroller],
-      functions: [this.table?.list.node], source: [this.source?.node],
+      functions: [this.table?.list.node], source: [this.source?.node], assembly: [this.assembly?.node],
     };
     const wanted = /** @type {Node[]} */ (content[state.view].filter(node => node));
     const key = `${state.view === "flame" || state.view === "icicle" || state.view === "order" ? "picture" : state.view}${state.view === "sandwich" ? state.named : ""}`;

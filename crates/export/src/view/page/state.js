@@ -16,7 +16,7 @@
  * @property {number} thread Whose samples are shown in order; -1 for the busiest.
  */
 
-export const VIEWS = ["flame", "icicle", "order", "tree", "inverted", "sandwich", "functions", "source"];
+export const VIEWS = ["flame", "icicle", "order", "tree", "inverted", "sandwich", "functions", "source", "assembly"];
 
 /** @returns {State} */
 export const initial = () => ({
@@ -64,7 +64,7 @@ export function fromFragment(text, meta) {
   state.zoom = numbers("zoom", meta.frames.kind.length + meta.modules.length) ?? [];
   state.search = parts.get("search") ?? "";
   const view = parts.get("view") ?? "";
-  const has = view === "source" ? meta.sources : view === "order" ? meta.timed : true;
+  const has = view === "source" ? meta.sources : view === "assembly" ? meta.code : view === "order" ? meta.timed : true;
   if (VIEWS.includes(view) && has) state.view = view;
   const lanes = parts.get("lanes") ?? "";
   if (lanes === "cpus" && meta.cpus || lanes === "heat") state.lanes = lanes;
