@@ -171,6 +171,11 @@ impl<'a> View<'a> {
         tree.nodes().map(|node| tree.own(node)).fold(0, u64::saturating_add)
     }
 
+    /// Returns true if filters change stacks or leave some out.
+    pub(crate) fn changes_stacks(&self) -> bool {
+        !self.rules.is_empty()
+    }
+
     /// The weight of CPU time that has no samples.
     pub fn unsampled_total(&self) -> u64 {
         let due = self.profile.unsampled().iter().map(|(_, due)| due.weight(self.weight));
@@ -205,9 +210,30 @@ impl<'a> View<'a> {
     /// The frames of one stack of a thread, outermost first, appended to `frames`; nothing where filters leave its samples
     /// out.
     pub fn stack(&self, thread: ThreadId, stack: StackId, frames: &mut Vec<FrameId>) {
+        if self.rules.is_empty() {
+            return self.plain_stack(thread, stack, frames);
+        }
         let mut located = Vec::new();
         self.located_stack(thread, stack, &mut located);
         frames.extend(located.iter().map(|&(frame, _)| frame));
+    }
+
+    /// As [`Self::stack`], where no filter has a say.
+    fn plain_stack(&self, thread: ThreadId, stack: StackId, frames: &mut Vec<FrameId>) {
+        let (process, root) = self.roots(thread);
+        frames.extend(process.into_iter().chain([root]));
+        let mut places: Vec<PlaceId> = self.profile.stacks.entries(stack).collect();
+        places.reverse();
+        for place in places {
+            for &(frame, fold) in self.shown(place) {
+                match (fold, frames.last()) {
+                    (Fold::Pass, _) => {}
+                    (Fold::Merge, Some(&caller)) if self.frames.same_function(caller, frame) => {}
+                    _ => frames.push(frame),
+                }
+            }
+        }
+        frames.extend(self.passing_last(stack));
     }
 
     /// As [`Self::stack`], each frame with its place and the number of its entry in the stack, the outermost being 0; those

@@ -160,6 +160,27 @@ proptest! {
     }
 
     #[test]
+    fn a_table_of_one_view_is_that_of_its_tree(stacks in stacks()) {
+        let world = World::new();
+        let profile = world.profile(&stacks);
+        let view = world.view(&profile, &Shape::default());
+        let tree = CallTree::of(&[&view]);
+        let sorted = |table: &FunctionTable| {
+            let mut rows: Vec<_> = table.rows().map(|(thread, frame, weights)| {
+                (thread, frame, weights[0].self_weight, weights[0].total)
+            }).collect();
+            rows.sort_unstable();
+            rows
+        };
+        let of_tree = FunctionTable::new(&tree, &mut ByLabel::new(tree.frames()));
+        let of_view = FunctionTable::of_view(&view, &mut ByLabel::new(view.frames().frames())).unwrap();
+        prop_assert_eq!(sorted(&of_view), sorted(&of_tree));
+        let hides = Shape { hide: vec![pattern("a")], ..Shape::default() };
+        let hiding = world.view(&profile, &Shape { keep: vec![pattern("d")], ..hides });
+        prop_assert!(FunctionTable::of_view(&hiding, &mut ByLabel::new(hiding.frames().frames())).is_none());
+    }
+
+    #[test]
     fn callers_of_what_is_too_light_are_not_looked_for(stacks in stacks(), least in 0..3000_u64) {
         let world = World::new();
         let profile = world.profile(&stacks);

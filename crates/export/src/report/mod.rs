@@ -161,10 +161,10 @@ pub fn write(
         Query::Totals => Answer::Totals,
         Query::Table(keys) if keys.contains(&Key::Event) => {
             let keys: Vec<Key> = keys.iter().copied().filter(|key| *key != Key::Event).collect();
-            let table = |view| Table::new(&CallTree::of(&[view]), &keys, options);
+            let table = |view| Table::new(&[view], &keys, options);
             Answer::Tables(views.into_iter().map(table).collect())
         }
-        Query::Table(keys) => Answer::Tables(vec![Table::new(&CallTree::of(&views), keys, options)]),
+        Query::Table(keys) => Answer::Tables(vec![Table::new(&views, keys, options)]),
         Query::FromRoots => Answer::Tree(Tree::new(&CallTree::of(&views), Direction::Roots, options)),
         Query::FromLeaves => Answer::Tree(Tree::new(&CallTree::of(&views), Direction::Leaves, options)),
         Query::Callers(function) | Query::Callees(function) => {

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use profile::View;
 use profile::queries::{CallTree, FunctionTable, NodeId, Weights};
 
 use super::cut::share;
@@ -31,9 +32,27 @@ pub(super) struct Row {
 }
 
 impl Table {
-    pub(super) fn new(tree: &CallTree, keys: &[Key], options: &Options) -> Self {
+    /// Adds up the samples of events, a column for each.
+    pub(super) fn new(views: &[&View<'_>], keys: &[Key], options: &Options) -> Self {
+        if let [view] = views {
+            let mut grouping = Grouping::new(view.frames().frames(), keys);
+            if let Some(table) = FunctionTable::of_view(view, &mut grouping) {
+                return Self::of(&table, &grouping, vec![view.total()], keys, options);
+            }
+        }
+        let tree = CallTree::of(views);
         let mut grouping = Grouping::new(tree.frames(), keys);
-        let table = FunctionTable::new(tree, &mut grouping);
+        let table = FunctionTable::new(&tree, &mut grouping);
+        Self::of(&table, &grouping, tree.totals(NodeId::ROOT).to_vec(), keys, options)
+    }
+
+    fn of(
+        table: &FunctionTable,
+        grouping: &Grouping<'_>,
+        totals: Vec<u64>,
+        keys: &[Key],
+        options: &Options,
+    ) -> Self {
         let row = |(thread, frame, weights): (u32, u32, &[Weights])| Row {
             fields: grouping.fields(thread, frame),
             weights: weights.to_vec(),
@@ -47,7 +66,6 @@ impl Table {
             let weights = |row: &Row| Reverse(row.weights.iter().map(by).collect::<Vec<_>>());
             weights(one).cmp(&weights(other)).then_with(|| one.fields.cmp(&other.fields))
         });
-        let totals = tree.totals(NodeId::ROOT).to_vec();
         let least = options.least();
         let is_shown = |row: &Row| {
             row.weights.iter().zip(&totals).any(|(weights, &total)| {

@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use rustc_hash::FxBuildHasher;
 
 use super::call_tree::{CallTree, NodeId, add};
-use crate::{FrameId, Label, ViewFrame};
+use crate::async_rust::Fold;
+use crate::branches::{BranchId, Branches};
+use crate::{FrameId, Label, View, ViewFrame};
 
 /// The part of a row's key that comes from threads, and the part that comes from frames: equal parts are equal numbers.
 pub trait RowKeys {
@@ -74,54 +76,53 @@ pub struct FunctionTable {
 impl FunctionTable {
     /// Adds up a tree by the keys of its threads and frames.
     pub fn new(tree: &CallTree, keys: &mut impl RowKeys) -> Self {
-        let mut table = Self { rows: Vec::new(), columns: tree.columns(), weights: Vec::new() };
-        // Keys are asked for once per frame, not per node.
-        let mut of_frames: Vec<Option<u32>> = vec![None; tree.frames().len()];
-        let mut numbers: HashMap<(u32, u32), u32, FxBuildHasher> = HashMap::default();
-        let mut row = |table: &mut Self, thread: u32, frame: u32| -> usize {
-            let next = table.rows.len() as u32;
-            let number = *numbers.entry((thread, frame)).or_insert(next);
-            if number == next {
-                table.rows.push(Row { thread, frame });
-                table.weights.resize(table.rows.len() * table.columns, Weights::default());
-            }
-            number as usize
-        };
-        // How many frames of each row the way to the node has: its samples count once.
-        let mut open: Vec<u32> = Vec::new();
-        let mut thread = 0;
+        let mut rows = Rows::new(keys, tree.columns(), tree.frames().len());
         let mut rows_of_nodes: Vec<usize> = Vec::new();
         tree.walk(|node, entered| {
             let Some(frame) = tree.frame(node) else { return };
             if tree.is_thread(node) {
                 if entered {
                     let below = tree.frame(tree.parent(node));
-                    thread = keys.of_thread(below, frame);
+                    rows.begin_thread(below, frame);
                     if tree.self_weights(node).iter().any(|&weight| weight > 0) {
-                        let without_frames = keys.of_frame(None);
-                        let row = row(&mut table, thread, without_frames);
-                        table.add_self(row, tree, node);
-                        table.add_total(row, tree.self_weights(node));
+                        let row = rows.without_frames();
+                        rows.table.add_self(row, tree, node);
+                        rows.table.add_total(row, tree.self_weights(node));
                     }
                 }
                 return;
             }
             if entered {
-                let of_frame = &mut of_frames[frame.index()];
-                let frame = *of_frame.get_or_insert_with(|| keys.of_frame(Some(frame)));
-                let row = row(&mut table, thread, frame);
-                open.resize(table.rows.len().max(open.len()), 0);
-                table.add_self(row, tree, node);
-                if open[row] == 0 {
-                    table.add_total(row, tree.totals(node));
-                }
-                open[row] += 1;
+                let row = rows.enter(frame, |table, row| table.add_total(row, tree.totals(node)));
+                rows.table.add_self(row, tree, node);
                 rows_of_nodes.push(row);
             } else if let Some(row) = rows_of_nodes.pop() {
-                open[row] -= 1;
+                rows.leave(row);
             }
         });
-        table
+        rows.table
+    }
+
+    /// Adds up the samples of one view, as [`Self::new`] does with its [`CallTree`], but without making one: a tree of frames takes
+    /// as long to grow as the samples take to be read. `None` where filters on stacks need the tree.
+    pub fn of_view(view: &View<'_>, keys: &mut impl RowKeys) -> Option<Self> {
+        if view.changes_stacks() {
+            return None;
+        }
+        let branches = Branches::of(view.profile(), view.weight());
+        let mut walk = Walk {
+            view,
+            branches: &branches,
+            rows: Rows::new(keys, 1, view.frames().frames().len()),
+            path: Vec::new(),
+            steps: Vec::new(),
+        };
+        for &(thread, branch) in branches.roots() {
+            let (below, root) = view.roots(thread);
+            walk.rows.begin_thread(below, root);
+            walk.go(branch);
+        }
+        Some(walk.rows.table)
     }
 
     fn add_self(&mut self, row: usize, tree: &CallTree, node: NodeId) {
@@ -141,5 +142,160 @@ impl FunctionTable {
     pub fn rows(&self) -> impl Iterator<Item = (u32, u32, &[Weights])> {
         let weights = self.weights.chunks(self.columns.max(1));
         self.rows.iter().zip(weights).map(|(row, weights)| (row.thread, row.frame, weights))
+    }
+}
+
+/// Rows while they are added up along a way through stacks.
+struct Rows<'k, K> {
+    keys: &'k mut K,
+    table: FunctionTable,
+    /// Keys are asked for once per frame, not each time.
+    of_frames: Vec<Option<u32>>,
+    numbers: HashMap<(u32, u32), u32, FxBuildHasher>,
+    /// How many frames of each row the way has: its samples count once.
+    open: Vec<u32>,
+    thread: u32,
+}
+
+impl<'k, K: RowKeys> Rows<'k, K> {
+    fn new(keys: &'k mut K, columns: usize, frames: usize) -> Self {
+        Self {
+            keys,
+            table: FunctionTable { rows: Vec::new(), columns, weights: Vec::new() },
+            of_frames: vec![None; frames],
+            numbers: HashMap::default(),
+            open: Vec::new(),
+            thread: 0,
+        }
+    }
+
+    fn begin_thread(&mut self, below: Option<FrameId>, thread: FrameId) {
+        self.thread = self.keys.of_thread(below, thread);
+    }
+
+    fn row(&mut self, frame: u32) -> usize {
+        let table = &mut self.table;
+        let next = table.rows.len() as u32;
+        let number = *self.numbers.entry((self.thread, frame)).or_insert(next);
+        if number == next {
+            table.rows.push(Row { thread: self.thread, frame });
+            table.weights.resize(table.rows.len() * table.columns, Weights::default());
+            self.open.push(0);
+        }
+        number as usize
+    }
+
+    /// The row of the thread's stacks without a frame.
+    fn without_frames(&mut self) -> usize {
+        let frame = self.keys.of_frame(None);
+        self.row(frame)
+    }
+
+    /// Goes on to a frame; calls `first` where the way had none of its row yet.
+    fn enter(&mut self, frame: FrameId, first: impl FnOnce(&mut FunctionTable, usize)) -> usize {
+        let (keys, of_frame) = (&mut self.keys, &mut self.of_frames[frame.index()]);
+        let frame = *of_frame.get_or_insert_with(|| keys.of_frame(Some(frame)));
+        let row = self.row(frame);
+        if self.open[row] == 0 {
+            first(&mut self.table, row);
+        }
+        self.open[row] += 1;
+        row
+    }
+
+    fn leave(&mut self, row: usize) {
+        self.open[row] -= 1;
+    }
+}
+
+/// A walk through the branches of a view.
+struct Walk<'a, K> {
+    view: &'a View<'a>,
+    branches: &'a Branches,
+    rows: Rows<'a, K>,
+    /// The frames on the way, outermost first, with their rows.
+    path: Vec<(FrameId, usize)>,
+    steps: Vec<Step>,
+}
+
+enum Step {
+    Branch(BranchId),
+    /// Goes back until the way is so long.
+    Back(usize),
+}
+
+impl<K: RowKeys> Walk<'_, K> {
+    fn go(&mut self, root: BranchId) {
+        self.steps.push(Step::Branch(root));
+        while let Some(step) = self.steps.pop() {
+            match step {
+                Step::Branch(branch) => self.branch(branch),
+                Step::Back(length) => {
+                    for (_, row) in self.path.drain(length..) {
+                        self.rows.leave(row);
+                    }
+                }
+            }
+        }
+    }
+
+    fn branch(&mut self, branch: BranchId) {
+        self.steps.push(Step::Back(self.path.len()));
+        let total = self.branches.total(branch);
+        let mut stack = Some(self.branches.first(branch));
+        let mut last = self.branches.first(branch);
+        while let Some(at) = stack {
+            if let Some((place, _)) = self.view.profile().stacks.split(at) {
+                for &(frame, fold) in self.view.shown(place) {
+                    let is_seen = match (fold, self.path.last()) {
+                        (Fold::Pass, _) => false,
+                        (Fold::Merge, Some(&(caller, _))) => !self.view.frames().same_function(caller, frame),
+                        _ => true,
+                    };
+                    if is_seen {
+                        self.enter(frame, total);
+                    }
+                }
+            }
+            last = at;
+            stack = self.branches.next(branch, at);
+        }
+        let mut own = total;
+        for callee in self.branches.callees(branch) {
+            own = own.saturating_sub(self.branches.total(callee));
+            self.steps.push(Step::Branch(callee));
+        }
+        if own == 0 {
+            return;
+        }
+        // What passes its samples on is seen where it calls nothing.
+        if let Some(frame) = self.view.passing_last(last) {
+            let row = self.enter(frame, own);
+            add(&mut self.rows.table.weights[row].self_weight, own);
+            // Its callees are called without it.
+            self.leave_last();
+            return;
+        }
+        let row = match self.path.last() {
+            Some(&(_, row)) => row,
+            None => {
+                let row = self.rows.without_frames();
+                add(&mut self.rows.table.weights[row].total, own);
+                row
+            }
+        };
+        add(&mut self.rows.table.weights[row].self_weight, own);
+    }
+
+    fn enter(&mut self, frame: FrameId, weight: u64) -> usize {
+        let row = self.rows.enter(frame, |table, row| add(&mut table.weights[row].total, weight));
+        self.path.push((frame, row));
+        row
+    }
+
+    fn leave_last(&mut self) {
+        if let Some((_, row)) = self.path.pop() {
+            self.rows.leave(row);
+        }
     }
 }
