@@ -16,7 +16,7 @@ const MOST_INSTRUCTIONS: usize = 40_000;
 
 /// The code of a function, and where it lies.
 pub struct PageRange {
-    /// What it lies in.
+    /// The space it lies in.
     pub space: SpaceId,
     /// Its first byte, as an offset in its space's file.
     pub start: u64,
