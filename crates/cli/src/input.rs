@@ -21,7 +21,7 @@ const DEFAULT_NAMES: [&str; 2] = ["prof.data", "perf.data"];
 pub const NO_RECORDING: &str = "there is no prof.data or perf.data in this folder; record one with `prof record -- COMMAND`, \
                                 or name one with `-i FILE`";
 
-/// What messages call a recording that comes from there.
+/// The name that messages have for a recording that comes from there.
 const STANDARD_INPUT: &str = "standard input";
 
 /// Opens `input`; else what is piped into us; else the recording in the current folder.
@@ -59,10 +59,10 @@ pub fn default_path() -> Option<PathBuf> {
     DEFAULT_NAMES.iter().map(Path::new).find(|name| name.exists()).map(Path::to_owned)
 }
 
-/// How long a pipe may keep us waiting while there is also a file that could be meant.
+/// The longest time to wait for a pipe while there is also a file that could be meant.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What to read where nothing is named: `-` for standard input, or `file`, the one in the current folder.
+/// Chooses what to read where nothing is named: `-` for standard input, or `file`, the one in the current folder.
 ///
 /// perf, too, reads a pipe without being told. But many a program is started with a pipe that nobody writes to; so with
 /// a file at hand, a silent pipe is not waited for. Standard input that is a file counts if it is a recording

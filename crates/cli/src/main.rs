@@ -147,7 +147,7 @@ fn unknown_command(error: &clap::Error) -> Option<&str> {
     }
 }
 
-/// What serves in the place of a command of perf.
+/// The command that serves in the place of a command of perf.
 fn in_place_of(command: &str) -> Option<&'static str> {
     Some(match command {
         "diff" => "for two recordings: perf diff prof.data.old prof.data",

@@ -14,7 +14,7 @@ use crate::console::Console;
 const BUFFER: usize = 1 << 16;
 /// Everybody may read a picture, as far as the umask says.
 const MODE: u32 = 0o666;
-/// … of what is as private as a recording.
+/// The mode of files that are as private as a recording.
 const PRIVATE_MODE: u32 = 0o600;
 
 /// A place for a result.

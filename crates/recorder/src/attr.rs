@@ -14,7 +14,7 @@ const TASK_CLOCK: u64 = 1;
 /// `PERF_COUNT_SW_DUMMY`: counts nothing.
 const DUMMY: u64 = 9;
 
-/// What every record of every event carries, so that one reader understands all of them: the identifier says whose
+/// The fields that every record of every event carries, so that one reader understands all of them: the identifier says whose
 /// the record is, thread, time and CPU say where it belongs.
 const COMMON: SampleFormat = SampleFormat::IDENTIFIER
     .union(SampleFormat::IP)
@@ -31,7 +31,7 @@ const REGISTERS: u64 = if cfg!(target_arch = "x86_64") {
     0
 };
 
-/// What makes a call stack of the processor's last branches: calls, less those that have returned; as little beside them
+/// The branches that make a call stack of the processor's last ones: calls, less those that have returned; as little beside them
 /// as possible.
 const LAST_CALLS: BranchSampleFormat = BranchSampleFormat::USER
     .union(BranchSampleFormat::CALL_STACK)

@@ -29,7 +29,7 @@ const NAMES: [(&str, BranchSampleFormat); 23] = [
     ("counters", BranchSampleFormat::COUNTERS),
 ];
 
-/// What does not choose branches, but sides, or what is told of each.
+/// Bits that do not choose branches, but sides, or what is told of each.
 const NO_CHOICE: BranchSampleFormat = BranchSampleFormat::USER
     .union(BranchSampleFormat::KERNEL)
     .union(BranchSampleFormat::HV)

@@ -44,9 +44,9 @@ pub(crate) struct CallWatch<C> {
     ids: HashMap<u64, (usize, bool), FxBuildHasher>,
     layouts: Vec<[Option<RecordLayout>; 2]>,
     orderer: Orderer<(usize, bool, Tid)>,
-    /// When calls began that have not returned.
+    /// The times at which calls began that have not returned.
     begun: HashMap<(usize, Tid), Vec<u64>, FxBuildHasher>,
-    /// When a file was asked for last, for each call.
+    /// The time at which a file was asked for last, for each call.
     asked: Vec<Option<Instant>>,
     /// Rounds until the file is asked for.
     rounds: Option<u8>,

@@ -80,7 +80,7 @@ impl CommandSources {
     }
 }
 
-/// What became of a command: the file that it made, or why it could not be.
+/// The outcome of a command: the file that it made, or why it could not be.
 type Outcome = Result<Option<PathBuf>, String>;
 
 /// Tells those who sent commands what became of them.

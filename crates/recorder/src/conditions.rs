@@ -16,9 +16,9 @@ use crate::messages::{Message, Outbox};
 use crate::open::with_descendants;
 use crate::options::{Options, Target};
 
-/// How often files are looked for,
+/// The interval at which files are looked for.
 const LOOK: Duration = Duration::from_millis(200);
-/// … and CPU times read: that of a process takes a look at all that there are.
+/// The interval at which CPU times are read: that of a process takes a look at all that there are.
 const MEASURE: Duration = Duration::from_secs(1);
 
 /// Something at which what is kept is written.
@@ -149,7 +149,7 @@ impl Watch {
     }
 }
 
-/// Whose CPU time is measured.
+/// The owner of the CPU time that is measured.
 enum Subject {
     /// All of its CPUs together make 100 %.
     Machine,
@@ -169,7 +169,7 @@ impl Subject {
     }
 }
 
-/// Whether CPU use has been above a limit for long enough; once each time.
+/// A watch that tells, once each time, that CPU use has been above a limit for long enough.
 struct CpuWatch {
     share: f64,
     time: Duration,

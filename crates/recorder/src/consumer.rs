@@ -135,7 +135,7 @@ pub trait Consumer {
     /// Where the destination cannot be made; the command is then not started.
     fn begin(&mut self, recording: &Recording) -> io::Result<()>;
 
-    /// What existed before is described, and the command runs.
+    /// Says that all that existed before is described, and the command runs.
     ///
     /// # Errors
     /// Those of the destination.
@@ -165,7 +165,7 @@ pub trait Consumer {
     /// Those of the destination; the recording then ends.
     fn finished_round(&mut self) -> io::Result<()>;
 
-    /// How large the stack copies should be, bytes, where it matters and can be chosen; asked after each round.
+    /// The wanted size of stack copies in bytes, where it matters and can be chosen; asked after each round.
     fn wanted_copy_size(&self) -> Option<u32> {
         None
     }
@@ -175,19 +175,19 @@ pub trait Consumer {
         false
     }
 
-    /// How stacks have come out since the recording began; told before each round is finished, where they are unwound.
+    /// Takes the totals of stacks since the recording began; told before each round is finished, where they are unwound.
     fn note_stacks(&mut self, _stacks: &StackTotals) {}
 
     /// Something asked for a file with what is kept. What was recorded before has come. `ticket` is in the report of that
     /// file; one file may serve several.
     fn dump(&mut self, _ticket: u64) {}
 
-    /// What became of files since the last call.
+    /// Returns the reports on files since the last call.
     fn take_reports(&mut self) -> Vec<DumpReport> {
         Vec::new()
     }
 
-    /// What there is to tell the user since the last call.
+    /// Returns the notices for the user since the last call.
     fn take_notices(&mut self) -> Vec<Notice> {
         Vec::new()
     }

@@ -21,14 +21,14 @@ use crate::write_behind::{self, WriteBehind};
 /// Bytes of records that may wait for a destination that takes nothing for a while.
 pub const OUTPUT_BUFFER: usize = write_behind::BUFFER;
 
-/// What a recording is written to, before it has begun.
+/// The destination of a recording, before it has begun.
 enum Begin {
     Name(NameInFolder),
     Unseen(NewFile),
     Stream(File),
 }
 
-/// How it is written.
+/// The writer of one of the two shapes.
 enum Writer {
     /// At once, until the recording begins: what fails now has started nothing.
     AtOnce(Output),
@@ -50,7 +50,7 @@ pub struct FileConsumer {
     size: u64,
     /// True if each event is the sideband event.
     are_sideband: Vec<bool>,
-    /// What LOST records say, of rings of samples and of sideband rings: to a reader, a record no longer says which.
+    /// Sums of LOST records, of rings of samples and of sideband rings: to a reader, a record no longer says which.
     lost: [u64; 2],
     /// Samples that could not be unwound, because they could not be decoded.
     undecodable: u64,

@@ -8,7 +8,7 @@ use host::topology::{self, Cache, Node, Place, Processors};
 use model::Name;
 use perfdata::features::{CpuCache, CpuCounts, CpuTopology, Features, MemoryTopology, NumaNode};
 
-/// What perf writes for a CPU that is offline.
+/// The place that perf writes for a CPU that is offline.
 const NOWHERE: Place = Place { core: u32::MAX, die: u32::MAX, socket: u32::MAX };
 /// Memory blocks of a machine: more would be petabytes.
 const MOST_BLOCKS: u64 = 1 << 24;

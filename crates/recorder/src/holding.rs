@@ -37,7 +37,7 @@ pub struct Holding<C> {
     consumer: C,
     layout: Option<RecordLayout>,
     own: Option<PathView>,
-    /// What processes see that see other files than we do; `None` for those that see the same.
+    /// The views of processes that see other files than we do; `None` for those that see the same.
     processes: HashMap<Pid, Option<PathView>>,
     roots: HashMap<PathView, File>,
     held: HeldFiles,

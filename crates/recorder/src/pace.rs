@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How soon the first round comes; the times grow from there. It shows whether the stacks fit their copies.
+/// The time to the first round; the times grow from there. It shows whether the stacks fit their copies.
 const FIRST: Duration = Duration::from_millis(2);
 
 /// The shortest interval between rounds once they have grown that far, also while the consumer is in haste.
@@ -10,14 +10,14 @@ pub(crate) const SOON: Duration = Duration::from_millis(10);
 
 /// A round comes when its fullest ring will take so much longer to be full: who empties it may be late.
 const LEFT: Duration = Duration::from_millis(36);
-/// … and at the latest when it is as full as this, of 1, …
+/// The fill of its fullest ring, of 1, at which a round comes at the latest.
 const MOST_FILL: f64 = 0.4;
-/// … but not before it is as full as this, where it is full so soon.
+/// The fill before which no round comes, where a ring is full so soon.
 const LEAST_FILL: f64 = 0.15;
 
 /// A ring that is no fuller than this can wait for the next round, whatever its pace is.
 const LITTLE_FILL: f64 = 0.25;
-/// … and so much fuller than it is expected to be then. Readers look at each quarter that was written: one that is left then
+/// The fill beyond the expected one up to which a ring can wait. Readers look at each quarter that was written: one that is left then
 /// is less than three quarters full at the next look.
 const MORE_THAN_EXPECTED: f64 = 0.05;
 
@@ -27,7 +27,7 @@ const MORE_THAN_EXPECTED: f64 = 0.05;
 pub(crate) struct Pace {
     time: Duration,
     slowest: Duration,
-    /// How full the fullest ring should be at the next round.
+    /// The expected fill of the fullest ring at the next round.
     expected: f64,
 }
 

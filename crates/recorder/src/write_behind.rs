@@ -19,12 +19,12 @@ use crate::output::Output;
 pub(crate) const BUFFER: usize = 64 << 20;
 /// Records are handed on in blocks of at least this many bytes; fewer where all that came shall be written.
 const BLOCK: usize = 64 << 10;
-/// How many emptied blocks are kept.
+/// The number of emptied blocks that are kept.
 const SPARE: usize = 8;
 /// The end is waited for so long before a signal may end us.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What the thread is to do.
+/// An order to the thread.
 enum Order {
     Records(Block),
     FinishedInit,
@@ -76,7 +76,7 @@ struct State {
     /// Bytes in `orders`, and in the one that is carried out.
     bytes: usize,
     spare: Vec<Block>,
-    /// Why the thread carries nothing out any more.
+    /// The reason why the thread carries nothing out any more.
     failure: Option<io::Error>,
     failed: bool,
     /// The size, when all is written.

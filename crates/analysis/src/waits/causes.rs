@@ -90,7 +90,7 @@ const EVENTS: &[(&str, &str)] = &[
     ("io_wq_worker", "io_uring worker"),
 ];
 
-/// Where the kernel handles a page fault: what it waits for then, the program did not ask for.
+/// Functions in which the kernel handles a page fault: what it waits for then, the program did not ask for.
 const FAULTS: &[&str] =
     &["handle_mm_fault", "do_user_addr_fault", "exc_page_fault", "do_page_fault", "__do_fault"];
 

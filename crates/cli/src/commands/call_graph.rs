@@ -106,7 +106,7 @@ pub fn tell(totals: &StackTotals, console: &Console) {
     }
 }
 
-/// What makes such stacks whole.
+/// The advice that makes such stacks whole.
 fn remedy(reason: TruncationReason) -> Option<&'static str> {
     Some(match reason {
         TruncationReason::CopyTooSmall => "try: --call-graph dwarf,65528",

@@ -42,7 +42,7 @@ fn highest_rate() -> u64 {
     host::sysctl::perf_event_max_sample_rate().unwrap_or(100_000)
 }
 
-/// What part of the CPU time was in user space, where nothing else is sampled.
+/// A sentence on the part of the CPU time that was in user space, where nothing else is sampled.
 fn user_space_only(events: &[RecordedEvent], time: CpuTime) -> Option<String> {
     use decoder::AttrFlags;
     let mut sampled = events.iter().filter(|event| !event.sideband).peekable();
@@ -59,7 +59,7 @@ fn user_space_only(events: &[RecordedEvent], time: CpuTime) -> Option<String> {
     })
 }
 
-/// Why so many samples are missing.
+/// The reason why so many samples are missing.
 fn incomplete(
     event: &RecordedEvent,
     coverage: &Coverage,
@@ -103,7 +103,7 @@ fn more_often(event: &RecordedEvent, highest: u64) -> String {
     }
 }
 
-/// Why there are no samples at all, and what to try.
+/// The reason why there are no samples at all, and what to try.
 fn nothing(summary: &Summary, options: &Options) -> String {
     if summary.loss.samples > 0 {
         return "all samples were lost".to_owned();
@@ -141,7 +141,7 @@ fn nothing(summary: &Summary, options: &Options) -> String {
     format!("no samples: {}", occurred.unwrap_or_else(did_not))
 }
 
-/// Why an event that counts as long as programs run has no samples.
+/// The reason why an event that counts as long as programs run has no samples.
 fn hardly_any_time(event: &RecordedEvent, summary: &Summary, options: &Options) -> String {
     match (&options.target, summary.cpu_time) {
         (Target::Command, Some(time)) => {

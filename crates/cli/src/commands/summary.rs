@@ -82,7 +82,7 @@ pub fn tell(
     missing::tell(summary, options, console);
 }
 
-/// What the recording has cost beside what it does to the command itself.
+/// A sentence on the CPU time of the recording beside what it does to the command itself.
 fn own_cpu_time(own: Duration, command: Option<Duration>) -> String {
     let share = command.filter(|time| !time.is_zero()).map(|time| {
         let percent = 100.0 * own.as_secs_f64() / time.as_secs_f64();

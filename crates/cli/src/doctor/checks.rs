@@ -10,7 +10,7 @@ use super::{Facts, Finding, Level, Remedy};
 
 /// Bytes of ring per CPU below which a busy machine loses samples at the default rate.
 const SMALL_RING: u64 = 512 << 10;
-/// What a recording maps per CPU where nothing limits it (`prof record -m`), with the ring of sideband records.
+/// Bytes that a recording maps per CPU where nothing limits it (`prof record -m`), with the ring of sideband records.
 const WANTED_RING: u64 = (4 << 20) + (64 << 10);
 /// The most ring memory that a recording takes by itself.
 const ALL_RINGS: u64 = 256 << 20;
@@ -73,7 +73,7 @@ fn own_programs(facts: &Facts) -> Finding {
     }
 }
 
-/// Why not even the clock opens.
+/// The reason why not even the clock opens.
 fn why_nothing(survey: &Survey, offer: Offer) -> (String, Vec<Remedy>) {
     let Some(paranoid) = survey.settings.paranoid else {
         let text = "this kernel has no perf events (CONFIG_PERF_EVENTS), or /proc is not mounted";

@@ -71,7 +71,7 @@ fn machine(survey: &Survey) -> String {
     parts.join(", ")
 }
 
-/// What all findings need, each once.
+/// The capabilities that all findings need, each once.
 fn capabilities<'a>(findings: impl Iterator<Item = &'a Finding>) -> Vec<&'static str> {
     let mut names = Vec::new();
     for remedy in findings.flat_map(|finding| &finding.remedies) {

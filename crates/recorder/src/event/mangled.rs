@@ -33,7 +33,7 @@ fn says(mangled: &str, readable: &str) -> Option<usize> {
     Some(identifiers(rest))
 }
 
-/// What follows `token` in `text`, where it stands by itself: `4work` is not in `14workmanlike_it`.
+/// The text behind `token` in `text`, where it stands by itself: `4work` is not in `14workmanlike_it`.
 fn behind<'a>(text: &'a str, token: &str) -> Option<&'a str> {
     text.match_indices(token)
         .find(|(at, _)| {

@@ -22,7 +22,7 @@ pub(super) const GENERAL: [&str; 5] = ["period", "freq", "name", "call-graph", "
 /// The terms that set a field of the attr as a whole.
 const CONFIGS: [&str; 5] = ["config", "config1", "config2", "config3", "config4"];
 
-/// How deep aliases may refer to each other: they do not, but a file in `/sys` is input.
+/// The greatest depth to which aliases may refer to each other: they do not, but a file in `/sys` is input.
 const DEEPEST: usize = 4;
 
 /// Reads the terms of `text`, the event as typed, with the formats and aliases of `pmu`.

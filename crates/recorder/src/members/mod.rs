@@ -17,7 +17,7 @@ use crate::records::{each, retain, u32_at, u64_at};
 use crate::ring::Strangers;
 use lives::Lives;
 
-/// What all samples have, and what trails every other record.
+/// The fields that all samples have, and that trail every other record.
 const FORMAT: SampleFormat = SampleFormat::IDENTIFIER
     .union(SampleFormat::IP)
     .union(SampleFormat::TID)
@@ -49,7 +49,7 @@ pub(crate) struct Members<'c> {
     /// recording LOST records say it.
     counts_lost: bool,
     running: bool,
-    /// What came in the round before, and what came since.
+    /// The chunks that came in the round before, and those that came since.
     held: Vec<Chunk>,
     coming: Vec<Chunk>,
     /// Memory to be given back.

@@ -94,7 +94,7 @@ pub(crate) fn explain_probe(errno: io::Error, event: &str, attr: &Attr, options:
     Error::Open { event: event.to_owned(), errno, advice }
 }
 
-/// Which of the many causes of EINVAL it is.
+/// The advice for the likeliest of the many causes of EINVAL.
 fn invalid(event: &str, attr: &Attr, options: &Options) -> String {
     let opens = |attr: &Attr| {
         let subject = Subject::Thread(Tid(0), None);

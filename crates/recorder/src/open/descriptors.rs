@@ -23,7 +23,7 @@ pub(crate) struct Descriptors {
 }
 
 impl Descriptors {
-    /// How many they are.
+    /// The number of descriptors that are needed.
     fn needed(self) -> u64 {
         let events = (self.threads as u64)
             .saturating_mul(self.events as u64 + 1)
@@ -42,7 +42,7 @@ impl Descriptors {
         Err(Error::Descriptors { needed, detail: self.in_words(), limit })
     }
 
-    /// What takes how many.
+    /// The number of descriptors for each purpose, in words.
     fn in_words(self) -> String {
         let Self { threads, siblings, cpus, events, watched } = self;
         let cpus_in_words = counted(cpus, "CPU", "CPUs");

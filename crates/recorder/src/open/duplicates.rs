@@ -10,7 +10,7 @@ use decoder::{SampleFormat, kind, offsets};
 
 use crate::records::{retain, u32_at, u64_at};
 
-/// What all samples have before their thread.
+/// The fields that all samples have before their thread.
 const FORMAT: SampleFormat = SampleFormat::IDENTIFIER.union(SampleFormat::IP);
 const IDENTIFIER: usize = offsets::in_sample(FORMAT, SampleFormat::IDENTIFIER);
 /// Behind the process.

@@ -59,7 +59,7 @@ enum Part {
     MaxStack,
 }
 
-/// What newer kernels know, newest first: one after the other is left out until the older one agrees.
+/// The parts of an attr that newer kernels know, newest first: one after the other is left out until the older one agrees.
 const NEWEST: [(Part, &str); 15] = [
     (Part::Read(ReadFormat::LOST), "PERF_FORMAT_LOST (6.0)"),
     (Part::Flag(AttrFlags::BUILD_ID), "build ids in MMAP2 (5.12)"),
@@ -155,7 +155,7 @@ pub(crate) fn settle<O: Opener>(
     }
 }
 
-/// What users may have at no level of `perf_event_paranoid`, or only at the lowest (perf_event_open(2), "namespaces";
+/// Leaves out parts that users may have at no level of `perf_event_paranoid`, or only at the lowest (perf_event_open(2), "namespaces";
 /// `perf_trace_event_perm` in kernel/trace/trace_event_perf.c).
 fn leave_privileges_out(attr: &mut Attr) -> Option<Option<Step>> {
     if attr.flags.contains(AttrFlags::NAMESPACES) {

@@ -50,7 +50,7 @@ pub(super) fn settle_all(
     Ok(Opened::of_events(open_events, sideband, sizes))
 }
 
-/// What all events of a recording have in common while they are settled.
+/// The state that all events of a recording have in common while they are settled.
 struct Settling<'a> {
     options: &'a Options,
     /// Those that are sampled.

@@ -158,7 +158,7 @@ impl TaskReports {
 }
 
 impl TaskClock {
-    /// What it and its inherited copies have counted, nanoseconds.
+    /// The time that it and its inherited copies have counted, in nanoseconds.
     fn counted(&self) -> Option<u64> {
         let mut values = [0; 5];
         let words = self.event.read(&mut values).ok()?;

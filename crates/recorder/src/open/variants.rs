@@ -15,7 +15,7 @@ use crate::notice::Notice;
 use crate::options::{CallChain, Options};
 use crate::unwind::{ChainLimits, CopySizes, largest_copy, room_for_copy};
 
-/// What counts so fast that a period of this many is usual: cycles, instructions, nanoseconds. How often anything else
+/// The usual period of what counts fast: cycles, instructions, nanoseconds. How often anything else
 /// happens cannot be known.
 const LONG_PERIOD: u64 = 10_000;
 /// No processor counts faster, per second.

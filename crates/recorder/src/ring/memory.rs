@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// What both sides share.
+/// The memory that both sides share.
 struct Pieces {
     /// The one used last is the last.
     free: Mutex<Free>,

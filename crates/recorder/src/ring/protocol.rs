@@ -13,7 +13,7 @@ use crate::records::u64_at;
 
 /// The memory of a ring.
 pub trait RingMemory {
-    /// How many bytes of records it holds: a power of two.
+    /// The number of bytes of records that it holds: a power of two.
     fn data_size(&self) -> usize;
     /// The positions of what waits to be read now; they only grow.
     fn look(&mut self) -> Range<u64>;
@@ -100,7 +100,7 @@ pub(crate) fn drain(
     drained
 }
 
-/// What the kernel has written and we have not read.
+/// The records that the kernel has written and we have not read.
 struct Unread<'a, R> {
     ring: &'a mut R,
     tail: u64,
@@ -205,7 +205,7 @@ mod tests {
         bytes: Vec<u8>,
         head: u64,
         tail: u64,
-        /// How often the tail was moved.
+        /// The number of times that the tail was moved.
         moves: u32,
     }
 

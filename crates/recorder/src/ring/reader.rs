@@ -19,13 +19,13 @@ use crate::messages::{Message, Outbox};
 /// another core's cache then.
 const LITTLE: u64 = 4 << 20;
 
-/// What the readers and the writer share.
+/// The state that the readers and the writer share.
 #[derive(Default)]
 struct Rounds {
     last: AtomicBool,
-    /// How many of the asked readers have not answered.
+    /// The number of the asked readers that have not answered.
     unanswered: AtomicUsize,
-    /// How full a ring may be, of 1, that waits for the next round, as [`f64::to_bits`]. The kernel wakes its reader whenever so
+    /// The fill, of 1, up to which a ring waits for the next round, as [`f64::to_bits`]. The kernel wakes its reader whenever so
     /// and so much has been written, whoever has read it since.
     waits_until: AtomicU64,
 }
@@ -43,7 +43,7 @@ pub(crate) struct Readers {
     messages: Option<Outbox>,
 }
 
-/// What one reader and the writer share.
+/// The state that one reader and the writer share.
 struct Shared {
     rings: Rings,
     waker: Waker,

@@ -17,7 +17,7 @@ pub(crate) struct RingSource {
     pub(crate) kind: RingKind,
     pub(crate) mapping: RingMapping,
     pub(crate) events: Vec<Arc<PerfEvent>>,
-    /// Where the kernel was when [`Rings::written`] was asked last.
+    /// The kernel's head when [`Rings::written`] was asked last.
     head: u64,
     /// True if it may have had no room for a record when it was emptied last: the LOST record that would say so comes with the
     /// next one.
@@ -32,7 +32,7 @@ impl RingSource {
         Self { kind, mapping, events, head: 0, was_full: false }
     }
 
-    /// How many bytes the kernel has written since this was asked last.
+    /// The number of bytes that the kernel has written since this was asked last.
     fn written(&mut self) -> u64 {
         let before = std::mem::replace(&mut self.head, self.mapping.head());
         self.head.wrapping_sub(before)

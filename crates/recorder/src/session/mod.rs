@@ -39,15 +39,15 @@ use crate::waits::{OutsideReader, SwitchSampler};
 use crate::workload;
 use outside::Next;
 
-/// How often all rings are emptied and a round is finished.
+/// The interval at which all rings are emptied and a round is finished.
 const ROUND: Duration = Duration::from_millis(100);
-/// … and for a view that is to be light: several times for each time that it is drawn.
+/// The same interval for a view that is to be light: several times for each time that it is drawn.
 const LIGHT_ROUND: Duration = Duration::from_millis(250);
-/// How often the recording is made readable.
+/// The interval at which the recording is made readable.
 const CHECKPOINT: Duration = Duration::from_millis(500);
 /// Bytes that wait between the readers and the writer,
 const WAITING: u64 = 64 << 20;
-/// … and where that is to be light.
+/// The same bound where the recording is to be light.
 const LIGHT_WAITING: u64 = 16 << 20;
 
 /// Records the target of `options` until it ends, the time is over, or `control` stops it.
@@ -285,7 +285,7 @@ fn stop_readers(mut readers: Readers, messages: &Inbox) {
     readers.join();
 }
 
-/// What the time is that [`Run::until_the_end`] waits for.
+/// The phase of sampling in which [`Run::until_the_end`] waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pause {
     /// Sampling has not begun.
@@ -305,10 +305,10 @@ struct Run<'a> {
     removed: u64,
     /// True if all switches are recorded, or those of some moments.
     switches: Option<SwitchSampler>,
-    /// What reads the stacks of blocked threads.
+    /// The reader of blocked threads' stacks.
     outside: Option<OutsideReader>,
     counted: Drained,
-    /// What the sideband rings had no room for.
+    /// The number of records that the sideband rings had no room for.
     lost_sideband: u64,
     tally: Tally,
     task_reports: Option<TaskReports>,

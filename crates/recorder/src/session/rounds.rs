@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::Run;
 
-/// How long samples may be looked at in their rings in one round; what is left then is copied out.
+/// The time for which samples may be looked at in their rings in one round; what is left then is copied out.
 const LONGEST_LOOK: Duration = Duration::from_millis(3);
 
 impl Run<'_> {

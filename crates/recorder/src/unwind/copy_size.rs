@@ -27,7 +27,7 @@ const COPIES_PER_RING: u64 = 4;
 /// of a second, and the first moments of others, are over before the size has grown.
 const LEAST_TIME: u64 = 40;
 
-/// … and with copies of any size, ms: what is copied is a burden, however well the readers keep up.
+/// The least such time with copies of any size, ms: what is copied is a burden, however well the readers keep up.
 const LEAST_TIME_EVER: u64 = 6;
 
 /// After so many stacks, or this many that were cut, it is decided anew.
@@ -135,16 +135,16 @@ pub(super) struct CopySize {
     need_this: u32,
     /// Windows in a row, up to this one, in which the next smaller size would have done.
     calm: u32,
-    /// How many it takes.
+    /// The number of calm rounds that it takes.
     wanted_calm: u32,
     /// Stacks to come that may still be copies of the larger size before.
     settling: u32,
     /// Windows to pass before copies grow again.
     patience: u32,
-    /// How many they will be the next time.
+    /// The number that they will be the next time.
     next_patience: u32,
     ring_size: u64,
-    /// How many times in a row a ring held so little when it was emptied that events seem to be rare.
+    /// The number of times in a row that a ring held so little when it was emptied that events seem to be rare.
     rare_chunks: u32,
 }
 

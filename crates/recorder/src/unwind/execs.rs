@@ -10,7 +10,7 @@ use decoder::{CpuMode, Sample};
 use model::{Tid, Timestamp};
 use rustc_hash::FxBuildHasher;
 
-/// What the kernel needs at most, nanoseconds: memory of gigabytes is taken away page by page.
+/// The longest time that the kernel needs, in nanoseconds: memory of gigabytes is taken away page by page.
 const LONGEST: u64 = 200_000_000;
 
 /// Beyond this many threads, those are forgotten whose exec is long ago.

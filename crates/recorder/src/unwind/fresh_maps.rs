@@ -28,7 +28,7 @@ pub(super) struct FreshMaps {
     processes: HashMap<Pid, Turn, FxBuildHasher>,
 }
 
-/// When it is a process's turn again.
+/// The time of a process's next turn.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     not_before: u64,

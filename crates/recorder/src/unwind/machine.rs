@@ -208,7 +208,7 @@ impl Machine {
         !is_of_32_bits(sample) && (names_no_mapping(sample, &self.tracker) || self.execs.follow(sample))
     }
 
-    /// How many bytes of its copy the stack found last needed.
+    /// The number of bytes of its copy that the stack found last needed.
     fn depth(&self, state: &UserState<'_>) -> u64 {
         let frames = &self.walker.stack().frames;
         frames.last().map_or(0, |frame| frame.stack_pointer.wrapping_sub(state.stack.start))

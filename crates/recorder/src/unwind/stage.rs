@@ -38,7 +38,7 @@ const MUCH_HELD: usize = MOST_HELD / 8;
 /// A chunk that fills less than this part of its memory, one in so many, is copied where memory is dear.
 const ROOMY: usize = 4;
 
-/// Where memory is dear, pages of objects leave it after so long: programs come and go, and each is read in a few places.
+/// The interval at which pages of objects are given back where memory is dear: programs come and go, and each is read in a few places.
 const BETWEEN_GIVING_BACK: Duration = Duration::from_secs(5);
 
 /// Handed on at once.
@@ -490,7 +490,7 @@ mod tests {
         bytes
     }
 
-    /// What comes out of chunks that come in one round.
+    /// The records that come out of chunks that come in one round.
     fn played(recording: &Recording, chunks: impl IntoIterator<Item = Vec<u8>>) -> (Came, StackTotals) {
         let mut came = Came::default();
         let mut stage = Unwinding::new(&mut came, false, Mechanisms::all());

@@ -3,7 +3,7 @@
 use host::procfs::{self, InKernel};
 use model::Pid;
 
-/// How a call that may block is worded.
+/// The form in which a call that may block is worded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     /// By this alone.

@@ -53,7 +53,7 @@ pub(crate) struct OutsideReader {
     last: i32,
     due: Instant,
     stack: Vec<u8>,
-    /// How often a thread could not be read for want of rights, and whether that was told.
+    /// The number of times that a thread could not be read for want of rights, and whether that was told.
     refused: u32,
     told: bool,
 }
@@ -61,7 +61,7 @@ pub(crate) struct OutsideReader {
 #[derive(Debug)]
 struct Seen {
     pid: Pid,
-    /// How often it had been switched in when its stack was read last.
+    /// The number of times that it had been switched in when its stack was read last.
     switches: Option<u64>,
     times: Option<[Schedstat; 2]>,
 }

@@ -35,7 +35,7 @@ const SHORTEST_GAP: Duration = Duration::from_millis(20);
 const LONGEST_GAP: Duration = Duration::from_secs(1);
 /// Threads whose times are read after a window at most: each takes some 10 µs.
 const MOST_READ: usize = 200;
-/// … and of so many in all.
+/// The number of threads that are looked at in all.
 const MOST_THREADS: usize = 100_000;
 /// So many readings are kept, with 24 bytes each; of more the last of each thread.
 const MOST_READINGS: usize = 1 << 20;
@@ -75,7 +75,7 @@ enum Phase {
     /// They are not until then.
     Gap {
         until: Instant,
-        /// How long the window before was, where what it recorded has still to say how long the gap is to be.
+        /// The length of the window before, where what it recorded has still to say how long the gap is to be.
         window: Option<Duration>,
     },
 }
@@ -236,7 +236,7 @@ impl SwitchSampler {
     }
 }
 
-/// What the kernel counted of a thread until now.
+/// The kernel's counts of a thread until now.
 fn read_times(tid: Tid, clock: ClockId) -> Option<Schedstat> {
     let mut best: Option<(u64, Schedstat)> = None;
     for _ in 0..TRIES {

@@ -38,14 +38,14 @@ pub(super) struct Block {
     bytes: Vec<u8>,
     /// The number of bytes when each round was finished.
     rounds: Vec<usize>,
-    /// Where the records begin that are no samples.
+    /// The offsets of the records that are no samples.
     sideband: Vec<usize>,
     /// The times of the oldest and the newest record.
     times: Option<(u64, u64)>,
     /// The times of the first and the last sample.
     sample_times: Option<(u64, u64)>,
     samples: u64,
-    /// How stacks had come out when the block was full, since the recording began.
+    /// The totals of stacks when the block was full, since the recording began.
     stacks: StackTotals,
 }
 
@@ -127,7 +127,7 @@ pub(super) struct Blocks {
     newest: u64,
     /// Memory of blocks that went.
     spare: Vec<Vec<u8>>,
-    /// How stacks have come out since the recording began, and when the oldest block that is kept began.
+    /// The totals of stacks since the recording began, when the oldest block that is kept began.
     stacks: StackTotals,
     stacks_before: StackTotals,
     /// True if the last block that went was not older than the window is long, and went for want of room.

@@ -54,10 +54,10 @@ pub struct WindowConsumer {
     last: Option<Dump>,
     dumps: u64,
     undecodable: u64,
-    /// How often a file is written without being asked for, and when the last was.
+    /// The interval at which a file is written without being asked for, and the time of the last.
     every: Option<Duration>,
     last_asked: Instant,
-    /// How the command has to end for a file to be written then.
+    /// The end of the command at which a file is written.
     exit: Option<ExitCondition>,
 }
 
@@ -66,7 +66,7 @@ struct Running {
     state: SidebandState,
     blocks: Blocks,
     processes: ProcessTable,
-    /// How many processes the table had when the dead were last removed from it.
+    /// The number of processes in the table when the dead were last removed from it.
     processes_before: usize,
     has_stacks: bool,
     dumps: DumpThread,

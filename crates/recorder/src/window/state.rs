@@ -341,7 +341,7 @@ mod tests {
         state.push(&bytes);
     }
 
-    /// What the state says, in words.
+    /// The state in words.
     fn words(state: &SidebandState) -> Vec<String> {
         let bytes = state.to_records();
         let mut words = Vec::new();

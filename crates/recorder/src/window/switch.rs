@@ -55,7 +55,7 @@ struct Running {
     writer: Writer,
     state: SidebandState,
     processes: ProcessTable,
-    /// How many processes the table had when the dead were last removed from it.
+    /// The number of processes in the table when the dead were last removed from it.
     processes_before: usize,
     contents: Contents,
     /// Those of the file that is being finished.
@@ -77,7 +77,7 @@ enum Writer {
     Gone,
 }
 
-/// What a file has so far.
+/// The contents of a file so far.
 struct Contents {
     begin: Instant,
     bytes: u64,
@@ -86,7 +86,7 @@ struct Contents {
     sample_time: Option<(u64, u64)>,
     /// Those of what was mapped before are added by the thread that writes.
     build_ids: Arc<Mutex<BuildIds>>,
-    /// How stacks had come out before it.
+    /// The totals of stacks before it.
     stacks_before: StackTotals,
 }
 
@@ -101,7 +101,7 @@ impl Contents {
         Duration::from_nanos(last.saturating_sub(first))
     }
 
-    /// What is in the file that was not followed by another one.
+    /// The contents of the file that were not followed by another one.
     fn behind(self, before: Self) -> Self {
         lock(&before.build_ids).add(&lock(&self.build_ids));
         Self {
@@ -116,7 +116,7 @@ impl Contents {
         }
     }
 
-    /// What the header says of it, where stacks have come out like this.
+    /// The sections that describe it, where stacks have come out like this.
     fn sections(&self, stacks: Option<StackTotals>, processes: &ProcessTable) -> Vec<(u32, Vec<u8>)> {
         let stacks = stacks.map(|stacks| stacks.since(&self.stacks_before).to_section());
         let stacks = stacks.map(|section| (sections::id::STACK_TOTALS, section));

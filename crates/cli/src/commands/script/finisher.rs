@@ -134,7 +134,7 @@ impl<'o> Finisher<'o> {
     }
 }
 
-/// What the text asks about places.
+/// The names and spaces that the text asks for.
 struct Names<'a> {
     symbols: &'a Symbols,
     spaces: &'a SpaceTable,

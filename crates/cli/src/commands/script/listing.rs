@@ -30,7 +30,7 @@ pub(super) struct Listing<'o> {
     printer: Printer,
     admission: Admission,
     text: Text,
-    /// How long the lot at hand may become.
+    /// The size that the lot at hand may reach.
     lot_size: usize,
     lines: LineNumbers,
     forget_lines: bool,
