@@ -16,6 +16,9 @@ pub const SIZE_VER8: u32 = 136;
 /// Bytes up to and with `config4` (`PERF_ATTR_SIZE_VER9`): the largest known here.
 pub const SIZE_NEWEST: u32 = 144;
 
+/// Bytes that no version has more of: the kernel takes no attr that is larger than a page, and no page is larger.
+pub const SIZE_LARGEST: u32 = 1 << 16;
+
 /// `PERF_TYPE_HARDWARE`
 pub const TYPE_HARDWARE: u32 = 0;
 /// `PERF_TYPE_SOFTWARE`
@@ -153,9 +156,9 @@ impl Attr {
         })
     }
 
-    /// The structure's bytes, `size` of them (64 if that is 0).
+    /// The structure's bytes, `size` of them (64 if that is 0), but no more than [`SIZE_LARGEST`].
     pub fn to_bytes(&self, endian: Endian) -> Vec<u8> {
-        let size = if self.size == 0 { SIZE_VER0 } else { self.size };
+        let size = if self.size == 0 { SIZE_VER0 } else { self.size.min(SIZE_LARGEST) };
         let flags = (self.flags.bits() & !PRECISE_IP) | (u64::from(self.precise_ip & 3) << 15);
         let aux_action = match endian {
             Endian::Little => self.aux_action,
@@ -279,6 +282,14 @@ mod tests {
         assert!(Attr::parse(&bytes, Endian::Little).is_err());
         bytes[4] = 0;
         assert_eq!(Attr::parse(&bytes, Endian::Little).map(|attr| attr.size), Ok(64));
+    }
+
+    #[test]
+    fn a_size_that_lies_takes_no_memory() {
+        for size in [SIZE_LARGEST, SIZE_LARGEST + 1, u32::MAX] {
+            let attr = Attr { size, unknown_tail: Box::from([7; 16]), ..Attr::default() };
+            assert_eq!(attr.to_bytes(Endian::Little).len(), SIZE_LARGEST as usize);
+        }
     }
 
     #[test]

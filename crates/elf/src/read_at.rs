@@ -1,6 +1,5 @@
 //! Files that are read piece by piece.
 
-use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use core::ops::Range;
@@ -23,11 +22,15 @@ pub trait ReadAt {
         (self.read_at(offset, &mut bytes) == LENGTH).then_some(bytes)
     }
 
-    /// The bytes of a range, as far as there are any.
+    /// The bytes of a range, as far as there are any; none where memory has no room for so many.
     fn copy(&self, range: Range<u64>) -> Vec<u8> {
         let end = range.end.min(self.size());
         let length = usize::try_from(end.saturating_sub(range.start)).unwrap_or(0);
-        let mut bytes = vec![0; length];
+        let mut bytes = Vec::new();
+        if bytes.try_reserve_exact(length).is_err() {
+            return bytes;
+        }
+        bytes.resize(length, 0);
         let read = self.read_at(range.start, &mut bytes);
         bytes.truncate(read);
         bytes
@@ -146,6 +149,26 @@ mod tests {
         assert_eq!(object.debug_link(), whole.debug_link());
         let read = object.source().read.get();
         assert!(read < 32 << 10, "{read} of {}", bytes.len());
+    }
+
+    /// A source that says it has more bytes than there can be.
+    struct Endless;
+
+    impl ReadAt for Endless {
+        fn size(&self) -> u64 {
+            u64::MAX
+        }
+
+        fn read_at(&self, _: u64, into: &mut [u8]) -> usize {
+            into.len()
+        }
+    }
+
+    #[test]
+    fn a_size_that_lies_is_no_panic() {
+        assert!(Endless.copy(0..u64::MAX).is_empty());
+        assert_eq!(Endless.copy(u64::MAX - 3..u64::MAX).len(), 3);
+        assert!(Object::read(Endless).is_err());
     }
 
     #[test]
