@@ -136,6 +136,8 @@ impl Unwinder {
             led_out_by: None,
             searched: false,
             taken_over: 0,
+            led_by_frame_pointer: false,
+            came_by_frame_pointer: false,
         };
         stack.end = walk.run(stack, Earlier::new(&trace, space.identity()));
         (stack.unmapped, stack.led_out_by) = (walk.unmapped, walk.led_out_by);
@@ -219,6 +221,9 @@ struct Walk<'w, 's, O, M> {
     searched: bool,
     /// The number of outermost frames that are those of the stack before, with the one in which the two have met.
     taken_over: usize,
+    /// The step under way, or the last one, goes by the frame pointer; and the one before did.
+    led_by_frame_pointer: bool,
+    came_by_frame_pointer: bool,
 }
 
 impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
@@ -276,6 +281,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
     fn caller(&mut self, position: Position<'s>) -> Result<Position<'s>, StackEnd> {
         let stack_pointer = self.registers.stack_pointer().unwrap_or_default();
         self.memory.left_copy = false;
+        self.came_by_frame_pointer = core::mem::take(&mut self.led_by_frame_pointer);
         let step = self.step(position);
         if self.memory.left_copy {
             self.memory.steps.leave_out_step();

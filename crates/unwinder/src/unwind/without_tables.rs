@@ -45,6 +45,12 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             return Ok(Step::Guess);
         }
         self.memory.steps.leave_out_step();
+        let is_generated = position.mapping.is_some_and(|mapping| mapping.object.is_none());
+        if at_call && is_generated && self.came_by_frame_pointer && self.registers.frame_pointer() == Some(0)
+        {
+            // Generated code that keeps frame pointers marks its first frame as C libraries do (Erlang, V8).
+            return Err(StackEnd::Complete);
+        }
         if !at_call && let Some(leaf) = self.return_address_of_leaf(position) {
             let epilogues = epilogues.unwrap_or_else(|| self.look_for_epilogues(position));
             self.step_from_leaf(position, leaf, saves_frame_pointer, &epilogues)?;
@@ -230,6 +236,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         self.registers.set(architecture.stack_pointer(), frame_pointer.wrapping_add(16));
         self.registers.set(architecture.program_counter(), return_address);
         self.memory.steps.tell(Reads { base: architecture.frame_pointer(), restored: FRAME_POINTER });
+        self.led_by_frame_pointer = true;
         Ok(())
     }
 

@@ -1,10 +1,10 @@
 //! x86-64 code without an FDE: which frame pointers and which words of the stack are followed.
 
 use elf::Machine;
-use model::{FileOffset, Svma, TruncationReason};
-use prof_unwinder::{Architecture, Registers, StackEnd};
+use model::{Avma, FileOffset, Svma, TruncationReason};
+use prof_unwinder::{AddressSpace, Architecture, Mapping, Registers, StackEnd, Unwinder};
 
-use crate::made::{BASE, One, TEXT, TEXT_SIZE, addresses, cie, eh_frame, object, unwind, words};
+use crate::made::{BASE, One, TEXT, TEXT_SIZE, addresses, cie, eh_frame, object, unwind, unwind_by, words};
 
 const SP: u64 = 0x7ffe_0000_0000;
 
@@ -130,4 +130,25 @@ fn absurd_frame_pointers_end_the_stack() {
         assert_eq!(addresses(&unwound), [code(0x910)], "{fp:#x}");
         assert!(matches!(unwound.end, StackEnd::Truncated(_)), "{fp:#x}");
     }
+}
+
+#[test]
+fn a_frame_pointer_of_zero_ends_generated_code_that_keeps_frame_pointers() {
+    let mut generated = AddressSpace::default();
+    let range = Avma(0x10_0000)..Avma(0x20_0000);
+    generated.insert(Mapping { range, file_offset: FileOffset(0), object: None, executable: true });
+    let end = |fp: u64, stack: &[u64]| {
+        let registers = registers(0x10_0010, fp);
+        let mut unwinder = Unwinder::default();
+        let unwound = unwind_by(&mut unwinder, &generated, &mut program(), &registers, &words(stack));
+        (addresses(&unwound).len(), unwound.end)
+    };
+    let no_data = StackEnd::Truncated(TruncationReason::NoUnwindData);
+    // Two frame records, of which the second has no caller's frame pointer.
+    let stack = [1, SP + 32, 0x10_0100, 2, 0, 0x10_0200, 3, 4];
+    assert_eq!(end(SP + 8, &stack), (3, StackEnd::Complete));
+    // Some register's zero says nothing of code that may not keep frame pointers.
+    assert_eq!(end(0, &[1, 2, 3, 4]), (1, no_data));
+    // Nor does a record whose frame pointer leads elsewhere.
+    assert_eq!(end(SP + 8, &[1, 7, 0x10_0100, 2, 0, 3, 4, 5]), (2, no_data));
 }
