@@ -42,12 +42,18 @@ fn fixture(name: &str) -> PathBuf {
     programs::repository().join("fixtures/programs").join(name)
 }
 
-/// The first of these programs that is installed; says that there is none.
+/// The first of these programs that is installed and says its version; says that there is none.
 fn installed(names: &[&str]) -> Option<PathBuf> {
+    let says =
+        |path: &PathBuf| Command::new(path).arg("--version").output().is_ok_and(|out| out.status.success());
+    found(names, says)
+}
+
+fn found(names: &[&str], is_it: impl FnMut(&PathBuf) -> bool) -> Option<PathBuf> {
     let folders = std::env::var_os("PATH")?;
     let found = std::env::split_paths(&folders)
         .flat_map(|folder| names.iter().map(move |name| folder.join(name)))
-        .find(|path| Command::new(path).arg("--version").output().is_ok_and(|out| out.status.success()));
+        .find(is_it);
     if found.is_none() {
         programs::skip(&format!("{} is not installed", names.join(" or ")));
     }
@@ -79,4 +85,14 @@ fn functions_of_java_have_their_shares() {
         let whole = ["-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Shares::*"];
         check(flame().arg(java).args(whole).arg(fixture("Shares.java")).arg("3"), "Shares");
     }
+}
+
+#[test]
+fn functions_of_erlang_have_their_shares() {
+    let Some(compiler) = found(&["erlc"], |path| path.is_file()).filter(|_| may_record()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let compiled = Command::new(compiler).arg("-o").args([folder.path(), &fixture("shares.erl")]).status();
+    assert!(compiled.unwrap().success());
+    let run = ["-noshell", "-eval", "shares:main(2000), halt()."];
+    check(flame().args(["erl", "-pa"]).arg(folder.path()).args(run), "repeat");
 }

@@ -25,10 +25,12 @@ pub enum Runtime {
     Php,
     /// LuaJIT.
     LuaJit,
+    /// BEAM, the virtual machine of Erlang and Elixir.
+    Erlang,
 }
 
 /// The runtimes by the objects that they are made of: the start of a file's name.
-const OBJECTS: [(&str, Runtime); 17] = [
+const OBJECTS: [(&str, Runtime); 18] = [
     ("libjvm.so", Runtime::Java),
     ("node", Runtime::Node),
     ("libnode.so", Runtime::Node),
@@ -46,6 +48,7 @@ const OBJECTS: [(&str, Runtime); 17] = [
     ("libphp", Runtime::Php),
     ("luajit", Runtime::LuaJit),
     ("libluajit", Runtime::LuaJit),
+    ("beam.", Runtime::Erlang),
 ];
 
 impl Runtime {
@@ -71,6 +74,7 @@ impl Runtime {
                 "`php -d opcache.enable_cli=1 -d opcache.jit_buffer_size=64M -d opcache.jit_debug=16` (8.0 or newer)"
             }
             Some(Self::LuaJit) => "a LuaJIT built with `XCFLAGS=-DLUAJIT_USE_PERFTOOLS`",
+            Some(Self::Erlang) => "`erl +JPperf true` (OTP 24 or newer)",
             None => {
                 "`node --perf-basic-prof --interpreted-frames-native-stack`, `java -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit` or `python3 -X perf`"
             }
@@ -85,7 +89,7 @@ impl Runtime {
             Self::Php => Some(&["execute_ex"]),
             Self::Node => Some(&["Builtins_InterpreterEntryTrampoline"]),
             // Its interpreter is generated code, which a perf map names; or nothing tells it from other code.
-            Self::Java | Self::Chromium | Self::DotNet | Self::LuaJit => None,
+            Self::Java | Self::Chromium | Self::DotNet | Self::LuaJit | Self::Erlang => None,
         }
     }
 
@@ -99,6 +103,7 @@ impl Runtime {
             Self::Ruby => "Ruby",
             Self::Php => "PHP",
             Self::LuaJit => "Lua",
+            Self::Erlang => "Erlang",
         }
     }
 

@@ -19,10 +19,10 @@ use crate::console::Console;
 #[derive(Args)]
 pub struct RuntimeArguments {
     /// Ask language runtimes in the command, and in what it starts, for the names of their code, by variables of its
-    /// environment: python (3.12 or newer), node (which leaves isolate-*-v8.log in its folder), jvm (17 or newer), dotnet; all
-    /// of them, or those in LIST
+    /// environment: python (3.12 or newer), node (which leaves isolate-*-v8.log in its folder), jvm (17 or newer), dotnet,
+    /// erlang (24 or newer); all of them, or those in LIST
     #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',', num_args = 0.., require_equals = true,
-          requires = "command", default_missing_values = ["python", "node", "jvm", "dotnet"])]
+          requires = "command", default_missing_values = ["python", "node", "jvm", "dotnet", "erlang"])]
     runtimes: Vec<Runtime>,
 }
 
@@ -37,6 +37,8 @@ enum Runtime {
     Jvm,
     /// .NET: a perf map.
     Dotnet,
+    /// Erlang's BEAM: a jitdump, and frame pointers.
+    Erlang,
 }
 
 /// What is set for a runtime.
@@ -52,16 +54,26 @@ const JVM: &str = "-XX:+IgnoreUnrecognizedVMOptions -XX:+PreserveFramePointer -X
 const NODE: &str = "--perf-basic-prof";
 /// Names interpreted functions, too. Before Node.js 12 it is not allowed in `NODE_OPTIONS`, and stops it.
 const NODE_FRAMES: &str = "--interpreted-frames-native-stack";
+/// An emulator without it, or without a JIT compiler, stops.
+const ERLANG: &str = "+JPperf true";
+/// What is in those that have it.
+const ERLANG_SWITCH: &str = "JPperf";
 
 impl RuntimeArguments {
     /// The variables to set for `command`, in addition to what our own environment has. Says which.
     pub fn environment(&self, command: &[OsString], console: &Console) -> Vec<(OsString, OsString)> {
-        let knows_frames = self.runtimes.contains(&Runtime::Node)
-            && node_of(command).is_some_and(|node| holds(&node, NODE_FRAMES.as_bytes()).unwrap_or(false));
+        let knows = |runtime, program: Option<PathBuf>, switch: &str| {
+            self.runtimes.contains(&runtime)
+                && program.is_some_and(|program| holds(&program, switch.as_bytes()).unwrap_or(false))
+        };
+        let known = KnownSwitches {
+            node_frames: knows(Runtime::Node, node_of(command), NODE_FRAMES),
+            erlang: knows(Runtime::Erlang, emulator_of(command), ERLANG_SWITCH),
+        };
         let set: Vec<Setting> = self
             .runtimes
             .iter()
-            .flat_map(|runtime| runtime.settings(|name| std::env::var_os(name), knows_frames))
+            .flat_map(|runtime| runtime.settings(|name| std::env::var_os(name), known))
             .collect();
         if !set.is_empty() {
             let list: Vec<String> =
@@ -74,7 +86,7 @@ impl RuntimeArguments {
 
 impl Runtime {
     /// `known` is the environment. What is there already is kept: after ours, so that it wins; a switch that is set stays.
-    fn settings(self, known: impl Fn(&str) -> Option<OsString>, knows_frames: bool) -> Vec<Setting> {
+    fn settings(self, known: impl Fn(&str) -> Option<OsString>, switches: KnownSwitches) -> Vec<Setting> {
         let switch = |variable: &'static str| {
             known(variable).is_none().then(|| Setting { variable, value: "1".into() })
         };
@@ -90,23 +102,49 @@ impl Runtime {
             Self::Python => {
                 ["PYTHONPERFSUPPORT", "PYTHON_PERF_JIT_SUPPORT"].into_iter().filter_map(switch).collect()
             }
-            Self::Node if knows_frames => vec![options("NODE_OPTIONS", &format!("{NODE} {NODE_FRAMES}"))],
+            Self::Node if switches.node_frames => {
+                vec![options("NODE_OPTIONS", &format!("{NODE} {NODE_FRAMES}"))]
+            }
             Self::Node => vec![options("NODE_OPTIONS", NODE)],
             Self::Jvm => vec![options("JAVA_TOOL_OPTIONS", JVM)],
             Self::Dotnet => switch("DOTNET_PerfMapEnabled").into_iter().collect(),
+            Self::Erlang if switches.erlang => vec![options("ERL_FLAGS", ERLANG)],
+            Self::Erlang => Vec::new(),
         }
     }
 }
 
+/// Which switches are known to those programs that a switch which they do not know would stop.
+#[derive(Clone, Copy, Default)]
+struct KnownSwitches {
+    node_frames: bool,
+    erlang: bool,
+}
+
 /// The Node.js that the command is, or else the one in `PATH`.
 fn node_of(command: &[OsString]) -> Option<PathBuf> {
+    program_of(command, "node")
+}
+
+/// The emulator (`lib/erlang/erts-*/bin/beam.smp`) of the `erl` that the command is, or else of the one in `PATH`.
+fn emulator_of(command: &[OsString]) -> Option<PathBuf> {
+    let erl = std::fs::canonicalize(program_of(command, "erl")?).ok()?;
+    let folders = std::fs::read_dir(erl.parent()?.parent()?).ok()?;
+    let is_runtime =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"erts-"));
+    let runtimes = folders.filter_map(|entry| Some(entry.ok()?.path())).filter(is_runtime);
+    runtimes.map(|runtime| runtime.join("bin/beam.smp")).find(|path| path.is_file())
+}
+
+/// The program whose name begins so that the command is, or else the one of that name in `PATH`.
+fn program_of(command: &[OsString], name: &str) -> Option<PathBuf> {
     let word = command.first()?;
-    let is_node = |name: &OsStr| name.as_bytes().starts_with(b"node");
+    let is_it = |word: &OsStr| word.as_bytes().starts_with(name.as_bytes());
     let path = PathBuf::from(word);
-    if path.file_name().is_some_and(is_node) && word.as_bytes().contains(&b'/') {
+    if path.file_name().is_some_and(is_it) && word.as_bytes().contains(&b'/') {
         return Some(path);
     }
-    let name = if is_node(word) { word.as_os_str() } else { OsStr::new("node") };
+    let name = if is_it(word) { word.as_os_str() } else { OsStr::new(name) };
     let folders = std::env::var_os("PATH")?;
     std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
@@ -155,9 +193,10 @@ fn quoted(value: &OsStr) -> String {
 mod tests {
     use super::*;
 
-    fn set(runtime: Runtime, known: &[(&str, &str)], knows_frames: bool) -> Vec<(&'static str, String)> {
+    fn set(runtime: Runtime, known: &[(&str, &str)], knows_all: bool) -> Vec<(&'static str, String)> {
         let find = |name: &str| known.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into());
-        let settings = runtime.settings(find, knows_frames);
+        let switches = KnownSwitches { node_frames: knows_all, erlang: knows_all };
+        let settings = runtime.settings(find, switches);
         settings.into_iter().map(|set| (set.variable, set.value.into_string().unwrap())).collect()
     }
 
@@ -180,6 +219,13 @@ mod tests {
         let with = format!("{NODE} {NODE_FRAMES} --max-old-space-size=100");
         let known = [("NODE_OPTIONS", "--max-old-space-size=100")];
         assert_eq!(set(Runtime::Node, &known, true), [("NODE_OPTIONS", with)]);
+    }
+
+    #[test]
+    fn an_emulator_that_would_stop_is_not_given_the_switch() {
+        assert_eq!(set(Runtime::Erlang, &[], false), []);
+        let with = set(Runtime::Erlang, &[("ERL_FLAGS", "+S 2")], true);
+        assert_eq!(with, [("ERL_FLAGS", "+JPperf true +S 2".to_owned())]);
     }
 
     #[test]
