@@ -12,7 +12,7 @@ use crate::cpus;
 /// The folder of the kernel's PMUs.
 pub const EVENT_SOURCES: &str = "/sys/bus/event_source/devices";
 
-/// What the names of files beside an alias end in that say how to read its count (Documentation/ABI/testing/
+/// The endings of files beside an alias that say how to read its count (Documentation/ABI/testing/
 /// sysfs-bus-event_source-devices-events).
 const NOTES: [&str; 4] = [".unit", ".scale", ".per-pkg", ".snapshot"];
 

@@ -228,7 +228,7 @@ fn errno_name(code: i32) -> Option<&'static str> {
     })
 }
 
-/// Why where threads wait cannot be seen, and what would allow it.
+/// The reason why waits of threads cannot be seen, and what would allow it.
 fn no_switches(paranoid: Option<i32>) -> String {
     let level = paranoid.map_or_else(String::new, |level| format!(" (it is {level})"));
     format!(

@@ -73,7 +73,7 @@ mod tests {
     use model::{Avma, FrameAddress};
     use unwinder::{Architecture, Frame, Registers, StackCopy};
 
-    /// What the kernel found beyond: `links` are frame pointers with the return addresses above them, the first of which is
+    /// The return addresses that the kernel found beyond: `links` are frame pointers with the return addresses above them, the first of which is
     /// the sampled one; from the frame pointer `beyond` on nothing was copied.
     fn found(links: &[(u64, u64)], beyond: u64, last: u64, led_out_by: Option<u64>) -> Option<Vec<u64>> {
         let mut bytes = vec![0; 0x100];

@@ -152,7 +152,7 @@ struct Rows<'k, K> {
     /// Keys are asked for once per frame, not each time.
     of_frames: Vec<Option<u32>>,
     numbers: HashMap<(u32, u32), u32, FxBuildHasher>,
-    /// How many frames of each row the way has: its samples count once.
+    /// The number of frames of each row on the way: its samples count once.
     open: Vec<u32>,
     thread: u32,
 }
