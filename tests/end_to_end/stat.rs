@@ -345,4 +345,19 @@ fn a_probe_lets_the_program_fork_and_is_counted_in_what_it_starts() {
     for _ in 0..4 {
         assert_eq!(value(&json(&["-e", &event], &command), &event), 80.0);
     }
+    // Whichever event comes first, tasks are told apart.
+    for list in
+        [event.clone(), format!("{{{event},task-clock}}"), format!("{{task-clock,page-faults}},{event}")]
+    {
+        let counts = json(&["--per-task", "-e", &list], &command);
+        let rows: Vec<&Value> = counts["counts"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|row| row["event"] == event.as_str())
+            .collect();
+        let sum: f64 = rows.iter().filter_map(|row| row["value"].as_f64()).sum();
+        let tasks = rows.iter().filter(|row| row["value"].as_f64().is_some_and(|value| value > 0.0)).count();
+        assert!(sum == 80.0 && tasks >= 40, "{list}: {sum} in {tasks} tasks");
+    }
 }

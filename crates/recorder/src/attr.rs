@@ -244,7 +244,7 @@ pub(crate) fn task_clock(samplers: &[Attr], options: &Options) -> Attr {
 
 /// The attr of an event that counts nothing and has a ring for the records of an event like `writer`.
 pub(crate) fn ring_owner(writer: &Attr) -> Attr {
-    Attr { config: DUMMY, sample_period: 1, ..writer.clone() }
+    Attr { kind: TYPE_SOFTWARE, config: DUMMY, config1: 0, config2: 0, sample_period: 1, ..writer.clone() }
 }
 
 /// Returns the rate at which an event samples.
