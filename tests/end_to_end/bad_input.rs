@@ -36,6 +36,33 @@ fn what_is_no_recording_is_refused_by_name() {
 }
 
 #[test]
+fn scans_of_proc_that_were_cut_short_are_said() {
+    /// `PERF_RECORD_MMAP2`, and the bit that says it, which is the second byte of `misc`'s.
+    const MMAP2: [u8; 4] = [10, 0, 0, 0];
+    const CUT_SHORT: u8 = 1 << 4;
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    let path = folder.path().join("cut");
+    run(prof(["record", "-q", "-F", "999", "-o"]).arg(&path).args(["--", "seq", "300000"])).ok();
+    assert!(!folded(&path, &[]).ok().stderr.contains("/proc"));
+    let mut bytes = std::fs::read(&path).unwrap();
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+    let (mut at, end) = (word(40), word(40) + word(48));
+    while bytes[at..at + 4] != MMAP2 {
+        at += usize::from(u16::from_le_bytes([bytes[at + 6], bytes[at + 7]]));
+        assert!(at < end, "no mapping is recorded");
+    }
+    bytes[at + 5] |= CUT_SHORT;
+    std::fs::write(&path, bytes).unwrap();
+    for arguments in [&["flame", "--folded"][..], &["report"], &["script"]] {
+        let said = run(prof(arguments.iter().copied()).arg("-i").arg(&path)).ok().stderr;
+        assert!(said.contains("the mappings of 1 process are recorded in part"), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
 fn an_unreadable_file_is_refused() {
     let folder = folder();
     let file = folder.path().join("unreadable");

@@ -69,11 +69,26 @@ pub fn replay<E: From<Error>>(
     if let Some(notice) = sink.undecodable.notice() {
         notices.warn(&format!("{name}: {notice}"));
     }
+    if let Some(notice) = cut_short(replay.samples.tracker.scans_cut_short()) {
+        notices.warn(&format!("{name}: {notice}"));
+    }
     replay.lives.add_recorded(outcome.recording.features(), outcome.recording.endian());
     let mut loss = replay.samples.loss();
     loss += outcome.loss;
     loss.unread = unread_lost_counts(&outcome.recording);
     Ok(Replayed { tracker: replay.samples.tracker, loss, recording: outcome.recording })
+}
+
+/// What is to be said of scans of `/proc` that ran out of time; `None` where none did.
+fn cut_short(scans: u64) -> Option<String> {
+    let processes = match scans {
+        0 => return None,
+        1 => "the mappings of 1 process are".to_owned(),
+        _ => format!("the mappings of {scans} processes are"),
+    };
+    Some(format!(
+        "{processes} recorded in part: reading them from /proc took too long, so frames in the others have no name"
+    ))
 }
 
 /// The number of counts of lost samples that the recorder could not read.
