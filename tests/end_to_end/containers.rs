@@ -105,6 +105,39 @@ fn what_perf_records_of_cgroups_tells_the_containers() {
     assert!(of("docker:0123456789ab") > 100 && of("host") > 100, "{}", by_container.text());
 }
 
+#[test]
+fn samples_that_say_their_cgroups_are_told_apart_and_chosen_by_path() {
+    let Some(program) = programs::c("shares") else { return };
+    let Some(group) = Group::new("path").filter(|_| may_record()) else { return };
+    let folder = folder();
+    let (file, without) = (folder.path().join("prof.data"), folder.path().join("without.data"));
+    let script = script(folder.path(), &group, &program);
+    let slice = format!("/{}", group.0.file_name().unwrap().to_str().unwrap());
+    let scope = format!("{slice}/docker-{ID}.scope");
+    run(prof(["record", "-q", "-F", "999", "--all-cgroups", "-o"]).arg(&file).args(["--", "sh"]).arg(script))
+        .ok();
+    run(prof(["record", "-q", "-o"]).arg(&without).args(["--"]).arg(&program).args(["alone", "50"])).ok();
+    drop(group);
+    let report = run(prof(["report", "--csv", "--sort", "cgroup,comm", "-i"]).arg(&file)).ok();
+    let row = |path: &str| report.text().lines().any(|line| line.starts_with(&format!("{path},shares")));
+    assert!(row(&scope), "{}", report.text());
+    let all = Folded::parse(folded(&file, &[]).ok().text()).with("main");
+    let of = |path: &str| Folded::parse(folded(&file, &["--cgroup", path]).ok().text()).with("main");
+    let inside = of(&scope);
+    assert!(inside > 100 && all - inside > 100, "{inside} of {all}");
+    assert_eq!((of(&slice), of("/")), (inside, all));
+    let script = run(prof(["script", "-F", "cgroup", "--cgroup", &slice, "-i"]).arg(&file)).ok();
+    assert!(script.text().lines().all(|line| line.trim() == scope), "{}", script.text());
+    let waits = folded(&file, &["--cgroup", "/", "--weight", "wall"]);
+    assert!(waits.code == 1 && waits.stderr.contains("--container"), "{}", waits.stderr);
+    let other = folded(&file, &["--cgroup", "/nosuch"]);
+    assert!(other.code == 1 && other.stderr.contains(&scope), "{}", other.stderr);
+    for (command, options) in [("report", ["--sort", "cgroup"]), ("flame", ["--cgroup", "/"])] {
+        let refused = run(prof([command]).args(options).args(["-o", "-", "-i"]).arg(&without));
+        assert!(refused.code == 1 && refused.stderr.contains("--all-cgroups"), "{}", refused.stderr);
+    }
+}
+
 /// A program in a file system that nobody sees but itself: of another name, and removed with the last of its processes.
 const CONTAINER: &str = "mount -t tmpfs none $1 && cp $0 $1/inside && $1/inside alone 600";
 

@@ -246,6 +246,7 @@ fn page_of(names: &[String]) -> Vec<u8> {
         processes: true,
         cpus: false,
         containers: false,
+        cgroups: false,
         samples: Some(Columns { times: true, cpus: true }),
     };
     let mut profile = Profile::new(detail);

@@ -23,6 +23,7 @@ struct Refused {
     tids: HashMap<Tid, u64>,
     cpus: BTreeSet<u32>,
     containers: HashMap<String, u64>,
+    cgroups: HashMap<Name, u64>,
     /// First and last, nanoseconds.
     times: Option<(u64, u64)>,
 }
@@ -56,7 +57,7 @@ impl Admission {
     /// sample at all.
     pub fn why_none(&self) -> Option<String> {
         let refused = self.refused.as_ref().filter(|refused| !refused.comms.is_empty())?;
-        let Refused { comms, pids, tids, cpus, containers, times } = refused;
+        let Refused { comms, pids, tids, cpus, containers, cgroups, times } = refused;
         let filter = &self.filter;
         let mut reasons = Vec::new();
         let asked: Vec<String> = filter.comms.iter().map(|comm| Name::new(comm).to_string()).collect();
@@ -76,6 +77,7 @@ impl Admission {
             });
         }
         reasons.extend(missing_container(&filter.containers, containers));
+        reasons.extend(missing_cgroup(&filter.cgroups, cgroups));
         let range = filter.time;
         match times {
             _ if range == Default::default() => {}
@@ -101,6 +103,9 @@ impl Refused {
         count(&mut self.pids, &sample.pid);
         count(&mut self.tids, &sample.tid);
         count(&mut self.containers, &sample.container.map_or_else(|| HOST.to_owned(), Name::to_string));
+        if let Some(cgroup) = sample.cgroup {
+            count(&mut self.cgroups, cgroup);
+        }
         self.cpus.extend(sample.cpu.map(|cpu| cpu.0));
         if let Some(time) = sample.time {
             let (first, last) = self.times.unwrap_or((time.0, time.0));
@@ -137,6 +142,19 @@ fn missing_container(asked: &[String], there: &HashMap<String, u64>) -> Option<S
     Some(format!("of --container {}: there are {}{why}", asked.join(", "), most(there)))
 }
 
+/// That none of the cgroups asked for is there, with those that are.
+fn missing_cgroup(asked: &[String], there: &HashMap<Name, u64>) -> Option<String> {
+    let is_there = |typed: &String| there.keys().any(|known| profile::is_in_cgroup(known, typed));
+    if asked.is_empty() || asked.iter().any(is_there) {
+        return None;
+    }
+    let of = format!("of --cgroup {}", asked.join(", "));
+    Some(match there.is_empty() {
+        true => format!("{of}: the samples do not say their cgroups; try: prof record --all-cgroups"),
+        false => format!("{of}: there are {}", most(there)),
+    })
+}
+
 /// Those with the most samples: `rustc (1,234 samples), ld (12) and 3 others`.
 fn most<K: Ord + Display>(counts: &HashMap<K, u64>) -> String {
     let mut all: Vec<(&K, u64)> = counts.iter().map(|(key, count)| (key, *count)).collect();
@@ -167,6 +185,7 @@ mod tests {
         for (comm, pid, time) in
             [("work", 7, 1_500_000_000), ("work", 7, 2_500_000_000), ("sh", 8, 3_000_000_000)]
         {
+            let cgroup = (comm == "work").then(|| Name::from("/build.slice"));
             admission.admits(&SampleFacts {
                 comm: &Name::from(comm),
                 pid: Pid(pid),
@@ -175,6 +194,7 @@ mod tests {
                 event: EventIndex(0),
                 time: Some(Timestamp(time)),
                 container: None,
+                cgroup: cgroup.as_ref(),
             });
         }
         admission.why_none()
@@ -194,6 +214,13 @@ mod tests {
         let time = TimeRange { start: Some(Timestamp(9_000_000_000)), end: None };
         let said = why(SampleFilter { time, ..nothing.clone() }).unwrap();
         assert_eq!(said, "no sample is of --time: they are from 1.500000 to 3.000000 s");
+        let cgroups = vec!["/user.slice".to_owned()];
+        let said = why(SampleFilter { cgroups: cgroups.clone(), ..nothing.clone() }).unwrap();
+        assert_eq!(said, "no sample is of --cgroup /user.slice: there are /build.slice (2 samples)");
+        assert_eq!(
+            missing_cgroup(&cgroups, &HashMap::new()).unwrap(),
+            "of --cgroup /user.slice: the samples do not say their cgroups; try: prof record --all-cgroups"
+        );
         let both = SampleFilter { comms: vec![b"sh".to_vec()], pids: vec![Pid(7)], ..nothing.clone() };
         assert_eq!(why(both).unwrap(), "no sample meets all conditions at once");
         assert_eq!(why(SampleFilter { pids: vec![Pid(8)], ..nothing.clone() }), None);

@@ -35,6 +35,8 @@ pub struct Aggregate {
     gaps: Gaps,
     /// True if the filter asks for containers.
     asks_for_containers: bool,
+    /// True if the filter asks for cgroups.
+    asks_for_cgroups: bool,
 }
 
 /// The samples of one event.
@@ -91,6 +93,7 @@ impl Aggregate {
     pub fn new(filter: SampleFilter, detail: Detail) -> Self {
         let unsampled = Unsampled::new(filter.clone(), detail);
         let asks_for_containers = !filter.containers.is_empty();
+        let asks_for_cgroups = !filter.cgroups.is_empty();
         let admission = Admission::new(filter);
         Self {
             admission,
@@ -100,6 +103,7 @@ impl Aggregate {
             unsampled,
             gaps: Gaps::default(),
             asks_for_containers,
+            asks_for_cgroups,
         }
     }
 
@@ -345,9 +349,12 @@ impl SampleSink for Aggregate {
         }
         let asks = self.detail.containers || self.asks_for_containers;
         let container = if asks { tracker.container(pid, sample.cgroup).cloned() } else { None };
+        let asks = self.detail.cgroups || self.asks_for_cgroups;
+        let cgroup = sample.cgroup.filter(|_| asks).and_then(|id| tracker.cgroup(id)).cloned();
         let place = Where {
             cpu: sample.cpu.filter(|_| self.detail.cpus),
             container: container.clone().filter(|_| self.detail.containers),
+            cgroup: cgroup.clone().filter(|_| self.detail.cgroups),
         };
         let ids = (pid, tid, place);
         // The thread whose seat it was has said what it had.
@@ -370,6 +377,7 @@ impl SampleSink for Aggregate {
             event,
             time: sample.time,
             container: container.as_ref(),
+            cgroup: cgroup.as_ref(),
         };
         if !self.admission.admits(&facts) {
             return Ok(());

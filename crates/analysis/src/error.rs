@@ -66,6 +66,12 @@ pub enum Error {
         /// The weight that was asked for.
         weight: &'static str,
     },
+    /// Waits are asked for by cgroup.
+    #[error("waits do not say their cgroups; try `--container NAME` in place of --cgroup with `{weight}`")]
+    WaitsWithoutCgroups {
+        /// The weight that was asked for.
+        weight: &'static str,
+    },
     /// One event is wanted, and several have samples.
     #[error("there are samples of several events; choose one with --event NAME: {}", Counts(events))]
     SeveralEvents {
@@ -82,6 +88,7 @@ impl Error {
             Self::NothingAdmitted { .. }
                 | Self::NoSamples
                 | Self::NoSwitches { .. }
+                | Self::WaitsWithoutCgroups { .. }
                 | Self::NoSuchEvent { .. }
                 | Self::SeveralEvents { .. }
         )

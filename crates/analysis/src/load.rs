@@ -245,6 +245,9 @@ fn count_time(
     weight: TimeWeight,
     notices: &dyn Notices,
 ) -> Result<Counted, Error> {
+    if !request.filter.cgroups.is_empty() {
+        return Err(Error::WaitsWithoutCgroups { weight: weight.name() });
+    }
     let reader = &input.reader;
     let switches = Switches::of(reader.events(), reader.features(), reader.endian(), request.event);
     let switches = switches.ok_or(Error::NoSwitches { weight: weight.name() })?;

@@ -207,8 +207,9 @@ impl Unsampled {
     fn admits(&self, life: &Life, tid: Tid) -> bool {
         let filter = &self.filter;
         let is_asked = |name: &Name| filter.comms.iter().any(|comm| comm == name.as_bytes());
-        // Nobody knows in which container a task was that has no sample.
+        // Nobody knows in which container or cgroup a task was that has no sample.
         filter.containers.is_empty()
+            && filter.cgroups.is_empty()
             && (filter.comms.is_empty() || life.names.iter().any(is_asked))
             && (filter.pids.is_empty() || filter.pids.contains(&life.pid))
             && (filter.tids.is_empty() || filter.tids.contains(&tid))
@@ -220,7 +221,7 @@ impl Unsampled {
             [name] => name.clone(),
             names => Name::new(&names.iter().map(Name::as_bytes).collect::<Vec<_>>().join(" → ".as_bytes())),
         };
-        let Detail { threads, pools, processes, cpus: _, containers: _, samples: _ } = self.detail;
+        let Detail { threads, pools, processes, .. } = self.detail;
         let is_numbered = comm.as_bytes().iter().any(u8::is_ascii_digit);
         let is_first = tid.0 == life.pid.0;
         let (pid, tid) = match () {

@@ -132,6 +132,7 @@ pub const FLAME: &[&str] = &[
     "--by-process",
     "--by-container",
     "--container",
+    "--cgroup",
     "--addresses",
     "--modules",
     "--modules-only",

@@ -12,7 +12,7 @@ pub fn frame_name(frame: &ViewFrame) -> String {
     let mut name = match &frame.label {
         Label::Comm(comm) => comm.to_string(),
         Label::Cpu(cpu) => format!("CPU {}", cpu.0),
-        Label::Container(container) => container.to_string(),
+        Label::Container(name) | Label::Cgroup(name) => name.to_string(),
         Label::Process(comm, pid) => format!("{comm}-{pid}"),
         Label::Thread(comm, pid, tid) => format!("{comm}-{pid}/{tid}"),
         Label::Function(function, None) => function.to_string(),

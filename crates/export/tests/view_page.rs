@@ -21,6 +21,7 @@ const DETAIL: Detail = Detail {
     processes: true,
     cpus: false,
     containers: false,
+    cgroups: false,
     samples: Some(Columns { times: true, cpus: true }),
 };
 

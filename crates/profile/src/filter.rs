@@ -21,6 +21,8 @@ pub struct SampleFacts<'a> {
     pub time: Option<Timestamp>,
     /// In which container; `None` on the host, and where the filter does not ask.
     pub container: Option<&'a Name>,
+    /// The path of its cgroup; `None` where the sample does not say, and where the filter does not ask.
+    pub cgroup: Option<&'a Name>,
 }
 
 /// The container name for samples outside all containers.
@@ -41,6 +43,8 @@ pub struct SampleFilter {
     pub event: Option<EventIndex>,
     /// Containers: as they are shown (`docker:0123456789ab`, `host`), or by id, whole or its beginning.
     pub containers: Vec<String>,
+    /// Cgroups by path, each with those below it. With a list, a sample that does not say its cgroup is not admitted.
+    pub cgroups: Vec<String>,
     /// The time. With a bound, a sample that does not say when it was taken is not admitted.
     pub time: TimeRange,
 }
@@ -62,6 +66,10 @@ impl SampleFilter {
             && self.time.admits(sample.time)
             && (self.containers.is_empty()
                 || self.admits_container(&sample.container.map_or_else(|| HOST.to_owned(), Name::to_string)))
+            && (self.cgroups.is_empty()
+                || sample
+                    .cgroup
+                    .is_some_and(|path| self.cgroups.iter().any(|typed| is_in_cgroup(path, typed))))
     }
 
     fn admits_container(&self, name: &str) -> bool {
@@ -77,6 +85,16 @@ pub fn is_container(name: &str, typed: &str) -> bool {
     let id = name.rsplit([':', '/']).next().unwrap_or(name);
     let is_id = typed.len() >= SHORTEST_ID && (id.starts_with(typed) || typed.starts_with(id));
     name == typed || is_id || name.split_once(':').is_some_and(|(_, rest)| rest == typed)
+}
+
+/// Returns true if a cgroup is the one that was typed, or below it. Slashes around what was typed do not matter.
+pub fn is_in_cgroup(path: &Name, typed: &str) -> bool {
+    fn without_slash(path: &[u8]) -> &[u8] {
+        path.strip_prefix(b"/").unwrap_or(path)
+    }
+    let typed = typed.trim_matches('/').as_bytes();
+    let rest = without_slash(path.as_bytes()).strip_prefix(typed);
+    rest.is_some_and(|rest| typed.is_empty() || rest.is_empty() || rest.starts_with(b"/"))
 }
 
 /// Fewer letters are not taken for the beginning of an id.
@@ -109,6 +127,7 @@ mod tests {
     #[test]
     fn every_condition_must_hold() {
         let comm = Name::from("cc1");
+        let cgroup = Name::from("/build.slice/one.service");
         let sample = SampleFacts {
             comm: &comm,
             pid: Pid(1),
@@ -117,6 +136,7 @@ mod tests {
             event: EventIndex(0),
             time: Some(Timestamp(4_000_000_000)),
             container: None,
+            cgroup: Some(&cgroup),
         };
         let all = SampleFilter {
             comms: vec![b"ld".to_vec(), b"cc1".to_vec()],
@@ -126,6 +146,7 @@ mod tests {
             event: Some(EventIndex(0)),
             time: TimeRange { start: Some(Timestamp(4_000_000_000)), end: None },
             containers: vec!["docker:0123456789ab".to_owned(), HOST.to_owned()],
+            cgroups: vec!["/build.slice".to_owned()],
         };
         assert!(SampleFilter::default().admits(&sample) && all.admits(&sample));
         let without = [
@@ -135,6 +156,7 @@ mod tests {
             SampleFilter { cpus: vec![0..=2], ..all.clone() },
             SampleFilter { event: Some(EventIndex(1)), ..all.clone() },
             SampleFilter { containers: vec!["docker:0123456789ab".to_owned()], ..all.clone() },
+            SampleFilter { cgroups: vec!["/user.slice".to_owned()], ..all.clone() },
             SampleFilter {
                 time: TimeRange { start: None, end: Some(Timestamp(3_999_999_999)) },
                 ..all.clone()
@@ -143,7 +165,20 @@ mod tests {
         assert!(without.iter().all(|filter| !filter.admits(&sample)));
         let nowhere = SampleFacts { cpu: None, ..sample };
         let never = SampleFacts { time: None, ..sample };
-        assert!(!all.admits(&nowhere) && !all.admits(&never));
+        let in_no_group = SampleFacts { cgroup: None, ..sample };
+        assert!(!all.admits(&nowhere) && !all.admits(&never) && !all.admits(&in_no_group));
+    }
+
+    #[test]
+    fn a_cgroup_has_those_below_it() {
+        let path = Name::from("/system.slice/db.service");
+        for typed in ["/", "/system.slice", "system.slice/", "/system.slice/db.service"] {
+            assert!(is_in_cgroup(&path, typed), "{typed}");
+        }
+        for other in ["/system", "/system.slice/db", "db.service", "/system.slice/db.service/worker"] {
+            assert!(!is_in_cgroup(&path, other), "{other}");
+        }
+        assert!(is_in_cgroup(&Name::from("/"), "/") && !is_in_cgroup(&Name::from("/"), "/a"));
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub enum Label {
     Cpu(CpuId),
     /// The root of all threads in one container, or of those in none.
     Container(Name),
+    /// The root of all threads in one cgroup, by its path.
+    Cgroup(Name),
     /// A function, with its module where the view shows modules.
     Function(Arc<str>, Option<Name>),
     /// A place without a name in this module; with the start of its function where that is known, with its own offset where

@@ -33,7 +33,7 @@ mod tree;
 mod view;
 
 pub use chain_cache::{ChainCache, ChainKey, RawChain};
-pub use filter::{HOST, SampleFacts, SampleFilter, TimeRange, is_container};
+pub use filter::{HOST, SampleFacts, SampleFilter, TimeRange, is_container, is_in_cgroup};
 pub use frame::{FrameId, FrameKind, FrameTable, Label, ViewFrame, module_of};
 pub use index::Children;
 pub use pattern::{Pattern, PatternError};

@@ -68,6 +68,7 @@ mod tests {
             process: None,
             cpu: None,
             container: None,
+            cgroup: None,
             pool: pool.map(Pid),
         };
         let threads: Vec<_> = threads.iter().map(thread).collect();

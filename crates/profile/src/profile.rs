@@ -33,6 +33,8 @@ pub struct Thread {
     pub cpu: Option<CpuId>,
     /// The container that it ran in, or the host, where a profile keeps them apart.
     pub container: Option<Name>,
+    /// The path of its cgroup, where a profile keeps cgroups apart.
+    pub cgroup: Option<Name>,
     /// The process, where this may be one of its several threads whose names differ in digits alone.
     pub pool: Option<Pid>,
 }
@@ -106,17 +108,24 @@ pub struct Detail {
     pub cpus: bool,
     /// Containers, with threads on top of them. Processes and CPUs are not kept apart then.
     pub containers: bool,
+    /// Cgroups, with threads on top of them. Processes, CPUs and containers are not kept apart then.
+    pub cgroups: bool,
     /// Single samples in the order of time, with these columns; `None` where counts are all that is wanted.
     pub samples: Option<Columns>,
 }
 
-/// The CPU and the container in which a sample was taken.
+/// The name in place of a cgroup's path for samples of which that is not known.
+const UNKNOWN_CGROUP: &str = "[unknown]";
+
+/// The CPU, the container and the cgroup in which a sample was taken.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Where {
     /// The CPU, if the sample says.
     pub cpu: Option<CpuId>,
     /// The container; `None` on the host.
     pub container: Option<Name>,
+    /// The path of the cgroup, if the sample says.
+    pub cgroup: Option<Name>,
 }
 
 /// The samples of one event: stacks by thread, counted.
@@ -298,15 +307,17 @@ impl Profile {
         place: &Where,
         process: impl FnOnce() -> Name,
     ) -> ThreadId {
-        let Detail { threads, pools, processes, cpus, containers, samples: _ } = self.detail;
+        let Detail { threads, pools, processes, cpus, containers, cgroups, samples: _ } = self.detail;
         // The name of the first thread is that of its process.
         let may_be_of_pool = pools && tid.0 != pid.0 && has_digit(comm);
         let thread = Thread {
             comm: comm.clone(),
             ids: threads.then_some((pid, tid)),
-            process: (processes && !cpus && !containers).then(|| (pid, process())),
-            cpu: place.cpu.filter(|_| cpus && !containers),
-            container: containers.then(|| place.container.clone().unwrap_or_else(|| Name::from(HOST))),
+            process: (processes && !cpus && !containers && !cgroups).then(|| (pid, process())),
+            cpu: place.cpu.filter(|_| cpus && !containers && !cgroups),
+            container: (containers && !cgroups)
+                .then(|| place.container.clone().unwrap_or_else(|| Name::from(HOST))),
+            cgroup: cgroups.then(|| place.cgroup.clone().unwrap_or_else(|| Name::from(UNKNOWN_CGROUP))),
             pool: may_be_of_pool.then_some(pid),
         };
         let threads = &mut self.threads;

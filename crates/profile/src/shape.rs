@@ -210,7 +210,12 @@ impl FrameTable {
     fn is_thread(&self, frame: FrameId) -> bool {
         matches!(
             self.frames()[frame.index()].label,
-            Label::Comm(_) | Label::Thread(..) | Label::Process(..) | Label::Cpu(_) | Label::Container(_)
+            Label::Comm(_)
+                | Label::Thread(..)
+                | Label::Process(..)
+                | Label::Cpu(_)
+                | Label::Container(_)
+                | Label::Cgroup(_)
         )
     }
 }

@@ -129,6 +129,7 @@ impl<'a> View<'a> {
             let below = process
                 .or(thread.cpu.map(Label::Cpu))
                 .or(thread.container.clone().map(Label::Container))
+                .or(thread.cgroup.clone().map(Label::Cgroup))
                 .map(|label| frames.intern(root(label)));
             let label = match thread.ids {
                 Some((pid, tid)) => Label::Thread(thread.comm.clone(), pid, tid),

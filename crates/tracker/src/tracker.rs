@@ -65,8 +65,16 @@ pub struct Tracker {
     build_ids: HashMap<Vec<u8>, Option<BuildId>>,
     generations: u64,
     scans_cut_short: u64,
-    /// The containers of cgroups, by the numbers that samples carry; `None` for those of the host.
-    cgroups: HashMap<u64, Option<Name>>,
+    /// Cgroups by the numbers that samples carry.
+    cgroups: HashMap<u64, Cgroup>,
+}
+
+/// A cgroup, as a record describes it.
+#[derive(Debug)]
+struct Cgroup {
+    path: Name,
+    /// `None` for a group of the host itself.
+    container: Option<Name>,
 }
 
 /// More cgroups are not remembered. No machine has as many.
@@ -101,7 +109,8 @@ impl Tracker {
             Record::Cgroup(cgroup)
                 if self.cgroups.len() < MOST_CGROUPS || self.cgroups.contains_key(&cgroup.id) =>
             {
-                self.cgroups.insert(cgroup.id, container_of(cgroup.path));
+                let (path, container) = (Name::new(cgroup.path), container_of(cgroup.path));
+                self.cgroups.insert(cgroup.id, Cgroup { path, container });
             }
             Record::Ksymbol(symbol) => self.kernel.symbol(symbol, &mut self.spaces),
             _ => {}
@@ -120,11 +129,16 @@ impl Tracker {
         self.process(pid).container = container;
     }
 
+    /// The path of the cgroup of this number, as samples carry it; `None` where no record tells of it.
+    pub fn cgroup(&self, id: u64) -> Option<&Name> {
+        self.cgroups.get(&id).map(|cgroup| &cgroup.path)
+    }
+
     /// The container that a sample of a process was taken in: that of the cgroup that the sample tells, else of the process.
     /// `None` for the host, and where nothing is known.
     pub fn container(&self, pid: Pid, cgroup: Option<u64>) -> Option<&Name> {
         match cgroup.and_then(|cgroup| self.cgroups.get(&cgroup)) {
-            Some(container) => container.as_ref(),
+            Some(cgroup) => cgroup.container.as_ref(),
             None => self.processes.get(pid)?.container.as_ref(),
         }
     }

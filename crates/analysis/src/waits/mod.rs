@@ -199,6 +199,7 @@ impl ThreadTimes {
             event: model::EventIndex(0),
             time: Some(start),
             container: container.as_ref(),
+            cgroup: None,
         };
         if comm.as_bytes() == BEFORE_COMMAND || !self.admission.admits(&facts) {
             return;
@@ -206,7 +207,7 @@ impl ThreadTimes {
         if let (Some(spans), Some(is_ready)) = (&mut self.spans, is_ready(activity)) {
             spans.push(WaitSpan { pid, tid, start, end, is_ready });
         }
-        let place = Where { cpu: None, container };
+        let place = Where { container, ..Where::default() };
         let process = || tracker.comm(pid, Tid(pid.0)).clone();
         let thread = self.profile.thread_on(&comm, pid, tid, &place, process);
         let counted = self.counted.get(&tid).map_or(&[][..], Vec::as_slice);
@@ -354,6 +355,7 @@ impl SampleSink for ThreadTimes {
                     event,
                     time: sample.time,
                     container: container.as_ref(),
+                    cgroup: None,
                 };
                 let within = self.range.start.is_none_or(|start| time >= start)
                     && self.range.end.is_none_or(|end| time <= end);
@@ -363,7 +365,7 @@ impl SampleSink for ThreadTimes {
                     return Ok(());
                 }
                 let stack = self.stack(tracker, sample, pid, deferred);
-                let place = Where { cpu: None, container };
+                let place = Where { container, ..Where::default() };
                 let process = || tracker.comm(pid, Tid(pid.0)).clone();
                 let thread = self.profile.thread_on(&comm, pid, tid, &place, process);
                 let divisor = match self.weight {

@@ -29,6 +29,9 @@ pub struct SampleArguments {
     /// Only these containers, as they are shown (docker:0123456789ab) or by id; `host` for what runs in none
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     container: Vec<String>,
+    /// Only these cgroups and those below them, by path, where samples say theirs (`record --all-cgroups`)
+    #[arg(long, value_name = "PATH", value_delimiter = ',')]
+    cgroup: Vec<String>,
     /// Only this stretch of time, in seconds as `perf script` prints them; either end may be left out
     #[arg(long, value_name = "START,END", value_parser = time_range)]
     time: Option<TimeRange>,
@@ -46,6 +49,7 @@ impl SampleArguments {
             (!self.tid.is_empty(), "--tid"),
             (self.cpu.is_some(), "--cpu"),
             (!self.container.is_empty(), "--container"),
+            (!self.cgroup.is_empty(), "--cgroup"),
             (self.time.is_some(), "--time"),
             (self.event.is_some(), "--event"),
         ]
@@ -76,6 +80,7 @@ impl SampleArguments {
             ("thread ", list(&self.tid)),
             ("CPU ", cpus),
             ("container ", list(&self.container)),
+            ("cgroup ", list(&self.cgroup)),
             ("", time),
         ];
         let given = conditions.iter().filter(|(_, values)| !values.is_empty());
@@ -90,6 +95,7 @@ impl SampleArguments {
             tids: self.tid.iter().copied().map(Tid).collect(),
             cpus: self.cpu.clone().map_or_else(Vec::new, |list| list.0),
             containers: self.container.clone(),
+            cgroups: self.cgroup.clone(),
             event: None,
             time: self.time.unwrap_or_default(),
         }

@@ -143,6 +143,7 @@ fn draw(
         processes: arguments.frames.by_process,
         containers: arguments.frames.by_container,
         cpus: false,
+        cgroups: false,
         samples: arguments.drawing.flamechart.then(Columns::default),
     };
     let query = &arguments.query;

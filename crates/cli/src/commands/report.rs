@@ -9,7 +9,7 @@ use analysis::input::Input;
 use analysis::{Notices, Request};
 use anyhow::bail;
 use clap::Args;
-use decoder::Attr;
+use decoder::{Attr, SampleFormat};
 use export::report::{self, EventReport, Format, Key, Options, Order, Query};
 use profile::{Detail, Pattern, Show, Weight};
 
@@ -38,7 +38,7 @@ pub struct ReportArguments {
     /// Where the report goes [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// What rows are told apart by, in this order: comm, pid, tid, cpu, container, event, module, function, line; self or total says
+    /// What rows are told apart by, in this order: comm, pid, tid, cpu, container, cgroup, event, module, function, line; self or total says
     /// by what rows are sorted [default: self,module,function]
     #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = column)]
     sort: Vec<Column>,
@@ -134,6 +134,24 @@ fn write(
             "rows cannot be told apart by cpu and container at once; try --sort container,comm with --cpu LIST"
         );
     }
+    if has(Key::Cgroup) {
+        if has(Key::Cpu) || has(Key::Container) {
+            bail!(
+                "rows cannot be told apart by cgroup and cpu or container at once; try --sort cgroup,comm with --cpu LIST or \
+                 --container NAME"
+            );
+        }
+        if !input.reader.events().iter().any(|event| event.attr.sample_format.contains(SampleFormat::CGROUP))
+        {
+            bail!(
+                "the samples of {} do not say their cgroups; try: prof record --all-cgroups, or --sort container",
+                input.name
+            );
+        }
+    }
+    if let (Some(weight), true) = (stacks.time(), has(Key::Cgroup)) {
+        bail!("waits do not say their cgroups; try: --weight {} --sort container", weight.name());
+    }
     if let (Some(weight), true) = (stacks.time(), has(Key::Cpu)) {
         bail!("who waits is on no CPU: --sort cpu and --weight {} do not go together", weight.name());
     }
@@ -143,6 +161,7 @@ fn write(
             threads: arguments.per_thread || has(Key::Pid) || has(Key::Tid),
             cpus: has(Key::Cpu),
             containers: has(Key::Container),
+            cgroups: has(Key::Cgroup),
             ..Detail::default()
         },
         ..query.request(&settings)

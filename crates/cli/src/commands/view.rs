@@ -90,6 +90,7 @@ fn write(
             processes: true,
             cpus: false,
             containers: false,
+            cgroups: false,
             samples: Some(Columns { times: true, cpus: true }),
         },
         measure: Measure::SamplesAndWaits,

@@ -64,7 +64,7 @@ impl Facts<'_> {
         let name = match self.label(frame) {
             Some(Label::Comm(comm) | Label::Thread(comm, ..) | Label::Process(comm, _)) => comm.to_string(),
             Some(Label::Cpu(cpu)) => format!("CPU {}", cpu.0),
-            Some(Label::Container(container)) => container.to_string(),
+            Some(Label::Container(name) | Label::Cgroup(name)) => name.to_string(),
             Some(Label::Function(name, _)) => printable(name).into_owned(),
             Some(Label::Module(module, None)) => format!("[{module}]"),
             Some(Label::Module(module, Some(offset))) => format!("[{module}+{offset:#x}]"),

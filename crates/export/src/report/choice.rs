@@ -23,7 +23,12 @@ pub(super) fn choose(frames: &[ViewFrame], wanted: &Pattern) -> Result<Chosen, R
     let is_thread = |label: &Label| {
         matches!(
             label,
-            Label::Comm(_) | Label::Thread(..) | Label::Process(..) | Label::Cpu(_) | Label::Container(_)
+            Label::Comm(_)
+                | Label::Thread(..)
+                | Label::Process(..)
+                | Label::Cpu(_)
+                | Label::Container(_)
+                | Label::Cgroup(_)
         )
     };
     let names: Vec<Option<String>> =

@@ -23,6 +23,8 @@ pub enum Key {
     Cpu,
     /// The container, or the host.
     Container,
+    /// The path of the cgroup.
+    Cgroup,
     /// The event: a table for each.
     Event,
     /// The module.
@@ -36,7 +38,7 @@ pub enum Key {
 /// A name that no key has.
 #[derive(Error, Debug)]
 #[error(
-    "rows cannot be told apart by `{0}`; they can by comm, pid, tid, cpu, container, event, module, function, line"
+    "rows cannot be told apart by `{0}`; they can by comm, pid, tid, cpu, container, cgroup, event, module, function, line"
 )]
 pub struct UnknownKey(String);
 
@@ -50,7 +52,8 @@ impl FromStr for Key {
             "pid" => Self::Pid,
             "tid" => Self::Tid,
             "cpu" => Self::Cpu,
-            "container" | "cgroup" => Self::Container,
+            "container" => Self::Container,
+            "cgroup" => Self::Cgroup,
             "event" => Self::Event,
             "module" | "dso" => Self::Module,
             "function" | "symbol" | "sym" => Self::Function,
@@ -62,7 +65,8 @@ impl FromStr for Key {
 
 impl Key {
     /// The names of columns that hold text.
-    pub(super) const TEXTS: [&'static str; 6] = ["comm", "container", "event", "module", "function", "line"];
+    pub(super) const TEXTS: [&'static str; 7] =
+        ["comm", "container", "cgroup", "event", "module", "function", "line"];
 
     /// The name of its column.
     pub(super) fn name(self) -> &'static str {
@@ -72,6 +76,7 @@ impl Key {
             Self::Tid => "tid",
             Self::Cpu => "cpu",
             Self::Container => "container",
+            Self::Cgroup => "cgroup",
             Self::Event => "event",
             Self::Module => "module",
             Self::Function => "function",
@@ -85,7 +90,7 @@ impl Key {
     }
 
     fn is_of_thread(self) -> bool {
-        matches!(self, Self::Comm | Self::Pid | Self::Tid | Self::Cpu | Self::Container)
+        matches!(self, Self::Comm | Self::Pid | Self::Tid | Self::Cpu | Self::Container | Self::Cgroup)
     }
 }
 
@@ -147,7 +152,9 @@ impl RowKeys for Grouping<'_> {
                 (Key::Pid, Label::Thread(_, pid, _) | Label::Process(_, pid)) => Some(pid.0.to_string()),
                 (Key::Tid, Label::Thread(_, _, tid)) => Some(tid.0.to_string()),
                 (Key::Cpu, Label::Cpu(cpu)) => Some(cpu.0.to_string()),
-                (Key::Container, Label::Container(container)) => Some(container.to_string()),
+                (Key::Container, Label::Container(name)) | (Key::Cgroup, Label::Cgroup(name)) => {
+                    Some(name.to_string())
+                }
                 _ => None,
             };
             labels.iter().find_map(of).unwrap_or_default()

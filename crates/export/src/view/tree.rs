@@ -275,7 +275,8 @@ fn described(frame: &ViewFrame) -> Frame {
         | Label::Thread(..)
         | Label::Process(..)
         | Label::Cpu(_)
-        | Label::Container(_)) => (text(label, FrameKind::User), String::new(), Kind::Root),
+        | Label::Container(_)
+        | Label::Cgroup(_)) => (text(label, FrameKind::User), String::new(), Kind::Root),
     };
     // The colour is that of the picture of `prof flame`, whose labels have no module.
     let label = match &frame.label {

@@ -248,6 +248,11 @@ pub(super) fn add(sum: &mut u64, weight: u64) {
 fn is_thread(frame: &ViewFrame) -> bool {
     matches!(
         frame.label,
-        Label::Comm(_) | Label::Thread(..) | Label::Process(..) | Label::Cpu(_) | Label::Container(_)
+        Label::Comm(_)
+            | Label::Thread(..)
+            | Label::Process(..)
+            | Label::Cpu(_)
+            | Label::Container(_)
+            | Label::Cgroup(_)
     )
 }

@@ -81,7 +81,7 @@ pub(crate) fn text(frame: &prof_profile::ViewFrame) -> String {
         Label::Comm(comm) => comm.to_string(),
         Label::Thread(comm, pid, tid) => format!("{comm}-{pid}/{tid}"),
         Label::Cpu(cpu) => format!("CPU {}", cpu.0),
-        Label::Container(container) => container.to_string(),
+        Label::Container(name) | Label::Cgroup(name) => name.to_string(),
         Label::Process(comm, pid) => format!("{comm}-{pid}"),
         Label::Function(function, None) => function.to_string(),
         Label::Function(function, Some(module)) => format!("{module}!{function}"),

@@ -163,10 +163,11 @@ impl<'o> Listing<'o> {
         sample: &Sample<'_>,
         event: EventIndex,
         comm: &model::Name,
-        container: Option<&model::Name>,
+        (container, cgroup): (Option<&model::Name>, Option<&model::Name>),
     ) -> bool {
         let (pid, tid) = thread(sample);
-        let facts = SampleFacts { comm, pid, tid, cpu: sample.cpu, event, time: sample.time, container };
+        let facts =
+            SampleFacts { comm, pid, tid, cpu: sample.cpu, event, time: sample.time, container, cgroup };
         (self.admitted.is_empty() || self.admitted.contains(&event)) && self.admission.admits(&facts)
     }
 }
@@ -179,8 +180,9 @@ impl SampleSink for Listing<'_> {
         let (pid, tid) = thread(sample);
         let comm = tracked.tracker.comm(pid, tid).clone();
         let container = tracked.tracker.container(pid, sample.cgroup).cloned();
+        let cgroup = sample.cgroup.and_then(|id| tracked.tracker.cgroup(id)).cloned();
         self.seen.all += 1;
-        if !self.admits(sample, event, &comm, container.as_ref()) {
+        if !self.admits(sample, event, &comm, (container.as_ref(), cgroup.as_ref())) {
             return Ok(());
         }
         self.seen.admitted += 1;
