@@ -46,6 +46,10 @@ const NAMES: [(CostKind, &[&str], &[&str]); 7] = [
             "__lll_lock_wait_private",
             "___pthread_mutex_lock",
             "pthread_mutex_lock",
+            "pthread_mutex_timedlock",
+            "pthread_rwlock_rdlock",
+            "pthread_rwlock_wrlock",
+            "pthread_spin_lock",
             "native_queued_spin_lock_slowpath",
             "osq_lock",
             "do_futex",
@@ -210,11 +214,21 @@ const LOCKING: [&str; 10] = [
     "spinlock",
 ];
 
-fn kind_of(function: &str) -> Option<CostKind> {
+/// The kind of work that a function does, by its name.
+fn kind_of(function: &str, in_kernel: bool) -> Option<CostKind> {
+    // Without the version or the stub: `malloc@@GLIBC_2.2.5`, `malloc@plt`.
+    let function = match function.split_once('@') {
+        Some((name, _)) if !name.is_empty() => name,
+        _ => function,
+    };
     let is = |(_, names, starts): &&(CostKind, &[&str], &[&str])| {
         names.contains(&function) || starts.iter().any(|start| function.starts_with(start))
     };
     let known = NAMES.iter().find(is).map(|&(kind, ..)| kind);
+    // Compilers and simulators have a `schedule_block` of their own.
+    let is_meant =
+        |kind: &CostKind| *kind != CostKind::Scheduling || in_kernel || function.starts_with("runtime.");
+    let known = known.filter(is_meant);
     known.or_else(|| takes_lock(function).then_some(CostKind::Locks))
 }
 
@@ -233,7 +247,7 @@ pub(super) fn costs(stacks: &FoldedStacks<'_>) -> Vec<Cost> {
     stacks.each(|frames, weight| {
         let mut kind_of_frame = |frame: FrameId| {
             *kinds.entry(frame).or_insert_with(|| match stacks.label(frame) {
-                Label::Function(name, _) => kind_of(name),
+                Label::Function(name, _) => kind_of(name, stacks.is_in_kernel(frame)),
                 _ => None,
             })
         };
@@ -267,13 +281,23 @@ mod tests {
             "absl::Mutex::LockSlow",
             "sync::Mutex<T>::lock",
             "sync.ReentrantLock.lock",
+            "pthread_spin_lock@@GLIBC_2.34",
         ] {
-            assert_eq!(kind_of(locking), Some(CostKind::Locks), "{locking}");
+            assert_eq!(kind_of(locking, false), Some(CostKind::Locks), "{locking}");
         }
         for other in
             ["clock", "block", "unlock", "lock_table::insert", "std::lock_guard<std::mutex>::lock_guard"]
         {
-            assert_eq!(kind_of(other), None, "{other}");
+            assert_eq!(kind_of(other, false), None, "{other}");
         }
+    }
+
+    #[test]
+    fn versions_and_stubs_are_no_part_of_a_name_and_programs_schedule_too() {
+        assert_eq!(kind_of("cfree@GLIBC_2.2.5", false), Some(CostKind::Allocation));
+        assert_eq!(kind_of("malloc@plt", false), Some(CostKind::Allocation));
+        assert_eq!(kind_of("schedule_timeout", true), Some(CostKind::Scheduling));
+        assert_eq!(kind_of("runtime.schedule", false), Some(CostKind::Scheduling));
+        assert_eq!(kind_of("schedule_block", false), None, "of a compiler");
     }
 }

@@ -154,6 +154,11 @@ impl<'v> FoldedStacks<'v> {
         self.nodes[ROOT].total
     }
 
+    /// Returns true if a function runs in the kernel.
+    pub(super) fn is_in_kernel(&self, frame: FrameId) -> bool {
+        self.frames[frame.index()].kind == FrameKind::Kernel
+    }
+
     /// Returns what a frame is called.
     pub(super) fn label(&self, frame: FrameId) -> &'v Label {
         &self.frames[frame.index()].label
