@@ -116,7 +116,13 @@ fn a_listing_shows_lines_and_loops_and_offers_names() {
     assert_eq!(without_flag.text(), hottest.text());
     let two_files = run(prof(["annotate", "--hottest", "2", "sixty", "-i"]).arg(&file));
     assert!(two_files.code == 1 && two_files.stderr.contains("two recordings"), "{}", two_files.stderr);
-    let wrong = run(prof(["annotate", "no_such_function", "-i"]).arg(&file));
+    let wrong = run(prof(["annotate", "sixti", "-i"]).arg(&file));
     assert_eq!(wrong.code, 1);
-    assert!(wrong.stderr.contains("`sixty`"), "{}", wrong.stderr);
+    assert!(
+        wrong.stderr.contains("nearest: `sixty`") && wrong.stderr.contains("most were taken"),
+        "{}",
+        wrong.stderr
+    );
+    let unlike = run(prof(["annotate", "?", "-i"]).arg(&file));
+    assert!(!unlike.stderr.contains("nearest") && unlike.stderr.contains("`sixty`"), "{}", unlike.stderr);
 }

@@ -11,6 +11,7 @@ use analysis::{Notices, Request, archive};
 use anyhow::{Context, bail};
 use clap::Args;
 use export::annotate::{AnnotatedFunction, Listing, write_json, write_text};
+use export::report::nearest_names;
 use export::summary::losses;
 use profile::Show;
 
@@ -176,8 +177,8 @@ fn choose(arguments: &AnnotateArguments, functions: Vec<Whole>) -> anyhow::Resul
         return instances(name);
     }
     let fitting: Vec<&Whole> = functions.iter().filter(|(name, _)| holds(name)).collect();
-    inlined.retain(|name| holds(name));
-    match (fitting.as_slice(), inlined.as_slice()) {
+    let fitting_inlined: Vec<&Arc<str>> = inlined.iter().copied().filter(|name| holds(name)).collect();
+    match (fitting.as_slice(), fitting_inlined.as_slice()) {
         ([only], _) => return Ok(vec![Chosen::Whole((*only).clone())]),
         ([], [only]) => return instances(only),
         ([], []) => {}
@@ -192,8 +193,14 @@ fn choose(arguments: &AnnotateArguments, functions: Vec<Whole>) -> anyhow::Resul
             quoted(&mut several.iter().map(|(name, _)| name.as_str()))
         ),
     }
+    let all = functions.iter().map(|(name, _)| name.as_str()).chain(inlined.iter().map(|name| &***name));
+    let nearest = nearest_names(all, wanted);
+    let nearest = match quoted(&mut nearest.iter().map(String::as_str)) {
+        names if names.is_empty() => String::new(),
+        names => format!("; nearest: {names}"),
+    };
     bail!(
-        "no sample was taken in a function `{wanted}`; most were taken in {}",
+        "no sample was taken in a function `{wanted}`{nearest}; most were taken in {}",
         quoted(&mut functions.iter().map(|(name, _)| name.as_str()))
     )
 }

@@ -47,14 +47,19 @@ pub(super) fn choose(frames: &[ViewFrame], wanted: &Pattern) -> Result<Chosen, R
     if chosen.contains(&true) {
         return Ok(Chosen(chosen));
     }
+    let nearest = nearest_names(names.iter().flatten().map(String::as_str), wanted.typed());
+    Err(ReportError::NoSuchFunction { wanted: wanted.typed().to_owned(), nearest })
+}
+
+/// Returns the names that are most like one that there is not, the nearest first; empty where none is like it.
+pub fn nearest_names<'n>(names: impl Iterator<Item = &'n str>, wanted: &str) -> Vec<String> {
     let mut likeness: BTreeMap<&str, usize> = BTreeMap::new();
-    for name in names.iter().flatten() {
-        likeness.entry(name).or_insert_with(|| common_pairs(name, wanted.typed()));
+    for name in names {
+        likeness.entry(name).or_insert_with(|| common_pairs(name, wanted));
     }
     let mut nearest: Vec<_> = likeness.into_iter().filter(|(_, common)| *common > 0).collect();
     nearest.sort_by_key(|&(name, common)| (std::cmp::Reverse(common), name.len()));
-    let nearest = nearest.iter().take(OFFERED).map(|(name, _)| (*name).to_owned()).collect();
-    Err(ReportError::NoSuchFunction { wanted: wanted.typed().to_owned(), nearest })
+    nearest.iter().take(OFFERED).map(|(name, _)| (*name).to_owned()).collect()
 }
 
 /// The number of pairs of letters of `wanted` that the name has.

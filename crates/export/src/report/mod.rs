@@ -19,6 +19,7 @@ use thiserror::Error;
 
 use crate::summary::{Summary, subtitle};
 use choice::choose;
+pub use choice::nearest_names;
 pub use keys::{Key, UnknownKey};
 use table::Table;
 use tree::{Direction, Tree};
