@@ -43,4 +43,4 @@ pub use samples::{Columns, Sample, Samples};
 pub use shape::Shape;
 pub use stack::{PlaceId, StackId, StackTable};
 pub use tree::FrameTree;
-pub use view::{Census, Nameless, Show, View};
+pub use view::{Census, Nameless, Show, StackNodes, View};

@@ -173,7 +173,7 @@ impl<'a> View<'a> {
     }
 
     /// Returns true if filters change stacks or leave some out.
-    pub(crate) fn changes_stacks(&self) -> bool {
+    pub fn changes_stacks(&self) -> bool {
         !self.rules.is_empty()
     }
 
@@ -217,6 +217,47 @@ impl<'a> View<'a> {
         let mut located = Vec::new();
         self.located_stack(thread, stack, &mut located);
         frames.extend(located.iter().map(|&(frame, _)| frame));
+    }
+
+    /// Gives each of some stacks of a thread the node that it ends in of a tree, which the caller keeps: `child` returns the node of a
+    /// frame on top of another node. What stacks share is asked for once. Calls `end` with each stack, its node and its innermost
+    /// frame; frames of the thread are left out. Filters are not asked: only where no filter changes stacks
+    /// ([`Self::changes_stacks`]) are these the frames of [`Self::stack`].
+    pub fn grow<N: Copy>(
+        &self,
+        root: N,
+        stacks: impl Iterator<Item = StackId>,
+        memory: &mut StackNodes<N>,
+        mut child: impl FnMut(N, FrameId) -> N,
+        mut end: impl FnMut(StackId, N, Option<FrameId>),
+    ) {
+        memory.begin(self.profile.stacks.len());
+        let mut ahead: Vec<(StackId, PlaceId)> = Vec::new();
+        for stack in stacks {
+            let mut at = stack;
+            let (mut node, mut last) = loop {
+                if let Some(known) = memory.get(at) {
+                    break known;
+                }
+                let Some((place, caller)) = self.profile.stacks.split(at) else { break (root, None) };
+                ahead.push((at, place));
+                at = caller;
+            };
+            while let Some((at, place)) = ahead.pop() {
+                for &(frame, fold) in self.shown(place) {
+                    match (fold, last) {
+                        (Fold::Pass, _) => continue,
+                        (Fold::Merge, Some(caller)) if self.frames.same_function(caller, frame) => continue,
+                        _ => (node, last) = (child(node, frame), Some(frame)),
+                    }
+                }
+                memory.put(at, node, last);
+            }
+            match self.passing_last(stack) {
+                Some(frame) => end(stack, child(node, frame), Some(frame)),
+                None => end(stack, node, last),
+            }
+        }
     }
 
     /// As [`Self::stack`], where no filter has a say.
@@ -317,6 +358,38 @@ impl<'a> View<'a> {
     /// The frames of a place, outermost first.
     pub(crate) fn shown(&self, place: PlaceId) -> &[(FrameId, Fold)] {
         self.chains.get(self.shown[place.index()])
+    }
+}
+
+/// Nodes of stacks that [`View::grow`] knows already, of one thread at a time.
+#[derive(Debug)]
+pub struct StackNodes<N> {
+    /// By stack: of which thread, counted from 1, with its node and innermost frame.
+    nodes: Vec<Option<(u32, N, Option<FrameId>)>>,
+    thread: u32,
+}
+
+impl<N> Default for StackNodes<N> {
+    fn default() -> Self {
+        Self { nodes: Vec::new(), thread: 0 }
+    }
+}
+
+impl<N: Copy> StackNodes<N> {
+    fn begin(&mut self, stacks: usize) {
+        self.thread += 1;
+        self.nodes.resize(stacks.max(self.nodes.len()), None);
+    }
+
+    fn get(&self, stack: StackId) -> Option<(N, Option<FrameId>)> {
+        let (thread, node, last) = (*self.nodes.get(stack.index())?)?;
+        (thread == self.thread).then_some((node, last))
+    }
+
+    fn put(&mut self, stack: StackId, node: N, last: Option<FrameId>) {
+        if let Some(known) = self.nodes.get_mut(stack.index()) {
+            *known = Some((self.thread, node, last));
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use model::{Name, Pid, Tid};
-use profile::{StackId, Thread, View, pool_names};
+use profile::{StackId, Thread, ThreadId, View, pool_names};
 use rustc_hash::FxBuildHasher;
 
 use super::assembly::Instructions;
@@ -115,31 +115,26 @@ impl Samples {
         let lanes: Vec<u32> = profile.threads().iter().map(|thread| self.lane(thread)).collect();
         let roots: Vec<u32> = pools.iter().map(|name| tree.root(name)).collect();
         let lines = if self.has_lines { self.lines.of_frames(view) } else { Vec::new() };
-        let mut leaves: HashMap<(u32, StackId), Option<u32>, FxBuildHasher> = HashMap::default();
-        let mut located = Vec::new();
+        // Each stack of each root once, numbered as they come.
+        let mut numbers_of_stacks: HashMap<(u32, StackId), u32, FxBuildHasher> = HashMap::default();
+        let mut stacks: Vec<(u32, StackId, ThreadId)> = Vec::new();
+        let of_samples: Vec<u32> = profile
+            .samples()
+            .iter()
+            .map(|sample| {
+                let root = roots[sample.thread.index()];
+                *numbers_of_stacks.entry((root, sample.stack)).or_insert_with(|| {
+                    stacks.push((root, sample.stack, sample.thread));
+                    (stacks.len() - 1) as u32
+                })
+            })
+            .collect();
+        let leaves = self.leaves(view, tree, &numbers, &lines, &stacks, &numbers_of_stacks);
         let mut named = vec![0_u64; profile.threads().len()];
         self.rows.reserve(profile.samples().len());
-        for sample in profile.samples().iter() {
+        for (sample, number) in profile.samples().iter().zip(of_samples) {
             let thread = sample.thread.index();
-            let root = roots[thread];
-            let leaf = *leaves.entry((root, sample.stack)).or_insert_with(|| {
-                let (node, frame) = tree.add(view, &numbers, root, sample.thread, sample.stack)?;
-                let line = lines.get(frame.index()).copied().unwrap_or(0);
-                let mut leaf = Leaf { node, line, instruction: 0 };
-                if !self.instructions.is_empty() {
-                    located.clear();
-                    view.located_stack(sample.thread, sample.stack, &mut located);
-                    let place = located.last().and_then(|&(_, place)| place).map(|(place, _)| place.index());
-                    let entry = place.and_then(|place| profile.stacks.places().get(place));
-                    leaf.instruction = entry.map_or(0, |entry| self.instructions.number(entry));
-                }
-                let next = self.leaves.len() as u32;
-                Some(*self.leaf_numbers.entry(leaf).or_insert_with(|| {
-                    self.leaves.push(leaf);
-                    next
-                }))
-            });
-            let Some(leaf) = leaf else { continue };
+            let Some(leaf) = leaves[number as usize] else { continue };
             let cpu = sample.cpu.map(|cpu| cpu.0).filter(|&cpu| cpu < MOST_CPUS);
             self.is_timed &= sample.time.is_some();
             self.has_cpus &= cpu.is_some();
@@ -154,6 +149,47 @@ impl Samples {
             });
         }
         self.name_lanes(profile.threads(), &pools, &lanes, &named);
+    }
+
+    /// Adds stacks to the tree; returns where each ends, `None` where the view leaves it out. `stacks` are of a root and a thread of it,
+    /// `numbers_of_stacks` are their positions.
+    fn leaves(
+        &mut self,
+        view: &View<'_>,
+        tree: &mut StackTree,
+        numbers: &[u32],
+        lines: &[u32],
+        stacks: &[(u32, StackId, ThreadId)],
+        numbers_of_stacks: &HashMap<(u32, StackId), u32, FxBuildHasher>,
+    ) -> Vec<Option<u32>> {
+        let mut leaves = vec![None; stacks.len()];
+        let mut ordered = stacks.to_vec();
+        ordered.sort_unstable_by_key(|&(root, stack, _)| (root, stack));
+        let mut located = Vec::new();
+        for of_root in ordered.chunk_by(|(one, ..), (other, ..)| one == other) {
+            let Some(&(root, _, thread)) = of_root.first() else { continue };
+            let ids: Vec<StackId> = of_root.iter().map(|&(_, stack, _)| stack).collect();
+            tree.add(view, numbers, root, thread, &ids, |stack, node, frame| {
+                let line = frame.and_then(|frame| lines.get(frame.index()).copied()).unwrap_or(0);
+                let mut leaf = Leaf { node, line, instruction: 0 };
+                if !self.instructions.is_empty() {
+                    located.clear();
+                    view.located_stack(thread, stack, &mut located);
+                    let place = located.last().and_then(|&(_, place)| place).map(|(place, _)| place.index());
+                    let entry = place.and_then(|place| view.profile().stacks.places().get(place));
+                    leaf.instruction = entry.map_or(0, |entry| self.instructions.number(entry));
+                }
+                let next = self.leaves.len() as u32;
+                let number = *self.leaf_numbers.entry(leaf).or_insert_with(|| {
+                    self.leaves.push(leaf);
+                    next
+                });
+                if let Some(&position) = numbers_of_stacks.get(&(root, stack)) {
+                    leaves[position as usize] = Some(number);
+                }
+            });
+        }
+        leaves
     }
 
     /// A thread goes by the name that most of its samples have.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use model::Name;
-use profile::{FrameId, FrameKind, Label, StackId, View, ViewFrame};
+use profile::{FrameId, FrameKind, Label, StackId, StackNodes, View, ViewFrame};
 use rustc_hash::FxBuildHasher;
 
 use super::format::Column;
@@ -48,7 +48,7 @@ pub(crate) struct StackTree {
     frame_numbers: HashMap<Frame, u32>,
     nodes: Vec<Node>,
     children: HashMap<(u32, u32), u32, FxBuildHasher>,
-    path: Vec<FrameId>,
+    memory: StackNodes<u32>,
 }
 
 /// The tree in its final order, with what the page calls its frames.
@@ -73,7 +73,7 @@ impl Default for StackTree {
             frame_numbers: HashMap::default(),
             nodes: vec![Node { parent: 0, frame: 0 }],
             children: HashMap::default(),
-            path: Vec::new(),
+            memory: StackNodes::default(),
         }
     }
 }
@@ -99,29 +99,39 @@ impl StackTree {
         })
     }
 
-    /// Adds a stack of a thread on a root; returns the node of its innermost frame, and that frame, or `None` where the view
-    /// leaves the stack out. `numbers` are those of the view's frames.
+    /// Adds stacks of a thread on a root; calls `end` with each, the node of its innermost frame, and that frame. Those that the view
+    /// leaves out are passed over. `numbers` are those of the view's frames.
     pub(crate) fn add(
         &mut self,
         view: &View<'_>,
         numbers: &[u32],
         root: u32,
         thread: profile::ThreadId,
-        stack: StackId,
-    ) -> Option<(u32, FrameId)> {
-        let mut path = std::mem::take(&mut self.path);
-        path.clear();
-        view.stack(thread, stack, &mut path);
+        stacks: &[StackId],
+        mut end: impl FnMut(StackId, u32, Option<FrameId>),
+    ) {
+        let number = |frame: FrameId| numbers.get(frame.index()).copied().unwrap_or(root);
+        if !view.changes_stacks() {
+            let mut memory = std::mem::take(&mut self.memory);
+            let below = self.child(0, root);
+            let child = |node, frame| self.child(node, number(frame));
+            view.grow(below, stacks.iter().copied(), &mut memory, child, end);
+            self.memory = memory;
+            return;
+        }
         let (process, _) = view.roots(thread);
         let roots = 1 + usize::from(process.is_some());
-        let node = path.last().map(|&innermost| {
-            let node = path.iter().skip(roots).fold(self.child(0, root), |node, frame| {
-                self.child(node, numbers.get(frame.index()).copied().unwrap_or(root))
-            });
-            (node, innermost)
-        });
-        self.path = path;
-        node
+        let mut path = Vec::new();
+        for &stack in stacks {
+            path.clear();
+            view.stack(thread, stack, &mut path);
+            if let Some(&innermost) = path.last() {
+                let below = self.child(0, root);
+                let frames = path.iter().skip(roots);
+                let node = frames.fold(below, |node, &frame| self.child(node, number(frame)));
+                end(stack, node, Some(innermost));
+            }
+        }
     }
 
     fn child(&mut self, parent: u32, frame: u32) -> u32 {
