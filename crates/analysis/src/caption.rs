@@ -194,8 +194,9 @@ impl<'w> Target<'w> {
         let verbs: &[&str] = if is_ours { &VERBS } else { &["record"] };
         let verb = words.iter().position(|word| verbs.contains(&word.as_str()))?;
         let mut target = Self::default();
-        // Where the command is set apart, no other word is one.
+        // Where the command is set apart, a word behind an option may be the value of one that is not known here.
         let is_apart = words.get(verb..)?.iter().any(|word| word == "--");
+        let is_option = |at: usize| words.get(at).is_some_and(|word| word.starts_with("--"));
         let mut at = verb + 1;
         while let Some(word) = words.get(at) {
             at += 1;
@@ -227,7 +228,7 @@ impl<'w> Target<'w> {
                         break;
                     }
                 }
-            } else if !is_apart {
+            } else if !is_apart || !is_option(at - 2) {
                 target.command = &words[at - 1..];
                 break;
             }
@@ -338,6 +339,7 @@ mod tests {
             ("prof record --overwrite --window 30s -a", "the whole system"),
             ("prof view -o x.html --title t -- ls -a", "ls -a"),
             ("prof record --of-tomorrow value -- ls -- -a", "ls -- -a"),
+            ("perf record -g ls -- -a", "ls -- -a"),
             ("/data/simpleperf record --app x", "simpleperf record --app x"),
             ("prof record", ""),
         ] {
