@@ -16,6 +16,9 @@ mod reading;
 mod sources;
 mod top;
 
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
 use std::process::ExitCode;
 
 use clap::builder::StyledStr;
@@ -100,7 +103,7 @@ fn main() -> ExitCode {
     }));
     // A file that may not grow is a failed write, which leaves what was written before.
     signals::ignore_file_size_limit();
-    let arguments = Arguments::try_parse().unwrap_or_else(|error| wrong_usage(error));
+    let arguments = arguments(std::env::args_os().collect()).unwrap_or_else(|error| wrong_usage(error));
     let console = Console::new(arguments.quiet, arguments.verbose);
     let result = match arguments.command {
         Command::Record(record) => commands::record::run(&record, &console),
@@ -128,6 +131,32 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Reads the command line. A recording behind `flame` is what `-i` names: options may follow it, unlike a command.
+fn arguments(words: Vec<OsString>) -> Result<Arguments, clap::Error> {
+    let arguments = Arguments::try_parse_from(&words)?;
+    let Command::Flame(flame) = &arguments.command else { return Ok(arguments) };
+    let Some((before, rest)) = words.split_at_checked(words.len().saturating_sub(flame.command().len()))
+    else {
+        return Ok(arguments);
+    };
+    if before.last().is_some_and(|word| word == "--") || !rest.first().is_some_and(|word| is_recording(word))
+    {
+        return Ok(arguments);
+    }
+    Arguments::try_parse_from(before.iter().chain([&OsString::from("-i")]).chain(rest))
+}
+
+/// Returns true if a word names a file that begins as recordings do, or standard input.
+fn is_recording(word: &OsStr) -> bool {
+    // What is no plain file may keep who opens it waiting.
+    let is_file = std::fs::metadata(word).is_ok_and(|file| file.is_file());
+    let mut magic = [0; 8];
+    word == "-"
+        || is_file
+            && File::open(word).is_ok_and(|mut file| file.read_exact(&mut magic).is_ok())
+            && matches!(&magic, b"PERFILE2" | b"2ELIFREP" | b"PERFFILE" | b"ELIFFREP")
 }
 
 /// Ends as clap does. A command that perf has and we do not gets what serves in its place, not what is spelled alike.
@@ -167,6 +196,27 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_recording_behind_flame_is_no_command() {
+        let folder = tempfile::tempdir().unwrap();
+        let [recording, program] = ["x.data", "x"].map(|name| folder.path().join(name).into_os_string());
+        std::fs::write(&recording, b"PERFILE2 and so on").unwrap();
+        std::fs::write(&program, b"#!/bin/sh").unwrap();
+        let command_of = |words: &[&OsStr]| {
+            let words = [&["prof", "flame", "--width", "900"].map(OsStr::new), words].concat();
+            match arguments(words.into_iter().map(OsStr::to_owned).collect()).map(|parsed| parsed.command) {
+                Ok(Command::Flame(flame)) => Some(flame.command().len()),
+                _ => None,
+            }
+        };
+        let [output, svg, apart] = ["-o", "x.svg", "--"].map(OsStr::new);
+        assert_eq!(command_of(&[&recording, output, svg]), Some(0));
+        assert_eq!(command_of(&[OsStr::new("-"), output, svg]), Some(0));
+        assert_eq!(command_of(&[&program, output, svg]), Some(3));
+        assert_eq!(command_of(&[apart, &recording]), Some(1));
+        assert_eq!(command_of(&[&recording, OsStr::new("--no-such-option")]), None);
+    }
 
     /// A title says what was recorded by the recorder's own command line, in which a value that is not known as one would be
     /// taken for the command.

@@ -45,9 +45,16 @@ pub struct FlameArguments {
     drawing: DrawingArguments,
     #[command(flatten)]
     runtimes: RuntimeArguments,
-    /// A command to record and draw, with its arguments
+    /// A command to record and draw, with its arguments; or the recording, as behind -i
     #[arg(value_name = "COMMAND", trailing_var_arg = true, conflicts_with = "input")]
     command: Vec<OsString>,
+}
+
+impl FlameArguments {
+    /// The command to record with its arguments, or nothing.
+    pub fn command(&self) -> &[OsString] {
+        &self.command
+    }
 }
 
 /// Which frames, beside those that all views are asked for.

@@ -25,7 +25,7 @@ use export::summary::counted;
 use model::{EventIndex, Name};
 use perfdata::Reader;
 
-use crate::arguments::{SampleArguments, SymbolArguments};
+use crate::arguments::{RecordingArguments, SampleArguments, SymbolArguments};
 use crate::confined;
 use crate::console::Console;
 use crate::input;
@@ -41,9 +41,8 @@ const CHOICES: [&str; 10] =
 /// Arguments of `prof script`.
 #[derive(Args)]
 pub struct ScriptArguments {
-    /// The recording: a perf.data file by anyone, or `-` for a stream [default: prof.data, else perf.data]
-    #[arg(short, long, value_name = "FILE")]
-    input: Option<PathBuf>,
+    #[command(flatten)]
+    recording: RecordingArguments,
     /// Where the text goes [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -80,7 +79,7 @@ pub fn run(arguments: &ScriptArguments, console: &Console) -> anyhow::Result<Exi
     }
     let output = Output::open(arguments.output.as_deref(), console)?;
     confined::produce(console, output, false, |output| {
-        let input = input::open(arguments.input.as_deref(), console)?;
+        let input = input::open(arguments.recording.path(), console)?;
         if arguments.dump {
             dump::dump(input, console, output)
         } else {
