@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use super::prof::{Run, figure, folder, may_record, prof, run};
+use super::folded::Folded;
+use super::prof::{Run, figure, folded, folder, may_record, prof, run};
 use super::programs::{self, has, skip};
 use super::{listing, perf};
 
@@ -134,6 +135,28 @@ fn probes_hit_each_time() {
     assert_eq!(counted.get("bumped"), Some(&200), "{counted:?}");
     let wrong = record(folder.path(), &["-e", &format!("uprobe:{program}:bmup")], &[&program, "1"]);
     assert!(wrong.stderr.contains("did you mean bump?"), "{}", wrong.stderr);
+}
+
+#[test]
+fn stacks_go_on_above_a_function_whose_return_is_probed() {
+    let (Some(program), true) = (programs::c("shares"), may_record()) else { return };
+    let program = program.to_str().unwrap();
+    let folder = folder();
+    let list = format!("cpu-clock,uprobe:{program}:sixty%return");
+    let mut record = prof(["record", "-q", "-o", "prof.data", "-F", "997", "-e", &list, "--"]);
+    let recorded = run(record.args([program, "alone", "300"]).current_dir(folder.path()));
+    if recorded.code != 0 {
+        return skip(&format!("no probes here: {}", recorded.stderr));
+    }
+    let file = folder.path().join("prof.data");
+    let folded = folded(&file, &["--event", "cpu-clock", "--no-kernel"]).ok();
+    let stacks = Folded::parse(folded.text());
+    let inside = stacks.with("sixty");
+    let up_to_main = stacks.count(|stack| {
+        let place = |name: &str| stack.iter().position(|frame| frame == name);
+        place("sixty").zip(place("main")).is_some_and(|(inner, outer)| outer < inner)
+    });
+    assert!(inside > 50 && up_to_main * 100 >= inside * 95, "{up_to_main} of {inside}: {}", folded.text());
 }
 
 #[test]

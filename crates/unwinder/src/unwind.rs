@@ -309,6 +309,9 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             return Err(StackEnd::Complete);
         }
         let Some(caller) = self.return_address(pc) else {
+            if let Some(trampoline) = self.trampoline_of_return_probe(pc) {
+                return Ok(trampoline);
+            }
             if step != Step::Guess {
                 self.unmapped = Some(Avma(pc));
             }

@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 
 use elf::ReadAt;
-use model::{FrameAddress, TruncationReason};
+use model::{FileOffset, FrameAddress, TruncationReason};
 
 use super::{Objects, Position, Step, Walk, goes_on_at, truncated};
 use crate::earlier::{FRAME_POINTER, Reads};
@@ -26,6 +26,17 @@ const LONGEST_FUNCTION: u64 = 64 << 10;
 const LARGEST_FRAME_SEARCHED: u64 = 128;
 
 impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
+    /// The trampoline of a return probe, if the return address is one: the first instruction of a mapping without code before it,
+    /// which no call leaves behind. The kernel has put it in place of the address of the caller, which is nowhere in the process's
+    /// memory. Those above the caller are found as above code without tables.
+    pub(super) fn trampoline_of_return_probe(&self, pc: u64) -> Option<Position<'s>> {
+        let position = self.instruction_pointer(pc);
+        let begins_there = position.mapping.is_some_and(|mapping| {
+            mapping.executable && mapping.range.start.0 == pc && mapping.file_offset == FileOffset(0)
+        });
+        begins_there.then_some(position)
+    }
+
     /// Code without an FDE: assembler, stubs, generated code.
     ///
     /// `saves_frame_pointer`: each function with a frame keeps its caller's frame pointer below the return address. `epilogues`
