@@ -73,7 +73,7 @@ pub struct RecordArguments {
     archive: bool,
     /// Leave out of the file the names that will be gone soon (generated code, programs below /tmp or in containers), to be
     /// looked for when it is read
-    #[arg(long, conflicts_with = "archive")]
+    #[arg(long, conflicts_with_all = ["archive", "overwrite", "switch_output"])]
     no_names: bool,
     /// Exit with 1 when samples were lost, or it is not known whether any were
     #[arg(long)]
