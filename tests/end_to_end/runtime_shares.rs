@@ -12,7 +12,9 @@ const ENOUGH: u64 = 500;
 
 /// Records a program, and holds that its functions have their shares, and that nearly all samples below `begin` are in one.
 fn check(command: &mut Command, begin: &str) {
-    let out = run(command).ok();
+    // Node leaves a log in its folder.
+    let folder = tempfile::tempdir().unwrap();
+    let out = run(command.current_dir(folder.path())).ok();
     let stacks = Folded::parse(out.text());
     let has = |stack: &[String], name: &str| {
         // `py::sixty:/shares.py`, `JS:*sixty`, `int Shares::sixty(int)`
