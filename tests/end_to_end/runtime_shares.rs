@@ -54,12 +54,20 @@ fn installed(names: &[&str]) -> Option<PathBuf> {
 fn found(names: &[&str], is_it: impl FnMut(&PathBuf) -> bool) -> Option<PathBuf> {
     let folders = std::env::var_os("PATH")?;
     let found = std::env::split_paths(&folders)
+        .chain(pyenv_folders())
         .flat_map(|folder| names.iter().map(move |name| folder.join(name)))
         .find(is_it);
     if found.is_none() {
         programs::skip(&format!("{} is not installed", names.join(" or ")));
     }
     found
+}
+
+/// Where pyenv keeps the programs of each version: those in `PATH` are of the chosen one.
+fn pyenv_folders() -> impl Iterator<Item = PathBuf> {
+    let versions = std::env::var_os("PYENV_ROOT").map(|root| PathBuf::from(root).join("versions"));
+    let entries = versions.and_then(|versions| std::fs::read_dir(versions).ok());
+    entries.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path().join("bin")))
 }
 
 fn run_python(python: &Path) {
