@@ -99,7 +99,7 @@ pub enum Reason {
     NotInJitMap,
     /// Generated code, and there is a map that cannot be trusted to be its process's own.
     JitMapRefused(MapRefusal),
-    /// The image has no file, and the process is gone (vDSO of another kernel, memfd).
+    /// The image has no file, and the process is gone (vDSO of another kernel, memfd); or the kernel maps it (`[uprobes]`).
     ImageGone,
     /// Code of a hypervisor or of a guest system.
     Foreign,
@@ -131,7 +131,7 @@ impl fmt::Display for Reason {
             Self::NoJitMap => f.write_str("generated code without a perf map or jitdump"),
             Self::NotInJitMap => f.write_str("generated code that its perf map does not cover"),
             Self::JitMapRefused(why) => write!(f, "generated code whose perf map is not used: {why}"),
-            Self::ImageGone => f.write_str("image without a file, and its process is gone"),
+            Self::ImageGone => f.write_str("image without a file, which cannot be read now"),
             Self::Foreign => f.write_str("hypervisor or guest code"),
             Self::Truncated(reason) => write!(f, "stack truncated: {reason}"),
         }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use elf::{Object, UnpackBudget};
-use model::{FileIdentity, ObjectIdentity, Pid, Reason};
+use model::{FileIdentity, Name, ObjectIdentity, Pid, Reason};
 
 use super::bytes::open_as;
 use super::held::HeldFiles;
@@ -173,7 +173,11 @@ impl<S: ObjectSource> ObjectStore<S> {
                 }
             }
         }
-        Err(first_reason.unwrap_or(Reason::FileMissing))
+        Err(match first_reason {
+            // What the kernel itself maps, as `[uprobes]`, has no file anywhere.
+            None | Some(Reason::FileMissing) if is_of_the_kernel(&identity.path) => Reason::ImageGone,
+            reason => reason.unwrap_or(Reason::FileMissing),
+        })
     }
 
     /// Returns true if the file that was found is the one that was mapped. Numbers of devices and inodes mean something on the
@@ -253,6 +257,11 @@ fn mapped_file(pid: Pid, path: &[u8]) -> Option<PathBuf> {
     Some(PathBuf::from(format!("/proc/{pid}/map_files/{:x}-{:x}", entry.start, entry.end)))
 }
 
+/// Returns true if a mapping with this name in place of a path is the kernel's own.
+fn is_of_the_kernel(path: &Name) -> bool {
+    path.as_bytes().starts_with(b"[") && path.as_bytes().ends_with(b"]")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -285,6 +294,8 @@ mod tests {
     #[test]
     fn reasons_name_what_is_wrong() {
         let folder = tempfile::tempdir().unwrap();
+        let mapped_by_kernel = store().open(&identity(Path::new("[uprobes]"), None), &[]);
+        assert_eq!(mapped_by_kernel.unwrap_err(), Reason::ImageGone);
         let missing = store().open(&identity(&folder.path().join("gone"), None), &[]);
         assert_eq!(missing.unwrap_err(), Reason::FileMissing);
         let text = folder.path().join("text");
