@@ -34,6 +34,13 @@ impl<D> Object<D> {
         &self.data
     }
 
+    /// Returns the number of bytes that its parsed headers take in memory.
+    pub fn headers_size(&self) -> usize {
+        let names: usize = self.headers.sections.iter().map(|section| section.name.len()).sum();
+        let segments = self.headers.segments.capacity() * size_of::<Segment>();
+        self.headers.sections.capacity() * size_of::<Section>() + names + segments
+    }
+
     /// Returns true if addresses are 64 bits wide (`ELFCLASS64`).
     pub fn is_64(&self) -> bool {
         self.headers.is_64

@@ -46,7 +46,15 @@ pub(crate) struct ObjectTables {
     pid: Pid,
     store: Arc<ObjectStore<BlockBytes>>,
     refused: RefusedTables,
-    tables: OnceLock<Option<Arc<UnwindTables<SectionReader<BlockBytes>>>>>,
+    tables: OnceLock<Option<OpenTables>>,
+}
+
+/// The tables of an object that was opened.
+#[derive(Debug)]
+struct OpenTables {
+    tables: Arc<UnwindTables<SectionReader<BlockBytes>>>,
+    /// Memory that they and the headers of the object take, but for unpacked sections, which have a budget of their own.
+    bytes: usize,
 }
 
 impl ObjectTables {
@@ -61,7 +69,20 @@ impl ObjectTables {
 
     /// Its tables; `None` where the object cannot be had, is another one than was mapped, or of another architecture.
     pub(crate) fn tables(&self) -> Option<Arc<UnwindTables<SectionReader<BlockBytes>>>> {
-        self.tables.get_or_init(|| self.open()).clone()
+        let open = self.tables.get_or_init(|| self.open()).as_ref();
+        open.map(|open| Arc::clone(&open.tables))
+    }
+
+    /// Returns the number of bytes of memory that they take while they are open.
+    pub(crate) fn size(&self) -> usize {
+        self.tables.get().and_then(Option::as_ref).map_or(0, |open| open.bytes)
+    }
+
+    /// Lets the store forget the object, which is closed with its last user.
+    pub(crate) fn close(&self) {
+        if let Space::Object(identity) = &self.space {
+            self.store.close(identity);
+        }
     }
 
     /// Returns true if its tables have been asked for before.
@@ -69,8 +90,8 @@ impl ObjectTables {
         self.tables.get().is_some()
     }
 
-    fn open(&self) -> Option<Arc<UnwindTables<SectionReader<BlockBytes>>>> {
-        let tables = match &self.space {
+    fn open(&self) -> Option<OpenTables> {
+        let (tables, headers) = match &self.space {
             Space::Object(identity) => {
                 let (object, path) = self.store.open_with_path(identity, &[self.pid]).ok()?;
                 let mut sections = ObjectSections::from_object(&object)?;
@@ -79,7 +100,7 @@ impl ObjectTables {
                 }
                 let tables = UnwindTables::new(sections);
                 self.refused.add(&identity.path, tables.refused());
-                tables
+                (tables, object.headers_size())
             }
             Space::Vdso { build_id } => {
                 let vdso = Object::read(BlockBytes::Memory(own_vdso_bytes()?)).ok()?;
@@ -88,10 +109,11 @@ impl ObjectTables {
                     // The kernel states no id for it: ours it is only on the machine that was recorded.
                     _ => self.store.paths().own_images,
                 };
-                UnwindTables::new(ObjectSections::from_object(&Arc::new(vdso)).filter(|_| same)?)
+                (UnwindTables::new(ObjectSections::from_object(&Arc::new(vdso)).filter(|_| same)?), 0)
             }
             _ => return None,
         };
-        Some(Arc::new(tables))
+        let bytes = headers + tables.indices_size();
+        Some(OpenTables { tables: Arc::new(tables), bytes })
     }
 }

@@ -109,6 +109,9 @@ const MOST_PROCESSES: usize = 1024;
 const MANY_PROCESSES: usize = 128;
 /// From this many on, objects that no living process maps are looked for.
 const MANY_IMAGES: usize = 512;
+/// Bytes that the tables of all objects may take before some are dropped. The linker's own tables are read where they lie; an index
+/// that we have to make takes 16 bytes for each function, and an object may claim a million of them.
+const MOST_TABLE_BYTES: usize = 32 << 20;
 
 impl ProcessMapsCache {
     /// None yet; `store` opens objects.
@@ -131,9 +134,7 @@ impl ProcessMapsCache {
             return Arc::clone(maps);
         }
         if self.processes.len() >= MOST_PROCESSES {
-            self.processes.clear();
-            self.images.clear();
-            self.store.close_all();
+            self.drop_all();
         }
         let maps = Arc::new(self.take(tracker, pid));
         self.processes.insert(pid, (generation, Arc::clone(&maps)));
@@ -157,12 +158,13 @@ impl ProcessMapsCache {
     }
 
     /// Drops the mappings of processes that the tracker has forgotten, where there are many, and of the objects that were
-    /// theirs alone all but the newest.
+    /// theirs alone all but the newest; and more, where tables take too many bytes.
     pub fn forget_ended(&mut self, tracker: &Tracker) {
-        if self.processes.len() > MANY_PROCESSES {
+        let is_too_large = self.table_bytes() > MOST_TABLE_BYTES;
+        if self.processes.len() > MANY_PROCESSES || is_too_large {
             self.processes.retain(|&pid, _| tracker.knows(pid));
         }
-        if self.images.len() > MANY_IMAGES {
+        if self.images.len() > MANY_IMAGES || is_too_large {
             // Objects come and go less often than processes: those of short-lived programs are worth keeping.
             let mut unused: Vec<SpaceId> = self
                 .images
@@ -171,10 +173,25 @@ impl ProcessMapsCache {
                 .map(|(&space, _)| space)
                 .collect();
             unused.sort_unstable();
-            for space in &unused[..unused.len() / 2] {
-                self.images.remove(space);
+            let dropped = if is_too_large { unused.len() } else { unused.len() / 2 };
+            for image in unused.iter().take(dropped).filter_map(|space| self.images.remove(space)) {
+                image.close();
             }
         }
+        if is_too_large && self.table_bytes() > MOST_TABLE_BYTES {
+            self.drop_all();
+        }
+    }
+
+    fn table_bytes(&self) -> usize {
+        self.images.values().map(|image| image.size()).sum()
+    }
+
+    /// Those that are in use come back when they are asked for.
+    fn drop_all(&mut self) {
+        self.processes.clear();
+        self.images.clear();
+        self.store.close_all();
     }
 
     fn take(&mut self, tracker: &Tracker, pid: Pid) -> ProcessMaps {
@@ -211,6 +228,11 @@ mod tests {
 
     /// Processes from 1 on, each with a program of its own.
     fn tracker_of(processes: i32) -> Tracker {
+        tracker_of_programs(processes, "/bin")
+    }
+
+    /// The same, with programs of this folder.
+    fn tracker_of_programs(processes: i32, folder: &str) -> Tracker {
         let mut tracker = Tracker::new();
         for pid in 1..=processes {
             tracker.apply(&Record::Mmap(Mmap {
@@ -219,7 +241,7 @@ mod tests {
                 start: 0x40_0000,
                 len: 0x1000,
                 page_offset: 0,
-                path: format!("/bin/program{pid}").as_bytes(),
+                path: format!("{folder}/program{pid}").as_bytes(),
                 extended: None,
                 data: false,
                 mode: CpuMode::User,
@@ -284,5 +306,43 @@ mod tests {
         assert_eq!(maps_cache.images.len(), ((ALL - LIVING) / 2 + LIVING) as usize);
         assert!(maps_cache.know(first), "a living process has it, though it is the oldest of all");
         assert!(!maps_cache.know(oldest) && maps_cache.know(newest));
+    }
+
+    /// An ELF file of 64 bits with many section headers, all empty.
+    fn object_of_many_sections() -> Vec<u8> {
+        const SECTIONS: u16 = 60_000;
+        let mut file = b"\x7fELF\x02\x01\x01".to_vec();
+        file.resize(16, 0);
+        file.extend([3_u16, 62].iter().flat_map(|half| half.to_le_bytes()));
+        file.extend(1_u32.to_le_bytes());
+        file.extend([0_u64, 0, 64].iter().flat_map(|word| word.to_le_bytes()));
+        file.extend(0_u32.to_le_bytes());
+        file.extend([64_u16, 56, 0, 64, SECTIONS, 0].iter().flat_map(|half| half.to_le_bytes()));
+        file.resize(64 + 64 * usize::from(SECTIONS), 0);
+        file
+    }
+
+    #[test]
+    fn tables_of_hostile_objects_are_bounded_in_bytes() {
+        const ALL: i32 = 24;
+        let folder = tempfile::tempdir().unwrap();
+        let object = object_of_many_sections();
+        for pid in 1..=ALL {
+            std::fs::write(folder.path().join(format!("program{pid}")), &object).unwrap();
+        }
+        let mut tracker = tracker_of_programs(ALL, folder.path().to_str().unwrap());
+        let mut maps_cache = maps_of(&mut tracker, 0);
+        let mut most = 0;
+        for pid in 1..=ALL {
+            let maps = maps_cache.of(&mut tracker, Pid(pid));
+            maps.images.values().for_each(|image| drop(image.tables()));
+            drop(maps);
+            most = most.max(maps_cache.table_bytes());
+            // All of these processes live.
+            maps_cache.forget_ended(&tracker);
+            assert!(maps_cache.table_bytes() <= MOST_TABLE_BYTES);
+        }
+        assert!(most > MOST_TABLE_BYTES, "the bound was met: {most}");
+        assert!(most < MOST_TABLE_BYTES + (16 << 20), "{most}");
     }
 }

@@ -244,6 +244,8 @@ fn record_in_parts(
         wrong_usage("--archive packs one recording, and there may be several; try: prof archive FILE");
     }
     options.in_parts = true;
+    // It may run for weeks.
+    memory::keep_large_blocks_apart();
     options.dump_when = parts.conditions();
     options.slow_calls = parts.slow_calls()?;
     let series = parts.series(output).with_context(|| format!("cannot write to {}", output.display()))?;

@@ -90,9 +90,6 @@ pub struct TopArguments {
     command: Vec<OsString>,
 }
 
-/// A view stays open for days: blocks of so many bytes go back to the kernel at once when they are freed.
-const LARGE_BLOCK: i32 = 256 << 10;
-
 /// Seconds between a tenth and a day.
 fn interval(text: &str) -> Result<Duration, String> {
     let duration = seconds(text)?;
@@ -117,7 +114,7 @@ pub fn run(arguments: &TopArguments, console: &Console) -> anyhow::Result<ExitCo
             "the live view needs a terminal that can move its cursor, and TERM is dumb; try: prof top --once"
         );
     }
-    memory::keep_large_blocks_apart(LARGE_BLOCK);
+    memory::keep_large_blocks_apart();
     let (target, words) = choose_target(arguments)?;
     let mut options = Options::new(target);
     options.workload = (!arguments.command.is_empty()).then(|| {

@@ -173,6 +173,11 @@ impl Readers {
         self.recycled.give(bytes);
     }
 
+    /// Gives memory back to the kernel that was not needed since the last call.
+    pub(crate) fn release_unused(&self) {
+        self.recycled.release_unused();
+    }
+
     /// Waits for the readers' ends, after the last round.
     pub(crate) fn join(self) {
         for reader in self.handles {

@@ -380,6 +380,7 @@ impl<C: Consumer> Consumer for Unwinding<C> {
         if self.light && self.gave_back.elapsed() >= BETWEEN_GIVING_BACK {
             self.gave_back = Instant::now();
             self.machine.give_back();
+            self.held.drop_spare();
         }
         self.consumer.checkpoint()
     }

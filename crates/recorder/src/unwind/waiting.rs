@@ -95,6 +95,11 @@ impl WaitingRecords {
         self.spare.pop()
     }
 
+    /// Drops the memory that is kept for chunks.
+    pub(super) fn drop_spare(&mut self) {
+        self.spare = Vec::new();
+    }
+
     /// Returns the number of waiting bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes

@@ -50,7 +50,13 @@ impl FdeIndex {
             }
         }
         entries.sort_unstable();
+        entries.shrink_to_fit();
         Self { entries }
+    }
+
+    /// Bytes.
+    pub(super) fn size(&self) -> usize {
+        self.entries.capacity() * size_of::<(u64, u32)>()
     }
 
     /// The offset of the FDE that begins last at or below `address` (Svma), and where the next one begins; whether it covers

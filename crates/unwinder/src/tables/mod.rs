@@ -132,6 +132,11 @@ impl<S: ReadAt> UnwindTables<S> {
         &self.refused
     }
 
+    /// Returns the number of bytes that its own indices take in memory, beside what `S` holds.
+    pub fn indices_size(&self) -> usize {
+        self.eh_frame_index.size() + self.debug_frame_index.size()
+    }
+
     /// Returns true if there is any unwind table at all.
     pub fn has_tables(&self) -> bool {
         self.eh_frame.is_some() || self.debug_frame.is_some()
