@@ -158,6 +158,67 @@ fn a_full_disk_ends_nothing_and_there_is_a_dump_when_it_has_room() {
 }
 
 #[test]
+fn files_carry_the_names_of_programs_that_are_gone() {
+    let (Some(program), true) = (programs::c("shares"), may_record()) else { return };
+    let record = |flags: &[&str]| -> Vec<u64> {
+        let folder = folder();
+        std::fs::copy(&program, folder.path().join("gone")).unwrap();
+        let script = "./gone alone 300; rm gone; kill -USR2 $PPID; sleep 1; cp \"$0\" later; ./later alone 300; rm later";
+        let mut command = prof(["record", "-F", "4999", "-e", "cpu-clock"]);
+        command.args(flags).args(["-o", "out", "--", "sh", "-c", script]).arg(&program);
+        let run_ = run(command.current_dir(folder.path())).ok();
+        assert!(!run_.stderr.contains("names"), "{}", run_.stderr);
+        let files = dumps(folder.path());
+        for file in files.iter().filter(|_| perf::is_here()) {
+            let script = run(perf::perf(folder.path()).args(["script", "-F", "comm", "-i"]).arg(file)).ok();
+            assert!(
+                script.text().lines().filter(|line| line.contains("gone") || line.contains("later")).count()
+                    > 500
+            );
+        }
+        files.iter().map(|file| Folded::parse(folded(file, &[]).ok().text()).with("sixty")).collect()
+    };
+    let named = record(&["--overwrite"]);
+    assert!(named.len() == 2 && named[0] > 500 && named[1] > 1200, "{named:?}");
+    let named = record(&["--switch-output"]);
+    assert!(named.len() == 2 && named[0] > 500 && named[1] > 500, "{named:?}");
+    assert_eq!(record(&["--overwrite", "--no-names"]), [0, 0]);
+}
+
+#[test]
+fn memory_stays_within_its_bound_while_programs_come_and_go() {
+    let (Some(program), true) = (programs::c("shares"), may_record()) else { return };
+    let folder = folder();
+    let script = "i=0; while [ $i -lt 1200 ]; do i=$((i+1)); cp \"$0\" program$i; ./program$i alone 2 > /dev/null; rm program$i; \
+                  [ $((i % 50)) != 0 ] || grep RssAnon /proc/$PPID/status; done";
+    let words = [
+        "record",
+        "--overwrite",
+        "--window",
+        "2M",
+        "-F",
+        "4999",
+        "-e",
+        "cpu-clock",
+        "-o",
+        "out",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ];
+    let run_ = run(prof(words).arg(&program).current_dir(folder.path())).ok();
+    // In kB.
+    let sizes: Vec<u64> =
+        run_.text().lines().filter_map(|line| line.split_whitespace().nth(1)?.parse().ok()).collect();
+    assert_eq!(sizes.len(), 24, "{}", run_.stderr);
+    let most = |sizes: &[u64]| sizes.iter().copied().max().unwrap_or_default();
+    let (before, after) = (most(&sizes[6..12]), most(&sizes[18..]));
+    assert!(after < before + (4 << 10), "{sizes:?}");
+    assert!(after < 48 << 10, "{sizes:?}");
+}
+
+#[test]
 fn killed_it_leaves_the_dumps_that_were_made() {
     let Some(program) = programs::c("shares") else { return };
     if !may_record() {

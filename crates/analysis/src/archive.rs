@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use decoder::{Record, kind};
-use host::objects::HeldFiles;
 use model::{Name, Resolution, Space, StackEntry};
 use perfdata::EntryKind;
 use perfdata::read::Reader;
@@ -45,20 +44,22 @@ pub fn pack(analysis: &Analysis, endian: decoder::Endian) -> Vec<u8> {
             }
         }
     }
-    let mut ordered: Vec<_> = entries.into_iter().collect();
-    ordered.sort_by_key(|(entry, _)| (entry.space, entry.offset));
-    let names = encode(ordered.iter().map(|(entry, (space, found))| (*space, *entry, *found)));
-    packed(&names, endian)
+    let entries = entries.into_iter().map(|(entry, (space, found))| (entry, space, found));
+    packed(&encoded(entries), endian)
 }
 
-/// Returns true if names of this place may be gone soon after the recording: those of generated code are in files that their process,
-/// or whoever tidies `/tmp`, removes, and some objects had to be kept open to be found (`held`).
-pub fn vanishes(space: &Space, held: &HeldFiles) -> bool {
-    match space {
-        Space::Jit { .. } | Space::JitDump { .. } | Space::Unmapped { .. } => true,
-        Space::Object(identity) => held.holds(identity),
-        _ => false,
-    }
+/// Packs the names of these entries, each of which comes once, while something waits for it.
+pub(crate) fn pack_soon<'a>(
+    entries: impl Iterator<Item = (&'a StackEntry, &'a Space, &'a Resolution)>,
+    endian: decoder::Endian,
+) -> Vec<u8> {
+    packed_as(&encoded(entries), DeflateConfig::best_speed(), endian)
+}
+
+fn encoded<'a>(entries: impl Iterator<Item = (&'a StackEntry, &'a Space, &'a Resolution)>) -> Vec<u8> {
+    let mut ordered: Vec<_> = entries.collect();
+    ordered.sort_by_key(|(entry, ..)| (entry.space, entry.offset, **entry));
+    encode(ordered.iter().map(|(entry, space, found)| (*space, *entry, *found)))
 }
 
 /// Returns true if a recording tells of generated code: memory that was made executable, without a file or with a jitdump. Reads
@@ -83,15 +84,6 @@ pub fn has_generated_code(recording: &mut Reader) -> Result<bool, perfdata::Erro
         }
     }
     Ok(false)
-}
-
-/// Packs the names of places that vanish ([`vanishes`]), as [`pack`] does; `None` where there are none.
-pub fn pack_vanishing(analysis: &Analysis, endian: decoder::Endian) -> Option<Vec<u8>> {
-    let has_name = |entry: &StackEntry| {
-        matches!(analysis.resolve(entry), Some(Resolution::Resolved(_) | Resolution::Delimited { .. }))
-    };
-    let mut places = analysis.events.iter().flat_map(|event| event.profile.stacks.places());
-    places.any(has_name).then(|| pack(analysis, endian))
 }
 
 /// Packs the code of sampled functions into a section ([`sections::id::CODE`]), hottest first, as many as fit into `most_bytes`.
@@ -130,8 +122,12 @@ pub fn pack_code(
 }
 
 fn packed(bytes: &[u8], endian: decoder::Endian) -> Vec<u8> {
+    packed_as(bytes, DeflateConfig::best_compression(), endian)
+}
+
+fn packed_as(bytes: &[u8], config: DeflateConfig, endian: decoder::Endian) -> Vec<u8> {
     let mut packed = vec![0; compress_bound(bytes.len())];
-    let (packed, _) = compress_slice(&mut packed, bytes, DeflateConfig::best_compression());
+    let (packed, _) = compress_slice(&mut packed, bytes, config);
     let mut section = endian.u64_bytes(bytes.len() as u64).to_vec();
     section.extend_from_slice(packed);
     section

@@ -36,6 +36,7 @@ pub mod symbols;
 mod undecodable;
 mod unsampled;
 mod unwind;
+pub mod vanishing;
 mod waits;
 
 pub use caption::is_known_to_take_a_value;

@@ -119,8 +119,6 @@ impl Analysis {
         }
         let all = events.iter().map(|event| &event.profile).chain(times.as_ref().map(|times| &times.profile));
         let places = all.flat_map(|profile| profile.stacks.places().iter().copied());
-        let places =
-            places.filter(|place| request.names_in.is_none_or(|names_in| names_in(spaces.get(place.space))));
         let mut symbols = Symbols::default();
         symbolizing.resolve(places, &spaces, pids, &mut symbols);
         let mut at_rest = 0;

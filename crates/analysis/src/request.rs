@@ -1,12 +1,11 @@
 //! What is asked of a recording before it is read.
 
-use model::Space;
 use profile::{Detail, SampleFilter};
 
 use crate::TimeWeight;
 use crate::symbols::SymbolSettings;
 
-/// A query over a recording: the samples that count, what of them is summed up, and which addresses get names.
+/// A query over a recording: the samples that count, what of them is summed up, and where names come from.
 pub struct Request<'r> {
     /// Counts the samples that pass this filter.
     pub filter: SampleFilter,
@@ -16,8 +15,6 @@ pub struct Request<'r> {
     pub measure: Measure,
     /// Finds names in these files, and writes them in this form.
     pub symbols: &'r SymbolSettings,
-    /// Names addresses in the spaces that this accepts; in all where there is none.
-    pub names_in: Option<&'r dyn Fn(&Space) -> bool>,
     /// Reads the kernel's symbols ahead of the samples, as frames of the kernel will be shown.
     pub kernel: bool,
     /// Asks these servers for debug files.
@@ -61,7 +58,6 @@ impl<'r> Request<'r> {
             detail: Detail::default(),
             measure: Measure::Samples,
             symbols,
-            names_in: None,
             kernel: true,
             servers: Servers::None,
             event: None,

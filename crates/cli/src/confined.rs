@@ -15,6 +15,11 @@ use crate::output::Output;
 /// Set to anything, this lets files be read in the process itself: valgrind and debuggers cannot work in a confined one.
 const UNCONFINED: &str = "PROF_UNCONFINED";
 
+/// Returns true if files shall be read with all our rights.
+pub fn is_switched_off() -> bool {
+    std::env::var_os(UNCONFINED).is_some()
+}
+
 /// Runs `work`, which writes the result into the output, in a confined child process ([`worker::run`]), and gives the
 /// output its name once that went well. What went wrong in the child, it has said itself: then the exit code tells.
 /// Where debug files are to be fetched (`fetches`), it runs in our own process: that needs the network and a cache.
@@ -27,7 +32,7 @@ pub fn produce(
     fetches: bool,
     work: impl FnOnce(&mut Output) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitCode> {
-    if fetches || std::env::var_os(UNCONFINED).is_some() {
+    if fetches || is_switched_off() {
         work(&mut output)?;
         return output.finish().map(|()| ExitCode::SUCCESS);
     }

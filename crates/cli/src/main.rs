@@ -74,6 +74,9 @@ enum Command {
     Doctor(commands::doctor::DoctorArguments),
     /// Print what a shell needs to complete this command line
     Completions(commands::completions::CompletionsArguments),
+    /// Add names to a recording that was just made, for the recorder
+    #[command(hide = true)]
+    DumpNames(commands::dump_names::DumpNamesArguments),
     /// Write the manual pages into a folder
     #[command(hide = true)]
     Man(commands::completions::ManArguments),
@@ -119,6 +122,7 @@ fn main() -> ExitCode {
         Command::Top(top) => commands::top::run(&top, &console),
         Command::List(list) => commands::list::run(&list, &console),
         Command::Dump(dump) => commands::dump::run(&dump, &console),
+        Command::DumpNames(names) => commands::dump_names::run(&names, &console),
         Command::Doctor(doctor) => commands::doctor::run(&doctor, &console),
         Command::Completions(shell) => commands::completions::run(&shell, Arguments::command()),
         Command::Man(man) => commands::completions::write_pages(&man, Arguments::command(), &console),

@@ -1,8 +1,9 @@
 //! Keeps the files open whose names would be gone when the recording is read, as long as there is a process to find them by.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use decoder::record::{Mmap, Record};
@@ -40,27 +41,27 @@ pub struct Holding<C> {
     /// The views of processes that see other files than we do; `None` for those that see the same.
     processes: HashMap<Pid, Option<PathView>>,
     roots: HashMap<PathView, File>,
-    held: HeldFiles,
+    held: Arc<Mutex<HeldFiles>>,
 }
 
 impl<C: Consumer> Holding<C> {
     /// Watches what goes to `consumer`.
     pub fn new(consumer: C) -> Self {
-        Self {
-            consumer,
-            layout: None,
-            own: None,
-            processes: HashMap::new(),
-            roots: HashMap::new(),
-            held: HeldFiles::default(),
-        }
+        Self::sharing(consumer, Arc::default())
+    }
+
+    /// Watches what goes to `consumer`, and adds to `held`, which others may look at meanwhile.
+    pub fn sharing(consumer: C, held: Arc<Mutex<HeldFiles>>) -> Self {
+        let (processes, roots) = (HashMap::new(), HashMap::new());
+        Self { consumer, layout: None, own: None, processes, roots, held }
     }
 
     /// The files that will not be found by their paths.
     pub fn into_held(mut self) -> HeldFiles {
         self.roots.clear();
-        self.held.close_those_that_stay();
-        self.held
+        let mut held = std::mem::take(&mut *lock(&self.held));
+        held.close_those_that_stay();
+        held
     }
 
     fn look_at(&mut self, mut records: &[u8], layout: &RecordLayout) {
@@ -96,7 +97,7 @@ impl<C: Consumer> Holding<C> {
             end: map.start.saturating_add(map.len),
             root: view.as_ref().and_then(|view| self.roots.get(view)),
         };
-        self.held.hold(&identity, &at);
+        lock(&self.held).hold(&identity, &at);
     }
 
     /// Returns the view of a process, where these are other files than ours.
@@ -114,6 +115,10 @@ impl<C: Consumer> Holding<C> {
         }
         let view = procfs::path_view(pid).ok()?;
         let view = (self.own.as_ref() != Some(&view)).then_some(view);
+        if self.roots.len() >= MOST_ROOTS {
+            let used: HashSet<&PathView> = self.processes.values().flatten().collect();
+            self.roots.retain(|view, _| used.contains(view));
+        }
         if let Some(view) = view.as_ref().filter(|view| !self.roots.contains_key(view))
             && self.roots.len() < MOST_ROOTS
             && let Ok(root) = procfs::root_folder(pid)
@@ -126,6 +131,11 @@ impl<C: Consumer> Holding<C> {
         self.processes.insert(pid, view.clone());
         Some(view)
     }
+}
+
+fn lock(held: &Mutex<HeldFiles>) -> MutexGuard<'_, HeldFiles> {
+    // Nobody panics while holding it; if so, the files are as good as they were.
+    held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<C: Consumer> Consumer for Holding<C> {

@@ -69,4 +69,6 @@ pub use ring::{Drained, RingMemory, drain_whole};
 pub use session::record;
 pub use summary::{Command, RunningCommand, Summary};
 pub use waits::observe_waits;
-pub use window::{Dump, DumpFailure, DumpReport, SwitchWhen, SwitchingConsumer, Window, WindowConsumer};
+pub use window::{
+    Completion, Dump, DumpFailure, DumpReport, SwitchWhen, SwitchingConsumer, Window, WindowConsumer,
+};

@@ -156,6 +156,8 @@ pub enum Notice {
     },
     /// A condition was met: the kept records are going to be written.
     ConditionMet(String),
+    /// The last file was not completed, and why.
+    Incomplete(String),
     /// A file with what is kept was written, or not.
     Dump(Result<Dump, DumpFailure>),
     /// The ring memory that is used (detail).
@@ -357,6 +359,7 @@ impl fmt::Display for Notice {
             Self::Refused { name, attr } => write!(f, "{name} was refused: {}", Fields(attr)),
             Self::CommandTerminated => f.write_str("the recording is over: the command was sent SIGTERM"),
             Self::CommandGoesOn { because } => write!(f, "{because}; the command goes on"),
+            Self::Incomplete(why) => write!(f, "of the last file: {why}"),
             Self::ConditionMet(why) => write!(f, "{why}: writing what is kept"),
             Self::Dump(Ok(dump)) => {
                 let samples = if dump.samples == 1 { "sample" } else { "samples" };
@@ -364,6 +367,9 @@ impl fmt::Display for Notice {
                 write!(f, "wrote {path}: {} {samples} of {seconds:.1} s, {} KiB", dump.samples, dump.size.div_ceil(1024))?;
                 if dump.is_short {
                     f.write_str("; the bytes of the window have no room for all of its time, try more of them: --window SECSs,SIZE")?;
+                }
+                if let Some(why) = &dump.incomplete {
+                    write!(f, "; {why}")?;
                 }
                 match &dump.not_removed {
                     Some(why) => write!(f, "; the oldest file could not be removed: {why}"),

@@ -26,8 +26,7 @@ const PART_OF_MEMORY: u64 = 8;
 #[derive(Args)]
 pub struct WindowArguments {
     /// Keep only the newest samples, in memory, and write them as FILE.YYYYMMDDTHHMMSS at the end and whenever SIGUSR2
-    /// (prof dump PID) asks for it, while the recording goes on. Names that will be gone soon are not in these files: prof archive
-    /// FILE adds those that are still there
+    /// (prof dump PID) asks for it, while the recording goes on
     #[arg(long)]
     overwrite: bool,
     /// With --overwrite: keep so many seconds (30s), or bytes (64M), or both as far as they go (5m,256M) [default: 64M]

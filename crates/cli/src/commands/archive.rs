@@ -8,9 +8,8 @@ use std::sync::Arc;
 
 use analysis::annotate::{Annotator, Syntax};
 use analysis::input::{Input, is_of_this_host};
-use analysis::notices::Silent;
 use analysis::symbols::SymbolSettings;
-use analysis::{Analysis, Notices, Request, archive};
+use analysis::{Notices, Request, archive, vanishing};
 use anyhow::{Context, bail};
 use clap::Args;
 use host::objects::HeldFiles;
@@ -117,21 +116,9 @@ pub fn carry(file: &Path, held: &Arc<HeldFiles>, console: &Console) -> anyhow::R
     drop(input);
     let (packed, mut kept) = Output::unseen()?;
     let produced = confined::produce(console, packed, false, |packed| {
-        let input = Input::open(file)?.with_held(held);
-        let endian = input.reader.endian();
-        let settings = settings(&input, &SymbolArguments::default());
-        let is_wanted = |space: &_| archive::vanishes(space, held);
-        let request = Request { names_in: Some(&is_wanted), ..Request::all(&settings) };
-        // What has no samples has no names to be carried; whoever reads it is told.
-        let read = Analysis::read(input, &request, &Silent).ok();
-        let names = read.and_then(|analysis| {
-            // Files that are refused now may be gone when the recording is read.
-            analysis.symbols.remarks().iter().for_each(|remark| console.warn(remark));
-            archive::pack_vanishing(&analysis, endian)
-        });
-        if let Some(names) = names {
-            let length = file.metadata().with_context(|| format!("cannot read {}", file.display()))?.len();
-            packed.write_all(&sections::appendix(length, &[(sections::id::NAMES, names)], endian))?;
+        let length = file.metadata().with_context(|| format!("cannot read {}", file.display()))?.len();
+        if let Some(names) = vanishing_names(Input::open(file)?.with_held(held), length, console) {
+            packed.write_all(&names)?;
         }
         Ok(())
     })?;
@@ -151,6 +138,18 @@ pub fn carry(file: &Path, held: &Arc<HeldFiles>, console: &Console) -> anyhow::R
     io::copy(&mut recording, &mut output).with_context(cannot_read)?;
     output.write_all(&names)?;
     output.finish()
+}
+
+/// Returns what to append to the recording `input`, a file of `length` bytes, for it to have the names that will be gone soon
+/// ([`analysis::vanishing`]); `None` where there are none.
+pub fn vanishing_names(input: Input, length: u64, console: &Console) -> Option<Vec<u8>> {
+    let endian = input.reader.endian();
+    let settings = settings(&input, &SymbolArguments::default());
+    // Whoever reads the recording is told what is wrong with it.
+    let names = vanishing::names(input, &settings).ok()?;
+    // Files that are refused now may be gone when the recording is read.
+    names.remarks.iter().for_each(|remark| console.warn(remark));
+    Some(sections::appendix(length, &[(sections::id::NAMES, names.section?)], endian))
 }
 
 /// Names as linkers know them, and with lines: who reads them may show them in any way.

@@ -1,13 +1,17 @@
 //! Recording with the files kept open that names will come from.
 
+use std::sync::{Arc, Mutex};
+
 use host::objects::HeldFiles;
 use recorder::{Consumer, Control, Error, Holding, Notice, Options, Summary};
 
 /// The time at which names are looked for.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone)]
 pub enum Names {
     /// At the end of the recording: files that have no name by then are kept open.
     Soon,
+    /// While it goes on, too, by somebody who looks at these files that are kept open.
+    Meanwhile(Arc<Mutex<HeldFiles>>),
     /// Whenever somebody reads the recording.
     Later,
 }
@@ -22,8 +26,11 @@ pub fn record_holding(
 ) -> (Result<Summary, Error>, HeldFiles) {
     match names {
         Names::Later => (recorder::record(options, control, consumer, notices), HeldFiles::default()),
-        Names::Soon => {
-            let mut holding = Holding::new(consumer);
+        Names::Soon | Names::Meanwhile(_) => {
+            let mut holding = match names {
+                Names::Meanwhile(held) => Holding::sharing(consumer, held),
+                Names::Soon | Names::Later => Holding::new(consumer),
+            };
             let recorded = recorder::record(options, control, &mut holding, notices);
             (recorded, holding.into_held())
         }

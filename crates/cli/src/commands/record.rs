@@ -18,13 +18,14 @@ use recorder::event::Rate;
 use recorder::unwind::{StackTotals, Unwinding};
 use recorder::{
     CallChain, Clock, Command, CommandSources, Control, Errno, Error, FileConsumer, Importance, Levels,
-    Notice, Options, SwitchWhen, SwitchingConsumer, Target, WindowConsumer, Workload,
+    Notice, Options, Target, Workload,
 };
 
 use super::archive;
 use super::call_graph::{self, CallGraph};
 use super::extras::ExtraArguments;
 use super::hold::{Names, record_holding};
+use super::in_parts;
 use super::sink::Sink;
 use super::summary;
 use crate::arguments::RuntimeArguments;
@@ -63,24 +64,24 @@ pub struct RecordArguments {
     #[arg(long)]
     keep_stacks: bool,
     #[command(flatten)]
-    parts: WindowArguments,
+    pub(super) parts: WindowArguments,
     /// Compress the records with zstd [default level: 1]
     #[arg(short = 'z', long, value_name = "LEVEL", num_args = 0..=1, require_equals = true,
           default_missing_value = "1", value_parser = within(1..=22))]
-    compress: Option<i32>,
+    pub(super) compress: Option<i32>,
     /// Put the names of all that was sampled into the file when it is finished, for another machine (see prof archive)
     #[arg(long, conflicts_with_all = ["overwrite", "switch_output"])]
-    archive: bool,
+    pub(super) archive: bool,
     /// Leave out of the file the names that will be gone soon (generated code, programs below /tmp or in containers), to be
     /// looked for when it is read
-    #[arg(long, conflicts_with_all = ["archive", "overwrite", "switch_output"])]
-    no_names: bool,
+    #[arg(long, conflicts_with = "archive")]
+    pub(super) no_names: bool,
     /// Exit with 1 when samples were lost, or it is not known whether any were
     #[arg(long)]
-    strict: bool,
+    pub(super) strict: bool,
     /// Write to this file, - for standard output; one that exists becomes FILE.old
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_OUTPUT)]
-    output: PathBuf,
+    pub(super) output: PathBuf,
     #[command(flatten)]
     runtimes: RuntimeArguments,
     /// Leave out these sources of stack frames, or savings, to see what they bring
@@ -189,7 +190,7 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Exi
     }
     let (window, switch) = (arguments.parts.window(), arguments.parts.switch());
     if window.is_some() || switch.is_some() {
-        return record_in_parts(arguments, options, console);
+        return in_parts::record(arguments, options, console);
     }
     let destination = if arguments.output == Path::new("-") {
         Destination::standard_output().context("cannot write to standard output")?
@@ -211,16 +212,13 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Exi
     let commands = arguments.parts.commands(console)?;
     let (output, strict) = (&arguments.output, arguments.strict);
     let names = if is_file && !arguments.no_names { Names::Soon } else { Names::Later };
+    let carries = matches!(names, Names::Soon);
     match record_into(consumer, Some(output), commands, &options, strict, names, console)? {
         Outcome::Recorded(code, held) => {
             if arguments.archive {
                 archive::make(output, output, &held, &archive::NameArguments::default(), console)?;
-            } else if names == Names::Soon {
-                // The recording is whole without them.
-                if let Err(error) = archive::carry(output, &held, console) {
-                    let what = "names that will be gone soon are not in the recording";
-                    console.warn(&format!("{what}: {error:#}"));
-                }
+            } else if carries {
+                carry(output, &held, console);
             }
             Ok(code)
         }
@@ -228,47 +226,11 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Exi
     }
 }
 
-/// Keeps a window of the recording, or writes several files.
-fn record_in_parts(
-    arguments: &RecordArguments,
-    mut options: Options,
-    console: &Console,
-) -> anyhow::Result<ExitCode> {
-    let (parts, output) = (&arguments.parts, &arguments.output);
-    if output == Path::new("-") {
-        wrong_usage(
-            "--overwrite and --switch-output write files, and standard output is none; try: -o prof.data",
-        );
-    }
-    if arguments.archive {
-        wrong_usage("--archive packs one recording, and there may be several; try: prof archive FILE");
-    }
-    options.in_parts = true;
-    // It may run for weeks.
-    memory::keep_large_blocks_apart();
-    options.dump_when = parts.conditions();
-    options.slow_calls = parts.slow_calls()?;
-    let series = parts.series(output).with_context(|| format!("cannot write to {}", output.display()))?;
-    let commands = parts.commands(console)?;
-    let (compress, command_line, strict) = (arguments.compress, own_command_line(), arguments.strict);
-    let outcome = match (parts.window(), parts.switch()) {
-        (Some(window), switch) => {
-            let every = switch.and_then(|when| match when {
-                SwitchWhen::Age(age) => Some(age),
-                SwitchWhen::Asked | SwitchWhen::Bytes(_) => None,
-            });
-            let sink = WindowConsumer::new(series, window, compress, command_line);
-            let sink = sink.every(every).at_exit(parts.exit());
-            record_into(sink, Some(output), commands, &options, strict, Names::Later, console)?
-        }
-        (None, when) => {
-            let when = when.unwrap_or(SwitchWhen::Asked);
-            let sink = SwitchingConsumer::new(series, when, compress, command_line);
-            record_into(sink, Some(output), commands, &options, strict, Names::Later, console)?
-        }
-    };
-    match outcome {
-        Outcome::Recorded(code, _) | Outcome::NotStarted(code) => Ok(code),
+/// Adds the names that will be gone soon to a recording, which is whole without them.
+fn carry(recording: &Path, held: &Arc<HeldFiles>, console: &Console) {
+    if let Err(error) = archive::carry(recording, held, console) {
+        let what = "names that will be gone soon are not in the recording";
+        console.warn(&format!("{what}: {error:#}"));
     }
 }
 

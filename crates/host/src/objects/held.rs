@@ -2,7 +2,7 @@
 //! programs below `/tmp`, in memory, in containers, and such as are built anew.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use model::{ObjectIdentity, Pid};
+use model::{BuildId, ObjectIdentity, Pid};
 
 use super::blocks::BlockBytes;
 use super::bytes::ObjectSource;
@@ -32,20 +32,35 @@ const PASSING: [&[u8]; 4] = [b"/tmp/", b"/var/tmp/", b"/dev/shm/", b"/memfd:"];
 /// The text that the kernel puts behind the path of a file without a name.
 const DELETED: &[u8] = b" (deleted)";
 
-/// Files by what a recording knows of them.
-#[derive(Default, Debug)]
+/// Files by what a recording knows of them. Clones share the open files.
+#[derive(Clone, Default, Debug)]
 pub struct HeldFiles {
     files: HashMap<ObjectIdentity, HeldFile>,
     /// The number of times that each was looked for.
     looks: HashMap<ObjectIdentity, u8>,
+    /// True if the file that was mapped longest ago is closed when there is no room for another.
+    newest_only: bool,
+    /// Counts the mappings.
+    mappings: u64,
+    /// Files that another process held, by their own build ids and inodes.
+    inherited: Inherited,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct HeldFile {
-    file: File,
+    file: Arc<File>,
     size: u64,
     /// Nanoseconds.
     modified: i128,
+    /// The count of mappings when one mapped it last.
+    mapped: u64,
+}
+
+#[derive(Clone, Default, Debug)]
+struct Inherited {
+    by_build_id: HashMap<BuildId, HeldFile>,
+    /// With the last component of the path: inodes of different file systems may be the same.
+    by_inode: HashMap<(u64, OsString), HeldFile>,
 }
 
 /// The place at which a process has mapped a file.
@@ -65,13 +80,22 @@ impl HeldFiles {
     /// Keeps a file open that a process has mapped. It must be the one that `identity` names by its build id or inode;
     /// nothing but regular files is opened, and none of a file system that a program serves.
     pub fn hold(&mut self, identity: &ObjectIdentity, at: &MappedAt<'_>) {
+        self.mappings += 1;
+        if let Some(held) = self.files.get_mut(identity) {
+            held.mapped = self.mappings;
+            return;
+        }
         let most = (limits::open_files().current / PART_OF_DESCRIPTORS).min(MOST_FILES);
-        if self.files.len() as u64 >= most || self.files.contains_key(identity) {
+        let has_room = (self.files.len() as u64) < most;
+        if !has_room && !self.newest_only {
             return;
         }
         let is_new = !self.looks.contains_key(identity);
         if is_new && self.looks.len() >= MOST_KNOWN {
-            return;
+            if !self.newest_only {
+                return;
+            }
+            self.looks.clear();
         }
         let looks = self.looks.entry(identity.clone()).or_default();
         if *looks >= MOST_LOOKS {
@@ -92,9 +116,39 @@ impl HeldFiles {
         if let Some(file) = found
             && let Ok(metadata) = file.metadata()
         {
-            let held = HeldFile { file, size: metadata.len(), modified: modified(&metadata) };
-            self.files.insert(identity.clone(), held);
+            if !has_room {
+                let oldest = self.files.iter().min_by_key(|(_, held)| held.mapped);
+                if let Some(oldest) = oldest.map(|(identity, _)| identity.clone()) {
+                    self.files.remove(&oldest);
+                }
+            }
+            self.files.insert(identity.clone(), HeldFile::new(file, &metadata, self.mappings));
         }
+    }
+
+    /// None yet, for a recording that keeps its newest samples only: so it is with files.
+    pub fn newest() -> Self {
+        Self { newest_only: true, ..Self::default() }
+    }
+
+    /// Files that another process has opened, each for what its own build id or inode says that it is.
+    pub fn of_files(files: impl IntoIterator<Item = File>) -> Self {
+        let mut inherited = Inherited::default();
+        for file in files {
+            let Ok(metadata) = file.metadata() else { continue };
+            let build_id = build_id_of(&file, metadata.len());
+            let held = HeldFile::new(file, &metadata, 0);
+            let path = std::fs::read_link(format!("/proc/self/fd/{}", held.file.as_raw_fd()));
+            let name = path.ok().and_then(|path| Some(name_of(path.as_os_str().as_bytes())?.to_owned()));
+            inherited.by_inode.extend(name.map(|name| ((metadata.ino(), name), held.clone())));
+            inherited.by_build_id.extend(build_id.map(|build_id| (build_id, held)));
+        }
+        Self { inherited, ..Self::default() }
+    }
+
+    /// The open files.
+    pub fn files(&self) -> impl Iterator<Item = &File> {
+        self.files.values().map(|held| &*held.file)
     }
 
     /// Closes the files that will be found again by their paths.
@@ -120,7 +174,8 @@ impl HeldFiles {
 
     /// Returns true if none is held.
     pub fn is_empty(&self) -> bool {
-        self.files.is_empty()
+        let Inherited { by_build_id, by_inode } = &self.inherited;
+        self.files.is_empty() && by_build_id.is_empty() && by_inode.is_empty()
     }
 
     /// Returns true if this file is held.
@@ -143,7 +198,21 @@ impl HeldFiles {
     }
 
     fn find(&self, identity: &ObjectIdentity) -> Option<&HeldFile> {
-        self.files.get(identity)
+        let inherited = || match (&identity.build_id, &identity.file) {
+            (Some(build_id), _) => self.inherited.by_build_id.get(build_id),
+            (None, Some(file)) => {
+                let name = name_of(identity.path.as_bytes())?.to_owned();
+                self.inherited.by_inode.get(&(file.inode, name))
+            }
+            (None, None) => None,
+        };
+        self.files.get(identity).or_else(inherited)
+    }
+}
+
+impl HeldFile {
+    fn new(file: File, metadata: &Metadata, mapped: u64) -> Self {
+        Self { file: Arc::new(file), size: metadata.len(), modified: modified(metadata), mapped }
     }
 }
 
@@ -172,11 +241,7 @@ fn is_meant(file: &File, identity: &ObjectIdentity) -> bool {
     let Ok(metadata) = file.metadata() else { return false };
     match (&identity.build_id, &identity.file) {
         (Some(recorded), _) => {
-            let object = file
-                .try_clone()
-                .ok()
-                .and_then(|file| BlockBytes::open(file, metadata.len(), &Arc::default()).ok());
-            object.and_then(|object| object.build_id()).is_some_and(|found| found.same_object(recorded))
+            build_id_of(file, metadata.len()).is_some_and(|found| found.same_object(recorded))
         }
         // The device is not compared: overlay and btrfs show another one in records than in stat(2).
         (None, Some(recorded)) => recorded.inode != 0 && recorded.inode == metadata.ino(),
@@ -184,10 +249,21 @@ fn is_meant(file: &File, identity: &ObjectIdentity) -> bool {
     }
 }
 
+fn build_id_of(file: &File, size: u64) -> Option<BuildId> {
+    let file = file.try_clone().ok()?;
+    BlockBytes::open(file, size, &Arc::default()).ok()?.build_id()
+}
+
 /// The path by which the process knows it, as far as that has one.
 pub(super) fn path_of(identity: &ObjectIdentity) -> &Path {
     let path = identity.path.as_bytes();
     Path::new(OsStr::from_bytes(path.strip_suffix(DELETED).unwrap_or(path)))
+}
+
+/// The last component of such a path.
+fn name_of(path: &[u8]) -> Option<&OsStr> {
+    let path = path.strip_suffix(DELETED).unwrap_or(path);
+    path.rsplit(|&byte| byte == b'/').next().map(OsStr::from_bytes)
 }
 
 fn modified(metadata: &Metadata) -> i128 {
@@ -227,6 +303,55 @@ mod tests {
         assert!(without.open(&identity, &[]).is_err());
         let store = ObjectStore::<ObjectBytes>::new(paths).with_held(Arc::new(held));
         assert!(store.open(&identity, &[]).unwrap().section(".text").is_some());
+    }
+
+    #[test]
+    fn files_of_another_process_are_known_by_what_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let (program, text) = (folder.path().join("program"), folder.path().join("text"));
+        fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        fs::write(&text, "no object").unwrap();
+        let open = [&program, &text].map(|path| File::open(path).unwrap());
+        let build_id = build_id_of(&open[0], open[0].metadata().unwrap().len());
+        let held = HeldFiles::of_files(open);
+        let (program, text) = (identity(&program), identity(&text));
+        assert!(held.holds(&program) && held.holds(&text));
+        if build_id.is_some() {
+            let path = Name::from("/elsewhere/copy");
+            assert!(held.holds(&ObjectIdentity { path, build_id, file: None }));
+        }
+        let other = ObjectIdentity { path: Name::from("/another"), ..text.clone() };
+        assert!(!held.holds(&other), "the inode alone may be that of another file system");
+        fs::remove_dir_all(folder.path()).unwrap();
+        assert!(held.open::<ObjectBytes>(&program, &()).is_some());
+        assert!(
+            held.holds(&ObjectIdentity {
+                path: Name::new(&[text.path.as_bytes(), DELETED].concat()),
+                ..text
+            })
+        );
+    }
+
+    #[test]
+    fn the_newest_files_are_held_where_they_are_too_many() {
+        let folder = tempfile::tempdir().unwrap();
+        let identities: Vec<ObjectIdentity> = (0..2 * MOST_FILES)
+            .map(|number| {
+                let path = folder.path().join(number.to_string());
+                fs::write(&path, "file").unwrap();
+                identity(&path)
+            })
+            .collect();
+        let (mut first, mut newest) = (HeldFiles::default(), HeldFiles::newest());
+        for identity in &identities {
+            first.hold(identity, &NOWHERE);
+            newest.hold(identity, &NOWHERE);
+            newest.hold(&identities[0], &NOWHERE);
+        }
+        let last = &identities[identities.len() - 1];
+        assert!(first.holds(&identities[1]) && !first.holds(last));
+        assert!(!newest.holds(&identities[1]) && newest.holds(last) && newest.holds(&identities[0]));
+        assert_eq!(newest.files.len(), first.files.len());
     }
 
     #[test]

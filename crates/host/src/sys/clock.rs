@@ -47,7 +47,7 @@ impl CpuTime {
     }
 }
 
-/// CPU time of the children that ended and were waited for, theirs included (`RUSAGE_CHILDREN`).
+/// CPU time of the children that ended and were waited for, theirs included (`RUSAGE_CHILDREN`), but for our own helpers'.
 pub fn cpu_time_of_children() -> CpuTime {
     // SAFETY: a structure of numbers, for which zeroes are valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -57,7 +57,11 @@ pub fn cpu_time_of_children() -> CpuTime {
         Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0))
             + Duration::from_micros(u64::try_from(time.tv_usec).unwrap_or(0))
     };
-    CpuTime { user: part(usage.ru_utime), kernel: part(usage.ru_stime) }
+    let [user, kernel] = super::timed_child::cpu_time();
+    CpuTime {
+        user: part(usage.ru_utime).saturating_sub(user),
+        kernel: part(usage.ru_stime).saturating_sub(kernel),
+    }
 }
 
 /// CPU time of this process, all its threads together (`CLOCK_PROCESS_CPUTIME_ID`).

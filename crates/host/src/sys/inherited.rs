@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use super::check;
@@ -52,12 +52,35 @@ pub fn is_ignored(signal: i32) -> bool {
 /// # Errors
 /// `EBADF` where there is none: those that this process opened itself are closed on exec, and do not count.
 pub fn descriptor(number: i32) -> io::Result<File> {
+    duplicate(number, |mode| mode != libc::O_RDONLY)
+}
+
+/// The same for one that is open for reading.
+///
+/// # Errors
+/// As [`descriptor`].
+pub fn descriptor_to_read(number: i32) -> io::Result<File> {
+    duplicate(number, |mode| mode != libc::O_WRONLY)
+}
+
+/// Duplicates a file's descriptor so that the programs have it which this process starts while it is open.
+///
+/// # Errors
+/// Those of `fcntl(2)`.
+pub fn to_be_inherited(file: &File) -> io::Result<OwnedFd> {
+    // SAFETY: no memory is involved; the descriptor that comes back is ours alone.
+    let fd = check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD, 3) })?;
+    // SAFETY: as above.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn duplicate(number: i32, is_meant: impl Fn(libc::c_int) -> bool) -> io::Result<File> {
     let was_closed = (0..3).contains(&number) && CLOSED.load(Ordering::Relaxed) & 1 << number != 0;
     // SAFETY: no memory is involved; a number that is no descriptor is an error.
     let flags = check(unsafe { libc::fcntl(number, libc::F_GETFD) })?;
     // SAFETY: as above.
     let mode = check(unsafe { libc::fcntl(number, libc::F_GETFL) })? & libc::O_ACCMODE;
-    if was_closed || flags & libc::FD_CLOEXEC != 0 || mode == libc::O_RDONLY {
+    if was_closed || flags & libc::FD_CLOEXEC != 0 || !is_meant(mode) {
         return Err(io::Error::from_raw_os_error(libc::EBADF));
     }
     // SAFETY: no memory is involved; the descriptor that comes back is ours alone.

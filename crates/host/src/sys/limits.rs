@@ -23,6 +23,18 @@ pub fn locked_memory() -> Limit {
     get(libc::RLIMIT_MEMLOCK)
 }
 
+/// Sets the number of bytes of memory that this process, and what it starts, may have for itself (`RLIMIT_DATA`), where that is less
+/// than now; mapped files do not count.
+///
+/// # Errors
+/// Those of `setrlimit(2)`.
+pub fn set_own_memory(bytes: u64) -> io::Result<()> {
+    let Limit { current, maximum } = get(libc::RLIMIT_DATA);
+    let wanted = libc::rlimit { rlim_cur: bytes.min(current), rlim_max: bytes.min(maximum) };
+    // SAFETY: the kernel reads the structure before the call returns.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_DATA, &raw const wanted) }).map(drop)
+}
+
 /// Raises the number of file descriptors to all that is allowed, and to `needed`, where whoever has `CAP_SYS_RESOURCE` may
 /// allow themselves more; returns what holds afterwards.
 pub fn raise_open_files(needed: u64) -> Limit {

@@ -23,6 +23,7 @@ pub mod signals;
 pub mod spawn;
 pub mod system;
 pub mod terminal;
+pub mod timed_child;
 pub mod worker;
 
 use std::io;

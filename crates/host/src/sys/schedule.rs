@@ -63,6 +63,12 @@ impl Drop for PriorityGuard {
     }
 }
 
+/// Lets the calling thread, and those that it starts from now on, run sooner than other ordinary ones, where that is allowed:
+/// for a process that works for a moment.
+pub fn run_soon() {
+    set(&libc::sched_attr { sched_flags: 0, ..attr(libc::SCHED_OTHER, 0, MOST_URGENT, 0) });
+}
+
 fn nice() -> i32 {
     // SAFETY: getpriority touches no memory; 0 is the calling thread.
     unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }

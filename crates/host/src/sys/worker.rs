@@ -116,6 +116,15 @@ pub fn run(work: impl FnOnce(io::Result<()>) -> u8) -> io::Result<ExitStatus> {
     wait(pid)
 }
 
+/// Confines this process itself, which was started for such work by the process `parent` and ends with that. To be called while
+/// there is one thread.
+///
+/// # Errors
+/// Where the confinement does not hold.
+pub fn confine_this_process(parent: u32) -> io::Result<()> {
+    confine(parent)
+}
+
 fn wait(pid: libc::pid_t) -> io::Result<ExitStatus> {
     let mut status = 0;
     loop {

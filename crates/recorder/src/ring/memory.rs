@@ -134,9 +134,8 @@ mod tests {
     #[test]
     fn pieces_of_a_busy_moment_are_given_back() {
         let (recycled, spare) = pieces(8, 64);
-        let touched = |recycled: &Recycled| {
-            recycled.0.free().pieces.iter().filter(|piece| piece.is_touched).count()
-        };
+        let touched =
+            |recycled: &Recycled| recycled.0.free().pieces.iter().filter(|piece| piece.is_touched).count();
         let use_at_once = |count: usize| {
             let taken: Vec<Vec<u8>> = (0..count).filter_map(|_| spare.take()).collect();
             taken.into_iter().for_each(|bytes| recycled.give(Some(bytes)));

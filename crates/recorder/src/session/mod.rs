@@ -3,6 +3,7 @@
 mod outside;
 mod rounds;
 mod switches;
+mod upkeep;
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -11,7 +12,6 @@ use crossbeam_channel::RecvTimeoutError;
 use decoder::RecordLayout;
 use host::procfs;
 use host::sys::clock;
-use host::sys::memory;
 use host::sys::schedule::{PriorityGuard, RealtimeGuard};
 use host::sys::spawn::{Child, ExitStatus, WaitingChild};
 use model::{Loss, Pid};
@@ -39,6 +39,7 @@ use crate::unwind::Mechanisms;
 use crate::waits::{OutsideReader, SwitchSampler};
 use crate::workload;
 use outside::Next;
+use upkeep::Upkeep;
 
 /// The interval at which all rings are emptied and a round is finished.
 const ROUND: Duration = Duration::from_millis(100);
@@ -46,8 +47,6 @@ const ROUND: Duration = Duration::from_millis(100);
 const LIGHT_ROUND: Duration = Duration::from_millis(250);
 /// The interval at which the recording is made readable.
 const CHECKPOINT: Duration = Duration::from_millis(500);
-/// The interval at which a recording that may run for days gives memory back that it does not need any more.
-const BETWEEN_RELEASES: Duration = Duration::from_secs(10);
 /// Bytes that wait between the readers and the writer,
 const WAITING: u64 = 64 << 20;
 /// The same bound where the recording is to be light.
@@ -386,8 +385,7 @@ impl Run<'_> {
         let mut pace = Pace::new(slowest);
         let mut last_round = Instant::now();
         let mut next_checkpoint = Instant::now() + checkpoint;
-        let stays_open = options.light || options.in_parts;
-        let mut released = Instant::now();
+        let mut upkeep = Upkeep::new(options);
         while self.failure.is_none() {
             let now = Instant::now();
             if end.is_some_and(|end| now >= end) {
@@ -416,11 +414,7 @@ impl Run<'_> {
                 let result = self.consumer.checkpoint();
                 self.note(result);
                 self.look_after_cpus(opened, options);
-                if stays_open && released.elapsed() >= BETWEEN_RELEASES {
-                    released = now;
-                    self.readers.release_unused();
-                    memory::give_back();
-                }
+                upkeep.release_memory(&self.readers);
                 checkpoint = (2 * checkpoint).min(CHECKPOINT);
                 next_checkpoint = now + checkpoint;
             }

@@ -1,5 +1,6 @@
 //! Writing what is kept into a file, on a thread of its own, while the recording goes on.
 
+use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use host::files::{FileSeries, NewFile};
+use host::sys::schedule::PriorityGuard;
 use host::sys::signals::Endable;
 use perfdata::sections;
 
@@ -18,6 +20,29 @@ use crate::unwind::StackTotals;
 
 /// The end is waited for so long before a signal may end us.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// A file is to be whole a second after it was asked for: it may be completed until then, and in any case for this long.
+const COMPLETED_WITHIN: Duration = Duration::from_millis(850);
+const LEAST_FOR_COMPLETION: Duration = Duration::from_millis(250);
+/// The same for the last file, for which nothing else has to wait.
+pub(super) const LAST_COMPLETED_WITHIN: Duration = Duration::from_secs(30);
+
+/// Adds to the files of a series what cannot be found any more when they are read.
+pub trait Completion: Send {
+    /// Appends to `file`, which is a whole recording and stays one, and returns the number of bytes. Gives up at `until`.
+    ///
+    /// # Errors
+    /// In words, why what it adds is not in the file, which is as it was then.
+    fn complete(&mut self, file: &File, until: Instant) -> Result<u64, String>;
+}
+
+/// Adds nothing to any file.
+pub(super) struct NothingToAdd;
+
+impl Completion for NothingToAdd {
+    fn complete(&mut self, _: &File, _: Instant) -> Result<u64, String> {
+        Ok(0)
+    }
+}
 
 /// A report that a file of a series was written, or could not be.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,6 +70,8 @@ pub struct Dump {
     pub is_short: bool,
     /// The error of removing older files.
     pub not_removed: Option<String>,
+    /// The reason why it was not completed ([`Completion`]).
+    pub incomplete: Option<String>,
 }
 
 /// The reason why a file was not written.
@@ -69,6 +96,8 @@ pub(super) struct Snapshot {
     pub(super) processes: Vec<(u32, Vec<u8>)>,
     pub(super) is_short: bool,
     pub(super) asked: Instant,
+    /// True for the file at the end of the recording.
+    pub(super) is_last: bool,
 }
 
 /// The thread that writes snapshots, one after the other.
@@ -81,13 +110,17 @@ pub(super) struct DumpThread {
 
 impl DumpThread {
     /// Starts it, for files of `series`.
-    pub(super) fn start(series: FileSeries, description: Description) -> Result<Self, Error> {
+    pub(super) fn start(
+        series: FileSeries,
+        description: Description,
+        completion: Box<dyn Completion>,
+    ) -> Result<Self, Error> {
         let (snapshots, its_snapshots) = bounded(1);
         let (its_reports, reports) = unbounded();
         // It ends with the channel, and is not waited for: what it writes to may never take anything again.
         std::thread::Builder::new()
             .name("dumps".to_owned())
-            .spawn(move || work(series, &description, &its_snapshots, &its_reports))
+            .spawn(move || work(series, &description, completion, &its_snapshots, &its_reports))
             .map_err(|errno| Error::System { what: "cannot start a thread", errno })?;
         Ok(Self { snapshots, reports, busy: false })
     }
@@ -130,18 +163,20 @@ impl DumpThread {
 fn work(
     mut series: FileSeries,
     description: &Description,
+    mut completion: Box<dyn Completion>,
     snapshots: &Receiver<Box<Snapshot>>,
     reports: &Sender<DumpReport>,
 ) {
     for snapshot in snapshots {
-        let outcome = snapshot.write(&mut series, description).map_err(|error| DumpFailure {
-            path: series.path().to_owned(),
-            kind: error.kind(),
-            why: Errno(&error).to_string(),
+        // It takes a fraction of a second of CPU time, and a busy machine is when files are asked for.
+        let urgent = PriorityGuard::acquire();
+        let outcome = snapshot.write(&mut series, description, &mut *completion).map_err(|error| {
+            DumpFailure { path: series.path().to_owned(), kind: error.kind(), why: Errno(&error).to_string() }
         });
         let tickets = snapshot.tickets.clone();
         // What it shares with the recording goes first: the bound of memory holds again when the next may come.
         drop(snapshot);
+        drop(urgent);
         if reports.send(DumpReport { tickets, outcome }).is_err() {
             return;
         }
@@ -149,7 +184,12 @@ fn work(
 }
 
 impl Snapshot {
-    fn write(&self, series: &mut FileSeries, description: &Description) -> io::Result<Dump> {
+    fn write(
+        &self,
+        series: &mut FileSeries,
+        description: &Description,
+        completion: &mut dyn Completion,
+    ) -> io::Result<Dump> {
         let mut output = description.begin_file(series.create(MODE)?)?;
         let before = self.state.to_records();
         let writer = output.records();
@@ -171,17 +211,35 @@ impl Snapshot {
         features.sections.extend(self.processes.iter().cloned());
         let size = writer.finish(&features)?;
         let file: &mut NewFile = output.file().ok_or(io::ErrorKind::Unsupported)?;
+        let until = match self.is_last {
+            true => Instant::now() + LAST_COMPLETED_WITHIN,
+            false => (self.asked + COMPLETED_WITHIN).max(Instant::now() + LEAST_FOR_COMPLETION),
+        };
+        let (added, incomplete) = completed(completion, file.file(), until);
         let path = series.name(file, &self.stamp)?;
         let not_removed = series.remove_oldest().err().map(|error| error.to_string());
         Ok(Dump {
             path,
-            size,
+            size: size + added,
             samples: self.blocks.iter().map(|block| block.samples()).sum(),
             span: times
                 .map_or(Duration::ZERO, |(first, last)| Duration::from_nanos(last.saturating_sub(first))),
             took: self.asked.elapsed(),
             is_short: self.is_short,
             not_removed,
+            incomplete,
         })
+    }
+}
+
+/// Completes a file; returns how many bytes that added, and why not more.
+pub(super) fn completed(
+    completion: &mut dyn Completion,
+    file: &File,
+    until: Instant,
+) -> (u64, Option<String>) {
+    match completion.complete(file, until) {
+        Ok(added) => (added, None),
+        Err(why) => (0, Some(why)),
     }
 }

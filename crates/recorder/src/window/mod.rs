@@ -26,16 +26,17 @@ use model::{Loss, Name, Timestamp};
 use crate::conditions::ExitCondition;
 use crate::consumer::{Chunk, Consumer, Ending, Recording};
 use crate::description::{Description, MODE};
+use crate::notice::Notice;
 use crate::process_table::ProcessTable;
 use crate::records::each;
 use crate::unwind::StackTotals;
 
 use blocks::Blocks;
-use dump::{DumpThread, Snapshot};
+use dump::{DumpThread, NothingToAdd, Snapshot};
 use state::SidebandState;
 
 pub use blocks::Window;
-pub use dump::{Dump, DumpFailure, DumpReport};
+pub use dump::{Completion, Dump, DumpFailure, DumpReport};
 pub use switch::{SwitchWhen, SwitchingConsumer};
 
 /// Keeps a window of the newest records, and writes it into a new file whenever [`Consumer::dump`] asks for it, and at the end.
@@ -45,11 +46,14 @@ pub struct WindowConsumer {
     series: Option<FileSeries>,
     command_line: Vec<Name>,
     compression: Option<i32>,
+    /// Until the recording begins.
+    completion: Box<dyn Completion>,
     running: Option<Running>,
     /// Tickets of those who wait for a file that is not begun.
     asked: Vec<u64>,
     is_asked: bool,
     reports: Vec<DumpReport>,
+    notices: Vec<Notice>,
     /// The file at the end.
     last: Option<Dump>,
     dumps: u64,
@@ -89,10 +93,12 @@ impl WindowConsumer {
             series: Some(series),
             command_line,
             compression,
+            completion: Box::new(NothingToAdd),
             running: None,
             asked: Vec::new(),
             is_asked: false,
             reports: Vec::new(),
+            notices: Vec::new(),
             last: None,
             dumps: 0,
             undecodable: 0,
@@ -106,6 +112,12 @@ impl WindowConsumer {
     #[must_use]
     pub fn at_exit(self, exit: Option<ExitCondition>) -> Self {
         Self { exit, ..self }
+    }
+
+    /// Has each file completed before it gets its name.
+    #[must_use]
+    pub fn completed_by(self, completion: Box<dyn Completion>) -> Self {
+        Self { completion, ..self }
     }
 
     /// Writes a file each time that so much time has gone by, too.
@@ -139,7 +151,7 @@ impl WindowConsumer {
         if self.is_asked && !running.dumps.is_busy() {
             self.is_asked = false;
             let tickets = std::mem::take(&mut self.asked);
-            running.dump(tickets);
+            running.dump(tickets, false);
         }
     }
 }
@@ -178,7 +190,7 @@ impl Running {
         clock.map_or(self.blocks.newest(), Timestamp).max(self.blocks.newest())
     }
 
-    fn dump(&mut self, tickets: Vec<u64>) {
+    fn dump(&mut self, tickets: Vec<u64>, is_last: bool) {
         self.let_go(self.now());
         let snapshot = Snapshot {
             tickets,
@@ -189,6 +201,7 @@ impl Running {
             processes: self.processes.sections(),
             is_short: self.blocks.is_short(),
             asked: Instant::now(),
+            is_last,
         };
         self.dumps.write(snapshot);
     }
@@ -215,13 +228,14 @@ impl Consumer for WindowConsumer {
         let layout = description.layout.clone().ok_or(io::ErrorKind::Unsupported)?;
         // A folder that cannot be written to, or a full disk, shows before the command is started.
         description.begin_file(series.create(MODE)?)?;
+        let completion = std::mem::replace(&mut self.completion, Box::new(NothingToAdd));
         self.running = Some(Running {
             state: SidebandState::new(layout),
             blocks: Blocks::new(self.window),
             processes: ProcessTable::default(),
             processes_before: 0,
             has_stacks: false,
-            dumps: DumpThread::start(series, description.clone()).map_err(io::Error::other)?,
+            dumps: DumpThread::start(series, description.clone(), completion).map_err(io::Error::other)?,
             description,
         });
         Ok(())
@@ -267,6 +281,10 @@ impl Consumer for WindowConsumer {
         std::mem::take(&mut self.reports)
     }
 
+    fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
     fn checkpoint(&mut self) -> io::Result<()> {
         if let Some(running) = &mut self.running {
             running.forget();
@@ -292,10 +310,11 @@ impl Consumer for WindowConsumer {
         if self.exit.is_some_and(|exit| !exit.is_met(ending.exit)) && !self.is_asked {
             return Ok(());
         }
-        running.dump(std::mem::take(&mut self.asked));
+        running.dump(std::mem::take(&mut self.asked), true);
         match running.dumps.wait().map(|report| report.outcome) {
             Some(Ok(dump)) => {
                 self.dumps += 1;
+                self.notices.extend(dump.incomplete.clone().map(Notice::Incomplete));
                 self.last = Some(dump);
                 Ok(())
             }

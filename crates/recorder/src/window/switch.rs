@@ -1,5 +1,6 @@
 //! Everything is written, into files that follow each other.
 
+use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use decoder::{Endian, RawRecord, kind};
-use host::files::FileSeries;
+use host::files::{FileSeries, NewFile};
 use host::procfs;
 use host::sys::clock;
 use model::{Loss, Name, Timestamp};
@@ -15,11 +16,14 @@ use perfdata::sections;
 use perfdata::write::RecordWriter;
 
 use super::MANY_PROCESSES;
-use super::dump::{Dump, DumpFailure, DumpReport};
+use super::dump::{
+    Completion, Dump, DumpFailure, DumpReport, LAST_COMPLETED_WITHIN, NothingToAdd, completed,
+};
 use super::state::SidebandState;
 use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind};
 use crate::description::{BuildIds, Description, MODE};
 use crate::error::Errno;
+use crate::notice::Notice;
 use crate::output::Output;
 use crate::process_table::ProcessTable;
 use crate::unwind::StackTotals;
@@ -44,10 +48,12 @@ pub struct SwitchingConsumer {
     series: Arc<Mutex<FileSeries>>,
     command_line: Vec<Name>,
     compression: Option<i32>,
+    completion: Arc<Mutex<Box<dyn Completion>>>,
     running: Option<Running>,
     undecodable: u64,
     /// The last file and its size.
     last: Option<(PathBuf, u64)>,
+    notices: Vec<Notice>,
 }
 
 struct Running {
@@ -66,8 +72,14 @@ struct Running {
     /// A file is being finished.
     busy: bool,
     reports: (Sender<DumpReport>, Receiver<DumpReport>),
-    /// The path of the file that is written to.
-    path: Arc<Mutex<PathBuf>>,
+    current: Arc<Mutex<Current>>,
+}
+
+/// The file that is written to.
+#[derive(Default)]
+struct Current {
+    path: PathBuf,
+    file: Option<File>,
 }
 
 enum Writer {
@@ -129,6 +141,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn complete(completion: &Mutex<Box<dyn Completion>>, file: Option<&File>) -> (u64, Option<String>) {
+    let until = Instant::now() + LAST_COMPLETED_WITHIN;
+    file.map_or((0, None), |file| completed(&mut **lock(completion), file, until))
+}
+
+impl Current {
+    /// Gives a file the name of a time.
+    fn name(series: &mut FileSeries, file: &mut NewFile, stamp: &str) -> io::Result<Self> {
+        let path = series.name(file, stamp)?;
+        Ok(Self { path, file: Some(file.file().try_clone()?) })
+    }
+}
+
 impl SwitchingConsumer {
     /// Writes files of `series`, compressed with zstd at the level `compression`. `command_line` is our own, for the header.
     pub fn new(
@@ -138,7 +163,16 @@ impl SwitchingConsumer {
         command_line: Vec<Name>,
     ) -> Self {
         let series = Arc::new(Mutex::new(series));
-        Self { when, series, command_line, compression, running: None, undecodable: 0, last: None }
+        let completion: Box<dyn Completion> = Box::new(NothingToAdd);
+        let completion = Arc::new(Mutex::new(completion));
+        let (running, undecodable, last, notices) = (None, 0, None, Vec::new());
+        Self { when, series, command_line, compression, completion, running, undecodable, last, notices }
+    }
+
+    /// Has each file completed when it has all its samples.
+    #[must_use]
+    pub fn completed_by(self, completion: Box<dyn Completion>) -> Self {
+        Self { completion: Arc::new(Mutex::new(completion)), ..self }
     }
 
     /// The last file and its size, when the recording has ended.
@@ -171,7 +205,7 @@ impl SwitchingConsumer {
         if running.busy || !(is_due || running.is_asked) {
             return Ok(());
         }
-        running.switch(&self.series)
+        running.switch(&self.series, &self.completion)
     }
 }
 
@@ -184,7 +218,11 @@ impl Running {
         }
     }
 
-    fn switch(&mut self, series: &Arc<Mutex<FileSeries>>) -> io::Result<()> {
+    fn switch(
+        &mut self,
+        series: &Arc<Mutex<FileSeries>>,
+        completion: &Arc<Mutex<Box<dyn Completion>>>,
+    ) -> io::Result<()> {
         let next = Contents::new(self.stacks.unwrap_or_default());
         let (state, next_build_ids) = (self.state.clone(), Arc::clone(&next.build_ids));
         let contents = std::mem::replace(&mut self.contents, next);
@@ -193,7 +231,9 @@ impl Running {
         let build_ids = Arc::clone(&contents.build_ids);
         self.before = Some(contents);
         let description = self.description.clone();
-        let (series, path, reports) = (Arc::clone(series), Arc::clone(&self.path), self.reports.0.clone());
+        let (series, current, reports) =
+            (Arc::clone(series), Arc::clone(&self.current), self.reports.0.clone());
+        let completion = Arc::clone(completion);
         let tickets = std::mem::take(&mut self.asked);
         (self.is_asked, self.busy) = (false, true);
         let stamp = clock::local_date_and_time();
@@ -210,10 +250,11 @@ impl Running {
                 next.records().finished_init()?;
                 next.records().checkpoint()?;
                 let file = next.file().ok_or(io::ErrorKind::Unsupported)?;
-                Ok((series.name(file, &stamp)?, next))
+                let current = Current::name(&mut series, file, &stamp)?;
+                Ok((current, next))
             };
             let begun: io::Result<_> = { begin }();
-            let (next_path, next) = match begun {
+            let (next_file, next) = match begun {
                 Ok(begun) => begun,
                 // The file that there is can take more.
                 Err(error) => {
@@ -227,12 +268,17 @@ impl Running {
             features.sections.extend(sections);
             let mut finished = std::mem::replace(output, next);
             let size = finished.records().finish(&features)?;
-            let path = std::mem::replace(&mut *lock(&path), next_path);
+            let Current { path, .. } = std::mem::replace(&mut *lock(&current), next_file);
             let not_removed = series.remove_oldest().err().map(|error| error.to_string());
-            let dump =
-                Dump { path, size, samples, span, took: asked.elapsed(), is_short: false, not_removed };
-            let _ = reports.send(DumpReport { tickets, outcome: Ok(dump) });
-            Ok(())
+            let report = move || {
+                let file = finished.file().map(|file| file.file());
+                let (added, incomplete) = complete(&completion, file);
+                let (size, took) = (size + added, asked.elapsed());
+                let dump = Dump { path, size, samples, span, took, is_short: false, not_removed, incomplete };
+                let _ = reports.send(DumpReport { tickets, outcome: Ok(dump) });
+            };
+            // The next file's records do not wait for it.
+            std::thread::Builder::new().name("completion".to_owned()).spawn(report).map(drop)
         });
         match &mut self.writer {
             Writer::Behind(writer) => writer.exchange(exchange),
@@ -293,7 +339,7 @@ impl Consumer for SwitchingConsumer {
             is_asked: false,
             busy: false,
             reports: unbounded(),
-            path: Arc::default(),
+            current: Arc::default(),
         });
         Ok(())
     }
@@ -307,7 +353,7 @@ impl Consumer for SwitchingConsumer {
         output.records().checkpoint()?;
         let mut series = lock(&self.series);
         if let Some(file) = output.file() {
-            *lock(&running.path) = series.name(file, &clock::local_date_and_time())?;
+            *lock(&running.current) = Current::name(&mut series, file, &clock::local_date_and_time())?;
             // A later file says why not.
             let _ = series.remove_oldest();
         }
@@ -362,6 +408,10 @@ impl Consumer for SwitchingConsumer {
         reports
     }
 
+    fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
     fn checkpoint(&mut self) -> io::Result<()> {
         if let Some(running) = &mut self.running {
             running.writer()?.checkpoint()?;
@@ -379,7 +429,14 @@ impl Consumer for SwitchingConsumer {
         let mut features = running.description.features(&lock(&contents.build_ids), contents.sample_time);
         features.sections.extend(contents.sections(running.stacks, &running.processes));
         let size = running.writer()?.finish(&features)?;
-        self.last = Some((lock(&running.path).clone(), size));
+        // The file before may be being completed still.
+        while running.busy && running.reports.1.is_empty() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let current = std::mem::take(&mut *lock(&running.current));
+        let (added, incomplete) = complete(&self.completion, current.file.as_ref());
+        self.notices.extend(incomplete.map(Notice::Incomplete));
+        self.last = Some((current.path, size + added));
         Ok(())
     }
 }

@@ -54,7 +54,7 @@ impl FdeIndex {
         Self { entries }
     }
 
-    /// Bytes.
+    /// Returns the number of bytes that it takes.
     pub(super) fn size(&self) -> usize {
         self.entries.capacity() * size_of::<(u64, u32)>()
     }

@@ -1,0 +1,122 @@
+//! Names that will be gone soon, for a recording to carry: of the sampled addresses that need them, and of no others.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use host::objects::HeldFiles;
+use model::{Pid, Resolution, Space, SpaceId, StackEntry};
+use rustc_hash::FxBuildHasher;
+use tracker::{Generation, RawStack, SampleSink, TrackedSample, Tracker};
+
+use crate::Error;
+use crate::aggregate::SeenIn;
+use crate::archive;
+use crate::input::Input;
+use crate::notices::Silent;
+use crate::replay::replay;
+use crate::symbols::{SymbolSettings, Symbolizing, Symbols};
+
+/// Names of places that vanish.
+pub struct VanishingNames {
+    /// The section ([`perfdata::sections::id::NAMES`]); `None` where there are none.
+    pub section: Option<Vec<u8>>,
+    /// Remarks on files that were not used, or in part only.
+    pub remarks: Vec<String>,
+}
+
+/// Returns true if names of this place may be gone soon after the recording: those of generated code are in files that their process,
+/// or whoever tidies `/tmp`, removes, and some objects had to be kept open to be found (`held`).
+fn vanishes(space: &Space, held: &HeldFiles) -> bool {
+    match space {
+        Space::Jit { .. } | Space::JitDump { .. } | Space::Unmapped { .. } => true,
+        Space::Object(identity) => held.holds(identity),
+        _ => false,
+    }
+}
+
+/// Finds the names of the sampled places that vanish; `input` has the files that were kept open. Stacks of processes without such
+/// places are not looked at, and none is counted: this takes a fraction of the time of reading a recording.
+///
+/// # Errors
+/// Where the recording cannot be read on.
+pub fn names(input: Input, settings: &SymbolSettings) -> Result<VanishingNames, Error> {
+    let endian = input.reader.endian();
+    let symbolizing =
+        Symbolizing::new(settings).with_lives(&input.lives).with_dumps(&input.dumps).with_held(&input.held);
+    let mut places = Places::of(Arc::clone(&input.held));
+    let replayed = replay::<Error>(input, &settings.paths, &Silent, &mut places)?;
+    let spaces = replayed.tracker.into_spaces();
+    let mut symbols = Symbols::default();
+    let pids = |space| places.seen_in.pids(space);
+    symbolizing.resolve(places.found.iter().copied(), &spaces, pids, &mut symbols);
+    let resolve = |entry| Some((entry, symbols.resolutions.get(entry)?));
+    let has_name = |(_, found): (_, &Resolution)| {
+        matches!(found, Resolution::Resolved(_) | Resolution::Delimited { .. })
+    };
+    let is_worth_it = places.found.iter().filter_map(resolve).any(has_name);
+    let entries = places.found.iter().filter_map(resolve);
+    let entries = entries.map(|(entry, found)| (entry, spaces.get(entry.space), found));
+    let section = is_worth_it.then(|| archive::pack_soon(entries, endian));
+    Ok(VanishingNames { section, remarks: symbols.remarks() })
+}
+
+/// The sampled places that vanish.
+struct Places {
+    held: Arc<HeldFiles>,
+    /// Whether a process in this state has mappings that vanish.
+    processes: HashMap<Pid, (Generation, bool), FxBuildHasher>,
+    spaces: HashMap<SpaceId, bool, FxBuildHasher>,
+    /// The stack of a sample.
+    entries: Vec<StackEntry>,
+    found: HashSet<StackEntry>,
+    seen_in: SeenIn,
+}
+
+impl Places {
+    fn of(held: Arc<HeldFiles>) -> Self {
+        let (processes, spaces) = (HashMap::default(), HashMap::default());
+        let (entries, found, seen_in) = (Vec::new(), HashSet::new(), SeenIn::default());
+        Self { held, processes, spaces, entries, found, seen_in }
+    }
+
+    fn vanishes(&mut self, space: SpaceId, tracker: &Tracker) -> bool {
+        let held = &self.held;
+        *self.spaces.entry(space).or_insert_with(|| vanishes(tracker.spaces().get(space), held))
+    }
+
+    fn is_concerned(&mut self, pid: Pid, tracker: &mut Tracker) -> bool {
+        let generation = tracker.generation(pid);
+        if let Some((known, is_concerned)) = self.processes.get(&pid)
+            && *known == generation
+        {
+            return *is_concerned;
+        }
+        // Code that nothing is mapped for has names, too, where its process writes them down: it has mapped other such code.
+        let is_concerned = tracker.mappings(pid).any(|mapping| self.vanishes(mapping.space, tracker));
+        self.processes.insert(pid, (generation, is_concerned));
+        is_concerned
+    }
+}
+
+impl SampleSink for Places {
+    type Error = Error;
+
+    fn sample(&mut self, sample: TrackedSample<'_>) -> Result<(), Error> {
+        let TrackedSample { tracker, sample, deferred, .. } = sample;
+        let Some((pid, _)) = sample.thread.filter(|&(pid, _)| self.is_concerned(pid, tracker)) else {
+            return Ok(());
+        };
+        let mut entries = std::mem::take(&mut self.entries);
+        entries.clear();
+        let chain = sample.callchain.map(|chain| chain.iter());
+        tracker.map_callchain(RawStack { pid, mode: sample.mode, ip: sample.ip, chain }, &mut entries);
+        if let Some(ips) = deferred {
+            tracker.map_deferred(pid, ips.iter(), &mut entries);
+        }
+        entries.retain(|entry| self.vanishes(entry.space, tracker));
+        self.seen_in.see(pid, &entries);
+        self.found.extend(&entries);
+        self.entries = entries;
+        Ok(())
+    }
+}

@@ -1,0 +1,75 @@
+//! `prof record --overwrite` and `--switch-output`: a recording that leaves several files.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+
+use anyhow::Context;
+use host::objects::HeldFiles;
+use host::sys::memory;
+use recorder::{Options, SwitchWhen, SwitchingConsumer, WindowConsumer};
+
+use super::dump_names::DumpNames;
+use super::hold::Names;
+use super::record::{Outcome, RecordArguments, own_command_line, record_into, wrong_usage};
+use crate::console::Console;
+
+/// Keeps a window of the recording, or writes several files.
+///
+/// # Errors
+/// Where nothing could be recorded, or not to its end.
+pub fn record(
+    arguments: &RecordArguments,
+    mut options: Options,
+    console: &Console,
+) -> anyhow::Result<ExitCode> {
+    let (parts, output) = (&arguments.parts, &arguments.output);
+    if output == Path::new("-") {
+        wrong_usage(
+            "--overwrite and --switch-output write files, and standard output is none; try: -o prof.data",
+        );
+    }
+    if arguments.archive {
+        wrong_usage("--archive packs one recording, and there may be several; try: prof archive FILE");
+    }
+    options.in_parts = true;
+    // It may run for weeks.
+    memory::keep_large_blocks_apart();
+    options.dump_when = parts.conditions();
+    options.slow_calls = parts.slow_calls()?;
+    let series = parts.series(output).with_context(|| format!("cannot write to {}", output.display()))?;
+    let commands = parts.commands(console)?;
+    let (compress, command_line, strict) = (arguments.compress, own_command_line(), arguments.strict);
+    let (names, completion) = match arguments.no_names {
+        true => (Names::Later, None),
+        false => {
+            let held = Arc::new(Mutex::new(HeldFiles::newest()));
+            (Names::Meanwhile(Arc::clone(&held)), Some(Box::new(DumpNames::new(held))))
+        }
+    };
+    let outcome = match (parts.window(), parts.switch()) {
+        (Some(window), switch) => {
+            let every = switch.and_then(|when| match when {
+                SwitchWhen::Age(age) => Some(age),
+                SwitchWhen::Asked | SwitchWhen::Bytes(_) => None,
+            });
+            let mut sink = WindowConsumer::new(series, window, compress, command_line);
+            sink = sink.every(every).at_exit(parts.exit());
+            if let Some(completion) = completion {
+                sink = sink.completed_by(completion);
+            }
+            record_into(sink, Some(output), commands, &options, strict, names, console)?
+        }
+        (None, when) => {
+            let when = when.unwrap_or(SwitchWhen::Asked);
+            let mut sink = SwitchingConsumer::new(series, when, compress, command_line);
+            if let Some(completion) = completion {
+                sink = sink.completed_by(completion);
+            }
+            record_into(sink, Some(output), commands, &options, strict, names, console)?
+        }
+    };
+    match outcome {
+        Outcome::Recorded(code, _) | Outcome::NotStarted(code) => Ok(code),
+    }
+}

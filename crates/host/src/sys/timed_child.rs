@@ -1,0 +1,95 @@
+//! Child processes that do a part of our own work, and may not take long.
+
+use std::io;
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::check;
+use super::spawn::ExitStatus;
+
+/// Between two looks whether it has ended.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
+
+/// CPU time of the helpers that were waited for, in microseconds: user, kernel.
+static USED: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+
+/// Runs a program to its end, or to `until`, when it is killed: `None`. The program must start no other that goes on.
+///
+/// # Errors
+/// Those of starting it, and of `wait4(2)`.
+pub fn run_until(command: &mut Command, until: Instant) -> io::Result<Option<ExitStatus>> {
+    let mut child = command.spawn()?;
+    let pid = libc::pid_t::try_from(child.id()).unwrap_or(libc::pid_t::MAX);
+    loop {
+        if let Some(status) = wait(pid, libc::WNOHANG)? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= until {
+            // It may have ended by now: nobody else has waited for it.
+            let _ = child.kill();
+            wait(pid, 0)?;
+            return Ok(None);
+        }
+        thread::sleep(BETWEEN_LOOKS);
+    }
+}
+
+/// Returns the CPU time of all helpers so far: user, kernel. It is a part of what the kernel counts for our children.
+pub(super) fn cpu_time() -> [Duration; 2] {
+    [0, 1].map(|part| Duration::from_micros(USED[part].load(Ordering::Relaxed)))
+}
+
+fn wait(pid: libc::pid_t, flags: libc::c_int) -> io::Result<Option<ExitStatus>> {
+    let mut status = 0;
+    // SAFETY: a structure of numbers, for which zeroes are valid.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    loop {
+        // SAFETY: the kernel writes the number and the structure before the call returns.
+        match check(unsafe { libc::wait4(pid, &raw mut status, flags, &raw mut usage) }) {
+            Ok(0) => return Ok(None),
+            Ok(_) => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    for (used, time) in USED.iter().zip([usage.ru_utime, usage.ru_stime]) {
+        let microseconds = time.tv_sec.saturating_mul(1_000_000).saturating_add(time.tv_usec);
+        used.fetch_add(u64::try_from(microseconds).unwrap_or(0), Ordering::Relaxed);
+    }
+    Ok(Some(if libc::WIFSIGNALED(status) {
+        ExitStatus::Signal(libc::WTERMSIG(status))
+    } else {
+        ExitStatus::Code(libc::WEXITSTATUS(status))
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(script: &str, within: Duration) -> Option<ExitStatus> {
+        run_until(Command::new("sh").args(["-c", script]), Instant::now() + within).unwrap()
+    }
+
+    #[test]
+    fn helpers_end_by_themselves_or_in_time() {
+        assert_eq!(run("exit 3", Duration::from_secs(60)), Some(ExitStatus::Code(3)));
+        let begin = Instant::now();
+        assert_eq!(run("exec sleep 60", Duration::from_millis(50)), None);
+        assert!(begin.elapsed() < Duration::from_secs(30));
+        assert!(run_until(&mut Command::new("/no/such/program"), Instant::now()).is_err());
+    }
+
+    #[test]
+    fn their_cpu_time_is_not_that_of_the_command() {
+        let before = cpu_time();
+        let busy = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
+        assert_eq!(run(busy, Duration::from_secs(60)), Some(ExitStatus::Code(0)));
+        let used = cpu_time();
+        assert!(used[0] + used[1] >= before[0] + before[1] + Duration::from_millis(2));
+        // Tests of other modules may have children of their own.
+        assert!(super::super::clock::cpu_time_of_children().user < Duration::from_secs(3600));
+    }
+}
