@@ -70,7 +70,12 @@ impl DumpNames {
         Self { held }
     }
 
-    fn append(&self, recording: &File, until: Instant) -> anyhow::Result<()> {
+    fn append(
+        &self,
+        recording: &File,
+        times: (Instant, Instant),
+        when_late: &mut dyn FnMut(),
+    ) -> anyhow::Result<()> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
         held.close_those_that_stay();
         let file = inherited::to_be_inherited(recording)?;
@@ -80,7 +85,7 @@ impl DumpNames {
         command.args(["--quiet", COMMAND]);
         command.args([&file].into_iter().chain(&files).map(|file| file.as_raw_fd().to_string()));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        match timed_child::run_until(&mut command, until)? {
+        match timed_child::run_until(&mut command, times, when_late)? {
             Some(ExitStatus::Code(0)) => Ok(()),
             Some(ExitStatus::Code(code)) => anyhow::bail!("they cannot be read (code {code})"),
             Some(ExitStatus::Signal(signal)) => anyhow::bail!("reading them was ended by signal {signal}"),
@@ -90,11 +95,16 @@ impl DumpNames {
 }
 
 impl Completion for DumpNames {
-    fn complete(&mut self, file: &File, until: Instant) -> Result<u64, String> {
+    fn complete(
+        &mut self,
+        file: &File,
+        times: (Instant, Instant),
+        when_late: &mut dyn FnMut(),
+    ) -> Result<u64, String> {
         let said = |error: &anyhow::Error| format!("names that will be gone soon are not in it: {error:#}");
         let length = || file.metadata().map(|metadata| metadata.len());
         let before = length().map_err(|error| said(&error.into()))?;
-        let result = self.append(file, until);
+        let result = self.append(file, times, when_late);
         match (result, length()) {
             (Ok(()), Ok(after)) => Ok(after.saturating_sub(before)),
             (result, _) => {

@@ -15,18 +15,29 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 /// CPU time of the helpers that were waited for, in microseconds: user, kernel.
 static USED: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
-/// Runs a program to its end, or to `until`, when it is killed: `None`. The program must start no other that goes on.
+/// Runs a program to its end, or to `until`, when it is killed: `None`. Calls `when_late` once if it has not ended at `soon`. The
+/// program must start no other that goes on.
 ///
 /// # Errors
 /// Those of starting it, and of `wait4(2)`.
-pub fn run_until(command: &mut Command, until: Instant) -> io::Result<Option<ExitStatus>> {
+pub fn run_until(
+    command: &mut Command,
+    (soon, until): (Instant, Instant),
+    when_late: &mut dyn FnMut(),
+) -> io::Result<Option<ExitStatus>> {
+    let mut is_late = false;
     let mut child = command.spawn()?;
     let pid = libc::pid_t::try_from(child.id()).unwrap_or(libc::pid_t::MAX);
     loop {
         if let Some(status) = wait(pid, libc::WNOHANG)? {
             return Ok(Some(status));
         }
-        if Instant::now() >= until {
+        let now = Instant::now();
+        if now >= soon && !is_late {
+            is_late = true;
+            when_late();
+        }
+        if now >= until {
             // It may have ended by now: nobody else has waited for it.
             let _ = child.kill();
             wait(pid, 0)?;
@@ -70,7 +81,12 @@ mod tests {
     use super::*;
 
     fn run(script: &str, within: Duration) -> Option<ExitStatus> {
-        run_until(Command::new("sh").args(["-c", script]), Instant::now() + within).unwrap()
+        let (now, mut is_late) = (Instant::now(), 0);
+        let mut command = Command::new("sh");
+        let times = (now + within / 2, now + within);
+        let status = run_until(command.args(["-c", script]), times, &mut || is_late += 1).unwrap();
+        assert_eq!(is_late, u32::from(status.is_none()), "{script}");
+        status
     }
 
     #[test]
@@ -79,7 +95,8 @@ mod tests {
         let begin = Instant::now();
         assert_eq!(run("exec sleep 60", Duration::from_millis(50)), None);
         assert!(begin.elapsed() < Duration::from_secs(30));
-        assert!(run_until(&mut Command::new("/no/such/program"), Instant::now()).is_err());
+        let now = Instant::now();
+        assert!(run_until(&mut Command::new("/no/such/program"), (now, now), &mut || ()).is_err());
     }
 
     #[test]

@@ -20,26 +20,33 @@ use crate::unwind::StackTotals;
 
 /// The end is waited for so long before a signal may end us.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// A file is to be whole a second after it was asked for: it may be completed until then, and in any case for this long.
-const COMPLETED_WITHIN: Duration = Duration::from_millis(850);
-const LEAST_FOR_COMPLETION: Duration = Duration::from_millis(250);
+/// A file is to be there a second after it was asked for. One that takes longer to complete gets its name before it is complete.
+const COMPLETED_WITHIN: Duration = Duration::from_millis(750);
+/// For so much longer it may be completed: the next file waits for that.
+const COMPLETED_LATE: Duration = Duration::from_secs(4);
 /// The same for the last file, for which nothing else has to wait.
 pub(super) const LAST_COMPLETED_WITHIN: Duration = Duration::from_secs(30);
 
 /// Adds to the files of a series what cannot be found any more when they are read.
 pub trait Completion: Send {
-    /// Appends to `file`, which is a whole recording and stays one, and returns the number of bytes. Gives up at `until`.
+    /// Appends to `file`, which is a whole recording and stays one, at once, and returns the number of bytes. Calls `when_late` if
+    /// it has not done so at the first time, and gives up at the second one.
     ///
     /// # Errors
     /// In words, why what it adds is not in the file, which is as it was then.
-    fn complete(&mut self, file: &File, until: Instant) -> Result<u64, String>;
+    fn complete(
+        &mut self,
+        file: &File,
+        times: (Instant, Instant),
+        when_late: &mut dyn FnMut(),
+    ) -> Result<u64, String>;
 }
 
 /// Adds nothing to any file.
 pub(super) struct NothingToAdd;
 
 impl Completion for NothingToAdd {
-    fn complete(&mut self, _: &File, _: Instant) -> Result<u64, String> {
+    fn complete(&mut self, _: &File, _: (Instant, Instant), _: &mut dyn FnMut()) -> Result<u64, String> {
         Ok(0)
     }
 }
@@ -167,7 +174,7 @@ fn work(
     snapshots: &Receiver<Box<Snapshot>>,
     reports: &Sender<DumpReport>,
 ) {
-    for snapshot in snapshots {
+    for mut snapshot in snapshots {
         // It takes a fraction of a second of CPU time, and a busy machine is when files are asked for.
         let urgent = PriorityGuard::acquire();
         let outcome = snapshot.write(&mut series, description, &mut *completion).map_err(|error| {
@@ -185,7 +192,7 @@ fn work(
 
 impl Snapshot {
     fn write(
-        &self,
+        &mut self,
         series: &mut FileSeries,
         description: &Description,
         completion: &mut dyn Completion,
@@ -211,20 +218,33 @@ impl Snapshot {
         features.sections.extend(self.processes.iter().cloned());
         let size = writer.finish(&features)?;
         let file: &mut NewFile = output.file().ok_or(io::ErrorKind::Unsupported)?;
-        let until = match self.is_last {
-            true => Instant::now() + LAST_COMPLETED_WITHIN,
-            false => (self.asked + COMPLETED_WITHIN).max(Instant::now() + LEAST_FOR_COMPLETION),
+        let now = Instant::now();
+        let limits = match self.is_last {
+            true => (now + LAST_COMPLETED_WITHIN, now + LAST_COMPLETED_WITHIN),
+            false => {
+                let soon = (self.asked + COMPLETED_WITHIN).max(now);
+                (soon, soon + COMPLETED_LATE)
+            }
         };
-        let (added, incomplete) = completed(completion, file.file(), until);
-        let path = series.name(file, &self.stamp)?;
+        let samples = self.blocks.iter().map(|block| block.samples()).sum();
+        // What they share with the recording is written: its memory goes back within its bound.
+        self.blocks.clear();
+        let (opened, mut named) = (file.file().try_clone()?, None);
+        let mut name = || named = Some(series.name(file, &self.stamp));
+        let (added, incomplete) = completed(completion, &opened, limits, &mut name);
+        let path = match named {
+            Some(named) => named,
+            None => series.name(file, &self.stamp),
+        }?;
+        let took = self.asked.elapsed();
         let not_removed = series.remove_oldest().err().map(|error| error.to_string());
         Ok(Dump {
             path,
             size: size + added,
-            samples: self.blocks.iter().map(|block| block.samples()).sum(),
+            samples,
             span: times
                 .map_or(Duration::ZERO, |(first, last)| Duration::from_nanos(last.saturating_sub(first))),
-            took: self.asked.elapsed(),
+            took,
             is_short: self.is_short,
             not_removed,
             incomplete,
@@ -236,9 +256,10 @@ impl Snapshot {
 pub(super) fn completed(
     completion: &mut dyn Completion,
     file: &File,
-    until: Instant,
+    times: (Instant, Instant),
+    when_late: &mut dyn FnMut(),
 ) -> (u64, Option<String>) {
-    match completion.complete(file, until) {
+    match completion.complete(file, times, when_late) {
         Ok(added) => (added, None),
         Err(why) => (0, Some(why)),
     }

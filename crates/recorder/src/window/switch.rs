@@ -143,7 +143,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn complete(completion: &Mutex<Box<dyn Completion>>, file: Option<&File>) -> (u64, Option<String>) {
     let until = Instant::now() + LAST_COMPLETED_WITHIN;
-    file.map_or((0, None), |file| completed(&mut **lock(completion), file, until))
+    file.map_or((0, None), |file| completed(&mut **lock(completion), file, (until, until), &mut || ()))
 }
 
 impl Current {
