@@ -18,6 +18,11 @@ impl ThreadId {
     pub fn index(self) -> usize {
         self.0 as usize
     }
+
+    /// The thread at a position, which is one of a profile's.
+    pub(crate) fn from_index(index: usize) -> Self {
+        Self(index as u32)
+    }
 }
 
 /// A thread under one name. One that changes its name is another from then on.
