@@ -185,7 +185,7 @@ fn truth(page: &Page<'_>, clock: Option<Clock>) -> Vec<String> {
         ),
         Some(Clock { unit: 1, .. }) => {}
         Some(Clock { unit, .. }) => {
-            truth.push(format!("the recording is long: the page keeps times to {unit} µs"))
+            truth.push(format!("the recording is large: the page keeps times to {unit} µs"))
         }
     }
     truth

@@ -103,6 +103,10 @@ const MOST_CPUS: u32 = 1 << 16;
 /// Units of time that the page can tell apart.
 const MOST_UNITS: u64 = u32::MAX as u64 - 1;
 
+/// Samples that a page keeps with microseconds. With twice as many times are kept half as fine, and so on: a page of 1.6 million
+/// samples and 42,000 stacks has to stay below 4 MB, and their microseconds alone would take 1.3.
+const MOST_FINE_SAMPLES: u64 = 1 << 18;
+
 impl Samples {
     /// Adds the samples of an event.
     pub(crate) fn add(&mut self, event: u32, view: &View<'_>, tree: &mut StackTree) {
@@ -237,7 +241,8 @@ impl Samples {
         let times = || self.rows.iter().map(|row| row.time);
         let (first, last) = (times().min()?, times().max()?);
         let mut unit = 1;
-        while (last / unit).saturating_sub(first / unit) >= MOST_UNITS {
+        let samples = self.rows.len() as u64;
+        while (last / unit).saturating_sub(first / unit) >= MOST_UNITS || samples / unit > MOST_FINE_SAMPLES {
             unit *= 2;
         }
         Some(Clock { origin: first / unit * unit, unit, length: last / unit - first / unit + 1 })
@@ -324,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_recordings_have_coarser_times() {
+    fn long_and_large_recordings_have_coarser_times() {
         let row = |time| Row { event: 0, lane: 0, leaf: 0, cpu: 0, time, period: 1 };
         let samples = |times: &[u64]| Samples {
             rows: times.iter().copied().map(row).collect(),
@@ -336,6 +341,8 @@ mod tests {
         let day = samples(&[1_000_001, 86_400_000_000]).clock().unwrap();
         assert_eq!((day.unit, day.origin % day.unit), (32, 0));
         assert!(day.length <= MOST_UNITS && day.origin + day.length * day.unit > 86_400_000_000);
+        let many: Vec<u64> = (0..1_600_000).collect();
+        assert_eq!(samples(&many).clock().unwrap().unit, 8);
         assert_eq!(Samples::default().clock(), None);
     }
 }
