@@ -105,7 +105,7 @@ const MOST_UNITS: u64 = u32::MAX as u64 - 1;
 
 /// Samples that a page keeps with microseconds. With twice as many times are kept half as fine, and so on: a page of 1.6 million
 /// samples and 42,000 stacks has to stay below 4 MB, and their microseconds alone would take 1.3.
-const MOST_FINE_SAMPLES: u64 = 1 << 18;
+const MOST_FINE_SAMPLES: u64 = 1 << 17;
 
 impl Samples {
     /// Adds the samples of an event.
@@ -342,7 +342,7 @@ mod tests {
         assert_eq!((day.unit, day.origin % day.unit), (32, 0));
         assert!(day.length <= MOST_UNITS && day.origin + day.length * day.unit > 86_400_000_000);
         let many: Vec<u64> = (0..1_600_000).collect();
-        assert_eq!(samples(&many).clock().unwrap().unit, 8);
+        assert_eq!(samples(&many).clock().unwrap().unit, 16);
         assert_eq!(Samples::default().clock(), None);
     }
 }

@@ -65,7 +65,7 @@ impl<'v> FoldedStacks<'v> {
             truncated: 0,
         };
         let mut folding = Folding { places: vec![0; frames.len()], folded: Vec::new() };
-        let mut known = HashMap::default();
+        let mut growing = Growing::default();
         let mut stack_frames = Vec::new();
         let mut counts: Vec<_> = view.profile().counts().collect();
         counts.sort_unstable_by_key(|&(thread, stack, _)| (thread, stack));
@@ -91,31 +91,42 @@ impl<'v> FoldedStacks<'v> {
             if let Some(&innermost) = folding.folded.last() {
                 stacks.innermost.insert((thread, stack), innermost);
             }
-            stacks.push(&folding.folded, weight, &mut known);
+            stacks.push(&folding.folded, weight, &mut growing);
         }
+        stacks.add_up();
         stacks.sort();
         stacks
     }
 
-    fn push(
-        &mut self,
-        folded: &[FrameId],
-        weight: u64,
-        known: &mut HashMap<(usize, FrameId), usize, FxBuildHasher>,
-    ) {
+    fn push(&mut self, folded: &[FrameId], weight: u64, growing: &mut Growing) {
+        let Growing { known, path } = growing;
+        let shared = path.iter().zip(folded).take_while(|((frame, _), other)| frame == *other).count();
+        path.truncate(shared);
         let nodes = &mut self.nodes;
-        nodes[ROOT].total = nodes[ROOT].total.saturating_add(weight);
-        let mut at = ROOT;
-        for &frame in folded {
+        for &frame in &folded[shared..] {
+            let at = path.last().map_or(ROOT, |&(_, node)| node);
             let next = *known.entry((at, frame)).or_insert(nodes.len());
             if next == nodes.len() {
                 nodes.push(Node { frame, caller: at, own: 0, total: 0, callees: Vec::new() });
                 nodes[at].callees.push(next);
             }
-            nodes[next].total = nodes[next].total.saturating_add(weight);
-            at = next;
+            path.push((frame, next));
         }
-        nodes[at].own = nodes[at].own.saturating_add(weight);
+        let own = &mut nodes[path.last().map_or(ROOT, |&(_, node)| node)].own;
+        *own = own.saturating_add(weight);
+    }
+
+    /// Sums up weights from the callees to their callers, which come before them.
+    fn add_up(&mut self) {
+        for index in (0..self.nodes.len()).rev() {
+            let Node { own, total, caller, .. } = &mut self.nodes[index];
+            *total = total.saturating_add(*own);
+            let (total, caller) = (*total, *caller);
+            if index != ROOT {
+                let callers = &mut self.nodes[caller].total;
+                *callers = callers.saturating_add(total);
+            }
+        }
     }
 
     fn sort(&mut self) {
@@ -194,6 +205,14 @@ impl<'v> FoldedStacks<'v> {
         }
         sorted(modules)
     }
+}
+
+/// The tree's nodes by caller and function, while it grows.
+#[derive(Default)]
+struct Growing {
+    known: HashMap<(usize, FrameId), usize, FxBuildHasher>,
+    /// The functions of the last stack, outermost first, with their nodes: the next one shares most of them.
+    path: Vec<(FrameId, usize)>,
 }
 
 /// Folds one stack after the other.
