@@ -323,7 +323,7 @@ impl<C: Consumer> Consumer for Unwinding<C> {
         self.machine.copy_size.note_fill(chunk.drained.fill);
         // Memory for a chunk is as large as a ring. What waits in much of it, each part touched at some time, adds up.
         let (bytes, emptied) = match self.light && chunk.bytes.len() < chunk.bytes.capacity() / ROOMY {
-            true => (chunk.bytes.as_slice().to_vec(), Some(chunk.bytes)),
+            true => (self.held.copy(&chunk.bytes), Some(chunk.bytes)),
             false => (chunk.bytes, None),
         };
         self.hold(bytes);

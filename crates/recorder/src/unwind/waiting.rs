@@ -36,6 +36,9 @@ pub(super) struct WaitingRecords {
 /// Emptied chunks that are kept for the next ones.
 const MOST_SPARE: usize = 8;
 
+/// A copy takes memory of no more than so many times its size.
+const ROOMY: usize = 4;
+
 impl WaitingRecords {
     /// Begins a chunk. Its records are added by [`WaitingRecords::add`] before the next one begins. The chunk stays until what this
     /// returns is released, even if none of its records waits any more.
@@ -95,6 +98,15 @@ impl WaitingRecords {
         self.spare.pop()
     }
 
+    /// Copies a chunk into memory that fits: large blocks that are made anew each time cost more than what is in them.
+    pub(super) fn copy(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let place = self.spare.partition_point(|spare| spare.capacity() < bytes.len());
+        let fits = self.spare.get(place).is_some_and(|spare| spare.capacity() / ROOMY <= bytes.len());
+        let mut copy = if fits { self.spare.remove(place) } else { Vec::new() };
+        copy.extend_from_slice(bytes);
+        copy
+    }
+
     /// Drops the memory that is kept for chunks.
     pub(super) fn drop_spare(&mut self) {
         self.spare = Vec::new();
@@ -128,6 +140,20 @@ mod tests {
         assert_eq!((held.bytes(), held.chunks.len()), (0, 0));
         let spare = held.spare().unwrap();
         assert_eq!(spare.as_ptr(), newest);
+    }
+
+    #[test]
+    fn copies_are_made_where_earlier_chunks_were() {
+        let mut held = WaitingRecords::default();
+        for size in [1000, 200] {
+            let chunk = held.begin(Vec::with_capacity(size));
+            held.release(chunk);
+        }
+        let copy = held.copy(&[7; 150]);
+        assert_eq!((copy.as_slice(), copy.capacity()), (&[7; 150][..], 200));
+        assert_eq!(held.copy(&[7; 150]).capacity(), 150, "the other one is much too large");
+        assert_eq!(held.copy(&[7; 500]).capacity(), 1000);
+        assert!(held.copy(&[7; 2000]).len() == 2000 && held.spare.is_empty());
     }
 
     #[test]
