@@ -266,8 +266,7 @@ pub fn record_into(
     let (recorded, held) = if options.copies_stacks() {
         let mut unwinding = Unwinding::new(&mut file, options.keeps_stacks(), options.mechanisms);
         if options.in_parts {
-            // It may run for weeks.
-            unwinding = unwinding.light();
+            unwinding = unwinding.lasting();
         }
         let recorded = record_holding(&mut unwinding, names, options, &control, &mut notices);
         stacks = (unwinding.totals(), unwinding.copy_sizes());
