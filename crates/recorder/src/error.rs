@@ -127,9 +127,9 @@ pub enum Error {
     },
     /// No ring fits, not even the smallest.
     #[error(
-        "cannot map a ring of {size} bytes: {}; the limit of locked memory is used up: \
-         try: sudo sysctl kernel.perf_event_mlock_kb={mlock_kb}, or ulimit -l unlimited",
-        Errno(errno)
+        "cannot map a ring of {size} bytes: {}{}",
+        Errno(errno),
+        no_ring(errno, *mlock_kb)
     )]
     Ring {
         /// Bytes of the smallest that was tried.
@@ -192,6 +192,26 @@ impl fmt::Display for Errno<'_> {
     }
 }
 
+/// The reason why no ring could be mapped, with the next thing to try, as the end of a message; empty where the errno tells
+/// all that is known.
+fn no_ring(errno: &io::Error, mlock_kb: u64) -> String {
+    match errno.raw_os_error() {
+        Some(EPERM | EAGAIN) => format!(
+            "; the limit of locked memory is used up: try: sudo sysctl kernel.perf_event_mlock_kb={mlock_kb}, or ulimit -l \
+             unlimited"
+        ),
+        Some(ENOMEM) => "; the machine, or the cgroup of this process, has no memory left for it".to_owned(),
+        Some(EMFILE) => {
+            "; all file descriptors are in use; try: ulimit -n unlimited, or fewer events".to_owned()
+        }
+        Some(ENFILE) => {
+            "; the machine has as many files open as it may; try a larger sysctl fs.file-max".to_owned()
+        }
+        Some(EINVAL) => "; the kernel maps no ring of this size; try a smaller one (-m)".to_owned(),
+        _ => String::new(),
+    }
+}
+
 /// The kernel's name of an errno that this crate can meet (asm-generic/errno-base.h, errno.h).
 fn errno_name(code: i32) -> Option<&'static str> {
     Some(match code {
@@ -203,7 +223,7 @@ fn errno_name(code: i32) -> Option<&'static str> {
         E2BIG => "E2BIG",
         ENOEXEC => "ENOEXEC",
         EBADF => "EBADF",
-        11 => "EAGAIN",
+        EAGAIN => "EAGAIN",
         ENOMEM => "ENOMEM",
         EACCES => "EACCES",
         EBUSY => "EBUSY",
@@ -211,7 +231,7 @@ fn errno_name(code: i32) -> Option<&'static str> {
         20 => "ENOTDIR",
         21 => "EISDIR",
         EINVAL => "EINVAL",
-        23 => "ENFILE",
+        ENFILE => "ENFILE",
         EMFILE => "EMFILE",
         26 => "ETXTBSY",
         27 => "EFBIG",
@@ -245,11 +265,13 @@ pub(crate) const EIO: i32 = 5;
 pub(crate) const E2BIG: i32 = 7;
 pub(crate) const ENOEXEC: i32 = 8;
 pub(crate) const EBADF: i32 = 9;
+pub(crate) const EAGAIN: i32 = 11;
 pub(crate) const ENOMEM: i32 = 12;
 pub(crate) const EACCES: i32 = 13;
 pub(crate) const EBUSY: i32 = 16;
 pub(crate) const ENODEV: i32 = 19;
 pub(crate) const EINVAL: i32 = 22;
+pub(crate) const ENFILE: i32 = 23;
 pub(crate) const EMFILE: i32 = 24;
 pub(crate) const ENOSPC: i32 = 28;
 pub(crate) const ENOSYS: i32 = 38;

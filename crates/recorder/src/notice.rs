@@ -1,10 +1,12 @@
 //! What a recording has to tell while it runs, each thing once.
 
 use std::fmt;
+use std::io;
 
 use decoder::Attr;
 
-use crate::counting::Uncounted;
+use crate::counting::{ReportStep, Uncounted, no_reports};
+use crate::error::{EINVAL, ENOMEM};
 use model::Name;
 
 use crate::window::{Dump, DumpFailure};
@@ -61,6 +63,8 @@ pub enum Notice {
         wanted: u64,
         /// Bytes per CPU that were given.
         given: u64,
+        /// The errno with which the kernel refused larger ones.
+        errno: Option<i32>,
     },
     /// The stack copies asked for are too large for the rings, or for a sample with its other parts.
     CopiesShrunk {
@@ -93,7 +97,12 @@ pub enum Notice {
     /// The CPUs that the command may run on are sampled whole, and what is of others is left out.
     WholeCpusForCommand,
     /// Some threads got no ring for the reports of the tasks that they start: these are counted with them.
-    TasksUnreported,
+    TasksUnreported {
+        /// The step at which they got no ring.
+        step: ReportStep,
+        /// The error of the operating system.
+        errno: i32,
+    },
     /// The same, as probes cannot be taken over by what the target starts.
     WholeCpusForProbes,
     /// There are so many switches between threads that those of some moments only are recorded.
@@ -270,7 +279,20 @@ impl fmt::Display for Notice {
                 "{asked} Hz is more than kernel.perf_event_max_sample_rate: sampling at {allowed} Hz; \
                  try: sudo sysctl kernel.perf_event_max_sample_rate={asked}"
             ),
-            Self::RingsShrunk { wanted, given } => write!(
+            Self::RingsShrunk { wanted, given, errno: Some(ENOMEM) } => write!(
+                f,
+                "rings of {} KiB per CPU instead of {} KiB: the machine, or the cgroup of this process, has no memory left \
+                 for more (ENOMEM)",
+                given / 1024,
+                wanted / 1024
+            ),
+            Self::RingsShrunk { wanted, given, errno: Some(EINVAL) } => write!(
+                f,
+                "rings of {} KiB per CPU instead of {} KiB: the kernel maps none that are larger (EINVAL)",
+                given / 1024,
+                wanted / 1024
+            ),
+            Self::RingsShrunk { wanted, given, .. } => write!(
                 f,
                 "rings of {} KiB per CPU instead of {} KiB: the limit of locked memory (kernel.perf_event_mlock_kb, \
                  ulimit -l) allows no more; try: sudo sysctl kernel.perf_event_mlock_kb={}",
@@ -311,9 +333,10 @@ impl fmt::Display for Notice {
                  try: sudo sysctl kernel.perf_event_max_stack={asked}"
             ),
             Self::NeverRan { event, why } => write!(f, "{event} has no samples: {why}"),
-            Self::TasksUnreported => f.write_str(
-                "what some threads start is counted with these: the limit of locked memory leaves no ring for its reports; \
-                 try: ulimit -l unlimited",
+            Self::TasksUnreported { step, errno } => write!(
+                f,
+                "what some threads start is counted with these: {}",
+                no_reports(*step, &io::Error::from_raw_os_error(*errno))
             ),
             Self::WholeCpusForProbes => f.write_str(
                 "sampling whole CPUs, and leaving out what is not of the target: a probe is not taken over by new processes",

@@ -29,6 +29,8 @@ use crate::summary::Command;
 pub use default_events::{DETAIL, default_events};
 pub use reading::Reading;
 pub use run::count;
+pub use tasks::ReportStep;
+pub(crate) use tasks::no_reports;
 pub use uncounted::Uncounted;
 
 /// Reads an event that is not read with its group: `None` where it is pinned and has no counter.

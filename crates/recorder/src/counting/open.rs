@@ -182,8 +182,8 @@ impl Counters {
                 notices(Notice::Gone { pid: pid.0 });
             }
         }
-        if self.reports.as_ref().is_some_and(|reports| reports.is_incomplete) {
-            notices(Notice::TasksUnreported);
+        if let Some((step, errno)) = self.reports.as_ref().and_then(|reports| reports.refused) {
+            notices(Notice::TasksUnreported { step, errno });
         }
         Ok(())
     }

@@ -6,9 +6,9 @@ use host::defined_probe::{DefinedProbe, ProbePlace};
 use host::sys::perf_event::{PerfEvent, Subject};
 use model::CpuId;
 
-use crate::error::Error;
+use crate::error::{EINTR, EINVAL, EIO, Error};
 use crate::event::Event;
-use crate::open::{Kernel, Opener};
+use crate::open::{Kernel, NO_PLACE_FOR_A_PROBE, Opener, PROBED_BY_FTRACE};
 
 /// `retprobe` in `config` of the PMUs of probes.
 const ON_RETURN: u64 = 1;
@@ -39,14 +39,10 @@ pub(super) fn define(events: &mut [Event], cpu: CpuId) -> Result<Vec<Followed>, 
         } else {
             ProbePlace::Program(path, offset)
         };
-        let refused = |errno| {
-            Error::Open {
-            event: event.name.clone(),
-            errno,
-            advice: "to count it in what the target starts, too, it has to be defined in tracefs, which takes root; try \
-                     --no-inherit, or -a as root"
-                .to_owned(),
-        }
+        let in_kernel = probe.in_kernel;
+        let refused = |errno: std::io::Error| {
+            let advice = advice(errno.raw_os_error(), in_kernel).to_owned();
+            Error::Open { event: event.name.clone(), errno, advice }
         };
         let defined = DefinedProbe::new(place, event.attr.config & ON_RETURN != 0).map_err(refused)?;
         let attr = Attr {
@@ -63,4 +59,32 @@ pub(super) fn define(events: &mut [Event], cpu: CpuId) -> Result<Vec<Followed>, 
         followed.push(Followed { _everywhere: everywhere, _defined: defined });
     }
     Ok(followed)
+}
+
+/// The next thing to try where a probe was not defined in tracefs, or the tracepoint of it was not opened.
+fn advice(errno: Option<i32>, in_kernel: bool) -> &'static str {
+    match errno {
+        Some(EINVAL | EIO) if !in_kernel => NO_PLACE_FOR_A_PROBE,
+        Some(EINTR) => PROBED_BY_FTRACE,
+        _ => {
+            "to count it in what the target starts, too, it has to be defined in tracefs, which takes root; try --no-inherit, \
+             or -a as root"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{EACCES, EPERM};
+
+    #[test]
+    fn only_missing_rights_are_said_to_take_root() {
+        for code in [EACCES, EPERM] {
+            assert!(advice(Some(code), false).contains("takes root"));
+        }
+        for code in [EINVAL, EIO, EINTR] {
+            assert!(!advice(Some(code), false).contains("root"), "{}", advice(Some(code), false));
+        }
+    }
 }

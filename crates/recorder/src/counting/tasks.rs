@@ -6,23 +6,24 @@
 //! and what they would have told is in the count of the thread that was opened.
 
 use std::collections::HashMap;
+use std::io;
 
 use decoder::{Attr, AttrFlags, Endian, RawRecord, Record, RecordLayout};
 use host::procfs;
 use host::sys::perf_event::{PerfEvent, Subject};
 use host::sys::ring::RingMapping;
-use host::sys::system::page_size;
 use model::{Name, Pid, Tid};
 use rustc_hash::FxBuildHasher;
 
 use super::open::Instance;
 use super::{Count, CountedEvent, CountedTask, Reading};
-use crate::open::{Kernel, Opener};
+use crate::error::{EAGAIN, EMFILE, ENFILE, ENOMEM, EPERM, ESRCH, Errno};
+use crate::open::{Kernel, Opener, map_fitting};
 use crate::records::each;
 use crate::ring::drain_whole;
 
 /// Bytes of a thread's ring at most: three thousand reports.
-const RING: usize = 256 << 10;
+const RING: u64 = 256 << 10;
 
 /// The counts that tasks report at their ends.
 #[derive(Default)]
@@ -37,8 +38,8 @@ pub(super) struct TaskReports {
     /// What tasks have reported, by the event and the thread that was opened.
     told: HashMap<(usize, Tid), Reading, FxBuildHasher>,
     pub(super) lost: u64,
-    /// True if some thread got no ring: what it starts is counted with it.
-    pub(super) is_incomplete: bool,
+    /// The first reason why a thread got no ring: what it starts is counted with it.
+    pub(super) refused: Option<(ReportStep, i32)>,
 }
 
 struct Ring {
@@ -54,12 +55,14 @@ impl TaskReports {
         let Some(attr) = attr else { return };
         self.layout.get_or_insert_with(|| RecordLayout::new(attr, Endian::NATIVE));
         self.names.insert(tid, task(tid).name);
-        match ring(tid, attr, opened) {
-            Some(ring) => {
+        match ring(&Kernel, tid, attr, opened) {
+            Ok(ring) => {
                 self.ids.extend(opened.iter().map(|instance| (instance.id, (instance.event, tid))));
                 self.rings.push(ring);
             }
-            None => self.is_incomplete = true,
+            Err((step, errno)) => {
+                self.refused.get_or_insert((step, errno.raw_os_error().unwrap_or(0)));
+            }
         }
     }
 
@@ -123,21 +126,57 @@ impl TaskReports {
     }
 }
 
+/// The step at which a thread got no ring for the reports of what it starts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReportStep {
+    /// The event that has the ring could not be opened.
+    Open,
+    /// Its ring could not be mapped.
+    Map,
+    /// The kernel does not send the records of the counters there.
+    Redirect,
+}
+
+/// The reason why a thread has no ring for reports, with the next thing to try.
+pub(crate) fn no_reports(step: ReportStep, errno: &io::Error) -> String {
+    let code = errno.raw_os_error().unwrap_or(0);
+    match (step, code) {
+        (_, EMFILE) => "no file descriptor is left for the ring of its reports (EMFILE); try: ulimit -n unlimited".to_owned(),
+        (_, ENFILE) => {
+            "the machine has as many files open as it may (ENFILE), so there is no ring for its reports; try a larger sysctl \
+             fs.file-max"
+                .to_owned()
+        }
+        (_, ENOMEM) => "the machine, or the cgroup of this process, has no memory left for the ring of its reports (ENOMEM)".to_owned(),
+        (ReportStep::Map, EPERM | EAGAIN) => {
+            "the limit of locked memory leaves no ring for its reports; try: ulimit -l unlimited".to_owned()
+        }
+        (ReportStep::Open, ESRCH) => "they ended while they were opened".to_owned(),
+        (ReportStep::Open, _) => format!("the event for their reports could not be opened: {}", Errno(errno)),
+        (ReportStep::Map, _) => format!("the ring for their reports could not be mapped: {}", Errno(errno)),
+        (ReportStep::Redirect, _) => format!("the kernel sends no reports to their ring: {}", Errno(errno)),
+    }
+}
+
 /// A ring that the counters of a thread write into, as large as the limit of locked memory allows.
-fn ring(tid: Tid, attr: &Attr, opened: &[Instance]) -> Option<Ring> {
+fn ring<O: Opener<Event = PerfEvent>>(
+    opener: &O,
+    tid: Tid,
+    attr: &Attr,
+    opened: &[Instance],
+) -> Result<Ring, (ReportStep, io::Error)> {
     let mut attr = crate::attr::ring_owner(attr);
     attr.flags.remove(AttrFlags::INHERIT | AttrFlags::INHERIT_STAT | AttrFlags::ENABLE_ON_EXEC);
-    let owner = Kernel.open(&attr, Subject::Thread(tid, None), None).ok()?;
-    let mut size = RING;
-    let mapping = loop {
-        match owner.map_ring(size) {
-            Ok(mapping) => break mapping,
-            Err(_) if size > page_size() => size /= 2,
-            Err(_) => return None,
-        }
-    };
-    opened.iter().try_for_each(|instance| instance.counter.redirect_to(&owner)).ok()?;
-    Some(Ring { mapping, _owner: owner })
+    let owner =
+        opener.open(&attr, Subject::Thread(tid, None), None).map_err(|errno| (ReportStep::Open, errno))?;
+    let mapping = map_fitting(RING, |size| owner.map_ring(usize::try_from(size).unwrap_or(usize::MAX)))
+        .map_err(|refused| (ReportStep::Map, refused.errno))?
+        .mapped;
+    opened
+        .iter()
+        .try_for_each(|instance| instance.counter.redirect_to(&owner))
+        .map_err(|errno| (ReportStep::Redirect, errno))?;
+    Ok(Ring { mapping, _owner: owner })
 }
 
 /// A thread that runs, with its name.
@@ -145,4 +184,48 @@ pub(super) fn task(tid: Tid) -> CountedTask {
     let pid = procfs::status(tid).map_or(Pid(tid.0), |status| status.process);
     let name = procfs::comm(pid, tid).unwrap_or_default();
     CountedTask { pid, tid, name: Name::from(name.as_slice()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{EBUSY, EINVAL};
+
+    /// A kernel that opens nothing, for this reason.
+    struct Refusing(i32);
+
+    impl Opener for Refusing {
+        type Event = PerfEvent;
+        fn open(&self, _: &Attr, _: Subject<'_>, _: Option<&PerfEvent>) -> io::Result<PerfEvent> {
+            Err(io::Error::from_raw_os_error(self.0))
+        }
+    }
+
+    #[test]
+    fn each_cause_of_a_missing_ring_has_its_own_sentence() {
+        let refused_open = |code| {
+            let Err((step, errno)) = ring(&Refusing(code), Tid(1), &Attr::default(), &[]) else {
+                panic!("the kernel refuses")
+            };
+            no_reports(step, &errno)
+        };
+        let refused = |step, code| no_reports(step, &io::Error::from_raw_os_error(code));
+        let sentences = [
+            refused_open(EMFILE),
+            refused_open(ENFILE),
+            refused_open(ENOMEM),
+            refused_open(EPERM),
+            refused_open(ESRCH),
+            refused_open(EBUSY),
+            refused(ReportStep::Map, EPERM),
+            refused(ReportStep::Map, EINVAL),
+            refused(ReportStep::Redirect, EINVAL),
+        ];
+        for (index, sentence) in sentences.iter().enumerate() {
+            assert!(!sentences[..index].contains(sentence), "twice: {sentence}");
+            assert_eq!(sentence.contains("locked memory"), index == 6, "{sentence}");
+        }
+        assert!(sentences[0].contains("ulimit -n"), "{}", sentences[0]);
+        assert!(sentences[3].ends_with("Operation not permitted (EPERM)"), "{}", sentences[3]);
+    }
 }

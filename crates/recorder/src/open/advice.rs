@@ -18,6 +18,13 @@ use crate::error::{
 };
 use crate::options::{Options, Target};
 
+/// EIO: the file is not a regular one. EINVAL: it has no code there, or ends before.
+pub(crate) const NO_PLACE_FOR_A_PROBE: &str = "what is probed must be a regular file that has code at this offset (of the file, not of the address space); try \
+     uprobe:PATH:SYMBOL";
+/// EINTR: ftrace has a probe of its own at the same place.
+pub(crate) const PROBED_BY_FTRACE: &str =
+    "ftrace has probed the same place; end its probe first (/sys/kernel/tracing/uprobe_events)";
+
 /// An error with the cause and the next thing to try.
 pub(crate) fn explain(errno: io::Error, event: &str, attr: &Attr, options: &Options) -> Error {
     let advice = match errno.raw_os_error() {
@@ -35,8 +42,8 @@ pub(crate) fn explain(errno: io::Error, event: &str, attr: &Attr, options: &Opti
         Some(ENOSYS) if attr.sample_stack_user > 0 => {
             "this architecture copies no user stacks; try: --call-graph fp".to_owned()
         }
-        Some(EINTR) => "ftrace has probed the same place; end its probe first (/sys/kernel/tracing/uprobe_events)".to_owned(),
-        Some(EIO) => "what is probed must be a regular file with code".to_owned(),
+        Some(EINTR) => PROBED_BY_FTRACE.to_owned(),
+        Some(EIO) => NO_PLACE_FOR_A_PROBE.to_owned(),
         Some(ENOSYS) => {
             return Error::NoPerfEvents(
                 "this kernel has no perf_event_open, or a seccomp filter (of a container) forbids it",
@@ -84,6 +91,9 @@ pub(crate) fn explain(errno: io::Error, event: &str, attr: &Attr, options: &Opti
 
 /// The same for a probe in a program, which takes more than perf events do.
 pub(crate) fn explain_probe(errno: io::Error, event: &str, attr: &Attr, options: &Options) -> Error {
+    if errno.raw_os_error() == Some(EINVAL) && !event.starts_with("kprobe:") {
+        return Error::Open { event: event.to_owned(), errno, advice: NO_PLACE_FOR_A_PROBE.to_owned() };
+    }
     if !matches!(errno.raw_os_error(), Some(EACCES | EPERM)) {
         return explain(errno, event, attr, options);
     }

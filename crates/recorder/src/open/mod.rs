@@ -19,7 +19,7 @@ mod told;
 mod variants;
 mod whole_cpus;
 
-pub(crate) use advice::{explain, explain_probe};
+pub(crate) use advice::{NO_PLACE_FOR_A_PROBE, PROBED_BY_FTRACE, explain, explain_probe};
 pub(crate) use attach::{all_threads, gone};
 pub(crate) use descendants::with_descendants;
 pub(crate) use descriptors::Descriptors;
@@ -27,6 +27,7 @@ pub(crate) use duplicates::Duplicates;
 pub(crate) use hotplug::{Numbers, PULSE};
 pub(crate) use ladder::{Kernel, Opener, Refusal, Step, settle};
 pub(crate) use plan::{OpenEvent, Opened};
+pub(crate) use rings::map_fitting;
 pub(crate) use selected::{counts_on, selected};
 pub(crate) use settling::is_kernels_own;
 pub(crate) use targets::processes;

@@ -37,6 +37,8 @@ pub(crate) struct Opened {
     pub(crate) sideband: OpenEvent,
     pub(crate) rings: Vec<RingPair>,
     pub(crate) ring_size: u64,
+    /// The errno with which larger rings were refused.
+    ring_refused: Option<i32>,
     /// Sideband records that came while events were opened.
     pub(crate) early: Vec<u8>,
     /// Some thread may have been given an event twice: see [`super::Duplicates`].
@@ -117,7 +119,7 @@ pub(super) fn open_target(
     }
     let rings = if options.per_thread { threads_of(options)?.len() } else { cpus.len() };
     let wanted_ring = wanted_size(options.ring_size, rings);
-    let mut ring = wanted_ring;
+    let (mut ring, mut refused) = (wanted_ring, None);
     loop {
         let mut told = Vec::new();
         let opened = open_with(options, child, &cpus, ring, &mut |notice| told.push(notice));
@@ -126,11 +128,12 @@ pub(super) fn open_target(
         {
             // Events say when they wake the reader, and stacks how large their copies may be: once more, for these rings.
             ring = opened.ring_size;
+            refused = opened.ring_refused.or(refused);
             continue;
         }
         told.into_iter().for_each(&mut *notices);
         let opened = opened?;
-        opened.report_rings(wanted_ring, notices);
+        opened.report_rings(wanted_ring, refused, notices);
         return Ok(opened);
     }
 }
@@ -216,6 +219,7 @@ impl Opened {
             sideband,
             rings: Vec::new(),
             ring_size: 0,
+            ring_refused: None,
             early: Vec::new(),
             doubtful: false,
             unrecorded_children: 0,
@@ -404,9 +408,10 @@ impl Opened {
                 samplers.iter().filter_map(|(_, events)| events.iter().flatten().next().cloned()).collect();
             // A later thread's ring is as large as the ones before, where it can be.
             let wanted = if self.ring_size == 0 { self.wanted_ring } else { self.ring_size };
-            let (mapped, size) = map_samples(&owners, wanted)?;
-            self.ring_size = size;
-            for ((place, _), ring) in samplers.iter().zip(mapped) {
+            let fitted = map_samples(&owners, wanted)?;
+            self.ring_size = fitted.size;
+            self.ring_refused = self.ring_refused.or(fitted.refused);
+            for ((place, _), ring) in samplers.iter().zip(fitted.mapped) {
                 if let Some(rings) = self.rings.iter_mut().find(|rings| rings.place == *place) {
                     rings.samples = Some(ring);
                 }
@@ -438,9 +443,13 @@ impl Opened {
         start
     }
 
-    fn report_rings(&self, wanted: u64, notices: &mut dyn FnMut(Notice)) {
+    fn report_rings(&self, wanted: u64, refused: Option<i32>, notices: &mut dyn FnMut(Notice)) {
         if self.ring_size < wanted {
-            notices(Notice::RingsShrunk { wanted, given: self.ring_size });
+            notices(Notice::RingsShrunk {
+                wanted,
+                given: self.ring_size,
+                errno: self.ring_refused.or(refused),
+            });
         }
         let (cpus, samples) = (self.rings.len(), self.ring_size);
         notices(Notice::Rings { cpus, samples, sideband: SIDEBAND_SIZE });

@@ -10,7 +10,7 @@ use host::sys::system::page_size;
 use model::{CpuId, Tid};
 
 use crate::consumer::RingKind;
-use crate::error::{EINVAL, ENOMEM, EPERM, Error};
+use crate::error::{EAGAIN, EINVAL, ENOMEM, EPERM, Error};
 use crate::ring::RingSource;
 
 /// Bytes of sideband records per CPU.
@@ -61,43 +61,71 @@ pub(crate) fn wanted_size(asked: Option<u64>, rings: usize) -> u64 {
 }
 
 /// Maps the sideband ring of `owner`, of at most `size` bytes.
-pub(crate) fn map_sideband(owner: Arc<PerfEvent>, mut size: u64) -> Result<RingSource, Error> {
-    loop {
-        match owner.map_ring(usize_of(size)) {
-            Ok(mapping) => return Ok(RingSource::new(RingKind::Sideband, mapping, vec![owner])),
-            Err(error) => size = smaller(size, error)?,
-        }
-    }
+pub(crate) fn map_sideband(owner: Arc<PerfEvent>, size: u64) -> Result<RingSource, Error> {
+    let fitted = map_fitting(size, |size| owner.map_ring(usize_of(size)))?;
+    Ok(RingSource::new(RingKind::Sideband, fitted.mapped, vec![owner]))
 }
 
-/// Maps a ring of `size` bytes for each of `owners`, all alike, or smaller ones where that is too much for the limit
-/// of locked memory. Returns them with their size.
-pub(crate) fn map_samples(owners: &[Arc<PerfEvent>], mut size: u64) -> Result<(Vec<RingSource>, u64), Error> {
+/// Maps a ring of `size` bytes for each of `owners`, all alike, or smaller ones where that is refused.
+pub(crate) fn map_samples(owners: &[Arc<PerfEvent>], size: u64) -> Result<Fitted<Vec<RingSource>>, Error> {
+    let fitted = map_fitting(size, |size| {
+        owners.iter().map(|owner| owner.map_ring(usize_of(size))).collect::<io::Result<Vec<RingMapping>>>()
+    })?;
+    let rings = fitted
+        .mapped
+        .into_iter()
+        .zip(owners)
+        .map(|(mapping, owner)| RingSource::new(RingKind::Samples, mapping, vec![Arc::clone(owner)]));
+    Ok(Fitted { mapped: rings.collect(), size: fitted.size, refused: fitted.refused })
+}
+
+/// A mapping of the largest size that is allowed.
+#[derive(Debug)]
+pub(crate) struct Fitted<T> {
+    pub(crate) mapped: T,
+    /// Its bytes.
+    pub(crate) size: u64,
+    /// The errno with which the next larger size was refused; `None` where the first was allowed.
+    pub(crate) refused: Option<i32>,
+}
+
+/// Calls `map` with `size` bytes, then with half as many until it succeeds. Fails where a smaller ring would not help, or
+/// not even a page is allowed.
+pub(crate) fn map_fitting<T>(
+    mut size: u64,
+    mut map: impl FnMut(u64) -> io::Result<T>,
+) -> Result<Fitted<T>, Refused> {
+    let mut refused = None;
     loop {
-        let mapped: io::Result<Vec<RingMapping>> =
-            owners.iter().map(|owner| owner.map_ring(usize_of(size))).collect();
-        match mapped {
-            Ok(mappings) => {
-                let rings = mappings.into_iter().zip(owners).map(|(mapping, owner)| {
-                    RingSource::new(RingKind::Samples, mapping, vec![Arc::clone(owner)])
-                });
-                return Ok((rings.collect(), size));
+        match map(size) {
+            Ok(mapped) => return Ok(Fitted { mapped, size, refused }),
+            Err(error) => {
+                refused = error.raw_os_error();
+                size = smaller(size, error)?;
             }
-            Err(error) => size = smaller(size, error)?,
         }
     }
 }
 
-fn smaller(size: u64, error: io::Error) -> Result<u64, Error> {
+/// No ring of `size` bytes, and a smaller one would not help.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    size: u64,
+    pub(crate) errno: io::Error,
+}
+
+impl From<Refused> for Error {
+    fn from(Refused { size, errno }: Refused) -> Self {
+        Self::Ring { size, mlock_kb: (LARGEST_DEFAULT + 2 * SIDEBAND_SIZE) / 1024, errno }
+    }
+}
+
+fn smaller(size: u64, errno: io::Error) -> Result<u64, Refused> {
     let half = size / 2;
     // EINVAL: more than the kernel can count in pages.
-    let too_much = matches!(error.raw_os_error(), Some(EPERM | ENOMEM))
-        || error.raw_os_error() == Some(EINVAL) && size > 1 << 30;
-    if too_much && half >= page_size() as u64 {
-        Ok(half)
-    } else {
-        Err(Error::Ring { size, mlock_kb: (LARGEST_DEFAULT + 2 * SIDEBAND_SIZE) / 1024, errno: error })
-    }
+    let too_much = matches!(errno.raw_os_error(), Some(EPERM | EAGAIN | ENOMEM))
+        || errno.raw_os_error() == Some(EINVAL) && size > 1 << 30;
+    if too_much && half >= page_size() as u64 { Ok(half) } else { Err(Refused { size, errno }) }
 }
 
 fn usize_of(size: u64) -> usize {
@@ -107,6 +135,7 @@ fn usize_of(size: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::{EMFILE, ENODEV};
 
     #[test]
     fn sizes_are_powers_of_two_within_their_bounds() {
@@ -118,5 +147,30 @@ mod tests {
             assert!(size.is_power_of_two() && size <= LARGEST_DEFAULT);
             assert!(size == page_size() as u64 || size * cpus as u64 <= ALL_DEFAULT);
         }
+    }
+
+    #[test]
+    fn rings_shrink_where_that_helps_and_say_what_refused_them() {
+        let page = page_size() as u64;
+        let refuse_above =
+            |most: u64, code: i32| {
+                map_fitting(16 * page, move |size| {
+                    if size > most { Err(io::Error::from_raw_os_error(code)) } else { Ok(()) }
+                })
+            };
+        for code in [EPERM, EAGAIN, ENOMEM] {
+            let fitted = refuse_above(4 * page, code).unwrap();
+            assert_eq!((fitted.size, fitted.refused), (4 * page, Some(code)));
+        }
+        let fitted = refuse_above(16 * page, EPERM).unwrap();
+        assert_eq!((fitted.size, fitted.refused), (16 * page, None));
+        let errors = [(EPERM, 0), (ENOMEM, 0), (EMFILE, 8 * page), (ENODEV, 8 * page)];
+        let sentences =
+            errors.map(|(code, most)| Error::from(refuse_above(most, code).unwrap_err()).to_string());
+        assert!(sentences[0].contains("(EPERM); the limit of locked memory"), "{}", sentences[0]);
+        assert!(sentences[1].contains("(ENOMEM); the machine"), "{}", sentences[1]);
+        assert!(sentences[2].contains("(EMFILE); all file descriptors"), "{}", sentences[2]);
+        assert!(sentences[3].ends_with("(ENODEV)"), "{}", sentences[3]);
+        assert!(sentences[1..].iter().all(|sentence| !sentence.contains("locked")), "{sentences:?}");
     }
 }
