@@ -121,6 +121,29 @@ fn the_command_keeps_its_output_and_its_code() {
 }
 
 #[test]
+fn the_time_running_in_separated_values_is_that_of_one_run() {
+    if !may_record() {
+        return;
+    }
+    let counts = stat(&["-r", "8", "-x", ";", "-e", "task-clock"], &["true"]).ok().stderr;
+    let fields: Vec<&str> = counts.trim().split(';').collect();
+    let (milliseconds, running_ns): (f64, f64) = (fields[0].parse().unwrap(), fields[4].parse().unwrap());
+    // The clock of a task runs as long as it is counted.
+    assert!(running_ns < milliseconds * 2e6, "{counts}");
+}
+
+#[test]
+fn an_interval_without_a_count_says_why() {
+    if !may_record() {
+        return;
+    }
+    let counts = stat(&["-I", "100", "-e", "cs"], &["sleep", "0.5"]).ok().stderr;
+    let mut idle = counts.lines().filter(|line| line.contains("<not counted>")).peekable();
+    assert!(idle.peek().is_some(), "{counts}");
+    assert!(idle.all(|line| line.ends_with("cs  nothing ran")), "{counts}");
+}
+
+#[test]
 fn separated_values_have_the_fields_of_perf() {
     if !may_record() || !perf::is_here() {
         return;

@@ -58,7 +58,9 @@ fn lines(
         }
         // Without a count, nothing ran for any share of the time.
         let share = if cell.values.is_empty() { 0.0 } else { 100.0 * cell.reading.share() };
-        fields.extend([cell.reading.running_ns.to_string(), format!("{share:.2}")]);
+        // A mean over the runs, as the count is.
+        let running_ns = cell.reading.running_ns / cell.values.len().max(1) as u64;
+        fields.extend([running_ns.to_string(), format!("{share:.2}")]);
         match ratio(events, table, cell, elapsed) {
             Some(ratio) => fields.extend([format!("{:.3}", ratio.value), ratio.unit]),
             // In perf's lines nothing stands there: the cause.

@@ -64,7 +64,11 @@ pub fn write_interval(
         text.push_str("#           time             counts unit events\n");
     }
     for cell in &table.cells {
-        text.push_str(&format!("{:16.9} {}", time.as_secs_f64(), row(events, table, cell, elapsed)));
+        let row = row(events, table, cell, elapsed);
+        // The causes at the end are those of the whole time, in which the target may have run.
+        let idle = matches!((&cell.uncounted, &cell.label), (Some(Uncounted::NeverRan), Label::All));
+        let cause = if idle { "  nothing ran" } else { "" };
+        text.push_str(&format!("{:16.9} {}{cause}\n", time.as_secs_f64(), row.trim_end()));
     }
     output.write_all(text.as_bytes())
 }
