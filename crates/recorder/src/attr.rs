@@ -161,8 +161,7 @@ pub(crate) fn is_function_tracer(event: &Event) -> bool {
 /// The attr of a group's member behind its leader, which starts it and gives it its place on the PMU. With `:S` the
 /// leader's samples carry the member's count, and it takes none.
 pub(crate) fn member(sampler: Attr) -> Attr {
-    let mut flags = sampler.flags
-        - (AttrFlags::DISABLED | AttrFlags::ENABLE_ON_EXEC | AttrFlags::PINNED | AttrFlags::EXCLUSIVE);
+    let mut flags = sampler.flags - (AttrFlags::DISABLED | AttrFlags::ENABLE_ON_EXEC);
     let is_read = sampler.read_format.contains(ReadFormat::GROUP);
     flags.set(AttrFlags::FREQ, !is_read && sampler.is_frequency());
     Attr { flags, sample_period: if is_read { 0 } else { sampler.sample_period }, ..sampler }

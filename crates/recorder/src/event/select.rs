@@ -18,17 +18,27 @@ pub fn select(list: &str, catalogue: &dyn Catalogue) -> Result<Vec<Event>, Event
     for group in parse(list)? {
         let group_modifiers = Modifiers::parse(group.modifiers, list)?;
         let mut members = Vec::new();
-        for term in &group.terms {
+        for (position, term) in group.terms.iter().enumerate() {
             let term = &without_modifiers(term, catalogue);
             // First what is there: in `uprobes:/bin/x:main` the letters are the least of what is wrong.
             let found = look_up(term, catalogue)?;
-            let modifiers = Modifiers::parse(term.modifiers, term.text)?.with(group_modifiers);
+            let modifiers = Modifiers::parse(term.modifiers, term.text)?;
+            if group.braces && position > 0 && (modifiers.pinned || modifiers.exclusive) {
+                return Err(EventError::Malformed {
+                    text: term.text.to_owned(),
+                    problem: "only the first event of a group can be pinned (D) or exclusive (e), and then all of it is",
+                });
+            }
+            let modifiers = modifiers.with(group_modifiers);
             members.push(found.into_iter().map(|event| Event { modifiers, ..event }).collect());
         }
         if group.braces {
             for together in by_pmu(members) {
-                let leader = Some(events.len());
-                events.extend(together.into_iter().map(|event| Event { leader, ..event }));
+                let leader = events.len();
+                events.extend(together.into_iter().map(|event| Event { leader: Some(leader), ..event }));
+                for member in events.iter_mut().skip(leader + 1) {
+                    (member.modifiers.pinned, member.modifiers.exclusive) = (false, false);
+                }
             }
         } else {
             events.extend(members.into_iter().flatten());
@@ -340,6 +350,19 @@ mod tests {
         assert_eq!(events.iter().map(|event| event.leader).collect::<Vec<_>>(), [None, Some(1), Some(1)]);
         assert!(events[1].modifiers.sample_read && events[2].modifiers.sample_read);
         assert!(events[1].modifiers.user && !events[2].modifiers.user);
+    }
+
+    #[test]
+    fn a_group_is_pinned_or_exclusive_by_its_first_event() {
+        for list in ["{cycles,instructions}:De", "{cycles:De,instructions}"] {
+            let events = select(list, &Vec::new()).unwrap();
+            let pinned = events.iter().map(|event| (event.modifiers.pinned, event.modifiers.exclusive));
+            assert_eq!(pinned.collect::<Vec<_>>(), [(true, true), (false, false)], "{list}");
+        }
+        for list in ["{cycles,instructions:D}", "{cycles:D,instructions:De}", "{cycles,cs,instructions:e}"] {
+            let error = select(list, &Vec::new()).unwrap_err().to_string();
+            assert!(error.contains("only the first event of a group"), "{error}");
+        }
     }
 
     /// sysfs of an Intel machine with two kinds of cores, as far as it matters here.
