@@ -5,7 +5,7 @@ use model::Name;
 use rustc_hash::FxBuildHasher;
 
 use super::{Part, sorted};
-use crate::{FrameId, FrameKind, Label, StackId, StackNodes, ThreadId, View, ViewFrame};
+use crate::{FrameId, FrameKind, Label, StackId, ThreadId, View, ViewFrame};
 
 /// A function called by those on the way to it.
 pub(super) struct Node {
@@ -38,65 +38,82 @@ pub(super) struct FoldedStacks<'v> {
 /// The node of the whole.
 pub(super) const ROOT: usize = 0;
 
-/// Where a stack, or its outer part, ends.
-#[derive(Clone, Copy)]
-struct End {
-    /// The node of its innermost function.
-    node: u32,
+/// The kind of code that a stack was sampled in, and whether it is truncated.
+#[derive(Default)]
+struct Traits {
     in_kernel: bool,
     in_generated_code: bool,
     is_truncated: bool,
 }
 
-impl End {
-    /// Before the first frame.
-    const NOWHERE: Self =
-        Self { node: ROOT as u32, in_kernel: false, in_generated_code: false, is_truncated: false };
-}
-
 impl<'v> FoldedStacks<'v> {
     pub(super) fn new(view: &'v View<'_>) -> Self {
-        let mut growing = Growing::new(view.frames().frames());
-        let mut innermost = HashMap::default();
-        let [mut in_kernel, mut in_generated_code, mut truncated] = [0_u64; 3];
-        let mut counts: Vec<_> = view.profile().counts().collect();
-        counts.retain(|(.., count)| count.weight(view.weight()) > 0);
-        counts.sort_unstable_by_key(|&(thread, stack, _)| (thread, stack));
-        let mut ends = Vec::new();
-        let mut memory = StackNodes::default();
-        for of_thread in counts.chunk_by(|(one, ..), (other, ..)| one == other) {
-            let Some(&(thread, ..)) = of_thread.first() else { continue };
-            growing.ends_of(
-                view,
-                thread,
-                of_thread.iter().map(|&(_, stack, _)| stack),
-                &mut memory,
-                &mut ends,
-            );
-            for ((_, stack, count), end) in of_thread.iter().zip(ends.drain(..)) {
-                // Filters may leave it out.
-                let Some(end) = end else { continue };
-                let weight = count.weight(view.weight());
-                let node = end.node as usize;
-                let own = &mut growing.nodes[node].own;
-                *own = own.saturating_add(weight);
-                for (is, sum) in [
-                    (end.in_kernel, &mut in_kernel),
-                    (!end.in_kernel && end.in_generated_code, &mut in_generated_code),
-                    (end.is_truncated, &mut truncated),
-                ] {
-                    *sum = sum.saturating_add(if is { weight } else { 0 });
-                }
-                if node != ROOT {
-                    innermost.insert((thread, *stack), growing.nodes[node].frame);
-                }
-            }
+        let frames = view.frames().frames();
+        // Inlined or not, a function is one.
+        let mut by_label: HashMap<&Label, FrameId> = HashMap::new();
+        let mut ids = Vec::with_capacity(frames.len());
+        for (index, frame) in frames.iter().enumerate() {
+            ids.push(*by_label.entry(&frame.label).or_insert(FrameId::from_index(index)));
         }
-        let Growing { frames, nodes, .. } = growing;
-        let mut stacks = Self { frames, nodes, innermost, in_kernel, in_generated_code, truncated };
+        let root = Node { frame: FrameId::default(), caller: ROOT, own: 0, total: 0, callees: Vec::new() };
+        let mut stacks = Self {
+            frames,
+            nodes: vec![root],
+            innermost: HashMap::default(),
+            in_kernel: 0,
+            in_generated_code: 0,
+            truncated: 0,
+        };
+        let mut folding = Folding { places: vec![0; frames.len()], folded: Vec::new() };
+        let mut growing = Growing::default();
+        let mut stack_frames = Vec::new();
+        let mut counts: Vec<_> = view.profile().counts().collect();
+        counts.sort_unstable_by_key(|&(thread, stack, _)| (thread, stack));
+        for (thread, stack, count) in counts {
+            let weight = count.weight(view.weight());
+            if weight == 0 {
+                continue;
+            }
+            stack_frames.clear();
+            view.stack(thread, stack, &mut stack_frames);
+            if stack_frames.is_empty() {
+                // Filters leave it out.
+                continue;
+            }
+            let traits = folding.fold(&stack_frames, frames, &ids);
+            for (is, sum) in [
+                (traits.in_kernel, &mut stacks.in_kernel),
+                (!traits.in_kernel && traits.in_generated_code, &mut stacks.in_generated_code),
+                (traits.is_truncated, &mut stacks.truncated),
+            ] {
+                *sum = sum.saturating_add(if is { weight } else { 0 });
+            }
+            if let Some(&innermost) = folding.folded.last() {
+                stacks.innermost.insert((thread, stack), innermost);
+            }
+            stacks.push(&folding.folded, weight, &mut growing);
+        }
         stacks.add_up();
         stacks.sort();
         stacks
+    }
+
+    fn push(&mut self, folded: &[FrameId], weight: u64, growing: &mut Growing) {
+        let Growing { known, path } = growing;
+        let shared = path.iter().zip(folded).take_while(|((frame, _), other)| frame == *other).count();
+        path.truncate(shared);
+        let nodes = &mut self.nodes;
+        for &frame in &folded[shared..] {
+            let at = path.last().map_or(ROOT, |&(_, node)| node);
+            let next = *known.entry((at, frame)).or_insert(nodes.len());
+            if next == nodes.len() {
+                nodes.push(Node { frame, caller: at, own: 0, total: 0, callees: Vec::new() });
+                nodes[at].callees.push(next);
+            }
+            path.push((frame, next));
+        }
+        let own = &mut nodes[path.last().map_or(ROOT, |&(_, node)| node)].own;
+        *own = own.saturating_add(weight);
     }
 
     /// Sums up weights from the callees to their callers, which come before them.
@@ -112,12 +129,10 @@ impl<'v> FoldedStacks<'v> {
         }
     }
 
-    /// Sorts callees by weight; without those that recursion has folded away.
     fn sort(&mut self) {
         for index in 0..self.nodes.len() {
             let mut callees = std::mem::take(&mut self.nodes[index].callees);
             let nodes = &self.nodes;
-            callees.retain(|&callee| nodes[callee].total > 0);
             callees.sort_unstable_by_key(|&callee| {
                 (std::cmp::Reverse(nodes[callee].total), nodes[callee].frame)
             });
@@ -192,83 +207,47 @@ impl<'v> FoldedStacks<'v> {
     }
 }
 
-/// The tree while it grows.
-struct Growing<'v> {
-    frames: &'v [ViewFrame],
-    /// Of each frame, the first with its label: inlined or not, a function is one.
-    functions: Vec<FrameId>,
-    nodes: Vec<Node>,
-    /// The nodes by caller and function.
-    known: HashMap<(u32, FrameId), u32, FxBuildHasher>,
+/// The tree's nodes by caller and function, while it grows.
+#[derive(Default)]
+struct Growing {
+    known: HashMap<(usize, FrameId), usize, FxBuildHasher>,
+    /// The functions of the last stack, outermost first, with their nodes: the next one shares most of them.
+    path: Vec<(FrameId, usize)>,
 }
 
-impl<'v> Growing<'v> {
-    fn new(frames: &'v [ViewFrame]) -> Self {
-        let mut by_label: HashMap<&Label, FrameId> = HashMap::new();
-        let mut functions = Vec::with_capacity(frames.len());
-        for (index, frame) in frames.iter().enumerate() {
-            functions.push(*by_label.entry(&frame.label).or_insert(FrameId::from_index(index)));
-        }
-        let root = Node { frame: FrameId::default(), caller: ROOT, own: 0, total: 0, callees: Vec::new() };
-        Self { frames, functions, nodes: vec![root], known: HashMap::default() }
-    }
+/// Folds one stack after the other.
+struct Folding {
+    /// The position in the stack at which each frame was put last.
+    places: Vec<usize>,
+    folded: Vec<FrameId>,
+}
 
-    /// Appends where each stack of a thread ends; `None` for those that filters leave out.
-    fn ends_of(
-        &mut self,
-        view: &View<'_>,
-        thread: ThreadId,
-        stacks: impl Iterator<Item = StackId>,
-        memory: &mut StackNodes<End>,
-        ends: &mut Vec<Option<End>>,
-    ) {
-        if view.changes_stacks() {
-            let mut frames = Vec::new();
-            for stack in stacks {
-                frames.clear();
-                view.stack(thread, stack, &mut frames);
-                let end = frames.iter().fold(End::NOWHERE, |end, &frame| self.call(end, frame));
-                ends.push((!frames.is_empty()).then_some(end));
+impl Folding {
+    /// Leaves the stack in `folded`: a function that is on it twice stands where it was first, and what lay between is gone.
+    fn fold(&mut self, stack: &[FrameId], frames: &[ViewFrame], ids: &[FrameId]) -> Traits {
+        self.folded.clear();
+        let mut traits = Traits::default();
+        for frame in stack {
+            let ViewFrame { label, kind, .. } = &frames[frame.index()];
+            match kind {
+                FrameKind::Kernel => (traits.in_kernel, traits.in_generated_code) = (true, false),
+                FrameKind::Jit => traits.in_generated_code = true,
+                FrameKind::User => traits.in_generated_code = false,
+                FrameKind::Inlined => {}
             }
-        } else {
-            let (process, root) = view.roots(thread);
-            let threads = process.into_iter().chain([root]);
-            let start = threads.fold(End::NOWHERE, |end, frame| self.call(end, frame));
-            let call = |end, frame| self.call(end, frame);
-            view.grow(start, stacks, memory, call, |_, end, _| ends.push(Some(end)));
-        }
-    }
-
-    /// Goes from a function to one that it calls: one that is on the stack already stands where it was first, and what lay between is
-    /// gone.
-    fn call(&mut self, mut end: End, frame: FrameId) -> End {
-        let ViewFrame { label, kind, .. } = &self.frames[frame.index()];
-        match kind {
-            FrameKind::Kernel => (end.in_kernel, end.in_generated_code) = (true, false),
-            FrameKind::Jit => end.in_generated_code = true,
-            FrameKind::User => end.in_generated_code = false,
-            FrameKind::Inlined => {}
-        }
-        if let Label::Truncated(_) = label {
-            end.is_truncated = true;
-            return end;
-        }
-        let (nodes, frame) = (&mut self.nodes, self.functions[frame.index()]);
-        if let Some(&node) = self.known.get(&(end.node, frame)) {
-            return End { node, ..end };
-        }
-        let caller = end.node as usize;
-        let mut at = caller;
-        while at != ROOT {
-            if nodes[at].frame == frame {
-                return End { node: at as u32, ..end };
+            if let Label::Truncated(_) = label {
+                traits.is_truncated = true;
+                continue;
             }
-            at = nodes[at].caller;
+            let frame = ids[frame.index()];
+            let place = self.places[frame.index()];
+            if self.folded.get(place) == Some(&frame) {
+                self.folded.truncate(place + 1);
+            } else {
+                self.places[frame.index()] = self.folded.len();
+                self.folded.push(frame);
+            }
         }
-        let node = nodes.len();
-        nodes.push(Node { frame, caller, own: 0, total: 0, callees: Vec::new() });
-        nodes[caller].callees.push(node);
-        self.known.insert((end.node, frame), node as u32);
-        End { node: node as u32, ..end }
+        traits
     }
 }
