@@ -235,7 +235,7 @@ mod tests {
                 thread: ThreadId::from_index((number % 300) as usize),
                 stack: StackId::from_index((number * 7919 % 60_000) as usize),
                 period: 1_001_001,
-                time: Some(Timestamp(1 << 60 | number * 500_000)),
+                time: Some(Timestamp((1 << 60) + number * 500_000)),
                 cpu: Some(CpuId((number % 2) as u32)),
             });
         }
