@@ -16,9 +16,14 @@ impl Program {
     }
 }
 
-/// Builds `tests/fixtures/SOURCE` with a command such as `gcc -O2`. `None`, and a line that says so, where the compiler
-/// is not installed.
+/// Builds `tests/fixtures/SOURCE` with a command such as `gcc -O2`. `None`, and a line that says so, where the compiler, or
+/// gdb, is not installed.
 pub(crate) fn build(command: &str, source: &str) -> Option<Program> {
+    let gdb = Command::new("gdb").arg("--version").output();
+    if gdb.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+        eprintln!("skipped: gdb is not installed");
+        return None;
+    }
     let folder = tempfile::tempdir().unwrap();
     let program = Program { folder };
     let mut words = command.split(' ');
