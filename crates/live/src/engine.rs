@@ -262,11 +262,13 @@ impl<F: FnMut(News)> Engine<F> {
         for answer in self.naming.answers() {
             self.symbols.take(answer);
         }
+        let has_many_spaces = self.samples.tracker.spaces().len() > self.most_spaces;
         // What waits for names refers to stacks by their numbers.
-        let is_full = self.window.is_full() || self.samples.tracker.spaces().len() > self.most_spaces;
-        if is_full && self.waiting.is_none() {
+        if (self.window.is_full() || has_many_spaces) && self.waiting.is_none() {
             self.window.compact();
             self.forget();
+        } else if has_many_spaces {
+            self.forget_spaces();
         }
         let now = Instant::now();
         if self.settings.intervals_apart {
@@ -422,9 +424,15 @@ impl<F: FnMut(News)> Engine<F> {
         // Numbers of stacks have changed, too.
         self.tree = SharedCallTree::new();
         self.comms.clear();
-        let used: HashSet<SpaceId, FxBuildHasher> = live.iter().map(|entry| entry.space).collect();
-        self.samples.tracker.forget_spaces(|space| used.contains(&space) || self.dumps.plays(space));
         self.naming.keep_only(live);
+        self.forget_spaces();
+    }
+
+    /// Forgets the spaces that no stack of the window speaks of.
+    fn forget_spaces(&mut self) {
+        let places = self.window.stacks.places();
+        let used: HashSet<SpaceId, FxBuildHasher> = places.iter().map(|entry| entry.space).collect();
+        self.samples.tracker.forget_spaces(|space| used.contains(&space) || self.dumps.plays(space));
         let spaces = self.samples.tracker.spaces();
         self.seen_in.retain(|space| spaces.find(space).is_some());
         self.dumps.retain(|space| spaces.find(space).is_some());
