@@ -14,8 +14,11 @@ use super::shared_list::SharedList;
 use super::symbol_worker::Named;
 use crate::snapshot::{Frame, Function, Place};
 
-/// Generated code is named late: its map is read again after this time.
-const RETRY: Duration = Duration::from_secs(10);
+/// Generated code is named late: its map is read again this long after new code was not in it,
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// and then after twice the time before, up to this, as long as that brings no names. How much time this may take is limited
+/// elsewhere (`live::queue`).
+const LAST_RETRY: Duration = Duration::from_secs(10);
 
 /// The names of the places of stacks. Numbers of functions and places stay as they are until
 /// [`SymbolTable::compact`]; a name
@@ -33,6 +36,8 @@ pub(crate) struct SymbolTable {
     wanted: Vec<StackEntry>,
     pending: usize,
     retry: Instant,
+    /// Between the next two times.
+    rest: Duration,
     numbering: u64,
     /// Counts up with each place that gets other frames.
     names: u64,
@@ -44,6 +49,8 @@ pub(crate) struct SymbolTable {
 enum State {
     /// Its name is being looked for.
     Asked,
+    /// Its name is being looked for once more, and nobody waits for it.
+    AskedAgain,
     /// It has a name, or never will have.
     Known,
     /// It has no name yet: code that is generated while we look.
@@ -63,7 +70,8 @@ impl SymbolTable {
             spaces: HashMap::default(),
             wanted: Vec::new(),
             pending: 0,
-            retry: Instant::now() + RETRY,
+            retry: Instant::now() + LAST_RETRY,
+            rest: LAST_RETRY,
             numbering: 0,
             names: 0,
             modules_only: false,
@@ -136,16 +144,17 @@ impl SymbolTable {
 
     /// The places that became wanted since the last call.
     pub(crate) fn take_wanted(&mut self) -> Vec<StackEntry> {
+        self.pending += self.wanted.len();
         if self.retry <= Instant::now() {
-            self.retry = Instant::now() + RETRY;
+            self.retry = Instant::now() + self.rest;
+            self.rest = (2 * self.rest).min(LAST_RETRY);
             for (state, place) in self.states.iter_mut().zip(self.places.iter()) {
                 if *state == State::Later {
-                    *state = State::Asked;
+                    *state = State::AskedAgain;
                     self.wanted.push(place.entry);
                 }
             }
         }
-        self.pending += self.wanted.len();
         std::mem::take(&mut self.wanted)
     }
 
@@ -159,6 +168,7 @@ impl SymbolTable {
         let waited = self.states.get(number as usize) == Some(&State::Asked);
         self.pending = self.pending.saturating_sub(usize::from(is_last && waited));
         let space = Arc::clone(&place.space);
+        let is_new = self.states.get(number as usize) != Some(&State::AskedAgain);
         let old = place.frames.clone();
         let (frames, state): (Vec<Frame>, _) = match resolution {
             Resolution::Resolved(symbolized) => {
@@ -184,6 +194,10 @@ impl SymbolTable {
                 (vec![frame], if later { State::Later } else { State::Known })
             }
         };
+        // New code has no name yet, or names have come for old code, and more may follow.
+        if is_last && is_new == (state == State::Later) {
+            (self.retry, self.rest) = (self.retry.min(Instant::now() + FIRST_RETRY), 2 * FIRST_RETRY);
+        }
         let frames = match self.frames.get(old.start as usize..old.end as usize) == Some(&*frames) {
             true => old,
             false => {
@@ -335,6 +349,38 @@ mod tests {
             name_of(&symbols, number),
             "[anon, perf map not used: it belongs to another user than the process]"
         );
+    }
+
+    #[test]
+    fn code_without_a_name_is_looked_for_again_soon_and_then_seldom() {
+        let mut spaces = SpaceTable::default();
+        let space = spaces.intern(jit(1));
+        let mut symbols = SymbolTable::new();
+        let nameless = |place| Named {
+            place,
+            resolution: Resolution::Unresolved(Reason::NotInJitMap),
+            stage: Stage::Whole,
+        };
+        let due_within = |symbols: &SymbolTable, time| symbols.retry <= Instant::now() + time;
+        let places = [entry(1, space), entry(2, space)];
+        for place in places {
+            symbols.number(place, &spaces);
+        }
+        assert_eq!(symbols.take_wanted().len(), 2);
+        assert!(!due_within(&symbols, FIRST_RETRY));
+        places.iter().for_each(|place| symbols.take(nameless(*place)));
+        assert!(due_within(&symbols, FIRST_RETRY));
+        for rest in [2, 4, 8, 10, 10] {
+            symbols.retry = Instant::now();
+            assert_eq!(symbols.take_wanted().len(), 2);
+            places.iter().for_each(|place| symbols.take(nameless(*place)));
+            let rest = Duration::from_secs(rest);
+            assert!(due_within(&symbols, rest) && !due_within(&symbols, rest / 2));
+        }
+        symbols.retry = Instant::now();
+        assert_eq!(symbols.take_wanted().len(), 2);
+        symbols.take(named(places[0], "late"));
+        assert!(due_within(&symbols, FIRST_RETRY), "its map has been written");
     }
 
     #[test]
