@@ -1,10 +1,13 @@
 //! Programs of runtimes in which three functions take known shares, with what `--runtimes` sets.
 
+use std::fs::File;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
 
 use super::folded::Folded;
-use super::prof::{may_record, prof, run};
+use super::prof::{Run, may_record, prof, run};
 use super::programs;
 
 /// Samples below which shares say little.
@@ -14,7 +17,10 @@ const ENOUGH: u64 = 500;
 fn check(command: &mut Command, begin: &str) {
     // Node leaves a log in its folder.
     let folder = tempfile::tempdir().unwrap();
-    let out = run(command.current_dir(folder.path())).ok();
+    check_stacks(&run(command.current_dir(folder.path())).ok(), begin);
+}
+
+fn check_stacks(out: &Run, begin: &str) {
     let stacks = Folded::parse(out.text());
     let has = |stack: &[String], name: &str| {
         // `py::sixty:/shares.py`, `JS:*sixty`, `int Shares::sixty(int)`
@@ -105,4 +111,136 @@ fn functions_of_erlang_have_their_shares() {
     assert!(compiled.unwrap().success());
     let run = ["-noshell", "-eval", "shares:main(2000), halt()."];
     check(flame().args(["erl", "-pa"]).arg(folder.path()).args(run), "repeat");
+}
+
+/// A Java virtual machine that runs the program for a while, without being asked for names.
+struct Jvm {
+    child: Child,
+    folder: tempfile::TempDir,
+}
+
+impl Jvm {
+    /// Starts it with further options.
+    fn start(options: &[&str]) -> Option<Self> {
+        let java = installed(&["java"]).filter(|_| may_record())?;
+        let folder = tempfile::tempdir().unwrap();
+        let printed = File::create(folder.path().join("printed")).unwrap();
+        let whole = ["-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Shares::*"];
+        let mut command = Command::new(java);
+        command.arg("-XX:+PreserveFramePointer").args(whole).args(options).arg(fixture("Shares.java"));
+        let child = command.arg("60").current_dir(folder.path()).stdout(printed).spawn().unwrap();
+        let jvm = Self { child, folder };
+        // The program is compiled before it runs.
+        let begin = Instant::now();
+        let is_compiled = || {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", jvm.child.id())).unwrap();
+            let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+            fields[11].parse::<u64>().unwrap() > 300
+        };
+        while !is_compiled() {
+            assert!(begin.elapsed() < Duration::from_secs(60));
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Some(jvm)
+    }
+
+    fn record(&self, seconds: &str) -> Run {
+        let pid = self.child.id().to_string();
+        let record = [
+            "record",
+            "--runtimes",
+            "-d",
+            seconds,
+            "-F",
+            "1999",
+            "-e",
+            "cpu-clock",
+            "-o",
+            "p.data",
+            "-p",
+            &pid,
+        ];
+        run(prof(record).current_dir(self.folder.path())).ok()
+    }
+
+    /// Holds that it still runs, and has printed nothing.
+    fn is_unharmed(&mut self) -> bool {
+        let printed = std::fs::read(self.folder.path().join("printed")).unwrap();
+        let left_behind = [".attach_pid", "tmp/.attach_pid"];
+        let left_behind = left_behind.iter().any(|start| {
+            let name = format!("{start}{}", self.child.id());
+            self.folder.path().join(&name).exists() || Path::new("/").join(&name).exists()
+        });
+        self.child.try_wait().unwrap().is_none() && printed.is_empty() && !left_behind
+    }
+}
+
+impl Drop for Jvm {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_file(format!("/tmp/perf-{}.map", self.child.id()));
+        let _ = std::fs::remove_file(format!("/tmp/.java_pid{}", self.child.id()));
+    }
+}
+
+#[test]
+fn a_java_that_is_attached_to_tells_its_names() {
+    let Some(mut jvm) = Jvm::start(&[]) else { return };
+    let out = jvm.record("3");
+    assert!(out.stderr.contains("asked java for the names of its code"), "{}", out.stderr);
+    assert!(jvm.is_unharmed());
+    check_stacks(
+        &run(prof(["flame", "--folded", "-i", "p.data"]).current_dir(jvm.folder.path())).ok(),
+        "Shares",
+    );
+}
+
+#[test]
+fn a_java_that_forbids_attaching_is_left_alone() {
+    let Some(mut jvm) = Jvm::start(&["-XX:+DisableAttachMechanism"]) else { return };
+    let out = jvm.record("1");
+    assert!(out.stderr.contains("attaching to it is disabled"), "{}", out.stderr);
+    assert!(jvm.is_unharmed(), "SIGQUIT makes it print its threads");
+}
+
+#[test]
+fn a_socket_that_is_not_its_own_is_not_talked_to() {
+    let Some(mut jvm) = Jvm::start(&[]) else { return };
+    let path = format!("/tmp/.java_pid{}", jvm.child.id());
+    let listener = UnixListener::bind(&path).unwrap();
+    let out = jvm.record("1");
+    assert!(out.stderr.contains("is the socket of another process"), "{}", out.stderr);
+    drop(listener);
+    std::fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/etc/shadow", &path).unwrap();
+    let out = jvm.record("1");
+    assert!(out.stderr.contains("is in the way"), "{}", out.stderr);
+    assert!(jvm.is_unharmed());
+}
+
+/// A process in which a file of that name is mapped, but which does not handle SIGQUIT, must not be ended by it.
+#[test]
+fn a_process_that_only_looks_like_java_lives_on() {
+    if !may_record() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy("/bin/sh", folder.path().join("libjvm.so")).unwrap();
+    let script = "while :; do :; done";
+    let mut child = Command::new(folder.path().join("libjvm.so")).args(["-c", script]).spawn().unwrap();
+    let pid = child.id().to_string();
+    let record = ["record", "--runtimes", "-d", "1", "-o", "p.data", "-p", &pid];
+    let out = run(prof(record).current_dir(folder.path())).ok();
+    let lives = child.try_wait().unwrap().is_none();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(lives && out.stderr.contains("it does not handle SIGQUIT"), "{}", out.stderr);
+}
+
+#[test]
+fn only_a_java_can_be_asked_while_it_runs() {
+    let out = run(&mut prof(["record", "--runtimes=python", "-p", "1"]));
+    assert_eq!(out.code, 2, "{}", out.stderr);
+    assert!(out.stderr.contains("--runtimes=jvm"), "{}", out.stderr);
 }

@@ -13,7 +13,7 @@ use recorder::{CommandSources, FileConsumer, Options, Workload};
 
 use crate::arguments::{DebuginfodArguments, RuntimeArguments};
 use crate::commands::hold::Names;
-use crate::commands::record::{Outcome, own_command_line, record_into, temporary_file};
+use crate::commands::record::{Outcome, own_command_line, record_into, temporary_file, wrong_usage};
 use crate::confined;
 use crate::console::Console;
 use crate::input;
@@ -40,6 +40,11 @@ impl<'a> Source<'a> {
         runtimes: &'a RuntimeArguments,
         off_cpu: bool,
     ) -> Self {
+        if words.is_empty() && runtimes.are_given() {
+            wrong_usage(
+                "--runtimes asks the runtimes of a command while it is recorded; try: prof flame --runtimes -- COMMAND",
+            );
+        }
         if words.is_empty() { Self::File(path) } else { Self::Command { words, runtimes, off_cpu } }
     }
 }
@@ -92,6 +97,7 @@ fn record_command(
 ) -> anyhow::Result<(Outcome, File)> {
     let environment = runtimes.environment(words, console);
     let mut options = Options::of_command(Workload { words: words.to_vec(), environment, output_to_stderr });
+    options.jvms = runtimes.jvms(true, false);
     if off_cpu {
         recorder::observe_waits(&mut options, &recorder::this_machine())?;
     }

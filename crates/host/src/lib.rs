@@ -8,6 +8,7 @@ pub mod debuginfod;
 pub mod defined_probe;
 pub mod files;
 pub mod in_root;
+pub mod jvm;
 pub mod kallsyms;
 pub mod machine;
 mod mounts;

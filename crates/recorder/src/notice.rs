@@ -7,7 +7,7 @@ use decoder::Attr;
 
 use crate::counting::{ReportStep, Uncounted, no_reports};
 use crate::error::{EINVAL, ENOMEM};
-use model::Name;
+use model::{Name, Pid};
 
 use crate::window::{Dump, DumpFailure};
 
@@ -116,6 +116,18 @@ pub enum Notice {
     Gone {
         /// The number that was asked for.
         pid: i32,
+    },
+    /// Java virtual machines were asked for the names of their code, and have written them down.
+    JvmsAsked {
+        /// The processes.
+        pids: Vec<Pid>,
+    },
+    /// A Java virtual machine could not be asked for the names of its code, or has not written them down.
+    JvmNotAsked {
+        /// The process.
+        pid: Pid,
+        /// The reason: a sentence.
+        why: String,
     },
     /// Processes that the targets had started before are not recorded.
     ChildrenNotRecorded {
@@ -360,6 +372,13 @@ impl fmt::Display for Notice {
                 }
             }
             Self::Gone { pid } => write!(f, "process {pid} does not exist (any more)"),
+            Self::JvmsAsked { pids } => {
+                let pids: Vec<String> = pids.iter().map(ToString::to_string).collect();
+                write!(f, "asked java for the names of its code: {}", pids.join(", "))
+            }
+            Self::JvmNotAsked { pid, why } => {
+                write!(f, "java {pid} has not told the names of its code: {why}")
+            }
             Self::ChildrenNotRecorded { children } => {
                 let (are, they) =
                     if *children == 1 { ("process that was", "is") } else { ("processes that were", "are") };

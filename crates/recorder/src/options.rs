@@ -11,6 +11,7 @@ use model::{CpuId, Pid, Tid};
 use crate::calls::SlowCall;
 use crate::conditions::DumpCondition;
 use crate::event::{Event, Rate};
+use crate::jvms::JvmAsking;
 use crate::unwind::Mechanisms;
 
 /// The rate where none is asked for, in Hz: a prime, so as not to beat in time with what is profiled.
@@ -208,6 +209,8 @@ pub struct Options {
     /// Functions at whose slow calls what is kept is written. Their probes are recorded beside [`Options::events`], or the
     /// default ones.
     pub slow_calls: Vec<SlowCall>,
+    /// The moments at which Java virtual machines are asked for the names of their code, if at all.
+    pub jvms: Option<JvmAsking>,
     /// The words before the flags in advice such as `sudo prof record -a`.
     pub invocation: &'static str,
 }
@@ -266,6 +269,7 @@ impl Options {
             in_parts: false,
             dump_when: Vec::new(),
             slow_calls: Vec::new(),
+            jvms: None,
             invocation: "prof record",
         }
     }

@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 use analysis::Notices;
 use clap::{Args, ValueEnum};
 use model::Name;
+use recorder::JvmAsking;
 
+use crate::commands::record::wrong_usage;
 use crate::console::Console;
 
 /// Which runtimes are asked.
@@ -20,9 +22,10 @@ use crate::console::Console;
 pub struct RuntimeArguments {
     /// Ask language runtimes in the command, and in what it starts, for the names of their code, by variables of its
     /// environment: python (3.12 or newer), node (which leaves isolate-*-v8.log in its folder), jvm (17 or newer), dotnet,
-    /// erlang (24 or newer); all of them, or those in LIST
+    /// erlang (24 or newer); all of them, or those in LIST. One that runs already is asked if it is a jvm: through its attach
+    /// protocol, as jcmd PID Compiler.perfmap does
     #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',', num_args = 0.., require_equals = true,
-          requires = "command", default_missing_values = ["python", "node", "jvm", "dotnet", "erlang"])]
+          default_missing_values = ["python", "node", "jvm", "dotnet", "erlang"])]
     runtimes: Vec<Runtime>,
 }
 
@@ -60,6 +63,23 @@ const ERLANG: &str = "+JPperf true";
 const ERLANG_SWITCH: &str = "JPperf";
 
 impl RuntimeArguments {
+    /// Returns true if some runtime is to be asked.
+    pub fn are_given(&self) -> bool {
+        !self.runtimes.is_empty()
+    }
+
+    /// The moments at which Java virtual machines are asked while they run, if at all: those of a command at the end, as they write a map when
+    /// they end before; those that are attached to also soon. Ends the program where nobody can be asked.
+    pub fn jvms(&self, has_command: bool, is_attached: bool) -> Option<JvmAsking> {
+        if self.are_given() && !has_command && !self.runtimes.contains(&Runtime::Jvm) {
+            wrong_usage(
+                "of runtimes that run already, only a jvm can be asked for names; try: --runtimes=jvm",
+            );
+        }
+        let when = if is_attached { JvmAsking::Soon } else { JvmAsking::AtTheEnd };
+        self.runtimes.contains(&Runtime::Jvm).then_some(when)
+    }
+
     /// The variables to set for `command`, in addition to what our own environment has. Says which.
     pub fn environment(&self, command: &[OsString], console: &Console) -> Vec<(OsString, OsString)> {
         let knows = |runtime, program: Option<PathBuf>, switch: &str| {

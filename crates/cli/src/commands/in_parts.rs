@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use anyhow::Context;
 use host::objects::HeldFiles;
 use host::sys::memory;
-use recorder::{Options, SwitchWhen, SwitchingConsumer, WindowConsumer};
+use recorder::{JvmAsking, Options, SwitchWhen, SwitchingConsumer, WindowConsumer};
 
 use super::dump_names::DumpNames;
 use super::hold::Names;
@@ -33,6 +33,7 @@ pub fn record(
         wrong_usage("--archive packs one recording, and there may be several; try: prof archive FILE");
     }
     options.in_parts = true;
+    options.jvms = options.jvms.map(|_| JvmAsking::Repeatedly);
     // It may run for weeks.
     memory::keep_large_blocks_apart();
     options.dump_when = parts.conditions();

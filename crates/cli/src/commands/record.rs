@@ -348,7 +348,10 @@ fn options(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Opt
             "whom shall I record? try: prof record -- COMMAND, prof record -p PID, or prof record -a",
         );
     }
+    let has_command = !arguments.command.is_empty();
+    let jvms = arguments.runtimes.jvms(has_command, target.is_some());
     let mut options = Options::new(target.unwrap_or(Target::Command));
+    options.jvms = jvms;
     options.workload = (!arguments.command.is_empty()).then(|| Workload {
         words: arguments.command.clone(),
         environment: arguments.runtimes.environment(&arguments.command, console),

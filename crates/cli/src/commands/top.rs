@@ -13,7 +13,7 @@ use crossbeam_channel::unbounded;
 use host::procfs::{self, Capability};
 use host::sys::{memory, system};
 use model::Name;
-use recorder::{Control, Notice, Options, Target, Workload};
+use recorder::{Control, JvmAsking, Notice, Options, Target, Workload};
 
 use super::record::{self, SamplingArguments, TargetArguments, seconds};
 use crate::arguments::numbers::within;
@@ -124,6 +124,8 @@ pub fn run(arguments: &TopArguments, console: &Console) -> anyhow::Result<ExitCo
         let words = if printing { words } else { silenced(words) };
         Workload { words, environment, output_to_stderr: true }
     });
+    let jvms = arguments.runtimes.jvms(!arguments.command.is_empty(), true);
+    options.jvms = jvms.map(|_| JvmAsking::Repeatedly);
     options.light = true;
     arguments.target.limit(&mut options);
     arguments.sampling.choose(&mut options, arguments.period, false)?;

@@ -14,12 +14,18 @@ pub struct Status {
     pub parent: Pid,
     /// The real user.
     pub user: u32,
+    /// The effective user.
+    pub effective_user: u32,
     /// The user that owns the files which it makes (fsuid).
     pub creator: u32,
+    /// The effective group.
+    pub effective_group: u32,
     /// The process's number in its own pid namespace.
     pub own_number: Pid,
     /// `R`, `S`, `D`, `Z`, …
     pub state: u8,
+    /// The signals for which it has handlers, one bit each, from signal 1 on.
+    pub caught_signals: u64,
     /// The capabilities that are in effect, one bit each.
     pub effective_capabilities: u64,
     /// `Seccomp`: 0 none, 1 strict, 2 filter.
@@ -51,6 +57,11 @@ impl Status {
         parse(text)
     }
 
+    /// Returns true if the process has a handler for `signal`.
+    pub fn catches(&self, signal: i32) -> bool {
+        self.caught_signals & signal_bit(signal) != 0
+    }
+
     /// Returns true if the process has `capability` (in its own user namespace).
     pub fn has(&self, capability: Capability) -> bool {
         self.effective_capabilities & (1 << capability as u8) != 0
@@ -78,8 +89,13 @@ pub fn holds_back(pid: Pid, signal: i32) -> io::Result<bool> {
     let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let mask = text.lines().find_map(|line| line.strip_prefix("SigBlk:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    Ok(mask & signal_bit(signal) != 0)
+}
+
+/// The bit of a signal in the masks; 0 for a number that none has.
+fn signal_bit(signal: i32) -> u64 {
     let bit = u32::try_from(signal).ok().and_then(|signal| signal.checked_sub(1));
-    Ok(bit.and_then(|bit| 1_u64.checked_shl(bit)).is_some_and(|bit| mask & bit != 0))
+    bit.and_then(|bit| 1_u64.checked_shl(bit)).unwrap_or(0)
 }
 
 /// Reads the status of this process.
@@ -116,10 +132,13 @@ fn parse(text: &str) -> io::Result<Status> {
             process,
             parent: Pid(number("PPid")?),
             user: field("Uid")?.parse().ok()?,
+            effective_user: last("Uid", 2)?.parse().ok()?,
             creator: last("Uid", 4)?.parse().ok()?,
+            effective_group: last("Gid", 2)?.parse().ok()?,
             // Kernels without pid namespaces have no such line.
             own_number: last("NSpid", usize::MAX).and_then(|text| text.parse().ok()).map_or(process, Pid),
             state: field("State")?.bytes().next()?,
+            caught_signals: field("SigCgt").and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0),
             effective_capabilities: u64::from_str_radix(field("CapEff")?, 16).ok()?,
             seccomp: field("Seccomp").and_then(|text| text.parse().ok()).unwrap_or(0),
         })
@@ -133,13 +152,15 @@ mod tests {
 
     #[test]
     fn fields_are_found_by_their_names() {
-        let text = "Name:\tUid: 5\nState:\tS (sleeping)\nTgid:\t42\nPid:\t43\nPPid:\t1\nUid:\t1000\t0\t0\t33\nNSpid:\t42\t7\n\
-                    CapEff:\t0000004000000000\nSeccomp:\t2\n";
+        let text = "Name:\tUid: 5\nState:\tS (sleeping)\nTgid:\t42\nPid:\t43\nPPid:\t1\nUid:\t1000\t0\t0\t33\nGid:\t5\t6\t7\t8\n\
+                    NSpid:\t42\t7\nSigCgt:\t0000000000000004\nCapEff:\t0000004000000000\nSeccomp:\t2\n";
         let status = parse(text).unwrap();
         assert_eq!((status.process, status.parent, status.user), (Pid(42), Pid(1), 1000));
         assert_eq!((status.state, status.seccomp), (b'S', 2));
         assert_eq!((status.creator, status.own_number), (33, Pid(7)));
         assert!(status.has(Capability::Perfmon) && !status.has(Capability::SysAdmin));
+        assert_eq!((status.effective_user, status.effective_group), (0, 6));
+        assert!(status.catches(3) && !status.catches(2) && !status.catches(0) && !status.catches(99));
         assert!(parse("Tgid:\t42\n").is_err());
     }
 

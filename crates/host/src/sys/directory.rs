@@ -204,6 +204,20 @@ impl Directory {
     }
 }
 
+impl From<File> for Directory {
+    /// A directory that was found (`O_PATH`).
+    fn from(found: File) -> Self {
+        Self(found)
+    }
+}
+
+impl From<File> for Entry {
+    /// Something that was found (`O_PATH`).
+    fn from(found: File) -> Self {
+        Self(found)
+    }
+}
+
 impl Entry {
     /// Its type, owner, mode and identity.
     ///

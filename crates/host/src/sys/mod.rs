@@ -5,6 +5,7 @@ pub mod clock;
 pub mod device;
 pub mod directory;
 pub mod file_map;
+pub mod identity;
 pub mod inherited;
 mod last_signals;
 pub mod limits;

@@ -24,6 +24,7 @@ use crate::consumer::{Chunk, Consumer, Ending, LostCount, Recording, RingKind};
 use crate::control::{Control, Watcher};
 use crate::coverage::{Tally, coverage};
 use crate::error::Error;
+use crate::jvms::AskingJvms;
 use crate::loss::lost_samples;
 use crate::members::Members;
 use crate::messages::{self, Inbox, Message, Outbox};
@@ -76,6 +77,14 @@ pub fn record(
     } else {
         watch = CallWatch::new(consumer, options.slow_calls.clone());
         &mut watch
+    };
+    let mut asking;
+    let consumer: &mut dyn Consumer = match options.jvms {
+        None => consumer,
+        Some(when) => {
+            asking = AskingJvms::new(consumer, when);
+            &mut asking
+        }
     };
     match prepare(options, pid, consumer, notices) {
         Ok(mut prepared) => {
@@ -443,18 +452,6 @@ impl Run<'_> {
             }
         }
         true
-    }
-
-    /// CPUs that came or came back are recorded from now on.
-    fn look_after_cpus(&mut self, opened: &mut Opened, options: &Options) {
-        let change = opened.look_after_cpus(options, self.notices);
-        self.numbers.learn(change.numbers);
-        for pair in change.rings {
-            let rings = [Some(pair.sideband), pair.samples].into_iter().flatten().collect();
-            if let Err(error) = self.readers.add(rings) {
-                self.failure.get_or_insert(io::Error::other(error));
-            }
-        }
     }
 
     fn handle(&mut self, message: Message) {

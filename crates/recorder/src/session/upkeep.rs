@@ -1,9 +1,12 @@
 //! What a recording that may run for days does from time to time.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use host::sys::memory;
 
+use super::Run;
+use crate::open::Opened;
 use crate::options::Options;
 use crate::ring::Readers;
 
@@ -27,6 +30,20 @@ impl Upkeep {
             self.released = Instant::now();
             readers.release_unused();
             memory::give_back();
+        }
+    }
+}
+
+impl Run<'_> {
+    /// CPUs that came or came back are recorded from now on.
+    pub(super) fn look_after_cpus(&mut self, opened: &mut Opened, options: &Options) {
+        let change = opened.look_after_cpus(options, self.notices);
+        self.numbers.learn(change.numbers);
+        for pair in change.rings {
+            let rings = [Some(pair.sideband), pair.samples].into_iter().flatten().collect();
+            if let Err(error) = self.readers.add(rings) {
+                self.failure.get_or_insert(io::Error::other(error));
+            }
         }
     }
 }

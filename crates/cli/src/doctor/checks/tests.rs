@@ -22,6 +22,9 @@ fn laptop(paranoid: i32) -> Facts {
         own_number: Pid(2),
         state: b'R',
         effective_capabilities: 0,
+        effective_user: 1000,
+        effective_group: 1000,
+        caught_signals: 0,
         seccomp: 0,
     };
     let survey = Survey {

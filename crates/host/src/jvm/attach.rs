@@ -1,0 +1,256 @@
+//! The attach protocol (`VirtualMachineImpl.java` and `attachListener_posix.cpp` of OpenJDK): a file `.attach_pidN` and SIGQUIT
+//! make the machine listen at the socket `/tmp/.java_pidN`; a request there is words that end in 0, the answer a number and text.
+
+use std::ffi::{CStr, OsStr};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use model::{Name, Pid};
+
+use super::error::NotAsked;
+use super::options::JavaOptions;
+use super::process::{Machine, SIGQUIT};
+use crate::in_root;
+use crate::mounts::Mounts;
+use crate::procfs;
+use crate::sys::directory::{Directory, Entry};
+use crate::sys::pidfd::PidFd;
+use crate::sys::{identity, peer};
+
+/// The version of the protocol, the operation, and three arguments.
+const REQUEST: &[u8] = b"1\0jcmd\0Compiler.perfmap\0\0\0";
+/// A longer answer is not that of a virtual machine.
+const MOST_ANSWER: usize = 64 << 10;
+/// Of an answer that is shown.
+const MOST_SHOWN: usize = 200;
+/// Between two looks whether it listens: it mostly does so within a few.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
+/// Where the socket is.
+const FOLDER: &str = "tmp";
+
+/// Asks for a map. Changes the rights of the calling thread, which is to end thereafter.
+pub(super) fn ask(pid: Pid, deadline: Instant) -> Result<(), NotAsked> {
+    // First of all: whoever has this number later gets no signal.
+    let process = PidFd::open(pid).map_err(NotAsked::Unseen)?;
+    let machine = Machine::look_at(pid)?;
+    machine.may_be_signalled().or_else(|why| match why {
+        // One that listens already needs no signal.
+        NotAsked::NoHandler => Ok(()),
+        why => Err(why),
+    })?;
+    let options = JavaOptions::of(pid).map_err(NotAsked::Unseen)?;
+    let place = Place::of(pid).map_err(NotAsked::Unseen)?;
+    identity::act_as(machine.user, machine.group).map_err(|_| NotAsked::OtherUser)?;
+    let socket = match place.socket(&machine)? {
+        Some(socket) => socket,
+        None => {
+            if options.disable_attaching(|path| place.open(path)) {
+                return Err(NotAsked::Disabled);
+            }
+            make_it_listen(&machine, &process, &place, deadline)?
+        }
+    };
+    talk(&socket, &machine, deadline)
+}
+
+/// Where a process has its files.
+struct Place {
+    root: File,
+    /// The working folder as a path below the root.
+    working: PathBuf,
+    current: Option<Directory>,
+    mounts: Mounts,
+}
+
+impl Place {
+    fn of(pid: Pid) -> io::Result<Self> {
+        let root = procfs::root_folder(pid)?;
+        let top = std::fs::read_link(format!("/proc/{pid}/root"))?;
+        // As seen from here; of another mount namespace as from its root.
+        let working = std::fs::read_link(format!("/proc/{pid}/cwd"))?;
+        let working = working.strip_prefix(&top).map(Path::to_path_buf).unwrap_or(working);
+        let current = Directory::root()
+            .and_then(|root| root.enter(c"proc")?.enter(&number(pid))?.enter_following(c"cwd"));
+        Ok(Self { root, working, current: current.ok(), mounts: Mounts::of(pid) })
+    }
+
+    /// Finds a path as the process does.
+    fn open(&self, path: &Path) -> io::Result<File> {
+        // An absolute path replaces the folder.
+        in_root::open(&self.root, &self.working.join(path), &|folder| !self.mounts.is_fuse(folder))
+    }
+
+    fn open_named(&self, name: &CStr) -> io::Result<File> {
+        self.open(&Path::new("/").join(FOLDER).join(OsStr::from_bytes(name.to_bytes())))
+    }
+
+    /// Its `/tmp`, which may be a link to another folder.
+    fn folder(&self) -> io::Result<Directory> {
+        let mut path = Path::new("/").join(FOLDER);
+        for _ in 0..8 {
+            let found = self.open(&path)?;
+            if !found.metadata()?.is_symlink() {
+                return Ok(Directory::from(found));
+            }
+            let target = Entry::from(found).link_target()?;
+            path = path.parent().unwrap_or(Path::new("/")).join(target);
+        }
+        Err(io::Error::from_raw_os_error(libc::ELOOP))
+    }
+
+    /// The socket at which the machine listens, if it does.
+    fn socket(&self, machine: &Machine) -> Result<Option<File>, NotAsked> {
+        let name = machine.socket_name();
+        match self.open_named(&name) {
+            Ok(found) => {
+                let facts = found.metadata().map_err(NotAsked::Unseen)?;
+                let is_its_own = facts.file_type().is_socket() && machine.owns(facts.uid());
+                if is_its_own { Ok(Some(found)) } else { Err(NotAsked::InTheWay(shown(&name))) }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(NotAsked::NoFile(shown(&name), error)),
+        }
+    }
+
+    /// Holds that the machine would take no file for ours that is none: it looks in its working folder first.
+    fn has_no_other(&self, machine: &Machine) -> Result<(), NotAsked> {
+        let name = machine.attach_name();
+        let Some(found) = self.current.as_ref().and_then(|folder| folder.look_at(&name).ok()) else {
+            return Ok(());
+        };
+        let is_its_own = found.metadata().is_ok_and(|facts| facts.is_file() && machine.owns(facts.uid()));
+        if is_its_own { Ok(()) } else { Err(NotAsked::InTheWay(Name::from(name.to_bytes()))) }
+    }
+}
+
+/// Makes the machine listen, and returns its socket.
+fn make_it_listen(
+    machine: &Machine,
+    process: &PidFd,
+    place: &Place,
+    deadline: Instant,
+) -> Result<File, NotAsked> {
+    let name = machine.attach_name();
+    let cannot = |error| NotAsked::NoFile(shown(&name), error);
+    place.has_no_other(machine)?;
+    machine.may_be_signalled()?;
+    let folder = place.folder().map_err(cannot)?;
+    let mut removal = Removal { folder: &folder, name: None };
+    match folder.create_new(&name, 0o600) {
+        Ok(_) => removal.name = Some(&name),
+        // Somebody else asks, or was killed while asking.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(cannot(error)),
+    }
+    // Without it, the machine takes the signal for a wish to see its threads.
+    let seen = place.open_named(&name).and_then(|seen| seen.metadata()).map_err(cannot)?;
+    if !seen.is_file() || !machine.owns(seen.uid()) {
+        return Err(NotAsked::InTheWay(shown(&name)));
+    }
+    removal.name = Some(&name);
+    machine.may_be_signalled()?;
+    process.send(SIGQUIT).map_err(NotAsked::Broken)?;
+    while Instant::now() < deadline {
+        if let Some(socket) = place.socket(machine)? {
+            return Ok(socket);
+        }
+        thread::sleep(BETWEEN_LOOKS);
+    }
+    Err(NotAsked::Silent)
+}
+
+/// Removes the file, if it is ours, when it has done its work, or could not.
+struct Removal<'a> {
+    folder: &'a Directory,
+    name: Option<&'a CStr>,
+}
+
+impl Drop for Removal<'_> {
+    fn drop(&mut self) {
+        // It may be gone with its folder.
+        let _ = self.name.map(|name| self.folder.remove(name));
+    }
+}
+
+/// Sends the request to whoever has bound the socket, if that is the machine, and waits for its answer.
+fn talk(socket: &File, machine: &Machine, deadline: Instant) -> Result<(), NotAsked> {
+    // By its descriptor: whatever has the name by now.
+    let path = format!("/proc/self/fd/{}", socket.as_raw_fd());
+    let mut stream = UnixStream::connect(path).map_err(NotAsked::Broken)?;
+    let listener = peer::of(stream.as_fd()).map_err(NotAsked::Broken)?;
+    if listener.process != machine.pid {
+        return Err(NotAsked::Impostor(shown(&machine.socket_name())));
+    }
+    let left = || {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(NotAsked::Silent) } else { Ok(Some(left)) }
+    };
+    stream.set_write_timeout(left()?).map_err(NotAsked::Broken)?;
+    stream.write_all(REQUEST).map_err(failed)?;
+    let mut answer = Vec::new();
+    let mut block = [0; 4096];
+    while answer.len() < MOST_ANSWER {
+        stream.set_read_timeout(left()?).map_err(NotAsked::Broken)?;
+        match stream.read(&mut block) {
+            Ok(0) => break,
+            Ok(count) => answer.extend_from_slice(block.get(..count).unwrap_or(&block)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    judge(&answer)
+}
+
+fn failed(error: io::Error) -> NotAsked {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => NotAsked::Silent,
+        _ => NotAsked::Broken(error),
+    }
+}
+
+/// The first line of an answer is 0 where it was done.
+fn judge(answer: &[u8]) -> Result<(), NotAsked> {
+    let mut parts = answer.splitn(2, |&byte| byte == b'\n');
+    let (code, text) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default().trim_ascii());
+    let says = |words: &[u8]| text.windows(words.len()).any(|part| part == words);
+    if says(b"Unknown diagnostic command") {
+        return Err(NotAsked::TooOld);
+    }
+    if code == b"0" {
+        return Ok(());
+    }
+    let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    Err(NotAsked::Refused(Name::from(line.get(..MOST_SHOWN).unwrap_or(line))))
+}
+
+/// A name in `/tmp`, for messages.
+fn shown(name: &CStr) -> Name {
+    Name::from([b"/tmp/", name.to_bytes()].concat().as_slice())
+}
+
+fn number(pid: Pid) -> std::ffi::CString {
+    std::ffi::CString::new(pid.to_string()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_say_whether_it_was_done() {
+        assert!(judge(b"0\n").is_ok());
+        assert!(judge(b"0\nwritten to /tmp/perf-1.map\n").is_ok());
+        let old = b"1\njava.lang.IllegalArgumentException: Unknown diagnostic command\n";
+        assert!(matches!(judge(old), Err(NotAsked::TooOld)));
+        let no = judge(b"101\nno \x1b[2J\nmore").unwrap_err().to_string();
+        assert!(no.starts_with("it answers: no ") && !no.contains('\x1b') && !no.contains("more"), "{no}");
+        assert!(matches!(judge(b""), Err(NotAsked::Refused(_))));
+    }
+}

@@ -1,0 +1,102 @@
+//! Whether a virtual machine was told to let nobody attach, as far as that can be seen from outside: its command line, its
+//! environment, and the files of options that these name.
+
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use model::Pid;
+
+/// The option. A word that holds it counts, whatever it is a part of.
+const DISABLED: &[u8] = b"+DisableAttachMechanism";
+/// Variables with options.
+const VARIABLES: [&[u8]; 3] = [b"JAVA_TOOL_OPTIONS=", b"_JAVA_OPTIONS=", b"JDK_JAVA_OPTIONS="];
+/// What stands before the name of a file with options.
+const FILES: [&[u8]; 3] = [b"-XX:Flags=", b"-XX:VMOptionsFile=", b"@"];
+/// Longer command lines, environments and files are not read to their ends.
+const MOST_BYTES: u64 = 1 << 20;
+/// More files are not looked at.
+const MOST_FILES: usize = 16;
+
+/// The options of a process.
+pub(super) struct JavaOptions {
+    words: Vec<Vec<u8>>,
+}
+
+impl JavaOptions {
+    /// Reads the command line and the environment of a process.
+    ///
+    /// # Errors
+    /// Where it has ended, or is not ours to look at.
+    pub(super) fn of(pid: Pid) -> io::Result<Self> {
+        let read = |name: &str| -> io::Result<Vec<u8>> {
+            let mut bytes = Vec::new();
+            File::open(format!("/proc/{pid}/{name}"))?.take(MOST_BYTES).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        Ok(Self::new(&read("cmdline")?, &read("environ")?))
+    }
+
+    fn new(command_line: &[u8], environment: &[u8]) -> Self {
+        let mut words: Vec<Vec<u8>> = command_line.split(|&byte| byte == 0).map(<[u8]>::to_vec).collect();
+        for variable in environment.split(|&byte| byte == 0) {
+            if let Some(value) = VARIABLES.iter().find_map(|name| variable.strip_prefix(*name)) {
+                words.extend(value.split(u8::is_ascii_whitespace).map(<[u8]>::to_vec));
+            }
+        }
+        Self { words }
+    }
+
+    /// Returns true if one of the words says it, or one of the files that they name, which `open` finds.
+    pub(super) fn disable_attaching(&self, open: impl Fn(&Path) -> io::Result<File>) -> bool {
+        let says = |text: &[u8]| text.windows(DISABLED.len()).any(|part| part == DISABLED);
+        if self.words.iter().any(|word| says(word)) {
+            return true;
+        }
+        let file = |word: &Vec<u8>| {
+            let name = FILES.iter().find_map(|before| word.strip_prefix(*before))?;
+            Some(PathBuf::from(OsStr::from_bytes(name)))
+        };
+        let mut files = self.words.iter().filter_map(file).take(MOST_FILES);
+        files.any(|path| open(&path).and_then(|found| text_of(&found)).is_ok_and(|text| says(&text)))
+    }
+}
+
+/// The beginning of a file that was found (`O_PATH`), if it is one.
+fn text_of(found: &File) -> io::Result<Vec<u8>> {
+    if !found.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let again = format!("/proc/self/fd/{}", found.as_raw_fd());
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(again)?;
+    let mut text = Vec::new();
+    file.take(MOST_BYTES).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_option_is_found_wherever_it_may_stand() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("yes"), "-Xmx1g\n-XX:+DisableAttachMechanism\n").unwrap();
+        std::fs::write(folder.path().join("no"), "-XX:-DisableAttachMechanism\n").unwrap();
+        let disabled = |command: &[u8], environment: &[u8]| {
+            let open = |path: &Path| File::open(folder.path().join(path));
+            JavaOptions::new(command, environment).disable_attaching(open)
+        };
+        assert!(disabled(b"java\0-XX:+DisableAttachMechanism\0Main\0", b""));
+        assert!(disabled(b"java\0Main\0", b"A=b\0JAVA_TOOL_OPTIONS=-Xint -XX:+DisableAttachMechanism\0"));
+        assert!(disabled(b"java\0@yes\0Main\0", b""));
+        assert!(disabled(b"java\0Main\0", b"JDK_JAVA_OPTIONS=-XX:VMOptionsFile=yes\0"));
+        assert!(!disabled(b"java\0@no\0@none\0-XX:-DisableAttachMechanism\0", b""));
+        assert!(!disabled(b"java\0Main\0", b"OTHER=-XX:+DisableAttachMechanism\0"));
+        assert!(!disabled(b"", b""));
+    }
+}

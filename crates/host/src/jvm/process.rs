@@ -1,0 +1,102 @@
+//! What a process shows of itself: whether it is a virtual machine of HotSpot that handles SIGQUIT.
+
+use std::ffi::CString;
+use std::time::Duration;
+
+use model::{Pid, Tid};
+
+use super::error::NotAsked;
+use crate::procfs::{self, Status};
+
+/// `signal(7)`.
+pub(super) const SIGQUIT: i32 = 3;
+/// Looking for the libraries of a process may not take longer; large ones have some thousand mappings.
+const LOOKING: Duration = Duration::from_millis(200);
+
+/// A process in which `libjvm.so` is mapped.
+pub(super) struct Machine {
+    pub(super) pid: Pid,
+    pub(super) user: u32,
+    pub(super) group: u32,
+    /// The number by which it knows itself.
+    own_number: Pid,
+}
+
+impl Machine {
+    /// Looks at a process.
+    pub(super) fn look_at(pid: Pid) -> Result<Self, NotAsked> {
+        let (maps, _) = procfs::executable_maps(pid, false, LOOKING).map_err(NotAsked::Unseen)?;
+        let is = |path: &[u8], start: &[u8]| {
+            path.rsplit(|&byte| byte == b'/').next().is_some_and(|name| name.starts_with(start))
+        };
+        if !maps.iter().any(|map| is(&map.path, b"libjvm.so")) {
+            return Err(NotAsked::NotJava);
+        }
+        if maps.iter().any(|map| is(&map.path, b"libj9vm")) {
+            return Err(NotAsked::OpenJ9);
+        }
+        let status = status(pid)?;
+        let (user, group) = (status.effective_user, status.effective_group);
+        Ok(Self { pid, user, group, own_number: status.own_number })
+    }
+
+    /// Holds that SIGQUIT would be handled now: not end it, and not wait until it goes on.
+    pub(super) fn may_be_signalled(&self) -> Result<(), NotAsked> {
+        let status = status(self.pid)?;
+        match status.state {
+            b'T' | b't' => return Err(NotAsked::Stopped),
+            b'Z' | b'X' => return Err(NotAsked::Unseen(std::io::ErrorKind::NotFound.into())),
+            _ => {}
+        }
+        if status.effective_user != self.user {
+            return Err(NotAsked::OtherUser);
+        }
+        if status.catches(SIGQUIT) { Ok(()) } else { Err(NotAsked::NoHandler) }
+    }
+
+    /// The name in its `/tmp` of the socket at which it listens.
+    pub(super) fn socket_name(&self) -> CString {
+        self.name(".java_pid")
+    }
+
+    /// The name of the file that asks it to listen.
+    pub(super) fn attach_name(&self) -> CString {
+        self.name(".attach_pid")
+    }
+
+    fn name(&self, start: &str) -> CString {
+        CString::new(format!("{start}{}", self.own_number)).unwrap_or_default()
+    }
+
+    /// Returns true if a file of this owner counts as its own: the machine judges alike.
+    pub(super) fn owns(&self, owner: u32) -> bool {
+        owner == self.user || owner == 0
+    }
+}
+
+fn status(pid: Pid) -> Result<Status, NotAsked> {
+    procfs::status(Tid(pid.0)).map_err(NotAsked::Unseen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_process_that_only_calls_itself_java_is_none() {
+        let mut child = Command::new("sh").args(["-c", "exec -a java sleep 60"]).spawn().unwrap();
+        let pid = Pid(child.id().try_into().unwrap());
+        assert!(matches!(Machine::look_at(pid), Err(NotAsked::NotJava)));
+        let machine = Machine {
+            pid,
+            user: procfs::status(Tid(pid.0)).unwrap().effective_user,
+            group: 0,
+            own_number: pid,
+        };
+        assert!(matches!(machine.may_be_signalled(), Err(NotAsked::NoHandler)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(machine.may_be_signalled().is_err());
+    }
+}
