@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use model::{Name, Reason, Resolution, Space, SpaceTable, StackEntry, TruncationReason};
-use profile::{Census, Profile};
+use profile::{Census, MOST_CLASSES, Presence, Profile};
 
 use crate::remedies::Remedies;
 use crate::runtimes::{INTERPRETED, Runtime, Runtimes};
@@ -18,6 +18,7 @@ const IN_PICTURE: usize = 2;
 
 /// Causes that are weighed: the most frequent.
 const MOST_WEIGHED: usize = 16;
+const _: () = assert!(MOST_WEIGHED <= MOST_CLASSES && INTERPRETED.len() <= MOST_CLASSES);
 
 /// One cause.
 #[derive(Clone, PartialEq, Debug)]
@@ -95,8 +96,7 @@ impl Hints {
             };
             causes.get(&(profile::module_of(space).as_ref(), reason)).copied()
         };
-        for (cause, hint) in hints.iter_mut().enumerate() {
-            let found = profile.samples_with(|entry| cause_of(entry) == Some(cause));
+        for (hint, found) in hints.iter_mut().zip(profile.samples_by(cause_of)) {
             (hint.samples, hint.innermost) = (found.anywhere, found.innermost);
         }
         hints.extend(cut_in_generated_code(profile, spaces, runtimes));
@@ -173,24 +173,28 @@ fn interpreted<'r>(
         Some(Resolution::Resolved(found)) => found.frames.last().map(|frame| &*frame.function),
         _ => None,
     };
-    let hint = |runtime: Runtime| {
-        let interpreter = runtime.interpreter()?;
-        let is_of = |entry: &StackEntry| Runtimes::of_object(spaces.get(entry.space)) == Some(runtime);
-        let runs = |entry: &StackEntry| {
-            is_of(entry)
-                && function(entry).is_some_and(|name| {
-                    // Compilers put rare parts of it elsewhere: `_PyEval_EvalFrameDefault.cold`.
-                    interpreter.contains(&name.split_once('.').map_or(name, |(start, _)| start))
-                })
-        };
-        let found = profile.samples_with(runs);
-        let has_names = |entry: &StackEntry| {
-            runtimes.of(spaces.get(entry.space)) == Some(runtime) && function(entry).is_some()
-        };
-        if found.anywhere == 0 || profile.stacks.places().iter().any(has_names) {
+    let number = |runtime: Runtime| INTERPRETED.iter().position(|known| *known == runtime);
+    let runs = |entry: &StackEntry| {
+        let runtime = Runtimes::of_object(spaces.get(entry.space))?;
+        let (interpreter, name) = (runtime.interpreter()?, function(entry)?);
+        // Compilers put rare parts of it elsewhere: `_PyEval_EvalFrameDefault.cold`.
+        interpreter
+            .contains(&name.split_once('.').map_or(name, |(start, _)| start))
+            .then(|| number(runtime))?
+    };
+    let mut has_names = [false; INTERPRETED.len()];
+    for entry in profile.stacks.places() {
+        if let Some(number) = runtimes.of(spaces.get(entry.space)).and_then(number)
+            && function(entry).is_some()
+        {
+            has_names[number] = true;
+        }
+    }
+    let hint = |((number, runtime), found): ((usize, Runtime), Presence)| {
+        if found.anywhere == 0 || has_names[number] {
             return None;
         }
-        let module = profile.stacks.places().iter().find(|entry| runs(entry))?;
+        let module = profile.stacks.places().iter().find(|entry| runs(entry) == Some(number))?;
         let module = profile::module_of(spaces.get(module.space))?;
         let remedy = Some(Runtime::perf_map_of(Some(runtime)).to_owned());
         Some(Hint {
@@ -200,7 +204,7 @@ fn interpreted<'r>(
             ..Hint::new(What::Interpreted(runtime), remedy)
         })
     };
-    INTERPRETED.into_iter().filter_map(hint).collect()
+    INTERPRETED.into_iter().enumerate().zip(profile.samples_by(runs)).filter_map(hint).collect()
 }
 
 /// Stacks that end in the code of a runtime which could keep frame pointers, and does not.

@@ -21,8 +21,6 @@ pub(crate) struct SharedCallTree {
     complete: Vec<bool>,
     branches: SharedList<Branch>,
     children: Children,
-    /// By the number of the branch: a bit for each function on the way to it, which other functions share.
-    functions: Vec<u128>,
     /// The branch of a stack, by its number.
     tips: SharedList<u32>,
     /// The number of names that had come to the symbol table by then.
@@ -40,7 +38,6 @@ impl SharedCallTree {
             complete: vec![false],
             branches: SharedList::default(),
             children: Children::default(),
-            functions: Vec::new(),
             tips: SharedList::default(),
             names: 0,
             renewed: None,
@@ -122,8 +119,6 @@ impl SharedCallTree {
         self.branches = SharedList::default();
         self.branches.push(Branch::ROOT);
         self.children = Children::default();
-        self.functions.clear();
-        self.functions.push(0);
         self.tips = SharedList::default();
         self.tips.push(0);
     }
@@ -137,21 +132,9 @@ impl SharedCallTree {
         };
         let number = self.children.find_or_add(caller, frame.key(), is);
         if number as usize == branches.len() {
-            self.grow(caller, frame);
+            self.branches.push(Branch { caller, frame });
         }
         number
-    }
-
-    /// Appends a branch.
-    fn grow(&mut self, caller: u32, frame: Frame) {
-        let bit = 1 << (frame.function.wrapping_mul(0x9e37_79b9) >> 25);
-        let functions = self.functions[caller as usize];
-        let mut rest = if functions & bit == 0 { 0 } else { caller };
-        while rest != 0 && self.branches[rest as usize].frame.function != frame.function {
-            rest = self.branches[rest as usize].caller;
-        }
-        self.branches.push(Branch { caller, frame, is_outermost: rest == 0 });
-        self.functions.push(functions | bit);
     }
 }
 

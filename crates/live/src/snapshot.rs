@@ -75,17 +75,12 @@ pub struct Branch {
     pub caller: u32,
     /// The frame.
     pub frame: Frame,
-    /// True if its function is not further out once more: there, a recursive function counts.
-    pub is_outermost: bool,
 }
 
 impl Branch {
     /// The empty stack.
-    pub const ROOT: Self = Self {
-        caller: 0,
-        frame: Frame { function: 0, kind: FrameKind::User, in_kernel: false },
-        is_outermost: false,
-    };
+    pub const ROOT: Self =
+        Self { caller: 0, frame: Frame { function: 0, kind: FrameKind::User, in_kernel: false } };
 }
 
 impl Snapshot {

@@ -62,18 +62,16 @@ impl Build {
 
     /// Each stack by its frames.
     fn branches(&self) -> (Vec<Branch>, Vec<u32>) {
-        let (mut branches, mut tips) = (vec![Branch::ROOT], vec![0]);
+        // But for the root, which is equal to a call of the first function.
+        let (mut branches, mut tips) = (Vec::new(), vec![0]);
         for &Call { caller, place } in &self.calls {
             let mut tip: u32 = tips[caller as usize];
             for &frame in &self.places[place as usize] {
-                let mut outer = tip;
-                while outer != 0 && branches[outer as usize].frame.function != frame.function {
-                    outer = branches[outer as usize].caller;
-                }
-                tip = position(&mut branches, Branch { caller: tip, frame, is_outermost: outer == 0 });
+                tip = 1 + position(&mut branches, Branch { caller: tip, frame });
             }
             tips.push(tip);
         }
+        branches.insert(0, Branch::ROOT);
         (branches, tips)
     }
 

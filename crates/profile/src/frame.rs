@@ -65,13 +65,13 @@ pub enum FrameKind {
     Jit,
 }
 
-/// The number of a [`ViewFrame`] in its [`FrameTable`].
+/// The number of a frame among those of a view or of a call tree.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct FrameId(u32);
 
 impl FrameId {
-    /// The frame at this position in [`FrameTable::frames`]; there are at most 2^32.
-    pub(crate) fn from_index(index: usize) -> Self {
+    /// The frame at this position; there are at most 2^32.
+    pub fn from_index(index: usize) -> Self {
         Self(index as u32)
     }
 

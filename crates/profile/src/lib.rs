@@ -38,7 +38,7 @@ pub use frame::{FrameId, FrameKind, FrameTable, Label, ViewFrame, module_of};
 pub use index::Children;
 pub use pattern::{Pattern, PatternError};
 pub use pools::names as pool_names;
-pub use profile::{Count, Detail, Presence, Profile, Thread, ThreadId, Weight, Where};
+pub use profile::{Count, Detail, MOST_CLASSES, Presence, Profile, Thread, ThreadId, Weight, Where};
 pub use samples::{Columns, Sample, Samples};
 pub use shape::Shape;
 pub use stack::{PlaceId, StackId, StackTable};

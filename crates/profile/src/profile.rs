@@ -81,6 +81,9 @@ impl Count {
     }
 }
 
+/// The number of classes of places that [`Profile::samples_by`] tells apart.
+pub const MOST_CLASSES: usize = u32::BITS as usize;
+
 /// The number of samples that something is in.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Presence {
@@ -274,22 +277,33 @@ impl Profile {
         self.stacks.places().iter().zip(frames)
     }
 
-    /// Samples that have such a place anywhere on their stack, and those that were taken in one.
-    pub fn samples_with(&self, is: impl Fn(&StackEntry) -> bool) -> Presence {
-        let places: Vec<bool> = self.stacks.places().iter().map(is).collect();
-        // Callers come before what they call.
-        let mut with = vec![(false, false)];
-        let mut sum = Presence::default();
+    /// The samples with places of each class anywhere on their stacks, and those that were taken in one, by class. `class_of` says
+    /// of which class a place is, counted from 0; of those from [`MOST_CLASSES`] on it is of none.
+    pub fn samples_by(&self, class_of: impl Fn(&StackEntry) -> Option<usize>) -> [Presence; MOST_CLASSES] {
+        let class_of = |entry: &StackEntry| class_of(entry).filter(|&class| class < MOST_CLASSES);
+        let classes: Vec<u32> =
+            self.stacks.places().iter().map(|entry| class_of(entry).map_or(0, |class| 1 << class)).collect();
+        // A bit for each class: those that are on a stack, and that of its innermost place. Callers come before what they call.
+        let mut masks = vec![(0, 0)];
+        let mut sums = [Presence::default(); MOST_CLASSES];
+        let mut sum = |(mut anywhere, innermost): (u32, u32), samples: u64| {
+            while samples > 0 && anywhere != 0 {
+                let class = anywhere.trailing_zeros();
+                sums[class as usize].add((true, innermost == 1 << class), samples);
+                anywhere &= anywhere - 1;
+            }
+        };
         for (stack, place, caller) in self.stacks.iter() {
-            let innermost = places.get(place.index()) == Some(&true);
-            let has = (innermost || with.get(caller.index()).is_some_and(|(has, _)| *has), innermost);
-            with.push(has);
-            sum.add(has, self.first.get(stack.index()).1.samples);
+            let innermost = classes.get(place.index()).copied().unwrap_or(0);
+            let below = masks.get(caller.index()).map_or(0, |(anywhere, _)| *anywhere);
+            let mask = (below | innermost, innermost);
+            masks.push(mask);
+            sum(mask, self.first.get(stack.index()).1.samples);
         }
         for (&(_, stack), count) in &self.others {
-            sum.add(with.get(stack.index()).copied().unwrap_or_default(), count.samples);
+            sum(masks.get(stack.index()).copied().unwrap_or_default(), count.samples);
         }
-        sum
+        sums
     }
 
     /// The samples in the order of time; empty unless [`Detail::samples`] was asked for.

@@ -11,6 +11,11 @@ impl TreeId {
     /// The node below all others, which has no frame.
     pub(crate) const ALL: Self = Self(0);
 
+    /// The node at a position, which is one of a tree's.
+    pub(crate) fn from_index(index: usize) -> Self {
+        Self(index as u32)
+    }
+
     /// The position among all nodes.
     pub(crate) fn index(self) -> usize {
         self.0 as usize

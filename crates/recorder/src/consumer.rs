@@ -148,6 +148,15 @@ pub trait Consumer {
     /// Those of the destination; the recording then ends.
     fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>>;
 
+    /// Records in the order of time over all rings: none that comes later is older. From a stage that has to order them itself, in place
+    /// of [`Self::records`]. For those who need no order they are records as others.
+    ///
+    /// # Errors
+    /// As those of [`Self::records`].
+    fn ordered(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+        self.records(chunk)
+    }
+
     /// Looks at a sample that is still in its ring, and will soon come in a chunk: appends a shorter record of the same layout to
     /// `into`, to come in its place, or does nothing and returns false. The ring waits meanwhile, about `until` then.
     fn shrink(&mut self, _sample: &[u8], _until: Instant, _into: &mut Vec<u8>) -> bool {
@@ -262,6 +271,10 @@ impl<C: Consumer + ?Sized> Consumer for &mut C {
 
     fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
         (**self).records(chunk)
+    }
+
+    fn ordered(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+        (**self).ordered(chunk)
     }
 
     fn shrink(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {

@@ -148,7 +148,10 @@ mod tests {
             };
             let mut tally = Tally::new(&[event]);
             tally.add(&bytes);
-            assert_eq!(tally.of(0), (1, sample.period.unwrap()));
+            let mut other = bytes.clone();
+            other[..4].copy_from_slice(&kind::LOST_SAMPLES.to_ne_bytes());
+            tally.add(&other);
+            assert_eq!(tally.of(0), (1, sample.period.unwrap()), "of samples alone");
         }
     }
 }

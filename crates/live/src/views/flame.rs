@@ -1,17 +1,24 @@
 //! The flame graph in cells of a screen.
 
+use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
-use profile::FrameKind;
+use profile::queries::{CallTree, CallTreeBuilder, NodeId};
+use profile::{FrameId, FrameKind};
+use rustc_hash::FxBuildHasher;
 
-use super::tree::{Label, PathKey, Tree};
-use super::{Scope, Weights};
+use super::Scope;
+use super::tree::{Label, PathKey, Paths, ScopeTree};
 use crate::snapshot::{Frame, Snapshot};
 
 /// A flame graph: `all`, then threads' names, then frames, outermost first.
 #[derive(Clone, Debug)]
 pub struct FlameTree {
-    tree: Tree,
+    /// Columns: the weight of a frame with all above it, and as its self weights those of the stacks that end there.
+    calls: CallTree<Label>,
+    paths: Paths,
+    comms: Vec<Arc<str>>,
     /// True if the filter highlights a function, by its number; `None` where it highlights none.
     found: Option<Vec<bool>>,
     /// The weight of all stacks with a highlighted frame.
@@ -72,88 +79,113 @@ impl FlameTree {
     /// Draws nothing yet, only counts. Frames that can be seen where one of the weight `whole` is as wide as the screen are
     /// told apart.
     pub fn new(snapshot: &Snapshot, scope: &Scope, whole: u64) -> Self {
-        let weights = Weights::new(snapshot, scope);
+        let ScopeTree { calls: merged, nodes } = ScopeTree::new(snapshot, scope);
         let shows = || snapshot.functions.iter().map(|function| scope.filter.shows(function)).collect();
         let found: Option<Vec<bool>> = scope.filter.chooses_functions().then(shows);
-        let found_weight = found.as_ref().map_or(0, |found| weights.of_stacks_with(found));
-        let wide = weights.at_least(whole / FINEST);
-        let mut tree = Tree::new(Label::All);
-        // What stacks of threads of one name have in common is looked up once: the node of each branch, and of which name
+        let found_weight = found.as_ref().map_or(0, |found| {
+            let is_found = |frame: FrameId| is_found(found, merged.frames()[frame.index()]);
+            merged.totals_with(is_found).first().copied().unwrap_or(0)
+        });
+        let wide = at_least(whole / FINEST, &merged);
+        let mut labels = merged.frames().to_vec();
+        let mut comms = Comms::default();
+        let mut builder = CallTreeBuilder::new(2);
+        // What stacks of threads of one name have in common is looked up once: the node of each merged one, and of which name
         // it is.
-        let mut known = vec![(0, 0); snapshot.branches.len()];
+        let mut known = vec![(NodeId::ROOT, NodeId::ROOT); merged.nodes().len()];
         let mut unknown = Vec::new();
-        for of_comm in by_comm(&mut tree, snapshot, scope) {
-            let Some(&(comm, ..)) = of_comm.first() else { continue };
-            for (_, branch, weight) in of_comm {
-                let seen = wide.get(branch as usize).copied().unwrap_or(0);
-                let mut rest = seen as usize;
+        for (comm, stacks) in comms.stacks(snapshot, scope) {
+            labels.push(Label::Comm(comm));
+            let comm = builder.child(NodeId::ROOT, FrameId::from_index(labels.len() - 1));
+            for (branch, weight) in stacks {
+                let end = nodes.get(branch as usize).copied().unwrap_or(NodeId::ROOT);
+                let seen = wide[end.index()];
+                let mut rest = seen;
                 let mut node = loop {
-                    match known.get(rest) {
-                        Some(&(of, node)) if of == comm => break node,
-                        Some(_) if rest != 0 => {
-                            let branch = snapshot.branches[rest];
-                            unknown.push((rest, branch.frame));
-                            rest = branch.caller as usize;
+                    match merged.frame(rest) {
+                        Some(_) if known[rest.index()].0 == comm => break known[rest.index()].1,
+                        Some(frame) => {
+                            unknown.push((rest, frame));
+                            rest = merged.parent(rest);
                         }
-                        _ => break comm,
+                        None => break comm,
                     }
                 };
-                while let Some((branch, frame)) = unknown.pop() {
-                    if scope.shows(frame) {
-                        node = tree.child(snapshot, node, Label::Frame(frame));
-                    }
-                    known[branch] = (comm, node);
+                while let Some((merged, frame)) = unknown.pop() {
+                    node = builder.child(node, frame);
+                    known[merged.index()] = (comm, node);
                 }
-                tree.nodes[node].weight += weight;
-                tree.nodes[node].own += if seen == branch { weight } else { 0 };
+                builder.add(node, &[weight, if seen == end { weight } else { 0 }]);
             }
         }
-        for node in (0..tree.nodes.len()).rev() {
-            let (parent, weight) = (tree.nodes[node].parent, tree.nodes[node].weight);
-            if node != 0 {
-                tree.nodes[parent].weight += weight;
-            }
-        }
-        Self { tree: tree.finish(), found, found_weight }
+        let calls = builder.finish(labels);
+        let paths = Paths::new(&calls, NodeId::ROOT, snapshot, &comms.names);
+        Self { calls, paths, comms: comms.names, found, found_weight }
     }
 
     /// The weight of a frame, if there is one now.
     pub fn weight(&self, path: PathKey) -> Option<u64> {
-        self.tree.find(path).map(|node| self.tree.nodes[node].weight)
+        self.find(path).map(|node| self.weight_of(node))
     }
 
     /// Like the SVG, by name, so that they stay where they are while their weights change.
-    fn children(&self, snapshot: &Snapshot, node: usize) -> Vec<usize> {
-        let mut children: Vec<usize> = self.tree.children(node).collect();
-        children.sort_by_cached_key(|&child| text_of(&self.tree, snapshot, self.tree.nodes[child].label));
+    fn children(&self, snapshot: &Snapshot, node: NodeId) -> Vec<NodeId> {
+        let mut children: Vec<NodeId> = self.calls.children(node).collect();
+        children.sort_by_cached_key(|&child| self.text(snapshot, child));
         children
+    }
+
+    fn find(&self, path: PathKey) -> Option<NodeId> {
+        self.paths.find(&self.calls, path)
+    }
+
+    /// The label of a node; `None` for `all`.
+    fn label(&self, node: NodeId) -> Option<Label> {
+        self.calls.frame(node).and_then(|frame| self.calls.frames().get(frame.index())).copied()
+    }
+
+    fn weight_of(&self, node: NodeId) -> u64 {
+        self.calls.totals(node).first().copied().unwrap_or(0)
+    }
+
+    /// The text of a node as the SVG has it.
+    fn text(&self, snapshot: &Snapshot, node: NodeId) -> String {
+        match self.label(node) {
+            None => "all".to_owned(),
+            Some(Label::Comm(comm)) => {
+                self.comms.get(comm as usize).map(|comm| comm.to_string()).unwrap_or_default()
+            }
+            Some(Label::Frame(Frame { function, kind, .. })) => {
+                let name = snapshot.functions.get(function as usize).map_or("", |function| &function.name);
+                format!("{name}{}", suffix(kind))
+            }
+        }
     }
 
     /// The weight of everything.
     pub fn total(&self) -> u64 {
-        self.tree.nodes[0].weight
+        self.weight_of(NodeId::ROOT)
     }
 
     /// The rows from `all` upwards, with `zoom` as wide as the screen.
     pub fn rows(&self, snapshot: &Snapshot, zoom: PathKey, width: u16) -> Vec<FlameRow> {
-        let nodes = &self.tree.nodes;
-        let zoomed = self.tree.find(zoom).unwrap_or(0);
+        let zoomed = self.find(zoom).unwrap_or(NodeId::ROOT);
         let mut ancestors = Vec::new();
         let mut node = zoomed;
-        while node != 0 {
-            node = nodes[node].parent;
+        while node != NodeId::ROOT {
+            node = self.calls.parent(node);
             ancestors.push(node);
         }
         let mut rows: Vec<FlameRow> =
             ancestors.iter().rev().map(|&node| vec![self.tile(snapshot, node, 0..width, true)]).collect();
 
         // Breadth first, row by row, in parts of the zoomed frame's weight.
-        let whole = u128::from(nodes[zoomed].weight.max(1));
+        let whole = u128::from(self.weight_of(zoomed).max(1));
         let column = |position: u64| (u128::from(position) * u128::from(width) / whole) as u16;
         let mut row = vec![(zoomed, 0_u64)];
         while !row.is_empty() {
             let tiles = row.iter().filter_map(|&(node, start)| {
-                let columns = column(start)..column(start.saturating_add(nodes[node].weight));
+                let columns = column(start)..column(start.saturating_add(self.weight_of(node)));
                 (!columns.is_empty()).then(|| self.tile(snapshot, node, columns, false))
             });
             let tiles: Vec<_> = tiles.collect();
@@ -165,7 +197,7 @@ impl FlameTree {
             for (node, start) in row {
                 let mut start = start;
                 for child in self.children(snapshot, node) {
-                    let weight = nodes[child].weight;
+                    let weight = self.weight_of(child);
                     // A frame without a column of its own has nothing above it that could be seen.
                     if column(start) != column(start.saturating_add(weight)) {
                         above.push((child, start));
@@ -185,94 +217,101 @@ impl FlameTree {
 
     /// The next frame in a direction; the same one where there is none.
     pub fn step(&self, snapshot: &Snapshot, from: PathKey, step: Step) -> PathKey {
-        let Some(node) = self.tree.find(from) else { return PathKey::default() };
-        let nodes = &self.tree.nodes;
-        let parent = nodes[node].parent;
+        let Some(node) = self.find(from) else { return PathKey::default() };
+        let parent = self.calls.parent(node);
         let beside = |by: isize| {
             let brothers = self.children(snapshot, parent);
             let place = brothers.iter().position(|&brother| brother == node)?;
             brothers.get(place.checked_add_signed(by)?).copied()
         };
         let next = match step {
-            Step::Up => self.tree.heaviest_child(node),
+            Step::Up => self.calls.heaviest_child(node),
             Step::Down => Some(parent),
             Step::Left => beside(-1),
             Step::Right => beside(1),
         };
-        self.tree.path(next.unwrap_or(node))
+        self.paths.of(next.unwrap_or(node))
     }
 
     /// Returns the details of a frame; `None` where it is gone.
     pub fn details(&self, snapshot: &Snapshot, path: PathKey) -> Option<Details> {
-        let node = &self.tree.nodes[self.tree.find(path)?];
-        let module = match node.label {
-            Label::Frame(frame) => {
-                snapshot.functions.get(frame.function as usize).map(|f| f.module.to_string())
-            }
-            Label::All | Label::Comm(_) => None,
-        };
+        let node = self.find(path)?;
+        let frame = self.label(node).and_then(Label::frame);
+        let function = frame.and_then(|frame| snapshot.functions.get(frame.function as usize));
         Some(Details {
-            text: text_of(&self.tree, snapshot, node.label),
-            module: module.unwrap_or_default(),
-            weight: node.weight,
-            own: node.own,
+            text: self.text(snapshot, node),
+            module: function.map(|function| function.module.to_string()).unwrap_or_default(),
+            weight: self.weight_of(node),
+            own: self.calls.self_weights(node).last().copied().unwrap_or(0),
         })
     }
 
     /// The row, counted from `all`, that a frame lies in; 0 where it is gone.
     pub fn height(&self, path: PathKey) -> usize {
-        let mut node = self.tree.find(path).unwrap_or(0);
+        let mut node = self.find(path).unwrap_or(NodeId::ROOT);
         let mut height = 0;
-        while node != 0 {
-            node = self.tree.nodes[node].parent;
+        while node != NodeId::ROOT {
+            node = self.calls.parent(node);
             height += 1;
         }
         height
     }
 
-    fn tile(&self, snapshot: &Snapshot, node: usize, columns: Range<u16>, ancestor: bool) -> Tile {
-        let path = self.tree.path(node);
-        let node = &self.tree.nodes[node];
+    fn tile(&self, snapshot: &Snapshot, node: NodeId, columns: Range<u16>, ancestor: bool) -> Tile {
+        let found = self.found.as_ref().zip(self.label(node));
         Tile {
             columns,
-            path,
-            text: text_of(&self.tree, snapshot, node.label),
+            path: self.paths.of(node),
+            text: self.text(snapshot, node),
             ancestor,
-            found: self.is_found(node.label),
-            weight: node.weight,
+            found: found.is_some_and(|(found, label)| is_found(found, label)),
+            weight: self.weight_of(node),
         }
-    }
-
-    fn is_found(&self, label: Label) -> bool {
-        let (Label::Frame(frame), Some(found)) = (label, &self.found) else { return false };
-        found.get(frame.function as usize) == Some(&true)
     }
 }
 
-/// The stacks of threads of one name, for each name: the name's node, the branch, the weight.
-fn by_comm(tree: &mut Tree, snapshot: &Snapshot, scope: &Scope) -> Vec<Vec<(usize, u32, u64)>> {
-    let mut stacks: Vec<Vec<(usize, u32, u64)>> = Vec::new();
-    let mut nodes: Vec<Option<usize>> = vec![None; snapshot.tasks.len()];
-    for stack in scope.stacks(snapshot) {
-        let Some(node) = nodes.get_mut(stack.task_number as usize) else { continue };
-        let node = *node.get_or_insert_with(|| {
-            let comm = tree.comm(&stack.task.comm);
-            tree.child(snapshot, 0, comm)
-        });
-        if stacks.len() < node {
-            stacks.resize_with(node, Vec::new);
-        }
-        stacks[node - 1].push((node, stack.branch, stack.weight));
-    }
-    stacks
+/// Returns true if the label is a frame of a function that was found.
+fn is_found(found: &[bool], label: Label) -> bool {
+    label.frame().is_some_and(|frame| found.get(frame.function as usize) == Some(&true))
 }
 
-/// The label as the SVG has it.
-fn text_of(tree: &Tree, snapshot: &Snapshot, label: Label) -> String {
-    let name = tree.name(snapshot, label);
-    match label {
-        Label::All | Label::Comm(_) => name.to_owned(),
-        Label::Frame(Frame { kind, .. }) => format!("{name}{}", suffix(kind)),
+/// For each node, by number, itself or the innermost of its callers that weighs at least so much; the root for none.
+fn at_least(least: u64, calls: &CallTree<Label>) -> Vec<NodeId> {
+    let mut wide: Vec<NodeId> = Vec::with_capacity(calls.nodes().len());
+    for node in calls.nodes() {
+        let is_wide = calls.totals(node).first().is_some_and(|&total| total >= least);
+        let outer = wide.get(calls.parent(node).index()).copied().unwrap_or(NodeId::ROOT);
+        wide.push(if is_wide { node } else { outer });
+    }
+    wide
+}
+
+/// The names of threads, each once, by number.
+#[derive(Default)]
+struct Comms {
+    names: Vec<Arc<str>>,
+    numbers: HashMap<Arc<str>, u32, FxBuildHasher>,
+}
+
+impl Comms {
+    /// The branches and weights of the stacks of a scope, by the name of their threads.
+    fn stacks(&mut self, snapshot: &Snapshot, scope: &Scope) -> impl Iterator<Item = (u32, Vec<(u32, u64)>)> {
+        let mut stacks: Vec<Vec<(u32, u64)>> = Vec::new();
+        let mut of_tasks: Vec<Option<u32>> = vec![None; snapshot.tasks.len()];
+        for stack in scope.stacks(snapshot) {
+            let Some(number) = of_tasks.get_mut(stack.task_number as usize) else { continue };
+            let number = *number.get_or_insert_with(|| {
+                let next = self.names.len() as u32;
+                let number = *self.numbers.entry(Arc::clone(&stack.task.comm)).or_insert(next);
+                if number == next {
+                    self.names.push(Arc::clone(&stack.task.comm));
+                    stacks.push(Vec::new());
+                }
+                number
+            });
+            stacks[number as usize].push((stack.branch, stack.weight));
+        }
+        (0..).zip(stacks)
     }
 }
 

@@ -1,6 +1,10 @@
 //! Functions with what they took themselves, and with all they called.
 
-use super::{Scope, Weights};
+use profile::FrameId;
+use profile::queries::{FunctionTable, RowKeys};
+
+use super::Scope;
+use super::tree::{Label, ScopeTree};
 use crate::snapshot::Snapshot;
 
 /// A function of the list.
@@ -16,25 +20,46 @@ pub struct FunctionRow {
     pub in_kernel: bool,
 }
 
+/// A row for each function, whether it was inlined or not.
+struct ByFunction<'a> {
+    labels: &'a [Label],
+    /// By function: true if a frame of it runs in the kernel.
+    in_kernel: Vec<bool>,
+}
+
+impl RowKeys for ByFunction<'_> {
+    fn of_thread(&mut self, _: Option<FrameId>, _: FrameId) -> u32 {
+        0
+    }
+
+    fn of_frame(&mut self, frame: Option<FrameId>) -> u32 {
+        let label = frame.and_then(|frame| self.labels.get(frame.index()));
+        let Some(frame) = label.and_then(|label| label.frame()) else { return u32::MAX };
+        if let Some(in_kernel) = self.in_kernel.get_mut(frame.function as usize) {
+            *in_kernel |= frame.in_kernel;
+        }
+        frame.function
+    }
+}
+
 /// The functions that the scope shows, in no order.
 pub fn functions(snapshot: &Snapshot, scope: &Scope) -> Vec<FunctionRow> {
-    let count = snapshot.functions.len();
-    let mut rows: Vec<FunctionRow> = (0..count)
-        .map(|function| FunctionRow { function: function as u32, own: 0, total: 0, in_kernel: false })
-        .collect();
-    for weighed in Weights::new(snapshot, scope).iter().filter(|weighed| weighed.is_shown) {
-        let frame = weighed.branch.frame;
-        if let Some(row) = rows.get_mut(frame.function as usize) {
-            row.own += weighed.own;
-            // A recursive function counts once per stack.
-            row.total += if weighed.branch.is_outermost { weighed.total } else { 0 };
-            row.in_kernel |= frame.in_kernel;
-        }
-    }
-    rows.retain(|row| {
-        row.total > 0 && snapshot.functions.get(row.function as usize).is_some_and(|f| scope.filter.shows(f))
+    let ScopeTree { calls, .. } = ScopeTree::new(snapshot, scope);
+    let mut keys = ByFunction { labels: calls.frames(), in_kernel: vec![false; snapshot.functions.len()] };
+    let table = FunctionTable::new(&calls, &mut keys);
+    let shown = table.rows().filter_map(|(_, function, weights)| {
+        let index = function as usize;
+        let weights = weights.first().filter(|weights| weights.total > 0)?;
+        let is_shown = snapshot.functions.get(index).is_some_and(|f| scope.filter.shows(f));
+        let in_kernel = keys.in_kernel.get(index) == Some(&true);
+        is_shown.then_some(FunctionRow {
+            function,
+            own: weights.self_weight,
+            total: weights.total,
+            in_kernel,
+        })
     });
-    rows
+    shown.collect()
 }
 
 #[cfg(test)]

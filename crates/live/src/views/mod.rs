@@ -5,7 +5,6 @@ mod functions;
 mod neighbours;
 mod tasks;
 mod tree;
-mod weights;
 
 pub use flame::{FlameTree, Step, Tile};
 pub use functions::{FunctionRow, functions};
@@ -13,7 +12,6 @@ pub use neighbours::{NeighbourRow, Neighbours, Opened, PathKey, Side};
 pub use tasks::{TaskOrder, TaskRow, tasks};
 
 use super::filter::Filter;
-use weights::Weights;
 
 use crate::snapshot::{Frame, Place, Snapshot, Task};
 
@@ -111,7 +109,7 @@ impl Scope {
 
     /// The branch without the innermost frames that are hidden, by number; `None` where none are.
     fn shown(&self, snapshot: &Snapshot) -> Option<Vec<u32>> {
-        if self.kernel && self.user {
+        if self.shows_all() {
             return None;
         }
         let mut shown: Vec<u32> = Vec::with_capacity(snapshot.branches.len());
@@ -121,6 +119,11 @@ impl Scope {
             shown.push(if is_shown { number } else { outer });
         }
         Some(shown)
+    }
+
+    /// Returns true if no frames are hidden.
+    fn shows_all(&self) -> bool {
+        self.kernel && self.user
     }
 
     /// Returns true if the frame is not hidden.

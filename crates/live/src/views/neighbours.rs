@@ -4,10 +4,12 @@ use std::collections::HashMap;
 
 use rustc_hash::FxBuildHasher;
 
+use profile::FrameId;
+use profile::queries::{CallTree, NodeId};
+
 use super::Scope;
 pub use super::tree::PathKey;
-use super::tree::{Label, Tree};
-use super::weights::{Weighed, Weights};
+use super::tree::{Label, Paths, ScopeTree};
 use crate::snapshot::{Branch, Frame, Function, Snapshot};
 
 /// Callers or callees.
@@ -40,8 +42,29 @@ pub struct NeighbourRow {
 #[derive(Clone, Debug)]
 pub struct Neighbours {
     function: u32,
-    callers: Tree,
-    callees: Tree,
+    callers: Calls,
+    callees: Calls,
+}
+
+/// Calls from a function on, outwards or inwards.
+#[derive(Clone, Debug)]
+struct Calls {
+    tree: CallTree<Label>,
+    /// The function; the root where it is on no stack.
+    function: NodeId,
+    paths: Paths,
+}
+
+impl Calls {
+    fn new(tree: CallTree<Label>, snapshot: &Snapshot) -> Self {
+        let function = tree.children(NodeId::ROOT).next().unwrap_or(NodeId::ROOT);
+        let paths = Paths::new(&tree, function, snapshot, &[]);
+        Self { tree, function, paths }
+    }
+
+    fn weight(&self, node: NodeId) -> u64 {
+        self.tree.totals(node).first().copied().unwrap_or(0)
+    }
 }
 
 /// Rows that were opened (or closed) by hand.
@@ -52,53 +75,34 @@ impl Neighbours {
     /// `None` where there is no such function now.
     pub fn of(snapshot: &Snapshot, scope: &Scope, function: &Function) -> Option<Self> {
         let number = snapshot.functions.iter().position(|known| known == function)? as u32;
-        let (mut callers, mut callees) = (Tree::new(Label::All), Tree::new(Label::All));
-        // The node of the callees that a branch leads to, where it is the function or has called it.
-        let mut nodes: Vec<Option<usize>> = vec![None; snapshot.branches.len()];
-        for Weighed {
-            number: branch,
-            branch: &Branch { caller, frame, is_outermost },
-            is_shown,
-            own,
-            total,
-        } in Weights::new(snapshot, scope).iter()
-        {
-            let outer = nodes.get(caller as usize).copied().flatten();
-            let is_function = frame.function == number && is_outermost;
-            let node = match outer {
-                _ if !is_shown => outer,
-                Some(outer) => Some(callees.child(snapshot, outer, Label::Frame(frame))),
-                None if is_function => {
-                    let outside = snapshot.frames_of(caller).filter(|frame| scope.shows(*frame));
-                    add(&mut callers, snapshot, outside, total);
-                    Some(0)
-                }
-                None => None,
-            };
-            if let Some(node) = node.filter(|_| is_shown) {
-                callees.nodes[node].own += own;
-                callees.nodes[node].weight += total;
-            }
-            nodes[branch] = node;
-        }
-        Some(Self { function: number, callers: callers.finish(), callees: callees.finish() })
+        // It is one, whether it was inlined or not.
+        let one = Frame { function: number, ..Branch::ROOT.frame };
+        let same = |frame: Frame| if frame.function == number { one } else { frame };
+        let ScopeTree { calls, .. } = ScopeTree::merged(snapshot, scope, same);
+        let is_function =
+            |frame: FrameId| calls.frames().get(frame.index()).is_some_and(|label| label.is_of(number));
+        Some(Self {
+            function: number,
+            callers: Calls::new(calls.callers(is_function, |_| true), snapshot),
+            callees: Calls::new(calls.callees(is_function), snapshot),
+        })
     }
 
     /// The weight of all stacks with the function.
     pub fn total(&self) -> u64 {
-        self.callees.nodes[0].weight
+        self.callees.weight(self.callees.function)
     }
 
     /// The weight of the stacks that end in it (as its outermost call).
     pub fn own(&self) -> u64 {
-        self.callees.nodes[0].own
+        self.callees.tree.self_weights(self.callees.function).first().copied().unwrap_or(0)
     }
 
     /// The rows, top to bottom: callers (nearest last), the function, callees. The hot path, every heaviest child with
     /// at least half of its parent's weight, is open unless closed by hand.
     pub fn rows(&self, opened: &Opened) -> Vec<NeighbourRow> {
         let mut rows = Vec::new();
-        walk(&self.callers, Side::Callers, 0, 0, true, opened, &mut rows);
+        walk(&self.callers, Side::Callers, (self.callers.function, 0), true, opened, &mut rows);
         rows.reverse();
         rows.push(NeighbourRow {
             side: None,
@@ -108,47 +112,37 @@ impl Neighbours {
             weight: self.total(),
             open: None,
         });
-        walk(&self.callees, Side::Callees, 0, 0, true, opened, &mut rows);
+        walk(&self.callees, Side::Callees, (self.callees.function, 0), true, opened, &mut rows);
         rows
-    }
-}
-
-/// Adds the frames that lead to a function, from the nearest on.
-fn add(callers: &mut Tree, snapshot: &Snapshot, outside: impl Iterator<Item = Frame>, weight: u64) {
-    let mut node = 0;
-    callers.nodes[0].weight += weight;
-    for frame in outside {
-        node = callers.child(snapshot, node, Label::Frame(frame));
-        callers.nodes[node].weight += weight;
     }
 }
 
 /// Deeper than any stack that the kernel hands out, and than one can indent.
 const DEEPEST: usize = 1024;
 
+/// Appends the rows of what lies beyond a node at a depth.
 fn walk(
-    tree: &Tree,
+    calls: &Calls,
     side: Side,
-    node: usize,
-    depth: usize,
+    (node, depth): (NodeId, usize),
     hot: bool,
     opened: &Opened,
     rows: &mut Vec<NeighbourRow>,
 ) {
-    let parent = &tree.nodes[node];
+    let Calls { tree, paths, .. } = calls;
     let heaviest = tree.heaviest_child(node);
-    let mut children: Vec<usize> = tree.children(node).collect();
-    children.sort_unstable();
-    children.sort_by_key(|&child| std::cmp::Reverse(tree.nodes[child].weight));
+    let mut children: Vec<NodeId> = tree.children(node).collect();
+    children.sort_by_key(|&child| (std::cmp::Reverse(calls.weight(child)), child));
     for child in children {
-        let Label::Frame(frame) = tree.nodes[child].label else { continue };
-        let (path, weight) = (tree.path(child), tree.nodes[child].weight);
-        let is_hot = hot && heaviest == Some(child) && weight.saturating_mul(2) >= parent.weight;
+        let label = tree.frame(child).and_then(|frame| tree.frames().get(frame.index()));
+        let Some(frame) = label.and_then(|label| label.frame()) else { continue };
+        let (path, weight) = (paths.of(child), calls.weight(child));
+        let is_hot = hot && heaviest == Some(child) && weight.saturating_mul(2) >= calls.weight(node);
         let has_children = tree.children(child).next().is_some() && depth < DEEPEST;
         let open = has_children.then(|| opened.get(&(side, path)).copied().unwrap_or(is_hot));
         rows.push(NeighbourRow { side: Some(side), path, depth, function: frame.function, weight, open });
         if open == Some(true) {
-            walk(tree, side, child, depth + 1, is_hot, opened, rows);
+            walk(calls, side, (child, depth + 1), is_hot, opened, rows);
         }
     }
 }

@@ -1,151 +1,190 @@
-//! Weighted trees of frames: what flame graphs and callers and callees are.
+//! The stacks of a scope as trees of calls, which all views but that of tasks ask.
 
-use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use profile::Children;
+use profile::FrameId;
+use profile::queries::{CallFrame, CallTree, CallTreeBuilder, NodeId};
 use rustc_hash::FxBuildHasher;
 
-use crate::snapshot::{Frame, Snapshot};
+use super::Scope;
+use crate::snapshot::{Branch, Frame, Snapshot};
 
-/// The meaning of a node of the tree.
+/// The meaning of a node of a call tree.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Label {
-    /// All of it.
-    All,
-    /// Threads of one name, by its position in [`Tree::comms`].
+    /// Threads of one name, by its position among the names.
     Comm(u32),
     /// A frame.
     Frame(Frame),
+}
+
+impl CallFrame for Label {
+    fn is_thread(&self) -> bool {
+        matches!(self, Self::Comm(_))
+    }
+}
+
+impl Label {
+    /// The frame, if it is one.
+    pub(crate) fn frame(self) -> Option<Frame> {
+        match self {
+            Self::Comm(_) => None,
+            Self::Frame(frame) => Some(frame),
+        }
+    }
+
+    /// Returns true if it is a frame of this function.
+    pub(crate) fn is_of(self, function: u32) -> bool {
+        self.frame().is_some_and(|frame| frame.function == function)
+    }
+}
+
+/// All stacks of a scope, whichever thread ran them.
+pub(crate) struct ScopeTree {
+    /// Their calls, with their weights as its only column.
+    pub(crate) calls: CallTree<Label>,
+    /// The node that a branch ends in, by the branch's number.
+    pub(crate) nodes: Vec<NodeId>,
+}
+
+impl ScopeTree {
+    /// Grows the tree of a scope's stacks.
+    pub(crate) fn new(snapshot: &Snapshot, scope: &Scope) -> Self {
+        if !scope.shows_all() {
+            return Self::merged(snapshot, scope, |frame| frame);
+        }
+        let weights = BranchWeights::new(snapshot, scope);
+        let mut frames = FrameNumbers::default();
+        // The root's.
+        let (mut calls, mut self_weights) = (Vec::new(), vec![0]);
+        let mut nodes = vec![NodeId::ROOT; snapshot.branches.len()];
+        for (number, branch, weight) in weights.iter() {
+            calls.push((nodes[branch.caller as usize], frames.number(branch.frame)));
+            self_weights.push(weight);
+            nodes[number] = NodeId::from_index(calls.len());
+        }
+        Self { calls: CallTree::from_nodes(frames.labels, 1, calls.into_iter(), self_weights), nodes }
+    }
+
+    /// The same, where frames that `same` makes equal are one.
+    pub(crate) fn merged(snapshot: &Snapshot, scope: &Scope, same: impl Fn(Frame) -> Frame) -> Self {
+        let weights = BranchWeights::new(snapshot, scope);
+        let mut frames = FrameNumbers::default();
+        let mut builder = CallTreeBuilder::new(1);
+        let mut nodes = vec![NodeId::ROOT; snapshot.branches.len()];
+        for (number, &Branch { caller, frame }, weight) in weights.iter() {
+            let caller = nodes[caller as usize];
+            let frame = scope.shows(frame).then(|| frames.number(same(frame)));
+            nodes[number] = frame.map_or(caller, |frame| builder.child(caller, frame));
+            builder.add(nodes[number], &[weight]);
+        }
+        Self { calls: builder.finish(frames.labels), nodes }
+    }
+}
+
+/// The branches with stacks of a scope.
+struct BranchWeights<'a> {
+    snapshot: &'a Snapshot,
+    /// By branch: of the stacks that end there.
+    weights: Vec<u64>,
+    /// By branch: true if any stack leads there.
+    is_reached: Vec<bool>,
+}
+
+impl<'a> BranchWeights<'a> {
+    fn new(snapshot: &'a Snapshot, scope: &Scope) -> Self {
+        let count = snapshot.branches.len();
+        let (mut weights, mut is_reached) = (vec![0; count], vec![false; count]);
+        for stack in scope.stacks(snapshot) {
+            let branch = stack.branch as usize;
+            if let (Some(weight), Some(is_reached)) = (weights.get_mut(branch), is_reached.get_mut(branch)) {
+                *weight += stack.weight;
+                *is_reached = true;
+            }
+        }
+        // Callers come first.
+        for number in (1..count).rev() {
+            if is_reached[number] {
+                is_reached[snapshot.branches[number].caller as usize] = true;
+            }
+        }
+        Self { snapshot, weights, is_reached }
+    }
+
+    /// Iterates over the branches that stacks lead to, callers first: the number, the branch, the weight of the stacks that end there.
+    fn iter(&self) -> impl Iterator<Item = (usize, &'a Branch, u64)> {
+        let all = self.snapshot.branches.iter().zip(&self.weights).zip(&self.is_reached).enumerate().skip(1);
+        all.filter(|(_, (_, is_reached))| **is_reached)
+            .map(|(number, ((branch, &weight), _))| (number, branch, weight))
+    }
+}
+
+/// Numbers for the frames that occur.
+#[derive(Default)]
+struct FrameNumbers {
+    /// By [`Frame::key`].
+    numbers: Vec<Option<FrameId>>,
+    labels: Vec<Label>,
+}
+
+impl FrameNumbers {
+    fn number(&mut self, frame: Frame) -> FrameId {
+        let key = frame.key() as usize;
+        if self.numbers.len() <= key {
+            self.numbers.resize(key + 1, None);
+        }
+        *self.numbers[key].get_or_insert_with(|| {
+            self.labels.push(Label::Frame(frame));
+            FrameId::from_index(self.labels.len() - 1)
+        })
+    }
 }
 
 /// The way from the root to a node, by names: it stays the same from snapshot to snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct PathKey(u64);
 
-/// A node of the tree. Of its links, which [`Tree::finish`] makes, 0 is none: the root is nobody's child.
+/// The ways to the nodes of a tree.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
-    pub(crate) parent: usize,
-    pub(crate) label: Label,
-    /// Of all stacks that pass here.
-    pub(crate) weight: u64,
-    /// Of the stacks that end here.
-    pub(crate) own: u64,
-    first_child: u32,
-    next_sibling: u32,
-}
+pub(crate) struct Paths(Vec<PathKey>);
 
-/// A tree; node 0 is its root, and parents come before their children.
-#[derive(Clone, Debug)]
-pub(crate) struct Tree {
-    pub(crate) nodes: Vec<Node>,
-    pub(crate) comms: Vec<Arc<str>>,
-    /// By node.
-    paths: Vec<PathKey>,
-    links: Children,
-    comm_index: HashMap<Arc<str>, u32, FxBuildHasher>,
-    /// Of the functions' names, by function; 0 for those that were not asked for yet.
-    hashes: Vec<u64>,
-}
-
-impl Tree {
-    /// A root without children.
-    pub(crate) fn new(root: Label) -> Self {
-        let root = Node { parent: 0, label: root, weight: 0, own: 0, first_child: 0, next_sibling: 0 };
-        Self {
-            nodes: vec![root],
-            comms: Vec::new(),
-            paths: vec![PathKey::default()],
-            links: Children::default(),
-            comm_index: HashMap::default(),
-            hashes: Vec::new(),
-        }
-    }
-
-    /// The label of threads of this name.
-    pub(crate) fn comm(&mut self, comm: &Arc<str>) -> Label {
-        let comms = &mut self.comms;
-        let number = *self.comm_index.entry(Arc::clone(comm)).or_insert_with(|| {
-            comms.push(Arc::clone(comm));
-            (comms.len() - 1) as u32
-        });
-        Label::Comm(number)
-    }
-
-    /// The child of a node with this label, a new one if there is none.
-    pub(crate) fn child(&mut self, snapshot: &Snapshot, parent: usize, label: Label) -> usize {
-        let nodes = &self.nodes;
-        let is = |child: u32| {
-            let node = &nodes[child as usize];
-            (node.parent, node.label) == (parent, label)
+impl Paths {
+    /// The ways from `start`, which is the root or its only child. `comms` are the names of threads.
+    pub(crate) fn new(
+        calls: &CallTree<Label>,
+        start: NodeId,
+        snapshot: &Snapshot,
+        comms: &[Arc<str>],
+    ) -> Self {
+        // Numbers change from snapshot to snapshot, names do not.
+        let hash = |label: &Label| match *label {
+            Label::Comm(comm) => FxBuildHasher.hash_one(comms.get(comm as usize)),
+            Label::Frame(frame) => {
+                FxBuildHasher.hash_one((snapshot.functions.get(frame.function as usize), frame.kind))
+            }
         };
-        let key = match label {
-            Label::All => u64::MAX,
-            Label::Comm(comm) => u64::from(comm) << 3 | 7,
-            Label::Frame(frame) => frame.key(),
-        };
-        let child = self.links.find_or_add(parent as u32, key, is) as usize;
-        if child == nodes.len() {
-            self.nodes.push(Node { parent, label, weight: 0, own: 0, first_child: 0, next_sibling: 0 });
-            let path = (self.paths[parent].0, self.hash_of(snapshot, label));
-            self.paths.push(PathKey(FxBuildHasher.hash_one(path)));
+        let hashes: Vec<u64> = calls.frames().iter().map(hash).collect();
+        let mut paths: Vec<PathKey> = Vec::new();
+        for node in calls.nodes() {
+            paths.push(match calls.frame(node) {
+                Some(frame) if node > start => {
+                    let caller = paths[calls.parent(node).index()];
+                    PathKey(FxBuildHasher.hash_one((caller.0, hashes[frame.index()])))
+                }
+                _ => PathKey::default(),
+            });
         }
-        child
-    }
-
-    /// Tells each node its children: no child is added after it.
-    pub(crate) fn finish(mut self) -> Self {
-        for child in (1..self.nodes.len()).rev() {
-            let parent = self.nodes[child].parent;
-            self.nodes[child].next_sibling =
-                std::mem::replace(&mut self.nodes[parent].first_child, child as u32);
-        }
-        self
-    }
-
-    /// Of what a label is called: numbers change from snapshot to snapshot.
-    fn hash_of(&mut self, snapshot: &Snapshot, label: Label) -> u64 {
-        let Label::Frame(frame) = label else { return FxBuildHasher.hash_one(self.name(snapshot, label)) };
-        let index = frame.function as usize;
-        if self.hashes.len() <= index {
-            self.hashes.resize(snapshot.functions.len().max(index + 1), 0);
-        }
-        if self.hashes[index] == 0 {
-            self.hashes[index] = FxBuildHasher.hash_one(snapshot.functions.get(index)).max(1);
-        }
-        FxBuildHasher.hash_one((self.hashes[index], frame.kind))
-    }
-
-    /// Returns the name of a label.
-    pub(crate) fn name<'a>(&'a self, snapshot: &'a Snapshot, label: Label) -> &'a str {
-        match label {
-            Label::All => "all",
-            Label::Comm(comm) => self.comms.get(comm as usize).map_or("", |comm| comm),
-            Label::Frame(frame) => snapshot.functions.get(frame.function as usize).map_or("", |f| &f.name),
-        }
-    }
-
-    /// The children of a node of a finished tree, in the order in which they came.
-    pub(crate) fn children(&self, node: usize) -> impl Iterator<Item = usize> {
-        let link = |child: u32| (child != 0).then_some(child as usize);
-        let next = move |&child: &usize| link(self.nodes[child].next_sibling);
-        std::iter::successors(link(self.nodes[node].first_child), next)
-    }
-
-    /// The heaviest child; of equals, the one that came first.
-    pub(crate) fn heaviest_child(&self, node: usize) -> Option<usize> {
-        self.children(node).max_by_key(|&child| (self.nodes[child].weight, std::cmp::Reverse(child)))
+        Self(paths)
     }
 
     /// The way to a node.
-    pub(crate) fn path(&self, node: usize) -> PathKey {
-        self.paths[node]
+    pub(crate) fn of(&self, node: NodeId) -> PathKey {
+        self.0[node.index()]
     }
 
-    /// The node of a path, if there is one now.
-    pub(crate) fn find(&self, path: PathKey) -> Option<usize> {
-        self.paths.iter().position(|&known| known == path)
+    /// The node of a way, if there is one now.
+    pub(crate) fn find(&self, calls: &CallTree<Label>, path: PathKey) -> Option<NodeId> {
+        calls.nodes().find(|node| self.of(*node) == path)
     }
 }

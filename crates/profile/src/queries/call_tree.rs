@@ -1,7 +1,29 @@
 //! Profiles as one tree of calls, with a column of weights for each.
 
+use std::sync::Arc;
+
 use crate::tree::{FrameTree, TreeId};
 use crate::{FrameId, FrameTable, Label, View, ViewFrame};
+
+/// A frame of a call tree: one of a view, or what a live view tells apart.
+pub trait CallFrame {
+    /// Returns true if it is a thread, a process or the like, not yet a function.
+    fn is_thread(&self) -> bool;
+}
+
+impl CallFrame for ViewFrame {
+    fn is_thread(&self) -> bool {
+        matches!(
+            self.label,
+            Label::Comm(_)
+                | Label::Thread(..)
+                | Label::Process(..)
+                | Label::Cpu(_)
+                | Label::Container(_)
+                | Label::Cgroup(_)
+        )
+    }
+}
 
 /// The number of a node in its [`CallTree`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -16,9 +38,14 @@ impl NodeId {
         self.0 as usize
     }
 
-    pub(super) fn from_index(index: usize) -> Self {
+    /// The node at this position.
+    pub fn from_index(index: usize) -> Self {
         // Trees of frames number their nodes by 32 bits.
         Self(index as u32)
+    }
+
+    fn place(self) -> TreeId {
+        TreeId::from_index(self.index())
     }
 }
 
@@ -33,9 +60,9 @@ struct Node {
 }
 
 /// Calls as a tree from a root without a frame, each with its weights in one or several profiles.
-#[derive(Debug)]
-pub struct CallTree {
-    frames: Vec<ViewFrame>,
+#[derive(Clone, Debug)]
+pub struct CallTree<F = ViewFrame> {
+    frames: Arc<[F]>,
     nodes: Vec<Node>,
     columns: usize,
     /// Node by node, a weight for each column.
@@ -51,15 +78,15 @@ impl CallTree {
         if let [view] = views {
             let tree = view.tree(0.0);
             let weights = std::iter::once(0).chain(tree.nodes().map(|node| tree.own(node))).collect();
-            return Self::new(view.frames().frames().to_vec(), &tree, 1, weights);
+            return Self::from_tree(view.frames().frames(), &tree, 1, weights);
         }
         let mut frames = FrameTable::default();
-        let mut joined = TreeBuilder::new(views.len());
+        let mut joined = CallTreeBuilder::new(views.len());
         for (column, view) in views.iter().enumerate() {
             let shared: Vec<FrameId> =
                 view.frames().frames().iter().map(|frame| frames.intern(frame.clone())).collect();
             let tree = view.tree(0.0);
-            let mut places = vec![TreeId::ALL];
+            let mut places = vec![NodeId::ROOT];
             for node in tree.nodes() {
                 let Some(frame) = tree.frame(node) else { continue };
                 let place = joined.child(places[tree.below(node).index()], shared[frame.index()]);
@@ -67,21 +94,22 @@ impl CallTree {
                 places.push(place);
             }
         }
-        Self::new(frames.frames().to_vec(), &joined.tree, views.len(), joined.self_weights)
+        joined.finish(frames.frames())
     }
+}
 
-    pub(super) fn new(
-        frames: Vec<ViewFrame>,
-        tree: &FrameTree,
+impl<F: CallFrame> CallTree<F> {
+    /// Makes a tree of its nodes but the root: the caller and the frame of each, callers first. `self_weights` are those of all nodes,
+    /// the root's first, each with so many columns. Callees of one frame with equal frames stay apart.
+    pub fn from_nodes(
+        frames: impl Into<Arc<[F]>>,
         columns: usize,
+        nodes: impl Iterator<Item = (NodeId, FrameId)>,
         self_weights: Vec<u64>,
     ) -> Self {
         let root = Node { parent: NodeId::ROOT, frame: FrameId::default(), first_child: 0, next_sibling: 0 };
-        let node = |id: TreeId| {
-            let parent = NodeId::from_index(tree.below(id).index());
-            Node { parent, frame: tree.frame(id).unwrap_or_default(), ..root }
-        };
-        let mut nodes: Vec<Node> = std::iter::once(root).chain(tree.nodes().map(node)).collect();
+        let nodes = nodes.map(|(parent, frame)| Node { parent, frame, ..root });
+        let mut nodes: Vec<Node> = std::iter::once(root).chain(nodes).collect();
         let mut totals = self_weights.clone();
         for index in (1..nodes.len()).rev() {
             let parent = nodes[index].parent.index();
@@ -91,7 +119,20 @@ impl CallTree {
                 add(&mut totals[parent * columns + column], total);
             }
         }
-        Self { frames, nodes, columns, self_weights, totals }
+        Self { frames: frames.into(), nodes, columns, self_weights, totals }
+    }
+
+    fn from_tree(
+        frames: impl Into<Arc<[F]>>,
+        tree: &FrameTree,
+        columns: usize,
+        self_weights: Vec<u64>,
+    ) -> Self {
+        let nodes = tree.nodes().filter_map(|node| {
+            let parent = NodeId::from_index(tree.below(node).index());
+            Some((parent, tree.frame(node)?))
+        });
+        Self::from_nodes(frames, columns, nodes, self_weights)
     }
 
     /// The number of columns.
@@ -100,12 +141,17 @@ impl CallTree {
     }
 
     /// The frames that occur. A [`FrameId`] is a position in this list.
-    pub fn frames(&self) -> &[ViewFrame] {
+    pub fn frames(&self) -> &[F] {
         &self.frames
     }
 
+    /// The frames, to be shared with a tree that is built of the same ones.
+    pub(super) fn shared_frames(&self) -> Arc<[F]> {
+        Arc::clone(&self.frames)
+    }
+
     /// All nodes, callers before what they call; the root first.
-    pub fn nodes(&self) -> impl DoubleEndedIterator<Item = NodeId> + use<> {
+    pub fn nodes(&self) -> impl DoubleEndedIterator<Item = NodeId> + ExactSizeIterator + use<F> {
         (0..self.nodes.len()).map(NodeId::from_index)
     }
 
@@ -116,7 +162,7 @@ impl CallTree {
 
     /// Returns true if a node is a thread or a process, or the root: not yet a function.
     pub fn is_thread(&self, node: NodeId) -> bool {
-        self.frame(node).is_none_or(|frame| is_thread(&self.frames[frame.index()]))
+        self.frame(node).is_none_or(|frame| self.frames[frame.index()].is_thread())
     }
 
     /// The caller; the root's is the root.
@@ -132,6 +178,12 @@ impl CallTree {
             next = self.nodes[child as usize].next_sibling;
             (child != 0).then_some(NodeId(child))
         })
+    }
+
+    /// The callee with the largest total in the first column; of equals, the one that was found first.
+    pub fn heaviest_child(&self, node: NodeId) -> Option<NodeId> {
+        let total = |node: NodeId| self.totals(node).first().copied();
+        self.children(node).max_by_key(|&child| (total(child), std::cmp::Reverse(child)))
     }
 
     /// The weights of the samples whose stack ends at a node, one for each column.
@@ -171,6 +223,30 @@ impl CallTree {
         }
     }
 
+    /// The outermost nodes of a function: below each, it is on no stack.
+    pub(super) fn outermost(&self, is_function: impl Fn(FrameId) -> bool) -> Vec<NodeId> {
+        let mut outermost = Vec::new();
+        let mut depth = 0_usize;
+        self.walk(|node, entered| {
+            if self.frame(node).is_some_and(&is_function) {
+                if entered && depth == 0 {
+                    outermost.push(node);
+                }
+                depth = if entered { depth + 1 } else { depth - 1 };
+            }
+        });
+        outermost
+    }
+
+    /// The weights of the samples with a function anywhere on their stack, one for each column.
+    pub fn totals_with(&self, is_function: impl Fn(FrameId) -> bool) -> Vec<u64> {
+        let mut sums = vec![0; self.columns];
+        for node in self.outermost(is_function) {
+            sums.iter_mut().zip(self.totals(node)).for_each(|(sum, &total)| add(sum, total));
+        }
+        sums
+    }
+
     /// The same calls without threads and processes: what several threads do alike is one.
     pub fn merged_threads(&self) -> Self {
         self.regrown(|tree, node| if tree.is_thread(node) { Place::Same } else { Place::Child })
@@ -188,8 +264,8 @@ impl CallTree {
 
     /// Builds a tree anew from the nodes of this one, callers first.
     fn regrown(&self, mut place: impl FnMut(&Self, NodeId) -> Place) -> Self {
-        let mut grown = TreeBuilder::new(self.columns);
-        let mut places = vec![TreeId::ALL; self.nodes.len()];
+        let mut grown = CallTreeBuilder::new(self.columns);
+        let mut places = vec![NodeId::ROOT; self.nodes.len()];
         for node in self.nodes().skip(1) {
             let Some(frame) = self.frame(node) else { continue };
             let parent = places[self.parent(node).index()];
@@ -200,7 +276,7 @@ impl CallTree {
             };
             grown.add(places[node.index()], self.self_weights(node));
         }
-        Self::new(self.frames.clone(), &grown.tree, self.columns, grown.self_weights)
+        grown.finish(self.shared_frames())
     }
 }
 
@@ -214,20 +290,22 @@ enum Place {
     Nowhere,
 }
 
-/// A tree with several columns while it is built.
-pub(super) struct TreeBuilder {
-    pub(super) tree: FrameTree,
+/// A call tree while it is built, from callers to what they call.
+pub struct CallTreeBuilder {
+    tree: FrameTree,
     columns: usize,
-    pub(super) self_weights: Vec<u64>,
+    self_weights: Vec<u64>,
 }
 
-impl TreeBuilder {
-    pub(super) fn new(columns: usize) -> Self {
+impl CallTreeBuilder {
+    /// A root without weights, for so many columns of them.
+    pub fn new(columns: usize) -> Self {
         Self { tree: FrameTree::default(), columns, self_weights: vec![0; columns] }
     }
 
-    pub(super) fn child(&mut self, parent: TreeId, frame: FrameId) -> TreeId {
-        let child = self.tree.child(parent, frame);
+    /// The node of `frame` called by `parent`, a new one if there is none.
+    pub fn child(&mut self, parent: NodeId, frame: FrameId) -> NodeId {
+        let child = NodeId::from_index(self.tree.child(parent.place(), frame).index());
         let end = (child.index() + 1) * self.columns;
         if self.self_weights.len() < end {
             self.self_weights.resize(end, 0);
@@ -235,24 +313,23 @@ impl TreeBuilder {
         child
     }
 
-    pub(super) fn add(&mut self, node: TreeId, weights: &[u64]) {
+    /// Adds the weights of samples whose stack ends at `node`, one for each column.
+    pub fn add(&mut self, node: NodeId, weights: &[u64]) {
         let sums = &mut self.self_weights[node.index() * self.columns..][..self.columns];
         sums.iter_mut().zip(weights).for_each(|(sum, &weight)| add(sum, weight));
+    }
+
+    /// The number of nodes so far, which the next new one will have.
+    pub(super) fn next(&self) -> usize {
+        self.tree.next().index()
+    }
+
+    /// The finished tree. `frames` are those whose positions its nodes were given.
+    pub fn finish<F: CallFrame>(self, frames: impl Into<Arc<[F]>>) -> CallTree<F> {
+        CallTree::from_tree(frames, &self.tree, self.columns, self.self_weights)
     }
 }
 
 pub(super) fn add(sum: &mut u64, weight: u64) {
     *sum = sum.saturating_add(weight);
-}
-
-fn is_thread(frame: &ViewFrame) -> bool {
-    matches!(
-        frame.label,
-        Label::Comm(_)
-            | Label::Thread(..)
-            | Label::Process(..)
-            | Label::Cpu(_)
-            | Label::Container(_)
-            | Label::Cgroup(_)
-    )
 }

@@ -1,8 +1,7 @@
 //! The tree of calls turned around: from functions to who calls them.
 
-use super::call_tree::{CallTree, NodeId, TreeBuilder, add};
+use super::call_tree::{CallFrame, CallTree, CallTreeBuilder, NodeId, add};
 use crate::FrameId;
-use crate::tree::TreeId;
 
 /// A way out from a function, grown to some caller.
 struct Way {
@@ -12,10 +11,10 @@ struct Way {
     /// The caller in the tree that is turned around.
     at: NodeId,
     /// Its node in the one that is built.
-    node: TreeId,
+    node: NodeId,
 }
 
-impl CallTree {
+impl<F: CallFrame> CallTree<F> {
     /// The tree from the innermost frames: each function with its self weight, and above it its callers. Threads are left
     /// out.
     ///
@@ -31,17 +30,8 @@ impl CallTree {
     /// callers. Threads are left out,
     /// and callers as [`Self::from_leaves`] leaves them out.
     pub fn callers(&self, is_function: impl Fn(FrameId) -> bool, is_shown: impl Fn(&[u64]) -> bool) -> Self {
-        let mut starts = Vec::new();
-        let mut depth = 0_usize;
-        self.walk(|node, entered| {
-            if self.frame(node).is_some_and(&is_function) {
-                if entered && depth == 0 {
-                    starts.push((node, true));
-                }
-                depth = if entered { depth + 1 } else { depth - 1 };
-            }
-        });
-        self.turned(starts.into_iter(), is_shown)
+        let starts = self.outermost(is_function).into_iter().map(|start| (start, true));
+        self.turned(starts, is_shown)
     }
 
     fn turned(
@@ -50,28 +40,28 @@ impl CallTree {
         is_shown: impl Fn(&[u64]) -> bool,
     ) -> Self {
         let columns = self.columns();
-        let mut turned = TreeBuilder::new(columns);
+        let mut turned = CallTreeBuilder::new(columns);
         let weights = |start: NodeId, is_total: bool| {
             if is_total { self.totals(start) } else { self.self_weights(start) }
         };
-        let mut first = turned.tree.next();
+        let mut first = turned.next();
         let mut ways: Vec<Way> = Vec::new();
         for (start, is_total) in starts {
             let Some(frame) = self.frame(start) else { continue };
-            let node = turned.child(TreeId::ALL, frame);
+            let node = turned.child(NodeId::ROOT, frame);
             ways.push(Way { start, is_total, at: start, node });
         }
         // All ways grow by one caller at a time: when a level is complete, so are the totals of its nodes.
         while !ways.is_empty() {
-            let of_level = first.index();
+            let of_level = first;
             let place = |way: &Way| (way.node.index() - of_level) * columns;
-            let mut totals = vec![0; (turned.tree.next().index() - first.index()) * columns];
+            let mut totals = vec![0; (turned.next() - first) * columns];
             for way in &ways {
                 let total = totals[place(way)..].iter_mut();
                 let weights = weights(way.start, way.is_total).iter();
                 total.zip(weights).for_each(|(total, &weight)| add(total, weight));
             }
-            first = turned.tree.next();
+            first = turned.next();
             let mut grown = Vec::with_capacity(ways.len());
             for way in ways {
                 let caller = self.parent(way.at);
@@ -86,6 +76,6 @@ impl CallTree {
             }
             ways = grown;
         }
-        Self::new(self.frames().to_vec(), &turned.tree, columns, turned.self_weights)
+        turned.finish(self.shared_frames())
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use rustc_hash::FxBuildHasher;
 
-use super::call_tree::{CallTree, NodeId, add};
+use super::call_tree::{CallFrame, CallTree, NodeId, add};
 use crate::async_rust::Fold;
 use crate::branches::{BranchId, Branches};
 use crate::{FrameId, Label, View, ViewFrame};
@@ -75,7 +75,7 @@ pub struct FunctionTable {
 
 impl FunctionTable {
     /// Adds up a tree by the keys of its threads and frames.
-    pub fn new(tree: &CallTree, keys: &mut impl RowKeys) -> Self {
+    pub fn new<F: CallFrame>(tree: &CallTree<F>, keys: &mut impl RowKeys) -> Self {
         let mut rows = Rows::new(keys, tree.columns(), tree.frames().len());
         let mut rows_of_nodes: Vec<usize> = Vec::new();
         tree.walk(|node, entered| {
@@ -125,7 +125,7 @@ impl FunctionTable {
         Some(walk.rows.table)
     }
 
-    fn add_self(&mut self, row: usize, tree: &CallTree, node: NodeId) {
+    fn add_self<F: CallFrame>(&mut self, row: usize, tree: &CallTree<F>, node: NodeId) {
         let weights = &mut self.weights[row * self.columns..][..self.columns];
         weights
             .iter_mut()
@@ -150,11 +150,19 @@ struct Rows<'k, K> {
     keys: &'k mut K,
     table: FunctionTable,
     /// Keys are asked for once per frame, not each time.
-    of_frames: Vec<Option<u32>>,
+    of_frames: Vec<Option<OfFrame>>,
     numbers: HashMap<(u32, u32), u32, FxBuildHasher>,
     /// The number of frames of each row on the way: its samples count once.
     open: Vec<u32>,
     thread: u32,
+}
+
+/// The key of a frame, and its row in the thread where it was met last.
+#[derive(Clone, Copy)]
+struct OfFrame {
+    key: u32,
+    thread: u32,
+    row: usize,
 }
 
 impl<'k, K: RowKeys> Rows<'k, K> {
@@ -193,9 +201,16 @@ impl<'k, K: RowKeys> Rows<'k, K> {
 
     /// Goes on to a frame; calls `first` where the way had none of its row yet.
     fn enter(&mut self, frame: FrameId, first: impl FnOnce(&mut FunctionTable, usize)) -> usize {
-        let (keys, of_frame) = (&mut self.keys, &mut self.of_frames[frame.index()]);
-        let frame = *of_frame.get_or_insert_with(|| keys.of_frame(Some(frame)));
-        let row = self.row(frame);
+        let thread = self.thread;
+        let row = match self.of_frames[frame.index()] {
+            Some(known) if known.thread == thread => known.row,
+            known => {
+                let key = known.map_or_else(|| self.keys.of_frame(Some(frame)), |known| known.key);
+                let row = self.row(key);
+                self.of_frames[frame.index()] = Some(OfFrame { key, thread, row });
+                row
+            }
+        };
         if self.open[row] == 0 {
             first(&mut self.table, row);
         }

@@ -261,6 +261,13 @@ mod tests {
             }
         }
         assert!((5_000..5_020).contains(&lives.len()), "{}", lives.len());
+        let before = lives.len();
+        lives.learn(&fork(8, 7, 100), true);
+        lives.learn(&exit(8, 200), true);
+        (0..2).for_each(|_| drop(lives.finish_round(Vec::new())));
+        assert!(lives.is_member(8, 150), "its last records may still come");
+        (0..2).for_each(|_| drop(lives.finish_round(Vec::new())));
+        assert!(!lives.is_member(8, 150) && lives.len() <= before);
         let mut unsure = self::lives();
         for record in [record(kind::LOST, 0, 0, 0, 0), fork(8, 7, 100), exit(8, 200)] {
             unsure.learn(&record, true);

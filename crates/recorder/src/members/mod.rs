@@ -223,6 +223,11 @@ mod tests {
             Ok(Some(chunk.bytes))
         }
 
+        fn shrink(&mut self, sample: &[u8], _: Instant, into: &mut Vec<u8>) -> bool {
+            into.extend_from_slice(sample);
+            true
+        }
+
         fn finished_round(&mut self) -> io::Result<()> {
             self.0.push(0);
             Ok(())
@@ -296,14 +301,15 @@ mod tests {
             let is_shrunk = members.shrink(&samples(&[pid], 30).bytes, Instant::now(), into);
             assert!(!is_shrunk && into.is_empty(), "a stranger's stack is not unwound");
         }
+        assert!(members.shrink(&samples(&[7], 30).bytes, Instant::now(), &mut Vec::new()));
         members.records(samples(&[67, 67, 67], 30)).unwrap();
-        members.records(samples(&[7], 40)).unwrap();
+        members.records(samples(&[7, 7], 40)).unwrap();
         (0..2).for_each(|_| members.finished_round().unwrap());
-        // One sample of four was a member's.
-        assert_eq!((members.share_of(8), members.share_of(0), members.share_of(1)), (2, 0, 1));
-        let lost = [8, 5].map(|samples| LostCount { samples, unread: 0 }).to_vec();
+        // Two samples of five were a member's.
+        assert_eq!((members.share_of(10), members.share_of(0), members.share_of(1)), (4, 0, 1));
+        let lost = [10, 5].map(|samples| LostCount { samples, unread: 0 }).to_vec();
         members.end(&Ending { lost: Some(lost), ..Ending::default() }).unwrap();
-        assert_eq!(notes.1.unwrap().iter().map(|lost| lost.samples).collect::<Vec<_>>(), [2, 5]);
+        assert_eq!(notes.1.unwrap().iter().map(|lost| lost.samples).collect::<Vec<_>>(), [4, 5]);
     }
 
     #[test]
@@ -314,8 +320,11 @@ mod tests {
         let child = fork(8, 7, 5);
         lives.learn(&child.bytes, true);
         assert!(is_of_member(&child.bytes, &mut lives), "its own FORK names a child");
-        let mut ksymbol = fork(66, 1, 5);
-        ksymbol.bytes[..4].copy_from_slice(&kind::KSYMBOL.to_ne_bytes());
-        assert!(is_of_member(&ksymbol.bytes, &mut lives));
+        for (kind, is_kept) in [(kind::KSYMBOL, true), (kind::MMAP2, false), (kind::SWITCH, true)] {
+            let mut of_stranger = fork(66, 7, 5);
+            of_stranger.bytes[..4].copy_from_slice(&kind.to_ne_bytes());
+            // A switch is of whom its trailer names.
+            assert_eq!(is_of_member(&of_stranger.bytes, &mut lives), is_kept, "{kind}");
+        }
     }
 }

@@ -281,7 +281,7 @@ impl Out {
         }
         let bytes = std::mem::take(&mut self.bytes);
         let chunk = Chunk { ring: self.kind, bytes, drained: Drained::default() };
-        if let Some(mut bytes) = consumer.records(chunk)? {
+        if let Some(mut bytes) = consumer.ordered(chunk)? {
             bytes.clear();
             self.bytes = bytes;
         }
