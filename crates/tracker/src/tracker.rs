@@ -203,6 +203,11 @@ impl Tracker {
         &self.spaces
     }
 
+    /// The number of a space that no mapping leads to, such as a state of threads.
+    pub fn intern_space(&mut self, space: Space) -> SpaceId {
+        self.spaces.intern(space)
+    }
+
     /// The spaces found, at the end of the recording.
     pub fn into_spaces(self) -> SpaceTable {
         self.spaces

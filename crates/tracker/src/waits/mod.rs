@@ -99,7 +99,13 @@ pub struct Timeline<S> {
     ended: Vec<Interval<S>>,
     /// True if switches are not recorded at the moment.
     is_paused: bool,
+    /// Threads that have ended lately, and when: they are switched once more after that, at least, and that is nobody's time.
+    gone: HashMap<Tid, Timestamp, FxBuildHasher>,
 }
+
+/// Of so many threads that have ended, those are forgotten that did so long ago, in nanoseconds.
+const MANY_GONE: usize = 1024;
+const LONG_AGO: u64 = 10_000_000_000;
 
 #[derive(Debug)]
 struct Thread<S> {
@@ -152,7 +158,8 @@ enum State<S> {
 
 impl<S> Default for Timeline<S> {
     fn default() -> Self {
-        Self { threads: HashMap::default(), begin: None, ended: Vec::new(), is_paused: false }
+        let (threads, gone) = (HashMap::default(), HashMap::default());
+        Self { threads, begin: None, ended: Vec::new(), is_paused: false, gone }
     }
 }
 
@@ -170,6 +177,7 @@ impl<S: Copy> Timeline<S> {
     /// A thread was started.
     pub fn started(&mut self, pid: Pid, tid: Tid, time: Timestamp) {
         self.begin(time);
+        self.gone.remove(&tid);
         self.threads.insert(tid, Thread::new(pid, Some(time), State::New, None));
     }
 
@@ -250,6 +258,9 @@ impl<S: Copy> Timeline<S> {
     }
 
     fn out(&mut self, pid: Pid, tid: Tid, at: At, off: State<S>) {
+        if self.gone.contains_key(&tid) {
+            return;
+        }
         self.begin(at.time);
         let thread = self.thread(pid, tid);
         let activity = match thread.state {
@@ -281,6 +292,9 @@ impl<S: Copy> Timeline<S> {
 
     /// A thread was switched in.
     pub fn switched_in(&mut self, pid: Pid, tid: Tid, at: At) {
+        if self.gone.contains_key(&tid) {
+            return;
+        }
         self.begin(at.time);
         let thread = self.thread(pid, tid);
         match thread.state {
@@ -312,6 +326,16 @@ impl<S: Copy> Timeline<S> {
         }
     }
 
+    /// The thread that was switched in says which one ran before it: where nobody else has told that, it was switched out. Why,
+    /// is not said.
+    pub fn ran_before(&mut self, tid: Tid, at: At) {
+        if let Some(Thread { pid, state: State::Running, .. }) = self.threads.get(&tid) {
+            let pid = *pid;
+            let off = State::Off { stack: None, leaving: Leaving::Unsaid, woken: None, confirmed: true };
+            self.out(pid, tid, at, off);
+        }
+    }
+
     /// A thread was seen blocked with this stack, from outside. That is the stack of the wait that lasts, where nothing else has
     /// told it, or told less: `fuller` makes one of both.
     pub fn seen_blocked(&mut self, tid: Tid, stack: S, fuller: impl FnOnce(S, S) -> S) {
@@ -322,9 +346,25 @@ impl<S: Copy> Timeline<S> {
         }
     }
 
+    /// A thread was seen running. One that was there when the recording began and has not been switched has run since then.
+    pub fn seen_running(&mut self, tid: Tid) {
+        let is_paused = self.is_paused;
+        if let Some(thread) = self.threads.get_mut(&tid)
+            && matches!(thread.state, State::Before(_))
+            && !thread.is_doubtful
+            && !is_paused
+        {
+            thread.state = State::Running;
+        }
+    }
+
     /// A thread has ended.
     pub fn exited(&mut self, tid: Tid, time: Timestamp) {
         self.end_whatever(tid, time);
+        if self.gone.len() >= MANY_GONE {
+            self.gone.retain(|_, ended| time.0.saturating_sub(ended.0) < LONG_AGO);
+        }
+        self.gone.insert(tid, time);
         if let Some(mut thread) = self.threads.remove(&tid) {
             // Nothing was told of it any more.
             self.ended.extend(thread.settle_doubtful(tid, Activity::Unwatched, None));
@@ -337,6 +377,54 @@ impl<S: Copy> Timeline<S> {
         for tid in threads {
             self.exited(tid, time);
         }
+    }
+
+    /// Ends what every thread does at `time`, and begins it again: the intervals until then can be taken, and the threads go
+    /// on. Nothing that is told later may be older.
+    pub fn cut(&mut self, time: Timestamp) {
+        let threads: Vec<Tid> = self.threads.keys().copied().collect();
+        for tid in threads {
+            self.cut_thread(tid, time);
+        }
+        // Who turns up later has no time from before.
+        self.begin = self.begin.map(|begin| begin.max(time));
+    }
+
+    fn cut_thread(&mut self, tid: Tid, time: Timestamp) {
+        let Some(thread) = self.threads.get_mut(&tid) else { return };
+        // What it did then, the next that is told of it would say, and that is too late.
+        self.ended.extend(thread.settle_doubtful(tid, Activity::Unwatched, None));
+        if !thread.is_doubtful || self.is_paused {
+            return self.end_whatever(tid, time);
+        }
+        self.end(tid, Activity::Unwatched, None, time);
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.is_doubtful = true;
+        }
+    }
+
+    /// Gives the stacks of waits that last other names.
+    pub fn rename_stacks(&mut self, mut rename: impl FnMut(S) -> S) {
+        for thread in self.threads.values_mut() {
+            if let State::Before(Some(stack)) | State::Off { stack: Some(stack), .. } = &mut thread.state {
+                *stack = rename(*stack);
+            }
+        }
+    }
+
+    /// Forgets threads whose ends were lost: those that are not to be kept.
+    pub fn retain(&mut self, keep: impl Fn(Pid, Tid) -> bool) {
+        self.threads.retain(|tid, thread| keep(thread.pid, *tid));
+    }
+
+    /// Returns true if the thread is followed.
+    pub fn knows(&self, tid: Tid) -> bool {
+        self.threads.contains_key(&tid)
+    }
+
+    /// Returns the number of threads that are followed.
+    pub fn threads(&self) -> usize {
+        self.threads.len()
     }
 
     /// The intervals that have ended since the last call.

@@ -21,6 +21,10 @@ enum Told {
     Resume,
     /// From outside.
     Seen,
+    /// By a sample.
+    SeenRunning,
+    /// What was done until now is wanted.
+    Cut,
     /// It gets another name; whether it gives that to itself.
     Named(bool),
 }
@@ -47,6 +51,8 @@ fn tell(timeline: &mut Timeline<u32>, time: u64, told: Told, stack: u32) {
         Pause => timeline.pause(Timestamp(time)),
         Resume => timeline.resume(Timestamp(time)),
         Named(by_itself) => timeline.renamed(THREAD, Timestamp(time), by_itself),
+        SeenRunning => timeline.seen_running(THREAD),
+        Cut => timeline.cut(Timestamp(time)),
         Seen => timeline.seen_blocked(THREAD, stack, |known, _| known),
     }
 }
@@ -105,6 +111,59 @@ fn a_wait_has_the_stack_that_was_seen_from_outside() {
 }
 
 #[test]
+fn a_cut_ends_what_lasts_and_lets_it_go_on() {
+    let told = [(0, In), (10, Cut), (30, Out(false)), (50, Cut), (70, Wake), (80, Cut), (85, In), (90, Exit)];
+    let expected = [
+        (Running, 10, None),
+        (Running, 20, None),
+        (Blocked, 20, None),
+        (Blocked, 20, None),
+        (Woken, 10, None),
+        (Woken, 5, None),
+        (Running, 5, None),
+    ];
+    assert_eq!(intervals(&told), expected);
+    // The sample and the record of one switch are on both sides of the cut.
+    let told = [(0, In), (10, Leaves(Leaving::Blocked)), (11, Cut), (12, Out(false)), (20, In), (25, Exit)];
+    let expected = [(Running, 10, None), (Blocked, 1, Some(1)), (Blocked, 9, Some(1)), (Running, 5, None)];
+    assert_eq!(intervals(&told), expected);
+    let slept = [(0, Begin), (0, Exists), (5, Seen), (10, Cut), (20, Cut), (30, In), (31, Exit)];
+    let expected = [(10, Some(2)), (10, Some(2)), (10, Some(2))].map(|(t, s)| (BlockedSinceBefore, t, s));
+    assert_eq!(intervals(&slept), [&expected[..], &[(Running, 1, None)]].concat());
+}
+
+#[test]
+fn after_a_gap_a_cut_does_not_guess() {
+    let told = [(0, In), (10, Pause), (20, Cut), (30, Resume), (40, Cut), (50, Out(false)), (55, Exit)];
+    let expected = [
+        (Running, 10),
+        (Unwatched, 10),
+        (Unwatched, 10),
+        (Unwatched, 10),
+        // What is told says so of the time since the cut alone.
+        (Running, 10),
+        (Blocked, 5),
+    ];
+    let lengths: Vec<_> =
+        intervals(&told).into_iter().map(|(activity, length, _)| (activity, length)).collect();
+    assert_eq!(lengths, expected);
+}
+
+#[test]
+fn who_was_never_switched_and_is_sampled_has_run_all_the_time() {
+    let told = [(0, Begin), (0, Exists), (5, SeenRunning), (10, Cut), (20, Out(false)), (25, Exit)];
+    assert_eq!(intervals(&told), [(Running, 10, None), (Running, 10, None), (Blocked, 5, None)]);
+    let later = [(0, In), (5, Out(false)), (7, SeenRunning), (10, Cut)];
+    assert_eq!(intervals(&later), [(Running, 5, None), (Blocked, 5, None)], "a late sample is no switch");
+}
+
+#[test]
+fn who_turns_up_after_a_cut_has_no_time_from_before_it() {
+    let told = [(0, Begin), (100, Cut), (120, Out(false)), (130, Exit)];
+    assert_eq!(intervals(&told), [(Running, 20, None), (Blocked, 10, None)]);
+}
+
+#[test]
 fn what_was_done_under_a_name_ends_with_it() {
     let runs = [(0, In), (30, Named(true)), (100, Out(false)), (150, Named(false)), (200, In), (210, Exit)];
     let expected = [(Running, 30), (Running, 70), (Blocked, 50), (Blocked, 50), (Running, 10)];
@@ -155,6 +214,33 @@ fn the_record_says_what_a_sample_leaves_open() {
         let told = [(0, In), (100, unsaid), (101, Out(preempted)), (300, In)];
         assert_eq!(intervals(&told), [(Running, 100, None), (expected, 200, Some(1))]);
     }
+}
+
+#[test]
+fn who_tells_nothing_of_itself_is_told_of_by_others() {
+    let mut timeline: Timeline<u32> = Timeline::default();
+    let (silent, at) = (Tid(9), |time| At { time: Timestamp(time), cpu: None });
+    timeline.started(Pid(7), silent, Timestamp(1));
+    timeline.comes_next(silent, at(5), true);
+    timeline.ran_before(silent, at(20));
+    timeline.ran_before(silent, at(21));
+    timeline.comes_next(silent, at(50), true);
+    timeline.exited(silent, Timestamp(60));
+    let ended: Vec<_> = timeline.take_ended().iter().map(|ended| (ended.activity, ended.end.0)).collect();
+    assert_eq!(ended, [(Started, 5), (Running, 20), (Blocked, 50), (Running, 60)]);
+}
+
+#[test]
+fn who_has_ended_does_not_come_back_with_its_last_switch() {
+    let last = [(0, Fork), (2, In), (10, Exit), (11, Leaves(Leaving::Blocked)), (12, In), (13, Out(false))];
+    let whole = [&last[..], &[(50, Finish)]].concat();
+    assert_eq!(intervals(&whole), [(Started, 2, None), (Running, 8, None)]);
+    let mut timeline = Timeline::default();
+    for (number, (time, told)) in (0..).zip([&last[..], &[(20, Fork), (30, In), (35, Exit)]].concat()) {
+        tell(&mut timeline, time, told, number);
+    }
+    let sum: u64 = timeline.take_ended().iter().map(|ended| ended.end.0 - ended.start.0).sum();
+    assert_eq!(sum, 10 + 15, "another thread may have its number");
 }
 
 #[test]
@@ -229,6 +315,37 @@ fn states_are_the_kernels() {
 }
 
 proptest! {
+    #[test]
+    fn all_time_is_accounted_for_between_cuts(
+        told in prop::collection::vec((0..3 * SAME_SWITCH, prop::sample::select(vec![
+            Leaves(Leaving::Blocked), Leaves(Leaving::Unsaid), Out(true), Out(false), Wake, In, Named(true), Seen,
+            SeenRunning, Pause, Resume, Cut,
+        ])), 0..40),
+    ) {
+        let mut timeline = Timeline::default();
+        tell(&mut timeline, 1, Begin, 0);
+        tell(&mut timeline, 1, Exists, 0);
+        let (mut now, mut last, mut is_paused) = (1, 0, false);
+        for (step, told) in told.into_iter().chain([(1, Cut)]) {
+            now += step;
+            // They take turns.
+            match told {
+                Pause if is_paused => continue,
+                Resume if !is_paused => continue,
+                Pause | Resume => is_paused = !is_paused,
+                Cut | Seen => {}
+                _ if is_paused => continue,
+                _ => {}
+            }
+            tell(&mut timeline, now, told, 0);
+            if matches!(told, Cut) {
+                let sum: u64 = timeline.take_ended().iter().map(|ended| ended.end.0 - ended.start.0).sum();
+                prop_assert_eq!(sum, now - last - u64::from(last == 0));
+                last = now;
+            }
+        }
+    }
+
     #[test]
     fn all_time_is_accounted_for(
         told in prop::collection::vec((0..3 * SAME_SWITCH, prop::sample::select(vec![
