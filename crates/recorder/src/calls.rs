@@ -9,7 +9,7 @@ use model::{Loss, Tid, Timestamp};
 use rustc_hash::FxBuildHasher;
 use tracker::Orderer;
 
-use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind};
+use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind, SwitchNews};
 use crate::event::Event;
 use crate::notice::Notice;
 use crate::requests::NOBODY;
@@ -164,6 +164,10 @@ impl<C: Consumer> Consumer for CallWatch<C> {
 
     fn note_stacks(&mut self, stacks: &StackTotals) {
         self.consumer.note_stacks(stacks);
+    }
+
+    fn note_switches(&mut self, news: &[SwitchNews]) {
+        self.consumer.note_switches(news);
     }
 
     fn finished_round(&mut self) -> io::Result<()> {

@@ -12,7 +12,7 @@ use crate::notice::Notice;
 use crate::ring::Drained;
 use crate::unwind::{CopySizes, StackTotals};
 use crate::window::DumpReport;
-use perfdata::sections::{SwitchSampling, WatchedTime};
+use perfdata::sections::{Schedstat, SwitchSampling, WatchedTime};
 
 /// The kind of a CPU's ring, of which each CPU has two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,6 +113,20 @@ pub struct Ending {
     pub switches: Option<SwitchSampling>,
 }
 
+/// News of switches between threads, beside their records. They come before any record of what happens later. Times are on
+/// the clock of the recording, in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SwitchNews {
+    /// Switches are watched; from when on and of whom. The end is not known.
+    Watched(WatchedTime),
+    /// Switches are held back from this time on, because there are too many.
+    Held(u64),
+    /// They are recorded again.
+    Resumed(u64),
+    /// The kernel's counts of a thread. Only with [`crate::Options::light`].
+    Counted(Tid, Schedstat),
+}
+
 /// CPU time of a thread, and of what it started and has not ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TaskTime {
@@ -187,6 +201,9 @@ pub trait Consumer {
     /// Takes the totals of stacks since the recording began; told before each round is finished, where they are unwound.
     fn note_stacks(&mut self, _stacks: &StackTotals) {}
 
+    /// Takes what became known of switches; what [`Ending`] says of them at the end has all of it.
+    fn note_switches(&mut self, _news: &[SwitchNews]) {}
+
     /// Something asked for a file with what is kept. What was recorded before has come. `ticket` is in the report of that
     /// file; one file may serve several.
     fn dump(&mut self, _ticket: u64) {}
@@ -235,6 +252,11 @@ macro_rules! forward_calls {
         fn note_stacks(&mut self, stacks: &$crate::unwind::StackTotals) {
             let $this = self;
             $consumer.note_stacks(stacks);
+        }
+
+        fn note_switches(&mut self, news: &[$crate::consumer::SwitchNews]) {
+            let $this = self;
+            $consumer.note_switches(news);
         }
 
         fn dump(&mut self, ticket: u64) {

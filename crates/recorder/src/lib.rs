@@ -55,7 +55,9 @@ pub use calls::SlowCall;
 pub use census::Census;
 pub use commands::CommandSources;
 pub use conditions::{DumpCondition, ExitCondition};
-pub use consumer::{Chunk, Consumer, Ending, LostCount, RecordedEvent, Recording, RingKind, TaskTime};
+pub use consumer::{
+    Chunk, Consumer, Ending, LostCount, RecordedEvent, Recording, RingKind, SwitchNews, TaskTime,
+};
 pub use control::Control;
 pub use error::{Errno, Error};
 pub use file::{FileConsumer, OUTPUT_BUFFER};

@@ -230,6 +230,7 @@ impl Prepared {
                     return Ok(());
                 }
                 self.enable()?;
+                self.watched = run.begin_watching(crate::waits::start_watching(options));
             }
             run.until_the_end(&mut self.opened, options, Instant::now(), Pause::None);
             drop(watcher);
@@ -346,6 +347,8 @@ impl Run<'_> {
             self.duplicates =
                 Some(Duplicates::new(ids.iter().map(Vec::as_slice), format.unwrap_or_default()));
         }
+        // What is before the end of a delay is nobody's time.
+        self.begin_watching(prepared.watched.filter(|_| options.delay.is_none()));
         let mut synthesis = Synthesis::new(&prepared.layout, options.extras);
         synthesis.kernel();
         synthesis.cgroups();
@@ -405,8 +408,7 @@ impl Run<'_> {
                 return true;
             }
             if pause == Pause::None {
-                self.sample_switches(now, opened);
-                self.read_outside(now);
+                self.watch_switches(now, opened);
             }
             let interval = pace.time(self.consumer.is_in_haste());
             if self.round_is_due(now, last_round + interval) {

@@ -2,15 +2,32 @@
 
 use std::time::Instant;
 
+use perfdata::sections::WatchedTime;
+
 use super::Run;
-use crate::consumer::{Chunk, RingKind};
+use crate::consumer::{Chunk, RingKind, SwitchNews};
 use crate::notice::Notice;
 use crate::open::Opened;
 use crate::ring::Drained;
+use crate::waits::{OutsideReader, SwitchSampler};
 
 impl Run<'_> {
+    /// Tells the consumer from when on switches are watched; returns that.
+    pub(super) fn begin_watching(&mut self, watched: Option<WatchedTime>) -> Option<WatchedTime> {
+        let news: Vec<SwitchNews> = watched.map(SwitchNews::Watched).into_iter().collect();
+        self.consumer.note_switches(&news);
+        watched
+    }
+
+    /// Does what is due `now` to see where threads wait, and tells the consumer of it.
+    pub(super) fn watch_switches(&mut self, now: Instant, opened: &mut Opened) {
+        self.sample_switches(now, opened);
+        self.read_outside(now);
+        self.tell_of_switches();
+    }
+
     /// Holds switches back where they are too many, or lets them go on.
-    pub(super) fn sample_switches(&mut self, now: Instant, opened: &mut Opened) {
+    fn sample_switches(&mut self, now: Instant, opened: &mut Opened) {
         let Some(switches) = &mut self.switches else { return };
         let was_whole = switches.is_whole();
         let is_to_be_fetched = switches.step(now, opened);
@@ -23,8 +40,17 @@ impl Run<'_> {
         }
     }
 
+    /// Tells the consumer what became known of switches.
+    fn tell_of_switches(&mut self) {
+        let mut news = self.switches.as_mut().map(SwitchSampler::take_news).unwrap_or_default();
+        news.extend(self.outside.iter_mut().flat_map(OutsideReader::take_news));
+        if !news.is_empty() {
+            self.consumer.note_switches(&news);
+        }
+    }
+
     /// Takes what is read of blocked threads.
-    pub(super) fn read_outside(&mut self, now: Instant) {
+    fn read_outside(&mut self, now: Instant) {
         let Some(outside) = &mut self.outside else { return };
         let bytes = outside.look(now);
         if outside.is_refused() {

@@ -25,7 +25,7 @@ use super::machine::Machine;
 use super::record_size::room_for_chain;
 use super::totals::StackTotals;
 use super::waiting::{Handle, Task, WaitingRecords};
-use crate::consumer::{Chunk, Consumer, Ending, RecordedEvent, Recording, RingKind};
+use crate::consumer::{Chunk, Consumer, Ending, RecordedEvent, Recording, RingKind, SwitchNews};
 use crate::ring::Drained;
 use crate::window::DumpReport;
 
@@ -371,7 +371,11 @@ impl<C: Consumer> Consumer for Unwinding<C> {
     }
 
     fn is_in_haste(&self) -> bool {
-        self.held.bytes() > MUCH_HELD
+        self.held.bytes() > MUCH_HELD || self.consumer.is_in_haste()
+    }
+
+    fn note_switches(&mut self, news: &[SwitchNews]) {
+        self.consumer.note_switches(news);
     }
 
     fn dump(&mut self, ticket: u64) {

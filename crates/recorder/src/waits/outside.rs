@@ -19,7 +19,7 @@ use model::{CpuId, Pid, Tid, Timestamp};
 use perfdata::sections::Schedstat;
 
 use super::calls;
-use crate::consumer::Recording;
+use crate::consumer::{Recording, SwitchNews};
 use crate::open::Opened;
 use crate::options::{Options, Target};
 use crate::records::{each, u32_at};
@@ -35,6 +35,8 @@ const STACK: usize = 32 << 10;
 const REFUSALS: u32 = 20;
 /// Threads that are followed at most.
 const MOST_THREADS: usize = 100_000;
+/// The kernel's counts of a thread are told no more often than this while a recording runs, in nanoseconds.
+const BETWEEN_NEWS: u64 = 200_000_000;
 /// `PERF_SAMPLE_REGS_ABI_64`
 const ABI_64: u64 = 2;
 /// Offset of process and thread in FORK and EXIT.
@@ -56,6 +58,9 @@ pub(crate) struct OutsideReader {
     /// The number of times that a thread could not be read for want of rights, and whether that was told.
     refused: u32,
     told: bool,
+    /// What the kernel counted of threads, where somebody wants that while the recording runs.
+    news: Vec<SwitchNews>,
+    light: bool,
 }
 
 #[derive(Debug)]
@@ -63,6 +68,7 @@ struct Seen {
     pid: Pid,
     /// The number of times that it had been switched in when its stack was read last.
     switches: Option<u64>,
+    /// The first counts of the kernel, or where they are told as they come those told last; and the last.
     times: Option<[Schedstat; 2]>,
 }
 
@@ -90,6 +96,8 @@ impl OutsideReader {
             stack: Vec::new(),
             refused: 0,
             told: false,
+            news: Vec::new(),
+            light: options.light,
         };
         for pid in pids {
             for tid in procfs::threads(pid).unwrap_or_default() {
@@ -119,9 +127,9 @@ impl OutsideReader {
             match u32_at(record, 0) {
                 Some(kind::FORK) if self.inherit => self.begin(Pid(pid), Tid(tid)),
                 Some(kind::EXIT) => {
-                    // Its times are still wanted.
+                    // Its times are still wanted at the end.
                     if let Some(seen) = self.threads.get_mut(&tid)
-                        && seen.times.is_none()
+                        && (seen.times.is_none() || self.light)
                     {
                         self.threads.remove(&tid);
                     }
@@ -167,6 +175,11 @@ impl OutsideReader {
         is_news
     }
 
+    /// Takes what was read of the kernel's counts since the last call.
+    pub(crate) fn take_news(&mut self) -> Vec<SwitchNews> {
+        std::mem::take(&mut self.news)
+    }
+
     /// Iterates over the kernel's counts for each thread, first and last.
     pub(crate) fn times(&self) -> impl Iterator<Item = (Tid, [Schedstat; 2])> {
         self.threads.iter().filter_map(|(tid, seen)| Some((Tid(*tid), seen.times?)))
@@ -177,8 +190,13 @@ impl OutsideReader {
         let [running, runnable, switches] = procfs::schedstat(tid)?;
         let time = clock::now(self.clock)?;
         let reading = Schedstat { time, running, runnable };
-        let [_, last] = seen.times.get_or_insert([reading; 2]);
+        let is_first = seen.times.is_none();
+        let [told, last] = seen.times.get_or_insert([reading; 2]);
         *last = reading;
+        if self.light && (is_first || time.saturating_sub(told.time) >= BETWEEN_NEWS) {
+            *told = reading;
+            self.news.push(SwitchNews::Counted(tid, reading));
+        }
         if seen.switches == Some(switches) {
             return Ok(());
         }

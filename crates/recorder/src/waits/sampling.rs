@@ -14,6 +14,7 @@ use perfdata::sections::{Schedstat, SwitchSampling};
 use rustc_hash::FxBuildHasher;
 
 use super::outside::OutsideReader;
+use crate::consumer::SwitchNews;
 use crate::open::Opened;
 use crate::options::Options;
 use crate::records::{each, u32_at};
@@ -62,8 +63,14 @@ pub(crate) struct SwitchSampler {
     /// The time at which the running gap began.
     gap: Option<u64>,
     gaps: Vec<(u64, u64)>,
+    /// True if there has been a gap.
+    has_held: bool,
     threads: HashMap<u32, Vec<Schedstat>, FxBuildHasher>,
     readings: usize,
+    /// What has happened since it was last asked for.
+    news: Vec<SwitchNews>,
+    /// True if nothing is kept for the end.
+    light: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,8 +99,11 @@ impl SwitchSampler {
             switched: HashMap::default(),
             gap: None,
             gaps: Vec::new(),
+            has_held: false,
             threads: HashMap::default(),
             readings: 0,
+            news: Vec::new(),
+            light: options.light,
         })
     }
 
@@ -116,7 +126,7 @@ impl SwitchSampler {
 
     /// Returns true if no switch has been held back so far.
     pub(crate) fn is_whole(&self) -> bool {
-        self.gaps.is_empty() && self.gap.is_none()
+        !self.has_held
     }
 
     /// Returns the time at which [`SwitchSampler::step`] has to be called again.
@@ -158,7 +168,9 @@ impl SwitchSampler {
                 }
                 opened.hold_switches(false);
                 let end = clock::now(self.clock).ok();
-                self.gaps.extend(self.gap.take().zip(end));
+                let gap = self.gap.take().zip(end);
+                self.news.extend(gap.map(|(_, end)| SwitchNews::Resumed(end)));
+                self.gaps.extend(gap.filter(|_| !self.light));
                 let is_calm = rate.is_some_and(|rate| rate < FEW_PER_SECOND);
                 self.phase = if is_calm { Phase::All } else { Phase::Window(Instant::now() + WINDOW) };
                 self.look_again(Instant::now());
@@ -166,6 +178,11 @@ impl SwitchSampler {
             }
             Phase::Window(_) | Phase::Gap { .. } => false,
         }
+    }
+
+    /// Takes what has happened since the last call.
+    pub(crate) fn take_news(&mut self) -> Vec<SwitchNews> {
+        std::mem::take(&mut self.news)
     }
 
     /// Returns the records that were held back and counted, at the end of the recording.
@@ -191,6 +208,8 @@ impl SwitchSampler {
 
     fn hold(&mut self, until: Instant, window: Option<Duration>, opened: &mut Opened) {
         self.gap = clock::now(self.clock).ok();
+        self.news.extend(self.gap.map(SwitchNews::Held));
+        self.has_held = true;
         opened.hold_switches(true);
         self.phase = Phase::Gap { until, window };
     }
@@ -224,6 +243,10 @@ impl SwitchSampler {
                 continue;
             }
             let Some(reading) = read_times(Tid(tid as i32), self.clock) else { continue };
+            if self.light {
+                self.news.push(SwitchNews::Counted(Tid(tid as i32), reading));
+                continue;
+            }
             let readings = self.threads.entry(tid).or_default();
             match readings.as_mut_slice() {
                 [_, .., last] if self.readings >= MOST_READINGS => *last = reading,
