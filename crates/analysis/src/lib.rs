@@ -45,4 +45,6 @@ pub use event_view::EventView;
 pub use load::{Analysis, EventProfile};
 pub use notices::Notices;
 pub use request::{Measure, Request, Servers};
-pub use waits::{TimeWeight, WaitSpan};
+pub use waits::{
+    CauseId, LiveTimes, TimeSlice, TimeWeight, WaitSpan, WatchedEvent, thread_state, with_request,
+};

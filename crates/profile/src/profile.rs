@@ -236,6 +236,13 @@ impl Profile {
         &self.threads
     }
 
+    /// Takes all counts, and begins to count anew; stacks and threads keep their numbers.
+    pub fn take_counts(&mut self) -> Vec<(ThreadId, StackId, Count)> {
+        let counts = self.counts().collect();
+        (self.first, self.others, self.total) = (Paged::default(), HashMap::default(), Count::default());
+        counts
+    }
+
     /// Each thread's stacks with their counts, in no order.
     pub fn counts(&self) -> impl Iterator<Item = (ThreadId, StackId, Count)> {
         let first = self.first.iter().filter(|(_, (_, count))| count.samples > 0);

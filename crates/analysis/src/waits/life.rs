@@ -25,7 +25,21 @@ pub(super) struct Life {
     pub(super) sampled: bool,
     /// The stretch before each of the kernel's counts, by the count's number.
     stretches: BTreeMap<usize, Stretch>,
+    /// Of a life that is told in parts: what was seen in the last one in which anything was.
+    earlier: Earlier,
 }
+
+/// What was seen of a thread lately, for a part of its life in which nobody looked.
+#[derive(Default)]
+struct Earlier {
+    /// The stacks that it was seen blocked with, and how often.
+    waits: Vec<(Wait, u64)>,
+    /// The stacks that it was sampled with, and their periods.
+    ran: Vec<(StackId, u64)>,
+}
+
+/// So many stacks are remembered from part to part.
+const MOST_EARLIER: usize = 16;
 
 /// The time between two counts of the kernel, and the parts of it that are known, in nanoseconds.
 #[derive(Default)]
@@ -127,6 +141,55 @@ impl Life {
             (_, Some(Class::Running)) => self.add_running(state.thread, period),
             _ => add(self.states.entry(state).or_default(), Count { samples: 1, period }),
         }
+    }
+
+    /// Takes what there is so far, as a part of its life. Where nothing was sampled in it, or nobody saw it blocked, it did what
+    /// it did in the part before.
+    pub(super) fn take_part(&mut self) -> Self {
+        let mut part = Self {
+            states: std::mem::take(&mut self.states),
+            seen: std::mem::take(&mut self.seen),
+            samples: std::mem::take(&mut self.samples),
+            ran: std::mem::take(&mut self.ran),
+            sampled: self.sampled,
+            stretches: std::mem::take(&mut self.stretches),
+            earlier: Earlier::default(),
+        };
+        let is_told = |state: &State| {
+            class(state.activity) == Some(Class::Blocked) && state.wait.stack != StackId::EMPTY
+        };
+        let told = part.states.iter().filter(|(state, _)| is_told(state));
+        let told = heaviest(told.map(|(state, count)| (state.wait, count.period)));
+        if !part.seen.is_empty() {
+            self.earlier.waits = heaviest(part.seen.iter().map(|(wait, times)| (*wait, *times)));
+        } else if !told.is_empty() {
+            self.earlier.waits = told;
+        } else {
+            part.seen.extend(self.earlier.waits.iter().copied());
+        }
+        if !part.samples.is_empty() {
+            let sampled = part.samples.iter().filter(|(_, count)| count.period > 0);
+            self.earlier.ran = heaviest(sampled.map(|((_, stack), count)| (*stack, count.period)));
+        } else if let Some((&thread, _)) = part.ran.iter().max_by_key(|(_, ran)| **ran) {
+            let earlier = self.earlier.ran.iter();
+            // A profile has nothing that was never seen.
+            let count = |period| Count { samples: 1, period };
+            part.samples.extend(earlier.map(|&(stack, period)| ((thread, stack), count(period))));
+        }
+        part
+    }
+
+    /// Gives stacks that are remembered from part to part other names.
+    pub(super) fn rename_stacks(&mut self, mut rename: impl FnMut(StackId) -> StackId) {
+        let Earlier { waits, ran } = &mut self.earlier;
+        let waits = waits.iter_mut().map(|(wait, _)| &mut wait.stack);
+        waits.chain(ran.iter_mut().map(|(stack, _)| stack)).for_each(|stack| *stack = rename(*stack));
+    }
+
+    /// For how long it ran, and for how long it was ready to, in nanoseconds.
+    pub(super) fn on_cpu_and_ready(&self) -> (u64, u64) {
+        let ran = self.ran.values().copied().fold(0, u64::saturating_add);
+        (ran, self.known(Class::Runnable, None))
     }
 
     fn add_running(&mut self, thread: ThreadId, period: u64) {
@@ -300,6 +363,14 @@ impl Life {
             }
         }
     }
+}
+
+/// The heaviest of these.
+fn heaviest<K: Ord + Copy>(all: impl Iterator<Item = (K, u64)>) -> Vec<(K, u64)> {
+    let mut all: Vec<(K, u64)> = all.collect();
+    all.sort_unstable_by_key(|&(key, weight)| (std::cmp::Reverse(weight), key));
+    all.truncate(MOST_EARLIER);
+    all
 }
 
 #[cfg(test)]

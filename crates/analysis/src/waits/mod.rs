@@ -6,19 +6,18 @@
 
 mod causes;
 mod life;
+mod live;
 mod spans;
 mod state;
 mod switches;
+mod times;
 mod weight;
 
 use std::collections::HashMap;
 
 use decoder::values::U64s;
 use decoder::{Record, Sample};
-use model::{
-    AddressKind, Blocked, Pid, Resolution, Runnable, Space, SpaceTable, StackEntry, ThreadState, Tid,
-    Timestamp,
-};
+use model::{Pid, Tid, Timestamp};
 use perfdata::sections::Schedstat;
 use profile::{
     ChainCache, Count, Detail, Profile, SampleFacts, SampleFilter, StackId, ThreadId, TimeRange, Where,
@@ -33,11 +32,15 @@ use crate::aggregate::{Mapper, SeenIn, raw_chain};
 use crate::unsampled::BEFORE_COMMAND;
 
 use life::Life;
+pub use live::{LiveTimes, TimeSlice, WatchedEvent};
 pub use spans::WaitSpan;
 use spans::is_ready;
+pub use state::CauseId;
 use state::{Causes, State, Wait};
 use switches::{Field, SwitchFields};
 pub(crate) use switches::{Role, Switches, tell_of_waits};
+pub(crate) use times::{Times, activity};
+pub use times::{thread_state, with_request};
 pub use weight::TimeWeight;
 
 /// Sums the time of threads by what they did and with which stack.
@@ -179,7 +182,7 @@ impl ThreadTimes {
 
     fn count(&mut self, interval: &Interval<Wait>, tracker: &mut Tracker) {
         let Interval { pid, tid, activity, start, end, stack, cpu } = *interval;
-        if tid.0 == 0 || pid.0 < 0 {
+        if tid.0 <= 0 || pid.0 < 0 {
             return;
         }
         let counted = self.counted.get(&tid).map_or(&[][..], Vec::as_slice);
@@ -218,16 +221,26 @@ impl ThreadTimes {
     }
 
     /// Gives the time that a thread ran to its samples, by their shares.
-    fn bury(&mut self, tid: Tid, mut life: Life) {
-        let counted = self.counted.get(&tid).map_or(&[][..], Vec::as_slice);
+    fn bury(&mut self, tid: Tid, life: Life) {
+        let counted = self.counted.remove(&tid);
+        self.share(life, counted.as_deref().unwrap_or_default());
+        if let Some(counted) = counted {
+            self.counted.insert(tid, counted);
+        }
+    }
+
+    /// Adds what a thread did to the sums; the time that it ran goes to its samples, by their shares. `counted` is what the
+    /// kernel says of that time. Returns for how long the thread ran and was ready to.
+    fn share(&mut self, mut life: Life, counted: &[Schedstat]) -> (u64, u64) {
         if !self.switches.has_wakings() {
             life.separate_woken(counted);
         }
         life.share_unwatched(counted);
         life.share_stacks();
+        let sums = life.on_cpu_and_ready();
         let Life { states, samples, ran, sampled, .. } = life;
         if self.switches.is_only_of_sampled() && !sampled {
-            return;
+            return sums;
         }
         for (key, count) in states.into_iter().filter(|(key, _)| self.weight.has(key.activity)) {
             add(self.states.entry(key).or_default(), count);
@@ -236,10 +249,10 @@ impl ThreadTimes {
             for ((thread, stack), count) in samples {
                 self.profile.add_counts(thread, stack, count);
             }
-            return;
+            return sums;
         }
         if !self.weight.has(Activity::Running) {
-            return;
+            return sums;
         }
         let mut by_name: HashMap<ThreadId, Vec<(StackId, Count)>, FxBuildHasher> = HashMap::default();
         for ((thread, stack), count) in samples {
@@ -248,6 +261,7 @@ impl ThreadTimes {
         for (thread, ran) in ran.into_iter().filter(|(_, ran)| *ran > 0) {
             self.share_running(thread, ran, by_name.remove(&thread).unwrap_or_default());
         }
+        sums
     }
 
     /// Gives the time that a thread ran under one of its names to what was sampled then.
@@ -329,7 +343,8 @@ impl SampleSink for ThreadTimes {
             }
             Role::Switch { fields } => {
                 let read = |field: fn(SwitchFields) -> Field| field(fields?).read(sample.raw?);
-                if tid.0 != 0 {
+                // The idle task has no time, and a thread that has ended no number any more (-1).
+                if tid.0 > 0 {
                     let stack = self.stack(tracker, sample, pid, deferred);
                     let state = read(|fields| fields.state);
                     let leaving = state.map_or(Leaving::Unsaid, Leaving::from_prev_state);
@@ -342,9 +357,11 @@ impl SampleSink for ThreadTimes {
                 }
             }
             Role::Time => {
-                if tid.0 == 0 {
+                if tid.0 <= 0 {
                     return Ok(());
                 }
+                self.pass_gaps(time);
+                self.timeline.seen_running(tid);
                 let comm = tracker.comm(pid, tid).clone();
                 let container = tracker.container(pid, sample.cgroup).cloned();
                 let facts = SampleFacts {
@@ -398,14 +415,21 @@ impl SampleSink for ThreadTimes {
             Record::Switch(switch) => {
                 let sample_id = &switch.sample_id;
                 let (Some((pid, tid)), Some(time)) = (sample_id.thread, sample_id.time) else { return };
-                if tid.0 == 0 {
-                    return;
-                }
                 self.last = self.last.max(Some(time));
                 if self.pass_gaps(time) {
                     return;
                 }
                 let at = At { time, cpu: sample_id.cpu };
+                if let Some((_, other)) = switch.other.filter(|(_, other)| other.0 > 0) {
+                    // Not all threads tell of themselves: those of some namespaces do not.
+                    match switch.out {
+                        true => self.timeline.comes_next(other, at, true),
+                        false => self.timeline.ran_before(other, at),
+                    }
+                }
+                if tid.0 <= 0 {
+                    return;
+                }
                 self.runs(pid, if switch.out { -1 } else { 1 });
                 if switch.out {
                     self.timeline.switched_out(pid, tid, at, switch.preempted);
@@ -446,119 +470,6 @@ impl SampleSink for ThreadTimes {
             }
             _ => {}
         }
-    }
-}
-
-/// The time of threads, before what they waited for is known.
-pub(crate) struct Times {
-    /// Running time, and the stacks of all.
-    pub(crate) profile: Profile,
-    states: HashMap<State, Count, FxBuildHasher>,
-    causes: Causes,
-}
-
-impl Times {
-    /// Returns true if there is none.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.states.is_empty() && self.profile.total().samples == 0
-    }
-
-    /// Puts the state of each stretch of time on top of its stack, now that functions have names. What event loops were at
-    /// rest may be left out; returns how long that was, in nanoseconds.
-    pub(crate) fn with_states<'r>(
-        self,
-        spaces: &mut SpaceTable,
-        leaves_rest_out: bool,
-        resolve: impl Fn(&StackEntry) -> Option<&'r Resolution>,
-    ) -> (Profile, u64) {
-        let mut left_out = 0_u64;
-        let Self { mut profile, states, causes } = self;
-        let mut states: Vec<_> = states.into_iter().collect();
-        states.sort_unstable_by_key(|(key, _)| *key);
-        let mut leaves: HashMap<(Wait, Activity), Option<StackId>, FxBuildHasher> = HashMap::default();
-        for (State { thread, activity, wait }, count) in states {
-            let leaf = *leaves.entry((wait, activity)).or_insert_with(|| {
-                let Wait { stack, cause } = wait;
-                let is_blocked = matches!(
-                    activity,
-                    Activity::Blocked | Activity::Uninterruptible | Activity::BlockedSinceBefore
-                );
-                let said = cause.filter(|_| is_blocked).and_then(|cause| causes.of(cause));
-                let state = match (state_of(activity, stack, &profile, &resolve), said) {
-                    (ThreadState::Blocked(known), Some(said)) => {
-                        ThreadState::Blocked(causes::both(known, said))
-                    }
-                    (state, _) => state,
-                };
-                if leaves_rest_out && matches!(state, ThreadState::Blocked(Blocked::Events(_))) {
-                    return None;
-                }
-                let space = spaces.intern(Space::State(state));
-                let kind = AddressKind::InstructionPointer;
-                Some(profile.stacks.push(stack, StackEntry { offset: 0, space, kind, in_kernel: false }))
-            });
-            match leaf {
-                Some(stack) => {
-                    // What was shared out has been seen at least once, and a profile has nothing that was not.
-                    let count = Count { samples: count.samples.max(1), ..count };
-                    profile.add_counts(thread, stack, count);
-                }
-                None => left_out = left_out.saturating_add(count.period),
-            }
-        }
-        profile.stacks.release_indexes();
-        (profile, left_out)
-    }
-}
-
-/// Sums a profile of time by what threads did.
-pub(crate) fn activity(profile: &Profile, spaces: &SpaceTable) -> export::summary::Activity {
-    let mut activity = export::summary::Activity::default();
-    for (_, stack, count) in profile.counts() {
-        let place =
-            profile.stacks.split(stack).and_then(|(place, _)| profile.stacks.places().get(place.index()));
-        let sum = match place.map(|entry| spaces.get(entry.space)) {
-            Some(Space::State(ThreadState::Runnable(_))) => &mut activity.runnable,
-            Some(Space::State(ThreadState::Blocked(Blocked::Events(_)))) => &mut activity.waiting,
-            Some(Space::State(ThreadState::Blocked(_))) => &mut activity.blocked,
-            Some(Space::State(ThreadState::Unknown)) => &mut activity.unknown,
-            _ => &mut activity.running,
-        };
-        *sum = sum.saturating_add(count.period);
-    }
-    activity
-}
-
-fn state_of<'r>(
-    activity: Activity,
-    stack: StackId,
-    profile: &Profile,
-    resolve: &impl Fn(&StackEntry) -> Option<&'r Resolution>,
-) -> ThreadState {
-    let blocked = |is_uninterruptible| {
-        let entries = profile.stacks.entries(stack);
-        let entries = entries.filter_map(|place| profile.stacks.places().get(place.index()));
-        let kernel = entries.take_while(|entry| entry.in_kernel);
-        let functions: Vec<&str> = kernel
-            .filter_map(|entry| match resolve(entry)? {
-                Resolution::Resolved(symbolized) => {
-                    Some(symbolized.frames.iter().map(|frame| &*frame.function))
-                }
-                _ => None,
-            })
-            .flatten()
-            .collect();
-        ThreadState::Blocked(causes::cause(functions.into_iter(), is_uninterruptible))
-    };
-    match activity {
-        Activity::Running => ThreadState::Running,
-        Activity::Preempted => ThreadState::Runnable(Runnable::Preempted),
-        Activity::Woken => ThreadState::Runnable(Runnable::Woken),
-        Activity::Started => ThreadState::Runnable(Runnable::Started),
-        Activity::Blocked => blocked(false),
-        Activity::Uninterruptible => blocked(true),
-        Activity::BlockedSinceBefore => ThreadState::Blocked(Blocked::SinceBefore),
-        Activity::Unknown | Activity::Unwatched => ThreadState::Unknown,
     }
 }
 

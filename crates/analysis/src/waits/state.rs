@@ -27,9 +27,9 @@ pub(super) struct State {
     pub(super) wait: Wait,
 }
 
-/// The number of a cause in [`Causes`].
+/// The number of a cause that was read from outside.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct CauseId(pub(super) u32);
+pub struct CauseId(pub(super) u32);
 
 /// Causes of waits as they were read from outside: system calls with what they were called with.
 #[derive(Default)]

@@ -99,14 +99,27 @@ impl Switches {
         let watched = section.and_then(|bytes| WatchedTime::from_section(bytes, endian));
         let section = features.section(sections::id::SWITCH_SAMPLING);
         let sampling = section.and_then(|bytes| SwitchSampling::from_section(bytes, endian));
-        let sampling = sampling.unwrap_or_default();
-        let has_records = events.iter().any(|event| event.attr.flags.contains(AttrFlags::CONTEXT_SWITCH));
         let tracing = features.tracing_data.as_deref().map(|section| TracingData::parse(section).0);
+        let format = |attr: &Attr| {
+            let data = tracing.as_ref()?;
+            let tracepoint = data.tracepoints.iter().find(|known| known.id() == Some(attr.config))?;
+            Some((String::from_utf8_lossy(tracepoint.format).into_owned(), data.endian))
+        };
+        let switches = Self::among(events, endian, event, format)?;
+        Some(Self { watched, sampling: sampling.unwrap_or_default(), ..switches })
+    }
+
+    /// Finds the sources of switches among the events of a recording, as [`Self::of`]. `format` is asked for the text of a
+    /// tracepoint's format, and the byte order of its data.
+    pub(crate) fn among(
+        events: &[Event],
+        endian: Endian,
+        event: Option<&str>,
+        format: impl Fn(&Attr) -> Option<(String, Endian)>,
+    ) -> Option<Self> {
+        let has_records = events.iter().any(|event| event.attr.flags.contains(AttrFlags::CONTEXT_SWITCH));
         let field = |attr: &Attr, name: &str, usual: (usize, usize)| {
-            let known = tracing.as_ref().and_then(|data| {
-                let tracepoint = data.tracepoints.iter().find(|known| known.id() == Some(attr.config))?;
-                Field::named(name, &String::from_utf8_lossy(tracepoint.format), data.endian)
-            });
+            let known = format(attr).and_then(|(format, endian)| Field::named(name, &format, endian));
             known.unwrap_or(Field { offset: usual.0, size: usual.1, endian })
         };
         let mut roles: Vec<Role> = events
@@ -144,6 +157,7 @@ impl Switches {
         if let Some(role) = roles.get_mut(time) {
             *role = Role::Time;
         }
+        let (watched, sampling) = (None, SwitchSampling::default());
         Some(Self { roles, has_records, watched, sampling, time: EventIndex(time as u32) })
     }
 

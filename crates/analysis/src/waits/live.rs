@@ -1,0 +1,337 @@
+//! The time of threads while a recording runs, from cut to cut.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+
+use decoder::{Attr, Endian, Record, RecordLayout};
+use model::{Blocked, EventIndex, Name, Pid, SpaceId, StackEntry, Tid, Timestamp};
+use perfdata::Event;
+use perfdata::sections::{Schedstat, WatchedTime};
+use profile::{ChainCache, Count, Detail, Profile, SampleFilter, StackId, StackTable, ThreadId};
+use rustc_hash::FxBuildHasher;
+use tracker::waits::Activity;
+use tracker::{SampleSink, TrackedSample, Tracker};
+
+use super::state::{CauseId, State};
+use super::{Switches, ThreadTimes, TimeWeight};
+use crate::aggregate::SeenIn;
+
+/// With more stacks (callers' parts included) or threads than this, it is time to forget: [`LiveTimes::compact`].
+const MOST_STACKS: usize = 120_000;
+const MOST_THREADS: usize = 20_000;
+/// Raw chains that are remembered at most.
+const MOST_CHAINS: usize = 50_000;
+
+/// Sums the time of threads of a recording that runs, by what they did and with which stack, between cuts.
+///
+/// Records must come in the order of time, and what is told of switches before the records that come after it. At a cut
+/// the time of each thread is counted up to there, also of one that sleeps on: from cut to cut, the time of all that a thread
+/// did is the time between the two.
+pub struct LiveTimes {
+    times: ThreadTimes,
+    /// The time of the last cut.
+    since: Option<Timestamp>,
+    most_stacks: usize,
+    most_threads: usize,
+}
+
+/// An event of a recording that runs.
+#[derive(Clone, Debug)]
+pub struct WatchedEvent {
+    /// The name that the user gave it, or the recorder.
+    pub name: Name,
+    /// The kernel's attr.
+    pub attr: Attr,
+    /// The format of its raw data, of a tracepoint, as tracefs has it.
+    pub format: Option<String>,
+}
+
+/// Time that a thread spent with one stack, in one state.
+#[derive(Clone, Copy, Debug)]
+pub struct TimeSlice {
+    /// The thread, for [`LiveTimes::thread`].
+    pub thread: ThreadId,
+    /// The stack, among [`LiveTimes::stacks`].
+    pub stack: StackId,
+    /// The state of the thread and what it asked for; `None` where it ran what is innermost on the stack.
+    pub state: Option<(Activity, Option<CauseId>)>,
+    /// The number of samples, or of intervals, and the time in nanoseconds.
+    pub count: Count,
+}
+
+impl LiveTimes {
+    /// Counts nothing yet. `None` where the events do not tell of switches, or no event samples what runs.
+    pub fn new(weight: TimeWeight, events: &[WatchedEvent]) -> Option<Self> {
+        let event = |event: &WatchedEvent| Event {
+            attr: event.attr.clone(),
+            ids: Vec::new(),
+            name: event.name.clone(),
+            layout: RecordLayout::new(&event.attr, Endian::NATIVE),
+        };
+        let of_attr = |attr: &Attr| {
+            let event = events.iter().find(|event| event.attr == *attr)?;
+            Some((event.format.clone()?, Endian::NATIVE))
+        };
+        let events: Vec<Event> = events.iter().map(event).collect();
+        let switches = Switches::among(&events, Endian::NATIVE, None, of_attr)?;
+        let detail = Detail { threads: true, ..Detail::default() };
+        let mut times = ThreadTimes::new(weight, switches, &SampleFilter::default(), detail);
+        times.cache = ChainCache::bounded(MOST_CHAINS);
+        Some(Self { times, since: None, most_stacks: MOST_STACKS, most_threads: MOST_THREADS })
+    }
+
+    /// Returns the event whose samples say what runs.
+    pub fn event(&self) -> EventIndex {
+        self.times.switches.time
+    }
+
+    /// Returns true if stacks of blocked threads are read from outside.
+    pub fn has_outside(&self) -> bool {
+        self.times.switches.has_outside()
+    }
+
+    /// Switches are watched from here on.
+    pub fn watch(&mut self, watched: WatchedTime) {
+        let begin = Timestamp(watched.begin);
+        self.times.switches.watched = Some(WatchedTime { end: watched.begin, ..watched });
+        self.times.timeline.begin(begin);
+        // A thread may be told to have begun before.
+        self.times.range.start = Some(begin);
+        self.since = Some(begin);
+    }
+
+    /// Switches are held back from here on, because there are too many.
+    pub fn hold(&mut self, time: Timestamp) {
+        self.times.switches.sampling.gaps.push((time.0, u64::MAX));
+    }
+
+    /// Switches are recorded again.
+    pub fn resume(&mut self, time: Timestamp) {
+        if let Some((_, end)) =
+            self.times.switches.sampling.gaps.last_mut().filter(|(_, end)| *end == u64::MAX)
+        {
+            *end = time.0;
+        }
+    }
+
+    /// The kernel has counted so much time of a thread.
+    pub fn counted(&mut self, tid: Tid, counted: Schedstat) {
+        let known = self.times.counted.entry(tid).or_default();
+        // What was attributed to it until the last cut was an estimate.
+        if let [estimate] = known.as_mut_slice() {
+            estimate.running = estimate.running.min(counted.running);
+            estimate.runnable = estimate.runnable.min(counted.runnable);
+        }
+        if known.last().is_none_or(|last| last.time < counted.time) {
+            known.push(counted);
+        }
+    }
+
+    /// Returns the time of the newest record.
+    pub fn last(&self) -> Option<Timestamp> {
+        self.times.last
+    }
+
+    /// Returns the time up to which time has been counted.
+    pub fn since(&self) -> Option<Timestamp> {
+        self.since
+    }
+
+    /// Counts the time of all threads up to `time`; returns what they did since the cut before. All records until then must have
+    /// come.
+    pub fn cut(&mut self, time: Timestamp, tracker: &mut Tracker) -> Vec<TimeSlice> {
+        let begin = self.since.unwrap_or(time);
+        if time < begin {
+            return Vec::new();
+        }
+        for counted in self.times.counted.values_mut() {
+            interpolate(counted, time.0);
+        }
+        self.times.pass_gaps(time);
+        self.times.timeline.cut(time);
+        self.times.count_ended(tracker);
+        let tids: Vec<Tid> = self.times.lives.keys().copied().collect();
+        for tid in tids {
+            let Some(life) = self.times.lives.get_mut(&tid) else { continue };
+            let part = life.take_part();
+            let mut counted = self.times.counted.remove(&tid).unwrap_or_default();
+            let until = counted.partition_point(|count| count.time <= time.0);
+            let known = counted.get(..until).unwrap_or_default();
+            let sums = self.times.share(part, known);
+            if let Some(estimate) = estimate(known, (begin.0, time.0), sums) {
+                let later = counted.get(until);
+                let estimate = Schedstat {
+                    running: later.map_or(estimate.running, |later| estimate.running.min(later.running)),
+                    runnable: later.map_or(estimate.runnable, |later| estimate.runnable.min(later.runnable)),
+                    ..estimate
+                };
+                counted.splice(..until, [estimate]);
+            }
+            if !counted.is_empty() {
+                self.times.counted.insert(tid, counted);
+            }
+        }
+        self.since = Some(time);
+        self.forget_ended();
+        let ran = self.times.profile.take_counts().into_iter();
+        let ran = ran.map(|(thread, stack, count)| TimeSlice { thread, stack, state: None, count });
+        let states = self.times.states.drain().map(|(state, count)| {
+            let State { thread, activity, wait } = state;
+            // What was shared out has been seen at least once.
+            let count = Count { samples: count.samples.max(1), ..count };
+            TimeSlice { thread, stack: wait.stack, state: Some((activity, wait.cause)), count }
+        });
+        ran.chain(states).collect()
+    }
+
+    /// Forgets what is told of no more: gaps that are over, counts of threads that have ended.
+    fn forget_ended(&mut self) {
+        let times = &mut self.times;
+        let over = times.gaps.saturating_sub(usize::from(times.in_gap));
+        times.switches.sampling.gaps.drain(..over.min(times.switches.sampling.gaps.len()));
+        times.gaps -= over;
+        times.parallel.retain(|_, running| *running > 0);
+        let newest = self.since.map_or(0, |since| since.0);
+        let lives = &times.lives;
+        // One that nothing was told of yet has just begun.
+        times.counted.retain(|tid, counted| {
+            lives.contains_key(tid) || counted.last().is_some_and(|last| last.time > newest)
+        });
+    }
+
+    /// All stacks that were seen lately.
+    pub fn stacks(&self) -> &StackTable {
+        &self.times.profile.stacks
+    }
+
+    /// Returns a thread under one of its names.
+    pub fn thread(&self, thread: ThreadId) -> Option<(Pid, Tid, &Name)> {
+        let known = self.times.profile.threads().get(thread.index())?;
+        let (pid, tid) = known.ids?;
+        Some((pid, tid, &known.comm))
+    }
+
+    /// Returns what a thread has asked the kernel for.
+    pub fn request(&self, cause: CauseId) -> Option<Blocked> {
+        self.times.causes.of(cause)
+    }
+
+    /// The processes in which a space was seen.
+    pub fn seen_in(&self) -> &SeenIn {
+        &self.times.mapper.seen_in
+    }
+
+    /// Forgets in which processes spaces were seen, but for these.
+    pub fn retain_seen_in(&mut self, keep: impl Fn(SpaceId) -> bool) {
+        self.times.mapper.seen_in.retain(keep);
+    }
+
+    /// Returns true if there is so much that [`LiveTimes::compact`] is due.
+    pub fn is_full(&self) -> bool {
+        self.stacks().len() > self.most_stacks || self.times.profile.threads().len() > self.most_threads
+    }
+
+    /// Forgets stacks that nothing waits with and threads whose ends were lost: those of a process that is not `known`. All
+    /// stacks and threads get other numbers. May be called after a cut only.
+    pub fn compact(&mut self, known: impl Fn(Pid) -> bool) {
+        let times = &mut self.times;
+        times.timeline.retain(|pid, _| known(pid));
+        let new = Profile::new(times.profile.detail());
+        let old = std::mem::replace(&mut times.profile, new);
+        times.cache.clear();
+        let profile = &mut times.profile;
+        let mut numbers: HashMap<StackId, StackId, FxBuildHasher> = HashMap::default();
+        let mut entries: Vec<StackEntry> = Vec::new();
+        let mut rename = |stack: StackId| {
+            *numbers.entry(stack).or_insert_with(|| {
+                entries.clear();
+                let places = old.stacks.entries(stack);
+                entries.extend(places.filter_map(|place| old.stacks.places().get(place.index()).copied()));
+                profile.stacks.intern(&entries)
+            })
+        };
+        times.timeline.rename_stacks(|wait| super::Wait { stack: rename(wait.stack), ..wait });
+        for life in times.lives.values_mut() {
+            life.rename_stacks(&mut rename);
+        }
+        // Threads that nothing was told of since the last cut are gone, but for those that the timeline follows.
+        let timeline = &times.timeline;
+        times.lives.retain(|tid, _| timeline.knows(*tid));
+        self.most_stacks = MOST_STACKS.max(2 * self.times.profile.stacks.len());
+        self.most_threads = MOST_THREADS.max(2 * self.times.timeline.threads());
+    }
+}
+
+/// Adds what the kernel would have said at `time`, between two of its counts.
+fn interpolate(counted: &mut Vec<Schedstat>, time: u64) {
+    let place = counted.partition_point(|count| count.time <= time);
+    let (Some(before), Some(after)) =
+        (place.checked_sub(1).and_then(|before| counted.get(before)), counted.get(place))
+    else {
+        return;
+    };
+    if before.time == time {
+        return;
+    }
+    let between = |before: u64, after: u64, part: u64, whole: u64| {
+        let more = u128::from(after.saturating_sub(before)) * u128::from(part) / u128::from(whole.max(1));
+        before.saturating_add(u64::try_from(more).unwrap_or(0))
+    };
+    let (part, whole) = (time - before.time, after.time - before.time);
+    let reading = Schedstat {
+        time,
+        running: between(before.running, after.running, part, whole),
+        runnable: between(before.runnable, after.runnable, part, whole),
+    };
+    counted.insert(place, reading);
+}
+
+/// What the kernel will be held to have counted at the end of a part: what it had at the beginning, and what was attributed since.
+/// What is wrong in that, the next part makes good. `None` where the kernel has not counted.
+fn estimate(known: &[Schedstat], (begin, end): (u64, u64), (ran, ready): (u64, u64)) -> Option<Schedstat> {
+    let (first, last) = (known.first()?, known.last()?);
+    if first.time == begin {
+        let (running, runnable) = (first.running.saturating_add(ran), first.runnable.saturating_add(ready));
+        return Some(Schedstat { time: end, running, runnable });
+    }
+    // Since the last count by the shares of the whole part.
+    let since = |time: u64| {
+        let share = u128::from(time) * u128::from(end.saturating_sub(last.time))
+            / u128::from(end.saturating_sub(begin).max(1));
+        u64::try_from(share).unwrap_or(0)
+    };
+    Some(Schedstat {
+        time: end,
+        running: last.running.saturating_add(since(ran)),
+        runnable: last.runnable.saturating_add(since(ready)),
+    })
+}
+
+impl SampleSink for LiveTimes {
+    type Error = Infallible;
+
+    fn sample(&mut self, sample: TrackedSample<'_>) -> Result<(), Infallible> {
+        // A filter that admits all refuses nothing.
+        let _ = self.times.sample(sample);
+        Ok(())
+    }
+
+    fn settle(&mut self, tracker: &mut Tracker) {
+        self.times.settle(tracker);
+    }
+
+    fn before(&mut self, record: &Record<'_>) {
+        self.times.before(record);
+    }
+
+    fn record(&mut self, record: &Record<'_>) {
+        if let Record::Fork(task) = record
+            && task.time.0 != 0
+        {
+            // The kernel counts from there: the sums add that to what is known of the thread.
+            let known = self.times.counted.entry(task.tid).or_default();
+            known.retain(|count| count.time > task.time.0);
+        }
+        self.times.record(record);
+    }
+}
