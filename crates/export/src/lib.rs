@@ -24,3 +24,5 @@ mod waiting;
 
 pub use frame_name::frame_name;
 pub use labels::{printable, safe_label};
+pub use palette::{LEGEND_OF_TIME, Rgb, colour_of_time};
+pub use waiting::is_off_cpu;

@@ -2,20 +2,35 @@
 
 use inferno::flamegraph::color::Color;
 
-use crate::waiting::{State, state_of, unmarked};
+use crate::waiting::{MARK, State, state_of, unmarked};
 
 /// The colour of the frame that has all samples, which ran nowhere.
 pub(crate) const ALL: Color = Color { r: 222, g: 216, b: 203 };
 
+/// Red, green and blue.
+pub type Rgb = (u8, u8, u8);
+
 /// The meaning of the colours of a picture of time, told apart also by those who see no red and green: what ran is
 /// warm and dark or green, what did not is blue or violet.
-pub(crate) const LEGEND_OF_TIME: [(&str, Color); 5] = [
-    ("on the CPU for 5 % or more", Color { r: 228, g: 102, b: 72 }),
-    ("off the CPU for 95 % or more", Color { r: 168, g: 184, b: 212 }),
-    ("blocked", BLOCKED),
-    ("waiting for events", WAITING),
-    ("runnable", RUNNABLE),
+pub const LEGEND_OF_TIME: [(&str, Rgb); 5] = [
+    ("on the CPU for 5 % or more", (228, 102, 72)),
+    ("off the CPU for 95 % or more", (168, 184, 212)),
+    ("blocked", rgb(BLOCKED)),
+    ("waiting for events", rgb(WAITING)),
+    ("runnable", rgb(RUNNABLE)),
 ];
+
+const fn rgb(color: Color) -> Rgb {
+    (color.r, color.g, color.b)
+}
+
+/// The colour of a frame in a picture of time, by its label; `is_off_cpu` as [`crate::is_off_cpu`] says.
+pub fn colour_of_time(label: &str, is_off_cpu: bool) -> Rgb {
+    rgb(match is_off_cpu {
+        true => colour_of(&format!("{MARK}{label}")),
+        false => colour_of(label),
+    })
+}
 const BLOCKED: Color = Color { r: 72, g: 140, b: 214 };
 const WAITING: Color = Color { r: 196, g: 226, b: 246 };
 const RUNNABLE: Color = Color { r: 178, g: 132, b: 206 };

@@ -6,6 +6,11 @@ pub(crate) const MARK: char = '\u{2}';
 /// Frames with at least so many per cent of their time off the CPU are marked: a switch itself takes time on it.
 const LEAST_PERCENT: u8 = 95;
 
+/// Returns true if a frame that spent `off` of `all` its time off the CPU is shown as that.
+pub fn is_off_cpu(off: u128, all: u128) -> bool {
+    off > 0 && off * 100 >= all * u128::from(LEAST_PERCENT)
+}
+
 /// The use of a line's time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leaf {
@@ -78,7 +83,7 @@ pub(crate) fn mark(lines: &mut [String], left_out: &str) {
                     times.map(|weight| weight.parse::<u128>().unwrap_or(0)).sum::<u128>()
                 };
                 let (on, off) = (time(Leaf::On), time(Leaf::Off));
-                if off > 0 && off * 100 >= (on + off) * u128::from(LEAST_PERCENT) {
+                if is_off_cpu(off, on + off) {
                     marks[first..next].iter_mut().for_each(|marks| marks[depth] = true);
                 }
                 ranges.push((first, next, depth + 1));

@@ -1,32 +1,33 @@
 //! Records to snapshots: the live end of a recording.
 
 use std::collections::{HashMap, HashSet};
-use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use analysis::TimeWeight;
 use analysis::aggregate::SeenIn;
-use analysis::jit_dumps::{DumpPlayer, JitDumps, has_clock_of_dumps, is_dump};
+use analysis::jit_dumps::{DumpPlayer, JitDumps, has_clock_of_dumps};
 use crossbeam_channel::{Receiver, TryRecvError};
-use decoder::{AttrFlags, Endian, RawRecord, Record, kind};
+use decoder::{AttrFlags, Endian, RawRecord, kind};
 use host::sys::clock;
-use model::{EventIndex, Loss, Name, Pid, SpaceId, StackEntry, Tid, Timestamp};
-use profile::RawChain;
+use model::{EventIndex, Loss, Name, SpaceId, StackEntry, Timestamp};
 use recorder::unwind::{RefusedTables, Unwinding};
 use recorder::{
     Census, Chunk, Command, Consumer, Control, Ending, LostCount, Notice, Options, RecordedEvent, Recording,
-    Summary,
+    Summary, SwitchNews,
 };
 use rustc_hash::FxBuildHasher;
-use tracker::{Events, OrderedRecord, Orderer, RawStack, SampleReader, SampleSink, TrackedSample};
+use tracker::{Events, OrderedRecord, Orderer, SampleReader};
 
 use super::chunks::{Chunks, RecordSlot};
+use super::counting::Counting;
 use super::events::LiveEvents;
 use super::remarks::first_remarks;
 use super::shared_call_tree::SharedCallTree;
 use super::symbol_table::SymbolTable;
 use super::symbol_worker::SymbolWorker;
+use super::thread_time::ThreadTime;
 use super::window::{Counted, Thread, Window};
 use crate::snapshot::{CountedStack, Snapshot, Span, Status, Task};
 
@@ -63,6 +64,9 @@ pub struct Settings {
     pub stacks_unwound: bool,
     /// All nameless functions of a module as one.
     pub modules_only: bool,
+    /// The time of threads that is watched, in place of samples; for a recording that watches switches
+    /// ([`recorder::observe_waits`]).
+    pub time: Option<TimeWeight>,
 }
 
 /// The longest time to wait for names where a snapshot shall have them.
@@ -85,6 +89,8 @@ pub struct Engine<F: FnMut(News)> {
     /// The jitdumps of processes.
     dumps: DumpPlayer,
     window: Window,
+    /// The time of threads, where that is watched in place of samples.
+    time: Option<ThreadTime>,
     seen_in: SeenIn,
     symbols: SymbolTable,
     naming: SymbolWorker,
@@ -118,63 +124,6 @@ struct Interval {
     ended: Instant,
 }
 
-/// Counts samples in a window.
-struct Counting<'e> {
-    window: &'e mut Window,
-    seen_in: &'e mut SeenIn,
-    /// The process and the path, where the last record mapped a jitdump.
-    dump: Option<(Pid, Vec<u8>)>,
-}
-
-impl SampleSink for Counting<'_> {
-    type Error = Infallible;
-
-    fn record(&mut self, record: &Record<'_>) {
-        if let Record::Mmap(mmap) = record
-            && is_dump(mmap.path)
-        {
-            self.dump = Some((mmap.pid, mmap.path.to_vec()));
-        }
-    }
-
-    fn sample(&mut self, tracked: TrackedSample<'_>) -> Result<(), Infallible> {
-        let TrackedSample { tracker, event, sample, period, deferred } = tracked;
-        let (pid, tid) = sample.thread.unwrap_or((Pid::NONE, Tid(-1)));
-        let comm = tracker.comm(pid, tid).clone();
-        let raw = RawStack {
-            pid,
-            mode: sample.mode,
-            ip: sample.ip,
-            chain: sample.callchain.map(|chain| chain.iter()),
-        };
-        let seen_in = &mut *self.seen_in;
-        let stack = match deferred {
-            None => {
-                let chain = RawChain {
-                    generation: tracker.generation(pid).as_u64(),
-                    ip: sample.ip.unwrap_or(0),
-                    mode: sample.mode as u8,
-                    bytes: sample.callchain.map_or(&[], |chain| chain.as_bytes()),
-                };
-                self.window.stack(chain, |entries| {
-                    tracker.map_callchain(raw, entries);
-                    seen_in.see(pid, entries);
-                })
-            }
-            Some(user_part) => {
-                let mut entries = Vec::new();
-                tracker.map_callchain(raw, &mut entries);
-                tracker.map_deferred(pid, user_part.iter(), &mut entries);
-                seen_in.see(pid, &entries);
-                self.window.stacks.intern(&entries)
-            }
-        };
-        let time = sample.time.unwrap_or(Timestamp(0)).0;
-        self.window.add(event.0, Thread { pid, tid, comm }, stack, period, time);
-        Ok(())
-    }
-}
-
 impl<F: FnMut(News)> Engine<F> {
     /// An engine that waits for a recording.
     ///
@@ -186,6 +135,7 @@ impl<F: FnMut(News)> Engine<F> {
         let symbols = SymbolTable::new().with_modules_only(settings.modules_only);
         Ok(Self {
             window: Window::new(settings.window),
+            time: None,
             settings,
             orders,
             tell,
@@ -216,10 +166,13 @@ impl<F: FnMut(News)> Engine<F> {
     }
 
     fn read_ready(&mut self) {
-        let Self { orderer, chunks, samples, dumps, events, window, seen_in, .. } = self;
-        let mut counting = Counting { window, seen_in, dump: None };
+        let Self { orderer, chunks, samples, dumps, events, window, time, seen_in, .. } = self;
+        let mut counting = Counting { window, time: time.as_mut(), seen_in, dump: None };
         dumps.look();
         while let Some((time, held)) = orderer.pop() {
+            if let Some(threads) = &mut counting.time {
+                threads.advance(time.0, &mut samples.tracker, counting.window);
+            }
             if dumps.is_due(time) {
                 dumps.play(time, &mut samples.tracker);
             }
@@ -282,9 +235,16 @@ impl<F: FnMut(News)> Engine<F> {
     }
 
     fn attend_intervals(&mut self, now: Instant) {
-        if self.waiting.is_none() && now.duration_since(self.last) >= self.settings.interval {
+        let elapsed = now.duration_since(self.last);
+        let length = match &mut self.time {
+            _ if self.waiting.is_some() => None,
+            // To the nanosecond, by the clock of the records, which are behind.
+            Some(time) => time.end_interval(false),
+            None => (elapsed >= self.settings.interval).then_some(elapsed),
+        };
+        if let Some(length) = length {
             let mut counted = self.window.counted(Span::Start);
-            counted.covered = now.duration_since(self.last);
+            counted.covered = length;
             self.last = now;
             let loss = self.take_loss();
             // Asks for the names that are missing.
@@ -309,10 +269,34 @@ impl<F: FnMut(News)> Engine<F> {
         (self.tell)(News::Snapshot(Arc::new(snapshot)));
     }
 
+    /// Tells a snapshot with all names: nobody will ask again.
+    fn tell_named(&mut self, counted: &Counted, loss: Loss) {
+        let begin = Instant::now();
+        let mut snapshot = self.snapshot(counted, loss);
+        self.naming.ask(&[], self.samples.tracker.spaces(), |_| Vec::new(), &HashMap::default(), true);
+        while self.symbols.pending() > 0 && begin.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(10));
+            let mut named = false;
+            for answer in self.naming.answers() {
+                self.symbols.take(answer);
+                named = true;
+            }
+            if named {
+                snapshot = self.snapshot(counted, loss);
+            }
+        }
+        (self.tell)(News::Snapshot(Arc::new(snapshot)));
+    }
+
     fn snapshot(&mut self, counted: &Counted, loss: Loss) -> Snapshot {
         // Scripts wait for the names.
         let urgent = self.settings.intervals_apart || self.ended;
-        self.tree.update(&self.window.stacks, self.samples.tracker.spaces(), &mut self.symbols, urgent);
+        let spaces = self.samples.tracker.spaces();
+        self.tree.update(&self.window.stacks, spaces, &mut self.symbols, urgent);
+        if let Some(time) = &self.time {
+            time.name_states(&mut self.symbols);
+            self.tree.update(&self.window.stacks, spaces, &mut self.symbols, urgent);
+        }
         let mut tasks = Vec::new();
         // By the number of the thread.
         let mut task_numbers: Vec<Option<u32>> = Vec::new();
@@ -413,7 +397,8 @@ impl<F: FnMut(News)> Engine<F> {
         }
         // Scripts wait for the names.
         let urgent = self.settings.intervals_apart || self.ended;
-        let pids = |space| self.seen_in.pids(space);
+        let seen_in = self.time.as_ref().map_or(&self.seen_in, |time| time.times().seen_in());
+        let pids = |space| seen_in.pids(space);
         self.naming.ask(&wanted, self.samples.tracker.spaces(), pids, &weights, urgent);
     }
 
@@ -424,17 +409,24 @@ impl<F: FnMut(News)> Engine<F> {
         // Numbers of stacks have changed, too.
         self.tree = SharedCallTree::new();
         self.comms.clear();
+        if let Some(time) = &mut self.time {
+            time.forget(&live);
+        }
         self.naming.keep_only(live);
         self.forget_spaces();
     }
 
-    /// Forgets the spaces that no stack of the window speaks of.
+    /// Forgets the spaces that no stack speaks of: of the window, or of a thread that waits.
     fn forget_spaces(&mut self) {
-        let places = self.window.stacks.places();
-        let used: HashSet<SpaceId, FxBuildHasher> = places.iter().map(|entry| entry.space).collect();
+        let waiting = self.time.iter().flat_map(|time| time.times().stacks().places());
+        let places = self.window.stacks.places().iter().chain(waiting);
+        let used: HashSet<SpaceId, FxBuildHasher> = places.map(|entry| entry.space).collect();
         self.samples.tracker.forget_spaces(|space| used.contains(&space) || self.dumps.plays(space));
         let spaces = self.samples.tracker.spaces();
         self.seen_in.retain(|space| spaces.find(space).is_some());
+        if let Some(time) = &mut self.time {
+            time.retain_seen_in(|space| spaces.find(space).is_some());
+        }
         self.dumps.retain(|space| spaces.find(space).is_some());
         self.most_spaces = MOST_SPACES.max(2 * spaces.len());
     }
@@ -450,6 +442,14 @@ impl<F: FnMut(News)> Consumer for Engine<F> {
             self.naming.expect_kernel();
         }
         self.events = LiveEvents::of(recording);
+        if let Some(weight) = self.settings.time {
+            let Settings { interval, intervals_apart, .. } = self.settings;
+            let time = ThreadTime::new(weight, recording, &self.window, interval, intervals_apart);
+            let time = time.ok_or_else(|| io::Error::other("the recording does not watch switches"))?;
+            self.events.watch_time(weight.in_words(), time.times().event());
+            self.symbols.sleepers_rest = !time.times().has_outside();
+            self.time = Some(time);
+        }
         Ok(())
     }
 
@@ -497,6 +497,9 @@ impl<F: FnMut(News)> Consumer for Engine<F> {
     fn finished_round(&mut self) -> io::Result<()> {
         self.orderer.finish_round();
         self.read_ready();
+        if let Some(time) = &mut self.time {
+            time.finish_round(&mut self.samples.tracker, &mut self.window);
+        }
         if let Some(newest) = self.window.newest().filter(|&newest| newest > self.newest.0) {
             self.newest = (newest, Instant::now());
         }
@@ -507,48 +510,46 @@ impl<F: FnMut(News)> Consumer for Engine<F> {
     fn checkpoint(&mut self) -> io::Result<()> {
         // Time goes on where nothing runs, and the samples' clock is not one that we could read.
         let since = self.newest.1.elapsed().as_nanos();
-        if since > CHECKPOINT_SLACK.as_nanos() {
+        if since > CHECKPOINT_SLACK.as_nanos() && self.time.is_none() {
             self.window.forget(self.newest.0.saturating_add(u64::try_from(since).unwrap_or(u64::MAX)));
         }
         self.census.take(&mut self.samples.tracker);
         Ok(())
     }
 
+    fn is_in_haste(&self) -> bool {
+        self.time.as_ref().is_some_and(ThreadTime::is_in_haste)
+    }
+
+    fn note_switches(&mut self, news: &[SwitchNews]) {
+        if let Some(time) = &mut self.time {
+            time.learn(news);
+        }
+    }
+
     fn end(&mut self, ending: &Ending) -> io::Result<()> {
         self.orderer.finish();
         self.read_ready();
-        self.ended = true;
+        let length = self.time.as_mut().and_then(|time| {
+            let end = ending.watched.map(|watched| watched.end);
+            time.finish(end, &mut self.samples.tracker, &mut self.window);
+            time.end_interval(true)
+        });
         if self.orders.try_recv() == Err(TryRecvError::Disconnected) {
             // Nobody looks any more.
             return Ok(());
         }
-        let (counted, loss) = match self.waiting.take() {
-            Some(Interval { counted, loss, .. }) => (counted, loss),
-            None => {
-                let mut counted =
-                    self.window.counted(if self.settings.intervals_apart { Span::Start } else { self.span });
-                if self.settings.intervals_apart {
-                    counted.covered = self.last.elapsed();
-                }
-                (counted, self.last_loss(ending))
-            }
-        };
-        // The last one has all names: nobody will ask again.
-        let begin = Instant::now();
-        let mut snapshot = self.snapshot(&counted, loss);
-        self.naming.ask(&[], self.samples.tracker.spaces(), |_| Vec::new(), &HashMap::default(), true);
-        while self.symbols.pending() > 0 && begin.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_millis(10));
-            let mut named = false;
-            for answer in self.naming.answers() {
-                self.symbols.take(answer);
-                named = true;
-            }
-            if named {
-                snapshot = self.snapshot(&counted, loss);
-            }
+        if let Some(Interval { counted, loss, .. }) = self.waiting.take() {
+            self.tell_named(&counted, loss);
         }
-        (self.tell)(News::Snapshot(Arc::new(snapshot)));
+        self.ended = true;
+        let apart = self.settings.intervals_apart;
+        let mut counted = self.window.counted(if apart { Span::Start } else { self.span });
+        if apart {
+            counted.covered = length.unwrap_or_else(|| self.last.elapsed());
+        }
+        let loss = self.last_loss(ending);
+        self.tell_named(&counted, loss);
         Ok(())
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct LiveEvents {
     events: Vec<LiveEvent>,
     /// The position of an event by its ids, which the kernel gives.
     positions: HashMap<u64, EventIndex, FxBuildHasher>,
+    /// The time of threads, where that is watched in place of samples.
+    time: Option<EventStatus>,
 }
 
 struct LiveEvent {
@@ -38,13 +40,24 @@ impl LiveEvents {
         live
     }
 
-    /// Iterates over the statuses of the events that take samples.
+    /// Watches the time of threads, whose name `time` is, in place of the samples of all events. `sampler` says what runs.
+    pub(crate) fn watch_time(&mut self, time: &str, sampler: EventIndex) {
+        let frequency = self.events.get(sampler.0 as usize).and_then(|event| event.status.frequency);
+        self.time =
+            Some(EventStatus { name: time.to_owned(), frequency, unit: time.to_owned(), is_time: true });
+    }
+
+    /// Iterates over the statuses of what is counted: the events that take samples, or time.
     pub(crate) fn statuses(&self) -> impl Iterator<Item = &EventStatus> {
-        self.events.iter().filter(|event| !event.is_sideband).map(|event| &event.status)
+        let samplers = self.events.iter().filter(|event| !event.is_sideband && self.time.is_none());
+        self.time.iter().chain(samplers.map(|event| &event.status))
     }
 
     /// Returns the quantity that makes the stacks of an event heavy.
     pub(crate) fn weight(&self, event: u32) -> Option<Weight> {
+        if self.time.is_some() {
+            return Some(Weight::Period);
+        }
         self.events.get(event as usize).map(|event| event.weight)
     }
 
@@ -65,6 +78,7 @@ impl LiveEvent {
                 name: event.name.clone(),
                 frequency: attr.is_frequency().then_some(attr.sample_period),
                 unit: if weight == Weight::Samples { "samples".to_owned() } else { event.name.clone() },
+                is_time: false,
             },
             weight,
             is_sideband: event.sideband,

@@ -10,6 +10,7 @@
 
 mod chunks;
 pub mod code;
+mod counting;
 mod engine;
 mod events;
 pub mod filter;
@@ -22,6 +23,7 @@ mod symbol_table;
 mod symbol_worker;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod thread_time;
 pub mod views;
 mod window;
 

@@ -138,7 +138,8 @@ impl SharedCallTree {
     }
 }
 
-/// Returns true if a thread can begin in this space: it does not where nobody knows how the stack goes on.
+/// Returns true if a thread can begin in this space: it does not where nobody knows how the stack goes on, nor where nobody saw
+/// its stack.
 fn begins(space: &Space) -> bool {
-    !matches!(space, Space::Truncated(_) | Space::Unmapped { .. } | Space::Foreign(_))
+    !matches!(space, Space::Truncated(_) | Space::Unmapped { .. } | Space::State(_) | Space::Foreign(_))
 }

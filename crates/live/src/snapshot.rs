@@ -79,8 +79,10 @@ pub struct Branch {
 
 impl Branch {
     /// The empty stack.
-    pub const ROOT: Self =
-        Self { caller: 0, frame: Frame { function: 0, kind: FrameKind::User, in_kernel: false } };
+    pub const ROOT: Self = Self {
+        caller: 0,
+        frame: Frame { function: 0, kind: FrameKind::User, in_kernel: false, state: None },
+    };
 }
 
 impl Snapshot {
@@ -93,6 +95,11 @@ impl Snapshot {
             rest = branch.caller;
             Some(branch.frame)
         })
+    }
+
+    /// Returns what a thread does with a stack, by its branch's number; `None` where it runs the innermost function.
+    pub fn doing(&self, branch: u32) -> Option<Doing> {
+        self.branches.get(branch as usize).filter(|_| branch != 0)?.frame.state
     }
 
     /// The places of a stack, by its number; innermost first.
@@ -159,12 +166,34 @@ pub struct Frame {
     pub kind: FrameKind,
     /// True if it ran in the kernel (an inlined frame can be of either side).
     pub in_kernel: bool,
+    /// The activity of the thread, where this is not code but the name of that.
+    pub state: Option<Doing>,
+}
+
+/// The activity of a thread, in a view of time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Doing {
+    /// It runs; nobody saw what.
+    Running,
+    /// It could run, and has no CPU.
+    Runnable,
+    /// It is blocked.
+    Blocked,
+    /// It is an event loop at rest, or has slept since before the recording and nobody knows where.
+    AtRest,
+    /// Nobody knows: switches were lost.
+    Unknown,
 }
 
 impl Frame {
     /// A number that only equal frames have.
     pub(crate) fn key(self) -> u64 {
-        u64::from(self.function) << 3 | (self.kind as u64) << 1 | u64::from(self.in_kernel)
+        // What a thread did is known by its name, and is of no kind of code: no frame of the kernel is of this one.
+        let kind = match self.state {
+            Some(_) => (FrameKind::User as u64) << 1 | 1,
+            None => (self.kind as u64) << 1 | u64::from(self.in_kernel),
+        };
+        u64::from(self.function) << 3 | kind
     }
 }
 
@@ -242,6 +271,8 @@ pub struct EventStatus {
     pub frequency: Option<u64>,
     /// The unit of weights: `samples`, or the event's own.
     pub unit: String,
+    /// True if weights are the time of threads, in nanoseconds, and not samples.
+    pub is_time: bool,
 }
 
 impl Status {

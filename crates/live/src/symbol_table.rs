@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use export::{frame_name, safe_label};
-use model::{MapRefusal, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry};
+use model::{Blocked, MapRefusal, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry, ThreadState};
 use profile::{FrameKind, Label, ViewFrame, module_of};
 use rustc_hash::FxBuildHasher;
 
 use super::queue::Stage;
 use super::shared_list::SharedList;
 use super::symbol_worker::Named;
-use crate::snapshot::{Frame, Function, Place};
+use crate::snapshot::{Doing, Frame, Function, Place};
 
 /// Generated code is named late: its map is read again this long after new code was not in it,
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -43,6 +43,10 @@ pub(crate) struct SymbolTable {
     names: u64,
     /// All nameless functions of a module as one.
     modules_only: bool,
+    /// Places that are states of threads and wait for the names of functions that say more of them, by number.
+    states_to_name: Vec<u32>,
+    /// Threads that have slept since before the recording are at rest: nobody can be asked where they sleep.
+    pub(crate) sleepers_rest: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -75,6 +79,8 @@ impl SymbolTable {
             numbering: 0,
             names: 0,
             modules_only: false,
+            states_to_name: Vec::new(),
+            sleepers_rest: false,
         }
     }
 
@@ -123,8 +129,48 @@ impl SymbolTable {
             self.spaces.entry(entry.space).or_insert_with(|| Arc::new(spaces.get(entry.space).clone()));
         let space = Arc::clone(space);
         let frame = self.nameless(&entry, &space, None, None);
+        if let Space::State(_) = &*space {
+            // What it waited for, functions further out may say.
+            let number = self.add(entry, space, [frame].into_iter(), State::Known);
+            self.states_to_name.push(number);
+            return number;
+        }
         self.wanted.push(entry);
         self.add(entry, space, [frame].into_iter(), State::Asked)
+    }
+
+    /// Gives the states of threads their names, as far as these can be known. `name` is asked for each that has none yet, with
+    /// the names of functions that are known by now ([`Self::functions_at`]), and returns `None` where more names have to come.
+    pub(crate) fn name_states(&mut self, name: impl Fn(&Self, &Place) -> Option<ThreadState>) {
+        for number in std::mem::take(&mut self.states_to_name) {
+            let Some(place) = self.places.get(number as usize) else { continue };
+            let Some(state) = name(self, place) else {
+                self.states_to_name.push(number);
+                continue;
+            };
+            let (entry, old) = (place.entry, place.frames.clone());
+            let space = Space::State(state);
+            let frame = self.nameless(&entry, &space, None, None);
+            if self.frames.get(old.start as usize..old.end as usize) != Some(&[frame]) {
+                self.names += 1;
+                let frames = push(&mut self.frames, [frame].into_iter());
+                if let Some(place) = self.places.get_mut(number as usize) {
+                    (place.frames, place.space) = (frames, Arc::new(space));
+                }
+            }
+        }
+    }
+
+    /// The names of the functions at a place, innermost first; `None` while they are looked for.
+    pub(crate) fn functions_at(&self, entry: &StackEntry) -> Option<Vec<&str>> {
+        let &number = self.numbers.get(entry)?;
+        if self.states.get(number as usize) == Some(&State::Asked) {
+            return None;
+        }
+        let frames = self.frames_of(number).filter_map(|frame| self.functions.get(frame.function as usize));
+        let mut names: Vec<&str> = frames.map(|function| &*function.name).collect();
+        names.reverse();
+        Some(names)
     }
 
     fn add(
@@ -220,6 +266,7 @@ impl SymbolTable {
         let frames = std::mem::take(&mut self.frames);
         let states = std::mem::take(&mut self.states);
         (self.function_numbers, self.numbers, self.spaces) = Default::default();
+        self.states_to_name.clear();
         self.wanted.retain(|entry| live.contains(entry));
         for (place, state) in places.iter().zip(states).filter(|(place, _)| live.contains(&place.entry)) {
             let of_place = frames.get(place.frames.start as usize..place.frames.end as usize);
@@ -231,8 +278,14 @@ impl SymbolTable {
                     Some(Frame { function, ..*frame })
                 })
                 .collect();
-            self.spaces.insert(place.entry.space, Arc::clone(&place.space));
-            self.add(place.entry, Arc::clone(&place.space), renumbered.into_iter(), state);
+            let is_state = matches!(*place.space, Space::State(_));
+            if !is_state {
+                self.spaces.insert(place.entry.space, Arc::clone(&place.space));
+            }
+            let number = self.add(place.entry, Arc::clone(&place.space), renumbered.into_iter(), state);
+            if is_state {
+                self.states_to_name.push(number);
+            }
         }
         let asked = self.states.iter().filter(|state| **state == State::Asked).count();
         self.pending = asked.saturating_sub(self.wanted.len());
@@ -249,6 +302,7 @@ impl SymbolTable {
     ) -> Frame {
         let label = match space {
             Space::Truncated(reason) => Label::Truncated(*reason),
+            Space::State(state) => Label::State(state.clone()),
             _ => module_of(space).map_or(Label::Unknown(None), |module| Label::Module(module, start)),
         };
         // Without the suffix, which is the frame's kind.
@@ -258,12 +312,26 @@ impl SymbolTable {
             name = format!("{}, perf map not used: {why}]", name.trim_end_matches(']'));
         }
         let module = module_text(space);
-        self.frame(&name, &module, kind_of(entry, space), entry.in_kernel)
+        let frame = self.frame(&name, &module, kind_of(entry, space), entry.in_kernel);
+        Frame { state: self.doing(space), ..frame }
+    }
+
+    /// What a thread does whose state a space is.
+    fn doing(&self, space: &Space) -> Option<Doing> {
+        let Space::State(state) = space else { return None };
+        Some(match state {
+            ThreadState::Blocked(Blocked::Events(_)) => Doing::AtRest,
+            ThreadState::Blocked(Blocked::SinceBefore) if self.sleepers_rest => Doing::AtRest,
+            ThreadState::Blocked(_) => Doing::Blocked,
+            ThreadState::Running => Doing::Running,
+            ThreadState::Runnable(_) => Doing::Runnable,
+            ThreadState::Unknown => Doing::Unknown,
+        })
     }
 
     fn frame(&mut self, name: &str, module: &Arc<str>, kind: FrameKind, in_kernel: bool) -> Frame {
         let function = Function { name: Arc::from(&*safe_label(name)), module: Arc::clone(module) };
-        Frame { function: self.function(function), kind, in_kernel }
+        Frame { function: self.function(function), kind, in_kernel, state: None }
     }
 
     fn function(&mut self, function: Function) -> u32 {

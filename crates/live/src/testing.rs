@@ -9,7 +9,7 @@ use model::{AddressKind, Name, ObjectIdentity, Pid, Space, SpaceId, StackEntry};
 use profile::FrameKind;
 
 use crate::snapshot::{
-    Branch, Call, CountedStack, EventStatus, Frame, Function, Place, Snapshot, Span, Status, Task,
+    Branch, Call, CountedStack, Doing, EventStatus, Frame, Function, Place, Snapshot, Span, Status, Task,
 };
 
 /// Each snapshot that is made here numbers its functions by itself.
@@ -29,7 +29,8 @@ pub struct Build {
 
 impl Build {
     /// Adds a stack, outermost frame first: `main;read;_k_vfs_read`. `_k_`, `_i_` and `_j_` mark kernel, inlined and
-    /// generated code; kernel functions lie in `kernel.kallsyms`, others in `app`, or what stands after `@`.
+    /// generated code; kernel functions lie in `kernel.kallsyms`, others in `app`, or what stands after `@`. `[blocked…`,
+    /// `[runnable…` and `[waiting…` are states of the thread.
     pub fn stack(&mut self, pid: i32, tid: i32, comm: &str, frames: &str, samples: u64) -> &mut Self {
         let task = Task { pid, tid, comm: comm.into() };
         let task = position(&mut self.tasks, task);
@@ -43,10 +44,15 @@ impl Build {
                     _ => (FrameKind::User, text),
                 };
                 let in_kernel = kind == FrameKind::Kernel;
-                let default = if in_kernel { "kernel.kallsyms" } else { "app" };
+                let state = doing(text);
+                let default = match in_kernel {
+                    true => "kernel.kallsyms",
+                    false if state.is_some() => "",
+                    false => "app",
+                };
                 let (name, module) = text.split_once('@').unwrap_or((text, default));
                 let function = Function { name: name.into(), module: module.into() };
-                Frame { function: position(&mut self.functions, function), kind, in_kernel }
+                Frame { function: position(&mut self.functions, function), kind, in_kernel, state }
             })
             .collect();
         // Inlined frames lie where their callers do: each other frame is a place of its own.
@@ -102,6 +108,7 @@ impl Build {
                     name: "cpu-clock".to_owned(),
                     frequency: Some(997),
                     unit: "samples".to_owned(),
+                    is_time: false,
                 }],
                 cpus: 2,
                 span: Span::Window,
@@ -137,6 +144,18 @@ fn place(number: u32, function: &Function, frames: Range<u32>) -> Place {
         frames,
         looked_for: true,
     }
+}
+
+/// What a frame says that a thread does.
+fn doing(text: &str) -> Option<Doing> {
+    let states = [
+        ("[running: ", Doing::Running),
+        ("[runnable", Doing::Runnable),
+        ("[blocked", Doing::Blocked),
+        ("[waiting: ", Doing::AtRest),
+        ("[unknown: switches", Doing::Unknown),
+    ];
+    states.iter().find(|(begin, _)| text.starts_with(begin)).map(|(_, doing)| *doing)
 }
 
 fn position<T: PartialEq>(list: &mut Vec<T>, item: T) -> u32 {

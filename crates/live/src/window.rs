@@ -116,12 +116,22 @@ impl Window {
 
     /// Counts a sample.
     pub(crate) fn add(&mut self, event: u32, thread: Thread, stack: StackId, period: u64, time: u64) {
-        let number = self.thread_numbers.get(&thread).copied().unwrap_or_else(|| {
+        let number = self.number(thread);
+        self.add_count((event, number, stack), Count { samples: 1, period }, time);
+    }
+
+    /// The number of a thread under one of its names.
+    pub(crate) fn number(&mut self, thread: Thread) -> ThreadNumber {
+        self.thread_numbers.get(&thread).copied().unwrap_or_else(|| {
             let number = ThreadNumber(self.threads.len() as u32);
             self.threads.push(thread.clone());
             self.thread_numbers.insert(thread, number);
             number
-        });
+        })
+    }
+
+    /// Adds a count, which has samples, to those of `time`.
+    pub(crate) fn add_count(&mut self, key: Key, added: Count, time: u64) {
         let (first, last) = self.times.unwrap_or((time, time));
         let last = last.max(time);
         self.times = Some((first.min(time), last));
@@ -129,14 +139,18 @@ impl Window {
         if self.parts.back().is_none_or(|newest| time >= newest.start.saturating_add(part)) {
             self.parts.push_back(Part { start: time - time % part, counts: Counts::default() });
         }
-        let key = (event, number, stack);
         let newest = self.parts.back_mut().map(|newest| newest.counts.entry(key).or_default());
         let sums = [self.window.entry(key).or_default(), self.since_start.entry(key).or_default()];
         for count in newest.into_iter().chain(sums) {
-            count.samples = count.samples.saturating_add(1);
-            count.period = count.period.saturating_add(period);
+            count.samples = count.samples.saturating_add(added.samples);
+            count.period = count.period.saturating_add(added.period);
         }
         self.forget(last);
+    }
+
+    /// The length of time in which it moves on.
+    pub(crate) fn part(&self) -> u64 {
+        self.length / u64::from(PARTS)
     }
 
     /// Time goes on, also without samples.

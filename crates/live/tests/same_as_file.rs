@@ -177,6 +177,7 @@ impl Script {
             intervals_apart: true,
             stacks_unwound: false,
             modules_only: false,
+            time: None,
         };
         let tell = move |item| {
             if let News::Snapshot(snapshot) = item {

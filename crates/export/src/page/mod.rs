@@ -8,8 +8,8 @@ pub(crate) mod frames;
 use std::io::{self, Write};
 
 use frames::escape;
-use inferno::flamegraph::color::Color;
 
+use crate::palette::Rgb;
 use crate::summary;
 
 /// Pixels from one frame to the next above it. inferno's.
@@ -31,7 +31,7 @@ pub(crate) struct Page<'p> {
     pub(crate) title: &'p str,
     pub(crate) subtitle: &'p str,
     /// The meanings of the colours, where they are told.
-    pub(crate) legend: &'p [(&'static str, Color)],
+    pub(crate) legend: &'p [(&'static str, Rgb)],
     /// Pixels.
     pub(crate) width: usize,
     /// True if that is but a proposal.
@@ -114,7 +114,7 @@ impl Page<'_> {
         }
         write!(output, "<g id=\"legend\">")?;
         let mut x = MARGIN;
-        for (meaning, Color { r, g, b }) in self.legend {
+        for (meaning, (r, g, b)) in self.legend {
             let top = y - 9;
             write!(
                 output,

@@ -10,12 +10,13 @@ use rustc_hash::FxBuildHasher;
 
 use super::Scope;
 use super::tree::{Label, PathKey, Paths, ScopeTree};
-use crate::snapshot::{Frame, Snapshot};
+use crate::snapshot::{Doing, Frame, Snapshot};
 
 /// A flame graph: `all`, then threads' names, then frames, outermost first.
 #[derive(Clone, Debug)]
 pub struct FlameTree {
-    /// Columns: the weight of a frame with all above it, and as its self weights those of the stacks that end there.
+    /// Columns: the weight of a frame with all above it, as its self weights those of the stacks that end there, and the time
+    /// off the CPU.
     calls: CallTree<Label>,
     paths: Paths,
     comms: Vec<Arc<str>>,
@@ -47,6 +48,10 @@ pub struct Tile {
     pub found: bool,
     /// Its weight.
     pub weight: u64,
+    /// The activity of threads, where it is the name of that.
+    pub state: Option<Doing>,
+    /// True if nearly all of its time is off the CPU.
+    pub is_off_cpu: bool,
 }
 
 /// The text, module and weights of the frame under the cursor.
@@ -89,7 +94,7 @@ impl FlameTree {
         let wide = at_least(whole / FINEST, &merged);
         let mut labels = merged.frames().to_vec();
         let mut comms = Comms::default();
-        let mut builder = CallTreeBuilder::new(2);
+        let mut builder = CallTreeBuilder::new(3);
         // What stacks of threads of one name have in common is looked up once: the node of each merged one, and of which name
         // it is.
         let mut known = vec![(NodeId::ROOT, NodeId::ROOT); merged.nodes().len()];
@@ -115,7 +120,9 @@ impl FlameTree {
                     node = builder.child(node, frame);
                     known[merged.index()] = (comm, node);
                 }
-                builder.add(node, &[weight, if seen == end { weight } else { 0 }]);
+                let off = snapshot.doing(branch).is_some_and(|doing| doing != Doing::Running);
+                let of = |is: bool| if is { weight } else { 0 };
+                builder.add(node, &[weight, of(seen == end), of(off)]);
             }
         }
         let calls = builder.finish(labels);
@@ -242,7 +249,7 @@ impl FlameTree {
             text: self.text(snapshot, node),
             module: function.map(|function| function.module.to_string()).unwrap_or_default(),
             weight: self.weight_of(node),
-            own: self.calls.self_weights(node).last().copied().unwrap_or(0),
+            own: self.calls.self_weights(node).get(1).copied().unwrap_or(0),
         })
     }
 
@@ -259,13 +266,17 @@ impl FlameTree {
 
     fn tile(&self, snapshot: &Snapshot, node: NodeId, columns: Range<u16>, ancestor: bool) -> Tile {
         let found = self.found.as_ref().zip(self.label(node));
+        let weight = self.weight_of(node);
+        let off = self.calls.totals(node).get(2).copied().unwrap_or(0);
         Tile {
             columns,
             path: self.paths.of(node),
             text: self.text(snapshot, node),
             ancestor,
             found: found.is_some_and(|(found, label)| is_found(found, label)),
-            weight: self.weight_of(node),
+            weight,
+            state: self.label(node).and_then(Label::frame).and_then(|frame| frame.state),
+            is_off_cpu: export::is_off_cpu(off.into(), weight.into()),
         }
     }
 }

@@ -5,7 +5,7 @@ use profile::queries::{FunctionTable, RowKeys};
 
 use super::Scope;
 use super::tree::{Label, ScopeTree};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Doing, Snapshot};
 
 /// A function of the list.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,6 +18,8 @@ pub struct FunctionRow {
     pub total: u64,
     /// True if it runs in the kernel.
     pub in_kernel: bool,
+    /// The activity of threads, where it is no function but the name of that.
+    pub state: Option<Doing>,
 }
 
 /// A row for each function, whether it was inlined or not.
@@ -25,6 +27,8 @@ struct ByFunction<'a> {
     labels: &'a [Label],
     /// By function: true if a frame of it runs in the kernel.
     in_kernel: Vec<bool>,
+    /// By function: what it says that threads did.
+    states: Vec<Option<Doing>>,
 }
 
 impl RowKeys for ByFunction<'_> {
@@ -38,6 +42,9 @@ impl RowKeys for ByFunction<'_> {
         if let Some(in_kernel) = self.in_kernel.get_mut(frame.function as usize) {
             *in_kernel |= frame.in_kernel;
         }
+        if let Some(state) = self.states.get_mut(frame.function as usize) {
+            *state = frame.state;
+        }
         frame.function
     }
 }
@@ -45,7 +52,9 @@ impl RowKeys for ByFunction<'_> {
 /// The functions that the scope shows, in no order.
 pub fn functions(snapshot: &Snapshot, scope: &Scope) -> Vec<FunctionRow> {
     let ScopeTree { calls, .. } = ScopeTree::new(snapshot, scope);
-    let mut keys = ByFunction { labels: calls.frames(), in_kernel: vec![false; snapshot.functions.len()] };
+    let count = snapshot.functions.len();
+    let mut keys =
+        ByFunction { labels: calls.frames(), in_kernel: vec![false; count], states: vec![None; count] };
     let table = FunctionTable::new(&calls, &mut keys);
     let shown = table.rows().filter_map(|(_, function, weights)| {
         let index = function as usize;
@@ -57,6 +66,7 @@ pub fn functions(snapshot: &Snapshot, scope: &Scope) -> Vec<FunctionRow> {
             own: weights.self_weight,
             total: weights.total,
             in_kernel,
+            state: keys.states.get(index).copied().flatten(),
         })
     });
     shown.collect()

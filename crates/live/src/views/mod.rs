@@ -4,16 +4,18 @@ mod flame;
 mod functions;
 mod neighbours;
 mod tasks;
+mod time;
 mod tree;
 
 pub use flame::{FlameTree, Step, Tile};
 pub use functions::{FunctionRow, functions};
 pub use neighbours::{NeighbourRow, Neighbours, Opened, PathKey, Side};
 pub use tasks::{TaskOrder, TaskRow, tasks};
+pub use time::TimeSpent;
 
 use super::filter::Filter;
 
-use crate::snapshot::{Frame, Place, Snapshot, Task};
+use crate::snapshot::{Doing, Frame, Place, Snapshot, Task};
 
 /// The samples and frames that count, in all views.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,6 +28,8 @@ pub struct Scope {
     pub user: bool,
     /// True if idle CPUs count.
     pub idle: bool,
+    /// True if threads at rest count, where time does.
+    pub rest: bool,
     /// The typed filter.
     pub filter: Filter,
     /// The process, or thread, that was zoomed into.
@@ -34,7 +38,15 @@ pub struct Scope {
 
 impl Default for Scope {
     fn default() -> Self {
-        Self { event: 0, kernel: true, user: true, idle: false, filter: Filter::default(), task: None }
+        Self {
+            event: 0,
+            kernel: true,
+            user: true,
+            idle: false,
+            rest: false,
+            filter: Filter::default(),
+            task: None,
+        }
     }
 }
 
@@ -102,6 +114,9 @@ impl Scope {
             let tip = snapshot.tips.get(stack as usize).copied().unwrap_or(0);
             let branch = shown.as_ref().map_or(Some(tip), |shown| shown.get(tip as usize).copied());
             let branch = branch.filter(|&branch| branch != 0)?;
+            if !self.rest && snapshot.doing(branch) == Some(Doing::AtRest) {
+                return None;
+            }
             let task_number = counted.task;
             Some(ScopedStack { task, task_number, branch, stack, snapshot, scope: self, samples, weight })
         })
@@ -128,7 +143,7 @@ impl Scope {
 
     /// Returns true if the frame is not hidden.
     fn shows(&self, frame: Frame) -> bool {
-        if frame.in_kernel { self.kernel } else { self.user }
+        frame.state.is_some() || if frame.in_kernel { self.kernel } else { self.user }
     }
 
     /// The weight of all stacks that count.

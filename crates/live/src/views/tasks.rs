@@ -21,9 +21,11 @@ pub struct TaskRow {
 
 #[derive(Default)]
 struct Process {
-    comm: Option<Arc<str>>,
+    /// The name, whether the main thread has it, and what weighs so.
+    comm: Option<(Arc<str>, bool, u64)>,
     weight: u64,
-    threads: BTreeMap<i32, (Arc<str>, u64)>,
+    /// With the name that weighs most of those that it had, and what that weighs.
+    threads: BTreeMap<i32, (Arc<str>, u64, u64)>,
 }
 
 /// The order of rows of tasks.
@@ -50,23 +52,31 @@ pub fn tasks(snapshot: &Snapshot, scope: &Scope, order: TaskOrder) -> Vec<TaskRo
     for (task, weight) in weighed.filter(|(task, _)| scope.filter.shows_task(task)) {
         let process = processes.entry(task.pid).or_default();
         process.weight += weight;
-        // The main thread names the process; until it has a sample, any thread does.
-        if task.pid == task.tid || process.comm.is_none() {
-            process.comm = Some(Arc::clone(&task.comm));
+        // The main thread names the process; until it has a sample, any thread does. Of several names, the one with most.
+        let is_main = task.pid == task.tid;
+        if process.comm.as_ref().is_none_or(|(_, main, heaviest)| (is_main, weight) > (*main, *heaviest)) {
+            process.comm = Some((Arc::clone(&task.comm), is_main, weight));
         }
-        let thread = process.threads.entry(task.tid).or_insert_with(|| (Arc::clone(&task.comm), 0));
-        thread.1 += weight;
+        let (comm, sum, heaviest) =
+            process.threads.entry(task.tid).or_insert_with(|| (Arc::clone(&task.comm), 0, 0));
+        *sum += weight;
+        if weight > *heaviest {
+            (*comm, *heaviest) = (Arc::clone(&task.comm), weight);
+        }
     }
     let mut processes: Vec<_> = processes.into_iter().collect();
     processes.sort_by(|(a_pid, a), (b_pid, b)| match order {
         TaskOrder::Weight => b.weight.cmp(&a.weight).then(a_pid.cmp(b_pid)),
         TaskOrder::Pid => a_pid.cmp(b_pid),
-        TaskOrder::Comm => a.comm.cmp(&b.comm).then(a_pid.cmp(b_pid)),
+        TaskOrder::Comm => {
+            let comm = |process: &Process| process.comm.as_ref().map(|(comm, ..)| Arc::clone(comm));
+            comm(a).cmp(&comm(b)).then(a_pid.cmp(b_pid))
+        }
     });
     let mut rows = Vec::new();
     for (pid, process) in processes {
         let Process { comm, weight, threads } = process;
-        let comm = comm.unwrap_or_else(|| Arc::from(""));
+        let comm = comm.map_or_else(|| Arc::from(""), |(comm, ..)| comm);
         let choice = TaskChoice { pid, tid: None };
         rows.push(TaskRow { choice, comm, weight, threads: threads.len() });
         if threads.len() < 2 {
@@ -78,7 +88,7 @@ pub fn tasks(snapshot: &Snapshot, scope: &Scope, order: TaskOrder) -> Vec<TaskRo
             TaskOrder::Pid => a_tid.cmp(b_tid),
             TaskOrder::Comm => a.0.cmp(&b.0).then(a_tid.cmp(b_tid)),
         });
-        rows.extend(threads.into_iter().map(|(tid, (comm, weight))| {
+        rows.extend(threads.into_iter().map(|(tid, (comm, weight, _))| {
             let choice = TaskChoice { pid, tid: Some(tid) };
             TaskRow { choice, comm, weight, threads: 0 }
         }));

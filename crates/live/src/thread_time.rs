@@ -1,0 +1,331 @@
+//! The time of threads in the window: from cut to cut, by what they did and with which stack.
+//!
+//! `analysis` pairs switches and sums time; here it is cut at the right moments, and put into the window. What a thread did is
+//! a place on top of its stack, whose name says it. What a blocked thread waited for is known when the kernel's functions
+//! on its stack have names: then the place gets another name, as all places do.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::convert::Infallible;
+use std::time::{Duration, Instant};
+
+use analysis::{CauseId, LiveTimes, TimeSlice, TimeWeight, WatchedEvent, thread_state, with_request};
+use decoder::AttrFlags;
+use host::sys::clock::{self, ClockId};
+use host::tracefs;
+use model::{AddressKind, Blocked, Name, Space, SpaceId, StackEntry, ThreadState, Timestamp};
+use profile::{Count, StackId, ThreadId};
+use recorder::{RecordedEvent, Recording, SwitchNews};
+use rustc_hash::FxBuildHasher;
+use tracker::waits::Activity;
+use tracker::{SampleSink, TrackedSample, Tracker};
+
+use super::symbol_table::SymbolTable;
+use super::window::{Thread, ThreadNumber, Window};
+
+/// The number of time among what is counted: there is nothing else.
+const TIME: u32 = 0;
+/// All records of before the end of a round have come when so many more have ended: one empties the rings, one ends the wait of
+/// the stage that unwinds, one that of the engine.
+const ROUNDS_BEHIND: usize = 3;
+/// A record that was being written when its ring was emptied is not older than this, in nanoseconds.
+const SLACK: u64 = 1_000_000;
+/// Time is cut no more often than this, and at least so often, in nanoseconds.
+const SHORTEST: u64 = 50_000_000;
+const LONGEST: u64 = 1_000_000_000;
+/// A cut looks at each thread; the next one waits for so many times what it took.
+const REST: u32 = 20;
+
+/// Puts the time of threads into the window.
+pub(crate) struct ThreadTime {
+    times: LiveTimes,
+    clock: Option<ClockId>,
+    /// The time between cuts, in nanoseconds; and that between two that are one behind the other whatever they take.
+    between: u64,
+    interval: Option<u64>,
+    /// The time of the next cut, where one is due.
+    due: Option<u64>,
+    /// The beginning of the interval that lasts.
+    begin: Option<u64>,
+    /// The time at the ends of the last rounds.
+    rounds: VecDeque<u64>,
+    /// Those of the window by what they are made of.
+    stacks: HashMap<(StackId, Option<State>), StackId, FxBuildHasher>,
+    threads: HashMap<ThreadId, ThreadNumber, FxBuildHasher>,
+    states: States,
+}
+
+type State = (Activity, Option<CauseId>);
+
+/// What is known of the states of threads that have to be named.
+#[derive(Default)]
+struct States {
+    /// By the offset of the place.
+    known: HashMap<u64, Known, FxBuildHasher>,
+    numbers: HashMap<Key, u64>,
+    next: u64,
+}
+
+/// What makes a state of a thread: its stack in the kernel, innermost first, what it did, what it had asked for.
+type Key = (Box<[StackEntry]>, State);
+
+struct Known {
+    key: Key,
+    request: Option<Blocked>,
+}
+
+impl ThreadTime {
+    /// For a recording that watches switches; `None` where it does not. Cuts suit a window that is shown, or intervals of which
+    /// each is told apart.
+    pub(crate) fn new(
+        weight: TimeWeight,
+        recording: &Recording,
+        window: &Window,
+        interval: Duration,
+        intervals_apart: bool,
+    ) -> Option<Self> {
+        let format = |event: &RecordedEvent| {
+            let (system, name) = event.tracepoint.as_ref()?;
+            String::from_utf8(tracefs::format(&tracefs::folder().ok()?, system, name).ok()?).ok()
+        };
+        let event = |event: &RecordedEvent| WatchedEvent {
+            name: Name::from(event.name.as_str()),
+            attr: event.attr.clone(),
+            format: format(event),
+        };
+        let events: Vec<WatchedEvent> = recording.events.iter().map(event).collect();
+        let times = LiveTimes::new(weight, &events)?;
+        let sampler = recording.events.get(times.event().0 as usize)?;
+        let clock = sampler.attr.flags.contains(AttrFlags::USE_CLOCKID).then_some(sampler.attr.clockid);
+        let interval = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX).max(1);
+        // Those of an interval fill it.
+        let fitting = interval / interval.div_ceil(LONGEST).max(1);
+        let between = if intervals_apart { fitting } else { window.part().min(fitting).max(SHORTEST) };
+        Some(Self {
+            times,
+            clock,
+            between,
+            interval: intervals_apart.then_some(interval),
+            due: None,
+            begin: None,
+            rounds: VecDeque::new(),
+            stacks: HashMap::default(),
+            threads: HashMap::default(),
+            states: States::default(),
+        })
+    }
+
+    /// The sums, for names and spaces.
+    pub(crate) fn times(&self) -> &LiveTimes {
+        &self.times
+    }
+
+    /// Forgets in which processes spaces were seen, but for these.
+    pub(crate) fn retain_seen_in(&mut self, keep: impl Fn(SpaceId) -> bool) {
+        self.times.retain_seen_in(keep);
+    }
+
+    /// Learns what the recorder says of switches.
+    pub(crate) fn learn(&mut self, news: &[SwitchNews]) {
+        for news in news {
+            match *news {
+                SwitchNews::Watched(watched) => {
+                    self.times.watch(watched);
+                    self.start(watched.begin);
+                }
+                SwitchNews::Held(time) => self.times.hold(Timestamp(time)),
+                SwitchNews::Resumed(time) => self.times.resume(Timestamp(time)),
+                SwitchNews::Counted(tid, counted) => self.times.counted(tid, counted),
+            }
+        }
+    }
+
+    fn start(&mut self, begin: u64) {
+        self.begin = Some(begin);
+        // What is shown moves on with the parts of the window, what is told goes from its beginning.
+        let part = if self.interval.is_some() { 0 } else { begin % self.between };
+        self.due = begin.checked_sub(part).map(|begin| begin.saturating_add(self.between));
+    }
+
+    /// Cuts where that is due before `time`, up to which all records have come.
+    pub(crate) fn advance(&mut self, time: u64, tracker: &mut Tracker, window: &mut Window) {
+        if time == 0 {
+            return;
+        }
+        if self.due.is_none() {
+            self.start(time);
+        }
+        while let Some(due) = self.due.filter(|due| *due <= time) {
+            let took = self.cut(due, tracker, window);
+            let mut next = due.saturating_add(self.between);
+            if self.interval.is_none() {
+                let rest = u64::try_from((took * REST).as_nanos()).unwrap_or(u64::MAX);
+                // Always on the same grid, wherever nothing was told of.
+                let missed = time.saturating_sub(next).max(rest) / self.between;
+                next = next.saturating_add(missed.saturating_mul(self.between));
+            }
+            self.due = Some(next);
+        }
+    }
+
+    /// A round has ended; what came long enough ago has come.
+    pub(crate) fn finish_round(&mut self, tracker: &mut Tracker, window: &mut Window) {
+        let Some(now) = self.clock.and_then(|clock| clock::now(clock).ok()) else { return };
+        self.rounds.push_back(now.saturating_sub(SLACK));
+        if self.rounds.len() > ROUNDS_BEHIND
+            && let Some(time) = self.rounds.pop_front()
+        {
+            self.advance(time, tracker, window);
+        }
+    }
+
+    /// Nothing more comes after `time`.
+    pub(crate) fn finish(&mut self, time: Option<u64>, tracker: &mut Tracker, window: &mut Window) {
+        let last = self.times.last().map(|last| last.0);
+        if let Some(end) = time.max(last).max(self.times.since().map(|since| since.0)) {
+            self.advance(end, tracker, window);
+            self.cut(end, tracker, window);
+        }
+    }
+
+    /// Returns true if somebody waits for an interval that is over but for records that have not come.
+    pub(crate) fn is_in_haste(&self) -> bool {
+        let (Some(interval), Some(begin), Some(clock)) = (self.interval, self.begin, self.clock) else {
+            return false;
+        };
+        clock::now(clock).is_ok_and(|now| now >= begin.saturating_add(interval))
+    }
+
+    /// Returns the length of an interval that has ended, and begins the next.
+    pub(crate) fn end_interval(&mut self, is_last: bool) -> Option<Duration> {
+        let (begin, since) = (self.begin?, self.times.since()?.0);
+        let length = since.saturating_sub(begin);
+        let is_over = is_last || length >= self.interval?;
+        is_over.then(|| {
+            self.begin = Some(since);
+            Duration::from_nanos(length)
+        })
+    }
+
+    fn cut(&mut self, time: u64, tracker: &mut Tracker, window: &mut Window) -> Duration {
+        let begin = Instant::now();
+        let since = self.times.since().map_or(time, |since| since.0);
+        for slice in self.times.cut(Timestamp(time), tracker) {
+            let stack = self.stack(&slice, tracker, window);
+            let Some(thread) = self.thread(slice.thread, window) else { continue };
+            let count = Count { samples: slice.count.samples.max(1), ..slice.count };
+            window.add_count((TIME, thread, stack), count, since);
+        }
+        window.forget(time);
+        if self.times.is_full() {
+            self.times.compact(|pid| pid.0 < 0 || tracker.knows(pid));
+            self.forget_numbers();
+        }
+        begin.elapsed()
+    }
+
+    fn thread(&mut self, thread: ThreadId, window: &mut Window) -> Option<ThreadNumber> {
+        if let Some(&known) = self.threads.get(&thread) {
+            return Some(known);
+        }
+        let (pid, tid, comm) = self.times.thread(thread)?;
+        let number = window.number(Thread { pid, tid, comm: comm.clone() });
+        self.threads.insert(thread, number);
+        Some(number)
+    }
+
+    /// The stack in the window, with the state of the thread on top.
+    fn stack(&mut self, slice: &TimeSlice, tracker: &mut Tracker, window: &mut Window) -> StackId {
+        let TimeSlice { stack, state, .. } = *slice;
+        if let Some(&known) = self.stacks.get(&(stack, state)) {
+            return known;
+        }
+        let known = self.times.stacks();
+        let places = known.entries(stack);
+        let entries: Vec<StackEntry> =
+            places.filter_map(|place| known.places().get(place.index()).copied()).collect();
+        let mut number = window.stacks.intern(&entries);
+        if let Some(state) = state {
+            let request = state.1.and_then(|cause| self.times.request(cause));
+            let kernel = entries.iter().take_while(|entry| entry.in_kernel).copied().collect();
+            let entry = self.states.place((kernel, state), request, tracker);
+            number = window.stacks.push(number, entry);
+        }
+        self.stacks.insert((stack, state), number);
+        number
+    }
+
+    /// The numbers of the window have changed; `live` are its places.
+    pub(crate) fn forget(&mut self, live: &HashSet<StackEntry, FxBuildHasher>) {
+        self.forget_numbers();
+        let offsets: HashSet<u64, FxBuildHasher> = live.iter().map(|entry| entry.offset).collect();
+        self.states.known.retain(|offset, _| offsets.contains(offset));
+        let known = &self.states.known;
+        self.states.numbers.retain(|_, number| known.contains_key(number));
+    }
+
+    fn forget_numbers(&mut self) {
+        self.stacks.clear();
+        self.threads.clear();
+    }
+
+    /// Names what threads did, as far as the names of functions have come.
+    pub(crate) fn name_states(&self, symbols: &mut SymbolTable) {
+        symbols.name_states(|symbols, place| {
+            match (self.states.known.get(&place.entry.offset), &*place.space) {
+                (Some(Known { key: (kernel, (activity, _)), request }), _) => {
+                    let mut functions = Vec::new();
+                    for entry in kernel {
+                        functions.extend(symbols.functions_at(entry)?);
+                    }
+                    Some(with_request(thread_state(*activity, || functions), request.clone()))
+                }
+                (None, Space::State(state)) => Some(state.clone()),
+                (None, _) => None,
+            }
+        });
+    }
+}
+
+impl States {
+    /// The place that is the state of a thread.
+    fn place(&mut self, key: Key, request: Option<Blocked>, tracker: &mut Tracker) -> StackEntry {
+        let (kernel, (activity, _)) = &key;
+        // What is not blocked in the kernel is what it is, whatever the functions there are called.
+        let is_known =
+            kernel.is_empty() || !matches!(thread_state(*activity, Vec::new), ThreadState::Blocked(_));
+        let state = with_request(thread_state(*activity, Vec::new), request.clone());
+        let space = tracker.intern_space(Space::State(state));
+        let offset = if is_known { 0 } else { self.number(key, request) };
+        StackEntry { offset, space, kind: AddressKind::InstructionPointer, in_kernel: false }
+    }
+
+    fn number(&mut self, key: Key, request: Option<Blocked>) -> u64 {
+        if let Some(&number) = self.numbers.get(&key) {
+            return number;
+        }
+        self.next += 1;
+        self.numbers.insert(key.clone(), self.next);
+        self.known.insert(self.next, Known { key, request });
+        self.next
+    }
+}
+
+impl SampleSink for ThreadTime {
+    type Error = Infallible;
+
+    fn sample(&mut self, sample: TrackedSample<'_>) -> Result<(), Infallible> {
+        self.times.sample(sample)
+    }
+
+    fn before(&mut self, record: &decoder::Record<'_>) {
+        self.times.before(record);
+    }
+
+    fn settle(&mut self, tracker: &mut Tracker) {
+        self.times.settle(tracker);
+    }
+
+    fn record(&mut self, record: &decoder::Record<'_>) {
+        self.times.record(record);
+    }
+}

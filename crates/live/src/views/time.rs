@@ -1,0 +1,80 @@
+//! What threads did with their time, summed.
+
+use std::collections::HashMap;
+
+use export::summary::Activity;
+use rustc_hash::FxBuildHasher;
+
+use super::{Scope, TaskChoice};
+use crate::snapshot::{Doing, Snapshot};
+
+/// The time of the threads of a scope by what they did, at rest or not.
+#[derive(Clone, Default, Debug)]
+pub struct TimeSpent {
+    all: Activity,
+    /// By process, and by thread.
+    tasks: HashMap<TaskChoice, Activity, FxBuildHasher>,
+}
+
+impl TimeSpent {
+    /// Sums the time of a scope.
+    pub fn of(snapshot: &Snapshot, scope: &Scope) -> Self {
+        let scope = Scope { rest: true, ..scope.clone() };
+        let mut spent = Self::default();
+        for stack in scope.stacks(snapshot) {
+            let (pid, tid) = (stack.task.pid, Some(stack.task.tid));
+            let doing = snapshot.doing(stack.branch);
+            for tid in [None, tid] {
+                add(spent.tasks.entry(TaskChoice { pid, tid }).or_default(), doing, stack.weight);
+            }
+            add(&mut spent.all, doing, stack.weight);
+        }
+        spent
+    }
+
+    /// The time of all threads.
+    pub fn all(&self) -> Activity {
+        self.all
+    }
+
+    /// The time of a process, or of one of its threads.
+    pub fn of_task(&self, choice: TaskChoice) -> Activity {
+        self.tasks.get(&choice).copied().unwrap_or_default()
+    }
+}
+
+fn add(spent: &mut Activity, doing: Option<Doing>, time: u64) {
+    let sum = match doing {
+        None | Some(Doing::Running) => &mut spent.running,
+        Some(Doing::Runnable) => &mut spent.runnable,
+        Some(Doing::Blocked) => &mut spent.blocked,
+        Some(Doing::AtRest) => &mut spent.waiting,
+        Some(Doing::Unknown) => &mut spent.unknown,
+    };
+    *sum = sum.saturating_add(time);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Build;
+
+    #[test]
+    fn time_is_summed_by_thread_also_at_rest() {
+        let mut build = Build::default();
+        build
+            .stack(1, 1, "a", "main;work", 5)
+            .stack(1, 1, "a", "main;_k_read;[blocked: pipe read]", 7)
+            .stack(1, 2, "b", "main;[waiting: epoll]", 11)
+            .stack(1, 2, "b", "main;[runnable: woken]", 2);
+        let snapshot = build.snapshot();
+        let (scope, spent) = (Scope::default(), TimeSpent::of(&snapshot, &Scope::default()));
+        let expected = Activity { running: 5, runnable: 2, blocked: 7, waiting: 11, unknown: 0 };
+        assert_eq!(spent.all(), expected);
+        assert_eq!(spent.of_task(TaskChoice { pid: 1, tid: Some(2) }).total(), 13);
+        assert_eq!(scope.total(&snapshot), 14, "what is at rest does not count");
+        assert_eq!(Scope { rest: true, ..scope }.total(&snapshot), 25);
+        let no_kernel = Scope { kernel: false, ..Scope::default() };
+        assert_eq!(TimeSpent::of(&snapshot, &no_kernel).all(), expected, "states are no code");
+    }
+}
