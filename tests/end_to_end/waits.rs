@@ -177,6 +177,138 @@ fn a_normal_user_sees_where_their_threads_wait() {
     }
 }
 
+/// The time of a thread in all intervals of `top --json`, in milliseconds: running, runnable, blocked. No thread has more time
+/// than an interval is long.
+fn watched(output: &str, thread: &str) -> [f64; 3] {
+    let mut sums = [0.0; 3];
+    for line in output.lines().filter(|line| line.starts_with('{')) {
+        let interval: serde_json::Value = serde_json::from_str(line).unwrap();
+        let length = interval["seconds"].as_f64().unwrap() * 1e3;
+        let event = &interval["events"][0];
+        assert_eq!(event["unit"], "wall-clock time", "{line}");
+        let processes = event["processes"].as_array().unwrap();
+        let threads: Vec<_> = processes.iter().flat_map(|of| of["threads"].as_array().unwrap()).collect();
+        for known in &threads {
+            let time = |what: &str| known["time"][what].as_u64().unwrap() as f64 / 1e6;
+            let known_times = ["running", "runnable", "blocked"].map(time);
+            let all = known_times.iter().sum::<f64>() + time("waiting") + time("unknown");
+            // The length is told in milliseconds.
+            assert!(all <= length + 0.51, "{known} in {length} ms");
+            if known["comm"] == thread {
+                sums = [0, 1, 2].map(|part| sums[part] + known_times[part]);
+            }
+        }
+    }
+    sums
+}
+
+#[test]
+fn the_live_view_adds_up_in_every_interval() {
+    let Some(program) = programs::c("waits") else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    for role in ["sleeper", "locker"] {
+        let mut command = prof(["top", "--off-cpu", "--json", "--count", "100", "--delay-secs", "0.1", "--"]);
+        let run = run(command.arg(&program).arg(role).current_dir(folder.path()));
+        if run.stderr.contains("CAP_PERFMON") {
+            return skip(&format!("switches may not be sampled here: {}", run.stderr.trim()));
+        }
+        let run = run.ok();
+        let [wall, running, runnable] = truth(&run.stderr, role);
+        let sums = watched(run.text(), role);
+        assert_close(&format!("{role} on the CPU"), sums[0], running, 3.0);
+        // Its row has also what it waited before it had its name, and after.
+        assert_close(&format!("{role} waiting for a CPU"), sums[1], runnable, 60.0);
+        assert_close(&format!("{role} blocked"), sums[2], wall - running - runnable, 10.0);
+    }
+}
+
+#[test]
+fn who_sleeps_all_the_time_is_in_every_interval() {
+    if !may_record() {
+        return;
+    }
+    let mut sleeper = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let pid = sleeper.id().to_string();
+    let run =
+        run(&mut prof(["top", "--off-cpu", "--json", "--count", "3", "--delay-secs", "0.2", "-p", &pid]));
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    if run.stderr.contains("CAP_PERFMON") {
+        return skip(&format!("switches may not be sampled here: {}", run.stderr.trim()));
+    }
+    let run = run.ok();
+    let intervals: Vec<serde_json::Value> =
+        run.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(intervals.len(), 3);
+    for interval in &intervals {
+        let length = interval["seconds"].as_f64().unwrap();
+        let blocked = interval["events"][0]["time"]["blocked"].as_u64().unwrap() as f64 / 1e9;
+        assert!((blocked - length).abs() < 0.001, "blocked for {blocked} s of {length} s");
+    }
+    // Its stack is read from outside, at once or soon.
+    let rows = intervals[2]["events"][0]["rows"].as_array().unwrap();
+    assert_eq!(rows[0]["function"], "[blocked: sleep]");
+}
+
+#[test]
+fn the_live_view_has_the_names_and_shares_of_a_recording() {
+    let folder = folder();
+    let Some((file, _)) = record_waits(folder.path(), "locker") else { return };
+    let share = |report: &str, pick: fn(&serde_json::Value) -> &serde_json::Value| {
+        let report: serde_json::Value = serde_json::from_str(report).unwrap();
+        let rows = pick(&report)["rows"].as_array().unwrap().clone();
+        let of = |begin: &str| -> f64 {
+            let is = |row: &&serde_json::Value| row["function"].as_str().unwrap().starts_with(begin);
+            rows.iter().filter(is).map(|row| row["self_percent"].as_f64().unwrap()).sum()
+        };
+        ["[blocked: sleep]", "[blocked: futex"].map(of)
+    };
+    let read = run(prof(["report", "--off-cpu", "--json", "-i"]).arg(&file)).ok();
+    let read = share(read.text(), |report| report);
+    let Some(program) = programs::c("waits") else { return };
+    let mut command = prof(["top", "--off-cpu", "--json", "--delay-secs", "5", "--"]);
+    let seen = run(command.arg(&program).arg("locker").current_dir(folder.path())).ok();
+    let seen = share(seen.text(), |interval| &interval["events"][0]);
+    for (state, (seen, read)) in ["sleep", "futex"].iter().zip(seen.iter().zip(read)) {
+        // The machine is shared with other tests.
+        assert!((seen - read).abs() <= 8.0 && read > 20.0, "{state}: {seen} %, not {read} %");
+    }
+}
+
+#[test]
+fn a_normal_user_watches_where_their_threads_wait() {
+    if paranoid() < 2 {
+        return skip("kernel.perf_event_paranoid is below 2");
+    }
+    let Some(program) = programs::c("waits") else { return };
+    let folder = folder();
+    let program = program.display().to_string();
+    let arguments = ["top", "--off-cpu", "--json", "--delay-secs", "5", "--", &program, "locker"];
+    let Some(run) = as_nobody(folder.path(), &arguments) else { return };
+    let run = run.ok();
+    let [wall, running, runnable] = truth(&run.stderr, "locker");
+    let sums = watched(run.text(), "locker");
+    assert_close("locker blocked", sums[2], wall - running - runnable, 10.0);
+    let interval: serde_json::Value = serde_json::from_str(run.text().trim()).unwrap();
+    let stacks = interval["events"][0]["stacks"].as_array().unwrap();
+    let waits_in = |function: &str, state: &str| {
+        let has = |frame: &serde_json::Value| frame["name"] == function;
+        let ends = |frame: &serde_json::Value| frame["name"].as_str().unwrap().starts_with(state);
+        stacks.iter().any(|stack| {
+            let frames = stack["frames"].as_array().unwrap();
+            frames.iter().any(has) && frames.last().is_some_and(ends)
+        })
+    };
+    assert!(waits_in("take_lock", "[blocked: futex"), "{interval}");
+    if let Some(refused) = as_nobody(folder.path(), &["top", "--off-cpu", "--once", "-a"]) {
+        assert_eq!(refused.code, 1);
+        assert!(refused.stderr.contains("kernel.perf_event_paranoid=1"), "{}", refused.stderr);
+    }
+}
+
 #[test]
 fn too_many_switches_are_sampled_and_their_time_still_adds_up() {
     let Some(program) = programs::c("ping_pong") else { return };

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use analysis::Notices;
+use analysis::{Notices, TimeWeight};
 use anyhow::{Context, bail};
 use clap::Args;
 use crossbeam_channel::unbounded;
@@ -21,6 +21,7 @@ use crate::arguments::{NamelessArguments, RuntimeArguments};
 use crate::console::Console;
 use crate::output::Output;
 use crate::top::{report, screen_loop};
+use live::views::Scope;
 use live::{Engine, News, Settings};
 
 /// Arguments of `prof top`.
@@ -32,6 +33,7 @@ Examples:
   prof top -- ./server               a command, whose output is not shown
   prof top --once                    one second as text
   prof top --json --count 5          five intervals, a line of JSON each
+  prof top --off-cpu -p 1234         where its threads run and where they wait
 Press ? for help while it runs. A command that still runs at the end is terminated.
 
 The JSON is one object per interval, on one line. Fields are added over time, never removed or given another meaning
@@ -55,6 +57,8 @@ while version is 1. All lists are bounded; *_omitted counts what they leave out.
     functions    name, module (or null), kernel, self, total, self_percent, total_percent; most of own weight first
     processes    pid, comm, weight, percent, threads (tid, comm, weight); heaviest first
     stacks       pid, tid, comm, weight, frames (name, module, kernel, inlined; outermost first), frames_omitted
+    time         with --off-cpu, and in each process and thread: nanoseconds running, runnable, blocked, waiting (event loops
+                 at rest, which are left out of all other weights unless with --at-rest), unknown (switches were lost)
 An interval is printed when its names are known, at the latest after 15 seconds.")]
 pub struct TopArguments {
     #[command(flatten)]
@@ -81,6 +85,17 @@ pub struct TopArguments {
     /// The length of the sliding window on the screen
     #[arg(long, value_name = "SECS", default_value = "10", value_parser = interval, allow_negative_numbers = true)]
     window: Duration,
+    /// Where threads run and where they wait, in one: time on the CPU, ready to run, and blocked, by stack. Event loops at rest
+    /// are left out, and said
+    #[arg(long, conflicts_with_all = ["all_user", "all_kernel"])]
+    off_cpu: bool,
+    /// With --off-cpu, the time of threads that counts: wall (all), cpu (running), offcpu (ready to run, or blocked), latency
+    /// (running, divided by how many threads of the process ran at that moment) [default: wall]
+    #[arg(long, value_name = "KIND", value_parser = TimeWeight::NAMES, requires = "off_cpu")]
+    weight: Option<String>,
+    /// With --off-cpu, also event loops at rest
+    #[arg(long, requires = "off_cpu")]
+    at_rest: bool,
     #[command(flatten)]
     nameless: NamelessArguments,
     #[command(flatten)]
@@ -129,6 +144,10 @@ pub fn run(arguments: &TopArguments, console: &Console) -> anyhow::Result<ExitCo
     options.light = true;
     arguments.target.limit(&mut options);
     arguments.sampling.choose(&mut options, arguments.period, false)?;
+    let time = arguments.time();
+    if time.is_some() {
+        recorder::observe_waits(&mut options, &recorder::this_machine())?;
+    }
     let settings = Settings {
         target: words,
         window: arguments.window.max(arguments.delay_secs),
@@ -136,11 +155,21 @@ pub fn run(arguments: &TopArguments, console: &Console) -> anyhow::Result<ExitCo
         intervals_apart: printing,
         stacks_unwound: options.copies_stacks(),
         modules_only: arguments.nameless.modules_only,
+        time,
     };
+    let scope = Scope { rest: arguments.at_rest, ..Scope::default() };
     if printing {
-        print(arguments, options, settings, console)
+        print(arguments, options, settings, scope, console)
     } else {
-        screen_loop::run(options, settings, console)
+        screen_loop::run(options, settings, scope, console)
+    }
+}
+
+impl TopArguments {
+    /// The time of threads that is wanted.
+    fn time(&self) -> Option<TimeWeight> {
+        let named = self.weight.as_deref().and_then(TimeWeight::by_name);
+        self.off_cpu.then(|| named.unwrap_or(TimeWeight::Wall))
     }
 }
 
@@ -195,6 +224,7 @@ fn print(
     arguments: &TopArguments,
     options: Options,
     settings: Settings,
+    scope: Scope,
     console: &Console,
 ) -> anyhow::Result<ExitCode> {
     let mut stdout = Output::stdout()?;
@@ -215,7 +245,11 @@ fn print(
         let mut printed = Ok(());
         let mut remarks = Vec::new();
         for snapshot in snapshots.iter().take(usize::try_from(wanted).unwrap_or(usize::MAX)) {
-            let text = if json { format!("{}\n", report::json(&snapshot)) } else { report::text(&snapshot) };
+            let text = if json {
+                format!("{}\n", report::json(&snapshot, &scope))
+            } else {
+                report::text(&snapshot, &scope)
+            };
             printed = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
             remarks.clone_from(&snapshot.status.remarks);
             if printed.is_err() {

@@ -48,6 +48,7 @@ pub(crate) const HELP: &[(&str, &str)] = &[
     ("z", "reset: forget all samples"),
     ("k u", "hide kernel frames · hide user frames"),
     ("i", "show idle CPUs"),
+    ("r", "with --off-cpu: show event loops at rest"),
     ("e", "the next event, where several are sampled"),
     ("S", "save what is shown: NAME.svg as a flame graph, any other name as prof.data"),
     ("ctrl-l", "draw the screen anew"),
@@ -152,6 +153,10 @@ impl App {
             KeyCode::Char('u') => self.hide(|app| app.scope.user = !app.scope.user),
             KeyCode::Char('i') => {
                 self.scope.idle = !self.scope.idle;
+                self.list();
+            }
+            KeyCode::Char('r') => {
+                self.scope.rest = !self.scope.rest;
                 self.list();
             }
             KeyCode::Char('e') => self.next_event(),

@@ -1,8 +1,7 @@
 //! The colours of flame graph frames: those that inferno gives them in the SVG (`--colors java`, which tells kernel,
 //! inlined and generated code by the suffixes of their names).
 
-/// Red, green and blue.
-pub(crate) type Rgb = (u8, u8, u8);
+pub(crate) use export::Rgb;
 
 /// Frames that a search found, as in the SVG.
 pub(crate) const FOUND: Rgb = (230, 0, 230);

@@ -4,13 +4,13 @@
 
 use std::fmt::Write as _;
 
-use export::summary::{self, counted};
+use export::summary::{self, Activity, counted};
 use model::Loss;
 use profile::FrameKind;
 use serde_json::{Map, Value, json};
 
 use live::snapshot::{Snapshot, share};
-use live::views::{FunctionRow, Scope, TaskOrder, TaskRow, functions, tasks};
+use live::views::{FunctionRow, Scope, TaskOrder, TaskRow, TimeSpent, functions, tasks};
 
 /// The version of the schema (`docs/schemas/top.json`). One that breaks readers has a higher number.
 const SCHEMA: &str = "prof-top-1";
@@ -28,11 +28,11 @@ const FRAMES: usize = 256;
 const LINES: usize = 30;
 const PROCESS_LINES: usize = 10;
 
-/// The snapshot as one line of JSON, without its end.
-pub(crate) fn json(snapshot: &Snapshot) -> String {
+/// The snapshot as one line of JSON, without its end: of each event what the scope shows.
+pub(crate) fn json(snapshot: &Snapshot, scope: &Scope) -> String {
     let status = &snapshot.status;
     let events: Vec<Map<String, Value>> =
-        (0..).zip(&status.events).map(|(number, _)| event(snapshot, number)).collect();
+        (0..).zip(&status.events).map(|(number, _)| event(snapshot, number, scope)).collect();
     // As in `report --json`: what there is of one event stands in the object itself.
     let mut whole = match events.as_slice() {
         [only] => {
@@ -87,8 +87,8 @@ fn loss(loss: &Loss) -> Value {
     })
 }
 
-fn event(snapshot: &Snapshot, number: u32) -> Map<String, Value> {
-    let scope = Scope { event: number, ..Scope::default() };
+fn event(snapshot: &Snapshot, number: u32, scope: &Scope) -> Map<String, Value> {
+    let scope = Scope { event: number, ..scope.clone() };
     let total = scope.total(snapshot);
     let idle = Scope { idle: true, ..scope.clone() }.total(snapshot).saturating_sub(total);
     let (functions, functions_omitted) = bounded(by_own_weight(snapshot, &scope), FUNCTIONS);
@@ -107,22 +107,28 @@ fn event(snapshot: &Snapshot, number: u32) -> Map<String, Value> {
     let rows = tasks(snapshot, &scope, TaskOrder::Weight);
     let processes: Vec<&[TaskRow]> = rows.chunk_by(|_, next| next.choice.tid.is_some()).collect();
     let (processes, processes_omitted) = bounded(processes, PROCESSES);
+    let of_event = snapshot.status.events.get(number as usize);
+    let is_time = of_event.is_some_and(|event| event.is_time);
+    let spent = is_time.then(|| TimeSpent::of(snapshot, &scope));
     let process = |rows: &&[TaskRow]| {
         let (process, threads) = rows.split_first()?;
         let (threads, threads_omitted) = bounded(threads.to_vec(), THREADS);
-        let thread =
-            |row: &TaskRow| json!({ "tid": row.choice.tid, "comm": &*row.comm, "weight": row.weight });
-        Some(json!({
+        let thread = |row: &TaskRow| {
+            let thread = json!({ "tid": row.choice.tid, "comm": &*row.comm, "weight": row.weight });
+            with_time(thread, spent.as_ref().map(|spent| spent.of_task(row.choice)))
+        };
+        let time = spent.as_ref().map(|spent| spent.of_task(process.choice));
+        let process = json!({
             "pid": process.choice.pid,
             "comm": &*process.comm,
             "weight": process.weight,
             "percent": rounded(share(process.weight, total)),
             "threads": threads.iter().map(thread).collect::<Vec<_>>(),
             "threads_omitted": threads_omitted,
-        }))
+        });
+        Some(with_time(process, time))
     };
     let (stacks, stacks_omitted) = stacks(snapshot, &scope);
-    let of_event = snapshot.status.events.get(number as usize);
     let loss = &snapshot.status.loss;
     let facts = json!({
         "event": of_event.map(|event| &event.name),
@@ -141,10 +147,26 @@ fn event(snapshot: &Snapshot, number: u32) -> Map<String, Value> {
         "stacks": stacks,
         "stacks_omitted": stacks_omitted,
     });
-    match facts {
+    match with_time(facts, spent.map(|spent| spent.all())) {
         Value::Object(facts) => facts,
         _ => Map::new(),
     }
+}
+
+/// Says how time was spent, where time is what counts.
+fn with_time(mut said: Value, spent: Option<Activity>) -> Value {
+    if let (Value::Object(said), Some(spent)) = (&mut said, spent) {
+        let Activity { running, runnable, blocked, waiting, unknown } = spent;
+        let time = json!({
+            "running": running,
+            "runnable": runnable,
+            "blocked": blocked,
+            "waiting": waiting,
+            "unknown": unknown,
+        });
+        said.insert("time".to_owned(), time);
+    }
+    said
 }
 
 /// Functions under the names that `report --json` has for the same.
@@ -197,7 +219,7 @@ fn stacks(snapshot: &Snapshot, scope: &Scope) -> (Vec<Value>, usize) {
 }
 
 /// The snapshot as a text of bounded length.
-pub(crate) fn text(snapshot: &Snapshot) -> String {
+pub(crate) fn text(snapshot: &Snapshot, scope: &Scope) -> String {
     let status = &snapshot.status;
     let mut text = String::new();
     // Writing into a string does not fail.
@@ -205,20 +227,23 @@ pub(crate) fn text(snapshot: &Snapshot) -> String {
         let _ = writeln!(text, "{arguments}");
     };
     for (number, event) in (0..).zip(&status.events) {
-        let scope = Scope { event: number, ..Scope::default() };
+        let scope = Scope { event: number, ..scope.clone() };
         let total = scope.total(snapshot);
         let rate = event.frequency.map_or(String::new(), |hertz| format!(" {hertz} Hz"));
         let complete = status.complete_share().map(|share| format!(", stacks {share:.1} % complete"));
         let complete = complete.unwrap_or_default();
+        let rest = match event.is_time {
+            true => format!(", {}", in_words(&TimeSpent::of(snapshot, &scope).all(), scope.rest)),
+            false => format!(", idle {:.0} %", scope.idle_share(snapshot)),
+        };
         line(format_args!(
-            "{}, {}{rate}, {}, {:.1} s: {}, {}{complete}, idle {:.0} %",
+            "{}, {}{rate}, {}, {:.1} s: {}, {}{complete}{rest}",
             status.target,
             event.name,
             counted(status.cpus.into(), "CPU", "CPUs"),
             status.covered.as_secs_f64(),
             counted(status.samples, "sample", "samples"),
             summary::lost(&status.loss),
-            scope.idle_share(snapshot),
         ));
         line(format_args!("{:>7} {:>7}  {:<24} function", "self", "total", "module"));
         let (rows, omitted) = bounded(by_own_weight(snapshot, &scope), LINES);
@@ -247,6 +272,24 @@ pub(crate) fn text(snapshot: &Snapshot) -> String {
         }
     }
     text
+}
+
+/// Describes how time was spent; what was at rest stands apart, as it is left out unless it is `shown`.
+pub(crate) fn in_words(spent: &Activity, shown: bool) -> String {
+    let Activity { running, runnable, blocked, waiting, unknown } = *spent;
+    let parts = [("running", running), ("runnable", runnable), ("blocked", blocked), ("unknown", unknown)];
+    let parts = parts.into_iter().filter(|(what, time)| *what == "running" || *time > 0);
+    let parts: Vec<String> = parts.map(|(what, time)| format!("{what} {}", seconds(time))).collect();
+    let at_rest = match (waiting, shown) {
+        (0, _) => String::new(),
+        (_, true) => format!(" + at rest {}", seconds(waiting)),
+        (_, false) => format!(" (at rest {}, left out)", seconds(waiting)),
+    };
+    format!("{}{at_rest}", parts.join(" + "))
+}
+
+fn seconds(nanoseconds: u64) -> String {
+    format!("{:.2} s", nanoseconds as f64 / 1e9)
 }
 
 fn by_own_weight(snapshot: &Snapshot, scope: &Scope) -> Vec<FunctionRow> {
@@ -287,13 +330,13 @@ mod tests {
 
     #[test]
     fn the_schema_stays() {
-        let value: Value = serde_json::from_str(&json(&load())).unwrap();
+        let value: Value = serde_json::from_str(&json(&load(), &Scope::default())).unwrap();
         insta::assert_snapshot!("json", serde_json::to_string_pretty(&value).unwrap());
     }
 
     #[test]
     fn text_of_one_interval() {
-        insta::assert_snapshot!("text", text(&load()));
+        insta::assert_snapshot!("text", text(&load(), &Scope::default()));
     }
 
     #[test]
@@ -303,12 +346,12 @@ mod tests {
             build.stack(number + 1, number + 1, "p", &format!("main;f{number}"), 1);
         }
         let snapshot = build.snapshot();
-        let value: Value = serde_json::from_str(&json(&snapshot)).unwrap();
+        let value: Value = serde_json::from_str(&json(&snapshot, &Scope::default())).unwrap();
         let event = &value["events"][0];
         assert_eq!(event["functions"].as_array().unwrap().len(), FUNCTIONS);
         assert_eq!(event["functions_omitted"], 301 - FUNCTIONS);
         assert_eq!(event["processes_omitted"], 300 - PROCESSES);
         assert_eq!(event["stacks_omitted"], 300 - STACKS);
-        assert!(text(&snapshot).lines().count() < 50);
+        assert!(text(&snapshot, &Scope::default()).lines().count() < 50);
     }
 }

@@ -16,7 +16,7 @@ use profile::{Count, Detail, FrameKind, Profile, Show, View, Weight};
 use super::save_data;
 use crate::output::Output;
 use live::snapshot::{Frame, Snapshot};
-use live::views::Scope;
+use live::views::{Scope, TimeSpent};
 
 /// Writes what is shown, as a picture where the name ends in `.svg`, else as a recording; says what was done.
 ///
@@ -44,6 +44,7 @@ pub(crate) fn write_svg(snapshot: &Snapshot, scope: &Scope, output: &mut dyn Wri
         Some(event) if event.unit != "samples" => Weight::Period,
         _ => Weight::Samples,
     };
+    let is_time = event.is_some_and(|event| event.is_time);
     let resolve = |entry: &StackEntry| shown.names.get(entry);
     let census = View::census(&shown.profile, &shown.spaces, resolve);
     let facts = Summary {
@@ -55,17 +56,30 @@ pub(crate) fn write_svg(snapshot: &Snapshot, scope: &Scope, output: &mut dyn Wri
         census: &census,
         remedies: &[],
     };
+    let subtitle = match is_time {
+        true => {
+            let mut spent = TimeSpent::of(snapshot, scope).all();
+            spent.waiting = if scope.rest { spent.waiting } else { 0 };
+            summary::subtitle_of_time(&facts, &spent)
+        }
+        false => summary::subtitle(&facts),
+    };
     let options = flamegraph::Options {
         title: "prof top".to_owned(),
-        subtitle: format!("{} – {}", snapshot.status.target, summary::subtitle(&facts)),
-        colors: "java".parse().map_err(anyhow::Error::msg)?,
+        subtitle: format!("{} – {subtitle}", snapshot.status.target),
+        colors: if is_time { "kinds" } else { "java" }.parse().map_err(anyhow::Error::msg)?,
         width: None,
         min_width: 0.01,
         inverted: false,
         reverse: false,
         chart: false,
-        per_unit: 1,
-        unit: event.map_or_else(|| "samples".to_owned(), |event| event.unit.clone()),
+        // Microseconds of time.
+        per_unit: if is_time { 1000 } else { 1 },
+        unit: match event {
+            Some(_) if is_time => "µs".to_owned(),
+            Some(event) => event.unit.clone(),
+            None => "samples".to_owned(),
+        },
     };
     let view = View::new(&shown.profile, &shown.spaces, resolve, Show::default(), weight);
     flamegraph::write(&view, &options, output)?;
@@ -143,5 +157,26 @@ mod tests {
             assert!(svg.contains(text), "{text}");
         }
         assert!(!svg.contains("idle"));
+    }
+
+    #[test]
+    fn a_picture_of_time_has_the_legend() {
+        let mut build = Build::default();
+        build
+            .stack(1, 1, "a", "main;work", 3_000_000)
+            .stack(1, 1, "a", "main;_k_read;[blocked: pipe read]", 5_000_000)
+            .stack(1, 2, "b", "main;[waiting: epoll]", 9_000_000);
+        let mut snapshot = build.snapshot();
+        for event in &mut snapshot.status.events {
+            (event.unit, event.is_time) = ("wall-clock time".into(), true);
+        }
+        let mut svg = Vec::new();
+        write_svg(&snapshot, &Scope::default(), &mut svg).unwrap();
+        let svg = String::from_utf8(svg).unwrap();
+        for text in ["id=\"legend\"", "[blocked: pipe read] (5,000 µs, 62.50%)", "37.5 % running"] {
+            assert!(svg.contains(text), "{text}");
+        }
+        assert!(!svg.contains("epoll"), "at rest");
+        assert!(save("x.data", &snapshot, &Scope::default()).unwrap_err().to_string().contains("--off-cpu"));
     }
 }

@@ -44,6 +44,9 @@ const MAP_SHARED: u32 = 1;
 /// # Errors
 /// Where there is nothing to write, or the file cannot be written.
 pub(crate) fn save(name: &str, snapshot: &Snapshot, scope: &Scope) -> anyhow::Result<String> {
+    if snapshot.status.events.get(scope.event as usize).is_some_and(|event| event.is_time) {
+        bail!("time off the CPU is not samples; try: a name that ends in .svg, or prof record --off-cpu");
+    }
     let Some(recording) = snapshot.recording.as_ref().and_then(|recording| saved(recording, scope)) else {
         bail!("nothing was sampled yet");
     };

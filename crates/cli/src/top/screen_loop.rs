@@ -51,7 +51,12 @@ const BACKLOG: usize = 4;
 ///
 /// # Errors
 /// Where nothing can be recorded, or the terminal fails.
-pub(crate) fn run(options: Options, settings: Settings, console: &Console) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(
+    options: Options,
+    settings: Settings,
+    scope: Scope,
+    console: &Console,
+) -> anyhow::Result<ExitCode> {
     // Before any thread is started, so that all of them hold the signals back.
     let signals =
         SignalFd::new(&[SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT]).context("cannot wait for signals")?;
@@ -70,7 +75,7 @@ pub(crate) fn run(options: Options, settings: Settings, console: &Console) -> an
             let code = code::start(tell).context("cannot start a thread")?;
             let mut saving = Saving { told: sender, running: Vec::new() };
             let asking = Asking { orders: orders.clone(), code };
-            let mut app = App::new(Scope::default(), Span::Window);
+            let mut app = App::new(scope, Span::Window);
             let wanted = notices.iter().filter(|notice| is_wanted(notice, console.verbosity()));
             app.message = wanted.map(ToString::to_string).reduce(|all, notice| format!("{all}; {notice}"));
             let shown = show(&messages, &asking, &mut app, &mut saving);

@@ -15,7 +15,7 @@ use live::filter::Filter;
 use live::snapshot::{Function, Snapshot, Span};
 use live::views::{
     FlameTree, FunctionRow, NeighbourRow, Neighbours, Opened, PathKey, Scope, TaskChoice, TaskOrder, TaskRow,
-    functions, tasks,
+    TimeSpent, functions, tasks,
 };
 
 /// The views, in the order of their numbers.
@@ -150,6 +150,8 @@ pub(crate) struct App {
     pub(crate) total: u64,
     /// The share of idle CPUs in all samples, in per cent.
     pub(crate) idle_share: f64,
+    /// The time of threads by what they did, where that is shown.
+    pub(crate) spent: Option<TimeSpent>,
     /// The areas that can be clicked, as drawn last.
     pub(crate) spots: Vec<(Rect, ClickTarget)>,
     /// The number of rows that a list had, as drawn last.
@@ -188,6 +190,7 @@ impl App {
             flame_cursor: PathKey::default(),
             total: 0,
             idle_share: 0.0,
+            spent: None,
             spots: Vec::new(),
             page: 10,
         }
@@ -247,6 +250,9 @@ impl App {
     pub(crate) fn list(&mut self) {
         self.total = self.scope.total(&self.snapshot);
         self.idle_share = self.scope.idle_share(&self.snapshot);
+        let event = self.snapshot.status.events.get(self.scope.event as usize);
+        let is_time = event.is_some_and(|event| event.is_time);
+        self.spent = is_time.then(|| TimeSpent::of(&self.snapshot, &self.scope));
         match self.view {
             View::Functions => self.list_functions(),
             View::Tasks => self.list_tasks(),

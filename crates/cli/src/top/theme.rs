@@ -5,6 +5,9 @@ use std::borrow::Cow;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Span;
 
+use live::snapshot::Doing;
+use live::views::Tile;
+
 use super::palette::{self, Hue, Rgb};
 
 /// The number of colours of a terminal.
@@ -120,19 +123,64 @@ impl Theme {
         self.colour(Color::Yellow).add_modifier(Modifier::BOLD)
     }
 
-    /// A frame of the flame graph.
+    /// A frame of the flame graph of samples.
     pub(crate) fn tile(&self, text: &str, found: bool, ancestor: bool) -> Style {
-        let rgb = if found { palette::FOUND } else { palette::colour(text) };
+        self.frame(palette::colour(text), sixteen(text), found, ancestor)
+    }
+
+    /// A frame of the flame graph of time.
+    pub(crate) fn tile_of_time(&self, tile: &Tile) -> Style {
+        let rgb = export::colour_of_time(&tile.text, tile.is_off_cpu);
+        let colour = match tile.state {
+            Some(doing) => colour_of_doing(doing),
+            None if tile.is_off_cpu => Color::Gray,
+            None => Color::LightRed,
+        };
+        self.frame(rgb, colour, tile.found, tile.ancestor)
+    }
+
+    /// A colour of the legend.
+    pub(crate) fn swatch(&self, rgb: Rgb, sixteen: Color) -> Style {
+        self.frame(rgb, sixteen, false, false)
+    }
+
+    fn frame(&self, rgb: Rgb, colour: Color, found: bool, ancestor: bool) -> Style {
+        let (rgb, colour) = if found { (palette::FOUND, Color::Magenta) } else { (rgb, colour) };
         let style = match self.depth {
             Depth::None if found => Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
             Depth::None => Style::new(),
-            Depth::Sixteen => {
-                Style::new().fg(Color::Black).bg(if found { Color::Magenta } else { sixteen(text) })
-            }
+            Depth::Sixteen => Style::new().fg(Color::Black).bg(colour),
             Depth::Indexed => Style::new().fg(Color::Indexed(16)).bg(Color::Indexed(indexed(rgb))),
             Depth::Rgb => Style::new().fg(Color::Rgb(0, 0, 0)).bg(Color::Rgb(rgb.0, rgb.1, rgb.2)),
         };
         if ancestor { style.add_modifier(Modifier::DIM) } else { style }
+    }
+
+    /// Text and bars that stand for what threads do; `None` is running.
+    pub(crate) fn doing(&self, doing: Option<Doing>) -> Style {
+        doing.map_or_else(Style::new, |doing| self.colour(colour_of_doing(doing)))
+    }
+
+    /// The character that bars of time are made of: each state has its own, for those who see no colours.
+    pub(crate) fn texture(&self, doing: Option<Doing>) -> &'static str {
+        match doing {
+            None | Some(Doing::Running) => self.pick("█", "#"),
+            Some(Doing::Runnable) => self.pick("▓", "+"),
+            Some(Doing::Blocked) => self.pick("▒", "="),
+            Some(Doing::AtRest) => self.pick("─", "-"),
+            Some(Doing::Unknown) => "?",
+        }
+    }
+}
+
+/// The nearest of the sixteen colours to that of the picture.
+fn colour_of_doing(doing: Doing) -> Color {
+    match doing {
+        Doing::Running => Color::LightRed,
+        Doing::Runnable => Color::Magenta,
+        Doing::Blocked => Color::Blue,
+        Doing::AtRest => Color::Cyan,
+        Doing::Unknown => Color::DarkGray,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::Modifier;
+use ratatui::style::{Color, Modifier};
 use ratatui::text::{Line, Span};
 
 use super::{empty, percent};
@@ -13,7 +13,12 @@ use live::views::Tile;
 
 /// Draws it, with a line about the frame under the cursor above.
 pub(super) fn draw(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Rect) {
-    let [head, picture] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
+    let is_time = app.spent.is_some();
+    let parts = [Constraint::Length(1), Constraint::Min(0), Constraint::Length(u16::from(is_time))];
+    let [head, picture, legend] = Layout::vertical(parts).areas(area);
+    if is_time {
+        draw_legend(frame, theme, legend);
+    }
     let height = usize::from(picture.height);
     app.page = height;
     let Some(flame) = app.flame.as_ref().filter(|flame| flame.total() > 0) else {
@@ -53,7 +58,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Re
             let place = Rect { x: picture.x.saturating_add(tile.columns.start), y, width, height: 1 };
             let place = place.intersection(picture);
             frame.render_widget(
-                tile_line(theme, tile, usize::from(place.width), tile.path == app.flame_cursor),
+                tile_line(theme, tile, usize::from(place.width), tile.path == app.flame_cursor, is_time),
                 place,
             );
             spots.push((place, ClickTarget::Tile(tile.path)));
@@ -62,11 +67,42 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Re
     app.spots.append(&mut spots);
 }
 
-fn tile_line(theme: &Theme, tile: &Tile, width: usize, at_cursor: bool) -> Line<'static> {
-    // One column tells brothers of one colour apart.
-    let edge = theme.pick("▏", "|");
+/// What the colours of time mean, as many as there is room for. Off the CPU, frames have another edge.
+fn draw_legend(frame: &mut Frame<'_>, theme: &Theme, area: Rect) {
+    // In fewer words than the picture has room for.
+    const MEANINGS: [(&str, Color); 5] = [
+        ("on the CPU", Color::LightRed),
+        ("off the CPU", Color::Gray),
+        ("blocked", Color::Blue),
+        ("at rest", Color::Cyan),
+        ("runnable", Color::Magenta),
+    ];
+    let mut line = Line::default();
+    for (number, ((_, rgb), (meaning, sixteen))) in export::LEGEND_OF_TIME.iter().zip(MEANINGS).enumerate() {
+        let swatch = format!("{}  ", edge(theme, number > 0));
+        let text = format!(" {meaning}  ");
+        if line.width() + swatch.chars().count() + text.len() > usize::from(area.width) {
+            break;
+        }
+        line.push_span(Span::styled(swatch, theme.swatch(*rgb, sixteen)));
+        line.push_span(Span::styled(text, theme.faint()));
+    }
+    frame.render_widget(line, area);
+}
+
+/// The first column of a frame, which tells brothers of one colour apart, and for those who see no colours what ran from what
+/// did not.
+fn edge(theme: &Theme, is_off_cpu: bool) -> &'static str {
+    if is_off_cpu { theme.pick("░", ":") } else { theme.pick("▏", "|") }
+}
+
+fn tile_line(theme: &Theme, tile: &Tile, width: usize, at_cursor: bool, is_time: bool) -> Line<'static> {
+    let edge = edge(theme, is_time && tile.is_off_cpu);
     let text = if width < 3 { " ".repeat(width.saturating_sub(1)) } else { theme.pad(&tile.text, width - 1) };
-    let mut style = theme.tile(&tile.text, tile.found, tile.ancestor);
+    let mut style = match is_time {
+        true => theme.tile_of_time(tile),
+        false => theme.tile(&tile.text, tile.found, tile.ancestor),
+    };
     if at_cursor {
         style = style.add_modifier(Modifier::REVERSED);
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use export::summary::{self, counted, grouped};
+use export::summary::{self, Activity, counted, grouped};
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -64,6 +64,10 @@ pub(super) fn status(frame: &mut Frame<'_>, app: &App, theme: &Theme, area: Rect
         how.push((format!("{} undecodable", grouped(loss.undecodable)), theme.warning()));
     }
     how.push((format!("own {:.1} % CPU, {} MB", status.own_cpu, status.own_memory.div_ceil(1 << 20)), plain));
+    if let Some(spent) = &app.spent {
+        let spent = spent.all();
+        how.insert(0, (in_words(&spent, app.scope.rest), plain));
+    }
     if !app.scope.idle {
         let idle = app.idle_share;
         if idle > 0.0 {
@@ -144,6 +148,24 @@ pub(super) fn tabs(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Re
     let text = theme.fit(&restrictions.join(", "), room);
     line.push_span(Span::styled(format!("  {text}"), theme.warning()));
     frame.render_widget(line, area);
+}
+
+/// How threads spent their time, and how much of it is hidden.
+fn in_words(spent: &Activity, rest_is_shown: bool) -> String {
+    let Activity { running, runnable, blocked, waiting, unknown } = *spent;
+    let shown = running.saturating_add(runnable).saturating_add(blocked).saturating_add(unknown);
+    let shown = shown.saturating_add(if rest_is_shown { waiting } else { 0 });
+    let part = |what: &str, time: u64| format!("{what} {:.0} %", snapshot::share(time, shown));
+    let mut parts = vec![part("running", running), part("runnable", runnable), part("blocked", blocked)];
+    if unknown > 0 {
+        parts.push(part("unknown", unknown));
+    }
+    match waiting {
+        0 => {}
+        _ if rest_is_shown => parts.push(part("at rest", waiting)),
+        _ => parts.push(format!("{:.1} s at rest hidden (r)", waiting as f64 / 1e9)),
+    }
+    parts.join(", ")
 }
 
 /// A duration in the two largest of its units.

@@ -8,7 +8,8 @@ use ratatui::text::{Line, Span};
 use super::{empty, percent};
 use crate::top::state::{App, ClickTarget, FunctionOrder};
 use crate::top::theme::Theme;
-use live::snapshot::share;
+use export::summary::Activity;
+use live::snapshot::{Doing, share};
 use live::views::{Side, TaskOrder};
 
 /// Columns of a share.
@@ -52,6 +53,47 @@ fn bar(theme: &Theme, share: f64) -> String {
     format!("{}{}", theme.pick("█", "#").repeat(filled), theme.pick("░", ".").repeat(BAR - filled))
 }
 
+/// A bar of one texture, as time in one state.
+fn plain_bar(theme: &Theme, share: f64, state: Option<Doing>) -> String {
+    let filled = (share / 100.0 * BAR as f64).round().clamp(0.0, BAR as f64) as usize;
+    format!("{}{}", theme.texture(state).repeat(filled), " ".repeat(BAR - filled))
+}
+
+/// How a thread spent its time, as a bar with a part for each state.
+fn bar_of_time(theme: &Theme, spent: &Activity, with_rest: bool) -> Vec<Span<'static>> {
+    let Activity { running, runnable, blocked, waiting, unknown } = *spent;
+    let parts = [
+        (None, running),
+        (Some(Doing::Runnable), runnable),
+        (Some(Doing::Blocked), blocked),
+        (Some(Doing::AtRest), if with_rest { waiting } else { 0 }),
+        (Some(Doing::Unknown), unknown),
+    ];
+    let all: u128 = parts.iter().map(|(_, time)| u128::from(*time)).sum();
+    let (mut before, mut drawn) = (0_u128, 0_usize);
+    let mut spans = Vec::new();
+    for (state, time) in parts {
+        before += u128::from(time);
+        let until = usize::try_from((before * BAR as u128 + all / 2) / all.max(1)).unwrap_or(0).min(BAR);
+        spans
+            .push(Span::styled(theme.texture(state).repeat(until.saturating_sub(drawn)), theme.doing(state)));
+        drawn = until.max(drawn);
+    }
+    spans.push(Span::raw(" ".repeat(BAR - drawn)));
+    spans
+}
+
+/// What the textures of bars of time mean.
+fn legend(theme: &Theme) -> String {
+    let states = [
+        (None, "running"),
+        (Some(Doing::Runnable), "runnable"),
+        (Some(Doing::Blocked), "blocked"),
+        (Some(Doing::AtRest), "at rest"),
+    ];
+    states.map(|(state, meaning)| format!("{} {meaning}", theme.texture(state))).join("  ")
+}
+
 /// Draws the table of functions.
 pub(super) fn functions(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Rect) {
     let (head, rows) = split(app, area);
@@ -88,13 +130,20 @@ pub(super) fn functions(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, are
         let index = first + place;
         let function_row = &app.functions[index];
         let Some(function) = app.snapshot.functions.get(function_row.function as usize) else { continue };
-        let style = if function_row.in_kernel { theme.colour(Color::Yellow) } else { Style::new() };
+        let style = match function_row.state {
+            None if function_row.in_kernel => theme.colour(Color::Yellow),
+            state => theme.doing(state),
+        };
         let mut line = Line::from(vec![
             Span::raw(format!("{} ", percent(function_row.own, app.total))),
             Span::raw(format!("{} ", percent(function_row.total, app.total))),
         ]);
         if with_bar {
-            let bar = bar(theme, share(function_row.own, app.total));
+            let share = share(function_row.own, app.total);
+            let bar = match app.spent {
+                Some(_) => plain_bar(theme, share, function_row.state),
+                None => bar(theme, share),
+            };
             line.push_span(Span::styled(format!("{bar} "), style));
         }
         line.push_span(Span::styled(
@@ -111,7 +160,8 @@ pub(super) fn functions(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, are
 pub(super) fn tasks(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Rect) {
     let (head, rows) = split(app, area);
     let mark = |order: TaskOrder| if app.task_order == order { theme.pick("▼", "v") } else { " " };
-    let bar_head = if area.width >= WIDE { " ".repeat(BAR + 1) } else { String::new() };
+    let with_bar = area.width >= WIDE || app.spent.is_some();
+    let bar_head = if with_bar { " ".repeat(BAR + 1) } else { String::new() };
     let text = format!(
         "{:>PERCENT$}{} {bar_head}{:>9}{} {:>7}  name{}",
         "share",
@@ -121,7 +171,12 @@ pub(super) fn tasks(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: R
         "threads",
         mark(TaskOrder::Comm)
     );
-    frame.render_widget(Line::styled(text, theme.strong()), head);
+    let mut line = Line::styled(text, theme.strong());
+    if app.spent.is_some() {
+        let room = usize::from(area.width).saturating_sub(line.width());
+        line.push_span(Span::styled(theme.fit(&format!("    {}", legend(theme)), room), theme.faint()));
+    }
+    frame.render_widget(line, head);
     if app.tasks.is_empty() {
         return empty(frame, app, theme, rows);
     }
@@ -129,21 +184,21 @@ pub(super) fn tasks(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: R
     for place in 0..app.page.min(app.tasks.len().saturating_sub(first)) {
         let index = first + place;
         let task = &app.tasks[index];
-        let bar = if area.width >= WIDE {
-            format!("{} ", bar(theme, share(task.weight, app.total)))
-        } else {
-            String::new()
+        let bar = match &app.spent {
+            Some(spent) => bar_of_time(theme, &spent.of_task(task.choice), app.scope.rest),
+            None if with_bar => vec![Span::raw(bar(theme, share(task.weight, app.total)))],
+            None => Vec::new(),
         };
         let number = task.choice.tid.unwrap_or(task.choice.pid);
         let threads = if task.threads > 1 { task.threads.to_string() } else { String::new() };
         let indent = if task.choice.tid.is_some() { theme.pick("  └ ", "  ` ") } else { "" };
-        let text = format!(
-            "{}  {bar}{number:>9}  {threads:>7}  {indent}{}",
-            percent(task.weight, app.total),
-            theme.showable(&task.comm)
-        );
         let style = if task.choice.tid.is_some() { theme.faint() } else { Style::new() };
-        let line = Line::styled(theme.fit(&text, usize::from(area.width)), style);
+        let mut line = Line::styled(format!("{}  ", percent(task.weight, app.total)), style);
+        line.extend(bar);
+        let gap = if with_bar { " " } else { "" };
+        let text = format!("{gap}{number:>9}  {threads:>7}  {indent}{}", theme.showable(&task.comm));
+        let room = usize::from(area.width).saturating_sub(line.width());
+        line.push_span(Span::raw(theme.fit(&text, room)));
         let cursor = (index == app.task_cursor.index()).then(|| theme.cursor());
         row(frame, app, row_area(rows, place), index, line, cursor);
     }

@@ -103,7 +103,7 @@ fn hints(app: &App, width: usize) -> String {
         "w window",
         "s sort",
         "z reset",
-        "k/u hide",
+        if app.spent.is_some() { "r at rest" } else { "k/u hide" },
         "f freeze",
         "S save",
     ];
@@ -128,6 +128,8 @@ fn empty(frame: &mut Frame<'_>, app: &App, theme: &Theme, area: Rect) {
     let status = &app.snapshot.status;
     let text = if status.samples == 0 {
         "waiting for the first samples"
+    } else if app.total == 0 && app.spent.as_ref().is_some_and(|spent| spent.all().waiting > 0) {
+        "all threads are at rest, or the filter admits none (r shows them)"
     } else if app.total == 0 && !app.scope.idle && app.idle_share > 0.0 {
         "all CPUs are idle, or the filter admits nothing (i shows idle CPUs)"
     } else {

@@ -65,6 +65,52 @@ fn screen(app: &mut App, theme: &Theme, width: u16, height: u16) -> String {
     lines.map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
+/// Two threads that run and wait, and one at rest.
+fn time() -> Snapshot {
+    let mut build = Build::default();
+    build
+        .stack(100, 100, "app", "main;serve;hash", 300_000_000)
+        .stack(100, 100, "app", "main;serve;read@libc.so.6;_k_vfs_read;[blocked: pipe read]", 500_000_000)
+        .stack(100, 100, "app", "main;serve;hash;[runnable: preempted]", 200_000_000)
+        .stack(100, 101, "worker", "start;take;futex_wait;[blocked: futex]", 1_000_000_000)
+        .stack(100, 102, "loop", "start;epoll_wait;[waiting: epoll]", 1_000_000_000);
+    let mut snapshot = build.snapshot();
+    for event in &mut snapshot.status.events {
+        (event.name, event.unit, event.is_time) = ("wall-clock time".into(), "wall-clock time".into(), true);
+    }
+    snapshot
+}
+
+#[test]
+fn time_on_and_off_the_cpu_is_told_apart_without_colours() {
+    let mut app = app(time());
+    insta::assert_snapshot!("time_functions_100x16", screen(&mut app, &PLAIN, 100, 16));
+    press(&mut app, "2");
+    insta::assert_snapshot!("time_processes_80x12_ascii", screen(&mut app, &ASCII, 80, 12));
+    press(&mut app, "4");
+    insta::assert_snapshot!("time_flame_100x16", screen(&mut app, &PLAIN, 100, 16));
+    let hidden = screen(&mut app, &PLAIN, 100, 16);
+    assert!(hidden.contains("1.0 s at rest hidden (r)") && !hidden.contains("epoll"));
+    press(&mut app, "r");
+    let shown = screen(&mut app, &PLAIN, 100, 16);
+    assert!(shown.contains("at rest 33 %") && shown.contains("epoll"), "{shown}");
+}
+
+#[test]
+fn time_has_the_colours_of_the_picture() {
+    let theme = Theme { depth: Depth::Rgb, unicode: true };
+    let mut app = app(time());
+    press(&mut app, "4");
+    let mut terminal = Terminal::new(TestBackend::new(120, 16)).unwrap();
+    terminal.draw(|frame| draw(frame, &mut app, &theme)).unwrap();
+    let colours: std::collections::HashSet<Color> =
+        terminal.backend().buffer().content().iter().map(|cell| cell.bg).collect();
+    for label in ["[blocked: futex]", "[runnable: preempted]", "take", "_[k]"] {
+        let (r, g, b) = export::colour_of_time(label, label == "take");
+        assert!(label == "_[k]" || colours.contains(&Color::Rgb(r, g, b)), "{label}");
+    }
+}
+
 #[test]
 fn functions() {
     let mut app = app(load());
