@@ -451,12 +451,21 @@ mod tests {
     #[test]
     fn an_event_that_is_refused_for_something_else_keeps_the_clock() {
         // Like a PMU that cannot be so precise, and says so late.
-        let picky = |attr: &Attr| if attr.precise_ip > 0 { Err(EINVAL) } else { Ok(()) };
+        let has_tried = Cell::new(false);
+        let picky = |attr: &Attr| {
+            if *attr == (Attr { flags: attr.flags, clockid: attr.clockid, ..crate::attr::dummy() }) {
+                // What is tried to find out about the clock asks for it, and for nothing that takes rights.
+                let excluded = AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
+                assert!(attr.flags.contains(AttrFlags::USE_CLOCKID | excluded) && attr.clockid == 1);
+                has_tried.set(true);
+            }
+            if attr.precise_ip > 0 { Err(EINVAL) } else { Ok(()) }
+        };
         let mut attr = crate::attr::sampler(&clock_event(), &Options::new(Target::System), 0, 4096);
         attr.precise_ip = 2;
         let fake = Fake(picky, Cell::new(0));
         let (attr, (), _) = settle(&fake, attr, None, Subject::Cpu(CpuId(0)), None).unwrap();
-        assert!(attr.flags.contains(AttrFlags::USE_CLOCKID));
+        assert!(has_tried.get() && attr.flags.contains(AttrFlags::USE_CLOCKID));
         assert_eq!(attr.clockid, 1);
     }
 
