@@ -48,29 +48,31 @@ impl Analysis {
         shape: &Shape,
         notices: &dyn Notices,
     ) -> EventView<'a> {
-        let census = View::census(&event.profile, &self.spaces, |entry| self.resolve(entry));
-        let hints = self.hints(event, &census, notices);
-        EventView {
-            event,
-            name: event.event.name.to_string(),
-            view: self.view(&event.profile, show, weight, shape),
-            remedies: hints.in_picture(),
-            census,
-            hints,
-        }
+        let (view, (census, hints, details)) = std::thread::scope(|scope| {
+            let weighed = scope.spawn(|| {
+                let census = View::census(&event.profile, &self.spaces, |entry| self.resolve(entry));
+                let (hints, details) = self.hints(event, &census);
+                (census, hints, details)
+            });
+            let view = self.view(&event.profile, show, weight, shape);
+            (view, weighed.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        });
+        details.iter().for_each(|line| notices.detail(line));
+        let (name, remedies) = (event.event.name.to_string(), hints.in_picture());
+        EventView { event, name, view, remedies, census, hints }
     }
 
-    fn hints(&self, event: &EventProfile, census: &Census, notices: &dyn Notices) -> Hints {
+    /// The hints, and a line for each of what has no name.
+    fn hints(&self, event: &EventProfile, census: &Census) -> (Hints, Vec<String>) {
         let unwound = is_unwound(&event.event, &self.recording);
         let remedies = Remedies::new(self.this_host, self.asked_servers, unwound);
         let runtimes = Runtimes::new(&self.spaces, &self.seen_in);
         let remedy = |nameless: &Nameless| {
             remedies.of(nameless, &self.spaces, runtimes.of(self.spaces.get(nameless.space)))
         };
-        for line in nameless(census, remedy) {
-            notices.detail(&line);
-        }
-        Hints::new(&event.profile, |entry| self.resolve(entry), census, &self.spaces, &runtimes, &remedies)
+        let details = nameless(census, remedy);
+        let resolve = |entry: &_| self.resolve(entry);
+        (Hints::new(&event.profile, resolve, census, &self.spaces, &runtimes, &remedies), details)
     }
 }
 
