@@ -251,10 +251,7 @@ fn count_time(
     let switches = switches.ok_or(Error::NoSwitches { weight: weight.name() })?;
     let index = switches.time.0 as usize;
     if !switches.has_wakings() && switches.has_outside() {
-        notices.warn(
-            "no samples of switches in this recording: stacks of waits were read from outside, up to 40 times a second of each \
-             thread; shorter waits have the stacks of others of their thread, by how often those were seen",
-        );
+        notices.warn(waits::READ_FROM_OUTSIDE);
     }
     let held = switches.sampling.held();
     if let Some(watched) = switches.watched.filter(|_| held > 0) {

@@ -12,11 +12,8 @@ use crossbeam_channel::{Receiver, TryRecvError};
 use decoder::{AttrFlags, Endian, RawRecord, kind};
 use host::sys::clock;
 use model::{EventIndex, Loss, Name, SpaceId, StackEntry, Timestamp};
-use recorder::unwind::{RefusedTables, Unwinding};
-use recorder::{
-    Census, Chunk, Command, Consumer, Control, Ending, LostCount, Notice, Options, RecordedEvent, Recording,
-    Summary, SwitchNews,
-};
+use recorder::unwind::RefusedTables;
+use recorder::{Census, Chunk, Consumer, Ending, LostCount, RecordedEvent, Recording, SwitchNews};
 use rustc_hash::FxBuildHasher;
 use tracker::{Events, OrderedRecord, Orderer, SampleReader};
 
@@ -95,7 +92,7 @@ pub struct Engine<F: FnMut(News)> {
     symbols: SymbolTable,
     naming: SymbolWorker,
     /// Unwind tables that could not be read.
-    refused_tables: RefusedTables,
+    pub(crate) refused_tables: RefusedTables,
     /// The window's stacks as snapshots have them, until their numbers change.
     tree: SharedCallTree,
     /// The names of threads as snapshots have them.
@@ -316,7 +313,8 @@ impl<F: FnMut(News)> Engine<F> {
                 }
                 (tasks.len().saturating_sub(1)) as u32
             });
-            samples += count.samples;
+            // Of a state alone, no sample was taken.
+            samples += if self.tree.is_state(stack) { 0 } else { count.samples };
             let is_complete = self.tree.is_complete(stack);
             complete += if is_complete { count.samples } else { 0 };
             let stack = stack.index() as u32;
@@ -330,7 +328,9 @@ impl<F: FnMut(News)> Engine<F> {
         let elapsed = now.duration_since(self.own.0).as_nanos().max(1) as f64;
         let own_cpu = cpu.saturating_sub(self.own.1) as f64 * 100.0 / elapsed;
         self.own = (now, cpu);
-        let (remarks, remarks_omitted) = first_remarks(self.naming.remarks(), &self.refused_tables);
+        let approximate = self.time.as_ref().and_then(|time| time.times().remark());
+        let (remarks, remarks_omitted) =
+            first_remarks(self.naming.remarks(), &self.refused_tables, approximate);
         Snapshot {
             functions: self.symbols.functions(),
             places: self.symbols.places(),
@@ -518,7 +518,8 @@ impl<F: FnMut(News)> Consumer for Engine<F> {
     }
 
     fn is_in_haste(&self) -> bool {
-        self.time.as_ref().is_some_and(ThreadTime::is_in_haste)
+        // An interval that is over has to wait for the names of the one before.
+        self.waiting.is_none() && self.time.as_ref().is_some_and(ThreadTime::is_in_haste)
     }
 
     fn note_switches(&mut self, news: &[SwitchNews]) {
@@ -552,31 +553,6 @@ impl<F: FnMut(News)> Consumer for Engine<F> {
         self.tell_named(&counted, loss);
         Ok(())
     }
-}
-
-/// Records into the engine, through the stage that unwinds stacks where they are to be complete. A command that still
-/// runs when nobody looks any more is terminated: it was started to be looked at.
-///
-/// # Errors
-/// Where nothing can be recorded.
-pub fn record<F: FnMut(News)>(
-    options: &Options,
-    control: &Control,
-    engine: &mut Engine<F>,
-    notices: &mut dyn FnMut(Notice),
-) -> Result<Summary, recorder::Error> {
-    let summary = if options.copies_stacks() {
-        let mut unwinding = Unwinding::new(engine, options.keeps_stacks(), options.mechanisms).light();
-        let refused_tables = unwinding.refused_tables();
-        unwinding.consumer_mut().refused_tables = refused_tables;
-        recorder::record(options, control, &mut unwinding, notices)
-    } else {
-        recorder::record(options, control, engine, notices)
-    }?;
-    if let Some(Command::Running(command)) = &summary.command {
-        command.terminate();
-    }
-    Ok(summary)
 }
 
 /// Spaces beyond this are forgotten where nothing speaks of them: a process that comes and goes leaves one or two.

@@ -15,6 +15,7 @@ mod engine;
 mod events;
 pub mod filter;
 mod queue;
+mod record;
 mod remarks;
 mod shared_call_tree;
 mod shared_list;
@@ -27,5 +28,6 @@ mod thread_time;
 pub mod views;
 mod window;
 
-pub use engine::{Engine, News, Order, Settings, record};
+pub use engine::{Engine, News, Order, Settings};
+pub use record::record;
 pub use shared_list::SharedList;

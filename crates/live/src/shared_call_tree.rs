@@ -19,6 +19,8 @@ pub(crate) struct SharedCallTree {
     calls: SharedList<Call>,
     /// True if the stack reaches the thread's first frame, as far as one can tell; by its number.
     complete: Vec<bool>,
+    /// Those that are states of threads and nothing else, ascending.
+    states: Vec<StackId>,
     branches: SharedList<Branch>,
     children: Children,
     /// The branch of a stack, by its number.
@@ -36,6 +38,7 @@ impl SharedCallTree {
             places: Vec::new(),
             calls: SharedList::default(),
             complete: vec![false],
+            states: Vec::new(),
             branches: SharedList::default(),
             children: Children::default(),
             tips: SharedList::default(),
@@ -68,6 +71,11 @@ impl SharedCallTree {
         self.complete.get(stack.index()) == Some(&true)
     }
 
+    /// Returns true if the stack is nothing but the state of a thread.
+    pub(crate) fn is_state(&self, stack: StackId) -> bool {
+        self.states.binary_search(&stack).is_ok()
+    }
+
     /// Returns true if names have come that stacks do not have yet.
     pub(crate) fn is_behind(&self, symbols: &SymbolTable) -> bool {
         self.names != symbols.names()
@@ -86,7 +94,7 @@ impl SharedCallTree {
         while let Some(&entry) = table.get(self.places.len()) {
             self.places.push(symbols.number(entry, spaces));
         }
-        for (_, place, caller) in stacks.iter_from(self.calls.len()) {
+        for (stack, place, caller) in stacks.iter_from(self.calls.len()) {
             let number = self.places.get(place.index()).copied().unwrap_or(0);
             self.calls.push(Call { caller: caller.index() as u32, place: number });
             let is_complete = match caller == StackId::EMPTY {
@@ -94,6 +102,10 @@ impl SharedCallTree {
                 false => self.is_complete(caller),
             };
             self.complete.push(is_complete);
+            let space = table.get(place.index()).map(|entry| spaces.get(entry.space));
+            if caller == StackId::EMPTY && matches!(space, Some(Space::State(_))) {
+                self.states.push(stack);
+            }
         }
         let begin = Instant::now();
         let has_rested = self.renewed.is_none_or(|(when, took)| begin.duration_since(when) > took * REST);

@@ -32,6 +32,8 @@ const SLACK: u64 = 1_000_000;
 /// Time is cut no more often than this, and at least so often, in nanoseconds.
 const SHORTEST: u64 = 50_000_000;
 const LONGEST: u64 = 1_000_000_000;
+/// So many cuts are made up for at most.
+const MANY: u64 = 1000;
 /// A cut looks at each thread; the next one waits for so many times what it took.
 const REST: u32 = 20;
 
@@ -156,14 +158,17 @@ impl ThreadTime {
         }
         while let Some(due) = self.due.filter(|due| *due <= time) {
             let took = self.cut(due, tracker, window);
-            let mut next = due.saturating_add(self.between);
-            if self.interval.is_none() {
-                let rest = u64::try_from((took * REST).as_nanos()).unwrap_or(u64::MAX);
-                // Always on the same grid, wherever nothing was told of.
-                let missed = time.saturating_sub(next).max(rest) / self.between;
-                next = next.saturating_add(missed.saturating_mul(self.between));
-            }
-            self.due = Some(next);
+            let next = due.saturating_add(self.between);
+            let missed = time.saturating_sub(next);
+            let missed = match self.interval {
+                None => {
+                    missed.max(u64::try_from((took * REST).as_nanos()).unwrap_or(u64::MAX)) / self.between
+                }
+                // Each has its interval, but for a clock that jumps.
+                Some(_) => (missed / self.between).saturating_sub(MANY),
+            };
+            // Always on the same grid.
+            self.due = Some(next.saturating_add(missed.saturating_mul(self.between)));
         }
     }
 

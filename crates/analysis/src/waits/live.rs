@@ -90,6 +90,11 @@ impl LiveTimes {
         self.times.switches.has_outside()
     }
 
+    /// Returns how the stacks of waits are approximated, in words, where they are.
+    pub fn remark(&self) -> Option<&'static str> {
+        (!self.times.switches.has_wakings() && self.has_outside()).then_some(super::READ_FROM_OUTSIDE)
+    }
+
     /// Switches are watched from here on.
     pub fn watch(&mut self, watched: WatchedTime) {
         let begin = Timestamp(watched.begin);

@@ -43,6 +43,10 @@ pub(crate) use times::{Times, activity};
 pub use times::{thread_state, with_request};
 pub use weight::TimeWeight;
 
+/// The remark on stacks of waits that are as approximate as that.
+pub(crate) const READ_FROM_OUTSIDE: &str = "no samples of switches in this recording: stacks of waits were read from outside, up to 40 \
+     times a second of each thread; shorter waits have the stacks of others of their thread, by how often those were seen";
+
 /// Sums the time of threads by what they did and with which stack.
 pub(crate) struct ThreadTimes {
     weight: TimeWeight,

@@ -15,7 +15,7 @@ use host::sys::{memory, system};
 use model::Name;
 use recorder::{Control, JvmAsking, Notice, Options, Target, Workload};
 
-use super::record::{self, SamplingArguments, TargetArguments, seconds};
+use super::record::{self, SamplingArguments, TargetArguments, seconds, wrong_usage};
 use crate::arguments::numbers::within;
 use crate::arguments::{NamelessArguments, RuntimeArguments};
 use crate::console::Console;
@@ -146,6 +146,9 @@ pub fn run(arguments: &TopArguments, console: &Console) -> anyhow::Result<ExitCo
     arguments.sampling.choose(&mut options, arguments.period, false)?;
     let time = arguments.time();
     if time.is_some() {
+        if options.events.len() > 1 {
+            wrong_usage("--off-cpu: one event says what runs; try it with one -e");
+        }
         recorder::observe_waits(&mut options, &recorder::this_machine())?;
     }
     let settings = Settings {
