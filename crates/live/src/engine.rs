@@ -1,15 +1,15 @@
 //! Records to snapshots: the live end of a recording.
 
 use std::collections::{HashMap, HashSet};
-use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{io, mem};
 
 use analysis::TimeWeight;
 use analysis::aggregate::SeenIn;
 use analysis::jit_dumps::{DumpPlayer, JitDumps, has_clock_of_dumps};
 use crossbeam_channel::{Receiver, TryRecvError};
-use decoder::{AttrFlags, Endian, RawRecord, kind};
+use decoder::{AttrFlags, Endian, RawRecord};
 use host::sys::clock;
 use model::{EventIndex, Loss, Name, SpaceId, StackEntry, Timestamp};
 use recorder::unwind::RefusedTables;
@@ -85,6 +85,8 @@ pub struct Engine<F: FnMut(News)> {
     samples: SampleReader,
     /// The jitdumps of processes.
     dumps: DumpPlayer,
+    /// True if the dumps were looked at since the last round.
+    has_looked: bool,
     window: Window,
     /// The time of threads, where that is watched in place of samples.
     time: Option<ThreadTime>,
@@ -121,6 +123,34 @@ struct Interval {
     ended: Instant,
 }
 
+/// Reads records whose turn has come.
+struct Reading<'e> {
+    samples: &'e mut SampleReader,
+    dumps: &'e mut DumpPlayer,
+    events: &'e LiveEvents,
+    counting: Counting<'e>,
+}
+
+impl Reading<'_> {
+    fn read(&mut self, time: Timestamp, raw: RawRecord<'_>, event: EventIndex) {
+        let Self { samples, dumps, events, counting } = self;
+        if let Some(threads) = &mut counting.time {
+            threads.advance(time.0, &mut samples.tracker, counting.window);
+        }
+        if dumps.is_due(time) {
+            dumps.play(time, &mut samples.tracker);
+        }
+        let record = OrderedRecord { raw, event: Some(event), offset: None };
+        let Ok(()) = samples.read(*events, record, None, counting);
+        if let Some((pid, path)) = counting.dump.take() {
+            let has_clock = events.attr(event).is_some_and(has_clock_of_dumps);
+            if dumps.begin(pid, &path, has_clock, &mut samples.tracker) {
+                dumps.play(time, &mut samples.tracker);
+            }
+        }
+    }
+}
+
 impl<F: FnMut(News)> Engine<F> {
     /// An engine that waits for a recording.
     ///
@@ -143,6 +173,7 @@ impl<F: FnMut(News)> Engine<F> {
             orderer: Orderer::default(),
             samples: SampleReader::default(),
             dumps: DumpPlayer::new(Arc::clone(&dumps)),
+            has_looked: false,
             seen_in: SeenIn::default(),
             symbols,
             naming: SymbolWorker::start(&dumps)?,
@@ -162,30 +193,26 @@ impl<F: FnMut(News)> Engine<F> {
         })
     }
 
+    /// Reads the records that the orderer lets go.
     fn read_ready(&mut self) {
+        self.look_at_dumps();
         let Self { orderer, chunks, samples, dumps, events, window, time, seen_in, .. } = self;
-        let mut counting = Counting { window, time: time.as_mut(), seen_in, dump: None };
-        dumps.look();
+        let counting = Counting { window, time: time.as_mut(), seen_in, dump: None };
+        let mut reading = Reading { samples, dumps, events, counting };
         while let Some((time, held)) = orderer.pop() {
-            if let Some(threads) = &mut counting.time {
-                threads.advance(time.0, &mut samples.tracker, counting.window);
-            }
-            if dumps.is_due(time) {
-                dumps.play(time, &mut samples.tracker);
-            }
             if let Some(bytes) = chunks.bytes(held)
                 && let Ok((raw, _)) = RawRecord::parse(bytes, Endian::NATIVE)
             {
-                let record = OrderedRecord { raw, event: Some(held.event), offset: None };
-                let Ok(()) = samples.read(&*events, record, None, &mut counting);
-                if let Some((pid, path)) = counting.dump.take() {
-                    let has_clock = events.attr(held.event).is_some_and(has_clock_of_dumps);
-                    if dumps.begin(pid, &path, has_clock, &mut samples.tracker) {
-                        dumps.play(time, &mut samples.tracker);
-                    }
-                }
+                reading.read(time, raw, held.event);
             }
             chunks.release(held);
+        }
+    }
+
+    /// Learns what dumps say by now, once a round: when its records are read, they are not younger.
+    fn look_at_dumps(&mut self) {
+        if !mem::replace(&mut self.has_looked, true) {
+            self.dumps.look();
         }
     }
 
@@ -462,31 +489,24 @@ impl<F: FnMut(News)> Consumer for Engine<F> {
 
     fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
         let mut held = Vec::new();
-        let mut offset = 0;
-        while let Some(rest) = chunk.bytes.get(offset..).filter(|rest| !rest.is_empty()) {
-            let Ok((raw, length)) = RawRecord::parse(rest, Endian::NATIVE) else {
-                self.note_loss(Loss { cut_bytes: rest.len() as u64, ..Loss::default() });
-                break;
-            };
-            // IDENTIFIER lies at the same place in the records of all events.
-            let id = self.events.layout(None).and_then(|layout| layout.id_of(&raw));
-            let event = id.and_then(|id| self.events.event_of_id(id));
-            // What we have made ourselves has no id.
-            let event = event.or_else(|| self.events.sideband().filter(|_| raw.kind != kind::SAMPLE));
-            match event {
-                Some(event) => {
-                    let time = self.events.layout(Some(event)).and_then(|layout| layout.time_of(&raw));
-                    held.push((time.unwrap_or(Timestamp(0)), offset, length, event));
-                }
-                None => self.note_loss(Loss { unattributed: 1, ..Loss::default() }),
-            }
-            offset += length;
-        }
+        let loss = self.events.each(&chunk.bytes, |time, place, _, event| held.push((time, place, event)));
+        self.note_loss(loss);
         // The memory that it came in is as large as a ring, and there is little of it.
         let number = self.chunks.hold(&chunk.bytes, held.len());
-        for (time, offset, length, event) in held {
+        for (time, place, event) in held {
+            let (offset, length) = (place.start, place.len());
             self.orderer.push(time, RecordSlot { chunk: number, offset, length, event });
         }
+        Ok(Some(chunk.bytes))
+    }
+
+    fn ordered(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+        self.look_at_dumps();
+        let Self { samples, dumps, events, window, time, seen_in, .. } = self;
+        let counting = Counting { window, time: time.as_mut(), seen_in, dump: None };
+        let mut reading = Reading { samples, dumps, events, counting };
+        let loss = events.each(&chunk.bytes, |time, _, raw, event| reading.read(time, raw, event));
+        self.note_loss(loss);
         Ok(Some(chunk.bytes))
     }
 
@@ -497,6 +517,7 @@ impl<F: FnMut(News)> Consumer for Engine<F> {
     fn finished_round(&mut self) -> io::Result<()> {
         self.orderer.finish_round();
         self.read_ready();
+        self.has_looked = false;
         if let Some(time) = &mut self.time {
             time.finish_round(&mut self.samples.tracker, &mut self.window);
         }

@@ -25,8 +25,8 @@ use super::window::{Thread, ThreadNumber, Window};
 /// The number of time among what is counted: there is nothing else.
 const TIME: u32 = 0;
 /// All records of before the end of a round have come when so many more have ended: one empties the rings, one ends the wait of
-/// the stage that unwinds, one that of the engine.
-const ROUNDS_BEHIND: usize = 3;
+/// the stage that orders them.
+const ROUNDS_BEHIND: usize = 2;
 /// A record that was being written when its ring was emptied is not older than this, in nanoseconds.
 const SLACK: u64 = 1_000_000;
 /// Time is cut no more often than this, and at least so often, in nanoseconds.
