@@ -257,24 +257,26 @@ fn who_sleeps_all_the_time_is_in_every_interval() {
 fn the_live_view_has_the_names_and_shares_of_a_recording() {
     let folder = folder();
     let Some((file, _)) = record_waits(folder.path(), "locker") else { return };
-    let share = |report: &str, pick: fn(&serde_json::Value) -> &serde_json::Value| {
+    // The longest wait of a kind: how long others take depends on who else wants a CPU.
+    let longest = |report: &str, pick: fn(&serde_json::Value) -> &serde_json::Value| {
         let report: serde_json::Value = serde_json::from_str(report).unwrap();
         let rows = pick(&report)["rows"].as_array().unwrap().clone();
         let of = |begin: &str| -> f64 {
             let is = |row: &&serde_json::Value| row["function"].as_str().unwrap().starts_with(begin);
-            rows.iter().filter(is).map(|row| row["self_percent"].as_f64().unwrap()).sum()
+            let times = rows.iter().filter(is).map(|row| row["self"].as_u64().unwrap());
+            times.max().unwrap_or(0) as f64 / 1e6
         };
         ["[blocked: sleep]", "[blocked: futex"].map(of)
     };
     let read = run(prof(["report", "--off-cpu", "--json", "-i"]).arg(&file)).ok();
-    let read = share(read.text(), |report| report);
+    let read = longest(read.text(), |report| report);
     let Some(program) = programs::c("waits") else { return };
     let mut command = prof(["top", "--off-cpu", "--json", "--delay-secs", "5", "--"]);
     let seen = run(command.arg(&program).arg("locker").current_dir(folder.path())).ok();
-    let seen = share(seen.text(), |interval| &interval["events"][0]);
+    let seen = longest(seen.text(), |interval| &interval["events"][0]);
     for (state, (seen, read)) in ["sleep", "futex"].iter().zip(seen.iter().zip(read)) {
-        // The machine is shared with other tests.
-        assert!((seen - read).abs() <= 8.0 && read > 20.0, "{state}: {seen} %, not {read} %");
+        // Both take 300 ms, and until there is a CPU again.
+        assert!((seen - read).abs() <= 60.0 && read > 250.0, "{state}: {seen} ms, not {read} ms");
     }
 }
 
