@@ -274,9 +274,10 @@ fn the_live_view_has_the_names_and_shares_of_a_recording() {
     let mut command = prof(["top", "--off-cpu", "--json", "--delay-secs", "5", "--"]);
     let seen = run(command.arg(&program).arg("locker").current_dir(folder.path())).ok();
     let seen = longest(seen.text(), |interval| &interval["events"][0]);
-    for (state, (seen, read)) in ["sleep", "futex"].iter().zip(seen.iter().zip(read)) {
-        // Both take 300 ms, and until there is a CPU again.
-        assert!((seen - read).abs() <= 60.0 && read > 250.0, "{state}: {seen} ms, not {read} ms");
+    for [sleep, futex] in [seen, read] {
+        assert!((sleep - 300.0).abs() < 15.0, "{sleep} ms");
+        // The lock is given back when its holder has a CPU again.
+        assert!((285.0..800.0).contains(&futex), "{futex} ms");
     }
 }
 
