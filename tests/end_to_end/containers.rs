@@ -174,3 +174,21 @@ fn programs_of_containers_have_names_when_these_are_gone() {
     let mut flame = prof(["flame", "--folded", "--"]);
     named(run(flame.args(unshare).arg(CONTAINER).arg(&program).arg(&inner)).ok().text());
 }
+
+#[test]
+fn the_live_view_shows_containers() {
+    let Some(program) = programs::c("shares") else { return };
+    let Some(group) = Group::new("live").filter(|_| may_record()) else { return };
+    let folder = folder();
+    let script = script(folder.path(), &group, &program);
+    let top =
+        run(prof(["top", "-q", "-F", "999", "--json", "--delay-secs", "30", "--", "sh"]).arg(script)).ok();
+    let interval: serde_json::Value = serde_json::from_str(top.text()).unwrap();
+    let processes = interval["events"][0]["processes"].as_array().unwrap();
+    let of = |container: serde_json::Value| {
+        let rows = processes.iter().filter(|row| row["container"] == container && row["comm"] == "shares");
+        rows.filter_map(|row| row["weight"].as_u64()).sum::<u64>()
+    };
+    let (inside, outside) = (of("docker:0123456789ab".into()), of(serde_json::Value::Null));
+    assert!(inside > 100 && outside > 100, "{}", top.text());
+}

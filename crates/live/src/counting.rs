@@ -10,7 +10,7 @@ use profile::RawChain;
 use tracker::{RawStack, SampleSink, TrackedSample, Tracker};
 
 use super::thread_time::ThreadTime;
-use super::window::{Thread, Window};
+use super::window::Window;
 
 /// Counts samples in a window.
 pub(crate) struct Counting<'e> {
@@ -26,6 +26,7 @@ impl SampleSink for Counting<'_> {
     type Error = Infallible;
 
     fn record(&mut self, record: &Record<'_>) {
+        self.window.containers.take(record);
         if let Record::Mmap(mmap) = record
             && is_dump(mmap.path)
         {
@@ -84,7 +85,8 @@ impl SampleSink for Counting<'_> {
             }
         };
         let time = sample.time.unwrap_or(Timestamp(0)).0;
-        self.window.add(event.0, Thread { pid, tid, comm }, stack, period, time);
+        let thread = self.window.thread_of(pid, tid, comm);
+        self.window.add(event.0, thread, stack, period, time);
         Ok(())
     }
 }

@@ -25,8 +25,8 @@ use super::shared_call_tree::SharedCallTree;
 use super::symbol_table::SymbolTable;
 use super::symbol_worker::SymbolWorker;
 use super::thread_time::ThreadTime;
-use super::window::{Counted, Thread, Window};
-use crate::snapshot::{CountedStack, Snapshot, Span, Status, Task};
+use super::window::{Counted, Window};
+use crate::snapshot::{CountedStack, Snapshot, Span, Status};
 
 /// An order that the screen gives to the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,7 +97,7 @@ pub struct Engine<F: FnMut(News)> {
     pub(crate) refused_tables: RefusedTables,
     /// The window's stacks as snapshots have them, until their numbers change.
     tree: SharedCallTree,
-    /// The names of threads as snapshots have them.
+    /// The names of threads and containers as snapshots have them.
     comms: HashMap<Name, Arc<str>, FxBuildHasher>,
     /// With more spaces than this, it is time to forget those of processes that are gone.
     most_spaces: usize,
@@ -334,10 +334,7 @@ impl<F: FnMut(News)> Engine<F> {
                 task_numbers.resize(place + 1, None);
             }
             let task = *task_numbers[place].get_or_insert_with(|| {
-                if let Some(Thread { pid, tid, comm }) = self.window.thread(thread) {
-                    let comm = self.comms.entry(comm.clone()).or_insert_with(|| Arc::from(comm.to_string()));
-                    tasks.push(Task { pid: pid.0, tid: tid.0, comm: Arc::clone(comm) });
-                }
+                tasks.extend(self.window.thread(thread).map(|thread| thread.to_task(&mut self.comms)));
                 (tasks.len().saturating_sub(1)) as u32
             });
             // Of a state alone, no sample was taken.

@@ -1,8 +1,10 @@
 //! The filter that is typed after `/`.
 //!
-//! Words are separated by spaces and must all hold. `comm:`, `pid:` and `tid:` choose samples; `func:` and `mod:` and
+//! Words are separated by spaces and must all hold. `comm:`, `pid:`, `tid:` and `container:` choose samples (`container:host` those outside of any); `func:` and `mod:` and
 //! words without a prefix choose rows (and highlight frames of the flame graph). Texts match fuzzily: all letters, in
 //! their order, lower case standing for either.
+
+use profile::HOST;
 
 use crate::snapshot::{Function, Task};
 
@@ -12,6 +14,7 @@ pub struct Filter {
     comms: Vec<String>,
     pids: Vec<i32>,
     tids: Vec<i32>,
+    containers: Vec<String>,
     functions: Vec<String>,
     modules: Vec<String>,
     words: Vec<String>,
@@ -32,6 +35,8 @@ impl Filter {
                 "comm" => filter.comms.push(text()),
                 "pid" => filter.pids.extend(number()),
                 "tid" => filter.tids.extend(number()),
+                // Their names have colons, too.
+                "container" => filter.containers.push(text()),
                 "func" => filter.functions.push(text()),
                 "mod" => filter.modules.push(text()),
                 _ => filter.words.push(word.to_owned()),
@@ -45,6 +50,7 @@ impl Filter {
         self.comms.iter().all(|comm| matches(comm, &task.comm))
             && (self.pids.is_empty() || self.pids.contains(&task.pid))
             && (self.tids.is_empty() || self.tids.contains(&task.tid))
+            && self.containers.iter().all(|text| matches(text, task.container.as_deref().unwrap_or(HOST)))
     }
 
     /// Returns true if rows of functions are chosen at all.
@@ -63,6 +69,7 @@ impl Filter {
     pub fn shows_task(&self, task: &Task) -> bool {
         self.words.iter().all(|text| {
             matches(text, &task.comm)
+                || task.container.as_ref().is_some_and(|container| matches(text, container))
                 || task.pid.to_string().contains(text)
                 || task.tid.to_string().contains(text)
         })
@@ -105,11 +112,22 @@ mod tests {
         assert!(filter.shows(&function("std::alloc", "libc.so.6")));
         assert!(!filter.shows(&function("std::alloc", "app")));
         assert!(!filter.shows(&function("alloc", "libc.so.6")));
-        let task = Task { pid: 12, tid: 13, comm: "worker".into() };
+        let task = Task { pid: 12, tid: 13, comm: "worker".into(), container: None };
         assert!(filter.admits(&task), "rows are chosen, not samples");
         assert!(Filter::parse("comm:wrk pid:12 tid:13").admits(&task));
         assert!(!Filter::parse("pid:13").admits(&task));
         assert!(Filter::parse("pid: comm:").admits(&task), "nothing is chosen while typing");
+        let inside = Task { container: Some("docker:0123456789ab".into()), ..task.clone() };
+        assert!(
+            Filter::parse("container:host").admits(&task) && !Filter::parse("container:host").admits(&inside)
+        );
+        assert!(
+            Filter::parse("container:docker:0123").admits(&inside)
+                && Filter::parse("container:").admits(&task)
+        );
+        assert!(
+            !Filter::parse("container:docker").admits(&task) && Filter::parse("0123").shows_task(&inside)
+        );
         assert!(Filter::parse("13").shows_task(&task) && !Filter::parse("99").shows_task(&task));
     }
 }

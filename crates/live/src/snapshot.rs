@@ -148,6 +148,8 @@ pub struct Task {
     pub tid: i32,
     /// The thread's name, harmless.
     pub comm: Arc<str>,
+    /// The container that it ran in, shortened and harmless (`docker:0123456789ab`); `None` on the host.
+    pub container: Option<Arc<str>>,
 }
 
 impl Task {

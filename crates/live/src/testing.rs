@@ -32,7 +32,18 @@ impl Build {
     /// generated code; kernel functions lie in `kernel.kallsyms`, others in `app`, or what stands after `@`. `[blocked…`,
     /// `[runnable…` and `[waiting…` are states of the thread.
     pub fn stack(&mut self, pid: i32, tid: i32, comm: &str, frames: &str, samples: u64) -> &mut Self {
-        let task = Task { pid, tid, comm: comm.into() };
+        self.stack_in(None, (pid, tid, comm), frames, samples)
+    }
+
+    /// As [`Build::stack`], of a thread in a container.
+    pub fn stack_in(
+        &mut self,
+        container: Option<&str>,
+        (pid, tid, comm): (i32, i32, &str),
+        frames: &str,
+        samples: u64,
+    ) -> &mut Self {
+        let task = Task { pid, tid, comm: comm.into(), container: container.map(Arc::from) };
         let task = position(&mut self.tasks, task);
         let frames: Vec<Frame> = frames
             .split(';')

@@ -20,7 +20,7 @@ use tracker::waits::Activity;
 use tracker::{SampleSink, TrackedSample, Tracker};
 
 use super::symbol_table::SymbolTable;
-use super::window::{Thread, ThreadNumber, Window};
+use super::window::{ThreadNumber, Window};
 
 /// The number of time among what is counted: there is nothing else.
 const TIME: u32 = 0;
@@ -233,7 +233,8 @@ impl ThreadTime {
             return Some(known);
         }
         let (pid, tid, comm) = self.times.thread(thread)?;
-        let number = window.number(Thread { pid, tid, comm: comm.clone() });
+        let named = window.thread_of(pid, tid, comm.clone());
+        let number = window.number(named);
         self.threads.insert(thread, number);
         Some(number)
     }

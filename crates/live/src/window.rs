@@ -2,13 +2,15 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::{Name, Pid, StackEntry, Tid};
 use profile::{ChainCache, Count, RawChain, StackId, StackTable};
+use recorder::Containers;
 use rustc_hash::FxBuildHasher;
 
-use crate::snapshot::Span;
+use crate::snapshot::{Span, Task};
 
 /// In how many parts the window moves on.
 const PARTS: u32 = 20;
@@ -34,6 +36,20 @@ pub(crate) struct Thread {
     pub(crate) tid: Tid,
     /// The name.
     pub(crate) comm: Name,
+    /// The container; `None` on the host.
+    pub(crate) container: Option<Name>,
+}
+
+impl Thread {
+    /// The thread as snapshots have it; `texts` has each of its texts once.
+    pub(crate) fn to_task(&self, texts: &mut HashMap<Name, Arc<str>, FxBuildHasher>) -> Task {
+        let mut text = |name: &Name| {
+            let text = texts.entry(name.clone());
+            Arc::clone(text.or_insert_with(|| Arc::from(name.to_string())))
+        };
+        let container = self.container.as_ref().map(&mut text);
+        Task { pid: self.pid.0, tid: self.tid.0, comm: text(&self.comm), container }
+    }
 }
 
 /// The key under which samples are counted: an event, a thread, a stack.
@@ -47,6 +63,8 @@ pub(crate) struct Window {
     length: u64,
     /// The stacks, kept once each.
     pub(crate) stacks: StackTable,
+    /// The containers of processes.
+    pub(crate) containers: Containers,
     chains: ChainCache,
     threads: Vec<Thread>,
     thread_numbers: HashMap<Thread, ThreadNumber, FxBuildHasher>,
@@ -92,6 +110,7 @@ impl Window {
         Self {
             length: u64::try_from(length.as_nanos()).unwrap_or(u64::MAX).max(u64::from(PARTS)),
             stacks: StackTable::default(),
+            containers: Containers::default(),
             chains: ChainCache::bounded(MOST_CHAINS),
             threads: Vec::new(),
             thread_numbers: HashMap::default(),
@@ -112,6 +131,11 @@ impl Window {
             map(&mut entries);
             stacks.intern(&entries)
         })
+    }
+
+    /// A thread with the container that it runs in now.
+    pub(crate) fn thread_of(&mut self, pid: Pid, tid: Tid, comm: Name) -> Thread {
+        Thread { pid, tid, comm, container: self.containers.of(pid).cloned() }
     }
 
     /// Counts a sample.
@@ -299,7 +323,7 @@ mod tests {
         let bytes = offset.to_le_bytes();
         let chain = RawChain { generation: 0, ip: offset, mode: 0, bytes: &bytes };
         let stack = window.stack(chain, |entries| entries.push(entry));
-        let thread = Thread { pid: Pid(1), tid: Tid(tid), comm: Name::from("t") };
+        let thread = Thread { pid: Pid(1), tid: Tid(tid), comm: Name::from("t"), container: None };
         window.add(0, thread, stack, 1, time);
     }
 

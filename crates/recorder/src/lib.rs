@@ -58,6 +58,7 @@ pub use conditions::{DumpCondition, ExitCondition};
 pub use consumer::{
     Chunk, Consumer, Ending, LostCount, RecordedEvent, Recording, RingKind, SwitchNews, TaskTime,
 };
+pub use container_table::Containers;
 pub use control::Control;
 pub use error::{Errno, Error};
 pub use file::{FileConsumer, OUTPUT_BUFFER};

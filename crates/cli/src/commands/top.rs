@@ -55,8 +55,8 @@ while version is 1. All lists are bounded; *_omitted counts what they leave out.
     frequency    samples per second and CPU that were asked for; null for a fixed period
     total, idle  the weight of all that follows (100 %), and that of idle CPUs beside it
     functions    name, module (or null), kernel, self, total, self_percent, total_percent; most of own weight first
-    processes    pid, comm, weight, percent, threads (tid, comm, weight); heaviest first
-    stacks       pid, tid, comm, weight, frames (name, module, kernel, inlined; outermost first), frames_omitted
+    processes    pid, comm, container (null on the host), weight, percent, threads (tid, comm, weight); heaviest first
+    stacks       pid, tid, comm, container, weight, frames (name, module, kernel, inlined; outermost first), frames_omitted
     time         with --off-cpu, and in each process and thread: nanoseconds running, runnable, blocked, waiting (event loops
                  at rest, which are left out of all other weights unless with --at-rest), unknown (switches were lost)
 An interval is printed when its names are known, at the latest after 15 seconds.")]

@@ -39,7 +39,7 @@ pub(crate) const HELP: &[(&str, &str)] = &[
     ("enter", "the code of a function with its samples (tab: the next hot row);"),
     ("", "  zoom: samples of a process, a caller, a frame of the flame graph"),
     ("esc", "back out of code or a zoom, then of the filter"),
-    ("/", "filter rows; comm: pid: tid: choose samples, func: mod: choose rows;"),
+    ("/", "filter rows; comm: pid: tid: container: choose samples, func: mod: rows;"),
     ("", "  letters match fuzzily; the flame graph highlights what matches"),
     ("s", "sort by the next column"),
     ("f", "freeze: rows keep their places while their numbers change"),

@@ -121,6 +121,7 @@ fn event(snapshot: &Snapshot, number: u32, scope: &Scope) -> Map<String, Value> 
         let process = json!({
             "pid": process.choice.pid,
             "comm": &*process.comm,
+            "container": process.container.as_deref(),
             "weight": process.weight,
             "percent": rounded(share(process.weight, total)),
             "threads": threads.iter().map(thread).collect::<Vec<_>>(),
@@ -210,6 +211,7 @@ fn stacks(snapshot: &Snapshot, scope: &Scope) -> (Vec<Value>, usize) {
             "pid": stack.task.pid,
             "tid": stack.task.tid,
             "comm": &*stack.task.comm,
+            "container": stack.task.container.as_deref(),
             "weight": stack.weight,
             "frames_omitted": skipped,
             "frames": frames.collect::<Vec<_>>(),
@@ -260,12 +262,16 @@ pub(crate) fn text(snapshot: &Snapshot, scope: &Scope) -> String {
         if omitted > 0 {
             line(format_args!("{:>16}  {omitted} more functions", ""));
         }
-        line(format_args!("{:>7} {:>9}  process", "share", "pid"));
         let rows = tasks(snapshot, &scope, TaskOrder::Weight);
         let processes = rows.into_iter().filter(|row| row.choice.tid.is_none()).collect();
-        let (rows, omitted) = bounded(processes, PROCESS_LINES);
+        let (rows, omitted) = bounded::<TaskRow>(processes, PROCESS_LINES);
+        let width = container_width(snapshot);
+        let container = |text: &str| width.map_or(String::new(), |width| format!("{text:<width$}  "));
+        line(format_args!("{:>7} {:>9}  {}process", "share", "pid", container("container")));
         for row in rows {
-            line(format_args!("{:>6.2}% {:>9}  {}", share(row.weight, total), row.choice.pid, row.comm));
+            let container = container(row.container.as_deref().unwrap_or_default());
+            let TaskRow { choice, comm, weight, .. } = row;
+            line(format_args!("{:>6.2}% {:>9}  {container}{comm}", share(weight, total), choice.pid));
         }
         if omitted > 0 {
             line(format_args!("{:>18} {omitted} more processes", ""));
@@ -290,6 +296,13 @@ pub(crate) fn in_words(spent: &Activity, shown: bool) -> String {
 
 fn seconds(nanoseconds: u64) -> String {
     format!("{:.2} s", nanoseconds as f64 / 1e9)
+}
+
+/// The width of a column of containers; `None` where nothing runs in one.
+pub(crate) fn container_width(snapshot: &Snapshot) -> Option<usize> {
+    const MOST: usize = 32;
+    let names = snapshot.tasks.iter().filter_map(|task| task.container.as_deref());
+    names.map(|name| name.chars().count().clamp("container".len(), MOST)).max()
 }
 
 fn by_own_weight(snapshot: &Snapshot, scope: &Scope) -> Vec<FunctionRow> {
@@ -332,6 +345,27 @@ mod tests {
     fn the_schema_stays() {
         let value: Value = serde_json::from_str(&json(&load(), &Scope::default())).unwrap();
         insta::assert_snapshot!("json", serde_json::to_string_pretty(&value).unwrap());
+    }
+
+    #[test]
+    fn containers_have_a_column_where_there_are_some() {
+        let mut build = Build::default();
+        build.stack(100, 100, "sh", "main", 3);
+        assert!(!text(&build.snapshot(), &Scope::default()).contains("container"));
+        build.stack_in(Some("docker:0123456789ab"), (200, 200, "app"), "main", 5);
+        let snapshot = build.snapshot();
+        let lines = text(&snapshot, &Scope::default());
+        let lines: Vec<&str> = lines.lines().skip_while(|line| !line.contains("process")).collect();
+        let expected = [
+            "  share       pid  container            process",
+            " 62.50%       200  docker:0123456789ab  app",
+            " 37.50%       100                       sh",
+        ];
+        assert_eq!(lines, expected);
+        let value: Value = serde_json::from_str(&json(&snapshot, &Scope::default())).unwrap();
+        let processes = &value["events"][0]["processes"];
+        assert_eq!(processes[0]["container"], "docker:0123456789ab");
+        assert_eq!(processes[1]["container"], Value::Null);
     }
 
     #[test]

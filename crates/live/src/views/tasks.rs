@@ -13,6 +13,8 @@ pub struct TaskRow {
     pub choice: TaskChoice,
     /// Its name.
     pub comm: Arc<str>,
+    /// The container that it runs in; `None` on the host.
+    pub container: Option<Arc<str>>,
     /// The weight of its samples.
     pub weight: u64,
     /// The number of threads that had samples; 0 in the row of a thread.
@@ -23,6 +25,7 @@ pub struct TaskRow {
 struct Process {
     /// The name, whether the main thread has it, and what weighs so.
     comm: Option<(Arc<str>, bool, u64)>,
+    container: Option<Arc<str>>,
     weight: u64,
     /// With the name that weighs most of those that it had, and what that weighs.
     threads: BTreeMap<i32, (Arc<str>, u64, u64)>,
@@ -52,6 +55,8 @@ pub fn tasks(snapshot: &Snapshot, scope: &Scope, order: TaskOrder) -> Vec<TaskRo
     for (task, weight) in weighed.filter(|(task, _)| scope.filter.shows_task(task)) {
         let process = processes.entry(task.pid).or_default();
         process.weight += weight;
+        // It may have been put into one while it was watched.
+        process.container = task.container.clone().or(process.container.take());
         // The main thread names the process; until it has a sample, any thread does. Of several names, the one with most.
         let is_main = task.pid == task.tid;
         if process.comm.as_ref().is_none_or(|(_, main, heaviest)| (is_main, weight) > (*main, *heaviest)) {
@@ -75,10 +80,11 @@ pub fn tasks(snapshot: &Snapshot, scope: &Scope, order: TaskOrder) -> Vec<TaskRo
     });
     let mut rows = Vec::new();
     for (pid, process) in processes {
-        let Process { comm, weight, threads } = process;
+        let Process { comm, container, weight, threads } = process;
         let comm = comm.map_or_else(|| Arc::from(""), |(comm, ..)| comm);
         let choice = TaskChoice { pid, tid: None };
-        rows.push(TaskRow { choice, comm, weight, threads: threads.len() });
+        let row = TaskRow { choice, comm, container: container.clone(), weight, threads: threads.len() };
+        rows.push(row);
         if threads.len() < 2 {
             continue;
         }
@@ -90,7 +96,7 @@ pub fn tasks(snapshot: &Snapshot, scope: &Scope, order: TaskOrder) -> Vec<TaskRo
         });
         rows.extend(threads.into_iter().map(|(tid, (comm, weight, _))| {
             let choice = TaskChoice { pid, tid: Some(tid) };
-            TaskRow { choice, comm, weight, threads: 0 }
+            TaskRow { choice, comm, container: container.clone(), weight, threads: 0 }
         }));
     }
     rows
@@ -110,6 +116,10 @@ mod tests {
         let expected =
             [(7, None, "app", 6), (7, Some(8), "worker", 5), (7, Some(7), "app", 1), (9, None, "sh", 4)];
         assert_eq!(texts, expected);
+        assert!(rows.iter().all(|row| row.container.is_none()));
+        build.stack_in(Some("docker:0123456789ab"), (7, 8, "worker"), "f", 1);
+        let in_container = tasks(&build.snapshot(), &Scope::default(), TaskOrder::Weight);
+        assert!(in_container.iter().all(|row| row.container.is_some() == (row.choice.pid == 7)));
         let by_name = tasks(&build.snapshot(), &Scope::default(), TaskOrder::Comm);
         assert_eq!(by_name[0].choice.pid, 7);
     }

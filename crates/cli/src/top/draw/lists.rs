@@ -6,6 +6,7 @@ use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span};
 
 use super::{empty, percent};
+use crate::top::report::container_width;
 use crate::top::state::{App, ClickTarget, FunctionOrder};
 use crate::top::theme::Theme;
 use export::summary::Activity;
@@ -159,16 +160,19 @@ pub(super) fn functions(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, are
 /// Processes and threads.
 pub(super) fn tasks(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Rect) {
     let (head, rows) = split(app, area);
+    let width = container_width(&app.snapshot);
+    let container = |text: &str| width.map_or(String::new(), |width| format!("{} ", theme.pad(text, width)));
     let mark = |order: TaskOrder| if app.task_order == order { theme.pick("▼", "v") } else { " " };
     let with_bar = area.width >= WIDE || app.spent.is_some();
     let bar_head = if with_bar { " ".repeat(BAR + 1) } else { String::new() };
     let text = format!(
-        "{:>PERCENT$}{} {bar_head}{:>9}{} {:>7}  name{}",
+        "{:>PERCENT$}{} {bar_head}{:>9}{} {:>7}  {}name{}",
         "share",
         mark(TaskOrder::Weight),
         "pid/tid",
         mark(TaskOrder::Pid),
         "threads",
+        container("container"),
         mark(TaskOrder::Comm)
     );
     let mut line = Line::styled(text, theme.strong());
@@ -192,11 +196,14 @@ pub(super) fn tasks(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: R
         let number = task.choice.tid.unwrap_or(task.choice.pid);
         let threads = if task.threads > 1 { task.threads.to_string() } else { String::new() };
         let indent = if task.choice.tid.is_some() { theme.pick("  └ ", "  ` ") } else { "" };
+        let container =
+            container(task.container.as_deref().filter(|_| task.choice.tid.is_none()).unwrap_or_default());
         let style = if task.choice.tid.is_some() { theme.faint() } else { Style::new() };
         let mut line = Line::styled(format!("{}  ", percent(task.weight, app.total)), style);
         line.extend(bar);
         let gap = if with_bar { " " } else { "" };
-        let text = format!("{gap}{number:>9}  {threads:>7}  {indent}{}", theme.showable(&task.comm));
+        let comm = theme.showable(&task.comm);
+        let text = format!("{gap}{number:>9}  {threads:>7}  {container}{indent}{comm}");
         let room = usize::from(area.width).saturating_sub(line.width());
         line.push_span(Span::raw(theme.fit(&text, room)));
         let cursor = (index == app.task_cursor.index()).then(|| theme.cursor());

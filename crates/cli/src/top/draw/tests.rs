@@ -134,6 +134,24 @@ fn files_that_are_not_used_are_told_in_one_line() {
 }
 
 #[test]
+fn processes_in_containers() {
+    let mut build = Build::default();
+    build.stack(300, 300, "sh", "main", 40);
+    build.stack_in(Some("docker:0123456789ab"), (100, 100, "app"), "main", 50);
+    build.stack_in(Some("docker:0123456789ab"), (100, 101, "worker"), "main", 10);
+    let mut app = app(build.snapshot());
+    press(&mut app, "2");
+    let shown = screen(&mut app, &PLAIN, 80, 24);
+    let row = |number: &str| shown.lines().find(|line| line.contains(number)).unwrap_or_default();
+    assert!(row("pid/tid").contains("container           name"), "{shown}");
+    assert!(row("60.00%").contains("docker:0123456789ab app"), "{shown}");
+    assert!(row("40.00%").trim_end().ends_with("sh") && !row("10.00%").contains("docker"), "{shown}");
+    screen(&mut app, &PLAIN, 20, 6);
+    press(&mut app, "/container:host");
+    assert!(!screen(&mut app, &PLAIN, 80, 24).contains("worker"));
+}
+
+#[test]
 fn processes() {
     let mut app = app(load());
     press(&mut app, "2");
