@@ -257,27 +257,29 @@ fn who_sleeps_all_the_time_is_in_every_interval() {
 fn the_live_view_has_the_names_and_shares_of_a_recording() {
     let folder = folder();
     let Some((file, _)) = record_waits(folder.path(), "locker") else { return };
-    // The longest wait of a kind: how long others take depends on who else wants a CPU.
-    let longest = |report: &str, pick: fn(&serde_json::Value) -> &serde_json::Value| {
-        let report: serde_json::Value = serde_json::from_str(report).unwrap();
-        let rows = pick(&report)["rows"].as_array().unwrap().clone();
-        let of = |begin: &str| -> f64 {
-            let is = |row: &&serde_json::Value| row["function"].as_str().unwrap().starts_with(begin);
-            let times = rows.iter().filter(is).map(|row| row["self"].as_u64().unwrap());
-            times.max().unwrap_or(0) as f64 / 1e6
+    // Milliseconds of each state.
+    let states = |report: &serde_json::Value| -> Vec<(String, f64)> {
+        let rows = report["rows"].as_array().unwrap().iter();
+        let row = |row: &serde_json::Value| {
+            let name = row["function"].as_str().unwrap().to_owned();
+            (name, row["self"].as_u64().unwrap() as f64 / 1e6)
         };
-        ["[blocked: sleep]", "[blocked: futex"].map(of)
+        rows.map(row).filter(|(name, _)| name.starts_with('[')).collect()
     };
+    let json = |text: &str| -> serde_json::Value { serde_json::from_str(text).unwrap() };
     let read = run(prof(["report", "--off-cpu", "--json", "-i"]).arg(&file)).ok();
-    let read = longest(read.text(), |report| report);
     let Some(program) = programs::c("waits") else { return };
     let mut command = prof(["top", "--off-cpu", "--json", "--delay-secs", "5", "--"]);
     let seen = run(command.arg(&program).arg("locker").current_dir(folder.path())).ok();
-    let seen = longest(seen.text(), |interval| &interval["events"][0]);
-    for [sleep, futex] in [seen, read] {
-        assert!((sleep - 300.0).abs() < 15.0, "{sleep} ms");
+    for states in [states(&json(read.text())), states(&json(seen.text())["events"][0])] {
+        // How long others take depends on who else wants a CPU.
+        let longest = |begin: &str| {
+            let is = |state: &&(String, f64)| state.0.starts_with(begin);
+            states.iter().filter(is).map(|(_, time)| *time).fold(0.0, f64::max)
+        };
+        assert!((longest("[blocked: sleep]") - 300.0).abs() < 15.0, "{states:?}");
         // The lock is given back when its holder has a CPU again.
-        assert!((285.0..800.0).contains(&futex), "{futex} ms");
+        assert!((285.0..800.0).contains(&longest("[blocked: futex")), "{states:?}");
     }
 }
 
