@@ -117,11 +117,18 @@ pub(crate) fn cause<'f>(
             found = Some(Blocked::For(cause));
         }
     }
-    found.or_else(|| functions.filter_map(system_call).last()).unwrap_or(if is_uninterruptible {
-        Blocked::Uninterruptible
-    } else {
-        Blocked::Somehow
-    })
+    let rests = || rests_in_its_loop(functions.clone()).then(|| Blocked::Events("kernel work".to_owned()));
+    found
+        .or_else(rests)
+        .or_else(|| functions.clone().filter_map(system_call).last())
+        .unwrap_or(if is_uninterruptible { Blocked::Uninterruptible } else { Blocked::Somehow })
+}
+
+/// Returns true for a thread of the kernel that sleeps in its own function, the one that `kthread` calls: it has nothing to do.
+fn rests_in_its_loop<'f>(functions: impl Iterator<Item = &'f str>) -> bool {
+    let mut rest = functions.skip_while(|function| function.trim_start_matches('_').starts_with("schedule"));
+    let its_own = rest.next();
+    its_own == Some("rcu_gp_fqs_loop") || its_own.is_some() && rest.next() == Some("kthread")
 }
 
 /// Combines the cause by the functions of the kernel with the cause by the thread's own request. The first know best
@@ -162,7 +169,7 @@ mod tests {
     fn causes_are_what_the_program_asked_for() {
         let events = |what: &str| Blocked::Events(what.to_owned());
         let waits = |what: &str| Blocked::For(what.to_owned());
-        let table: [(&[&str], Blocked); 9] = [
+        let table: [(&[&str], Blocked); 12] = [
             (
                 &["schedule", "futex_wait_queue", "__futex_wait", "do_futex", "__x64_sys_futex"],
                 waits("futex"),
@@ -180,6 +187,19 @@ mod tests {
             (&["io_schedule", "folio_wait_bit_common", "filemap_read", "ksys_read"], waits("disk")),
             (&["schedule", "somewhere", "ksys_ioctl", "__x64_sys_ioctl", "do_syscall_64"], waits("ioctl")),
             (&["schedule", "kthread"], Blocked::Somehow),
+            (&["__schedule", "schedule", "worker_thread", "kthread", "ret_from_fork"], events("kernel work")),
+            (&["__schedule", "schedule", "schedule_timeout", "kcompactd", "kthread"], events("kernel work")),
+            (
+                &[
+                    "schedule",
+                    "io_schedule",
+                    "blk_mq_get_tag",
+                    "process_one_work",
+                    "worker_thread",
+                    "kthread",
+                ],
+                waits("disk"),
+            ),
             (&[], Blocked::Somehow),
         ];
         for (functions, expected) in table {

@@ -340,3 +340,111 @@ impl SampleSink for LiveTimes {
         self.times.record(record);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use decoder::attr::SW_DUMMY;
+    use decoder::values::U64s;
+    use decoder::{AttrFlags, CpuMode, Sample, context};
+    use perfdata::sections::BLOCKED_STACKS;
+
+    const PID: Pid = Pid(7);
+
+    fn times() -> LiveTimes {
+        let event = |name: &str, config, period, flags| WatchedEvent {
+            name: Name::from(name),
+            attr: Attr { kind: 1, config, sample_period: period, flags, ..Attr::default() },
+            format: None,
+        };
+        let events = [
+            event("cpu-clock", 0, 1_000_000, AttrFlags::empty()),
+            event(BLOCKED_STACKS, SW_DUMMY, 1, AttrFlags::CONTEXT_SWITCH),
+        ];
+        let mut times = LiveTimes::new(TimeWeight::Wall, &events).unwrap();
+        times.watch(WatchedTime { begin: 100, end: 100, only_sampled: false });
+        times
+    }
+
+    fn seen_blocked(times: &mut LiveTimes, tracker: &mut Tracker, tid: i32, address: u64, time: u64) {
+        let chain: Vec<u8> =
+            [context::USER, address, address + 1].iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let sample = Sample {
+            mode: CpuMode::User,
+            ip: Some(address),
+            thread: Some((PID, Tid(tid))),
+            time: Some(Timestamp(time)),
+            callchain: Some(U64s::new(&chain, Endian::NATIVE)),
+            raw: Some(b"futex 0x10\0\0"),
+            ..Sample::default()
+        };
+        times.times.timeline.exists(PID, Tid(tid));
+        let event = EventIndex(1);
+        let Ok(()) =
+            times.sample(TrackedSample { tracker, event, sample: &sample, period: 1, deferred: None });
+    }
+
+    /// The offsets on the stack of each slice, and how long it is.
+    fn slices(times: &mut LiveTimes, tracker: &mut Tracker, time: u64) -> Vec<(Vec<u64>, u64)> {
+        let slices = times.cut(Timestamp(time), tracker);
+        let offsets = |stack| {
+            let places = times.stacks().entries(stack);
+            places.filter_map(|place| times.stacks().places().get(place.index())).map(|entry| entry.offset)
+        };
+        let mut all: Vec<_> =
+            slices.iter().map(|slice| (offsets(slice.stack).collect(), slice.count.period)).collect();
+        all.sort();
+        all
+    }
+
+    #[test]
+    fn who_waits_keeps_its_stack_and_cause_when_all_else_is_forgotten() {
+        let (mut times, mut tracker) = (times(), Tracker::new());
+        seen_blocked(&mut times, &mut tracker, 8, 0x50, 110);
+        // Many others come and go.
+        for number in 0..500 {
+            seen_blocked(&mut times, &mut tracker, 9, 0x1000 + number * 16, 120);
+        }
+        times.times.timeline.exited(Tid(9), Timestamp(130));
+        times.times.ended.push(Tid(9));
+        let before = slices(&mut times, &mut tracker, 150);
+        assert!(before.iter().any(|(offsets, time)| offsets.len() == 2 && *time == 50), "{before:?}");
+        let stacks = times.stacks().len();
+        times.compact(|_| true);
+        assert!(times.stacks().len() < stacks / 10, "{} of {stacks}", times.stacks().len());
+        let after = slices(&mut times, &mut tracker, 250);
+        let same = before.iter().find(|(_, time)| *time == 50).map(|(offsets, _)| (offsets.clone(), 100));
+        assert_eq!(after, same.into_iter().collect::<Vec<_>>());
+        times.compact(|_| false);
+        assert_eq!(slices(&mut times, &mut tracker, 300), [], "its process has ended unseen");
+    }
+
+    #[test]
+    fn gaps_and_counts_that_are_over_are_forgotten() {
+        let (mut times, mut tracker) = (times(), Tracker::new());
+        for number in 0..1000_u64 {
+            let begin = 200 + number * 100;
+            times.hold(Timestamp(begin));
+            times.resume(Timestamp(begin + 50));
+            times.counted(Tid(8), Schedstat { time: begin + 50, running: number * 10, runnable: 0 });
+            seen_blocked(&mut times, &mut tracker, 8, 0x50, begin + 60);
+            times.cut(Timestamp(begin + 80), &mut tracker);
+            assert!(times.times.switches.sampling.gaps.len() <= 1);
+            assert!(times.times.counted.values().all(|counted| counted.len() <= 2));
+        }
+    }
+
+    #[test]
+    fn between_two_counts_of_the_kernel_it_counts_evenly() {
+        let read = |time, running, runnable| Schedstat { time, running, runnable };
+        let mut counted = vec![read(100, 50, 10), read(200, 90, 30)];
+        interpolate(&mut counted, 150);
+        assert_eq!(counted[1], read(150, 70, 20));
+        interpolate(&mut counted, 300);
+        assert_eq!(counted.len(), 3, "nobody knows what comes");
+        // As attributed since the beginning of the part.
+        assert_eq!(estimate(&counted[..1], (100, 160), (20, 7)), Some(read(160, 70, 17)));
+        assert_eq!(estimate(&counted[..1], (50, 150), (20, 8)), Some(read(150, 60, 14)));
+        assert_eq!(estimate(&[], (50, 150), (20, 8)), None);
+    }
+}

@@ -49,6 +49,7 @@ pub(crate) const HELP: &[(&str, &str)] = &[
     ("k u", "hide kernel frames · hide user frames"),
     ("i", "show idle CPUs"),
     ("r", "with --off-cpu: show event loops at rest"),
+    ("o", "with --off-cpu: all time, on the CPU alone, off the CPU alone"),
     ("e", "the next event, where several are sampled"),
     ("S", "save what is shown: NAME.svg as a flame graph, any other name as prof.data"),
     ("ctrl-l", "draw the screen anew"),
@@ -157,6 +158,10 @@ impl App {
             }
             KeyCode::Char('r') => {
                 self.scope.rest = !self.scope.rest;
+                self.list();
+            }
+            KeyCode::Char('o') if self.spent.is_some() => {
+                self.scope.part = self.scope.part.next();
                 self.list();
             }
             KeyCode::Char('e') => self.next_event(),

@@ -11,7 +11,7 @@ pub use flame::{FlameTree, Step, Tile};
 pub use functions::{FunctionRow, functions};
 pub use neighbours::{NeighbourRow, Neighbours, Opened, PathKey, Side};
 pub use tasks::{TaskOrder, TaskRow, tasks};
-pub use time::TimeSpent;
+pub use time::{TimePart, TimeSpent};
 
 use super::filter::Filter;
 
@@ -30,6 +30,8 @@ pub struct Scope {
     pub idle: bool,
     /// True if threads at rest count, where time does.
     pub rest: bool,
+    /// The part of time that counts, where time does.
+    pub part: TimePart,
     /// The typed filter.
     pub filter: Filter,
     /// The process, or thread, that was zoomed into.
@@ -44,6 +46,7 @@ impl Default for Scope {
             user: true,
             idle: false,
             rest: false,
+            part: TimePart::All,
             filter: Filter::default(),
             task: None,
         }
@@ -114,7 +117,8 @@ impl Scope {
             let tip = snapshot.tips.get(stack as usize).copied().unwrap_or(0);
             let branch = shown.as_ref().map_or(Some(tip), |shown| shown.get(tip as usize).copied());
             let branch = branch.filter(|&branch| branch != 0)?;
-            if !self.rest && snapshot.doing(branch) == Some(Doing::AtRest) {
+            let doing = snapshot.doing(branch);
+            if doing == Some(Doing::AtRest) && !self.rest || !self.part.has(doing) {
                 return None;
             }
             let task_number = counted.task;

@@ -8,6 +8,39 @@ use rustc_hash::FxBuildHasher;
 use super::{Scope, TaskChoice};
 use crate::snapshot::{Doing, Snapshot};
 
+/// A part of the time of threads.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum TimePart {
+    /// All of it.
+    #[default]
+    All,
+    /// On the CPU.
+    OnCpu,
+    /// Off it: ready to run, or blocked.
+    OffCpu,
+}
+
+impl TimePart {
+    /// The part after this one; the first comes after the last.
+    pub fn next(self) -> Self {
+        match self {
+            Self::All => Self::OnCpu,
+            Self::OnCpu => Self::OffCpu,
+            Self::OffCpu => Self::All,
+        }
+    }
+
+    /// Returns true if what a thread does belongs to it.
+    pub(crate) fn has(self, doing: Option<Doing>) -> bool {
+        let is_on = matches!(doing, None | Some(Doing::Running));
+        match self {
+            Self::All => true,
+            Self::OnCpu => is_on,
+            Self::OffCpu => !is_on,
+        }
+    }
+}
+
 /// The time of the threads of a scope by what they did, at rest or not.
 #[derive(Clone, Default, Debug)]
 pub struct TimeSpent {
@@ -19,7 +52,7 @@ pub struct TimeSpent {
 impl TimeSpent {
     /// Sums the time of a scope.
     pub fn of(snapshot: &Snapshot, scope: &Scope) -> Self {
-        let scope = Scope { rest: true, ..scope.clone() };
+        let scope = Scope { rest: true, part: TimePart::All, ..scope.clone() };
         let mut spent = Self::default();
         for stack in scope.stacks(snapshot) {
             let (pid, tid) = (stack.task.pid, Some(stack.task.tid));
@@ -73,7 +106,11 @@ mod tests {
         assert_eq!(spent.all(), expected);
         assert_eq!(spent.of_task(TaskChoice { pid: 1, tid: Some(2) }).total(), 13);
         assert_eq!(scope.total(&snapshot), 14, "what is at rest does not count");
-        assert_eq!(Scope { rest: true, ..scope }.total(&snapshot), 25);
+        assert_eq!(Scope { rest: true, ..scope.clone() }.total(&snapshot), 25);
+        let part = |part| Scope { part, ..scope.clone() };
+        assert_eq!(part(TimePart::OnCpu).total(&snapshot), 5);
+        assert_eq!(part(TimePart::OffCpu).total(&snapshot), 9);
+        assert_eq!(TimeSpent::of(&snapshot, &part(TimePart::OnCpu)).all(), expected, "whatever is shown");
         let no_kernel = Scope { kernel: false, ..Scope::default() };
         assert_eq!(TimeSpent::of(&snapshot, &no_kernel).all(), expected, "states are no code");
     }

@@ -11,6 +11,7 @@ use ratatui::text::{Line, Span};
 use crate::top::state::{App, ClickTarget, View};
 use crate::top::theme::Theme;
 use live::snapshot;
+use live::views::TimePart;
 
 /// Two lines: what is measured; and how well.
 pub(super) fn status(frame: &mut Frame<'_>, app: &App, theme: &Theme, area: Rect) {
@@ -134,6 +135,11 @@ pub(super) fn tabs(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Re
             Some(tid) => format!("only thread {tid}"),
             None => format!("only process {}", choice.pid),
         });
+    }
+    match app.scope.part {
+        TimePart::All => {}
+        TimePart::OnCpu => restrictions.push("on the CPU".to_owned()),
+        TimePart::OffCpu => restrictions.push("off the CPU".to_owned()),
     }
     if !app.scope.kernel {
         restrictions.push("no kernel".to_owned());

@@ -103,7 +103,7 @@ fn hints(app: &App, width: usize) -> String {
         "w window",
         "s sort",
         "z reset",
-        if app.spent.is_some() { "r at rest" } else { "k/u hide" },
+        if app.spent.is_some() { "o on/off the CPU" } else { "k/u hide" },
         "f freeze",
         "S save",
     ];

@@ -94,6 +94,12 @@ fn time_on_and_off_the_cpu_is_told_apart_without_colours() {
     press(&mut app, "r");
     let shown = screen(&mut app, &PLAIN, 100, 16);
     assert!(shown.contains("at rest 33 %") && shown.contains("epoll"), "{shown}");
+    press(&mut app, "o1");
+    let on = screen(&mut app, &PLAIN, 100, 16);
+    assert!(on.contains("on the CPU") && on.contains("hash") && !on.contains("[blocked"), "{on}");
+    press(&mut app, "o");
+    let off = screen(&mut app, &PLAIN, 100, 16);
+    assert!(off.contains("off the CPU") && off.contains("[blocked: futex]"), "{off}");
 }
 
 #[test]
