@@ -87,6 +87,25 @@ fn functions_of_python_have_their_shares() {
     }
 }
 
+/// The interpreter has no frame pointers, and nothing in a perf map says how to go through its trampolines.
+#[test]
+fn stacks_lead_through_python_in_every_thread() {
+    let python = installed(&["python3.14", "python3.13", "python3.12"]).filter(|_| may_record());
+    let Some(python) = python else { return };
+    let out = run(flame().arg(python).arg(fixture("callbacks.py")).arg("1")).ok();
+    let stacks = Folded::parse(out.text());
+    let is = |frame: &String, name: &str| frame.starts_with(&format!("py::{name}:"));
+    let of = |wanted: &dyn Fn(&[String]) -> bool| stacks.count(|stack| wanted(stack));
+    let all = of(&|stack| stack.iter().any(|frame| is(frame, "leaf")));
+    assert!(all >= ENOUGH, "{all} samples: {}", out.stderr);
+    let whole = of(&|stack| {
+        let place = |name: &str| stack.iter().position(|frame| is(frame, name));
+        let (root, work) = (place("<module>").or(place("Thread._bootstrap")), place("work"));
+        root.is_some() && root < work && work < place("leaf")
+    });
+    assert!(whole * 100 >= all * 99, "{whole} of {all}: {}", out.text());
+}
+
 #[test]
 fn functions_of_node_have_their_shares() {
     if let Some(node) = installed(&["node"]).filter(|_| may_record()) {

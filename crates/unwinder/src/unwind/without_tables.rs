@@ -22,6 +22,9 @@ const MOST_PUSHED_ARGUMENTS: u64 = 6;
 /// Without an FDE, a function is taken to be no longer than this, bytes.
 const LONGEST_FUNCTION: u64 = 64 << 10;
 
+/// A frame of generated code is taken to be no larger, bytes: no more is copied of a stack.
+const LARGEST_GENERATED_FRAME: u64 = 64 << 10;
+
 /// The number of words of a frame without tables that are looked through for a return address.
 const LARGEST_FRAME_SEARCHED: u64 = 128;
 
@@ -51,12 +54,15 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             return Err(truncated(TruncationReason::NoUnwindData));
         }
         let at_call = matches!(position.address, FrameAddress::ReturnAddress(_));
-        if at_call && self.frame_pointer_is_plausible() {
+        let is_generated = position.mapping.is_some_and(|mapping| mapping.object.is_none());
+        // Trampolines of interpreters that are built without frame pointers have any value there: in a thread, often one from the
+        // heap above its stack.
+        let is_no_frame_pointer = is_generated && self.frame_pointer_is_far();
+        if at_call && !is_no_frame_pointer && self.frame_pointer_is_plausible() {
             self.step_by_frame_pointer(false)?;
             return Ok(Step::Guess);
         }
         self.memory.steps.leave_out_step();
-        let is_generated = position.mapping.is_some_and(|mapping| mapping.object.is_none());
         if at_call && is_generated && self.came_by_frame_pointer && self.registers.frame_pointer() == Some(0)
         {
             // Generated code that keeps frame pointers marks its first frame as C libraries do (Erlang, V8).
@@ -67,7 +73,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             self.step_from_leaf(position, leaf, saves_frame_pointer, &epilogues)?;
             return Ok(Step::Guess);
         }
-        if !at_call && self.frame_pointer_is_plausible() {
+        if !at_call && !is_no_frame_pointer && self.frame_pointer_is_plausible() {
             if self.frame_pointer_leads_beyond_copy()
                 && let Some((return_address, stack_pointer)) = self.return_address_of_stub(position)
             {
@@ -329,6 +335,15 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         let caller = self.return_address(word)?;
         let follows = self.follows_call(caller) == Some(true) && caller.mapping == position.mapping;
         follows.then_some((word, stack_pointer.checked_add(8)?))
+    }
+
+    /// Returns true if no frame of generated code is as large as the frame pointer says.
+    fn frame_pointer_is_far(&self) -> bool {
+        let (Some(above), Some(below)) = (self.registers.frame_pointer(), self.registers.stack_pointer())
+        else {
+            return false;
+        };
+        above.checked_sub(below).is_some_and(|size| size > LARGEST_GENERATED_FRAME)
     }
 
     /// Returns true if nothing that was copied speaks for or against the frame pointer.
