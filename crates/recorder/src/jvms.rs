@@ -161,11 +161,12 @@ impl<C: Consumer> AskingJvms<C> {
         }
     }
 
-    /// Asks all that have run, at once, and waits for their answers.
+    /// Asks all that have run, at once, and waits for their answers: what a question has put into their folders goes with it. Nobody
+    /// looks at a view any more, so that none begins there.
     fn ask_at_the_end(&mut self) {
-        self.attend();
         for (&pid, machine) in &mut self.machines {
-            if machine.is_worth_it_at_the_end() {
+            machine.poll(self.asking);
+            if self.asking != JvmAsking::Repeatedly && machine.is_worth_it_at_the_end() {
                 machine.ask(pid);
             }
         }
