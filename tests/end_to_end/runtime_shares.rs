@@ -123,6 +123,17 @@ fn functions_of_java_have_their_shares() {
 }
 
 #[test]
+fn functions_of_mono_have_their_shares() {
+    let Some(compiler) = found(&["mcs"], |path| path.is_file()).filter(|_| may_record()) else { return };
+    let Some(mono) = installed(&["mono"]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("shares.exe");
+    let out = format!("-out:{}", program.display());
+    assert!(Command::new(compiler).arg(out).arg(fixture("Shares.cs")).status().unwrap().success());
+    check(flame().arg(mono).arg(program).arg("3"), "Shares");
+}
+
+#[test]
 fn functions_of_erlang_have_their_shares() {
     let Some(compiler) = found(&["erlc"], |path| path.is_file()).filter(|_| may_record()) else { return };
     let folder = tempfile::tempdir().unwrap();

@@ -19,6 +19,8 @@ pub enum Runtime {
     Python,
     /// CoreCLR.
     DotNet,
+    /// Mono.
+    Mono,
     /// CRuby.
     Ruby,
     /// PHP.
@@ -30,7 +32,7 @@ pub enum Runtime {
 }
 
 /// The runtimes by the objects that they are made of: the start of a file's name.
-const OBJECTS: [(&str, Runtime); 18] = [
+const OBJECTS: [(&str, Runtime); 20] = [
     ("libjvm.so", Runtime::Java),
     ("node", Runtime::Node),
     ("libnode.so", Runtime::Node),
@@ -41,6 +43,8 @@ const OBJECTS: [(&str, Runtime); 18] = [
     ("libpython3", Runtime::Python),
     ("libcoreclr.so", Runtime::DotNet),
     ("libclrjit.so", Runtime::DotNet),
+    ("mono-sgen", Runtime::Mono),
+    ("libmonosgen-", Runtime::Mono),
     ("ruby", Runtime::Ruby),
     ("libruby", Runtime::Ruby),
     ("libv8.so", Runtime::Node),
@@ -69,6 +73,7 @@ impl Runtime {
             }
             Some(Self::Python) => "`python3 -X perf` (3.12 or newer)",
             Some(Self::DotNet) => "`DOTNET_PerfMapEnabled=1`",
+            Some(Self::Mono) => "`mono --jitmap`",
             Some(Self::Ruby) => "`ruby --yjit --yjit-perf` (3.3 or newer)",
             Some(Self::Php) => {
                 "`php -d opcache.enable_cli=1 -d opcache.jit_buffer_size=64M -d opcache.jit_debug=16` (8.0 or newer)"
@@ -89,7 +94,7 @@ impl Runtime {
             Self::Php => Some(&["execute_ex"]),
             Self::Node => Some(&["Builtins_InterpreterEntryTrampoline"]),
             // Its interpreter is generated code, which a perf map names; or nothing tells it from other code.
-            Self::Java | Self::Chromium | Self::DotNet | Self::LuaJit | Self::Erlang => None,
+            Self::Java | Self::Chromium | Self::DotNet | Self::Mono | Self::LuaJit | Self::Erlang => None,
         }
     }
 
@@ -99,7 +104,7 @@ impl Runtime {
             Self::Java => "Java",
             Self::Node | Self::Chromium => "JavaScript",
             Self::Python => "Python",
-            Self::DotNet => ".NET",
+            Self::DotNet | Self::Mono => ".NET",
             Self::Ruby => "Ruby",
             Self::Php => "PHP",
             Self::LuaJit => "Lua",

@@ -22,10 +22,10 @@ use crate::console::Console;
 pub struct RuntimeArguments {
     /// Ask language runtimes in the command, and in what it starts, for the names of their code, by variables of its
     /// environment: python (3.12 or newer), node (which leaves isolate-*-v8.log in its folder), jvm (17 or newer), dotnet,
-    /// erlang (24 or newer); all of them, or those in LIST. One that runs already is asked if it is a jvm: through its attach
+    /// mono, erlang (24 or newer); all of them, or those in LIST. One that runs already is asked if it is a jvm: through its attach
     /// protocol, as jcmd PID Compiler.perfmap does
     #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',', num_args = 0.., require_equals = true,
-          default_missing_values = ["python", "node", "jvm", "dotnet", "erlang"])]
+          default_missing_values = ["python", "node", "jvm", "dotnet", "mono", "erlang"])]
     runtimes: Vec<Runtime>,
 }
 
@@ -40,6 +40,8 @@ enum Runtime {
     Jvm,
     /// .NET: a perf map.
     Dotnet,
+    /// Mono: a perf map.
+    Mono,
     /// Erlang's BEAM: a jitdump, and frame pointers.
     Erlang,
 }
@@ -57,6 +59,8 @@ const JVM: &str = "-XX:+IgnoreUnrecognizedVMOptions -XX:+PreserveFramePointer -X
 const NODE: &str = "--perf-basic-prof";
 /// Names interpreted functions, too. Before Node.js 12 it is not allowed in `NODE_OPTIONS`, and stops it.
 const NODE_FRAMES: &str = "--interpreted-frames-native-stack";
+/// Mono stops at an option that it does not know.
+const MONO: &str = "--jitmap";
 /// An emulator without it, or without a JIT compiler, stops.
 const ERLANG: &str = "+JPperf true";
 /// What is in those that have it.
@@ -88,6 +92,7 @@ impl RuntimeArguments {
         };
         let known = KnownSwitches {
             node_frames: knows(Runtime::Node, node_of(command), NODE_FRAMES),
+            mono: knows(Runtime::Mono, program_of(command, "mono"), "jitmap"),
             erlang: knows(Runtime::Erlang, emulator_of(command), ERLANG_SWITCH),
         };
         let set: Vec<Setting> = self
@@ -128,6 +133,8 @@ impl Runtime {
             Self::Node => vec![options("NODE_OPTIONS", NODE)],
             Self::Jvm => vec![options("JAVA_TOOL_OPTIONS", JVM)],
             Self::Dotnet => switch("DOTNET_PerfMapEnabled").into_iter().collect(),
+            Self::Mono if switches.mono => vec![options("MONO_ENV_OPTIONS", MONO)],
+            Self::Mono => Vec::new(),
             Self::Erlang if switches.erlang => vec![options("ERL_FLAGS", ERLANG)],
             Self::Erlang => Vec::new(),
         }
@@ -138,6 +145,7 @@ impl Runtime {
 #[derive(Clone, Copy, Default)]
 struct KnownSwitches {
     node_frames: bool,
+    mono: bool,
     erlang: bool,
 }
 
@@ -215,7 +223,7 @@ mod tests {
 
     fn set(runtime: Runtime, known: &[(&str, &str)], knows_all: bool) -> Vec<(&'static str, String)> {
         let find = |name: &str| known.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into());
-        let switches = KnownSwitches { node_frames: knows_all, erlang: knows_all };
+        let switches = KnownSwitches { node_frames: knows_all, mono: knows_all, erlang: knows_all };
         let settings = runtime.settings(find, switches);
         settings.into_iter().map(|set| (set.variable, set.value.into_string().unwrap())).collect()
     }
@@ -243,6 +251,9 @@ mod tests {
 
     #[test]
     fn an_emulator_that_would_stop_is_not_given_the_switch() {
+        assert_eq!(set(Runtime::Mono, &[], false), []);
+        let mono = set(Runtime::Mono, &[("MONO_ENV_OPTIONS", "--debug")], true);
+        assert_eq!(mono, [("MONO_ENV_OPTIONS", "--jitmap --debug".to_owned())]);
         assert_eq!(set(Runtime::Erlang, &[], false), []);
         let with = set(Runtime::Erlang, &[("ERL_FLAGS", "+S 2")], true);
         assert_eq!(with, [("ERL_FLAGS", "+JPperf true +S 2".to_owned())]);
