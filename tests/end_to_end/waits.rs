@@ -232,25 +232,53 @@ fn who_sleeps_all_the_time_is_in_every_interval() {
     }
     let mut sleeper = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     let pid = sleeper.id().to_string();
-    let run =
-        run(&mut prof(["top", "--off-cpu", "--json", "--count", "3", "--delay-secs", "0.2", "-p", &pid]));
+    // With a delay, time begins when that is over.
+    for delay in ["1", "400"] {
+        let arguments =
+            ["top", "--off-cpu", "--json", "--count", "3", "--delay-secs", "0.2", "-D", delay, "-p"];
+        let run = run(prof(arguments).arg(&pid));
+        if run.stderr.contains("CAP_PERFMON") {
+            skip(&format!("switches may not be sampled here: {}", run.stderr.trim()));
+            break;
+        }
+        let run = run.ok();
+        let intervals: Vec<serde_json::Value> =
+            run.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(intervals.len(), 3);
+        for interval in &intervals {
+            let length = interval["seconds"].as_f64().unwrap();
+            let blocked = interval["events"][0]["time"]["blocked"].as_u64().unwrap() as f64 / 1e9;
+            assert!((blocked - length).abs() < 0.001, "blocked for {blocked} s of {length} s");
+        }
+        // Its stack is read from outside, at once or soon.
+        let rows = intervals[2]["events"][0]["rows"].as_array().unwrap();
+        assert_eq!(rows[0]["function"], "[blocked: sleep]");
+    }
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();
-    if run.stderr.contains("CAP_PERFMON") {
-        return skip(&format!("switches may not be sampled here: {}", run.stderr.trim()));
+}
+
+#[test]
+fn what_is_before_the_end_of_a_delay_is_nobodys_time() {
+    if !may_record() {
+        return;
     }
-    let run = run.ok();
-    let intervals: Vec<serde_json::Value> =
-        run.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(intervals.len(), 3);
-    for interval in &intervals {
-        let length = interval["seconds"].as_f64().unwrap();
-        let blocked = interval["events"][0]["time"]["blocked"].as_u64().unwrap() as f64 / 1e9;
-        assert!((blocked - length).abs() < 0.001, "blocked for {blocked} s of {length} s");
+    let folder = folder();
+    let file = folder.path().join("prof.data");
+    let mut sleeper = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let mut command =
+        prof(["record", "--off-cpu", "-D", "500", "-d", "0.3", "-p", &sleeper.id().to_string(), "-o"]);
+    let recorded = run(command.arg(&file));
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    if recorded.stderr.contains("CAP_PERFMON") {
+        return skip(&format!("switches may not be sampled here: {}", recorded.stderr.trim()));
     }
-    // Its stack is read from outside, at once or soon.
-    let rows = intervals[2]["events"][0]["rows"].as_array().unwrap();
-    assert_eq!(rows[0]["function"], "[blocked: sleep]");
+    recorded.ok();
+    let read = run(prof(["report", "--off-cpu", "--json", "-i"]).arg(&file)).ok();
+    let report: serde_json::Value = serde_json::from_str(read.text()).unwrap();
+    let total = report["total"].as_u64().unwrap() / 1_000_000;
+    assert!((290..450).contains(&total), "{total} ms");
 }
 
 #[test]

@@ -154,6 +154,10 @@ impl ThreadTime {
             return;
         }
         if self.due.is_none() {
+            if self.clock.is_some() {
+                // The recorder says when.
+                return;
+            }
             self.start(time);
         }
         while let Some(due) = self.due.filter(|due| *due <= time) {
@@ -320,6 +324,9 @@ impl SampleSink for ThreadTime {
     type Error = Infallible;
 
     fn sample(&mut self, sample: TrackedSample<'_>) -> Result<(), Infallible> {
+        if self.begin.is_none() && self.clock.is_some() {
+            return Ok(());
+        }
         self.times.sample(sample)
     }
 

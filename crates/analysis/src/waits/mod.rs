@@ -81,7 +81,9 @@ pub(crate) struct ThreadTimes {
 impl ThreadTimes {
     /// Counts nothing yet.
     pub(crate) fn new(weight: TimeWeight, switches: Switches, filter: &SampleFilter, detail: Detail) -> Self {
-        let range = filter.time;
+        // What was before, with -D, is nobody's time.
+        let begin = switches.watched.map(|watched| Timestamp(watched.begin));
+        let range = TimeRange { start: filter.time.start.max(begin), ..filter.time };
         let filter = SampleFilter { event: None, time: TimeRange::default(), ..filter.clone() };
         let mut timeline = Timeline::default();
         let counted = switches.sampling.threads.iter().cloned().collect();
@@ -326,7 +328,10 @@ impl SampleSink for ThreadTimes {
         let (Some((pid, tid)), Some(time)) = (sample.thread, sample.time) else { return Ok(()) };
         self.last = self.last.max(Some(time));
         let at = At { time, cpu: sample.cpu };
+        // Wakings come from whole CPUs, which nobody holds back until then.
+        let is_before = self.switches.watched.is_some_and(|watched| time.0 < watched.begin);
         match role {
+            _ if is_before => {}
             Role::None => {}
             Role::Waking { .. } | Role::Switch { .. } | Role::Outside if self.pass_gaps(time) => {}
             Role::Waking { woken } => {
