@@ -57,11 +57,7 @@ pub(crate) fn write_svg(snapshot: &Snapshot, scope: &Scope, output: &mut dyn Wri
         remedies: &[],
     };
     let subtitle = match is_time {
-        true => {
-            let mut spent = TimeSpent::of(snapshot, scope).all();
-            spent.waiting = if scope.rest { spent.waiting } else { 0 };
-            summary::subtitle_of_time(&facts, &spent)
-        }
+        true => summary::subtitle_of_time(&facts, &TimeSpent::of(snapshot, scope).shown(scope)),
         false => summary::subtitle(&facts),
     };
     let options = flamegraph::Options {

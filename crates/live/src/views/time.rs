@@ -70,6 +70,20 @@ impl TimeSpent {
         self.all
     }
 
+    /// The time of all threads as far as the scope shows it.
+    pub fn shown(&self, scope: &Scope) -> Activity {
+        let (on, off) = (scope.part.has(None), scope.part.has(Some(Doing::Blocked)));
+        let of = |is: bool, time: u64| if is { time } else { 0 };
+        let Activity { running, runnable, blocked, waiting, unknown } = self.all;
+        Activity {
+            running: of(on, running),
+            runnable: of(off, runnable),
+            blocked: of(off, blocked),
+            waiting: of(off && scope.rest, waiting),
+            unknown: of(off, unknown),
+        }
+    }
+
     /// The time of a process, or of one of its threads.
     pub fn of_task(&self, choice: TaskChoice) -> Activity {
         self.tasks.get(&choice).copied().unwrap_or_default()
@@ -108,6 +122,9 @@ mod tests {
         assert_eq!(scope.total(&snapshot), 14, "what is at rest does not count");
         assert_eq!(Scope { rest: true, ..scope.clone() }.total(&snapshot), 25);
         let part = |part| Scope { part, ..scope.clone() };
+        for part in [TimePart::All, TimePart::OnCpu, TimePart::OffCpu].map(part) {
+            assert_eq!(spent.shown(&part).total(), part.total(&snapshot), "{part:?}");
+        }
         assert_eq!(part(TimePart::OnCpu).total(&snapshot), 5);
         assert_eq!(part(TimePart::OffCpu).total(&snapshot), 9);
         assert_eq!(TimeSpent::of(&snapshot, &part(TimePart::OnCpu)).all(), expected, "whatever is shown");
