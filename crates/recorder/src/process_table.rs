@@ -3,15 +3,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use decoder::record::{Mmap, Record};
+use decoder::record::Record;
 use decoder::{RawRecord, RecordLayout, kind};
 use host::procfs;
 use model::{Life, Pid};
 use perfdata::sections::{id, processes};
 
 use crate::container_table::ContainerTable;
-
-const PROT_EXEC: u32 = 4;
 
 /// The processes with generated code that were looked at while recording.
 #[derive(Default, Debug)]
@@ -35,7 +33,7 @@ impl ProcessTable {
             self.containers.take(record);
         }
         match record {
-            Ok(Record::Mmap(map)) if is_for_code(&map) => self.look_at(map.pid),
+            Ok(Record::Mmap(map)) if tracker::is_generated_code(&map) => self.look_at(map.pid),
             Ok(Record::Comm(comm)) if comm.exec => drop(self.seen.remove(&comm.pid)),
             Ok(Record::Fork(task)) if task.pid != task.parent_pid => drop(self.seen.remove(&task.pid)),
             Ok(Record::Exit(task)) if task.pid.0 == task.tid.0 => drop(self.seen.remove(&task.pid)),
@@ -84,18 +82,10 @@ impl ProcessTable {
     }
 }
 
-/// Returns true if a runtime may put code there: executable memory that is no object's.
-fn is_for_code(map: &Mmap<'_>) -> bool {
-    let executable = map.extended.is_some_and(|extended| extended.protection & PROT_EXEC != 0);
-    let file =
-        map.path.starts_with(b"/") && !map.path.starts_with(b"//") && !map.path.starts_with(b"/memfd:");
-    executable && !file && !map.path.starts_with(b"[v")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use decoder::record::{Comm, MmapExtended, MmapIdentity};
+    use decoder::record::{Comm, Mmap, MmapExtended, MmapIdentity};
     use decoder::{Attr, CpuMode, Endian, SampleId};
     use host::sys::perf_event::own_pid;
     use model::{FileIdentity, Tid};
@@ -136,6 +126,10 @@ mod tests {
             take(&mut table, &map(own, path, protection));
             assert_eq!(table.entries, [], "{path:?}");
         }
+        // Memory that is shared with children: PHP generates code there.
+        let mut shared = ProcessTable::default();
+        take(&mut shared, &map(own, b"/dev/zero (deleted)", 7));
+        assert_eq!(shared.entries.len(), 1);
         take(&mut table, &map(Pid(-1), b"//anon", 7));
         take(&mut table, &map(own, b"//anon", 5));
         let known = procfs::life(own).unwrap();
