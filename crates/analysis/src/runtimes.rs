@@ -64,7 +64,7 @@ impl Runtime {
     pub fn perf_map_of(runtime: Option<Self>) -> &'static str {
         match runtime {
             Some(Self::Java) => {
-                "`java -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit`, or `jcmd PID Compiler.perfmap` while it runs \
+                "`java -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit`, or `prof record --runtimes -p PID` while it runs \
                  (both JDK 17 or newer)"
             }
             Some(Self::Node) => "`node --perf-basic-prof --interpreted-frames-native-stack`",
@@ -76,7 +76,7 @@ impl Runtime {
             Some(Self::Mono) => "`mono --jitmap`",
             Some(Self::Ruby) => "`ruby --yjit --yjit-perf` (3.3 or newer)",
             Some(Self::Php) => {
-                "`php -d opcache.enable_cli=1 -d opcache.jit_buffer_size=64M -d opcache.jit_debug=16` (8.0 or newer)"
+                "`php -d opcache.enable_cli=1 -d opcache.jit_buffer_size=64M -d opcache.jit=function -d opcache.jit_debug=16` (8.0 or newer)"
             }
             Some(Self::LuaJit) => "a LuaJIT built with `XCFLAGS=-DLUAJIT_USE_PERFTOOLS`",
             Some(Self::Erlang) => "`erl +JPperf true` (OTP 24 or newer)",
