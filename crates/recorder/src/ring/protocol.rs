@@ -255,6 +255,12 @@ mod tests {
         bytes
     }
 
+    /// Samples with copies of stacks.
+    fn place() -> Option<StackPlace> {
+        let format = decoder::SampleFormat::IP | decoder::SampleFormat::STACK_USER;
+        StackPlace::of([&decoder::Attr { sample_format: format, ..decoder::Attr::default() }])
+    }
+
     #[test]
     fn records_that_wrap_come_out_whole() {
         for start in [0, 40, 56, u64::MAX - 23] {
@@ -287,20 +293,24 @@ mod tests {
 
     #[test]
     fn a_bad_size_ends_the_good_part() {
-        for bad_size in [0, 7, 33, 65_535] {
+        let place = place();
+        for (bad_size, place) in
+            [0, 7, 33, 65_535].iter().flat_map(|&size| [(size, None), (size, place.as_ref())])
+        {
             let mut ring = TestRing::new(128, 96);
+            ring.write(&record(kind::EXIT, 8));
             ring.write(&record(kind::SAMPLE, 16));
             let mut bad = record(kind::SAMPLE, 32);
             bad[6..8].copy_from_slice(&u16::to_ne_bytes(bad_size));
             ring.write(&bad);
             let mut out = Vec::new();
-            let drained = drain(&mut ring, None, &mut out);
+            let drained = drain(&mut ring, place, &mut out);
             assert_eq!(
                 drained,
-                Drained { samples: 1, bad_bytes: 32, fill: 48, ..Drained::default() },
+                Drained { samples: 1, bad_bytes: 32, fill: 56, ..Drained::default() },
                 "{bad_size}"
             );
-            assert_eq!(out, record(kind::SAMPLE, 16));
+            assert_eq!(out, [record(kind::EXIT, 8), record(kind::SAMPLE, 16)].concat());
             assert_eq!(ring.tail, ring.head, "the ring goes on");
         }
     }
@@ -310,7 +320,10 @@ mod tests {
         let mut ring = TestRing::new(64, 0);
         ring.head = 65;
         let mut out = Vec::new();
-        assert_eq!(drain(&mut ring, None, &mut out).bad_bytes, 65);
+        assert_eq!(
+            drain(&mut ring, None, &mut out),
+            Drained { bad_bytes: 65, fill: 65, ..Drained::default() }
+        );
         assert!(out.is_empty());
         assert_eq!(ring.tail, 65);
         // A head that went backwards is a jump, too.
@@ -329,9 +342,7 @@ mod tests {
 
     #[test]
     fn what_a_stack_copy_has_not_filled_stays_behind() {
-        let format = decoder::SampleFormat::IP | decoder::SampleFormat::STACK_USER;
-        let attr = decoder::Attr { sample_format: format, ..decoder::Attr::default() };
-        let place = StackPlace::of([&attr]);
+        let place = place();
         let sample = |stack: &[u64], filled: Option<u64>| {
             let mut words = vec![0, 0x1234, 8 * stack.len() as u64];
             words.extend(stack.iter().copied().chain(filled));
