@@ -10,7 +10,7 @@ use model::Coverage;
 use model::{CpuId, EventIndex, Name, Pid, SpaceId, StackEntry, Tid, Timestamp};
 use perfdata::Event;
 use profile::{
-    ChainCache, ChainKey, Count, Detail, Profile, RawChain, SampleFacts, SampleFilter, StackId, ThreadId,
+    ChainCache, ChainKey, Count, Detail, Profile, RawChain, SampleFacts, SampleFilter, ThreadId, Threads,
     Where,
 };
 use rustc_hash::FxBuildHasher;
@@ -18,31 +18,46 @@ use tracker::{Generation, RawStack, SampleSink, TrackedSample, Tracker};
 
 use crate::Error;
 use crate::admission::Admission;
-use crate::gaps::{Gap, Gaps};
+use crate::counter::{ChainNumber, ChainSample, Counter, Numbered};
+use crate::gaps::Gap;
 use crate::unsampled::{Unsampled, Who};
 
 /// Counts the samples that a filter admits, each event's apart.
 ///
-/// A sample costs a look at two tables that fit into no cache: the chains seen before, and the counts. So samples are
-/// put aside, and a batch of them is looked up in one go: the processor then waits for many places at a time. The
-/// batch ends where threads or mappings change.
+/// A sample costs a look at a table that fits into no cache: the chains seen before. So samples are put aside, and a
+/// batch of them is looked up in one go: the processor then waits for many places at a time. The batch ends where
+/// threads or mappings change. What a chain is mapped to needs the machine as it is at that moment; making stacks of it
+/// and counting them does not, and is left to a [`Counter`].
 pub struct Aggregate {
     admission: Admission,
     detail: Detail,
-    events: Vec<EventProfile>,
+    events: Vec<EventSamples>,
+    counter: Counter,
     mapper: Mapper,
     unsampled: Unsampled,
-    gaps: Gaps,
     /// True if the filter asks for containers.
     asks_for_containers: bool,
     /// True if the filter asks for cgroups.
     asks_for_cgroups: bool,
 }
 
+/// The samples of a recording, counted.
+pub struct Aggregated {
+    /// The profiles, by the position of their event.
+    pub profiles: Vec<Profile>,
+    /// In which processes the spaces were seen.
+    pub seen_in: SeenIn,
+    /// The stretches of time in which samples are missing; known where single samples are kept with their times and CPUs.
+    pub gaps: Vec<Gap>,
+}
+
 /// The samples of one event.
-struct EventProfile {
-    profile: Profile,
-    cache: ChainCache,
+struct EventSamples {
+    threads: Threads,
+    /// The times of the first and the last sample.
+    span: Option<(Timestamp, Timestamp)>,
+    cache: ChainCache<ChainNumber>,
+    numbered: Numbered,
     seats: Box<[Option<Seat>; SEATS]>,
     pending: Vec<Pending>,
     /// The call chains of the samples in `pending`.
@@ -72,7 +87,7 @@ const SEATS: usize = 64;
 /// A sample whose stack is still to be looked up.
 struct Pending {
     key: ChainKey,
-    stack: Option<StackId>,
+    number: Option<ChainNumber>,
     thread: ThreadId,
     period: u64,
     time: Option<Timestamp>,
@@ -89,22 +104,26 @@ struct Pending {
 const BATCH: usize = 128;
 
 impl Aggregate {
-    /// Counts nothing yet.
-    pub fn new(filter: SampleFilter, detail: Detail) -> Self {
+    /// Counts nothing yet. Starts a thread.
+    ///
+    /// # Errors
+    /// Where no thread can be started.
+    pub fn new(filter: SampleFilter, detail: Detail) -> Result<Self, Error> {
         let unsampled = Unsampled::new(filter.clone(), detail);
         let asks_for_containers = !filter.containers.is_empty();
         let asks_for_cgroups = !filter.cgroups.is_empty();
         let admission = Admission::new(filter);
-        Self {
+        let counter = Counter::start(detail)?;
+        Ok(Self {
             admission,
             detail,
             events: Vec::new(),
+            counter,
             mapper: Mapper::default(),
             unsampled,
-            gaps: Gaps::default(),
             asks_for_containers,
             asks_for_cgroups,
-        }
+        })
     }
 
     /// Returns the reason why the filter admitted no sample; `None` where it did, or where there was none.
@@ -112,32 +131,28 @@ impl Aggregate {
         self.admission.why_none()
     }
 
-    /// Hands out when samples are missing; known where single samples are kept with their times and CPUs.
-    pub fn take_gaps(&mut self) -> Vec<Gap> {
-        std::mem::take(&mut self.gaps.list)
-    }
-
-    /// The profiles, by the position of their event in `events` (empty ones for events without samples), and in which
-    /// processes the spaces were seen.
-    pub fn finish(mut self, events: &[Event]) -> (Vec<Profile>, SeenIn) {
+    /// The result, with a profile for each of `events`: empty ones for events without samples.
+    pub fn finish(mut self, events: &[Event]) -> Aggregated {
         for index in 0..self.events.len() {
             for seat in 0..SEATS {
                 self.tell_sampled(index, seat);
             }
         }
-        let profile = |event: EventProfile| {
-            let mut profile = event.profile;
-            profile.stacks.release_indexes();
-            profile
-        };
-        let mut profiles: Vec<Profile> = self.events.into_iter().map(profile).collect();
+        for event in &mut self.events {
+            self.counter.count(&mut event.numbered);
+        }
+        let mut counts = self.counter.finish();
+        for (profile, event) in counts.profiles.iter_mut().zip(self.events) {
+            profile.set_threads(event.threads);
+            profile.span = event.span;
+        }
         let unsampled = self.unsampled.finish().into_iter();
-        for ((profile, event), times) in profiles.iter_mut().zip(events).zip(unsampled) {
+        for ((profile, event), times) in counts.profiles.iter_mut().zip(events).zip(unsampled) {
             if event.attr.is_cpu_clock() {
                 add_unsampled(profile, times);
             }
         }
-        (profiles, self.mapper.seen_in)
+        Aggregated { profiles: counts.profiles, seen_in: self.mapper.seen_in, gaps: counts.gaps }
     }
 
     /// Tells what the samples of a seat stand for.
@@ -173,11 +188,13 @@ fn add_unsampled(profile: &mut Profile, mut times: Vec<(Who, u64)>) {
     }
 }
 
-impl EventProfile {
-    fn new(detail: Detail) -> Self {
+impl EventSamples {
+    fn new(event: EventIndex, detail: Detail) -> Self {
         Self {
-            profile: Profile::new(detail),
+            threads: Threads::new(detail),
+            span: None,
             cache: ChainCache::default(),
+            numbered: Numbered::of(event),
             seats: Box::new([const { None }; SEATS]),
             pending: Vec::new(),
             chains: Vec::new(),
@@ -194,7 +211,7 @@ impl EventProfile {
         place.get_or_insert_with(|| {
             let comm = tracker.comm(pid, tid).clone();
             let process = || tracker.comm(pid, Tid(pid.0)).clone();
-            let thread = self.profile.thread_on(&comm, pid, tid, place_of, process);
+            let thread = self.threads.number_on(&comm, pid, tid, place_of, process);
             let generation = tracker.generation(pid);
             Seat { ids: ids.clone(), comm, thread, generation, changes, sampled: 0 }
         })
@@ -208,7 +225,7 @@ impl EventProfile {
         self.chains.extend_from_slice(bytes);
         self.pending.push(Pending {
             key: self.cache.key(&raw),
-            stack: None,
+            number: None,
             thread,
             period,
             time: sample.time,
@@ -221,24 +238,27 @@ impl EventProfile {
         });
     }
 
-    /// Counts what was put aside. The machine must still be as it was when that was taken.
-    fn settle(&mut self, tracker: &mut Tracker, mapper: &mut Mapper) {
+    /// Maps what was put aside, to be counted. The machine must still be as it was when that was taken.
+    fn settle(&mut self, tracker: &mut Tracker, mapper: &mut Mapper, counter: &Counter) {
         for pending in &mut self.pending {
-            pending.stack = self.cache.get(pending.key);
+            pending.number = self.cache.get(pending.key);
         }
         for index in 0..self.pending.len() {
-            let Pending { key, stack, pid, generation, ip, mode, ref chain, .. } = self.pending[index];
-            if stack.is_some() {
+            let Pending { key, number, pid, generation, ip, mode, ref chain, .. } = self.pending[index];
+            if number.is_some() {
                 continue;
             }
             // One of those before may have been the same.
-            let stack = self.cache.get(key).unwrap_or_else(|| {
+            let number = self.cache.get(key).unwrap_or_else(|| {
                 let chain = chain.clone().map(|(range, endian)| U64s::new(&self.chains[range], endian));
-                let stack = mapper.map(tracker, RawStack { pid, mode, ip, chain }, None, &mut self.profile);
-                self.cache.insert(key, stack);
-                stack
+                let entries = mapper.map(tracker, RawStack { pid, mode, ip, chain }, None);
+                let number = self.numbered.add_chain(entries);
+                if self.cache.insert(key, number) {
+                    self.numbered.keep_from(number);
+                }
+                number
             });
-            self.pending[index].stack = Some(stack);
+            self.pending[index].number = Some(number);
             // The first sample after an exec that has the new program on its stack ends the former one.
             let now = tracker.generation(pid);
             if now != generation {
@@ -246,11 +266,15 @@ impl EventProfile {
                 self.renew(index + 1, pid, now);
             }
         }
-        for Pending { stack, thread, period, time, cpu, .. } in self.pending.drain(..) {
-            let stack = stack.unwrap_or(StackId::EMPTY);
-            self.profile.count(profile::Sample { thread, stack, period, time, cpu });
+        for Pending { number, thread, period, time, cpu, .. } in self.pending.drain(..) {
+            if let Some(chain) = number {
+                self.numbered.add_sample(ChainSample { chain, thread, period, time, cpu });
+            }
         }
         self.chains.clear();
+        if self.numbered.is_full() {
+            counter.count(&mut self.numbered);
+        }
     }
 
     /// The samples of a process from `index` on were taken in another state of its mappings than they say.
@@ -259,7 +283,7 @@ impl EventProfile {
             let bytes = pending.chain.as_ref().map_or(&[][..], |(range, _)| &self.chains[range.clone()]);
             pending.generation = generation;
             pending.key = self.cache.key(&raw_chain(generation, pending.ip, pending.mode, bytes));
-            pending.stack = self.cache.get(pending.key);
+            pending.number = self.cache.get(pending.key);
         }
     }
 }
@@ -273,10 +297,10 @@ pub(crate) fn raw_chain(
     RawChain { generation: generation.as_u64(), ip: ip.unwrap_or(0), mode: mode as u8, bytes }
 }
 
-/// Maps call chains to stacks.
+/// Maps call chains.
 #[derive(Default)]
 pub(crate) struct Mapper {
-    /// The stack being mapped; kept for its memory.
+    /// The entries of the chain mapped last.
     entries: Vec<StackEntry>,
     pub(crate) seen_in: SeenIn,
     /// The number of changes of threads or mappings: what was known before one must be asked for anew.
@@ -289,8 +313,7 @@ impl Mapper {
         tracker: &mut Tracker,
         raw: RawStack<U64s<'_>>,
         deferred: Option<U64s<'_>>,
-        profile: &mut Profile,
-    ) -> StackId {
+    ) -> &[StackEntry] {
         let RawStack { pid, mode, ip, chain } = raw;
         self.entries.clear();
         let chain = chain.map(|chain| chain.iter());
@@ -299,7 +322,7 @@ impl Mapper {
             tracker.map_deferred(pid, ips.iter(), &mut self.entries);
         }
         self.seen_in.see(pid, &self.entries);
-        profile.stacks.intern(&self.entries)
+        &self.entries
     }
 }
 
@@ -345,7 +368,7 @@ impl SampleSink for Aggregate {
         let (pid, tid) = sample.thread.unwrap_or((Pid::NONE, Tid(-1)));
         let index = event.0 as usize;
         while self.events.len() <= index {
-            self.events.push(EventProfile::new(self.detail));
+            self.events.push(EventSamples::new(EventIndex(self.events.len() as u32), self.detail));
         }
         let asks = self.detail.containers || self.asks_for_containers;
         let container = if asks { tracker.container(pid, sample.cgroup).cloned() } else { None };
@@ -383,28 +406,28 @@ impl SampleSink for Aggregate {
             return Ok(());
         }
         if let Some(time) = sample.time {
-            let (first, last) = counted.profile.span.get_or_insert((time, time));
+            let (first, last) = counted.span.get_or_insert((time, time));
             (*first, *last) = ((*first).min(time), (*last).max(time));
         }
         if deferred.is_some() {
-            counted.settle(tracker, &mut self.mapper);
+            counted.settle(tracker, &mut self.mapper, &self.counter);
             let chain = sample.callchain;
             let raw = RawStack { pid, mode: sample.mode, ip: sample.ip, chain };
-            let stack = self.mapper.map(tracker, raw, deferred, &mut counted.profile);
+            let chain = counted.numbered.add_chain(self.mapper.map(tracker, raw, deferred));
             let (time, cpu) = (sample.time, sample.cpu);
-            counted.profile.count(profile::Sample { thread, stack, period, time, cpu });
+            counted.numbered.add_sample(ChainSample { chain, thread, period, time, cpu });
             return Ok(());
         }
         counted.put(sample, pid, thread, generation, period);
         if counted.pending.len() == BATCH {
-            counted.settle(tracker, &mut self.mapper);
+            counted.settle(tracker, &mut self.mapper, &self.counter);
         }
         Ok(())
     }
 
     fn settle(&mut self, tracker: &mut Tracker) {
         for event in &mut self.events {
-            event.settle(tracker, &mut self.mapper);
+            event.settle(tracker, &mut self.mapper, &self.counter);
         }
         self.mapper.changes += 1;
     }
@@ -415,10 +438,17 @@ impl SampleSink for Aggregate {
                 self.tell_sampled(index, seat_of(task.tid));
             }
         }
-        if self.detail.samples.is_some()
-            && matches!(record, Record::Lost(_) | Record::Throttle(_) | Record::Unthrottle(_))
-        {
-            self.gaps.record(record, self.events.iter().map(|event| &event.profile));
+        let gap = match record {
+            Record::Lost(lost) => Some(Record::Lost(*lost)),
+            Record::Throttle(throttle) => Some(Record::Throttle(*throttle)),
+            Record::Unthrottle(throttle) => Some(Record::Unthrottle(*throttle)),
+            _ => None,
+        };
+        if let Some(gap) = gap.filter(|_| self.detail.samples.is_some()) {
+            for event in &mut self.events {
+                self.counter.count(&mut event.numbered);
+            }
+            self.counter.gap(gap);
         }
         self.unsampled.record(record);
     }

@@ -48,18 +48,32 @@ impl Analysis {
         shape: &Shape,
         notices: &dyn Notices,
     ) -> EventView<'a> {
-        let (view, (census, hints, details)) = std::thread::scope(|scope| {
+        self.event_view_with(event, show, weight, shape, notices, |_| ()).0
+    }
+
+    /// As [`Self::event_view`], with what `make` makes of the view while another thread weighs.
+    pub fn event_view_with<'a, T>(
+        &'a self,
+        event: &'a EventProfile,
+        show: Show,
+        weight: Weight,
+        shape: &Shape,
+        notices: &dyn Notices,
+        make: impl FnOnce(&View<'a>) -> T,
+    ) -> (EventView<'a>, T) {
+        let (view, made, (census, hints, details)) = std::thread::scope(|scope| {
             let weighed = scope.spawn(|| {
                 let census = View::census(&event.profile, &self.spaces, |entry| self.resolve(entry));
                 let (hints, details) = self.hints(event, &census);
                 (census, hints, details)
             });
             let view = self.view(&event.profile, show, weight, shape);
-            (view, weighed.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            let made = make(&view);
+            (view, made, weighed.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
         details.iter().for_each(|line| notices.detail(line));
         let (name, remedies) = (event.event.name.to_string(), hints.in_picture());
-        EventView { event, name, view, remedies, census, hints }
+        (EventView { event, name, view, remedies, census, hints }, made)
     }
 
     /// The hints, and a line for each of what has no name.

@@ -213,6 +213,9 @@ fn cut_in_generated_code(profile: &Profile, spaces: &SpaceTable, runtimes: &Runt
         let space = entry.map(|entry| spaces.get(entry.space));
         matches!(space, Some(Space::Truncated(TruncationReason::NoUnwindData | TruncationReason::RuleFailed)))
     };
+    if !profile.stacks.places().iter().any(|entry| is_cut(Some(entry))) {
+        return None;
+    }
     let mut hint: Option<Hint> = None;
     for (entry, samples) in profile.places_called_by(is_cut).filter(|(_, samples)| *samples > 0) {
         let Some(remedy) = runtimes.of(spaces.get(entry.space)).and_then(|runtime| runtime.frame_pointers())

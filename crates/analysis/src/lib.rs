@@ -1,7 +1,7 @@
 //! Reads a recording into counted profiles with names: the one way that every command takes.
 //!
 //! ```text
-//! input ──Reader──▶ ordered ──Batch──▶ (unwind ──▶) replay (tracker) ──TrackedSample──▶ sink: aggregate (profiles) | script | …
+//! input ──Reader──▶ ordered ──Batch──▶ (unwind ──▶) replay (tracker) ──TrackedSample──▶ sink: aggregate ──▶ counter (profiles) | script | …
 //!                                                                       └──▶ symbols (each unique place once)
 //! ```
 //!
@@ -15,6 +15,7 @@ pub mod archive;
 mod both;
 mod build_ids;
 mod caption;
+mod counter;
 pub mod downloads;
 mod error;
 pub mod event_view;

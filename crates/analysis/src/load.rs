@@ -11,7 +11,7 @@ use model::{EventIndex, Loss, Name, Pid, Resolution, SpaceId, SpaceTable, StackE
 use perfdata::{Description, Event, sections};
 use profile::{Profile, Shape, Show, View, Weight};
 
-use crate::aggregate::{Aggregate, SeenIn};
+use crate::aggregate::{Aggregate, Aggregated, SeenIn};
 use crate::both::Both;
 use crate::caption;
 use crate::events::is_named;
@@ -224,15 +224,14 @@ fn count_samples(
         ThreadTimes::new(TimeWeight::OffCpu, switches, &request.filter, request.detail).with_spans()
     };
     let mut both =
-        Both { first: Aggregate::new(request.filter.clone(), request.detail), second: switches.map(times) };
+        Both { first: Aggregate::new(request.filter.clone(), request.detail)?, second: switches.map(times) };
     let mut replayed = replay::<Error>(input, &request.symbols.paths, notices, &mut both)?;
-    let Both { first: mut aggregate, second } = both;
+    let Both { first: aggregate, second } = both;
     let waits = second.map(|times| times.finish_spans(&mut replayed.tracker)).unwrap_or_default();
     if let Some(why) = aggregate.why_none() {
         return Err(Error::NothingAdmitted { why });
     }
-    let gaps = aggregate.take_gaps();
-    let (profiles, seen_in) = aggregate.finish(replayed.recording.events());
+    let Aggregated { profiles, seen_in, gaps } = aggregate.finish(replayed.recording.events());
     let events = choose(profiles, &replayed.recording, request)?;
     Ok(Counted { replayed, events, seen_in, times: None, gaps, waits })
 }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use inferno::flamegraph::color::{Palette, PaletteMap};
 use inferno::flamegraph::{Direction, Options as Inferno};
-use profile::View;
+use profile::{FrameTree, View};
 
 use crate::chart::Chart;
 use crate::flame_tree::{self, LEFT_OUT, Widths};
@@ -80,10 +80,28 @@ pub fn write(view: &View<'_>, options: &Options, output: &mut dyn Write) -> io::
     if options.chart {
         return draw(&Chart::new(view, options.reverse), options, output);
     }
-    // What is not drawn needs no text. What grows from the other end may become wide.
+    let tree = view.tree_of_all_time(least_drawn(view, options.min_width, options.reverse));
+    write_tree(view, tree, options, output)
+}
+
+/// The weight of the narrowest frame that a picture needs of a view's tree, which has no text then for what is not drawn.
+/// `min_width` and `reverse` are those of its [`Options`].
+pub fn least_drawn(view: &View<'_>, min_width: f64, reverse: bool) -> f64 {
     let total = u128::from(view.total()) + u128::from(view.unsampled_total());
-    let least = if options.reverse { 0.0 } else { least(total, options) };
-    let tree = view.tree_of_all_time(least);
+    // What grows from the other end may become wide.
+    if reverse { 0.0 } else { least(total, min_width) }
+}
+
+/// Draws a view's tree of all time, from [`least_drawn`] on. [`Options::chart`] is not looked at: it draws no tree.
+///
+/// # Errors
+/// Those of `output`, and `InvalidData` where there is no sample to draw.
+pub fn write_tree(
+    view: &View<'_>,
+    tree: FrameTree,
+    options: &Options,
+    output: &mut dyn Write,
+) -> io::Result<()> {
     let mut stacks = Stacks::from_tree(&tree, view.frames());
     drop(tree);
     if options.reverse {
@@ -94,8 +112,8 @@ pub fn write(view: &View<'_>, options: &Options, output: &mut dyn Write) -> io::
 }
 
 /// The weight of the narrowest frame to draw.
-fn least(total: u128, options: &Options) -> f64 {
-    total as f64 * options.min_width / 100.0
+fn least(total: u128, min_width: f64) -> f64 {
+    total as f64 * min_width / 100.0
 }
 
 /// Draws rows whose neighbours belong together.
@@ -107,7 +125,7 @@ fn draw(rows: &impl Rows, options: &Options, output: &mut dyn Write) -> io::Resu
     let room = width.saturating_sub(2 * page::MARGIN) as f64;
     let mut lines = Vec::new();
     let mut drawn_total = 0_u64;
-    let widths = Widths { least: least(total, options), scale: room / total.max(1) as f64 };
+    let widths = Widths { least: least(total, options.min_width), scale: room / total.max(1) as f64 };
     let pruned = flame_tree::prune(rows, widths, &mut |frames, weight| {
         let weight = (weight / scale).max(1);
         drawn_total = drawn_total.saturating_add(weight);

@@ -22,13 +22,13 @@ pub struct RawChain<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Remembers the stacks of raw call chains, a bounded number of them.
+/// Remembers the stacks of raw call chains, a bounded number of them: by their ids, or by what else `S` stands for.
 ///
 /// A chain is known by 128 bits of hash and not compared: under a million chains and secret seeds, two that are taken
 /// for one are less likely than a broken memory cell, and nobody can make them.
 #[derive(Debug)]
-pub struct ChainCache {
-    known: HashTable<Known>,
+pub struct ChainCache<S = StackId> {
+    known: HashTable<Known<S>>,
     most: usize,
     seeds: [u64; 4],
 }
@@ -41,18 +41,18 @@ pub struct ChainKey {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct Known<S> {
     key: ChainKey,
-    stack: StackId,
+    stack: S,
 }
 
-impl Default for ChainCache {
+impl<S: Copy> Default for ChainCache<S> {
     fn default() -> Self {
         Self::bounded(MOST)
     }
 }
 
-impl ChainCache {
+impl<S: Copy> ChainCache<S> {
     /// Remembers at most so many chains, of about 50 bytes each.
     pub fn bounded(most: usize) -> Self {
         let random = RandomState::new();
@@ -67,7 +67,7 @@ impl ChainCache {
 
     /// The stack of `chain`: as remembered, or as `map` finds it.
     #[inline]
-    pub fn get_or_map(&mut self, chain: RawChain<'_>, map: impl FnOnce() -> StackId) -> StackId {
+    pub fn get_or_map(&mut self, chain: RawChain<'_>, map: impl FnOnce() -> S) -> S {
         let key = self.key(&chain);
         self.get(key).unwrap_or_else(|| {
             let stack = map();
@@ -86,16 +86,18 @@ impl ChainCache {
     /// The stack of a chain, if it is remembered. Looking up several in a row costs little more than one: their
     /// memory is fetched side by side.
     #[inline]
-    pub fn get(&self, key: ChainKey) -> Option<StackId> {
+    pub fn get(&self, key: ChainKey) -> Option<S> {
         self.known.find(key.first, |known| known.key == key).map(|known| known.stack)
     }
 
-    /// Remembers the stack of a chain that [`Self::get`] does not know.
-    pub fn insert(&mut self, key: ChainKey, stack: StackId) {
-        if self.known.len() >= self.most {
+    /// Remembers the stack of a chain that [`Self::get`] does not know. Returns true if all others are forgotten for it.
+    pub fn insert(&mut self, key: ChainKey, stack: S) -> bool {
+        let is_full = self.known.len() >= self.most;
+        if is_full {
             self.known.clear();
         }
         self.known.insert_unique(key.first, Known { key, stack }, |known| known.key.first);
+        is_full
     }
 
     fn hash(&self, chain: &RawChain<'_>) -> (u64, u64) {
@@ -105,12 +107,8 @@ impl ChainCache {
         hashes.add(generation, ip);
         let (pairs, rest) = bytes.as_chunks::<16>();
         for pair in pairs {
-            let [first, second] = [0, 8].map(|at| {
-                let mut word = [0; 8];
-                word.copy_from_slice(&pair[at..at + 8]);
-                u64::from_le_bytes(word)
-            });
-            hashes.add(first, second);
+            let pair = u128::from_le_bytes(*pair);
+            hashes.add(pair as u64, (pair >> 64) as u64);
         }
         let mut last = [0; 16];
         last[..rest.len()].copy_from_slice(rest);
@@ -184,7 +182,7 @@ mod tests {
 
     #[test]
     fn chains_that_differ_by_a_bit_or_a_swap_differ_in_both_hashes() {
-        let cache = ChainCache::default();
+        let cache = ChainCache::<StackId>::default();
         let (mut firsts, mut seconds) = (HashSet::new(), HashSet::new());
         let base: Vec<u64> = (0..16).map(|index| 0x7f00_0000_1000 + index * 16).collect();
         let mut chains = vec![base.clone(), vec![0; 16], vec![]];

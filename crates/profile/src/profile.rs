@@ -1,48 +1,11 @@
 //! Samples, counted.
 
 use hashbrown::HashMap;
-use model::{CpuId, Loss, Name, Pid, StackEntry, Tid, Timestamp};
+use model::{Loss, Name, Pid, StackEntry, Tid, Timestamp};
 use rustc_hash::FxBuildHasher;
 
-use crate::filter::HOST;
 use crate::paged::Paged;
-use crate::pools::has_digit;
-use crate::{Columns, Sample, Samples, StackId, StackTable};
-
-/// The number of a [`Thread`] in its [`Profile`].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
-pub struct ThreadId(u32);
-
-impl ThreadId {
-    /// The position in [`Profile::threads`].
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-
-    /// The thread at a position, which is one of a profile's.
-    pub(crate) fn from_index(index: usize) -> Self {
-        Self(index as u32)
-    }
-}
-
-/// A thread under one name. One that changes its name is another from then on.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Thread {
-    /// The name.
-    pub comm: Name,
-    /// Its numbers; absent where a profile counts by name only.
-    pub ids: Option<(Pid, Tid)>,
-    /// The process and its name, where a profile keeps processes apart.
-    pub process: Option<(Pid, Name)>,
-    /// The CPU that its samples were taken on, where a profile keeps CPUs apart and samples say so.
-    pub cpu: Option<CpuId>,
-    /// The container that it ran in, or the host, where a profile keeps them apart.
-    pub container: Option<Name>,
-    /// The path of its cgroup, where a profile keeps cgroups apart.
-    pub cgroup: Option<Name>,
-    /// The process, where this may be one of its several threads whose names differ in digits alone.
-    pub pool: Option<Pid>,
-}
+use crate::{Columns, Sample, Samples, StackId, StackTable, Thread, ThreadId, Threads, Where};
 
 /// A number of samples, with the sum of their weights.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -122,20 +85,6 @@ pub struct Detail {
     pub samples: Option<Columns>,
 }
 
-/// The name in place of a cgroup's path for samples of which that is not known.
-const UNKNOWN_CGROUP: &str = "[unknown]";
-
-/// The CPU, the container and the cgroup in which a sample was taken.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Where {
-    /// The CPU, if the sample says.
-    pub cpu: Option<CpuId>,
-    /// The container; `None` on the host.
-    pub container: Option<Name>,
-    /// The path of the cgroup, if the sample says.
-    pub cgroup: Option<Name>,
-}
-
 /// The samples of one event: stacks by thread, counted.
 #[derive(Default, Debug)]
 pub struct Profile {
@@ -146,8 +95,7 @@ pub struct Profile {
     /// The times of the first and the last sample, if samples state times.
     pub span: Option<(Timestamp, Timestamp)>,
     detail: Detail,
-    threads: Vec<Thread>,
-    thread_ids: HashMap<Thread, ThreadId>,
+    threads: Threads,
     /// By stack, for the first thread that had it. Most stacks are of threads of one name, and many are only what others
     /// share.
     first: Paged<(ThreadId, Count)>,
@@ -161,7 +109,8 @@ pub struct Profile {
 impl Profile {
     /// A profile without samples, that will keep apart what `detail` says.
     pub fn new(detail: Detail) -> Self {
-        Self { detail, samples: Samples::new(detail.samples.unwrap_or_default()), ..Self::default() }
+        let samples = Samples::new(detail.samples.unwrap_or_default());
+        Self { detail, threads: Threads::new(detail), samples, ..Self::default() }
     }
 
     /// Counts a sample that does not say when and where it was taken.
@@ -233,7 +182,12 @@ impl Profile {
 
     /// The threads (or names) that have samples. A [`ThreadId`] is a position in this list.
     pub fn threads(&self) -> &[Thread] {
-        &self.threads
+        self.threads.list()
+    }
+
+    /// Takes over the threads whose numbers the samples were counted by.
+    pub fn set_threads(&mut self, threads: Threads) {
+        self.threads = threads;
     }
 
     /// Takes all counts, and begins to count anew; stacks and threads keep their numbers.
@@ -290,9 +244,13 @@ impl Profile {
         let class_of = |entry: &StackEntry| class_of(entry).filter(|&class| class < MOST_CLASSES);
         let classes: Vec<u32> =
             self.stacks.places().iter().map(|entry| class_of(entry).map_or(0, |class| 1 << class)).collect();
-        // A bit for each class: those that are on a stack, and that of its innermost place. Callers come before what they call.
-        let mut masks = vec![(0, 0)];
         let mut sums = [Presence::default(); MOST_CLASSES];
+        if classes.iter().all(|&class| class == 0) {
+            return sums;
+        }
+        // A bit for each class: those that are on a stack, and that of its innermost place. Callers come before what they call.
+        let mut masks = Vec::with_capacity(self.stacks.len());
+        masks.push((0, 0));
         let mut sum = |(mut anywhere, innermost): (u32, u32), samples: u64| {
             while samples > 0 && anywhere != 0 {
                 let class = anywhere.trailing_zeros();
@@ -333,25 +291,7 @@ impl Profile {
         place: &Where,
         process: impl FnOnce() -> Name,
     ) -> ThreadId {
-        let Detail { threads, pools, processes, cpus, containers, cgroups, samples: _ } = self.detail;
-        // The name of the first thread is that of its process.
-        let may_be_of_pool = pools && tid.0 != pid.0 && has_digit(comm);
-        let thread = Thread {
-            comm: comm.clone(),
-            ids: threads.then_some((pid, tid)),
-            process: (processes && !cpus && !containers && !cgroups).then(|| (pid, process())),
-            cpu: place.cpu.filter(|_| cpus && !containers && !cgroups),
-            container: (containers && !cgroups)
-                .then(|| place.container.clone().unwrap_or_else(|| Name::from(HOST))),
-            cgroup: cgroups.then(|| place.cgroup.clone().unwrap_or_else(|| Name::from(UNKNOWN_CGROUP))),
-            pool: may_be_of_pool.then_some(pid),
-        };
-        let threads = &mut self.threads;
-        *self.thread_ids.entry(thread).or_insert_with_key(|thread| {
-            threads.push(thread.clone());
-            // The kernel has at most 2^22 threads at a time; 2^32 names do not fit into memory.
-            ThreadId((threads.len() - 1) as u32)
-        })
+        self.threads.number_on(comm, pid, tid, place, process)
     }
 }
 

@@ -26,6 +26,8 @@ pub(crate) struct KernelMap {
     modules: MappingTree,
     /// Functions that `PERF_RECORD_KSYMBOL` announced, by their first address, with their last.
     symbols: BTreeMap<Avma, (Avma, SpaceId)>,
+    /// The lowest and the highest address that any of `symbols` had: most of the kernel's code lies outside.
+    symbols_span: Option<(Avma, Avma)>,
     /// Counts the changes.
     pub(crate) generation: u32,
 }
@@ -66,12 +68,15 @@ impl KernelMap {
         if !record.unregister {
             let space = spaces.intern(Space::KernelSymbol { name: Name::new(record.name) });
             self.symbols.insert(start, (last, space));
+            let (lowest, highest) = self.symbols_span.unwrap_or((start, last));
+            self.symbols_span = Some((lowest.min(start), highest.max(last)));
         }
     }
 
     /// The place of a kernel address.
     pub(crate) fn locate(&self, address: Avma, spaces: &mut SpaceTable) -> (SpaceId, u64) {
-        if let Some((start, &(last, space))) = self.symbols.range(..=address).next_back()
+        if self.symbols_span.is_some_and(|(lowest, highest)| (lowest..=highest).contains(&address))
+            && let Some((start, &(last, space))) = self.symbols.range(..=address).next_back()
             && address <= last
         {
             return (space, address.0 - start.0);

@@ -29,9 +29,18 @@ impl Mappings {
 
     /// The space that `address` lies in, and its offset there.
     pub(crate) fn locate(&self, address: Avma) -> Option<(SpaceId, u64)> {
-        let own = self.own_before(address).filter(|mapping| mapping.contains(address));
-        let mapping = own.or_else(|| self.shared.get(address).copied())?;
+        let mapping = self.own_at(address).or_else(|| self.shared_at(address))?;
         Some((mapping.space, mapping.offset_of(address)))
+    }
+
+    /// The mapping around `address`, if it was made since the last fork: all of it counts.
+    pub(crate) fn own_at(&self, address: Avma) -> Option<Mapping> {
+        self.own_before(address).filter(|mapping| mapping.contains(address))
+    }
+
+    /// The mapping around `address` that was there at the last fork. Those made since may cover parts of it.
+    pub(crate) fn shared_at(&self, address: Avma) -> Option<Mapping> {
+        self.shared.get(address).copied()
     }
 
     /// Adds a mapping. What it overlaps is cut away, or cut in two.

@@ -227,11 +227,11 @@ impl Tracker {
     ) -> Option<u64> {
         let before = entries.len();
         let mut cookie = None;
+        let mut near = None;
         for item in stack.chain.into_iter().flat_map(|chain| chain_items(chain, stack.mode)) {
             match item {
                 ChainItem::Address { address, kind, context } => {
-                    let entry = self.map_address(stack.pid, context, Avma(address), kind);
-                    entries.push(entry);
+                    entries.push(self.map_near(stack.pid, context, Avma(address), kind, &mut near));
                 }
                 ChainItem::Deferred(value) => cookie = Some(value),
             }
@@ -260,18 +260,40 @@ impl Tracker {
         address: Avma,
         kind: AddressKind,
     ) -> StackEntry {
+        self.map_near(pid, context, address, kind, &mut None)
+    }
+
+    /// As [`Self::map_address`]. `near` is the mapping of an address of the same process and the same moment: frames that
+    /// follow each other are often of one.
+    fn map_near(
+        &mut self,
+        pid: Pid,
+        context: Option<AddressSpace>,
+        address: Avma,
+        kind: AddressKind,
+        near: &mut Option<Mapping>,
+    ) -> StackEntry {
         let context = context.unwrap_or_else(|| {
             if self.kernel.covers(address) { AddressSpace::Kernel } else { AddressSpace::User }
         });
         let (space, offset) = match context {
             AddressSpace::Kernel => self.kernel.locate(address, &mut self.spaces),
-            AddressSpace::User => self.locate_user(pid, address, kind),
+            AddressSpace::User => self.locate_user(pid, address, kind, near),
             AddressSpace::Foreign => (self.spaces.intern(Space::Foreign(Reason::Foreign)), address.0),
         };
         StackEntry { offset, space, kind, in_kernel: context == AddressSpace::Kernel }
     }
 
-    fn locate_user(&mut self, pid: Pid, address: Avma, kind: AddressKind) -> (SpaceId, u64) {
+    fn locate_user(
+        &mut self,
+        pid: Pid,
+        address: Avma,
+        kind: AddressKind,
+        near: &mut Option<Mapping>,
+    ) -> (SpaceId, u64) {
+        if let Some(mapping) = near.filter(|mapping| mapping.contains(address)) {
+            return (mapping.space, mapping.offset_of(address));
+        }
         let process = self.processes.of(pid);
         // Behind a call that ends a function, another one of the generated ones may begin.
         let call = match kind {
@@ -284,12 +306,15 @@ impl Tracker {
         {
             return (space, offset.wrapping_add(1));
         }
-        if let Some(place) = process.mappings.locate(address) {
+        let own = process.mappings.own_at(address);
+        if let Some(mapping) = own.or_else(|| process.mappings.shared_at(address)) {
+            // Calls at the end of generated functions are looked up one by one.
+            *near = own.filter(|_| !process.has_dump);
             if process.former.take().is_some() {
                 // Now the program after exec runs.
                 self.renew(pid);
             }
-            return place;
+            return (mapping.space, mapping.offset_of(address));
         }
         if let Some(place) = process.former.as_ref().and_then(|former| former.locate(address)) {
             return place;

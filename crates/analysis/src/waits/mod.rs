@@ -298,7 +298,7 @@ impl ThreadTimes {
     ) -> StackId {
         let raw = RawStack { pid, mode: sample.mode, ip: sample.ip, chain: sample.callchain };
         if deferred.is_some() {
-            return self.mapper.map(tracker, raw, deferred, &mut self.profile);
+            return self.profile.stacks.intern(self.mapper.map(tracker, raw, deferred));
         }
         let generation = tracker.generation(pid);
         let bytes = sample.callchain.map_or(&[][..], |chain| chain.as_bytes());
@@ -306,7 +306,7 @@ impl ThreadTimes {
         if let Some(stack) = self.cache.get(key) {
             return stack;
         }
-        let stack = self.mapper.map(tracker, raw, None, &mut self.profile);
+        let stack = self.profile.stacks.intern(self.mapper.map(tracker, raw, None));
         if tracker.generation(pid) == generation {
             self.cache.insert(key, stack);
         }

@@ -9,9 +9,9 @@ use analysis::input::Input;
 use analysis::{Notices, Request};
 use anyhow::{Context, bail};
 use clap::Args;
-use export::flamegraph::{Colors, Options};
+use export::flamegraph::{self, Colors, Options};
 use export::summary::{Summary, subtitle, subtitle_of_time};
-use profile::{Columns, Detail, Show, Weight};
+use profile::{Columns, Detail, Show, View, Weight};
 
 use crate::arguments::numbers::{percent, within};
 use crate::arguments::{QueryArguments, RuntimeArguments};
@@ -163,7 +163,12 @@ fn draw(
     let frames = &arguments.frames;
     let show = Show { addresses: frames.addresses, modules: frames.modules, ..query.stacks.show() };
     let weight = query.stacks.weight(&event.event.attr);
-    let shown = analysis.event_view(event, show, weight, &query.stacks.shape(), console);
+    let drawing = &arguments.drawing;
+    let tree = |view: &View<'_>| {
+        let least = flamegraph::least_drawn(view, drawing.min_width, drawing.reverse);
+        (!arguments.folded && !drawing.flamechart).then(|| view.tree_of_all_time(least))
+    };
+    let (shown, tree) = analysis.event_view_with(event, show, weight, &query.stacks.shape(), console, tree);
     shown.hints.sentences().for_each(|hint| console.say(&hint));
     let view = &shown.view;
     if view.total() > 0 && view.shown_total() == 0 {
@@ -182,8 +187,11 @@ fn draw(
             subtitle(&facts)
         };
         let title = analysis.title(event, &query.in_words());
-        let options = arguments.drawing.options(title, &facts, figures, event.is_time)?;
-        export::flamegraph::write(view, &options, output)?;
+        let options = drawing.options(title, &facts, figures, event.is_time)?;
+        match tree {
+            Some(tree) => flamegraph::write_tree(view, tree, &options, output)?,
+            None => flamegraph::write(view, &options, output)?,
+        }
     }
     Ok(())
 }
