@@ -248,14 +248,16 @@ impl SampleReader {
         let (Some(attr), Some(layout)) = (events.attr(index), events.layout(Some(index))) else {
             return Ok(());
         };
-        let mut sample = match layout.decode_sample(&record.raw) {
+        // A sample is large: it stays where it was decoded.
+        let mut decoded = layout.decode_sample(&record.raw);
+        let sample = match &mut decoded {
             Ok(sample) => sample,
-            Err(error) => {
+            &mut Err(error) => {
                 self.undecodable(&record, error, sink);
                 return Ok(());
             }
         };
-        let calls = if last_branches::are_calls(attr) { last_branches::chain(&sample) } else { None };
+        let calls = if last_branches::are_calls(attr) { last_branches::chain(sample) } else { None };
         let calls: Option<Vec<u8>> =
             calls.map(|chain| chain.iter().flat_map(|address| address.to_ne_bytes()).collect());
         let tid = sample.thread.map_or(Tid(-1), |(_, tid)| tid);
@@ -275,7 +277,7 @@ impl SampleReader {
         let Some(values) = sample.read else {
             let fixed = if attr.is_frequency() { 1 } else { attr.sample_period };
             let period = sample.period.unwrap_or(fixed);
-            return sink.sample(TrackedSample { tracker, event: index, sample: &sample, period, deferred });
+            return sink.sample(TrackedSample { tracker, event: index, sample, period, deferred });
         };
         let is_inherited = attr.flags.contains(AttrFlags::INHERIT);
         let counting = if is_inherited { Counting::Thread(tid) } else { Counting::All };
@@ -286,7 +288,7 @@ impl SampleReader {
             };
             sample.period = Some(count);
             let tracker = &mut self.tracker;
-            sink.sample(TrackedSample { tracker, event, sample: &sample, period: count, deferred })?;
+            sink.sample(TrackedSample { tracker, event, sample, period: count, deferred })?;
         }
         Ok(())
     }
