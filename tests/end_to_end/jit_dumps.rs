@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::folded::Folded;
+use super::folded::{Folded, plain};
 use super::prof::{folded, folder, may_record, record};
 use super::programs::{self, skip};
 use super::{perf, prof};
@@ -76,4 +76,58 @@ fn a_recording_of_perf_has_the_names_that_perf_gives() {
     for function in ["first", "second"] {
         assert_eq!(ours.with(function), theirs.with(function), "{function}");
     }
+}
+
+/// The stacks of `jit_frames`: nearly all lead from the program's start to one of three functions that lay at the same address.
+fn has_whole_stacks(stacks: &Folded) {
+    let order = |stack: &[String], function: &str| {
+        let names: Vec<&str> = stack.iter().map(|frame| plain(frame)).collect();
+        let chain = names.windows(4).any(|four| four == ["main", "outer", "inner", function]);
+        chain && names.contains(&"_start")
+    };
+    let all = stacks.total() as f64;
+    let mut whole = 0;
+    for (function, share) in [("first", 0.6), ("second", 0.3), ("third", 0.1)] {
+        let found = stacks.count(|stack| order(stack, function));
+        assert!((found as f64 / all - share).abs() < 0.08, "{function}: {found} of {all}");
+        let astray = stacks.with(function) - found;
+        assert!(astray as f64 <= 0.01 * all, "{function}: {found} of {}", stacks.with(function));
+        whole += found;
+    }
+    assert!(whole as f64 > 0.95 * all, "{whole} of {all}");
+}
+
+fn program_without_frame_pointers() -> Option<PathBuf> {
+    program()?;
+    programs::c("jit_frames")
+}
+
+#[test]
+fn generated_code_is_unwound_as_its_dump_says_while_it_runs() {
+    let Some(program) = program_without_frame_pointers() else { return };
+    if !may_record() {
+        return;
+    }
+    let folder = folder();
+    for flags in [["--no-names"], ["--keep-stacks"]] {
+        let (recording, run) = record(folder.path(), &flags, &[program.as_os_str(), "800".as_ref()]);
+        let _dump = Dump(PathBuf::from(format!("/tmp/jit-{}.dump", run.ok().text().trim())));
+        has_whole_stacks(&Folded::parse(folded(&recording, &[]).ok().text()));
+    }
+}
+
+#[test]
+fn generated_code_in_a_recording_of_perf_is_unwound_as_its_dump_says() {
+    let Some(program) = program_without_frame_pointers() else { return };
+    if !may_record() || !perf::is_here() {
+        return;
+    }
+    let folder = folder();
+    let flags = ["-k", "mono", "--call-graph", "dwarf,16384", "-F", "997"];
+    let recording = perf::record(folder.path(), &flags, &mut |command| {
+        command.arg("sh").arg("-c").arg(format!("exec {} 800 > pid", program.display()));
+    });
+    let pid = fs::read_to_string(folder.path().join("pid")).unwrap();
+    let _dump = Dump(PathBuf::from(format!("/tmp/jit-{}.dump", pid.trim())));
+    has_whole_stacks(&Folded::parse(folded(&recording, &[]).ok().text()));
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use decoder::{Attr, AttrFlags};
+pub use generated::is_dump;
 use generated::{Function, JitDump, Placement};
 use host::patience::{Outcome, Worker};
 use host::perf_map::{self, MapFile, Refused};
@@ -68,7 +69,7 @@ impl JitDumps {
         Self { lives, this_host, dumps: Mutex::default() }
     }
 
-    fn life(&self, pid: Pid) -> Option<Life> {
+    pub(crate) fn life(&self, pid: Pid) -> Option<Life> {
         match &self.lives {
             _ if !self.this_host || pid.0 <= 0 => None,
             Some(lives) => Some(lives.of_process(pid)),
@@ -156,14 +157,6 @@ impl JitDumps {
     fn retain(&self, mut keep: impl FnMut(SpaceId) -> bool) {
         lock(&self.dumps).retain(|&space, _| keep(space));
     }
-}
-
-/// Returns true if a mapped file is a jitdump, by its name: `jit-PID.dump`.
-pub fn is_dump(path: &[u8]) -> bool {
-    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-    let number = name.strip_prefix(b"jit-").and_then(|rest| rest.strip_suffix(b".dump"));
-    path.starts_with(b"/")
-        && number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
 }
 
 /// Returns true if the times of an event are of `CLOCK_MONOTONIC`, as those of jitdump files.

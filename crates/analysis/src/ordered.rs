@@ -1,6 +1,7 @@
 //! Records in the order of time, read and sorted by a thread of their own: whoever takes them finds them ready.
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::thread::ScopedJoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -11,6 +12,7 @@ use perfdata::{Description, Notice, Reader, TimeOrder, TimedRecord};
 use tracker::OrderedRecord;
 
 use crate::Error;
+use crate::jit_dumps::JitDumps;
 use crate::unwind::{self, Chains};
 
 /// Bytes of records in a batch, but for the last record: small enough to stay in the processor's cache.
@@ -111,6 +113,7 @@ impl<'scope> Batches<'scope> {
         reader: Reader,
         name: &'scope str,
         paths: &SearchPaths,
+        dumps: &Arc<JitDumps>,
         scope: &'scope std::thread::Scope<'scope, '_>,
     ) -> Result<Self, Error> {
         let (filler, filled) = bounded(BATCHES);
@@ -126,8 +129,11 @@ impl<'scope> Batches<'scope> {
                 reading.read().map_err(|source| Error::Read { name: name.to_owned(), source })
             })
             .map_err(|source| Error::Thread { purpose: "read", source })?;
-        let filled =
-            if unwind { Filled::Unwound(unwind::start(filled, paths, scope)?) } else { Filled::Read(filled) };
+        let filled = if unwind {
+            Filled::Unwound(unwind::start(filled, paths, dumps, scope)?)
+        } else {
+            Filled::Read(filled)
+        };
         Ok(Self { filled, emptied, thread })
     }
 

@@ -53,11 +53,11 @@ pub fn replay<E: From<Error>>(
         samples: SampleReader::default(),
         build_ids: ListedBuildIds::default(),
         lives,
-        dumps: DumpPlayer::new(dumps),
+        dumps: DumpPlayer::new(Arc::clone(&dumps)),
     };
     let mut sink = Listening { sink, undecodable: Undecodable::default(), task: None, dump: None };
     let outcome = thread::scope(|scope| {
-        let batches = Batches::of(reader, &name, paths, scope)?;
+        let batches = Batches::of(reader, &name, paths, &dumps, scope)?;
         let played = replay.play(&batches, &*progress, &mut sink);
         let outcome = batches.finish();
         // A sink that failed ended the reading, too.

@@ -15,13 +15,15 @@ use host::objects::{ObjectStore, SearchPaths};
 use model::{Name, Pid, TruncationReason};
 use perfdata::Description;
 use stacks::{
-    ChainUnwinder, ProcessMaps, ProcessMapsCache, UserState, instruction_of_32_bits, is_of_32_bits,
+    ChainUnwinder, DumpOwners, ProcessMaps, ProcessMapsCache, UserState, instruction_of_32_bits,
+    is_of_32_bits,
 };
 use tracker::{AddressSpace, ChainItem, OrderedRecord, Tracker, chain_items};
 use unwinder::{Architecture, NoMemory};
 
 use crate::Error;
 use crate::build_ids::ListedBuildIds;
+use crate::jit_dumps::{JitDumps, has_clock_of_dumps};
 use crate::ordered::Batch;
 
 /// Batches that may be ahead of the one that the taker waits for, per thread.
@@ -73,11 +75,18 @@ fn has_stacks(format: SampleFormat) -> bool {
 pub(crate) fn start<'scope>(
     batches: Receiver<Batch>,
     paths: &SearchPaths,
+    dumps: &Arc<JitDumps>,
     scope: &'scope Scope<'scope, '_>,
 ) -> Result<Receiver<Receiver<Batch>>, Error> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let (queue, ready) = bounded(threads * AHEAD);
-    let turn = Arc::new(Mutex::new(Turn { batches, queue, paths: paths.clone(), machine: None }));
+    let turn = Arc::new(Mutex::new(Turn {
+        batches,
+        queue,
+        paths: paths.clone(),
+        dumps: Arc::clone(dumps),
+        machine: None,
+    }));
     for _ in 0..threads {
         let turn = Arc::clone(&turn);
         thread::Builder::new()
@@ -93,6 +102,7 @@ struct Turn {
     batches: Receiver<Batch>,
     queue: Sender<Receiver<Batch>>,
     paths: SearchPaths,
+    dumps: Arc<JitDumps>,
     /// Made for the first batch.
     machine: Option<Machine>,
 }
@@ -149,8 +159,9 @@ impl Turn {
             let batch = self.batches.recv().ok()?;
             let (done, wanted) = bounded(1);
             self.queue.send(wanted).ok()?;
-            let machine =
-                self.machine.get_or_insert_with(|| Machine::of(&batch.recording, self.paths.clone()));
+            let machine = self
+                .machine
+                .get_or_insert_with(|| Machine::of(&batch.recording, self.paths.clone(), &self.dumps));
             match machine.architecture {
                 Some(architecture) => {
                     machine.play(&batch, architecture, jobs);
@@ -165,10 +176,13 @@ impl Turn {
 
 impl Machine {
     /// At the beginning of a recording.
-    fn of(recording: &Description, paths: SearchPaths) -> Self {
+    fn of(recording: &Description, paths: SearchPaths, dumps: &Arc<JitDumps>) -> Self {
         let features = recording.features();
         let own_images = paths.own_images && features.hostname.is_some();
         let paths = SearchPaths { own_images, ..paths };
+        let dumps = Arc::clone(dumps);
+        let owners = DumpOwners::new(move |pid| dumps.life(pid));
+        let has_clock = recording.events().iter().all(|event| has_clock_of_dumps(&event.attr));
         // A file that doesn't say is taken as one of ours.
         let machine = features.arch.as_ref().map_or(std::env::consts::ARCH.as_bytes(), Name::as_bytes);
         let architecture = match machine {
@@ -179,7 +193,8 @@ impl Machine {
         Self {
             tracker: Tracker::new(),
             build_ids: ListedBuildIds::default(),
-            maps_cache: ProcessMapsCache::new(Arc::new(ObjectStore::new(paths))),
+            maps_cache: ProcessMapsCache::new(Arc::new(ObjectStore::new(paths)))
+                .with_dumps(owners, has_clock),
             architecture: architecture.filter(|_| recording.endian() == Endian::Little),
         }
     }

@@ -14,6 +14,7 @@ pub struct SectionReader<D>(Bytes<D>);
 enum Bytes<D> {
     InFile(Arc<Object<D>>, Range<u64>),
     Unpacked(Unpacked),
+    InMemory(Arc<[u8]>),
 }
 
 impl<D: ReadAt> SectionReader<D> {
@@ -36,6 +37,11 @@ impl<D: ReadAt> SectionReader<D> {
         Some(Self(Bytes::InFile(Arc::clone(object), range)))
     }
 
+    /// Takes bytes that are of no file.
+    pub fn of_bytes(bytes: Arc<[u8]>) -> Self {
+        Self(Bytes::InMemory(bytes))
+    }
+
     /// Opens the whole file.
     pub fn of_file(object: &Arc<Object<D>>) -> Self {
         Self(Bytes::InFile(Arc::clone(object), 0..object.source().size()))
@@ -47,6 +53,7 @@ impl<D: ReadAt> ReadAt for SectionReader<D> {
         match &self.0 {
             Bytes::InFile(_, range) => range.end.saturating_sub(range.start),
             Bytes::Unpacked(bytes) => bytes.len() as u64,
+            Bytes::InMemory(bytes) => bytes.len() as u64,
         }
     }
 
@@ -59,6 +66,7 @@ impl<D: ReadAt> ReadAt for SectionReader<D> {
                 object.source().read_at(range.start.saturating_add(offset), into)
             }
             Bytes::Unpacked(bytes) => (&**bytes).read_at(offset, into),
+            Bytes::InMemory(bytes) => (&**bytes).read_at(offset, into),
         }
     }
 }

@@ -13,5 +13,5 @@
 mod jit_dump;
 mod perf_map;
 
-pub use jit_dump::{Function, JitDump, JitDumpError, Line, Placement, UnwindingInfo};
+pub use jit_dump::{Function, JitDump, JitDumpError, Line, Placement, UnwindingInfo, is_dump};
 pub use perf_map::PerfMapSearch;

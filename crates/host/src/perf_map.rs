@@ -212,6 +212,14 @@ impl MapFile {
         judge(&self.facts, life, is_ours).err()
     }
 
+    /// Returns the number of bytes that it has now.
+    ///
+    /// # Errors
+    /// Those of `fstat(2)`.
+    pub fn length(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
     /// Reads it from its beginning.
     pub fn reader(&self) -> MapReader<'_> {
         MapReader { file: &self.file, position: 0 }

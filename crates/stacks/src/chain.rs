@@ -63,7 +63,7 @@ impl ChainUnwinder {
         beyond: &mut M,
         chain: &mut Vec<u64>,
     ) -> ChainEnd {
-        self.walk(&mut MappedObjects::all(maps), state, beyond);
+        self.walk(&mut MappedObjects::all(maps).at(state.time), state, beyond);
         extend(chain, self.stack.addresses());
         if let StackEnd::Truncated(reason) = self.stack.end {
             chain.push(reason.marker());

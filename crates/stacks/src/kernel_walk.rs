@@ -89,7 +89,7 @@ mod tests {
         let mut registers = Registers::new(Architecture::X86_64);
         registers.set(Architecture::X86_64.frame_pointer(), links[0].0);
         let stack = StackCopy { start: 0, bytes: &bytes };
-        let state = UserState { registers, stack, thread: model::Tid(1) };
+        let state = UserState { registers, stack, thread: model::Tid(1), time: None };
         let frame = Frame { address: FrameAddress::ReturnAddress(Avma(last)), stack_pointer: 0 };
         let mut stack = UnwoundStack::default();
         stack.frames.push(frame);

@@ -11,6 +11,8 @@
 
 mod caller_cache;
 mod chain;
+mod generated_code;
+mod generated_tables;
 mod kernel_walk;
 mod live_memory;
 mod mechanisms;
@@ -20,6 +22,8 @@ mod user_state;
 mod walker;
 
 pub use chain::{ChainEnd, ChainUnwinder, cut};
+pub use generated_code::DumpOwners;
+pub use generated_tables::{GeneratedTables, TableNumbers};
 pub use mechanisms::Mechanisms;
 pub use object_tables::RefusedTables;
 pub use process_maps::{ProcessMaps, ProcessMapsCache};

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use elf::SectionReader;
+use generated::is_dump;
 use host::objects::{BlockBytes, ObjectStore};
-use model::{AddressKind, Avma, FileOffset, FrameAddress, Pid, SpaceId, StackEntry};
+use model::{AddressKind, Avma, FileOffset, FrameAddress, Pid, Space, SpaceId, StackEntry, Timestamp};
 use rustc_hash::FxBuildHasher;
 use tracker::{Generation, Mapping, MappingKind, Tracker};
 use unwinder::{AddressSpace, ObjectNumber, Objects, UnwindTables};
 
+use crate::generated_code::{DumpOwners, DumpReader, GeneratedCode};
+use crate::generated_tables::number_of_space;
 use crate::object_tables::{ObjectTables, RefusedTables};
 
 /// The mappings of a process at one moment.
@@ -21,6 +24,8 @@ pub struct ProcessMaps {
     pub space: AddressSpace,
     mappings: Vec<Mapping>,
     images: HashMap<ObjectNumber, Arc<ObjectTables>, FxBuildHasher>,
+    /// Of the jitdumps that it maps.
+    generated: Vec<Arc<GeneratedCode>>,
 }
 
 impl ProcessMaps {
@@ -48,17 +53,24 @@ pub(crate) struct MappedObjects<'s> {
     maps: &'s ProcessMaps,
     /// Until when any may be had, and only those that are open: to open one takes long, and so may each look into its file.
     until: Option<Instant>,
+    /// The time at which generated code is asked for.
+    time: Timestamp,
     /// True if one was asked for that was not to be had for this.
     pub(crate) lacking: bool,
 }
 
 impl<'s> MappedObjects<'s> {
     pub(crate) fn all(maps: &'s ProcessMaps) -> Self {
-        Self { maps, until: None, lacking: false }
+        Self { maps, until: None, time: Timestamp(u64::MAX), lacking: false }
     }
 
     pub(crate) fn open(maps: &'s ProcessMaps, until: Instant) -> Self {
         Self { until: Some(until), ..Self::all(maps) }
+    }
+
+    /// The same at the time of a sample; without one, now.
+    pub(crate) fn at(self, time: Option<Timestamp>) -> Self {
+        Self { time: time.unwrap_or(self.time), ..self }
     }
 
     /// Returns the space that the tables are mapped in.
@@ -74,7 +86,7 @@ impl<'s> MappedObjects<'s> {
             Some((mapping.space, FileOffset(mapping.offset_of(lookup))))
         };
         let (Some((space, one)), Some((others, other))) = (place(one), place(other)) else { return false };
-        let mut tables = || self.tables(ObjectNumber(space.0));
+        let mut tables = || self.tables(number_of_space(space.0));
         space == others && tables().is_some_and(|tables| tables.share_function(one, other))
     }
 }
@@ -83,12 +95,20 @@ impl Objects for MappedObjects<'_> {
     type Bytes = SectionReader<BlockBytes>;
 
     fn tables(&mut self, object: ObjectNumber) -> Option<Arc<UnwindTables<Self::Bytes>>> {
-        let image = self.maps.images.get(&object)?;
+        let Some(image) = self.maps.images.get(&object) else {
+            return self.maps.generated.iter().find_map(|code| code.tables(object));
+        };
         self.lacking |= self.until.is_some_and(|until| !image.is_open() || Instant::now() >= until);
         if self.lacking {
             return None;
         }
         image.tables()
+    }
+
+    fn generated(&mut self, address: Avma) -> Option<(ObjectNumber, FileOffset)> {
+        let found = self.maps.generated.iter().filter_map(|code| code.find(address, self.time));
+        let (_, object, offset) = found.max_by_key(|(time, ..)| *time)?;
+        Some((object, offset))
     }
 }
 
@@ -99,6 +119,9 @@ pub struct ProcessMapsCache {
     refused: RefusedTables,
     images: HashMap<SpaceId, Arc<ObjectTables>, FxBuildHasher>,
     processes: HashMap<Pid, (Generation, Arc<ProcessMaps>), FxBuildHasher>,
+    dump_reader: Option<DumpReader>,
+    /// By the spaces that their files are; `None` where there is none to be used.
+    dumps: HashMap<SpaceId, Option<Arc<GeneratedCode>>, FxBuildHasher>,
 }
 
 /// Beyond this many processes all maps are dropped at once, and the objects with them: most of those processes
@@ -107,6 +130,10 @@ const MOST_PROCESSES: usize = 1024;
 
 /// From this many on, mappings of ended processes are looked for.
 const MANY_PROCESSES: usize = 128;
+/// jitdumps that are open at once, and those of one process: one that has forked may map its parent's, too.
+const MOST_DUMPS: usize = 64;
+const MOST_DUMPS_OF_PROCESS: usize = 4;
+
 /// From this many on, objects that no living process maps are looked for.
 const MANY_IMAGES: usize = 512;
 /// Bytes that the tables of all objects may take before some are dropped. The linker's own tables are read where they lie; an index
@@ -117,7 +144,21 @@ impl ProcessMapsCache {
     /// None yet; `store` opens objects.
     pub fn new(store: Arc<ObjectStore<BlockBytes>>) -> Self {
         let refused = RefusedTables::default();
-        Self { store, refused, images: HashMap::default(), processes: HashMap::default() }
+        Self {
+            store,
+            refused,
+            images: HashMap::default(),
+            processes: HashMap::default(),
+            dump_reader: None,
+            dumps: HashMap::default(),
+        }
+    }
+
+    /// The same, which knows how to unwind generated code that a process describes in a jitdump. `has_clock` says whether the times
+    /// of samples are of `CLOCK_MONOTONIC`, as those of dumps are; else the newest code at an address is taken.
+    #[must_use]
+    pub fn with_dumps(self, owners: DumpOwners, has_clock: bool) -> Self {
+        Self { dump_reader: Some(DumpReader::new(owners, has_clock)), ..self }
     }
 
     /// The unwind tables that were not read, now and later.
@@ -131,12 +172,15 @@ impl ProcessMapsCache {
         if let Some((known, maps)) = self.processes.get(&pid)
             && *known == generation
         {
-            return Arc::clone(maps);
+            let maps = Arc::clone(maps);
+            self.look(&maps);
+            return maps;
         }
         if self.processes.len() >= MOST_PROCESSES {
             self.drop_all();
         }
         let maps = Arc::new(self.take(tracker, pid));
+        self.look(&maps);
         self.processes.insert(pid, (generation, Arc::clone(&maps)));
         maps
     }
@@ -144,7 +188,35 @@ impl ProcessMapsCache {
     /// The mappings of a process, if they are still what they were when they were last asked for.
     pub fn unchanged(&self, tracker: &mut Tracker, pid: Pid) -> Option<(Generation, Arc<ProcessMaps>)> {
         let generation = tracker.generation(pid);
-        self.processes.get(&pid).filter(|(known, _)| *known == generation).cloned()
+        let found = self.processes.get(&pid).filter(|(known, _)| *known == generation);
+        // Where there may be new generated code, the file is to be looked into.
+        found.filter(|(_, maps)| !maps.generated.iter().any(|code| code.has_grown())).cloned()
+    }
+
+    /// Looks whether the process's dumps have grown.
+    fn look(&mut self, maps: &ProcessMaps) {
+        let Some(reader) = self.dump_reader.as_mut().filter(|_| !maps.generated.is_empty()) else { return };
+        let all: usize = self.dumps.values().flatten().map(|code| code.loads()).sum();
+        for code in &maps.generated {
+            reader.look(code, all.saturating_sub(code.loads()));
+        }
+    }
+
+    /// The code that the dump in a space tells of. Dumps of processes that have ended make room for new ones.
+    fn generated_code(&mut self, space: SpaceId, path: &[u8], pid: Pid) -> Option<Arc<GeneratedCode>> {
+        let reader = self.dump_reader.as_mut()?;
+        if let Some(known) = self.dumps.get(&space) {
+            return known.clone();
+        }
+        if self.dumps.len() >= MOST_DUMPS {
+            self.dumps.retain(|_, code| code.as_ref().is_some_and(|code| Arc::strong_count(code) > 1));
+        }
+        if self.dumps.len() >= MOST_DUMPS {
+            return None;
+        }
+        let code = reader.open(pid, path).map(Arc::new);
+        self.dumps.insert(space, code.clone());
+        code
     }
 
     /// Returns true if an object of this space may be open.
@@ -191,6 +263,7 @@ impl ProcessMapsCache {
     fn drop_all(&mut self) {
         self.processes.clear();
         self.images.clear();
+        self.dumps.clear();
         self.store.close_all();
     }
 
@@ -198,14 +271,23 @@ impl ProcessMapsCache {
         let mappings: Vec<Mapping> = tracker.mappings(pid).collect();
         let mut space = AddressSpace::default();
         let mut images = HashMap::default();
+        let mut generated: Vec<Arc<GeneratedCode>> = Vec::new();
         for mapping in &mappings {
-            let object = (mapping.kind == MappingKind::Image).then_some(ObjectNumber(mapping.space.0));
+            let object = (mapping.kind == MappingKind::Image).then_some(number_of_space(mapping.space.0));
             if let Some(object) = object {
                 let known = self.images.entry(mapping.space).or_insert_with(|| {
                     let space = tracker.spaces().get(mapping.space).clone();
                     Arc::new(ObjectTables::new(space, pid, Arc::clone(&self.store), self.refused.clone()))
                 });
                 images.insert(object, Arc::clone(known));
+                if generated.len() < MOST_DUMPS_OF_PROCESS
+                    && let Space::Object(identity) = tracker.spaces().get(mapping.space)
+                    && is_dump(identity.path.as_bytes())
+                    && let Some(code) = self.generated_code(mapping.space, identity.path.as_bytes(), pid)
+                    && !generated.iter().any(|known| Arc::ptr_eq(known, &code))
+                {
+                    generated.push(code);
+                }
             }
             space.insert(unwinder::Mapping {
                 range: mapping.start..Avma(mapping.last.0.saturating_add(1)),
@@ -214,7 +296,7 @@ impl ProcessMapsCache {
                 executable: mapping.executable,
             });
         }
-        ProcessMaps { space, mappings, images }
+        ProcessMaps { space, mappings, images, generated }
     }
 }
 
@@ -224,7 +306,7 @@ mod tests {
     use decoder::record::{Mmap, Record, Task};
     use decoder::{CpuMode, SampleId};
     use host::objects::SearchPaths;
-    use model::{Tid, Timestamp};
+    use model::Tid;
 
     /// Processes from 1 on, each with a program of its own.
     fn tracker_of(processes: i32) -> Tracker {

@@ -1,7 +1,7 @@
 //! What a sample says of the thread's user side.
 
 use decoder::{CpuMode, Sample, context};
-use model::{Avma, Tid};
+use model::{Avma, Tid, Timestamp};
 use tracker::Tracker;
 use unwinder::{Architecture, Registers, StackCopy};
 
@@ -19,6 +19,8 @@ pub struct UserState<'a> {
     pub stack: StackCopy<'a>,
     /// The thread that they are of; 0 where the sample does not say.
     pub thread: Tid,
+    /// The time of the sample; generated code may be replaced later.
+    pub time: Option<Timestamp>,
 }
 
 impl<'a> UserState<'a> {
@@ -39,7 +41,7 @@ impl<'a> UserState<'a> {
         registers.program_counter()?;
         let stack = StackCopy { start, bytes: sample.user_stack.unwrap_or_default() };
         let thread = sample.thread.map_or(Tid(0), |(_, thread)| thread);
-        Some(Self { registers, stack, thread })
+        Some(Self { registers, stack, thread, time: sample.time })
     }
 }
 

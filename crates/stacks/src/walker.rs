@@ -81,7 +81,7 @@ impl StackWalker {
         until: Instant,
         chain: &mut Vec<u64>,
     ) -> Option<ChainEnd> {
-        let mut objects = MappedObjects::open(sampled.maps, until);
+        let mut objects = MappedObjects::open(sampled.maps, until).at(sampled.state.time);
         let end = self.unwinder.unwind_at_once(&mut objects, sampled.state, chain)?;
         let late = end == StackEnd::Truncated(TruncationReason::CopyTooSmall)
             && !sampled.state.stack.bytes.is_empty()

@@ -32,6 +32,7 @@ mod earlier;
 mod epilogue;
 mod evaluate;
 mod memory;
+mod objects;
 mod registers;
 mod row;
 mod rule;
@@ -43,10 +44,11 @@ mod unwind;
 pub use address_space::{AddressSpace, Mapping, ObjectNumber};
 pub use architecture::Architecture;
 pub use memory::{NoMemory, ReadMemory, StackCopy};
+pub use objects::Objects;
 pub use registers::Registers;
 pub use stack::{Frame, StackEnd, UnwoundStack};
 pub use tables::{ObjectSections, Section, UnwindTables};
-pub use unwind::{Innermost, Objects, Unwinder};
+pub use unwind::{Innermost, Unwinder};
 
 // Their types are those of the functions here.
 pub use elf;

@@ -1,5 +1,6 @@
 //! Walking a stack, frame by frame.
 
+mod generated_code;
 mod lost_frame_pointer;
 mod signal_frame;
 mod without_tables;
@@ -12,26 +13,17 @@ use elf::ReadAt;
 use gimli::UnwindContext;
 use model::{Avma, FileOffset, FrameAddress, Svma, Tid, TruncationReason};
 
-use crate::address_space::{AddressSpace, Mapping, ObjectNumber};
+use crate::address_space::{AddressSpace, Mapping};
 use crate::earlier::{Earlier, Reads, Steps, Trace};
 use crate::evaluate::{Fault, evaluate};
 use crate::memory::{ReadMemory, StackCopy, StackMemory};
+use crate::objects::Objects;
 use crate::registers::Registers;
 use crate::row::CfaRule;
 use crate::rule::{CompactRule, Rule};
 use crate::rule_cache::{FoundRule, Place, RuleCache};
 use crate::stack::{Frame, StackEnd, UnwoundStack};
 use crate::tables::{Extent, Lookup, UnwindTables};
-
-/// A source of the tables of objects for the unwinder. Asked only for addresses whose rule is not known yet, and
-/// where the code itself must be looked at.
-pub trait Objects {
-    /// The holder of a section's bytes.
-    type Bytes: ReadAt;
-
-    /// The tables of an object; `None` where its file cannot be had.
-    fn tables(&mut self, object: ObjectNumber) -> Option<Arc<UnwindTables<Self::Bytes>>>;
-}
 
 /// The innermost frame, from which a stack is unwound.
 #[derive(Clone, Debug)]
@@ -166,7 +158,11 @@ impl Unwinder {
 
     /// The rule for a position, from the cache or the tables.
     fn rule<O: Objects>(&mut self, objects: &mut O, position: Position<'_>) -> Rule {
-        let Some(place) = position.place() else { return Rule::FramePointer };
+        let Some(place) = position.place() else { return self.rule_of_generated(objects, position) };
+        self.rule_at(objects, place)
+    }
+
+    fn rule_at<O: Objects>(&mut self, objects: &mut O, place: Place) -> Rule {
         let context = &mut self.context;
         let find = || Some(rule_from_tables(&*objects.tables(place.object)?, place, context));
         self.rules.get_or_find(place, find).unwrap_or(Rule::FramePointer)
@@ -332,6 +328,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
 
     /// Turns the registers into the caller's.
     fn step(&mut self, position: Position<'s>) -> Result<Step, StackEnd> {
+        self.leave_out_generated(position);
         match self.rule(position) {
             Rule::Compact(rule) => {
                 self.recover_frame_pointer(position, &rule);

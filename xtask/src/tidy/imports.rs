@@ -18,7 +18,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("profile", &["model"]),
     ("export", &["model", "decoder", "perfdata", "profile"]),
     ("host", &["model", "elf"]),
-    ("stacks", &["model", "decoder", "tracker", "elf", "unwinder", "host"]),
+    ("stacks", &["model", "decoder", "tracker", "generated", "elf", "unwinder", "host"]),
     ("recorder", &["model", "decoder", "perfdata", "tracker", "elf", "unwinder", "host", "stacks"]),
     (
         "analysis",

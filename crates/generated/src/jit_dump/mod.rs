@@ -98,8 +98,9 @@ pub struct UnwindingInfo<'a> {
 }
 
 /// The contents of a dump, as far as it has been read.
-#[derive(Default, Debug)]
+#[derive(Debug)]
 pub struct JitDump {
+    limits: Limits,
     header: Option<Header>,
     /// Behind the last record that was read.
     position: u64,
@@ -116,7 +117,19 @@ pub struct JitDump {
     records: usize,
     bad: usize,
     cut_names: usize,
+    /// True if there is unwinding information.
+    unwinding: bool,
     full: bool,
+}
+
+/// What is kept of a dump, at most.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    records: usize,
+    placements: usize,
+    kept_bytes: usize,
+    /// False where nobody will ask for names and lines.
+    names: bool,
 }
 
 #[derive(Debug)]
@@ -132,7 +145,38 @@ struct Known {
 impl JitDump {
     /// Has read nothing yet.
     pub fn new() -> Self {
-        Self::default()
+        Self::within(Limits {
+            records: MAX_RECORDS,
+            placements: MAX_RECORDS,
+            kept_bytes: MAX_KEPT_BYTES,
+            names: true,
+        })
+    }
+
+    /// The same for one who asks only where code lies and how to unwind it: keeps no names and no lines. Takes up to `placements`
+    /// loads and moves, and as many bytes of unwinding information (beyond the bound by no more than one record).
+    pub fn for_unwinding(placements: usize, kept_bytes: usize) -> Self {
+        Self::within(Limits { records: MAX_RECORDS, placements, kept_bytes, names: false })
+    }
+
+    fn within(limits: Limits) -> Self {
+        Self {
+            limits,
+            header: None,
+            position: 0,
+            functions: Vec::new(),
+            placements: Vec::new(),
+            numbers: FxHashMap::default(),
+            lines_ahead: FxHashMap::default(),
+            unwinding_ahead: None,
+            arena: Arena::default(),
+            lines: LineTable::default(),
+            records: 0,
+            bad: 0,
+            cut_names: 0,
+            unwinding: false,
+            full: false,
+        }
     }
 
     /// Reads what a file has beyond what was read of it: a runtime goes on writing, and the last record may not be whole. Code
@@ -158,7 +202,10 @@ impl JitDump {
             }
         };
         while length - self.position >= record::PREFIX_BYTES as u64 {
-            if self.records >= MAX_RECORDS || self.kept_bytes() > MAX_KEPT_BYTES {
+            if self.records >= self.limits.records
+                || self.placements.len() >= self.limits.placements
+                || self.kept_bytes() > self.limits.kept_bytes
+            {
                 self.full = true;
                 break;
             }
@@ -207,6 +254,7 @@ impl JitDump {
                 let Some(moved) = Move::parse(&head, endian) else { return Ok(false) };
                 Ok(self.moved(prefix.time, &moved))
             }
+            Kind::DebugInfo if !self.limits.names => Ok(true),
             Kind::DebugInfo if body > u64::from(MAX_LINES_BYTES) => Ok(false),
             Kind::DebugInfo => {
                 let bytes = file.at_most(body as usize)?;
@@ -220,6 +268,7 @@ impl JitDump {
                 let bytes = file.at_most(body as usize)?;
                 let Some(unwinding) = Unwinding::parse(&bytes, endian) else { return Ok(false) };
                 let is_there = !unwinding.bytes.is_empty();
+                self.unwinding |= is_there;
                 self.unwinding_ahead =
                     is_there.then(|| (self.arena.push(unwinding.bytes), unwinding.header_bytes));
                 Ok(true)
@@ -237,7 +286,7 @@ impl JitDump {
         let text = String::from_utf8_lossy(load.name);
         let name = Name::cut(&text);
         self.cut_names += usize::from(name.len() < text.len());
-        let name = self.arena.push(name.as_bytes());
+        let name = if self.limits.names { self.arena.push(name.as_bytes()) } else { Span::default() };
         let lines = self.lines.relative(lines, load.address, load.size);
         self.numbers.insert(load.number, self.functions.len());
         self.functions.push(Known { offset, size: load.size, name, lines, unwinding });
@@ -286,6 +335,11 @@ impl JitDump {
         let (eh_frame, eh_frame_header) = bytes.split_at_checked(bytes.len().checked_sub(header_bytes)?)?;
         let eh_frame_address = known.size.checked_next_multiple_of(8)?;
         Some(UnwindingInfo { eh_frame, eh_frame_address, eh_frame_header })
+    }
+
+    /// Returns true if there is unwinding information for any function.
+    pub fn has_unwinding_info(&self) -> bool {
+        self.unwinding
     }
 
     /// Returns true if times are of the processor's own counter, which is no clock of a recording.
@@ -361,6 +415,20 @@ impl<R: Read + Seek> Cursor<R> {
     fn error(&self, error: io::Error) -> JitDumpError {
         JitDumpError::Io { offset: self.position, error }
     }
+}
+
+impl Default for JitDump {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Returns true if a mapped file is a jitdump, by its name: `jit-PID.dump`.
+pub fn is_dump(path: &[u8]) -> bool {
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let number = name.strip_prefix(b"jit-").and_then(|rest| rest.strip_suffix(b".dump"));
+    path.starts_with(b"/")
+        && number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
 }
 
 #[cfg(test)]

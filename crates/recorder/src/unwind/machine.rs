@@ -10,8 +10,8 @@ use elf::UnpackBudget;
 use host::objects::{Limits, ObjectStore, SearchPaths};
 use model::{Pid, TruncationReason};
 use stacks::{
-    Mechanisms, ProcessMaps, ProcessMapsCache, RefusedTables, SampledStack, StackWalker, UserState,
-    is_of_32_bits, kernel_part, names_no_mapping, native, user_part,
+    DumpOwners, Mechanisms, ProcessMaps, ProcessMapsCache, RefusedTables, SampledStack, StackWalker,
+    UserState, is_of_32_bits, kernel_part, names_no_mapping, native, user_part,
 };
 use tracker::Tracker;
 use unwinder::{StackEnd, Unwinder};
@@ -64,9 +64,11 @@ impl Machine {
     pub(super) fn new(mechanisms: Mechanisms) -> Self {
         let store = ObjectStore::new(SearchPaths::from_environment(None, Vec::new(), true));
         let store = Arc::new(store.with_limits(limits()));
+        let owners = DumpOwners::new(|pid| host::procfs::life(pid).ok());
         Self {
             tracker: Tracker::new(),
-            maps_cache: ProcessMapsCache::new(store),
+            // Records have times of the clock that dumps have.
+            maps_cache: ProcessMapsCache::new(store).with_dumps(owners, true),
             walker: StackWalker::new(Unwinder::FRAME_LIMIT, mechanisms),
             totals: StackTotals::default(),
             copy_size: CopySize::default(),

@@ -1,8 +1,25 @@
-//! A jitdump, read in two parts as one that grows.
+//! A jitdump, read in two parts as one that grows, and a walk of a stack through the code that it tells of.
 
 use std::io::Cursor;
+use std::sync::Arc;
 
-use generated::JitDump;
+use elf::SectionReader;
+use generated::{JitDump, Placement};
+use host::objects::BlockBytes;
+use model::{Avma, FileOffset, Tid, Timestamp};
+use stacks::{GeneratedTables, TableNumbers};
+use unwinder::{
+    AddressSpace, Architecture, Innermost, Mapping, NoMemory, ObjectNumber, Objects, Registers, StackCopy,
+    UnwindTables, Unwinder, UnwoundStack,
+};
+
+/// Where the stack begins.
+const STACK: u64 = 0x7ffc_0000_0000;
+/// As much of a stack as a seed's frames take.
+const STACK_BYTES: usize = 256;
+/// Loads and moves that the tables may be of, and the bytes of these.
+const MAX_LOADS: usize = 64;
+const MAX_TABLE_BYTES: usize = 4096;
 
 pub(super) fn run(bytes: &[u8]) {
     let mut dump = JitDump::new();
@@ -21,7 +38,63 @@ pub(super) fn run(bytes: &[u8]) {
             let _ = (dump.line(offset), dump.unwinding_info(offset));
         }
     }
+    unwind(bytes);
 }
+
+struct Generated {
+    tables: GeneratedTables,
+    time: Timestamp,
+}
+
+impl Objects for Generated {
+    type Bytes = SectionReader<BlockBytes>;
+
+    fn tables(&mut self, object: ObjectNumber) -> Option<Arc<UnwindTables<Self::Bytes>>> {
+        self.tables.tables(object)
+    }
+
+    fn generated(&mut self, address: Avma) -> Option<(ObjectNumber, FileOffset)> {
+        let (time, object, offset) = self.tables.find(address, self.time)?;
+        assert!(time <= self.time && offset.0 <= address.0, "{address:?} was loaded at {time:?}");
+        Some((object, offset))
+    }
+}
+
+/// Walks a stack of return addresses into all code of the dump, from each place of it.
+fn unwind(bytes: &[u8]) {
+    let mut dump = JitDump::for_unwinding(MAX_LOADS, MAX_TABLE_BYTES);
+    let (mut tables, mut numbers) = (GeneratedTables::default(), TableNumbers::default());
+    for part in [bytes.get(..bytes.len() / 2).unwrap_or_default(), bytes] {
+        let _ = dump.read(&mut Cursor::new(part));
+        tables.add_new(&dump, true, &mut numbers);
+    }
+    assert!(dump.placements().len() <= MAX_LOADS);
+    let mut space = AddressSpace::default();
+    for Placement { start, size, .. } in dump.placements() {
+        let range = *start..Avma(start.0.saturating_add(*size));
+        space.insert(Mapping { range, file_offset: FileOffset(0), object: None, executable: true });
+    }
+    let returns = dump.placements().iter().map(|placement| placement.start.0.wrapping_add(1));
+    let stack: Vec<u8> = returns.cycle().take(STACK_BYTES / 8).flat_map(u64::to_le_bytes).collect();
+    let mut unwinder = Unwinder::default();
+    let mut objects = Generated { tables, time: Timestamp(0) };
+    for placement in dump.placements() {
+        objects.time = placement.time;
+        let architecture = Architecture::X86_64;
+        let mut registers = Registers::new(architecture);
+        registers.set(architecture.program_counter(), placement.start.0 + placement.size - 1);
+        registers.set(architecture.stack_pointer(), STACK);
+        let stack = StackCopy { start: STACK, bytes: &stack };
+        let innermost = Innermost { registers: &registers, stack, thread: Tid(1) };
+        let mut unwound = UnwoundStack::default();
+        unwinder.unwind(&space, &mut objects, &innermost, &mut NoMemory, &mut unwound);
+        assert!(unwound.frames.len() <= Unwinder::FRAME_LIMIT);
+    }
+}
+
+/// CIE and FDE of 16 bytes of code right before it, which push one word.
+const EH_FRAME: &[u8] = b"\x14\0\0\0\0\0\0\0\x01zR\0\x01\x78\x10\x01\x1b\x0c\x07\x08\x90\x01\0\0\
+    \x14\0\0\0\x1c\0\0\0\xd0\xff\xff\xff\x10\0\0\0\0\x41\x0e\x10\x86\x02\0\0\0\0\0\0";
 
 pub(super) fn seeds() -> Vec<Vec<u8>> {
     let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
@@ -40,7 +113,7 @@ pub(super) fn seeds() -> Vec<Vec<u8>> {
         ]
         .concat(),
     );
-    record(4, &[words(&[16, 8, 16]), b"eh_frame-headers".to_vec()].concat());
+    record(4, &[words(&[EH_FRAME.len() as u64, 0, 16]), EH_FRAME.to_vec()].concat());
     record(0, &[words(&[1, 0x1000, 0x1000, 16, 1]), b"py::work:a.py\0sixteen bytes !!".to_vec()].concat());
     record(1, &words(&[1, 0, 0x1000, 0x3000, 16, 1]));
     record(0, &[words(&[1, 0x1000, 0x1000, 4, 2]), b"JS:*work a.js:1\0code".to_vec()].concat());
