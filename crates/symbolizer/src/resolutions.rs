@@ -10,9 +10,8 @@ use model::{Resolution, StackEntry};
 /// only the offset in the function differs.
 #[derive(Default)]
 pub struct Resolutions {
-    entries: Vec<StackEntry>,
-    /// The answer to each entry, in `resolutions`.
-    answers: Vec<u32>,
+    /// Each entry with the position of its answer in `resolutions`.
+    entries: Vec<(StackEntry, u32)>,
     resolutions: Vec<Resolution>,
     /// Positions in `entries`. The hash has a random key: addresses are chosen by those who are profiled.
     positions: HashTable<u32>,
@@ -23,7 +22,6 @@ impl Resolutions {
     /// Prepares for so many more entries.
     pub fn reserve(&mut self, more: usize) {
         self.entries.reserve(more);
-        self.answers.reserve(more);
         let (entries, hasher) = (&self.entries, &self.hasher);
         self.positions.reserve(more, |&position| hash_at(entries, position, hasher));
     }
@@ -35,10 +33,6 @@ impl Resolutions {
         }
         // More than 2^32 unique places do not fit into memory.
         let position = self.entries.len() as u32;
-        self.entries.push(entry);
-        let (entries, hasher) = (&self.entries, &self.hasher);
-        let hash = |&position: &u32| hash_at(entries, position, hasher);
-        self.positions.insert_unique(hasher.hash_one(entry), position, hash);
         let resolution = match (resolution, self.resolutions.last()) {
             (Resolution::Resolved(mut new), Some(Resolution::Resolved(last)))
                 if new.frames == last.frames =>
@@ -51,13 +45,16 @@ impl Resolutions {
         if self.resolutions.last() != Some(&resolution) {
             self.resolutions.push(resolution);
         }
-        self.answers.push((self.resolutions.len() - 1) as u32);
+        self.entries.push((entry, (self.resolutions.len() - 1) as u32));
+        let (entries, hasher) = (&self.entries, &self.hasher);
+        let hash = |&position: &u32| hash_at(entries, position, hasher);
+        self.positions.insert_unique(hasher.hash_one(entry), position, hash);
     }
 
     /// The answer for an entry; `None` for one that was never asked about.
     pub fn get(&self, entry: &StackEntry) -> Option<&Resolution> {
-        let answer = *self.answers.get(self.position(entry)?)?;
-        self.resolutions.get(answer as usize)
+        let (_, answer) = self.entries.get(self.position(entry)?)?;
+        self.resolutions.get(*answer as usize)
     }
 
     /// Returns the number of known entries.
@@ -71,13 +68,14 @@ impl Resolutions {
     }
 
     fn position(&self, entry: &StackEntry) -> Option<usize> {
-        let is = |&position: &u32| self.entries.get(position as usize) == Some(entry);
+        let is =
+            |&position: &u32| self.entries.get(position as usize).is_some_and(|(known, _)| known == entry);
         self.positions.find(self.hasher.hash_one(entry), is).map(|&position| position as usize)
     }
 }
 
-fn hash_at(entries: &[StackEntry], position: u32, hasher: &DefaultHashBuilder) -> u64 {
-    entries.get(position as usize).map_or(0, |entry| hasher.hash_one(entry))
+fn hash_at(entries: &[(StackEntry, u32)], position: u32, hasher: &DefaultHashBuilder) -> u64 {
+    entries.get(position as usize).map_or(0, |(entry, _)| hasher.hash_one(entry))
 }
 
 #[cfg(test)]
