@@ -115,6 +115,36 @@ fn a_picture_of_time_has_its_legend_and_adds_up() {
 }
 
 #[test]
+fn who_ended_a_wait_stands_on_top_of_it() {
+    for (role, state, waker) in [
+        ("locker", "[blocked: futex", "[woken by: waits]"),
+        ("reader", "[blocked: pipe read]", "[woken by: waits]"),
+        ("parent", "[blocked: child]", "[woken by: parent]"),
+    ] {
+        let folder = folder();
+        let Some((file, _)) = record_waits(folder.path(), role) else { return };
+        let without = folded(&file, &["--off-cpu"]).ok().text().to_owned();
+        let refused = folded(&file, &["--wakers"]);
+        assert!(refused.code == 1 && refused.stderr.contains("--off-cpu"), "{}", refused.stderr);
+        let with = folded(&file, &["--off-cpu", "--wakers"]);
+        if with.stderr.contains("does not say who woke") {
+            skip(&with.stderr);
+            return;
+        }
+        let with = with.ok().text().to_owned();
+        let (without, with) = (Folded::parse(&without), Folded::parse(&with));
+        assert_eq!(with.total(), without.total(), "wakers add no time");
+        let is_wait = |frame: &String| frame.starts_with(state);
+        let waited = without.count(|stack| stack[0] == role && stack.last().is_some_and(is_wait));
+        let woken = with.count(|stack| match stack {
+            [first, .., wait, last] => first == role && is_wait(wait) && last == waker,
+            _ => false,
+        });
+        assert!(waited > 0 && woken * 10 >= waited * 9, "{role}: {woken} of {waited} ns by {waker}");
+    }
+}
+
+#[test]
 fn a_recording_without_switches_says_what_to_type() {
     let folder = folder();
     if !may_record() {

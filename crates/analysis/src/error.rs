@@ -66,6 +66,16 @@ pub enum Error {
         /// The weight that was asked for.
         weight: &'static str,
     },
+    /// Wakers are asked for, and not the time that threads were off the CPU.
+    #[error(
+        "--wakers tells who ended waits, which is not what is shown here; try: prof flame --off-cpu --wakers"
+    )]
+    WakersWithoutWaits,
+    /// The recording does not say who woke threads.
+    #[error(
+        "this recording does not say who woke threads: that takes the right to record tracepoints; try: sudo prof record --off-cpu -- COMMAND"
+    )]
+    NoWakings,
     /// Waits are asked for by cgroup.
     #[error("waits do not say their cgroups; try `--container NAME` in place of --cgroup with `{weight}`")]
     WaitsWithoutCgroups {

@@ -88,6 +88,10 @@ impl Analysis {
             symbolizing.read_kernel_ahead();
         }
         let (name, written) = (input.name.clone(), input.written);
+        let shows_waits = matches!(request.measure, Measure::Time(TimeWeight::OffCpu | TimeWeight::Wall));
+        if request.wakers && !shows_waits {
+            return Err(Error::WakersWithoutWaits);
+        }
         let counted = match request.measure {
             Measure::Samples => count_samples(input, request, false, notices)?,
             Measure::SamplesAndWaits => count_samples(input, request, true, notices)?,
@@ -261,7 +265,13 @@ fn count_time(
              the rest goes by the kernel's count of its time, and by what was recorded of it"
         ));
     }
+    if request.wakers && !switches.has_wakings() {
+        return Err(Error::NoWakings);
+    }
     let mut sums = ThreadTimes::new(weight, switches, &request.filter, request.detail);
+    if request.wakers {
+        sums = sums.with_wakers();
+    }
     let mut replayed = replay::<Error>(input, &request.symbols.paths, notices, &mut sums)?;
     let why_none = sums.why_none();
     let (times, seen_in) = sums.finish(&mut replayed.tracker);

@@ -13,6 +13,8 @@ pub struct Request<'r> {
     pub detail: Detail,
     /// Sums up this.
     pub measure: Measure,
+    /// Tells the time that threads were blocked apart by who woke them. Only with a measure of time off the CPU.
+    pub wakers: bool,
     /// Finds names in these files, and writes them in this form.
     pub symbols: &'r SymbolSettings,
     /// Reads the kernel's symbols ahead of the samples, as frames of the kernel will be shown.
@@ -57,6 +59,7 @@ impl<'r> Request<'r> {
             filter: SampleFilter::default(),
             detail: Detail::default(),
             measure: Measure::Samples,
+            wakers: false,
             symbols,
             kernel: true,
             servers: Servers::None,

@@ -23,8 +23,9 @@ enum Leaf {
 }
 
 /// The states of threads off the CPU (`model::ThreadState`), by the beginnings of their labels.
-const STATES: [(&str, State); 4] = [
+const STATES: [(&str, State); 5] = [
     ("[blocked", State::Blocked),
+    ("[woken by: ", State::Blocked),
     ("[waiting: ", State::Waiting),
     ("[runnable: ", State::Runnable),
     ("[unknown: switches", State::Unknown),

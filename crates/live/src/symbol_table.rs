@@ -322,7 +322,7 @@ impl SymbolTable {
         Some(match state {
             ThreadState::Blocked(Blocked::Events(_)) => Doing::AtRest,
             ThreadState::Blocked(Blocked::SinceBefore) if self.sleepers_rest => Doing::AtRest,
-            ThreadState::Blocked(_) => Doing::Blocked,
+            ThreadState::Blocked(_) | ThreadState::WokenBy(_) => Doing::Blocked,
             ThreadState::Running => Doing::Running,
             ThreadState::Runnable(_) => Doing::Runnable,
             ThreadState::Unknown => Doing::Unknown,

@@ -35,4 +35,4 @@ pub use name::Name;
 pub use reason::{MapRefusal, Reason, TruncationReason};
 pub use space::{FileIdentity, ObjectIdentity, Space, SpaceId, SpaceTable};
 pub use stack::{AddressKind, StackEntry};
-pub use thread_state::{Blocked, Runnable, ThreadState};
+pub use thread_state::{Blocked, Runnable, ThreadState, Waker};

@@ -14,6 +14,21 @@ pub enum ThreadState {
     Blocked(Blocked),
     /// The recording does not say: switch records were lost.
     Unknown,
+    /// No state of its own: the waker that ended the blocked state below it.
+    WokenBy(Waker),
+}
+
+/// The thread or interrupt that woke a thread.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Waker {
+    /// A thread of this name.
+    Thread(String),
+    /// A deferred interrupt (softirq), while a thread of this name had the CPU: the network's are often on its behalf.
+    DeferredInterrupt(String),
+    /// An interrupt: a timer, a device.
+    Interrupt,
+    /// A thread that was not recorded.
+    Outside,
 }
 
 /// The reason why a thread that could run did not.
@@ -62,6 +77,10 @@ impl fmt::Display for ThreadState {
             Self::Blocked(Blocked::Uninterruptible) => f.write_str("blocked: uninterruptible"),
             Self::Blocked(Blocked::SinceBefore) => f.write_str("blocked: since before the recording"),
             Self::Unknown => f.write_str("unknown: switches lost"),
+            Self::WokenBy(Waker::Thread(name)) => write!(f, "woken by: {name}"),
+            Self::WokenBy(Waker::DeferredInterrupt(name)) => write!(f, "woken by: softirq in {name}"),
+            Self::WokenBy(Waker::Interrupt) => f.write_str("woken by: interrupt"),
+            Self::WokenBy(Waker::Outside) => f.write_str("woken by: thread not recorded"),
         }
     }
 }

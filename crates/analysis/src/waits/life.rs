@@ -519,7 +519,7 @@ mod tests {
     #[test]
     fn waits_that_nobody_saw_are_shared_by_those_that_were_seen() {
         let mut life = life(&[]);
-        let wait = |number| Wait { cause: Some(CauseId(number)), stack: StackId::EMPTY };
+        let wait = |number| Wait { cause: Some(CauseId(number)), ..Wait::default() };
         life.seen.extend([(wait(1), 2), (wait(2), 1)]);
         life.share_stacks();
         let of = |number| life.states.get(&State { wait: wait(number), ..state(Activity::Blocked) });

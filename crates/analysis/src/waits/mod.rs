@@ -17,7 +17,7 @@ use std::collections::HashMap;
 
 use decoder::values::U64s;
 use decoder::{Record, Sample};
-use model::{Pid, Tid, Timestamp};
+use model::{Pid, Tid, Timestamp, Waker};
 use perfdata::sections::Schedstat;
 use profile::{
     ChainCache, Count, Detail, Profile, SampleFacts, SampleFilter, StackId, ThreadId, TimeRange, Where,
@@ -36,7 +36,7 @@ pub use live::{LiveTimes, TimeSlice, WatchedEvent};
 pub use spans::WaitSpan;
 use spans::is_ready;
 pub use state::CauseId;
-use state::{Causes, State, Wait};
+use state::{Causes, State, Wait, WakerId, Wakers};
 use switches::{Field, SwitchFields};
 pub(crate) use switches::{Role, Switches, tell_of_waits};
 pub(crate) use times::{Times, activity};
@@ -59,6 +59,8 @@ pub(crate) struct ThreadTimes {
     timeline: Timeline<Wait>,
     /// The causes of waits that were read from outside.
     causes: Causes,
+    /// Who ended waits, for those who want to know.
+    wakers: Option<Wakers>,
     lives: HashMap<Tid, Life, FxBuildHasher>,
     /// Threads that have ended, whose last intervals have not been counted yet.
     ended: Vec<Tid>,
@@ -100,6 +102,7 @@ impl ThreadTimes {
             mapper: Mapper::default(),
             timeline,
             causes: Causes::default(),
+            wakers: None,
             lives: HashMap::default(),
             ended: Vec::new(),
             parallel: HashMap::default(),
@@ -116,6 +119,11 @@ impl ThreadTimes {
     /// Keeps when threads waited, too, for [`Self::finish_spans`].
     pub(crate) fn with_spans(self) -> Self {
         Self { spans: Some(Vec::new()), ..self }
+    }
+
+    /// Tells waits apart by who ended them, too.
+    pub(crate) fn with_wakers(self) -> Self {
+        Self { wakers: Some(Wakers::default()), ..self }
     }
 
     /// As [`Self::finish`], for when threads waited alone: in the order in which waits ended.
@@ -156,7 +164,8 @@ impl ThreadTimes {
     /// Ends the time of all threads; returns what has been counted.
     pub(crate) fn finish(mut self, tracker: &mut Tracker) -> (Times, SeenIn) {
         self.end_all(tracker);
-        (Times { profile: self.profile, states: self.states, causes: self.causes }, self.mapper.seen_in)
+        let Self { profile, states, causes, wakers, mapper, .. } = self;
+        (Times { profile, states, causes, wakers: wakers.unwrap_or_default() }, mapper.seen_in)
     }
 
     fn end_all(&mut self, tracker: &mut Tracker) {
@@ -313,6 +322,26 @@ impl ThreadTimes {
         stack
     }
 
+    /// Who wakes a thread: it has the CPU, or is interrupted there, which `flags` say (`TRACE_FLAG_HARDIRQ`,
+    /// `TRACE_FLAG_SOFTIRQ` in `include/linux/trace_events.h`).
+    fn waker(&mut self, tracker: &mut Tracker, (pid, tid): (Pid, Tid), flags: u64) -> Option<WakerId> {
+        const IN_INTERRUPT: u64 = 0x08;
+        const IN_DEFERRED_INTERRUPT: u64 = 0x10;
+        let wakers = self.wakers.as_mut()?;
+        if flags & IN_INTERRUPT != 0 || tid.0 <= 0 {
+            return wakers.intern(Waker::Interrupt);
+        }
+        let comm = tracker.comm(pid, tid);
+        let name = (!comm.as_bytes().starts_with(b":")).then(|| comm.to_string());
+        let is_deferred = flags & IN_DEFERRED_INTERRUPT != 0;
+        wakers.intern(match name {
+            Some(name) if is_deferred => Waker::DeferredInterrupt(name),
+            Some(name) => Waker::Thread(name),
+            None if is_deferred => Waker::Interrupt,
+            None => Waker::Outside,
+        })
+    }
+
     fn runs(&mut self, pid: Pid, change: i64) {
         let running = self.parallel.entry(pid).or_default();
         *running = running.saturating_add_signed(change);
@@ -334,21 +363,25 @@ impl SampleSink for ThreadTimes {
             _ if is_before => {}
             Role::None => {}
             Role::Waking { .. } | Role::Switch { .. } | Role::Outside if self.pass_gaps(time) => {}
-            Role::Waking { woken } => {
-                if let Some(tid) = sample.raw.and_then(|raw| woken.read(raw)) {
-                    self.timeline.woken(Tid(tid as i32), time);
+            Role::Waking { woken, flags } => {
+                let read = |field: Field| field.read(sample.raw?);
+                if let Some(woken) = read(woken) {
+                    let waker = self.waker(tracker, (pid, tid), read(flags).unwrap_or(0));
+                    self.timeline.woken(Tid(woken as i32), time, |wait| Wait { waker, ..wait });
                 }
             }
             Role::Outside => {
                 let stack = self.stack(tracker, sample, pid, deferred);
                 let cause = self.causes.intern(sample.raw.unwrap_or_default());
-                self.timeline.seen_blocked(tid, Wait { stack, cause }, |known, seen| Wait {
+                let seen = Wait { stack, cause, waker: None };
+                self.timeline.seen_blocked(tid, seen, |known, seen| Wait {
                     stack: if known.stack == StackId::EMPTY { seen.stack } else { known.stack },
                     cause: seen.cause,
+                    waker: known.waker,
                 });
                 let life = self.lives.entry(tid).or_default();
                 life.sampled = true;
-                *life.seen.entry(Wait { stack, cause }).or_default() += 1;
+                *life.seen.entry(seen).or_default() += 1;
             }
             Role::Switch { fields } => {
                 let read = |field: fn(SwitchFields) -> Field| field(fields?).read(sample.raw?);
@@ -358,7 +391,7 @@ impl SampleSink for ThreadTimes {
                     let state = read(|fields| fields.state);
                     let leaving = state.map_or(Leaving::Unsaid, Leaving::from_prev_state);
                     self.lives.entry(tid).or_default().sampled = true;
-                    let wait = Wait { stack, cause: None };
+                    let wait = Wait { stack, ..Wait::default() };
                     self.timeline.leaves(pid, tid, at, leaving, Some(wait));
                 }
                 if let Some(next) = read(|fields| fields.next).filter(|&next| next != 0) {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use model::{Blocked, Name};
+use model::{Blocked, Name, Waker};
 use profile::{StackId, ThreadId};
 use tracker::waits::Activity;
 
@@ -11,11 +11,13 @@ use tracker::waits::Activity;
 pub(super) struct Wait {
     pub(super) stack: StackId,
     pub(super) cause: Option<CauseId>,
+    /// The thread or interrupt that ended it, where that is asked for.
+    pub(super) waker: Option<WakerId>,
 }
 
 impl Default for Wait {
     fn default() -> Self {
-        Self { stack: StackId::EMPTY, cause: None }
+        Self { stack: StackId::EMPTY, cause: None, waker: None }
     }
 }
 
@@ -31,6 +33,36 @@ pub(super) struct State {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CauseId(pub(super) u32);
 
+/// The number of a waker.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct WakerId(u32);
+
+/// Those who woke threads.
+#[derive(Default)]
+pub(super) struct Wakers {
+    // Names are chosen by those who are profiled: the standard hash has a random key.
+    numbers: HashMap<Waker, WakerId>,
+    list: Vec<Waker>,
+}
+
+impl Wakers {
+    /// The number of a waker; `None` for a new one where there are too many.
+    pub(super) fn intern(&mut self, waker: Waker) -> Option<WakerId> {
+        if let Some(known) = self.numbers.get(&waker) {
+            return Some(*known);
+        }
+        let number = WakerId(u32::try_from(self.list.len()).ok().filter(|_| self.list.len() < MOST)?);
+        self.list.push(waker.clone());
+        self.numbers.insert(waker, number);
+        Some(number)
+    }
+
+    /// Returns the waker of a number.
+    pub(super) fn of(&self, number: WakerId) -> Option<&Waker> {
+        self.list.get(number.0 as usize)
+    }
+}
+
 /// Causes of waits as they were read from outside: system calls with what they were called with.
 #[derive(Default)]
 pub(super) struct Causes {
@@ -39,7 +71,7 @@ pub(super) struct Causes {
     causes: Vec<Blocked>,
 }
 
-/// More causes than this are told by the first word of theirs.
+/// More causes than this are told by the first word of theirs, and more wakers not at all.
 const MOST: usize = 10_000;
 
 /// Calls that event loops rest in, as the recorder words them.
@@ -102,5 +134,17 @@ mod tests {
         assert!(matches!(said(b"read fd 5 \x1b[31m"), Some(Blocked::For(text)) if !text.contains('\u{1b}')));
         assert_eq!(said(b"\0\0"), None);
         assert_eq!(causes.intern(b"epoll_wait"), causes.intern(b"epoll_wait\0"));
+    }
+
+    #[test]
+    fn wakers_have_one_number_each_and_are_bounded() {
+        let mut wakers = Wakers::default();
+        let first = wakers.intern(Waker::Thread("a".to_owned())).unwrap();
+        let others: Vec<_> =
+            (1..2 * MOST).map(|number| wakers.intern(Waker::Thread(number.to_string()))).collect();
+        assert_eq!(others.iter().flatten().count(), MOST - 1);
+        assert_eq!(wakers.intern(Waker::Thread("a".to_owned())), Some(first));
+        assert_eq!(wakers.of(first), Some(&Waker::Thread("a".to_owned())));
+        assert_eq!(wakers.intern(Waker::Interrupt), None);
     }
 }

@@ -23,8 +23,8 @@ pub(crate) enum Role {
     Switch { fields: Option<SwitchFields> },
     /// With which stack a thread is blocked, read from outside, and what it waits for.
     Outside,
-    /// The thread that is woken.
-    Waking { woken: Field },
+    /// The thread that is woken; `flags` say in which context of the kernel (`common_flags`).
+    Waking { woken: Field, flags: Field },
 }
 
 /// The fields of `sched:sched_switch` that are used.
@@ -49,6 +49,7 @@ impl Field {
     pub(crate) fn read(self, raw: &[u8]) -> Option<u64> {
         let bytes = raw.get(self.offset..)?;
         match self.size {
+            1 => bytes.first().copied().map(u64::from),
             4 => Some(self.endian.u32(*bytes.first_chunk()?).into()),
             8 => Some(self.endian.u64(*bytes.first_chunk()?)),
             _ => None,
@@ -133,7 +134,10 @@ impl Switches {
                 },
                 Some(Told::Software) => Role::Switch { fields: None },
                 Some(Told::Outside) => Role::Outside,
-                Some(Told::Waking) => Role::Waking { woken: field(&event.attr, "pid", (24, 4)) },
+                Some(Told::Waking) => Role::Waking {
+                    woken: field(&event.attr, "pid", (24, 4)),
+                    flags: field(&event.attr, "common_flags", (2, 1)),
+                },
                 None => Role::None,
             })
             .collect();

@@ -8,7 +8,7 @@ use rustc_hash::FxBuildHasher;
 use tracker::waits::Activity;
 
 use super::causes::{both, cause};
-use super::state::{Causes, State, Wait};
+use super::state::{Causes, State, Wait, Wakers};
 
 /// The time of threads, before what they waited for is known.
 pub(crate) struct Times {
@@ -16,6 +16,7 @@ pub(crate) struct Times {
     pub(crate) profile: Profile,
     pub(super) states: HashMap<State, Count, FxBuildHasher>,
     pub(super) causes: Causes,
+    pub(super) wakers: Wakers,
 }
 
 impl Times {
@@ -33,21 +34,27 @@ impl Times {
         resolve: impl Fn(&StackEntry) -> Option<&'r Resolution>,
     ) -> (Profile, u64) {
         let mut left_out = 0_u64;
-        let Self { mut profile, states, causes } = self;
+        let Self { mut profile, states, causes, wakers } = self;
         let mut states: Vec<_> = states.into_iter().collect();
         states.sort_unstable_by_key(|(key, _)| *key);
         let mut leaves: HashMap<(Wait, Activity), Option<StackId>, FxBuildHasher> = HashMap::default();
         for (State { thread, activity, wait }, count) in states {
             let leaf = *leaves.entry((wait, activity)).or_insert_with(|| {
-                let Wait { stack, cause } = wait;
+                let Wait { stack, cause, waker } = wait;
                 let state = state_of(activity, stack, &profile, &resolve);
                 let state = with_request(state, cause.and_then(|cause| causes.of(cause)));
                 if leaves_rest_out && matches!(state, ThreadState::Blocked(Blocked::Events(_))) {
                     return None;
                 }
-                let space = spaces.intern(Space::State(state));
-                let kind = AddressKind::InstructionPointer;
-                Some(profile.stacks.push(stack, StackEntry { offset: 0, space, kind, in_kernel: false }))
+                let is_blocked = matches!(state, ThreadState::Blocked(_));
+                let waker = waker.filter(|_| is_blocked).and_then(|waker| wakers.of(waker));
+                let states = [Some(state), waker.cloned().map(ThreadState::WokenBy)];
+                let push = |stack, state| {
+                    let space = spaces.intern(Space::State(state));
+                    let kind = AddressKind::InstructionPointer;
+                    profile.stacks.push(stack, StackEntry { offset: 0, space, kind, in_kernel: false })
+                };
+                Some(states.into_iter().flatten().fold(stack, push))
             });
             match leaf {
                 Some(stack) => {
@@ -67,9 +74,12 @@ impl Times {
 pub(crate) fn activity(profile: &Profile, spaces: &SpaceTable) -> export::summary::Activity {
     let mut activity = export::summary::Activity::default();
     for (_, stack, count) in profile.counts() {
-        let place =
-            profile.stacks.split(stack).and_then(|(place, _)| profile.stacks.places().get(place.index()));
-        let sum = match place.map(|entry| spaces.get(entry.space)) {
+        let entries = profile.stacks.entries(stack);
+        let mut spaces = entries
+            .filter_map(|place| profile.stacks.places().get(place.index()))
+            .map(|entry| spaces.get(entry.space))
+            .skip_while(|space| matches!(space, Space::State(ThreadState::WokenBy(_))));
+        let sum = match spaces.next() {
             Some(Space::State(ThreadState::Runnable(_))) => &mut activity.runnable,
             Some(Space::State(ThreadState::Blocked(Blocked::Events(_)))) => &mut activity.waiting,
             Some(Space::State(ThreadState::Blocked(_))) => &mut activity.blocked,

@@ -34,6 +34,7 @@ impl QueryArguments {
         Request {
             filter: self.samples.filter(),
             measure: self.stacks.time().map_or(Measure::Samples, Measure::Time),
+            wakers: self.stacks.wakers(),
             kernel: self.stacks.kernel(),
             servers: self.debuginfod.servers(),
             event: self.samples.event.as_deref(),

@@ -47,6 +47,10 @@ pub struct StackArguments {
     /// Where threads ran and where they waited, in one (flame, report): --weight wall
     #[arg(long, conflicts_with = "weight")]
     off_cpu: bool,
+    /// With --off-cpu: who woke blocked threads, on top of what they waited for (flame, report, export; of recordings made with
+    /// the right to record tracepoints)
+    #[arg(long)]
+    wakers: bool,
     #[command(flatten)]
     nameless: NamelessArguments,
 }
@@ -126,6 +130,11 @@ impl StackArguments {
     pub fn time(&self) -> Option<TimeWeight> {
         let named = self.weight.as_deref().and_then(TimeWeight::by_name);
         if self.off_cpu { Some(TimeWeight::Wall) } else { named }
+    }
+
+    /// Returns true if waits are told apart by who ended them.
+    pub fn wakers(&self) -> bool {
+        self.wakers
     }
 
     /// Returns true if what makes stacks heavy was said.

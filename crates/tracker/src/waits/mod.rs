@@ -275,11 +275,17 @@ impl<S: Copy> Timeline<S> {
         }
     }
 
-    /// A thread is about to be woken.
-    pub fn woken(&mut self, tid: Tid, time: Timestamp) {
+    /// A thread is about to be woken. `mark` may add to the stack with which it was blocked by whom.
+    pub fn woken(&mut self, tid: Tid, time: Timestamp, mark: impl FnOnce(S) -> S) {
         match self.threads.get_mut(&tid).map(|thread| &mut thread.state) {
-            Some(State::Off { woken, .. }) => *woken = Some(woken.unwrap_or(time)),
+            // Who comes later has not ended the wait.
+            Some(State::Off { woken: Some(_), .. }) => {}
+            Some(State::Off { woken, stack, .. }) => {
+                *woken = Some(time);
+                *stack = stack.map(mark);
+            }
             Some(&mut State::Before(stack)) => {
+                let stack = stack.map(mark);
                 self.end(tid, Activity::BlockedSinceBefore, stack, time);
                 if let Some(thread) = self.threads.get_mut(&tid) {
                     thread.state =

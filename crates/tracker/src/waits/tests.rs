@@ -44,7 +44,7 @@ fn tell(timeline: &mut Timeline<u32>, time: u64, told: Told, stack: u32) {
         Fork => timeline.started(pid, THREAD, Timestamp(time)),
         Leaves(leaving) => timeline.leaves(pid, THREAD, at(time), leaving, Some(stack)),
         Out(preempted) => timeline.switched_out(pid, THREAD, at(time), preempted),
-        Wake => timeline.woken(THREAD, Timestamp(time)),
+        Wake => timeline.woken(THREAD, Timestamp(time), |stack| stack),
         In => timeline.switched_in(pid, THREAD, at(time)),
         Exit => timeline.exited(THREAD, Timestamp(time)),
         Finish => timeline.finish(Timestamp(time)),
@@ -74,6 +74,23 @@ fn intervals(told: &[(u64, Told)]) -> Vec<Did> {
         .iter()
         .map(|interval| (interval.activity, interval.end.0 - interval.start.0, interval.stack))
         .collect()
+}
+
+#[test]
+fn who_wakes_a_thread_first_marks_its_wait() {
+    let mut timeline = Timeline::default();
+    tell(&mut timeline, 10, Fork, 0);
+    tell(&mut timeline, 20, In, 0);
+    tell(&mut timeline, 30, Leaves(Leaving::Blocked), 5);
+    timeline.woken(THREAD, Timestamp(40), |stack| stack + 100);
+    timeline.woken(THREAD, Timestamp(45), |stack| stack + 1000);
+    tell(&mut timeline, 50, In, 0);
+    tell(&mut timeline, 60, Leaves(Leaving::Blocked), 6);
+    tell(&mut timeline, 70, Finish, 0);
+    let stacks: Vec<_> =
+        timeline.take_ended().iter().map(|interval| (interval.activity, interval.stack)).collect();
+    assert!(stacks.contains(&(Activity::Blocked, Some(105))), "{stacks:?}");
+    assert!(stacks.contains(&(Activity::Blocked, Some(6))), "{stacks:?}");
 }
 
 #[test]
