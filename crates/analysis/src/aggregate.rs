@@ -27,7 +27,7 @@ use crate::unsampled::{Unsampled, Who};
 /// A sample costs a look at a table that fits into no cache: the chains seen before. So samples are put aside, and a
 /// batch of them is looked up in one go: the processor then waits for many places at a time. The batch ends where
 /// threads or mappings change. What a chain is mapped to needs the machine as it is at that moment; making stacks of it
-/// and counting them does not, and is left to a [`Counter`].
+/// and counting them does not, and is left to another thread.
 pub struct Aggregate {
     admission: Admission,
     detail: Detail,

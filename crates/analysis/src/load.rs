@@ -265,7 +265,7 @@ fn count_time(
              the rest goes by the kernel's count of its time, and by what was recorded of it"
         ));
     }
-    if request.wakers && !switches.has_wakings() {
+    if request.wakers && !switches.has_wakers() {
         return Err(Error::NoWakings);
     }
     let mut sums = ThreadTimes::new(weight, switches, &request.filter, request.detail);

@@ -7,12 +7,12 @@ use crate::Detail;
 use crate::filter::HOST;
 use crate::pools::has_digit;
 
-/// The number of a [`Thread`] in its [`Profile`].
+/// The number of a [`Thread`] in its [`Profile`](crate::Profile).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct ThreadId(u32);
 
 impl ThreadId {
-    /// The position in [`Profile::threads`].
+    /// The position in [`Threads::list`].
     pub fn index(self) -> usize {
         self.0 as usize
     }

@@ -328,7 +328,7 @@ impl ThreadTimes {
         const IN_INTERRUPT: u64 = 0x08;
         const IN_DEFERRED_INTERRUPT: u64 = 0x10;
         let wakers = self.wakers.as_mut()?;
-        if flags & IN_INTERRUPT != 0 || tid.0 <= 0 {
+        if flags & IN_INTERRUPT != 0 || tid.0 == 0 {
             return wakers.intern(Waker::Interrupt);
         }
         let comm = tracker.comm(pid, tid);
@@ -366,8 +366,9 @@ impl SampleSink for ThreadTimes {
             Role::Waking { woken, flags } => {
                 let read = |field: Field| field.read(sample.raw?);
                 if let Some(woken) = read(woken) {
-                    let waker = self.waker(tracker, (pid, tid), read(flags).unwrap_or(0));
-                    self.timeline.woken(Tid(woken as i32), time, |wait| Wait { waker, ..wait });
+                    let waker = flags.and_then(read).and_then(|flags| self.waker(tracker, (pid, tid), flags));
+                    let mark = |wait: Wait| Wait { waker: wait.waker.or(waker), ..wait };
+                    self.timeline.woken(Tid(woken as i32), time, mark);
                 }
             }
             Role::Outside => {

@@ -23,8 +23,9 @@ pub(crate) enum Role {
     Switch { fields: Option<SwitchFields> },
     /// With which stack a thread is blocked, read from outside, and what it waits for.
     Outside,
-    /// The thread that is woken; `flags` say in which context of the kernel (`common_flags`).
-    Waking { woken: Field, flags: Field },
+    /// The thread that is woken. Where it is recorded in the context of the waker, `flags` say what the kernel did there
+    /// (`common_flags`).
+    Waking { woken: Field, flags: Option<Field> },
 }
 
 /// The fields of `sched:sched_switch` that are used.
@@ -134,9 +135,9 @@ impl Switches {
                 },
                 Some(Told::Software) => Role::Switch { fields: None },
                 Some(Told::Outside) => Role::Outside,
-                Some(Told::Waking) => Role::Waking {
+                Some(told @ (Told::Waking | Told::Wakeup)) => Role::Waking {
                     woken: field(&event.attr, "pid", (24, 4)),
-                    flags: field(&event.attr, "common_flags", (2, 1)),
+                    flags: (told == Told::Waking).then(|| field(&event.attr, "common_flags", (2, 1))),
                 },
                 None => Role::None,
             })
@@ -180,6 +181,11 @@ impl Switches {
         self.roles.iter().any(|role| matches!(role, Role::Waking { .. }))
     }
 
+    /// Returns true if somebody tells who wakes threads.
+    pub(crate) fn has_wakers(&self) -> bool {
+        self.roles.iter().any(|role| matches!(role, Role::Waking { flags: Some(_), .. }))
+    }
+
     /// Returns true if threads without any sample are none of those that were meant.
     pub(crate) fn is_only_of_sampled(&self) -> bool {
         self.watched.is_some_and(|watched| watched.only_sampled)
@@ -192,7 +198,10 @@ enum Told {
     Switch,
     Software,
     Outside,
+    /// In the context of the waker.
     Waking,
+    /// On the CPU of the woken thread, mostly.
+    Wakeup,
 }
 
 fn tells_of(event: &Event) -> Option<Told> {
@@ -200,7 +209,8 @@ fn tells_of(event: &Event) -> Option<Told> {
         _ if (event.attr.kind, event.attr.config) == CONTEXT_SWITCHES => Some(Told::Software),
         name if event.attr.is_dummy() && name.starts_with(BLOCKED_STACKS.as_bytes()) => Some(Told::Outside),
         b"sched:sched_switch" => Some(Told::Switch),
-        b"sched:sched_waking" | b"sched:sched_wakeup" => Some(Told::Waking),
+        b"sched:sched_waking" => Some(Told::Waking),
+        b"sched:sched_wakeup" => Some(Told::Wakeup),
         _ => None,
     }
 }
@@ -225,5 +235,24 @@ mod tests {
         assert_eq!(field("pid").unwrap().read(&raw), Some(77));
         assert_eq!(field("pid").unwrap().read(&raw[..18]), None);
         assert_eq!(field("next_pid"), None);
+    }
+
+    #[test]
+    fn an_event_on_the_woken_threads_cpu_tells_of_no_waker() {
+        let event = |name: &str, kind, config| {
+            let attr = Attr { kind, config, sample_period: 1, ..Attr::default() };
+            let layout = decoder::RecordLayout::new(&attr, Endian::Little);
+            Event { attr, ids: Vec::new(), name: model::Name::from(name), layout }
+        };
+        let with = |waking: &str| {
+            let clock = event("cpu-clock", TYPE_SOFTWARE, 0);
+            let traced =
+                [("sched:sched_switch", 1), (waking, 2)].map(|(name, config)| event(name, 2, config));
+            let [switch, waking] = traced;
+            Switches::among(&[clock, switch, waking], Endian::Little, None, |_| None).unwrap()
+        };
+        let (waking, wakeup) = (with("sched:sched_waking"), with("sched:sched_wakeup"));
+        assert!(waking.has_wakings() && waking.has_wakers());
+        assert!(wakeup.has_wakings() && !wakeup.has_wakers());
     }
 }
