@@ -133,6 +133,11 @@ impl GeneratedCode {
         self.read().find(address, time)
     }
 
+    /// Returns the numbers of [`GeneratedTables::loads_until`].
+    pub(crate) fn loads_until(&self, time: Timestamp) -> (usize, usize) {
+        self.read().loads_until(time)
+    }
+
     /// The tables with this number.
     pub(crate) fn tables(
         &self,

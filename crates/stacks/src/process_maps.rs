@@ -110,6 +110,14 @@ impl Objects for MappedObjects<'_> {
         let (_, object, offset) = found.max_by_key(|(time, ..)| *time)?;
         Some((object, offset))
     }
+
+    fn generated_version(&mut self) -> u64 {
+        // A space always has the same dumps, and the numbers of each only grow: where the sums are equal, all numbers are.
+        let add = |(all, made), (more, more_made)| (all + more, made + more_made);
+        let loads = self.maps.generated.iter().map(|code| code.loads_until(self.time));
+        let (all, made) = loads.fold((0, 0), add);
+        (all as u64) << 32 | made as u64
+    }
 }
 
 /// The newest mappings of each process, and the objects of all.

@@ -1,25 +1,42 @@
 //! What an earlier stack of a thread says of the next one: from sample to sample, stacks change at their inner end.
 //!
 //! A step by the tables, or by the frame pointer behind a call, is a function of the frame's registers, the words that it reads,
-//! and the mappings. Where all of them are what they were, so is the rest of the stack. To compare words is far cheaper than to
-//! walk: none of them has to wait for what the one before has led to.
+//! and what code lies where ([`CodeVersion`]). Where all of them are what they were, so is the rest of the stack. To compare
+//! words is far cheaper than to walk: none of them has to wait for what the one before has led to.
 //!
 //! Few of them matter. Functions save registers for their callers, which seldom find their own frames by one: what no frame
 //! further out is found by may be anything.
 
 use alloc::vec::Vec;
 
+use crate::address_space::AddressSpace;
 use crate::architecture::Architecture;
 use crate::memory::{StackCopy, Word};
+use crate::objects::Objects;
 use crate::registers::{KeptRegisters, Registers};
 use crate::stack::Frame;
+
+/// Identifies what lay at each address when a stack was found: the mappings, and the generated code that somebody describes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct CodeVersion {
+    /// [`AddressSpace::identity`].
+    space: u64,
+    /// [`Objects::generated_version`].
+    generated: u64,
+}
+
+impl CodeVersion {
+    /// The version of what `objects` answer now.
+    pub(crate) fn of<O: Objects>(space: &AddressSpace, objects: &mut O) -> Self {
+        Self { space: space.identity(), generated: objects.generated_version() }
+    }
+}
 
 /// The steps by which a complete stack was found, from its outermost frame inwards: a later one changes the end. Of
 /// the frames, those from which all steps outwards depend on nothing else than what is here.
 #[derive(Default, Debug)]
 pub(crate) struct Trace {
-    /// [`crate::AddressSpace::identity`].
-    space: u64,
+    code: CodeVersion,
     frames: Vec<Frame>,
     /// Of each frame.
     states: Vec<State>,
@@ -110,12 +127,12 @@ impl Steps {
 }
 
 impl Trace {
-    /// A walk in the mappings `space` has led to a complete stack of these frames, innermost first. The outermost `kept` of them
-    /// are those of this trace: there it has met the earlier stack. The others were found by `steps`.
+    /// A walk through `code` has led to a complete stack of these frames, innermost first. The outermost `kept` of them are
+    /// those of this trace: there it has met the earlier stack. The others were found by `steps`.
     pub(crate) fn renew(
         &mut self,
         architecture: Architecture,
-        space: u64,
+        code: CodeVersion,
         kept: usize,
         frames: &[Frame],
         steps: &mut Steps,
@@ -125,7 +142,7 @@ impl Trace {
         if frames.len() > MOST_FRAMES || (kept == 0 && usable_from == found) {
             return;
         }
-        self.space = space;
+        self.code = code;
         self.frames.truncate(kept);
         self.states.truncate(kept);
         // A frame pointer of zero may have said that there is no caller.
@@ -182,9 +199,9 @@ pub(crate) struct Earlier<'t> {
 }
 
 impl<'t> Earlier<'t> {
-    /// Nothing is taken over from a trace in other mappings.
-    pub(crate) fn new(trace: &'t Trace, space: u64) -> Self {
-        let next = if trace.space == space { trace.frames.len() } else { 0 };
+    /// Nothing is taken over from a trace through other code.
+    pub(crate) fn new(trace: &'t Trace, code: CodeVersion) -> Self {
+        let next = if trace.code == code { trace.frames.len() } else { 0 };
         Self { trace, next, unchanged: None }
     }
 

@@ -23,4 +23,10 @@ pub trait Objects {
         let _ = address;
         None
     }
+
+    /// A number that differs whenever an answer of [`Objects::generated`] may differ, between two stacks in the same
+    /// [`crate::AddressSpace`]. Whoever answers there must answer here, too: steps found by its answers are remembered with it.
+    fn generated_version(&mut self) -> u64 {
+        0
+    }
 }

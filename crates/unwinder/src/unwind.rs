@@ -14,7 +14,7 @@ use gimli::UnwindContext;
 use model::{Avma, FileOffset, FrameAddress, Svma, Tid, TruncationReason};
 
 use crate::address_space::{AddressSpace, Mapping};
-use crate::earlier::{Earlier, Reads, Steps, Trace};
+use crate::earlier::{CodeVersion, Earlier, Reads, Steps, Trace};
 use crate::evaluate::{Fault, evaluate};
 use crate::memory::{ReadMemory, StackCopy, StackMemory};
 use crate::objects::Objects;
@@ -116,6 +116,8 @@ impl Unwinder {
         steps.begin();
         let memory = StackMemory::new(innermost.stack, beyond, steps);
         let registers = innermost.registers.clone();
+        // Before the walk: where code is loaded during it, the next stack differs in its version and is walked whole.
+        let code = CodeVersion::of(space, objects);
         let mut walk = Walk {
             unwinder: self,
             space,
@@ -131,12 +133,12 @@ impl Unwinder {
             led_by_frame_pointer: false,
             came_by_frame_pointer: false,
         };
-        stack.end = walk.run(stack, Earlier::new(&trace, space.identity()));
+        stack.end = walk.run(stack, Earlier::new(&trace, code));
         (stack.unmapped, stack.led_out_by) = (walk.unmapped, walk.led_out_by);
         let (taken_over, mut steps) = (walk.taken_over, walk.memory.steps);
         if stack.end == StackEnd::Complete && self.earlier_stacks {
             let architecture = innermost.registers.architecture();
-            trace.renew(architecture, space.identity(), taken_over, &stack.frames, &mut steps);
+            trace.renew(architecture, code, taken_over, &stack.frames, &mut steps);
         }
         if let Some(kept) = self.traces.get_mut(slot) {
             *kept = trace;
@@ -328,7 +330,6 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
 
     /// Turns the registers into the caller's.
     fn step(&mut self, position: Position<'s>) -> Result<Step, StackEnd> {
-        self.leave_out_generated(position);
         match self.rule(position) {
             Rule::Compact(rule) => {
                 self.recover_frame_pointer(position, &rule);

@@ -2,8 +2,7 @@
 
 use model::FrameAddress;
 
-use super::{Objects, Position, Unwinder, Walk};
-use crate::memory::ReadMemory;
+use super::{Objects, Position, Unwinder};
 use crate::rule::Rule;
 use crate::rule_cache::Place;
 
@@ -17,16 +16,6 @@ impl Unwinder {
         match self.rule_at(objects, Place { object, offset, is_call }) {
             Rule::Malformed => Rule::FramePointer,
             rule => rule,
-        }
-    }
-}
-
-impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
-    /// Keeps a step from described code out of what the next stack is compared with: other code may lie there by then, in the same
-    /// mappings.
-    pub(super) fn leave_out_generated(&mut self, position: Position<'s>) {
-        if position.place().is_none() && self.objects.generated(position.lookup).is_some() {
-            self.memory.steps.leave_out_step();
         }
     }
 }

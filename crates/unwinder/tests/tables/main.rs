@@ -1,6 +1,7 @@
 //! Tables made by hand: what compilers of other architectures write, and what nobody should.
 
 mod aarch64;
+mod generated;
 mod hostile;
 mod made;
 mod remembered;

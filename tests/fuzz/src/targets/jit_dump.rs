@@ -58,6 +58,11 @@ impl Objects for Generated {
         assert!(time <= self.time && offset.0 <= address.0, "{address:?} was loaded at {time:?}");
         Some((object, offset))
     }
+
+    fn generated_version(&mut self) -> u64 {
+        // Nothing is added between the walks.
+        self.tables.loads_until(self.time).1 as u64
+    }
 }
 
 /// Walks a stack of return addresses into all code of the dump, from each place of it.
@@ -89,6 +94,9 @@ fn unwind(bytes: &[u8]) {
         let mut unwound = UnwoundStack::default();
         unwinder.unwind(&space, &mut objects, &innermost, &mut NoMemory, &mut unwound);
         assert!(unwound.frames.len() <= Unwinder::FRAME_LIMIT);
+        let mut alone = UnwoundStack::default();
+        Unwinder::default().unwind(&space, &mut objects, &innermost, &mut NoMemory, &mut alone);
+        assert_eq!(unwound, alone, "what is remembered of the stacks before shows");
     }
 }
 
