@@ -267,7 +267,8 @@ impl JitDump {
             Kind::Unwinding => {
                 let bytes = file.at_most(body as usize)?;
                 let Some(unwinding) = Unwinding::parse(&bytes, endian) else { return Ok(false) };
-                let is_there = !unwinding.bytes.is_empty();
+                // V8 writes an `.eh_frame_hdr` alone for code without tables: nearly all of it.
+                let is_there = unwinding.bytes.len() > unwinding.header_bytes;
                 self.unwinding |= is_there;
                 self.unwinding_ahead =
                     is_there.then(|| (self.arena.push(unwinding.bytes), unwinding.header_bytes));

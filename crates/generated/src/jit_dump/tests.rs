@@ -136,6 +136,21 @@ fn unwinding_information_is_of_the_next_function() {
 }
 
 #[test]
+fn a_header_without_a_table_is_no_unwinding_information() {
+    let mut writer = Writer::new(0);
+    writer.record(4, 1, &[words(&[20, 20, 0]), vec![1; 20]].concat());
+    let alone = writer.load(10, 0x1000, 0x20, 1, "alone");
+    let mut dump = writer.read();
+    assert_eq!(dump.unwinding_info(alone), None);
+    assert!(!dump.has_unwinding_info() && dump.bad_records() == 0);
+    writer.record(4, 1, &[words(&[24, 20, 24]), vec![1; 24]].concat());
+    let with = writer.load(20, 0x1000, 0x20, 2, "with");
+    dump = writer.read();
+    assert_eq!(dump.unwinding_info(alone), None);
+    assert!(dump.unwinding_info(with).is_some() && dump.has_unwinding_info());
+}
+
+#[test]
 fn what_makes_no_sense_is_counted_or_ends_the_reading() {
     let mut writer = Writer::new(0);
     writer.load(1, 0x1000, 1 << 40, 1, "more code than the file has");
