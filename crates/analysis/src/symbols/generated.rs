@@ -83,6 +83,8 @@ pub(super) struct MapRemarks {
     long: BTreeMap<String, u64>,
     /// Sentences about jitdump files.
     dumps: BTreeSet<String>,
+    /// Maps that came in time. That they did not, at an earlier look, is no longer true.
+    answered: BTreeSet<String>,
 }
 
 /// The addresses of generated code that are looked for together, by process: a map is gone through once.
@@ -143,8 +145,7 @@ impl PerfMaps {
 
     fn search(&self, pid: Pid, addresses: &[Avma]) -> Answer {
         let nothing = |found| Answer { search: PerfMapSearch::new([]), found };
-        let refused =
-            |why| nothing(Found::Refused(perf_map::Refused { path: format!("/tmp/perf-{pid}.map"), why }));
+        let refused = |why| nothing(Found::Refused(perf_map::Refused { path: path_of_map(pid), why }));
         if let Some(late) = self.lock().late.remove(&pid) {
             return match late.poll() {
                 Ok(answer) => answer,
@@ -193,6 +194,11 @@ impl PerfMaps {
     }
 }
 
+/// The path of a process's map as the process's own mount namespace has it, for remarks.
+fn path_of_map(pid: Pid) -> String {
+    format!("/tmp/perf-{pid}.map")
+}
+
 /// Finds and reads the map of a process.
 fn read(pid: Pid, life: Life, addresses: Vec<Avma>, left: u64) -> Answer {
     let mut search = PerfMapSearch::new(addresses);
@@ -229,8 +235,11 @@ impl Lookups<'_> {
 
     /// Notes what is to be said of the maps that were asked.
     pub(super) fn remark(self, remarks: &mut Remarks) {
-        for (_, (_, answer)) in self.processes {
+        for (pid, (_, answer)) in self.processes {
             let Some(Answer { search, found }) = answer.into_inner() else { continue };
+            if !matches!(&found, Found::Refused(refused) if refused.why == MapRefusal::Unanswered) {
+                remarks.maps.answered.insert(path_of_map(pid));
+            }
             match found {
                 Found::Nothing => {}
                 Found::Refused(refused) => {
@@ -263,13 +272,18 @@ impl MapRemarks {
 
     /// Returns true if there is nothing to be said.
     pub(super) fn is_empty(&self) -> bool {
-        let Self { refused, ageless, long, dumps } = self;
-        refused.is_empty() && ageless.is_empty() && long.is_empty() && dumps.is_empty()
+        let Self { refused, ageless, long, dumps, answered } = self;
+        let has_none = refused.is_empty() && ageless.is_empty() && long.is_empty() && dumps.is_empty();
+        has_none && answered.is_empty()
     }
 
-    /// Adds others, so that each list has at most `most`.
+    /// Adds those of a later look, so that each list has at most `most`.
     pub(super) fn merge(&mut self, others: Self, most: usize) {
-        let Self { refused, ageless, long, dumps } = others;
+        let Self { refused, ageless, long, dumps, answered } = others;
+        if let Some(unanswered) = self.refused.get_mut(&MapRefusal::Unanswered) {
+            unanswered.retain(|path| !answered.contains(path));
+        }
+        self.refused.retain(|_, paths| !paths.is_empty());
         for (why, paths) in refused {
             add(self.refused.entry(why).or_default(), paths, most);
         }
@@ -317,6 +331,27 @@ fn several(paths: &BTreeSet<String>) -> (&str, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_map_that_came_in_time_is_no_longer_said_to_be_late() {
+        let path = || path_of_map(Pid(1));
+        let refused = |why| {
+            let mut remarks = MapRemarks::default();
+            remarks.refused.insert(why, [path()].into());
+            remarks
+        };
+        let answered = || MapRemarks { answered: [path()].into(), ..MapRemarks::default() };
+        let mut all = refused(MapRefusal::Unanswered);
+        all.merge(MapRemarks::default(), 9);
+        assert_eq!(all.sentences(), ["/tmp/perf-1.map is not used: it could not be read in time"]);
+        assert!(!answered().is_empty(), "it is to be merged");
+        all.merge(answered(), 9);
+        assert!(all.sentences().is_empty());
+        // Whose it is does not change.
+        all.merge(refused(MapRefusal::Foreign), 9);
+        all.merge(answered(), 9);
+        assert_eq!(all.sentences().len(), 1);
+    }
 
     #[test]
     fn each_kind_is_said_once() {
