@@ -176,7 +176,7 @@ impl ProcessMapsCache {
 
     /// The mappings of a process as the tracker knows them now.
     pub fn of(&mut self, tracker: &mut Tracker, pid: Pid) -> Arc<ProcessMaps> {
-        let generation = tracker.generation(pid);
+        let generation = tracker.recorded_generation(pid);
         if let Some((known, maps)) = self.processes.get(&pid)
             && *known == generation
         {
@@ -195,7 +195,7 @@ impl ProcessMapsCache {
 
     /// The mappings of a process, if they are still what they were when they were last asked for.
     pub fn unchanged(&self, tracker: &mut Tracker, pid: Pid) -> Option<(Generation, Arc<ProcessMaps>)> {
-        let generation = tracker.generation(pid);
+        let generation = tracker.recorded_generation(pid);
         let found = self.processes.get(&pid).filter(|(known, _)| *known == generation);
         // Where there may be new generated code, the file is to be looked into.
         found.filter(|(_, maps)| !maps.generated.iter().any(|code| code.has_grown())).cloned()
@@ -276,7 +276,7 @@ impl ProcessMapsCache {
     }
 
     fn take(&mut self, tracker: &Tracker, pid: Pid) -> ProcessMaps {
-        let mappings: Vec<Mapping> = tracker.mappings(pid).collect();
+        let mappings: Vec<Mapping> = tracker.recorded_mappings(pid).collect();
         let mut space = AddressSpace::default();
         let mut images = HashMap::default();
         let mut generated: Vec<Arc<GeneratedCode>> = Vec::new();

@@ -47,12 +47,10 @@ impl Tracker {
         let mut trees: HashSet<TreeId, FxBuildHasher> = HashSet::default();
         for (_, process) in self.processes.iter_mut() {
             for mappings in [Some(&process.mappings), process.former.as_ref()].into_iter().flatten() {
-                mappings.each_space(
-                    |tree| trees.insert(tree),
-                    |space| {
-                        mapped.insert(space);
-                    },
-                );
+                let add = &mut |space| {
+                    mapped.insert(space);
+                };
+                mappings.each_space(&mut |tree| trees.insert(tree), add);
             }
             process.unmapped = process.unmapped.filter(|&space| is_used(space));
         }

@@ -17,6 +17,7 @@ mod mapping_tree;
 mod mappings;
 mod order;
 mod process;
+mod process_mappings;
 mod samples;
 mod thread;
 mod tracker;

@@ -7,7 +7,7 @@ use model::{Avma, Name, Pid, SpaceId};
 use rustc_hash::FxBuildHasher;
 
 use crate::mapping::{Mapping, MappingKind};
-use crate::mappings::Mappings;
+use crate::process_mappings::ProcessMappings;
 
 /// The number of ended processes that keep their mappings, for records that come a little late: on a busy machine a process that
 /// has told of its end may wait for its last moment while hundreds of others come and go.
@@ -86,12 +86,14 @@ impl Processes {
 /// A process, or what is left of it. Its number may be used again by the kernel, so the counts go on.
 #[derive(Debug, Default)]
 pub(crate) struct Process {
-    pub(crate) mappings: Mappings,
+    pub(crate) mappings: ProcessMappings,
     /// The mappings of the program before, from exec until the new program is seen to run. In between the kernel
     /// still works for the old one: the user address of a sample there is where `execve` was called.
-    pub(crate) former: Option<Mappings>,
+    pub(crate) former: Option<ProcessMappings>,
     /// Names this state of `mappings`, among all states of all processes.
     pub(crate) generation: u64,
+    /// Names this state of the recorded ones among them.
+    pub(crate) recorded_generation: u64,
     /// Counts the programs executed under this number.
     pub(crate) program: u32,
     /// Counts the meanings of memory without a file: see [`model::Space::Jit`].
@@ -114,12 +116,12 @@ impl Process {
     /// The process executes another program.
     pub(crate) fn execute(&mut self) {
         let former = core::mem::take(&mut self.mappings);
-        self.begin_program(Mappings::default());
+        self.begin_program(ProcessMappings::default());
         self.former = Some(former);
     }
 
     /// Another program runs under this number (exec, or the number is used again).
-    pub(crate) fn begin_program(&mut self, mappings: Mappings) {
+    pub(crate) fn begin_program(&mut self, mappings: ProcessMappings) {
         self.mappings = mappings;
         self.former = None;
         self.program = self.program.wrapping_add(1);
@@ -135,9 +137,9 @@ impl Process {
             self.code = self.code.wrapping_add(1);
         }
         let remapped = self.remapped_text_before(&mapping);
-        self.mappings.insert(mapping);
+        self.mappings.insert(mapping, false);
         if let Some(text) = remapped {
-            self.mappings.insert(text);
+            self.mappings.insert(text, false);
         }
     }
 
@@ -150,44 +152,35 @@ impl Process {
                 return false;
             }
             if let Some(text) = self.gap_in_text(&mapping) {
-                self.mappings.insert(text);
+                self.mappings.insert(text, false);
                 return true;
             }
         }
-        if !self.has_dump {
-            self.mappings.insert(mapping);
-            return true;
+        if self.is_known(&mapping) {
+            return false;
         }
-        let mut changed = false;
-        let mut from = Some(mapping.start);
-        while let Some(start) = from.filter(|&start| start <= mapping.last) {
-            let next = self.mappings.first_from(start).filter(|next| next.start <= mapping.last);
-            // Up to the next function, or to the end.
-            let last = match next {
-                Some(next) if next.kind == MappingKind::Generated => next.start.0.checked_sub(1).map(Avma),
-                Some(next) => Some(next.last.min(mapping.last)),
-                None => Some(mapping.last),
-            };
-            let is_known = next.is_some_and(|next| {
-                let same = (next.space, next.kind, next.executable);
-                next.start <= start && same == (mapping.space, mapping.kind, mapping.executable)
-            });
-            if let Some(last) = last.filter(|&last| last >= start && !is_known) {
-                self.mappings.insert(Mapping { start, last, offset: mapping.offset_of(start), ..mapping });
-                changed = true;
+        self.mappings.insert(mapping, true);
+        true
+    }
+
+    /// Returns true if all of a range of memory without a file has been announced before, as what it is now.
+    fn is_known(&self, range: &Mapping) -> bool {
+        let mut next = Some(range.start);
+        while let Some(address) = next.filter(|&address| address <= range.last) {
+            let Some(found) = self.mappings.recorded.get(address) else { return false };
+            if (found.space, found.kind, found.executable) != (range.space, range.kind, range.executable) {
+                return false;
             }
-            from = match next {
-                Some(next) if next.kind == MappingKind::Generated => next.last.checked_add(1),
-                _ => last.and_then(|last| last.checked_add(1)),
-            };
+            next = found.last.checked_add(1);
         }
-        changed
+        true
     }
 
     /// The space of the generated code that `mapping`'s range holds already, if its name is the same: a range whose
     /// protection changes is announced again.
     pub(crate) fn anonymous_at(&self, start: Avma, last: Avma) -> Option<Mapping> {
         self.mappings
+            .recorded
             .first_from(start)
             .filter(|found| found.start <= last && found.kind == MappingKind::Anonymous)
     }
@@ -197,10 +190,10 @@ impl Process {
 
     /// Live: the anonymous range is announced while the object's mapping covers it.
     fn is_inside_text(&self, range: &Mapping) -> bool {
-        let Some(mut covering) = self.mappings.get(range.start) else { return false };
+        let Some(mut covering) = self.mappings.recorded.get(range.start) else { return false };
         let mut continued = covering.kind == MappingKind::Image && covering.executable;
         while continued && covering.last < range.last {
-            let next = covering.last.checked_add(1).and_then(|next| self.mappings.get(next));
+            let next = covering.last.checked_add(1).and_then(|next| self.mappings.recorded.get(next));
             let Some(next) = next else { return false };
             continued = covering.is_continued_by(&next) && next.executable;
             covering = next;
@@ -210,24 +203,27 @@ impl Process {
 
     /// From a list of mappings, when the two ends of the text are known already.
     fn gap_in_text(&self, gap: &Mapping) -> Option<Mapping> {
-        let before = self.mappings.get(Avma(gap.start.0.checked_sub(1)?))?;
-        let after = self.mappings.get(gap.last.checked_add(1)?)?;
+        let before = self.mappings.recorded.get(Avma(gap.start.0.checked_sub(1)?))?;
+        let after = self.mappings.recorded.get(gap.last.checked_add(1)?)?;
         joined(&before, gap, &after)
     }
 
     /// From a list of mappings in ascending order: `after` is the end of a text whose middle came before it.
     fn remapped_text_before(&self, after: &Mapping) -> Option<Mapping> {
-        let gap = self.mappings.get(Avma(after.start.0.checked_sub(1)?))?;
+        let gap = self.mappings.recorded.get(Avma(after.start.0.checked_sub(1)?))?;
         if gap.kind != MappingKind::Anonymous || !gap.executable {
             return None;
         }
-        let before = self.mappings.get(Avma(gap.start.0.checked_sub(1)?))?;
+        let before = self.mappings.recorded.get(Avma(gap.start.0.checked_sub(1)?))?;
         joined(&before, &gap, after)
     }
 
     fn replaces_anonymous(&self, mapping: &Mapping) -> bool {
+        if self.mappings.has_generated_in(mapping) {
+            return true;
+        }
         let mut from = mapping.start;
-        while let Some(found) = self.mappings.first_from(from).filter(|found| found.start <= mapping.last) {
+        while let Some(found) = self.mappings.recorded.first_from(from).filter(|found| found.start <= mapping.last) {
             if found.kind != MappingKind::Image {
                 return true;
             }

@@ -13,8 +13,8 @@ use crate::callchain::{AddressSpace, ChainItem, chain_items};
 use crate::container::container_of;
 use crate::kernel::KernelMap;
 use crate::mapping::{self, Mapping, MappingKind};
-use crate::mappings::Mappings;
 use crate::process::{Process, Processes};
+use crate::process_mappings::ProcessMappings;
 use crate::thread::{Seen, Threads};
 
 /// The number of bits of a generation that count the changes of the kernel's mappings: modules and BPF programs are few.
@@ -158,6 +158,14 @@ impl Tracker {
         Generation(self.process(pid).generation << KERNEL_BITS | kernel)
     }
 
+    /// Names the state of [`Tracker::recorded_mappings`] at this moment, for a process of any.
+    pub fn recorded_generation(&mut self, pid: Pid) -> Generation {
+        if self.process(pid).recorded_generation == 0 {
+            self.renew(pid);
+        }
+        Generation(self.process(pid).recorded_generation << KERNEL_BITS)
+    }
+
     /// The program that a process runs writes what code it generates to the jitdump at `path`. Returns the space for
     /// [`Tracker::map_generated`], and the program's number, which tells whether it still runs ([`Tracker::program`]).
     pub fn begin_dump(&mut self, pid: Pid, path: &[u8]) -> (SpaceId, u32) {
@@ -183,9 +191,9 @@ impl Tracker {
         let process = self.processes.of(pid);
         let kind = MappingKind::Generated;
         for (start, last, offset) in functions {
-            process.mappings.insert(Mapping { start, last, offset, space, kind, executable: true });
+            process.mappings.insert_generated(Mapping { start, last, offset, space, kind, executable: true });
         }
-        self.renew(pid);
+        self.renew_generated(pid);
     }
 
     /// The mapping of a process that covers `address`.
@@ -193,9 +201,14 @@ impl Tracker {
         self.processes.get(pid)?.mappings.get(address)
     }
 
-    /// All mappings of a process, by ascending address.
-    pub fn mappings(&self, pid: Pid) -> impl Iterator<Item = Mapping> {
-        self.processes.get(pid).into_iter().flat_map(|process| process.mappings.iter())
+    /// The mapping of a process that covers `address`, as records tell: without generated functions.
+    pub fn recorded_mapping(&self, pid: Pid, address: Avma) -> Option<Mapping> {
+        self.processes.get(pid)?.mappings.recorded.get(address)
+    }
+
+    /// All mappings of a process that records tell of, by ascending address: without generated functions.
+    pub fn recorded_mappings(&self, pid: Pid) -> impl Iterator<Item = Mapping> {
+        self.processes.get(pid).into_iter().flat_map(|process| process.mappings.recorded.iter())
     }
 
     /// The spaces found so far.
@@ -306,8 +319,10 @@ impl Tracker {
         {
             return (space, offset.wrapping_add(1));
         }
-        let own = process.mappings.own_at(address);
-        if let Some(mapping) = own.or_else(|| process.mappings.shared_at(address)) {
+        let generated = if process.has_dump { process.mappings.generated_at(address) } else { None };
+        let recorded = &process.mappings.recorded;
+        let own = generated.or_else(|| recorded.own_at(address));
+        if let Some(mapping) = own.or_else(|| recorded.shared_at(address)) {
             // Calls at the end of generated functions are looked up one by one.
             *near = own.filter(|_| !process.has_dump);
             if process.former.take().is_some() {
@@ -392,7 +407,7 @@ impl Tracker {
             Some(parent) if record.time.0 != 0 => {
                 (parent.mappings.fork(), parent.has_dump, parent.container.clone())
             }
-            _ => (Mappings::default(), false, None),
+            _ => (ProcessMappings::default(), false, None),
         };
         let process = self.process(record.pid);
         if record.time.0 != 0 {
@@ -443,8 +458,15 @@ impl Tracker {
         self.processes.of(pid)
     }
 
-    /// Gives the mappings of a process a new name, after they changed.
+    /// Gives the mappings of a process a new name, after the recorded ones changed.
     fn renew(&mut self, pid: Pid) {
+        self.renew_generated(pid);
+        let process = self.process(pid);
+        process.recorded_generation = process.generation;
+    }
+
+    /// Gives the mappings of a process a new name, after generated functions were added.
+    fn renew_generated(&mut self, pid: Pid) {
         // With the kernel's bits taken off, years of a hundred thousand changes a second.
         self.generations = self.generations.wrapping_add(1);
         let generation = self.generations;

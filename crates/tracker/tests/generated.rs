@@ -104,3 +104,33 @@ fn functions_go_with_their_program_and_on_to_children() {
     assert_eq!(at(&mut tracker, CHILD, 0x1010, AddressKind::InstructionPointer), (dump, 500));
     assert_ne!(tracker.begin_dump(PID, b"/tmp/jit-7.dump").0, dump, "another program's");
 }
+
+#[test]
+fn what_records_tell_of_is_known_apart() {
+    let (mut tracker, dump) = process();
+    let (recorded, all) = (tracker.recorded_generation(PID), tracker.generation(PID));
+    tracker.map_generated(PID, dump, [(Avma(0x1100), Avma(0x110f), 900)]);
+    assert_eq!(tracker.recorded_generation(PID), recorded, "no record tells of a function");
+    assert_ne!(tracker.generation(PID), all);
+    let ranges: Vec<_> = tracker.recorded_mappings(PID).map(|mapping| (mapping.start, mapping.last)).collect();
+    assert_eq!(ranges, [(Avma(0x1000), Avma(0x1fff))]);
+    assert_eq!(tracker.mapping(PID, Avma(0x1104)).map(|mapping| mapping.space), Some(dump));
+    assert_ne!(tracker.recorded_mapping(PID, Avma(0x1104)).map(|mapping| mapping.space), Some(dump));
+    tracker.apply(&map(b"//anon", 0x8000, 0x1000));
+    assert_ne!(tracker.recorded_generation(PID), recorded);
+}
+
+#[test]
+fn functions_that_gave_way_to_a_file_do_not_come_back() {
+    let (mut tracker, dump) = process();
+    tracker.apply(&map(b"/lib/a.so", 0x1008, 0x100));
+    tracker.apply(&map(b"//anon", 0x1000, 0x1000));
+    assert_eq!(running_at(&mut tracker, 0x1004), (dump, 104), "beside the file");
+    for address in [0x1008, 0x1010, 0x101f] {
+        let (memory, offset) = running_at(&mut tracker, address);
+        assert!(matches!(tracker.spaces().get(memory), Space::Jit { .. }));
+        assert_eq!(offset, address);
+    }
+    tracker.map_generated(PID, dump, [(Avma(0x1010), Avma(0x101f), 700)]);
+    assert_eq!(running_at(&mut tracker, 0x1010), (dump, 700));
+}

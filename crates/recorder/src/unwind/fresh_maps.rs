@@ -58,7 +58,7 @@ impl FreshMaps {
         }
         let mut synthesis = Synthesis::at(layout, now);
         for map in &maps {
-            let known = tracker.mapping(pid, Avma(map.start)).is_some_and(|known| {
+            let known = tracker.recorded_mapping(pid, Avma(map.start)).is_some_and(|known| {
                 let whole = known.start.0 == map.start && known.last.0 == map.end.wrapping_sub(1);
                 whole && (map.inode == 0 || known.offset == map.page_offset)
             });

@@ -182,7 +182,7 @@ impl Machine {
         let start = out.len();
         let Some(FoundBy { pid, generation, late }) = early::take(early, out) else { return false };
         let mut end = StackEnd::Complete;
-        if self.tracker.generation(pid).as_u64() != generation {
+        if self.tracker.recorded_generation(pid).as_u64() != generation {
             let record = out.split_off(start);
             let Ok((raw, _)) = RawRecord::parse(&record, Endian::NATIVE) else { return false };
             let Ok(sample) = layouts.written.decode_sample(&raw) else { return false };

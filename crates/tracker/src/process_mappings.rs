@@ -1,0 +1,71 @@
+//! What a process sees at its addresses: the mappings that records tell of, and above them the functions that a runtime has
+//! told of. The latter change with each function that is compiled, thousands of times as often.
+
+use model::{Avma, SpaceId};
+
+use crate::mapping::{Mapping, MappingKind};
+use crate::mapping_tree::TreeId;
+use crate::mappings::Mappings;
+
+/// The two layers.
+#[derive(Default, Debug)]
+pub(crate) struct ProcessMappings {
+    /// Of records.
+    pub(crate) recorded: Mappings,
+    /// Generated functions. Mappings of other kinds mark where such functions gave way to them.
+    generated: Mappings,
+}
+
+impl ProcessMappings {
+    /// The mapping that covers `address`.
+    pub(crate) fn get(&self, address: Avma) -> Option<Mapping> {
+        self.generated_at(address).or_else(|| self.recorded.get(address))
+    }
+
+    /// The generated function at `address`.
+    pub(crate) fn generated_at(&self, address: Avma) -> Option<Mapping> {
+        self.generated.get(address).filter(|mapping| mapping.kind == MappingKind::Generated)
+    }
+
+    /// The space that `address` lies in, and its offset there.
+    pub(crate) fn locate(&self, address: Avma) -> Option<(SpaceId, u64)> {
+        match self.generated_at(address) {
+            Some(mapping) => Some((mapping.space, mapping.offset_of(address))),
+            None => self.recorded.locate(address),
+        }
+    }
+
+    /// Adds a generated function. What it overlaps of others gives way.
+    pub(crate) fn insert_generated(&mut self, mapping: Mapping) {
+        self.generated.insert(mapping);
+    }
+
+    /// Adds a mapping of a record. Generated functions stay where `keeps_generated`.
+    pub(crate) fn insert(&mut self, mapping: Mapping, keeps_generated: bool) {
+        if !keeps_generated && self.has_generated_in(&mapping) {
+            self.generated.insert(mapping);
+        }
+        self.recorded.insert(mapping);
+    }
+
+    /// Returns true if a generated function lies in the range of `mapping`, or did once.
+    pub(crate) fn has_generated_in(&self, mapping: &Mapping) -> bool {
+        self.generated.first_from(mapping.start).is_some_and(|found| found.start <= mapping.last)
+    }
+
+    /// The mappings of a child of this process.
+    pub(crate) fn fork(&mut self) -> Self {
+        Self { recorded: self.recorded.fork(), generated: self.generated.fork() }
+    }
+
+    /// Calls `space` with the space of each mapping, also of those that are covered. Shared trees for which `is_new` is
+    /// false are left out.
+    pub(crate) fn each_space(
+        &self,
+        is_new: &mut impl FnMut(TreeId) -> bool,
+        space: &mut impl FnMut(SpaceId),
+    ) {
+        self.recorded.each_space(&mut *is_new, &mut *space);
+        self.generated.each_space(is_new, space);
+    }
+}
