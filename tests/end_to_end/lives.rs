@@ -52,7 +52,9 @@ fn no_stack_is_cut_where_there_is_none() {
         return;
     }
     let folder = folder();
-    let script = "for i in $(seq 600); do (exec /bin/true); done";
+    // Memory that exec has to take away: so it takes its time.
+    let script =
+        "memory=$(head -c 16000000 /dev/zero | tr '\\0' a); for i in $(seq 600); do (exec /bin/true); done";
     let (file, run) = record(folder.path(), &[], &["sh", "-c", script].map(OsStr::new));
     run.ok();
     let stacks = Folded::parse(folded(&file, &[]).ok().text());

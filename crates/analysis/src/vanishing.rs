@@ -92,7 +92,8 @@ impl Places {
             return *is_concerned;
         }
         // Code that nothing is mapped for has names, too, where its process writes them down: it has mapped other such code.
-        let is_concerned = tracker.recorded_mappings(pid).any(|mapping| self.vanishes(mapping.space, tracker));
+        let is_concerned =
+            tracker.recorded_mappings(pid).any(|mapping| self.vanishes(mapping.space, tracker));
         self.processes.insert(pid, (generation, is_concerned));
         is_concerned
     }

@@ -9,7 +9,7 @@ use crate::endian::Endian;
 use crate::error::DecodeError;
 use crate::flags::{BranchSampleFormat, ReadFormat, SampleFormat};
 use crate::layout::RecordLayout;
-use crate::raw::{HEADER_SIZE, kind, misc};
+use crate::raw::{HEADER_SIZE, RawRecord, kind, misc};
 use crate::record::{CpuMode, Mmap, MmapIdentity, Record, SampleId};
 use crate::sample::Sample;
 use crate::values::{BRANCH_FLAG_WIDTHS, CounterValues, Registers, U64s};
@@ -27,6 +27,22 @@ pub enum EncodeError {
     /// The layout of this event's samples is not known.
     #[error(transparent)]
     Layout(DecodeError),
+}
+
+impl RawRecord<'_> {
+    /// Appends the record to `out`, header included.
+    ///
+    /// # Errors
+    /// [`EncodeError::TooLong`] above 65535 bytes; nothing is appended.
+    pub fn encode(&self, endian: Endian, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let size = u16::try_from(self.size()).map_err(|_| EncodeError::TooLong { size: self.size() })?;
+        let mut writer = Writer { out, endian };
+        writer.u32(self.kind);
+        writer.u16(self.misc);
+        writer.u16(size);
+        writer.bytes(self.body);
+        Ok(())
+    }
 }
 
 impl RecordLayout {

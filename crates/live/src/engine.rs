@@ -9,15 +9,14 @@ use analysis::TimeWeight;
 use analysis::aggregate::SeenIn;
 use analysis::jit_dumps::{DumpPlayer, JitDumps, has_clock_of_dumps};
 use crossbeam_channel::{Receiver, TryRecvError};
-use decoder::{AttrFlags, Endian, RawRecord};
+use decoder::{AttrFlags, Sample, kind};
 use host::sys::clock;
 use model::{EventIndex, Loss, Name, SpaceId, StackEntry, Timestamp};
-use recorder::unwind::RefusedTables;
-use recorder::{Census, Chunk, Consumer, Ending, LostCount, RecordedEvent, Recording, SwitchNews};
+use recorder::unwind::{OrderedConsumer, RefusedTables};
+use recorder::{Destination, Ending, LostCount, RecordedEvent, Recording, SwitchNews};
 use rustc_hash::FxBuildHasher;
-use tracker::{Events, OrderedRecord, Orderer, SampleReader};
+use tracker::{Events, OrderedRecord, SampleReader, Tracker};
 
-use super::chunks::{Chunks, RecordSlot};
 use super::counting::Counting;
 use super::events::LiveEvents;
 use super::remarks::first_remarks;
@@ -80,8 +79,6 @@ pub struct Engine<F: FnMut(News)> {
     recording: Option<Arc<Recording>>,
     events: LiveEvents,
     cpus: u32,
-    chunks: Chunks,
-    orderer: Orderer<RecordSlot>,
     samples: SampleReader,
     /// The jitdumps of processes.
     dumps: DumpPlayer,
@@ -101,7 +98,8 @@ pub struct Engine<F: FnMut(News)> {
     comms: HashMap<Name, Arc<str>, FxBuildHasher>,
     /// With more spaces than this, it is time to forget those of processes that are gone.
     most_spaces: usize,
-    census: Census,
+    /// True if spaces are to be forgotten as soon as that can be.
+    has_unused_spaces: bool,
     span: Span,
     /// The loss in intervals that have been told, or before the last reset.
     lost_before: Loss,
@@ -123,34 +121,6 @@ struct Interval {
     ended: Instant,
 }
 
-/// Reads records whose turn has come.
-struct Reading<'e> {
-    samples: &'e mut SampleReader,
-    dumps: &'e mut DumpPlayer,
-    events: &'e LiveEvents,
-    counting: Counting<'e>,
-}
-
-impl Reading<'_> {
-    fn read(&mut self, time: Timestamp, raw: RawRecord<'_>, event: EventIndex) {
-        let Self { samples, dumps, events, counting } = self;
-        if let Some(threads) = &mut counting.time {
-            threads.advance(time.0, &mut samples.tracker, counting.window);
-        }
-        if dumps.is_due(time) {
-            dumps.play(time, &mut samples.tracker);
-        }
-        let record = OrderedRecord { raw, event: Some(event), offset: None };
-        let Ok(()) = samples.read(*events, record, None, counting);
-        if let Some((pid, path)) = counting.dump.take() {
-            let has_clock = events.attr(event).is_some_and(has_clock_of_dumps);
-            if dumps.begin(pid, &path, has_clock, &mut samples.tracker) {
-                dumps.play(time, &mut samples.tracker);
-            }
-        }
-    }
-}
-
 impl<F: FnMut(News)> Engine<F> {
     /// An engine that waits for a recording.
     ///
@@ -169,8 +139,6 @@ impl<F: FnMut(News)> Engine<F> {
             recording: None,
             events: LiveEvents::default(),
             cpus: 0,
-            chunks: Chunks::default(),
-            orderer: Orderer::default(),
             samples: SampleReader::default(),
             dumps: DumpPlayer::new(Arc::clone(&dumps)),
             has_looked: false,
@@ -181,7 +149,7 @@ impl<F: FnMut(News)> Engine<F> {
             tree: SharedCallTree::new(),
             comms: HashMap::default(),
             most_spaces: MOST_SPACES,
-            census: Census::default(),
+            has_unused_spaces: false,
             span: Span::Window,
             lost_before: Loss::default(),
             begin: now,
@@ -193,19 +161,14 @@ impl<F: FnMut(News)> Engine<F> {
         })
     }
 
-    /// Reads the records that the orderer lets go.
-    fn read_ready(&mut self) {
+    /// Time goes on to that of the next record: what happened until then, beside the records, has its turn.
+    fn advance(&mut self, now: Timestamp) {
         self.look_at_dumps();
-        let Self { orderer, chunks, samples, dumps, events, window, time, seen_in, .. } = self;
-        let counting = Counting { window, time: time.as_mut(), seen_in, dump: None };
-        let mut reading = Reading { samples, dumps, events, counting };
-        while let Some((time, held)) = orderer.pop() {
-            if let Some(bytes) = chunks.bytes(held)
-                && let Ok((raw, _)) = RawRecord::parse(bytes, Endian::NATIVE)
-            {
-                reading.read(time, raw, held.event);
-            }
-            chunks.release(held);
+        if let Some(threads) = &mut self.time {
+            threads.advance(now.0, &mut self.samples.tracker, &mut self.window);
+        }
+        if self.dumps.is_due(now) {
+            self.dumps.play(now, &mut self.samples.tracker);
         }
     }
 
@@ -244,8 +207,6 @@ impl<F: FnMut(News)> Engine<F> {
         if (self.window.is_full() || has_many_spaces) && self.waiting.is_none() {
             self.window.compact();
             self.forget();
-        } else if has_many_spaces {
-            self.forget_spaces();
         }
         let now = Instant::now();
         if self.settings.intervals_apart {
@@ -437,15 +398,56 @@ impl<F: FnMut(News)> Engine<F> {
             time.forget(&live);
         }
         self.naming.keep_only(live);
-        self.forget_spaces();
+        self.has_unused_spaces = true;
+    }
+}
+
+impl<F: FnMut(News)> OrderedConsumer for Engine<F> {
+    fn tracker(&mut self) -> &mut Tracker {
+        &mut self.samples.tracker
     }
 
-    /// Forgets the spaces that no stack speaks of: of the window, or of a thread that waits.
-    fn forget_spaces(&mut self) {
+    fn record(&mut self, time: Timestamp, record: OrderedRecord<'_>) -> io::Result<()> {
+        // What the recorder has made has no event.
+        let event =
+            record.event.or_else(|| self.events.sideband().filter(|_| record.raw.kind != kind::SAMPLE));
+        let Some(event) = event else {
+            self.note_loss(Loss { unattributed: 1, ..Loss::default() });
+            return Ok(());
+        };
+        self.advance(time);
+        let Self { samples, dumps, events, window, time: threads, seen_in, .. } = self;
+        let mut counting = Counting { window, time: threads.as_mut(), seen_in, dump: None };
+        let Ok(()) =
+            samples.read(&*events, OrderedRecord { event: Some(event), ..record }, None, &mut counting);
+        if let Some((pid, path)) = counting.dump {
+            let has_clock = events.attr(event).is_some_and(has_clock_of_dumps);
+            if dumps.begin(pid, &path, has_clock, &mut samples.tracker) {
+                dumps.play(time, &mut samples.tracker);
+            }
+        }
+        Ok(())
+    }
+
+    fn sample(&mut self, time: Timestamp, event: EventIndex, sample: Sample<'_>) -> io::Result<()> {
+        self.advance(time);
+        let Self { samples, events, window, time, seen_in, .. } = self;
+        let mut counting = Counting { window, time: time.as_mut(), seen_in, dump: None };
+        let Ok(()) = samples.read_decoded(&*events, event, sample, &mut counting);
+        Ok(())
+    }
+
+    /// Those stay that a stack speaks of: of the window, or of a thread that waits.
+    fn forget_spaces(&mut self, is_known: &dyn Fn(SpaceId) -> bool) {
+        if !self.has_unused_spaces && self.samples.tracker.spaces().len() <= self.most_spaces {
+            return;
+        }
+        self.has_unused_spaces = false;
         let waiting = self.time.iter().flat_map(|time| time.times().stacks().places());
         let places = self.window.stacks.places().iter().chain(waiting);
         let used: HashSet<SpaceId, FxBuildHasher> = places.map(|entry| entry.space).collect();
-        self.samples.tracker.forget_spaces(|space| used.contains(&space) || self.dumps.plays(space));
+        let is_used = |space| used.contains(&space) || self.dumps.plays(space) || is_known(space);
+        self.samples.tracker.forget_spaces(is_used);
         let spaces = self.samples.tracker.spaces();
         self.seen_in.retain(|space| spaces.find(space).is_some());
         if let Some(time) = &mut self.time {
@@ -456,7 +458,7 @@ impl<F: FnMut(News)> Engine<F> {
     }
 }
 
-impl<F: FnMut(News)> Consumer for Engine<F> {
+impl<F: FnMut(News)> Destination for Engine<F> {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         self.cpus = recording.cpus.len() as u32;
         self.recording = Some(Arc::new(recording.clone()));
@@ -484,36 +486,11 @@ impl<F: FnMut(News)> Consumer for Engine<F> {
         Ok(())
     }
 
-    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
-        let mut held = Vec::new();
-        let loss = self.events.each(&chunk.bytes, |time, place, _, event| held.push((time, place, event)));
-        self.note_loss(loss);
-        // The memory that it came in is as large as a ring, and there is little of it.
-        let number = self.chunks.hold(&chunk.bytes, held.len());
-        for (time, place, event) in held {
-            let (offset, length) = (place.start, place.len());
-            self.orderer.push(time, RecordSlot { chunk: number, offset, length, event });
-        }
-        Ok(Some(chunk.bytes))
-    }
-
-    fn ordered(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
-        self.look_at_dumps();
-        let Self { samples, dumps, events, window, time, seen_in, .. } = self;
-        let counting = Counting { window, time: time.as_mut(), seen_in, dump: None };
-        let mut reading = Reading { samples, dumps, events, counting };
-        let loss = events.each(&chunk.bytes, |time, _, raw, event| reading.read(time, raw, event));
-        self.note_loss(loss);
-        Ok(Some(chunk.bytes))
-    }
-
     fn note_loss(&mut self, loss: Loss) {
         self.samples.add_loss(loss);
     }
 
     fn finished_round(&mut self) -> io::Result<()> {
-        self.orderer.finish_round();
-        self.read_ready();
         self.has_looked = false;
         if let Some(time) = &mut self.time {
             time.finish_round(&mut self.samples.tracker, &mut self.window);
@@ -531,7 +508,6 @@ impl<F: FnMut(News)> Consumer for Engine<F> {
         if since > CHECKPOINT_SLACK.as_nanos() && self.time.is_none() {
             self.window.forget(self.newest.0.saturating_add(u64::try_from(since).unwrap_or(u64::MAX)));
         }
-        self.census.take(&mut self.samples.tracker);
         Ok(())
     }
 
@@ -547,8 +523,6 @@ impl<F: FnMut(News)> Consumer for Engine<F> {
     }
 
     fn end(&mut self, ending: &Ending) -> io::Result<()> {
-        self.orderer.finish();
-        self.read_ready();
         let length = self.time.as_mut().and_then(|time| {
             let end = ending.watched.map(|watched| watched.end);
             time.finish(end, &mut self.samples.tracker, &mut self.window);

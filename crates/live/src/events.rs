@@ -1,11 +1,10 @@
 //! The events of a live recording.
 
 use std::collections::HashMap;
-use std::ops::Range;
 
 use analysis::events::weight_of;
-use decoder::{Attr, Endian, RawRecord, RecordLayout, kind};
-use model::{EventIndex, Loss, Timestamp};
+use decoder::{Attr, Endian, RecordLayout};
+use model::EventIndex;
 use profile::Weight;
 use recorder::{RecordedEvent, Recording};
 use rustc_hash::FxBuildHasher;
@@ -62,38 +61,8 @@ impl LiveEvents {
         self.events.get(event as usize).map(|event| event.weight)
     }
 
-    /// Calls `read` for each record of a chunk: with its time, which is 0 where it has none, its place in the chunk, and its event.
-    /// Returns what is no record, and what is of no event.
-    pub(crate) fn each<'b>(
-        &self,
-        chunk: &'b [u8],
-        mut read: impl FnMut(Timestamp, Range<usize>, RawRecord<'b>, EventIndex),
-    ) -> Loss {
-        let (mut loss, mut offset) = (Loss::default(), 0);
-        while let Some(rest) = chunk.get(offset..).filter(|rest| !rest.is_empty()) {
-            let Ok((raw, length)) = RawRecord::parse(rest, Endian::NATIVE) else {
-                loss.cut_bytes += rest.len() as u64;
-                break;
-            };
-            // IDENTIFIER lies at the same place in the records of all events.
-            let id = self.layout(None).and_then(|layout| layout.id_of(&raw));
-            let event = id.and_then(|id| self.event_of_id(id));
-            // What we have made ourselves has no id.
-            let event = event.or_else(|| self.sideband().filter(|_| raw.kind != kind::SAMPLE));
-            match event {
-                Some(event) => {
-                    let time = self.layout(Some(event)).and_then(|layout| layout.time_of(&raw));
-                    read(time.unwrap_or(Timestamp(0)), offset..offset + length, raw, event);
-                }
-                None => loss.unattributed += 1,
-            }
-            offset += length;
-        }
-        loss
-    }
-
     /// The first sideband event.
-    fn sideband(&self) -> Option<EventIndex> {
+    pub(crate) fn sideband(&self) -> Option<EventIndex> {
         let position = self.events.iter().position(|event| event.is_sideband)?;
         u32::try_from(position).ok().map(EventIndex)
     }

@@ -8,7 +8,6 @@
 //! A [`Snapshot`](snapshot::Snapshot) is plain data, which nobody changes; [`views`] turns it into what is listed or drawn,
 //! knowing neither the time nor the profiled machine.
 
-mod chunks;
 pub mod code;
 mod counting;
 mod engine;

@@ -1,12 +1,12 @@
 //! A recording into the engine.
 
-use recorder::unwind::Unwinding;
+use recorder::unwind::InOrder;
 use recorder::{Command, Control, Notice, Options, Summary};
 
 use super::engine::{Engine, News};
 
-/// Records into the engine, through the stage that unwinds stacks where they are to be complete. A command that still
-/// runs when nobody looks any more is terminated: it was started to be looked at.
+/// Records into the engine, through the stage that orders the records, and unwinds stacks where they are to be complete. A command
+/// that still runs when nobody looks any more is terminated: it was started to be looked at.
 ///
 /// # Errors
 /// Where nothing can be recorded.
@@ -16,14 +16,10 @@ pub fn record<F: FnMut(News)>(
     engine: &mut Engine<F>,
     notices: &mut dyn FnMut(Notice),
 ) -> Result<Summary, recorder::Error> {
-    let summary = if options.copies_stacks() {
-        let mut unwinding = Unwinding::new(engine, options.keeps_stacks(), options.mechanisms).light();
-        let refused_tables = unwinding.refused_tables();
-        unwinding.consumer_mut().refused_tables = refused_tables;
-        recorder::record(options, control, &mut unwinding, notices)
-    } else {
-        recorder::record(options, control, engine, notices)
-    }?;
+    let mut in_order = InOrder::new(engine, options.keeps_stacks(), options.mechanisms).light();
+    let refused_tables = in_order.refused_tables();
+    in_order.consumer_mut().refused_tables = refused_tables;
+    let summary = recorder::record(options, control, &mut in_order, notices)?;
     if let Some(Command::Running(command)) = &summary.command {
         command.terminate();
     }

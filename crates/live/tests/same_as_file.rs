@@ -23,6 +23,7 @@ use prof_live::views::{Scope, functions};
 use prof_live::{Engine, News, Settings};
 use profile::queries::{ByLabel, CallTree, FunctionTable};
 use profile::{Shape, Show};
+use recorder::unwind::{InOrder, Mechanisms};
 use recorder::{
     Chunk, Consumer, Drained, Ending, FileConsumer, LostCount, RecordedEvent, Recording, RingKind,
 };
@@ -167,21 +168,7 @@ impl Script {
         consumer.end(ending).unwrap();
     }
 
-    /// Hands the records over as a stage does that has put them into the order of time.
-    fn play_in_order(&self, consumer: &mut dyn Consumer, ending: &Ending) {
-        consumer.begin(&self.recording).unwrap();
-        consumer.started().unwrap();
-        for round in self.chunks.chunks(5) {
-            for (ring, bytes) in round {
-                let drained = Drained::default();
-                consumer.ordered(Chunk { ring: *ring, bytes: bytes.clone(), drained }).unwrap();
-            }
-            consumer.finished_round().unwrap();
-        }
-        consumer.end(ending).unwrap();
-    }
-
-    fn watched(&self, ending: &Ending, in_order: bool) -> (Functions, Loss) {
+    fn watched(&self, ending: &Ending) -> (Functions, Loss) {
         let (_orders, ordered) = unbounded();
         let (news, snapshots) = unbounded();
         let settings = Settings {
@@ -199,10 +186,7 @@ impl Script {
             }
         };
         let mut engine = Engine::new(settings, ordered, tell).unwrap();
-        match in_order {
-            true => self.play_in_order(&mut engine, ending),
-            false => self.play(&mut engine, ending),
-        }
+        self.play(&mut InOrder::new(&mut engine, false, Mechanisms::all()), ending);
         let snapshot = snapshots.try_iter().last().unwrap();
         let mut all = Functions::new();
         for event in 0..self.layouts.len() - 1 {
@@ -243,9 +227,8 @@ impl Script {
 
     /// Checks that both ways agree; returns what they agree on.
     fn agree(&self, ending: &Ending) -> (Functions, Loss) {
-        let (watched, read) = (self.watched(ending, false), self.read(ending));
+        let (watched, read) = (self.watched(ending), self.read(ending));
         assert_eq!(watched, read, "what was watched, and what was read from the file");
-        assert_eq!(watched, self.watched(ending, true), "ordered by the engine, and before it");
         watched
     }
 }

@@ -19,7 +19,10 @@ use perfdata::sections::{Schedstat, WatchedTime};
 use prof_live::snapshot::Snapshot;
 use prof_live::views::{Scope, TaskChoice, TimeSpent, functions};
 use prof_live::{Engine, News, Settings};
-use recorder::{Chunk, Consumer, Drained, Ending, RecordedEvent, Recording, RingKind, SwitchNews};
+use recorder::unwind::{InOrder, Mechanisms};
+use recorder::{
+    Chunk, Consumer, Destination, Drained, Ending, RecordedEvent, Recording, RingKind, SwitchNews,
+};
 
 const MS: u64 = 1_000_000;
 const BEGIN: u64 = 1000 * MS;
@@ -34,9 +37,11 @@ const SAMPLER: usize = 0;
 const OUTSIDE: usize = 1;
 const SIDEBAND: usize = 2;
 
+type Tell = Box<dyn FnMut(News)>;
+
 /// A recording as the engine gets it.
 struct Live {
-    engine: Engine<Box<dyn FnMut(News)>>,
+    engine: InOrder<Engine<Tell>>,
     layouts: Vec<RecordLayout>,
     snapshots: Receiver<Arc<Snapshot>>,
     _orders: crossbeam_channel::Sender<prof_live::Order>,
@@ -78,7 +83,7 @@ impl Live {
         };
         let (orders, ordered) = unbounded();
         let (news, snapshots) = unbounded();
-        let tell: Box<dyn FnMut(News)> = Box::new(move |item| {
+        let tell: Tell = Box::new(move |item| {
             if let News::Snapshot(snapshot) = item {
                 news.send(snapshot).unwrap();
             }
@@ -92,7 +97,8 @@ impl Live {
             modules_only: false,
             time: Some(weight),
         };
-        let mut engine = Engine::new(settings, ordered, tell).unwrap();
+        let engine = Engine::new(settings, ordered, tell).unwrap();
+        let mut engine = InOrder::new(engine, false, Mechanisms::all());
         engine.begin(&recording).unwrap();
         let mut live = Self { engine, layouts, snapshots, _orders: orders };
         live.engine.note_switches(&[SwitchNews::Watched(WatchedTime {

@@ -5,16 +5,14 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use decoder::{Endian, RawRecord, Record, RecordLayout, kind};
-use model::{Loss, Tid, Timestamp};
+use model::{Tid, Timestamp};
 use rustc_hash::FxBuildHasher;
 use tracker::Orderer;
 
-use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind, SwitchNews};
+use crate::consumer::{Chunk, Consumer, Destination, Ending, Recording, RingKind, forward_calls};
 use crate::event::Event;
 use crate::notice::Notice;
 use crate::requests::NOBODY;
-use crate::unwind::StackTotals;
-use crate::window::DumpReport;
 
 /// Rounds until the stages behind have handed on what has come.
 const ROUNDS: u8 = 2;
@@ -124,7 +122,7 @@ impl<C: Consumer> CallWatch<C> {
     }
 }
 
-impl<C: Consumer> Consumer for CallWatch<C> {
+impl<C: Consumer> Destination for CallWatch<C> {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         for (place, call) in self.calls.iter().enumerate() {
             let mut layouts = [None, None];
@@ -147,29 +145,6 @@ impl<C: Consumer> Consumer for CallWatch<C> {
         self.consumer.started()
     }
 
-    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
-        if chunk.ring == RingKind::Samples {
-            self.note(&chunk.bytes);
-        }
-        self.consumer.records(chunk)
-    }
-
-    fn shrink(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
-        self.consumer.shrink(sample, until, into)
-    }
-
-    fn note_loss(&mut self, loss: Loss) {
-        self.consumer.note_loss(loss);
-    }
-
-    fn note_stacks(&mut self, stacks: &StackTotals) {
-        self.consumer.note_stacks(stacks);
-    }
-
-    fn note_switches(&mut self, news: &[SwitchNews]) {
-        self.consumer.note_switches(news);
-    }
-
     fn finished_round(&mut self) -> io::Result<()> {
         self.consumer.finished_round()?;
         self.rounds = match self.rounds {
@@ -183,24 +158,10 @@ impl<C: Consumer> Consumer for CallWatch<C> {
         Ok(())
     }
 
-    fn wanted_copy_size(&self) -> Option<u32> {
-        self.consumer.wanted_copy_size()
-    }
-
-    fn is_in_haste(&self) -> bool {
-        self.consumer.is_in_haste()
-    }
-
-    fn dump(&mut self, ticket: u64) {
-        self.consumer.dump(ticket);
-    }
-
-    fn take_reports(&mut self) -> Vec<DumpReport> {
-        self.consumer.take_reports()
-    }
-
     fn take_notices(&mut self) -> Vec<Notice> {
-        std::mem::take(&mut self.notices)
+        let mut notices = std::mem::take(&mut self.notices);
+        notices.extend(self.consumer.take_notices());
+        notices
     }
 
     fn checkpoint(&mut self) -> io::Result<()> {
@@ -209,5 +170,20 @@ impl<C: Consumer> Consumer for CallWatch<C> {
 
     fn end(&mut self, ending: &Ending) -> io::Result<()> {
         self.consumer.end(ending)
+    }
+
+    forward_calls!(this => this.consumer);
+}
+
+impl<C: Consumer> Consumer for CallWatch<C> {
+    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+        if chunk.ring == RingKind::Samples {
+            self.note(&chunk.bytes);
+        }
+        self.consumer.records(chunk)
+    }
+
+    fn shrink(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
+        self.consumer.shrink(sample, until, into)
     }
 }

@@ -140,9 +140,11 @@ pub struct TaskTime {
     pub nanoseconds: u64,
 }
 
-/// Takes a recording. The calls come from one thread, in this order: `begin`; `records` with what existed before;
-/// `started`; then, again and again, `shrink`, `records` and `finished_round`, and now and then `checkpoint`; at last `end`.
-pub trait Consumer {
+/// Takes what a recording says beside its records. Those come by [`Consumer`] or [`crate::unwind::OrderedConsumer`].
+///
+/// The calls come from one thread, in this order: `begin`; records of what existed before; `started`; then, again and again,
+/// records and `finished_round`, and now and then `checkpoint`; at last `end`.
+pub trait Destination {
     /// The events are open; nothing has been recorded yet.
     ///
     /// # Errors
@@ -154,28 +156,6 @@ pub trait Consumer {
     /// # Errors
     /// Those of the destination.
     fn started(&mut self) -> io::Result<()>;
-
-    /// Records, of one ring in its order; rings are in no order to each other but for `finished_round`. Gives the
-    /// memory back for the next chunk, or keeps it.
-    ///
-    /// # Errors
-    /// Those of the destination; the recording then ends.
-    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>>;
-
-    /// Records in the order of time over all rings: none that comes later is older. From a stage that has to order them itself, in place
-    /// of [`Self::records`]. For those who need no order they are records as others.
-    ///
-    /// # Errors
-    /// As those of [`Self::records`].
-    fn ordered(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
-        self.records(chunk)
-    }
-
-    /// Looks at a sample that is still in its ring, and will soon come in a chunk: appends a shorter record of the same layout to
-    /// `into`, to come in its place, or does nothing and returns false. The ring waits meanwhile, about `until` then.
-    fn shrink(&mut self, _sample: &[u8], _until: Instant, _into: &mut Vec<u8>) -> bool {
-        false
-    }
 
     /// Something went missing before it came here: bytes of a ring that were no records, or records that a stage could not
     /// decode.
@@ -231,7 +211,23 @@ pub trait Consumer {
     fn end(&mut self, ending: &Ending) -> io::Result<()>;
 }
 
-/// Hands those calls of a [`Consumer`] on to another one that mean the same to all who stand before it.
+/// Takes the records of a recording as they come out of the rings.
+pub trait Consumer: Destination {
+    /// Records, of one ring in its order; rings are in no order to each other but for `finished_round`. Gives the
+    /// memory back for the next chunk, or keeps it.
+    ///
+    /// # Errors
+    /// Those of the destination; the recording then ends.
+    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>>;
+
+    /// Looks at a sample that is still in its ring, and will soon come in a chunk: appends a shorter record of the same layout to
+    /// `into`, to come in its place, or does nothing and returns false. The ring waits meanwhile, about `until` then.
+    fn shrink(&mut self, _sample: &[u8], _until: Instant, _into: &mut Vec<u8>) -> bool {
+        false
+    }
+}
+
+/// Hands those calls of a [`Destination`] on to another one that mean the same to all who stand before it.
 macro_rules! forward_calls {
     ($this:ident => $consumer:expr) => {
         fn note_loss(&mut self, loss: model::Loss) {
@@ -268,7 +264,13 @@ macro_rules! forward_calls {
             let $this = self;
             $consumer.take_reports()
         }
+    };
+}
+pub(crate) use forward_calls;
 
+/// Hands on those calls of a [`Destination`] in which a stage may have work of its own.
+macro_rules! forward_upkeep {
+    ($this:ident => $consumer:expr) => {
         fn take_notices(&mut self) -> Vec<$crate::notice::Notice> {
             let $this = self;
             $consumer.take_notices()
@@ -280,27 +282,15 @@ macro_rules! forward_calls {
         }
     };
 }
-pub(crate) use forward_calls;
+pub(crate) use forward_upkeep;
 
-impl<C: Consumer + ?Sized> Consumer for &mut C {
+impl<D: Destination + ?Sized> Destination for &mut D {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         (**self).begin(recording)
     }
 
     fn started(&mut self) -> io::Result<()> {
         (**self).started()
-    }
-
-    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
-        (**self).records(chunk)
-    }
-
-    fn ordered(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
-        (**self).ordered(chunk)
-    }
-
-    fn shrink(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
-        (**self).shrink(sample, until, into)
     }
 
     fn finished_round(&mut self) -> io::Result<()> {
@@ -312,4 +302,15 @@ impl<C: Consumer + ?Sized> Consumer for &mut C {
     }
 
     forward_calls!(this => (**this));
+    forward_upkeep!(this => (**this));
+}
+
+impl<C: Consumer + ?Sized> Consumer for &mut C {
+    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+        (**self).records(chunk)
+    }
+
+    fn shrink(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
+        (**self).shrink(sample, until, into)
+    }
 }

@@ -71,7 +71,7 @@ impl Control {
         Self::with(Some(signals), mask)
     }
 
-    /// As [`Control::with_signals`]; SIGUSR2 asks for a file with what is kept ([`crate::Consumer::dump`]).
+    /// As [`Control::with_signals`]; SIGUSR2 asks for a file with what is kept ([`crate::Destination::dump`]).
     ///
     /// # Errors
     /// No more file descriptors.

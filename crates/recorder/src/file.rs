@@ -12,7 +12,7 @@ use model::{Loss, Name, Timestamp};
 use perfdata::sections;
 use perfdata::write::RecordWriter;
 
-use crate::consumer::{Chunk, Consumer, Ending, LostCount, Recording, RingKind, TaskTime};
+use crate::consumer::{Chunk, Consumer, Destination, Ending, LostCount, Recording, RingKind, TaskTime};
 use crate::description::{BuildIds, Description, MODE};
 use crate::output::Output;
 use crate::process_table::ProcessTable;
@@ -188,7 +188,7 @@ fn append_task_time(time: &TaskTime, layout: &RecordLayout, records: &mut Vec<u8
     let _ = layout.encode(&Record::Read(Read { pid: time.pid, tid: time.tid, values, sample_id }), records);
 }
 
-impl Consumer for FileConsumer {
+impl Destination for FileConsumer {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         let description =
             Description::new(recording, std::mem::take(&mut self.command_line), self.compression)?;
@@ -216,15 +216,6 @@ impl Consumer for FileConsumer {
             self.writer = Some(Writer::Behind(WriteBehind::start(output).map_err(io::Error::other)?));
         }
         Ok(())
-    }
-
-    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
-        match chunk.ring {
-            RingKind::Sideband | RingKind::TaskTimes => self.note_mappings(&chunk.bytes),
-            RingKind::Samples => self.note_times(&chunk.bytes),
-        }
-        self.writer()?.append(&chunk.bytes)?;
-        Ok(Some(chunk.bytes))
     }
 
     fn note_loss(&mut self, loss: Loss) {
@@ -283,5 +274,16 @@ impl Consumer for FileConsumer {
         writer.append(&records)?;
         self.size = writer.finish(&features)?;
         Ok(())
+    }
+}
+
+impl Consumer for FileConsumer {
+    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+        match chunk.ring {
+            RingKind::Sideband | RingKind::TaskTimes => self.note_mappings(&chunk.bytes),
+            RingKind::Samples => self.note_times(&chunk.bytes),
+        }
+        self.writer()?.append(&chunk.bytes)?;
+        Ok(Some(chunk.bytes))
     }
 }

@@ -13,7 +13,9 @@ use host::procfs::{self, PathView};
 use host::sys::perf_event::own_pid;
 use model::Pid;
 
-use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind, forward_calls};
+use crate::consumer::{
+    Chunk, Consumer, Destination, Ending, Recording, RingKind, forward_calls, forward_upkeep,
+};
 
 /// Folders of what a distribution installs: these files stay, unless a process sees others under their names.
 const SYSTEM: [&[u8]; 9] = [
@@ -138,7 +140,7 @@ fn lock(held: &Mutex<HeldFiles>) -> MutexGuard<'_, HeldFiles> {
     held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<C: Consumer> Consumer for Holding<C> {
+impl<C: Consumer> Destination for Holding<C> {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         self.layout = recording.layout(recording.events.len().saturating_sub(1));
         self.consumer.begin(recording)
@@ -148,6 +150,19 @@ impl<C: Consumer> Consumer for Holding<C> {
         self.consumer.started()
     }
 
+    fn finished_round(&mut self) -> io::Result<()> {
+        self.consumer.finished_round()
+    }
+
+    fn end(&mut self, ending: &Ending) -> io::Result<()> {
+        self.consumer.end(ending)
+    }
+
+    forward_calls!(this => this.consumer);
+    forward_upkeep!(this => this.consumer);
+}
+
+impl<C: Consumer> Consumer for Holding<C> {
     fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
         if chunk.ring == RingKind::Sideband
             && let Some(layout) = self.layout.take()
@@ -161,14 +176,4 @@ impl<C: Consumer> Consumer for Holding<C> {
     fn shrink(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
         self.consumer.shrink(sample, until, into)
     }
-
-    fn finished_round(&mut self) -> io::Result<()> {
-        self.consumer.finished_round()
-    }
-
-    fn end(&mut self, ending: &Ending) -> io::Result<()> {
-        self.consumer.end(ending)
-    }
-
-    forward_calls!(this => this.consumer);
 }

@@ -9,13 +9,11 @@ use decoder::record::{Mmap, Record};
 use decoder::{CpuMode, Endian, RawRecord, RecordLayout, SampleFormat, kind, offsets};
 use host::jvm::{self, NotAsked, Outcome};
 use host::procfs;
-use model::{Loss, Pid, Tid};
+use model::{Pid, Tid};
 
-use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind};
+use crate::consumer::{Chunk, Consumer, Destination, Ending, Recording, RingKind, forward_calls};
 use crate::notice::Notice;
 use crate::records::{each, u32_at};
-use crate::unwind::StackTotals;
-use crate::window::DumpReport;
 
 /// The library that a virtual machine is.
 const LIBRARY: &[u8] = b"libjvm.so";
@@ -208,7 +206,7 @@ fn is_jvm(map: &Mmap<'_>) -> bool {
     map.mode == CpuMode::User && !map.data && map.pid.0 > 0 && name.starts_with(LIBRARY)
 }
 
-impl<C: Consumer> Consumer for AskingJvms<C> {
+impl<C: Consumer> Destination for AskingJvms<C> {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         self.layout = recording.layout(recording.events.len().saturating_sub(1));
         self.consumer.begin(recording)
@@ -216,23 +214,6 @@ impl<C: Consumer> Consumer for AskingJvms<C> {
 
     fn started(&mut self) -> io::Result<()> {
         self.consumer.started()
-    }
-
-    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
-        if chunk.ring == RingKind::Sideband
-            && let Some(layout) = self.layout.take()
-        {
-            self.look_at(&chunk.bytes, &layout);
-            self.layout = Some(layout);
-        }
-        if chunk.ring == RingKind::Samples && !self.machines.is_empty() {
-            self.count(&chunk.bytes);
-        }
-        self.consumer.records(chunk)
-    }
-
-    fn shrink(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
-        self.consumer.shrink(sample, until, into)
     }
 
     fn finished_round(&mut self) -> io::Result<()> {
@@ -255,27 +236,24 @@ impl<C: Consumer> Consumer for AskingJvms<C> {
         self.consumer.end(ending)
     }
 
-    fn note_loss(&mut self, loss: Loss) {
-        self.consumer.note_loss(loss);
+    forward_calls!(this => this.consumer);
+}
+
+impl<C: Consumer> Consumer for AskingJvms<C> {
+    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+        if chunk.ring == RingKind::Sideband
+            && let Some(layout) = self.layout.take()
+        {
+            self.look_at(&chunk.bytes, &layout);
+            self.layout = Some(layout);
+        }
+        if chunk.ring == RingKind::Samples && !self.machines.is_empty() {
+            self.count(&chunk.bytes);
+        }
+        self.consumer.records(chunk)
     }
 
-    fn wanted_copy_size(&self) -> Option<u32> {
-        self.consumer.wanted_copy_size()
-    }
-
-    fn is_in_haste(&self) -> bool {
-        self.consumer.is_in_haste()
-    }
-
-    fn note_stacks(&mut self, stacks: &StackTotals) {
-        self.consumer.note_stacks(stacks);
-    }
-
-    fn dump(&mut self, ticket: u64) {
-        self.consumer.dump(ticket);
-    }
-
-    fn take_reports(&mut self) -> Vec<DumpReport> {
-        self.consumer.take_reports()
+    fn shrink(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
+        self.consumer.shrink(sample, until, into)
     }
 }

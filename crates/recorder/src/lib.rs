@@ -56,7 +56,7 @@ pub use census::Census;
 pub use commands::CommandSources;
 pub use conditions::{DumpCondition, ExitCondition};
 pub use consumer::{
-    Chunk, Consumer, Ending, LostCount, RecordedEvent, Recording, RingKind, SwitchNews, TaskTime,
+    Chunk, Consumer, Destination, Ending, LostCount, RecordedEvent, Recording, RingKind, SwitchNews, TaskTime,
 };
 pub use container_table::Containers;
 pub use control::Control;

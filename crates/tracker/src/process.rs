@@ -223,7 +223,9 @@ impl Process {
             return true;
         }
         let mut from = mapping.start;
-        while let Some(found) = self.mappings.recorded.first_from(from).filter(|found| found.start <= mapping.last) {
+        while let Some(found) =
+            self.mappings.recorded.first_from(from).filter(|found| found.start <= mapping.last)
+        {
             if found.kind != MappingKind::Image {
                 return true;
             }

@@ -112,7 +112,8 @@ fn what_records_tell_of_is_known_apart() {
     tracker.map_generated(PID, dump, [(Avma(0x1100), Avma(0x110f), 900)]);
     assert_eq!(tracker.recorded_generation(PID), recorded, "no record tells of a function");
     assert_ne!(tracker.generation(PID), all);
-    let ranges: Vec<_> = tracker.recorded_mappings(PID).map(|mapping| (mapping.start, mapping.last)).collect();
+    let ranges: Vec<_> =
+        tracker.recorded_mappings(PID).map(|mapping| (mapping.start, mapping.last)).collect();
     assert_eq!(ranges, [(Avma(0x1000), Avma(0x1fff))]);
     assert_eq!(tracker.mapping(PID, Avma(0x1104)).map(|mapping| mapping.space), Some(dump));
     assert_ne!(tracker.recorded_mapping(PID, Avma(0x1104)).map(|mapping| mapping.space), Some(dump));

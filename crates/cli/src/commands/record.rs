@@ -15,7 +15,7 @@ use host::objects::HeldFiles;
 use host::sys::memory;
 use model::{CpuId, Loss, Name, Pid, Tid};
 use recorder::event::Rate;
-use recorder::unwind::{StackTotals, Unwinding};
+use recorder::unwind::{Encoding, InOrder, StackTotals};
 use recorder::{
     CallChain, Clock, Command, CommandSources, Control, Errno, Error, FileConsumer, Importance, Levels,
     Notice, Options, Target, Workload,
@@ -264,7 +264,8 @@ pub fn record_into(
     let mut notices = |notice: Notice| tell(&notice, console);
     let mut stacks = (StackTotals::default(), (0, 0));
     let (recorded, held) = if options.copies_stacks() {
-        let mut unwinding = Unwinding::new(&mut file, options.keeps_stacks(), options.mechanisms);
+        let mut unwinding =
+            InOrder::new(Encoding::new(&mut file), options.keeps_stacks(), options.mechanisms);
         if options.in_parts {
             unwinding = unwinding.lasting();
         }

@@ -19,7 +19,8 @@ use export::summary::counted;
 use host::files::{self, NameInFolder};
 use model::{BuildId, FileIdentity, Name, Pid, Space, Tid};
 use recorder::{
-    Chunk, Consumer, Drained, Ending, FileConsumer, LostCount, RecordedEvent, Recording, RingKind,
+    Chunk, Consumer, Destination, Drained, Ending, FileConsumer, LostCount, RecordedEvent, Recording,
+    RingKind,
 };
 use rustc_hash::FxBuildHasher;
 

@@ -11,7 +11,9 @@ use decoder::{ReadFormat, SampleFormat, kind, offsets};
 use host::procfs;
 use model::Pid;
 
-use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind, forward_calls};
+use crate::consumer::{
+    Chunk, Consumer, Destination, Ending, Recording, RingKind, forward_calls, forward_upkeep,
+};
 use crate::coverage::Tally;
 use crate::records::{each, retain, u32_at, u64_at};
 use crate::ring::Strangers;
@@ -145,7 +147,7 @@ fn is_of_member(record: &[u8], lives: &mut Lives) -> bool {
     pid.zip(time).is_some_and(|(pid, time)| lives.is_member(pid, time))
 }
 
-impl Consumer for Members<'_> {
+impl Destination for Members<'_> {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         self.tally = Tally::new(&recording.events);
         let samplers = recording.events.iter().filter(|event| !event.sideband);
@@ -157,22 +159,6 @@ impl Consumer for Members<'_> {
     fn started(&mut self) -> io::Result<()> {
         self.running = true;
         self.consumer.started()
-    }
-
-    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
-        if !self.running {
-            return self.consumer.records(chunk);
-        }
-        if chunk.ring == RingKind::Sideband {
-            each(&chunk.bytes).for_each(|record| self.lives.learn(record, self.inherit));
-        }
-        self.coming.push(chunk);
-        Ok(self.spare.pop())
-    }
-
-    fn shrink(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
-        let is_known = u32_at(sample, PID).is_some_and(|pid| self.lives.is_known_member(pid));
-        is_known && self.consumer.shrink(sample, until, into)
     }
 
     fn finished_round(&mut self) -> io::Result<()> {
@@ -196,6 +182,25 @@ impl Consumer for Members<'_> {
     }
 
     forward_calls!(this => this.consumer);
+    forward_upkeep!(this => this.consumer);
+}
+
+impl Consumer for Members<'_> {
+    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+        if !self.running {
+            return self.consumer.records(chunk);
+        }
+        if chunk.ring == RingKind::Sideband {
+            each(&chunk.bytes).for_each(|record| self.lives.learn(record, self.inherit));
+        }
+        self.coming.push(chunk);
+        Ok(self.spare.pop())
+    }
+
+    fn shrink(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
+        let is_known = u32_at(sample, PID).is_some_and(|pid| self.lives.is_known_member(pid));
+        is_known && self.consumer.shrink(sample, until, into)
+    }
 }
 
 #[cfg(test)]
@@ -208,24 +213,13 @@ mod tests {
     #[derive(Default)]
     struct Notes(Vec<u32>, Option<Vec<LostCount>>);
 
-    impl Consumer for Notes {
+    impl Destination for Notes {
         fn begin(&mut self, _: &Recording) -> io::Result<()> {
             Ok(())
         }
 
         fn started(&mut self) -> io::Result<()> {
             Ok(())
-        }
-
-        fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
-            let samples = each(&chunk.bytes).filter(|record| u32_at(record, 0) == Some(kind::SAMPLE));
-            self.0.extend(samples.map(|record| u32_at(record, PID).unwrap()));
-            Ok(Some(chunk.bytes))
-        }
-
-        fn shrink(&mut self, sample: &[u8], _: Instant, into: &mut Vec<u8>) -> bool {
-            into.extend_from_slice(sample);
-            true
         }
 
         fn finished_round(&mut self) -> io::Result<()> {
@@ -240,6 +234,19 @@ mod tests {
         fn end(&mut self, ending: &Ending) -> io::Result<()> {
             self.1.clone_from(&ending.lost);
             Ok(())
+        }
+    }
+
+    impl Consumer for Notes {
+        fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+            let samples = each(&chunk.bytes).filter(|record| u32_at(record, 0) == Some(kind::SAMPLE));
+            self.0.extend(samples.map(|record| u32_at(record, PID).unwrap()));
+            Ok(Some(chunk.bytes))
+        }
+
+        fn shrink(&mut self, sample: &[u8], _: Instant, into: &mut Vec<u8>) -> bool {
+            into.extend_from_slice(sample);
+            true
         }
     }
 

@@ -2,8 +2,8 @@
 //! never moved again. Such a sample waits for its turn as it will be written, with a note behind it of the mappings by which
 //! its stack was found.
 
-use decoder::Sample;
 use decoder::offsets::{MISC, SIZE};
+use decoder::{RawRecord, Sample};
 use model::{Avma, Pid, TruncationReason};
 use stacks::{is_user_mark, user_part};
 use unwinder::AddressSpace;
@@ -39,16 +39,14 @@ pub(super) fn note(records: &mut Vec<u8>, start: usize, found_by: FoundBy) -> bo
     true
 }
 
-/// Appends the sample without its note, which it returns; `None` where there is none.
-pub(super) fn take(early: &[u8], into: &mut Vec<u8>) -> Option<FoundBy> {
-    let (record, note) = early.split_last_chunk::<NOTE>()?;
+/// The sample without its note, and what that says; `None` where there is none.
+pub(super) fn without_note<'a>(early: &RawRecord<'a>) -> Option<(RawRecord<'a>, FoundBy)> {
+    let (body, note) = early.body.split_last_chunk::<NOTE>()?;
     let (generation, rest) = note.split_first_chunk::<8>()?;
     let (pid, late) = rest.split_first_chunk::<4>()?;
-    let start = into.len();
-    into.extend_from_slice(record);
-    change(into, start, |misc| misc & !EARLY, u16::try_from(record.len()).ok()?);
     let (pid, generation) = (Pid(i32::from_ne_bytes(*pid)), u64::from_ne_bytes(*generation));
-    Some(FoundBy { pid, generation, late: late.iter().any(|byte| *byte != 0) })
+    let found_by = FoundBy { pid, generation, late: late.iter().any(|byte| *byte != 0) };
+    Some((RawRecord { misc: early.misc & !EARLY, body, ..*early }, found_by))
 }
 
 fn change(records: &mut [u8], start: usize, misc: impl Fn(u16) -> u16, size: u16) {
@@ -99,13 +97,14 @@ mod tests {
             let mut records = [vec![1; 8], record(2, 24)].concat();
             assert!(!is_early(2) && note(&mut records, 8, found_by));
             assert_eq!(records[..32], [vec![1; 8], record(2 | EARLY, 40)].concat());
-            let mut taken = vec![7];
-            assert_eq!(take(&records[8..], &mut taken), Some(found_by));
-            assert_eq!(taken, [vec![7], record(2, 24)].concat());
+            let (early, size) = RawRecord::parse(&records[8..], Endian::NATIVE).unwrap();
+            let (raw, found) = without_note(&early).unwrap();
+            let mut bytes = Vec::new();
+            raw.encode(Endian::NATIVE, &mut bytes).unwrap();
+            assert_eq!((size, found, bytes), (40, found_by, record(2, 24)));
         }
         let found_by = FoundBy { pid: Pid(77), generation: 1, late: false };
-        let mut taken = Vec::new();
-        assert_eq!(take(&[0; 8], &mut taken), None);
+        assert_eq!(without_note(&RawRecord { kind: 9, misc: EARLY, body: &[0; 8] }), None);
         assert!(!note(&mut vec![0; 65_535], 0, found_by), "a record is no longer than that");
     }
 

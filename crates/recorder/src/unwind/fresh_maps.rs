@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use decoder::{Endian, RawRecord, RecordLayout};
+use decoder::RecordLayout;
 use model::{Avma, Pid, Timestamp};
 use rustc_hash::FxBuildHasher;
 use tracker::Tracker;
@@ -36,25 +36,24 @@ struct Turn {
 }
 
 impl FreshMaps {
-    /// At `now`, code ran at `missing` of a process, where no mapping is known: tells the tracker what the process has
-    /// there, if it lives, and appends the records that say so to `records`. False where nothing came of it.
+    /// At `now`, code ran at `missing` of a process, where no mapping is known: returns the records of what the process has there,
+    /// and elsewhere beyond what the tracker knows, if it lives. `None` where nothing came of it.
     pub(super) fn look(
         &mut self,
         (pid, missing): (Pid, Avma),
         now: Timestamp,
         layout: &RecordLayout,
-        tracker: &mut Tracker,
-        records: &mut Vec<u8>,
-    ) -> bool {
+        tracker: &Tracker,
+    ) -> Option<Vec<u8>> {
         if !self.is_due(pid, now.0) {
-            return false;
+            return None;
         }
         let (maps, _) = mappings(pid, false);
         // The process may be another program by now; and a word that is no address is in no mapping of any.
         let found = maps.iter().any(|map| (map.start..map.end).contains(&missing.0));
         self.note(pid, now.0, found);
         if !found {
-            return false;
+            return None;
         }
         let mut synthesis = Synthesis::at(layout, now);
         for map in &maps {
@@ -66,16 +65,7 @@ impl FreshMaps {
                 synthesis.mapping(pid, map, false);
             }
         }
-        let fresh = synthesis.finish();
-        let mut rest = &fresh[..];
-        while let Ok((raw, size)) = RawRecord::parse(rest, Endian::NATIVE) {
-            if let Ok(record) = layout.decode(&raw) {
-                tracker.apply(&record);
-            }
-            rest = rest.get(size..).unwrap_or_default();
-        }
-        records.extend_from_slice(&fresh);
-        true
+        Some(synthesis.finish())
     }
 
     fn is_due(&self, pid: Pid, now: u64) -> bool {
@@ -120,31 +110,32 @@ mod tests {
 
     #[test]
     fn a_mapping_that_nobody_told_of_is_found_in_the_live_process() {
-        use decoder::{Attr, AttrFlags, SampleFormat};
+        use decoder::{Attr, AttrFlags, Endian, RawRecord, SampleFormat};
         let attr = Attr {
             sample_format: SampleFormat::IDENTIFIER | SampleFormat::TID | SampleFormat::TIME,
             flags: AttrFlags::SAMPLE_ID_ALL,
             ..Attr::default()
         };
         let layout = RecordLayout::new(&attr, Endian::NATIVE);
-        let (mut maps, mut tracker, mut records) = (FreshMaps::default(), Tracker::new(), Vec::new());
+        let (mut maps, mut tracker) = (FreshMaps::default(), Tracker::new());
         let here = Pid(std::process::id() as i32);
         let function =
             Avma(a_mapping_that_nobody_told_of_is_found_in_the_live_process as fn() as usize as u64);
         let nowhere = (here, Avma(8));
-        assert!(!maps.look(nowhere, Timestamp(1), &layout, &mut tracker, &mut records));
-        assert!(records.is_empty() && tracker.mapping(here, function).is_none());
+        assert_eq!(maps.look(nowhere, Timestamp(1), &layout, &tracker), None);
         let there = (here, function);
-        assert!(!maps.look(there, Timestamp(2), &layout, &mut tracker, &mut records), "too soon");
+        assert_eq!(maps.look(there, Timestamp(2), &layout, &tracker), None, "too soon");
         let later = Timestamp(1 + PATIENCE);
-        assert!(maps.look(there, later, &layout, &mut tracker, &mut records));
+        let records = maps.look(there, later, &layout, &tracker).unwrap();
+        let mut rest = &records[..];
+        while let Ok((raw, size)) = RawRecord::parse(rest, Endian::NATIVE) {
+            assert_eq!(layout.time_of(&raw), Some(later));
+            tracker.apply(&layout.decode(&raw).unwrap());
+            rest = &rest[size..];
+        }
         assert!(tracker.mapping(here, function).is_some_and(|mapping| mapping.executable));
-        let (raw, _) = RawRecord::parse(&records, Endian::NATIVE).unwrap();
-        assert_eq!(layout.time_of(&raw), Some(later));
         // What is known is not told again.
-        records.clear();
         let again = Timestamp(later.0 + 3 * PATIENCE);
-        assert!(maps.look(there, again, &layout, &mut tracker, &mut records));
-        assert!(records.is_empty());
+        assert_eq!(maps.look(there, again, &layout, &tracker), Some(Vec::new()));
     }
 }

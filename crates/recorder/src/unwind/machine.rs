@@ -1,40 +1,39 @@
-//! Samples, one after the other, with what is known of the machine at each one's moment.
+//! Samples whose stacks are to be found, one after the other, with what is known of the machine at each one's moment.
 
 use std::cell::OnceCell;
+use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
 use decoder::values::U64s;
-use decoder::{Endian, RawRecord, Record, Sample};
+use decoder::{Endian, RawRecord, Sample};
 use elf::UnpackBudget;
 use host::objects::{Limits, ObjectStore, SearchPaths};
-use model::{Pid, TruncationReason};
+use model::{EventIndex, Pid, Timestamp, TruncationReason};
 use stacks::{
-    DumpOwners, Mechanisms, ProcessMaps, ProcessMapsCache, RefusedTables, SampledStack, StackWalker,
-    UserState, is_of_32_bits, kernel_part, names_no_mapping, native, user_part,
+    DumpOwners, Mechanisms, ProcessMapsCache, RefusedTables, SampledStack, StackWalker, UserState,
+    is_of_32_bits, kernel_part, names_no_mapping, native, user_part,
 };
-use tracker::Tracker;
+use tracker::{OrderedRecord, Tracker};
 use unwinder::{StackEnd, Unwinder};
 
 use super::copy_size::CopySize;
 use super::early::{self, FoundBy};
+use super::encoding::encode;
 use super::execs::Execs;
 use super::fresh_maps::FreshMaps;
-use super::stage::Layouts;
+use super::in_order::Layouts;
+use super::ordered::OrderedConsumer;
 use super::totals::StackTotals;
 use crate::census::Census;
-
-/// Spaces beyond this are forgotten where nothing is mapped from them.
-const MOST_SPACES: usize = 4096;
 
 /// After a stack was cut, this many further ones are noted where they are complete, for those that will be cut. So it is at the
 /// beginning, when the size of the copies is not settled.
 const NOTED_STACKS: u32 = 64;
 
-/// The machine at the moment of the record whose turn it is, and what unwinding needs.
+/// Everything that unwinding needs beside a tracker at the moment of the record whose turn it is.
 #[derive(Debug)]
 pub(super) struct Machine {
-    pub(super) tracker: Tracker,
     maps_cache: ProcessMapsCache,
     pub(super) walker: StackWalker,
     pub(super) totals: StackTotals,
@@ -42,15 +41,19 @@ pub(super) struct Machine {
     pub(super) mechanisms: Mechanisms,
     pub(super) execs: Execs,
     fresh_maps: FreshMaps,
-    /// Records of mappings found for the sample whose turn it is: they belong before it.
-    pub(super) fresh: Vec<u8>,
     /// Stacks to come that are noted.
     noted_stacks: u32,
     chain: Vec<u64>,
     chain_bytes: Vec<u8>,
     census: Census,
-    /// With more spaces than this, it is time to forget some.
-    most_spaces: usize,
+}
+
+/// A sample whose turn it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Turn<'l> {
+    pub(super) time: Timestamp,
+    pub(super) event: EventIndex,
+    pub(super) layouts: &'l Layouts,
 }
 
 /// While recording there is no time for large files: compressed tables of call frames (`.debug_frame`) of programs in Go have
@@ -66,7 +69,6 @@ impl Machine {
         let store = Arc::new(store.with_limits(limits()));
         let owners = DumpOwners::new(|pid| host::procfs::life(pid).ok());
         Self {
-            tracker: Tracker::new(),
             // Records have times of the clock that dumps have.
             maps_cache: ProcessMapsCache::new(store).with_dumps(owners, true),
             walker: StackWalker::new(Unwinder::FRAME_LIMIT, mechanisms),
@@ -75,34 +77,34 @@ impl Machine {
             mechanisms,
             execs: Execs::default(),
             fresh_maps: FreshMaps::default(),
-            fresh: Vec::new(),
             noted_stacks: NOTED_STACKS,
             chain: Vec::new(),
             chain_bytes: Vec::new(),
             census: Census::default(),
-            most_spaces: MOST_SPACES,
         }
     }
 
-    /// Writes a sample with its user stack unwound.
-    pub(super) fn unwind(&mut self, sample: Sample<'_>, layouts: &Layouts, out: &mut Vec<u8>) {
+    /// Hands a sample on with its user stack unwound.
+    pub(super) fn unwind(
+        &mut self,
+        sample: Sample<'_>,
+        turn: Turn<'_>,
+        consumer: &mut impl OrderedConsumer,
+    ) -> io::Result<()> {
         self.chain.clear();
         self.chain.extend(kernel_part(&sample));
-        match (self.user_state(&sample), sample.thread) {
-            (Some(state), Some((pid, _))) => {
-                let maps = self.maps_cache.of(&mut self.tracker, pid);
-                self.unwind_now(&sample, pid, &state, &maps, layouts);
-            }
+        match (self.user_state(&sample, consumer.tracker()), sample.thread) {
+            (Some(state), Some((pid, _))) => self.unwind_now(&sample, pid, &state, turn, consumer)?,
             // There is none, or it is a 32-bit one, which is left to the kernel's walk.
             _ => {
                 self.totals.without_stack += 1;
                 self.totals.of_32_bits += u64::from(is_of_32_bits(&sample));
-                if !self.has_left_its_program(&sample) {
+                if !self.has_left_its_program(&sample, consumer.tracker()) {
                     self.chain.extend(user_part(&sample));
                 }
             }
         }
-        self.write(sample, layouts, out);
+        self.hand_on(Sample { user_registers: None, user_stack: None, ..sample }, turn, consumer)
     }
 
     fn unwind_now(
@@ -110,18 +112,20 @@ impl Machine {
         sample: &Sample<'_>,
         pid: Pid,
         state: &UserState<'_>,
-        maps: &ProcessMaps,
-        layouts: &Layouts,
-    ) {
+        turn: Turn<'_>,
+        consumer: &mut impl OrderedConsumer,
+    ) -> io::Result<()> {
+        let maps = self.maps_cache.of(consumer.tracker(), pid);
         let (newer, start) = (OnceCell::new(), self.chain.len());
-        let mut sampled = SampledStack { sample, pid, state, maps };
+        let mut sampled = SampledStack { sample, pid, state, maps: &maps };
         let mut unwound = self.walker.walk(&sampled, &mut self.chain);
         if let (Some(missing), Some(now)) = (self.walker.stack().unmapped, sample.time)
             && self.mechanisms.contains(Mechanisms::FRESH_MAPS)
         {
-            let (place, layout) = ((pid, missing), &layouts.recorded);
-            if self.fresh_maps.look(place, now, layout, &mut self.tracker, &mut self.fresh) {
-                let maps = newer.get_or_init(|| self.maps_cache.of(&mut self.tracker, pid));
+            let (place, layout) = ((pid, missing), &turn.layouts.recorded);
+            if let Some(records) = self.fresh_maps.look(place, now, layout, consumer.tracker()) {
+                hand_on_records(&records, now, consumer)?;
+                let maps = newer.get_or_init(|| self.maps_cache.of(consumer.tracker(), pid));
                 sampled = SampledStack { maps, ..sampled };
                 self.chain.truncate(start);
                 unwound = self.walker.walk(&sampled, &mut self.chain);
@@ -132,6 +136,7 @@ impl Machine {
             unwound = self.walker.finish(&sampled, &mut self.chain, start);
         }
         self.totals.count(unwound.end, unwound.late);
+        Ok(())
     }
 
     /// Says a sample that is still in its ring shorter, by its whole call chain, where that takes no time.
@@ -140,6 +145,7 @@ impl Machine {
         sample: &Sample<'_>,
         layouts: &Layouts,
         until: Instant,
+        tracker: &mut Tracker,
         into: &mut Vec<u8>,
     ) -> bool {
         if !self.mechanisms.contains(Mechanisms::IN_RING) {
@@ -147,7 +153,7 @@ impl Machine {
         }
         let state = native().and_then(|architecture| UserState::of(sample, architecture));
         let (Some(state), Some((pid, _))) = (state, sample.thread) else { return false };
-        let Some((generation, maps)) = self.maps_cache.unchanged(&mut self.tracker, pid) else {
+        let Some((generation, maps)) = self.maps_cache.unchanged(tracker, pid) else {
             return false;
         };
         let sampled = SampledStack { sample, pid, state: &state, maps: &maps };
@@ -155,7 +161,7 @@ impl Machine {
         self.chain.extend(kernel_part(sample));
         let Some(unwound) = self.walker.walk_at_once(&sampled, until, &mut self.chain) else { return false };
         let start = into.len();
-        self.write(*sample, layouts, into);
+        encode(self.with_chain(*sample, layouts), &layouts.written, into);
         let found_by = FoundBy { pid, generation: generation.as_u64(), late: unwound.late };
         if into.len() == start || !early::note(into, start, found_by) {
             into.truncate(start);
@@ -177,37 +183,44 @@ impl Machine {
         }
     }
 
-    /// Writes a sample whose stack was found in the ring: now its turn has come. False where it cannot be decoded.
-    pub(super) fn write_early(&mut self, early: &[u8], layouts: &Layouts, out: &mut Vec<u8>) -> bool {
-        let start = out.len();
-        let Some(FoundBy { pid, generation, late }) = early::take(early, out) else { return false };
+    /// Hands on a sample whose stack was found in the ring: now its turn has come. False where it cannot be decoded.
+    pub(super) fn pass_early(
+        &mut self,
+        early: &RawRecord<'_>,
+        turn: Turn<'_>,
+        consumer: &mut impl OrderedConsumer,
+    ) -> io::Result<bool> {
+        let Some((raw, FoundBy { pid, generation, late })) = early::without_note(early) else {
+            return Ok(false);
+        };
         let mut end = StackEnd::Complete;
-        if self.tracker.recorded_generation(pid).as_u64() != generation {
-            let record = out.split_off(start);
-            let Ok((raw, _)) = RawRecord::parse(&record, Endian::NATIVE) else { return false };
-            let Ok(sample) = layouts.written.decode_sample(&raw) else { return false };
-            let maps = self.maps_cache.of(&mut self.tracker, pid);
+        if consumer.tracker().recorded_generation(pid).as_u64() == generation {
+            let event = Some(turn.event);
+            consumer.record(turn.time, OrderedRecord { raw, event, offset: None })?;
+        } else {
+            let Ok(sample) = turn.layouts.written.decode_sample(&raw) else { return Ok(false) };
+            let maps = self.maps_cache.of(consumer.tracker(), pid);
             self.chain.clear();
             self.chain.extend(kernel_part(&sample));
             if !early::extend_within(&maps.space, &sample, &mut self.chain) {
                 end = StackEnd::Truncated(TruncationReason::MappingUnknown);
             }
-            self.write(sample, layouts, out);
+            self.hand_on(sample, turn, consumer)?;
         }
         self.totals.count(end, late);
-        true
+        Ok(true)
     }
 
     /// The user side of a thread that has one: while exec has taken the program away with its stack, and not yet started the
     /// next, it has none.
-    fn user_state<'a>(&self, sample: &Sample<'a>) -> Option<UserState<'a>> {
+    fn user_state<'a>(&self, sample: &Sample<'a>, tracker: &Tracker) -> Option<UserState<'a>> {
         let state = UserState::with_any_copy(sample, native()?)?;
-        (!state.stack.bytes.is_empty() || !self.has_left_its_program(sample)).then_some(state)
+        (!state.stack.bytes.is_empty() || !self.has_left_its_program(sample, tracker)).then_some(state)
     }
 
     /// Of a thread of which no stack was copied.
-    fn has_left_its_program(&self, sample: &Sample<'_>) -> bool {
-        !is_of_32_bits(sample) && (names_no_mapping(sample, &self.tracker) || self.execs.follow(sample))
+    fn has_left_its_program(&self, sample: &Sample<'_>, tracker: &Tracker) -> bool {
+        !is_of_32_bits(sample) && (names_no_mapping(sample, tracker) || self.execs.follow(sample))
     }
 
     /// The number of bytes of its copy that the stack found last needed.
@@ -226,31 +239,57 @@ impl Machine {
         self.maps_cache.give_back();
     }
 
-    /// Forgets what is no more: a recording may go on for days.
-    pub(super) fn forget(&mut self) {
-        self.census.take(&mut self.tracker);
-        self.maps_cache.forget_ended(&self.tracker);
-        if self.tracker.spaces().len() > self.most_spaces {
-            self.tracker.forget_spaces(|space| self.maps_cache.know(space));
-            self.most_spaces = MOST_SPACES.max(2 * self.tracker.spaces().len());
-        }
+    /// Forgets what is no more, and lets the tracker do so: a recording may go on for days.
+    pub(super) fn forget(&mut self, tracker: &mut Tracker) {
+        self.census.take(tracker);
+        self.maps_cache.forget_ended(tracker);
     }
 
-    /// Writes a sample with its raw stack, without what the kernel found of the user's chain.
-    pub(super) fn keep(&mut self, sample: Sample<'_>, layouts: &Layouts, out: &mut Vec<u8>) {
+    /// Lets the tracker forget spaces that no object here is of.
+    pub(super) fn forget_spaces(&self, consumer: &mut impl OrderedConsumer) {
+        consumer.forget_spaces(&|space| self.maps_cache.know(space));
+    }
+
+    /// Hands on a sample with its raw stack, without what the kernel found of the user's chain.
+    pub(super) fn keep(
+        &mut self,
+        sample: Sample<'_>,
+        turn: Turn<'_>,
+        consumer: &mut impl OrderedConsumer,
+    ) -> io::Result<()> {
         self.chain.clear();
         self.chain.extend(kernel_part(&sample));
-        self.write(sample, layouts, out);
+        self.hand_on(sample, turn, consumer)
     }
 
-    fn write(&mut self, sample: Sample<'_>, layouts: &Layouts, out: &mut Vec<u8>) {
-        stacks::cut(&mut self.chain, layouts.most_addresses);
-        let callchain = Some(native_bytes(&self.chain, &mut self.chain_bytes));
-        if layouts.written.encode(&Record::Sample(Sample { callchain, ..sample }), out).is_err() {
-            // Other parts (a raw tracepoint of 60 KB) leave no room for the chain.
-            let _ = layouts.written.encode(&Record::Sample(Sample { callchain: None, ..sample }), out);
-        }
+    fn hand_on(
+        &mut self,
+        sample: Sample<'_>,
+        turn: Turn<'_>,
+        consumer: &mut impl OrderedConsumer,
+    ) -> io::Result<()> {
+        let sample = self.with_chain(sample, turn.layouts);
+        consumer.sample(turn.time, turn.event, sample)
     }
+
+    /// The sample with the call chain that was found.
+    fn with_chain<'s>(&'s mut self, sample: Sample<'s>, layouts: &Layouts) -> Sample<'s> {
+        stacks::cut(&mut self.chain, layouts.most_addresses);
+        Sample { callchain: Some(native_bytes(&self.chain, &mut self.chain_bytes)), ..sample }
+    }
+}
+
+/// Hands on records that were made here.
+fn hand_on_records(
+    mut records: &[u8],
+    time: Timestamp,
+    consumer: &mut impl OrderedConsumer,
+) -> io::Result<()> {
+    while let Ok((raw, size)) = RawRecord::parse(records, Endian::NATIVE) {
+        records = records.get(size..).unwrap_or_default();
+        consumer.record(time, OrderedRecord { raw, event: None, offset: None })?;
+    }
+    Ok(())
 }
 
 /// The addresses of a chain as a record has them, in `bytes`.

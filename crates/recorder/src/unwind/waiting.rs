@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use model::EventIndex;
+
 /// The handle of a waiting record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Handle {
@@ -14,14 +16,12 @@ pub(super) struct Handle {
 /// The work to be done with a record when its turn comes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Task {
-    /// A sample of the event with this number, to be unwound.
-    Unwind(u32),
-    /// A sample of the event with this number, unwound early.
-    Write(u32),
-    /// A sample that is handed on as it is.
-    PassSample,
-    /// A record of another type.
-    Sideband,
+    /// A sample of this event, to be unwound.
+    Unwind(EventIndex),
+    /// A sample of this event, unwound early.
+    PassEarly(EventIndex),
+    /// A record of this event, if any, that is handed on as it is.
+    Pass(Option<EventIndex>),
 }
 
 /// Chunks with records that wait.
@@ -45,7 +45,7 @@ impl WaitingRecords {
     pub(super) fn begin(&mut self, bytes: Vec<u8>) -> Handle {
         self.bytes += bytes.len();
         self.chunks.push_back((bytes, 0));
-        self.add(0, Task::Sideband)
+        self.add(0, Task::Pass(None))
     }
 
     /// A record of the newest chunk, at `offset`.
@@ -126,10 +126,10 @@ mod tests {
     fn a_chunk_goes_with_its_last_record() {
         let mut held = WaitingRecords::default();
         let first = held.begin(b"abc".to_vec());
-        let (a, b) = (held.add(0, Task::Sideband), held.add(1, Task::Sideband));
+        let (a, b) = (held.add(0, Task::Pass(None)), held.add(1, Task::Pass(None)));
         held.release(first);
         let second = held.begin(b"xyz".to_vec());
-        let x = held.add(2, Task::PassSample);
+        let x = held.add(2, Task::Pass(None));
         held.release(second);
         assert_eq!((held.at(b), held.at(x), held.bytes()), (&b"bc"[..], &b"z"[..], 6));
         held.release(x);
@@ -160,9 +160,9 @@ mod tests {
     fn a_chunk_whose_first_record_is_released_at_once_can_be_read_on() {
         let mut held = WaitingRecords::default();
         let chunk = held.begin(b"abc".to_vec());
-        let a = held.add(0, Task::Sideband);
+        let a = held.add(0, Task::Pass(None));
         held.release(a);
-        let b = held.add(1, Task::Sideband);
+        let b = held.add(1, Task::Pass(None));
         assert_eq!(held.at(b), b"bc");
         held.release(b);
         held.release(chunk);

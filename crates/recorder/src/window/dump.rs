@@ -54,7 +54,7 @@ impl Completion for NothingToAdd {
 /// A report that a file of a series was written, or could not be.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DumpReport {
-    /// Those who asked for it ([`crate::Consumer::dump`]).
+    /// Those who asked for it ([`crate::Destination::dump`]).
     pub tickets: Vec<u64>,
     /// The file, or why there is none.
     pub outcome: Result<Dump, DumpFailure>,

@@ -24,7 +24,7 @@ use host::sys::clock;
 use model::{Loss, Name, Timestamp};
 
 use crate::conditions::ExitCondition;
-use crate::consumer::{Chunk, Consumer, Ending, Recording};
+use crate::consumer::{Chunk, Consumer, Destination, Ending, Recording};
 use crate::description::{Description, MODE};
 use crate::notice::Notice;
 use crate::process_table::ProcessTable;
@@ -39,7 +39,7 @@ pub use blocks::Window;
 pub use dump::{Completion, Dump, DumpFailure, DumpReport};
 pub use switch::{SwitchWhen, SwitchingConsumer};
 
-/// Keeps a window of the newest records, and writes it into a new file whenever [`Consumer::dump`] asks for it, and at the end.
+/// Keeps a window of the newest records, and writes it into a new file whenever [`Destination::dump`] asks for it, and at the end.
 pub struct WindowConsumer {
     window: Window,
     /// Until the recording begins.
@@ -220,7 +220,7 @@ impl Running {
     }
 }
 
-impl Consumer for WindowConsumer {
+impl Destination for WindowConsumer {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         let mut series = self.series.take().ok_or(io::ErrorKind::NotFound)?;
         let description =
@@ -243,13 +243,6 @@ impl Consumer for WindowConsumer {
 
     fn started(&mut self) -> io::Result<()> {
         Ok(())
-    }
-
-    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
-        if let Some(running) = &mut self.running {
-            running.push(&chunk);
-        }
-        Ok(Some(chunk.bytes))
     }
 
     fn note_loss(&mut self, loss: Loss) {
@@ -321,5 +314,14 @@ impl Consumer for WindowConsumer {
             Some(Err(failure)) => Err(io::Error::new(failure.kind, failure.why)),
             None => Err(io::Error::other("the thread that writes files has ended")),
         }
+    }
+}
+
+impl Consumer for WindowConsumer {
+    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+        if let Some(running) = &mut self.running {
+            running.push(&chunk);
+        }
+        Ok(Some(chunk.bytes))
     }
 }

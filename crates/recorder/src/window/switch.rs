@@ -20,7 +20,7 @@ use super::dump::{
     Completion, Dump, DumpFailure, DumpReport, LAST_COMPLETED_WITHIN, NothingToAdd, completed,
 };
 use super::state::SidebandState;
-use crate::consumer::{Chunk, Consumer, Ending, Recording, RingKind};
+use crate::consumer::{Chunk, Consumer, Destination, Ending, Recording, RingKind};
 use crate::description::{BuildIds, Description, MODE};
 use crate::error::Errno;
 use crate::notice::Notice;
@@ -29,7 +29,7 @@ use crate::process_table::ProcessTable;
 use crate::unwind::StackTotals;
 use crate::write_behind::{Exchange, WriteBehind};
 
-/// The condition on which a file ends and the next one begins. It does so whenever [`Consumer::dump`] asks for it,
+/// The condition on which a file ends and the next one begins. It does so whenever [`Destination::dump`] asks for it,
 /// too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SwitchWhen {
@@ -320,7 +320,7 @@ impl Running {
     }
 }
 
-impl Consumer for SwitchingConsumer {
+impl Destination for SwitchingConsumer {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         let description =
             Description::new(recording, std::mem::take(&mut self.command_line), self.compression)?;
@@ -359,14 +359,6 @@ impl Consumer for SwitchingConsumer {
         }
         running.writer = Writer::Behind(WriteBehind::start(output).map_err(io::Error::other)?);
         Ok(())
-    }
-
-    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
-        if let Some(running) = &mut self.running {
-            running.note(&chunk);
-            running.writer()?.append(&chunk.bytes)?;
-        }
-        Ok(Some(chunk.bytes))
     }
 
     fn note_loss(&mut self, loss: Loss) {
@@ -438,5 +430,15 @@ impl Consumer for SwitchingConsumer {
         self.notices.extend(incomplete.map(Notice::Incomplete));
         self.last = Some((current.path, size + added));
         Ok(())
+    }
+}
+
+impl Consumer for SwitchingConsumer {
+    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+        if let Some(running) = &mut self.running {
+            running.note(&chunk);
+            running.writer()?.append(&chunk.bytes)?;
+        }
+        Ok(Some(chunk.bytes))
     }
 }

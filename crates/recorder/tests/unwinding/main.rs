@@ -16,7 +16,7 @@ use decoder::{Endian, RawRecord, Record, RecordLayout};
 use host::objects::{ObjectStore, SearchPaths};
 use model::Timestamp;
 use prof_recorder::event::Rate;
-use prof_recorder::{CallChain, Chunk, Consumer, Control, Ending, Options, Recording, Workload};
+use prof_recorder::{CallChain, Chunk, Consumer, Control, Destination, Ending, Options, Recording, Workload};
 use stacks::{ChainUnwinder, ProcessMapsCache, UserState};
 use tracker::{ChainItem, Orderer, Tracker, chain_items};
 use unwinder::{Architecture, NoMemory, StackEnd};
@@ -28,7 +28,7 @@ struct Everything {
     bytes: Vec<u8>,
 }
 
-impl Consumer for Everything {
+impl Destination for Everything {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         for event in &recording.events {
             self.layouts.push((event.ids.clone(), RecordLayout::new(&event.attr, Endian::NATIVE)));
@@ -38,11 +38,6 @@ impl Consumer for Everything {
 
     fn started(&mut self) -> io::Result<()> {
         Ok(())
-    }
-
-    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
-        self.bytes.extend_from_slice(&chunk.bytes);
-        Ok(Some(chunk.bytes))
     }
 
     fn finished_round(&mut self) -> io::Result<()> {
@@ -55,6 +50,13 @@ impl Consumer for Everything {
 
     fn end(&mut self, _: &Ending) -> io::Result<()> {
         Ok(())
+    }
+}
+
+impl Consumer for Everything {
+    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+        self.bytes.extend_from_slice(&chunk.bytes);
+        Ok(Some(chunk.bytes))
     }
 }
 

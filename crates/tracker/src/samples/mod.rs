@@ -260,7 +260,6 @@ impl SampleReader {
         let calls = if last_branches::are_calls(attr) { last_branches::chain(sample) } else { None };
         let calls: Option<Vec<u8>> =
             calls.map(|chain| chain.iter().flat_map(|address| address.to_ne_bytes()).collect());
-        let tid = sample.thread.map_or(Tid(-1), |(_, tid)| tid);
         if let Some(chain) = &calls {
             sample.callchain = Some(U64s::new(chain, Endian::NATIVE));
         } else if let Some(chain) = unwound {
@@ -268,11 +267,39 @@ impl SampleReader {
         } else if deferred.is_none()
             && let Some(cookie) = sample.callchain.and_then(deferred_cookie)
         {
-            return match self.deferred.wait(tid, cookie, KeptRecord::new(&record)) {
+            return match self.deferred.wait(thread_of(sample), cookie, KeptRecord::new(&record)) {
                 Some(in_vain) => self.read_without_user_part(events, &in_vain, sink),
                 None => Ok(()),
             };
         }
+        self.count(events, index, sample, deferred, sink)
+    }
+
+    /// Reads the next record, a sample of `event` that has been decoded, with the call chain that it shall have.
+    ///
+    /// # Errors
+    /// Those of `sink`.
+    pub fn read_decoded<S: SampleSink + ?Sized>(
+        &mut self,
+        events: &impl Events,
+        event: EventIndex,
+        mut sample: Sample<'_>,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        self.count(events, event, &mut sample, None, sink)
+    }
+
+    /// Hands a sample to the sink, once for each event that it counts.
+    #[inline]
+    fn count<S: SampleSink + ?Sized>(
+        &mut self,
+        events: &impl Events,
+        index: EventIndex,
+        sample: &mut Sample<'_>,
+        deferred: Option<U64s<'_>>,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        let Some(attr) = events.attr(index) else { return Ok(()) };
         let tracker = &mut self.tracker;
         let Some(values) = sample.read else {
             let fixed = if attr.is_frequency() { 1 } else { attr.sample_period };
@@ -280,7 +307,7 @@ impl SampleReader {
             return sink.sample(TrackedSample { tracker, event: index, sample, period, deferred });
         };
         let is_inherited = attr.flags.contains(AttrFlags::INHERIT);
-        let counting = if is_inherited { Counting::Thread(tid) } else { Counting::All };
+        let counting = if is_inherited { Counting::Thread(thread_of(sample)) } else { Counting::All };
         for (id, count) in self.counts.since_last(counting, &values) {
             let Some(event) = id.map_or(Some(index), |id| events.event_of_id(id)) else {
                 self.account.unattributed();
@@ -292,6 +319,10 @@ impl SampleReader {
         }
         Ok(())
     }
+}
+
+fn thread_of(sample: &Sample<'_>) -> Tid {
+    sample.thread.map_or(Tid(-1), |(_, tid)| tid)
 }
 
 /// The cookie that stands for the user part, at the end of a call chain whose user part comes later.

@@ -1,8 +1,8 @@
-//! Unwinding while recording: between the rings and the file.
+//! The order of time over all rings, and unwinding while recording: between the rings and who wants records in order.
 //!
 //! ```text
-//! chunks ─▶ time order (by rounds) ─▶ sideband ─▶ tracker ──────────────▶ consumer
-//!                                 └─▶ samples  ─▶ unwind ─▶ re-encode ──┘
+//! chunks ─▶ time order (by rounds) ─▶ sideband, samples without raw stacks ─────▶ consumer, which tracks
+//!                                 └─▶ samples with raw stacks ─▶ unwind ────────┘
 //! ```
 //!
 //! What is handed on is a recording without raw stacks: its attrs have none, its samples carry call chains.
@@ -13,20 +13,21 @@ use std::time::{Duration, Instant};
 
 use decoder::values::U64s;
 use decoder::{Endian, RawRecord, Record, RecordLayout, Sample, SampleFormat, kind, misc};
-use model::{Loss, Timestamp, TruncationReason};
+use model::{EventIndex, Loss, Timestamp, TruncationReason};
 use rustc_hash::FxBuildHasher;
 use stacks::{Mechanisms, RefusedTables, StackWalker, kernel_part, user_part};
-use tracker::Orderer;
+use tracker::{OrderedRecord, Orderer};
 use unwinder::StackEnd;
 
 use super::copy_size::CopySize;
 use super::early;
-use super::machine::Machine;
+use super::machine::{Machine, Turn};
+use super::ordered::OrderedConsumer;
 use super::record_size::room_for_chain;
 use super::totals::StackTotals;
 use super::waiting::{Handle, Task, WaitingRecords};
-use crate::consumer::{Chunk, Consumer, Ending, RecordedEvent, Recording, RingKind, SwitchNews};
-use crate::ring::Drained;
+use crate::consumer::{Chunk, Consumer, Destination, Ending, RecordedEvent, Recording, SwitchNews};
+use crate::notice::Notice;
 use crate::window::DumpReport;
 
 /// More than this is not kept waiting: stack copies of further samples are dropped, the samples are not.
@@ -44,15 +45,12 @@ const VERY_ROOMY: usize = 64;
 /// The interval at which pages of objects are given back where memory is dear: programs come and go, and each is read in a few places.
 const BETWEEN_GIVING_BACK: Duration = Duration::from_secs(5);
 
-/// Handed on at once.
-const CHUNK: usize = 256 << 10;
-
 /// Addresses of one call chain at most, so that its record has room for the other parts and a note ([`early`]).
 const MOST_ADDRESSES: usize = 7_000;
 
-/// A consumer that unwinds the user stacks of samples and hands the records on, in the order of time.
+/// A consumer that hands the records on in the order of time, with the user stacks of samples unwound where they bring copies.
 #[derive(Debug)]
-pub struct Unwinding<C> {
+pub struct InOrder<C> {
     consumer: C,
     keep_stacks: bool,
     light: bool,
@@ -60,12 +58,11 @@ pub struct Unwinding<C> {
     gave_back: Instant,
     started: bool,
     /// By the kernel's id.
-    events: HashMap<u64, u32, FxBuildHasher>,
+    events: HashMap<u64, EventIndex, FxBuildHasher>,
     layouts: Vec<Layouts>,
     orderer: Orderer<Handle>,
     held: WaitingRecords,
     machine: Machine,
-    out: Out,
 }
 
 /// The layouts in which the samples of an event come, and in which they are handed on.
@@ -78,15 +75,8 @@ pub(super) struct Layouts {
     pub(super) most_addresses: usize,
 }
 
-/// Records in order that are not handed on yet: all of one kind.
-#[derive(Debug)]
-struct Out {
-    bytes: Vec<u8>,
-    kind: RingKind,
-}
-
-impl<C: Consumer> Unwinding<C> {
-    /// Unwinds what goes to `consumer`; with `keep_stacks`, raw stacks are kept instead, and only the kernel's view of
+impl<C: OrderedConsumer> InOrder<C> {
+    /// Orders what goes to `consumer`, and unwinds it; with `keep_stacks`, raw stacks are kept instead, and only the kernel's view of
     /// the user's chain is dropped.
     pub fn new(consumer: C, keep_stacks: bool, mechanisms: Mechanisms) -> Self {
         Self {
@@ -101,7 +91,6 @@ impl<C: Consumer> Unwinding<C> {
             orderer: Orderer::default(),
             held: WaitingRecords::default(),
             machine: Machine::new(mechanisms),
-            out: Out { bytes: Vec::new(), kind: RingKind::Sideband },
         }
     }
 
@@ -116,11 +105,6 @@ impl<C: Consumer> Unwinding<C> {
     }
 
     /// The consumer behind.
-    pub fn consumer(&self) -> &C {
-        &self.consumer
-    }
-
-    /// As [`Self::consumer`], to be changed.
     pub fn consumer_mut(&mut self) -> &mut C {
         &mut self.consumer
     }
@@ -133,6 +117,15 @@ impl<C: Consumer> Unwinding<C> {
     /// Returns the list of [`stacks::ProcessMapsCache::refused_tables`].
     pub fn refused_tables(&self) -> RefusedTables {
         self.machine.refused_tables()
+    }
+
+    fn has_stacks(&self) -> bool {
+        self.layouts.iter().any(|layouts| layouts.has_stacks)
+    }
+
+    /// Returns true if totals of unwound stacks are known.
+    fn unwinds(&self) -> bool {
+        !self.keep_stacks && self.has_stacks()
     }
 
     /// The smallest and the largest size that stack copies had so far, bytes.
@@ -163,7 +156,7 @@ impl<C: Consumer> Unwinding<C> {
         let mut offset = 0;
         let mut stripped = Vec::new();
         loop {
-            let place = rest.add(offset, Task::Sideband);
+            let place = rest.add(offset, Task::Pass(None));
             let Ok((raw, size)) = RawRecord::parse(rest.at(place), Endian::NATIVE) else {
                 let left = rest.at(place).len() as u64;
                 if left > 0 {
@@ -173,30 +166,25 @@ impl<C: Consumer> Unwinding<C> {
                 break;
             };
             let event = any.recorded.id_of(&raw).and_then(|id| self.events.get(&id)).copied();
-            let layouts = event.and_then(|event| self.layouts.get(event as usize)).unwrap_or(any);
+            let layouts = event.and_then(|event| self.layouts.get(event.0 as usize)).unwrap_or(any);
             let time = layouts.recorded.time_of(&raw).unwrap_or(Timestamp(0));
-            let task = match event {
-                Some(event)
-                    if raw.kind == kind::SAMPLE && layouts.has_stacks && early::is_early(raw.misc) =>
-                {
-                    Task::Write(event)
-                }
-                Some(event) if raw.kind == kind::SAMPLE && layouts.has_stacks => Task::Unwind(event),
-                _ if raw.kind == kind::SAMPLE => Task::PassSample,
-                _ => {
-                    if raw.kind == kind::COMM
-                        && raw.has(misc::COMM_EXEC)
-                        && let Ok(Record::Comm(comm)) = any.recorded.decode(&raw)
-                    {
-                        self.machine.execs.note(comm.tid, time);
-                    }
-                    Task::Sideband
-                }
+            let task = match event.filter(|_| raw.kind == kind::SAMPLE && layouts.has_stacks) {
+                Some(event) if early::is_early(raw.misc) => Task::PassEarly(event),
+                Some(event) => Task::Unwind(event),
+                None => Task::Pass(event),
             };
-            if rest.bytes() > MOST_HELD && matches!(task, Task::Unwind(_)) {
+            if raw.kind == kind::COMM
+                && raw.has(misc::COMM_EXEC)
+                && let Ok(Record::Comm(comm)) = any.recorded.decode(&raw)
+            {
+                self.machine.execs.note(comm.tid, time);
+            }
+            if let Task::Unwind(event) = task
+                && rest.bytes() > MOST_HELD
+            {
                 if let Ok(Record::Sample(sample)) = layouts.recorded.decode(&raw) {
                     self.machine.totals.count(StackEnd::Truncated(TruncationReason::RecorderBehind), false);
-                    stripped.push((time, without_stack(&sample, &layouts.written)));
+                    stripped.push((time, event, without_stack(&sample, &layouts.written)));
                 }
                 rest.release(place);
             } else {
@@ -205,9 +193,9 @@ impl<C: Consumer> Unwinding<C> {
             offset += size;
         }
         rest.release(chunk);
-        for (time, record) in stripped {
+        for (time, event, record) in stripped {
             let chunk = rest.begin(record);
-            self.orderer.push(time, rest.add(0, Task::PassSample));
+            self.orderer.push(time, rest.add(0, Task::Pass(Some(event))));
             rest.release(chunk);
         }
         self.held = rest;
@@ -216,80 +204,47 @@ impl<C: Consumer> Unwinding<C> {
     /// Hands on what is ready.
     fn hand_on(&mut self) -> io::Result<()> {
         let mut undecodable = 0;
-        while let Some((_, handle)) = self.orderer.pop() {
-            let Ok((raw, size)) = RawRecord::parse(self.held.at(handle), Endian::NATIVE) else { continue };
-            let bytes = self.held.at(handle).get(..size).unwrap_or_default();
-            let kind = if handle.task == Task::Sideband { RingKind::Sideband } else { RingKind::Samples };
-            if self.out.kind != kind || self.out.bytes.len() >= CHUNK {
-                self.out.flush(&mut self.consumer)?;
-                self.out.kind = kind;
-            }
-            match handle.task {
-                Task::Sideband => {
-                    if let Some(layouts) = self.layouts.last()
-                        && let Ok(record) = layouts.recorded.decode(&raw)
-                    {
-                        self.machine.tracker.apply(&record);
-                    }
-                    self.out.bytes.extend_from_slice(bytes);
+        while let Some((time, handle)) = self.orderer.pop() {
+            let Ok((raw, _)) = RawRecord::parse(self.held.at(handle), Endian::NATIVE) else { continue };
+            let turn = |event: EventIndex| {
+                let layouts = self.layouts.get(event.0 as usize)?;
+                Some(Turn { time, event, layouts })
+            };
+            let (machine, consumer) = (&mut self.machine, &mut self.consumer);
+            let handed_on = match handle.task {
+                Task::Pass(event) => {
+                    consumer.record(time, OrderedRecord { raw, event, offset: None })?;
+                    true
                 }
-                Task::PassSample => self.out.bytes.extend_from_slice(bytes),
-                Task::Write(event) => {
-                    let layouts = self.layouts.get(event as usize);
-                    let out = &mut self.out.bytes;
-                    if !layouts.is_some_and(|layouts| self.machine.write_early(bytes, layouts, out)) {
-                        undecodable += 1;
-                    }
-                }
+                Task::PassEarly(event) => match turn(event) {
+                    Some(turn) => machine.pass_early(&raw, turn, consumer)?,
+                    None => false,
+                },
                 Task::Unwind(event) => {
-                    let layouts = self.layouts.get(event as usize);
-                    match layouts.map(|layouts| (layouts, layouts.recorded.decode(&raw))) {
-                        Some((layouts, Ok(Record::Sample(sample)))) if self.keep_stacks => {
-                            self.machine.keep(sample, layouts, &mut self.out.bytes);
-                        }
-                        Some((layouts, Ok(Record::Sample(sample)))) => {
-                            let start = self.out.bytes.len();
-                            self.machine.unwind(sample, layouts, &mut self.out.bytes);
-                            if !self.machine.fresh.is_empty() {
-                                let sample = self.out.bytes.split_off(start);
-                                self.out.flush(&mut self.consumer)?;
-                                self.out.kind = RingKind::Sideband;
-                                self.out.bytes.append(&mut self.machine.fresh);
-                                self.out.flush(&mut self.consumer)?;
-                                self.out.kind = RingKind::Samples;
-                                self.out.bytes.extend(sample);
+                    match turn(event).map(|turn| (turn, turn.layouts.recorded.decode_sample(&raw))) {
+                        Some((turn, Ok(sample))) => {
+                            match self.keep_stacks {
+                                true => machine.keep(sample, turn, consumer)?,
+                                false => machine.unwind(sample, turn, consumer)?,
                             }
+                            true
                         }
                         // What cannot be decoded cannot be written in another layout either.
-                        _ => undecodable += 1,
+                        _ => false,
                     }
                 }
-            }
+            };
+            undecodable += u64::from(!handed_on);
             self.held.release(handle);
         }
         if undecodable > 0 {
             self.consumer.note_loss(Loss { undecodable, ..Loss::default() });
         }
-        self.out.flush(&mut self.consumer)
-    }
-}
-
-impl Out {
-    fn flush(&mut self, consumer: &mut impl Consumer) -> io::Result<()> {
-        if self.bytes.is_empty() {
-            return Ok(());
-        }
-        let bytes = std::mem::take(&mut self.bytes);
-        let chunk = Chunk { ring: self.kind, bytes, drained: Drained::default() };
-        if let Some(mut bytes) = consumer.ordered(chunk)? {
-            bytes.clear();
-            self.bytes = bytes;
-        }
         Ok(())
     }
 }
 
-impl<C: Consumer> Consumer for Unwinding<C> {
+impl<C: OrderedConsumer> Destination for InOrder<C> {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         let copy_sizes = match self.machine.mechanisms.contains(Mechanisms::COPY_SIZES) {
             true => recording.copy_sizes.clone(),
@@ -307,7 +262,7 @@ impl<C: Consumer> Consumer for Unwinding<C> {
         }
         let written = self.written(recording);
         for (index, (event, written)) in recording.events.iter().zip(&written.events).enumerate() {
-            let index = u32::try_from(index).unwrap_or(u32::MAX);
+            let index = EventIndex(u32::try_from(index).unwrap_or(u32::MAX));
             self.events.extend(event.ids.iter().map(|&id| (id, index)));
             let members = recording
                 .events
@@ -329,30 +284,6 @@ impl<C: Consumer> Consumer for Unwinding<C> {
         self.consumer.started()
     }
 
-    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
-        self.machine.copy_size.note_fill(chunk.drained.fill);
-        // Memory for a chunk is as large as a ring. What waits in much of it, each part touched at some time, adds up.
-        let (bytes, emptied) = match self.light && chunk.bytes.len() < chunk.bytes.capacity() / self.roomy {
-            true => (self.held.copy(&chunk.bytes), Some(chunk.bytes)),
-            false => (chunk.bytes, None),
-        };
-        self.hold(bytes);
-        if !self.started {
-            self.hand_on()?;
-        }
-        Ok(emptied.or_else(|| self.held.spare()))
-    }
-
-    fn shrink(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
-        let Some(any) = self.layouts.last().filter(|_| !self.keep_stacks) else { return false };
-        let Ok((raw, _)) = RawRecord::parse(sample, Endian::NATIVE) else { return false };
-        let event = any.recorded.id_of(&raw).and_then(|id| self.events.get(&id));
-        let layouts = event.and_then(|&event| self.layouts.get(event as usize));
-        let Some(layouts) = layouts.filter(|layouts| layouts.has_stacks) else { return false };
-        let decoded = layouts.recorded.decode_sample(&raw);
-        decoded.is_ok_and(|sample| self.machine.shrink(&sample, layouts, until, into))
-    }
-
     fn note_loss(&mut self, loss: Loss) {
         self.consumer.note_loss(loss);
     }
@@ -360,14 +291,16 @@ impl<C: Consumer> Consumer for Unwinding<C> {
     fn finished_round(&mut self) -> io::Result<()> {
         self.orderer.finish_round();
         self.hand_on()?;
-        if !self.keep_stacks {
+        if self.unwinds() {
             self.consumer.note_stacks(&self.machine.totals);
         }
-        self.consumer.finished_round()
+        self.consumer.finished_round()?;
+        self.machine.forget_spaces(&mut self.consumer);
+        Ok(())
     }
 
     fn wanted_copy_size(&self) -> Option<u32> {
-        Some(self.machine.copy_size.wanted())
+        self.has_stacks().then(|| self.machine.copy_size.wanted())
     }
 
     fn is_in_haste(&self) -> bool {
@@ -386,8 +319,12 @@ impl<C: Consumer> Consumer for Unwinding<C> {
         self.consumer.take_reports()
     }
 
+    fn take_notices(&mut self) -> Vec<Notice> {
+        self.consumer.take_notices()
+    }
+
     fn checkpoint(&mut self) -> io::Result<()> {
-        self.machine.forget();
+        self.machine.forget(self.consumer.tracker());
         if self.light {
             self.machine.walker.keep_little();
         }
@@ -402,8 +339,35 @@ impl<C: Consumer> Consumer for Unwinding<C> {
     fn end(&mut self, ending: &Ending) -> io::Result<()> {
         self.orderer.finish();
         self.hand_on()?;
-        let stacks = (!self.keep_stacks).then_some(self.machine.totals);
+        let stacks = self.unwinds().then_some(self.machine.totals);
         self.consumer.end(&Ending { stacks, ..ending.clone() })
+    }
+}
+
+impl<C: OrderedConsumer> Consumer for InOrder<C> {
+    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+        self.machine.copy_size.note_fill(chunk.drained.fill);
+        // Memory for a chunk is as large as a ring. What waits in much of it, each part touched at some time, adds up.
+        let (bytes, emptied) = match self.light && chunk.bytes.len() < chunk.bytes.capacity() / self.roomy {
+            true => (self.held.copy(&chunk.bytes), Some(chunk.bytes)),
+            false => (chunk.bytes, None),
+        };
+        self.hold(bytes);
+        if !self.started {
+            self.hand_on()?;
+        }
+        Ok(emptied.or_else(|| self.held.spare()))
+    }
+
+    fn shrink(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
+        let Some(any) = self.layouts.last().filter(|_| !self.keep_stacks) else { return false };
+        let Ok((raw, _)) = RawRecord::parse(sample, Endian::NATIVE) else { return false };
+        let event = any.recorded.id_of(&raw).and_then(|id| self.events.get(&id));
+        let layouts = event.and_then(|event| self.layouts.get(event.0 as usize));
+        let Some(layouts) = layouts.filter(|layouts| layouts.has_stacks) else { return false };
+        let decoded = layouts.recorded.decode_sample(&raw);
+        let tracker = self.consumer.tracker();
+        decoded.is_ok_and(|sample| self.machine.shrink(&sample, layouts, until, tracker, into))
     }
 }
 
@@ -427,7 +391,9 @@ fn without_stack(sample: &Sample<'_>, written: &RecordLayout) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::unwind::CopySizes;
+    use crate::consumer::RingKind;
+    use crate::ring::Drained;
+    use crate::unwind::{CopySizes, Encoding};
     use decoder::{Attr, ReadFormat};
 
     #[derive(Default)]
@@ -436,19 +402,13 @@ mod tests {
         loss: Loss,
     }
 
-    impl Consumer for Came {
+    impl Destination for Came {
         fn begin(&mut self, _: &Recording) -> io::Result<()> {
             Ok(())
         }
 
         fn started(&mut self) -> io::Result<()> {
             Ok(())
-        }
-
-        fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
-            let is_sample = |record: &&[u8]| crate::records::u32_at(record, 0) == Some(kind::SAMPLE);
-            self.samples += crate::records::each(&chunk.bytes).filter(is_sample).count();
-            Ok(Some(chunk.bytes))
         }
 
         fn note_loss(&mut self, loss: Loss) {
@@ -459,12 +419,24 @@ mod tests {
             Ok(())
         }
 
+        fn take_notices(&mut self) -> Vec<Notice> {
+            vec![Notice::Incomplete("the disk was full".to_owned())]
+        }
+
         fn checkpoint(&mut self) -> io::Result<()> {
             Ok(())
         }
 
         fn end(&mut self, _: &Ending) -> io::Result<()> {
             Ok(())
+        }
+    }
+
+    impl Consumer for Came {
+        fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+            let is_sample = |record: &&[u8]| crate::records::u32_at(record, 0) == Some(kind::SAMPLE);
+            self.samples += crate::records::each(&chunk.bytes).filter(is_sample).count();
+            Ok(Some(chunk.bytes))
         }
     }
 
@@ -508,7 +480,7 @@ mod tests {
     /// The records that come out of chunks that come in one round.
     fn played(recording: &Recording, chunks: impl IntoIterator<Item = Vec<u8>>) -> (Came, StackTotals) {
         let mut came = Came::default();
-        let mut stage = Unwinding::new(&mut came, false, Mechanisms::all());
+        let mut stage = InOrder::new(Encoding::new(&mut came), false, Mechanisms::all());
         stage.begin(recording).unwrap();
         stage.started().unwrap();
         for bytes in chunks {
@@ -529,6 +501,13 @@ mod tests {
         bytes.extend(wrong);
         let (came, _) = played(&recording, [bytes]);
         assert_eq!((came.samples, came.loss.undecodable), (1, 1));
+    }
+
+    #[test]
+    fn what_the_consumer_has_to_say_is_handed_on() {
+        let mut came = Came::default();
+        let mut stage = InOrder::new(Encoding::new(&mut came), false, Mechanisms::all());
+        assert!(matches!(stage.take_notices().as_slice(), [Notice::Incomplete(_)]));
     }
 
     #[test]
