@@ -1,5 +1,7 @@
 //! Names that will be gone soon, for a recording to carry: of the sampled addresses that need them, and of no others.
 
+mod last_chain;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -8,6 +10,7 @@ use model::{Pid, Resolution, Space, SpaceId, StackEntry};
 use rustc_hash::FxBuildHasher;
 use tracker::{Generation, RawStack, SampleSink, TrackedSample, Tracker};
 
+use self::last_chain::LastChain;
 use crate::Error;
 use crate::aggregate::SeenIn;
 use crate::archive;
@@ -66,7 +69,8 @@ struct Places {
     /// Whether a process in this state has mappings that vanish.
     processes: HashMap<Pid, (Generation, bool), FxBuildHasher>,
     spaces: HashMap<SpaceId, bool, FxBuildHasher>,
-    /// The stack of a sample.
+    last_chain: LastChain,
+    /// The stack of a sample, as far as it is new.
     entries: Vec<StackEntry>,
     found: HashSet<StackEntry>,
     seen_in: SeenIn,
@@ -76,7 +80,7 @@ impl Places {
     fn of(held: Arc<HeldFiles>) -> Self {
         let (processes, spaces) = (HashMap::default(), HashMap::default());
         let (entries, found, seen_in) = (Vec::new(), HashSet::new(), SeenIn::default());
-        Self { held, processes, spaces, entries, found, seen_in }
+        Self { held, processes, spaces, last_chain: LastChain::default(), entries, found, seen_in }
     }
 
     fn vanishes(&mut self, space: SpaceId, tracker: &Tracker) -> bool {
@@ -109,7 +113,10 @@ impl SampleSink for Places {
         };
         let mut entries = std::mem::take(&mut self.entries);
         entries.clear();
-        let chain = sample.callchain.map(|chain| chain.iter());
+        let chain = sample.callchain.map(|chain| {
+            let new = self.last_chain.replace((pid, tracker.generation(pid)), chain.iter());
+            chain.iter().take(new)
+        });
         tracker.map_callchain(RawStack { pid, mode: sample.mode, ip: sample.ip, chain }, &mut entries);
         if let Some(ips) = deferred {
             tracker.map_deferred(pid, ips.iter(), &mut entries);
