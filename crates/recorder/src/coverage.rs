@@ -6,14 +6,14 @@
 
 use std::collections::HashMap;
 
-use decoder::{Attr, AttrFlags, ReadFormat, SampleFormat, kind, offsets};
+use decoder::{Attr, AttrFlags, ReadFormat, SampleFormat, offsets};
 use host::sys::clock::CpuTime;
 use model::Coverage;
 use rustc_hash::FxBuildHasher;
 
 use crate::consumer::RecordedEvent;
 use crate::open::{OpenEvent, Opened, TaskClocks};
-use crate::records::{each, u64_at};
+use crate::records::{each, is_sample, u64_at};
 
 /// Offset of IDENTIFIER in a sample.
 const IDENTIFIER: usize = offsets::in_sample(SampleFormat::IDENTIFIER, SampleFormat::IDENTIFIER);
@@ -71,10 +71,6 @@ impl Tally {
     }
 }
 
-fn is_sample(record: &[u8]) -> bool {
-    record.first_chunk().is_some_and(|kind| u32::from_ne_bytes(*kind) == kind::SAMPLE)
-}
-
 fn period_of(attr: &Attr) -> Period {
     if attr.sample_format.contains(SampleFormat::PERIOD) {
         Period::At(offsets::in_sample(attr.sample_format, SampleFormat::PERIOD))
@@ -115,6 +111,7 @@ mod tests {
     use super::*;
     use crate::event::clock_event;
     use crate::options::{Extras, Options, Target};
+    use decoder::kind;
     use decoder::{Endian, RawRecord, Record, RecordLayout};
 
     #[test]

@@ -13,7 +13,7 @@ use model::{Pid, Tid};
 
 use crate::consumer::{Chunk, Consumer, Destination, Ending, Recording, RingKind, forward_calls};
 use crate::notice::Notice;
-use crate::records::{each, u32_at};
+use crate::records::{each, is_sample, u32_at};
 
 /// The library that a virtual machine is.
 const LIBRARY: &[u8] = b"libjvm.so";
@@ -137,7 +137,7 @@ impl<C: Consumer> AskingJvms<C> {
 
     fn count(&mut self, records: &[u8]) {
         for record in each(records) {
-            if u32_at(record, 0) == Some(kind::SAMPLE)
+            if is_sample(record)
                 && let Some(pid) = u32_at(record, PID).and_then(|pid| i32::try_from(pid).ok())
                 && let Some(machine) = self.machines.get_mut(&Pid(pid))
             {

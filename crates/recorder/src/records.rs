@@ -1,5 +1,16 @@
 //! Records as they lie one behind the other in the machine's byte order, with a `perf_event_header` each.
 
+use decoder::kind;
+
+/// The type of a sample whose stack was unwound in its ring: a sample as it is handed on, with a note of the mappings behind it
+/// ([`crate::unwind`]). Only the stages of this crate meet it. The kernel's types are below 64, perf's own below 256.
+pub(crate) const UNWOUND_SAMPLE: u32 = 1 << 16;
+
+/// Returns true if a record is a sample, unwound or not: both begin alike.
+pub(crate) fn is_sample(record: &[u8]) -> bool {
+    matches!(u32_at(record, 0), Some(kind::SAMPLE | UNWOUND_SAMPLE))
+}
+
 /// Leaves out the records for which `keep` does not hold; returns how many. What is no whole record at the end goes, too.
 pub(crate) fn retain(records: &mut Vec<u8>, mut keep: impl FnMut(&[u8]) -> bool) -> u64 {
     let (mut read, mut write, mut removed) = (0, 0, 0);

@@ -15,7 +15,7 @@ use crate::consumer::{
     Chunk, Consumer, Destination, Ending, Recording, RingKind, forward_calls, forward_upkeep,
 };
 use crate::coverage::Tally;
-use crate::records::{each, retain, u32_at, u64_at};
+use crate::records::{UNWOUND_SAMPLE, each, is_sample, retain, u32_at, u64_at};
 use crate::ring::Strangers;
 use lives::Lives;
 
@@ -108,7 +108,7 @@ impl<'c> Members<'c> {
                 let kind = u32_at(record, 0);
                 let is_kept = !(is_samples && self.counts_lost && kind == Some(kind::LOST))
                     && is_of_member(record, lives);
-                removed += u64::from(!is_kept && kind == Some(kind::SAMPLE));
+                removed += u64::from(!is_kept && is_sample(record));
                 is_kept
             });
             if is_samples {
@@ -132,7 +132,7 @@ fn is_of_member(record: &[u8], lives: &mut Lives) -> bool {
     let from_end = |offset: usize| record.len().checked_sub(offset);
     let time = || from_end(TIME_FROM_END).and_then(|at| u64_at(record, at));
     let (pid, time) = match u32_at(record, 0) {
-        Some(kind::SAMPLE) => (u32_at(record, PID), u64_at(record, TIME)),
+        Some(kind::SAMPLE | UNWOUND_SAMPLE) => (u32_at(record, PID), u64_at(record, TIME)),
         Some(kind::FORK | kind::EXIT) => {
             (u32_at(record, offsets::PROCESS), u64_at(record, offsets::TASK_TIME))
         }

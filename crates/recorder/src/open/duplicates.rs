@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use decoder::{SampleFormat, kind, offsets};
 
-use crate::records::{retain, u32_at, u64_at};
+use crate::records::{is_sample, retain, u32_at, u64_at};
 
 /// The fields that all samples have before their thread.
 const FORMAT: SampleFormat = SampleFormat::IDENTIFIER.union(SampleFormat::IP);
@@ -42,14 +42,12 @@ impl Duplicates {
     }
 
     fn is_duplicate(&mut self, record: &[u8]) -> bool {
-        match u32_at(record, 0) {
-            Some(kind::SAMPLE) => {}
-            Some(kind::EXIT) => {
-                // The number may come back for a thread that has other copies.
-                u32_at(record, offsets::TASK_THREAD).map(|tid| self.kept.remove(&tid));
-                return false;
-            }
-            _ => return false,
+        if u32_at(record, 0) == Some(kind::EXIT) {
+            // The number may come back for a thread that has other copies.
+            u32_at(record, offsets::TASK_THREAD).map(|tid| self.kept.remove(&tid));
+        }
+        if !is_sample(record) {
+            return false;
         }
         let Some(id) = u64_at(record, IDENTIFIER) else { return false };
         let (Some(tid), Some(cpu)) = (u32_at(record, TID), u32_at(record, self.cpu)) else { return false };

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use decoder::{ReadFormat, SampleFormat, kind, offsets};
+use decoder::{ReadFormat, SampleFormat, offsets};
 use host::sys::perf_event::{PerfEvent, Subject};
 use host::sysfs;
 use model::CpuId;
@@ -18,7 +18,7 @@ use super::plan::Opened;
 use super::rings::{Place, RingPair};
 use crate::notice::Notice;
 use crate::options::Options;
-use crate::records::{each_mut, u32_at, u64_at};
+use crate::records::{each_mut, is_sample, u64_at};
 
 /// Offset of IDENTIFIER in a sample.
 const IDENTIFIER: usize = offsets::in_sample(SampleFormat::IDENTIFIER, SampleFormat::IDENTIFIER);
@@ -213,10 +213,7 @@ impl Numbers {
             return;
         }
         for record in each_mut(records) {
-            let at = match u32_at(record, 0) {
-                Some(kind::SAMPLE) => IDENTIFIER,
-                _ => record.len().saturating_sub(8),
-            };
+            let at = if is_sample(record) { IDENTIFIER } else { record.len().saturating_sub(8) };
             if let Some(number) = u64_at(record, at).and_then(|number| self.0.get(&number))
                 && let Some(place) = record.get_mut(at..at + 8)
             {
@@ -229,6 +226,7 @@ impl Numbers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use decoder::kind;
 
     fn record(kind: u32, words: &[u64]) -> Vec<u8> {
         let header = [u64::from(kind) | (8 + 8 * words.len() as u64) << 48];

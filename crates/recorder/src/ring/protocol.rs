@@ -9,7 +9,7 @@ use decoder::kind;
 use host::sys::ring::RingMapping;
 
 use super::stack_place::{FoundCopy, StackPlace};
-use crate::records::u64_at;
+use crate::records::{UNWOUND_SAMPLE, u64_at};
 
 /// The memory of a ring.
 pub trait RingMemory {
@@ -185,7 +185,7 @@ fn count(mut bytes: &[u8]) -> Drained {
         let size = usize::from(u16::from_ne_bytes([s0, s1]));
         let Some(rest) = bytes.get(size..).filter(|_| size >= 8) else { break };
         match u32::from_ne_bytes([k0, k1, k2, k3]) {
-            kind::SAMPLE => drained.samples += 1,
+            kind::SAMPLE | UNWOUND_SAMPLE => drained.samples += 1,
             kind::THROTTLE => drained.throttles += 1,
             kind::LOST => drained.lost = drained.lost.saturating_add(u64_at(bytes, LOST_COUNT).unwrap_or(0)),
             _ => {}

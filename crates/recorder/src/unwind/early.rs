@@ -1,15 +1,14 @@
 //! Stacks that are unwound while their samples are still in the ring: their copies, most of what a recording moves, are
-//! never moved again. Such a sample waits for its turn as it will be written, with a note behind it of the mappings by which
-//! its stack was found.
+//! never moved again. Such a sample waits for its turn as it will be handed on, in a record of a type of our own with a note behind it
+//! of the mappings by which its stack was found.
 
-use decoder::offsets::{MISC, SIZE};
-use decoder::{RawRecord, Sample};
+use decoder::offsets::SIZE;
+use decoder::{RawRecord, Sample, kind};
 use model::{Avma, Pid, TruncationReason};
 use stacks::{is_user_mark, user_part};
 use unwinder::AddressSpace;
 
-/// In `misc`, where the kernel has no such bit for samples.
-const EARLY: u16 = 1 << 13;
+use crate::records::UNWOUND_SAMPLE;
 
 /// The method by which a stack was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,15 +23,15 @@ pub(super) struct FoundBy {
 /// Of [`FoundBy`] behind a record, bytes.
 const NOTE: usize = 16;
 
-/// Returns true if a record with this `misc` has a note behind it.
-pub(super) fn is_early(misc: u16) -> bool {
-    misc & EARLY != 0
-}
-
-/// Notes how the stack of the sample was found that begins at `start` and ends with `records`. Says whether there was room.
+/// Makes the sample that begins at `start` and ends with `records` an [`UNWOUND_SAMPLE`]. Says whether there was room for the note.
 pub(super) fn note(records: &mut Vec<u8>, start: usize, found_by: FoundBy) -> bool {
     let Ok(size) = u16::try_from(records.len() - start + NOTE) else { return false };
-    change(records, start, |misc| misc | EARLY, size);
+    let header = records.get_mut(start..).unwrap_or_default();
+    for (offset, bytes) in [(0, &UNWOUND_SAMPLE.to_ne_bytes()[..]), (SIZE, &size.to_ne_bytes())] {
+        if let Some(place) = header.get_mut(offset..offset + bytes.len()) {
+            place.copy_from_slice(bytes);
+        }
+    }
     records.extend(found_by.generation.to_ne_bytes());
     records.extend(found_by.pid.0.to_ne_bytes());
     records.extend(u32::from(found_by.late).to_ne_bytes());
@@ -41,22 +40,15 @@ pub(super) fn note(records: &mut Vec<u8>, start: usize, found_by: FoundBy) -> bo
 
 /// The sample without its note, and what that says; `None` where there is none.
 pub(super) fn without_note<'a>(early: &RawRecord<'a>) -> Option<(RawRecord<'a>, FoundBy)> {
+    if early.kind != UNWOUND_SAMPLE {
+        return None;
+    }
     let (body, note) = early.body.split_last_chunk::<NOTE>()?;
     let (generation, rest) = note.split_first_chunk::<8>()?;
     let (pid, late) = rest.split_first_chunk::<4>()?;
     let (pid, generation) = (Pid(i32::from_ne_bytes(*pid)), u64::from_ne_bytes(*generation));
     let found_by = FoundBy { pid, generation, late: late.iter().any(|byte| *byte != 0) };
-    Some((RawRecord { misc: early.misc & !EARLY, body, ..*early }, found_by))
-}
-
-fn change(records: &mut [u8], start: usize, misc: impl Fn(u16) -> u16, size: u16) {
-    let header = records.get_mut(start..).unwrap_or_default();
-    if let Some([m0, m1]) = header.get_mut(MISC..MISC + 2) {
-        [*m0, *m1] = misc(u16::from_ne_bytes([*m0, *m1])).to_ne_bytes();
-    }
-    if let Some(place) = header.get_mut(SIZE..SIZE + 2) {
-        place.copy_from_slice(&size.to_ne_bytes());
-    }
+    Some((RawRecord { kind: kind::SAMPLE, body, ..*early }, found_by))
 }
 
 /// Appends the user part of the chain that was found early, as far as it lies in code by the mappings `space`; says whether all
@@ -88,23 +80,26 @@ mod tests {
 
     #[test]
     fn a_sample_loses_its_note() {
-        let record = |misc: u16, size: u16| {
-            let header = [9_u32.to_ne_bytes().as_slice(), &misc.to_ne_bytes(), &size.to_ne_bytes()].concat();
+        let record = |kind: u32, size: u16| {
+            let header = [kind.to_ne_bytes().as_slice(), &2_u16.to_ne_bytes(), &size.to_ne_bytes()].concat();
             [header, vec![0xaa; 16]].concat()
         };
         for late in [false, true] {
             let found_by = FoundBy { pid: Pid(77), generation: 1 << 40, late };
-            let mut records = [vec![1; 8], record(2, 24)].concat();
-            assert!(!is_early(2) && note(&mut records, 8, found_by));
-            assert_eq!(records[..32], [vec![1; 8], record(2 | EARLY, 40)].concat());
+            let mut records = [vec![1; 8], record(kind::SAMPLE, 24)].concat();
+            assert!(note(&mut records, 8, found_by));
+            assert_eq!(records[..32], [vec![1; 8], record(UNWOUND_SAMPLE, 40)].concat());
             let (early, size) = RawRecord::parse(&records[8..], Endian::NATIVE).unwrap();
             let (raw, found) = without_note(&early).unwrap();
             let mut bytes = Vec::new();
             raw.encode(Endian::NATIVE, &mut bytes).unwrap();
-            assert_eq!((size, found, bytes), (40, found_by, record(2, 24)));
+            assert_eq!((size, found, bytes), (40, found_by, record(kind::SAMPLE, 24)));
         }
         let found_by = FoundBy { pid: Pid(77), generation: 1, late: false };
-        assert_eq!(without_note(&RawRecord { kind: 9, misc: EARLY, body: &[0; 8] }), None);
+        let body = &[0; 24];
+        assert!(without_note(&RawRecord { kind: UNWOUND_SAMPLE, misc: 0, body }).is_some());
+        assert_eq!(without_note(&RawRecord { kind: kind::SAMPLE, misc: 0, body }), None);
+        assert_eq!(without_note(&RawRecord { kind: UNWOUND_SAMPLE, misc: 0, body: &body[..8] }), None);
         assert!(!note(&mut vec![0; 65_535], 0, found_by), "a record is no longer than that");
     }
 

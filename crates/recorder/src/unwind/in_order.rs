@@ -165,11 +165,15 @@ impl<C: OrderedConsumer> InOrder<C> {
                 rest.release(place);
                 break;
             };
+            let (raw, is_early) = match early::without_note(&raw) {
+                Some((sample, _)) => (sample, true),
+                None => (raw, false),
+            };
             let event = any.recorded.id_of(&raw).and_then(|id| self.events.get(&id)).copied();
             let layouts = event.and_then(|event| self.layouts.get(event.0 as usize)).unwrap_or(any);
             let time = layouts.recorded.time_of(&raw).unwrap_or(Timestamp(0));
             let task = match event.filter(|_| raw.kind == kind::SAMPLE && layouts.has_stacks) {
-                Some(event) if early::is_early(raw.misc) => Task::PassEarly(event),
+                Some(event) if is_early => Task::PassEarly(event),
                 Some(event) => Task::Unwind(event),
                 None => Task::Pass(event),
             };
