@@ -3,8 +3,9 @@
 
 use std::collections::HashMap;
 
-use model::{Name, Reason, Resolution, Space, SpaceTable, StackEntry, TruncationReason};
+use model::{Name, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry, TruncationReason};
 use profile::{Census, MOST_CLASSES, Presence, Profile};
+use rustc_hash::FxBuildHasher;
 
 use crate::remedies::Remedies;
 use crate::runtimes::{INTERPRETED, Runtime, Runtimes};
@@ -18,7 +19,7 @@ const IN_PICTURE: usize = 2;
 
 /// Causes that are weighed: the most frequent.
 const MOST_WEIGHED: usize = 16;
-const _: () = assert!(MOST_WEIGHED <= MOST_CLASSES && INTERPRETED.len() <= MOST_CLASSES);
+const _: () = assert!(MOST_WEIGHED + INTERPRETED.len() <= MOST_CLASSES);
 
 /// One cause.
 #[derive(Clone, PartialEq, Debug)]
@@ -87,20 +88,28 @@ impl Hints {
             causes.insert((nameless.module.as_ref(), &nameless.reason), cause);
             hints[cause].modules.push(module);
         }
-        let cause_of = |entry: &StackEntry| {
-            let space = spaces.get(entry.space);
-            let reason = match resolve(entry) {
-                _ if matches!(space, Space::State(_) | Space::Truncated(_)) => return None,
-                Some(found) => found.reason()?,
-                None => &Reason::NoSymbols,
-            };
-            causes.get(&(profile::module_of(space).as_ref(), reason)).copied()
-        };
-        for (hint, found) in hints.iter_mut().zip(profile.samples_by(cause_of)) {
+        // A place is looked up once for all: with a name or without, it is of one class.
+        let mut known: HashMap<SpaceId, SpaceFacts, FxBuildHasher> = HashMap::default();
+        let mut interpreted = Interpreted::default();
+        let samples = profile.samples_by(|entry| {
+            let facts = known
+                .entry(entry.space)
+                .or_insert_with(|| SpaceFacts::new(spaces.get(entry.space), runtimes));
+            let found = resolve(entry);
+            if let Some(function) = function_of(found) {
+                interpreted.see_name(facts.generated_by);
+                return interpreted.see_interpreter(facts, function).map(|number| MOST_WEIGHED + number);
+            }
+            let reason = found.map_or(Some(&Reason::NoSymbols), Resolution::reason)?;
+            let cause = causes.get(&(facts.module.as_ref(), reason));
+            cause.copied().filter(|_| !facts.is_no_code)
+        });
+        let (of_causes, of_interpreters) = samples.split_at(MOST_WEIGHED);
+        for (hint, found) in hints.iter_mut().zip(of_causes) {
             (hint.samples, hint.innermost) = (found.anywhere, found.innermost);
         }
         hints.extend(cut_in_generated_code(profile, spaces, runtimes));
-        for hint in interpreted(profile, &resolve, spaces, runtimes) {
+        for hint in interpreted.hints(of_interpreters) {
             // One hint for a runtime, that of the larger share.
             match hints.iter_mut().find(|known| known.remedy == hint.remedy) {
                 Some(known) if known.samples < hint.samples => *known = hint,
@@ -161,50 +170,86 @@ impl Hint {
     }
 }
 
-/// Samples of programs whose interpreter is all that is seen of them. Where one of a runtime's functions has a name, it was
-/// asked for them.
-fn interpreted<'r>(
-    profile: &Profile,
-    resolve: impl Fn(&StackEntry) -> Option<&'r Resolution>,
-    spaces: &SpaceTable,
-    runtimes: &Runtimes,
-) -> Vec<Hint> {
-    let function = |entry: &StackEntry| match resolve(entry) {
-        Some(Resolution::Resolved(found)) => found.frames.last().map(|frame| &*frame.function),
-        _ => None,
-    };
-    let number = |runtime: Runtime| INTERPRETED.iter().position(|known| *known == runtime);
-    let runs = |entry: &StackEntry| {
-        let runtime = Runtimes::of_object(spaces.get(entry.space))?;
-        let (interpreter, name) = (runtime.interpreter()?, function(entry)?);
-        // Compilers put rare parts of it elsewhere: `_PyEval_EvalFrameDefault.cold`.
-        interpreter
-            .contains(&name.split_once('.').map_or(name, |(start, _)| start))
-            .then(|| number(runtime))?
-    };
-    let mut has_names = [false; INTERPRETED.len()];
-    for entry in profile.stacks.places() {
-        if let Some(number) = runtimes.of(spaces.get(entry.space)).and_then(number)
-            && function(entry).is_some()
-        {
-            has_names[number] = true;
+/// Facts of a space that decide of which class its places are.
+struct SpaceFacts {
+    module: Option<Name>,
+    /// The runtime that it is an object of.
+    runtime: Option<Runtime>,
+    /// The runtime whose generated code it is.
+    generated_by: Option<Runtime>,
+    /// True for the end of a stack, and for a state of a thread.
+    is_no_code: bool,
+}
+
+impl SpaceFacts {
+    fn new(space: &Space, runtimes: &Runtimes) -> Self {
+        Self {
+            module: profile::module_of(space),
+            runtime: Runtimes::of_object(space),
+            generated_by: runtimes.of(space),
+            is_no_code: matches!(space, Space::State(_) | Space::Truncated(_)),
         }
     }
-    let hint = |((number, runtime), found): ((usize, Runtime), Presence)| {
-        if found.anywhere == 0 || has_names[number] {
-            return None;
+}
+
+/// The outermost function of a place that has a name.
+fn function_of(found: Option<&Resolution>) -> Option<&str> {
+    match found {
+        Some(Resolution::Resolved(found)) => found.frames.last().map(|frame| &*frame.function),
+        _ => None,
+    }
+}
+
+/// Programs whose interpreter may be all that is seen of them, by the place of their runtime in [`INTERPRETED`].
+#[derive(Default)]
+struct Interpreted {
+    /// Where one of a runtime's functions has a name, it was asked for them.
+    has_names: [bool; INTERPRETED.len()],
+    /// The modules of the interpreters.
+    modules: [Option<Name>; INTERPRETED.len()],
+}
+
+impl Interpreted {
+    /// A function of this runtime has a name.
+    fn see_name(&mut self, runtime: Option<Runtime>) {
+        let number = runtime.and_then(number_of);
+        if let Some(has_names) = number.and_then(|number| self.has_names.get_mut(number)) {
+            *has_names = true;
         }
-        let module = profile.stacks.places().iter().find(|entry| runs(entry) == Some(number))?;
-        let module = profile::module_of(spaces.get(module.space))?;
-        let remedy = Some(Runtime::perf_map_of(Some(runtime)).to_owned());
-        Some(Hint {
-            samples: found.anywhere,
-            innermost: found.innermost,
-            modules: vec![module.to_string()],
-            ..Hint::new(What::Interpreted(runtime), remedy)
+    }
+
+    /// A function has this name; returns the runtime's number if it is an interpreter of one.
+    fn see_interpreter(&mut self, space: &SpaceFacts, function: &str) -> Option<usize> {
+        let runtime = space.runtime?;
+        // Compilers put rare parts of it elsewhere: `_PyEval_EvalFrameDefault.cold`.
+        let function = function.split_once('.').map_or(function, |(start, _)| start);
+        let number = number_of(runtime)
+            .filter(|_| runtime.interpreter().is_some_and(|interpreter| interpreter.contains(&function)))?;
+        let module = self.modules.get_mut(number)?;
+        if module.is_none() {
+            module.clone_from(&space.module);
+        }
+        Some(number)
+    }
+
+    /// The causes, of these samples by number.
+    fn hints<'s>(&'s self, samples: &'s [Presence]) -> impl Iterator<Item = Hint> {
+        let runtimes = INTERPRETED.into_iter().zip(self.has_names).zip(&self.modules).zip(samples);
+        runtimes.filter_map(|(((runtime, has_names), module), found)| {
+            let module = module.as_ref().filter(|_| found.anywhere > 0 && !has_names)?;
+            let remedy = Some(Runtime::perf_map_of(Some(runtime)).to_owned());
+            Some(Hint {
+                samples: found.anywhere,
+                innermost: found.innermost,
+                modules: vec![module.to_string()],
+                ..Hint::new(What::Interpreted(runtime), remedy)
+            })
         })
-    };
-    INTERPRETED.into_iter().enumerate().zip(profile.samples_by(runs)).filter_map(hint).collect()
+    }
+}
+
+fn number_of(runtime: Runtime) -> Option<usize> {
+    INTERPRETED.iter().position(|known| *known == runtime)
 }
 
 /// Stacks that end in the code of a runtime which could keep frame pointers, and does not.

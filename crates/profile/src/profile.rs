@@ -239,11 +239,14 @@ impl Profile {
     }
 
     /// The samples with places of each class anywhere on their stacks, and those that were taken in one, by class. `class_of` says
-    /// of which class a place is, counted from 0; of those from [`MOST_CLASSES`] on it is of none.
-    pub fn samples_by(&self, class_of: impl Fn(&StackEntry) -> Option<usize>) -> [Presence; MOST_CLASSES] {
-        let class_of = |entry: &StackEntry| class_of(entry).filter(|&class| class < MOST_CLASSES);
-        let classes: Vec<u32> =
-            self.stacks.places().iter().map(|entry| class_of(entry).map_or(0, |class| 1 << class)).collect();
+    /// of which class a place is, counted from 0; of those from [`MOST_CLASSES`] on it is of none. It is asked once for each place.
+    pub fn samples_by(
+        &self,
+        mut class_of: impl FnMut(&StackEntry) -> Option<usize>,
+    ) -> [Presence; MOST_CLASSES] {
+        let mut bit_of =
+            |entry| class_of(entry).filter(|&class| class < MOST_CLASSES).map_or(0, |class| 1 << class);
+        let classes: Vec<u32> = self.stacks.places().iter().map(&mut bit_of).collect();
         let mut sums = [Presence::default(); MOST_CLASSES];
         if classes.iter().all(|&class| class == 0) {
             return sums;
