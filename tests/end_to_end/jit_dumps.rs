@@ -1,7 +1,7 @@
 //! jitdump files: an address that was used twice has the name of what lay there when the sample was taken.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::folded::{Folded, plain};
 use super::prof::{folded, folder, may_record, record};
@@ -50,6 +50,38 @@ fn an_address_has_the_name_of_what_lay_there() {
     let drawn = folded(&recording, &[]).ok();
     assert_eq!(Folded::parse(drawn.text()).with("first"), 0);
     assert!(drawn.stderr.contains("is not used: the file has other names, too"), "{}", drawn.stderr);
+}
+
+#[test]
+fn a_recording_and_an_archive_carry_the_names_of_a_dump_that_is_removed_later() {
+    let Some(program) = program() else { return };
+    if !may_record() {
+        return;
+    }
+    for flags in [&[][..], &["--no-names"]] {
+        let folder = folder();
+        let (recording, run) = record(folder.path(), flags, &[program.as_os_str(), "300".as_ref()]);
+        let dump = Dump(PathBuf::from(format!("/tmp/jit-{}.dump", run.ok().text().trim())));
+        let drawn = |file: &Path| {
+            let run = folded(file, &["--modules"]).ok();
+            assert!(!run.stderr.contains("jit-"), "{}", run.stderr);
+            run.stdout
+        };
+        let before = drawn(&recording);
+        let archived = |file: &Path, name: &str| {
+            let archive = folder.path().join(name);
+            prof::run(prof::prof(["archive"]).arg(file).arg("-o").arg(&archive)).ok();
+            archive
+        };
+        let archive = archived(&recording, "archive");
+        drop(dump);
+        has_shares(&Folded::parse(folded(&archive, &[]).ok().text()));
+        assert!(drawn(&archive) == before);
+        assert!(drawn(&archived(&archive, "again")) == before, "an archive of an archive");
+        if flags.is_empty() {
+            assert!(drawn(&recording) == before);
+        }
+    }
 }
 
 #[test]

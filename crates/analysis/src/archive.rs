@@ -53,7 +53,7 @@ pub(crate) fn pack_soon<'a>(
     entries: impl Iterator<Item = (&'a StackEntry, &'a Space, &'a Resolution)>,
     endian: decoder::Endian,
 ) -> Vec<u8> {
-    packed_as(&encoded(entries), DeflateConfig::best_speed(), endian)
+    pack_bytes(&encoded(entries), endian)
 }
 
 fn encoded<'a>(entries: impl Iterator<Item = (&'a StackEntry, &'a Space, &'a Resolution)>) -> Vec<u8> {
@@ -84,6 +84,11 @@ pub fn has_generated_code(recording: &mut Reader) -> Result<bool, perfdata::Erro
         }
     }
     Ok(false)
+}
+
+/// Packs bytes that are small, while something waits for them.
+pub(crate) fn pack_bytes(bytes: &[u8], endian: decoder::Endian) -> Vec<u8> {
+    packed_as(bytes, DeflateConfig::best_speed(), endian)
 }
 
 /// Packs the code of sampled functions into a section ([`sections::id::CODE`]), hottest first, as many as fit into `most_bytes`.
@@ -135,7 +140,7 @@ fn packed_as(bytes: &[u8], config: DeflateConfig, endian: decoder::Endian) -> Ve
 
 /// Reads the names that a recording carries, and says what of them is damaged.
 pub fn names(recording: &Reader, style: NameStyle) -> (ArchivedNames, Option<String>) {
-    let (bytes, error) = unpacked(recording, sections::id::NAMES, "names");
+    let (bytes, error) = unpack_section(recording, sections::id::NAMES, "names");
     if bytes.is_empty() {
         return (ArchivedNames::default(), error);
     }
@@ -145,7 +150,7 @@ pub fn names(recording: &Reader, style: NameStyle) -> (ArchivedNames, Option<Str
 
 /// Reads the code that a recording carries, and says what of it is damaged.
 pub fn code(recording: &Reader, style: NameStyle) -> (Vec<ArchivedCode>, Option<String>) {
-    let (bytes, error) = unpacked(recording, sections::id::CODE, "code");
+    let (bytes, error) = unpack_section(recording, sections::id::CODE, "code");
     if bytes.is_empty() {
         return (Vec::new(), error);
     }
@@ -154,7 +159,7 @@ pub fn code(recording: &Reader, style: NameStyle) -> (Vec<ArchivedCode>, Option<
 }
 
 /// Unpacks a section, as far as it goes; nothing where there is none.
-fn unpacked(recording: &Reader, section: u32, what: &str) -> (Vec<u8>, Option<String>) {
+pub(crate) fn unpack_section(recording: &Reader, section: u32, what: &str) -> (Vec<u8>, Option<String>) {
     let Some(section) = recording.features().section(section) else {
         return (Vec::new(), None);
     };

@@ -15,6 +15,7 @@ use perfdata::features::Features;
 use perfdata::read::{ReadAt, Reader, Source};
 
 use crate::Error;
+use crate::carried_dumps;
 use crate::jit_dumps::JitDumps;
 use crate::lives::Lives;
 
@@ -73,7 +74,8 @@ impl Input {
         let written =
             fs::metadata(&name).ok().filter(Metadata::is_file).and_then(|file| file.modified().ok());
         let lives = Arc::new(lives);
-        let dumps = JitDumps::new(is_of_this_host(reader.features()), Some(Arc::clone(&lives)));
+        let dumps = JitDumps::new(is_of_this_host(reader.features()), Some(Arc::clone(&lives)))
+            .with_carried(carried_dumps::carried(&reader));
         Ok(Self { reader, name, written, lives, dumps: Arc::new(dumps), held: Arc::default() })
     }
 }

@@ -1,7 +1,7 @@
 //! jitdump files of a recording's processes: found when a process maps one, and played beside the records, so that an address
 //! that was used twice belongs to the code which lay there when the sample was taken.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,11 +13,12 @@ use host::perf_map::{self, MapFile, Refused};
 use host::procfs;
 use model::Life;
 use model::{
-    Avma, Frame, MapRefusal, Name, Pid, Reason, Resolution, SourceLocation, SpaceId, StackEntry, Symbolized,
-    Timestamp,
+    Avma, Frame, MapRefusal, Name, Pid, Reason, Resolution, SourceLocation, Space, SpaceId, StackEntry,
+    Symbolized, Timestamp,
 };
 use tracker::Tracker;
 
+use crate::carried_dumps::CarriedDumps;
 use crate::lives::Lives;
 
 /// The longest time to wait for all dumps of a recording together.
@@ -37,6 +38,8 @@ pub struct JitDumps {
     /// True if the processes are, or were, of this machine.
     this_host: bool,
     dumps: Mutex<HashMap<SpaceId, Arc<Dump>>>,
+    /// What the recording itself tells of them.
+    carried: CarriedDumps,
 }
 
 /// One dump.
@@ -54,6 +57,13 @@ struct Content {
     has_times: bool,
 }
 
+impl Content {
+    /// A placement by the clock of the recording.
+    fn at(&self, placement: &Placement) -> Placement {
+        Placement { time: if self.has_times { placement.time } else { Timestamp(0) }, ..*placement }
+    }
+}
+
 /// The remarks on dumps that were read.
 #[derive(Default)]
 pub(crate) struct DumpRemarks {
@@ -66,7 +76,31 @@ pub(crate) struct DumpRemarks {
 impl JitDumps {
     /// Of a recording; without `lives`, of processes that are watched while they run.
     pub fn new(this_host: bool, lives: Option<Arc<Lives>>) -> Self {
-        Self { lives, this_host, dumps: Mutex::default() }
+        Self { lives, this_host, dumps: Mutex::default(), carried: CarriedDumps::default() }
+    }
+
+    /// The same of a recording that carries what it needs of them, for when they cannot be had.
+    pub(crate) fn with_carried(self, carried: CarriedDumps) -> Self {
+        Self { carried, ..self }
+    }
+
+    /// The placements of the functions that have bytes at these offsets of a dump, in the order of the dump.
+    pub(crate) fn placements_of(
+        &self,
+        id: SpaceId,
+        space: &Space,
+        offsets: &BTreeSet<u64>,
+    ) -> Vec<Placement> {
+        let is_wanted = |placement: &Placement| {
+            offsets.range(placement.offset..placement.offset.saturating_add(placement.size)).next().is_some()
+        };
+        let dump = self.dump(id);
+        let Some(Ok(content)) = dump.as_deref().map(|dump| &dump.content) else {
+            let carried = self.carried.get(space).into_iter().flatten();
+            return carried.filter(|placement| is_wanted(placement)).copied().collect();
+        };
+        let parsed = lock(&content.parsed);
+        parsed.placements().iter().map(|placement| content.at(placement)).filter(is_wanted).collect()
     }
 
     pub(crate) fn life(&self, pid: Pid) -> Option<Life> {
@@ -154,6 +188,11 @@ impl JitDumps {
         remarks
     }
 
+    fn is_full_or_has(&self, space: SpaceId) -> bool {
+        let dumps = lock(&self.dumps);
+        dumps.len() >= MAX_DUMPS || dumps.contains_key(&space)
+    }
+
     fn retain(&self, mut keep: impl FnMut(SpaceId) -> bool) {
         lock(&self.dumps).retain(|&space, _| keep(space));
     }
@@ -181,11 +220,26 @@ struct Playing {
     space: SpaceId,
     /// The program that wrote it: see [`Tracker::program`].
     program: u32,
-    dump: Arc<Dump>,
+    /// `None` where the recording alone tells of it.
+    dump: Option<Arc<Dump>>,
     /// Functions that have not been played, the first one last.
     waiting: Vec<Placement>,
     /// Placements of the dump that were taken.
     taken: usize,
+}
+
+impl Playing {
+    fn content(&self) -> Option<&Content> {
+        self.dump.as_ref()?.content.as_ref().ok()
+    }
+}
+
+/// Placements in the order of a dump as they are played: the first one last; of the same time, too.
+fn in_turn(placements: impl Iterator<Item = Placement>) -> Vec<Placement> {
+    let mut placements: Vec<Placement> = placements.collect();
+    placements.reverse();
+    placements.sort_by_key(|placement| std::cmp::Reverse(placement.time));
+    placements
 }
 
 impl DumpPlayer {
@@ -202,14 +256,41 @@ impl DumpPlayer {
     }
 
     /// A process has mapped a file that [`is_dump`]. `has_clock` says whether the records' times are of `CLOCK_MONOTONIC`, as
-    /// those of dumps are. Opens and reads the dump; returns true where functions are to be played at once.
+    /// those of dumps are. Opens and reads the dump, or takes what the recording carries of it; returns true where functions are to be
+    /// played at once.
     pub fn begin(&mut self, pid: Pid, path: &[u8], has_clock: bool, tracker: &mut Tracker) -> bool {
-        let Some(life) = self.dumps.life(pid) else { return false };
-        let (space, program) = tracker.begin_dump(pid, path);
-        let mut dumps = lock(&self.dumps.dumps);
-        if dumps.len() >= MAX_DUMPS || dumps.contains_key(&space) {
+        let life = self.dumps.life(pid);
+        if life.is_none() && self.dumps.carried.is_empty() {
             return false;
         }
+        let (space, program) = tracker.begin_dump(pid, path);
+        if self.playing.len() >= MAX_DUMPS || self.plays(space) || self.dumps.is_full_or_has(space) {
+            return false;
+        }
+        let content = life.and_then(|life| self.open(pid, path, life, has_clock));
+        let carried = self.dumps.carried.get(tracker.spaces().get(space));
+        let (dump, waiting) = match (content, carried) {
+            (None | Some(Err(_)), Some(carried)) => (None, in_turn(carried.iter().copied())),
+            // It is gone.
+            (None, None) => return false,
+            (Some(content), _) => (Some(Arc::new(Dump { pid, content })), Vec::new()),
+        };
+        if let Some(dump) = &dump {
+            lock(&self.dumps.dumps).insert(space, Arc::clone(dump));
+        }
+        self.playing.push(Playing { pid, space, program, dump, waiting, taken: 0 });
+        self.take_new();
+        self.next.0 == 0
+    }
+
+    /// Opens and reads the dump that a process has mapped; `None` where it is gone.
+    fn open(
+        &mut self,
+        pid: Pid,
+        path: &[u8],
+        life: Life,
+        has_clock: bool,
+    ) -> Option<Result<Content, Refused>> {
         let is_recording = self.dumps.lives.is_some();
         let patience = if is_recording { PATIENCE.saturating_sub(self.waited) } else { SHORT_PATIENCE };
         let (begin, asked) = (Instant::now(), path.to_vec());
@@ -226,23 +307,13 @@ impl DumpPlayer {
                 Err(Refused { path: Name::new(path).to_string(), why: MapRefusal::Unanswered })
             }
         };
-        let content = match found {
-            // It is gone.
-            Ok(None) => return false,
-            Ok(Some((file, parsed, error))) => Ok(Content {
-                file: Arc::new(file),
-                has_times: has_clock && !parsed.has_processor_times(),
-                parsed: Arc::new(Mutex::new(parsed)),
-                error: Mutex::new(error),
-            }),
-            Err(refused) => Err(refused),
-        };
-        let dump = Arc::new(Dump { pid, content });
-        dumps.insert(space, Arc::clone(&dump));
-        drop(dumps);
-        self.playing.push(Playing { pid, space, program, dump, waiting: Vec::new(), taken: 0 });
-        self.take_new();
-        self.next.0 == 0
+        let found = found.transpose()?;
+        Some(found.map(|(file, parsed, error)| Content {
+            file: Arc::new(file),
+            has_times: has_clock && !parsed.has_processor_times(),
+            parsed: Arc::new(Mutex::new(parsed)),
+            error: Mutex::new(error),
+        }))
     }
 
     /// Returns true if functions may still come that lie in this space.
@@ -288,7 +359,7 @@ impl DumpPlayer {
         }
         self.looked = Instant::now();
         for playing in &self.playing {
-            let Ok(content) = &playing.dump.content else { continue };
+            let Some(content) = playing.content() else { continue };
             let (file, parsed) = (Arc::clone(&content.file), Arc::clone(&content.parsed));
             let outcome = self.worker.run(SHORT_PATIENCE, move || {
                 lock(&parsed).read(&mut file.reader()).err().map(|error| error.to_string())
@@ -303,20 +374,16 @@ impl DumpPlayer {
     /// Takes what dumps say that they did not say before.
     fn take_new(&mut self) {
         for playing in &mut self.playing {
-            let Ok(content) = &playing.dump.content else { continue };
+            let Some(dump) = playing.dump.clone() else { continue };
+            let Ok(content) = &dump.content else { continue };
             let Ok(parsed) = content.parsed.try_lock() else { continue };
             let new = parsed.placements().get(playing.taken..).unwrap_or_default();
             if new.is_empty() {
                 continue;
             }
-            let at = |placement: &Placement| Placement {
-                time: if content.has_times { placement.time } else { Timestamp(0) },
-                ..*placement
-            };
-            // The first one last; of the same time, too.
-            let mut waiting: Vec<Placement> = new.iter().rev().map(at).collect();
-            waiting.append(&mut playing.waiting);
-            waiting.sort_by_key(|placement| std::cmp::Reverse(placement.time));
+            // Those that wait are older, if they are of the same time.
+            let waiting = playing.waiting.drain(..).rev();
+            let waiting = in_turn(waiting.chain(new.iter().map(|placement| content.at(placement))));
             playing.waiting = waiting;
             playing.taken = parsed.placements().len();
         }

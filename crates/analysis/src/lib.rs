@@ -15,6 +15,7 @@ pub mod archive;
 mod both;
 mod build_ids;
 mod caption;
+pub mod carried_dumps;
 mod counter;
 pub mod downloads;
 mod error;

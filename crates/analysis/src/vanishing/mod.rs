@@ -14,6 +14,7 @@ use self::last_chain::LastChain;
 use crate::Error;
 use crate::aggregate::SeenIn;
 use crate::archive;
+use crate::carried_dumps;
 use crate::input::Input;
 use crate::notices::Silent;
 use crate::replay::replay;
@@ -23,6 +24,8 @@ use crate::symbols::{SymbolSettings, Symbolizing, Symbols};
 pub struct VanishingNames {
     /// The section ([`perfdata::sections::id::NAMES`]); `None` where there are none.
     pub section: Option<Vec<u8>>,
+    /// The section that tells where generated code lay ([`perfdata::sections::id::GENERATED_CODE`]); `None` where no jitdump did.
+    pub generated_code: Option<Vec<u8>>,
     /// Remarks on files that were not used, or in part only.
     pub remarks: Vec<String>,
 }
@@ -47,6 +50,7 @@ pub fn names(input: Input, settings: &SymbolSettings) -> Result<VanishingNames, 
     let symbolizing =
         Symbolizing::new(settings).with_lives(&input.lives).with_dumps(&input.dumps).with_held(&input.held);
     let mut places = Places::of(Arc::clone(&input.held));
+    let dumps = Arc::clone(&input.dumps);
     let replayed = replay::<Error>(input, &settings.paths, &Silent, &mut places)?;
     let spaces = replayed.tracker.into_spaces();
     let mut symbols = Symbols::default();
@@ -60,7 +64,8 @@ pub fn names(input: Input, settings: &SymbolSettings) -> Result<VanishingNames, 
     let entries = places.found.iter().filter_map(resolve);
     let entries = entries.map(|(entry, found)| (entry, spaces.get(entry.space), found));
     let section = is_worth_it.then(|| archive::pack_soon(entries, endian));
-    Ok(VanishingNames { section, remarks: symbols.remarks() })
+    let generated_code = carried_dumps::pack(&dumps, &places.found, &spaces, endian);
+    Ok(VanishingNames { section, generated_code, remarks: symbols.remarks() })
 }
 
 /// The sampled places that vanish.

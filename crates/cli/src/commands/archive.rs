@@ -9,7 +9,7 @@ use std::sync::Arc;
 use analysis::annotate::{Annotator, Syntax};
 use analysis::input::{Input, is_of_this_host};
 use analysis::symbols::SymbolSettings;
-use analysis::{Notices, Request, archive, vanishing};
+use analysis::{Notices, Request, archive, carried_dumps, vanishing};
 use anyhow::{Context, bail};
 use clap::Args;
 use host::objects::HeldFiles;
@@ -149,7 +149,10 @@ pub fn vanishing_names(input: Input, length: u64, console: &Console) -> Option<V
     let names = vanishing::names(input, &settings).ok()?;
     // Files that are refused now may be gone when the recording is read.
     names.remarks.iter().for_each(|remark| console.warn(remark));
-    Some(sections::appendix(length, &[(sections::id::NAMES, names.section?)], endian))
+    // Without names, where code lay tells nothing.
+    let generated = names.generated_code.map(|code| (sections::id::GENERATED_CODE, code));
+    let parts: Vec<_> = generated.into_iter().chain([(sections::id::NAMES, names.section?)]).collect();
+    Some(sections::appendix(length, &parts, endian))
 }
 
 /// Names as linkers know them, and with lines: who reads them may show them in any way.
@@ -168,6 +171,7 @@ fn append(
     let name = input.name.clone();
     let settings = settings(&input, &wanted.symbols);
     let (carried, _) = archive::code(&input.reader, NameStyle::Linkage);
+    let dumps = Arc::clone(&input.dumps);
     let (endian, appendix) = (input.reader.endian(), input.reader.features().appendix);
     let request = Request { servers: wanted.debuginfod.servers(), ..Request::all(&settings) };
     let analysis = reading::analyse(input, &request, "archive", console)?;
@@ -179,7 +183,10 @@ fn append(
     let annotator = Annotator::new(&analysis, &settings, Syntax::default(), carried);
     let code = archive::pack_code(&analysis, &annotator, most_bytes as usize, endian);
     let code = code.map(|code| (sections::id::CODE, code));
-    let parts: Vec<_> = code.into_iter().chain([(sections::id::NAMES, names)]).collect();
+    let places = analysis.events.iter().flat_map(|event| event.profile.stacks.places());
+    let generated = carried_dumps::pack(&dumps, places, &analysis.spaces, endian);
+    let generated = generated.map(|generated| (sections::id::GENERATED_CODE, generated));
+    let parts: Vec<_> = code.into_iter().chain(generated).chain([(sections::id::NAMES, names)]).collect();
     output.write_all(&sections::appendix(length, &parts, endian))?;
     Ok(())
 }

@@ -41,6 +41,8 @@ pub mod id {
     /// The spans in which switches were not watched, because there were too many, and the times that threads ran and
     /// waited for a CPU by the kernel's count.
     pub const SWITCH_SAMPLING: u32 = 7;
+    /// The addresses and times of the sampled functions of jitdumps, packed with zlib: present where there were such dumps.
+    pub const GENERATED_CODE: u32 = 8;
     /// The number of counts of lost samples the recorder could not read, a u64: present where that is not 0.
     pub const UNREAD_LOST_COUNTS: u32 = 16;
 }
