@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use decoder::{Record, kind};
 use model::{Name, Resolution, Space, StackEntry};
-use perfdata::EntryKind;
 use perfdata::read::Reader;
 use perfdata::sections;
 use profile::{Shape, Show};
@@ -15,7 +13,6 @@ use zlib_rs::{DeflateConfig, InflateConfig, ReturnCode, compress_bound, compress
 
 use crate::Analysis;
 use crate::annotate::{Annotator, sampled_functions};
-use crate::jit_dumps::is_dump;
 
 /// Bytes of unpacked names that are read at the most.
 const MOST_BYTES: u64 = 1 << 30;
@@ -60,30 +57,6 @@ fn encoded<'a>(entries: impl Iterator<Item = (&'a StackEntry, &'a Space, &'a Res
     let mut ordered: Vec<_> = entries.collect();
     ordered.sort_by_key(|(entry, ..)| (entry.space, entry.offset, **entry));
     encode(ordered.iter().map(|(entry, space, found)| (*space, *entry, *found)))
-}
-
-/// Returns true if a recording tells of generated code: memory that was made executable, without a file or with a jitdump. Reads
-/// the recording to the first such record, and takes no sample apart.
-///
-/// # Errors
-/// Where the recording cannot be read.
-pub fn has_generated_code(recording: &mut Reader) -> Result<bool, perfdata::Error> {
-    while let Some(entry) = recording.next_entry()? {
-        if entry.kind != EntryKind::Kernel || !matches!(entry.record.kind(), kind::MMAP | kind::MMAP2) {
-            recording.release(entry.record);
-            continue;
-        }
-        let (raw, layout) = recording.record_and_layout(entry.record)?;
-        let found = match layout.decode(&raw) {
-            Ok(Record::Mmap(mmap)) => is_dump(mmap.path) || tracker::is_generated_code(&mmap),
-            _ => false,
-        };
-        recording.release(entry.record);
-        if found {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 /// Packs bytes that are small, while something waits for them.

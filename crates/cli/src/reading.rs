@@ -68,8 +68,10 @@ pub fn produce(
         Source::Command { words, runtimes, off_cpu } => {
             match record_command(words, runtimes, output.is_stdout(), off_cpu, console)? {
                 (Outcome::NotStarted(code), _) => return Ok(code),
-                (Outcome::Recorded(code, held), recording) => {
-                    let open = move || Ok(Input::from_file(recording, "what was recorded")?.with_held(&held));
+                (Outcome::Recorded(code, sources), recording) => {
+                    let open = move || {
+                        Ok(Input::from_file(recording, "what was recorded")?.with_held(&sources.files))
+                    };
                     (code, Box::new(open))
                 }
             }

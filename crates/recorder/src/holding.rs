@@ -34,6 +34,22 @@ const MOST_ROOTS: usize = 64;
 /// Processes that are remembered. When there are more, all are forgotten, and looked at again.
 const MOST_PROCESSES: usize = 1 << 16;
 
+/// Sources of names that may be gone when the recording is read.
+#[derive(Clone, Default, Debug)]
+pub struct NameSources {
+    /// The files that will not be found by their paths, open.
+    pub files: Arc<HeldFiles>,
+    /// True if a process had memory for generated code, whose names are in files that it writes itself.
+    pub has_generated_code: bool,
+}
+
+impl NameSources {
+    /// Returns true if all names will be found later.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty() && !self.has_generated_code
+    }
+}
+
 /// Hands everything on as it comes, and looks at mappings on the way: before they are put into order, while most of their
 /// processes live.
 pub struct Holding<C> {
@@ -44,6 +60,7 @@ pub struct Holding<C> {
     processes: HashMap<Pid, Option<PathView>>,
     roots: HashMap<PathView, File>,
     held: Arc<Mutex<HeldFiles>>,
+    has_generated_code: bool,
 }
 
 impl<C: Consumer> Holding<C> {
@@ -55,15 +72,14 @@ impl<C: Consumer> Holding<C> {
     /// Watches what goes to `consumer`, and adds to `held`, which others may look at meanwhile.
     pub fn sharing(consumer: C, held: Arc<Mutex<HeldFiles>>) -> Self {
         let (processes, roots) = (HashMap::new(), HashMap::new());
-        Self { consumer, layout: None, own: None, processes, roots, held }
+        Self { consumer, layout: None, own: None, processes, roots, held, has_generated_code: false }
     }
 
-    /// The files that will not be found by their paths.
-    pub fn into_held(mut self) -> HeldFiles {
-        self.roots.clear();
-        let mut held = std::mem::take(&mut *lock(&self.held));
-        held.close_those_that_stay();
-        held
+    /// Ends the watching; returns the sources of names that were found.
+    pub fn into_sources(self) -> NameSources {
+        let mut files = std::mem::take(&mut *lock(&self.held));
+        files.close_those_that_stay();
+        NameSources { files: Arc::new(files), has_generated_code: self.has_generated_code }
     }
 
     fn look_at(&mut self, mut records: &[u8], layout: &RecordLayout) {
@@ -88,6 +104,7 @@ impl<C: Consumer> Holding<C> {
     }
 
     fn map(&mut self, map: &Mmap<'_>) {
+        self.has_generated_code |= tracker::is_generated_code(map) || generated::is_dump(map.path);
         let Some(identity) = tracker::mapped_object(map).filter(|_| map.pid.0 > 0) else { return };
         let view = self.view(map.pid);
         if view.is_none() && SYSTEM.iter().any(|folder| map.path.starts_with(folder)) {

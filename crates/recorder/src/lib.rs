@@ -62,7 +62,7 @@ pub use container_table::Containers;
 pub use control::Control;
 pub use error::{Errno, Error};
 pub use file::{FileConsumer, OUTPUT_BUFFER};
-pub use holding::Holding;
+pub use holding::{Holding, NameSources};
 pub use jvms::JvmAsking;
 pub use machine::{ThisMachine, this_machine};
 pub use notice::{Importance, Notice};

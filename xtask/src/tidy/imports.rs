@@ -19,7 +19,10 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("export", &["model", "decoder", "perfdata", "profile"]),
     ("host", &["model", "elf"]),
     ("stacks", &["model", "decoder", "tracker", "generated", "elf", "unwinder", "host"]),
-    ("recorder", &["model", "decoder", "perfdata", "tracker", "elf", "unwinder", "host", "stacks"]),
+    (
+        "recorder",
+        &["model", "decoder", "perfdata", "tracker", "elf", "unwinder", "generated", "host", "stacks"],
+    ),
     (
         "analysis",
         &[

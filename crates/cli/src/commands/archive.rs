@@ -14,6 +14,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use host::objects::HeldFiles;
 use perfdata::sections;
+use recorder::NameSources;
 use symbolizer::{NameStyle, Options};
 
 use crate::arguments::{DebuginfodArguments, RecordingArguments, SymbolArguments};
@@ -104,20 +105,18 @@ pub fn make(
 }
 
 /// Adds to a recording that was just made the names of what will be gone soon: of generated code, and of the files that were kept
-/// open (`held`). Does nothing where there was no such code, or no name for it.
+/// open. Does nothing where there are none.
 ///
 /// # Errors
 /// Where the recording cannot be read, or written anew.
-pub fn carry(file: &Path, held: &Arc<HeldFiles>, console: &Console) -> anyhow::Result<()> {
-    let mut input = Input::open(file)?;
-    if input.reader.is_pipe() || held.is_empty() && !archive::has_generated_code(&mut input.reader)? {
+pub fn carry(file: &Path, sources: &NameSources, console: &Console) -> anyhow::Result<()> {
+    if sources.is_empty() || Input::open(file)?.reader.is_pipe() {
         return Ok(());
     }
-    drop(input);
     let (packed, mut kept) = Output::unseen()?;
     let produced = confined::produce(console, packed, false, |packed| {
         let length = file.metadata().with_context(|| format!("cannot read {}", file.display()))?.len();
-        if let Some(names) = vanishing_names(Input::open(file)?.with_held(held), length, console) {
+        if let Some(names) = vanishing_names(Input::open(file)?.with_held(&sources.files), length, console) {
             packed.write_all(&names)?;
         }
         Ok(())

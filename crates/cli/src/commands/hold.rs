@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use host::objects::HeldFiles;
-use recorder::{Consumer, Control, Error, Holding, Notice, Options, Summary};
+use recorder::{Consumer, Control, Error, Holding, NameSources, Notice, Options, Summary};
 
 /// The time at which names are looked for.
 #[derive(Clone)]
@@ -23,16 +23,16 @@ pub fn record_holding(
     options: &Options,
     control: &Control,
     notices: &mut dyn FnMut(Notice),
-) -> (Result<Summary, Error>, HeldFiles) {
+) -> (Result<Summary, Error>, NameSources) {
     match names {
-        Names::Later => (recorder::record(options, control, consumer, notices), HeldFiles::default()),
+        Names::Later => (recorder::record(options, control, consumer, notices), NameSources::default()),
         Names::Soon | Names::Meanwhile(_) => {
             let mut holding = match names {
                 Names::Meanwhile(held) => Holding::sharing(consumer, held),
                 Names::Soon | Names::Later => Holding::new(consumer),
             };
             let recorded = recorder::record(options, control, &mut holding, notices);
-            (recorded, holding.into_held())
+            (recorded, holding.into_sources())
         }
     }
 }

@@ -4,21 +4,19 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use analysis::Notices;
 use anyhow::Context;
 use clap::Args;
 use host::files::{Destination, Place};
-use host::objects::HeldFiles;
 use host::sys::memory;
 use model::{CpuId, Loss, Name, Pid, Tid};
 use recorder::event::Rate;
 use recorder::unwind::{Encoding, InOrder, StackTotals};
 use recorder::{
     CallChain, Clock, Command, CommandSources, Control, Errno, Error, FileConsumer, Importance, Levels,
-    Notice, Options, Target, Workload,
+    NameSources, Notice, Options, Target, Workload,
 };
 
 use super::archive;
@@ -214,11 +212,11 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Exi
     let names = if is_file && !arguments.no_names { Names::Soon } else { Names::Later };
     let carries = matches!(names, Names::Soon);
     match record_into(consumer, Some(output), commands, &options, strict, names, console)? {
-        Outcome::Recorded(code, held) => {
+        Outcome::Recorded(code, sources) => {
             if arguments.archive {
-                archive::make(output, output, &held, &archive::NameArguments::default(), console)?;
+                archive::make(output, output, &sources.files, &archive::NameArguments::default(), console)?;
             } else if carries {
-                carry(output, &held, console);
+                carry(output, &sources, console);
             }
             Ok(code)
         }
@@ -227,8 +225,8 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Exi
 }
 
 /// Adds the names that will be gone soon to a recording, which is whole without them.
-fn carry(recording: &Path, held: &Arc<HeldFiles>, console: &Console) {
-    if let Err(error) = archive::carry(recording, held, console) {
+fn carry(recording: &Path, sources: &NameSources, console: &Console) {
+    if let Err(error) = archive::carry(recording, sources, console) {
         let what = "names that will be gone soon are not in the recording";
         console.warn(&format!("{what}: {error:#}"));
     }
@@ -241,8 +239,8 @@ pub fn temporary_file() -> String {
 
 /// The outcome of a recording, with its exit code.
 pub enum Outcome {
-    /// It was written. Files that names come from are open.
-    Recorded(ExitCode, Arc<HeldFiles>),
+    /// It was written.
+    Recorded(ExitCode, NameSources),
     /// The command could not be started; that has been said.
     NotStarted(ExitCode),
 }
@@ -263,7 +261,7 @@ pub fn record_into(
     control.listen_to(commands);
     let mut notices = |notice: Notice| tell(&notice, console);
     let mut stacks = (StackTotals::default(), (0, 0));
-    let (recorded, held) = if options.copies_stacks() {
+    let (recorded, sources) = if options.copies_stacks() {
         let mut unwinding =
             InOrder::new(Encoding::new(&mut file), options.keeps_stacks(), options.mechanisms);
         if options.in_parts {
@@ -285,7 +283,7 @@ pub fn record_into(
             let Loss { samples, unread, undecodable, .. } = summary.loss;
             let is_whole = samples == 0 && unread == 0 && undecodable == 0;
             let code = if strict && !is_whole && code == 0 { 1 } else { code };
-            Ok(Outcome::Recorded(code.into(), Arc::new(held)))
+            Ok(Outcome::Recorded(code.into(), sources))
         }
         Err(error) => failure(error, output, console),
     }
@@ -305,7 +303,7 @@ fn failure(error: Error, output: Option<&Path>, console: &Console) -> anyhow::Re
     let code = match &error {
         // Who read it has seen enough.
         Error::Consumer { errno, .. } if errno.kind() == ErrorKind::BrokenPipe => {
-            return Ok(Outcome::Recorded(ExitCode::SUCCESS, Arc::default()));
+            return Ok(Outcome::Recorded(ExitCode::SUCCESS, NameSources::default()));
         }
         Error::Consumer { errno, kept } => {
             let kept = *kept && output.is_some();
