@@ -9,9 +9,9 @@ const STEP: u64 = 512 << 10;
 const OVERLAP: u64 = 64 << 10;
 /// All windows together stay below 64 MiB.
 const MOST: usize = 110;
-/// So many are enough for a recording with rounds, and stay in the processor's cache. More are made when a window is
-/// read again that had to go.
-const FEW: usize = 12;
+/// So many are enough to read a file once from its beginning to its end. More are made when a window is read again that had to
+/// go, as where rounds are sorted.
+const FEW: usize = 2;
 /// Places to look for a window at first.
 const GUESSES: usize = 256;
 
