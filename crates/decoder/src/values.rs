@@ -32,6 +32,7 @@ impl<'a> U64s<'a> {
     }
 
     /// The value at `index`.
+    #[inline]
     pub fn get(&self, index: usize) -> Option<u64> {
         let bytes = self.bytes.get(index.checked_mul(8)?..)?.first_chunk()?;
         Some(self.endian.u64(*bytes))
@@ -248,6 +249,7 @@ impl<'a> Registers<'a> {
     }
 
     /// The value of register `number`, if it was recorded.
+    #[inline]
     pub fn get(&self, number: u32) -> Option<u64> {
         let bit = 1_u64.checked_shl(number)?;
         if self.mask & bit == 0 {

@@ -86,14 +86,14 @@ impl RuntimeArguments {
 
     /// The variables to set for `command`, in addition to what our own environment has. Says which.
     pub fn environment(&self, command: &[OsString], console: &Console) -> Vec<(OsString, OsString)> {
-        let knows = |runtime, program: Option<PathBuf>, switch: &str| {
+        let knows = |runtime, find: fn(&[OsString]) -> Option<PathBuf>, switch: &str| {
             self.runtimes.contains(&runtime)
-                && program.is_some_and(|program| holds(&program, switch.as_bytes()).unwrap_or(false))
+                && find(command).is_some_and(|program| holds(&program, switch.as_bytes()).unwrap_or(false))
         };
         let known = KnownSwitches {
-            node_frames: knows(Runtime::Node, node_of(command), NODE_FRAMES),
-            mono: knows(Runtime::Mono, program_of(command, "mono"), "jitmap"),
-            erlang: knows(Runtime::Erlang, emulator_of(command), ERLANG_SWITCH),
+            node_frames: knows(Runtime::Node, node_of, NODE_FRAMES),
+            mono: knows(Runtime::Mono, |command| program_of(command, "mono"), "jitmap"),
+            erlang: knows(Runtime::Erlang, emulator_of, ERLANG_SWITCH),
         };
         let set: Vec<Setting> = self
             .runtimes
