@@ -1,13 +1,13 @@
-//! Functions that something lists by first address and size.
+//! Functions listed by start address and size, as in perf maps.
 
 use model::Avma;
 
-/// Functions by their addresses.
+/// The functions of generated code, sorted by address.
 #[derive(Default)]
 pub struct FunctionRanges {
-    /// The names, one behind the other.
+    /// All names, concatenated.
     text: String,
-    /// Sorted by start, without overlaps: a later one wins over what it covers.
+    /// Sorted by start, without overlaps.
     entries: Vec<Entry>,
 }
 
@@ -15,14 +15,15 @@ pub struct FunctionRanges {
 struct Entry {
     start: u64,
     end: u64,
-    /// The function's own start, where another one covers the front of it.
+    /// Where the function starts: before `start` if a later function covers its beginning.
     function: u64,
+    /// Offset and length in `text`.
     name: (usize, usize),
 }
 
 impl FunctionRanges {
-    /// Takes first address, bytes, name of each; of two that overlap the later one wins. Those without a name or a byte are
-    /// left out.
+    /// Builds the list from the start address, size in bytes and name of each function. Where two overlap, the later one
+    /// in the list wins. Functions without a name or of size 0 are left out.
     pub fn new<'a>(functions: impl IntoIterator<Item = (u64, u64, &'a str)>) -> Self {
         let mut text = String::new();
         let entry = |(start, size, name): (u64, u64, &str)| {
@@ -35,7 +36,7 @@ impl FunctionRanges {
         Self { entries, text }
     }
 
-    /// The function that an address lies in, and where it starts.
+    /// Returns the name and start of the function that covers the address.
     pub fn find(&self, address: Avma) -> Option<(&str, Avma)> {
         let after = self.entries.partition_point(|entry| entry.start <= address.0);
         let entry = self.entries.get(after.checked_sub(1)?).filter(|entry| address.0 < entry.end)?;
@@ -49,7 +50,7 @@ impl FunctionRanges {
     }
 }
 
-/// Sweeps over the ends of all with the latest open one on top.
+/// Splits functions where they overlap, so that the latest function in the list has the overlapping part.
 fn without_overlaps(lines: Vec<Entry>) -> Vec<Entry> {
     let mut bounds: Vec<(u64, bool, usize)> = Vec::with_capacity(lines.len() * 2);
     for (index, line) in lines.iter().enumerate() {

@@ -6,14 +6,14 @@ use model::Avma;
 #[derive(Default)]
 pub struct Kallsyms {
     text: String,
-    /// Sorted by address; of several at one address only the last, which is perf's choice.
+    /// Sorted by address, one for each: the last of several in the list, which is perf's choice.
     symbols: Vec<Entry>,
-    /// The address of `_text` (else `_stext`).
+    /// The address of `_text`, or else of `_stext`.
     text_address: Option<u64>,
-    hidden: bool,
+    addresses_hidden: bool,
 }
 
-/// A symbol: its address and where its line stands.
+/// A symbol. Its name and module are offset and length in the text; the module is (0, 0) where it has none.
 #[derive(Clone, Copy)]
 struct Entry {
     address: u64,
@@ -26,31 +26,31 @@ struct Entry {
 pub struct KernelSymbol<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Its address in the kernel that the table is of.
+    /// Its address in the kernel that listed it.
     pub start: Avma,
-    /// The module that it belongs to, without brackets.
+    /// Its module, without brackets; `None` for the kernel itself.
     pub module: Option<&'a str>,
 }
 
-/// Beyond this there is no text of the kernel: 512 MiB, twice what x86-64 reserves for it.
-const MAX_FUNCTION: u64 = 512 << 20;
+/// The greatest distance of an address from its symbol: 512 MiB, twice what x86-64 reserves for kernel text.
+const MAX_FUNCTION_BYTES: u64 = 512 << 20;
 
 impl Kallsyms {
-    /// Reads a table. Lines that are none are left out. Text beyond 4 GiB is not looked at.
+    /// Parses the text of `/proc/kallsyms`. Skips lines of another form, and text beyond 4 GiB.
     pub fn parse(text: String) -> Self {
         let mut symbols = Vec::with_capacity(text.len() / 40);
         let mut all_zero = true;
         let mut text_symbol = None;
         let mut stext_symbol = None;
         let base = text.as_ptr() as usize;
-        let place = |part: &str| {
+        let range_of = |part: &str| {
             let offset = u32::try_from((part.as_ptr() as usize).wrapping_sub(base)).ok()?;
             Some((offset, u16::try_from(part.len()).ok()?))
         };
         for line in text.split('\n') {
             let Some((address, kind, rest)) = columns(line) else { continue };
             all_zero &= address == 0;
-            // Text and weak symbols (nm(1)); `$x` and the like are the assembler's marks (Arm ELF).
+            // Text and weak symbols (nm(1)), but no mapping symbols of Arm ELF (`$x`).
             if !matches!(kind, b'T' | b't' | b'W' | b'w') || rest.starts_with('$') {
                 continue;
             }
@@ -68,15 +68,15 @@ impl Kallsyms {
                 "_stext" => stext_symbol = Some(address),
                 _ => {}
             }
-            let Some(name) = place(name) else { continue };
-            let module = if module.is_empty() { (0, 0) } else { place(module).unwrap_or((0, 0)) };
+            let Some(name) = range_of(name) else { continue };
+            let module = if module.is_empty() { (0, 0) } else { range_of(module).unwrap_or((0, 0)) };
             symbols.push(Entry { address, name, module });
         }
-        let hidden = all_zero && !symbols.is_empty();
+        let addresses_hidden = all_zero && !symbols.is_empty();
         symbols.sort_by_key(|entry| entry.address);
-        // Stable: of several names at one address the last in the list stands, as in perf: ends are where the next symbol begins
-        // (`symbols__fixup_end()` in tools/perf/util/symbol.c), so that all but the last have no length, and those
-        // lose (`choose_best_symbol()`).
+        // The sort is stable, and the last of several symbols at one address stays, as in perf: there a symbol ends where
+        // the next one starts (`symbols__fixup_end()` in tools/perf/util/symbol.c), so all but the last have length 0
+        // and lose (`choose_best_symbol()`).
         symbols.dedup_by(|next, kept| {
             let same = next.address == kept.address;
             if same {
@@ -84,12 +84,13 @@ impl Kallsyms {
             }
             same
         });
-        Self { text, symbols, text_address: text_symbol.or(stext_symbol), hidden }
+        Self { text, symbols, text_address: text_symbol.or(stext_symbol), addresses_hidden }
     }
 
-    /// Returns true if the kernel lists its symbols without telling where they are (`kernel.kptr_restrict`, or a reader without `CAP_SYSLOG`).
+    /// Returns true if the kernel lists its symbols with all addresses 0 (`kernel.kptr_restrict`, or a reader without
+    /// `CAP_SYSLOG`).
     pub fn addresses_hidden(&self) -> bool {
-        self.hidden
+        self.addresses_hidden
     }
 
     /// Returns true if no function is listed.
@@ -102,24 +103,24 @@ impl Kallsyms {
         self.text_address.map(Avma)
     }
 
-    /// The function that calls or is interrupted at `found`, whose code lies just before that: at `lookup`.
+    /// Returns the function of a return address, given with the address one byte before it to look up.
     ///
-    /// A stack that goes through an interrupt has the interrupted instruction's address among its return addresses.
-    /// Where that is a function's first one, the byte before it is the padding that has a name of its own
-    /// (`__pfx_NAME`, from which nothing returns): then it is the function itself.
-    pub fn find_caller(&self, lookup: Avma, found: Avma) -> Option<KernelSymbol<'_>> {
+    /// A stack through an interrupt has the address of the interrupted instruction among its return addresses. Where
+    /// that is the first instruction of a function, the byte before it is padding with a symbol of its own
+    /// (`__pfx_NAME`, `__cfi_NAME`), from which nothing returns. Then this returns the function that starts there.
+    pub fn find_caller(&self, lookup: Avma, return_address: Avma) -> Option<KernelSymbol<'_>> {
         let symbol = self.find(lookup)?;
         let padded = symbol.name.strip_prefix("__pfx_").or_else(|| symbol.name.strip_prefix("__cfi_"));
-        let here = padded.and_then(|_| self.find(found)).filter(|here| here.start == found);
+        let here = padded.and_then(|_| self.find(return_address)).filter(|here| here.start == return_address);
         Some(here.unwrap_or(symbol))
     }
 
-    /// The function that an address of this kernel lies in. The list has no sizes: a function ends where the next
+    /// Returns the function that covers an address of this kernel. The list has no sizes: a function ends where the next
     /// symbol starts.
     pub fn find(&self, address: Avma) -> Option<KernelSymbol<'_>> {
         let after = self.symbols.partition_point(|entry| entry.address <= address.0);
         let entry = self.symbols.get(after.checked_sub(1)?)?;
-        if address.0 - entry.address > MAX_FUNCTION {
+        if address.0 - entry.address > MAX_FUNCTION_BYTES {
             return None;
         }
         let module = self.at(entry.module);
@@ -130,7 +131,7 @@ impl Kallsyms {
         })
     }
 
-    /// The lowest address of a module's text (the name without brackets).
+    /// Returns the lowest address of a module's text. `module` has no brackets.
     pub fn module_start(&self, module: &str) -> Option<Avma> {
         self.symbols.iter().find(|entry| self.at(entry.module) == module).map(|entry| Avma(entry.address))
     }
@@ -141,7 +142,7 @@ impl Kallsyms {
     }
 }
 
-/// The address, the type, and the rest of a line.
+/// Splits a line into its address, its type, and the rest.
 fn columns(line: &str) -> Option<(u64, u8, &str)> {
     let mut address = 0_u64;
     let mut digits = 0;

@@ -1,13 +1,13 @@
 #![doc = include_str!("../README.md")]
 //!
 //! # The caller supplies
-//! - for an object: its [`elf::Object`] and those that hold the rest of its debug information ([`ObjectFiles`]);
-//!   which these are, the objects themselves say ([`elf::Object::debug_link`], [`elf::Object::alt_link`],
-//!   [`minidebug`]), and split DWARF is asked for by name while it is read ([`SplitUnit`]);
+//! - for an object: its [`elf::Object`], and those with the rest of its debug information ([`ObjectFiles`]). The
+//!   objects name them ([`elf::Object::debug_link`], [`elf::Object::alt_link`], [`minidebug`]); split units are
+//!   requested by name while their skeletons are read ([`SplitUnit`]);
 //! - for the kernel: the text of `/proc/kallsyms` ([`Kallsyms`]);
 //! - for generated code: the functions of a `/tmp/perf-PID.map` ([`FunctionRanges`]).
 //!
-//! What is worth keeping of an object between two resolutions is its [`ObjectIndex`].
+//! Keep the [`ObjectIndex`] of an object to resolve more of its addresses later without reading its tables again.
 #![warn(missing_docs)]
 #![cfg_attr(
     not(test),
@@ -15,7 +15,7 @@
 )]
 
 pub mod archived;
-mod data;
+mod data_symbolizer;
 mod dwarf;
 mod function_ranges;
 mod gopclntab;
@@ -26,19 +26,19 @@ mod object;
 mod object_index;
 mod plt;
 mod resolutions;
-mod strings;
+mod string_tables;
 mod symbol_table;
 
-pub use data::DataSymbolizer;
+pub use data_symbolizer::DataSymbolizer;
 pub use dwarf::SplitUnit;
 pub use function_ranges::FunctionRanges;
 pub use kallsyms::{Kallsyms, KernelSymbol};
 pub use minidebug::minidebug;
 pub use names::{NameStyle, display_name};
-pub use object::{ObjectFiles, ObjectSymbolizer, Options, Place, Plan, Walked};
+pub use object::{LookupAddress, ObjectFiles, ObjectSymbolizer, Options, Plan, WalkedUnit};
 pub use object_index::ObjectIndex;
 pub use resolutions::Resolutions;
 
-// Their types are those of the functions here.
+// Public functions take and return types of these crates.
 pub use elf;
 pub use model;

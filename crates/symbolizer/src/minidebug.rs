@@ -4,27 +4,29 @@ use std::io::Read;
 
 use elf::Object;
 
-/// Fedora's largest unpacks to a few megabytes.
-const MAX_SIZE: u64 = 64 << 20;
+/// The largest unpacked object that is read. The largest of Fedora unpack to a few megabytes.
+const MAX_UNPACKED_BYTES: u64 = 64 << 20;
 
-/// The largest ratio of its unpacked size to its size in the file.
+/// The largest ratio of unpacked to packed size, unless the object is small.
 const MAX_RATIO: u64 = 32;
 
-/// An object that is no larger than this unpacked, in bytes, is unpacked whatever the ratio: a few symbols come to 40 times.
-const ALWAYS_UNPACKED: u64 = 1 << 20;
+/// An object of at most this unpacked size is read whatever its ratio: an object with a few symbols unpacks to 40 times
+/// its packed size.
+const ALWAYS_UNPACKED_BYTES: u64 = 1 << 20;
 
-/// The memory that unpacking may take itself, in KiB: `xz -9` asks for 64 MiB.
+/// The memory that the decoder may use, in KiB: `xz -9` needs 64 MiB.
 const MAX_DICTIONARY_KIB: u32 = 65 << 10;
 
-/// The bytes of the object in `.gnu_debugdata`; `None` where there is none.
+/// Unpacks the object in `.gnu_debugdata`; returns `None` where there is no such section.
 ///
 /// # Errors
-/// Where it cannot be unpacked, or is larger than any that somebody meant to be read.
+/// Where the section cannot be unpacked, or its content is larger than these bounds allow.
 pub fn minidebug<D: AsRef<[u8]>>(object: &Object<D>) -> Result<Option<Vec<u8>>, String> {
     let Some(packed) = object.contents(".gnu_debugdata").map_err(|error| error.to_string())? else {
         return Ok(None);
     };
-    let most = (packed.len() as u64).saturating_mul(MAX_RATIO).clamp(ALWAYS_UNPACKED, MAX_SIZE);
+    let most =
+        (packed.len() as u64).saturating_mul(MAX_RATIO).clamp(ALWAYS_UNPACKED_BYTES, MAX_UNPACKED_BYTES);
     let mut unpacked = Vec::new();
     let reader = lzma_rust2::XzReader::new_mem_limit(&*packed, true, MAX_DICTIONARY_KIB);
     let damaged = |error| format!("section .gnu_debugdata: {error}");

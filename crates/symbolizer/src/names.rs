@@ -1,4 +1,4 @@
-//! From a linkage name to what a person reads.
+//! Demangling: linkage names to the names that users read.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,25 +12,25 @@ use model::Name;
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub enum NameStyle {
-    /// Demangled: Rust without hashes, C++ without parameters and without what compilers append to clones (as perf
-    /// shows them). Names of other languages stay as they are.
+    /// Demangled: Rust without hashes, C++ without parameters and without the suffixes of clones, as perf shows them.
+    /// Names of other languages stay as they are.
     #[default]
     Demangled,
     /// As the linker knows it.
     Linkage,
 }
 
-/// A demangled name longer than this is given up, and the mangled one is shown: back-references can double the
-/// output with each few bytes of input.
-const MAX_DEMANGLED: usize = 1 << 14;
+/// The longest demangled name, in bytes; the mangled name is shown instead of a longer one. Back-references can double
+/// the output with every few bytes of input.
+const MAX_DEMANGLED_BYTES: usize = 1 << 14;
 
-/// Depth of nested parts of a C++ name.
+/// The greatest nesting depth of a C++ name that is demangled.
 const MAX_DEPTH: u32 = 128;
 
-/// The name to show for a symbol.
+/// Returns the name to show for a symbol, cut as [`Name::cut`] does.
 ///
-/// Rust is tried before C++: a legacy Rust name is a valid C++ name too, with a hash for its last part. A name longer than
-/// [`elf::MAX_NAME_BYTES`] stays mangled, as demanglers can be made to work for hours; all are cut as [`Name::cut`] does.
+/// Tries Rust before C++, because a legacy Rust name is a valid C++ name as well, with a hash for its last part. A name
+/// longer than [`elf::MAX_NAME_BYTES`] stays mangled: hostile names can keep demanglers busy for hours.
 pub fn display_name(linkage_name: &[u8], style: NameStyle) -> Cow<'_, str> {
     let looked_at = linkage_name.get(..elf::MAX_NAME_BYTES).unwrap_or(linkage_name);
     let text = String::from_utf8_lossy(looked_at);
@@ -45,7 +45,7 @@ pub fn display_name(linkage_name: &[u8], style: NameStyle) -> Cow<'_, str> {
 }
 
 fn demangle(name: &str) -> Option<String> {
-    // `name@VERSION` and `name@@VERSION` are how linkers write versioned symbols into .symtab; `name@plt` is ours.
+    // Linkers write versioned symbols into .symtab as `name@VERSION` and `name@@VERSION`; we append `@plt`.
     let (base, suffix) = match name.split_once('@') {
         Some((base, "plt")) => (base, "@plt"),
         Some((base, _)) => (base, ""),
@@ -65,13 +65,13 @@ fn demangle_rust(name: &str) -> Option<String> {
     }
     let demangled = rustc_demangle::try_demangle(without_rust_suffix(name)).ok()?;
     let mut text = Capped::default();
-    // The alternate form leaves out the hash of legacy names and the disambiguators of v0 names.
+    // The alternate form omits the hash of legacy names and the disambiguators of v0 names.
     fmt::write(&mut text, format_args!("{demangled:#}")).ok()?;
     Some(text.0)
 }
 
-/// The name without the `.cold` or `.warm` that optimizers append to parts of a function. Legacy names have dots of their
-/// own (`core..fmt`), but only before their hash.
+/// Returns the name without the `.cold` or `.warm` that optimizers append to parts of a function. Legacy names have dots
+/// of their own (`core..fmt`), but only before their hash.
 fn without_rust_suffix(name: &str) -> &str {
     const HASH: usize = "17h0123456789abcdefE".len();
     let is_legacy = name.contains("ZN");
@@ -99,15 +99,15 @@ fn demangle_cpp(name: &str) -> Option<String> {
         symbol.structured_demangle(&mut CppWriter(&mut text), &options).ok()?;
         Some(as_binutils_writes(text.0, name))
     };
-    // A dot is no part of a mangled name, but for names that only a compiler makes.
+    // Mangled names have no dot, apart from some that only compilers generate.
     let base = name.split_once('.').map_or(name, |(base, _)| base);
     parse(base).or_else(|| parse(name))
 }
 
-/// The spelling that binutils' demangler, and with it perf, has for the same name.
+/// Returns the name in the spelling of binutils' demangler, which perf uses.
 fn as_binutils_writes(demangled: String, mangled: &str) -> String {
     let demangled = special_name(&demangled, mangled).unwrap_or(demangled);
-    // An empty pack of arguments leaves its comma.
+    // cpp_demangle leaves the comma before an empty argument pack.
     let mut text = demangled.replace(", >", ">");
     const LITERALS: [(&str, &str); 5] = [
         ("(unsigned int)", "u"),
@@ -129,7 +129,7 @@ fn as_binutils_writes(demangled: String, mangled: &str) -> String {
             }
         }
     }
-    // Of a member function for constants (`K`); a conversion's type may end in the same word.
+    // ` const` at the end belongs to a const member function (`K`), or to the type of a conversion operator, which stays.
     let is_conversion = text.rsplit("::").next().is_some_and(|last| last.starts_with("operator "));
     if mangled.contains("NK") && !is_conversion {
         text.truncate(text.strip_suffix(" const").map_or(text.len(), str::len));
@@ -137,7 +137,7 @@ fn as_binutils_writes(demangled: String, mangled: &str) -> String {
     text
 }
 
-/// A table or thunk of the Itanium ABI (5.1.4.1 and following), for which the demangler has a spelling of its own.
+/// Returns binutils' spelling for a vtable, VTT or thunk (Itanium C++ ABI, 5.1.4.1 and following); `None` for other names.
 fn special_name(demangled: &str, mangled: &str) -> Option<String> {
     const THUNK: &str = "{virtual override thunk(";
     const SPECIAL: [(&str, &str, &str); 5] = [
@@ -149,7 +149,7 @@ fn special_name(demangled: &str, mangled: &str) -> Option<String> {
     ];
     let (_, braces, words) = SPECIAL.iter().find(|(prefix, _, _)| mangled.starts_with(prefix))?;
     let mut name = demangled.strip_prefix(braces)?.strip_suffix(")}")?;
-    // A thunk has its offsets before the name.
+    // cpp_demangle writes the offsets of a thunk before the name.
     while let Some((_, rest)) = name
         .split_once(")}, ")
         .filter(|_| name.starts_with("{offset(") || name.starts_with("{virtual offset("))
@@ -159,13 +159,13 @@ fn special_name(demangled: &str, mangled: &str) -> Option<String> {
     Some(format!("{words}{name}"))
 }
 
-/// A string that refuses to grow beyond [`MAX_DEMANGLED`].
+/// A string that fails to grow beyond [`MAX_DEMANGLED_BYTES`].
 #[derive(Default)]
 struct Capped(String);
 
 impl fmt::Write for Capped {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        if self.0.len() + text.len() > MAX_DEMANGLED {
+        if self.0.len() + text.len() > MAX_DEMANGLED_BYTES {
             return Err(fmt::Error);
         }
         self.0.push_str(text);
@@ -181,21 +181,22 @@ impl cpp_demangle::DemangleWrite for CppWriter<'_> {
     }
 }
 
-/// Gives equal names the same allocation, and demangles each once.
+/// Interns names: demangles each once, and gives equal names one allocation.
 #[derive(Default)]
 pub(crate) struct NameTable {
     style: NameStyle,
     names: Mutex<KnownNames>,
-    /// Of long names: nobody can make two that are equal.
+    /// Hashes long names, with a random key so that a hostile file cannot make hashes collide.
     hashes: RandomState,
 }
 
 #[derive(Default)]
 struct KnownNames {
     shown: HashMap<Box<[u8]>, Arc<str>>,
-    /// Linkage names longer than [`Name::MAX_BYTES`] by their hashes: to keep them would take more memory than what is shown.
+    /// Names whose linkage names are longer than [`Name::MAX_BYTES`], by the hashes of those: the linkage names would take
+    /// more memory than the names that are shown.
     shown_of_long: HashMap<u64, Arc<str>>,
-    /// The number of names that are shown in part.
+    /// The number of names that were cut.
     cut: usize,
 }
 
@@ -204,8 +205,8 @@ impl NameTable {
         Self { style, ..Self::default() }
     }
 
-    /// The bytes of memory that it has besides its own, about.
-    pub(crate) fn memory(&self) -> usize {
+    /// Estimates the memory that it has on the heap, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
         let names = self.lock();
         let texts: usize = names.shown.iter().map(|(linkage, shown)| linkage.len() + shown.len()).sum();
         let texts_of_long: usize = names.shown_of_long.values().map(|shown| shown.len()).sum();
@@ -214,7 +215,7 @@ impl NameTable {
         texts + texts_of_long + slots
     }
 
-    /// Returns the number of names that were too long, and are shown in part.
+    /// Returns the number of names that were too long and were cut.
     pub(crate) fn cut(&self) -> usize {
         self.lock().cut
     }
@@ -230,7 +231,7 @@ impl NameTable {
             return Arc::clone(known);
         }
         drop(names);
-        // Demangling takes long: other threads go on meanwhile. What two of them do at once is equal.
+        // Demangles without the lock, since it takes long. Two threads that demangle one name get equal results.
         let name: Arc<str> = Arc::from(display_name(linkage_name, self.style));
         let mut names = self.lock();
         let replaced = match hash {
@@ -242,7 +243,7 @@ impl NameTable {
     }
 
     fn lock(&self) -> MutexGuard<'_, KnownNames> {
-        // A panic elsewhere does not make the table wrong.
+        // The table is consistent even if another thread panicked while it held the lock.
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -339,7 +340,7 @@ mod tests {
         }
         table.display(&giant);
         assert_eq!(table.cut(), 1000);
-        assert!(table.memory() < 1000 * 5000, "{}", table.memory());
+        assert!(table.memory_bytes() < 1000 * 5000, "{}", table.memory_bytes());
         assert_eq!(&*table.display(b"short"), "short");
         assert_eq!(table.cut(), 1000);
         // Whole names are demangled, though they are too long to be shown.

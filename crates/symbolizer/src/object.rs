@@ -1,4 +1,4 @@
-//! From places in an object file to functions.
+//! Resolves addresses in an object file to functions, inlined calls and source lines.
 
 use std::sync::Arc;
 
@@ -7,16 +7,17 @@ use gimli::UnitRef;
 use model::{FileOffset, Frame, Reason, Resolution, SourceLocation, StackEntry, Symbolized};
 
 use crate::dwarf::{
-    self, Dwarf, EntryNames, File, Lines, PackageSections, Sections, SplitObject, SplitUnit, UnitIndex,
-    UnitRanges, UnitWalk,
+    self, Dwarf, DwarfFile, EntryNames, Lines, PackageSections, Sections, SplitObject, SplitUnit, UnitFrames,
+    UnitIndex, UnitRanges,
 };
-use crate::gopclntab::{GoPlaces, Table as GoTable};
+use crate::gopclntab::{GoFunctionTable, GoLineTable};
 use crate::names::{NameStyle, NameTable};
 use crate::object_index::ObjectIndex;
-use crate::strings::Names;
-use crate::symbol_table::{FunctionId, Neighbours};
+use crate::string_tables::StringTables;
+use crate::symbol_table::{FunctionId, OrderedLookup};
 
-/// The files that describe one object. Each but the first is optional, and must be checked to belong to it.
+/// The files that describe one object. All but the first are optional. The caller has to check that they belong to
+/// the object.
 pub struct ObjectFiles<'a, D> {
     /// The object that was mapped.
     pub object: &'a Object<D>,
@@ -26,12 +27,13 @@ pub struct ObjectFiles<'a, D> {
     pub minidebug: Option<&'a Object<D>>,
     /// The file that `.gnu_debugaltlink` (of the debug file, else of the object) names.
     pub supplementary: Option<&'a Object<D>>,
-    /// The package of its split units (`.dwp`).
+    /// The package that holds its split units (`.dwp`).
     pub package: Option<&'a Object<D>>,
 }
 
 impl<'a, D: AsRef<[u8]>> ObjectFiles<'a, D> {
-    /// Returns the bias that prelink(8) added to the addresses of the object after one of its files was split off.
+    /// Returns the number to add to an address of `file` to get the address in the object. It is not 0 where
+    /// prelink(8) moved the object after `file` was split off.
     pub(crate) fn bias_of(&self, file: &Object<D>) -> u64 {
         match (self.object.section(".text"), file.section(".text")) {
             (Some(text), Some(file_text)) => text.address.0.wrapping_sub(file_text.address.0),
@@ -40,14 +42,14 @@ impl<'a, D: AsRef<[u8]>> ObjectFiles<'a, D> {
     }
 }
 
-/// The style of names, and whether inlined calls and lines are wanted.
+/// The options of symbolization: the style of names, and whether to resolve inlined calls and source lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// The style of names.
     pub names: NameStyle,
-    /// True to tell inlined calls.
+    /// True to resolve inlined calls.
     pub inlines: bool,
-    /// True to tell files and lines.
+    /// True to resolve source files and lines.
     pub locations: bool,
 }
 
@@ -57,50 +59,54 @@ impl Default for Options {
     }
 }
 
-/// A place in an object's file (for an image in memory: in the image).
+/// An address to symbolize, as an offset in an object's file (for an image in memory: in the image).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
-    /// The address as it was found.
-    pub found: FileOffset,
-    /// The address to look up: one less for a return address.
+pub struct LookupAddress {
+    /// The address on the stack: an instruction pointer or a return address.
+    pub address: FileOffset,
+    /// The address that is looked up: one less than `address` for a return address, so that it lies in the call.
     pub lookup: FileOffset,
 }
 
-impl From<&StackEntry> for Place {
+impl From<&StackEntry> for LookupAddress {
     fn from(entry: &StackEntry) -> Self {
-        Self { found: FileOffset(entry.offset), lookup: FileOffset(entry.lookup_offset()) }
+        Self { address: FileOffset(entry.offset), lookup: FileOffset(entry.lookup_offset()) }
     }
 }
 
-/// Finds the functions of one object.
+/// Symbolizes addresses of one object.
 pub struct ObjectSymbolizer<'a, D> {
     object: &'a Object<D>,
     package: Option<&'a Object<D>>,
     package_sections: Option<PackageSections<'a>>,
     index: Arc<ObjectIndex>,
-    names: Names<'a>,
+    names: StringTables<'a>,
     sections: Option<Sections<'a>>,
     supplementary: Option<Sections<'a>>,
-    /// The number to add to an address of the debug file to get one of the object: not 0 where the object was prelinked.
+    /// The number to add to an address of the debug file to get one of the object. Not 0 where the object was
+    /// prelinked.
     debug_bias: u64,
-    /// The table that a Go program without debug information has itself.
-    go: Option<GoPlaces<'a>>,
-    /// True if there is nothing but the dynamic symbols.
+    /// The line table of a Go program without debug information.
+    go: Option<GoLineTable<'a>>,
+    /// True if the object has no symbols but the dynamic ones.
     only_exports: bool,
     options: Options,
 }
 
-/// The plan of units to read to resolve some places.
+/// The units of debug information to read to resolve a list of addresses.
 pub struct Plan<'s> {
-    places: Vec<Option<(u32, u64)>>,
-    /// Addresses of the object, sorted, each once, with its symbol.
+    /// For each lookup address the index into `addresses`, and its address on the stack. `None` where no segment
+    /// covers it.
+    lookups: Vec<Option<(u32, u64)>>,
+    /// Addresses of the object, sorted and unique, each with its symbol.
     addresses: Vec<(u64, Option<FunctionId>)>,
-    /// The same as the debug information states them.
+    /// The same addresses as the debug file states them.
     debug_addresses: Vec<u64>,
     debug: Option<DebugFiles<'s>>,
-    /// Units to read, with the indices of the addresses to look for in each.
+    /// Units to read in this pass, each with the indices of the addresses to look for in it.
     units: Vec<(u32, Vec<u32>)>,
-    /// Further units that claim addresses of these: read where the first did not know them.
+    /// Units to read in the next pass: further ones that claim addresses, which are read for those that the first
+    /// unit did not know.
     further: Vec<(u32, Vec<u32>)>,
 }
 
@@ -112,42 +118,41 @@ struct DebugFiles<'s> {
 }
 
 /// The functions and inlined calls that the walk of one unit found at addresses.
-pub struct Walked {
-    /// Index of the address, and the frames that cover it, innermost first. The location of the innermost frame is
-    /// not known yet; the name of the outermost is missing where a symbol has it.
+pub struct WalkedUnit {
+    /// The index of each address, and the frames that cover it, innermost first. The innermost frame has no location
+    /// yet. The outermost has no name where the address has a symbol.
     frames: Vec<(u32, Vec<WalkedFrame>)>,
 }
 
 struct WalkedFrame {
     name: Option<Arc<str>>,
-    /// The line of the call in this frame, for all but the innermost.
+    /// The location of the call in this frame; `None` for the innermost frame.
     location: Option<SourceLocation>,
 }
 
-/// The frames and the symbol of an address.
-struct Answer {
+/// The frames of an address, and where its symbol starts.
+struct AddressFrames {
     frames: Option<Arc<[Frame]>>,
-    /// The start of its symbol.
-    start: Option<u64>,
+    symbol_start: Option<u64>,
 }
 
 impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
-    /// Reads symbol tables, and unpacks debug sections that are compressed.
+    /// Reads the symbol tables, and unpacks compressed debug sections.
     pub fn new(files: &ObjectFiles<'a, D>, options: Options) -> Self {
         Self::with_index(files, Arc::new(ObjectIndex::new(files, options.names)), options)
     }
 
-    /// As [`ObjectSymbolizer::new`], with what was kept of the same files.
+    /// As [`ObjectSymbolizer::new`], with the index of an earlier symbolizer of the same files.
     pub fn with_index(files: &ObjectFiles<'a, D>, index: Arc<ObjectIndex>, options: Options) -> Self {
         let &ObjectFiles { object, debug, minidebug, supplementary, package } = files;
         let with_dwarf = debug.filter(|debug| debug.has_contents(".debug_info")).unwrap_or(object);
         let beyond_symbols = options.inlines || options.locations;
         let described = with_dwarf.has_contents(".debug_info");
-        // Where neither inlined calls nor lines are wanted, full symbols say all there is to say.
+        // Full symbols suffice where neither inlined calls nor lines are wanted.
         let sections = (beyond_symbols || index.is_stripped)
             .then(|| Sections::of_object(with_dwarf, options.locations, &index.unpacked))
             .flatten();
-        let go = if beyond_symbols && !described { GoTable::of_object(object) } else { None };
+        let go = if beyond_symbols && !described { GoFunctionTable::of_object(object) } else { None };
         let only_exports = index.is_stripped && !index.has_go_functions && minidebug.is_none() && !described;
         let needed = |_: &&'a Object<D>| sections.is_some();
         let package = package.filter(needed);
@@ -156,58 +161,63 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
             object,
             package,
             package_sections: package.and_then(PackageSections::new),
-            names: Names::new(files),
+            names: StringTables::new(files),
             supplementary: supplementary
                 .filter(needed)
                 .and_then(|file| Sections::of_object(file, options.locations, &index.supplementary_unpacked)),
             index,
             sections,
             debug_bias: files.bias_of(with_dwarf),
-            go: go.map(|table| GoPlaces::new(table, object)),
+            go: go.map(|table| GoLineTable::new(table, object)),
             options,
         }
     }
 
-    /// The address to look a place up at, and the one that was found there.
-    fn addresses(&self, place: &Place, symbols: &mut Neighbours<'_, '_>) -> Option<(u64, u64)> {
-        let lookup = self.object.svma_of(place.lookup)?.0;
-        // A return address lies one behind the place that is looked up.
-        let found = lookup.checked_add(place.found.checked_offset_from(place.lookup)?)?;
+    /// Returns the address of the object to look up, and the one on the stack; `None` where no segment covers them.
+    fn object_addresses(
+        &self,
+        wanted: &LookupAddress,
+        symbols: &mut OrderedLookup<'_, '_>,
+    ) -> Option<(u64, u64)> {
+        let lookup = self.object.svma_of(wanted.lookup)?.0;
+        // A return address lies one byte behind the address that is looked up.
+        let found = lookup.checked_add(wanted.address.checked_offset_from(wanted.lookup)?)?;
         if found == lookup {
             return Some((lookup, found));
         }
-        // Where a function starts just here, and the byte before belongs to none, to a label whose end is unknown, or
-        // to no call, then a made-up frame or hand-written code led here: the function here says more. What callers are
-        // taken for without frame pointers are pointers to functions as often as not.
+        // If a function starts exactly at the return address, and the byte before it belongs to no function, to a label
+        // of unknown size, or to no call instruction, then no call pushed this address: a signal frame, hand-written
+        // code or a wrong caller of an unwinder without frame pointers did. The function that starts here is the better
+        // answer.
         let mut function = |address| symbols.find(address).and_then(|id| self.index.symbols.get(id));
         let starts_here = function(found).is_some_and(|function| function.start == found)
             && (function(lookup).is_none_or(|function| !function.sized)
-                || !self.may_follow_call(place.found));
+                || !self.may_follow_call(wanted.address));
         Some(if starts_here { (found, found) } else { (lookup, found) })
     }
 
-    /// Returns true if a call can have left this return address; also where there is no code to look at.
-    fn may_follow_call(&self, place: FileOffset) -> bool {
-        let end = usize::try_from(place.0).unwrap_or(usize::MAX);
+    /// Returns true if a call instruction may end at this return address, or if the file has no code there.
+    fn may_follow_call(&self, return_address: FileOffset) -> bool {
+        let end = usize::try_from(return_address.0).unwrap_or(usize::MAX);
         let before = end.checked_sub(8).and_then(|start| self.object.data().get(start..end));
         before.and_then(|before| self.object.machine().ends_in_call(before)) != Some(false)
     }
 
-    /// Looks the places up in the symbol tables, and finds out which units of the debug information have to be read.
-    pub fn plan(&self, places: &[Place]) -> Plan<'_> {
-        let mut symbols = Neighbours::new(&self.index.symbols, &self.names);
-        let places: Vec<Option<(u64, u64)>> =
-            places.iter().map(|place| self.addresses(place, &mut symbols)).collect();
-        let mut unique: Vec<u64> = places.iter().flatten().map(|&(lookup, _)| lookup).collect();
+    /// Looks the addresses up in the symbol tables, and selects the units of debug information to read for them.
+    pub fn plan(&self, wanted: &[LookupAddress]) -> Plan<'_> {
+        let mut symbols = OrderedLookup::new(&self.index.symbols, &self.names);
+        let found: Vec<Option<(u64, u64)>> =
+            wanted.iter().map(|wanted| self.object_addresses(wanted, &mut symbols)).collect();
+        let mut unique: Vec<u64> = found.iter().flatten().map(|&(lookup, _)| lookup).collect();
         unique.sort_unstable();
         unique.dedup();
         let addresses: Vec<_> = unique.into_iter().map(|address| (address, symbols.find(address))).collect();
         let index_of = |address: u64| addresses.binary_search_by_key(&address, |known| known.0).ok();
-        let places = places.into_iter().map(|place| {
-            let (lookup, found) = place?;
-            Some((index_of(lookup)? as u32, found))
+        let lookups = found.into_iter().map(|found| {
+            let (lookup, address) = found?;
+            Some((index_of(lookup)? as u32, address))
         });
-        let places = places.collect();
+        let lookups = lookups.collect();
         let debug_addresses: Vec<u64> =
             addresses.iter().map(|&(address, _)| address.wrapping_sub(self.debug_bias)).collect();
         let debug = self.sections.as_ref().filter(|_| {
@@ -217,18 +227,18 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
         });
         let debug = debug.map(|sections| {
             let dwarf = sections.dwarf(self.supplementary.as_ref());
-            let units = UnitIndex::headers_only(&dwarf);
+            let units = UnitIndex::read_headers(&dwarf);
             let ranges = self.index.units.get_or_init(|| units.ranges(&dwarf));
             let supplementary = self.supplementary.as_ref().map(|sections| {
                 let dwarf = sections.dwarf(None);
-                let units = UnitIndex::headers_only(&dwarf);
+                let units = UnitIndex::read_headers(&dwarf);
                 (dwarf, units)
             });
             DebugFiles { dwarf, units, ranges, supplementary }
         });
         let mut units = debug.as_ref().map(|debug| debug.ranges.claims(&debug_addresses)).unwrap_or_default();
         if !self.options.inlines {
-            // The symbol is all that is wanted of an address that has one.
+            // Without inlined calls an address that has a symbol needs no debug information.
             for (_, claimed) in &mut units {
                 claimed.retain(|&index| {
                     addresses.get(index as usize).is_some_and(|(_, symbol)| symbol.is_none())
@@ -236,11 +246,11 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
             }
             units.retain(|(_, claimed)| !claimed.is_empty());
         }
-        // The longest first, so that no thread is left with one of them at the end.
+        // The longest units come first, so that no thread still reads one of them when the others are done.
         if let Some(debug) = &debug {
             units.sort_by_key(|&(unit, _)| std::cmp::Reverse(debug.units.size_of(unit)));
         }
-        // Programs have copies of the same code from many units, of which the linker kept one: any of them describes it.
+        // Many units have copies of the same inline function, of which the linker kept one. Any of them describes it.
         let mut claimed = vec![false; addresses.len()];
         let mut further = Vec::new();
         for (unit, indices) in &mut units {
@@ -253,21 +263,21 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
             further.push((*unit, rest));
         }
         units.retain(|(_, indices)| !indices.is_empty());
-        Plan { places, addresses, debug_addresses, debug, units, further }
+        Plan { lookups, addresses, debug_addresses, debug, units, further }
     }
 
-    /// Reads one of the plan's units, `task` counting from 0 to [`Plan::tasks`]. May be called on any thread, for
-    /// different tasks at the same time. `split` opens the file that holds the rest of a unit, where there is one,
-    /// and answers with `None` where it cannot be found.
+    /// Reads one of the plan's units. `task` is below [`Plan::tasks`]. Several threads may call it at the same time
+    /// for different tasks. `split` opens the file that holds the rest of a split unit, and returns `None` where it
+    /// cannot be found.
     pub fn walk<'s>(
         &'s self,
         plan: &Plan<'s>,
         task: usize,
         split: &dyn Fn(&SplitUnit) -> Option<Object<D>>,
-    ) -> Walked {
+    ) -> WalkedUnit {
         let frames =
             plan.units.get(task).and_then(|(unit, indices)| self.walk_unit(plan, *unit, indices, split));
-        Walked { frames: frames.unwrap_or_default() }
+        WalkedUnit { frames: frames.unwrap_or_default() }
     }
 
     fn walk_unit<'s>(
@@ -282,8 +292,8 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
             indices.iter().filter_map(|&index| plan.debug_addresses.get(index as usize).copied()).collect();
         let unit = debug.units.unit(&debug.dwarf, number, self.options.locations)?;
         let unit_ref = UnitRef::new(&debug.dwarf, &unit);
-        let main = File { dwarf: &debug.dwarf, units: &debug.units };
-        let supplementary = debug.supplementary.as_ref().map(|(dwarf, units)| File { dwarf, units });
+        let main = DwarfFile { dwarf: &debug.dwarf, units: &debug.units };
+        let supplementary = debug.supplementary.as_ref().map(|(dwarf, units)| DwarfFile { dwarf, units });
         let Some(wanted) = dwarf::find_split(unit_ref) else {
             let names = EntryNames::new(main, supplementary);
             let walk = self.index.walks.walk(number, unit_ref, &addresses);
@@ -296,9 +306,9 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
         }
         let object = split(&wanted)?;
         let sections = SplitObject::new(&object)?;
-        // gimli's types are invariant: the skeleton has to be seen with the lifetime of the split file.
+        // gimli's types are invariant in their lifetime: the skeleton is read again with that of the split file.
         let skeleton = self.sections.as_ref()?.dwarf(None);
-        let unit = UnitIndex::headers_only(&skeleton).unit(&skeleton, number, self.options.locations)?;
+        let unit = UnitIndex::read_headers(&skeleton).unit(&skeleton, number, self.options.locations)?;
         let dwarf = sections.dwarf(&skeleton);
         self.walk_split(plan, indices, &addresses, &wanted, UnitRef::new(&skeleton, &unit), &dwarf)
     }
@@ -313,18 +323,19 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
         dwarf: &Dwarf<'u>,
     ) -> Option<Vec<(u32, Vec<WalkedFrame>)>> {
         let (number, unit) = dwarf::split_unit(dwarf, wanted.id, skeleton.unit)?;
-        let units = UnitIndex::headers_only(dwarf);
-        let names = EntryNames::new(File { dwarf, units: &units }, None);
-        let walk = UnitWalk::new(UnitRef::new(dwarf, &unit), addresses);
+        let units = UnitIndex::read_headers(dwarf);
+        let names = EntryNames::new(DwarfFile { dwarf, units: &units }, None);
+        let walk = UnitFrames::new(UnitRef::new(dwarf, &unit), addresses);
         Some(self.describe(plan, indices, walk, number, skeleton, names))
     }
 
-    /// Finds the names of what a walk found. Files of calls are numbers in the line table of `lines`.
+    /// Finds the names and call locations of the frames that a walk found. `lines` is the unit whose line table has
+    /// the files of calls.
     fn describe<'u>(
         &self,
         plan: &Plan<'_>,
         indices: &[u32],
-        walk: UnitWalk,
+        walk: UnitFrames,
         unit: u32,
         lines: UnitRef<'_, dwarf::Reader<'u>>,
         mut names: EntryNames<'_, 'u>,
@@ -346,7 +357,7 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
                     } else {
                         names.name(unit, frame.entry).map(|name| table.display(name))
                     };
-                    // An inlined call without a name says nothing: the call in it is told of its caller.
+                    // An inlined call without a name is left out, and the location of the call in it goes to its caller.
                     if depth == 0 || name.is_some() {
                         result.push(WalkedFrame { name, location: location.take() });
                     }
@@ -362,8 +373,9 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
         described
     }
 
-    /// Puts together what the symbol tables and the walks found: one answer for each place of the plan, in order.
-    pub fn finish(&self, plan: &Plan<'_>, walks: Vec<Walked>) -> Vec<Resolution> {
+    /// Combines the symbols and the frames that the walks found: one resolution for each address given to
+    /// [`ObjectSymbolizer::plan`], in its order.
+    pub fn finish(&self, plan: &Plan<'_>, walks: Vec<WalkedUnit>) -> Vec<Resolution> {
         let mut walked: Vec<Option<Vec<WalkedFrame>>> = plan.addresses.iter().map(|_| None).collect();
         for (index, frames) in walks.into_iter().flat_map(|walk| walk.frames) {
             if let Some(slot) = walked.get_mut(index as usize) {
@@ -379,7 +391,7 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
         // Neighbours mostly belong to the same function, and often have the same inlined calls.
         let mut last: Option<(FunctionId, Arc<str>)> = None;
         let mut last_frames: Option<Arc<[Frame]>> = None;
-        let answers: Vec<_> = (plan.addresses.iter().zip(&plan.debug_addresses).zip(walked))
+        let resolved: Vec<_> = (plan.addresses.iter().zip(&plan.debug_addresses).zip(walked))
             .map(|((&(address, symbol), &debug_address), frames)| {
                 let (frames, location) = match &self.go {
                     Some(go) => self.go_frames(go, address, table),
@@ -393,37 +405,42 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
                         Some(name)
                     }
                 });
-                let start = symbol.and_then(|id| self.index.symbols.get(id)).map(|symbol| symbol.start);
+                let symbol_start =
+                    symbol.and_then(|id| self.index.symbols.get(id)).map(|symbol| symbol.start);
                 let frames = assemble(name, frames, location);
                 if frames.as_deref() != last_frames.as_deref() {
                     last_frames = frames.map(Arc::from);
                 }
-                Answer { frames: last_frames.clone(), start }
+                AddressFrames { frames: last_frames.clone(), symbol_start }
             })
             .collect();
-        self.answer(&plan.places, &answers)
+        self.resolutions(&plan.lookups, &resolved)
     }
 
-    /// Gives each place its answer.
-    fn answer(&self, places: &[Option<(u32, u64)>], answers: &[Answer]) -> Vec<Resolution> {
+    /// Returns the resolution of each lookup, in their order.
+    fn resolutions(&self, lookups: &[Option<(u32, u64)>], resolved: &[AddressFrames]) -> Vec<Resolution> {
         let unresolved = self.reason();
-        let place = |place: &Option<(u32, u64)>| {
-            let Some((index, found)) = *place else { return Resolution::Unresolved(Reason::NoSegmentCovers) };
-            match answers.get(index as usize) {
-                Some(Answer { frames: Some(frames), start }) => Resolution::Resolved(Symbolized {
-                    frames: Arc::clone(frames),
-                    symbol_offset: start.and_then(|start| found.checked_sub(start)),
-                }),
+        let resolution = |lookup: &Option<(u32, u64)>| {
+            let Some((index, found)) = *lookup else {
+                return Resolution::Unresolved(Reason::NoSegmentCovers);
+            };
+            match resolved.get(index as usize) {
+                Some(AddressFrames { frames: Some(frames), symbol_start }) => {
+                    Resolution::Resolved(Symbolized {
+                        frames: Arc::clone(frames),
+                        symbol_offset: symbol_start.and_then(|start| found.checked_sub(start)),
+                    })
+                }
                 _ => Resolution::Unresolved(unresolved.clone()),
             }
         };
-        places.iter().map(place).collect()
+        lookups.iter().map(resolution).collect()
     }
 
-    /// The frames that a Go program's own table has for an address, and the line of the innermost.
+    /// Returns the frames that a Go program's line table has for an address, and the location of the innermost.
     fn go_frames(
         &self,
-        go: &GoPlaces<'_>,
+        go: &GoLineTable<'_>,
         address: u64,
         names: &NameTable,
     ) -> (Option<Vec<WalkedFrame>>, Option<SourceLocation>) {
@@ -442,13 +459,13 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
         (Some(frames), innermost)
     }
 
-    /// Debug sections that are there and are not read, with what is wrong.
+    /// Returns the debug sections that cannot be read, each with what is wrong with it.
     pub fn damaged_sections(&self) -> impl Iterator<Item = &str> {
         let files = self.sections.iter().chain(&self.supplementary);
         files.flat_map(Sections::damaged).map(String::as_str)
     }
 
-    /// The reason why an address of this object has no name.
+    /// Returns the reason why an address of this object has no name.
     fn reason(&self) -> Reason {
         let damaged =
             self.sections.iter().chain(&self.supplementary).find_map(|sections| sections.damaged().first());
@@ -462,9 +479,9 @@ impl<'a, D: AsRef<[u8]>> ObjectSymbolizer<'a, D> {
 }
 
 impl Plan<'_> {
-    /// To be asked when all tasks are done: whether more units have to be read for addresses that `walks` do not know.
-    /// The plan's tasks are these then.
-    pub fn go_on(&mut self, walks: &[Walked]) -> bool {
+    /// Replaces the tasks of the plan by those of the next pass: further units that claim the addresses that none of
+    /// `walks` knows. Call it when all tasks are done. Returns false if no unit is left to read.
+    pub fn next_pass(&mut self, walks: &[WalkedUnit]) -> bool {
         let mut found = vec![false; self.addresses.len()];
         for (index, _) in walks.iter().flat_map(|walk| &walk.frames) {
             if let Some(found) = found.get_mut(*index as usize) {
@@ -479,12 +496,12 @@ impl Plan<'_> {
         !self.units.is_empty()
     }
 
-    /// Returns the number of units that have to be read.
+    /// Returns the number of units to read in this pass.
     pub fn tasks(&self) -> usize {
         self.units.len()
     }
 
-    /// The bytes of debug information in them: tells whether several threads are worth it.
+    /// Returns the bytes of debug information in these units, by which a caller can decide how many threads to start.
     pub fn bytes(&self) -> usize {
         let size =
             |debug: &DebugFiles<'_>| self.units.iter().map(|&(unit, _)| debug.units.size_of(unit)).sum();
@@ -492,8 +509,10 @@ impl Plan<'_> {
     }
 }
 
-/// The symbol's name stands for the function, as in perf and LLVM: it tells aliases and clones apart, and is there
-/// also where the debug information has no linkage name.
+/// Combines the symbol, the frames of debug information and the location of an address to frames, innermost first.
+///
+/// The outermost frame has the name of the symbol, as in perf and LLVM: it tells aliases and clones apart, and exists
+/// where the debug information has no linkage name.
 fn assemble(
     symbol: Option<Arc<str>>,
     walked: Option<Vec<WalkedFrame>>,
@@ -505,7 +524,7 @@ fn assemble(
     let outermost = walked.pop()?;
     let mut frames = Vec::with_capacity(walked.len() + 1);
     for frame in walked {
-        // The first frame's line comes from the line table, the next ones' from the calls in them.
+        // The innermost frame has the location of the line table, each further one that of the call in it.
         let own = frame.location.or_else(|| location.take());
         frames.push(Frame { function: frame.name?, location: own, inlined: true });
     }

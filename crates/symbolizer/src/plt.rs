@@ -1,8 +1,8 @@
-//! The procedure linkage table: stubs that jump to a function of another object. Linkers give them no symbols.
+//! The procedure linkage table: stubs that jump to functions of other objects. Linkers give them no symbols.
 //!
-//! What a stub is for is read from its instructions: it jumps through a slot of the global offset table, and a
-//! relocation says which function's address the dynamic linker puts there. That holds for every linker's layout,
-//! where counting entries does not (`.plt`, `.plt.sec`, `.plt.got`; System V ABI, AMD64 supplement, "Procedure
+//! The instructions of a stub tell its target: it jumps through a slot of the global offset table, and a relocation
+//! names the function whose address the dynamic linker stores there. Unlike counting entries, this works with the
+//! layout of every linker (`.plt`, `.plt.sec`, `.plt.got`; System V ABI, AMD64 supplement, "Procedure
 //! Linkage Table").
 
 use elf::{Machine, Object, Relocation, Section, SymbolSource};
@@ -18,23 +18,23 @@ pub(crate) struct PltEntry {
     pub(crate) target: PltTarget,
 }
 
-/// The function that the dynamic linker puts into a stub's slot.
+/// The function whose address the dynamic linker stores in the slot of a stub.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PltTarget {
-    /// A function's address: where the strings of the dynamic symbols have its name.
+    /// The function of this name, as an offset in the strings of the dynamic symbols.
     Named(NameOffset),
-    /// The function that the resolver at this address returns: an indirect function of the object itself, whose symbol has the
-    /// resolver's address (`STT_GNU_IFUNC`).
+    /// The function that the resolver at this address returns. The symbol of an indirect function (`STT_GNU_IFUNC`) of
+    /// the object has this address.
     Resolved(u64),
 }
 
-/// The offset of a name; never 0.
+/// The offset of a name in the dynamic strings; never 0.
 type NameOffset = u32;
 
-/// More stubs than this no program has.
+/// Maximum number of stubs and of relocations that are read of an object; no real program has more.
 const MAX_ENTRIES: usize = 1 << 20;
 
-/// All stubs whose function has a name.
+/// Returns all stubs whose target is known.
 pub(crate) fn entries<D: AsRef<[u8]>>(object: &Object<D>) -> Vec<PltEntry> {
     let machine = object.machine();
     if !matches!(machine, Machine::X86_64 | Machine::I386 | Machine::AARCH64) {
@@ -45,16 +45,16 @@ pub(crate) fn entries<D: AsRef<[u8]>>(object: &Object<D>) -> Vec<PltEntry> {
     if stubs.is_empty() {
         return Vec::new();
     }
-    let slots = Slots::read(object);
+    let slots = GotSlots::read(object);
     let mut entries = Vec::new();
-    // Of all sections: many of them may have the same bytes.
+    // For all sections together: a hostile file may have many sections over the same bytes.
     let mut left = MAX_ENTRIES;
     for section in stubs {
         let Ok(code) = object.section_bytes(section) else { continue };
         let entry_size = match (section.entry_size, &*section.name) {
             (size @ (8 | 16), _) => size,
             (_, b".plt.got") if machine != Machine::AARCH64 => 8,
-            // Nothing but jumps, as in static programs, whose linker does not state the size.
+            // Static programs: entries are single jumps, and the linker does not state their size.
             _ if machine == Machine::X86_64
                 && code.chunks(8).take(2).all(|entry| entry.starts_with(&[0xff, 0x25])) =>
             {
@@ -65,11 +65,11 @@ pub(crate) fn entries<D: AsRef<[u8]>>(object: &Object<D>) -> Vec<PltEntry> {
         let chunks = code.chunks_exact(entry_size as usize).take(left);
         left = left.saturating_sub(code.len() / entry_size as usize);
         for (index, entry) in (0_u64..).zip(chunks) {
-            // Stubs behind the last address are in no memory.
+            // Stops where addresses would overflow.
             let Some(start) = section.address.0.checked_add(index.saturating_mul(entry_size)) else { break };
             let target = match machine {
-                Machine::AARCH64 => slots.of_aarch64(entry, start),
-                _ => slots.of_x86(entry, start, machine),
+                Machine::AARCH64 => slots.aarch64_target(entry, start),
+                _ => slots.x86_target(entry, start, machine),
             };
             if let Some(target) = target {
                 entries.push(PltEntry { start, end: start.saturating_add(entry_size), target });
@@ -83,7 +83,7 @@ fn is_plt(name: &[u8]) -> bool {
     matches!(name, b".plt" | b".plt.sec" | b".plt.got" | b".plt.bnd" | b".iplt")
 }
 
-/// `R_…_IRELATIVE` of the supplements of the System V ABI.
+/// Returns true for `R_…_IRELATIVE` (processor supplements of the System V ABI).
 fn is_indirect(kind: u32, machine: Machine) -> bool {
     match machine {
         Machine::X86_64 => kind == 37,
@@ -99,7 +99,7 @@ fn target<D: AsRef<[u8]>>(
     names: &[NameOffset],
 ) -> Option<PltTarget> {
     if is_indirect(relocation.kind, object.machine()) {
-        // Without addends the place holds it: an address, and of 32 bits.
+        // A relocation without an addend has it in the relocated word, which has 32 bits.
         let in_place =
             || Some(i32::from_le_bytes(*object.bytes_at(relocation.address)?.first_chunk()?).into());
         let resolver = relocation.addend.or_else(in_place)? as u64;
@@ -113,16 +113,16 @@ fn target<D: AsRef<[u8]>>(
     Some(PltTarget::Named(name))
 }
 
-/// The function whose address each slot of the global offset table gets.
-struct Slots {
+/// The functions whose addresses the slots of the global offset table get.
+struct GotSlots {
     by_address: FxHashMap<u64, PltTarget>,
     /// The functions in the order of the relocations for lazy binding.
     lazy: Vec<Option<PltTarget>>,
-    /// `_GLOBAL_OFFSET_TABLE_`, which 32-bit position-independent stubs count from.
+    /// The address of `_GLOBAL_OFFSET_TABLE_`, which 32-bit position-independent stubs add to their operands.
     table: u64,
 }
 
-impl Slots {
+impl GotSlots {
     fn read<D: AsRef<[u8]>>(object: &Object<D>) -> Self {
         let symbols = object.symbols(SymbolSource::Dynamic).take(MAX_SYMBOLS);
         let names: Vec<NameOffset> = symbols.map(|symbol| symbol.name_offset).collect();
@@ -159,8 +159,9 @@ impl Slots {
         self.by_address.get(&slot).copied()
     }
 
-    /// `jmp *slot(%rip)`, `jmp *slot` or `jmp *offset(%ebx)`; else `push $index` of an entry that only binds.
-    fn of_x86(&self, entry: &[u8], start: u64, machine: Machine) -> Option<PltTarget> {
+    /// Finds the target of an x86 stub: `jmp *slot(%rip)`, `jmp *slot` or `jmp *offset(%ebx)`; else `push $index` of a
+    /// lazy-binding entry.
+    fn x86_target(&self, entry: &[u8], start: u64, machine: Machine) -> Option<PltTarget> {
         let jump = (0..entry.len().saturating_sub(5)).find_map(|at| {
             let operand = i32::from_le_bytes(*entry.get(at + 2..)?.first_chunk()?);
             match (entry.get(at)?, entry.get(at + 1)?, machine) {
@@ -178,14 +179,14 @@ impl Slots {
         jump.or_else(|| {
             let at = entry.iter().position(|&byte| byte == 0x68).filter(|&at| at <= 4)?;
             let index = u32::from_le_bytes(*entry.get(at + 1..)?.first_chunk()?);
-            // 32-bit entries push the offset in the relocation table, whose entries have 8 bytes.
+            // 32-bit entries push an offset in the relocation table, whose entries have 8 bytes.
             let index = if machine == Machine::I386 { index / 8 } else { index };
             self.lazy.get(index as usize).copied().flatten()
         })
     }
 
-    /// `adrp x16, page; ldr x17, [x16, #offset]`.
-    fn of_aarch64(&self, entry: &[u8], start: u64) -> Option<PltTarget> {
+    /// Finds the target of an AArch64 stub: `adrp x16, page; ldr x17, [x16, #offset]`.
+    fn aarch64_target(&self, entry: &[u8], start: u64) -> Option<PltTarget> {
         let words: Vec<u32> = entry
             .chunks_exact(4)
             .filter_map(|word| word.first_chunk().copied().map(u32::from_le_bytes))

@@ -4,34 +4,35 @@ use std::sync::Arc;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use model::{Resolution, StackEntry};
 
-/// The resolutions of stack entries: the answer to every question that an output asks about names.
+/// The resolutions of stack entries, which outputs look names up in.
 ///
-/// An entry takes some 30 bytes. Answers that follow each other and are equal are kept once, and so are their frames where
-/// only the offset in the function differs.
+/// An entry takes some 30 bytes. Consecutive equal resolutions are stored once, and so are their frames where only the
+/// offset in the function differs.
 #[derive(Default)]
 pub struct Resolutions {
-    /// Each entry with the position of its answer in `resolutions`.
+    /// Each entry with the index of its resolution in `resolutions`.
     entries: Vec<(StackEntry, u32)>,
     resolutions: Vec<Resolution>,
-    /// Positions in `entries`. The hash has a random key: addresses are chosen by those who are profiled.
+    /// Indices into `entries`. The hash has a random key, because the profiled program chooses the addresses.
     positions: HashTable<u32>,
     hasher: DefaultHashBuilder,
 }
 
 impl Resolutions {
-    /// Prepares for so many more entries.
+    /// Reserves memory for `more` further entries.
     pub fn reserve(&mut self, more: usize) {
         self.entries.reserve(more);
         let (entries, hasher) = (&self.entries, &self.hasher);
         self.positions.reserve(more, |&position| hash_at(entries, position, hasher));
     }
 
-    /// Adds the answer for an entry; the first one stays. Cheap where entries come in the order of their places.
+    /// Adds the resolution of an entry, unless the entry has one. Insert entries in ascending order, so that equal
+    /// resolutions follow each other.
     pub fn insert(&mut self, entry: StackEntry, resolution: Resolution) {
         if self.position(&entry).is_some() {
             return;
         }
-        // More than 2^32 unique places do not fit into memory.
+        // 2^32 entries do not fit into memory.
         let position = self.entries.len() as u32;
         let resolution = match (resolution, self.resolutions.last()) {
             (Resolution::Resolved(mut new), Some(Resolution::Resolved(last)))
@@ -51,26 +52,26 @@ impl Resolutions {
         self.positions.insert_unique(hasher.hash_one(entry), position, hash);
     }
 
-    /// The answer for an entry; `None` for one that was never asked about.
+    /// Returns the resolution of an entry; `None` if it has none.
     pub fn get(&self, entry: &StackEntry) -> Option<&Resolution> {
         let (_, answer) = self.entries.get(self.position(entry)?)?;
         self.resolutions.get(*answer as usize)
     }
 
-    /// Returns the number of known entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Returns true if there is none.
+    /// Returns true if there is no entry.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
     fn position(&self, entry: &StackEntry) -> Option<usize> {
-        let is =
+        let is_entry =
             |&position: &u32| self.entries.get(position as usize).is_some_and(|(known, _)| known == entry);
-        self.positions.find(self.hasher.hash_one(entry), is).map(|&position| position as usize)
+        self.positions.find(self.hasher.hash_one(entry), is_entry).map(|&position| position as usize)
     }
 }
 

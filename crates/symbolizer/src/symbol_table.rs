@@ -1,4 +1,4 @@
-//! The functions that an object's symbol tables name, and which of them an address belongs to.
+//! The function symbols of an object, and the lookup of the one that covers an address.
 
 use std::cmp::Ordering;
 
@@ -10,7 +10,7 @@ use crate::gopclntab::GoFunction;
 use crate::names::{NameStyle, display_name};
 use crate::object::ObjectFiles;
 use crate::plt::{self, PltEntry, PltTarget};
-use crate::strings::{Names, Strings};
+use crate::string_tables::{StringTable, StringTables};
 
 /// A function's symbol.
 #[derive(Clone, Copy, Debug)]
@@ -19,47 +19,50 @@ pub(crate) struct Function {
     /// One behind its last byte.
     pub(crate) end: u64,
     pub(crate) name: FunctionName,
-    /// True if the table stated the size; else the end is where the next symbol starts.
+    /// True if the table states the size. Otherwise the end is where the next symbol starts, or the section ends.
     pub(crate) sized: bool,
     typed: bool,
     weak: bool,
     global: bool,
-    /// True if it chooses the function that is called by this name (`STT_GNU_IFUNC`).
+    /// True for `STT_GNU_IFUNC`: the function returns the address of the implementation to call.
     resolver: bool,
 }
 
-/// The place where the name of a function is written.
+/// A reference to the name of a function in a string table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FunctionName {
-    pub(crate) strings: Strings,
-    /// The offset of its first byte in them.
+    pub(crate) strings: StringTable,
+    /// The offset of its first byte in the table.
     pub(crate) offset: u32,
-    /// The stub that jumps to the function with this name in another object; shown as `name@plt`.
+    /// True for a stub that jumps to the function of this name in another object. It is shown as `name@plt`.
     pub(crate) is_plt: bool,
 }
 
-/// The number of a function in its [`SymbolTable`].
+/// The index of a function in its [`SymbolTable`].
 pub(crate) type FunctionId = u32;
 
-/// All functions, sorted by address. Holds nothing of the files: names are read in [`Names`] when they are asked for.
+/// All functions of an object, sorted by address. Holds no reference to its files: names are read from [`StringTables`]
+/// on demand.
 #[derive(Default)]
 pub(crate) struct SymbolTable {
     functions: Vec<Function>,
     /// True if there were more than [`MAX_SYMBOLS`].
     is_cut: bool,
-    /// For each function the greatest end up to and including it: tells when to stop looking for one that encloses.
+    /// For each function the greatest end of all functions up to and including it. A search for an enclosing function
+    /// stops where it is not behind the address.
     greatest_end: Vec<u64>,
 }
 
-/// Functions that are taken of an object, in the order of its files: chromium has 1.5 million.
+/// Maximum number of functions kept of an object, in the order of its files. Chromium has 1.5 million.
 pub(crate) const MAX_SYMBOLS: usize = 1 << 22;
 
-/// Symbols that overlap an address are looked at back to this many before it; more only a hostile table has.
-const MAX_BACKWARD: usize = 4096;
+/// Maximum number of symbols before an address that are examined for one that encloses it. Only a hostile table nests
+/// more.
+const MAX_EXAMINED_SYMBOLS: usize = 4096;
 
 impl SymbolTable {
-    /// Takes the symbol tables of the files that describe an object, its linkage stubs, and what a Go program knows
-    /// itself.
+    /// Collects the symbols of the files that describe an object, its PLT stubs, and the functions of a Go program's own
+    /// table.
     pub(crate) fn new<D: AsRef<[u8]>>(files: &ObjectFiles<'_, D>, go: &[GoFunction]) -> Self {
         let mut functions = collect(files, false);
         let stubs = stubs(files, &functions);
@@ -67,7 +70,7 @@ impl SymbolTable {
         functions.extend(go.iter().map(|function| Function {
             start: function.start,
             end: function.end,
-            name: FunctionName { strings: Strings::Go, offset: function.name, is_plt: false },
+            name: FunctionName { strings: StringTable::Go, offset: function.name, is_plt: false },
             sized: true,
             typed: true,
             weak: false,
@@ -77,20 +80,20 @@ impl SymbolTable {
         Self::sorted(functions)
     }
 
-    /// Takes variables as well as functions.
+    /// Collects the symbols of variables as well as functions.
     pub(crate) fn with_data<D: AsRef<[u8]>>(files: &ObjectFiles<'_, D>) -> Self {
         Self::sorted(collect(files, true))
     }
 
-    /// The bytes of memory that it has besides its own.
-    pub(crate) fn memory(&self) -> usize {
+    /// Returns the memory that it has on the heap, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
         self.functions.capacity() * size_of::<Function>() + self.greatest_end.capacity() * size_of::<u64>()
     }
 
     fn sorted(mut functions: Vec<Function>) -> Self {
         let is_cut = functions.len() > MAX_SYMBOLS;
         functions.truncate(MAX_SYMBOLS);
-        // Stable: among equals, the one that the file has first stays first.
+        // Stable: symbols at one address stay in the order of the file.
         functions.sort_by_key(|function| function.start);
         end_unsized_at_next(&mut functions);
         let mut greatest = 0;
@@ -102,7 +105,7 @@ impl SymbolTable {
         Self { functions, greatest_end, is_cut }
     }
 
-    /// Returns true if some were left out, as there were too many.
+    /// Returns true if functions were left out because there were more than [`MAX_SYMBOLS`].
     pub(crate) fn is_cut(&self) -> bool {
         self.is_cut
     }
@@ -115,22 +118,21 @@ impl SymbolTable {
         self.functions.get(id as usize)
     }
 
-    /// The function that an address belongs to: the one that starts last at or before it and covers it. A label
-    /// without a size inside a function that has one does not count, and of several names for the same place perf's
-    /// choice is taken.
-    pub(crate) fn find(&self, address: Svma, names: &Names<'_>) -> Option<FunctionId> {
+    /// Returns the function that an address belongs to: of those that cover it, the one that starts last. Ignores a label
+    /// without a size inside a function with one. Chooses as perf does between several symbols at one address.
+    pub(crate) fn find(&self, address: Svma, names: &StringTables<'_>) -> Option<FunctionId> {
         self.covering(address.0, self.starting_up_to(address.0), names)
     }
 
-    /// The number of functions that start at or before an address.
+    /// Returns the number of functions that start at or before an address.
     fn starting_up_to(&self, address: u64) -> usize {
         self.functions.partition_point(|function| function.start <= address)
     }
 
-    fn covering(&self, address: u64, after: usize, names: &Names<'_>) -> Option<FunctionId> {
+    fn covering(&self, address: u64, after: usize, names: &StringTables<'_>) -> Option<FunctionId> {
         let mut label: Option<(usize, &Function)> = None;
         let mut best: Option<(usize, &Function)> = None;
-        for index in (0..after).rev().take(MAX_BACKWARD) {
+        for index in (0..after).rev().take(MAX_EXAMINED_SYMBOLS) {
             let function = self.functions.get(index)?;
             if best.is_some_and(|(_, best)| best.start != function.start) {
                 break;
@@ -138,30 +140,30 @@ impl SymbolTable {
             if self.greatest_end.get(index).is_none_or(|&end| end <= address) {
                 break;
             }
-            if function.end <= address || names.of(function.name).is_empty() {
+            if function.end <= address || names.name(function.name).is_empty() {
                 continue;
             }
             let known = if function.sized { &mut best } else { &mut label };
-            // `function` comes before the known one in the file: it is the one that wins a tie.
+            // The search goes backwards: `function` comes before the known one in the file, so it wins a tie.
             if known.is_none_or(|(_, known)| is_better(function, known, names)) {
                 *known = Some((index, function));
             }
         }
-        // More symbols than 2^32 do not fit into a table.
+        // Fits: the table has at most `MAX_SYMBOLS` functions.
         best.or(label).map(|(index, _)| index as FunctionId)
     }
 }
 
-/// Looks up addresses that come in order: neighbours mostly belong to the same function.
-pub(crate) struct Neighbours<'t, 'a> {
+/// Looks up ascending addresses. Remembers the last function, because neighbours mostly belong to the same one.
+pub(crate) struct OrderedLookup<'t, 'a> {
     table: &'t SymbolTable,
-    names: &'t Names<'a>,
-    /// The answer for addresses from the first number to below the second.
+    names: &'t StringTables<'a>,
+    /// The result for addresses from the first number to below the second.
     last: (u64, u64, FunctionId),
 }
 
-impl<'t, 'a> Neighbours<'t, 'a> {
-    pub(crate) fn new(table: &'t SymbolTable, names: &'t Names<'a>) -> Self {
+impl<'t, 'a> OrderedLookup<'t, 'a> {
+    pub(crate) fn new(table: &'t SymbolTable, names: &'t StringTables<'a>) -> Self {
         Self { table, names, last: (0, 0, 0) }
     }
 
@@ -173,7 +175,7 @@ impl<'t, 'a> Neighbours<'t, 'a> {
         }
         let after = self.table.starting_up_to(address);
         let id = self.table.covering(address, after, self.names)?;
-        // Up to where the next function starts no other one can cover, and this one stays the best as long as it does.
+        // Up to the start of the next function no other function can cover an address that this one covers.
         let next = self.table.functions.get(after).map_or(u64::MAX, |next| next.start);
         let end = self.table.get(id).map_or(0, |function| function.end);
         self.last = (address, end.min(next), id);
@@ -181,7 +183,7 @@ impl<'t, 'a> Neighbours<'t, 'a> {
     }
 }
 
-/// A symbol without a size ends where the next one starts, or its section ends.
+/// Ends each symbol without a size where the next one starts, or else where its section ends.
 fn end_unsized_at_next(functions: &mut [Function]) {
     let mut next_start = u64::MAX;
     let mut this_start = u64::MAX;
@@ -191,22 +193,22 @@ fn end_unsized_at_next(functions: &mut [Function]) {
             this_start = function.start;
         }
         if !function.sized {
-            // Its section's end was put here.
+            // `end` is the end of its section so far.
             function.end = function.end.min(next_start);
         }
     }
 }
 
-/// perf's order of preference between two symbols at one address (tools/perf/util/symbol.c, `choose_best_symbol`):
-/// typed, not weak, global, fewer underscores in front, the longer name, the first.
-fn is_better(first: &Function, second: &Function, names: &Names<'_>) -> bool {
+/// Returns true if perf prefers the first of two symbols at one address (tools/perf/util/symbol.c,
+/// `choose_best_symbol`): typed, not weak, global, fewer leading underscores, the longer name, the first in the file.
+fn is_better(first: &Function, second: &Function, names: &StringTables<'_>) -> bool {
     let rank = |function: &Function| (function.sized, function.typed, !function.weak, function.global);
     match rank(first).cmp(&rank(second)) {
         Ordering::Greater => return true,
         Ordering::Less => return false,
         Ordering::Equal => {}
     }
-    let (first_name, second_name) = (names.of(first.name), names.of(second.name));
+    let (first_name, second_name) = (names.name(first.name), names.name(second.name));
     if first_name == second_name {
         return true;
     }
@@ -220,19 +222,19 @@ fn is_better(first: &Function, second: &Function, names: &Names<'_>) -> bool {
     }
 }
 
-/// The functions of all symbol tables.
+/// Collects the functions of all symbol tables, and variables `with_data`.
 fn collect<D: AsRef<[u8]>>(files: &ObjectFiles<'_, D>, with_data: bool) -> Vec<Function> {
     let mut functions = Vec::new();
     let full = [
-        (Some(files.object), Strings::Object),
-        (files.debug, Strings::Debug),
-        (files.minidebug, Strings::Minidebug),
+        (Some(files.object), StringTable::Object),
+        (files.debug, StringTable::Debug),
+        (files.minidebug, StringTable::Minidebug),
     ];
     let full = full.into_iter().filter_map(|(file, strings)| Some((file?, SymbolSource::Full, strings)));
-    for (file, source, strings) in full.chain([(files.object, SymbolSource::Dynamic, Strings::Dynamic)]) {
+    for (file, source, strings) in full.chain([(files.object, SymbolSource::Dynamic, StringTable::Dynamic)]) {
         let bias = files.bias_of(file);
         let (machine, sections) = (file.machine(), file.sections());
-        // One more, by which it is seen that there are.
+        // One more than is kept shows that the table is cut.
         let room = (MAX_SYMBOLS + 1).saturating_sub(functions.len());
         let found = file.symbols(source).filter_map(|symbol| {
             let function = function(&symbol, strings, machine, sections, with_data)?;
@@ -244,11 +246,11 @@ fn collect<D: AsRef<[u8]>>(files: &ObjectFiles<'_, D>, with_data: bool) -> Vec<F
     functions
 }
 
-/// The linkage stubs of an object with these functions.
+/// Returns the PLT stubs of an object with these functions.
 fn stubs<D: AsRef<[u8]>>(files: &ObjectFiles<'_, D>, functions: &[Function]) -> Vec<Function> {
     let entries = plt::entries(files.object);
-    let names = Names::new(files);
-    // The indirect functions that stubs are for, by the address of their resolvers.
+    let names = StringTables::new(files);
+    // Indirect functions by the addresses of their resolvers.
     let mut resolvers: FxHashMap<u64, Option<&Function>> = entries
         .iter()
         .filter_map(|entry| match entry.target {
@@ -266,7 +268,7 @@ fn stubs<D: AsRef<[u8]>>(files: &ObjectFiles<'_, D>, functions: &[Function]) -> 
     }
     let stub = |entry: PltEntry| {
         let (strings, offset) = match entry.target {
-            PltTarget::Named(offset) => (Strings::Dynamic, offset),
+            PltTarget::Named(offset) => (StringTable::Dynamic, offset),
             PltTarget::Resolved(address) => {
                 let name = (*resolvers.get(&address)?)?.name;
                 (name.strings, name.offset)
@@ -288,7 +290,7 @@ fn stubs<D: AsRef<[u8]>>(files: &ObjectFiles<'_, D>, functions: &[Function]) -> 
 
 fn function(
     symbol: &Symbol<'_>,
-    strings: Strings,
+    strings: StringTable,
     machine: Machine,
     sections: &[elf::Section],
     with_data: bool,
@@ -299,11 +301,12 @@ fn function(
     let section = sections.get(usize::from(symbol.section));
     let typed = match symbol.kind {
         SymbolKind::Function | SymbolKind::IndirectFunction => true,
-        // A label of assembly counts where code can be; hidden ones are the assembler's own.
+        // Labels of assembly have no type. Hidden ones are the assembler's own.
         SymbolKind::Untyped => {
             let with_data = with_data && !symbol.is_hidden;
-            let is_place = section.is_some_and(|section| with_data || section.is_executable());
-            if !is_place || is_mapping_symbol(symbol.name(), machine) || symbol.name().starts_with(b".L") {
+            let is_in_section = section.is_some_and(|section| with_data || section.is_executable());
+            if !is_in_section || is_mapping_symbol(symbol.name(), machine) || symbol.name().starts_with(b".L")
+            {
                 return None;
             }
             false
@@ -312,14 +315,14 @@ fn function(
         _ => return None,
     };
     let start = match machine {
-        // The lowest bit says that the code is Thumb.
+        // The lowest bit marks Thumb code.
         Machine::ARM if typed => symbol.address.0 & !1,
         _ => symbol.address.0,
     };
     let end = if symbol.size > 0 {
         start.saturating_add(symbol.size)
     } else {
-        // Not known yet; at most to the end of its section.
+        // `end_unsized_at_next` shortens it.
         match section {
             Some(section) if section.address.0 <= start => section.address.0.saturating_add(section.size),
             _ => start.saturating_add(4096),
@@ -337,8 +340,8 @@ fn function(
     })
 }
 
-/// `$a`, `$t`, `$d`, `$x`, alone or with a suffix, tell where code of which kind and data begin ("ELF for the Arm
-/// Architecture", Mapping symbols; RISC-V has `$x` and `$d` too).
+/// Returns true for mapping symbols, which mark where Arm code, Thumb code or data starts: `$a`, `$t`, `$d`, `$x`, alone
+/// or with a suffix ("ELF for the Arm Architecture", Mapping symbols; RISC-V has `$x` and `$d` too).
 fn is_mapping_symbol(name: &[u8], machine: Machine) -> bool {
     matches!(machine, Machine::ARM | Machine::AARCH64 | Machine::RISCV)
         && matches!(
@@ -353,7 +356,7 @@ fn is_mapping_symbol(name: &[u8], machine: Machine) -> bool {
 mod tests {
     use super::*;
 
-    /// A symbol whose name is told apart from others' by its place in the strings.
+    /// A function and its name, which `table` adds to the strings.
     #[derive(Clone)]
     struct Named(Function, &'static str);
 
@@ -361,7 +364,7 @@ mod tests {
         let function = Function {
             start,
             end: if size > 0 { start + size } else { 0x1000 },
-            name: FunctionName { strings: Strings::Object, offset: 0, is_plt: false },
+            name: FunctionName { strings: StringTable::Object, offset: 0, is_plt: false },
             sized: size > 0,
             typed: true,
             weak: false,
@@ -377,8 +380,8 @@ mod tests {
     }
 
     impl Table {
-        fn names(&self) -> Names<'_> {
-            Names::of_strings(Strings::Object, &self.strings)
+        fn names(&self) -> StringTables<'_> {
+            StringTables::with_table(StringTable::Object, &self.strings)
         }
     }
 
@@ -397,8 +400,8 @@ mod tests {
     fn name_at(table: &Table, address: u64) -> Option<&str> {
         let names = table.names();
         let id = table.symbols.find(Svma(address), &names);
-        assert_eq!(id, Neighbours::new(&table.symbols, &names).find(address));
-        let name = names.of(table.symbols.get(id?)?.name);
+        assert_eq!(id, OrderedLookup::new(&table.symbols, &names).find(address));
+        let name = names.name(table.symbols.get(id?)?.name);
         Some(std::str::from_utf8(name).unwrap())
     }
 
@@ -415,7 +418,7 @@ mod tests {
             function(0x310, 0, "next"),
         ]);
         let names = table.names();
-        let mut neighbours = Neighbours::new(&table.symbols, &names);
+        let mut neighbours = OrderedLookup::new(&table.symbols, &names);
         for address in 0..0x2000 {
             assert_eq!(neighbours.find(address), table.symbols.find(Svma(address), &names), "{address:#x}");
         }
@@ -500,7 +503,7 @@ mod tests {
                 is_hidden: false,
                 section,
             };
-            super::function(&symbol, Strings::Object, Machine::X86_64, &sections, with_data).is_some()
+            super::function(&symbol, StringTable::Object, Machine::X86_64, &sections, with_data).is_some()
         };
         assert!(taken(SymbolKind::Data, 1, true) && !taken(SymbolKind::Data, 1, false));
         assert!(taken(SymbolKind::Untyped, 1, true) && !taken(SymbolKind::Untyped, 1, false));

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use elf::{Object, SymbolSource};
 use model::{FileOffset, Resolution};
-use prof_symbolizer::{ObjectFiles, ObjectSymbolizer, Options, Place};
+use prof_symbolizer::{LookupAddress, ObjectFiles, ObjectSymbolizer, Options};
 
 /// Functions without room between them: one that ends in a jump, and one whose last instruction calls and gets no return.
 const SOURCE: &str = "
@@ -43,7 +43,8 @@ fn where_nothing_called_the_function_that_starts_there_is_meant() {
     let files =
         ObjectFiles { object: &object, debug: None, minidebug: None, supplementary: None, package: None };
     let symbolizer = ObjectSymbolizer::new(&files, Options::default());
-    let returned_to = |offset: u64| Place { found: FileOffset(offset), lookup: FileOffset(offset - 1) };
+    let returned_to =
+        |offset: u64| LookupAddress { address: FileOffset(offset), lookup: FileOffset(offset - 1) };
     let places = ["leaves", "calls", "after"].map(|name| returned_to(start(name)));
     let found = symbolizer.finish(&symbolizer.plan(&places), Vec::new());
     let names: Vec<&str> = found

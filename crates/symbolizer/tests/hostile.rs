@@ -2,7 +2,7 @@
 
 use elf::Object;
 use model::{FileOffset, Resolution};
-use prof_symbolizer::{ObjectFiles, ObjectSymbolizer, Options, Place, minidebug};
+use prof_symbolizer::{LookupAddress, ObjectFiles, ObjectSymbolizer, Options, minidebug};
 
 fn resolve(bytes: &[u8], offsets: &[u64]) -> Vec<Resolution> {
     let Ok(object) = Object::parse(bytes) else { return Vec::new() };
@@ -16,13 +16,13 @@ fn resolve(bytes: &[u8], offsets: &[u64]) -> Vec<Resolution> {
     };
     let options = Options { locations: true, ..Options::default() };
     let symbolizer = ObjectSymbolizer::new(&files, options);
-    let place = |&offset: &u64| Place { found: FileOffset(offset + 1), lookup: FileOffset(offset) };
-    let places: Vec<Place> = offsets.iter().map(place).collect();
+    let place = |&offset: &u64| LookupAddress { address: FileOffset(offset + 1), lookup: FileOffset(offset) };
+    let places: Vec<LookupAddress> = offsets.iter().map(place).collect();
     let mut plan = symbolizer.plan(&places);
     let mut walks = Vec::new();
     loop {
         walks.extend((0..plan.tasks()).map(|task| symbolizer.walk(&plan, task, &|_| None)));
-        if !plan.go_on(&walks) {
+        if !plan.next_pass(&walks) {
             break;
         }
     }

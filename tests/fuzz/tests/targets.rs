@@ -61,7 +61,7 @@ fn functions(bytes: &[u8], at: u64) -> Vec<String> {
     };
     let symbolizer = symbolizer::ObjectSymbolizer::new(&files, symbolizer::Options::default());
     let offset = model::FileOffset(CODE + at);
-    let plan = symbolizer.plan(&[symbolizer::Place { found: offset, lookup: offset }]);
+    let plan = symbolizer.plan(&[symbolizer::LookupAddress { address: offset, lookup: offset }]);
     let walks = (0..plan.tasks()).map(|task| symbolizer.walk(&plan, task, &|_| None)).collect();
     match symbolizer.finish(&plan, walks).remove(0) {
         model::Resolution::Resolved(found) => {

@@ -63,7 +63,7 @@ impl Known {
     /// The bytes that it takes.
     fn size(&self) -> usize {
         let minidebug = self.minidebug.as_ref().map_or(0, |object| object.data().len());
-        size_of::<Self>() + minidebug + self.index.get().map_or(0, |index| index.memory())
+        size_of::<Self>() + minidebug + self.index.get().map_or(0, |index| index.memory_bytes())
     }
 }
 
@@ -95,7 +95,7 @@ impl Indexes {
         // One object shall not drive out all others: of a large one the symbols alone are kept, or nothing.
         let most_of_one = self.most / 3 * 2;
         if size > most_of_one {
-            known.index.get().inspect(|index| index.forget_unpacked());
+            known.index.get().inspect(|index| index.release_unpacked());
             size = known.size();
         }
         if size > most_of_one {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use elf::{Object, SymbolSource};
 use host::objects::{DebugFiles, HostObject, ObjectBytes, ObjectStore, own_vdso};
 use model::{AddressKind, BuildId, Name, ObjectIdentity, Pid, Reason, Resolution, StackEntry};
-use symbolizer::{DataSymbolizer, ObjectFiles, ObjectIndex, ObjectSymbolizer, Options, Place, minidebug};
+use symbolizer::{
+    DataSymbolizer, LookupAddress, ObjectFiles, ObjectIndex, ObjectSymbolizer, Options, minidebug,
+};
 use unwinder::{ObjectSections, UnwindTables};
 
 use super::Answers;
@@ -156,8 +158,8 @@ fn resolve_unchanged(
     // Sorted by place, not by kind.
     let (data, code): (Vec<_>, Vec<_>) =
         entries.iter().enumerate().partition(|(_, entry)| entry.kind == AddressKind::Data);
-    let places = |of: &[(usize, &StackEntry)]| -> Vec<Place> {
-        of.iter().map(|(_, entry)| Place::from(*entry)).collect()
+    let places = |of: &[(usize, &StackEntry)]| -> Vec<LookupAddress> {
+        of.iter().map(|(_, entry)| LookupAddress::from(*entry)).collect()
     };
     let mut resolutions = vec![Resolution::Unresolved(Reason::NoSymbolCovers); entries.len()];
     if !data.is_empty() {
@@ -186,7 +188,7 @@ fn resolve_unchanged(
         } else {
             walks.extend((0..plan.tasks()).map(walk));
         }
-        if !plan.go_on(&walks) {
+        if !plan.next_pass(&walks) {
             break;
         }
     }
@@ -210,7 +212,7 @@ fn tell_apart(opened: &Opened, entries: &[StackEntry], resolutions: &mut [Resolu
         }
         let make = || ObjectSections::from_object(&opened.object).map(UnwindTables::new);
         let Some(tables) = tables.get_or_insert_with(make) else { return };
-        let Place { found, lookup } = Place::from(entry);
+        let LookupAddress { address: found, lookup } = LookupAddress::from(entry);
         if let Some(function) = tables.function_at(lookup) {
             let before = opened.object.svma_of(lookup).map_or(0, |address| address.0 - function.start.0);
             let offset = before.saturating_add(found.0.saturating_sub(lookup.0));

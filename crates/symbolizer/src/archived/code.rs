@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use model::{Frame, Space, Svma};
 
-use super::{ArchiveError, Reader, Strings, Texts, VERSION, put, put_bytes, put_space};
+use super::{
+    ArchiveError, Reader, StringCache, StringTableBuilder, VERSION, write_bytes, write_number, write_space,
+};
 use crate::names::NameStyle;
 
 /// A piece of a function's code.
@@ -31,47 +33,47 @@ pub struct ArchivedCode {
 
 /// Writes pieces of code in their order.
 pub fn encode_code(pieces: &[ArchivedCode]) -> Vec<u8> {
-    let mut strings = Strings::default();
+    let mut strings = StringTableBuilder::default();
     let mut out = Vec::new();
-    put(&mut out, pieces.len() as u64);
+    write_number(&mut out, pieces.len() as u64);
     for piece in pieces {
-        put_space(&mut out, &piece.space);
-        put(&mut out, piece.start);
-        put(&mut out, piece.address.0);
-        put(&mut out, piece.machine.into());
-        put_bytes(&mut out, &piece.bytes);
-        put(&mut out, piece.frames.len() as u64);
+        write_space(&mut out, &piece.space);
+        write_number(&mut out, piece.start);
+        write_number(&mut out, piece.address.0);
+        write_number(&mut out, piece.machine.into());
+        write_bytes(&mut out, &piece.bytes);
+        write_number(&mut out, piece.frames.len() as u64);
         let mut last = 0;
         for (position, frames) in &piece.frames {
-            put(&mut out, position.wrapping_sub(last));
+            write_number(&mut out, position.wrapping_sub(last));
             last = *position;
-            put(&mut out, frames.len() as u64);
+            write_number(&mut out, frames.len() as u64);
             for frame in frames.iter() {
-                put(&mut out, strings.number(&frame.function));
-                put(&mut out, u64::from(frame.inlined));
+                write_number(&mut out, strings.number(&frame.function));
+                write_number(&mut out, u64::from(frame.inlined));
                 match &frame.location {
-                    None => put(&mut out, 0),
+                    None => write_number(&mut out, 0),
                     Some(location) => {
-                        put(&mut out, strings.number(&location.file) + 1);
-                        put(&mut out, location.line.into());
-                        put(&mut out, location.column.into());
+                        write_number(&mut out, strings.number(&location.file) + 1);
+                        write_number(&mut out, location.line.into());
+                        write_number(&mut out, location.column.into());
                     }
                 }
             }
         }
-        put(&mut out, piece.callees.len() as u64);
+        write_number(&mut out, piece.callees.len() as u64);
         let mut last = 0;
         for (position, callee) in &piece.callees {
-            put(&mut out, position.wrapping_sub(last));
+            write_number(&mut out, position.wrapping_sub(last));
             last = *position;
-            put(&mut out, strings.number(callee));
+            write_number(&mut out, strings.number(callee));
         }
     }
     let mut bytes = Vec::new();
-    put(&mut bytes, VERSION);
-    put(&mut bytes, strings.list.len() as u64);
+    write_number(&mut bytes, VERSION);
+    write_number(&mut bytes, strings.list.len() as u64);
     for text in &strings.list {
-        put_bytes(&mut bytes, text.as_bytes());
+        write_bytes(&mut bytes, text.as_bytes());
     }
     bytes.extend(out);
     bytes
@@ -93,8 +95,12 @@ impl Reader<'_> {
         for _ in 0..self.count("the number of strings")? {
             strings.push(self.text("a string")?);
         }
-        let mut texts =
-            Texts { functions: vec![None; strings.len()], files: vec![None; strings.len()], strings, style };
+        let mut texts = StringCache {
+            functions: vec![None; strings.len()],
+            files: vec![None; strings.len()],
+            strings,
+            style,
+        };
         for _ in 0..self.count("the number of pieces of code")? {
             let piece = self.piece(&mut texts)?;
             pieces.extend(piece);
@@ -103,7 +109,7 @@ impl Reader<'_> {
     }
 
     /// A piece; `None` of a space that is no code.
-    fn piece(&mut self, texts: &mut Texts<'_>) -> Result<Option<ArchivedCode>, ArchiveError> {
+    fn piece(&mut self, texts: &mut StringCache<'_>) -> Result<Option<ArchivedCode>, ArchiveError> {
         let space = self.space()?;
         let start = self.number("where code starts")?;
         let address = Svma(self.number("the address of code")?);

@@ -1,4 +1,4 @@
-//! Source lines.
+//! The source lines of addresses and of inlined calls.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use super::walk::CallSite;
 use super::{Dwarf, Reader};
 
-/// Finds the line of an address in the line tables.
+/// Looks up addresses in the line tables of a file.
 pub(crate) struct Lines<'a> {
     context: Option<addr2line::Context<Reader<'a>>>,
     files: FxHashMap<String, Arc<str>>,
@@ -21,9 +21,9 @@ impl<'a> Lines<'a> {
         Self { context: addr2line::Context::from_dwarf(dwarf).ok(), files: FxHashMap::default() }
     }
 
-    /// Finds the source line that the address belongs to, if a line table covers it.
+    /// Returns the source line of an address; `None` where no line table covers it.
     pub(crate) fn find(&mut self, address: u64) -> Option<SourceLocation> {
-        // addr2line asks for the range up to the next address.
+        // addr2line adds one to the address.
         if address == u64::MAX {
             return None;
         }
@@ -45,7 +45,7 @@ fn interned(files: &mut FxHashMap<String, Arc<str>>, file: &str) -> Arc<str> {
     name
 }
 
-/// The place of a call that was inlined: its file is a number in the line table of the unit.
+/// Returns the location of an inlined call, whose file is a number in the line table of the unit.
 pub(crate) fn call_location(unit: UnitRef<'_, Reader<'_>>, call: CallSite) -> Option<SourceLocation> {
     let header = unit.line_program.as_ref()?.header();
     let file = header.file(call.file?)?;
@@ -54,7 +54,7 @@ pub(crate) fn call_location(unit: UnitRef<'_, Reader<'_>>, call: CallSite) -> Op
     if let Some(folder) = unit.comp_dir {
         path.push(folder.to_string_lossy().as_ref());
     }
-    // Folder 0 is the one that the unit was compiled in.
+    // Directory 0 is the compilation directory.
     if file.directory_index() != 0
         && let Some(folder) = file.directory(header)
     {

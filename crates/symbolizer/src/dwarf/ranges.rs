@@ -4,7 +4,7 @@ use gimli::{Attribute, AttributeValue, UnitRef};
 
 use super::Reader;
 
-/// The range attributes of one entry, as they are met.
+/// The range attributes of one entry, collected while its attributes are read.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct RangeAttributes {
     low: Option<u64>,
@@ -14,8 +14,8 @@ pub(crate) struct RangeAttributes {
 }
 
 impl RangeAttributes {
-    /// Takes the attribute, if it is one of them.
-    pub(crate) fn take<'a>(&mut self, attribute: &Attribute<Reader<'a>>, unit: UnitRef<'_, Reader<'a>>) {
+    /// Records the attribute if it is a range attribute.
+    pub(crate) fn record<'a>(&mut self, attribute: &Attribute<Reader<'a>>, unit: UnitRef<'_, Reader<'a>>) {
         match attribute.name() {
             gimli::DW_AT_low_pc => self.low = unit.attr_address(attribute.value()).ok().flatten(),
             gimli::DW_AT_high_pc => match attribute.value() {
@@ -27,9 +27,9 @@ impl RangeAttributes {
         }
     }
 
-    /// Calls `found` with each range that is not empty, begin and end, until it returns `false`. A range that starts
-    /// at 0 belongs to code that the linker removed. `steps` is how many entries of lists may be read, which go down: many
-    /// may share a long list.
+    /// Calls `found` with the begin and end of each range until it returns `false`. Skips empty ranges, and those that
+    /// start at 0: the linker removed their code. `steps` is the number of list entries that may still be read, and is
+    /// decremented for each: in a hostile file many entries may share a long list.
     pub(crate) fn for_each<'a>(
         &self,
         unit: UnitRef<'_, Reader<'a>>,

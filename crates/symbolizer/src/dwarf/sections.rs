@@ -1,3 +1,5 @@
+//! The debug sections of a file, and those of them that were unpacked.
+
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,7 +10,7 @@ use super::{Dwarf, Reader};
 
 /// The bytes of a section.
 enum Contents<'a> {
-    /// As they lie in the file.
+    /// The section is not compressed.
     InFile(&'a [u8]),
     Unpacked(Arc<elf::Unpacked>),
 }
@@ -24,27 +26,27 @@ impl Deref for Contents<'_> {
     }
 }
 
-/// Sections of one file that have been unpacked: that takes long.
+/// The unpacked sections of one file, kept because unpacking takes long.
 #[derive(Default)]
 pub(crate) struct Unpacked(Mutex<Vec<(SectionId, Arc<elf::Unpacked>)>>);
 
 impl Unpacked {
-    /// The bytes of all sections.
-    pub(crate) fn memory(&self) -> usize {
+    /// Returns the bytes of all sections together.
+    pub(crate) fn memory_bytes(&self) -> usize {
         self.lock().iter().map(|(_, bytes)| bytes.len()).sum()
     }
 
-    /// Forgets all sections.
+    /// Releases all sections.
     pub(crate) fn clear(&self) {
         self.lock().clear();
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<(SectionId, Arc<elf::Unpacked>)>> {
-        // A panic elsewhere does not make the list wrong.
+        // The list is consistent even if another thread panicked while it held the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The section as it was unpacked before, or as `read` finds it.
+    /// Returns the section as it was unpacked before, or reads it with `read`.
     fn get_or_read<'a, E>(
         &self,
         id: SectionId,
@@ -65,17 +67,17 @@ impl Unpacked {
     }
 }
 
-/// The debug sections of one file, unpacked where they are compressed, else as they lie in the file.
+/// The debug sections of one file, unpacked where they are compressed.
 pub(crate) struct Sections<'a> {
     sections: gimli::DwarfSections<Contents<'a>>,
     endian: RunTimeEndian,
-    /// Sections that are there and cannot be read.
+    /// What is wrong with sections that cannot be read.
     damaged: Vec<String>,
 }
 
 impl<'a> Sections<'a> {
-    /// The sections of an object, or nothing where it has no `.debug_info`. Line tables come along only where they
-    /// are wanted. What is unpacked is kept in `unpacked`, which has sections of no other file.
+    /// Loads the sections of an object; returns `None` where it has no `.debug_info`. Loads line tables only if `lines`.
+    /// Stores unpacked sections in `unpacked`, which must be used for this file only.
     pub(crate) fn of_object<D: AsRef<[u8]>>(
         object: &'a Object<D>,
         lines: bool,
@@ -85,7 +87,7 @@ impl<'a> Sections<'a> {
         object.has_contents(".debug_info").then(|| Self::load(object, name_of, unpacked))
     }
 
-    /// The sections of a `.dwo` file, or of a `.dwp` file as a whole.
+    /// Loads the sections of a `.dwo` file, or of a `.dwp` file as a whole.
     pub(crate) fn of_split<D: AsRef<[u8]>>(object: &'a Object<D>) -> Option<Self> {
         object
             .has_contents(".debug_info.dwo")
@@ -110,12 +112,12 @@ impl<'a> Sections<'a> {
         Self { sections, endian: endian_of(object), damaged }
     }
 
-    /// Returns the parts that could not be read, for the reason of an address that then has no name.
+    /// Returns what is wrong with sections that cannot be read: the reason why addresses have no names.
     pub(crate) fn damaged(&self) -> &[String] {
         &self.damaged
     }
 
-    /// gimli's view, with the supplementary file's beside it.
+    /// Returns gimli's view of the sections, with that of the supplementary file.
     pub(crate) fn dwarf<'s>(&'s self, supplementary: Option<&'s Sections<'a>>) -> Dwarf<'s> {
         let mut dwarf = self.sections.borrow(|section| Reader::new(section, self.endian));
         if let Some(supplementary) = supplementary {
@@ -136,7 +138,7 @@ fn is_for_lines(id: SectionId) -> bool {
     matches!(id, SectionId::DebugLine | SectionId::DebugLineStr)
 }
 
-/// Sections that speak of variables, macros and names are never unpacked.
+/// Returns true for sections that symbolization reads. Those of variables, macros and name indices are never unpacked.
 fn is_needed(id: SectionId) -> bool {
     matches!(
         id,

@@ -1,5 +1,5 @@
-//! Split DWARF: a skeleton unit in the program, the rest in a `.dwo` file, or in a package of them (`.dwp`)
-//! (DWARF 5, 7.3.2 and 7.3.5; before, the GNU extension of DWARF 4).
+//! Split DWARF: the program has skeleton units, a `.dwo` file or a package of them (`.dwp`) has the rest of each (DWARF 5,
+//! 7.3.2 and 7.3.5; earlier a GNU extension of DWARF 4).
 
 use elf::Object;
 use gimli::{DwoId, UnitRef};
@@ -7,24 +7,24 @@ use gimli::{DwoId, UnitRef};
 use super::sections::endian_of;
 use super::{Dwarf, Reader, Sections, Unit, WorkBudget, read_unit};
 
-/// The file that holds the rest of a unit's debug information.
+/// A reference to the file that holds the rest of a skeleton unit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct SplitUnit {
-    /// The id that the unit in the file has too.
+    /// The id (`DW_AT_dwo_id`) that the skeleton and the unit in the file share.
     pub id: u64,
-    /// The folder that the compiler ran in (`DW_AT_comp_dir`).
+    /// The directory that the compiler ran in (`DW_AT_comp_dir`).
     pub folder: Option<Vec<u8>>,
-    /// The path, absolute or in that folder (`DW_AT_dwo_name`).
+    /// The path of the file, absolute or relative to that directory (`DW_AT_dwo_name`).
     pub path: Option<Vec<u8>>,
 }
 
-/// A `.dwo` file's object, or a package.
+/// The debug sections of a `.dwo` file.
 pub(crate) struct SplitObject<'a> {
     sections: Sections<'a>,
 }
 
-/// Finds the reference to the rest of the unit in the program, where it is a skeleton.
+/// Returns the reference to the rest of a skeleton unit; `None` for other units.
 pub(crate) fn find_split(unit: UnitRef<'_, Reader<'_>>) -> Option<SplitUnit> {
     let id = unit.dwo_id?;
     let path = unit.dwo_name().ok().flatten().and_then(|name| unit.attr_string(name).ok());
@@ -40,7 +40,7 @@ impl<'a> SplitObject<'a> {
         Some(Self { sections: Sections::of_split(object)? })
     }
 
-    /// The debug information of a `.dwo` file that belongs to `parent`.
+    /// Returns gimli's view of the file, whose skeletons are in `parent`.
     pub(crate) fn dwarf<'s>(&'s self, parent: &Dwarf<'s>) -> Dwarf<'s> {
         let mut dwarf = self.sections.dwarf(None);
         dwarf.make_dwo(parent);
@@ -48,7 +48,7 @@ impl<'a> SplitObject<'a> {
     }
 }
 
-/// A package's share of one unit.
+/// Returns gimli's view of the unit with this id in a package.
 pub(crate) fn unit_of_package<'s, D: AsRef<[u8]>>(
     package: &'s Object<D>,
     sections: &'s PackageSections<'s>,
@@ -79,7 +79,7 @@ impl<'a> PackageSections<'a> {
     }
 }
 
-/// The unit with this id in a split file. It takes over what is written at the skeleton only.
+/// Finds the unit with this id in a split file. It gets the attributes that only the skeleton states.
 pub(crate) fn split_unit<'a>(dwarf: &Dwarf<'a>, id: u64, skeleton: &Unit<'a>) -> Option<(u32, Unit<'a>)> {
     let work = WorkBudget::new(dwarf);
     let mut units = dwarf.units();

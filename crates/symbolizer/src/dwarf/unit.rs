@@ -1,4 +1,4 @@
-//! A unit, as far as it is needed.
+//! Reads a unit's abbreviations and the attributes of its first entry.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use super::{Dwarf, Reader, Unit, WorkBudget};
 
 /// Reads a unit's abbreviations and its first entry.
 ///
-/// gimli's own way fails where the unit's line table is missing or damaged, and reads the table's header in any case.
-/// Here that is read only on demand, and a damaged one costs the lines alone.
+/// `gimli::Unit::new` always reads the header of the line table, and fails where that is missing or damaged. This reads
+/// it only with `lines`, and a damaged one leaves the unit without lines.
 pub(crate) fn read_unit<'a>(
     dwarf: &Dwarf<'a>,
     header: UnitHeader<Reader<'a>>,
@@ -23,8 +23,8 @@ pub(crate) fn read_unit<'a>(
     first_entry(dwarf, header, all_abbreviations(dwarf, &header, work)?, lines).map(|(unit, _)| unit)
 }
 
-/// Reads a unit's first entry and what it says the unit covers. The unit that comes along may know the abbreviation of
-/// that entry alone, and serves to read the ranges.
+/// Reads a unit's first entry and its range attributes. The returned unit may hold only the abbreviation of that entry;
+/// use it to read the ranges.
 pub(crate) fn read_ranges<'a>(
     dwarf: &Dwarf<'a>,
     header: UnitHeader<Reader<'a>>,
@@ -35,8 +35,8 @@ pub(crate) fn read_ranges<'a>(
     first_entry(dwarf, header, abbreviations, false)
 }
 
-/// The abbreviation of a unit's first entry, where it is the first of its table, as compilers write it. A table has a
-/// hundred of them, and most of a file's units are asked for their ranges only.
+/// Reads the abbreviation of a unit's first entry alone, if it is the first in its table, where compilers write it. A
+/// table has about a hundred, and only the ranges of most units are needed.
 fn abbreviation_of_first_entry(
     dwarf: &Dwarf<'_>,
     header: &UnitHeader<Reader<'_>>,
@@ -46,11 +46,11 @@ fn abbreviation_of_first_entry(
     let mut table = *dwarf.debug_abbrev.reader();
     table.skip(header.debug_abbrev_offset().0).ok()?;
     let mut rest = table;
-    if rest.read_uleb128().ok()? != code || !work.take(1) {
+    if rest.read_uleb128().ok()? != code || !work.try_spend(1) {
         return None;
     }
     skip_abbreviation(&mut rest)?;
-    if !work.take(table.len() - rest.len()) {
+    if !work.try_spend(table.len() - rest.len()) {
         return None;
     }
     rest.read_uleb128().ok()?;
@@ -58,8 +58,8 @@ fn abbreviation_of_first_entry(
     DebugAbbrev::from(first).abbreviations(DebugAbbrevOffset(0)).ok().map(Arc::new)
 }
 
-/// Skips an abbreviation behind its code (DWARF 5, 7.5.3): tag, whether there are children, pairs of name and form, and the name
-/// of the last pair, which is 0. Its form remains.
+/// Skips an abbreviation whose code was read (DWARF 5, 7.5.3): tag, children flag, pairs of name and form, and the name 0
+/// of the last pair. The form of the last pair remains to be read.
 fn skip_abbreviation(table: &mut Reader<'_>) -> Option<()> {
     table.skip_leb128().ok()?;
     table.read_u8().ok()?;
@@ -71,7 +71,7 @@ fn skip_abbreviation(table: &mut Reader<'_>) -> Option<()> {
     Some(())
 }
 
-/// All abbreviations of a unit, as long as the budget lasts.
+/// Reads all abbreviations of a unit; returns `None` if the work budget is spent.
 fn all_abbreviations(
     dwarf: &Dwarf<'_>,
     header: &UnitHeader<Reader<'_>>,
@@ -79,16 +79,16 @@ fn all_abbreviations(
 ) -> Option<Arc<Abbreviations>> {
     let mut rest = *dwarf.debug_abbrev.reader();
     rest.skip(header.debug_abbrev_offset().0).ok()?;
-    if !work.take(1) {
+    if !work.try_spend(1) {
         return None;
     }
     loop {
         let before = rest.len();
-        // A table that is damaged is gimli's to judge.
+        // gimli reports a damaged table below.
         let goes_on = rest.read_uleb128().is_ok_and(|code| code != 0)
             && skip_abbreviation(&mut rest).is_some()
             && rest.read_uleb128().is_ok();
-        if !work.take(before - rest.len()) {
+        if !work.try_spend(before - rest.len()) {
             return None;
         }
         if !goes_on {
@@ -157,7 +157,7 @@ fn first_entry<'a>(
             }
         }
     }
-    // What these mean depends on the bases, which may come behind them.
+    // Resolved after the loop: indexed forms need the base attributes, which may follow them.
     unit.low_pc = low.and_then(|value| dwarf.attr_address(&unit, value).ok().flatten()).unwrap_or(0);
     unit.comp_dir = folder.and_then(|value| dwarf.attr_string(&unit, value).ok());
     if lines {
@@ -167,6 +167,6 @@ fn first_entry<'a>(
     }
     let mut attributes = RangeAttributes::default();
     let unit_ref = gimli::UnitRef::new(dwarf, &unit);
-    ranges.iter().for_each(|attribute| attributes.take(attribute, unit_ref));
+    ranges.iter().for_each(|attribute| attributes.record(attribute, unit_ref));
     Some((unit, attributes))
 }

@@ -1,11 +1,11 @@
-//! Which units cover which addresses.
+//! The units of a file, and the address ranges that each covers.
 
 use gimli::{UnitHeader, UnitRef, UnitType};
 
 use super::unit::{read_ranges, read_unit};
 use super::{Dwarf, Reader, Unit, WorkBudget};
 
-/// The index of the units of a file: the offset of each.
+/// The headers of all units of a file.
 pub(crate) struct UnitIndex<'a> {
     /// In the order of `.debug_info`.
     headers: Vec<UnitHeader<Reader<'a>>>,
@@ -16,7 +16,7 @@ pub(crate) struct UnitIndex<'a> {
 #[derive(Default)]
 pub(crate) struct UnitRanges {
     ranges: Vec<UnitRange>,
-    /// Compilation units that do not say what they cover.
+    /// Compilation units that state no ranges.
     without_ranges: Vec<u32>,
 }
 
@@ -26,18 +26,18 @@ struct UnitRange {
     unit: u32,
 }
 
-/// Further units are left out: chromium has 60,000, and some hundred thousand of types.
+/// Maximum number of units that are read. Chromium has 60,000, and some hundred thousand type units.
 const MAX_UNITS: usize = 1 << 20;
 
-/// Further ranges are left out: one for each function of chromium is 1.5 million.
+/// Maximum number of ranges that are read. Chromium has 1.5 million functions.
 const MAX_RANGES: usize = 1 << 22;
 
-/// An address is looked for in at most this many units that claim it.
+/// Maximum number of units in which an address is searched for.
 const MAX_CLAIMS: u8 = 16;
 
 impl<'a> UnitIndex<'a> {
-    /// Reads the headers of all units. A damaged one ends the list, since nothing says where the next one starts.
-    pub(crate) fn headers_only(dwarf: &Dwarf<'a>) -> Self {
+    /// Reads the headers of all units. Stops at a damaged header, which does not tell where the next unit starts.
+    pub(crate) fn read_headers(dwarf: &Dwarf<'a>) -> Self {
         let mut headers = Vec::new();
         let mut units = dwarf.units();
         while let Ok(Some(header)) = units.next()
@@ -48,7 +48,7 @@ impl<'a> UnitIndex<'a> {
         Self { headers, work: WorkBudget::new(dwarf) }
     }
 
-    /// Reads of each compilation unit its first entry. A damaged unit is left out.
+    /// Reads the ranges of each compilation unit from its first entry. Skips damaged units.
     pub(crate) fn ranges(&self, dwarf: &Dwarf<'a>) -> UnitRanges {
         let aranges = Aranges::read(dwarf);
         let mut ranges = UnitRanges::default();
@@ -61,7 +61,7 @@ impl<'a> UnitIndex<'a> {
         ranges
     }
 
-    /// The bytes of `.debug_info` that a unit takes.
+    /// Returns the size of a unit in `.debug_info`, in bytes.
     pub(crate) fn size_of(&self, unit: u32) -> usize {
         self.headers.get(unit as usize).map_or(0, |header| header.unit_length())
     }
@@ -75,7 +75,7 @@ impl<'a> UnitIndex<'a> {
         read_unit(dwarf, *self.headers.get(unit as usize)?, lines, &self.work)
     }
 
-    /// The number of the unit that an offset in `.debug_info` lies in.
+    /// Returns the number of the unit that covers an offset in `.debug_info`.
     pub(crate) fn containing(&self, offset: usize) -> Option<u32> {
         let start = |header: &UnitHeader<Reader<'a>>| {
             header.debug_info_offset().map_or(usize::MAX, |offset| offset.0)
@@ -86,8 +86,8 @@ impl<'a> UnitIndex<'a> {
 }
 
 impl UnitRanges {
-    /// The bytes of memory that it has besides its own.
-    pub(crate) fn memory(&self) -> usize {
+    /// Returns the memory that it has on the heap, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
         self.ranges.capacity() * size_of::<UnitRange>() + self.without_ranges.capacity() * size_of::<u32>()
     }
 
@@ -108,19 +108,23 @@ impl UnitRanges {
         });
         if self.ranges.len() == before {
             let offset = header.debug_info_offset().map_or(usize::MAX, |offset| offset.0);
-            self.ranges.extend(aranges.of(offset).map(|(begin, end)| UnitRange { begin, end, unit: number }));
+            self.ranges.extend(aranges.of_unit(offset).map(|(begin, end)| UnitRange {
+                begin,
+                end,
+                unit: number,
+            }));
         }
         if self.ranges.len() == before {
             self.without_ranges.push(number);
         }
     }
 
-    /// For each unit that claims one of `addresses` (sorted), the indices of those that it claims, in order. Units
-    /// that do not say what they cover are asked for what no other one claims.
+    /// Returns for each unit whose ranges cover some of `addresses` (sorted) the ascending indices of those. Units that
+    /// state no ranges get all addresses that no other unit covers.
     pub(crate) fn claims(&self, addresses: &[u64]) -> Vec<(u32, Vec<u32>)> {
         let mut claims: Vec<(u32, u32)> = Vec::new();
         let mut count = vec![0_u8; addresses.len()];
-        // Many overlapping ranges are a sign of a hostile file.
+        // Bounds the work: only a hostile file has many overlapping ranges.
         let mut budget = addresses.len().saturating_mul(64).saturating_add(1 << 16);
         for range in &self.ranges {
             let first = addresses.partition_point(|&address| address < range.begin);
@@ -151,9 +155,9 @@ impl UnitRanges {
     }
 }
 
-/// `.debug_aranges`: may be absent, and is only asked about units that do not say themselves what they cover.
+/// The ranges in `.debug_aranges`, sorted by unit. Used for units whose first entry states no ranges.
 struct Aranges {
-    /// Offset of the unit, begin, end.
+    /// The offset of the unit, and the begin and end of the range.
     entries: Vec<(usize, u64, u64)>,
 }
 
@@ -177,7 +181,7 @@ impl Aranges {
         Self { entries }
     }
 
-    fn of(&self, unit: usize) -> impl Iterator<Item = (u64, u64)> {
+    fn of_unit(&self, unit: usize) -> impl Iterator<Item = (u64, u64)> {
         let first = self.entries.partition_point(|&(offset, _, _)| offset < unit);
         self.entries
             .iter()
@@ -223,10 +227,10 @@ mod tests {
             debug_abbrev: DebugAbbrev::new(&abbreviations, RunTimeEndian::Little),
             ..Dwarf::default()
         };
-        let units = UnitIndex::headers_only(&dwarf);
+        let units = UnitIndex::read_headers(&dwarf);
         assert_eq!(units.headers.len(), 100_000);
         let ranges = units.ranges(&dwarf);
-        // Those that were read say nothing of what they cover; the rest were too many.
+        // The budget allows some of the units to be read; none of them states ranges.
         let read = ranges.without_ranges.len();
         assert!((1_000..50_000).contains(&read), "{read}");
     }

@@ -1,26 +1,26 @@
-//! One walk through a unit, for all of its addresses together.
+//! Reads a unit once for all of its wanted addresses.
 //!
-//! Entries come in the order of the file: a function, then all that lies in it. So a stack of open functions and
-//! inlined calls says at each entry what it lies in, and nothing has to be kept but what covers an address. Where the
-//! compiler says where an entry's part ends (`DW_AT_sibling`, as GCC does), parts that can hardly hold code that is asked
-//! for are not read.
+//! Entries come in the order of the file: a function, followed by its children. The walk keeps a stack of the functions
+//! and inlined calls that enclose the current entry, and stores only entries that cover a wanted address. Where an entry
+//! states the end of its children (`DW_AT_sibling`, as GCC writes it), the walk skips children that are unlikely to cover
+//! one.
 
 use gimli::{Abbreviation, AttributeValue, EntriesRaw, UnitOffset, UnitRef};
 
 use super::Reader;
-use super::functions::UnitFunctions;
 use super::ranges::RangeAttributes;
+use super::unit_walks::UnitFunctions;
 
 /// A function or inlined call that covers an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct DwarfFrame {
-    /// The entry, in its unit.
+    /// The offset of the entry in its unit.
     pub(crate) entry: UnitOffset,
-    /// The place of the call, of an inlined one.
+    /// The location of an inlined call in its caller; `None` for a function.
     pub(crate) call: Option<CallSite>,
 }
 
-/// `DW_AT_call_file`, `DW_AT_call_line`, `DW_AT_call_column`: a place in the caller.
+/// The location of an inlined call in its caller (`DW_AT_call_file`, `DW_AT_call_line`, `DW_AT_call_column`).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct CallSite {
     /// An index into the files of the unit's line table.
@@ -29,77 +29,79 @@ pub(crate) struct CallSite {
     pub(crate) column: u32,
 }
 
-/// The functions and inlined calls that the walk of a unit found.
-pub(crate) struct UnitWalk {
-    /// For each address the frames that cover it, outermost first; none where no function does.
+/// The functions and inlined calls of a unit that cover the wanted addresses.
+pub(crate) struct UnitFrames {
+    /// For each address the frames that cover it, outermost first; empty where no function covers it.
     pub(crate) frames: Vec<Vec<DwarfFrame>>,
 }
 
-/// Calls nested deeper than this no compiler makes.
+/// The greatest depth of inlined calls that is recorded; no compiler nests deeper.
 const MAX_INLINED: usize = 512;
 
-/// Functions nested deeper than this no compiler makes.
-const MAX_OPEN: usize = 1 << 12;
+/// The greatest depth of nested functions that is recorded; no compiler nests deeper.
+const MAX_OPEN_FUNCTIONS: usize = 1 << 12;
 
-/// Range lists may be shared; a hostile file shares a long one between all entries. So many of their entries are read for each
-/// byte of the unit, for each address, and in any case.
-const STEPS: (usize, usize, usize) = (4, 1 << 10, 1 << 12);
+/// Bounds of the range list entries that a walk reads: so many for each byte of the unit and for each address, and at
+/// least `MIN_RANGE_STEPS`. In a hostile file all entries of a unit may share one long list.
+const RANGE_STEPS_PER_BYTE: usize = 4;
+const RANGE_STEPS_PER_ADDRESS: usize = 1 << 10;
+const MIN_RANGE_STEPS: usize = 1 << 12;
 
-/// A function on the way from the root to the current entry.
+/// A function that encloses the current entry.
 struct OpenFunction {
     depth: isize,
     number: u32,
-    /// True if it covers an address at all.
+    /// True if it covers a wanted address.
     hit: bool,
-    /// Inlined calls that are open in it: depth and number.
+    /// Depth and number of the inlined calls in it that enclose the current entry.
     calls: Vec<(isize, u32)>,
 }
 
-/// The functions found at one address so far.
+/// The frames found for one address so far.
 #[derive(Default)]
 struct Hit {
     function: u32,
-    /// The length of the range that covers it: of two functions the more precise one counts.
+    /// The length of the function's range that covers the address: the function with the shorter range wins.
     length: u64,
     frames: Vec<DwarfFrame>,
     /// The number of the innermost inlined call.
     innermost: u32,
 }
 
-impl UnitWalk {
-    /// Looks through a unit. `addresses` are sorted. A unit that is damaged somewhere is read up to there.
+impl UnitFrames {
+    /// Reads a unit and finds the frames of `addresses` (sorted). Reads a damaged unit up to the first damaged entry.
     pub(crate) fn new(unit: UnitRef<'_, Reader<'_>>, addresses: &[u64]) -> Self {
-        let mut walk = Walk::new(unit, addresses);
+        let mut walk = UnitWalker::new(unit, addresses);
         walk.may_skip = true;
         let end = walk.run(None);
         if walk.has_skipped && (end.is_err() || walk.hits.iter().any(|hit| hit.frames.is_empty())) {
-            // A function in a function (Ada, Fortran, GNU C) has code outside of that one's.
-            walk = Walk::new(unit, addresses);
-            // What has been found before a damaged entry is true all the same.
+            // Reads without skipping: nested functions (Ada, Fortran, GNU C) have code outside of their parents' ranges.
+            walk = UnitWalker::new(unit, addresses);
+            // Frames found before a damaged entry stay valid.
             let _ = walk.run(None);
         }
-        walk.found()
+        walk.into_frames()
     }
 
-    /// As [`Self::new`], with all functions that were met.
+    /// As [`Self::new`]; returns the ranges of all functions of the unit as well.
     pub(crate) fn with_functions(unit: UnitRef<'_, Reader<'_>>, addresses: &[u64]) -> (Self, UnitFunctions) {
-        let mut walk = Walk::new(unit, addresses);
+        let mut walk = UnitWalker::new(unit, addresses);
         let mut all = UnitFunctions::default();
         walk.all = Some(&mut all);
         let _ = walk.run(None);
-        (walk.found(), all)
+        (walk.into_frames(), all)
     }
 
-    /// As [`Self::new`], reading only those of the unit's functions that may matter.
+    /// As [`Self::new`], but reads only the functions that cover one of the addresses.
     pub(crate) fn of_functions(
         unit: UnitRef<'_, Reader<'_>>,
         addresses: &[u64],
         functions: &UnitFunctions,
     ) -> Self {
-        let mut walk = Walk::new(unit, addresses);
+        let mut walk = UnitWalker::new(unit, addresses);
         let mut end = UnitOffset(0);
         for entry in functions.covering(addresses) {
-            // One that lies in another one has been read with it.
+            // Skips a function that lies in the one read before.
             if entry >= end {
                 match walk.run(Some(entry)) {
                     Ok(after) => end = after,
@@ -107,30 +109,30 @@ impl UnitWalk {
                 }
             }
         }
-        walk.found()
+        walk.into_frames()
     }
 }
 
-struct Walk<'w, 'a> {
+struct UnitWalker<'w, 'a> {
     unit: UnitRef<'w, Reader<'a>>,
     addresses: &'w [u64],
     hits: Vec<Hit>,
     functions: Vec<OpenFunction>,
     next_number: u32,
-    /// The number of ranges, and addresses in them, that may still be looked at.
+    /// The number of ranges, and of addresses in them, that may still be visited.
     steps: usize,
-    /// A list that gets all functions that are met.
+    /// Receives the ranges of all functions, if given.
     all: Option<&'w mut UnitFunctions>,
-    /// True if parts may be left out that should not matter; `has_skipped` says that one was.
+    /// True if children may be skipped; `has_skipped` is true once some were.
     may_skip: bool,
     has_skipped: bool,
 }
 
-impl<'w, 'a> Walk<'w, 'a> {
+impl<'w, 'a> UnitWalker<'w, 'a> {
     fn new(unit: UnitRef<'w, Reader<'a>>, addresses: &'w [u64]) -> Self {
-        let (for_byte, for_address, always) = STEPS;
-        let bytes = unit.header.unit_length().saturating_mul(for_byte);
-        let steps = bytes.saturating_add(addresses.len().saturating_mul(for_address)).saturating_add(always);
+        let for_bytes = unit.header.unit_length().saturating_mul(RANGE_STEPS_PER_BYTE);
+        let for_addresses = addresses.len().saturating_mul(RANGE_STEPS_PER_ADDRESS);
+        let steps = for_bytes.saturating_add(for_addresses).saturating_add(MIN_RANGE_STEPS);
         Self {
             unit,
             addresses,
@@ -144,17 +146,16 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
     }
 
-    fn found(self) -> UnitWalk {
-        UnitWalk { frames: self.hits.into_iter().map(|hit| hit.frames).collect() }
+    fn into_frames(self) -> UnitFrames {
+        UnitFrames { frames: self.hits.into_iter().map(|hit| hit.frames).collect() }
     }
 
-    /// Reads one entry with all that lies in it, or the unit; returns where what was read ends.
+    /// Reads the entry at `start` with its children, or the whole unit; returns the offset behind them.
     fn run(&mut self, start: Option<UnitOffset>) -> gimli::Result<UnitOffset> {
         let unit = self.unit;
         let mut entries = unit.entries_raw(start)?;
-        // The depth of the entry that they start with.
+        // The depth of the entry at which `entries` started.
         let mut base = 0;
-        // Whatever was open belongs to another part.
         self.functions.clear();
         while !entries.is_empty() {
             let offset = entries.next_offset();
@@ -172,10 +173,10 @@ impl<'w, 'a> Walk<'w, 'a> {
                         let attribute = entries.read_attribute(*specification)?;
                         match attribute.name() {
                             gimli::DW_AT_sibling => sibling = Some(attribute.value()),
-                            _ => ranges.take(&attribute, unit),
+                            _ => ranges.record(&attribute, unit),
                         }
                     }
-                    let hit = self.function(offset, depth, &ranges);
+                    let hit = self.open_function(offset, depth, &ranges);
                     sibling.filter(|_| !hit)
                 }
                 gimli::DW_TAG_inlined_subroutine
@@ -192,10 +193,10 @@ impl<'w, 'a> Walk<'w, 'a> {
                             gimli::DW_AT_call_line => call.line = u32::try_from(number()).unwrap_or(0),
                             gimli::DW_AT_call_column => call.column = u32::try_from(number()).unwrap_or(0),
                             gimli::DW_AT_sibling => sibling = Some(attribute.value()),
-                            _ => ranges.take(&attribute, unit),
+                            _ => ranges.record(&attribute, unit),
                         }
                     }
-                    let hit = self.inlined(offset, depth, &ranges, call);
+                    let hit = self.open_inlined(offset, depth, &ranges, call);
                     sibling.filter(|_| !hit)
                 }
                 gimli::DW_TAG_structure_type
@@ -221,7 +222,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         Ok(entries.next_offset())
     }
 
-    /// Before DWARF 5 the file number 0 means "none".
+    /// Returns the file number of a call; `None` for 0 before DWARF 5, where it means "no file".
     fn file_index(&self, value: gimli::AttributeValue<Reader<'a>>) -> Option<u64> {
         let index = match value {
             gimli::AttributeValue::FileIndex(index) => index,
@@ -230,7 +231,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         (index > 0 || self.unit.header.version() >= 5).then_some(index)
     }
 
-    /// Leaves the functions and calls that an entry at `depth` is no part of.
+    /// Closes the functions and calls that do not enclose an entry at `depth`.
     fn close(&mut self, depth: isize) {
         while self.functions.pop_if(|function| depth <= function.depth).is_some() {}
         if let Some(function) = self.functions.last_mut() {
@@ -238,15 +239,15 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
     }
 
-    fn number(&mut self) -> u32 {
+    fn next_number(&mut self) -> u32 {
         let number = self.next_number;
         self.next_number = self.next_number.saturating_add(1);
         number
     }
 
-    /// Takes a function, and says whether it covers an address.
-    fn function(&mut self, entry: UnitOffset, depth: isize, ranges: &RangeAttributes) -> bool {
-        let number = self.number();
+    /// Opens a function. Returns true if it covers an address.
+    fn open_function(&mut self, entry: UnitOffset, depth: isize, ranges: &RangeAttributes) -> bool {
+        let number = self.next_number();
         if let Some(all) = &mut self.all {
             ranges.for_each(self.unit, &mut self.steps, |begin, end| {
                 all.push(entry, begin, end);
@@ -264,15 +265,21 @@ impl<'w, 'a> Walk<'w, 'a> {
                 hit = true;
             }
         });
-        if self.functions.len() < MAX_OPEN {
+        if self.functions.len() < MAX_OPEN_FUNCTIONS {
             self.functions.push(OpenFunction { depth, number, hit, calls: Vec::new() });
         }
         hit
     }
 
-    /// Takes an inlined call of the innermost function, and says whether it covers an address.
-    fn inlined(&mut self, entry: UnitOffset, depth: isize, ranges: &RangeAttributes, call: CallSite) -> bool {
-        let number = self.number();
+    /// Opens an inlined call in the innermost function. Returns true if it covers an address.
+    fn open_inlined(
+        &mut self,
+        entry: UnitOffset,
+        depth: isize,
+        ranges: &RangeAttributes,
+        call: CallSite,
+    ) -> bool {
+        let number = self.next_number();
         let Some(mut function) = self.functions.pop() else { return false };
         let mut hit = false;
         self.for_each_covered(ranges, |known, _| {
@@ -310,7 +317,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 }
 
-/// Reads where the entry behind all that lies in this one is, if that is stated.
+/// Reads the attributes of an entry, and returns its `DW_AT_sibling`: where its children end.
 fn read_sibling<'a>(
     entries: &mut EntriesRaw<'_, Reader<'a>>,
     abbreviation: &Abbreviation,

@@ -1,15 +1,15 @@
-//! `.gopclntab`: the table by which a Go program knows its own functions. It stays when a program is stripped.
+//! `.gopclntab`: the table of functions and lines that Go's runtime uses. Stripping a program does not remove it.
 //!
 //! Source of the layout: Go's `src/debug/gosym/pclntab.go` and `src/runtime/symtab.go`. There are four versions; all
 //! start with a magic number, two zero bytes, the instruction quantum and the size of a pointer.
 
-mod bytes;
-mod places;
+mod line_table;
+mod section_bytes;
 
 use elf::{Object, Section};
 
-use bytes::Bytes;
-pub(crate) use places::GoPlaces;
+pub(crate) use line_table::GoLineTable;
+use section_bytes::SectionBytes;
 
 /// A function of a Go program.
 pub(crate) struct GoFunction {
@@ -19,38 +19,40 @@ pub(crate) struct GoFunction {
     pub(crate) name: u32,
 }
 
-/// The section with an object's table, and its bytes.
+/// Returns the section with an object's table, and its bytes.
 pub(crate) fn section<D: AsRef<[u8]>>(object: &Object<D>) -> Option<(&Section, &[u8])> {
-    // Position-independent programs have it among the relocated data.
+    // Position-independent programs have it as `.data.rel.ro.gopclntab`.
     let section = object.sections().iter().find(|section| section.name.ends_with(b".gopclntab"))?;
     Some((section, object.section_bytes(section).ok()?))
 }
 
-/// An object's table.
-pub(crate) struct Table<'a> {
-    bytes: Bytes<'a>,
+/// The function table of an object, with the offsets of the tables that it refers to.
+pub(crate) struct GoFunctionTable<'a> {
+    bytes: SectionBytes<'a>,
     version: Version,
-    /// The address at which it will be loaded.
+    /// The address of the section.
     address: u64,
     /// The number of functions.
     count: usize,
-    /// The offset that names are counted from.
+    /// The offset that the offsets of names are relative to.
     names: usize,
-    /// The offset of the list of functions, from which its entries are counted.
+    /// The offset of the list of functions.
     list: usize,
-    /// The size of each of the two numbers of an entry.
+    /// The size of each of the two numbers of a list entry, in bytes.
     entry_width: usize,
-    /// The address that addresses are counted from.
+    /// The address that function starts are relative to.
     text: u64,
-    /// Instructions start at multiples of this.
+    /// The instruction quantum: the unit of address steps in value tables, in bytes.
     quantum: u64,
-    /// The offsets that offsets of file names (by unit), file names and tables of values by address are counted from.
+    /// The offset of the table that has the offsets of file names, by unit.
     units: usize,
+    /// The offset that the offsets of file names are relative to.
     files: usize,
+    /// The offset that the offsets of value tables are relative to.
     values: usize,
 }
 
-/// The Go release that a form of the table came with.
+/// The Go release that introduced a version of the table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Version {
     Go1_2,
@@ -59,8 +61,8 @@ enum Version {
     Go1_20,
 }
 
-impl<'a> Table<'a> {
-    /// The object's table; `None` where it has none that can be read.
+impl<'a> GoFunctionTable<'a> {
+    /// Reads the table of an object; returns `None` where it has none, or one of another version.
     pub(crate) fn of_object<D: AsRef<[u8]>>(object: &'a Object<D>) -> Option<Self> {
         let (section, data) = section(object)?;
         let text = object.section(".text").map_or(0, |section| section.address.0);
@@ -73,7 +75,7 @@ impl<'a> Table<'a> {
         if !matches!(pointer, 4 | 8) || data.get(4..6)? != [0, 0] {
             return None;
         }
-        let bytes = Bytes { data, endian, pointer };
+        let bytes = SectionBytes { data, endian, pointer };
         let magic = bytes.number(0, 4)?;
         let word = |index: usize| bytes.number(8 + index * pointer, pointer);
         let offset = |index| usize::try_from(word(index)?).ok();
@@ -93,8 +95,8 @@ impl<'a> Table<'a> {
             values: 0,
         };
         let table = match magic {
-            // Go 1.2 to 1.15: the list follows, everything else is counted from the table's start. Behind the list, and
-            // the end of its last function, is the offset of the list of files.
+            // Go 1.2 to 1.15: the list follows, and all offsets are relative to the start of the table. The end of the
+            // last function and the offset of the file table follow the list.
             0xffff_fffb => {
                 let behind =
                     old.list.checked_add(count.checked_mul(2)?.checked_add(1)?.checked_mul(pointer)?)?;
@@ -109,8 +111,8 @@ impl<'a> Table<'a> {
                 list: offset(6)?,
                 ..old
             },
-            // 1.18 and 1.20: addresses are counted from where the text starts. Of a position-independent program
-            // that is filled in when it is loaded.
+            // 1.18 and 1.20: addresses are relative to the start of the text, which is 0 in the file of a
+            // position-independent program: the dynamic linker relocates it.
             0xffff_fff0 | 0xffff_fff1 => {
                 let start = word(2)?;
                 Self {
@@ -130,9 +132,9 @@ impl<'a> Table<'a> {
         Some(table)
     }
 
-    /// A number of an entry of the list: 0 for where the function starts, 1 for where its description is.
-    fn entry(&self, index: usize, part: usize) -> Option<u64> {
-        let at = index.checked_mul(2)?.checked_add(part)?.checked_mul(self.entry_width)?;
+    /// Reads a number of a list entry: number 0 is where the function starts, 1 the offset of its description.
+    fn entry(&self, index: usize, number: usize) -> Option<u64> {
+        let at = index.checked_mul(2)?.checked_add(number)?.checked_mul(self.entry_width)?;
         self.bytes.number(at.checked_add(self.list)?, self.entry_width)
     }
 
@@ -140,9 +142,9 @@ impl<'a> Table<'a> {
         self.text.checked_add(self.entry(index, 0)?)
     }
 
-    /// The offset of a function's description, behind its address.
+    /// Returns the offset of the fields in a function's description that follow its address.
     fn description(&self, index: usize) -> Option<usize> {
-        // In 1.2 counted from the table's start, later from the list's.
+        // Relative to the start of the table in 1.2, and to the list since 1.16.
         let base = if self.version == Version::Go1_2 { 0 } else { self.list };
         let width = if self.version < Version::Go1_18 { self.bytes.pointer } else { 4 };
         base.checked_add(usize::try_from(self.entry(index, 1)?).ok()?)?.checked_add(width)
@@ -152,13 +154,13 @@ impl<'a> Table<'a> {
         self.bytes.text(self.names.checked_add(usize::try_from(offset).ok()?)?)
     }
 
-    /// The table cannot list more functions than it has room for.
+    /// Returns the number of functions, at most as many as the section has bytes for.
     fn count(&self) -> usize {
         self.count.min(self.bytes.data.len() / (2 * self.entry_width))
     }
 
-    /// All functions, in the table's order. One that cannot be read leaves a hole; behind the table's end there are no
-    /// more.
+    /// Returns all functions in the order of the table. Skips functions that cannot be read, and stops at the end of the
+    /// section.
     pub(crate) fn functions(&self) -> Vec<GoFunction> {
         let function = |index: usize| {
             let (start, end) = (self.start(index)?, self.start(index + 1)?);
@@ -198,7 +200,7 @@ mod tests {
     }
 
     fn read(bytes: &[u8]) -> Vec<(u64, u64, String)> {
-        let table = Table::read(bytes, Endianness::Little, 0x1000);
+        let table = GoFunctionTable::read(bytes, Endianness::Little, 0x1000);
         let functions = table.map(|table| table.functions()).unwrap_or_default();
         functions
             .into_iter()

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use elf::{Object, SymbolSource};
 use host::objects::{HostObject, ObjectBytes, ObjectStore, SearchPaths};
 use model::{FileOffset, Name, ObjectIdentity, Resolution, Svma};
-use prof_symbolizer::{ObjectFiles, ObjectIndex, ObjectSymbolizer, Options, Place, minidebug};
+use prof_symbolizer::{LookupAddress, ObjectFiles, ObjectIndex, ObjectSymbolizer, Options, minidebug};
 
 /// Answers for addresses as the object states them. What is kept of the object changes none of them: they are asked for
 /// all at once, as a command does, and then again in lots, as the live view does.
@@ -29,11 +29,11 @@ pub(crate) fn resolve(
     };
     let place = |&address: &u64| {
         let offset = object.file_offset_of(Svma(address)).unwrap_or(FileOffset(u64::MAX));
-        Place { found: offset, lookup: offset }
+        LookupAddress { address: offset, lookup: offset }
     };
-    let places: Vec<Place> = addresses.iter().map(place).collect();
+    let places: Vec<LookupAddress> = addresses.iter().map(place).collect();
     let index = Arc::new(ObjectIndex::new(&object_files, options.names));
-    let resolve = |places: &[Place]| {
+    let resolve = |places: &[LookupAddress]| {
         let symbolizer = ObjectSymbolizer::with_index(&object_files, Arc::clone(&index), options);
         let mut plan = symbolizer.plan(places);
         let mut walks = Vec::new();
@@ -43,7 +43,7 @@ pub(crate) fn resolve(
                     store.split_unit(wanted.path.as_deref()?, wanted.folder.as_deref(), path)
                 })
             }));
-            if !plan.go_on(&walks) {
+            if !plan.next_pass(&walks) {
                 break;
             }
         }
@@ -54,7 +54,7 @@ pub(crate) fn resolve(
     let middle = places.len() / 2;
     for range in [0..places.len(), middle..places.len(), 0..middle] {
         assert_eq!(resolve(&places[range.clone()]), answers[range]);
-        index.forget_unpacked();
+        index.release_unpacked();
     }
     answers
 }

@@ -2,7 +2,7 @@
 
 use elf::{Object, SymbolSource};
 use model::{FileOffset, Resolution};
-use symbolizer::{ObjectFiles, ObjectSymbolizer, Options, Place, minidebug};
+use symbolizer::{LookupAddress, ObjectFiles, ObjectSymbolizer, Options, minidebug};
 
 use crate::objects::{self, CODE};
 
@@ -73,7 +73,7 @@ pub(super) fn run_debug_links(bytes: &[u8]) {
 fn resolve<'a>(object: &'a Object<&'a [u8]>, files: &ObjectFiles<'a, &'a [u8]>) {
     let options = Options { locations: true, ..Options::default() };
     let symbolizer = ObjectSymbolizer::new(files, options);
-    let mut places: Vec<Place> = (0..64).map(|step| place(CODE + 0x11 * step)).collect();
+    let mut places: Vec<LookupAddress> = (0..64).map(|step| place(CODE + 0x11 * step)).collect();
     // Where the segments of other seeds lie.
     places.extend(
         object.segments().iter().take(16).map(|segment| place(segment.file_offset.0.saturating_add(0x40))),
@@ -83,7 +83,7 @@ fn resolve<'a>(object: &'a Object<&'a [u8]>, files: &ObjectFiles<'a, &'a [u8]>) 
     loop {
         let split = |_: &_| Object::parse(object.data()).ok();
         walks.extend((0..plan.tasks()).map(|task| symbolizer.walk(&plan, task, &split)));
-        if !plan.go_on(&walks) {
+        if !plan.next_pass(&walks) {
             break;
         }
     }
@@ -91,8 +91,8 @@ fn resolve<'a>(object: &'a Object<&'a [u8]>, files: &ObjectFiles<'a, &'a [u8]>) 
     assert_eq!(resolutions.len(), places.len(), "one answer for each place");
 }
 
-fn place(offset: u64) -> Place {
-    Place { found: FileOffset(offset.saturating_add(1)), lookup: FileOffset(offset) }
+fn place(offset: u64) -> LookupAddress {
+    LookupAddress { address: FileOffset(offset.saturating_add(1)), lookup: FileOffset(offset) }
 }
 
 /// [`objects::object`] with two symbols, packed: `xz --check=crc32`.

@@ -9,7 +9,7 @@ use export::flamegraph::Options;
 use model::{Pid, Resolution, Space, StackEntry, Tid};
 use perfdata::{EntryKind, Reader, Source};
 use profile::{Columns, Detail, Profile, Show, View, Weight};
-use symbolizer::{ObjectFiles, ObjectSymbolizer, Place};
+use symbolizer::{LookupAddress, ObjectFiles, ObjectSymbolizer};
 use tracker::{Orderer, RawStack, Tracker};
 
 use crate::{objects, seeds};
@@ -92,11 +92,11 @@ fn draw(profile: &Profile, tracker: &Tracker) {
 fn name(object: &Object<&[u8]>, entry: StackEntry) -> Resolution {
     let files = ObjectFiles { object, debug: None, minidebug: None, supplementary: None, package: None };
     let symbolizer = ObjectSymbolizer::new(&files, symbolizer::Options::default());
-    let mut plan = symbolizer.plan(&[Place::from(&entry)]);
+    let mut plan = symbolizer.plan(&[LookupAddress::from(&entry)]);
     let mut walks = Vec::new();
     loop {
         walks.extend((0..plan.tasks()).map(|task| symbolizer.walk(&plan, task, &|_| None)));
-        if !plan.go_on(&walks) {
+        if !plan.next_pass(&walks) {
             break;
         }
     }

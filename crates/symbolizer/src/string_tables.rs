@@ -1,4 +1,4 @@
-//! Where the names of functions are written: string tables of the files that describe an object.
+//! The string tables that hold the names of functions, in the files that describe an object.
 
 use elf::SymbolSource;
 
@@ -6,28 +6,28 @@ use crate::gopclntab;
 use crate::object::ObjectFiles;
 use crate::symbol_table::FunctionName;
 
-/// The string table that a name is in.
+/// The string table that holds a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Strings {
-    /// That of the object's `.symtab`.
+pub(crate) enum StringTable {
+    /// The strings of the object's `.symtab`.
     Object,
-    /// That of its debug file's.
+    /// The strings of the debug file's `.symtab`.
     Debug,
-    /// That of its `.gnu_debugdata`'s.
+    /// The strings of the `.symtab` in `.gnu_debugdata`.
     Minidebug,
-    /// That of the object's `.dynsym`.
+    /// The strings of the object's `.dynsym`.
     Dynamic,
-    /// `.gopclntab`, which has names among other things.
+    /// `.gopclntab`, which holds names among other things.
     Go,
 }
 
-/// The number of kinds.
-const KINDS: usize = Strings::Go as usize + 1;
+/// The number of string tables.
+const TABLES: usize = StringTable::Go as usize + 1;
 
-/// The string tables.
-pub(crate) struct Names<'a>([&'a [u8]; KINDS]);
+/// The contents of all string tables of an object.
+pub(crate) struct StringTables<'a>([&'a [u8]; TABLES]);
 
-impl<'a> Names<'a> {
+impl<'a> StringTables<'a> {
     pub(crate) fn new<D: AsRef<[u8]>>(files: &ObjectFiles<'a, D>) -> Self {
         let full = |file: Option<&'a elf::Object<D>>| {
             file.map(|file| file.symbol_strings(SymbolSource::Full)).unwrap_or_default()
@@ -41,15 +41,15 @@ impl<'a> Names<'a> {
         ])
     }
 
-    /// The name, up to its NUL; empty where the strings do not have it.
-    pub(crate) fn of(&self, name: FunctionName) -> &'a [u8] {
+    /// Returns a name without its NUL; empty where its offset lies outside of the table.
+    pub(crate) fn name(&self, name: FunctionName) -> &'a [u8] {
         let strings = self.0.get(name.strings as usize).copied().unwrap_or_default();
         elf::name_at(strings, name.offset as usize)
     }
 
     #[cfg(test)]
-    pub(crate) fn of_strings(kind: Strings, strings: &'a [u8]) -> Self {
-        let mut names = Self([&[]; KINDS]);
+    pub(crate) fn with_table(kind: StringTable, strings: &'a [u8]) -> Self {
+        let mut names = Self([&[]; TABLES]);
         names.0[kind as usize] = strings;
         names
     }

@@ -1,47 +1,47 @@
-//! Lines and inlined calls, which a Go program knows for its own stack traces.
+//! Source lines and inlined calls from the tables that Go's runtime uses for stack traces.
 //!
-//! A function's description has tables of values by address: the file's number, the line, and the entry of its tree of
-//! inlined calls (Go's `src/runtime/symtab.go`, `pcvalue`, and `src/runtime/symtabinl.go`). The tree is in read-only
-//! data, counted from an address that only the runtime's `moduledata` tells.
+//! A function's description refers to tables of values by address: the number of the source file, the line, and the
+//! index in its tree of inlined calls (Go's `src/runtime/symtab.go`, `pcvalue`, and `src/runtime/symtabinl.go`). The
+//! tree lies in read-only data, at an offset from an address that only the runtime's `moduledata` holds.
 
 use elf::Object;
 use model::{SourceLocation, Svma};
 
-use super::bytes::Bytes;
-use super::{Table, Version};
+use super::section_bytes::SectionBytes;
+use super::{GoFunctionTable, Version};
 
-/// A function or inlined call at an address, and the line in it.
+/// A function or inlined call that covers an address, and the location of the address or call in it.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct GoFrame<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) location: Option<SourceLocation>,
 }
 
-/// The lookup of single addresses in the table.
-pub(crate) struct GoPlaces<'a> {
-    table: Table<'a>,
-    /// The sections that trees of inlined calls may lie in, from the address that they are counted from.
-    trees: Option<Bytes<'a>>,
+/// Looks up functions, inlined calls and lines of addresses.
+pub(crate) struct GoLineTable<'a> {
+    table: GoFunctionTable<'a>,
+    /// The bytes of the object from the address on that the offsets of inlining trees are relative to.
+    trees: Option<SectionBytes<'a>>,
 }
 
-/// Calls nested deeper than this no compiler makes.
+/// The greatest depth of inlined calls that is followed; no compiler nests deeper.
 const MAX_INLINED: usize = 512;
 
 /// `PCDATA_InlTreeIndex` and `FUNCDATA_InlTree` (Go's `src/internal/abi/symtab.go`).
 const INLINED_INDEX: usize = 2;
 const INLINED_TREE: usize = 3;
 
-/// "None", for offsets.
-const NONE: u64 = u32::MAX as u64;
+/// The value that stands for "no offset".
+const NO_OFFSET: u64 = u32::MAX as u64;
 
-impl<'a> GoPlaces<'a> {
-    pub(crate) fn new<D: AsRef<[u8]>>(table: Table<'a>, object: &'a Object<D>) -> Self {
-        let trees = base_of_trees(&table, object).and_then(|base| object.bytes_at(Svma(base)));
-        let trees = trees.map(|data| Bytes { data, ..table.bytes });
+impl<'a> GoLineTable<'a> {
+    pub(crate) fn new<D: AsRef<[u8]>>(table: GoFunctionTable<'a>, object: &'a Object<D>) -> Self {
+        let trees = inlining_tree_base(&table, object).and_then(|base| object.bytes_at(Svma(base)));
+        let trees = trees.map(|data| SectionBytes { data, ..table.bytes });
         Self { table, trees }
     }
 
-    /// The frames at an address, innermost first.
+    /// Returns the frames of an address, innermost first.
     pub(crate) fn find(&self, address: u64) -> Vec<GoFrame<'a>> {
         self.function(address).map(|function| function.frames(self, address)).unwrap_or_default()
     }
@@ -57,11 +57,11 @@ impl<'a> GoPlaces<'a> {
         Function::read(table, index).filter(|_| table.start(low).is_some_and(|end| address < end))
     }
 
-    /// The value that a table has for an address, and -1 where it has none.
+    /// Returns the value of an address in the value table at `offset`; `None` where the table does not cover the address.
     fn value(&self, function: &Function, offset: u64, address: u64) -> Option<i64> {
         let mut at = self.table.values.checked_add(usize::try_from(offset).ok()?)?;
         let (mut covered, mut value, mut first) = (function.start, -1_i64, true);
-        // Each step takes two bytes at least, so this ends with the table.
+        // Each step reads at least two bytes, so the loop ends at the latest with the table.
         loop {
             let change = self.table.bytes.varint(&mut at)?;
             if change == 0 && !first {
@@ -81,25 +81,25 @@ impl<'a> GoPlaces<'a> {
     fn location(&self, function: &Function, address: u64) -> Option<SourceLocation> {
         let line = self.value(function, function.lines, address)?;
         let number = usize::try_from(self.value(function, function.files, address)?).ok()?;
-        let Table { bytes, version, units, files, .. } = &self.table;
+        let GoFunctionTable { bytes, version, units, files, .. } = &self.table;
         let at = if *version == Version::Go1_2 {
-            let place = files.checked_add(number.checked_mul(4)?)?;
-            usize::try_from(bytes.number(place, 4)?).ok()?
+            let entry = files.checked_add(number.checked_mul(4)?)?;
+            usize::try_from(bytes.number(entry, 4)?).ok()?
         } else {
             let unit = usize::try_from(function.unit).ok()?;
             let offset = bytes.number(units.checked_add(unit.checked_add(number)?.checked_mul(4)?)?, 4)?;
-            (offset != NONE).then(|| files.checked_add(usize::try_from(offset).ok()?))??
+            (offset != NO_OFFSET).then(|| files.checked_add(usize::try_from(offset).ok()?))??
         };
         let file = String::from_utf8_lossy(bytes.text(at)?);
         Some(SourceLocation { file: file.into(), line: u32::try_from(line).ok()?, column: 0 })
     }
 }
 
-/// A function's description.
+/// The description of a function.
 struct Function {
     start: u64,
     name: u64,
-    /// Offsets of tables of values by address.
+    /// Offsets of the value tables for file numbers, lines and indices of inlined calls.
     files: u64,
     lines: u64,
     inlined: Option<u64>,
@@ -109,7 +109,7 @@ struct Function {
 }
 
 impl Function {
-    fn read(table: &Table<'_>, index: usize) -> Option<Self> {
+    fn read(table: &GoFunctionTable<'_>, index: usize) -> Option<Self> {
         let at = table.description(index)?;
         let field = |number: usize| table.bytes.number(at + number * 4, 4);
         // name, args, deferreturn, pcsp, pcfile, pcln, npcdata, cuOffset (1.16), startLine (1.20), funcID, flag, …,
@@ -131,52 +131,54 @@ impl Function {
             files: field(4)?,
             lines: field(5)?,
             inlined: inlined.filter(|&offset| offset != 0),
-            tree: tree.filter(|&offset| offset != NONE).and_then(|offset| usize::try_from(offset).ok()),
+            tree: tree.filter(|&offset| offset != NO_OFFSET).and_then(|offset| usize::try_from(offset).ok()),
             unit,
         })
     }
 
-    fn frames<'a>(&self, places: &GoPlaces<'a>, address: u64) -> Vec<GoFrame<'a>> {
+    fn frames<'a>(&self, lines: &GoLineTable<'a>, address: u64) -> Vec<GoFrame<'a>> {
         let mut frames = Vec::new();
         let mut at = address;
         while frames.len() < MAX_INLINED {
-            let Some((name, call)) = self.inlined_call(places, at) else { break };
-            frames.push(GoFrame { name, location: places.location(self, at) });
-            // The call stands where this instruction of the caller is.
+            let Some((name, call)) = self.inlined_call(lines, at) else { break };
+            frames.push(GoFrame { name, location: lines.location(self, at) });
+            // The caller's instruction at `parent` has the location of the call.
             let Some(parent) = self.start.checked_add(call).filter(|&parent| parent != at) else { break };
             at = parent;
         }
-        let name = places.table.name(self.name).filter(|name| !name.is_empty());
-        frames.extend(name.map(|name| GoFrame { name, location: places.location(self, at) }));
+        let name = lines.table.name(self.name).filter(|name| !name.is_empty());
+        frames.extend(name.map(|name| GoFrame { name, location: lines.location(self, at) }));
         frames
     }
 
-    /// The name of the innermost inlined call that covers the address, and the offset of an instruction at its call.
-    fn inlined_call<'a>(&self, places: &GoPlaces<'a>, address: u64) -> Option<(&'a [u8], u64)> {
-        let trees = places.trees.as_ref()?;
-        let index = usize::try_from(places.value(self, self.inlined?, address)?).ok()?;
+    /// Returns the name of the innermost inlined call that covers the address, and the offset of an instruction of the
+    /// caller that has the location of the call.
+    fn inlined_call<'a>(&self, lines: &GoLineTable<'a>, address: u64) -> Option<(&'a [u8], u64)> {
+        let trees = lines.trees.as_ref()?;
+        let index = usize::try_from(lines.value(self, self.inlined?, address)?).ok()?;
         // parent, funcID, file, line, func, parentPc; since 1.20: funcID, nameOff, parentPc, startLine.
-        let (size, name, parent) = match places.table.version {
+        let (size, name, parent) = match lines.table.version {
             Version::Go1_18 => (20, 12, 16),
             _ => (16, 4, 8),
         };
         let entry = self.tree?.checked_add(index.checked_mul(size)?)?;
-        let name = places.table.name(trees.number(entry.checked_add(name)?, 4)?)?;
+        let name = lines.table.name(trees.number(entry.checked_add(name)?, 4)?)?;
         let parent = trees.signed(entry.checked_add(parent)?)?;
         Some((name, u64::try_from(parent).ok()?)).filter(|(name, _)| !name.is_empty())
     }
 }
 
-/// The address that offsets of trees are counted from: `gofunc` of the runtime's `moduledata`, whose first word points
-/// to the table, and whose 23rd is where the text starts (Go's `src/runtime/symtab.go`).
-fn base_of_trees<D: AsRef<[u8]>>(table: &Table<'_>, object: &Object<D>) -> Option<u64> {
+/// Returns the address that the offsets of inlining trees are relative to: `gofunc` of the runtime's `moduledata`. Finds
+/// the `moduledata` by its first word, the address of the table, and its 23rd, the start of the text (Go's
+/// `src/runtime/symtab.go`).
+fn inlining_tree_base<D: AsRef<[u8]>>(table: &GoFunctionTable<'_>, object: &Object<D>) -> Option<u64> {
     const TEXT: usize = 22;
     let base = match table.version {
         Version::Go1_18 => 38,
         Version::Go1_20 => 40,
         Version::Go1_2 | Version::Go1_16 => return None,
     };
-    let Bytes { endian, pointer, .. } = table.bytes;
+    let SectionBytes { endian, pointer, .. } = table.bytes;
     for section in object.sections() {
         let is_data = section.name.ends_with(b"data")
             || section.name.starts_with(b".data.rel.ro")
@@ -186,7 +188,7 @@ fn base_of_trees<D: AsRef<[u8]>>(table: &Table<'_>, object: &Object<D>) -> Optio
         else {
             continue;
         };
-        let bytes = Bytes { data, endian, pointer };
+        let bytes = SectionBytes { data, endian, pointer };
         let word = |at: usize, index: usize| bytes.number(at + index * pointer, pointer);
         for at in (0..data.len()).step_by(pointer) {
             if word(at, 0) == Some(table.address) && word(at, TEXT) == Some(table.text) {

@@ -129,7 +129,7 @@ fn kind(entry: &StackEntry) -> u8 {
 /// Writes names, in the order in which they are given; entries of one space should follow each other, ascending.
 /// Those that tell no function are left out.
 pub fn encode<'a>(entries: impl IntoIterator<Item = (&'a Space, &'a StackEntry, &'a Resolution)>) -> Vec<u8> {
-    let mut strings = Strings::default();
+    let mut strings = StringTableBuilder::default();
     let mut spaces: Vec<(&Space, Vec<u8>, u64)> = Vec::new();
     let mut last = 0;
     for (space, entry, found) in entries {
@@ -142,45 +142,45 @@ pub fn encode<'a>(entries: impl IntoIterator<Item = (&'a Space, &'a StackEntry, 
         }
         let Some((_, out, count)) = spaces.last_mut() else { continue };
         *count += 1;
-        put(out, entry.offset.wrapping_sub(last));
+        write_number(out, entry.offset.wrapping_sub(last));
         last = entry.offset;
         out.push(kind(entry));
         let found = match found {
             Resolution::Resolved(found) => found,
             Resolution::Delimited { reason, start, offset } => {
-                put(out, offset.saturating_add(1));
-                put(out, 0);
-                put(out, start.0);
+                write_number(out, offset.saturating_add(1));
+                write_number(out, 0);
+                write_number(out, start.0);
                 out.push(reason_number(reason));
                 continue;
             }
             Resolution::Unresolved(_) => continue,
         };
-        put(out, found.symbol_offset.map_or(0, |offset| offset.saturating_add(1)));
-        put(out, found.frames.len() as u64);
+        write_number(out, found.symbol_offset.map_or(0, |offset| offset.saturating_add(1)));
+        write_number(out, found.frames.len() as u64);
         for frame in found.frames.iter() {
-            put(out, strings.number(&frame.function));
-            put(out, u64::from(frame.inlined));
+            write_number(out, strings.number(&frame.function));
+            write_number(out, u64::from(frame.inlined));
             match &frame.location {
-                None => put(out, 0),
+                None => write_number(out, 0),
                 Some(location) => {
-                    put(out, strings.number(&location.file) + 1);
-                    put(out, location.line.into());
-                    put(out, location.column.into());
+                    write_number(out, strings.number(&location.file) + 1);
+                    write_number(out, location.line.into());
+                    write_number(out, location.column.into());
                 }
             }
         }
     }
     let mut bytes = Vec::new();
-    put(&mut bytes, VERSION);
-    put(&mut bytes, strings.list.len() as u64);
+    write_number(&mut bytes, VERSION);
+    write_number(&mut bytes, strings.list.len() as u64);
     for text in &strings.list {
-        put_bytes(&mut bytes, text.as_bytes());
+        write_bytes(&mut bytes, text.as_bytes());
     }
-    put(&mut bytes, spaces.len() as u64);
+    write_number(&mut bytes, spaces.len() as u64);
     for (space, entries, count) in spaces {
-        put_space(&mut bytes, space);
-        put(&mut bytes, count);
+        write_space(&mut bytes, space);
+        write_number(&mut bytes, count);
         bytes.extend(entries);
     }
     bytes
@@ -204,12 +204,12 @@ fn reason_of(number: u8) -> Reason {
 }
 
 #[derive(Default)]
-struct Strings<'a> {
+struct StringTableBuilder<'a> {
     numbers: HashMap<&'a str, u64>,
     list: Vec<&'a str>,
 }
 
-impl<'a> Strings<'a> {
+impl<'a> StringTableBuilder<'a> {
     fn number(&mut self, text: &'a str) -> u64 {
         let list = &mut self.list;
         *self.numbers.entry(text).or_insert_with(|| {
@@ -219,7 +219,7 @@ impl<'a> Strings<'a> {
     }
 }
 
-fn put(out: &mut Vec<u8>, mut number: u64) {
+fn write_number(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;
@@ -227,68 +227,68 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    put(out, bytes.len() as u64);
+fn write_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    write_number(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-fn put_build_id(out: &mut Vec<u8>, build_id: Option<&BuildId>) {
-    put_bytes(out, build_id.map_or(&[], BuildId::as_bytes));
+fn write_build_id(out: &mut Vec<u8>, build_id: Option<&BuildId>) {
+    write_bytes(out, build_id.map_or(&[], BuildId::as_bytes));
 }
 
 /// The number of each kind of space in an archive. Those that are no code have none.
-fn put_space(out: &mut Vec<u8>, space: &Space) {
+fn write_space(out: &mut Vec<u8>, space: &Space) {
     let pid_number = |pid: &Pid| u64::from(pid.0.cast_unsigned());
     match space {
         Space::Object(identity) => {
             out.push(1);
-            put_bytes(out, identity.path.as_bytes());
-            put_build_id(out, identity.build_id.as_ref());
+            write_bytes(out, identity.path.as_bytes());
+            write_build_id(out, identity.build_id.as_ref());
             match identity.file {
                 None => out.push(0),
                 Some(file) => {
                     out.push(1);
                     for number in [file.major.into(), file.minor.into(), file.inode, file.generation] {
-                        put(out, number);
+                        write_number(out, number);
                     }
                 }
             }
         }
         Space::Vdso { build_id } => {
             out.push(2);
-            put_build_id(out, build_id.as_ref());
+            write_build_id(out, build_id.as_ref());
         }
         Space::Kernel { build_id, text_address } => {
             out.push(3);
-            put_build_id(out, build_id.as_ref());
-            put(out, text_address.map_or(0, |address| address.wrapping_add(1)));
+            write_build_id(out, build_id.as_ref());
+            write_number(out, text_address.map_or(0, |address| address.wrapping_add(1)));
         }
         Space::KernelModule { name, build_id, start } => {
             out.push(4);
-            put_bytes(out, name.as_bytes());
-            put_build_id(out, build_id.as_ref());
-            put(out, *start);
+            write_bytes(out, name.as_bytes());
+            write_build_id(out, build_id.as_ref());
+            write_number(out, *start);
         }
         Space::KernelSymbol { name } => {
             out.push(5);
-            put_bytes(out, name.as_bytes());
+            write_bytes(out, name.as_bytes());
         }
         Space::Jit { pid, generation, mapping } => {
             out.push(6);
-            put(out, pid_number(pid));
-            put(out, (*generation).into());
-            put_bytes(out, mapping.as_bytes());
+            write_number(out, pid_number(pid));
+            write_number(out, (*generation).into());
+            write_bytes(out, mapping.as_bytes());
         }
         Space::JitDump { pid, generation, path } => {
             out.push(7);
-            put(out, pid_number(pid));
-            put(out, (*generation).into());
-            put_bytes(out, path.as_bytes());
+            write_number(out, pid_number(pid));
+            write_number(out, (*generation).into());
+            write_bytes(out, path.as_bytes());
         }
         Space::Unmapped { pid, generation } => {
             out.push(8);
-            put(out, pid_number(pid));
-            put(out, (*generation).into());
+            write_number(out, pid_number(pid));
+            write_number(out, (*generation).into());
         }
         Space::Truncated(_) | Space::State(_) | Space::Foreign(_) => out.push(0),
     }
@@ -412,8 +412,12 @@ impl<'a> Reader<'a> {
             strings.push(self.text("a string")?);
         }
         // As functions and as files, by number: made when they are needed first.
-        let mut texts =
-            Texts { functions: vec![None; strings.len()], files: vec![None; strings.len()], strings, style };
+        let mut texts = StringCache {
+            functions: vec![None; strings.len()],
+            files: vec![None; strings.len()],
+            strings,
+            style,
+        };
         for _ in 0..self.count("the number of spaces")? {
             let space = self.space()?;
             let count = self.count("the number of addresses")?;
@@ -434,7 +438,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn resolution(&mut self, texts: &mut Texts<'_>) -> Result<Resolution, ArchiveError> {
+    fn resolution(&mut self, texts: &mut StringCache<'_>) -> Result<Resolution, ArchiveError> {
         let symbol_offset = self.number("an offset")?.checked_sub(1);
         let count = self.count("the number of frames")?;
         if count == 0 {
@@ -446,7 +450,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the frames of an address, innermost first.
-    fn frames(&mut self, count: usize, texts: &mut Texts<'_>) -> Result<Arc<[Frame]>, ArchiveError> {
+    fn frames(&mut self, count: usize, texts: &mut StringCache<'_>) -> Result<Arc<[Frame]>, ArchiveError> {
         let mut frames = Vec::new();
         for _ in 0..count {
             let function = self.number("a function")?;
@@ -471,14 +475,14 @@ impl<'a> Reader<'a> {
     }
 }
 
-struct Texts<'a> {
+struct StringCache<'a> {
     strings: Vec<&'a [u8]>,
     functions: Vec<Option<Arc<str>>>,
     files: Vec<Option<Arc<str>>>,
     style: NameStyle,
 }
 
-impl Texts<'_> {
+impl StringCache<'_> {
     fn function(&mut self, number: u64) -> Option<Arc<str>> {
         let index = usize::try_from(number).ok()?;
         let text = *self.strings.get(index)?;
