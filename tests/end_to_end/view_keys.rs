@@ -273,14 +273,14 @@ fn page_of(names: &[String]) -> Vec<u8> {
     let page = Page {
         title: names.concat(),
         facts: names.to_vec(),
-        truth: names.to_vec(),
+        caveats: names.to_vec(),
         events: names
             .iter()
             .map(|name| PageEvent { name: name.clone(), view: &view, is_clock: false })
             .collect(),
         gaps: vec![(0, 2000, 7)],
         waits: Vec::new(),
-        is_own: &|_| true,
+        is_own_code: &|_| true,
         code: &[],
         source: None,
     };

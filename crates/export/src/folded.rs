@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use profile::View;
 
-use crate::stacks::{Rows, Stacks};
+use crate::label_stacks::{Rows, Stacks};
 
 /// Writes the stacks of a view, equal ones once, in the order of their text.
 ///

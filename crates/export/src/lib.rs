@@ -4,25 +4,22 @@
 //! tag of the output.
 
 pub mod annotate;
-mod chart;
 pub mod exchange;
 pub mod explain;
-mod flame_tree;
 pub mod flamegraph;
 pub mod folded;
-mod frame_name;
-mod function_name;
-mod labels;
-mod page;
+mod label_stacks;
+mod names;
 mod palette;
 pub mod report;
 pub mod script;
-mod stacks;
 pub mod summary;
 pub mod view;
 mod waiting;
 
-pub use frame_name::frame_name;
-pub use labels::{printable, safe_label};
-pub use palette::{LEGEND_OF_TIME, Rgb, colour_of_time};
+/// Reads a source file's lines by the path that debug information states; returns `None` for a file that cannot be read.
+pub type SourceReader<'a> = dyn Fn(&str) -> Option<std::sync::Arc<[String]>> + 'a;
+
+pub use names::{frame_name, printable, safe_label};
+pub use palette::{Rgb, THREAD_TIME_LEGEND, thread_time_colour};
 pub use waiting::is_off_cpu;

@@ -12,7 +12,7 @@ pub type Rgb = (u8, u8, u8);
 
 /// The meaning of the colours of a picture of time, told apart also by those who see no red and green: what ran is
 /// warm and dark or green, what did not is blue or violet.
-pub const LEGEND_OF_TIME: [(&str, Rgb); 5] = [
+pub const THREAD_TIME_LEGEND: [(&str, Rgb); 5] = [
     ("on the CPU for 5 % or more", (228, 102, 72)),
     ("off the CPU for 95 % or more", (168, 184, 212)),
     ("blocked", rgb(BLOCKED)),
@@ -25,7 +25,7 @@ const fn rgb(color: Color) -> Rgb {
 }
 
 /// The colour of a frame in a picture of time, by its label; `is_off_cpu` as [`crate::is_off_cpu`] says.
-pub fn colour_of_time(label: &str, is_off_cpu: bool) -> Rgb {
+pub fn thread_time_colour(label: &str, is_off_cpu: bool) -> Rgb {
     rgb(match is_off_cpu {
         true => colour_of(&format!("{MARK}{label}")),
         false => colour_of(label),

@@ -56,7 +56,7 @@ fn options(query: Query, format: Format) -> Options {
         order: Order::SelfWeight,
         totals: true,
         per_thread: false,
-        least: None,
+        min_share: None,
         limit: None,
         format,
         title: "app".to_owned(),
@@ -76,8 +76,10 @@ const HEADING: &str = "\
 #[test]
 fn a_table_fits_the_width_and_says_what_it_leaves_out() {
     let table = Query::Table(vec![Key::Module, Key::Function]);
-    let text =
-        report(&STACKS, &Options { least: Some(0.005), ..options(table, Format::Text { width: Some(48) }) });
+    let text = report(
+        &STACKS,
+        &Options { min_share: Some(0.005), ..options(table, Format::Text { width: Some(48) }) },
+    );
     let rows = "    self   total  module  function
   50.00%  75.00%  app     parse
   25.00%  25.00%  app     alloc::vec:…n_capacity

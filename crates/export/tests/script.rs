@@ -10,9 +10,10 @@ use model::{
     AddressKind, CpuId, EventIndex, Frame, Name, ObjectIdentity, Pid, Reason, Resolution, SourceLocation,
     Space, SpaceId, SpaceTable, StackEntry, Symbolized, Tid, Timestamp, TruncationReason,
 };
-use prof_export::script::tracepoint::Formats;
+use prof_export::script::tracepoint::TracepointFormats;
 use prof_export::script::{
-    LineNumbers, LineTexts, Place, Printer, ScriptEvent, Selection, Stack, Symbols, Text,
+    ChainLineTable, ChainLineTexts, FieldSelection, GappedText, LocatedAddress, Printer, SampleStack,
+    ScriptEvent, SymbolLookup,
 };
 
 /// Below 0x1000: no symbol. Above: `f` with two functions inlined into it.
@@ -22,7 +23,7 @@ struct Known {
     nameless: Resolution,
 }
 
-impl Symbols for Known {
+impl SymbolLookup for Known {
     fn resolution(&self, entry: &StackEntry) -> Option<&Resolution> {
         Some(if entry.offset < 0x1000 { &self.nameless } else { &self.named })
     }
@@ -58,7 +59,7 @@ fn known() -> Known {
     }
 }
 
-fn place(address: u64) -> Place {
+fn place(address: u64) -> LocatedAddress {
     let space = SpaceId(match address {
         0x900 => 1,
         0x7000 => 2,
@@ -66,7 +67,10 @@ fn place(address: u64) -> Place {
         _ => 0,
     });
     let kind = AddressKind::InstructionPointer;
-    Place { address, entry: StackEntry { offset: address, space, kind, in_kernel: address == 0x2000 } }
+    LocatedAddress {
+        address,
+        entry: StackEntry { offset: address, space, kind, in_kernel: address == 0x2000 },
+    }
 }
 
 fn sample() -> Sample<'static> {
@@ -89,7 +93,7 @@ const FORMAT: SampleFormat =
 struct Case {
     attr: Attr,
     fields: &'static [&'static str],
-    chain: Option<Vec<Place>>,
+    chain: Option<Vec<LocatedAddress>>,
     inlined: bool,
     comm: &'static str,
 }
@@ -102,27 +106,27 @@ impl Case {
 
     fn print(&self, sample: &Sample<'_>) -> String {
         let name = Name::from("cpu-clock");
-        let mut selection = Selection::default();
+        let mut selection = FieldSelection::default();
         self.fields.iter().for_each(|fields| selection.apply(fields).unwrap());
         let events = [
             ScriptEvent { attr: &self.attr, name: &name },
             ScriptEvent { attr: &Attr { kind: 4, ..Attr::default() }, name: &Name::from("a longer name") },
         ];
         let mut printer = Printer::new(&events[..1], &selection, Architecture::X86, self.inlined).unwrap();
-        let (mut text, mut lines) = (Text::default(), LineNumbers::default());
+        let (mut text, mut lines) = (GappedText::default(), ChainLineTable::default());
         let event = EventIndex(0);
         let chain: Option<Vec<_>> = self.chain.as_ref().map(|places| {
             let style = printer.style(event).unwrap();
             places.iter().map(|&place| lines.add(style, place)).collect()
         });
         let stack = match &chain {
-            Some(chain) => Stack::Chain(chain),
-            None => Stack::Instruction(place(sample.ip.unwrap_or(0))),
+            Some(chain) => SampleStack::Chain(chain),
+            None => SampleStack::Instruction(place(sample.ip.unwrap_or(0))),
         };
         printer.sample(event, sample, &Name::from(self.comm), Some(stack), &mut place, &mut text);
         let mut output = Vec::new();
-        let mut texts = LineTexts::default();
-        texts.format(&lines.take_new(), &known());
+        let mut texts = ChainLineTexts::default();
+        texts.format(&lines.drain_new(), &known());
         text.fill(&texts, &known(), &mut output).unwrap();
         assert!(text.is_empty());
         String::from_utf8(output).unwrap()
@@ -239,7 +243,7 @@ fn branch_stacks() {
 #[test]
 fn truncated_stacks_say_why() {
     struct Cut(SpaceTable, Resolution);
-    impl Symbols for Cut {
+    impl SymbolLookup for Cut {
         fn resolution(&self, _: &StackEntry) -> Option<&Resolution> {
             Some(&self.1)
         }
@@ -257,12 +261,12 @@ fn truncated_stacks_say_why() {
     let case = Case::new(1, FORMAT | SampleFormat::CALLCHAIN);
     let name = Name::from("e");
     let event = ScriptEvent { attr: &case.attr, name: &name };
-    let mut printer = Printer::new(&[event], &Selection::default(), Architecture::X86, false).unwrap();
-    let (mut text, mut lines, mut output) = (Text::default(), LineNumbers::default(), Vec::new());
+    let mut printer = Printer::new(&[event], &FieldSelection::default(), Architecture::X86, false).unwrap();
+    let (mut text, mut lines, mut output) = (GappedText::default(), ChainLineTable::default(), Vec::new());
     let chain = [lines.add(printer.style(EventIndex(0)).unwrap(), place(reason.marker()))];
-    printer.sample(EventIndex(0), &sample(), &name, Some(Stack::Chain(&chain)), &mut place, &mut text);
-    let mut texts = LineTexts::default();
-    texts.format(&lines.take_new(), &symbols);
+    printer.sample(EventIndex(0), &sample(), &name, Some(SampleStack::Chain(&chain)), &mut place, &mut text);
+    let mut texts = ChainLineTexts::default();
+    texts.format(&lines.drain_new(), &symbols);
     text.fill(&texts, &symbols, &mut output).unwrap();
     let text = String::from_utf8(output).unwrap();
     assert!(text.ends_with("\t8000000000000001 [truncated: stack copy too small] ([unknown])\n\n"), "{text}");
@@ -302,7 +306,7 @@ const FIELDS: &str = "\
 
 fn trace(print: &str) -> String {
     let format = format!("name: x\nID: 7\nformat:\n{FIELDS}\nprint fmt: {print}\n");
-    let (data, error) = Formats::parse(&tracing_data(&[&format]));
+    let (data, error) = TracepointFormats::parse(&tracing_data(&[&format]));
     assert!(error.is_none(), "{error:?}");
     let mut raw = vec![7, 0, 0, 0, 1, 0, 0, 0];
     raw.extend_from_slice(b"perf\0xyz");
@@ -317,14 +321,14 @@ fn trace(print: &str) -> String {
     let case = Case { fields: &["trace"], ..Case::new(2, SampleFormat::RAW) };
     let name = Name::from("e");
     let events = [ScriptEvent { attr: &case.attr, name: &name }];
-    let mut selection = Selection::default();
+    let mut selection = FieldSelection::default();
     selection.apply("trace").unwrap();
     let mut printer = Printer::new(&events, &selection, Architecture::X86, false).unwrap();
     printer.set_format(EventIndex(0), data.get(7).unwrap().clone());
-    let (mut text, mut output) = (Text::default(), Vec::new());
+    let (mut text, mut output) = (GappedText::default(), Vec::new());
     let sample = Sample { raw: Some(&raw), ..sample() };
     printer.sample(EventIndex(0), &sample, &name, None, &mut place, &mut text);
-    text.fill(&LineTexts::default(), &known(), &mut output).unwrap();
+    text.fill(&ChainLineTexts::default(), &known(), &mut output).unwrap();
     let text = String::from_utf8(output).unwrap();
     text.strip_suffix('\n').unwrap().to_owned()
 }
@@ -387,18 +391,18 @@ mod hostile {
             raw in proptest::collection::vec(any::<u8>(), 0..80),
         ) {
             let format = format!("ID: 7\n{FIELDS}print fmt: {c}");
-            let (data, _) = Formats::parse(&tracing_data(&[&format]));
+            let (data, _) = TracepointFormats::parse(&tracing_data(&[&format]));
             let attr = Attr { kind: 2, sample_format: SampleFormat::RAW, ..Attr::default() };
             let name = Name::from("e");
             let mut printer =
-                Printer::new(&[ScriptEvent { attr: &attr, name: &name }], &Selection::default(), Architecture::X86, false)
+                Printer::new(&[ScriptEvent { attr: &attr, name: &name }], &FieldSelection::default(), Architecture::X86, false)
                     .unwrap();
             printer.set_format(EventIndex(0), data.get(7).unwrap().clone());
-            let mut text = Text::default();
+            let mut text = GappedText::default();
             let sample = Sample { raw: Some(&raw), ..sample() };
             printer.sample(EventIndex(0), &sample, &name, None, &mut place, &mut text);
             let mut output = Vec::new();
-            text.fill(&LineTexts::default(), &known(), &mut output).unwrap();
+            text.fill(&ChainLineTexts::default(), &known(), &mut output).unwrap();
             prop_assert_eq!(output.iter().filter(|&&byte| byte == b'\n').count(), 1);
             prop_assert!(String::from_utf8(output).unwrap().chars().all(|c| c == '\n' || !Name::is_unsafe(c)));
         }
@@ -408,7 +412,7 @@ mod hostile {
             let good = tracing_data(&["ID: 7\nprint fmt: \"x\""]);
             let keep = keep.min(good.len());
             bytes.splice(..0, good[..keep].iter().copied());
-            let _ = Formats::parse(&bytes);
+            let _ = TracepointFormats::parse(&bytes);
         }
     }
 }

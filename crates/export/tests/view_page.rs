@@ -53,11 +53,11 @@ fn page(names: &[String], comm: &str, samples: &[Sample], weight: Weight) -> Str
     let page = Page {
         title: comm.to_owned(),
         facts: vec![comm.to_owned()],
-        truth: names.to_vec(),
+        caveats: names.to_vec(),
         events: vec![PageEvent { name: comm.to_owned(), view: &view, is_clock: false }],
         gaps: vec![(0, 2000, 7)],
         waits: Vec::new(),
-        is_own: &|_| true,
+        is_own_code: &|_| true,
         source: None,
         code: &[],
     };

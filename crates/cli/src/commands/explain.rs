@@ -8,7 +8,7 @@ use analysis::input::Input;
 use analysis::{Measure, Request};
 use anyhow::{Context, bail};
 use clap::Args;
-use export::explain::{self, Facts};
+use export::explain::{self, ExplanationInput};
 use profile::{Columns, Detail, Show};
 
 use crate::arguments::{QueryArguments, RecordingArguments};
@@ -85,7 +85,7 @@ fn write(
         bail!("cannot explain {name}: no sample has a frame that matches what --keep or --root-at says");
     }
     let profile = &chosen.profile;
-    let facts = Facts {
+    let facts = ExplanationInput {
         title: &analysis.title(chosen, &query.in_words()),
         event: &shown.name,
         unit: shown.unit(),

@@ -9,7 +9,7 @@ use analysis::input::Input;
 use analysis::{Notices, Request};
 use anyhow::bail;
 use clap::Args;
-use export::exchange::{self, Event, Format, Gap, Recording};
+use export::exchange::{self, ExportedEvent, ExportedRecording, Format, SampleGap};
 use export::summary::subtitle;
 use profile::{Columns, Detail, Show};
 
@@ -112,13 +112,13 @@ fn write(
     if shown.iter().all(|shown| shown.view.shown_total() == 0 && shown.view.total() > 0) {
         bail!("cannot export {name}: no sample has a frame that matches what --keep or --root-at says");
     }
-    let truths = shown.iter().map(|shown| subtitle(&shown.summary()));
+    let caveats = shown.iter().map(|shown| subtitle(&shown.summary()));
     shown.iter().flat_map(|shown| shown.hints.sentences()).for_each(|hint| console.say(&hint));
     let title = analysis.events.first().map_or(name, |event| analysis.title(event, &query.in_words()));
-    let (started, duration) = analysis.time();
+    let (started_unix_ns, duration_ns) = analysis.time();
     let events = shown.iter().map(|shown| {
         let (attr, is_time) = (&shown.event.event.attr, shown.event.is_time);
-        Event {
+        ExportedEvent {
             name: shown.name.clone(),
             view: &shown.view,
             is_clock: is_time || attr.is_cpu_clock(),
@@ -127,14 +127,14 @@ fn write(
         }
     });
     let gaps = analysis.gaps.iter();
-    let gaps = gaps.map(|gap| Gap { start: gap.start.0, end: gap.end.0, lost: gap.lost });
-    let recording = Recording {
+    let gaps = gaps.map(|gap| SampleGap { start: gap.start.0, end: gap.end.0, lost: gap.lost });
+    let recording = ExportedRecording {
         events: events.collect(),
         spaces: &analysis.spaces,
         title: &title,
-        truths: truths.collect(),
-        started,
-        duration,
+        caveats: caveats.collect(),
+        started_unix_ns,
+        duration_ns,
         gaps: gaps.collect(),
         bucket: Duration::from_millis(arguments.bucket.unwrap_or(USUAL_BUCKET_MS).into()),
     };

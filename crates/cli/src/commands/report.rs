@@ -242,7 +242,7 @@ impl ReportArguments {
             order: named.unwrap_or(usual),
             totals: !self.no_children,
             per_thread: self.per_thread,
-            least: self.min.map(|percent| percent / 100.0),
+            min_share: self.min.map(|percent| percent / 100.0),
             limit: self.limit,
             format: match self {
                 Self { json: true, .. } => Format::Json,

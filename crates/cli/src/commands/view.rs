@@ -145,11 +145,11 @@ fn write(
     let page = Page {
         title: arguments.title.clone().unwrap_or(recorded),
         facts,
-        truth,
+        caveats: truth,
         events: shown.iter().map(event).collect(),
         gaps: analysis.gaps.iter().map(|gap| (gap.start.0, gap.end.0, gap.lost)).collect(),
         waits: analysis.waits.iter().map(wait).collect(),
-        is_own: &|module| own.contains(module),
+        is_own_code: &|module| own.contains(module),
         source: if arguments.with_source { Some(&|path: &str| sources.lines(path)) } else { None },
         code: &code,
     };

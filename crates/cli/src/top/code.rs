@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use analysis::annotate::HAS_DISASSEMBLY;
 use crossterm::event::KeyCode;
-use export::annotate::{AnnotatedFunction, Heat, Listing, Row, rows};
+use export::annotate::{AnnotatedFunction, Heat, Listing, ListingRow, rows};
 use host::patience::{Outcome, Worker};
 use live::code::{CodeQuery, LiveCode};
 use live::snapshot::Function;
@@ -27,7 +27,7 @@ pub(crate) struct CodeView {
     /// The function.
     pub(crate) function: Function,
     /// Its rows, or why there are none; `None` until they are known.
-    pub(crate) rows: Option<Result<Vec<Row>, String>>,
+    pub(crate) rows: Option<Result<Vec<ListingRow>, String>>,
     /// The first row on the screen.
     pub(crate) first: usize,
     /// Columns that are out of sight on the left.
@@ -44,7 +44,7 @@ pub(crate) struct CodeAnswer {
     /// Of which function.
     pub(crate) function: Function,
     /// Its rows, or why there are none.
-    pub(crate) rows: Result<Vec<Row>, String>,
+    pub(crate) rows: Result<Vec<ListingRow>, String>,
 }
 
 /// A query, with the words that a listing has for the event.
@@ -99,7 +99,7 @@ impl App {
     pub(crate) fn take_code(&mut self, answer: CodeAnswer) {
         let Some(code) = self.code.as_mut().filter(|code| code.function == answer.function) else { return };
         code.is_asked = false;
-        let address = |rows: &Vec<Row>| rows.get(code.first..)?.iter().find_map(|row| row.address);
+        let address = |rows: &Vec<ListingRow>| rows.get(code.first..)?.iter().find_map(|row| row.address);
         let top = code.rows.as_ref().and_then(|rows| rows.as_ref().ok()).and_then(address);
         if let (Some(top), Ok(rows), true) = (top, &answer.rows, code.first > 0)
             && let Some(place) = rows.iter().position(|row| row.address == Some(top))
@@ -148,7 +148,7 @@ impl CodeView {
     fn next_hot(&mut self, page: usize) {
         let Some(Ok(rows)) = &self.rows else { return };
         let middle = self.first + page / 2;
-        let hot = |(_, row): &(usize, &Row)| row.heat == Heat::Hot;
+        let hot = |(_, row): &(usize, &ListingRow)| row.heat == Heat::Hot;
         let next = rows.iter().enumerate().skip(middle + 1).find(hot);
         if let Some((place, _)) = next.or_else(|| rows.iter().enumerate().find(hot)) {
             self.first = place.saturating_sub(page / 2);
@@ -198,7 +198,7 @@ fn answer(asked: &Receiver<CodeRequest>, tell: &dyn Fn(CodeAnswer)) {
 }
 
 impl Reading {
-    fn rows(&mut self, request: &CodeRequest) -> Result<Vec<Row>, String> {
+    fn rows(&mut self, request: &CodeRequest) -> Result<Vec<ListingRow>, String> {
         let function = &request.query.function;
         let annotated = self.code.annotate(&request.query);
         let annotated = annotated.ok_or_else(|| "no code is known at its samples".to_owned())?;
@@ -213,8 +213,8 @@ impl Reading {
 fn listed(
     request: &CodeRequest,
     annotated: &AnnotatedFunction,
-    sources: &export::annotate::Sources<'_>,
-) -> Vec<Row> {
+    sources: &export::SourceReader<'_>,
+) -> Vec<ListingRow> {
     let listing = Listing {
         event: &request.event,
         unit: &request.unit,
@@ -231,7 +231,7 @@ fn listed(
     });
     if cut.is_err() {
         let text = format!("… only {MOST_ROWS} rows are shown; try: prof annotate");
-        listed.push(Row { text, heat: Heat::None, address: None });
+        listed.push(ListingRow { text, heat: Heat::None, address: None });
     }
     listed
 }

@@ -130,7 +130,7 @@ impl Theme {
 
     /// A frame of the flame graph of time.
     pub(crate) fn tile_of_time(&self, tile: &Tile) -> Style {
-        let rgb = export::colour_of_time(&tile.text, tile.is_off_cpu);
+        let rgb = export::thread_time_colour(&tile.text, tile.is_off_cpu);
         let colour = match tile.state {
             Some(doing) => colour_of_doing(doing),
             None if tile.is_off_cpu => Color::Gray,

@@ -6,11 +6,10 @@ mod text;
 
 use profile::code::CodeRange;
 
-pub use json::write as write_json;
-pub use text::{Heat, Row, rows, write as write_text};
+use crate::SourceReader;
 
-/// Gives a source file's lines by the path that debug information states; `None` where it cannot be had.
-pub type Sources<'a> = dyn Fn(&str) -> Option<std::sync::Arc<[String]>> + 'a;
+pub use json::write as write_json;
+pub use text::{Heat, ListingRow, rows, write as write_text};
 
 /// A function in all its pieces.
 pub struct AnnotatedFunction {
@@ -38,7 +37,7 @@ pub struct Listing<'a> {
     /// Samples lost.
     pub lost: u64,
     /// Gives source files.
-    pub sources: &'a Sources<'a>,
+    pub sources: &'a SourceReader<'a>,
     /// True if stretches without samples are shown, too.
     pub full: bool,
     /// True to colour what is hot.

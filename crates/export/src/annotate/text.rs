@@ -31,7 +31,7 @@ pub enum Heat {
 
 /// A row of a listing. Its text is harmless.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Row {
+pub struct ListingRow {
     /// Without the end of the line.
     pub text: String,
     /// For its colour.
@@ -49,7 +49,7 @@ pub fn write(
     functions: &[AnnotatedFunction],
     output: &mut dyn Write,
 ) -> io::Result<()> {
-    rows(listing, functions, &mut |Row { text, heat, .. }| match heat {
+    rows(listing, functions, &mut |ListingRow { text, heat, .. }| match heat {
         Heat::Hot if listing.colour => writeln!(output, "\x1b[1;31m{text}\x1b[0m"),
         Heat::Warm if listing.colour => writeln!(output, "\x1b[33m{text}\x1b[0m"),
         _ => writeln!(output, "{text}"),
@@ -63,7 +63,7 @@ pub fn write(
 pub fn rows<E>(
     listing: &Listing<'_>,
     functions: &[AnnotatedFunction],
-    each: &mut dyn FnMut(Row) -> Result<(), E>,
+    each: &mut dyn FnMut(ListingRow) -> Result<(), E>,
 ) -> Result<(), E> {
     for (index, function) in functions.iter().enumerate() {
         if index > 0 {
@@ -84,8 +84,8 @@ pub fn rows<E>(
     Ok(())
 }
 
-fn plain(text: String) -> Row {
-    Row { text, heat: Heat::None, address: None }
+fn plain(text: String) -> ListingRow {
+    ListingRow { text, heat: Heat::None, address: None }
 }
 
 fn percent(part: u64, whole: u64) -> f64 {
@@ -96,7 +96,7 @@ fn rows_of_range<E>(
     listing: &Listing<'_>,
     function: &AnnotatedFunction,
     range: &CodeRange,
-    each: &mut dyn FnMut(Row) -> Result<(), E>,
+    each: &mut dyn FnMut(ListingRow) -> Result<(), E>,
 ) -> Result<(), E> {
     let whole = function.weight();
     each(plain(String::new()))?;
@@ -190,7 +190,7 @@ struct Rows<'l> {
 }
 
 impl Rows<'_> {
-    fn gap(&mut self, range: &CodeRange, end: usize) -> Row {
+    fn gap(&mut self, range: &CodeRange, end: usize) -> ListingRow {
         let before = range.instructions[..end].iter().rev();
         let is_hidden = |(offset, _): &(usize, &Instruction)| !is_near_samples(range, end - 1 - offset);
         let count = before.enumerate().take_while(is_hidden).count();
@@ -200,7 +200,7 @@ impl Rows<'_> {
     }
 
     /// The source line of an instruction, where it is another one than before.
-    fn source(&mut self, instruction: &Instruction) -> Option<Row> {
+    fn source(&mut self, instruction: &Instruction) -> Option<ListingRow> {
         let Some(Frame { location: Some(location), .. }) = instruction.frames.first() else { return None };
         let line = (location.file.to_string(), location.line);
         if location.line == 0 || self.last.as_ref() == Some(&line) {
@@ -222,7 +222,7 @@ impl Rows<'_> {
         Some(plain(format!("        ┌ {place}{inlined}{text}")))
     }
 
-    fn instruction(&self, instruction: &Instruction, arrows: &str) -> Row {
+    fn instruction(&self, instruction: &Instruction, arrows: &str) -> ListingRow {
         let share = percent(instruction.weight, self.whole);
         let shown = match instruction.weight {
             0 => String::new(),
@@ -237,6 +237,6 @@ impl Rows<'_> {
             _ if share >= WARM_PERCENT => Heat::Warm,
             _ => Heat::None,
         };
-        Row { text, heat, address: Some(instruction.address.0) }
+        ListingRow { text, heat, address: Some(instruction.address.0) }
     }
 }

@@ -7,7 +7,7 @@ use model::{Name, Space, SpaceId};
 use profile::{Count, FrameId, FrameKind, Label, PlaceId, StackId, ThreadId, ViewFrame, module_of};
 use rustc_hash::FxBuildHasher;
 
-use super::Recording;
+use super::ExportedRecording;
 use crate::frame_name;
 
 /// The name that stands for the stack of a sample without one.
@@ -130,7 +130,7 @@ pub(super) struct Dictionary {
 }
 
 impl Dictionary {
-    pub(super) fn new(recording: &Recording<'_>) -> Self {
+    pub(super) fn new(recording: &ExportedRecording<'_>) -> Self {
         let mut all = Self {
             mappings: Vec::new(),
             functions: Table::new(),
@@ -149,7 +149,11 @@ impl Dictionary {
 
     /// Returns the single samples of an event in the order of time; none where its profile did not keep them
     /// ([`profile::Detail::samples`]).
-    pub(super) fn timed(&self, recording: &Recording<'_>, event: usize) -> impl Iterator<Item = TimedSample> {
+    pub(super) fn timed(
+        &self,
+        recording: &ExportedRecording<'_>,
+        event: usize,
+    ) -> impl Iterator<Item = TimedSample> {
         let numbers = self.numbers.get(event);
         let profile = recording.events.get(event).map(|event| event.view.profile());
         profile.zip(numbers).into_iter().flat_map(|(profile, numbers)| {
@@ -165,7 +169,7 @@ impl Dictionary {
         })
     }
 
-    fn add(&mut self, recording: &Recording<'_>, event: usize, of_event: &super::Event<'_>) {
+    fn add(&mut self, recording: &ExportedRecording<'_>, event: usize, of_event: &super::ExportedEvent<'_>) {
         let view = of_event.view;
         let profile = view.profile();
         let threads: Vec<u32> = profile
@@ -210,7 +214,7 @@ impl Dictionary {
     /// The location of frames of one place, outermost first.
     fn location(
         &mut self,
-        recording: &Recording<'_>,
+        recording: &ExportedRecording<'_>,
         view: &profile::View<'_>,
         frames: &[(FrameId, (PlaceId, u32))],
     ) -> u32 {

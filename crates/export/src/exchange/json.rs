@@ -4,14 +4,14 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::Recording;
+use super::ExportedRecording;
 use super::dictionary::Dictionary;
 
 /// The version of the schema. One that breaks readers has a higher number.
 const SCHEMA: &str = "prof-profile-1";
 
 pub(super) fn write(
-    recording: &Recording<'_>,
+    recording: &ExportedRecording<'_>,
     dictionary: &Dictionary,
     output: &mut dyn Write,
 ) -> io::Result<()> {
@@ -40,7 +40,7 @@ pub(super) fn write(
     });
     let events = recording.events.iter().enumerate().map(|(number, event)| {
         let samples = || dictionary.samples.iter().filter(move |samples| samples.event == number);
-        let (_, unit) = event.of_period();
+        let (_, unit) = event.period_type();
         json!({
             "event": event.name,
             "unit": unit,
@@ -54,9 +54,9 @@ pub(super) fn write(
     let whole = json!({
         "schema": SCHEMA,
         "title": recording.title,
-        "truths": recording.truths,
-        "started_unix_ns": recording.started.map(|started| started.to_string()),
-        "duration_ns": recording.duration,
+        "truths": recording.caveats,
+        "started_unix_ns": recording.started_unix_ns.map(|started| started.to_string()),
+        "duration_ns": recording.duration_ns,
         "mappings": mappings.collect::<Vec<_>>(),
         "functions": functions.collect::<Vec<_>>(),
         "locations": locations.collect::<Vec<_>>(),

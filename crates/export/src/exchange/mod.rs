@@ -7,7 +7,7 @@ mod otlp;
 #[cfg(feature = "parquet")]
 mod parquet;
 #[cfg(not(feature = "parquet"))]
-#[path = "parquet_absent.rs"]
+#[path = "parquet/disabled.rs"]
 mod parquet;
 mod perfetto;
 mod pprof;
@@ -90,28 +90,28 @@ impl FromStr for Format {
 }
 
 /// A recording as it is exported.
-pub struct Recording<'a> {
+pub struct ExportedRecording<'a> {
     /// The events, each with its samples. Their views name modules.
-    pub events: Vec<Event<'a>>,
+    pub events: Vec<ExportedEvent<'a>>,
     /// The spaces that their addresses are in.
     pub spaces: &'a SpaceTable,
     /// The recorded target, in a line.
     pub title: &'a str,
     /// Statements on how far the profile can be trusted, a line for each event.
-    pub truths: Vec<String>,
+    pub caveats: Vec<String>,
     /// The time of the first sample, in nanoseconds since 1970; `None` where that is not known.
-    pub started: Option<u64>,
+    pub started_unix_ns: Option<u64>,
     /// Nanoseconds from the first sample to the last.
-    pub duration: u64,
+    pub duration_ns: u64,
     /// The spans in which samples are missing; only for formats that are timed.
-    pub gaps: Vec<Gap>,
+    pub gaps: Vec<SampleGap>,
     /// The length of the stretches of time that [`Format::Parquet`] sums up.
     pub bucket: Duration,
 }
 
 /// A stretch of time in which samples are missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Gap {
+pub struct SampleGap {
     /// Its first nanosecond, by the recording's clock.
     pub start: u64,
     /// Its last.
@@ -121,7 +121,7 @@ pub struct Gap {
 }
 
 /// The samples of an event.
-pub struct Event<'a> {
+pub struct ExportedEvent<'a> {
     /// Its name.
     pub name: String,
     /// Its samples.
@@ -134,17 +134,17 @@ pub struct Event<'a> {
     pub frequency: Option<u64>,
 }
 
-impl Event<'_> {
+impl ExportedEvent<'_> {
     /// The type and unit of sums of its periods.
-    fn of_period(&self) -> (&str, &'static str) {
+    fn period_type(&self) -> (&str, &'static str) {
         if self.is_clock { ("cpu", "nanoseconds") } else { (&self.name, "count") }
     }
 
     /// The type and unit of its weights.
-    fn of_weight(&self) -> (&str, &'static str) {
+    fn weight_type(&self) -> (&str, &'static str) {
         match self.view.weight() {
             Weight::Samples => ("samples", "count"),
-            Weight::Period => self.of_period(),
+            Weight::Period => self.period_type(),
         }
     }
 }
@@ -153,7 +153,7 @@ impl Event<'_> {
 ///
 /// # Errors
 /// Those of `output`.
-pub fn write(recording: &Recording<'_>, format: Format, output: &mut dyn Write) -> io::Result<()> {
+pub fn write(recording: &ExportedRecording<'_>, format: Format, output: &mut dyn Write) -> io::Result<()> {
     if format == Format::Folded {
         return match recording.events.first() {
             Some(event) => crate::folded::write(event.view, output),

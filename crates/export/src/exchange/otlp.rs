@@ -8,7 +8,7 @@ use prost::Message;
 
 use super::dictionary::Dictionary;
 use super::string_table::{StringTable, position};
-use super::{Recording, signed};
+use super::{ExportedRecording, signed};
 
 #[derive(Clone, PartialEq, Message)]
 struct ProfilesData {
@@ -202,14 +202,14 @@ fn after_zero(number: u32) -> i32 {
 }
 
 pub(super) fn write(
-    recording: &Recording<'_>,
+    recording: &ExportedRecording<'_>,
     dictionary: &Dictionary,
     output: &mut dyn Write,
 ) -> io::Result<()> {
     output.write_all(&data(recording, dictionary).encode_to_vec())
 }
 
-fn data(recording: &Recording<'_>, dictionary: &Dictionary) -> ProfilesData {
+fn data(recording: &ExportedRecording<'_>, dictionary: &Dictionary) -> ProfilesData {
     let mut tables = Tables {
         strings: StringTable::new(),
         attributes: vec![KeyValueAndUnit::default()],
@@ -229,9 +229,9 @@ fn data(recording: &Recording<'_>, dictionary: &Dictionary) -> ProfilesData {
         })
         .collect();
     let profiles = recording.events.iter().enumerate().map(|(number, event)| {
-        let (kind, unit) = event.of_weight();
+        let (kind, unit) = event.weight_type();
         let sample_type = Some(ValueType { kind: tables.text(kind), unit: tables.text(unit) });
-        let (kind, unit) = event.of_period();
+        let (kind, unit) = event.period_type();
         let period_type = Some(ValueType { kind: tables.text(kind), unit: tables.text(unit) });
         let samples = dictionary.samples.iter().filter(|samples| samples.event == number);
         let samples: Vec<Sample> = samples
@@ -244,8 +244,8 @@ fn data(recording: &Recording<'_>, dictionary: &Dictionary) -> ProfilesData {
         let mut profile = Profile {
             sample_type,
             samples,
-            time_unix_nano: recording.started.unwrap_or(0),
-            duration_nano: recording.duration,
+            time_unix_nano: recording.started_unix_ns.unwrap_or(0),
+            duration_nano: recording.duration_ns,
             period_type,
             period: event.period.map_or(0, signed),
             profile_id: Vec::new(),

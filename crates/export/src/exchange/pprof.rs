@@ -6,7 +6,7 @@ use prost::Message;
 
 use super::dictionary::Dictionary;
 use super::string_table::StringTable;
-use super::{Recording, signed};
+use super::{ExportedRecording, signed};
 
 #[derive(Clone, PartialEq, Message)]
 struct Profile {
@@ -123,7 +123,7 @@ struct Function {
 }
 
 pub(super) fn write(
-    recording: &Recording<'_>,
+    recording: &ExportedRecording<'_>,
     dictionary: &Dictionary,
     output: &mut dyn Write,
 ) -> io::Result<()> {
@@ -131,13 +131,13 @@ pub(super) fn write(
     output.write_all(&gzip(&bytes)?)
 }
 
-fn profile(recording: &Recording<'_>, dictionary: &Dictionary) -> Profile {
+fn profile(recording: &ExportedRecording<'_>, dictionary: &Dictionary) -> Profile {
     let mut strings = StringTable::new();
     let several = recording.events.len() > 1;
     // Each event has its samples, and what they stand for.
     let mut sample_type = Vec::new();
     for event in &recording.events {
-        let (kind, unit) = event.of_period();
+        let (kind, unit) = event.period_type();
         let names = match several {
             true => [format!("{} samples", event.name), event.name.clone()],
             false => ["samples".to_owned(), kind.to_owned()],
@@ -152,7 +152,7 @@ fn profile(recording: &Recording<'_>, dictionary: &Dictionary) -> Profile {
     let default = sample_type.get(if weighs_samples { 0 } else { 1 });
     let default_sample_type = default.map_or(0, |kind| kind.kind);
     let period_type = first.map(|event| {
-        let (kind, unit) = event.of_period();
+        let (kind, unit) = event.period_type();
         ValueType { kind: strings.intern(kind).into(), unit: strings.intern(unit).into() }
     });
     let keys = ["comm", "pid", "tid"].map(|key| strings.intern(key).into());
@@ -214,7 +214,7 @@ fn profile(recording: &Recording<'_>, dictionary: &Dictionary) -> Profile {
         Function { id, name, system_name: name, filename: strings.intern(&function.file).into() }
     });
     let function = function.collect();
-    let comments = std::iter::once(recording.title).chain(recording.truths.iter().map(String::as_str));
+    let comments = std::iter::once(recording.title).chain(recording.caveats.iter().map(String::as_str));
     let comment = comments.map(|comment| strings.intern(comment).into()).collect();
     Profile {
         sample_type,
@@ -223,8 +223,8 @@ fn profile(recording: &Recording<'_>, dictionary: &Dictionary) -> Profile {
         location,
         function,
         string_table: strings.texts,
-        time_nanos: recording.started.map_or(0, signed),
-        duration_nanos: signed(recording.duration),
+        time_nanos: recording.started_unix_ns.map_or(0, signed),
+        duration_nanos: signed(recording.duration_ns),
         period_type,
         period: first.and_then(|event| event.period).map_or(0, signed),
         comment,

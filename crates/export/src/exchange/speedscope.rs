@@ -4,12 +4,12 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::Recording;
+use super::ExportedRecording;
 use super::dictionary::Dictionary;
 
 /// Writes a profile for each event, whose stacks begin with their thread.
 pub(super) fn write(
-    recording: &Recording<'_>,
+    recording: &ExportedRecording<'_>,
     dictionary: &Dictionary,
     output: &mut dyn Write,
 ) -> io::Result<()> {
@@ -41,7 +41,7 @@ pub(super) fn write(
             samples.push(stack);
             weights.push(weight);
         }
-        let unit = match event.of_weight() {
+        let unit = match event.weight_type() {
             (_, "nanoseconds") => "nanoseconds",
             _ => "none",
         };

@@ -1,7 +1,7 @@
 //! When samples were taken, and when they are missing: what formats with a time axis share.
 
 use super::dictionary::{Dictionary, TimedSample};
-use super::{Event, Gap, Recording};
+use super::{ExportedEvent, ExportedRecording, SampleGap};
 
 /// The time between samples, where the recording does not say, in nanoseconds.
 const USUAL_INTERVAL: u64 = 1_000_000;
@@ -19,7 +19,7 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
-    pub(super) fn new(recording: &Recording<'_>, dictionary: &Dictionary) -> Self {
+    pub(super) fn new(recording: &ExportedRecording<'_>, dictionary: &Dictionary) -> Self {
         let interval = interval(recording.events.first());
         let (mut first, mut last, mut is_timed, mut longest) = (u64::MAX, 0, true, 0);
         for event in 0..recording.events.len() {
@@ -59,22 +59,23 @@ impl Timeline {
     }
 
     /// The gaps since the first sample, in the order of time. Losses without a time last from the first sample to the last.
-    pub(super) fn gaps(&self, recording: &Recording<'_>) -> Vec<Gap> {
+    pub(super) fn gaps(&self, recording: &ExportedRecording<'_>) -> Vec<SampleGap> {
         let since = |time: u64| time.saturating_sub(self.origin);
         let gaps = recording.gaps.iter();
-        let mut gaps: Vec<Gap> =
-            gaps.map(|gap| Gap { start: since(gap.start), end: since(gap.end), lost: gap.lost }).collect();
+        let mut gaps: Vec<SampleGap> = gaps
+            .map(|gap| SampleGap { start: since(gap.start), end: since(gap.end), lost: gap.lost })
+            .collect();
         if gaps.iter().all(|gap| gap.lost == 0) {
             let losses = recording.events.iter().map(|event| event.view.profile().loss.samples);
             let losses = losses.filter(|&lost| lost > 0);
-            gaps.extend(losses.map(|lost| Gap { start: 0, end: self.length, lost }));
+            gaps.extend(losses.map(|lost| SampleGap { start: 0, end: self.length, lost }));
         }
         gaps.sort_by_key(|gap| gap.start);
         gaps
     }
 }
 
-fn interval(event: Option<&Event<'_>>) -> u64 {
+fn interval(event: Option<&ExportedEvent<'_>>) -> u64 {
     let of_event = event.and_then(|event| match (event.frequency, event.period) {
         (Some(frequency), _) => 1_000_000_000_u64.checked_div(frequency),
         (None, period) => period.filter(|_| event.is_clock),

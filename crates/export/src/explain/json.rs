@@ -6,7 +6,7 @@ use profile::FrameId;
 use profile::explain::Part;
 use serde_json::{Map, Value, json};
 
-use super::{Facts, module_name};
+use super::{ExplanationInput, module_name};
 
 /// Rows of each list; how many there are in all is said beside it.
 const MOST_ROWS: usize = 100;
@@ -15,7 +15,7 @@ const MOST_ROWS: usize = 100;
 ///
 /// # Errors
 /// Those of `output`.
-pub fn write(facts: &Facts<'_>, output: &mut dyn Write) -> io::Result<()> {
+pub fn write(facts: &ExplanationInput<'_>, output: &mut dyn Write) -> io::Result<()> {
     let explanation = facts.explanation;
     let percent = |weight: u64| 100.0 * weight as f64 / explanation.total.max(1) as f64;
     let frame = |frame: FrameId, weight: u64| {

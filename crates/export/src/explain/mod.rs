@@ -7,7 +7,7 @@ use model::{Loss, Name};
 use profile::explain::Explanation;
 use profile::{Census, Count, FrameId, FrameTable, Label, Weight};
 
-use crate::function_name::FunctionName;
+use crate::names::FunctionName;
 use crate::printable;
 
 pub use json::write as write_json;
@@ -17,7 +17,7 @@ pub use text::page;
 pub const SCHEMA: &str = include_str!("../../../../docs/schemas/explain.json");
 
 /// The recording's title, event, totals, loss and frames, from which an explanation is written.
-pub struct Facts<'a> {
+pub struct ExplanationInput<'a> {
     /// The target, machine, time and rate of the recording, in a line.
     pub title: &'a str,
     /// Name of the event.
@@ -54,7 +54,7 @@ fn module_name(module: &Name) -> String {
     }
 }
 
-impl Facts<'_> {
+impl ExplanationInput<'_> {
     fn label(&self, frame: FrameId) -> Option<&Label> {
         self.frames.frames().get(frame.index()).map(|frame| &frame.label)
     }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use profile::explain::{Cause, CostKind, HotFunction, Part, Phase};
 use profile::{FrameId, Weight};
 
-use super::{Facts, module_name};
+use super::{ExplanationInput, module_name};
 use crate::summary::{counted, grouped, losses};
 
 /// Letters of a page, whatever the profile.
@@ -24,7 +24,7 @@ const LEAST_SHARE: f64 = 0.005;
 const FEW_SAMPLES: u64 = 200;
 
 /// Writes the page: at most 6,000 letters. What is cut is counted.
-pub fn page(facts: &Facts<'_>) -> String {
+pub fn page(facts: &ExplanationInput<'_>) -> String {
     // As much as there is room for.
     let lengths = (1..=10).rev().map(|rows| write(facts, rows));
     let mut fitting = lengths.filter(|page| page.chars().count() <= MOST_LETTERS);
@@ -38,7 +38,7 @@ pub fn page(facts: &Facts<'_>) -> String {
     })
 }
 
-fn write(facts: &Facts<'_>, rows: usize) -> String {
+fn write(facts: &ExplanationInput<'_>, rows: usize) -> String {
     let mut page = Page { facts, rows, text: String::new() };
     page.head();
     page.threads();
@@ -52,7 +52,7 @@ fn write(facts: &Facts<'_>, rows: usize) -> String {
 }
 
 struct Page<'a, 'f> {
-    facts: &'a Facts<'f>,
+    facts: &'a ExplanationInput<'f>,
     /// Rows of a list.
     rows: usize,
     text: String,

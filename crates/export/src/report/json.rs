@@ -10,14 +10,14 @@ use super::keys::Key;
 use super::ratios::ratios;
 use super::table::Table;
 use super::tree::{Omitted, Tree};
-use super::{Answer, EventReport, Options, events_of};
+use super::{EventReport, Options, ReportBody, events_of};
 
 /// The version of the schema. One that breaks readers has a higher number.
 const SCHEMA: &str = "prof-report-1";
 
 pub(super) fn write(
     events: &[EventReport<'_>],
-    answer: &Answer,
+    body: &ReportBody,
     options: &Options,
     output: &mut dyn Write,
 ) -> io::Result<()> {
@@ -26,9 +26,9 @@ pub(super) fn write(
     whole.insert("title".to_owned(), options.title.as_str().into());
     let of_event = |(column, event): (usize, &EventReport<'_>)| {
         let mut object = facts(event);
-        match answer {
-            Answer::Totals => {}
-            Answer::Tables(tables) => {
+        match body {
+            ReportBody::Totals => {}
+            ReportBody::Tables(tables) => {
                 let (table, column) = if tables.len() == 1 { (0, column) } else { (column, 0) };
                 if let Some(table) = tables.get(table) {
                     object.insert("rows".to_owned(), rows(table, column, options));
@@ -37,7 +37,7 @@ pub(super) fn write(
                     object.insert("self_omitted".to_owned(), omitted.into());
                 }
             }
-            Answer::Tree(tree) => {
+            ReportBody::Tree(tree) => {
                 object.insert("calls".to_owned(), calls(tree, column));
                 object.insert("calls_omitted".to_owned(), tree.omitted.calls.into());
                 object.insert("total_omitted".to_owned(), total_of(&tree.omitted, column).into());
@@ -50,7 +50,7 @@ pub(super) fn write(
         [only] => whole.append(only),
         _ => {
             whole.insert("events".to_owned(), objects.into());
-            if let Answer::Tables(tables) = answer
+            if let ReportBody::Tables(tables) = body
                 && let [table] = tables.as_slice()
             {
                 whole.insert("ratios".to_owned(), quotients(events_of(events, 1, 0), table));

@@ -1,12 +1,12 @@
 //! Reports: tables of functions, or of whatever else samples are added up by, and call trees, as text, JSON, CSV or
 //! Markdown.
 
-mod choice;
+mod csv_and_markdown;
 mod cut;
+mod function_match;
 mod json;
 mod keys;
 mod ratios;
-mod separated;
 mod table;
 mod text;
 mod tree;
@@ -18,8 +18,8 @@ use profile::{Pattern, View, Weight};
 use thiserror::Error;
 
 use crate::summary::{Summary, subtitle};
-use choice::choose;
-pub use choice::nearest_names;
+use function_match::choose;
+pub use function_match::nearest_names;
 pub use keys::{Key, UnknownKey};
 use table::Table;
 use tree::{Direction, Tree};
@@ -98,7 +98,7 @@ pub struct Options {
     /// True if trees keep threads apart.
     pub per_thread: bool,
     /// Rows and calls below this share, from 0 to 1, are left out; `None` for what suits the format.
-    pub least: Option<f64>,
+    pub min_share: Option<f64>,
     /// So many rows at most.
     pub limit: Option<usize>,
     /// The format of the output.
@@ -130,19 +130,19 @@ fn offered(names: &[String]) -> String {
 
 impl Options {
     /// The least share that is shown.
-    fn least(&self) -> f64 {
+    fn min_share(&self) -> f64 {
         let for_people = matches!(self.format, Format::Text { .. } | Format::Markdown);
         let fitting = match self.query {
             _ if !for_people && matches!(self.query, Query::Table(_)) => 0.0,
             Query::Table(_) => 0.001,
             _ => 0.005,
         };
-        self.least.unwrap_or(fitting)
+        self.min_share.unwrap_or(fitting)
     }
 }
 
 /// An answer, ready to be written.
-enum Answer {
+enum ReportBody {
     Tables(Vec<Table>),
     Tree(Tree),
     Totals,
@@ -158,16 +158,16 @@ pub fn write(
     output: &mut dyn Write,
 ) -> Result<(), ReportError> {
     let views: Vec<&View<'_>> = events.iter().map(|event| event.view).collect();
-    let answer = match &options.query {
-        Query::Totals => Answer::Totals,
+    let body = match &options.query {
+        Query::Totals => ReportBody::Totals,
         Query::Table(keys) if keys.contains(&Key::Event) => {
             let keys: Vec<Key> = keys.iter().copied().filter(|key| *key != Key::Event).collect();
             let table = |view| Table::new(&[view], &keys, options);
-            Answer::Tables(views.into_iter().map(table).collect())
+            ReportBody::Tables(views.into_iter().map(table).collect())
         }
-        Query::Table(keys) => Answer::Tables(vec![Table::new(&views, keys, options)]),
-        Query::FromRoots => Answer::Tree(Tree::new(&CallTree::of(&views), Direction::Roots, options)),
-        Query::FromLeaves => Answer::Tree(Tree::new(&CallTree::of(&views), Direction::Leaves, options)),
+        Query::Table(keys) => ReportBody::Tables(vec![Table::new(&views, keys, options)]),
+        Query::FromRoots => ReportBody::Tree(Tree::new(&CallTree::of(&views), Direction::Roots, options)),
+        Query::FromLeaves => ReportBody::Tree(Tree::new(&CallTree::of(&views), Direction::Leaves, options)),
         Query::Callers(function) | Query::Callees(function) => {
             let tree = CallTree::of(&views);
             let chosen = choose(tree.frames(), function)?;
@@ -175,14 +175,14 @@ pub fn write(
                 Query::Callers(_) => Direction::Callers(chosen),
                 _ => Direction::Callees(chosen),
             };
-            Answer::Tree(Tree::new(&tree, direction, options))
+            ReportBody::Tree(Tree::new(&tree, direction, options))
         }
     };
     match options.format {
-        Format::Text { width } => text::write(events, &answer, options, width, output)?,
-        Format::Json => json::write(events, &answer, options, output)?,
-        Format::Csv => separated::csv(events, &answer, options, output)?,
-        Format::Markdown => separated::markdown(events, &answer, options, output)?,
+        Format::Text { width } => text::write(events, &body, options, width, output)?,
+        Format::Json => json::write(events, &body, options, output)?,
+        Format::Csv => csv_and_markdown::csv(events, &body, options, output)?,
+        Format::Markdown => csv_and_markdown::markdown(events, &body, options, output)?,
     }
     Ok(())
 }

@@ -66,11 +66,11 @@ impl Table {
             let weights = |row: &Row| Reverse(row.weights.iter().map(by).collect::<Vec<_>>());
             weights(one).cmp(&weights(other)).then_with(|| one.fields.cmp(&other.fields))
         });
-        let least = options.least();
+        let min_share = options.min_share();
         let is_shown = |row: &Row| {
             row.weights.iter().zip(&totals).any(|(weights, &total)| {
                 let weight = if options.totals { weights.total } else { weights.self_weight };
-                weight > 0 && share(weight, total) >= least
+                weight > 0 && share(weight, total) >= min_share
             })
         };
         let most = options.limit.unwrap_or(usize::MAX);

@@ -9,7 +9,7 @@ use super::keys::Key;
 use super::ratios::{Ratio, ratios};
 use super::table::Table;
 use super::tree::{Line, Omitted, Tree};
-use super::{Answer, EventReport, Options, Query, events_of, heading, hints};
+use super::{EventReport, Options, Query, ReportBody, events_of, heading, hints};
 use crate::summary::{counted, grouped};
 
 /// Columns of a figure with the space before it.
@@ -21,7 +21,7 @@ const LEAST: usize = 16;
 
 pub(super) fn write(
     events: &[EventReport<'_>],
-    answer: &Answer,
+    body: &ReportBody,
     options: &Options,
     width: Option<usize>,
     output: &mut dyn Write,
@@ -32,14 +32,14 @@ pub(super) fn write(
     for hint in hints(events) {
         writeln!(output, "# {hint}")?;
     }
-    match answer {
-        Answer::Totals => {
+    match body {
+        ReportBody::Totals => {
             for event in events {
                 let total = grouped(event.view.shown_total());
                 writeln!(output, "{total} {}{}", event.unit(), of_event(event))?;
             }
         }
-        Answer::Tables(tables) => {
+        ReportBody::Tables(tables) => {
             for (number, table) in tables.iter().enumerate() {
                 writeln!(output, "#")?;
                 let shown = events_of(events, tables.len(), number);
@@ -49,7 +49,7 @@ pub(super) fn write(
                 write_table(shown, table, options, width, output)?;
             }
         }
-        Answer::Tree(tree) => {
+        ReportBody::Tree(tree) => {
             writeln!(output, "#")?;
             write_tree(events, tree, options, width, output)?;
         }

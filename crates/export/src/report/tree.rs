@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 
 use profile::queries::{CallTree, NodeId, Weights};
 
-use super::choice::Chosen;
 use super::cut::share;
+use super::function_match::ChosenFunctions;
 use super::{Options, keys};
 
 /// The direction in which a tree is read.
@@ -15,9 +15,9 @@ pub(super) enum Direction {
     /// From the innermost functions on, to their callers.
     Leaves,
     /// From functions to their callers.
-    Callers(Chosen),
+    Callers(ChosenFunctions),
     /// From functions to what they call.
-    Callees(Chosen),
+    Callees(ChosenFunctions),
 }
 
 /// A tree as lines.
@@ -54,9 +54,12 @@ pub(super) struct Omitted {
 impl Tree {
     pub(super) fn new(calls: &CallTree, direction: Direction, options: &Options) -> Self {
         let totals = calls.totals(NodeId::ROOT).to_vec();
-        let least = options.least();
+        let min_share = options.min_share();
         let is_shown = |weights: &[u64]| {
-            weights.iter().zip(&totals).any(|(&weight, &total)| weight > 0 && share(weight, total) >= least)
+            weights
+                .iter()
+                .zip(&totals)
+                .any(|(&weight, &total)| weight > 0 && share(weight, total) >= min_share)
         };
         let asks_for_functions = matches!(direction, Direction::Callers(_) | Direction::Callees(_));
         let tree = match direction {

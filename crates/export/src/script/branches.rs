@@ -2,9 +2,9 @@
 
 use decoder::values::{Branch, BranchFlags};
 
+use super::address::LocatedAddress;
+use super::gapped_text::{Gap, GappedText};
 use super::number;
-use super::places::Place;
-use super::text::{Gap, Text};
 
 /// The format of the two ends of a branch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,11 +19,11 @@ pub(super) enum Ends {
 
 /// Writes one branch; `place` says where an address lies.
 pub(super) fn branch(
-    text: &mut Text,
+    text: &mut GappedText,
     branch: &Branch,
     ends: Ends,
     with_objects: bool,
-    place: &mut dyn FnMut(u64) -> Place,
+    place: &mut dyn FnMut(u64) -> LocatedAddress,
 ) {
     if ends != Ends::Symbols {
         text.bytes.push(b' ');
@@ -36,18 +36,18 @@ pub(super) fn branch(
         match ends {
             Ends::Addresses => hexadecimal(text, address),
             Ends::Offsets => hexadecimal(text, place.entry.offset),
-            Ends::Symbols => text.leave(Gap::Symbol(place, true)),
+            Ends::Symbols => text.push_gap(Gap::Symbol(place, true)),
         }
         if with_objects {
             text.bytes.push(b'(');
-            text.leave(Gap::Object(place));
+            text.push_gap(Gap::Object(place));
             text.bytes.push(b')');
         }
     }
     flags(&mut text.bytes, branch.flags);
 }
 
-fn hexadecimal(text: &mut Text, value: u64) {
+fn hexadecimal(text: &mut GappedText, value: u64) {
     text.bytes.extend_from_slice(b"0x");
     number::hex(&mut text.bytes, value, 0);
 }

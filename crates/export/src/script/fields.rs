@@ -252,12 +252,12 @@ pub enum FieldError {
 
 /// The fields that were asked for, per kind of event.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Selection {
-    kinds: [Choice; KINDS.len()],
+pub struct FieldSelection {
+    kinds: [KindFields; KINDS.len()],
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Choice {
+struct KindFields {
     fields: Fields,
     /// Asked for by name: their absence is an error.
     asked: Fields,
@@ -267,9 +267,9 @@ struct Choice {
     own_list: bool,
 }
 
-impl Default for Selection {
+impl Default for FieldSelection {
     fn default() -> Self {
-        let choice = |kind: EventKind| Choice {
+        let choice = |kind: EventKind| KindFields {
             fields: kind.defaults(),
             asked: Fields::empty(),
             removed: Fields::empty(),
@@ -279,7 +279,7 @@ impl Default for Selection {
     }
 }
 
-impl Selection {
+impl FieldSelection {
     /// Takes the value of one `-F`: `comm,pid,ip`, `+addr,-period`, either with `hw:`, `sw:`, `trace:` or `raw:`
     /// before it.
     ///
@@ -312,7 +312,8 @@ impl Selection {
             let possible = added - known.impossible();
             if changes == 0 {
                 let own_list = true;
-                *choice = Choice { fields: possible, asked: possible, removed: Fields::empty(), own_list };
+                *choice =
+                    KindFields { fields: possible, asked: possible, removed: Fields::empty(), own_list };
             } else {
                 choice.fields = (choice.fields | possible) - removed;
                 choice.asked = (choice.asked | possible) - removed;
@@ -369,7 +370,7 @@ mod tests {
     use super::*;
 
     fn fields(requests: &[&str], kind: EventKind, format: SampleFormat) -> Result<Fields, FieldError> {
-        let mut selection = Selection::default();
+        let mut selection = FieldSelection::default();
         for request in requests {
             selection.apply(request)?;
         }

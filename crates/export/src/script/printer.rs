@@ -10,12 +10,12 @@ use decoder::{Attr, Sample, SampleFormat};
 use model::{AddressKind, EventIndex, Name};
 use std::collections::HashMap;
 
+use super::address::{AddressStyle, LocatedAddress, display};
 use super::branches::{self, Ends};
-use super::fields::{EventKind, FieldError, Fields, Selection};
-use super::lines::LineId;
-use super::places::{Place, Style, display};
-use super::text::{Gap, Text};
-use super::tracepoint::Format;
+use super::chain_lines::ChainLineId;
+use super::fields::{EventKind, FieldError, FieldSelection, Fields};
+use super::gapped_text::{Gap, GappedText};
+use super::tracepoint::TracepointFormat;
 use super::{memory, number, registers};
 
 /// The attr and the name of an event.
@@ -29,11 +29,11 @@ pub struct ScriptEvent<'a> {
 
 /// The stack of a sample.
 #[derive(Clone, Copy, Debug)]
-pub enum Stack<'a> {
+pub enum SampleStack<'a> {
     /// The samples of the event have no call chains: the sampled instruction.
-    Instruction(Place),
+    Instruction(LocatedAddress),
     /// A call chain, innermost place first.
-    Chain(&'a [LineId]),
+    Chain(&'a [ChainLineId]),
 }
 
 /// Writes samples as `perf script` prints them.
@@ -52,14 +52,14 @@ pub struct Printer {
 #[derive(Debug)]
 struct Event {
     fields: Fields,
-    style: Style,
+    style: AddressStyle,
     /// `   cpu-clock: `
     name: Box<[u8]>,
     has_chains: bool,
     default_period: u64,
     weight_is_struct: bool,
     form: Form,
-    format: Option<Format>,
+    format: Option<TracepointFormat>,
 }
 
 /// The special form that an event's samples are printed in.
@@ -95,7 +95,7 @@ impl Printer {
     /// Where the samples do not have what `selection` asks for.
     pub fn new(
         events: &[ScriptEvent<'_>],
-        selection: &Selection,
+        selection: &FieldSelection,
         architecture: Architecture,
         inlined: bool,
     ) -> Result<Self, FieldError> {
@@ -117,7 +117,7 @@ impl Printer {
             )?;
             Ok(Event {
                 fields,
-                style: Style::new(fields, inlined),
+                style: AddressStyle::new(fields, inlined),
                 name: format!("{name:>width$}: ").into_bytes().into(),
                 has_chains: has_chains(event),
                 default_period: event.attr.sample_period,
@@ -141,7 +141,7 @@ impl Printer {
     }
 
     /// Takes the format of a tracepoint's raw data.
-    pub fn set_format(&mut self, event: EventIndex, format: Format) {
+    pub fn set_format(&mut self, event: EventIndex, format: TracepointFormat) {
         if let Some(event) = self.events.get_mut(event.0 as usize) {
             event.format = Some(format);
         }
@@ -163,7 +163,7 @@ impl Printer {
     }
 
     /// Returns the style in which the places of an event's stacks are printed; `None` where they are not.
-    pub fn style(&self, event: EventIndex) -> Option<Style> {
+    pub fn style(&self, event: EventIndex) -> Option<AddressStyle> {
         self.event(event).filter(|event| event.fields.contains(Fields::IP)).map(|event| event.style)
     }
 
@@ -178,9 +178,9 @@ impl Printer {
         event: EventIndex,
         sample: &Sample<'_>,
         comm: &Name,
-        stack: Option<Stack<'_>>,
-        place: &mut dyn FnMut(u64) -> Place,
-        text: &mut Text,
+        stack: Option<SampleStack<'_>>,
+        place: &mut dyn FnMut(u64) -> LocatedAddress,
+        text: &mut GappedText,
     ) {
         let Some(event) = self.events.get(event.0 as usize) else { return };
         let fields = event.fields;
@@ -227,13 +227,13 @@ impl Printer {
             memory::transaction(&mut text.bytes, sample.transaction.unwrap_or(0));
         }
         match stack {
-            Some(Stack::Chain(chain)) if has(Fields::IP) => {
+            Some(SampleStack::Chain(chain)) if has(Fields::IP) => {
                 text.bytes.push(b'\n');
-                text.leave_chain(chain);
+                text.push_chain(chain);
             }
-            Some(Stack::Instruction(instruction)) if has(Fields::IP) => {
+            Some(SampleStack::Instruction(instruction)) if has(Fields::IP) => {
                 text.bytes.push(b' ');
-                text.leave(Gap::Line(instruction, event.style));
+                text.push_gap(Gap::Line(instruction, event.style));
             }
             _ => {}
         }
@@ -360,7 +360,12 @@ impl Weight {
     }
 }
 
-fn data_address(event: &Event, sample: &Sample<'_>, place: &mut dyn FnMut(u64) -> Place, text: &mut Text) {
+fn data_address(
+    event: &Event,
+    sample: &Sample<'_>,
+    place: &mut dyn FnMut(u64) -> LocatedAddress,
+    text: &mut GappedText,
+) {
     let address = sample.addr.unwrap_or(0);
     number::hex(&mut text.bytes, address, 16);
     if !matches!(event.form, Form::DataAddress | Form::Branch) {
@@ -372,11 +377,11 @@ fn data_address(event: &Event, sample: &Sample<'_>, place: &mut dyn FnMut(u64) -
     }
     if event.fields.contains(Fields::SYM) {
         text.bytes.push(b' ');
-        text.leave(Gap::Symbol(place, event.fields.contains(Fields::SYMOFF)));
+        text.push_gap(Gap::Symbol(place, event.fields.contains(Fields::SYMOFF)));
     }
     if event.fields.contains(Fields::DSO) {
         text.bytes.extend_from_slice(b" (");
-        text.leave(Gap::Object(place));
+        text.push_gap(Gap::Object(place));
         text.bytes.push(b')');
     }
 }
@@ -385,19 +390,19 @@ fn data_address(event: &Event, sample: &Sample<'_>, place: &mut dyn FnMut(u64) -
 fn single_branch(
     event: &Event,
     sample: &Sample<'_>,
-    stack: Option<Stack<'_>>,
-    place: &mut dyn FnMut(u64) -> Place,
-    text: &mut Text,
+    stack: Option<SampleStack<'_>>,
+    place: &mut dyn FnMut(u64) -> LocatedAddress,
+    text: &mut GappedText,
 ) {
     if event.fields.contains(Fields::IP) {
         match stack {
-            Some(Stack::Chain(chain)) => {
+            Some(SampleStack::Chain(chain)) => {
                 text.bytes.push(b'\n');
-                text.leave_chain(chain);
+                text.push_chain(chain);
             }
-            Some(Stack::Instruction(instruction)) => {
+            Some(SampleStack::Instruction(instruction)) => {
                 text.bytes.push(b' ');
-                text.leave(Gap::Line(instruction, event.style));
+                text.push_gap(Gap::Line(instruction, event.style));
             }
             None => {}
         }
@@ -409,7 +414,12 @@ fn single_branch(
     text.bytes.push(b'\n');
 }
 
-fn branch_stack(fields: Fields, sample: &Sample<'_>, place: &mut dyn FnMut(u64) -> Place, text: &mut Text) {
+fn branch_stack(
+    fields: Fields,
+    sample: &Sample<'_>,
+    place: &mut dyn FnMut(u64) -> LocatedAddress,
+    text: &mut GappedText,
+) {
     let ends = [
         (Fields::BRSTACK, Ends::Addresses),
         (Fields::BRSTACKSYM, Ends::Symbols),

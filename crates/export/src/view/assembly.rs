@@ -6,9 +6,9 @@ use model::{AddressKind, Name, SpaceId, StackEntry};
 use profile::code::{CodeRange, Instruction};
 use serde_json::{Value, json};
 
-use super::ReadSource;
 use super::source::{is_source, shown};
 use super::tree::SortedTree;
+use crate::SourceReader;
 use crate::printable;
 
 /// Instructions that a page has at the most: some 25 bytes each before they are packed.
@@ -76,7 +76,7 @@ impl Instructions {
         &self,
         ranges: &[PageRange],
         tree: &SortedTree,
-        read: Option<&ReadSource<'_>>,
+        read: Option<&SourceReader<'_>>,
     ) -> Value {
         let functions = tree.functions_by_name();
         let ranges = ranges.get(..self.ranges).unwrap_or_default();
@@ -127,7 +127,7 @@ fn text(instruction: &Instruction) -> String {
 struct Places<'r> {
     numbers: HashMap<String, u32>,
     labels: Vec<(String, String)>,
-    read: Option<&'r ReadSource<'r>>,
+    read: Option<&'r SourceReader<'r>>,
 }
 
 impl Places<'_> {

@@ -1,10 +1,10 @@
 //! A recording as one page: an HTML file that needs nothing else, shows everything of the recording and adds it up itself.
 //!
-//! The page re-aggregates integers and draws; it knows no ELF. [`format`] says how the data is packed, `page/` holds the script's
+//! The page re-aggregates integers and draws; it knows no ELF. [`blocks`] says how the data is packed, `page/` holds the script's
 //! modules. Without scripts the page shows its title, what is missing from the recording, and the hottest functions.
 
 mod assembly;
-mod format;
+mod blocks;
 mod samples;
 mod script;
 mod source;
@@ -12,22 +12,19 @@ mod tree;
 mod waits;
 
 use std::io::{self, Write};
-use std::sync::Arc;
 
 use model::{Name, Pid, Tid};
 use profile::{View, Weight};
 use serde_json::{Value, json};
 
-use crate::page::frames::escape;
+use crate::SourceReader;
+use crate::names::escape::escape;
 use crate::summary::{counted, grouped};
 use assembly::Instructions;
 pub use assembly::PageRange;
 use samples::{Clock, Columns, Samples};
 use tree::{Kind, SortedTree, StackTree};
 use waits::Waits;
-
-/// Reads the lines of a source file by its path in debug information.
-pub type ReadSource<'r> = dyn Fn(&str) -> Option<Arc<[String]>> + 'r;
 
 /// The recording that a page shows: title, events, gaps and waits.
 pub struct Page<'p> {
@@ -36,7 +33,7 @@ pub struct Page<'p> {
     /// The machine, time, duration and rate of the recording; each for itself.
     pub facts: Vec<String>,
     /// Statements on what is missing, a line each.
-    pub truth: Vec<String>,
+    pub caveats: Vec<String>,
     /// The events that have samples. Their profiles keep threads, processes, pools and the order of samples apart
     /// ([`profile::Detail`]), their views show modules ([`profile::Show`]), which tell functions of one name apart.
     pub events: Vec<PageEvent<'p>>,
@@ -45,9 +42,9 @@ pub struct Page<'p> {
     /// The spans in which threads were off the CPU, in the order of their ends.
     pub waits: Vec<PageWait>,
     /// Says of a module whether it is code of those who look at the page, and not the system's.
-    pub is_own: &'p dyn Fn(&str) -> bool,
+    pub is_own_code: &'p dyn Fn(&str) -> bool,
     /// Reads source files; `None` where the page is to have no source. With it, the views must show lines.
-    pub source: Option<&'p ReadSource<'p>>,
+    pub source: Option<&'p SourceReader<'p>>,
     /// The code of functions, those first that matter most; empty where the page is to have none.
     pub code: &'p [PageRange],
 }
@@ -78,7 +75,7 @@ pub struct PageEvent<'p> {
 }
 
 /// Functions of the table that needs no script.
-const STILL_FUNCTIONS: usize = 30;
+const STATIC_TABLE_FUNCTIONS: usize = 30;
 
 /// Writes the page.
 ///
@@ -107,10 +104,10 @@ pub fn write(page: &Page<'_>, output: &mut dyn Write) -> io::Result<()> {
     let code =
         (!samples.instructions.is_empty()).then(|| samples.instructions.meta(page.code, &tree, page.source));
     let mut columns = samples.into_columns(clock, &weighted, &tree.moved);
-    let mut truth = truth(page, clock);
-    truth.extend(waits.left_out());
+    let mut caveats = caveats(page, clock);
+    caveats.extend(waits.left_out());
     let waiting = waits.columns();
-    let mut meta = meta(page, &counts, &truth, clock, &lanes, &tree, &columns);
+    let mut meta = meta(page, &counts, &caveats, clock, &lanes, &tree, &columns);
     if let (Some((counts, _)), Some(fields)) = (&waiting, meta.as_object_mut()) {
         fields.insert("waits".to_owned(), json!(counts));
     }
@@ -120,7 +117,7 @@ pub fn write(page: &Page<'_>, output: &mut dyn Write) -> io::Result<()> {
     if let (Some(code), Some(fields)) = (code, meta.as_object_mut()) {
         fields.insert("code".to_owned(), code);
     }
-    let still = Still { page, truth: &truth, tree: &tree, columns: &columns }.text();
+    let content = StaticContent { page, caveats: &caveats, tree: &tree, columns: &columns }.text();
     let blocks: Vec<(&str, Vec<u8>)> = [
         ("meta", Some(meta.to_string().into_bytes())),
         ("nodes", Some(tree.column().into_bytes())),
@@ -128,10 +125,10 @@ pub fn write(page: &Page<'_>, output: &mut dyn Write) -> io::Result<()> {
         ("times", clock.is_some().then(|| std::mem::take(&mut columns.times).into_bytes())),
         ("samples", Some(std::mem::take(&mut columns.samples).into_bytes())),
         ("waits", waiting.map(|(_, column)| column.into_bytes())),
-        ("lines", columns.lines.take().map(format::Column::into_bytes)),
-        ("instructions", columns.instructions.take().map(format::Column::into_bytes)),
-        ("cpus", columns.cpus.take().map(format::Column::into_bytes)),
-        ("weights", columns.weights.take().map(format::Column::into_bytes)),
+        ("lines", columns.lines.take().map(blocks::Column::into_bytes)),
+        ("instructions", columns.instructions.take().map(blocks::Column::into_bytes)),
+        ("cpus", columns.cpus.take().map(blocks::Column::into_bytes)),
+        ("weights", columns.weights.take().map(blocks::Column::into_bytes)),
     ]
     .into_iter()
     .filter_map(|(name, bytes)| Some((name, bytes?)))
@@ -142,7 +139,7 @@ pub fn write(page: &Page<'_>, output: &mut dyn Write) -> io::Result<()> {
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{}</title>\n<style>{}</style>\n</head>\n<body>\n{still}",
+         <title>{}</title>\n<style>{}</style>\n</head>\n<body>\n{content}",
         script::policy(&code),
         escape(&page.title),
         script::STYLE,
@@ -151,7 +148,7 @@ pub fn write(page: &Page<'_>, output: &mut dyn Write) -> io::Result<()> {
         writeln!(
             output,
             "<script type=\"text/plain\" data-block=\"{name}\">{}</script>",
-            format::pack(&bytes)?
+            blocks::pack(&bytes)?
         )?;
     }
     writeln!(output, "<script type=\"module\">{code}</script>\n</body>\n</html>")
@@ -165,11 +162,11 @@ impl<'p> Page<'p> {
         Page {
             title: text(&self.title),
             facts: self.facts.iter().map(|fact| text(fact)).collect(),
-            truth: self.truth.iter().map(|line| text(line)).collect(),
+            caveats: self.caveats.iter().map(|line| text(line)).collect(),
             events: self.events.iter().map(event).collect(),
             gaps: self.gaps.clone(),
             waits: self.waits.clone(),
-            is_own: self.is_own,
+            is_own_code: self.is_own_code,
             source: self.source,
             code: self.code,
         }
@@ -177,24 +174,24 @@ impl<'p> Page<'p> {
 }
 
 /// What is missing, with what the page itself leaves out.
-fn truth(page: &Page<'_>, clock: Option<Clock>) -> Vec<String> {
-    let mut truth = page.truth.clone();
+fn caveats(page: &Page<'_>, clock: Option<Clock>) -> Vec<String> {
+    let mut caveats = page.caveats.clone();
     match clock {
-        None => truth.push(
+        None => caveats.push(
             "samples do not say when they were taken: there are no lanes, and no order of time".to_owned(),
         ),
         Some(Clock { unit: 1, .. }) => {}
         Some(Clock { unit, .. }) => {
-            truth.push(format!("the recording is large: the page keeps times to {unit} µs"))
+            caveats.push(format!("the recording is large: the page keeps times to {unit} µs"))
         }
     }
-    truth
+    caveats
 }
 
 fn meta(
     page: &Page<'_>,
     counts: &[usize],
-    truth: &[String],
+    caveats: &[String],
     clock: Option<Clock>,
     lanes: &[samples::Lane],
     tree: &SortedTree,
@@ -228,7 +225,7 @@ fn meta(
         "version": 1,
         "title": page.title,
         "facts": page.facts,
-        "truth": truth,
+        "truth": caveats,
         "origin": clock.origin,
         "unit": clock.unit,
         "length": clock.length,
@@ -240,7 +237,7 @@ fn meta(
         "segments": columns.segments,
         "names": tree.names,
         "modules": tree.modules,
-        "mine": tree.modules.iter().map(|module| u8::from((page.is_own)(module))).collect::<Vec<_>>(),
+        "mine": tree.modules.iter().map(|module| u8::from((page.is_own_code)(module))).collect::<Vec<_>>(),
         "functions": {
             "name": differences(tree.functions.iter().map(|(name, _, _)| *name)),
             "module": tree.functions.iter().map(|(_, module, _)| module).collect::<Vec<_>>(),
@@ -262,20 +259,20 @@ fn differences(numbers: impl Iterator<Item = u32>) -> Vec<i64> {
 }
 
 /// What the page shows without scripts, and what a screen reader reads.
-struct Still<'s> {
+struct StaticContent<'s> {
     page: &'s Page<'s>,
-    truth: &'s [String],
+    caveats: &'s [String],
     tree: &'s SortedTree,
     columns: &'s Columns,
 }
 
-impl Still<'_> {
+impl StaticContent<'_> {
     fn text(&self) -> String {
-        let Self { page, truth, .. } = self;
+        let Self { page, caveats, .. } = self;
         let mut text = format!("<main id=\"still\">\n<h1>{}</h1>\n", escape(&page.title));
         text.push_str(&format!("<p>{}</p>\n", escape(&page.facts.join(" · "))));
-        if !truth.is_empty() {
-            let lines: String = truth.iter().map(|line| format!("<li>{}</li>", escape(line))).collect();
+        if !caveats.is_empty() {
+            let lines: String = caveats.iter().map(|line| format!("<li>{}</li>", escape(line))).collect();
             text.push_str(&format!("<ul>{lines}</ul>\n"));
         }
         text.push_str("<noscript><p>With scripts this page shows the whole recording: activity over time, flame graphs, trees.</p></noscript>\n");
@@ -298,7 +295,7 @@ impl Still<'_> {
         let share = |part: u64| format!("{:.1} %", part as f64 * 100.0 / all.max(1) as f64);
         let unit = if event.view.weight() == Weight::Period { event.name.as_str() } else { "samples" };
         let mut rows = String::new();
-        for &function in order.iter().take(STILL_FUNCTIONS) {
+        for &function in order.iter().take(STATIC_TABLE_FUNCTIONS) {
             let (own, total) = weights[function];
             let (name, module, _) = &tree.functions[function];
             let module = usize::try_from(*module).ok().and_then(|module| tree.modules.get(module));
@@ -318,7 +315,7 @@ impl Still<'_> {
              <th scope=\"col\">Module</th><th scope=\"col\">Function</th></tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n",
             counted(samples(event), "sample", "samples"),
             escape(&event.name),
-            order.len().min(STILL_FUNCTIONS),
+            order.len().min(STATIC_TABLE_FUNCTIONS),
             grouped(order.len() as u64),
             unit = escape(unit),
         )

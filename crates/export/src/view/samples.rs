@@ -7,7 +7,7 @@ use profile::{StackId, Thread, ThreadId, View, pool_names};
 use rustc_hash::FxBuildHasher;
 
 use super::assembly::Instructions;
-use super::format::Column;
+use super::blocks::Column;
 use super::source::Lines;
 use super::tree::StackTree;
 

@@ -7,7 +7,7 @@ use model::Name;
 use profile::View;
 use serde_json::{Map, Value, json};
 
-use super::ReadSource;
+use crate::SourceReader;
 
 /// Lines that are shown before and behind one that was sampled.
 const AROUND: usize = 8;
@@ -52,7 +52,7 @@ impl Lines {
     }
 
     /// Returns `meta` with the text of lines around those that have samples. `samples` are by the lines' numbers.
-    pub(crate) fn with_text(&self, samples: &[u64], read: &ReadSource<'_>) -> Map<String, Value> {
+    pub(crate) fn with_text(&self, samples: &[u64], read: &SourceReader<'_>) -> Map<String, Value> {
         // The sampled lines of each file.
         let mut sampled: BTreeMap<u32, (u64, Vec<usize>)> = BTreeMap::new();
         for (&(file, line), &samples) in self.lines.iter().zip(samples.iter().skip(1)) {

@@ -6,9 +6,9 @@ use model::Name;
 use profile::{FrameId, FrameKind, Label, StackId, StackNodes, View, ViewFrame};
 use rustc_hash::FxBuildHasher;
 
-use super::format::Column;
-use crate::frame_name::frame_name;
-use crate::function_name::FunctionName;
+use super::blocks::Column;
+use crate::frame_name;
+use crate::names::FunctionName;
 use crate::palette::colour_of;
 
 /// Kinds of frames, as `page/format.js` numbers them.

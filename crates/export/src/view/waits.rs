@@ -3,7 +3,7 @@
 use model::{Pid, Tid};
 
 use super::PageWait;
-use super::format::Column;
+use super::blocks::Column;
 use super::samples::Clock;
 
 /// Waits that a page has at the most. Where there are more, the shortest are left out.

@@ -5,7 +5,7 @@ use std::io::Write;
 use analysis::Notices;
 use analysis::input::Input;
 use anyhow::Context;
-use export::script::dump::{self, Heading};
+use export::script::dump::{self, RecordHeading};
 use perfdata::EntryKind;
 use perfdata::tool::ToolRecord;
 
@@ -26,7 +26,7 @@ pub(super) fn dump(input: Input, console: &Console, output: &mut dyn Write) -> a
         let Some(entry) = reader.next_entry().with_context(|| format!("cannot read {name}"))? else { break };
         let (raw, layout) =
             reader.record_and_layout(entry.record).with_context(|| format!("cannot read {name}"))?;
-        let heading = Heading {
+        let heading = RecordHeading {
             // Records out of a pipe, or unpacked, lie nowhere: what has been read of the stream tells where they came.
             offset: entry.record.file_offset().unwrap_or(position),
             size: (decoder::HEADER_SIZE + raw.body.len()) as u64,
@@ -46,15 +46,15 @@ pub(super) fn dump(input: Input, console: &Console, output: &mut dyn Write) -> a
                         architecture,
                     );
                 }
-                Err(error) => dump::refused(&mut text, &heading, raw.kind, &error.to_string()),
+                Err(error) => dump::undecodable(&mut text, &heading, raw.kind, &error.to_string()),
             },
             EntryKind::Unknown => {
-                dump::refused(&mut text, &heading, raw.kind, "a type that this version does not know")
+                dump::undecodable(&mut text, &heading, raw.kind, "a type that this version does not know")
             }
             EntryKind::Tool | EntryKind::RoundEnd => match ToolRecord::parse(&raw, endian) {
                 Ok(Some(record)) => dump::tool_record(&mut text, &heading, raw.kind, &record),
-                Ok(None) => dump::refused(&mut text, &heading, raw.kind, "no fields are known"),
-                Err(error) => dump::refused(&mut text, &heading, raw.kind, &error.to_string()),
+                Ok(None) => dump::undecodable(&mut text, &heading, raw.kind, "no fields are known"),
+                Err(error) => dump::undecodable(&mut text, &heading, raw.kind, &error.to_string()),
             },
         }
         output.write_all(&text)?;

@@ -10,7 +10,7 @@ use analysis::aggregate::SeenIn;
 use analysis::symbols::{Symbolizing, Symbols};
 use anyhow::Context;
 use crossbeam_channel::{Receiver, Sender, bounded};
-use export::script::{Line, LineTexts, Symbols as Known, Text};
+use export::script::{ChainLine, ChainLineTexts, GappedText, SymbolLookup};
 use model::{Name, Resolution, Space, SpaceId, SpaceTable, StackEntry};
 use perfdata::features::Features;
 
@@ -20,9 +20,9 @@ const MOST_PLACES: usize = 1 << 20;
 /// Samples that have been read, and what is new in them.
 pub(super) struct SampleBatch {
     /// The samples.
-    pub(super) text: Text,
+    pub(super) text: GappedText,
     /// Lines of call chains that were in no lot before.
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<ChainLine>,
     /// Spaces that were in no lot before.
     pub(super) spaces: Vec<Space>,
     /// The processes of all spaces.
@@ -34,7 +34,7 @@ pub(super) struct SampleBatch {
 /// Takes lots, until it is dropped or fails.
 pub(super) struct Lots<'a> {
     lots: Sender<SampleBatch>,
-    emptied: Receiver<Text>,
+    emptied: Receiver<GappedText>,
     line_bytes: &'a AtomicUsize,
 }
 
@@ -45,7 +45,7 @@ impl Lots<'_> {
     }
 
     /// Memory for the next text.
-    pub(super) fn empty_text(&self) -> Text {
+    pub(super) fn empty_text(&self) -> GappedText {
         self.emptied.try_recv().unwrap_or_default()
     }
 
@@ -63,7 +63,7 @@ pub(super) struct Finisher<'o> {
     spaces: SpaceTable,
     /// Paths of kernel modules in the recording's list of build ids.
     listed_modules: HashSet<Name>,
-    lines: LineTexts,
+    lines: ChainLineTexts,
 }
 
 impl<'o> Finisher<'o> {
@@ -141,7 +141,7 @@ struct Names<'a> {
     modules: &'a HashSet<Name>,
 }
 
-impl Known for Names<'_> {
+impl SymbolLookup for Names<'_> {
     fn resolution(&self, entry: &StackEntry) -> Option<&Resolution> {
         self.symbols.resolutions.get(entry)
     }

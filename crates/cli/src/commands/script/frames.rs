@@ -1,6 +1,6 @@
 //! Addresses of processes whose lines are known: most of a call chain is found here.
 
-use export::script::LineId;
+use export::script::ChainLineId;
 use tracker::{AddressSpace, Generation};
 
 use model::{AddressKind, EventIndex};
@@ -28,7 +28,7 @@ const SLOT_BITS: u32 = 17;
 /// Remembers the lines of frames. Frames that share a slot displace each other: the memory is bounded, and no choice of
 /// addresses makes it slow.
 pub(super) struct Frames {
-    slots: Vec<Option<(Frame, LineId)>>,
+    slots: Vec<Option<(Frame, ChainLineId)>>,
 }
 
 impl Default for Frames {
@@ -40,7 +40,7 @@ impl Default for Frames {
 impl Frames {
     /// Returns the line of a frame: as remembered, or as `find` has it.
     #[inline]
-    pub(super) fn get_or_find(&mut self, frame: Frame, find: impl FnOnce() -> LineId) -> LineId {
+    pub(super) fn get_or_find(&mut self, frame: Frame, find: impl FnOnce() -> ChainLineId) -> ChainLineId {
         let Some(slot) = self.slots.get_mut(frame.slot()) else { return find() };
         match slot {
             Some((known, line)) if *known == frame => *line,

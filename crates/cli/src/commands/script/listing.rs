@@ -5,7 +5,9 @@ use analysis::aggregate::SeenIn;
 use anyhow::bail;
 use decoder::values::U64s;
 use decoder::{CpuMode, Record, Sample};
-use export::script::{LineId, LineNumbers, Place, Printer, Stack, Style, Text};
+use export::script::{
+    AddressStyle, ChainLineId, ChainLineTable, GappedText, LocatedAddress, Printer, SampleStack,
+};
 use model::{AddressKind, Avma, EventIndex, Pid, Tid};
 use profile::{SampleFacts, SampleFilter};
 use tracker::{AddressSpace, ChainItem, SampleSink, TrackedSample, Tracker, chain_items};
@@ -29,14 +31,14 @@ pub(super) struct Listing<'o> {
     pub(super) max_stack: usize,
     printer: Printer,
     admission: Admission,
-    text: Text,
+    text: GappedText,
     /// The size that the lot at hand may reach.
     lot_size: usize,
-    lines: LineNumbers,
+    lines: ChainLineTable,
     forget_lines: bool,
     frames: Frames,
     /// The chain at hand; kept for its memory.
-    chain: Vec<LineId>,
+    chain: Vec<ChainLineId>,
     /// Spaces that have been handed on.
     spaces: usize,
     /// In which processes spaces were seen.
@@ -64,9 +66,9 @@ impl<'o> Listing<'o> {
             max_stack: usize::MAX,
             printer,
             admission: Admission::new(filter),
-            text: Text::default(),
+            text: GappedText::default(),
             lot_size: FIRST_TEXT,
-            lines: LineNumbers::default(),
+            lines: ChainLineTable::default(),
             forget_lines: false,
             frames: Frames::default(),
             chain: Vec::new(),
@@ -92,7 +94,7 @@ impl<'o> Listing<'o> {
         self.spaces += spaces.len();
         let lot = SampleBatch {
             text: std::mem::replace(&mut self.text, self.lots.empty_text()),
-            lines: self.lines.take_new(),
+            lines: self.lines.drain_new(),
             spaces,
             seen_in: self.seen_in.clone(),
             forget_lines: std::mem::take(&mut self.forget_lines),
@@ -110,16 +112,16 @@ impl<'o> Listing<'o> {
     }
 
     /// The instruction of a sample without a call chain.
-    fn instruction(&mut self, tracked: &mut TrackedSample<'_>, pid: Pid) -> Place {
+    fn instruction(&mut self, tracked: &mut TrackedSample<'_>, pid: Pid) -> LocatedAddress {
         let address = tracked.sample.ip.unwrap_or(0);
         let context = AddressSpace::of_mode(tracked.sample.mode);
         let entry = tracked.tracker.map_address(pid, context, Avma(address), AddressKind::InstructionPointer);
         self.seen_in.see(pid, &[entry]);
-        Place { address, entry }
+        LocatedAddress { address, entry }
     }
 
     /// Puts the lines of a call chain into `self.chain`.
-    fn map(&mut self, tracked: &mut TrackedSample<'_>, pid: Pid, style: Style) {
+    fn map(&mut self, tracked: &mut TrackedSample<'_>, pid: Pid, style: AddressStyle) {
         self.chain.clear();
         if let Some(chain) = tracked.sample.callchain {
             self.map_part(tracked, pid, style, chain, tracked.sample.mode);
@@ -134,7 +136,7 @@ impl<'o> Listing<'o> {
         &mut self,
         tracked: &mut TrackedSample<'_>,
         pid: Pid,
-        style: Style,
+        style: AddressStyle,
         chain: U64s<'_>,
         mode: CpuMode,
     ) {
@@ -147,7 +149,7 @@ impl<'o> Listing<'o> {
                 self.chain.push(frames.get_or_find(frame, || {
                     let entry = tracker.map_address(pid, context, Avma(address), kind);
                     seen_in.see(pid, &[entry]);
-                    lines.add(style, Place { address, entry })
+                    lines.add(style, LocatedAddress { address, entry })
                 }));
             }
         }
@@ -193,16 +195,16 @@ impl SampleSink for Listing<'_> {
         let stack = match self.printer.style(event) {
             Some(style) if sample.callchain.is_some() => {
                 self.map(&mut tracked, pid, style);
-                Some(Stack::Chain(&self.chain))
+                Some(SampleStack::Chain(&self.chain))
             }
-            Some(_) => Some(Stack::Instruction(self.instruction(&mut tracked, pid))),
+            Some(_) => Some(SampleStack::Instruction(self.instruction(&mut tracked, pid))),
             None => None,
         };
         let (tracker, seen_in) = (&mut *tracked.tracker, &mut self.seen_in);
         let mut place = |address| {
             let entry = tracker.map_address(pid, None, Avma(address), AddressKind::InstructionPointer);
             seen_in.see(pid, &[entry]);
-            Place { address, entry }
+            LocatedAddress { address, entry }
         };
         self.printer.sample(event, sample, &comm, stack, &mut place, &mut self.text);
         if self.text.size() > self.lot_size {

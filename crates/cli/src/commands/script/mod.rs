@@ -19,8 +19,8 @@ use clap::Args;
 use decoder::AttrFlags;
 use decoder::attr::TYPE_TRACEPOINT;
 use decoder::registers::Architecture;
-use export::script::tracepoint::Formats;
-use export::script::{Fields, Printer, ScriptEvent, Selection};
+use export::script::tracepoint::TracepointFormats;
+use export::script::{FieldSelection, Fields, Printer, ScriptEvent};
 use export::summary::counted;
 use model::{EventIndex, Name};
 use perfdata::Reader;
@@ -73,7 +73,7 @@ pub struct ScriptArguments {
 /// # Errors
 /// Where the recording cannot be read, does not have what was asked for, or the text cannot be written.
 pub fn run(arguments: &ScriptArguments, console: &Console) -> anyhow::Result<ExitCode> {
-    let mut selection = Selection::default();
+    let mut selection = FieldSelection::default();
     for list in &arguments.fields {
         selection.apply(list)?;
     }
@@ -90,7 +90,7 @@ pub fn run(arguments: &ScriptArguments, console: &Console) -> anyhow::Result<Exi
 
 fn print(
     arguments: &ScriptArguments,
-    selection: &Selection,
+    selection: &FieldSelection,
     input: Input,
     console: &Console,
     output: &mut Output,
@@ -166,7 +166,7 @@ fn admitted(reader: &Reader, name: Option<&str>) -> anyhow::Result<Vec<EventInde
 
 fn printer(
     reader: &Reader,
-    selection: &Selection,
+    selection: &FieldSelection,
     arguments: &ScriptArguments,
     console: &Console,
 ) -> anyhow::Result<Printer> {
@@ -176,7 +176,8 @@ fn printer(
     if arguments.ns {
         printer.show_nanoseconds();
     }
-    let (formats, error) = reader.features().tracing_data.as_deref().map(Formats::parse).unwrap_or_default();
+    let (formats, error) =
+        reader.features().tracing_data.as_deref().map(TracepointFormats::parse).unwrap_or_default();
     if let Some(error) = error {
         console.warn(&error.to_string());
     }

@@ -78,7 +78,9 @@ fn draw_legend(frame: &mut Frame<'_>, theme: &Theme, area: Rect) {
         ("runnable", Color::Magenta),
     ];
     let mut line = Line::default();
-    for (number, ((_, rgb), (meaning, sixteen))) in export::LEGEND_OF_TIME.iter().zip(MEANINGS).enumerate() {
+    for (number, ((_, rgb), (meaning, sixteen))) in
+        export::THREAD_TIME_LEGEND.iter().zip(MEANINGS).enumerate()
+    {
         let swatch = format!("{}  ", edge(theme, number > 0));
         let text = format!(" {meaning}  ");
         if line.width() + swatch.chars().count() + text.len() > usize::from(area.width) {

@@ -12,7 +12,7 @@ use crate::top::code::CodeAnswer;
 use crate::top::keys::{HELP, Request};
 use crate::top::state::{App, View};
 use crate::top::theme::{Depth, Theme};
-use export::annotate::{Heat, Row};
+use export::annotate::{Heat, ListingRow};
 use live::snapshot::{Function, Snapshot, Span};
 use live::testing::Build;
 use live::views::Scope;
@@ -112,7 +112,7 @@ fn time_has_the_colours_of_the_picture() {
     let colours: std::collections::HashSet<Color> =
         terminal.backend().buffer().content().iter().map(|cell| cell.bg).collect();
     for label in ["[blocked: futex]", "[runnable: preempted]", "take", "_[k]"] {
-        let (r, g, b) = export::colour_of_time(label, label == "take");
+        let (r, g, b) = export::thread_time_colour(label, label == "take");
         assert!(label == "_[k]" || colours.contains(&Color::Rgb(r, g, b)), "{label}");
     }
 }
@@ -182,9 +182,9 @@ fn code_of_a_function() {
     assert_eq!(&*function.name, "memchr");
     let row = |(number, heat)| {
         let text = format!("{:>7} ╭─► {number:>8x}: nop", if heat == Heat::Hot { "12.00" } else { "" });
-        Row { text, heat, address: Some(number) }
+        ListingRow { text, heat, address: Some(number) }
     };
-    let rows: Vec<Row> = (0..100)
+    let rows: Vec<ListingRow> = (0..100)
         .map(|number| row((number, if number % 40 == 39 { Heat::Hot } else { Heat::None })))
         .collect();
     let other = Function { name: "late".into(), ..function.clone() };

@@ -12,7 +12,7 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::Recording;
+use super::ExportedRecording;
 use super::dictionary::Dictionary;
 use json::Object;
 use tables::Tables;
@@ -26,7 +26,7 @@ const CATEGORIES: [(&str, &str); 4] =
     [("Other", "grey"), ("User", "yellow"), ("Kernel", "orange"), ("Generated code", "green")];
 
 pub(super) fn write(
-    recording: &Recording<'_>,
+    recording: &ExportedRecording<'_>,
     dictionary: &Dictionary,
     output: &mut dyn Write,
 ) -> io::Result<()> {
@@ -58,20 +58,20 @@ fn milliseconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e6
 }
 
-fn meta(recording: &Recording<'_>, tracks: &Tracks) -> Value {
+fn meta(recording: &ExportedRecording<'_>, tracks: &Tracks) -> Value {
     let categories =
         CATEGORIES.map(|(name, color)| json!({"name": name, "color": color, "subcategories": ["Other"]}));
     let is_clock = recording.events.first().is_some_and(|event| event.is_clock);
-    let truths = recording.events.iter().zip(&recording.truths);
-    let truths =
-        truths.map(|(event, truth)| json!({"label": event.name, "format": "string", "value": truth}));
+    let caveats = recording.events.iter().zip(&recording.caveats);
+    let caveats =
+        caveats.map(|(event, truth)| json!({"label": event.name, "format": "string", "value": truth}));
     json!({
         "version": 24,
         "preprocessedProfileVersion": VERSION,
         "product": recording.title,
         "importedFrom": "prof",
         "interval": milliseconds(tracks.timeline.interval),
-        "startTime": recording.started.map_or(0.0, milliseconds),
+        "startTime": recording.started_unix_ns.map_or(0.0, milliseconds),
         "profilingStartTime": 0,
         "profilingEndTime": milliseconds(tracks.timeline.length),
         "processType": 0,
@@ -112,6 +112,6 @@ fn meta(recording: &Recording<'_>, tracks: &Tracks) -> Value {
                 "fields": [],
             },
         ],
-        "extra": [{"label": "How far this can be trusted", "entries": truths.collect::<Vec<_>>()}],
+        "extra": [{"label": "How far this can be trusted", "entries": caveats.collect::<Vec<_>>()}],
     })
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::super::dictionary::Dictionary;
 use super::super::timeline::Timeline;
-use super::super::{Event, Gap, Recording};
+use super::super::{ExportedEvent, ExportedRecording, SampleGap};
 use super::json::{Column, Object, table};
 use super::milliseconds;
 use super::tables::Tables;
@@ -52,7 +52,11 @@ struct Stretch {
 }
 
 impl Tracks {
-    pub(super) fn new(recording: &Recording<'_>, dictionary: &Dictionary, tables: &mut Tables) -> Self {
+    pub(super) fn new(
+        recording: &ExportedRecording<'_>,
+        dictionary: &Dictionary,
+        tables: &mut Tables,
+    ) -> Self {
         let timeline = Timeline::new(recording, dictionary);
         let mut list: Vec<Track> = Vec::new();
         let mut numbers: HashMap<(usize, u32), usize, FxBuildHasher> = HashMap::default();
@@ -82,7 +86,7 @@ impl Tracks {
     pub(super) fn write(
         &self,
         number: usize,
-        recording: &Recording<'_>,
+        recording: &ExportedRecording<'_>,
         dictionary: &Dictionary,
         tables: &mut Tables,
         output: &mut dyn Write,
@@ -175,14 +179,14 @@ impl Tracks {
     }
 
     /// A track with a marker for each gap, or for each event whose losses have no time; `None` where nothing is missing.
-    pub(super) fn losses(&self, recording: &Recording<'_>, tables: &mut Tables) -> Option<Value> {
+    pub(super) fn losses(&self, recording: &ExportedRecording<'_>, tables: &mut Tables) -> Option<Value> {
         let gaps = self.timeline.gaps(recording);
         if gaps.is_empty() {
             return None;
         }
         let names = [tables.string("Lost"), tables.string("Throttled")];
-        let kind = |gap: &Gap| if gap.lost > 0 { names[0] } else { names[1] };
-        let data = |gap: &Gap| match gap.lost {
+        let kind = |gap: &SampleGap| if gap.lost > 0 { names[0] } else { names[1] };
+        let data = |gap: &SampleGap| match gap.lost {
             0 => json!({"type": "throttle"}),
             lost => json!({"type": "loss", "records": lost}),
         };
@@ -222,7 +226,7 @@ impl Track {
 }
 
 /// Returns true if an event's periods say how much of the time a thread ran, in the unit that the whole file has.
-fn tells_load(recording: &Recording<'_>, number: usize, event: &Event<'_>) -> bool {
+fn tells_load(recording: &ExportedRecording<'_>, number: usize, event: &ExportedEvent<'_>) -> bool {
     let first_is_clock = recording.events.first().is_some_and(|event| event.is_clock);
     if first_is_clock { event.is_clock } else { number == 0 && event.name.contains("cycles") }
 }

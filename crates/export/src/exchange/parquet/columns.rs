@@ -6,7 +6,7 @@ use parquet::file::writer::SerializedRowGroupWriter;
 use profile::FrameKind;
 
 use super::super::dictionary::Dictionary;
-use super::super::{Recording, signed};
+use super::super::{ExportedRecording, signed};
 use super::Row;
 
 /// Names as the columns hold them: to copy one is to count a reference.
@@ -20,7 +20,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn new(recording: &Recording<'_>, dictionary: &Dictionary) -> Self {
+    pub(super) fn new(recording: &ExportedRecording<'_>, dictionary: &Dictionary) -> Self {
         let known = |text: &str| (!text.is_empty()).then(|| ByteArray::from(text));
         let (threads, functions) = (&dictionary.threads.values, &dictionary.functions.values);
         Self {

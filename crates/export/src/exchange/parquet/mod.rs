@@ -16,7 +16,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
-use super::Recording;
+use super::ExportedRecording;
 use super::dictionary::{Dictionary, TimedSample};
 use super::timeline::Timeline;
 use columns::{Columns, Names};
@@ -60,7 +60,7 @@ struct Row {
 }
 
 pub(super) fn write(
-    recording: &Recording<'_>,
+    recording: &ExportedRecording<'_>,
     dictionary: &Dictionary,
     bucket: Duration,
     output: &mut dyn Write,
@@ -77,7 +77,7 @@ pub(super) fn write(
     let mut table = Table {
         writer,
         output,
-        columns: Columns::new(recording.started),
+        columns: Columns::new(recording.started_unix_ns),
         names: Names::new(recording, dictionary),
         dictionary,
     };
@@ -103,12 +103,12 @@ fn failed(error: ParquetError) -> io::Error {
     io::Error::other(format!("cannot write Parquet: {error}"))
 }
 
-fn metadata(recording: &Recording<'_>, bucket: Duration) -> Vec<KeyValue> {
+fn metadata(recording: &ExportedRecording<'_>, bucket: Duration) -> Vec<KeyValue> {
     let mut metadata = vec![
         KeyValue::new("title".to_owned(), recording.title.to_owned()),
         KeyValue::new("bucket_ns".to_owned(), bucket.as_nanos().to_string()),
     ];
-    for (event, truth) in recording.events.iter().zip(&recording.truths) {
+    for (event, truth) in recording.events.iter().zip(&recording.caveats) {
         metadata.push(KeyValue::new(format!("truth of {}", event.name), truth.clone()));
     }
     metadata

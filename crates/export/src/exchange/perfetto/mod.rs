@@ -14,7 +14,7 @@ use prost::Message;
 
 use super::dictionary::{Dictionary, TimedSample};
 use super::timeline::Timeline;
-use super::{Event, Recording};
+use super::{ExportedEvent, ExportedRecording};
 use interned::Interned;
 use messages::{
     BOOTTIME, Clock, ClockSnapshot, CounterDescriptor, ExecutionContext, INSTANT, NEEDS_STATE, Process,
@@ -28,7 +28,7 @@ const PACKET: u8 = 1 << 3 | 2;
 const FIRST_SEQUENCE: u32 = 1;
 /// The first track of gaps. The one before it says how far the recording can be trusted.
 const GAPS: u64 = 2;
-const TRUTHS: u64 = 1;
+const CAVEATS: u64 = 1;
 
 /// Units that Perfetto knows, by what events are called.
 const UNITS: [(&str, i32); 6] = [
@@ -42,7 +42,7 @@ const UNITS: [(&str, i32); 6] = [
 const NANOSECONDS: i32 = 1;
 
 pub(super) fn write(
-    recording: &Recording<'_>,
+    recording: &ExportedRecording<'_>,
     dictionary: &Dictionary,
     output: &mut dyn Write,
 ) -> io::Result<()> {
@@ -71,9 +71,9 @@ impl Trace<'_> {
 }
 
 /// Clocks, and the names of processes and threads.
-fn beginning(recording: &Recording<'_>, dictionary: &Dictionary, timeline: Timeline) -> TracePacket {
+fn beginning(recording: &ExportedRecording<'_>, dictionary: &Dictionary, timeline: Timeline) -> TracePacket {
     let clock = |clock_id, timestamp| Clock { clock_id, timestamp };
-    let snapshot = recording.started.map(|started| ClockSnapshot {
+    let snapshot = recording.started_unix_ns.map(|started| ClockSnapshot {
         clocks: vec![clock(BOOTTIME, timeline.origin), clock(REALTIME, started)],
     });
     // A thread goes by the name that most of its samples have.
@@ -116,9 +116,9 @@ fn ids(dictionary: &Dictionary, thread: usize) -> (i32, i32) {
 }
 
 fn samples(
-    event: &Event<'_>,
+    event: &ExportedEvent<'_>,
     number: u32,
-    recording: &Recording<'_>,
+    recording: &ExportedRecording<'_>,
     dictionary: &Dictionary,
     timeline: Timeline,
     trace: &mut Trace<'_>,
@@ -172,7 +172,7 @@ fn stack_sample(sample: &TimedSample, dictionary: &Dictionary) -> StackSample {
 }
 
 /// Tracks of what is missing, and of how far the rest can be trusted.
-fn missing(recording: &Recording<'_>, timeline: Timeline, trace: &mut Trace<'_>) -> io::Result<()> {
+fn missing(recording: &ExportedRecording<'_>, timeline: Timeline, trace: &mut Trace<'_>) -> io::Result<()> {
     let packet = |timestamp| TracePacket {
         timestamp: Some(timestamp),
         trusted_packet_sequence_id: FIRST_SEQUENCE,
@@ -186,9 +186,9 @@ fn missing(recording: &Recording<'_>, timeline: Timeline, trace: &mut Trace<'_>)
         track_event: Some(TrackEvent { kind, track_uuid, name }),
         ..packet(timeline.origin.saturating_add(at))
     };
-    trace.packet(&track(TRUTHS, "How far this can be trusted"))?;
-    for (of, truth) in recording.events.iter().zip(&recording.truths) {
-        trace.packet(&event(INSTANT, TRUTHS, format!("{}: {truth}", of.name), 0))?;
+    trace.packet(&track(CAVEATS, "How far this can be trusted"))?;
+    for (of, truth) in recording.events.iter().zip(&recording.caveats) {
+        trace.packet(&event(INSTANT, CAVEATS, format!("{}: {truth}", of.name), 0))?;
     }
     // Slices of a track do not overlap; gaps of several CPUs do.
     let mut ends: Vec<u64> = Vec::new();

@@ -9,12 +9,12 @@ use decoder::{Record, SampleFormat, kind as kernel_kind};
 use model::Timestamp;
 use perfdata::tool::{self, ToolRecord};
 
+use super::address::display;
 use super::number;
-use super::places::display;
 
 /// The heading of a record: its position, and its header's fields.
 #[derive(Clone, Copy, Debug)]
-pub struct Heading {
+pub struct RecordHeading {
     /// Bytes from the start of the file, or of the unpacked stream.
     pub offset: u64,
     /// Bytes, with the header.
@@ -34,7 +34,7 @@ pub fn name(kind: u32) -> Option<&'static str> {
 }
 
 /// Appends the heading of a record: `3708614969882 0x3f8 [0xf0]: PERF_RECORD_SAMPLE`, to which its fields are added.
-pub fn heading(out: &mut Vec<u8>, heading: &Heading, kind: u32) {
+pub fn heading(out: &mut Vec<u8>, heading: &RecordHeading, kind: u32) {
     number::decimal(out, heading.time.map_or(0, |time| time.0), 0);
     display(out, format_args!(" {:#x} [{:#x}]: ", heading.offset, heading.size));
     match name(kind) {
@@ -46,7 +46,7 @@ pub fn heading(out: &mut Vec<u8>, heading: &Heading, kind: u32) {
 /// Appends a record of the kernel's types.
 pub fn record(
     out: &mut Vec<u8>,
-    at: &Heading,
+    at: &RecordHeading,
     kind: u32,
     record: &Record<'_>,
     format: SampleFormat,
@@ -61,14 +61,14 @@ pub fn record(
 }
 
 /// Appends a record that a tool wrote.
-pub fn tool_record(out: &mut Vec<u8>, at: &Heading, kind: u32, record: &ToolRecord<'_>) {
+pub fn tool_record(out: &mut Vec<u8>, at: &RecordHeading, kind: u32, record: &ToolRecord<'_>) {
     heading(out, at, kind);
     tool_record::tool_record(out, record);
     out.push(b'\n');
 }
 
 /// Appends a record that cannot be taken apart, with the reason in place of its fields.
-pub fn refused(out: &mut Vec<u8>, at: &Heading, kind: u32, why: &str) {
+pub fn undecodable(out: &mut Vec<u8>, at: &RecordHeading, kind: u32, why: &str) {
     heading(out, at, kind);
     display(out, format_args!(" <{}>\n", model::Name::from(why)));
 }

@@ -4,8 +4,8 @@ use decoder::registers::Architecture;
 use decoder::values::{CounterValues, Registers};
 use decoder::{Sample, SampleFormat};
 
+use super::super::address::display;
 use super::super::memory;
-use super::super::places::display;
 
 pub(super) fn sample(
     out: &mut Vec<u8>,

@@ -4,7 +4,7 @@ use decoder::Record;
 use decoder::record::{Mmap, MmapIdentity, SampleId, Switch, Task, Throttle};
 use model::Name;
 
-use super::super::places::display;
+use super::super::address::display;
 use super::sample::counters;
 
 pub(super) fn sideband(out: &mut Vec<u8>, record: &Record<'_>) {

@@ -3,7 +3,7 @@
 use model::Name;
 use perfdata::tool::{CpuMap, EventUpdate, ToolRecord};
 
-use super::super::places::display;
+use super::super::address::display;
 
 pub(super) fn tool_record(out: &mut Vec<u8>, record: &ToolRecord<'_>) {
     match record {

@@ -1,16 +1,16 @@
 //! The values of arguments, from the raw data of a sample.
 
 use super::expression::Expression;
-use super::format::{Field, FieldPlace, Format};
+use super::format::{Field, FieldPlace, TracepointFormat};
 
 /// The raw data of one sample.
 #[derive(Clone, Copy)]
-pub(super) struct Data<'a> {
-    pub(super) format: &'a Format,
+pub(super) struct RawData<'a> {
+    pub(super) format: &'a TracepointFormat,
     pub(super) raw: &'a [u8],
 }
 
-impl<'a> Data<'a> {
+impl<'a> RawData<'a> {
     /// The number in `bytes`, in the recording's byte order: at most the first eight.
     pub(super) fn number(&self, bytes: &[u8], signed: bool) -> u64 {
         let bytes = bytes.get(..8).unwrap_or(bytes);

@@ -39,7 +39,7 @@ pub(super) enum FieldPlace {
 
 /// The format in which a tracepoint's raw data are printed.
 #[derive(Clone, Debug)]
-pub struct Format {
+pub struct TracepointFormat {
     pub(super) fields: Vec<Field>,
     /// `None` where the line of C is beyond us.
     pub(super) print: Option<Print>,
@@ -48,7 +48,7 @@ pub struct Format {
     pub(super) strings: Arc<HashMap<u64, String>>,
 }
 
-impl Format {
+impl TracepointFormat {
     /// Reads the text of a `format` file.
     pub(super) fn parse(text: &str, endian: Endian, long_size: u8) -> Self {
         let mut fields = Vec::new();

@@ -5,24 +5,24 @@ use std::sync::Arc;
 
 use perfdata::tracing_data::TracingData;
 
-use super::format::Format;
+use super::format::TracepointFormat;
 
 /// The formats of a recording's tracepoints, by their ids.
 #[derive(Default, Debug)]
-pub struct Formats {
+pub struct TracepointFormats {
     // With a keyed hash: a hostile file chooses the ids.
-    by_id: HashMap<u64, Format>,
+    by_id: HashMap<u64, TracepointFormat>,
 }
 
-impl Formats {
-    /// Reads a TRACING_DATA section. Formats that make no sense are left out; of data that break off, what was read
+impl TracepointFormats {
+    /// Reads a TRACING_DATA section. TracepointFormats that make no sense are left out; of data that break off, what was read
     /// before stays, and the error says where.
     pub fn parse(section: &[u8]) -> (Self, Option<perfdata::Error>) {
         let (data, error) = TracingData::parse(section);
         let strings = Arc::new(strings(&String::from_utf8_lossy(data.strings)));
         let format = |tracepoint: &perfdata::tracing_data::Tracepoint<'_>| {
             let text = String::from_utf8_lossy(tracepoint.format);
-            let mut format = Format::parse(&text, data.endian, data.long_size);
+            let mut format = TracepointFormat::parse(&text, data.endian, data.long_size);
             format.strings = Arc::clone(&strings);
             Some((tracepoint.id()?, format))
         };
@@ -30,12 +30,12 @@ impl Formats {
     }
 
     /// The format of the tracepoint with this id (`attr.config`).
-    pub fn get(&self, id: u64) -> Option<&Format> {
+    pub fn get(&self, id: u64) -> Option<&TracepointFormat> {
         self.by_id.get(&id)
     }
 
     /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = &Format> {
+    pub fn iter(&self) -> impl Iterator<Item = &TracepointFormat> {
         self.by_id.values()
     }
 }

@@ -14,5 +14,5 @@ mod print;
 mod printf;
 mod token;
 
-pub use format::Format;
-pub use formats::Formats;
+pub use format::TracepointFormat;
+pub use formats::TracepointFormats;

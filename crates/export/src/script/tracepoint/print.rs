@@ -2,17 +2,17 @@
 
 use model::Name;
 
-use super::super::places::{Place, display};
-use super::super::text::{Gap, Text};
-use super::arguments::Data;
+use super::super::address::{LocatedAddress, display};
+use super::super::gapped_text::{Gap, GappedText};
+use super::arguments::RawData;
 use super::expression::{Expression, Piece, Print};
-use super::format::{Field, Format};
+use super::format::{Field, TracepointFormat};
 use super::printf::Directive;
 
-impl Format {
+impl TracepointFormat {
     /// Appends the raw data of a sample; `place` says where an address of the kernel lies.
-    pub fn print(&self, raw: &[u8], place: &mut dyn FnMut(u64) -> Place, text: &mut Text) {
-        let data = Data { format: self, raw };
+    pub fn print(&self, raw: &[u8], place: &mut dyn FnMut(u64) -> LocatedAddress, text: &mut GappedText) {
+        let data = RawData { format: self, raw };
         match &self.print {
             Some(print) => formatted(&data, print, place, text),
             None => {
@@ -25,7 +25,12 @@ impl Format {
     }
 }
 
-fn formatted(data: &Data<'_>, print: &Print, place: &mut dyn FnMut(u64) -> Place, text: &mut Text) {
+fn formatted(
+    data: &RawData<'_>,
+    print: &Print,
+    place: &mut dyn FnMut(u64) -> LocatedAddress,
+    text: &mut GappedText,
+) {
     let mut arguments = print.arguments.iter();
     for piece in &print.format {
         let directive = match piece {
@@ -61,17 +66,17 @@ fn formatted(data: &Data<'_>, print: &Print, place: &mut dyn FnMut(u64) -> Place
 }
 
 fn pointer(
-    data: &Data<'_>,
+    data: &RawData<'_>,
     form: &Directive,
     argument: &Expression,
-    place: &mut dyn FnMut(u64) -> Place,
-    text: &mut Text,
+    place: &mut dyn FnMut(u64) -> LocatedAddress,
+    text: &mut GappedText,
 ) {
     let bytes = data.bytes(argument).unwrap_or_default();
     let part = match form.pointer.as_str() {
         kind @ ("F" | "f" | "S" | "s") => {
             let with_offset = matches!(kind, "F" | "S");
-            return text.leave(Gap::KernelFunction(place(data.value(argument)), with_offset));
+            return text.push_gap(Gap::KernelFunction(place(data.value(argument)), with_offset));
         }
         "I4" | "i4" => ipv4(bytes),
         "I6" => ipv6(bytes, false),
@@ -109,7 +114,7 @@ fn ipv6(bytes: &[u8], compressed: bool) -> String {
 }
 
 /// `struct sockaddr`: family, port, address.
-fn socket_address(data: &Data<'_>, bytes: &[u8], kind: &str) -> String {
+fn socket_address(data: &RawData<'_>, bytes: &[u8], kind: &str) -> String {
     let family = data.number(bytes.get(..2).unwrap_or_default(), false);
     let port = bytes
         .get(2..4)
@@ -144,7 +149,7 @@ fn uuid(bytes: &[u8], kind: &str) -> String {
 }
 
 /// ` name=value`
-fn plain(data: &Data<'_>, field: &Field, out: &mut Vec<u8>) {
+fn plain(data: &RawData<'_>, field: &Field, out: &mut Vec<u8>) {
     display(out, format_args!(" {}=", Name::from(field.name.as_str())));
     let bytes = data.bytes_of(field);
     if field.element.is_some() {

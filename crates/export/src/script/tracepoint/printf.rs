@@ -1,6 +1,6 @@
 //! `printf` of one argument.
 
-use super::super::places::safe;
+use super::super::address::safe;
 
 /// `%-8s`, `%#llx`, `%.*s`, `%pS`
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

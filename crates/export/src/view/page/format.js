@@ -1,4 +1,4 @@
-// The data of the page: unpacks the blocks that the exporter wrote. Their layout is described in `view/format.rs`.
+// The data of the page: unpacks the blocks that the exporter wrote. Their layout is described in `view/blocks.rs`.
 
 /**
  * @typedef {object} EventInfo

@@ -3,7 +3,7 @@
 use profile::{Sample, View};
 
 use crate::frame_name;
-use crate::stacks::{LabelId, LabelTable, Rows};
+use crate::label_stacks::{LabelId, LabelTable, Rows};
 
 /// The samples of a view whose profile kept them ([`profile::Detail::samples`]), thread by thread in the order of
 /// their first samples.

@@ -3,10 +3,15 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use super::Recording;
+use super::ExportedRecording;
 use super::dictionary::Dictionary;
 
-pub(super) fn write(_: &Recording<'_>, _: &Dictionary, _: Duration, _: &mut dyn Write) -> io::Result<()> {
+pub(super) fn write(
+    _: &ExportedRecording<'_>,
+    _: &Dictionary,
+    _: Duration,
+    _: &mut dyn Write,
+) -> io::Result<()> {
     Err(io::Error::new(
         io::ErrorKind::Unsupported,
         "this build has no Parquet: its cargo feature `parquet` is off",

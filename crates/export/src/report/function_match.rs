@@ -7,9 +7,9 @@ use profile::{FrameId, Label, Pattern, ViewFrame};
 use super::{ReportError, keys};
 
 /// The set of frames that belong to the chosen functions.
-pub(super) struct Chosen(Vec<bool>);
+pub(super) struct ChosenFunctions(Vec<bool>);
 
-impl Chosen {
+impl ChosenFunctions {
     pub(super) fn is(&self, frame: FrameId) -> bool {
         self.0[frame.index()]
     }
@@ -19,7 +19,7 @@ impl Chosen {
 const OFFERED: usize = 3;
 
 /// Chooses the function of exactly this name; where there is none, all that match.
-pub(super) fn choose(frames: &[ViewFrame], wanted: &Pattern) -> Result<Chosen, ReportError> {
+pub(super) fn choose(frames: &[ViewFrame], wanted: &Pattern) -> Result<ChosenFunctions, ReportError> {
     let is_thread = |label: &Label| {
         matches!(
             label,
@@ -45,7 +45,7 @@ pub(super) fn choose(frames: &[ViewFrame], wanted: &Pattern) -> Result<Chosen, R
         names.iter().zip(frames).map(matching).collect()
     };
     if chosen.contains(&true) {
-        return Ok(Chosen(chosen));
+        return Ok(ChosenFunctions(chosen));
     }
     let nearest = nearest_names(names.iter().flatten().map(String::as_str), wanted.typed());
     Err(ReportError::NoSuchFunction { wanted: wanted.typed().to_owned(), nearest })

@@ -1,5 +1,9 @@
 //! Flame graphs and flame charts as SVG, drawn by inferno.
 
+mod pruning;
+mod svg;
+mod time_order;
+
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
@@ -7,15 +11,15 @@ use inferno::flamegraph::color::{Palette, PaletteMap};
 use inferno::flamegraph::{Direction, Options as Inferno};
 use profile::{FrameTree, View};
 
-use crate::chart::Chart;
-use crate::flame_tree::{self, LEFT_OUT, Widths};
-use crate::labels::printable;
-use crate::page::folding::Folding;
-use crate::page::frames::Frames;
-use crate::page::{self, Page};
+use crate::label_stacks::{LEFT_OUT, LabelId, Rows, Stacks};
+use crate::names::printable;
 use crate::palette::{self, colour_of};
-use crate::stacks::{LabelId, Rows, Stacks};
 use crate::waiting;
+use pruning::Widths;
+use svg::Page;
+use svg::folding::Folding;
+use svg::frames::Frames;
+use time_order::Chart;
 
 /// The look of the picture.
 #[derive(Clone, Debug)]
@@ -121,12 +125,12 @@ fn draw(rows: &impl Rows, options: &Options, output: &mut dyn Write) -> io::Resu
     let total = rows.total();
     let per_unit = options.per_unit.max(1);
     let scale = (total.div_ceil(LARGEST_TOTAL) as u64).max(per_unit);
-    let width = options.width.unwrap_or(page::WIDTH);
-    let room = width.saturating_sub(2 * page::MARGIN) as f64;
+    let width = options.width.unwrap_or(svg::WIDTH);
+    let room = width.saturating_sub(2 * svg::MARGIN) as f64;
     let mut lines = Vec::new();
     let mut drawn_total = 0_u64;
     let widths = Widths { least: least(total, options.min_width), scale: room / total.max(1) as f64 };
-    let pruned = flame_tree::prune(rows, widths, &mut |frames, weight| {
+    let pruned = pruning::prune(rows, widths, &mut |frames, weight| {
         let weight = (weight / scale).max(1);
         drawn_total = drawn_total.saturating_add(weight);
         lines.push(line(rows, frames, weight));
@@ -168,7 +172,7 @@ fn draw(rows: &impl Rows, options: &Options, output: &mut dyn Write) -> io::Resu
 
     let page = Page {
         legend: match options.colors {
-            Colors::Kinds if is_time => &palette::LEGEND_OF_TIME,
+            Colors::Kinds if is_time => &palette::THREAD_TIME_LEGEND,
             _ => &[],
         },
         title: &printable(&options.title),

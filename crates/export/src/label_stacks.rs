@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use profile::{FrameTable, FrameTree};
 
-use crate::flame_tree::LEFT_OUT;
 use crate::frame_name;
-use crate::labels::safe_label;
+use crate::names::safe_label;
+
+/// The text of the label that stands for frames that were left out. No safe label has it.
+pub(crate) const LEFT_OUT: &str = "\u{1}";
 
 /// Stacks of labels in an order that means something: equal neighbours are drawn as one.
 pub(crate) trait Rows {

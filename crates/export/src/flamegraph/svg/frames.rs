@@ -4,14 +4,14 @@
 //! are hidden, with a mark; names are cut at their left end instead of their right; a frame from which others were left
 //! out says so.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::ROW;
 use super::folding::{Folding, Marks};
-use crate::flame_tree::LEFT_OUT;
-use crate::function_name::FunctionName;
+use crate::label_stacks::LEFT_OUT;
+use crate::names::FunctionName;
+use crate::names::escape::{escape, unescaped};
 use crate::waiting::unmarked;
 
 /// Pixels of a letter: 0.6 of the size in all fonts that are called monospace.
@@ -216,54 +216,5 @@ impl Frame {
 
     fn end(&self) -> u64 {
         self.start.saturating_add(self.weight)
-    }
-}
-
-const ENTITIES: [(&str, char); 5] =
-    [("&lt;", '<'), ("&gt;", '>'), ("&apos;", '\''), ("&quot;", '"'), ("&amp;", '&')];
-
-fn unescaped(text: &str) -> Cow<'_, str> {
-    if !text.contains('&') {
-        return Cow::Borrowed(text);
-    }
-    let mut plain = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('&') {
-        plain.push_str(&rest[..at]);
-        rest = &rest[at..];
-        let entity = ENTITIES.iter().find(|(entity, _)| rest.starts_with(entity));
-        let (entity, character) = entity.copied().unwrap_or(("&", '&'));
-        plain.push(character);
-        rest = &rest[entity.len()..];
-    }
-    Cow::Owned(plain + rest)
-}
-
-/// Text for an element or an attribute.
-pub(crate) fn escape(text: &str) -> Cow<'_, str> {
-    if !text.contains(['<', '>', '&', '\'', '"']) {
-        return Cow::Borrowed(text);
-    }
-    let mut escaped = String::with_capacity(text.len() + 8);
-    for character in text.chars() {
-        match ENTITIES.iter().find(|(_, plain)| *plain == character) {
-            Some((entity, _)) => escaped.push_str(entity),
-            None => escaped.push(character),
-        }
-    }
-    Cow::Owned(escaped)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn text_is_escaped_and_read_back() {
-        for text in ["", "a", "<&>\"'", "&amp;", "&&lt;"] {
-            assert_eq!(unescaped(&escape(text)), text);
-        }
-        assert_eq!(escape("a<b>&'\""), "a&lt;b&gt;&amp;&apos;&quot;");
-        assert_eq!(unescaped("a & b &lt"), "a & b &lt");
     }
 }

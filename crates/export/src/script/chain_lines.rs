@@ -1,34 +1,34 @@
 //! Lines of call chains, each formatted once: a recording has few places beside the samples that lie in them.
 //!
-//! Whoever reads samples gives lines their numbers ([`LineNumbers`]); their texts ([`LineTexts`]) are made when symbols
+//! Whoever reads samples gives lines their numbers ([`ChainLineTable`]); their texts ([`ChainLineTexts`]) are made when symbols
 //! are known, by another thread perhaps.
 
 use std::hash::{BuildHasher, RandomState};
 
 use model::Resolution;
 
-use super::places::{Place, Style, Symbols};
+use super::address::{AddressStyle, LocatedAddress, SymbolLookup};
 
 /// So many lines are formatted together.
 const BATCH: usize = 256;
 
 /// The number of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct LineId(u32);
+pub struct ChainLineId(u32);
 
 /// A place of a call chain, as it is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Line {
+pub struct ChainLine {
     /// The place.
-    pub place: Place,
+    pub place: LocatedAddress,
     /// The form in which it is printed.
-    pub style: Style,
+    pub style: AddressStyle,
 }
 
 /// The lines of call chains seen lately.
 #[derive(Debug)]
-pub struct LineNumbers {
-    lines: Vec<Line>,
+pub struct ChainLineTable {
+    lines: Vec<ChainLine>,
     /// Lines that have been taken.
     taken: usize,
     /// By hash: parts of the hash, and the line's number plus one. As many slots as a power of two, half of them empty.
@@ -37,7 +37,7 @@ pub struct LineNumbers {
     seeds: [u64; 3],
 }
 
-impl Default for LineNumbers {
+impl Default for ChainLineTable {
     fn default() -> Self {
         let random = RandomState::new();
         let seeds = [0, 1, 2].map(|number: u64| random.hash_one(number) | 1);
@@ -45,10 +45,10 @@ impl Default for LineNumbers {
     }
 }
 
-impl LineNumbers {
+impl ChainLineTable {
     /// Adds the line of a place of a call chain: new, or added before.
-    pub fn add(&mut self, style: Style, place: Place) -> LineId {
-        let line = Line { place, style };
+    pub fn add(&mut self, style: AddressStyle, place: LocatedAddress) -> ChainLineId {
+        let line = ChainLine { place, style };
         let hash = self.hash(&line);
         match self.find(hash, &line) {
             Ok(id) => id,
@@ -62,13 +62,13 @@ impl LineNumbers {
                 if self.lines.len() * 2 > self.slots.len() {
                     self.grow();
                 }
-                LineId(id)
+                ChainLineId(id)
             }
         }
     }
 
     /// The lines that were added since the last call.
-    pub fn take_new(&mut self) -> Vec<Line> {
+    pub fn drain_new(&mut self) -> Vec<ChainLine> {
         let first = std::mem::replace(&mut self.taken, self.lines.len());
         self.lines.get(first..).unwrap_or_default().to_vec()
     }
@@ -84,7 +84,7 @@ impl LineNumbers {
     }
 
     /// The line's number, or the slot that it belongs into.
-    fn find(&self, hash: u64, line: &Line) -> Result<LineId, usize> {
+    fn find(&self, hash: u64, line: &ChainLine) -> Result<ChainLineId, usize> {
         let mask = self.slots.len() - 1;
         let mut slot = hash as usize & mask;
         loop {
@@ -92,7 +92,7 @@ impl LineNumbers {
                 Some(&(known, id)) if id != 0 => {
                     let id = id - 1;
                     if known == tag(hash) && self.lines.get(id as usize) == Some(line) {
-                        return Ok(LineId(id));
+                        return Ok(ChainLineId(id));
                     }
                 }
                 _ => return Err(slot),
@@ -117,8 +117,8 @@ impl LineNumbers {
         self.slots = slots;
     }
 
-    fn hash(&self, line: &Line) -> u64 {
-        let Line { place: Place { address, entry }, style } = line;
+    fn hash(&self, line: &ChainLine) -> u64 {
+        let ChainLine { place: LocatedAddress { address, entry }, style } = line;
         let [first, second, third] = self.seeds;
         let rest = u64::from(entry.space.0) << 32 | u64::from(entry.in_kernel) << 8 | entry.kind as u64;
         let place = folded(address ^ first, entry.offset ^ second);
@@ -139,21 +139,21 @@ fn folded(one: u64, other: u64) -> u64 {
 
 /// The texts of lines.
 #[derive(Default, Debug)]
-pub struct LineTexts {
+pub struct ChainLineTexts {
     /// One behind the other.
     text: Vec<u8>,
     /// The end of each.
     ends: Vec<usize>,
 }
 
-impl LineTexts {
-    /// Formats the lines with the next numbers. An inlined function has a line of its own, before that of its caller.
-    pub fn format(&mut self, lines: &[Line], symbols: &dyn Symbols) {
+impl ChainLineTexts {
+    /// TracepointFormats the lines with the next numbers. An inlined function has a line of its own, before that of its caller.
+    pub fn format(&mut self, lines: &[ChainLine], symbols: &dyn SymbolLookup) {
         for lines in lines.chunks(BATCH) {
             // No cache holds what is known of so many places: looked up side by side, their memory is fetched so.
             let found = lines.iter().map(|line| symbols.resolution(&line.place.entry));
             let found: Vec<Option<&Resolution>> = found.collect();
-            for (Line { place, style }, resolution) in lines.iter().zip(found) {
+            for (ChainLine { place, style }, resolution) in lines.iter().zip(found) {
                 style.lines(&mut self.text, place, resolution, symbols);
                 self.ends.push(self.text.len());
             }
@@ -172,7 +172,7 @@ impl LineTexts {
 
     /// The text of a line, with its end.
     #[inline]
-    pub(super) fn text(&self, LineId(id): LineId) -> &[u8] {
+    pub(super) fn text(&self, ChainLineId(id): ChainLineId) -> &[u8] {
         let end = |number: usize| self.ends.get(number).copied().unwrap_or(0);
         let start = if id == 0 { 0 } else { end(id as usize - 1) };
         self.text.get(start..end(id as usize)).unwrap_or_default()
@@ -187,22 +187,22 @@ mod tests {
 
     #[test]
     fn equal_lines_have_equal_numbers() {
-        let mut numbers = LineNumbers::default();
+        let mut numbers = ChainLineTable::default();
         let line = |number: u64| {
             let kind = if number & 1 == 0 { AddressKind::ReturnAddress } else { AddressKind::Data };
             let space = SpaceId((number >> 1 & 1) as u32);
             let entry = StackEntry { offset: number >> 3, space, kind, in_kernel: number >> 2 & 1 == 1 };
-            (Style::new(Fields::IP, false), Place { address: 7, entry })
+            (AddressStyle::new(Fields::IP, false), LocatedAddress { address: 7, entry })
         };
         for _ in 0..2 {
             for number in 0..5000 {
                 let (style, place) = line(number);
-                assert_eq!(numbers.add(style, place), LineId(number as u32));
+                assert_eq!(numbers.add(style, place), ChainLineId(number as u32));
             }
         }
         let (_, place) = line(9);
-        assert_eq!(numbers.add(Style::new(Fields::SYM, false), place), LineId(5000));
-        assert_eq!(numbers.take_new().len(), 5001);
-        assert_eq!(numbers.take_new(), []);
+        assert_eq!(numbers.add(AddressStyle::new(Fields::SYM, false), place), ChainLineId(5000));
+        assert_eq!(numbers.drain_new().len(), 5001);
+        assert_eq!(numbers.drain_new(), []);
     }
 }

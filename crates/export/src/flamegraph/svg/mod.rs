@@ -7,8 +7,7 @@ pub(crate) mod frames;
 
 use std::io::{self, Write};
 
-use frames::escape;
-
+use crate::names::escape::escape;
 use crate::palette::Rgb;
 use crate::summary;
 

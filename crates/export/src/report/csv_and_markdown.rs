@@ -8,7 +8,7 @@ use profile::queries::Weights;
 use super::cut::{percent, share};
 use super::keys::Key;
 use super::ratios::{Ratio, ratios};
-use super::{Answer, EventReport, Options, events_of, heading, hints};
+use super::{EventReport, Options, ReportBody, events_of, heading, hints};
 use crate::summary::counted;
 
 /// Headings and rows.
@@ -20,11 +20,11 @@ struct Cells {
 /// Writes a line of headings and a line for each row. What a report says beside its rows is not in it.
 pub(super) fn csv(
     events: &[EventReport<'_>],
-    answer: &Answer,
+    body: &ReportBody,
     options: &Options,
     output: &mut dyn Write,
 ) -> io::Result<()> {
-    for (number, (_, cells)) in tables(events, answer, options).into_iter().enumerate() {
+    for (number, (_, cells)) in tables(events, body, options).into_iter().enumerate() {
         let line = |cells: &[String]| cells.iter().map(|cell| quoted(cell)).collect::<Vec<_>>().join(",");
         if number == 0 {
             writeln!(output, "{}", line(&cells.headings))?;
@@ -48,10 +48,10 @@ fn quoted(cell: &str) -> String {
     }
 }
 
-/// Writes what was recorded, a table for each answer, and what was left out.
+/// Writes what was recorded, a table for each part of the answer, and what was left out.
 pub(super) fn markdown(
     events: &[EventReport<'_>],
-    answer: &Answer,
+    body: &ReportBody,
     options: &Options,
     output: &mut dyn Write,
 ) -> io::Result<()> {
@@ -59,7 +59,7 @@ pub(super) fn markdown(
     for line in heading.iter().map(String::as_str).chain(hints(events)) {
         writeln!(output, "{}  ", escaped(line))?;
     }
-    for (name, cells) in tables(events, answer, options) {
+    for (name, cells) in tables(events, body, options) {
         writeln!(output)?;
         if let Some(name) = name {
             writeln!(output, "**{}**\n", escaped(&name))?;
@@ -76,8 +76,8 @@ pub(super) fn markdown(
             writeln!(output, "{}", line(row))?;
         }
     }
-    let tables = match answer {
-        Answer::Tables(tables) => tables.as_slice(),
+    let tables = match body {
+        ReportBody::Tables(tables) => tables.as_slice(),
         _ => &[],
     };
     for table in tables.iter().filter(|table| table.omitted > 0) {
@@ -90,7 +90,7 @@ pub(super) fn markdown(
             shares.join(", ")
         )?;
     }
-    if let Answer::Tree(tree) = answer {
+    if let ReportBody::Tree(tree) = body {
         let lines = tree.lines.iter().map(|line| &line.omitted).chain([&tree.omitted]);
         let calls: usize = lines.map(|omitted| omitted.calls).sum();
         if calls > 0 {
@@ -118,10 +118,10 @@ fn escaped(text: &str) -> String {
     safe
 }
 
-/// The answer as tables, each with its event where there is one for each.
-fn tables(events: &[EventReport<'_>], answer: &Answer, options: &Options) -> Vec<(Option<String>, Cells)> {
-    match answer {
-        Answer::Totals => {
+/// The body as tables, each with its event where there is one for each.
+fn tables(events: &[EventReport<'_>], body: &ReportBody, options: &Options) -> Vec<(Option<String>, Cells)> {
+    match body {
+        ReportBody::Totals => {
             let headings = ["event", "unit", "samples", "total"].map(str::to_owned).to_vec();
             let rows = events.iter().map(|event| {
                 let (samples, total) = (event.summary.total.samples, event.view.shown_total());
@@ -130,7 +130,7 @@ fn tables(events: &[EventReport<'_>], answer: &Answer, options: &Options) -> Vec
             });
             vec![(None, Cells { headings, rows: rows.collect() })]
         }
-        Answer::Tables(tables) => {
+        ReportBody::Tables(tables) => {
             let of_each = tables.len() > 1;
             let table = |(number, table): (usize, &super::Table)| {
                 let shown = events_of(events, tables.len(), number);
@@ -148,7 +148,7 @@ fn tables(events: &[EventReport<'_>], answer: &Answer, options: &Options) -> Vec
             };
             tables.iter().enumerate().map(table).collect()
         }
-        Answer::Tree(tree) => {
+        ReportBody::Tree(tree) => {
             let figures = Figures::new(events, options, false);
             let mut headings: Vec<String> = ["depth", "module", "function"].map(str::to_owned).to_vec();
             headings.extend(figures.headings());

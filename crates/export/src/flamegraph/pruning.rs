@@ -1,10 +1,7 @@
 //! Stacks as blocks side by side, with the narrow ones left out, so that a drawing costs what it shows.
 
-use crate::page::folding::Heights;
-use crate::stacks::{LabelId, Rows};
-
-/// The text of the label that stands for frames that were left out. No safe label has it.
-pub(crate) const LEFT_OUT: &str = "\u{1}";
+use super::svg::folding::Heights;
+use crate::label_stacks::{LabelId, Rows};
 
 /// The widths of rows that are to be drawn.
 #[derive(Clone, Copy, Debug)]
@@ -105,7 +102,7 @@ fn shared(path: impl Iterator<Item = LabelId>, frames: &[LabelId]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stacks::Stacks;
+    use crate::label_stacks::{LEFT_OUT, Stacks};
     use proptest::prelude::*;
 
     fn stacks(rows: &[(Vec<u8>, u64)]) -> Stacks {

@@ -1,20 +1,20 @@
-//! Text with gaps where symbols belong.
+//! GappedText with gaps where symbols belong.
 
 use std::io::{self, Write};
 
-use super::lines::{LineId, LineTexts};
-use super::places::{self, Place, Style, Symbols};
+use super::address::{self, AddressStyle, LocatedAddress, SymbolLookup};
+use super::chain_lines::{ChainLineId, ChainLineTexts};
 
 /// So much is written at once.
 const PIECE: usize = 128 << 10;
 
 /// Samples as text, but for the names of places.
 #[derive(Default, Debug)]
-pub struct Text {
+pub struct GappedText {
     pub(super) bytes: Vec<u8>,
     gaps: Vec<(usize, Gap)>,
     /// The lines of all call chains, one chain behind the other.
-    lines: Vec<LineId>,
+    lines: Vec<ChainLineId>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -22,16 +22,16 @@ pub(super) enum Gap {
     /// A call chain: so many of the lines.
     Chain(u32),
     /// An instruction without a call chain.
-    Line(Place, Style),
+    Line(LocatedAddress, AddressStyle),
     /// A function, with its offset or without.
-    Symbol(Place, bool),
+    Symbol(LocatedAddress, bool),
     /// An object.
-    Object(Place),
+    Object(LocatedAddress),
     /// A function of the kernel, with its offset or without.
-    KernelFunction(Place, bool),
+    KernelFunction(LocatedAddress, bool),
 }
 
-impl Text {
+impl GappedText {
     /// Estimates the memory it takes, in bytes.
     pub fn size(&self) -> usize {
         self.bytes.len() + size_of_val(self.gaps.as_slice()) + size_of_val(self.lines.as_slice())
@@ -43,7 +43,7 @@ impl Text {
     }
 
     /// The places behind the gaps, but for those of call chains.
-    pub fn places(&self) -> impl Iterator<Item = &Place> {
+    pub fn places(&self) -> impl Iterator<Item = &LocatedAddress> {
         self.gaps.iter().filter_map(|(_, gap)| match gap {
             Gap::Chain(_) => None,
             Gap::Line(place, _)
@@ -53,14 +53,14 @@ impl Text {
         })
     }
 
-    pub(super) fn leave(&mut self, gap: Gap) {
+    pub(super) fn push_gap(&mut self, gap: Gap) {
         self.gaps.push((self.bytes.len(), gap));
     }
 
-    pub(super) fn leave_chain(&mut self, lines: &[LineId]) {
+    pub(super) fn push_chain(&mut self, lines: &[ChainLineId]) {
         self.lines.extend_from_slice(lines);
         // A record has at most 8192 addresses.
-        self.leave(Gap::Chain(lines.len() as u32));
+        self.push_gap(Gap::Chain(lines.len() as u32));
     }
 
     /// Writes the text with its gaps filled, and empties it. `lines` has the lines of its call chains.
@@ -69,8 +69,8 @@ impl Text {
     /// Those of `output`.
     pub fn fill(
         &mut self,
-        lines: &LineTexts,
-        symbols: &dyn Symbols,
+        lines: &ChainLineTexts,
+        symbols: &dyn SymbolLookup,
         output: &mut dyn Write,
     ) -> io::Result<()> {
         let mut written = 0;
@@ -86,10 +86,10 @@ impl Text {
                     }
                 }
                 Gap::Line(place, style) => style.one_line(&mut piece, &place, symbols),
-                Gap::Symbol(place, with_offset) => places::symbol(&mut piece, &place, with_offset, symbols),
-                Gap::Object(place) => places::object(&mut piece, &place, symbols),
+                Gap::Symbol(place, with_offset) => address::symbol(&mut piece, &place, with_offset, symbols),
+                Gap::Object(place) => address::object(&mut piece, &place, symbols),
                 Gap::KernelFunction(place, with_offset) => {
-                    places::kernel_function(&mut piece, &place, with_offset, symbols);
+                    address::kernel_function(&mut piece, &place, with_offset, symbols);
                 }
             }
             if piece.len() >= PIECE {

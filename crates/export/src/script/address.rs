@@ -9,7 +9,7 @@ use super::number;
 
 /// An address of a sample, and where it lies.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Place {
+pub struct LocatedAddress {
     /// The address as recorded.
     pub address: u64,
     /// The place that it means.
@@ -17,7 +17,7 @@ pub struct Place {
 }
 
 /// A source of symbols for places.
-pub trait Symbols {
+pub trait SymbolLookup {
     /// The functions at a place; `None` for one that was never looked up.
     fn resolution(&self, entry: &StackEntry) -> Option<&Resolution>;
     /// The space with this number.
@@ -28,13 +28,13 @@ pub trait Symbols {
 
 /// The style of a place: the parts that are printed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Style {
+pub struct AddressStyle {
     pub(super) fields: Fields,
     /// Inlined functions on lines of their own.
     pub(super) inlined: bool,
 }
 
-impl Style {
+impl AddressStyle {
     /// Of the fields of an event, those that concern places; `inlined`: whether inlined functions are shown.
     pub fn new(fields: Fields, inlined: bool) -> Self {
         let concerned = Fields::IP | Fields::SYM | Fields::SYMOFF | Fields::DSO | Fields::SRCLINE;
@@ -51,7 +51,7 @@ impl Style {
     }
 
     /// A sample without a call chain: all on its line.
-    pub(super) fn one_line(self, out: &mut Vec<u8>, place: &Place, symbols: &dyn Symbols) {
+    pub(super) fn one_line(self, out: &mut Vec<u8>, place: &LocatedAddress, symbols: &dyn SymbolLookup) {
         if self.has(Fields::IP) {
             number::hex(out, place.address, 16);
         }
@@ -69,9 +69,9 @@ impl Style {
     pub(super) fn lines(
         self,
         out: &mut Vec<u8>,
-        place: &Place,
+        place: &LocatedAddress,
         resolution: Option<&Resolution>,
-        symbols: &dyn Symbols,
+        symbols: &dyn SymbolLookup,
     ) {
         if self.inlined
             && let Some(Resolution::Resolved(found)) = resolution
@@ -104,7 +104,7 @@ impl Style {
         out.push(b'\n');
     }
 
-    fn address(self, out: &mut Vec<u8>, place: &Place) {
+    fn address(self, out: &mut Vec<u8>, place: &LocatedAddress) {
         if self.has(Fields::IP) {
             out.push(b'\t');
             number::hex(out, place.address, 16);
@@ -134,7 +134,12 @@ fn source_location(out: &mut Vec<u8>, file: &str, line: u32) {
 }
 
 /// The outermost function at a place: the symbol that covers it.
-pub(super) fn symbol(out: &mut Vec<u8>, place: &Place, with_offset: bool, symbols: &dyn Symbols) {
+pub(super) fn symbol(
+    out: &mut Vec<u8>,
+    place: &LocatedAddress,
+    with_offset: bool,
+    symbols: &dyn SymbolLookup,
+) {
     symbol_of(out, symbols.resolution(&place.entry), with_offset);
 }
 
@@ -156,7 +161,12 @@ fn symbol_of(out: &mut Vec<u8>, resolution: Option<&Resolution>, with_offset: bo
 }
 
 /// The function that an address in the kernel belongs to, as `%pS` (with its offset) and `%ps` print it.
-pub(super) fn kernel_function(out: &mut Vec<u8>, place: &Place, with_offset: bool, symbols: &dyn Symbols) {
+pub(super) fn kernel_function(
+    out: &mut Vec<u8>,
+    place: &LocatedAddress,
+    with_offset: bool,
+    symbols: &dyn SymbolLookup,
+) {
     // An address of the process that happens to be printed so stays a number.
     if place.entry.in_kernel
         && let Some(Resolution::Resolved(_)) = symbols.resolution(&place.entry)
@@ -168,14 +178,14 @@ pub(super) fn kernel_function(out: &mut Vec<u8>, place: &Place, with_offset: boo
     }
 }
 
-fn parenthesized(out: &mut Vec<u8>, place: &Place, symbols: &dyn Symbols) {
+fn parenthesized(out: &mut Vec<u8>, place: &LocatedAddress, symbols: &dyn SymbolLookup) {
     out.extend_from_slice(b" (");
     object(out, place, symbols);
     out.push(b')');
 }
 
 /// The object at a place, under the name that perf gives it.
-pub(super) fn object(out: &mut Vec<u8>, place: &Place, symbols: &dyn Symbols) {
+pub(super) fn object(out: &mut Vec<u8>, place: &LocatedAddress, symbols: &dyn SymbolLookup) {
     match symbols.space(place.entry.space) {
         Space::Object(object) => display(out, format_args!("{}", object.path)),
         Space::Vdso { .. } => out.extend_from_slice(b"[vdso]"),

@@ -1,0 +1,10 @@
+//! Names of frames and functions as text: whole, shortened, and made safe for the formats that carry them.
+
+pub(crate) mod escape;
+mod frame_name;
+mod safe_label;
+mod short_name;
+
+pub use frame_name::frame_name;
+pub use safe_label::{printable, safe_label};
+pub(crate) use short_name::FunctionName;
