@@ -31,10 +31,10 @@ pub fn fetch(
         if let Err(error) = downloads.complete(identity, &pids(space)) {
             let name = model::Name::new(identity.path.base_name());
             match error {
-                FetchError::NotFound | FetchError::HadNone | FetchError::NotAsked => {
+                FetchError::NotFound | FetchError::RecentlyNotFound | FetchError::SkippedServer => {
                     notices.detail(&format!("{name}: {error}"));
                 }
-                FetchError::TimeIsUp(_) => {
+                FetchError::TimeLimit(_) => {
                     notices.warn(&format!("no debug files for {name} and for what is less hot: {error}"));
                     break;
                 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use host::objects::HeldFiles;
+use host::objects::RetainedFiles;
 use host::sys::system::SystemName;
 use model::Name;
 use perfdata::features::Features;
@@ -32,7 +32,7 @@ pub struct Input {
     /// The jitdumps of its processes; filled by [`replay`](crate::replay::replay).
     pub dumps: Arc<JitDumps>,
     /// Files of its processes that were kept open while recording.
-    pub held: Arc<HeldFiles>,
+    pub held: Arc<RetainedFiles>,
 }
 
 impl Input {
@@ -63,7 +63,7 @@ impl Input {
 
     /// Has files of its processes that were kept open while recording.
     #[must_use]
-    pub fn with_held(self, held: &Arc<HeldFiles>) -> Self {
+    pub fn with_held(self, held: &Arc<RetainedFiles>) -> Self {
         Self { held: Arc::clone(held), ..self }
     }
 

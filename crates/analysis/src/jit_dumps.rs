@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use decoder::{Attr, AttrFlags};
 pub use generated::is_dump;
 use generated::{Function, JitDump, Placement};
-use host::patience::{Outcome, Worker};
-use host::perf_map::{self, MapFile, Refused};
+use host::perf_map::{self, MapFile, RefusedMap};
 use host::procfs;
+use host::timed_worker::{Outcome, TimedWorker};
 use model::Life;
 use model::{
     Avma, Frame, MapRefusal, Name, Pid, Reason, Resolution, SourceLocation, Space, SpaceId, StackEntry,
@@ -45,7 +45,7 @@ pub struct JitDumps {
 /// One dump.
 struct Dump {
     pid: Pid,
-    content: Result<Content, Refused>,
+    content: Result<Content, RefusedMap>,
 }
 
 struct Content {
@@ -68,7 +68,7 @@ impl Content {
 #[derive(Default)]
 pub(crate) struct DumpRemarks {
     /// Those that are not used.
-    pub(crate) refused: Vec<Refused>,
+    pub(crate) refused: Vec<RefusedMap>,
     /// Sentences.
     pub(crate) sentences: Vec<String>,
 }
@@ -159,7 +159,7 @@ impl JitDumps {
             };
             let life = self.lives.as_ref().and_then(|_| self.life(dump.pid));
             if let Some(why) = life.and_then(|life| content.file.refusal(&life)) {
-                remarks.refused.push(Refused { path: content.file.path.clone(), why });
+                remarks.refused.push(RefusedMap { path: content.file.path.clone(), why });
                 continue;
             }
             let path = &content.file.path;
@@ -210,7 +210,7 @@ pub struct DumpPlayer {
     playing: Vec<Playing>,
     /// The time of the next function of any dump.
     next: Timestamp,
-    worker: Worker,
+    worker: TimedWorker,
     waited: Duration,
     looked: Instant,
 }
@@ -249,7 +249,7 @@ impl DumpPlayer {
             dumps,
             playing: Vec::new(),
             next: Timestamp(u64::MAX),
-            worker: Worker::default(),
+            worker: TimedWorker::default(),
             waited: Duration::ZERO,
             looked: Instant::now(),
         }
@@ -290,7 +290,7 @@ impl DumpPlayer {
         path: &[u8],
         life: Life,
         has_clock: bool,
-    ) -> Option<Result<Content, Refused>> {
+    ) -> Option<Result<Content, RefusedMap>> {
         let is_recording = self.dumps.lives.is_some();
         let patience = if is_recording { PATIENCE.saturating_sub(self.waited) } else { SHORT_PATIENCE };
         let (begin, asked) = (Instant::now(), path.to_vec());
@@ -303,8 +303,8 @@ impl DumpPlayer {
         self.waited += begin.elapsed();
         let found = match outcome {
             Outcome::Done(found) => found,
-            Outcome::Late(_) | Outcome::Refused => {
-                Err(Refused { path: Name::new(path).to_string(), why: MapRefusal::Unanswered })
+            Outcome::Pending(_) | Outcome::Refused => {
+                Err(RefusedMap { path: Name::new(path).to_string(), why: MapRefusal::Unanswered })
             }
         };
         let found = found.transpose()?;

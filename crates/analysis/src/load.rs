@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use decoder::{AttrFlags, SampleFormat};
 use export::summary::Activity;
 use host::debuginfod;
-use host::objects::HeldFiles;
+use host::objects::RetainedFiles;
 use model::{EventIndex, Loss, Name, Pid, Resolution, SpaceId, SpaceTable, StackEntry, Tid};
 use perfdata::{Description, Event, sections};
 use profile::{Profile, Shape, Show, View, Weight};
@@ -62,7 +62,7 @@ pub struct Analysis {
     written: Option<SystemTime>,
     pub(crate) this_host: bool,
     pub(crate) asked_servers: bool,
-    pub(crate) held: Arc<HeldFiles>,
+    pub(crate) held: Arc<RetainedFiles>,
 }
 
 impl Analysis {

@@ -29,7 +29,7 @@ const STANDARD_INPUT: &str = "standard input";
 /// # Errors
 /// Where there is none, where it cannot be read, or where it is no recording.
 pub fn open(input: Option<&Path>, console: &Console) -> anyhow::Result<Input> {
-    match input.map(Path::to_owned).or_else(|| choose(default_path(), console)) {
+    match input.map(Path::to_owned).or_else(|| choose_source(default_path(), console)) {
         Some(path) if path == Path::new("-") => match standard_input()? {
             Err(analysis::Error::Read { source: perfdata::Error::Empty, .. }) => bail!(
                 "nothing came through standard input; if that is a recording, let it be written there: prof record -o - \
@@ -60,14 +60,14 @@ pub fn default_path() -> Option<PathBuf> {
 }
 
 /// The longest time to wait for a pipe while there is also a file that could be meant.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PIPE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Chooses what to read where nothing is named: `-` for standard input, or `file`, the one in the current folder.
 ///
 /// perf, too, reads a pipe without being told. But many a program is started with a pipe that nobody writes to; so with
 /// a file at hand, a silent pipe is not waited for. Standard input that is a file counts if it is a recording
 /// (`prof flame < perf.data`): any other belongs to the script that called us.
-fn choose(file: Option<PathBuf>, console: &Console) -> Option<PathBuf> {
+fn choose_source(file: Option<PathBuf>, console: &Console) -> Option<PathBuf> {
     let standard_input = Some(PathBuf::from("-"));
     let Ok(stdin) = fs::metadata("/proc/self/fd/0") else { return file };
     let is_pipe = stdin.file_type().is_fifo() || stdin.file_type().is_socket();
@@ -93,5 +93,5 @@ fn choose(file: Option<PathBuf>, console: &Console) -> Option<PathBuf> {
 fn has_data_soon(pipe: BorrowedFd<'_>) -> bool {
     let mut set = PollSet::default();
     let index = set.add(pipe);
-    set.wait(Some(PATIENCE)).is_ok_and(|ready| ready > 0) && set.ready(index).readable
+    set.wait(Some(PIPE_TIMEOUT)).is_ok_and(|ready| ready > 0) && set.ready(index).readable
 }

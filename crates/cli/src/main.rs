@@ -7,13 +7,13 @@
 
 mod arguments;
 mod commands;
-mod confined;
 mod console;
 mod doctor;
 mod input;
 mod output;
 mod reading;
-mod sources;
+mod sandbox;
+mod source_files;
 mod top;
 
 use std::ffi::{OsStr, OsString};
@@ -98,15 +98,16 @@ static ALLOCATOR: memory::Allocator = memory::Allocator;
 static OUT_OF_MEMORY: &str = "prof: error: there is no memory left (ulimit -v, or the machine's own)\n";
 
 fn main() -> ExitCode {
-    memory::end_when_exhausted(&OUT_OF_MEMORY);
+    memory::exit_when_exhausted(&OUT_OF_MEMORY);
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        memory::end_if_exhausted();
+        memory::exit_if_exhausted();
         before(panic);
     }));
     // A file that may not grow is a failed write, which leaves what was written before.
     signals::ignore_file_size_limit();
-    let arguments = arguments(std::env::args_os().collect()).unwrap_or_else(|error| wrong_usage(error));
+    let arguments =
+        arguments(std::env::args_os().collect()).unwrap_or_else(|error| exit_with_clap_error(error));
     let console = Console::new(arguments.quiet, arguments.verbose);
     let result = match arguments.command {
         Command::Record(record) => commands::record::run(&record, &console),
@@ -164,8 +165,8 @@ fn is_recording(word: &OsStr) -> bool {
 }
 
 /// Ends as clap does. A command that perf has and we do not gets what serves in its place, not what is spelled alike.
-fn wrong_usage(mut error: clap::Error) -> ! {
-    if let Some(instead) = unknown_command(&error).and_then(in_place_of) {
+fn exit_with_clap_error(mut error: clap::Error) -> ! {
+    if let Some(instead) = unknown_command(&error).and_then(replacement_for) {
         error.remove(ContextKind::SuggestedSubcommand);
         let instead = StyledStr::from(instead.to_owned());
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![instead]));
@@ -181,7 +182,7 @@ fn unknown_command(error: &clap::Error) -> Option<&str> {
 }
 
 /// The command that serves in the place of a command of perf.
-fn in_place_of(command: &str) -> Option<&'static str> {
+fn replacement_for(command: &str) -> Option<&'static str> {
     Some(match command {
         "diff" => "for two recordings: perf diff prof.data.old prof.data",
         "trace" => "for system calls: prof record -e raw_syscalls:sys_enter",

@@ -6,26 +6,26 @@ use std::path::Path;
 
 use analysis::Notices;
 use anyhow::Context;
-use host::files::{Destination, NewFile, Place};
+use host::files::{Destination, DestinationKind, NewFile};
 
 use crate::console::Console;
 
 /// Bytes that are written at once.
-const BUFFER: usize = 1 << 16;
+const BUFFER_BYTES: usize = 1 << 16;
 /// Everybody may read a picture, as far as the umask says.
-const MODE: u32 = 0o666;
+const PUBLIC_MODE: u32 = 0o666;
 /// The mode of files that are as private as a recording.
 const PRIVATE_MODE: u32 = 0o600;
 
 /// A place for a result.
 pub struct Output {
-    sink: Sink,
+    target: OutputTarget,
     /// The path as it was typed, or `standard output`.
     name: String,
     is_stdout: bool,
 }
 
-enum Sink {
+enum OutputTarget {
     /// Whatever takes bytes as they come.
     Stream(BufWriter<File>),
     /// A file that takes its name in [`Output::finish`].
@@ -64,28 +64,30 @@ impl Output {
     ///
     /// # Errors
     /// Where there is no room for temporary files.
-    pub fn unseen() -> anyhow::Result<(Self, File)> {
+    pub fn nameless() -> anyhow::Result<(Self, File)> {
         let folder = std::env::temp_dir();
         let name = format!("a temporary file in {}", folder.display());
         let file = NewFile::create_unseen(&folder).with_context(|| format!("cannot create {name}"))?;
         let file = file.file().try_clone().with_context(|| format!("cannot use {name}"))?;
         let again = file.try_clone().with_context(|| format!("cannot use {name}"))?;
-        let sink = Sink::Stream(BufWriter::with_capacity(BUFFER, file));
-        Ok((Self { sink, name, is_stdout: false }, again))
+        let target = OutputTarget::Stream(BufWriter::with_capacity(BUFFER_BYTES, file));
+        Ok((Self { target, name, is_stdout: false }, again))
     }
 
     fn at(destination: Destination) -> anyhow::Result<Self> {
-        Self::with_mode(destination, MODE)
+        Self::with_mode(destination, PUBLIC_MODE)
     }
 
     fn with_mode(destination: Destination, mode: u32) -> anyhow::Result<Self> {
         let name = destination.path().display().to_string();
         let is_stdout = destination.is_standard_output();
-        match destination.into_place() {
-            Place::Stream(stream) => {
-                Ok(Self { sink: Sink::Stream(BufWriter::with_capacity(BUFFER, stream)), name, is_stdout })
-            }
-            Place::Name(found) => {
+        match destination.into_kind() {
+            DestinationKind::Stream(stream) => Ok(Self {
+                target: OutputTarget::Stream(BufWriter::with_capacity(BUFFER_BYTES, stream)),
+                name,
+                is_stdout,
+            }),
+            DestinationKind::Name(found) => {
                 let file = NewFile::create(found, mode).with_context(|| format!("cannot create {name}"))?;
                 Ok(Self::file(file, name))
             }
@@ -98,12 +100,16 @@ impl Output {
     /// Where that cannot be; also for what is no file.
     pub fn create(path: &Path) -> anyhow::Result<Self> {
         let name = path.display().to_string();
-        let file = NewFile::create_at(path, MODE).with_context(|| format!("cannot create {name}"))?;
+        let file = NewFile::create_at(path, PUBLIC_MODE).with_context(|| format!("cannot create {name}"))?;
         Ok(Self::file(file, name))
     }
 
     fn file(file: NewFile, name: String) -> Self {
-        Self { sink: Sink::File(BufWriter::with_capacity(BUFFER, file)), name, is_stdout: false }
+        Self {
+            target: OutputTarget::File(BufWriter::with_capacity(BUFFER_BYTES, file)),
+            name,
+            is_stdout: false,
+        }
     }
 
     /// Returns true if it meets what others write to standard output.
@@ -116,9 +122,9 @@ impl Output {
     /// # Errors
     /// Where the last bytes cannot be written (a full disk) or the file cannot take its name.
     pub fn finish(self) -> anyhow::Result<()> {
-        let written = match self.sink {
-            Sink::Stream(mut stream) => stream.flush(),
-            Sink::File(file) => {
+        let written = match self.target {
+            OutputTarget::Stream(mut stream) => stream.flush(),
+            OutputTarget::File(file) => {
                 file.into_inner().map_err(|error| error.into_error()).and_then(NewFile::persist)
             }
         };
@@ -139,17 +145,17 @@ pub fn find(path: &Path, console: &Console) -> anyhow::Result<Destination> {
 /// Errors say which output it is.
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = match &mut self.sink {
-            Sink::Stream(stream) => stream.write(bytes),
-            Sink::File(file) => file.write(bytes),
+        let written = match &mut self.target {
+            OutputTarget::Stream(stream) => stream.write(bytes),
+            OutputTarget::File(file) => file.write(bytes),
         };
         written.map_err(|error| cannot_write(&self.name, &error))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let flushed = match &mut self.sink {
-            Sink::Stream(stream) => stream.flush(),
-            Sink::File(file) => file.flush(),
+        let flushed = match &mut self.target {
+            OutputTarget::Stream(stream) => stream.flush(),
+            OutputTarget::File(file) => file.flush(),
         };
         flushed.map_err(|error| cannot_write(&self.name, &error))
     }

@@ -11,16 +11,16 @@ use anyhow::Context;
 use host::files::NewFile;
 use recorder::{CommandSources, FileConsumer, Options, Workload};
 
-use crate::arguments::{DebuginfodArguments, RuntimeArguments};
-use crate::commands::hold::Names;
-use crate::commands::record::{Outcome, own_command_line, record_into, temporary_file, wrong_usage};
-use crate::confined;
+use crate::arguments::{DebuginfodArguments, RuntimeArguments, exit_with_usage_error};
+use crate::commands::name_lookup::NameLookup;
+use crate::commands::record::{Outcome, own_command_line, record_into, temporary_file};
 use crate::console::Console;
 use crate::input;
 use crate::output::Output;
+use crate::sandbox;
 
 /// The recording that a result is made of.
-pub enum Source<'a> {
+pub enum RecordingSource<'a> {
     /// The file at this path, or the one that is meant where none is named.
     File(Option<&'a Path>),
     /// One that is made of this command now.
@@ -32,7 +32,7 @@ pub enum Source<'a> {
     },
 }
 
-impl<'a> Source<'a> {
+impl<'a> RecordingSource<'a> {
     /// The command, if there is one; else the file.
     pub fn new(
         path: Option<&'a Path>,
@@ -41,7 +41,7 @@ impl<'a> Source<'a> {
         off_cpu: bool,
     ) -> Self {
         if words.is_empty() && runtimes.are_given() {
-            wrong_usage(
+            exit_with_usage_error(
                 "--runtimes asks the runtimes of a command while it is recorded; try: prof flame --runtimes -- COMMAND",
             );
         }
@@ -55,7 +55,7 @@ impl<'a> Source<'a> {
 /// # Errors
 /// Where the command cannot be recorded or the recording cannot be opened, and those of `write` and of the output.
 pub fn produce(
-    source: &Source<'_>,
+    source: &RecordingSource<'_>,
     servers: &DebuginfodArguments,
     output: Output,
     browser: Option<&Path>,
@@ -64,8 +64,8 @@ pub fn produce(
 ) -> anyhow::Result<ExitCode> {
     let fetches = servers.fetches(console)?;
     let (code, input): (_, Box<dyn FnOnce() -> anyhow::Result<Input>>) = match *source {
-        Source::File(path) => (ExitCode::SUCCESS, Box::new(move || input::open(path, console))),
-        Source::Command { words, runtimes, off_cpu } => {
+        RecordingSource::File(path) => (ExitCode::SUCCESS, Box::new(move || input::open(path, console))),
+        RecordingSource::Command { words, runtimes, off_cpu } => {
             match record_command(words, runtimes, output.is_stdout(), off_cpu, console)? {
                 (Outcome::NotStarted(code), _) => return Ok(code),
                 (Outcome::Recorded(code, sources), recording) => {
@@ -77,7 +77,7 @@ pub fn produce(
             }
         }
     };
-    let produced = confined::produce(console, output, fetches, |output| write(input()?, output))?;
+    let produced = sandbox::produce(console, output, fetches, |output| write(input()?, output))?;
     if produced != ExitCode::SUCCESS {
         return Ok(produced);
     }
@@ -108,7 +108,7 @@ fn record_command(
     let recording = file.file().try_clone().with_context(no_file)?;
     let consumer = FileConsumer::unseen(file, own_command_line());
     let commands = CommandSources::default();
-    Ok((record_into(consumer, None, commands, &options, false, Names::Soon, console)?, recording))
+    Ok((record_into(consumer, None, commands, &options, false, NameLookup::AtEnd, console)?, recording))
 }
 
 /// Reads a recording. `act` says for which purpose, in the message that there is nothing to read: `draw`.

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// More than any machine has; a bound for loops that somebody may have mounted.
-const MOST: usize = 65_536;
+const MAX_CGROUPS: usize = 65_536;
 
 /// Finds the mount point of the hierarchy whose groups perf events understand: version 1's `perf_event` where that
 /// exists,
@@ -48,7 +48,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 pub fn all() -> Vec<(u64, String)> {
     let Some(root) = hierarchy() else { return Vec::new() };
     let (mut found, mut waiting) = (Vec::new(), vec![root.clone()]);
-    while let Some(folder) = waiting.pop().filter(|_| found.len() < MOST) {
+    while let Some(folder) = waiting.pop().filter(|_| found.len() < MAX_CGROUPS) {
         let Ok(metadata) = fs::symlink_metadata(&folder) else { continue };
         let inside = folder.strip_prefix(&root).unwrap_or(&folder);
         found.push((metadata.ino(), format!("/{}", inside.display())));

@@ -3,7 +3,7 @@
 use model::CpuId;
 
 /// Numbers above this are no CPUs of any machine (the kernel's `NR_CPUS` is at most 8192).
-const MAX: u32 = 65_535;
+const MAX_CPU: u32 = 65_535;
 
 /// Reads a list such as `0-3,5`; ascending, each once. `None` where it is not one.
 pub fn parse(text: &str) -> Option<Vec<CpuId>> {
@@ -11,7 +11,7 @@ pub fn parse(text: &str) -> Option<Vec<CpuId>> {
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last) = (first.trim().parse::<u32>().ok()?, last.trim().parse::<u32>().ok()?);
-        if first > last || last > MAX {
+        if first > last || last > MAX_CPU {
             return None;
         }
         cpus.extend((first..=last).map(CpuId));
@@ -22,7 +22,7 @@ pub fn parse(text: &str) -> Option<Vec<CpuId>> {
 }
 
 /// Writes ascending numbers as such a list.
-pub fn list(cpus: &[CpuId]) -> String {
+pub fn format(cpus: &[CpuId]) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for cpu in cpus {
         match ranges.last_mut() {
@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn what_is_written_can_be_read() {
         for text in ["", "3", "0-3,5", "0,2,4-5"] {
-            assert_eq!(list(&parse(text).unwrap()), text);
+            assert_eq!(format(&parse(text).unwrap()), text);
         }
     }
 

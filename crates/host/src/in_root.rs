@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::sys::resolve;
 
 /// Symbolic links that one path may lead over: the kernel's `MAXSYMLINKS`.
-const MOST_LINKS: usize = 40;
+const MAX_SYMLINKS: usize = 40;
 
 /// Opens `path` with `O_PATH`, every component resolved below `root`: `..` ends there, an absolute link begins there. A link
 /// as the last component is opened itself. `may_enter` is asked of `root` and of each mount that the path leads into, before
@@ -33,14 +33,14 @@ pub fn open(root: &File, path: &Path, may_enter: &dyn Fn(&File) -> bool) -> io::
                 Some(libc::EXDEV | libc::EAGAIN | libc::ENOSYS | libc::EPERM | libc::E2BIG)
             ) =>
         {
-            open_by_hand(root, path, may_enter)
+            open_by_components(root, path, may_enter)
         }
         result => result,
     }
 }
 
 /// As [`open`], a component at a time.
-fn open_by_hand(root: &File, path: &Path, may_enter: &dyn Fn(&File) -> bool) -> io::Result<File> {
+fn open_by_components(root: &File, path: &Path, may_enter: &dyn Fn(&File) -> bool) -> io::Result<File> {
     let mut folders = vec![root.try_clone()?];
     let mut left: Vec<OsString> = Vec::new();
     push_reversed(&mut left, path);
@@ -64,7 +64,7 @@ fn open_by_hand(root: &File, path: &Path, may_enter: &dyn Fn(&File) -> bool) -> 
             continue;
         }
         links += 1;
-        if links > MOST_LINKS {
+        if links > MAX_SYMLINKS {
             return Err(io::Error::from_raw_os_error(libc::ELOOP));
         }
         let target = read_link(&step)?;
@@ -98,7 +98,7 @@ mod tests {
 
     /// Both ways must answer alike; on an old kernel the first is the second.
     const BOTH: [Opener; 2] =
-        [|root, path| open(root, path, &|_| true), |root, path| open_by_hand(root, path, &|_| true)];
+        [|root, path| open(root, path, &|_| true), |root, path| open_by_components(root, path, &|_| true)];
 
     #[test]
     fn a_mount_is_asked_about_before_anything_in_it() {

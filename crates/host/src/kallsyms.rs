@@ -32,18 +32,18 @@ fn read(path: &Path) -> io::Result<String> {
 
 /// The list of the kernel with this build id, from its `vmlinux`: by build id, or where kernels and their debug files
 /// are installed, in the folders for debug files too.
-pub fn of_vmlinux(paths: &SearchPaths, build_id: BuildId) -> Option<String> {
+pub fn from_vmlinux(paths: &SearchPaths, build_id: BuildId) -> Option<String> {
     let is_it = |object: &HostObject| object.build_id().is_some_and(|found| found.same_object(&build_id));
     let object = paths
         .kernels(&build_id)
         .into_iter()
         .filter_map(|path| open_file(&path).ok())
         .find(|object| is_it(object) && object.has_symbols(SymbolSource::Full))?;
-    Some(listed(&object))
+    Some(kallsyms_text(&object))
 }
 
 /// The functions of a kernel as `/proc/kallsyms` lists them.
-fn listed(object: &HostObject) -> String {
+fn kallsyms_text(object: &HostObject) -> String {
     let mut text = String::new();
     for symbol in object.symbols(SymbolSource::Full) {
         let is_code =
@@ -83,14 +83,14 @@ mod tests {
             this_host: false,
             own_images: false,
         };
-        assert!(of_vmlinux(&paths, build_id).is_none());
+        assert!(from_vmlinux(&paths, build_id).is_none());
         for place in ["vmlinux", "boot/vmlinux-6.1.0-1-amd64", "lib/modules/6.1.0-1-amd64/vmlinux"] {
             let place = folder.path().join(place);
             std::fs::create_dir_all(place.parent().unwrap_or(Path::new("/"))).unwrap();
             std::fs::copy(&program, &place).unwrap();
-            let found = of_vmlinux(&paths, build_id).unwrap();
+            let found = from_vmlinux(&paths, build_id).unwrap();
             assert!(found.lines().any(|line| line.ends_with(" T main")), "{}", place.display());
-            assert!(of_vmlinux(&paths, BuildId::from_hex("00112233").unwrap()).is_none());
+            assert!(from_vmlinux(&paths, BuildId::from_hex("00112233").unwrap()).is_none());
             std::fs::remove_file(&place).unwrap();
         }
     }

@@ -23,12 +23,12 @@ pub fn kernel_image() -> Option<KernelImage> {
     let text = kernel_text()?;
     // The code ends long before the modules begin; where /proc/iomem hides the size (it does for users), up to
     // there is right enough: nothing else of the kernel's lies between.
-    let length = kernel_code_length().unwrap_or_else(|| MODULES.saturating_sub(text).max(1));
+    let length = kernel_code_length().unwrap_or_else(|| MODULES_START.saturating_sub(text).max(1));
     Some(KernelImage { text, length, build_id: kernel_build_id() })
 }
 
 /// The address at which modules begin on x86-64 (Documentation/arch/x86/x86_64/mm.rst).
-const MODULES: u64 = 0xffff_ffff_c000_0000;
+const MODULES_START: u64 = 0xffff_ffff_c000_0000;
 
 /// The address of `_text`: among the first lines of `/proc/kallsyms`; 0 where addresses are hidden.
 fn kernel_text() -> Option<u64> {

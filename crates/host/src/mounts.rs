@@ -16,7 +16,7 @@ pub(crate) struct Mounts {
 
 impl Mounts {
     /// Of a process, as far as we may see it. A process in a chroot sees nothing of mounts above it; ours may be among them.
-    pub(crate) fn of(pid: Pid) -> Self {
+    pub(crate) fn of_process(pid: Pid) -> Self {
         let lists = [format!("/proc/{pid}/mountinfo"), "/proc/self/mountinfo".to_owned()];
         // Folders may have names in any encoding.
         let text =
@@ -68,6 +68,6 @@ mod tests {
         let list = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let line = list.lines().find(|line| line.starts_with(&format!("{mount} "))).unwrap();
         assert!(line.contains(" - proc "), "{line}");
-        assert!(!Mounts::of(own_pid()).is_fuse(&File::open("/proc/self/status").unwrap()));
+        assert!(!Mounts::of_process(own_pid()).is_fuse(&File::open("/proc/self/status").unwrap()));
     }
 }

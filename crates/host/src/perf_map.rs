@@ -23,30 +23,30 @@ use model::Life;
 
 /// Of a longer map the end is read, which has the newest code: 256 MiB are three million functions, and less than a
 /// second of reading. The maps of node servers that run for weeks have a hundred.
-pub const MOST_BYTES: u64 = 256 << 20;
+pub const MAX_MAP_BYTES: u64 = 256 << 20;
 /// Longer lines are cut: nothing behind is looked at in names that are cut at 4 KiB.
-const MOST_LINE: usize = 8 << 10;
+const MAX_LINE_BYTES: usize = 8 << 10;
 /// Bytes that are read at once.
-const BLOCK: usize = 256 << 10;
+const BLOCK_BYTES: usize = 256 << 10;
 /// The clocks of file systems lag behind by a tick, those of other machines by more; nanoseconds.
-const TOLERANCE: u64 = 2_000_000_000;
+const CLOCK_TOLERANCE_NS: u64 = 2_000_000_000;
 
 /// A map that may be used.
 #[derive(Debug)]
 pub struct MapFile {
     file: File,
-    facts: Facts,
+    facts: FileFacts,
     /// Its path, as one would look at it from here.
     pub path: String,
     /// Bytes.
     pub size: u64,
     /// Nobody knows when its process began, so it may be of one before that had the same number.
-    pub ageless: bool,
+    pub start_unknown: bool,
 }
 
 /// A map that there is, and why it is not used.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Refused {
+pub struct RefusedMap {
     /// Its path, as one would look at it from here.
     pub path: String,
     /// The reason.
@@ -58,7 +58,7 @@ pub struct Refused {
 ///
 /// # Errors
 /// The map that there is, and why it is not used.
-pub fn find(pid: Pid, life: Life) -> Result<Option<MapFile>, Refused> {
+pub fn find(pid: Pid, life: Life) -> Result<Option<MapFile>, RefusedMap> {
     find_named(pid, life, |number| PathBuf::from(format!("tmp/perf-{number}.map")))
 }
 
@@ -66,14 +66,14 @@ pub fn find(pid: Pid, life: Life) -> Result<Option<MapFile>, Refused> {
 ///
 /// # Errors
 /// As [`find`].
-pub fn find_dump(pid: Pid, path: &[u8], life: Life) -> Result<Option<MapFile>, Refused> {
+pub fn find_dump(pid: Pid, path: &[u8], life: Life) -> Result<Option<MapFile>, RefusedMap> {
     let Some(path) = path.strip_prefix(b"/") else { return Ok(None) };
     find_named(pid, life, |_| PathBuf::from(OsStr::from_bytes(path)))
 }
 
 /// Finds a file that is called so by a process which knows itself by a number.
-fn find_named(pid: Pid, life: Life, name: impl Fn(Pid) -> PathBuf) -> Result<Option<MapFile>, Refused> {
-    let (life, lives) = judged_life(pid, life);
+fn find_named(pid: Pid, life: Life, name: impl Fn(Pid) -> PathBuf) -> Result<Option<MapFile>, RefusedMap> {
+    let (life, lives) = current_life(pid, life);
     let mut refused = None;
     let mut look = |root: &Path, number: Pid| {
         let name = name(number);
@@ -81,7 +81,7 @@ fn find_named(pid: Pid, life: Life, name: impl Fn(Pid) -> PathBuf) -> Result<Opt
         let root = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(root);
         let found = root.and_then(|root| {
             let mounts = OnceCell::new();
-            let may_enter = |folder: &File| !mounts.get_or_init(|| Mounts::of(pid)).is_fuse(folder);
+            let may_enter = |folder: &File| !mounts.get_or_init(|| Mounts::of_process(pid)).is_fuse(folder);
             in_root::open(&root, &name, &may_enter)
         });
         let found = match found {
@@ -92,10 +92,10 @@ fn find_named(pid: Pid, life: Life, name: impl Fn(Pid) -> PathBuf) -> Result<Opt
         };
         match found {
             Ok((file, facts, size)) => {
-                Some(MapFile { file, facts, path, size, ageless: life.start.is_none() })
+                Some(MapFile { file, facts, path, size, start_unknown: life.start.is_none() })
             }
             Err(why) => {
-                refused.get_or_insert(Refused { path, why });
+                refused.get_or_insert(RefusedMap { path, why });
                 None
             }
         }
@@ -112,7 +112,7 @@ fn find_named(pid: Pid, life: Life, name: impl Fn(Pid) -> PathBuf) -> Result<Opt
 }
 
 /// The life of a process, by what is known and what `/proc` says, and true if it lives.
-fn judged_life(pid: Pid, known: Life) -> (Life, bool) {
+fn current_life(pid: Pid, known: Life) -> (Life, bool) {
     match procfs::life(pid) {
         Ok(now) if known.end.is_none() && known.may_be(&now) => (now, true),
         // Another process has its number: it ended before that one began.
@@ -131,10 +131,10 @@ fn is_missing(error: &io::Error) -> bool {
 }
 
 /// Judges what was found, and only then opens it to be read: a pipe or a device does something when it is opened.
-fn open(found: &File, life: &Life) -> Result<(File, Facts, u64), MapRefusal> {
+fn open(found: &File, life: &Life) -> Result<(File, FileFacts, u64), MapRefusal> {
     let metadata = found.metadata().map_err(|_| MapRefusal::Unreadable)?;
-    let facts = Facts::of(&metadata);
-    judge(&facts, life, is_ours)?;
+    let facts = FileFacts::from_metadata(&metadata);
+    check_owner_and_time(&facts, life, is_ours)?;
     let again = format!("/proc/self/fd/{}", found.as_raw_fd());
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(again);
     Ok((file.map_err(|_| MapRefusal::Unreadable)?, facts, metadata.len()))
@@ -151,7 +151,7 @@ fn is_sudo_user(user: u32) -> bool {
 
 /// The properties of a file that decide whether it is used as a map.
 #[derive(Clone, Copy, Debug)]
-struct Facts {
+struct FileFacts {
     is_file: bool,
     links: u64,
     owner: u32,
@@ -160,8 +160,8 @@ struct Facts {
     changed: u64,
 }
 
-impl Facts {
-    fn of(metadata: &Metadata) -> Self {
+impl FileFacts {
+    fn from_metadata(metadata: &Metadata) -> Self {
         let seconds = u64::try_from(metadata.ctime()).unwrap_or(0);
         let rest = u64::try_from(metadata.ctime_nsec()).unwrap_or(0);
         Self {
@@ -179,7 +179,11 @@ const READABLE_BY_ALL: u32 = 0o004;
 
 /// Returns true if a file can be the map of a process: its own or root's, and changed last while the process lived. Where it is not
 /// known whose the process was, ours will do, as in perf.
-fn judge(facts: &Facts, life: &Life, is_ours: impl Fn(u32) -> bool) -> Result<(), MapRefusal> {
+fn check_owner_and_time(
+    facts: &FileFacts,
+    life: &Life,
+    is_ours: impl Fn(u32) -> bool,
+) -> Result<(), MapRefusal> {
     if !facts.is_file {
         return Err(MapRefusal::NotAFile);
     }
@@ -197,10 +201,10 @@ fn judge(facts: &Facts, life: &Life, is_ours: impl Fn(u32) -> bool) -> Result<()
         None if is_ours(facts.owner) => {}
         _ => return Err(MapRefusal::Foreign),
     }
-    if life.start.is_some_and(|start| facts.changed.saturating_add(TOLERANCE) < start) {
+    if life.start.is_some_and(|start| facts.changed.saturating_add(CLOCK_TOLERANCE_NS) < start) {
         return Err(MapRefusal::Older);
     }
-    if life.end.is_some_and(|end| facts.changed > end.saturating_add(TOLERANCE)) {
+    if life.end.is_some_and(|end| facts.changed > end.saturating_add(CLOCK_TOLERANCE_NS)) {
         return Err(MapRefusal::Newer);
     }
     Ok(())
@@ -209,7 +213,7 @@ fn judge(facts: &Facts, life: &Life, is_ours: impl Fn(u32) -> bool) -> Result<()
 impl MapFile {
     /// Returns the reason for refusing the map, where more is known of its process than when it was found.
     pub fn refusal(&self, life: &Life) -> Option<MapRefusal> {
-        judge(&self.facts, life, is_ours).err()
+        check_owner_and_time(&self.facts, life, is_ours).err()
     }
 
     /// Returns the number of bytes that it has now.
@@ -231,13 +235,13 @@ impl MapFile {
     /// # Errors
     /// Those of `pread(2)`.
     pub fn lines_from_the_end(&self, mut each: impl FnMut(&[u8]) -> ControlFlow<()>) -> io::Result<u64> {
-        let first = self.size.saturating_sub(MOST_BYTES);
+        let first = self.size.saturating_sub(MAX_MAP_BYTES);
         let mut end = self.size;
-        let mut block = vec![0; BLOCK];
+        let mut block = vec![0; BLOCK_BYTES];
         // The front of the line that begins before what has been read.
         let mut begun: Vec<u8> = Vec::new();
         while end > first {
-            let size = usize::try_from(end - first).unwrap_or(BLOCK).min(BLOCK);
+            let size = usize::try_from(end - first).unwrap_or(BLOCK_BYTES).min(BLOCK_BYTES);
             let start = end - size as u64;
             let Some(bytes) = block.get_mut(..size) else { break };
             // One that shrinks meanwhile is not worth more care: what is missing is zeroes.
@@ -249,7 +253,7 @@ impl MapFile {
                 let mut lines = bytes.rsplit(|&byte| byte == b'\n');
                 line = lines.next().unwrap_or_default();
                 for before in lines {
-                    let whole = if begun.is_empty() { cut(line) } else { joined(line, &mut begun) };
+                    let whole = if begun.is_empty() { cut_line(line) } else { prepend_cut(line, &mut begun) };
                     if !whole.is_empty() && each(whole).is_break() {
                         return Ok(self.size - start);
                     }
@@ -257,7 +261,7 @@ impl MapFile {
                     line = before;
                 }
             }
-            let length = joined(line, &mut begun).len();
+            let length = prepend_cut(line, &mut begun).len();
             begun.truncate(length);
             end = start;
         }
@@ -298,14 +302,14 @@ impl Seek for MapReader<'_> {
 
 /// Puts `front` before `rest`, and cuts what is too long at its end.
 fn joined<'a>(front: &[u8], rest: &'a mut Vec<u8>) -> &'a [u8] {
-    let front = cut(front);
-    rest.truncate(MOST_LINE - front.len());
+    let front = cut_line(front);
+    rest.truncate(MAX_LINE_BYTES - front.len());
     rest.splice(..0, front.iter().copied());
     rest
 }
 
-fn cut(line: &[u8]) -> &[u8] {
-    line.get(..MOST_LINE).unwrap_or(line)
+fn cut_line(line: &[u8]) -> &[u8] {
+    line.get(..MAX_LINE_BYTES).unwrap_or(line)
 }
 
 fn read_at_most(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -329,43 +333,43 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn facts() -> Facts {
-        Facts { is_file: true, links: 1, owner: 1000, mode: 0o600, changed: 100 * SECOND }
+    fn facts() -> FileFacts {
+        FileFacts { is_file: true, links: 1, owner: 1000, mode: 0o600, changed: 100 * SECOND }
     }
 
     fn life() -> Life {
         Life { start: Some(100 * SECOND), end: Some(100 * SECOND), user: Some(1000), own_number: None }
     }
 
-    fn judged(facts: Facts, life: Life) -> Result<(), MapRefusal> {
-        judge(&facts, &life, |user| user == 7)
+    fn judged(facts: FileFacts, life: Life) -> Result<(), MapRefusal> {
+        check_owner_and_time(&facts, &life, |user| user == 7)
     }
 
     #[test]
     fn a_map_is_the_processs_own_or_roots() {
         assert_eq!(judged(facts(), life()), Ok(()));
-        assert_eq!(judged(Facts { owner: 1001, ..facts() }, life()), Err(MapRefusal::Foreign));
-        assert_eq!(judged(Facts { owner: 7, ..facts() }, life()), Err(MapRefusal::Foreign), "not ours");
-        assert_eq!(judged(Facts { owner: 0, mode: 0o644, ..facts() }, life()), Ok(()));
-        let hidden = Facts { owner: 0, mode: 0o640, ..facts() };
+        assert_eq!(judged(FileFacts { owner: 1001, ..facts() }, life()), Err(MapRefusal::Foreign));
+        assert_eq!(judged(FileFacts { owner: 7, ..facts() }, life()), Err(MapRefusal::Foreign), "not ours");
+        assert_eq!(judged(FileFacts { owner: 0, mode: 0o644, ..facts() }, life()), Ok(()));
+        let hidden = FileFacts { owner: 0, mode: 0o640, ..facts() };
         assert_eq!(judged(hidden, life()), Err(MapRefusal::Foreign), "it may not read that itself");
         assert_eq!(judged(hidden, Life { user: Some(0), ..life() }), Ok(()));
         let unknown = Life { user: None, ..life() };
         assert_eq!(judged(facts(), unknown), Err(MapRefusal::Foreign));
-        assert_eq!(judged(Facts { owner: 7, ..facts() }, unknown), Ok(()));
+        assert_eq!(judged(FileFacts { owner: 7, ..facts() }, unknown), Ok(()));
         assert_eq!(judged(hidden, unknown), Ok(()));
     }
 
     #[test]
     fn a_map_changed_last_while_its_process_lived() {
-        let at = |changed| judged(Facts { changed, ..facts() }, life());
+        let at = |changed| judged(FileFacts { changed, ..facts() }, life());
         assert_eq!(at(98 * SECOND), Ok(()));
         assert_eq!(at(98 * SECOND - 1), Err(MapRefusal::Older));
         assert_eq!(at(102 * SECOND), Ok(()));
         assert_eq!(at(102 * SECOND + 1), Err(MapRefusal::Newer));
         for changed in [0, u64::MAX] {
             assert_eq!(
-                judged(Facts { changed, ..facts() }, Life { user: Some(1000), ..Life::default() }),
+                judged(FileFacts { changed, ..facts() }, Life { user: Some(1000), ..Life::default() }),
                 Ok(())
             );
         }
@@ -373,7 +377,7 @@ mod tests {
 
     #[test]
     fn other_names_and_other_things_are_no_maps() {
-        assert_eq!(judged(Facts { links: 2, ..facts() }, life()), Err(MapRefusal::SeveralNames));
+        assert_eq!(judged(FileFacts { links: 2, ..facts() }, life()), Err(MapRefusal::SeveralNames));
         let folder = tempfile::tempdir().unwrap();
         let link = folder.path().join("link");
         symlink("/etc/passwd", &link).unwrap();
@@ -395,8 +399,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("map"), text).unwrap();
         let file = File::open(folder.path().join("map")).unwrap();
-        let map =
-            MapFile { file, facts: facts(), path: String::new(), size: text.len() as u64, ageless: false };
+        let map = MapFile {
+            file,
+            facts: facts(),
+            path: String::new(),
+            size: text.len() as u64,
+            start_unknown: false,
+        };
         let mut lines = Vec::new();
         map.lines_from_the_end(|line| {
             lines.push(line.to_vec());
@@ -419,19 +428,19 @@ mod tests {
             .map(|number| format!("{number} {}", "x".repeat(number * 7 % 1013)).into_bytes())
             .collect();
         all.iter().for_each(|line| text.extend([line.as_slice(), b"\n"].concat()));
-        assert!(text.len() > 4 * BLOCK);
+        assert!(text.len() > 4 * BLOCK_BYTES);
         assert!(lines(&text).iter().eq(all.iter().rev()));
     }
 
     #[test]
     fn a_line_without_end_takes_no_memory() {
-        let long = [b"5000 10 ".as_slice(), &vec![b'a'; 5 * BLOCK]].concat();
+        let long = [b"5000 10 ".as_slice(), &vec![b'a'; 5 * BLOCK_BYTES]].concat();
         let text = [b"1000 10 first\n".as_slice(), &long, b"\n2000 10 last\n"].concat();
         let lines = lines(&text);
         assert_eq!(lines[0], b"2000 10 last");
-        assert_eq!(lines[1], long[..MOST_LINE]);
+        assert_eq!(lines[1], long[..MAX_LINE_BYTES]);
         assert_eq!(lines[2], b"1000 10 first");
-        assert_eq!(self::lines(&text[14..])[1], long[..MOST_LINE], "at the front of the file, too");
+        assert_eq!(self::lines(&text[14..])[1], long[..MAX_LINE_BYTES], "at the front of the file, too");
     }
 
     #[test]
@@ -442,7 +451,7 @@ mod tests {
         file.set_len(1 << 40).unwrap();
         file.write_all_at(b"\n1000 10 last\n", (1 << 40) - 14).unwrap();
         let file = File::open(folder.path().join("map")).unwrap();
-        let map = MapFile { file, facts: facts(), path: String::new(), size: 1 << 40, ageless: false };
+        let map = MapFile { file, facts: facts(), path: String::new(), size: 1 << 40, start_unknown: false };
         let mut count = 0;
         map.lines_from_the_end(|line| {
             assert_eq!(line, b"1000 10 last");

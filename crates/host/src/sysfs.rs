@@ -14,7 +14,7 @@ pub const EVENT_SOURCES: &str = "/sys/bus/event_source/devices";
 
 /// The endings of files beside an alias that say how to read its count (Documentation/ABI/testing/
 /// sysfs-bus-event_source-devices-events).
-const NOTES: [&str; 4] = [".unit", ".scale", ".per-pkg", ".snapshot"];
+const ALIAS_SUFFIXES: [&str; 4] = [".unit", ".scale", ".per-pkg", ".snapshot"];
 
 /// The CPUs that are online now.
 ///
@@ -56,7 +56,7 @@ pub fn pmus(folder: &Path) -> io::Result<Vec<PmuFiles>> {
         let (Ok(name), path) = (entry.file_name().into_string(), entry.path()) else { continue };
         let Some(kind) = text(&path.join("type")).and_then(|text| text.parse().ok()) else { continue };
         let core_cpus = text(&path.join("cpus"));
-        let is_note = |name: &String| NOTES.iter().any(|note| name.ends_with(note));
+        let is_note = |name: &String| ALIAS_SUFFIXES.iter().any(|note| name.ends_with(note));
         let (notes, events) = texts(&path.join("events")).into_iter().partition(|(name, _)| is_note(name));
         found.push(PmuFiles {
             name,

@@ -11,7 +11,7 @@ use crate::cpus;
 /// The folder in which the kernel shows the topology.
 pub const SYSTEM: &str = "/sys/devices/system";
 /// More caches of one CPU than there are.
-const MOST_CACHES: u32 = 16;
+const MAX_CACHES_PER_CPU: u32 = 16;
 
 /// The CPUs, grouped by socket, die and core. The lists are the kernel's text (`0-3,5`), each once.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -22,13 +22,13 @@ pub struct Processors {
     pub dies: Vec<String>,
     /// The CPUs of each core.
     pub cores: Vec<String>,
-    /// The place of each CPU, by its number; `None` for one that is offline.
-    pub places: Vec<Option<Place>>,
+    /// The location of each CPU, by its number; `None` for one that is offline.
+    pub locations: Vec<Option<CpuLocation>>,
 }
 
 /// The socket, die and core of a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct CpuLocation {
     /// The number of its core, within its socket.
     pub core: u32,
     /// The number of its die.
@@ -43,7 +43,7 @@ pub struct Cache {
     /// 1, 2, 3.
     pub level: u32,
     /// Bytes in a line.
-    pub line_size: u32,
+    pub line_bytes: u32,
     /// The number of sets.
     pub sets: u32,
     /// Lines in a set.
@@ -62,9 +62,9 @@ pub struct Node {
     /// Its number.
     pub number: u32,
     /// Its memory, in KiB.
-    pub total: u64,
+    pub total_kib: u64,
     /// The part of it that is free, in KiB.
-    pub free: u64,
+    pub free_kib: u64,
     /// Its CPUs, as a list.
     pub cpus: String,
     /// The numbers of its memory blocks, ascending.
@@ -78,15 +78,13 @@ pub fn processors(system: &Path, count: u32) -> Option<Processors> {
         let folder = system.join(format!("cpu/cpu{cpu}/topology"));
         let number = |name: &str| text(&folder.join(name))?.parse().ok();
         let list = |names: [&str; 2]| names.iter().find_map(|name| text(&folder.join(name)));
-        let place = number("core_id").zip(number("physical_package_id")).map(|(core, socket)| Place {
-            core,
-            die: number("die_id").unwrap_or(0),
-            socket,
-        });
-        found.places.push(place);
-        add(&mut found.sockets, list(["package_cpus_list", "core_siblings_list"]));
-        add(&mut found.dies, list(["die_cpus_list", "die_cpus_list"]));
-        add(&mut found.cores, list(["core_cpus_list", "thread_siblings_list"]));
+        let location = number("core_id")
+            .zip(number("physical_package_id"))
+            .map(|(core, socket)| CpuLocation { core, die: number("die_id").unwrap_or(0), socket });
+        found.locations.push(location);
+        push_new(&mut found.sockets, list(["package_cpus_list", "core_siblings_list"]));
+        push_new(&mut found.dies, list(["die_cpus_list", "die_cpus_list"]));
+        push_new(&mut found.cores, list(["core_cpus_list", "thread_siblings_list"]));
     }
     (!found.sockets.is_empty()).then_some(found)
 }
@@ -95,12 +93,12 @@ pub fn processors(system: &Path, count: u32) -> Option<Processors> {
 pub fn caches(system: &Path, count: u32) -> Vec<Cache> {
     let mut found = Vec::new();
     for cpu in 0..count {
-        let of_cpu = (0..MOST_CACHES).map_while(|index| {
+        let of_cpu = (0..MAX_CACHES_PER_CPU).map_while(|index| {
             let folder = system.join(format!("cpu/cpu{cpu}/cache/index{index}"));
             let number = |name: &str| text(&folder.join(name))?.parse().ok();
             Some(Cache {
                 level: number("level")?,
-                line_size: number("coherency_line_size").unwrap_or(0),
+                line_bytes: number("coherency_line_size").unwrap_or(0),
                 sets: number("number_of_sets").unwrap_or(0),
                 ways: number("ways_of_associativity").unwrap_or(0),
                 kind: text(&folder.join("type"))?,
@@ -108,7 +106,7 @@ pub fn caches(system: &Path, count: u32) -> Vec<Cache> {
                 cpus: text(&folder.join("shared_cpu_list"))?,
             })
         });
-        of_cpu.for_each(|cache| add(&mut found, Some(cache)));
+        of_cpu.for_each(|cache| push_new(&mut found, Some(cache)));
     }
     found.sort_by_key(|cache| cache.level);
     found
@@ -128,8 +126,8 @@ pub fn nodes(system: &Path) -> Vec<Node> {
         blocks.sort_unstable();
         Some(Node {
             number: number.0,
-            total: kilobytes(&meminfo, "MemTotal:")?,
-            free: kilobytes(&meminfo, "MemFree:")?,
+            total_kib: kilobytes(&meminfo, "MemTotal:")?,
+            free_kib: kilobytes(&meminfo, "MemFree:")?,
             cpus: text(&folder.join("cpulist"))?,
             blocks,
         })
@@ -138,7 +136,7 @@ pub fn nodes(system: &Path) -> Vec<Node> {
 }
 
 /// Bytes of a memory block, where memory comes in such.
-pub fn memory_block_size(system: &Path) -> Option<u64> {
+pub fn memory_block_bytes(system: &Path) -> Option<u64> {
     u64::from_str_radix(&text(&system.join("memory/block_size_bytes"))?, 16).ok()
 }
 
@@ -148,7 +146,7 @@ fn kilobytes(meminfo: &str, field: &str) -> Option<u64> {
     words.nth(1)?.parse().ok()
 }
 
-fn add<T: PartialEq>(list: &mut Vec<T>, item: Option<T>) {
+fn push_new<T: PartialEq>(list: &mut Vec<T>, item: Option<T>) {
     list.extend(item.filter(|item| !list.contains(item)));
 }
 
@@ -198,8 +196,8 @@ mod tests {
         let found = processors(machine.path(), 4).unwrap();
         let both = ["0-1".to_owned(), "2".to_owned()];
         assert_eq!((&found.sockets[..], &found.cores[..], &found.dies[..]), (&both[..], &both[..], &[][..]));
-        assert_eq!(found.places[2], Some(Place { core: 7, die: 0, socket: 1 }));
-        assert_eq!((found.places.len(), found.places[3]), (4, None));
+        assert_eq!(found.locations[2], Some(CpuLocation { core: 7, die: 0, socket: 1 }));
+        assert_eq!((found.locations.len(), found.locations[3]), (4, None));
         let caches = caches(machine.path(), 4);
         let short: Vec<_> =
             caches.iter().map(|cache| (cache.level, cache.cpus.as_str(), cache.ways, cache.sets)).collect();
@@ -210,9 +208,9 @@ mod tests {
     fn nodes_have_memory_and_processors() {
         let machine = machine();
         let cpus = "0-2".to_owned();
-        let node = Node { number: 2, total: 1000, free: 10, cpus, blocks: vec![2, 33] };
+        let node = Node { number: 2, total_kib: 1000, free_kib: 10, cpus, blocks: vec![2, 33] };
         assert_eq!(nodes(machine.path()), [node]);
-        assert_eq!(memory_block_size(machine.path()), Some(0x800_0000));
+        assert_eq!(memory_block_bytes(machine.path()), Some(0x800_0000));
     }
 
     #[test]
@@ -220,6 +218,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(processors(folder.path(), 2), None);
         assert!(caches(folder.path(), 2).is_empty() && nodes(folder.path()).is_empty());
-        assert_eq!(memory_block_size(folder.path()), None);
+        assert_eq!(memory_block_bytes(folder.path()), None);
     }
 }

@@ -65,7 +65,7 @@ pub fn format(folder: &Path, system: &str, name: &str) -> io::Result<Vec<u8>> {
 /// Where they cannot be read.
 pub fn headers(folder: &Path) -> io::Result<[Vec<u8>; 2]> {
     let events = folder.join("events");
-    Ok([at_once(&events.join("header_page"))?, at_once(&events.join("header_event"))?])
+    Ok([read_in_one_call(&events.join("header_page"))?, read_in_one_call(&events.join("header_event"))?])
 }
 
 /// The formats of `trace_printk`, which name strings of the kernel by their addresses.
@@ -77,7 +77,7 @@ pub fn printk_formats(folder: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Reads a file that gives all of itself to the first read, and nothing to a second.
-fn at_once(path: &Path) -> io::Result<Vec<u8>> {
+fn read_in_one_call(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = vec![0; 1 << 16];
     let length = fs::File::open(path)?.read(&mut text)?;
     text.truncate(length);

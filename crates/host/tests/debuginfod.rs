@@ -60,9 +60,9 @@ fn case(servers: &[&Server]) -> Case {
     let settings = Settings {
         servers: servers.iter().map(|server| server.url.clone()).collect(),
         cache: folder.path().join("debuginfod_client"),
-        time: Duration::from_secs(100),
-        patience: Duration::from_secs(50),
-        max_size: 1 << 20,
+        total_timeout: Duration::from_secs(100),
+        answer_timeout: Duration::from_secs(50),
+        max_file_bytes: 1 << 20,
     };
     Case { settings, id: object().0, _cache: folder }
 }
@@ -123,7 +123,7 @@ fn what_no_server_has_is_not_asked_for_again_at_once() {
     let server = serve(|_, stream| reply(stream, "404 Not Found", 0, b""));
     let case = case(&[&server]);
     assert!(matches!(case.fetch(), Err(FetchError::NotFound)));
-    assert!(matches!(case.fetch(), Err(FetchError::HadNone)));
+    assert!(matches!(case.fetch(), Err(FetchError::RecentlyNotFound)));
     assert_eq!(server.requests.load(Ordering::SeqCst), 1);
     assert_eq!(case.kept(), [("debuginfo".to_owned(), 0)], "elfutils' mark");
     std::fs::write(case.settings.cache.join("cache_miss_s"), "0\n").unwrap();
@@ -145,11 +145,11 @@ fn what_was_not_asked_for_is_not_kept() {
     for server in [&another, &page, &nothing] {
         let case = case(&[server]);
         let error = case.fetch().unwrap_err();
-        assert!(matches!(error, FetchError::NotIt { .. }), "{error}");
+        assert!(matches!(error, FetchError::WrongFile { .. }), "{error}");
         assert_eq!(case.kept(), []);
     }
     let case = case(&[&another]);
-    assert!(matches!(case.fetch(), Err(FetchError::NotIt { reason: Reason::BuildIdDiffers { .. }, .. })));
+    assert!(matches!(case.fetch(), Err(FetchError::WrongFile { reason: Reason::BuildIdDiffers { .. }, .. })));
 }
 
 #[test]
@@ -188,14 +188,14 @@ fn the_time_for_all_downloads_together_has_an_end() {
         }
     });
     let mut case = case(&[&drips]);
-    case.settings.time = Duration::from_millis(700);
+    case.settings.total_timeout = Duration::from_millis(700);
     let mut client = Client::new(case.settings.clone());
     let begin = Instant::now();
     let error = client.fetch(&case.id, Artifact::DebugInfo, &mut |_, _| {}).unwrap_err();
-    assert!(matches!(error, FetchError::TimeIsUp(_)), "{error}");
+    assert!(matches!(error, FetchError::TimeLimit(_)), "{error}");
     assert!(begin.elapsed() < Duration::from_secs(60), "the body alone would take an hour and a half");
     let again = client.fetch(&case.id, Artifact::Executable, &mut |_, _| {}).unwrap_err();
-    assert!(matches!(again, FetchError::TimeIsUp(_)), "{again}");
+    assert!(matches!(again, FetchError::TimeLimit(_)), "{again}");
     assert_eq!(drips.requests.load(Ordering::SeqCst), 1);
     assert_eq!(case.kept(), []);
 }
@@ -210,7 +210,7 @@ fn a_silent_server_is_waited_for_once() {
         });
     });
     let mut case = case(&[&silent]);
-    case.settings.patience = Duration::from_millis(300);
+    case.settings.answer_timeout = Duration::from_millis(300);
     let mut client = Client::new(case.settings.clone());
     for artifact in [Artifact::DebugInfo, Artifact::Executable] {
         client.fetch(&case.id, artifact, &mut |_, _| {}).unwrap_err();

@@ -184,7 +184,7 @@ fn look(
         // What reading a large object takes is needed no more, but for what is kept; what many small ones took lies in
         // pieces, between what is in use.
         if begin.elapsed() > WORTH_A_TRIM || given_back.elapsed() > BETWEEN_TRIMS {
-            memory::give_back();
+            memory::release_freed();
             given_back = Instant::now();
         }
         if sender.send(named).is_err() {

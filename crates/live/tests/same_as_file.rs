@@ -16,7 +16,7 @@ use decoder::{
     Attr, AttrFlags, BranchSampleFormat, CpuMode, Endian, ReadFormat, Record, RecordLayout, Sample,
     SampleFormat, SampleId, context,
 };
-use host::files::{NameInFolder, Place};
+use host::files::{DestinationKind, NameInFolder};
 use host::objects::SearchPaths;
 use model::{CpuId, FileIdentity, Loss, Pid, Tid, Timestamp, TruncationReason};
 use prof_live::views::{Scope, functions};
@@ -203,7 +203,7 @@ impl Script {
     fn read(&self, ending: &Ending) -> (Functions, Loss) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("prof.data");
-        let place = Place::Name(NameInFolder::find(&path).unwrap());
+        let place = DestinationKind::Name(NameInFolder::find(&path).unwrap());
         self.play(&mut FileConsumer::new(place, Vec::new()), ending);
         let symbols = SymbolSettings {
             paths: SearchPaths::from_environment(None, Vec::new(), true),

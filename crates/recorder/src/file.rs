@@ -7,7 +7,7 @@ use std::time::Duration;
 use decoder::record::{LostSamples, Read};
 use decoder::values::{CounterValues, U64s};
 use decoder::{Endian, RawRecord, ReadFormat, Record, RecordLayout, SampleId, kind};
-use host::files::{NameInFolder, NewFile, Place};
+use host::files::{DestinationKind, NameInFolder, NewFile};
 use model::{Loss, Name, Timestamp};
 use perfdata::sections;
 use perfdata::write::RecordWriter;
@@ -61,8 +61,8 @@ impl FileConsumer {
     /// form for pipes. `command_line` is our own, for the header.
     pub fn new(place: Place, command_line: Vec<Name>) -> Self {
         let destination = match place {
-            Place::Name(name) => Begin::Name(name),
-            Place::Stream(stream) => Begin::Stream(stream),
+            DestinationKind::Name(name) => Begin::Name(name),
+            DestinationKind::Stream(stream) => Begin::Stream(stream),
         };
         Self::with(destination, command_line)
     }

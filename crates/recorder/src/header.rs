@@ -4,12 +4,12 @@ use std::path::Path;
 
 use host::machine::{self, SystemName};
 use host::sysfs;
-use host::topology::{self, Cache, Node, Place, Processors};
+use host::topology::{self, Cache, CpuLocation, Node, Processors};
 use model::Name;
 use perfdata::features::{CpuCache, CpuCounts, CpuTopology, Features, MemoryTopology, NumaNode};
 
 /// The place that perf writes for a CPU that is offline.
-const NOWHERE: Place = Place { core: u32::MAX, die: u32::MAX, socket: u32::MAX };
+const NOWHERE: CpuLocation = CpuLocation { core: u32::MAX, die: u32::MAX, socket: u32::MAX };
 /// Memory blocks of a machine: more would be petabytes.
 const MOST_BLOCKS: u64 = 1 << 24;
 
@@ -33,7 +33,7 @@ pub(crate) fn of_this_machine() -> Features {
         cpu_id: processor.id.as_deref().map(Name::from),
         total_memory: machine::total_memory_kb(),
         cpu_topology: topology::processors(folder, available).map(cpu_topology),
-        memory_topology: topology::memory_block_size(folder).map(|size| memory_topology(size, &nodes)),
+        memory_topology: topology::memory_block_bytes(folder).map(|size| memory_topology(size, &nodes)),
         numa_topology: nodes.into_iter().map(numa_node).collect(),
         caches: topology::caches(folder, available).into_iter().map(cache).collect(),
         pmu_mappings: pmus.into_iter().map(|(kind, name)| (kind, Name::from(name.as_str()))).collect(),
@@ -43,7 +43,7 @@ pub(crate) fn of_this_machine() -> Features {
 
 fn cpu_topology(found: Processors) -> CpuTopology {
     let names = |lists: Vec<String>| lists.iter().map(|list| Name::from(list.as_str())).collect();
-    let places = || found.places.iter().map(|place| place.unwrap_or(NOWHERE));
+    let places = || found.locations.iter().map(|place| place.unwrap_or(NOWHERE));
     let dies = if found.dies.is_empty() { Vec::new() } else { places().map(|place| place.die).collect() };
     CpuTopology {
         cpus: places().map(|place| (place.core, place.socket)).collect(),
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn an_offline_cpu_is_nowhere() {
-        let place = Place { core: 3, die: 2, socket: 1 };
+        let place = CpuLocation { core: 3, die: 2, socket: 1 };
         let found = Processors {
             sockets: vec!["0".to_owned()],
             places: vec![Some(place), None],

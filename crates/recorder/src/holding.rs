@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use decoder::record::{Mmap, Record};
 use decoder::{CpuMode, Endian, RawRecord, RecordLayout, kind};
-use host::objects::{HeldFiles, MappedAt};
+use host::objects::{MappingLocation, RetainedFiles};
 use host::procfs::{self, PathView};
 use host::sys::perf_event::own_pid;
 use model::Pid;
@@ -38,7 +38,7 @@ const MOST_PROCESSES: usize = 1 << 16;
 #[derive(Clone, Default, Debug)]
 pub struct NameSources {
     /// The files that will not be found by their paths, open.
-    pub files: Arc<HeldFiles>,
+    pub files: Arc<RetainedFiles>,
     /// True if a process had memory for generated code, whose names are in files that it writes itself.
     pub has_generated_code: bool,
 }
@@ -59,7 +59,7 @@ pub struct Holding<C> {
     /// The views of processes that see other files than we do; `None` for those that see the same.
     processes: HashMap<Pid, Option<PathView>>,
     roots: HashMap<PathView, File>,
-    held: Arc<Mutex<HeldFiles>>,
+    held: Arc<Mutex<RetainedFiles>>,
     has_generated_code: bool,
 }
 
@@ -70,7 +70,7 @@ impl<C: Consumer> Holding<C> {
     }
 
     /// Watches what goes to `consumer`, and adds to `held`, which others may look at meanwhile.
-    pub fn sharing(consumer: C, held: Arc<Mutex<HeldFiles>>) -> Self {
+    pub fn sharing(consumer: C, held: Arc<Mutex<RetainedFiles>>) -> Self {
         let (processes, roots) = (HashMap::new(), HashMap::new());
         Self { consumer, layout: None, own: None, processes, roots, held, has_generated_code: false }
     }
@@ -78,7 +78,7 @@ impl<C: Consumer> Holding<C> {
     /// Ends the watching; returns the sources of names that were found.
     pub fn into_sources(self) -> NameSources {
         let mut files = std::mem::take(&mut *lock(&self.held));
-        files.close_those_that_stay();
+        files.close_findable();
         NameSources { files: Arc::new(files), has_generated_code: self.has_generated_code }
     }
 
@@ -110,13 +110,13 @@ impl<C: Consumer> Holding<C> {
         if view.is_none() && SYSTEM.iter().any(|folder| map.path.starts_with(folder)) {
             return;
         }
-        let at = MappedAt {
+        let at = MappingLocation {
             pid: map.pid,
             start: map.start,
             end: map.start.saturating_add(map.len),
             root: view.as_ref().and_then(|view| self.roots.get(view)),
         };
-        lock(&self.held).hold(&identity, &at);
+        lock(&self.held).add(&identity, &at);
     }
 
     /// Returns the view of a process, where these are other files than ours.
@@ -152,7 +152,7 @@ impl<C: Consumer> Holding<C> {
     }
 }
 
-fn lock(held: &Mutex<HeldFiles>) -> MutexGuard<'_, HeldFiles> {
+fn lock(held: &Mutex<RetainedFiles>) -> MutexGuard<'_, RetainedFiles> {
     // Nobody panics while holding it; if so, the files are as good as they were.
     held.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use decoder::record::{Mmap, Record};
 use decoder::{CpuMode, Endian, RawRecord, RecordLayout, SampleFormat, kind, offsets};
-use host::jvm::{self, NotAsked, Outcome};
+use host::jvm::{self, AttachError, AttachOutcome};
 use host::procfs;
 use model::{Pid, Tid};
 
@@ -58,8 +58,8 @@ struct Machine {
     /// Its samples since it was asked last.
     samples: u64,
     /// The question that it has not answered.
-    question: Option<Receiver<Outcome>>,
-    outcome: Option<Outcome>,
+    question: Option<Receiver<AttachOutcome>>,
+    outcome: Option<AttachOutcome>,
     /// Questions in a row that brought nothing.
     failures: u32,
     next: Option<Instant>,
@@ -74,7 +74,7 @@ impl Machine {
 
     fn ask(&mut self, pid: Pid) {
         self.samples = 0;
-        self.question = jvm::ask(pid).ok();
+        self.question = jvm::request_perf_map(pid).ok();
         self.next = None;
     }
 
@@ -83,7 +83,7 @@ impl Machine {
         let outcome = match self.question.as_ref().map(Receiver::try_recv) {
             Some(Ok(outcome)) => outcome,
             // Its thread ended without a word.
-            Some(Err(TryRecvError::Disconnected)) => Err(NotAsked::Silent),
+            Some(Err(TryRecvError::Disconnected)) => Err(AttachError::NoAnswer),
             Some(Err(TryRecvError::Empty)) | None => return,
         };
         self.question = None;
@@ -91,7 +91,7 @@ impl Machine {
         let wait = match &outcome {
             Ok(took) if asking == JvmAsking::Repeatedly => Some((*took * SHARE).max(BETWEEN)),
             Ok(_) => None,
-            Err(why) if !why.may_pass() => None,
+            Err(why) if !why.may_succeed_later() => None,
             Err(_) if self.failures < 2 => Some(BETWEEN),
             Err(_) => Some(AFTER_FAILURE),
         };
@@ -106,7 +106,7 @@ impl Machine {
     /// Returns true if an answer at the end may bring something: it ran since the last one.
     fn is_worth_it_at_the_end(&self) -> bool {
         let may = match &self.outcome {
-            Some(Err(why)) => why.may_pass(),
+            Some(Err(why)) => why.may_succeed_later(),
             Some(Ok(_)) | None => true,
         };
         may && self.question.is_none() && self.samples > 0
@@ -168,11 +168,11 @@ impl<C: Consumer> AskingJvms<C> {
                 machine.ask(pid);
             }
         }
-        let deadline = Instant::now() + jvm::PATIENCE + Duration::from_millis(50);
+        let deadline = Instant::now() + jvm::TIMEOUT + Duration::from_millis(50);
         for machine in self.machines.values_mut() {
             if let Some(question) = machine.question.take() {
                 let left = deadline.saturating_duration_since(Instant::now());
-                machine.outcome = Some(question.recv_timeout(left).unwrap_or(Err(NotAsked::Silent)));
+                machine.outcome = Some(question.recv_timeout(left).unwrap_or(Err(AttachError::NoAnswer)));
             }
         }
         let is_asked = |machine: &Machine| matches!(machine.outcome, Some(Ok(_)));
@@ -191,7 +191,7 @@ impl<C: Consumer> AskingJvms<C> {
             // One that ends has no more to say, or says it by itself.
             if let Some(Err(why)) = &machine.outcome
                 && !machine.told
-                && (machine.failures >= failures || !why.may_pass())
+                && (machine.failures >= failures || !why.may_succeed_later())
                 && procfs::comm(pid, Tid(pid.0)).is_ok()
             {
                 machine.told = true;

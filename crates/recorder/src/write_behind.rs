@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use host::sys::schedule::PriorityGuard;
-use host::sys::signals::Endable;
+use host::sys::signals::InterruptibleGuard;
 use perfdata::features::Features;
 use perfdata::write::RecordWriter;
 
@@ -201,7 +201,7 @@ impl RecordWriter for WriteBehind {
             state = if rest.is_zero() {
                 // What it takes now is up to the disk, or the pipe's reader. Who does not want to wait finds what was
                 // written before.
-                endable.get_or_insert_with(Endable::begin);
+                endable.get_or_insert_with(InterruptibleGuard::acquire);
                 self.shared.done.wait(state).unwrap_or_else(PoisonError::into_inner)
             } else {
                 self.shared.done.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0

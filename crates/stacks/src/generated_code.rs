@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use elf::SectionReader;
 use generated::JitDump;
 use host::objects::BlockBytes;
-use host::patience::{Outcome, Worker};
 use host::perf_map::{self, MapFile};
+use host::timed_worker::{Outcome, TimedWorker};
 use model::{Avma, FileOffset, Life, Pid, Timestamp};
 use unwinder::{ObjectNumber, UnwindTables};
 
@@ -48,14 +48,14 @@ pub(crate) struct DumpReader {
     owners: DumpOwners,
     /// True if the times of samples are of the clock of dumps.
     has_clock: bool,
-    worker: Worker,
+    worker: TimedWorker,
     waited: Duration,
     objects: TableNumbers,
 }
 
 impl DumpReader {
     pub(crate) fn new(owners: DumpOwners, has_clock: bool) -> Self {
-        let (worker, waited) = (Worker::default(), Duration::ZERO);
+        let (worker, waited) = (TimedWorker::default(), Duration::ZERO);
         Self { owners, has_clock, worker, waited, objects: TableNumbers::default() }
     }
 
@@ -105,7 +105,7 @@ impl DumpReader {
         // Reading is work; only what does not come is waited for.
         match outcome {
             Outcome::Done(value) => Some(value),
-            Outcome::Late(_) | Outcome::Refused => {
+            Outcome::Pending(_) | Outcome::Refused => {
                 self.waited += begin.elapsed();
                 None
             }

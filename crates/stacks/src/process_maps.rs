@@ -234,7 +234,7 @@ impl ProcessMapsCache {
 
     /// Takes the pages of objects out of our memory until they are touched again.
     pub fn give_back(&self) {
-        self.store.give_back();
+        self.store.release_memory();
     }
 
     /// Drops the mappings of processes that the tracker has forgotten, where there are many, and of the objects that were

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use elf::Machine;
 use export::annotate::AnnotatedFunction;
-use host::objects::{HeldFiles, HostObject, ObjectStore};
+use host::objects::{HostObject, ObjectStore, RetainedFiles};
 use model::{
     AddressKind, FileOffset, Frame, Name, Pid, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry,
     Svma,
@@ -128,8 +128,8 @@ impl CodeReader {
         }
     }
 
-    fn with_held(self, held: &Arc<HeldFiles>) -> Self {
-        Self { store: self.store.with_held(Arc::clone(held)), ..self }
+    fn with_held(self, held: &Arc<RetainedFiles>) -> Self {
+        Self { store: self.store.with_retained_files(Arc::clone(held)), ..self }
     }
 
     fn with_carried(self, carried: Vec<ArchivedCode>) -> Self {

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use generated::PerfMapSearch;
-use host::patience::{Late, Outcome, Worker};
-use host::perf_map::{self, MOST_BYTES};
+use host::perf_map::{self, MAX_MAP_BYTES};
 use host::procfs;
+use host::timed_worker::{Outcome, PendingResult, TimedWorker};
 use model::Life;
 use model::{Avma, MapRefusal, Name, Pid, Reason, Resolution, Space, StackEntry};
 
@@ -23,14 +23,14 @@ const SHORT_PATIENCE: Duration = Duration::from_millis(200);
 /// The time to wait for each map when that is used up.
 const LEAST_PATIENCE: Duration = Duration::from_millis(20);
 /// Bytes of all maps of a recording together: hostile ones are as large as they may be. Some seconds of reading.
-const MOST_BYTES_OF_ALL: u64 = 4 * MOST_BYTES;
+const MOST_BYTES_OF_ALL: u64 = 4 * MAX_MAP_BYTES;
 /// Processes whose lives are remembered when they have ended, in a view that goes on.
 const MOST_REMEMBERED: usize = 4096;
 
 /// Looks generated code up in the perf maps of its processes.
 pub(super) struct PerfMaps {
     source: Source,
-    worker: Mutex<Worker>,
+    worker: Mutex<TimedWorker>,
     state: Mutex<State>,
 }
 
@@ -47,7 +47,7 @@ enum Source {
 #[derive(Default)]
 struct State {
     /// Maps whose reading goes on.
-    late: HashMap<Pid, Late<Answer>>,
+    late: HashMap<Pid, PendingResult<Answer>>,
     /// The time that has been waited in vain.
     waited: Duration,
     /// Bytes that were read.
@@ -63,7 +63,7 @@ struct Answer {
 
 enum Found {
     Nothing,
-    Refused(perf_map::Refused),
+    Refused(perf_map::RefusedMap),
     Map {
         path: String,
         /// Bytes.
@@ -145,7 +145,7 @@ impl PerfMaps {
 
     fn search(&self, pid: Pid, addresses: &[Avma]) -> Answer {
         let nothing = |found| Answer { search: PerfMapSearch::new([]), found };
-        let refused = |why| nothing(Found::Refused(perf_map::Refused { path: path_of_map(pid), why }));
+        let refused = |why| nothing(Found::Refused(perf_map::RefusedMap { path: path_of_map(pid), why }));
         if let Some(late) = self.lock().late.remove(&pid) {
             return match late.poll() {
                 Ok(answer) => answer,
@@ -178,7 +178,7 @@ impl PerfMaps {
                 }
                 answer
             }
-            Outcome::Late(late) => {
+            Outcome::Pending(late) => {
                 let mut state = self.lock();
                 state.waited += begin.elapsed();
                 state.late.insert(pid, late);
@@ -207,12 +207,12 @@ fn read(pid: Pid, life: Life, addresses: Vec<Avma>, left: u64) -> Answer {
         Ok(None) => return Answer { search, found: Found::Nothing },
         Err(refused) => return Answer { search, found: Found::Refused(refused) },
     };
-    let refused = |why| Found::Refused(perf_map::Refused { path: map.path.clone(), why });
+    let refused = |why| Found::Refused(perf_map::RefusedMap { path: map.path.clone(), why });
     if left == 0 {
         return Answer { search, found: refused(MapRefusal::TooMuch) };
     }
     let found = match map.lines_from_the_end(|line| search.line(line)) {
-        Ok(read) => Found::Map { read, ageless: map.ageless, size: map.size, path: map.path },
+        Ok(read) => Found::Map { read, ageless: map.start_unknown, size: map.size, path: map.path },
         Err(_) => refused(MapRefusal::Unreadable),
     };
     Answer { search, found }
@@ -249,7 +249,7 @@ impl Lookups<'_> {
                     if search.cut_names() > 0 {
                         remarks.add_cut_names(Name::from(path.as_str()), search.cut_names());
                     }
-                    if read >= MOST_BYTES && size > read {
+                    if read >= MAX_MAP_BYTES && size > read {
                         remarks.maps.long.insert(path.clone(), size);
                     }
                     if ageless {
@@ -310,7 +310,7 @@ impl MapRemarks {
             )
         });
         let long = self.long.iter().map(|(path, size)| {
-            format!("of {path} only the last {} MiB are read: it has {} MiB", MOST_BYTES >> 20, size >> 20)
+            format!("of {path} only the last {} MiB are read: it has {} MiB", MAX_MAP_BYTES >> 20, size >> 20)
         });
         refused.chain(ageless).chain(long).chain(self.dumps.iter().cloned()).collect()
     }

@@ -120,7 +120,7 @@ impl KernelNames {
         }
         let cached = || {
             let build_id = build_id?;
-            kallsyms::cached(&self.paths, build_id).or_else(|| kallsyms::of_vmlinux(&self.paths, build_id))
+            kallsyms::cached(&self.paths, build_id).or_else(|| kallsyms::from_vmlinux(&self.paths, build_id))
         };
         // Asked first: the list takes long to print.
         let text = if self.is_of_running() {

@@ -14,7 +14,7 @@ mod threads;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use elf::UnpackBudget;
-use host::objects::{HeldFiles, Limits, ObjectStore, SearchPaths};
+use host::objects::{ObjectLimits, ObjectStore, RetainedFiles, SearchPaths};
 use model::{Name, Pid, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry, Symbolized};
 use perfdata::Reader;
 use symbolizer::archived::ArchivedNames;
@@ -150,8 +150,8 @@ impl Symbolizing {
 
     /// Takes files that were kept open while recording before it looks for others.
     #[must_use]
-    pub fn with_held(self, held: &Arc<HeldFiles>) -> Self {
-        Self { store: self.store.with_held(Arc::clone(held)), ..self }
+    pub fn with_held(self, held: &Arc<RetainedFiles>) -> Self {
+        Self { store: self.store.with_retained_files(Arc::clone(held)), ..self }
     }
 
     /// Names generated code by the jitdump files that were found when the records were played.
@@ -171,7 +171,8 @@ impl Symbolizing {
     #[must_use]
     pub fn keeping_indexes(self, most: usize) -> Self {
         // What is unpacked to find some names is gone when they are found, and may be needed again soon.
-        let limits = Limits { unpacked: UnpackBudget::new(96 << 20, 96 << 20), checksummed_bytes: 256 << 20 };
+        let limits =
+            ObjectLimits { unpacked: UnpackBudget::new(96 << 20, 96 << 20), checksummed_bytes: 256 << 20 };
         let store = self.store.with_limits(limits);
         Self { kept: ObjectCache::Indexes(Mutex::new(Indexes::new(most))), store, ..self }
     }

@@ -5,7 +5,7 @@ mod last_chain;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use host::objects::HeldFiles;
+use host::objects::RetainedFiles;
 use model::{Pid, Resolution, Space, SpaceId, StackEntry};
 use rustc_hash::FxBuildHasher;
 use tracker::{Generation, RawStack, SampleSink, TrackedSample, Tracker};
@@ -32,10 +32,10 @@ pub struct VanishingNames {
 
 /// Returns true if names of this place may be gone soon after the recording: those of generated code are in files that their process,
 /// or whoever tidies `/tmp`, removes, and some objects had to be kept open to be found (`held`).
-fn vanishes(space: &Space, held: &HeldFiles) -> bool {
+fn vanishes(space: &Space, held: &RetainedFiles) -> bool {
     match space {
         Space::Jit { .. } | Space::JitDump { .. } | Space::Unmapped { .. } => true,
-        Space::Object(identity) => held.holds(identity),
+        Space::Object(identity) => held.contains(identity),
         _ => false,
     }
 }
@@ -70,7 +70,7 @@ pub fn names(input: Input, settings: &SymbolSettings) -> Result<VanishingNames, 
 
 /// The sampled places that vanish.
 struct Places {
-    held: Arc<HeldFiles>,
+    held: Arc<RetainedFiles>,
     /// Whether a process in this state has mappings that vanish.
     processes: HashMap<Pid, (Generation, bool), FxBuildHasher>,
     spaces: HashMap<SpaceId, bool, FxBuildHasher>,
@@ -82,7 +82,7 @@ struct Places {
 }
 
 impl Places {
-    fn of(held: Arc<HeldFiles>) -> Self {
+    fn of(held: Arc<RetainedFiles>) -> Self {
         let (processes, spaces) = (HashMap::default(), HashMap::default());
         let (entries, found, seen_in) = (Vec::new(), HashSet::new(), SeenIn::default());
         Self { held, processes, spaces, last_chain: LastChain::default(), entries, found, seen_in }

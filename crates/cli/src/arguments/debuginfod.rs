@@ -23,8 +23,8 @@ impl DebuginfodArguments {
     /// # Errors
     /// Where these ask a build that cannot.
     pub fn fetches(&self, console: &Console) -> anyhow::Result<bool> {
-        if debuginfod::HAS_CLIENT || !debuginfod::is_wanted(self.debuginfod) {
-            return Ok(debuginfod::is_wanted(self.debuginfod));
+        if debuginfod::HAS_CLIENT || !debuginfod::is_requested(self.debuginfod) {
+            return Ok(debuginfod::is_requested(self.debuginfod));
         }
         if self.debuginfod {
             return Err(FetchError::NoClient).context("cannot fetch debug files");

@@ -1,5 +1,6 @@
 //! Groups of arguments that several commands share, and what they mean.
 
+pub mod call_graph;
 mod debuginfod;
 pub mod events;
 mod lists;
@@ -8,8 +9,11 @@ mod query;
 mod recording;
 mod runtimes;
 mod samples;
+mod sampling;
 mod stacks;
 mod symbols;
+mod target;
+pub mod window;
 
 pub use debuginfod::DebuginfodArguments;
 pub use lists::NumberList;
@@ -17,6 +21,14 @@ pub use query::QueryArguments;
 pub use recording::RecordingArguments;
 pub use runtimes::RuntimeArguments;
 pub use samples::SampleArguments;
+pub use sampling::SamplingArguments;
 pub use stacks::{NamelessArguments, StackArguments};
 pub use symbols::SymbolArguments;
-pub mod window;
+pub use target::TargetArguments;
+
+/// Ends as clap does for arguments that it understands and that make no sense together.
+pub fn exit_with_usage_error(text: &str) -> ! {
+    use clap::CommandFactory;
+    let mut command = crate::Arguments::command();
+    command.error(clap::error::ErrorKind::MissingRequiredArgument, text).exit()
+}

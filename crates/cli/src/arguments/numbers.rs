@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
+use std::time::Duration;
 
 use model::Name;
 
@@ -43,6 +44,18 @@ pub fn process_number(text: &str) -> Result<i32, String> {
             Name::from(text)
         )),
     }
+}
+
+/// Parses a number of seconds above 0, with or without a trailing `s`.
+///
+/// # Errors
+/// The text is not such a number.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.strip_suffix('s').unwrap_or(text).parse::<f64>().ok();
+    seconds
+        .filter(|seconds| *seconds > 0.0)
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| "a number of seconds above 0".to_owned())
 }
 
 #[cfg(test)]

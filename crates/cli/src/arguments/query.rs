@@ -44,7 +44,7 @@ impl QueryArguments {
 
     /// The filters in words; empty for none.
     pub fn in_words(&self) -> String {
-        let words = [self.samples.in_words(), self.stacks.in_words()];
+        let words = [self.samples.description(), self.stacks.description()];
         words.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join(", ")
     }
 }

@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 use model::Name;
 use recorder::JvmAsking;
 
-use crate::commands::record::wrong_usage;
+use super::exit_with_usage_error;
 use crate::console::Console;
 
 /// Which runtimes are asked.
@@ -76,7 +76,7 @@ impl RuntimeArguments {
     /// they end before; those that are attached to also soon. Ends the program where nobody can be asked.
     pub fn jvms(&self, has_command: bool, is_attached: bool) -> Option<JvmAsking> {
         if self.are_given() && !has_command && !self.runtimes.contains(&Runtime::Jvm) {
-            wrong_usage(
+            exit_with_usage_error(
                 "of runtimes that run already, only a jvm can be asked for names; try: --runtimes=jvm",
             );
         }

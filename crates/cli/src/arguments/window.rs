@@ -6,7 +6,7 @@ use std::time::Duration;
 use analysis::Notices;
 use anyhow::Context;
 use clap::Args;
-use host::files::{CommandSocket, DestinationError, FileSeries, open_pipe_both_ways};
+use host::files::{CommandSocket, DestinationError, FileSeries, open_pipe_read_write};
 use recorder::event::select;
 use recorder::{CommandSources, DumpCondition, ExitCondition, SlowCall, SwitchWhen, Window};
 
@@ -14,13 +14,13 @@ use super::numbers::within;
 use crate::console::Console;
 
 /// Kept where nothing else is said.
-const DEFAULT_BYTES: u64 = 64 << 20;
+const DEFAULT_WINDOW_BYTES: u64 = 64 << 20;
 /// With less, a window would hold a few large samples only.
-const FEWEST_BYTES: u64 = 1 << 20;
+const MIN_WINDOW_BYTES: u64 = 1 << 20;
 /// A window of so much time takes no more than this, where no bytes are given …
-const MOST_BYTES: u64 = 1 << 30;
+const MAX_TIMED_WINDOW_BYTES: u64 = 1 << 30;
 /// … and no more than this part of the machine's memory.
-const PART_OF_MEMORY: u64 = 8;
+const MEMORY_PER_TIMED_WINDOW: u64 = 8;
 
 /// What is kept, and when it is written.
 #[derive(Args)]
@@ -51,7 +51,7 @@ pub struct WindowArguments {
     /// "error: " and why. fifo:PATH[,ACK-PATH] reads a named pipe (mkfifo) and answers through another; unix:PATH makes a
     /// socket
     #[arg(long, value_name = "fifo:PATH[,ACK]|unix:PATH", value_parser = control)]
-    control: Option<ControlPlace>,
+    control: Option<ControlChannel>,
 }
 
 /// When something is written without being asked for.
@@ -72,7 +72,7 @@ struct SlowFunction {
 
 /// Where commands come from.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum ControlPlace {
+enum ControlChannel {
     Fifo(PathBuf, Option<PathBuf>),
     Socket(PathBuf),
 }
@@ -80,7 +80,7 @@ enum ControlPlace {
 impl WindowArguments {
     /// The window that is kept; `None` where everything is recorded.
     pub fn window(&self) -> Option<Window> {
-        self.overwrite.then(|| self.window.unwrap_or(Window { time: None, bytes: DEFAULT_BYTES }))
+        self.overwrite.then(|| self.window.unwrap_or(Window { time: None, bytes: DEFAULT_WINDOW_BYTES }))
     }
 
     /// Returns the condition on which the next file begins; `None` where there is one for all.
@@ -171,14 +171,14 @@ impl WindowArguments {
     pub fn commands(&self, console: &Console) -> anyhow::Result<CommandSources> {
         let mut sources = CommandSources::default();
         match &self.control {
-            Some(ControlPlace::Fifo(commands, answers)) => {
+            Some(ControlChannel::Fifo(commands, answers)) => {
                 let open = |path: &PathBuf| {
-                    open_pipe_both_ways(path)
+                    open_pipe_read_write(path)
                         .with_context(|| format!("cannot take commands from {}", path.display()))
                 };
                 sources = sources.with_pipe(open(commands)?, answers.as_ref().map(open).transpose()?);
             }
-            Some(ControlPlace::Socket(path)) => {
+            Some(ControlChannel::Socket(path)) => {
                 let bound = CommandSocket::bind(path);
                 sources = sources.with_socket(
                     bound.with_context(|| format!("cannot make the socket {}", path.display()))?,
@@ -187,7 +187,7 @@ impl WindowArguments {
             None => {}
         }
         if self.overwrite || self.switch_output.is_some() {
-            match CommandSocket::of_this_process() {
+            match CommandSocket::for_this_process() {
                 Ok(socket) => sources = sources.with_socket(socket),
                 // Signals come through all the same.
                 Err(error) => console.detail(&format!("prof dump will have to send a signal: {error}")),
@@ -197,13 +197,13 @@ impl WindowArguments {
     }
 }
 
-fn control(text: &str) -> Result<ControlPlace, String> {
+fn control(text: &str) -> Result<ControlChannel, String> {
     match text.split_once(':') {
         Some(("fifo", paths)) if !paths.is_empty() => Ok(match paths.split_once(',') {
-            Some((commands, answers)) => ControlPlace::Fifo(commands.into(), Some(answers.into())),
-            None => ControlPlace::Fifo(paths.into(), None),
+            Some((commands, answers)) => ControlChannel::Fifo(commands.into(), Some(answers.into())),
+            None => ControlChannel::Fifo(paths.into(), None),
         }),
-        Some(("unix", path)) if !path.is_empty() => Ok(ControlPlace::Socket(path.into())),
+        Some(("unix", path)) if !path.is_empty() => Ok(ControlChannel::Socket(path.into())),
         _ => Err("fifo:PATH, fifo:PATH,ACK-PATH or unix:PATH".to_owned()),
     }
 }
@@ -221,8 +221,9 @@ fn window(text: &str) -> Result<Window, String> {
         }
     }
     let bytes = bytes.unwrap_or_else(|| {
-        let memory = host::machine::total_memory_kb().map_or(MOST_BYTES, |kilobytes| kilobytes << 10);
-        (memory / PART_OF_MEMORY).clamp(FEWEST_BYTES, MOST_BYTES)
+        let memory =
+            host::machine::total_memory_kb().map_or(MAX_TIMED_WINDOW_BYTES, |kilobytes| kilobytes << 10);
+        (memory / MEMORY_PER_TIMED_WINDOW).clamp(MIN_WINDOW_BYTES, MAX_TIMED_WINDOW_BYTES)
     });
     Ok(Window { time, bytes })
 }
@@ -285,7 +286,7 @@ fn size(text: &str) -> Option<u64> {
         _ => return None,
     };
     let size = text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(factor)?;
-    (FEWEST_BYTES..1 << 40).contains(&size).then_some(size)
+    (MIN_WINDOW_BYTES..1 << 40).contains(&size).then_some(size)
 }
 
 #[cfg(test)]
@@ -331,12 +332,12 @@ mod tests {
             assert!(dump_when(bad).is_err(), "{bad}");
         }
         let fifo = |commands: &str, answers: Option<&str>| {
-            Ok(ControlPlace::Fifo(commands.into(), answers.map(PathBuf::from)))
+            Ok(ControlChannel::Fifo(commands.into(), answers.map(PathBuf::from)))
         };
         assert_eq!((control("fifo:a"), control("fifo:a,b")), (fifo("a", None), fifo("a", Some("b"))));
-        assert_eq!(control("unix:/run/x"), Ok(ControlPlace::Socket("/run/x".into())));
+        assert_eq!(control("unix:/run/x"), Ok(ControlChannel::Socket("/run/x".into())));
         assert!(control("fd:3").is_err() && control("unix:").is_err() && control("x").is_err());
-        assert!((FEWEST_BYTES..=MOST_BYTES).contains(&window("30s").unwrap().bytes));
+        assert!((MIN_WINDOW_BYTES..=MAX_TIMED_WINDOW_BYTES).contains(&window("30s").unwrap().bytes));
         for bad in
             ["", "30", "0s", "-1s", "nans", "infs", "1K", "64M,64M", "30s,5m", "30s,", "1e999s", "9999999G"]
         {

@@ -18,11 +18,11 @@ use profile::Show;
 use crate::arguments::{QueryArguments, RecordingArguments};
 use crate::console::Console;
 use crate::output::Output;
-use crate::reading::{self, Source};
-use crate::sources::{self, SourceFiles};
+use crate::reading::{self, RecordingSource};
+use crate::source_files::{self, SourceFiles};
 
 /// Names that are offered where none fits.
-const OFFERED: usize = 8;
+const MAX_SUGGESTIONS: usize = 8;
 
 /// Arguments of `prof annotate`.
 #[derive(Args)]
@@ -48,7 +48,7 @@ pub struct AnnotateArguments {
     #[arg(long, value_name = "SYNTAX", default_value = "att", value_parser = ["att", "intel"])]
     syntax: String,
     /// Look for sources below TO where debug information says FROM (may be given several times)
-    #[arg(long, value_name = "FROM=TO", value_parser = sources::folder)]
+    #[arg(long, value_name = "FROM=TO", value_parser = source_files::parse_replacement)]
     source_dir: Vec<(String, PathBuf)>,
     /// Print JSON (docs/schemas/annotate.json)
     #[arg(long)]
@@ -83,7 +83,7 @@ pub fn run(arguments: &AnnotateArguments, console: &Console) -> anyhow::Result<E
         );
     }
     let output = Output::open(arguments.output.as_deref(), console)?;
-    let source = Source::File(arguments.path());
+    let source = RecordingSource::File(arguments.path());
     reading::produce(&source, &arguments.query.debuginfod, output, None, console, |input, output| {
         list(arguments, input, output, console)
     })
@@ -155,7 +155,7 @@ fn choose(arguments: &AnnotateArguments, functions: Vec<Whole>) -> anyhow::Resul
         (None, wanted) => wanted.unwrap_or_default(),
     };
     let quoted = |names: &mut dyn Iterator<Item = &str>| {
-        let names = names.take(OFFERED).map(|name| format!("`{}`", export::safe_label(name)));
+        let names = names.take(MAX_SUGGESTIONS).map(|name| format!("`{}`", export::safe_label(name)));
         names.collect::<Vec<_>>().join(", ")
     };
     let by_case = wanted.chars().any(char::is_uppercase);

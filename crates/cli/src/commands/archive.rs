@@ -12,22 +12,22 @@ use analysis::symbols::SymbolSettings;
 use analysis::{Notices, Request, archive, carried_dumps, vanishing};
 use anyhow::{Context, bail};
 use clap::Args;
-use host::objects::HeldFiles;
+use host::objects::RetainedFiles;
 use perfdata::sections;
 use recorder::NameSources;
 use symbolizer::{NameStyle, Options};
 
 use crate::arguments::{DebuginfodArguments, RecordingArguments, SymbolArguments};
-use crate::confined;
 use crate::console::Console;
 use crate::input;
 use crate::output::Output;
 use crate::reading;
+use crate::sandbox;
 
 /// Names and code together take a seventh of the recording at the most (15 per cent), where the names leave that.
-const CODE_SHARE: u64 = 7;
+const ARCHIVE_SHARE: u64 = 7;
 /// Code may always take so many bytes: a short recording has hot functions, too.
-const LEAST_CODE_BYTES: u64 = 64 << 10;
+const MIN_CODE_BYTES: u64 = 64 << 10;
 
 /// Arguments of `prof archive`.
 #[derive(Args)]
@@ -61,9 +61,7 @@ pub fn run(arguments: &ArchiveArguments, console: &Console) -> anyhow::Result<Ex
     let file = arguments.recording.path();
     if arguments.list {
         let output = Output::stdout()?;
-        return confined::produce(console, output, false, |output| {
-            list(&input::open(file, console)?, output)
-        });
+        return sandbox::produce(console, output, false, |output| list(&input::open(file, console)?, output));
     }
     let file =
         file.map_or_else(|| input::default_path().context(input::NO_RECORDING), |file| Ok(file.to_owned()))?;
@@ -72,7 +70,7 @@ pub fn run(arguments: &ArchiveArguments, console: &Console) -> anyhow::Result<Ex
         name.push(".archive");
         PathBuf::from(name)
     });
-    make(&file, &output, &Arc::default(), &arguments.names, console)
+    write(&file, &output, &Arc::default(), &arguments.names, console)
 }
 
 /// Writes the recording `file` with its names to `output`, which may be the same path. `held` are files that were kept open
@@ -80,10 +78,10 @@ pub fn run(arguments: &ArchiveArguments, console: &Console) -> anyhow::Result<Ex
 ///
 /// # Errors
 /// As [`run`].
-pub fn make(
+pub fn write(
     file: &Path,
     output: &Path,
-    held: &Arc<HeldFiles>,
+    held: &Arc<RetainedFiles>,
     names: &NameArguments,
     console: &Console,
 ) -> anyhow::Result<ExitCode> {
@@ -94,7 +92,7 @@ pub fn make(
         );
     }
     let output = Output::private(output, console)?;
-    confined::produce(console, output, names.debuginfod.fetches(console)?, |output| {
+    sandbox::produce(console, output, names.debuginfod.fetches(console)?, |output| {
         let recording = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
         let input = Input::open(file)?.with_held(held);
         if input.reader.is_pipe() {
@@ -109,12 +107,12 @@ pub fn make(
 ///
 /// # Errors
 /// Where the recording cannot be read, or written anew.
-pub fn carry(file: &Path, sources: &NameSources, console: &Console) -> anyhow::Result<()> {
+pub fn append_vanishing_names(file: &Path, sources: &NameSources, console: &Console) -> anyhow::Result<()> {
     if sources.is_empty() || Input::open(file)?.reader.is_pipe() {
         return Ok(());
     }
-    let (packed, mut kept) = Output::unseen()?;
-    let produced = confined::produce(console, packed, false, |packed| {
+    let (packed, mut kept) = Output::nameless()?;
+    let produced = sandbox::produce(console, packed, false, |packed| {
         let length = file.metadata().with_context(|| format!("cannot read {}", file.display()))?.len();
         if let Some(names) = vanishing_names(Input::open(file)?.with_held(&sources.files), length, console) {
             packed.write_all(&names)?;
@@ -178,9 +176,9 @@ fn append(
     // An older appendix is replaced.
     let mut bytes = recording.take(appendix.unwrap_or(u64::MAX));
     let length = io::copy(&mut bytes, output).with_context(|| format!("cannot copy {name}"))?;
-    let most_bytes = (length / CODE_SHARE).saturating_sub(names.len() as u64).max(LEAST_CODE_BYTES);
+    let max_code_bytes = (length / ARCHIVE_SHARE).saturating_sub(names.len() as u64).max(MIN_CODE_BYTES);
     let annotator = Annotator::new(&analysis, &settings, Syntax::default(), carried);
-    let code = archive::pack_code(&analysis, &annotator, most_bytes as usize, endian);
+    let code = archive::pack_code(&analysis, &annotator, max_code_bytes as usize, endian);
     let code = code.map(|code| (sections::id::CODE, code));
     let places = analysis.events.iter().flat_map(|event| event.profile.stacks.places());
     let generated = carried_dumps::pack(&dumps, places, &analysis.spaces, endian);

@@ -85,7 +85,7 @@ fn ask(mut stream: UnixStream, pid: Pid) -> anyhow::Result<PathBuf> {
 fn signal(pid: Pid) -> anyhow::Result<()> {
     let process = PidFd::open(pid).with_context(|| format!("process {pid} does not exist (any more)"))?;
     let is_prof = procfs::comm(pid, Tid(pid.0)).is_ok_and(|comm| comm == b"prof");
-    let waits = procfs::holds_back(pid, SIGUSR2).unwrap_or(false);
+    let waits = procfs::blocks_signal(pid, SIGUSR2).unwrap_or(false);
     ensure!(
         is_prof && waits,
         "process {pid} is no recording that keeps a window; these are: pgrep -f 'prof record.*--overwrite'"

@@ -12,19 +12,19 @@ use analysis::Notices;
 use analysis::input::Input;
 use anyhow::Context;
 use clap::Args;
-use host::objects::HeldFiles;
+use host::objects::RetainedFiles;
 use host::sys::spawn::ExitStatus;
-use host::sys::{inherited, limits, schedule, timed_child, worker};
+use host::sys::{inherited, limits, sandbox as host_sandbox, schedule, timed_child};
 use recorder::Completion;
 
 use super::archive;
-use crate::confined;
 use crate::console::Console;
+use crate::sandbox;
 
 /// The name of the command.
 const COMMAND: &str = "dump-names";
 /// Bytes of memory that it may take: programs of the profiled may claim to need any amount.
-const MOST_BYTES: u64 = 1 << 30;
+const MAX_DATA_BYTES: u64 = 1 << 30;
 
 /// Descriptors that the recorder has opened.
 #[derive(Args)]
@@ -40,17 +40,17 @@ pub struct DumpNamesArguments {
 /// # Errors
 /// Where it cannot be read, or has no room.
 pub fn run(arguments: &DumpNamesArguments, console: &Console) -> anyhow::Result<ExitCode> {
-    limits::set_own_memory(MOST_BYTES)?;
+    limits::lower_data_limit(MAX_DATA_BYTES)?;
     // The file is to be whole soon, and among a thousand busy threads it would take a minute.
-    schedule::run_soon();
-    if !confined::is_switched_off()
-        && let Err(error) = worker::confine_this_process(std::os::unix::process::parent_id())
+    schedule::raise_priority();
+    if !sandbox::is_switched_off()
+        && let Err(error) = host_sandbox::confine_this_process(std::os::unix::process::parent_id())
     {
         console.detail(&format!("files are read with all our rights, as they cannot be given up: {error}"));
     }
     let recording = inherited::descriptor(arguments.recording).context("there is no recording")?;
     let held = arguments.held.iter().filter_map(|&number| inherited::descriptor_to_read(number).ok());
-    let held = Arc::new(HeldFiles::of_files(held));
+    let held = Arc::new(RetainedFiles::from_files(held));
     let length = recording.metadata()?.len();
     let input = Input::from_file(recording.try_clone()?, "the recording")?.with_held(&held);
     if let Some(names) = archive::vanishing_names(input, length, console) {
@@ -61,12 +61,12 @@ pub fn run(arguments: &DumpNamesArguments, console: &Console) -> anyhow::Result<
 
 /// Has names added to the files of a recording.
 pub struct DumpNames {
-    held: Arc<Mutex<HeldFiles>>,
+    held: Arc<Mutex<RetainedFiles>>,
 }
 
 impl DumpNames {
     /// From these files that are kept open, too, as they are at that time.
-    pub fn new(held: Arc<Mutex<HeldFiles>>) -> Self {
+    pub fn new(held: Arc<Mutex<RetainedFiles>>) -> Self {
         Self { held }
     }
 
@@ -77,10 +77,10 @@ impl DumpNames {
         when_late: &mut dyn FnMut(),
     ) -> anyhow::Result<()> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        held.close_those_that_stay();
-        let file = inherited::to_be_inherited(recording)?;
+        held.close_findable();
+        let file = inherited::duplicate_for_child(recording)?;
         let files: Vec<OwnedFd> =
-            held.files().map(inherited::to_be_inherited).collect::<std::io::Result<_>>()?;
+            held.files().map(inherited::duplicate_for_child).collect::<std::io::Result<_>>()?;
         let mut command = Command::new("/proc/self/exe");
         command.args(["--quiet", COMMAND]);
         command.args([&file].into_iter().chain(&files).map(|file| file.as_raw_fd().to_string()));

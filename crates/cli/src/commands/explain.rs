@@ -14,7 +14,7 @@ use profile::{Columns, Detail, Show};
 use crate::arguments::{QueryArguments, RecordingArguments};
 use crate::console::Console;
 use crate::output::Output;
-use crate::reading::{self, Source};
+use crate::reading::{self, RecordingSource};
 
 /// Arguments of `prof explain`.
 #[derive(Args)]
@@ -44,7 +44,7 @@ pub fn run(arguments: &ExplainArguments, console: &Console) -> anyhow::Result<Ex
         output.write_all(explain::SCHEMA.as_bytes())?;
         return output.finish().map(|()| ExitCode::SUCCESS);
     }
-    let source = Source::File(arguments.recording.path());
+    let source = RecordingSource::File(arguments.recording.path());
     reading::produce(&source, &arguments.query.debuginfod, output, None, console, |input, output| {
         write(arguments, input, output, console)
     })
@@ -86,7 +86,7 @@ fn write(
     }
     let profile = &chosen.profile;
     let facts = ExplanationInput {
-        title: &analysis.title(chosen, &query.in_words()),
+        title: &analysis.title(chosen, &query.description()),
         event: &shown.name,
         unit: shown.unit(),
         weight,

@@ -16,10 +16,10 @@ use profile::{Columns, Detail, Show};
 use crate::arguments::{QueryArguments, RecordingArguments};
 use crate::console::Console;
 use crate::output::Output;
-use crate::reading::{self, Source};
+use crate::reading::{self, RecordingSource};
 
 /// How many milliseconds a row of a table sums up.
-const USUAL_BUCKET_MS: u32 = 100;
+const DEFAULT_BUCKET_MS: u32 = 100;
 
 /// Arguments of `prof export`.
 #[derive(Args)]
@@ -77,7 +77,7 @@ pub fn run(arguments: &ExportArguments, console: &Console) -> anyhow::Result<Exi
         bail!("--bucket is for --format parquet; the other formats have each sample, or sums of all time");
     }
     let output = Output::open(arguments.output.as_deref(), console)?;
-    let source = Source::File(arguments.recording.path());
+    let source = RecordingSource::File(arguments.recording.path());
     reading::produce(&source, &arguments.query.debuginfod, output, None, console, |input, output| {
         write(arguments, format, input, output, console)
     })
@@ -114,7 +114,7 @@ fn write(
     }
     let caveats = shown.iter().map(|shown| subtitle(&shown.summary()));
     shown.iter().flat_map(|shown| shown.hints.sentences()).for_each(|hint| console.say(&hint));
-    let title = analysis.events.first().map_or(name, |event| analysis.title(event, &query.in_words()));
+    let title = analysis.events.first().map_or(name, |event| analysis.title(event, &query.description()));
     let (started_unix_ns, duration_ns) = analysis.time();
     let events = shown.iter().map(|shown| {
         let (attr, is_time) = (&shown.event.event.attr, shown.event.is_time);
@@ -136,7 +136,7 @@ fn write(
         started_unix_ns,
         duration_ns,
         gaps: gaps.collect(),
-        bucket: Duration::from_millis(arguments.bucket.unwrap_or(USUAL_BUCKET_MS).into()),
+        bucket: Duration::from_millis(arguments.bucket.unwrap_or(DEFAULT_BUCKET_MS).into()),
     };
     exchange::write(&recording, format, output)?;
     Ok(())

@@ -17,7 +17,7 @@ use crate::arguments::numbers::{percent, within};
 use crate::arguments::{QueryArguments, RuntimeArguments};
 use crate::console::Console;
 use crate::output::Output;
-use crate::reading::{self, Source};
+use crate::reading::{self, RecordingSource};
 
 /// Pictures of time say microseconds.
 const NANOSECONDS_PER_UNIT: u64 = 1_000;
@@ -129,8 +129,12 @@ pub fn run(arguments: &FlameArguments, console: &Console) -> anyhow::Result<Exit
         );
     }
     let output = Output::open(arguments.output.as_deref(), console)?;
-    let source =
-        Source::new(arguments.input.as_deref(), &arguments.command, &arguments.runtimes, time.is_some());
+    let source = RecordingSource::new(
+        arguments.input.as_deref(),
+        &arguments.command,
+        &arguments.runtimes,
+        time.is_some(),
+    );
     let browser = arguments.output.as_deref().filter(|_| arguments.open);
     reading::produce(&source, &arguments.query.debuginfod, output, browser, console, |input, output| {
         draw(arguments, input, output, console)
@@ -186,7 +190,7 @@ fn draw(
         } else {
             subtitle(&facts)
         };
-        let title = analysis.title(event, &query.in_words());
+        let title = analysis.title(event, &query.description());
         let options = drawing.options(title, &facts, figures, event.is_time)?;
         match tree {
             Some(tree) => flamegraph::write_tree(view, tree, &options, output)?,

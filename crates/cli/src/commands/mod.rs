@@ -1,24 +1,24 @@
 //! One file per command: its arguments, and what it does.
 
+mod additional_data;
 pub mod annotate;
 pub mod archive;
-pub mod call_graph;
 pub mod completions;
 pub mod doctor;
 pub mod dump;
 pub mod dump_names;
 pub mod explain;
 pub mod export;
-mod extras;
 pub mod flame;
-pub mod hold;
-mod in_parts;
 pub mod list;
-mod missing;
+mod missing_samples;
+pub mod name_lookup;
 pub mod record;
+mod record_series;
+mod recording_output;
 pub mod report;
 pub mod script;
-mod sink;
+mod stack_completeness;
 pub mod stat;
 mod summary;
 pub mod top;

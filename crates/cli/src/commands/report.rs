@@ -17,7 +17,7 @@ use crate::arguments::numbers::percent;
 use crate::arguments::{QueryArguments, RecordingArguments};
 use crate::console::Console;
 use crate::output::Output;
-use crate::reading::{self, Source};
+use crate::reading::{self, RecordingSource};
 
 /// Arguments of `prof report`.
 #[derive(Args)]
@@ -106,7 +106,7 @@ fn column(text: &str) -> Result<Column, String> {
 pub fn run(arguments: &ReportArguments, console: &Console) -> anyhow::Result<ExitCode> {
     let output = Output::open(arguments.output.as_deref(), console)?;
     let width = terminal_width(&output);
-    let source = Source::File(arguments.recording.path());
+    let source = RecordingSource::File(arguments.recording.path());
     reading::produce(&source, &arguments.query.debuginfod, output, None, console, |input, output| {
         write(arguments, input, width, output, console)
     })
@@ -198,7 +198,7 @@ fn write(
             report.hints.iter().for_each(|hint| console.say(hint));
         }
     }
-    let title = analysis.events.first().map_or(name, |event| analysis.title(event, &query.in_words()));
+    let title = analysis.events.first().map_or(name, |event| analysis.title(event, &query.description()));
     report::write(&reports, &arguments.options(keys, title, width), output)?;
     Ok(())
 }

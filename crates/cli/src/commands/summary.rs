@@ -9,12 +9,12 @@ use host::sys::clock;
 use recorder::unwind::StackTotals;
 use recorder::{OUTPUT_BUFFER, Options, Summary};
 
-use super::{call_graph, missing};
+use super::{missing_samples, stack_completeness};
 use crate::console::Console;
 
 /// One line, and one for each thing that went wrong. `output` is the file and its size, where the user has it; `held_up` is
 /// for how long the destination took less than came.
-pub fn tell(
+pub fn print(
     summary: &Summary,
     (stacks, copy_sizes): &(StackTotals, (u32, u32)),
     options: &Options,
@@ -31,10 +31,10 @@ pub fn tell(
         counted(summary.cpus as u64, "CPU", "CPUs"),
         summary.duration.as_secs_f64(),
         lost(&summary.loss),
-        call_graph::share(stacks, *copy_sizes),
+        stack_completeness::completeness(stacks, *copy_sizes),
         output.map(|(path, size)| format!(" → {} ({})", path.display(), bytes(size))).unwrap_or_default(),
     ));
-    call_graph::tell(stacks, console);
+    stack_completeness::report_truncation(stacks, console);
     console
         .detail(&own_cpu_time(clock::cpu_time_of_this_process(), summary.cpu_time.map(|time| time.total())));
     let loss = &summary.loss;
@@ -79,7 +79,7 @@ pub fn tell(
         let bytes = counted(loss.cut_bytes, "byte", "bytes");
         console.warn(&format!("{bytes} from the rings belong to no whole record"));
     }
-    missing::tell(summary, options, console);
+    missing_samples::report(summary, options, console);
 }
 
 /// A sentence on the CPU time of the recording beside what it does to the command itself.

@@ -15,9 +15,11 @@ use host::sys::{memory, system};
 use model::Name;
 use recorder::{Control, JvmAsking, Notice, Options, Target, Workload};
 
-use super::record::{self, SamplingArguments, TargetArguments, seconds, wrong_usage};
-use crate::arguments::numbers::within;
-use crate::arguments::{NamelessArguments, RuntimeArguments};
+use super::record;
+use crate::arguments::numbers::{seconds, within};
+use crate::arguments::{
+    NamelessArguments, RuntimeArguments, SamplingArguments, TargetArguments, exit_with_usage_error,
+};
 use crate::console::Console;
 use crate::output::Output;
 use crate::top::{report, screen_loop};
@@ -129,7 +131,7 @@ pub fn run(arguments: &TopArguments, console: &Console) -> anyhow::Result<ExitCo
             "the live view needs a terminal that can move its cursor, and TERM is dumb; try: prof top --once"
         );
     }
-    memory::keep_large_blocks_apart();
+    memory::map_large_blocks_separately();
     let (target, words) = choose_target(arguments)?;
     let mut options = Options::new(target);
     options.workload = (!arguments.command.is_empty()).then(|| {
@@ -142,12 +144,12 @@ pub fn run(arguments: &TopArguments, console: &Console) -> anyhow::Result<ExitCo
     let jvms = arguments.runtimes.jvms(!arguments.command.is_empty(), true);
     options.jvms = jvms.map(|_| JvmAsking::Repeatedly);
     options.light = true;
-    arguments.target.limit(&mut options);
-    arguments.sampling.choose(&mut options, arguments.period, false)?;
+    arguments.target.apply_limits(&mut options);
+    arguments.sampling.apply(&mut options, arguments.period, false)?;
     let time = arguments.time();
     if time.is_some() {
         if options.events.len() > 1 {
-            wrong_usage("--off-cpu: one event says what runs; try it with one -e");
+            exit_with_usage_error("--off-cpu: one event says what runs; try it with one -e");
         }
         recorder::observe_waits(&mut options, &recorder::this_machine())?;
     }
@@ -264,7 +266,7 @@ fn print(
         printed.map(|()| remarks)
     });
     let printing = printing.context("cannot start a thread")?;
-    let mut notices = |notice: Notice| record::tell(&notice, console);
+    let mut notices = |notice: Notice| record::print_notice(&notice, console);
     let result = live::record(&options, &control, &mut engine, &mut notices);
     // With the engine its end of the channel goes, and the printer knows that nothing more comes.
     drop(engine);

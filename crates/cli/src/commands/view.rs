@@ -18,8 +18,8 @@ use profile::{Columns, Detail, Show};
 use crate::arguments::{QueryArguments, RecordingArguments, RuntimeArguments};
 use crate::console::Console;
 use crate::output::Output;
-use crate::reading::{self, Source};
-use crate::sources::{self, SourceFiles};
+use crate::reading::{self, RecordingSource};
+use crate::source_files::{self, SourceFiles};
 
 /// Arguments of `prof view`.
 #[derive(Args)]
@@ -41,7 +41,7 @@ pub struct ViewArguments {
     #[arg(long)]
     with_source: bool,
     /// Look for sources below TO where debug information says FROM (may be given several times)
-    #[arg(long, value_name = "FROM=TO", value_parser = sources::folder, requires = "with_source")]
+    #[arg(long, value_name = "FROM=TO", value_parser = source_files::parse_replacement, requires = "with_source")]
     source_dir: Vec<(String, PathBuf)>,
     /// Above the page [default: what was recorded]
     #[arg(long, value_name = "TEXT")]
@@ -68,7 +68,8 @@ pub fn run(arguments: &ViewArguments, console: &Console) -> anyhow::Result<ExitC
         );
     }
     let output = Output::open(arguments.output.as_deref(), console)?;
-    let source = Source::new(arguments.recording.path(), &arguments.command, &arguments.runtimes, false);
+    let source =
+        RecordingSource::new(arguments.recording.path(), &arguments.command, &arguments.runtimes, false);
     let browser = arguments.output.as_deref().filter(|_| arguments.open);
     reading::produce(&source, &arguments.query.debuginfod, output, browser, console, |input, output| {
         write(arguments, input, output, console)
@@ -117,7 +118,7 @@ fn write(
     truth.extend(hinted);
     let most = analysis.events.iter().max_by_key(|event| event.profile.total().samples);
     let most = most.with_context(|| format!("cannot show {name}"))?;
-    let mut facts = analysis.title_parts(most, &query.in_words());
+    let mut facts = analysis.title_parts(most, &query.description());
     let recorded = if facts.is_empty() { name } else { facts.remove(0) };
     let own = OwnCode::new(&analysis.spaces);
     let event = |shown| {
@@ -157,7 +158,7 @@ fn write(
 }
 
 /// Functions whose instructions are read for a page.
-const MOST_FUNCTIONS: usize = 200;
+const MAX_FUNCTIONS: usize = 200;
 
 /// Reads the code of the hottest functions of all events: what the recording carries, and with `from_files` what files have.
 fn code(
@@ -169,7 +170,7 @@ fn code(
     let mut hottest: Vec<(f64, SampledFunction)> = Vec::new();
     for EventView { view, .. } in shown {
         let total = view.shown_total().max(1) as f64;
-        for function in sampled_functions(analysis, view).into_iter().take(MOST_FUNCTIONS) {
+        for function in sampled_functions(analysis, view).into_iter().take(MAX_FUNCTIONS) {
             let share = function.weight as f64 / total;
             let of_it = |(_, known): &&mut (f64, SampledFunction)| {
                 (known.space, known.start, &known.name) == (function.space, function.start, &function.name)
@@ -185,7 +186,7 @@ fn code(
         .into_iter()
         .map(|(_, function)| function)
         .filter(|function| from_files || annotator.carries(function));
-    let ranges = pieces.take(MOST_FUNCTIONS).map(|function| PageRange {
+    let ranges = pieces.take(MAX_FUNCTIONS).map(|function| PageRange {
         range: annotator.annotate(&function),
         space: function.space,
         start: function.start,

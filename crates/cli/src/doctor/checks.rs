@@ -9,13 +9,13 @@ use recorder::Offer;
 use super::{Facts, Finding, Level, Remedy};
 
 /// Bytes of ring per CPU below which a busy machine loses samples at the default rate.
-const SMALL_RING: u64 = 512 << 10;
+const MIN_RING_BYTES: u64 = 512 << 10;
 /// Bytes that a recording maps per CPU where nothing limits it (`prof record -m`), with the ring of sideband records.
 const WANTED_RING: u64 = (4 << 20) + (64 << 10);
 /// The most ring memory that a recording takes by itself.
 const ALL_RINGS: u64 = 256 << 20;
 /// Threads of a process that can be attached to on most machines.
-const MANY_THREADS: u64 = 1000;
+const MIN_ATTACHABLE_THREADS: u64 = 1000;
 
 /// All checks, in the order in which they are told.
 pub fn findings(facts: &Facts) -> Vec<Finding> {
@@ -275,7 +275,7 @@ fn rings(survey: &Survey) -> Finding {
     let wanted = WANTED_RING.min(ALL_RINGS.min(memory / 32) / cpus);
     match ring_limit(survey) {
         Some(limit) if limit < wanted => {
-            let level = if limit < SMALL_RING { Level::Limited } else { Level::Note };
+            let level = if limit < MIN_RING_BYTES { Level::Limited } else { Level::Note };
             let text = format!(
                 "{} KiB per CPU are allowed, {} KiB would be taken: at high rates samples may be lost",
                 limit / 1024,
@@ -310,10 +310,10 @@ fn descriptors(survey: &Survey) -> Option<Finding> {
     let per_thread = 2 * survey.cpus.max(1) as u64;
     let most = survey.open_files.maximum;
     let threads = most.saturating_sub(64) / per_thread;
-    if most == u64::MAX || threads >= MANY_THREADS {
+    if most == u64::MAX || threads >= MIN_ATTACHABLE_THREADS {
         return Some(finding(Level::Good, WHAT, "enough to attach to thousands of threads", vec![]));
     }
-    let wanted = MANY_THREADS * per_thread + 64;
+    let wanted = MIN_ATTACHABLE_THREADS * per_thread + 64;
     let text = format!("{most} are allowed: enough to attach to {threads} threads, with one event");
     let level = if threads < 50 { Level::Limited } else { Level::Note };
     Some(finding(level, WHAT, text, vec![command(format!("sudo prlimit --pid $$ --nofile={wanted}"))]))

@@ -7,12 +7,12 @@ use std::time::Duration;
 use analysis::annotate::HAS_DISASSEMBLY;
 use crossterm::event::KeyCode;
 use export::annotate::{AnnotatedFunction, Heat, Listing, ListingRow, rows};
-use host::patience::{Outcome, Worker};
+use host::timed_worker::{Outcome, TimedWorker};
 use live::code::{CodeQuery, LiveCode};
 use live::snapshot::Function;
 
 use super::state::App;
-use crate::sources::SourceFiles;
+use crate::source_files::SourceFiles;
 
 /// A file system that does not answer is waited for this long.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -175,7 +175,7 @@ struct Reading {
 
 fn answer(asked: &Receiver<CodeRequest>, tell: &dyn Fn(CodeAnswer)) {
     // Files may lie where nothing answers: whoever reads them may be left behind, with what it has read.
-    let mut worker = Worker::default();
+    let mut worker = TimedWorker::default();
     let mut reading = Reading::default();
     while let Ok(request) = asked.recv() {
         let request = asked.try_iter().last().unwrap_or(request);
@@ -190,7 +190,7 @@ fn answer(asked: &Receiver<CodeRequest>, tell: &dyn Fn(CodeAnswer)) {
                 reading = taken;
                 rows
             }
-            Outcome::Late(_) => Err(format!("its files were not read within {} s", PATIENCE.as_secs())),
+            Outcome::Pending(_) => Err(format!("its files were not read within {} s", PATIENCE.as_secs())),
             Outcome::Refused => Err("no thread is left to read its files".to_owned()),
         };
         tell(CodeAnswer { function, rows });

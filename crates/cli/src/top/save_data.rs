@@ -58,7 +58,7 @@ pub(crate) fn save(name: &str, snapshot: &Snapshot, scope: &Scope) -> anyhow::Re
     stacks.sort_by_key(|stack| (stack.task.pid, stack.task.tid, Arc::clone(&stack.task.comm)));
     let command_line = std::env::args_os().map(|word| Name::from(word.as_encoded_bytes())).collect();
     let destination = NameInFolder::find(Path::new(name)).with_context(|| format!("cannot write {name}"))?;
-    let mut consumer = FileConsumer::new(files::Place::Name(destination), command_line);
+    let mut consumer = FileConsumer::new(files::DestinationKind::Name(destination), command_line);
     let written = write(&mut consumer, snapshot, &recording, &stacks);
     let (samples, each) = written.with_context(|| format!("cannot write {name}"))?;
     let each = if each > 1 { format!(", each for {each}") } else { String::new() };

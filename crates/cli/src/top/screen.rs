@@ -31,12 +31,12 @@ impl Screen {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             PANICKED.store(true, Ordering::Release);
-            terminal::give_back();
+            terminal::restore();
             before(panic);
         }));
         let terminal = Terminal::new(CrosstermBackend::new(BufWriter::with_capacity(1 << 14, io::stdout())));
         take()?;
-        Ok(Self { terminal: terminal.inspect_err(|_| terminal::give_back())? })
+        Ok(Self { terminal: terminal.inspect_err(|_| terminal::restore())? })
     }
 
     /// Draws; only cells that changed since the last time are written.
@@ -66,7 +66,7 @@ impl Screen {
     /// # Errors
     /// Where the terminal is gone.
     pub(crate) fn suspend(&mut self) -> io::Result<()> {
-        terminal::give_back();
+        terminal::restore();
         host::sys::signals::stop_own_process();
         self.resume()
     }
@@ -83,12 +83,12 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        terminal::give_back();
+        terminal::restore();
     }
 }
 
 fn take() -> io::Result<()> {
-    terminal::take(LEAVE)?;
+    terminal::enter_raw_mode(LEAVE)?;
     let mut stdout = io::stdout();
     stdout.write_all(ENTER.as_bytes())?;
     stdout.flush()

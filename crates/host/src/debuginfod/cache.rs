@@ -12,9 +12,9 @@ use super::Artifact;
 use crate::files::{NewFile, make_folders};
 
 /// The time for which servers are believed not to have a file, unless `cache_miss_s` in the cache says otherwise.
-const MISS: Duration = Duration::from_secs(600);
+const MISS_LIFETIME: Duration = Duration::from_secs(600);
 
-pub(super) enum Kept {
+pub(super) enum CacheEntry {
     File(PathBuf),
     /// No server had it a short while ago.
     Miss,
@@ -23,24 +23,24 @@ pub(super) enum Kept {
 }
 
 /// The file, where the cache has it.
-pub(crate) fn kept(cache: &Path, build_id: &BuildId, artifact: Artifact) -> Option<PathBuf> {
+pub(crate) fn cached_file(cache: &Path, build_id: &BuildId, artifact: Artifact) -> Option<PathBuf> {
     match look_up(cache, build_id, artifact) {
-        Kept::File(path) => Some(path),
-        Kept::Miss | Kept::Nothing(_) => None,
+        CacheEntry::File(path) => Some(path),
+        CacheEntry::Miss | CacheEntry::Nothing(_) => None,
     }
 }
 
-pub(super) fn look_up(cache: &Path, build_id: &BuildId, artifact: Artifact) -> Kept {
+pub(super) fn look_up(cache: &Path, build_id: &BuildId, artifact: Artifact) -> CacheEntry {
     let path = cache.join(build_id.to_string()).join(artifact.name());
-    let Ok(metadata) = fs::metadata(&path) else { return Kept::Nothing(path) };
+    let Ok(metadata) = fs::metadata(&path) else { return CacheEntry::Nothing(path) };
     if metadata.len() > 0 {
-        return Kept::File(path);
+        return CacheEntry::File(path);
     }
     let limit = fs::read_to_string(cache.join("cache_miss_s")).ok().and_then(|text| text.trim().parse().ok());
     let age = metadata.modified().ok().and_then(|time| time.elapsed().ok());
     match age {
-        Some(age) if age < limit.map_or(MISS, Duration::from_secs) => Kept::Miss,
-        _ => Kept::Nothing(path),
+        Some(age) if age < limit.map_or(MISS_LIFETIME, Duration::from_secs) => CacheEntry::Miss,
+        _ => CacheEntry::Nothing(path),
     }
 }
 
@@ -53,6 +53,6 @@ pub(super) fn create(path: &Path) -> io::Result<NewFile> {
 }
 
 /// Notes that no server has it.
-pub(super) fn note_miss(path: &Path) -> io::Result<()> {
+pub(super) fn record_miss(path: &Path) -> io::Result<()> {
     create(path)?.persist()
 }

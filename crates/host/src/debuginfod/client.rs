@@ -7,7 +7,7 @@ use model::{BuildId, Reason};
 use ureq::Agent;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
-use super::cache::{self, Kept};
+use super::cache::{self, CacheEntry};
 use super::{Artifact, FetchError, Settings};
 use crate::objects::open_opened;
 
@@ -29,17 +29,17 @@ enum Answer {
 }
 
 /// A server that does not even take a connection by then is not there.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-const STEP: usize = 64 << 10;
+const READ_BYTES: usize = 64 << 10;
 
 impl Client {
     /// Asks nothing yet.
     pub fn new(settings: Settings) -> Self {
         let config = Agent::config_builder()
             .user_agent(concat!("prof/", env!("CARGO_PKG_VERSION")))
-            .timeout_connect(Some(CONNECT.min(settings.patience)))
-            .timeout_recv_response(Some(settings.patience))
+            .timeout_connect(Some(CONNECT_TIMEOUT.min(settings.answer_timeout)))
+            .timeout_recv_response(Some(settings.answer_timeout))
             .max_redirects(5)
             .tls_config(TlsConfig::builder().root_certs(root_certificates()).build())
             .build();
@@ -51,7 +51,7 @@ impl Client {
     /// the bytes that have come, and how many there will be, where the server says.
     ///
     /// # Errors
-    /// Why there is none. After [`FetchError::TimeIsUp`] there is no use in asking on.
+    /// Why there is none. After [`FetchError::TimeLimit`] there is no use in asking on.
     pub fn fetch(
         &mut self,
         build_id: &BuildId,
@@ -59,12 +59,12 @@ impl Client {
         progress: &mut dyn FnMut(u64, Option<u64>),
     ) -> Result<PathBuf, FetchError> {
         let path = match cache::look_up(&self.settings.cache, build_id, artifact) {
-            Kept::File(path) => return Ok(path),
-            Kept::Miss => return Err(FetchError::HadNone),
-            Kept::Nothing(path) => path,
+            CacheEntry::File(path) => return Ok(path),
+            CacheEntry::Miss => return Err(FetchError::RecentlyNotFound),
+            CacheEntry::Nothing(path) => path,
         };
         let start = *self.start.get_or_insert_with(Instant::now);
-        let deadline = start + self.settings.time;
+        let deadline = start + self.settings.total_timeout;
         let mut first_error = None;
         for index in 0..self.settings.servers.len() {
             if self.unreachable.get(index).is_none_or(|&unreachable| unreachable) {
@@ -73,7 +73,7 @@ impl Client {
             match self.ask(index, build_id, artifact, &path, deadline, progress) {
                 Ok(Answer::Got(path)) => return Ok(path),
                 Ok(Answer::HasNone) => {}
-                Err(error @ (FetchError::TimeIsUp(_) | FetchError::Cache { .. })) => return Err(error),
+                Err(error @ (FetchError::TimeLimit(_) | FetchError::Cache { .. })) => return Err(error),
                 Err(error) => {
                     first_error.get_or_insert(error);
                 }
@@ -84,9 +84,9 @@ impl Client {
         }
         // Servers that are not there do not say that they have none.
         if self.unreachable.contains(&true) {
-            return Err(FetchError::NotAsked);
+            return Err(FetchError::SkippedServer);
         }
-        cache::note_miss(&path).map_err(|error| FetchError::Cache { path, error })?;
+        cache::record_miss(&path).map_err(|error| FetchError::Cache { path, error })?;
         Err(FetchError::NotFound)
     }
 
@@ -101,14 +101,14 @@ impl Client {
     ) -> Result<Answer, FetchError> {
         let Some(server) = self.settings.servers.get(index) else { return Ok(Answer::HasNone) };
         let url = format!("{}/buildid/{build_id}/{}", server.trim_end_matches('/'), artifact.name());
-        let time_is_up = || FetchError::TimeIsUp(self.settings.time);
+        let time_is_up = || FetchError::TimeLimit(self.settings.total_timeout);
         let left = deadline.checked_duration_since(Instant::now()).ok_or_else(time_is_up)?;
         let failed = |why: String| match Instant::now() < deadline {
             true => FetchError::Server { url: url.clone(), why },
             false => time_is_up(),
         };
         let mut request = self.agent.get(&url).config().timeout_global(Some(left));
-        if is_of_this_machine(server) {
+        if is_local(server) {
             // A proxy would look for it on its own.
             request = request.proxy(None);
         }
@@ -125,7 +125,7 @@ impl Client {
             }
         };
         let size = response.body().content_length();
-        let limit = self.settings.max_size;
+        let limit = self.settings.max_file_bytes;
         let too_large = || FetchError::TooLarge { url: url.clone(), limit };
         if size.is_some_and(|size| size > limit) {
             return Err(too_large());
@@ -133,7 +133,7 @@ impl Client {
         let cannot_write = |error| FetchError::Cache { path: path.to_owned(), error };
         let mut file = cache::create(path).map_err(cannot_write)?;
         let mut body = response.body_mut().as_reader();
-        let mut buffer = vec![0; STEP];
+        let mut buffer = vec![0; READ_BYTES];
         let mut done = 0;
         loop {
             let read = match body.read(&mut buffer) {
@@ -153,7 +153,7 @@ impl Client {
             return Err(failed(format!("it broke off after {done} bytes")));
         }
         // Looked at before it has its name: what is wrong never gets it.
-        check(file.file(), build_id).map_err(|reason| FetchError::NotIt { url: url.clone(), reason })?;
+        check(file.file(), build_id).map_err(|reason| FetchError::WrongFile { url: url.clone(), reason })?;
         file.persist().map_err(cannot_write)?;
         Ok(Answer::Got(path.to_owned()))
     }
@@ -167,7 +167,7 @@ fn check(file: &File, wanted: &BuildId) -> Result<(), Reason> {
     }
 }
 
-fn is_of_this_machine(server: &str) -> bool {
+fn is_local(server: &str) -> bool {
     let host = server.split_once("://").map_or(server, |(_, host)| host);
     ["localhost", "127.", "[::1]"].iter().any(|loopback| host.starts_with(loopback))
 }

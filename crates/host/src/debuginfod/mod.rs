@@ -19,9 +19,9 @@ use std::time::Duration;
 use model::Reason;
 
 pub use client::Client;
-pub use settings::{Settings, is_wanted};
+pub use settings::{Settings, is_requested};
 
-pub(crate) use cache::kept;
+pub(crate) use cache::cached_file;
 
 /// True if servers can be asked: the feature `debuginfod`. What lies in the cache is found without it.
 pub const HAS_CLIENT: bool = cfg!(feature = "debuginfod");
@@ -58,13 +58,13 @@ pub enum FetchError {
     NotFound,
     /// Every server answered so a short while ago, and was not asked again.
     #[error("no debuginfod server had it a few minutes ago: they are asked again later")]
-    HadNone,
+    RecentlyNotFound,
     /// A server could not be reached before, and was not asked again; those that were have none.
     #[error("not asked for, as the debuginfod server could not be reached")]
-    NotAsked,
+    SkippedServer,
     /// The time that was allowed for all downloads together is used up.
     #[error("the {} s for downloads are over (DEBUGINFOD_MAXTIME=SECONDS allows more)", .0.as_secs())]
-    TimeIsUp(Duration),
+    TimeLimit(Duration),
     /// The file is larger than allowed.
     #[error("{url} is larger than {limit} bytes (DEBUGINFOD_MAXSIZE=BYTES allows more)")]
     TooLarge {
@@ -75,7 +75,7 @@ pub enum FetchError {
     },
     /// The file that came is not the one that was asked for.
     #[error("{url} is not used: {reason}")]
-    NotIt {
+    WrongFile {
         /// The address that it came from.
         url: String,
         /// The fault of the file.

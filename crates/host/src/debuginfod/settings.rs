@@ -13,21 +13,21 @@ pub struct Settings {
     /// The folder in which files are kept.
     pub cache: PathBuf,
     /// For all downloads together.
-    pub time: Duration,
+    pub total_timeout: Duration,
     /// For a server to begin an answer.
-    pub patience: Duration,
+    pub answer_timeout: Duration,
     /// Bytes of one file.
-    pub max_size: u64,
+    pub max_file_bytes: u64,
 }
 
 /// The server that asks all those of the distributions.
 const FEDERATION: &str = "https://debuginfod.elfutils.org/";
 
-const TIME: Duration = Duration::from_secs(60);
-const PATIENCE: Duration = Duration::from_secs(20);
+const TOTAL_TIMEOUT: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Debug files of browsers take two gigabytes.
-const MAX_SIZE: u64 = 8 << 30;
+const MAX_FILE_BYTES: u64 = 8 << 30;
 
 impl Settings {
     /// Reads `DEBUGINFOD_URLS`, `DEBUGINFOD_MAXTIME`, `DEBUGINFOD_TIMEOUT` and `DEBUGINFOD_MAXSIZE`
@@ -38,7 +38,7 @@ impl Settings {
             |name: &str| std::env::var(name).ok()?.trim().parse::<u64>().ok().filter(|&number| number > 0);
         let mut servers = urls(&std::env::var("DEBUGINFOD_URLS").unwrap_or_default());
         if servers.is_empty() && asked {
-            servers = of_the_system();
+            servers = system_servers();
             if servers.is_empty() {
                 servers.push(FEDERATION.to_owned());
             }
@@ -47,16 +47,16 @@ impl Settings {
         Some(Self {
             servers,
             cache: paths.debuginfod_cache.clone()?,
-            time: number("DEBUGINFOD_MAXTIME").map_or(TIME, Duration::from_secs),
-            patience: number("DEBUGINFOD_TIMEOUT").map_or(PATIENCE, Duration::from_secs),
-            max_size: number("DEBUGINFOD_MAXSIZE").unwrap_or(MAX_SIZE),
+            total_timeout: number("DEBUGINFOD_MAXTIME").map_or(TOTAL_TIMEOUT, Duration::from_secs),
+            answer_timeout: number("DEBUGINFOD_TIMEOUT").map_or(ANSWER_TIMEOUT, Duration::from_secs),
+            max_file_bytes: number("DEBUGINFOD_MAXSIZE").unwrap_or(MAX_FILE_BYTES),
         })
     }
 }
 
 /// Returns true if servers are to be asked: the user `asked`, or `DEBUGINFOD_URLS` names some. Without a client in this build, they
 /// are not.
-pub fn is_wanted(asked: bool) -> bool {
+pub fn is_requested(asked: bool) -> bool {
     asked || !urls(&std::env::var("DEBUGINFOD_URLS").unwrap_or_default()).is_empty()
 }
 
@@ -66,7 +66,7 @@ fn urls(text: &str) -> Vec<String> {
     text.split_whitespace().filter(is_url).map(str::to_owned).collect()
 }
 
-fn of_the_system() -> Vec<String> {
+fn system_servers() -> Vec<String> {
     let Ok(entries) = fs::read_dir("/etc/debuginfod") else { return Vec::new() };
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "urls"));

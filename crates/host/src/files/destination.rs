@@ -19,12 +19,12 @@ use crate::sys::{device, inherited};
 #[derive(Debug)]
 pub struct Destination {
     path: PathBuf,
-    place: Place,
+    kind: DestinationKind,
 }
 
 /// The two kinds of destinations.
 #[derive(Debug)]
-pub enum Place {
+pub enum DestinationKind {
     /// A name in a folder, for a file that appears when it is written, in place of an older file or link of that name.
     Name(NameInFolder),
     /// Bytes are written one after the other as they come: a descriptor of ours, a terminal, a named pipe, `/dev/null`.
@@ -48,7 +48,7 @@ pub enum DestinationError {
     #[error("there is no folder {}; try: mkdir -p {}", .0.display(), .0.display())]
     NoFolder(PathBuf),
     /// A link on the way to the last component that somebody else put there, or may have.
-    #[error("{} is a link {}, and such links are not followed; name the folder that it leads to", link.display(), whose(*owner))]
+    #[error("{} is a link {}, and such links are not followed; name the folder that it leads to", link.display(), ownership_in_words(*owner))]
     ForeignLink {
         /// Its path.
         link: PathBuf,
@@ -56,7 +56,7 @@ pub enum DestinationError {
         owner: Option<u32>,
     },
     /// A named pipe that somebody else put there, or may have.
-    #[error("it is a named pipe {}, and such pipes are not written to; remove it, or name another file", whose(*owner))]
+    #[error("it is a named pipe {}, and such pipes are not written to; remove it, or name another file", ownership_in_words(*owner))]
     ForeignPipe {
         /// Its owner, where that is somebody else.
         owner: Option<u32>,
@@ -90,7 +90,7 @@ pub enum DestinationError {
 }
 
 /// Behind "a link" or "a named pipe".
-fn whose(owner: Option<u32>) -> String {
+fn ownership_in_words(owner: Option<u32>) -> String {
     match owner {
         Some(owner) => format!("of user {owner}"),
         None => "that others may have put there".to_owned(),
@@ -124,9 +124,11 @@ impl NameInFolder {
     /// # Errors
     /// [`DestinationError`]; [`DestinationError::Stream`] where no file can take the name.
     pub fn find(path: &Path) -> Result<Self, DestinationError> {
-        match look(path, &Trusted::of_this_process())? {
-            Found::Name(name) => Ok(name),
-            Found::Descriptor(_) | Found::Pipe(_) | Found::Device(_) => Err(DestinationError::Stream),
+        match resolve(path, &Trusted::for_this_process())? {
+            PathTarget::Name(name) => Ok(name),
+            PathTarget::Descriptor(_) | PathTarget::Pipe(_) | PathTarget::Device(_) => {
+                Err(DestinationError::Stream)
+            }
         }
     }
 }
@@ -142,24 +144,24 @@ impl Destination {
     /// # Errors
     /// [`DestinationError`].
     pub fn find(path: &Path, waiting: impl FnOnce()) -> Result<Self, DestinationError> {
-        let place = match look(path, &Trusted::of_this_process())? {
-            Found::Name(name) => Place::Name(name),
-            Found::Descriptor(number) => Place::Stream(descriptor(number)?),
-            Found::Pipe(pipe) => {
+        let kind = match resolve(path, &Trusted::for_this_process())? {
+            PathTarget::Name(name) => DestinationKind::Name(name),
+            PathTarget::Descriptor(number) => DestinationKind::Stream(descriptor(number)?),
+            PathTarget::Pipe(pipe) => {
                 let path = pipe.proc_path();
                 let at_once = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&path);
                 // Without a reader (fifo(7)).
                 if at_once.is_err_and(|error| error.raw_os_error() == Some(libc::ENXIO)) {
                     waiting();
                 }
-                Place::Stream(OpenOptions::new().write(true).open(path)?)
+                DestinationKind::Stream(OpenOptions::new().write(true).open(path)?)
             }
-            Found::Device(device) => {
+            PathTarget::Device(device) => {
                 let options = OpenOptions::new().write(true).custom_flags(libc::O_NOCTTY).clone();
-                Place::Stream(options.open(device.proc_path())?)
+                DestinationKind::Stream(options.open(device.proc_path())?)
             }
         };
-        Ok(Self { path: path.to_owned(), place })
+        Ok(Self { path: path.to_owned(), kind })
     }
 
     /// Standard output, whatever it is.
@@ -167,7 +169,7 @@ impl Destination {
     /// # Errors
     /// [`DestinationError::NotOpen`].
     pub fn standard_output() -> Result<Self, DestinationError> {
-        Ok(Self { path: PathBuf::from("standard output"), place: Place::Stream(descriptor(1)?) })
+        Ok(Self { path: PathBuf::from("standard output"), kind: DestinationKind::Stream(descriptor(1)?) })
     }
 
     /// As it was named.
@@ -176,13 +178,13 @@ impl Destination {
     }
 
     /// Returns the place that was found.
-    pub fn into_place(self) -> Place {
-        self.place
+    pub fn into_kind(self) -> DestinationKind {
+        self.kind
     }
 
     /// Returns true if what is written there meets what is written to standard output.
     pub fn is_standard_output(&self) -> bool {
-        let Place::Stream(stream) = &self.place else { return false };
+        let DestinationKind::Stream(stream) = &self.kind else { return false };
         let (Ok(stream), Ok(stdout)) = (stream.metadata(), std::fs::metadata("/proc/self/fd/1")) else {
             return false;
         };
@@ -196,20 +198,20 @@ impl Destination {
 ///
 /// # Errors
 /// [`DestinationError::NoPipe`] for anything else, and as [`Destination::find`].
-pub fn open_pipe_both_ways(path: &Path) -> Result<File, DestinationError> {
-    match look(path, &Trusted::of_this_process())? {
-        Found::Pipe(pipe) => {
+pub fn open_pipe_read_write(path: &Path) -> Result<File, DestinationError> {
+    match resolve(path, &Trusted::for_this_process())? {
+        PathTarget::Pipe(pipe) => {
             let options = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).clone();
             Ok(options.open(pipe.proc_path())?)
         }
-        Found::Name(_) | Found::Descriptor(_) | Found::Device(_) => {
+        PathTarget::Name(_) | PathTarget::Descriptor(_) | PathTarget::Device(_) => {
             Err(DestinationError::NoPipe(path.to_owned()))
         }
     }
 }
 
 /// The kind of file that a path names, before anything is opened.
-enum Found {
+enum PathTarget {
     /// Nothing yet, or a file or a link that can be replaced.
     Name(NameInFolder),
     /// One that this process was started with.
@@ -220,16 +222,16 @@ enum Found {
     Device(Entry),
 }
 
-fn look(path: &Path, trusted: &Trusted) -> Result<Found, DestinationError> {
+fn resolve(path: &Path, trusted: &Trusted) -> Result<PathTarget, DestinationError> {
     if let Some(number) = descriptor_number(path) {
-        return Ok(Found::Descriptor(number));
+        return Ok(PathTarget::Descriptor(number));
     }
     let (folder, name) = open_folder(path, trusted)?;
     let Some(name) = name else { return Err(DestinationError::Directory) };
     let entry = match folder.look_at(&name) {
         Ok(entry) => entry,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok(Found::Name(NameInFolder { folder, name }));
+            return Ok(PathTarget::Name(NameInFolder { folder, name }));
         }
         Err(error) => return Err(error.into()),
     };
@@ -239,11 +241,11 @@ fn look(path: &Path, trusted: &Trusted) -> Result<Found, DestinationError> {
         // `stdout` where the folder is `/dev`, however that was reached.
         let real = folder.path()?.join(OsStr::from_bytes(name.to_bytes()));
         if let Some(number) = descriptor_number(&real) {
-            return Ok(Found::Descriptor(number));
+            return Ok(PathTarget::Descriptor(number));
         }
     }
     if kind.is_symlink() || kind.is_file() {
-        Ok(Found::Name(NameInFolder { folder, name }))
+        Ok(PathTarget::Name(NameInFolder { folder, name }))
     } else if kind.is_dir() {
         Err(DestinationError::Directory)
     } else if kind.is_socket() {
@@ -253,12 +255,12 @@ fn look(path: &Path, trusted: &Trusted) -> Result<Found, DestinationError> {
     } else if kind.is_char_device() {
         let is_allowed = device::is_sink(what.rdev()) || device::is_terminal(what.rdev());
         if is_allowed {
-            Ok(Found::Device(entry))
+            Ok(PathTarget::Device(entry))
         } else {
             Err(DestinationError::Device { kind: "character" })
         }
     } else if trusted.owns(&what) && what.nlink() == 1 {
-        Ok(Found::Pipe(entry))
+        Ok(PathTarget::Pipe(entry))
     } else {
         // One with a second name may have got this one from anybody.
         let owner = (!trusted.owns(&what)).then(|| what.uid());
@@ -296,12 +298,12 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::process::Command;
 
-    fn find(path: &Path) -> Result<Place, DestinationError> {
-        Destination::find(path, || ()).map(Destination::into_place)
+    fn find(path: &Path) -> Result<DestinationKind, DestinationError> {
+        Destination::find(path, || ()).map(Destination::into_kind)
     }
 
     fn is_name(path: &Path) -> bool {
-        matches!(find(path), Ok(Place::Name(_)))
+        matches!(find(path), Ok(DestinationKind::Name(_)))
     }
 
     fn make_pipe(path: &Path) {
@@ -348,13 +350,13 @@ mod tests {
         symlink(folder.path().join("relative/b"), folder.path().join("absolute")).unwrap();
         symlink("loop", folder.path().join("loop")).unwrap();
         for way in ["relative/b/../b/x", "absolute/x", "absolute/../../absolute//./x"] {
-            let Ok(Place::Name(found)) = find(&folder.path().join(way)) else { panic!("{way}") };
+            let Ok(DestinationKind::Name(found)) = find(&folder.path().join(way)) else { panic!("{way}") };
             let real = folder.path().canonicalize().unwrap().join("a/b");
             assert_eq!(found.folder.path().unwrap(), real, "{way}");
         }
         let error = find(&folder.path().join("loop/x")).unwrap_err();
         assert!(matches!(&error, DestinationError::Io(error) if error.raw_os_error() == Some(libc::ELOOP)));
-        let Ok(Place::Name(found)) = find(Path::new("/proc/self/cwd/x")) else { panic!() };
+        let Ok(DestinationKind::Name(found)) = find(Path::new("/proc/self/cwd/x")) else { panic!() };
         assert_eq!(found.folder.path().unwrap(), std::env::current_dir().unwrap());
     }
 
@@ -380,7 +382,7 @@ mod tests {
         for name in
             ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "/dev/../dev/stdout", "//proc/thread-self/fd/1"]
         {
-            assert!(matches!(find(Path::new(name)), Ok(Place::Stream(_))), "{name}");
+            assert!(matches!(find(Path::new(name)), Ok(DestinationKind::Stream(_))), "{name}");
         }
         // Ours, which no caller can mean.
         use std::os::fd::AsRawFd;
@@ -393,7 +395,7 @@ mod tests {
     #[test]
     fn of_devices_only_sinks_are_written() {
         for name in ["/dev/null", "/dev/full", "/dev/zero"] {
-            assert!(matches!(find(Path::new(name)), Ok(Place::Stream(_))), "{name}");
+            assert!(matches!(find(Path::new(name)), Ok(DestinationKind::Stream(_))), "{name}");
         }
         let error = find(Path::new("/dev/urandom")).unwrap_err();
         assert!(matches!(error, DestinationError::Device { kind: "character" }), "{error}");
@@ -413,7 +415,7 @@ mod tests {
                 text
             }
         });
-        let Ok(Place::Stream(mut pipe)) = find(&path) else { panic!("no pipe") };
+        let Ok(DestinationKind::Stream(mut pipe)) = find(&path) else { panic!("no pipe") };
         pipe.write_all(b"result").unwrap();
         drop(pipe);
         assert_eq!(reader.join().unwrap(), "result");

@@ -12,7 +12,7 @@ use crate::sys::directory::Directory;
 use crate::sys::system;
 
 /// As many links in one path as the kernel follows (`MAXSYMLINKS`).
-const MOST_LINKS: u32 = 40;
+const MAX_SYMLINKS: u32 = 40;
 
 /// A walk along a path. It stands in a folder; what is left are components of the path, and of the links on the way.
 struct Walk<'a> {
@@ -59,7 +59,7 @@ pub(super) fn open_folder(
 /// # Errors
 /// As [`open_folder`], and those of `mkdirat(2)`.
 pub(crate) fn make_folders(path: &Path) -> Result<(), DestinationError> {
-    let trusted = Trusted::of_this_process();
+    let trusted = Trusted::for_this_process();
     let mut walk = Walk::new(path, &trusted)?;
     while let Some(component) = walk.left.pop() {
         match walk.step(&component) {
@@ -104,7 +104,7 @@ impl<'a> Walk<'a> {
             return Err(DestinationError::ForeignLink { link, owner });
         }
         self.links += 1;
-        if self.links > MOST_LINKS {
+        if self.links > MAX_SYMLINKS {
             return Err(io::Error::from_raw_os_error(libc::ELOOP).into());
         }
         let target = entry.link_target()?;

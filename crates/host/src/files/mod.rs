@@ -13,7 +13,7 @@ mod series;
 mod socket;
 mod trust;
 
-pub use destination::{Destination, DestinationError, NameInFolder, Place, open_pipe_both_ways};
+pub use destination::{Destination, DestinationError, DestinationKind, NameInFolder, open_pipe_read_write};
 pub use new_file::NewFile;
 pub use series::FileSeries;
 pub use socket::{CommandSocket, connect_to_recording};

@@ -64,7 +64,7 @@ impl NewFile {
     pub fn create_unseen(folder: &Path) -> Result<Self, DestinationError> {
         const MODE: u32 = 0o600;
         // With a component behind it, all of the path is the folder.
-        let (folder, _) = open_folder(&folder.join("."), &Trusted::of_this_process())?;
+        let (folder, _) = open_folder(&folder.join("."), &Trusted::for_this_process())?;
         if let Ok(file) = folder.create_nameless(MODE) {
             return Ok(Self { file, destination: None, name: CurrentName::None });
         }

@@ -11,7 +11,7 @@ use super::new_file::NewFile;
 use super::trust::Trusted;
 
 /// As many files may be made in one second.
-const MOST_IN_A_SECOND: u32 = 100_000;
+const MAX_FILES_PER_SECOND: u32 = 100_000;
 /// Bytes of `20261122T230113`.
 const STAMP_BYTES: usize = 15;
 
@@ -35,7 +35,7 @@ impl FileSeries {
         let at = NameInFolder::find(path)?;
         let mut series = Self {
             path: path.to_owned(),
-            trusted: Trusted::of_this_process(),
+            trusted: Trusted::for_this_process(),
             at,
             most,
             names: VecDeque::new(),
@@ -81,7 +81,7 @@ impl FileSeries {
     /// Those of `linkat(2)`.
     pub fn name(&mut self, file: &mut NewFile, stamp: &str) -> io::Result<PathBuf> {
         let base = self.at.name.to_bytes();
-        let names = (1..=MOST_IN_A_SECOND).filter_map(|number| {
+        let names = (1..=MAX_FILES_PER_SECOND).filter_map(|number| {
             let behind = if number == 1 { String::new() } else { format!("-{number}") };
             CString::new([base, format!(".{stamp}{behind}").as_bytes()].concat()).ok()
         });

@@ -29,7 +29,7 @@ impl CommandSocket {
     /// # Errors
     /// `EADDRINUSE` where the name is in use, by a socket or anything else.
     pub fn bind(path: &Path) -> Result<Self, DestinationError> {
-        let trusted = Trusted::of_this_process();
+        let trusted = Trusted::for_this_process();
         let (folder, name) = open_folder(path, &trusted)?;
         let Some(name) = name else { return Err(DestinationError::Directory) };
         // The name itself is not followed, and may be longer than the address of a socket.
@@ -53,10 +53,10 @@ impl CommandSocket {
     ///
     /// # Errors
     /// `EADDRINUSE` where somebody else has it.
-    pub fn of_this_process() -> Result<Self, DestinationError> {
+    pub fn for_this_process() -> Result<Self, DestinationError> {
         let own = Pid(i32::try_from(std::process::id()).unwrap_or(0));
         let listener = UnixListener::bind_addr(&address_of(own)?)?;
-        Self::with(listener, Trusted::of_this_process(), None)
+        Self::with(listener, Trusted::for_this_process(), None)
     }
 
     fn with(
@@ -72,7 +72,7 @@ impl CommandSocket {
     pub fn accept(&self) -> Option<UnixStream> {
         loop {
             let (stream, _) = self.listener.accept().ok()?;
-            let is_trusted = peer::of(stream.as_fd()).is_ok_and(|peer| self.trusted.is(peer.user));
+            let is_trusted = peer::credentials(stream.as_fd()).is_ok_and(|peer| self.trusted.is(peer.user));
             if is_trusted && stream.set_nonblocking(true).is_ok() {
                 return Some(stream);
             }
@@ -103,7 +103,7 @@ impl Drop for CommandSocket {
 /// `ECONNREFUSED` where that process listens to nobody, or another one has its address.
 pub fn connect_to_recording(pid: Pid) -> io::Result<UnixStream> {
     let stream = UnixStream::connect_addr(&address_of(pid)?)?;
-    match peer::of(stream.as_fd())?.process == pid {
+    match peer::credentials(stream.as_fd())?.process == pid {
         true => Ok(stream),
         false => Err(io::ErrorKind::ConnectionRefused.into()),
     }
@@ -145,7 +145,7 @@ mod tests {
     fn a_recording_is_found_by_its_number() {
         let own = Pid(std::process::id() as i32);
         assert!(connect_to_recording(own).is_err());
-        let socket = CommandSocket::of_this_process().unwrap();
+        let socket = CommandSocket::for_this_process().unwrap();
         let mut client = connect_to_recording(own).unwrap();
         client.write_all(b"ping").unwrap();
         let mut text = [0; 4];

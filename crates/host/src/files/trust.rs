@@ -20,7 +20,7 @@ pub(super) struct Trusted {
 
 impl Trusted {
     /// Reads the environment.
-    pub(super) fn of_this_process() -> Self {
+    pub(super) fn for_this_process() -> Self {
         let own = system::effective_user();
         // Only root is started by sudo; for anyone else it is but a variable.
         let sudo = sudo_user().filter(|_| own == 0).map(|(user, _)| user);
@@ -88,7 +88,7 @@ mod tests {
             fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
             trusted.placed(&fs::symlink_metadata(&link).unwrap(), &fs::metadata(folder.path()).unwrap())
         };
-        let own = Trusted::of_this_process();
+        let own = Trusted::for_this_process();
         let somebody = Trusted { users: vec![u32::MAX] };
         for mode in [0o700, 0o755, 0o775, 0o1777] {
             assert!(look(mode, &own), "{mode:o}");
@@ -110,7 +110,7 @@ mod tests {
         }
         std::os::unix::fs::chown(folder.path(), Some(65534), None).unwrap();
         let of = |path| fs::symlink_metadata(path).unwrap();
-        let own = Trusted::of_this_process();
+        let own = Trusted::for_this_process();
         assert!(!own.placed(&of(folder.path().join("link")), &of(folder.path().to_owned())));
     }
 

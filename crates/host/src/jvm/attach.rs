@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use model::{Name, Pid};
 
-use super::error::NotAsked;
+use super::error::AttachError;
 use super::options::JavaOptions;
-use super::process::{Machine, SIGQUIT};
+use super::process::{JavaProcess, SIGQUIT};
 use crate::in_root;
 use crate::mounts::Mounts;
 use crate::procfs;
@@ -27,41 +27,41 @@ use crate::sys::{identity, peer};
 /// The version of the protocol, the operation, and three arguments.
 const REQUEST: &[u8] = b"1\0jcmd\0Compiler.perfmap\0\0\0";
 /// A longer answer is not that of a virtual machine.
-const MOST_ANSWER: usize = 64 << 10;
+const MAX_ANSWER_BYTES: usize = 64 << 10;
 /// Of an answer that is shown.
-const MOST_SHOWN: usize = 200;
+const MAX_SHOWN_BYTES: usize = 200;
 /// Between two looks whether it listens: it mostly does so within a few.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Where the socket is.
-const FOLDER: &str = "tmp";
+const SOCKET_FOLDER: &str = "tmp";
 
 /// Asks for a map. Changes the rights of the calling thread, which is to end thereafter.
-pub(super) fn ask(pid: Pid, deadline: Instant) -> Result<(), NotAsked> {
+pub(super) fn request_perf_map(pid: Pid, deadline: Instant) -> Result<(), AttachError> {
     // First of all: whoever has this number later gets no signal.
-    let process = PidFd::open(pid).map_err(NotAsked::Unseen)?;
-    let machine = Machine::look_at(pid)?;
-    machine.may_be_signalled().or_else(|why| match why {
+    let process = PidFd::open(pid).map_err(AttachError::Unreadable)?;
+    let machine = JavaProcess::inspect(pid)?;
+    machine.check_signal_handled().or_else(|why| match why {
         // One that listens already needs no signal.
-        NotAsked::NoHandler => Ok(()),
+        AttachError::NoHandler => Ok(()),
         why => Err(why),
     })?;
-    let options = JavaOptions::of(pid).map_err(NotAsked::Unseen)?;
-    let place = Place::of(pid).map_err(NotAsked::Unseen)?;
-    identity::act_as(machine.user, machine.group).map_err(|_| NotAsked::OtherUser)?;
-    let socket = match place.socket(&machine)? {
+    let options = JavaOptions::of_process(pid).map_err(AttachError::Unreadable)?;
+    let files = ProcessFiles::open_root(pid).map_err(AttachError::Unreadable)?;
+    identity::act_as(machine.user, machine.group).map_err(|_| AttachError::OtherUser)?;
+    let socket = match files.socket(&machine)? {
         Some(socket) => socket,
         None => {
-            if options.disable_attaching(|path| place.open(path)) {
-                return Err(NotAsked::Disabled);
+            if options.disable_attaching(|path| files.open(path)) {
+                return Err(AttachError::Disabled);
             }
-            make_it_listen(&machine, &process, &place, deadline)?
+            start_listener(&machine, &process, &files, deadline)?
         }
     };
-    talk(&socket, &machine, deadline)
+    send_request(&socket, &machine, deadline)
 }
 
 /// Where a process has its files.
-struct Place {
+struct ProcessFiles {
     root: File,
     /// The working folder as a path below the root.
     working: PathBuf,
@@ -69,8 +69,8 @@ struct Place {
     mounts: Mounts,
 }
 
-impl Place {
-    fn of(pid: Pid) -> io::Result<Self> {
+impl ProcessFiles {
+    fn open_root(pid: Pid) -> io::Result<Self> {
         let root = procfs::root_folder(pid)?;
         let top = std::fs::read_link(format!("/proc/{pid}/root"))?;
         // As seen from here; of another mount namespace as from its root.
@@ -78,7 +78,7 @@ impl Place {
         let working = working.strip_prefix(&top).map(Path::to_path_buf).unwrap_or(working);
         let current = Directory::root()
             .and_then(|root| root.enter(c"proc")?.enter(&number(pid))?.enter_following(c"cwd"));
-        Ok(Self { root, working, current: current.ok(), mounts: Mounts::of(pid) })
+        Ok(Self { root, working, current: current.ok(), mounts: Mounts::of_process(pid) })
     }
 
     /// Finds a path as the process does.
@@ -88,12 +88,12 @@ impl Place {
     }
 
     fn open_named(&self, name: &CStr) -> io::Result<File> {
-        self.open(&Path::new("/").join(FOLDER).join(OsStr::from_bytes(name.to_bytes())))
+        self.open(&Path::new("/").join(SOCKET_FOLDER).join(OsStr::from_bytes(name.to_bytes())))
     }
 
     /// Its `/tmp`, which may be a link to another folder.
     fn folder(&self) -> io::Result<Directory> {
-        let mut path = Path::new("/").join(FOLDER);
+        let mut path = Path::new("/").join(SOCKET_FOLDER);
         for _ in 0..8 {
             let found = self.open(&path)?;
             if !found.metadata()?.is_symlink() {
@@ -106,73 +106,73 @@ impl Place {
     }
 
     /// The socket at which the machine listens, if it does.
-    fn socket(&self, machine: &Machine) -> Result<Option<File>, NotAsked> {
+    fn socket(&self, machine: &JavaProcess) -> Result<Option<File>, AttachError> {
         let name = machine.socket_name();
         match self.open_named(&name) {
             Ok(found) => {
-                let facts = found.metadata().map_err(NotAsked::Unseen)?;
+                let facts = found.metadata().map_err(AttachError::Unreadable)?;
                 let is_its_own = facts.file_type().is_socket() && machine.owns(facts.uid());
-                if is_its_own { Ok(Some(found)) } else { Err(NotAsked::InTheWay(shown(&name))) }
+                if is_its_own { Ok(Some(found)) } else { Err(AttachError::NameTaken(shown(&name))) }
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(NotAsked::NoFile(shown(&name), error)),
+            Err(error) => Err(AttachError::CannotCreate(shown(&name), error)),
         }
     }
 
     /// Holds that the machine would take no file for ours that is none: it looks in its working folder first.
-    fn has_no_other(&self, machine: &Machine) -> Result<(), NotAsked> {
+    fn check_working_folder(&self, machine: &JavaProcess) -> Result<(), AttachError> {
         let name = machine.attach_name();
         let Some(found) = self.current.as_ref().and_then(|folder| folder.look_at(&name).ok()) else {
             return Ok(());
         };
         let is_its_own = found.metadata().is_ok_and(|facts| facts.is_file() && machine.owns(facts.uid()));
-        if is_its_own { Ok(()) } else { Err(NotAsked::InTheWay(Name::from(name.to_bytes()))) }
+        if is_its_own { Ok(()) } else { Err(AttachError::NameTaken(Name::from(name.to_bytes()))) }
     }
 }
 
 /// Makes the machine listen, and returns its socket.
-fn make_it_listen(
-    machine: &Machine,
+fn start_listener(
+    machine: &JavaProcess,
     process: &PidFd,
-    place: &Place,
+    files: &ProcessFiles,
     deadline: Instant,
-) -> Result<File, NotAsked> {
+) -> Result<File, AttachError> {
     let name = machine.attach_name();
-    let cannot = |error| NotAsked::NoFile(shown(&name), error);
-    place.has_no_other(machine)?;
-    machine.may_be_signalled()?;
-    let folder = place.folder().map_err(cannot)?;
-    let mut removal = Removal { folder: &folder, name: None };
+    let cannot = |error| AttachError::CannotCreate(shown(&name), error);
+    files.check_working_folder(machine)?;
+    machine.check_signal_handled()?;
+    let folder = files.folder().map_err(cannot)?;
+    let mut guard = AttachFileGuard { folder: &folder, name: None };
     match folder.create_new(&name, 0o600) {
-        Ok(_) => removal.name = Some(&name),
+        Ok(_) => guard.name = Some(&name),
         // Somebody else asks, or was killed while asking.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(cannot(error)),
     }
     // Without it, the machine takes the signal for a wish to see its threads.
-    let seen = place.open_named(&name).and_then(|seen| seen.metadata()).map_err(cannot)?;
+    let seen = files.open_named(&name).and_then(|seen| seen.metadata()).map_err(cannot)?;
     if !seen.is_file() || !machine.owns(seen.uid()) {
-        return Err(NotAsked::InTheWay(shown(&name)));
+        return Err(AttachError::NameTaken(shown(&name)));
     }
-    removal.name = Some(&name);
-    machine.may_be_signalled()?;
-    process.send(SIGQUIT).map_err(NotAsked::Broken)?;
+    guard.name = Some(&name);
+    machine.check_signal_handled()?;
+    process.send(SIGQUIT).map_err(AttachError::Connection)?;
     while Instant::now() < deadline {
-        if let Some(socket) = place.socket(machine)? {
+        if let Some(socket) = files.socket(machine)? {
             return Ok(socket);
         }
-        thread::sleep(BETWEEN_LOOKS);
+        thread::sleep(POLL_INTERVAL);
     }
-    Err(NotAsked::Silent)
+    Err(AttachError::NoAnswer)
 }
 
 /// Removes the file, if it is ours, when it has done its work, or could not.
-struct Removal<'a> {
+struct AttachFileGuard<'a> {
     folder: &'a Directory,
     name: Option<&'a CStr>,
 }
 
-impl Drop for Removal<'_> {
+impl Drop for AttachFileGuard<'_> {
     fn drop(&mut self) {
         // It may be gone with its folder.
         let _ = self.name.map(|name| self.folder.remove(name));
@@ -180,24 +180,24 @@ impl Drop for Removal<'_> {
 }
 
 /// Sends the request to whoever has bound the socket, if that is the machine, and waits for its answer.
-fn talk(socket: &File, machine: &Machine, deadline: Instant) -> Result<(), NotAsked> {
+fn send_request(socket: &File, machine: &JavaProcess, deadline: Instant) -> Result<(), AttachError> {
     // By its descriptor: whatever has the name by now.
     let path = format!("/proc/self/fd/{}", socket.as_raw_fd());
-    let mut stream = UnixStream::connect(path).map_err(NotAsked::Broken)?;
-    let listener = peer::of(stream.as_fd()).map_err(NotAsked::Broken)?;
+    let mut stream = UnixStream::connect(path).map_err(AttachError::Connection)?;
+    let listener = peer::credentials(stream.as_fd()).map_err(AttachError::Connection)?;
     if listener.process != machine.pid {
-        return Err(NotAsked::Impostor(shown(&machine.socket_name())));
+        return Err(AttachError::Impostor(shown(&machine.socket_name())));
     }
     let left = || {
         let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(NotAsked::Silent) } else { Ok(Some(left)) }
+        if left.is_zero() { Err(AttachError::NoAnswer) } else { Ok(Some(left)) }
     };
-    stream.set_write_timeout(left()?).map_err(NotAsked::Broken)?;
+    stream.set_write_timeout(left()?).map_err(AttachError::Connection)?;
     stream.write_all(REQUEST).map_err(failed)?;
     let mut answer = Vec::new();
     let mut block = [0; 4096];
-    while answer.len() < MOST_ANSWER {
-        stream.set_read_timeout(left()?).map_err(NotAsked::Broken)?;
+    while answer.len() < MAX_ANSWER_BYTES {
+        stream.set_read_timeout(left()?).map_err(AttachError::Connection)?;
         match stream.read(&mut block) {
             Ok(0) => break,
             Ok(count) => answer.extend_from_slice(block.get(..count).unwrap_or(&block)),
@@ -205,29 +205,29 @@ fn talk(socket: &File, machine: &Machine, deadline: Instant) -> Result<(), NotAs
             Err(error) => return Err(failed(error)),
         }
     }
-    judge(&answer)
+    parse_answer(&answer)
 }
 
-fn failed(error: io::Error) -> NotAsked {
+fn failed(error: io::Error) -> AttachError {
     match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => NotAsked::Silent,
-        _ => NotAsked::Broken(error),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => AttachError::NoAnswer,
+        _ => AttachError::Connection(error),
     }
 }
 
 /// The first line of an answer is 0 where it was done.
-fn judge(answer: &[u8]) -> Result<(), NotAsked> {
+fn parse_answer(answer: &[u8]) -> Result<(), AttachError> {
     let mut parts = answer.splitn(2, |&byte| byte == b'\n');
     let (code, text) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default().trim_ascii());
     let says = |words: &[u8]| text.windows(words.len()).any(|part| part == words);
     if says(b"Unknown diagnostic command") {
-        return Err(NotAsked::TooOld);
+        return Err(AttachError::TooOld);
     }
     if code == b"0" {
         return Ok(());
     }
     let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
-    Err(NotAsked::Refused(Name::from(line.get(..MOST_SHOWN).unwrap_or(line))))
+    Err(AttachError::Refused(Name::from(line.get(..MAX_SHOWN_BYTES).unwrap_or(line))))
 }
 
 /// A name in `/tmp`, for messages.
@@ -245,12 +245,12 @@ mod tests {
 
     #[test]
     fn answers_say_whether_it_was_done() {
-        assert!(judge(b"0\n").is_ok());
-        assert!(judge(b"0\nwritten to /tmp/perf-1.map\n").is_ok());
+        assert!(parse_answer(b"0\n").is_ok());
+        assert!(parse_answer(b"0\nwritten to /tmp/perf-1.map\n").is_ok());
         let old = b"1\njava.lang.IllegalArgumentException: Unknown diagnostic command\n";
-        assert!(matches!(judge(old), Err(NotAsked::TooOld)));
-        let no = judge(b"101\nno \x1b[2J\nmore").unwrap_err().to_string();
+        assert!(matches!(parse_answer(old), Err(AttachError::TooOld)));
+        let no = parse_answer(b"101\nno \x1b[2J\nmore").unwrap_err().to_string();
         assert!(no.starts_with("it answers: no ") && !no.contains('\x1b') && !no.contains("more"), "{no}");
-        assert!(matches!(judge(b""), Err(NotAsked::Refused(_))));
+        assert!(matches!(parse_answer(b""), Err(AttachError::Refused(_))));
     }
 }

@@ -7,10 +7,10 @@ use thiserror::Error;
 
 /// The reason why there is no new map.
 #[derive(Debug, Error)]
-pub enum NotAsked {
+pub enum AttachError {
     /// It has ended, or may not be looked at.
     #[error("it cannot be looked at: {0}")]
-    Unseen(io::Error),
+    Unreadable(io::Error),
     /// It has no `libjvm.so`.
     #[error("it is no Java virtual machine (libjvm.so is not mapped)")]
     NotJava,
@@ -31,19 +31,19 @@ pub enum NotAsked {
     OtherUser,
     /// The name of its socket, or of the file that asks for it, is that of something else.
     #[error("{0} is in the way: it is not its own")]
-    InTheWay(Name),
+    NameTaken(Name),
     /// Somebody else listens at its socket.
     #[error("{0} is the socket of another process")]
     Impostor(Name),
     /// The file that asks it to listen could not be made in its `/tmp`.
     #[error("cannot make {0}: {1}")]
-    NoFile(Name, io::Error),
+    CannotCreate(Name, io::Error),
     /// It did not do it in time.
     #[error("it does not answer within a second")]
-    Silent,
+    NoAnswer,
     /// Talking with it failed.
     #[error("cannot talk with it: {0}")]
-    Broken(io::Error),
+    Connection(io::Error),
     /// It does not know the command.
     #[error("it is older than Java 17, which was the first with Compiler.perfmap")]
     TooOld,
@@ -52,9 +52,12 @@ pub enum NotAsked {
     Refused(Name),
 }
 
-impl NotAsked {
+impl AttachError {
     /// Returns true if it may go better later.
-    pub fn may_pass(&self) -> bool {
-        matches!(self, Self::Stopped | Self::NoHandler | Self::NoFile(..) | Self::Silent | Self::Broken(_))
+    pub fn may_succeed_later(&self) -> bool {
+        matches!(
+            self,
+            Self::Stopped | Self::NoHandler | Self::CannotCreate(..) | Self::NoAnswer | Self::Connection(_)
+        )
     }
 }

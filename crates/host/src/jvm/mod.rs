@@ -15,27 +15,27 @@ use std::time::{Duration, Instant};
 
 use model::Pid;
 
-pub use error::NotAsked;
+pub use error::AttachError;
 
 /// The time that a virtual machine has for all of it.
-pub const PATIENCE: Duration = Duration::from_secs(1);
+pub const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The outcome of asking a virtual machine: the time that it took to write its map.
-pub type Outcome = Result<Duration, NotAsked>;
+pub type AttachOutcome = Result<Duration, AttachError>;
 
 /// Asks a virtual machine to write `/tmp/perf-PID.map` (the command `Compiler.perfmap`, of Java 17 or newer), on a thread of
-/// its own. The outcome comes within [`PATIENCE`], unless a file system does not answer.
+/// its own. The outcome comes within [`TIMEOUT`], unless a file system does not answer.
 ///
 /// A machine that nobody has attached to yet gets SIGQUIT, which is how one asks it to listen. That ends a process which does not
 /// handle it, and makes a machine that may not be attached to print its threads: both are seen beforehand.
 ///
 /// # Errors
 /// Where there can be no thread.
-pub fn ask(pid: Pid) -> io::Result<Receiver<Outcome>> {
+pub fn request_perf_map(pid: Pid) -> io::Result<Receiver<AttachOutcome>> {
     let (outcome, received) = channel();
     let begin = Instant::now();
     let work = move || {
-        let asked = attach::ask(pid, begin + PATIENCE).map(|()| begin.elapsed());
+        let asked = attach::request_perf_map(pid, begin + TIMEOUT).map(|()| begin.elapsed());
         // Whoever asked may have gone.
         let _ = outcome.send(asked);
     };

@@ -12,15 +12,15 @@ use std::path::{Path, PathBuf};
 use model::Pid;
 
 /// The option. A word that holds it counts, whatever it is a part of.
-const DISABLED: &[u8] = b"+DisableAttachMechanism";
+const DISABLE_OPTION: &[u8] = b"+DisableAttachMechanism";
 /// Variables with options.
 const VARIABLES: [&[u8]; 3] = [b"JAVA_TOOL_OPTIONS=", b"_JAVA_OPTIONS=", b"JDK_JAVA_OPTIONS="];
 /// What stands before the name of a file with options.
-const FILES: [&[u8]; 3] = [b"-XX:Flags=", b"-XX:VMOptionsFile=", b"@"];
+const FILE_PREFIXES: [&[u8]; 3] = [b"-XX:Flags=", b"-XX:VMOptionsFile=", b"@"];
 /// Longer command lines, environments and files are not read to their ends.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 /// More files are not looked at.
-const MOST_FILES: usize = 16;
+const MAX_FILES: usize = 16;
 
 /// The options of a process.
 pub(super) struct JavaOptions {
@@ -32,10 +32,10 @@ impl JavaOptions {
     ///
     /// # Errors
     /// Where it has ended, or is not ours to look at.
-    pub(super) fn of(pid: Pid) -> io::Result<Self> {
+    pub(super) fn of_process(pid: Pid) -> io::Result<Self> {
         let read = |name: &str| -> io::Result<Vec<u8>> {
             let mut bytes = Vec::new();
-            File::open(format!("/proc/{pid}/{name}"))?.take(MOST_BYTES).read_to_end(&mut bytes)?;
+            File::open(format!("/proc/{pid}/{name}"))?.take(MAX_BYTES).read_to_end(&mut bytes)?;
             Ok(bytes)
         };
         Ok(Self::new(&read("cmdline")?, &read("environ")?))
@@ -53,15 +53,15 @@ impl JavaOptions {
 
     /// Returns true if one of the words says it, or one of the files that they name, which `open` finds.
     pub(super) fn disable_attaching(&self, open: impl Fn(&Path) -> io::Result<File>) -> bool {
-        let says = |text: &[u8]| text.windows(DISABLED.len()).any(|part| part == DISABLED);
+        let says = |text: &[u8]| text.windows(DISABLE_OPTION.len()).any(|part| part == DISABLE_OPTION);
         if self.words.iter().any(|word| says(word)) {
             return true;
         }
         let file = |word: &Vec<u8>| {
-            let name = FILES.iter().find_map(|before| word.strip_prefix(*before))?;
+            let name = FILE_PREFIXES.iter().find_map(|before| word.strip_prefix(*before))?;
             Some(PathBuf::from(OsStr::from_bytes(name)))
         };
-        let mut files = self.words.iter().filter_map(file).take(MOST_FILES);
+        let mut files = self.words.iter().filter_map(file).take(MAX_FILES);
         files.any(|path| open(&path).and_then(|found| text_of(&found)).is_ok_and(|text| says(&text)))
     }
 }
@@ -74,7 +74,7 @@ fn text_of(found: &File) -> io::Result<Vec<u8>> {
     let again = format!("/proc/self/fd/{}", found.as_raw_fd());
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(again)?;
     let mut text = Vec::new();
-    file.take(MOST_BYTES).read_to_end(&mut text)?;
+    file.take(MAX_BYTES).read_to_end(&mut text)?;
     Ok(text)
 }
 

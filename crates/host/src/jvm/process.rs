@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use model::{Pid, Tid};
 
-use super::error::NotAsked;
+use super::error::AttachError;
 use crate::procfs::{self, Status};
 
 /// `signal(7)`.
 pub(super) const SIGQUIT: i32 = 3;
 /// Looking for the libraries of a process may not take longer; large ones have some thousand mappings.
-const LOOKING: Duration = Duration::from_millis(200);
+const MAPS_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A process in which `libjvm.so` is mapped.
-pub(super) struct Machine {
+pub(super) struct JavaProcess {
     pub(super) pid: Pid,
     pub(super) user: u32,
     pub(super) group: u32,
@@ -22,18 +22,18 @@ pub(super) struct Machine {
     own_number: Pid,
 }
 
-impl Machine {
+impl JavaProcess {
     /// Looks at a process.
-    pub(super) fn look_at(pid: Pid) -> Result<Self, NotAsked> {
-        let (maps, _) = procfs::executable_maps(pid, false, LOOKING).map_err(NotAsked::Unseen)?;
+    pub(super) fn inspect(pid: Pid) -> Result<Self, AttachError> {
+        let (maps, _) = procfs::executable_maps(pid, false, MAPS_TIMEOUT).map_err(AttachError::Unreadable)?;
         let is = |path: &[u8], start: &[u8]| {
             path.rsplit(|&byte| byte == b'/').next().is_some_and(|name| name.starts_with(start))
         };
         if !maps.iter().any(|map| is(&map.path, b"libjvm.so")) {
-            return Err(NotAsked::NotJava);
+            return Err(AttachError::NotJava);
         }
         if maps.iter().any(|map| is(&map.path, b"libj9vm")) {
-            return Err(NotAsked::OpenJ9);
+            return Err(AttachError::OpenJ9);
         }
         let status = status(pid)?;
         let (user, group) = (status.effective_user, status.effective_group);
@@ -41,17 +41,17 @@ impl Machine {
     }
 
     /// Holds that SIGQUIT would be handled now: not end it, and not wait until it goes on.
-    pub(super) fn may_be_signalled(&self) -> Result<(), NotAsked> {
+    pub(super) fn check_signal_handled(&self) -> Result<(), AttachError> {
         let status = status(self.pid)?;
         match status.state {
-            b'T' | b't' => return Err(NotAsked::Stopped),
-            b'Z' | b'X' => return Err(NotAsked::Unseen(std::io::ErrorKind::NotFound.into())),
+            b'T' | b't' => return Err(AttachError::Stopped),
+            b'Z' | b'X' => return Err(AttachError::Unreadable(std::io::ErrorKind::NotFound.into())),
             _ => {}
         }
         if status.effective_user != self.user {
-            return Err(NotAsked::OtherUser);
+            return Err(AttachError::OtherUser);
         }
-        if status.catches(SIGQUIT) { Ok(()) } else { Err(NotAsked::NoHandler) }
+        if status.catches(SIGQUIT) { Ok(()) } else { Err(AttachError::NoHandler) }
     }
 
     /// The name in its `/tmp` of the socket at which it listens.
@@ -74,8 +74,8 @@ impl Machine {
     }
 }
 
-fn status(pid: Pid) -> Result<Status, NotAsked> {
-    procfs::status(Tid(pid.0)).map_err(NotAsked::Unseen)
+fn status(pid: Pid) -> Result<Status, AttachError> {
+    procfs::status(Tid(pid.0)).map_err(AttachError::Unreadable)
 }
 
 #[cfg(test)]
@@ -87,16 +87,16 @@ mod tests {
     fn a_process_that_only_calls_itself_java_is_none() {
         let mut child = Command::new("sh").args(["-c", "exec -a java sleep 60"]).spawn().unwrap();
         let pid = Pid(child.id().try_into().unwrap());
-        assert!(matches!(Machine::look_at(pid), Err(NotAsked::NotJava)));
-        let machine = Machine {
+        assert!(matches!(JavaProcess::inspect(pid), Err(AttachError::NotJava)));
+        let machine = JavaProcess {
             pid,
             user: procfs::status(Tid(pid.0)).unwrap().effective_user,
             group: 0,
             own_number: pid,
         };
-        assert!(matches!(machine.may_be_signalled(), Err(NotAsked::NoHandler)));
+        assert!(matches!(machine.check_signal_handled(), Err(AttachError::NoHandler)));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(machine.may_be_signalled().is_err());
+        assert!(machine.check_signal_handled().is_err());
     }
 }

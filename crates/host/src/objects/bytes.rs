@@ -8,7 +8,7 @@ use std::sync::Arc;
 use elf::{Object, ReadAt};
 use model::{BuildId, Reason};
 
-use super::blocks::{BlockBytes, BlockCache, BlockFile};
+use super::block_cache::{BlockBytes, BlockCache, BlockFile};
 use crate::sys::file_map::FileMap;
 
 /// The bytes of an object: a mapped file, or memory.
@@ -54,7 +54,7 @@ pub trait ObjectSource: ReadAt + Sized {
     fn open(file: File, size: u64, shared: &Self::Shared) -> Result<Object<Self>, Reason>;
 
     /// Gives back memory that was only taken to be faster the next time.
-    fn give_back(&self);
+    fn release_memory(&self);
 }
 
 impl ObjectSource for ObjectBytes {
@@ -65,9 +65,9 @@ impl ObjectSource for ObjectBytes {
     }
 
     /// Takes the pages of a file out of our memory until they are touched again.
-    fn give_back(&self) {
+    fn release_memory(&self) {
         if let Self::Mapped(map) = self {
-            map.give_back();
+            map.release_pages();
         }
     }
 }
@@ -80,7 +80,7 @@ impl ObjectSource for BlockBytes {
         Object::read(bytes).map_err(|error| Reason::Malformed(error.to_string()))
     }
 
-    fn give_back(&self) {
+    fn release_memory(&self) {
         self.clear_cache();
     }
 }

@@ -106,7 +106,7 @@ impl<S: ObjectSource> ObjectStore<S> {
         let length = file.source().size();
         let on_disk = std::fs::metadata(path).map_or(0, |file| file.blocks().saturating_mul(BLOCK));
         let is_hollow = length > MANY_CHUNKS && on_disk < length / 16;
-        if length > self.most_checksummed() || is_hollow {
+        if length > self.max_checksummed_bytes() || is_hollow {
             return Err(Reason::FileUnreadable(format!(
                 "its checksum is not computed, since it has {length} bytes, {on_disk} of them on disk"
             )));
@@ -120,7 +120,7 @@ impl<S: ObjectSource> ObjectStore<S> {
             checksum = elf::debug_link_crc(checksum, &bytes[..read]);
             at += read as u64;
             if at.is_multiple_of(MANY_CHUNKS) {
-                file.source().give_back();
+                file.source().release_memory();
             }
         }
         Ok(checksum)

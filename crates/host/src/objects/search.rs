@@ -108,7 +108,7 @@ impl SearchPaths {
     }
 
     fn downloaded(&self, build_id: &BuildId, artifact: Artifact) -> Option<PathBuf> {
-        debuginfod::kept(self.debuginfod_cache.as_deref()?, build_id, artifact)
+        debuginfod::cached_file(self.debuginfod_cache.as_deref()?, build_id, artifact)
     }
 
     /// Lists the paths at which a file that `.gnu_debuglink` of `object` names may lie (GDB manual, "Debugging

@@ -10,7 +10,7 @@ use elf::{Object, UnpackBudget};
 use model::{FileIdentity, Name, ObjectIdentity, Pid, Reason};
 
 use super::bytes::open_as;
-use super::held::HeldFiles;
+use super::retained_files::RetainedFiles;
 use super::{ObjectBytes, ObjectSource, SearchPaths};
 use crate::procfs;
 
@@ -18,23 +18,23 @@ use crate::procfs;
 #[derive(Debug)]
 pub struct ObjectStore<S: ObjectSource = ObjectBytes> {
     paths: SearchPaths,
-    limits: Limits,
+    limits: ObjectLimits,
     shared: S::Shared,
     /// Files that were kept open while recording.
-    held: Arc<HeldFiles>,
-    opened: Mutex<Opened<S>>,
+    retained: Arc<RetainedFiles>,
+    opened: Mutex<OpenObjects<S>>,
 }
 
 /// The limits on the memory and files of a store.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct ObjectLimits {
     /// Memory for compressed sections.
     pub unpacked: UnpackBudget,
     /// The largest debug file that is taken by its checksum alone, in bytes: all of it is read for that.
     pub checksummed_bytes: u64,
 }
 
-impl Default for Limits {
+impl Default for ObjectLimits {
     /// 1 GiB of unpacked sections for one object, 2 GiB for all: of a program with 500 MB of debug information half is read.
     /// Checksums of files up to 4 GiB, which take a second.
     fn default() -> Self {
@@ -43,7 +43,7 @@ impl Default for Limits {
 }
 
 #[derive(Debug)]
-struct Opened<S> {
+struct OpenObjects<S> {
     objects: HashMap<ObjectIdentity, (u64, Result<OpenObject<S>, Reason>)>,
     /// Counts up with each use, so that the least recently used one is known.
     uses: u64,
@@ -53,25 +53,25 @@ struct Opened<S> {
 type OpenObject<S> = (Arc<Object<S>>, PathBuf);
 
 /// Mapped files cost address space and a kernel structure each, open ones a descriptor. Beyond this many the longest unused one is dropped.
-const MAX_OPEN: usize = 512;
+const MAX_OPEN_OBJECTS: usize = 512;
 
 impl<S: ObjectSource> ObjectStore<S> {
     /// A store that opens nothing yet, for work that ends soon.
     pub fn new(paths: SearchPaths) -> Self {
-        let opened = Opened { objects: HashMap::new(), uses: 0 };
+        let opened = OpenObjects { objects: HashMap::new(), uses: 0 };
         Self {
             paths,
-            limits: Limits::default(),
+            limits: ObjectLimits::default(),
             shared: S::Shared::default(),
-            held: Arc::default(),
+            retained: Arc::default(),
             opened: Mutex::new(opened),
         }
     }
 
     /// Takes files that were kept open while recording before it looks for others.
     #[must_use]
-    pub fn with_held(self, held: Arc<HeldFiles>) -> Self {
-        Self { held, ..self }
+    pub fn with_retained_files(self, retained: Arc<RetainedFiles>) -> Self {
+        Self { retained, ..self }
     }
 
     /// Takes no image of this machine for the recorded one unless its build id says so.
@@ -82,12 +82,12 @@ impl<S: ObjectSource> ObjectStore<S> {
 
     /// Lets objects take another amount of memory and time.
     #[must_use]
-    pub fn with_limits(self, limits: Limits) -> Self {
+    pub fn with_limits(self, limits: ObjectLimits) -> Self {
         Self { limits, ..self }
     }
 
     /// Returns the largest size of a file of which a checksum is computed.
-    pub(super) fn most_checksummed(&self) -> u64 {
+    pub(super) fn max_checksummed_bytes(&self) -> u64 {
         self.limits.checksummed_bytes
     }
 
@@ -142,21 +142,21 @@ impl<S: ObjectSource> ObjectStore<S> {
     }
 
     /// Gives back memory that was only taken to be faster the next time.
-    pub fn give_back(&self) {
+    pub fn release_memory(&self) {
         for (object, _) in self.lock().objects.values().filter_map(|(_, opened)| opened.as_ref().ok()) {
-            object.source().give_back();
+            object.source().release_memory();
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Opened<S>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, OpenObjects<S>> {
         // A panic elsewhere does not make the table wrong.
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn find(&self, identity: &ObjectIdentity, pids: &[Pid]) -> Result<OpenObject<S>, Reason> {
-        if let Some(object) = self.held.open(identity, &self.shared) {
+        if let Some(object) = self.retained.open(identity, &self.shared) {
             let object = object.with_unpack_budget(&self.limits.unpacked);
-            return Ok((Arc::new(object), super::held::path_of(identity).to_owned()));
+            return Ok((Arc::new(object), super::retained_files::path_in_process(identity).to_owned()));
         }
         let mut first_reason = None;
         for candidate in self.candidates(identity, pids) {
@@ -175,7 +175,7 @@ impl<S: ObjectSource> ObjectStore<S> {
         }
         Err(match first_reason {
             // What the kernel itself maps, as `[uprobes]`, has no file anywhere.
-            None | Some(Reason::FileMissing) if is_of_the_kernel(&identity.path) => Reason::ImageGone,
+            None | Some(Reason::FileMissing) if is_kernel_mapping(&identity.path) => Reason::ImageGone,
             reason => reason.unwrap_or(Reason::FileMissing),
         })
     }
@@ -191,7 +191,7 @@ impl<S: ObjectSource> ObjectStore<S> {
         }
         let file = identity.file.as_ref().filter(|_| self.paths.this_host && self.paths.symfs.is_none());
         match (file, std::fs::metadata(path)) {
-            (Some(recorded), Ok(found)) if was_replaced(recorded, &found) => Err(Reason::FileChanged),
+            (Some(recorded), Ok(found)) if is_other_inode(recorded, &found) => Err(Reason::FileChanged),
             _ => Ok(()),
         }
     }
@@ -208,7 +208,7 @@ impl<S: ObjectSource> ObjectStore<S> {
             let below_roots = living
                 .clone()
                 .map(|pid| super::search::join_below(&PathBuf::from(format!("/proc/{pid}/root")), path));
-            let mapped = living.filter_map(move |&pid| mapped_file(pid, bytes));
+            let mapped = living.filter_map(move |&pid| map_files_link(pid, bytes));
             below_roots.chain(std::iter::once_with(|| self.paths.in_symfs(path))).chain(mapped)
         });
         let by_build_id = identity.build_id.as_ref().into_iter();
@@ -219,7 +219,7 @@ impl<S: ObjectSource> ObjectStore<S> {
     }
 }
 
-impl<S> Opened<S> {
+impl<S> OpenObjects<S> {
     fn get(&mut self, identity: &ObjectIdentity) -> Option<Result<OpenObject<S>, Reason>> {
         self.uses += 1;
         let (last_use, object) = self.objects.get_mut(identity)?;
@@ -228,7 +228,7 @@ impl<S> Opened<S> {
     }
 
     fn insert(&mut self, identity: &ObjectIdentity, object: Result<OpenObject<S>, Reason>) {
-        if self.objects.len() >= MAX_OPEN {
+        if self.objects.len() >= MAX_OPEN_OBJECTS {
             let oldest = self.objects.iter().min_by_key(|(_, (last_use, _))| *last_use);
             if let Some(oldest) = oldest.map(|(identity, _)| identity.clone()) {
                 self.objects.remove(&oldest);
@@ -241,7 +241,7 @@ impl<S> Opened<S> {
 
 /// Returns true if the path now leads to another file of the same device. Another device says nothing: containers and
 /// overlays show other numbers for the same file.
-fn was_replaced(recorded: &FileIdentity, found: &std::fs::Metadata) -> bool {
+fn is_other_inode(recorded: &FileIdentity, found: &std::fs::Metadata) -> bool {
     let device = found.dev();
     let same_device = recorded.major == libc::major(device) && recorded.minor == libc::minor(device);
     recorded.inode != 0 && same_device && recorded.inode != found.ino()
@@ -249,7 +249,7 @@ fn was_replaced(recorded: &FileIdentity, found: &std::fs::Metadata) -> bool {
 
 /// The link of a living process to a file that it has mapped, also when the file has been deleted. Needs
 /// `CAP_SYS_ADMIN` or `CAP_CHECKPOINT_RESTORE` (proc(5), `/proc/pid/map_files`).
-fn mapped_file(pid: Pid, path: &[u8]) -> Option<PathBuf> {
+fn map_files_link(pid: Pid, path: &[u8]) -> Option<PathBuf> {
     let (maps, _) = procfs::executable_maps(pid, false, Duration::from_millis(100)).ok()?;
     let entry = maps.into_iter().find(|entry| {
         entry.path == path || entry.path.strip_suffix(b" (deleted)".as_slice()) == Some(path)
@@ -258,7 +258,7 @@ fn mapped_file(pid: Pid, path: &[u8]) -> Option<PathBuf> {
 }
 
 /// Returns true if a mapping with this name in place of a path is the kernel's own.
-fn is_of_the_kernel(path: &Name) -> bool {
+fn is_kernel_mapping(path: &Name) -> bool {
     path.as_bytes().starts_with(b"[") && path.as_bytes().ends_with(b"]")
 }
 
@@ -341,7 +341,7 @@ mod tests {
         let pid = Pid(child.id().try_into().unwrap());
         // `spawn` returns when the child has let go of our memory, which is before the program is mapped.
         let begin = std::time::Instant::now();
-        while mapped_file(pid, copy.as_os_str().as_bytes()).is_none() && begin.elapsed().as_secs() < 10 {
+        while map_files_link(pid, copy.as_os_str().as_bytes()).is_none() && begin.elapsed().as_secs() < 10 {
             std::thread::yield_now();
         }
         std::fs::remove_file(&copy).unwrap();
@@ -376,7 +376,7 @@ mod tests {
         let message = reason(&store()).to_string();
         assert!(message.contains("107374182400 bytes") && message.contains("on disk"), "{message}");
         file.set_len(1 << 20).unwrap();
-        let few = Limits { checksummed_bytes: 1 << 16, ..Limits::default() };
+        let few = ObjectLimits { checksummed_bytes: 1 << 16, ..ObjectLimits::default() };
         assert!(reason(&store().with_limits(few)).to_string().contains("1048576 bytes"));
     }
 

@@ -4,7 +4,7 @@ mod life;
 mod lineage;
 mod maps;
 mod status;
-mod system_call;
+mod syscall_state;
 
 use std::fs;
 use std::io;
@@ -15,8 +15,8 @@ use model::{Pid, Tid};
 pub use life::{busy_time, cpu_time, life};
 pub use lineage::{Lineage, lineage};
 pub use maps::{MapEntry, executable_maps};
-pub use status::{Capability, Status, allowed_cpus, holds_back, own_status, status};
-pub use system_call::{InKernel, in_kernel, open_file};
+pub use status::{Capability, Status, allowed_cpus, blocks_signal, own_status, status};
+pub use syscall_state::{SyscallState, descriptor_target, syscall_state};
 
 /// All processes, ascending.
 ///

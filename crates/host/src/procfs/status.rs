@@ -85,7 +85,7 @@ pub(super) fn status_of_process(pid: Pid) -> io::Result<Status> {
 ///
 /// # Errors
 /// `ENOENT` where there is none (any more).
-pub fn holds_back(pid: Pid, signal: i32) -> io::Result<bool> {
+pub fn blocks_signal(pid: Pid, signal: i32) -> io::Result<bool> {
     let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let mask = text.lines().find_map(|line| line.strip_prefix("SigBlk:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);

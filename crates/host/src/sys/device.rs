@@ -3,19 +3,19 @@
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::MetadataExt;
 
-fn parts(device: u64) -> (u32, u32) {
+fn major_minor(device: u64) -> (u32, u32) {
     (libc::major(device), libc::minor(device))
 }
 
 /// Returns true if a character device keeps nothing that is written to it: `/dev/null`, `/dev/zero`, `/dev/full`.
 pub fn is_sink(device: u64) -> bool {
-    matches!(parts(device), (1, 3 | 5 | 7))
+    matches!(major_minor(device), (1, 3 | 5 | 7))
 }
 
 /// Returns true if a character device is a terminal: a virtual console, a serial line, a pseudoterminal, or whatever is standard
 /// input, output or error of this process and says that it is one.
 pub fn is_terminal(device: u64) -> bool {
-    match parts(device) {
+    match major_minor(device) {
         (4, _) | (5, 0 | 1) | (136..=143, _) => true,
         _ => {
             let is_ours = |number: u32, is_terminal: bool| {

@@ -39,7 +39,7 @@ impl FileMap {
 
     /// Takes the pages out of our memory (`MADV_DONTNEED`, `madvise(2)`): what is touched again comes back from the
     /// file, mostly from the kernel's cache of it.
-    pub fn give_back(&self) {
+    pub fn release_pages(&self) {
         // SAFETY: the mapping is private and was never written to, so that no byte is lost; readers see the file's.
         let advised = unsafe { self.map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
         // Where the kernel does not want to, the pages stay.
@@ -77,7 +77,7 @@ mod tests {
         let sum = || map.as_ref().iter().step_by(4096).map(|&byte| u64::from(byte)).sum::<u64>();
         let (before, address) = (sum(), map.as_ref().as_ptr() as usize);
         let full = resident(address).unwrap();
-        map.give_back();
+        map.release_pages();
         let empty = resident(address).unwrap();
         assert!(full > 100 && empty < full / 10, "{full} kB, then {empty} kB");
         assert_eq!(sum(), before);

@@ -20,9 +20,9 @@ static CLOSED: AtomicU8 = AtomicU8::new(0);
 // Termination Functions"). This one needs nothing that is not there yet, and never unwinds.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static AT_START: extern "C" fn() = note;
+static AT_START: extern "C" fn() = record_at_start;
 
-extern "C" fn note() {
+extern "C" fn record_at_start() {
     for signal in 1..=64 {
         let mut action = MaybeUninit::<libc::sigaction>::uninit();
         // SAFETY: the structure is written where the call succeeds, and read only then.
@@ -67,7 +67,7 @@ pub fn descriptor_to_read(number: i32) -> io::Result<File> {
 ///
 /// # Errors
 /// Those of `fcntl(2)`.
-pub fn to_be_inherited(file: &File) -> io::Result<OwnedFd> {
+pub fn duplicate_for_child(file: &File) -> io::Result<OwnedFd> {
     // SAFETY: no memory is involved; the descriptor that comes back is ours alone.
     let fd = check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD, 3) })?;
     // SAFETY: as above.

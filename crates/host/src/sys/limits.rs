@@ -28,7 +28,7 @@ pub fn locked_memory() -> Limit {
 ///
 /// # Errors
 /// Those of `setrlimit(2)`.
-pub fn set_own_memory(bytes: u64) -> io::Result<()> {
+pub fn lower_data_limit(bytes: u64) -> io::Result<()> {
     let Limit { current, maximum } = get(libc::RLIMIT_DATA);
     let wanted = libc::rlimit { rlim_cur: bytes.min(current), rlim_max: bytes.min(maximum) };
     // SAFETY: the kernel reads the structure before the call returns.

@@ -4,10 +4,10 @@
 pub mod clock;
 pub mod device;
 pub mod directory;
+mod fatal_signals;
 pub mod file_map;
 pub mod identity;
 pub mod inherited;
-mod last_signals;
 pub mod limits;
 mod map_guard;
 pub mod memory;
@@ -19,13 +19,13 @@ pub mod poll;
 pub mod process_memory;
 pub mod resolve;
 pub mod ring;
+pub mod sandbox;
 pub mod schedule;
 pub mod signals;
 pub mod spawn;
 pub mod system;
 pub mod terminal;
 pub mod timed_child;
-pub mod worker;
 
 use std::io;
 

@@ -20,7 +20,7 @@ pub struct Peer {
 ///
 /// # Errors
 /// Those of `getsockopt(2)`.
-pub fn of(socket: BorrowedFd<'_>) -> io::Result<Peer> {
+pub fn credentials(socket: BorrowedFd<'_>) -> io::Result<Peer> {
     let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut size = libc::socklen_t::try_from(size_of::<libc::ucred>()).unwrap_or(0);
     let fd = socket.as_raw_fd();

@@ -82,12 +82,12 @@ impl RingMapping {
 
     /// The positions of the bytes that wait to be read; positions only grow. They are no more than [`Self::data_size`], unless
     /// the kernel's head has jumped.
-    pub fn look(&mut self) -> Range<u64> {
+    pub fn refresh_unread(&mut self) -> Range<u64> {
         self.unread.end = self.head();
         self.unread.clone()
     }
 
-    /// The bytes from `position` on, `length` of them at most: as many as were waiting at the last [`Self::look`] and lie before
+    /// The bytes from `position` on, `length` of them at most: as many as were waiting at the last [`Self::refresh_unread`] and lie before
     /// the ring's end.
     pub fn bytes(&self, position: u64, length: usize) -> &[u8] {
         let Range { start, end } = self.unread;

@@ -11,7 +11,7 @@ const RESET_ON_FORK: u64 = 1;
 
 /// Lets the calling thread, which works little and must not wait, run as soon as it has something to do: before ordinary
 /// threads where that is allowed (`CAP_SYS_NICE`), else in shorter turns than theirs.
-pub fn run_at_once() {
+pub fn prefer_low_latency() {
     let real_time = attr(libc::SCHED_FIFO, LOWEST_REAL_TIME, 0, 0);
     let _ = set(&real_time) || set(&attr(libc::SCHED_OTHER, 0, nice(), SHORTEST_TURN));
 }
@@ -65,7 +65,7 @@ impl Drop for PriorityGuard {
 
 /// Lets the calling thread, and those that it starts from now on, run sooner than other ordinary ones, where that is allowed:
 /// for a process that works for a moment.
-pub fn run_soon() {
+pub fn raise_priority() {
     set(&libc::sched_attr { sched_flags: 0, ..attr(libc::SCHED_OTHER, 0, MOST_URGENT, 0) });
 }
 

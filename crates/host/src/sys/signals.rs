@@ -99,13 +99,13 @@ impl Drop for SignalFd {
 /// Lets SIGINT, SIGTERM and SIGHUP end this process, as they do by themselves, while the calling thread waits for what may
 /// take for ever; those that arrived before are forgotten. Until it is dropped.
 #[derive(Debug)]
-pub struct Endable {
+pub struct InterruptibleGuard {
     before: SignalMask,
 }
 
-impl Endable {
+impl InterruptibleGuard {
     /// Drops pending signals, and lets further ones reach the calling thread.
-    pub fn begin() -> Self {
+    pub fn acquire() -> Self {
         let set = set_of(&[SIGINT, SIGTERM, SIGHUP]);
         let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: the set and the time are initialised and live until the call returns; nobody wants to know more.
@@ -114,7 +114,7 @@ impl Endable {
     }
 }
 
-impl Drop for Endable {
+impl Drop for InterruptibleGuard {
     fn drop(&mut self) {
         self.before.apply(libc::SIG_SETMASK);
     }

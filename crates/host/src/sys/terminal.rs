@@ -8,33 +8,33 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::check;
-use super::last_signals;
+use super::fatal_signals;
 
 /// The terminal as it was.
-struct Before {
+struct SavedTerminal {
     terminal: RawFd,
     settings: libc::termios,
     /// The bytes that are written to standard output before the terminal is given back.
     farewell: &'static [u8],
 }
 
-static BEFORE: OnceLock<Before> = OnceLock::new();
+static SAVED: OnceLock<SavedTerminal> = OnceLock::new();
 /// True if the terminal is ours now, and has to be given back.
-static TAKEN: AtomicBool = AtomicBool::new(false);
+static IS_RAW: AtomicBool = AtomicBool::new(false);
 
 /// Lets the terminal hand on every key as it is (`cfmakeraw(3)`), also where it was taken before and somebody else, such as a
-/// shell that continued us, has changed it since. From now on [`give_back`], and every signal that ends this process, writes
+/// shell that continued us, has changed it since. From now on [`restore`], and every signal that ends this process, writes
 /// `farewell` to standard output and makes the settings those that were found the first time.
 ///
 /// # Errors
 /// Where there is no terminal.
-pub fn take(farewell: &'static [u8]) -> io::Result<()> {
-    let before = match BEFORE.get() {
+pub fn enter_raw_mode(farewell: &'static [u8]) -> io::Result<()> {
+    let before = match SAVED.get() {
         Some(before) => before,
         None => {
-            let before = look(farewell)?;
-            last_signals::give_terminal_back_before();
-            BEFORE.get_or_init(|| before)
+            let before = find_terminal(farewell)?;
+            fatal_signals::restore_terminal_before_exit();
+            SAVED.get_or_init(|| before)
         }
     };
     let mut raw = before.settings;
@@ -42,11 +42,11 @@ pub fn take(farewell: &'static [u8]) -> io::Result<()> {
     unsafe { libc::cfmakeraw(&raw mut raw) };
     // SAFETY: as above.
     check(unsafe { libc::tcsetattr(before.terminal, libc::TCSANOW, &raw const raw) })?;
-    TAKEN.store(true, Ordering::Release);
+    IS_RAW.store(true, Ordering::Release);
     Ok(())
 }
 
-fn look(farewell: &'static [u8]) -> io::Result<Before> {
+fn find_terminal(farewell: &'static [u8]) -> io::Result<SavedTerminal> {
     let stdin = io::stdin();
     let terminal = if stdin.is_terminal() {
         stdin.as_raw_fd()
@@ -61,16 +61,16 @@ fn look(farewell: &'static [u8]) -> io::Result<Before> {
         check(libc::tcgetattr(terminal, settings.as_mut_ptr()))?;
         settings.assume_init()
     };
-    Ok(Before { terminal, settings, farewell })
+    Ok(SavedTerminal { terminal, settings, farewell })
 }
 
 /// Gives the terminal back, if it is ours. Nothing can be done, and nobody told, where this fails: the terminal is gone then.
 /// Async-signal-safe.
-pub fn give_back() {
-    if !TAKEN.swap(false, Ordering::AcqRel) {
+pub fn restore() {
+    if !IS_RAW.swap(false, Ordering::AcqRel) {
         return;
     }
-    let Some(before) = BEFORE.get() else { return };
+    let Some(before) = SAVED.get() else { return };
     // SAFETY: async-signal-safe calls (signal-safety(7)) on memory that lives as long as the process.
     unsafe {
         // Where we were stopped, and are ended in the background, this must not stop us anew.

@@ -10,10 +10,10 @@ use super::check;
 use super::spawn::ExitStatus;
 
 /// Between two looks whether it has ended.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// CPU time of the helpers that were waited for, in microseconds: user, kernel.
-static USED: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+static USED_MICROSECONDS: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
 /// Runs a program to its end, or to `until`, when it is killed: `None`. Calls `when_late` once if it has not ended at `soon`. The
 /// program must start no other that goes on.
@@ -43,13 +43,13 @@ pub fn run_until(
             wait(pid, 0)?;
             return Ok(None);
         }
-        thread::sleep(BETWEEN_LOOKS);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
 /// Returns the CPU time of all helpers so far: user, kernel. It is a part of what the kernel counts for our children.
 pub(super) fn cpu_time() -> [Duration; 2] {
-    [0, 1].map(|part| Duration::from_micros(USED[part].load(Ordering::Relaxed)))
+    [0, 1].map(|part| Duration::from_micros(USED_MICROSECONDS[part].load(Ordering::Relaxed)))
 }
 
 fn wait(pid: libc::pid_t, flags: libc::c_int) -> io::Result<Option<ExitStatus>> {
@@ -65,7 +65,7 @@ fn wait(pid: libc::pid_t, flags: libc::c_int) -> io::Result<Option<ExitStatus>> 
             Err(error) => return Err(error),
         }
     }
-    for (used, time) in USED.iter().zip([usage.ru_utime, usage.ru_stime]) {
+    for (used, time) in USED_MICROSECONDS.iter().zip([usage.ru_utime, usage.ru_stime]) {
         let microseconds = time.tv_sec.saturating_mul(1_000_000).saturating_add(time.tv_usec);
         used.fetch_add(u64::try_from(microseconds).unwrap_or(0), Ordering::Relaxed);
     }

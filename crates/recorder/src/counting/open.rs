@@ -582,7 +582,7 @@ fn first_of_sockets(system: &Path, cpus: &[CpuId]) -> Vec<CpuId> {
     let Some(processors) = topology::processors(system, count) else { return cpus.to_vec() };
     let mut seen = Vec::new();
     let is_first = |cpu: &&CpuId| {
-        let socket = processors.places.get(cpu.0 as usize).copied().flatten().map(|place| place.socket);
+        let socket = processors.locations.get(cpu.0 as usize).copied().flatten().map(|place| place.socket);
         let is_new = socket.is_none_or(|socket| !seen.contains(&socket));
         seen.extend(socket);
         is_new

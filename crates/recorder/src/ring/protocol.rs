@@ -30,7 +30,7 @@ impl RingMemory for RingMapping {
     }
 
     fn look(&mut self) -> Range<u64> {
-        self.look()
+        self.refresh_unread()
     }
 
     fn bytes(&self, position: u64, length: usize) -> &[u8] {

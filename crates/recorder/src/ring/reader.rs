@@ -190,7 +190,7 @@ impl Readers {
 impl Reader {
     fn run(mut self) {
         // Among a thousand busy threads, rings are full before an ordinary thread has its turn.
-        schedule::run_at_once();
+        schedule::prefer_low_latency();
         let mut poll = PollSet::default();
         let waker = poll.add(self.shared.waker.as_fd());
         let events = self.shared.rings.events();

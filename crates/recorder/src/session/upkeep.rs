@@ -29,7 +29,7 @@ impl Upkeep {
         if self.stays_open && self.released.elapsed() >= BETWEEN_RELEASES {
             self.released = Instant::now();
             readers.release_unused();
-            memory::give_back();
+            memory::release_freed();
         }
     }
 }

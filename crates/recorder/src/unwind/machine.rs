@@ -8,7 +8,7 @@ use std::time::Instant;
 use decoder::values::U64s;
 use decoder::{Endian, RawRecord, Sample};
 use elf::UnpackBudget;
-use host::objects::{Limits, ObjectStore, SearchPaths};
+use host::objects::{ObjectLimits, ObjectStore, SearchPaths};
 use model::{EventIndex, Pid, Timestamp, TruncationReason};
 use stacks::{
     DumpOwners, Mechanisms, ProcessMapsCache, RefusedTables, SampledStack, StackWalker, UserState,
@@ -58,8 +58,8 @@ pub(super) struct Turn<'l> {
 
 /// While recording there is no time for large files: compressed tables of call frames (`.debug_frame`) of programs in Go have
 /// some megabytes.
-fn limits() -> Limits {
-    Limits { unpacked: UnpackBudget::new(16 << 20, 64 << 20), checksummed_bytes: 16 << 20 }
+fn limits() -> ObjectLimits {
+    ObjectLimits { unpacked: UnpackBudget::new(16 << 20, 64 << 20), checksummed_bytes: 16 << 20 }
 }
 
 impl Machine {

@@ -1,6 +1,6 @@
 //! What a thread waits for by its system call and the call's arguments, in words.
 
-use host::procfs::{self, InKernel};
+use host::procfs::{self, SyscallState};
 use model::Pid;
 
 /// The form in which a call that may block is worded.
@@ -75,11 +75,11 @@ const CALLS: &[(Option<u16>, Option<u16>, Kind)] = &[
 const LONGEST: usize = 256;
 
 /// Describes the object that a thread of `pid` waits for.
-pub(super) fn describe(pid: Pid, call: &InKernel) -> Vec<u8> {
-    words(call, |descriptor| procfs::open_file(pid, descriptor).ok())
+pub(super) fn describe(pid: Pid, call: &SyscallState) -> Vec<u8> {
+    words(call, |descriptor| procfs::descriptor_target(pid, descriptor).ok())
 }
 
-fn words(call: &InKernel, file: impl Fn(u64) -> Option<Vec<u8>>) -> Vec<u8> {
+fn words(call: &SyscallState, file: impl Fn(u64) -> Option<Vec<u8>>) -> Vec<u8> {
     let Some(number) = call.number else { return b"page fault".to_vec() };
     let native = |(x86_64, aarch64, _): &&(Option<u16>, Option<u16>, Kind)| {
         let wanted = if cfg!(target_arch = "x86_64") { x86_64 } else { aarch64 };
@@ -117,7 +117,7 @@ mod tests {
     fn a_call_is_worded_by_what_it_waits_for() {
         let said = |number: Option<u64>, first: u64, path: &str| {
             let arguments = [first, 0, 0, 0, 0, 0];
-            let call = InKernel { number, arguments, stack_pointer: 1, program_counter: 1 };
+            let call = SyscallState { number, arguments, stack_pointer: 1, program_counter: 1 };
             String::from_utf8(words(&call, |_| Some(path.as_bytes().to_vec()))).unwrap()
         };
         assert_eq!(said(Some(0), 5, "/var/x"), "read fd 5 → /var/x");

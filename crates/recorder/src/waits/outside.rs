@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use decoder::values::{Registers, U64s};
 use decoder::{CpuMode, Endian, Record, RecordLayout, Sample, kind};
-use host::procfs::{self, InKernel};
+use host::procfs::{self, SyscallState};
 use host::sys::clock::{self, ClockId};
 use host::sys::process_memory;
 use model::{CpuId, Pid, Tid, Timestamp};
@@ -201,7 +201,7 @@ impl OutsideReader {
             return Ok(());
         }
         let pid = seen.pid;
-        let Some(call) = procfs::in_kernel(pid, tid)? else { return Ok(()) };
+        let Some(call) = procfs::syscall_state(pid, tid)? else { return Ok(()) };
         if call.stack_pointer == 0 {
             return Ok(());
         }
@@ -209,8 +209,8 @@ impl OutsideReader {
         let read = process_memory::read(pid, call.stack_pointer, &mut self.stack)?;
         self.stack.truncate(read);
         let what = calls::describe(pid, &call);
-        let is_unchanged =
-            procfs::in_kernel(pid, tid)? == Some(call) && procfs::schedstat(tid)?.last() == Some(&switches);
+        let is_unchanged = procfs::syscall_state(pid, tid)? == Some(call)
+            && procfs::schedstat(tid)?.last() == Some(&switches);
         if !is_unchanged {
             return Ok(());
         }
@@ -219,7 +219,7 @@ impl OutsideReader {
         Ok(())
     }
 
-    fn write(&self, pid: Pid, tid: Tid, call: &InKernel, what: &[u8], records: &mut Vec<u8>) {
+    fn write(&self, pid: Pid, tid: Tid, call: &SyscallState, what: &[u8], records: &mut Vec<u8>) {
         let (Some(architecture), Ok(time)) = (native(), clock::now(self.clock)) else { return };
         let mut registers = [
             (architecture.perf_number(architecture.stack_pointer()), call.stack_pointer),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use host::files::{FileSeries, NewFile};
 use host::sys::schedule::PriorityGuard;
-use host::sys::signals::Endable;
+use host::sys::signals::InterruptibleGuard;
 use perfdata::sections;
 
 use super::blocks::Block;
@@ -160,7 +160,7 @@ impl DumpThread {
             Err(RecvTimeoutError::Disconnected) => None,
             Err(RecvTimeoutError::Timeout) => {
                 // What it takes now is up to the disk. Who does not want to wait does without this file.
-                let _endable = Endable::begin();
+                let _endable = InterruptibleGuard::acquire();
                 self.reports.recv().ok()
             }
         }

@@ -1,9 +1,9 @@
 //! `prof script`: the samples of a recording as text, in the form of `perf script`.
 
 mod dump;
-mod finisher;
-mod frames;
-mod listing;
+mod line_cache;
+mod text_builder;
+mod text_writer;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -26,16 +26,16 @@ use model::{EventIndex, Name};
 use perfdata::Reader;
 
 use crate::arguments::{RecordingArguments, SampleArguments, SymbolArguments};
-use crate::confined;
 use crate::console::Console;
 use crate::input;
 use crate::output::Output;
+use crate::sandbox;
 
-use finisher::Finisher;
-use listing::Listing;
+use text_builder::TextBuilder;
+use text_writer::TextWriter;
 
 /// What says which samples, and what of them: of no meaning where every record is printed.
-const CHOICES: [&str; 10] =
+const SAMPLE_OPTIONS: [&str; 10] =
     ["fields", "max_stack", "no_inline", "ns", "comm", "pid", "tid", "cpu", "time", "event"];
 
 /// Arguments of `prof script`.
@@ -51,7 +51,7 @@ pub struct ScriptArguments {
     #[arg(short = 'F', long, value_name = "LIST", allow_hyphen_values = true)]
     fields: Vec<String>,
     /// Every record instead, in the order of the file: offset, type, size and fields
-    #[arg(short = 'D', long, conflicts_with_all = CHOICES)]
+    #[arg(short = 'D', long, conflicts_with_all = SAMPLE_OPTIONS)]
     dump: bool,
     /// So many addresses of a call chain, innermost first
     #[arg(long, value_name = "N")]
@@ -78,7 +78,7 @@ pub fn run(arguments: &ScriptArguments, console: &Console) -> anyhow::Result<Exi
         selection.apply(list)?;
     }
     let output = Output::open(arguments.output.as_deref(), console)?;
-    confined::produce(console, output, false, |output| {
+    sandbox::produce(console, output, false, |output| {
         let input = input::open(arguments.recording.path(), console)?;
         if arguments.dump {
             dump::dump(input, console, output)
@@ -109,17 +109,17 @@ fn print(
     }
     let admitted = admitted(&input.reader, arguments.samples.event.as_deref())?;
     let line_bytes = AtomicUsize::new(0);
-    let finisher = Finisher::new(symbolizing, input.reader.features(), output);
+    let writer = TextWriter::new(symbolizing, input.reader.features(), output);
     let name = input.name.clone();
     let (loss, (seen, why_none), notes) = std::thread::scope(|scope| {
-        let (lots, thread) = finisher.start(&line_bytes, scope)?;
-        let mut listing = Listing::new(printer, arguments.samples.filter(), lots);
-        listing.admitted = admitted;
-        listing.max_stack = arguments.max_stack.unwrap_or(usize::MAX);
-        let replayed = replay(input, &settings.paths, console, &mut listing);
-        let replayed = replayed.and_then(|replayed| listing.flush(&replayed.tracker).map(|()| replayed));
-        let (seen, why_none) = (listing.seen(), listing.why_none());
-        drop(listing);
+        let (batches, thread) = writer.start(&line_bytes, scope)?;
+        let mut builder = TextBuilder::new(printer, arguments.samples.filter(), batches);
+        builder.admitted = admitted;
+        builder.max_stack = arguments.max_stack.unwrap_or(usize::MAX);
+        let replayed = replay(input, &settings.paths, console, &mut builder);
+        let replayed = replayed.and_then(|replayed| builder.flush(&replayed.tracker).map(|()| replayed));
+        let (seen, why_none) = (builder.seen(), builder.why_none());
+        drop(builder);
         let notes = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         // Where nothing can be written any more, that is why there is no more to be read.
         let notes = notes?;

@@ -7,8 +7,8 @@ use model::Name;
 use recorder::counting::CountedEvent;
 use serde_json::{Map, Value, json};
 
-use super::Header;
-use super::cells::{Cell, Label, Table};
+use super::RunSummary;
+use super::count_table::{CountCell, CountTable, RowLabel};
 use super::ratios::ratio;
 use super::text::{in_unit, mean, subject};
 
@@ -18,19 +18,19 @@ const SCHEMA: &str = "prof-stat/1";
 /// Writes the counts of all runs as one object.
 pub fn write(
     events: &[CountedEvent],
-    table: &Table,
-    header: &Header<'_>,
+    table: &CountTable,
+    summary: &RunSummary<'_>,
     output: &mut dyn Write,
 ) -> io::Result<()> {
-    let elapsed = mean(&header.elapsed);
+    let elapsed = mean(&summary.elapsed);
     let mut object = Map::new();
     object.insert("schema".to_owned(), SCHEMA.into());
-    object.insert("target".to_owned(), subject(header).into());
-    object.insert("runs".to_owned(), header.elapsed.len().into());
+    object.insert("target".to_owned(), subject(summary).into());
+    object.insert("runs".to_owned(), summary.elapsed.len().into());
     object.insert("elapsed_seconds".to_owned(), elapsed.as_secs_f64().into());
-    if !header.cpu_times.is_empty() {
-        let user: Vec<Duration> = header.cpu_times.iter().map(|time| time.user).collect();
-        let kernel: Vec<Duration> = header.cpu_times.iter().map(|time| time.kernel).collect();
+    if !summary.cpu_times.is_empty() {
+        let user: Vec<Duration> = summary.cpu_times.iter().map(|time| time.user).collect();
+        let kernel: Vec<Duration> = summary.cpu_times.iter().map(|time| time.kernel).collect();
         object.insert("user_seconds".to_owned(), mean(&user).as_secs_f64().into());
         object.insert("system_seconds".to_owned(), mean(&kernel).as_secs_f64().into());
     }
@@ -41,7 +41,7 @@ pub fn write(
 /// Writes what was counted in one interval as an object on a line of its own.
 pub fn write_interval(
     events: &[CountedEvent],
-    table: &Table,
+    table: &CountTable,
     (from, to): (Duration, Duration),
     output: &mut dyn Write,
 ) -> io::Result<()> {
@@ -50,15 +50,15 @@ pub fn write_interval(
     writeln!(output, "{}", json!({"schema": SCHEMA, "interval": interval, "counts": counts}))
 }
 
-fn counts(events: &[CountedEvent], table: &Table, elapsed: Duration) -> Value {
+fn counts(events: &[CountedEvent], table: &CountTable, elapsed: Duration) -> Value {
     let cells = table.cells.iter();
     cells.filter_map(|cell| Some(count(events, table, cell, events.get(cell.event)?, elapsed))).collect()
 }
 
 fn count(
     events: &[CountedEvent],
-    table: &Table,
-    cell: &Cell,
+    table: &CountTable,
+    cell: &CountCell,
     event: &CountedEvent,
     elapsed: Duration,
 ) -> Value {
@@ -66,13 +66,13 @@ fn count(
     let mut set = |name: &str, value: Value| drop(object.insert(name.to_owned(), value));
     set("event", Name::from(event.name.as_str()).to_string().into());
     match &cell.label {
-        Label::All => {}
-        Label::Cpu(cpu) => set("cpu", (*cpu).into()),
-        Label::Core(socket, die, core) => {
+        RowLabel::All => {}
+        RowLabel::Cpu(cpu) => set("cpu", (*cpu).into()),
+        RowLabel::Core(socket, die, core) => {
             set("core", json!({"socket": socket, "die": die, "core": core, "cpus": cell.cpus}));
         }
-        Label::Socket(socket) => set("socket", json!({"socket": socket, "cpus": cell.cpus})),
-        Label::Task(tid, name) => set("task", json!({"tid": tid, "name": name})),
+        RowLabel::Socket(socket) => set("socket", json!({"socket": socket, "cpus": cell.cpus})),
+        RowLabel::Task(tid, name) => set("task", json!({"tid": tid, "name": name})),
     }
     let unit = in_unit(event, 0.0).1;
     let number = |count: Option<f64>| count.map_or(Value::Null, |count| whole(in_unit(event, count).0));

@@ -1,9 +1,9 @@
 //! `prof stat`: counts events, of a command, processes or the whole machine.
 
-mod cells;
+mod count_table;
 mod json;
 mod ratios;
-mod separated;
+mod separated_values;
 mod text;
 
 use std::ffi::OsString;
@@ -18,14 +18,15 @@ use host::sys::clock::CpuTime;
 use recorder::counting::{self, Counted, CountedEvent, Plan, Sheet, Split};
 use recorder::{Control, Levels, Notice, Options, Target, Workload};
 
-use super::record::{TargetArguments, code_of_no_start, exit_code, seconds, tell, wrong_usage};
+use super::record::{exec_failure_code, exit_code, print_notice};
 use crate::arguments::events::CountedLists;
-use crate::arguments::numbers::within;
+use crate::arguments::numbers::{seconds, within};
+use crate::arguments::{TargetArguments, exit_with_usage_error};
 use crate::console::Console;
 use crate::output::Output;
 
 use anyhow::Context;
-use cells::{Grouping, Table};
+use count_table::{CountTable, Grouping};
 
 /// The arguments of `prof stat`.
 #[derive(Args)]
@@ -90,7 +91,7 @@ pub struct StatArguments {
 }
 
 /// What was run, and for how long.
-struct Header<'a> {
+struct RunSummary<'a> {
     options: &'a Options,
     /// Of each run.
     elapsed: Vec<Duration>,
@@ -99,7 +100,7 @@ struct Header<'a> {
 }
 
 /// How results are written.
-enum Form<'a> {
+enum OutputFormat<'a> {
     Text,
     Separated(&'a str),
     Json,
@@ -111,31 +112,31 @@ enum Form<'a> {
 /// Where nothing could be counted, or the counts not be written.
 pub fn run(arguments: &StatArguments, console: &Console) -> anyhow::Result<ExitCode> {
     let mut options = options(arguments)?;
-    let mut sink = Sink::open(arguments.output.as_deref(), console)?;
+    let mut output = StatOutput::open(arguments.output.as_deref(), console)?;
     if let Some(workload) = &mut options.workload {
-        workload.output_to_stderr = sink.is_stdout();
+        workload.output_to_stderr = output.is_stdout();
     }
     let control = Control::with_signals().context("cannot wait for signals")?;
     let plan = plan(arguments);
-    let grouping = Grouping::of(arguments);
+    let grouping = Grouping::from_arguments(arguments);
     let form = match (&arguments.field_separator, arguments.json) {
-        (Some(separator), _) => Form::Separated(separator),
-        (None, true) => Form::Json,
-        (None, false) => Form::Text,
+        (Some(separator), _) => OutputFormat::Separated(separator),
+        (None, true) => OutputFormat::Json,
+        (None, false) => OutputFormat::Text,
     };
-    let mut notices = |notice: Notice| tell(&notice, console);
+    let mut notices = |notice: Notice| print_notice(&notice, console);
     let runs = arguments.repeat.unwrap_or(1);
-    let (mut table, mut events) = (Table::default(), Vec::new());
-    let mut header = Header { options: &options, elapsed: Vec::new(), cpu_times: Vec::new() };
+    let (mut table, mut events) = (CountTable::default(), Vec::new());
+    let mut summary = RunSummary { options: &options, elapsed: Vec::new(), cpu_times: Vec::new() };
     let mut code = 0;
     let mut failed = None;
     for _ in 0..runs {
         let mut first = true;
         let mut report = |sheet: &Sheet<'_>| {
-            let table = Table::of_sheet(sheet, &grouping);
-            let written = interval(&form, sheet.events, &table, sheet, first, sink.writer());
+            let table = CountTable::from_sheet(sheet, &grouping);
+            let written = interval(&form, sheet.events, &table, sheet, first, output.writer());
             first = false;
-            if let Err(error) = written.and_then(|()| sink.writer().flush()) {
+            if let Err(error) = written.and_then(|()| output.writer().flush()) {
                 failed.get_or_insert(error);
                 control.stop();
             }
@@ -143,7 +144,7 @@ pub fn run(arguments: &StatArguments, console: &Console) -> anyhow::Result<ExitC
         let counted = match counting::count(&options, plan, &control, &mut report, &mut notices) {
             Ok(counted) => counted,
             Err(error) => {
-                let Some(code) = code_of_no_start(&error) else { return Err(error.into()) };
+                let Some(code) = exec_failure_code(&error) else { return Err(error.into()) };
                 console.error(&error.into());
                 return Ok(code.into());
             }
@@ -151,8 +152,8 @@ pub fn run(arguments: &StatArguments, console: &Console) -> anyhow::Result<ExitC
         let Counted { counts, elapsed, cpu_time, command, lost_reports, interrupted, .. } = counted;
         table.add_run(&counted.events, counts, &grouping);
         events = counted.events;
-        header.elapsed.push(elapsed);
-        header.cpu_times.extend(cpu_time);
+        summary.elapsed.push(elapsed);
+        summary.cpu_times.extend(cpu_time);
         if lost_reports > 0 {
             console.warn(&format!(
                 "{lost_reports} reports of threads that ended were lost: what these counted is with the threads that were there first"
@@ -168,39 +169,39 @@ pub fn run(arguments: &StatArguments, console: &Console) -> anyhow::Result<ExitC
     }
     // With intervals, these are the result; the whole would stand twice in what programs read.
     let whole = arguments.interval.is_none();
-    let writer = sink.writer();
+    let writer = output.writer();
     match (&form, whole) {
-        (Form::Text, true) => text::write(&events, &table, &header, writer),
-        (Form::Separated(separator), true) => {
-            separated::write(&events, &table, &header, None, separator, writer)
+        (OutputFormat::Text, true) => text::write(&events, &table, &summary, writer),
+        (OutputFormat::Separated(separator), true) => {
+            separated_values::write(&events, &table, &summary, None, separator, writer)
         }
-        (Form::Json, true) => json::write(&events, &table, &header, writer),
+        (OutputFormat::Json, true) => json::write(&events, &table, &summary, writer),
         (_, false) => Ok(()),
     }
     .context("cannot write the counts")?;
-    sink.finish()?;
+    output.finish()?;
     // What programs read has the causes in it.
-    if matches!(form, Form::Text) && !whole {
+    if matches!(form, OutputFormat::Text) && !whole {
         table.causes(&events).iter().for_each(|cause| console.warn(cause));
     }
     Ok(code.into())
 }
 
 fn interval(
-    form: &Form<'_>,
+    form: &OutputFormat<'_>,
     events: &[CountedEvent],
-    table: &Table,
+    table: &CountTable,
     sheet: &Sheet<'_>,
     first: bool,
     output: &mut dyn Write,
 ) -> std::io::Result<()> {
     let elapsed = sheet.to.saturating_sub(sheet.from);
     match form {
-        Form::Text => text::write_interval(events, table, (sheet.to, elapsed), first, output),
-        Form::Separated(separator) => {
-            separated::write_interval(events, table, (sheet.to, elapsed), separator, output)
+        OutputFormat::Text => text::write_interval(events, table, (sheet.to, elapsed), first, output),
+        OutputFormat::Separated(separator) => {
+            separated_values::write_interval(events, table, (sheet.to, elapsed), separator, output)
         }
-        Form::Json => json::write_interval(events, table, (sheet.from, sheet.to), output),
+        OutputFormat::Json => json::write_interval(events, table, (sheet.from, sheet.to), output),
     }
 }
 
@@ -208,7 +209,9 @@ fn options(arguments: &StatArguments) -> anyhow::Result<Options> {
     let has_command = !arguments.command.is_empty();
     let target = arguments.target.target(has_command)?;
     if target.is_none() && !has_command {
-        wrong_usage("what shall I count? try: prof stat -- COMMAND, prof stat -p PID, or prof stat -a");
+        exit_with_usage_error(
+            "what shall I count? try: prof stat -- COMMAND, prof stat -p PID, or prof stat -a",
+        );
     }
     let mut options = Options::new(target.unwrap_or(Target::Command));
     options.invocation = "prof stat";
@@ -217,7 +220,7 @@ fn options(arguments: &StatArguments) -> anyhow::Result<Options> {
         environment: Vec::new(),
         output_to_stderr: false,
     });
-    arguments.target.limit(&mut options);
+    arguments.target.apply_limits(&mut options);
     options.events = arguments.events.0.select()?;
     let catalogue = recorder::this_machine();
     if options.events.is_empty() {
@@ -264,12 +267,12 @@ fn separator(text: &str) -> Result<String, String> {
 }
 
 /// Where counts go.
-enum Sink {
+enum StatOutput {
     StandardError(std::io::Stderr),
     Output(Box<Output>),
 }
 
-impl Sink {
+impl StatOutput {
     fn open(path: Option<&Path>, console: &Console) -> anyhow::Result<Self> {
         match path {
             Some(path) => Ok(Self::Output(Box::new(Output::open(Some(path), console)?))),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use decoder::{Attr, AttrFlags};
 use recorder::counting::CountedEvent;
 
-use super::cells::{Cell, Table};
+use super::count_table::{CountCell, CountTable};
 
 const HARDWARE: u32 = 0;
 const SOFTWARE: u32 = 1;
@@ -39,7 +39,12 @@ pub fn is_clock(event: &CountedEvent) -> bool {
 }
 
 /// Returns the ratio of the count of `cell` to the others of its label, in a run of `elapsed`.
-pub fn ratio(events: &[CountedEvent], table: &Table, cell: &Cell, elapsed: Duration) -> Option<Ratio> {
+pub fn ratio(
+    events: &[CountedEvent],
+    table: &CountTable,
+    cell: &CountCell,
+    elapsed: Duration,
+) -> Option<Ratio> {
     let event = events.get(cell.event)?;
     let attr = &event.attr;
     let value = cell.mean()?;
@@ -52,7 +57,7 @@ pub fn ratio(events: &[CountedEvent], table: &Table, cell: &Cell, elapsed: Durat
             .with_label(&cell.label)
             .iter()
             .filter(|other| events.get(other.event).is_some_and(|event| wanted(&event.attr)));
-        found.find_map(Cell::mean).filter(|value| *value > 0.0)
+        found.find_map(CountCell::mean).filter(|value| *value > 0.0)
     };
     let share =
         |of: Option<f64>, unit: &str| Some(Ratio { value: 100.0 * value / of?, unit: unit.to_owned() });
@@ -61,7 +66,7 @@ pub fn ratio(events: &[CountedEvent], table: &Table, cell: &Cell, elapsed: Durat
             .with_label(&cell.label)
             .iter()
             .filter(|other| events.get(other.event).is_some_and(is_clock));
-        clocks.find_map(Cell::mean).filter(|nanoseconds| *nanoseconds > 0.0)
+        clocks.find_map(CountCell::mean).filter(|nanoseconds| *nanoseconds > 0.0)
     };
     let config = attr.config & EVENT;
     match attr.kind {
@@ -103,7 +108,7 @@ fn levels(attr: &Attr) -> AttrFlags {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::stat::cells::Label;
+    use crate::commands::stat::count_table::RowLabel;
     use recorder::counting::Reading;
     use recorder::event::{Measure, select};
 
@@ -119,15 +124,15 @@ mod tests {
                 absent: None,
             })
             .collect();
-        let cell = |(event, value): (usize, &u64)| Cell {
+        let cell = |(event, value): (usize, &u64)| CountCell {
             event,
-            label: Label::All,
+            label: RowLabel::All,
             cpus: 1,
             values: vec![*value],
             reading: Reading::default(),
             uncounted: None,
         };
-        let table = Table { cells: values.iter().enumerate().map(cell).collect() };
+        let table = CountTable { cells: values.iter().enumerate().map(cell).collect() };
         let of = |cell| {
             ratio(&events, &table, cell, Duration::from_secs(2)).map(|ratio| (ratio.value, ratio.unit))
         };

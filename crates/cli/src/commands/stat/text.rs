@@ -8,20 +8,20 @@ use model::Name;
 use recorder::Target;
 use recorder::counting::{CountedEvent, Uncounted};
 
-use super::Header;
-use super::cells::{Cell, Label, Table, deviation};
+use super::RunSummary;
+use super::count_table::{CountCell, CountTable, RowLabel, deviation};
 use super::ratios::{is_clock, ratio};
 
 /// Writes the counts of all runs.
 pub fn write(
     events: &[CountedEvent],
-    table: &Table,
-    header: &Header<'_>,
+    table: &CountTable,
+    summary: &RunSummary<'_>,
     output: &mut dyn Write,
 ) -> io::Result<()> {
-    let elapsed = mean(&header.elapsed);
-    let runs = header.elapsed.len();
-    let mut text = format!("\n Performance counter stats for {}", subject(header));
+    let elapsed = mean(&summary.elapsed);
+    let runs = summary.elapsed.len();
+    let mut text = format!("\n Performance counter stats for {}", subject(summary));
     if runs > 1 {
         text.push_str(&format!(" ({runs} runs)"));
     }
@@ -31,14 +31,14 @@ pub fn write(
     }
     let seconds = |duration: Duration| format!("{:.9}", duration.as_secs_f64());
     text.push_str(&format!("\n       {} seconds time elapsed", seconds(elapsed)));
-    if let Some(deviation) = deviation(header.elapsed.iter().map(Duration::as_secs_f64)) {
+    if let Some(deviation) = deviation(summary.elapsed.iter().map(Duration::as_secs_f64)) {
         let spread = 100.0 * deviation / (runs as f64).sqrt() / elapsed.as_secs_f64().max(1e-9);
         text.push_str(&format!("  ( +- {spread:5.2}% )"));
     }
     text.push('\n');
-    if !header.cpu_times.is_empty() {
-        let user: Vec<Duration> = header.cpu_times.iter().map(|time| time.user).collect();
-        let kernel: Vec<Duration> = header.cpu_times.iter().map(|time| time.kernel).collect();
+    if !summary.cpu_times.is_empty() {
+        let user: Vec<Duration> = summary.cpu_times.iter().map(|time| time.user).collect();
+        let kernel: Vec<Duration> = summary.cpu_times.iter().map(|time| time.kernel).collect();
         text.push_str(&format!("\n       {} seconds user\n", seconds(mean(&user))));
         text.push_str(&format!("       {} seconds sys\n", seconds(mean(&kernel))));
     }
@@ -54,7 +54,7 @@ pub fn write(
 /// Writes what was counted in one interval, which ended at a time and was so long.
 pub fn write_interval(
     events: &[CountedEvent],
-    table: &Table,
+    table: &CountTable,
     (time, elapsed): (Duration, Duration),
     first: bool,
     output: &mut dyn Write,
@@ -66,20 +66,22 @@ pub fn write_interval(
     for cell in &table.cells {
         let row = row(events, table, cell, elapsed);
         // The causes at the end are those of the whole time, in which the target may have run.
-        let idle = matches!((&cell.uncounted, &cell.label), (Some(Uncounted::NeverRan), Label::All));
+        let idle = matches!((&cell.uncounted, &cell.label), (Some(Uncounted::NeverRan), RowLabel::All));
         let cause = if idle { "  nothing ran" } else { "" };
         text.push_str(&format!("{:16.9} {}{cause}\n", time.as_secs_f64(), row.trim_end()));
     }
     output.write_all(text.as_bytes())
 }
 
-fn row(events: &[CountedEvent], table: &Table, cell: &Cell, elapsed: Duration) -> String {
+fn row(events: &[CountedEvent], table: &CountTable, cell: &CountCell, elapsed: Duration) -> String {
     let Some(event) = events.get(cell.event) else { return String::new() };
     let mut row = match &cell.label {
-        Label::All => String::new(),
-        label @ (Label::Core(..) | Label::Socket(_)) => format!("{:<12} {:>4} ", label.text(), cell.cpus),
-        label @ Label::Task(..) => format!("{:<24} ", label.text()),
-        label @ Label::Cpu(_) => format!("{:<8} ", label.text()),
+        RowLabel::All => String::new(),
+        label @ (RowLabel::Core(..) | RowLabel::Socket(_)) => {
+            format!("{:<12} {:>4} ", label.text(), cell.cpus)
+        }
+        label @ RowLabel::Task(..) => format!("{:<24} ", label.text()),
+        label @ RowLabel::Cpu(_) => format!("{:<8} ", label.text()),
     };
     let (number, unit) = match cell.mean() {
         Some(mean) => number(event, mean),
@@ -99,7 +101,7 @@ fn row(events: &[CountedEvent], table: &Table, cell: &Cell, elapsed: Duration) -
     if cell.uncounted.is_none() && cell.reading.share() < 0.9995 {
         row.push_str(&format!("  ({:.2}%)", 100.0 * cell.reading.share()));
     }
-    if let (Some(Uncounted::NeverRan), false) = (&cell.uncounted, cell.label == Label::All) {
+    if let (Some(Uncounted::NeverRan), false) = (&cell.uncounted, cell.label == RowLabel::All) {
         row.push_str("  nothing ran there");
     }
     row.truncate(row.trim_end().len());
@@ -134,7 +136,7 @@ pub fn in_unit(event: &CountedEvent, count: f64) -> (f64, String) {
 }
 
 /// Returns the text that stands in place of a count, in perf's words.
-pub fn state(cell: &Cell) -> String {
+pub fn state(cell: &CountCell) -> String {
     match &cell.uncounted {
         Some(Uncounted::NotHere | Uncounted::Refused(_)) => "<not supported>".to_owned(),
         _ => "<not counted>".to_owned(),
@@ -148,9 +150,9 @@ pub fn mean(durations: &[Duration]) -> Duration {
 }
 
 /// Describes the target of the count in words.
-pub fn subject(header: &Header<'_>) -> String {
+pub fn subject(summary: &RunSummary<'_>) -> String {
     let list = |numbers: Vec<String>| numbers.join(",");
-    match (&header.options.target, &header.options.workload) {
+    match (&summary.options.target, &summary.options.workload) {
         (Target::Command, Some(workload)) => {
             let words: Vec<String> =
                 workload.words.iter().map(|word| Name::from(word.as_encoded_bytes()).to_string()).collect();
@@ -166,8 +168,8 @@ pub fn subject(header: &Header<'_>) -> String {
         (Target::Cgroup(path), _) => {
             format!("cgroup '{}'", Name::from(path.as_os_str().as_encoded_bytes()))
         }
-        _ => match &header.options.cpus {
-            Some(cpus) => format!("CPU(s) '{}'", host::cpus::list(cpus)),
+        _ => match &summary.options.cpus {
+            Some(cpus) => format!("CPU(s) '{}'", host::cpus::format(cpus)),
             None => "'system wide'".to_owned(),
         },
     }

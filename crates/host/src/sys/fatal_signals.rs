@@ -41,19 +41,19 @@ unsafe impl Sync for Previous {}
 static PREVIOUS: Previous = Previous(UnsafeCell::new([const { MaybeUninit::zeroed() }; SIGNALS]));
 
 /// Lets an `abort(3)` for want of memory become an orderly end.
-pub(super) fn end_before_abort() {
+pub(super) fn exit_before_abort() {
     install(libc::SIGABRT);
 }
 
 /// Gives the terminal back whenever a signal ends this process.
-pub(super) fn give_terminal_back_before() {
+pub(super) fn restore_terminal_before_exit() {
     let real_time = libc::SIGRTMIN()..=libc::SIGRTMAX();
     ENDING.into_iter().chain(real_time).for_each(install);
 }
 
 /// Puts our handler before what is done now, except where the signal is ignored or the handler is ours already.
 fn install(signal: libc::c_int) {
-    let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = on_last_signal;
+    let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = on_fatal_signal;
     let mut previous = MaybeUninit::<libc::sigaction>::zeroed();
     let Ok(index) = usize::try_from(signal) else { return };
     // SAFETY: the structures are plain data, for which zeros are valid, and live until the calls return. What was there before
@@ -76,9 +76,9 @@ fn install(signal: libc::c_int) {
 }
 
 /// Does nothing that a signal handler may not do (signal-safety(7)).
-extern "C" fn on_last_signal(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+extern "C" fn on_fatal_signal(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     if signal == libc::SIGABRT {
-        memory::end_if_abort_is_of_memory();
+        memory::exit_if_abort_is_of_memory();
     }
     let index = usize::try_from(signal).unwrap_or(0);
     // SAFETY: it was written before this handler was installed, and holds what `sigaction(2)` said, or zeros, which are the
@@ -90,7 +90,7 @@ extern "C" fn on_last_signal(signal: libc::c_int, info: *mut libc::siginfo_t, co
     {
         return;
     }
-    terminal::give_back();
+    terminal::restore();
     // SAFETY: numbers only. The signal is held back until this handler returns; the default action is taken then, or when the
     // instruction faults again.
     unsafe {

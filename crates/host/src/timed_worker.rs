@@ -8,19 +8,19 @@ use std::time::Duration;
 type Work = Box<dyn FnOnce() + Send>;
 
 /// Threads that are left behind, each in a call that does not return. With so many, nothing new is begun.
-const MOST_LEFT_BEHIND: usize = 32;
+const MAX_ABANDONED_THREADS: usize = 32;
 
 /// A thread that works for one who has other things to do. When work takes longer than its patience, the thread is left
 /// behind with it, and another one takes what comes next.
 #[derive(Debug, Default)]
-pub struct Worker {
+pub struct TimedWorker {
     work: Option<Sender<Work>>,
     left_behind: Vec<Receiver<()>>,
 }
 
 /// A channel for the result of work that took too long: it may come later.
 #[derive(Debug)]
-pub struct Late<T>(Receiver<T>);
+pub struct PendingResult<T>(Receiver<T>);
 
 /// The outcome of work under a limit of time.
 #[derive(Debug)]
@@ -28,12 +28,12 @@ pub enum Outcome<T> {
     /// It is done.
     Done(T),
     /// It goes on.
-    Late(Late<T>),
+    Pending(PendingResult<T>),
     /// It was not begun: too much else does not end, or there can be no thread.
     Refused,
 }
 
-impl<T> Late<T> {
+impl<T> PendingResult<T> {
     /// The result, if it has come meanwhile.
     ///
     /// # Errors
@@ -43,7 +43,7 @@ impl<T> Late<T> {
     }
 }
 
-impl Worker {
+impl TimedWorker {
     /// Does `work` on the thread, and waits for it no longer than `patience`.
     pub fn run<T: Send + 'static>(
         &mut self,
@@ -65,7 +65,7 @@ impl Worker {
             Err(RecvTimeoutError::Timeout) => {
                 self.work = None;
                 self.left_behind.push(ended);
-                Outcome::Late(Late(received))
+                Outcome::Pending(PendingResult(received))
             }
             // It panicked, and its thread ended.
             Err(RecvTimeoutError::Disconnected) => {
@@ -79,7 +79,7 @@ impl Worker {
         if self.work.is_none() {
             self.left_behind
                 .retain(|ended| matches!(ended.try_recv(), Err(std::sync::mpsc::TryRecvError::Empty)));
-            if self.left_behind.len() >= MOST_LEFT_BEHIND {
+            if self.left_behind.len() >= MAX_ABANDONED_THREADS {
                 return Err(io::ErrorKind::ResourceBusy.into());
             }
             let (sender, receiver) = channel::<Work>();
@@ -102,9 +102,10 @@ mod tests {
 
     #[test]
     fn work_that_hangs_is_left_behind_and_the_next_is_done() {
-        let mut worker = Worker::default();
+        let mut worker = TimedWorker::default();
         let (release, held) = sync_channel::<()>(0);
-        let Outcome::Late(late) = worker.run(Duration::from_millis(10), move || held.recv().is_ok()) else {
+        let Outcome::Pending(late) = worker.run(Duration::from_millis(10), move || held.recv().is_ok())
+        else {
             panic!("it cannot be done")
         };
         let Err(late) = late.poll() else { panic!("it cannot be done") };
@@ -121,15 +122,15 @@ mod tests {
 
     #[test]
     fn threads_that_hang_are_few_and_come_back() {
-        let mut worker = Worker::default();
+        let mut worker = TimedWorker::default();
         let mut releases = Vec::new();
-        let mut hang = |worker: &mut Worker| {
+        let mut hang = |worker: &mut TimedWorker| {
             let (release, held) = sync_channel::<()>(0);
             releases.push(release);
             worker.run(Duration::ZERO, move || held.recv().is_ok())
         };
-        for _ in 0..MOST_LEFT_BEHIND {
-            assert!(matches!(hang(&mut worker), Outcome::Late(_)));
+        for _ in 0..MAX_ABANDONED_THREADS {
+            assert!(matches!(hang(&mut worker), Outcome::Pending(_)));
         }
         assert!(matches!(hang(&mut worker), Outcome::Refused));
         drop(releases);

@@ -5,13 +5,14 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
 use anyhow::Context;
-use host::objects::HeldFiles;
+use host::objects::RetainedFiles;
 use host::sys::memory;
 use recorder::{JvmAsking, Options, SwitchWhen, SwitchingConsumer, WindowConsumer};
 
 use super::dump_names::DumpNames;
-use super::hold::Names;
-use super::record::{Outcome, RecordArguments, own_command_line, record_into, wrong_usage};
+use super::name_lookup::NameLookup;
+use super::record::{Outcome, RecordArguments, own_command_line, record_into};
+use crate::arguments::exit_with_usage_error;
 use crate::console::Console;
 
 /// Keeps a window of the recording, or writes several files.
@@ -25,27 +26,29 @@ pub fn record(
 ) -> anyhow::Result<ExitCode> {
     let (parts, output) = (&arguments.parts, &arguments.output);
     if output == Path::new("-") {
-        wrong_usage(
+        exit_with_usage_error(
             "--overwrite and --switch-output write files, and standard output is none; try: -o prof.data",
         );
     }
     if arguments.archive {
-        wrong_usage("--archive packs one recording, and there may be several; try: prof archive FILE");
+        exit_with_usage_error(
+            "--archive packs one recording, and there may be several; try: prof archive FILE",
+        );
     }
     options.in_parts = true;
     options.jvms = options.jvms.map(|_| JvmAsking::Repeatedly);
     // It may run for weeks.
-    memory::keep_large_blocks_apart();
+    memory::map_large_blocks_separately();
     options.dump_when = parts.conditions();
     options.slow_calls = parts.slow_calls()?;
     let series = parts.series(output).with_context(|| format!("cannot write to {}", output.display()))?;
     let commands = parts.commands(console)?;
     let (compress, command_line, strict) = (arguments.compress, own_command_line(), arguments.strict);
     let (names, completion) = match arguments.no_names {
-        true => (Names::Later, None),
+        true => (NameLookup::WhenRead, None),
         false => {
-            let held = Arc::new(Mutex::new(HeldFiles::newest()));
-            (Names::Meanwhile(Arc::clone(&held)), Some(Box::new(DumpNames::new(held))))
+            let held = Arc::new(Mutex::new(RetainedFiles::newest_only()));
+            (NameLookup::DuringRecording(Arc::clone(&held)), Some(Box::new(DumpNames::new(held))))
         }
     };
     let outcome = match (parts.window(), parts.switch()) {

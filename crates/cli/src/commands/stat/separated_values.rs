@@ -5,27 +5,27 @@ use std::time::Duration;
 
 use recorder::counting::CountedEvent;
 
-use super::Header;
-use super::cells::{Cell, Label, Table};
+use super::RunSummary;
+use super::count_table::{CountCell, CountTable, RowLabel};
 use super::ratios::{is_clock, ratio};
 use super::text::{in_unit, mean, state};
 
 /// Writes the counts of all runs; those of an interval where `time` says when it ended.
 pub fn write(
     events: &[CountedEvent],
-    table: &Table,
-    header: &Header<'_>,
+    table: &CountTable,
+    summary: &RunSummary<'_>,
     time: Option<Duration>,
     separator: &str,
     output: &mut dyn Write,
 ) -> io::Result<()> {
-    lines(events, table, (time, mean(&header.elapsed)), separator, output)
+    lines(events, table, (time, mean(&summary.elapsed)), separator, output)
 }
 
 /// Writes what was counted in one interval, which ended at a time and was so long.
 pub fn write_interval(
     events: &[CountedEvent],
-    table: &Table,
+    table: &CountTable,
     (time, elapsed): (Duration, Duration),
     separator: &str,
     output: &mut dyn Write,
@@ -35,7 +35,7 @@ pub fn write_interval(
 
 fn lines(
     events: &[CountedEvent],
-    table: &Table,
+    table: &CountTable,
     (time, elapsed): (Option<Duration>, Duration),
     separator: &str,
     output: &mut dyn Write,
@@ -45,8 +45,8 @@ fn lines(
         let mut fields = Vec::new();
         fields.extend(time.map(|time| format!("{:.9}", time.as_secs_f64())));
         match &cell.label {
-            Label::All => {}
-            label @ (Label::Core(..) | Label::Socket(_)) => {
+            RowLabel::All => {}
+            label @ (RowLabel::Core(..) | RowLabel::Socket(_)) => {
                 fields.extend([label.text(), cell.cpus.to_string()])
             }
             label => fields.push(label.text()),
@@ -76,7 +76,7 @@ fn lines(
 }
 
 /// The count and its unit.
-fn count(event: &CountedEvent, cell: &Cell) -> [String; 2] {
+fn count(event: &CountedEvent, cell: &CountCell) -> [String; 2] {
     let Some(mean) = cell.mean() else { return [state(cell), String::new()] };
     let (value, unit) = in_unit(event, mean);
     let text = if is_clock(event) || event.measure.scale != 1.0 {

@@ -18,7 +18,7 @@ pub enum Grouping {
 
 /// The label of a cell.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Label {
+pub enum RowLabel {
     /// All that was counted.
     All,
     /// A CPU.
@@ -32,11 +32,11 @@ pub enum Label {
 }
 
 /// An event's counts in one place.
-pub struct Cell {
+pub struct CountCell {
     /// The event's place in the list of events.
     pub event: usize,
     /// The CPU, core, socket or thread that they are of.
-    pub label: Label,
+    pub label: RowLabel,
     /// The number of CPUs that were added up.
     pub cpus: usize,
     /// The scaled counts of all runs in which there was one.
@@ -49,14 +49,14 @@ pub struct Cell {
 
 /// The table of all counts.
 #[derive(Default)]
-pub struct Table {
+pub struct CountTable {
     /// By label, then by event.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<CountCell>,
 }
 
 impl Grouping {
     /// The one that was asked for.
-    pub fn of(arguments: &StatArguments) -> Self {
+    pub fn from_arguments(arguments: &StatArguments) -> Self {
         if !arguments.per_core && !arguments.per_socket {
             return Self::Own;
         }
@@ -66,29 +66,30 @@ impl Grouping {
         Self::Shared { cores: arguments.per_core, processors }
     }
 
-    fn label(&self, count: &Count) -> Label {
+    fn label(&self, count: &Count) -> RowLabel {
         if let Some(task) = &count.task {
-            return Label::Task(task.tid.0, task.name.to_string());
+            return RowLabel::Task(task.tid.0, task.name.to_string());
         }
-        let Some(CpuId(cpu)) = count.cpu else { return Label::All };
+        let Some(CpuId(cpu)) = count.cpu else { return RowLabel::All };
         match self {
-            Self::Own => Label::Cpu(cpu),
+            Self::Own => RowLabel::Cpu(cpu),
             Self::Shared { cores, processors } => {
-                let place =
-                    processors.as_ref().and_then(|known| known.places.get(cpu as usize).copied().flatten());
+                let place = processors
+                    .as_ref()
+                    .and_then(|known| known.locations.get(cpu as usize).copied().flatten());
                 match place {
-                    Some(place) if *cores => Label::Core(place.socket, place.die, place.core),
-                    Some(place) => Label::Socket(place.socket),
+                    Some(place) if *cores => RowLabel::Core(place.socket, place.die, place.core),
+                    Some(place) => RowLabel::Socket(place.socket),
                     // A machine that does not tell has a core per CPU, and one socket.
-                    None if *cores => Label::Core(0, 0, cpu),
-                    None => Label::Socket(0),
+                    None if *cores => RowLabel::Core(0, 0, cpu),
+                    None => RowLabel::Socket(0),
                 }
             }
         }
     }
 }
 
-impl Label {
+impl RowLabel {
     /// As perf writes it; empty for all.
     pub fn text(&self) -> String {
         match self {
@@ -101,9 +102,9 @@ impl Label {
     }
 }
 
-impl Table {
+impl CountTable {
     /// The table of one interval.
-    pub fn of_sheet(sheet: &Sheet<'_>, grouping: &Grouping) -> Self {
+    pub fn from_sheet(sheet: &Sheet<'_>, grouping: &Grouping) -> Self {
         let mut table = Self::default();
         table.add_run(sheet.events, sheet.counts.clone(), grouping);
         table
@@ -111,7 +112,7 @@ impl Table {
 
     /// Adds the counts of a run.
     pub fn add_run(&mut self, events: &[CountedEvent], counts: Vec<Count>, grouping: &Grouping) {
-        let mut run: Vec<(Label, Count, usize)> = Vec::new();
+        let mut run: Vec<(RowLabel, Count, usize)> = Vec::new();
         let mut known = std::collections::HashMap::new();
         for count in counts {
             let label = grouping.label(&count);
@@ -139,7 +140,7 @@ impl Table {
                     cell.reading = cell.reading.plus(&count.reading);
                     cell.uncounted = cell.uncounted.take().or(uncounted);
                 }
-                None => self.cells.push(Cell {
+                None => self.cells.push(CountCell {
                     event: count.event,
                     label,
                     cpus,
@@ -153,7 +154,7 @@ impl Table {
     }
 
     /// The cells of one label, in the order of events.
-    pub fn with_label(&self, label: &Label) -> &[Cell] {
+    pub fn with_label(&self, label: &RowLabel) -> &[CountCell] {
         let start = self.cells.partition_point(|cell| cell.label < *label);
         let end = self.cells.partition_point(|cell| cell.label <= *label);
         self.cells.get(start..end).unwrap_or(&[])
@@ -165,7 +166,7 @@ impl Table {
         for cell in &self.cells {
             let (Some(cause), Some(event)) = (&cell.uncounted, events.get(cell.event)) else { continue };
             // In one of many places, nothing ran; the row says so.
-            if *cause == Uncounted::NeverRan && cell.label != Label::All {
+            if *cause == Uncounted::NeverRan && cell.label != RowLabel::All {
                 continue;
             }
             let index = causes.iter().position(|(known, _)| *known == cause).unwrap_or_else(|| {
@@ -185,7 +186,7 @@ impl Table {
     }
 }
 
-impl Cell {
+impl CountCell {
     /// The mean over all runs.
     pub fn mean(&self) -> Option<f64> {
         let sum: f64 = self.values.iter().map(|value| *value as f64).sum();
@@ -228,9 +229,16 @@ pub fn deviation(values: impl Iterator<Item = f64> + Clone) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn cell(values: &[u64]) -> Cell {
+    fn cell(values: &[u64]) -> CountCell {
         let reading = Reading::default();
-        Cell { event: 0, label: Label::All, cpus: 1, values: values.to_vec(), reading, uncounted: None }
+        CountCell {
+            event: 0,
+            label: RowLabel::All,
+            cpus: 1,
+            values: values.to_vec(),
+            reading,
+            uncounted: None,
+        }
     }
 
     #[test]
@@ -269,7 +277,7 @@ mod tests {
             leader: None,
             absent: None,
         };
-        let mut table = Table::default();
+        let mut table = CountTable::default();
         let grouping = Grouping::Shared { cores: true, processors };
         table.add_run(&[event], vec![count(0, 1), count(1, 2), count(2, 4), count(3, 8)], &grouping);
         let cells: Vec<_> =

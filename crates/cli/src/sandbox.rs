@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use analysis::Notices;
 use anyhow::{Context, bail};
+use host::sys::sandbox as host_sandbox;
 use host::sys::spawn::ExitStatus;
-use host::sys::worker;
 
 use crate::console::Console;
 use crate::is_broken_pipe;
@@ -20,7 +20,7 @@ pub fn is_switched_off() -> bool {
     std::env::var_os(UNCONFINED).is_some()
 }
 
-/// Runs `work`, which writes the result into the output, in a confined child process ([`worker::run`]), and gives the
+/// Runs `work`, which writes the result into the output, in a confined child process ([`host_sandbox::run`]), and gives the
 /// output its name once that went well. What went wrong in the child, it has said itself: then the exit code tells.
 /// Where debug files are to be fetched (`fetches`), it runs in our own process: that needs the network and a cache.
 ///
@@ -36,7 +36,7 @@ pub fn produce(
         work(&mut output)?;
         return output.finish().map(|()| ExitCode::SUCCESS);
     }
-    let status = worker::run(|confined| {
+    let status = host_sandbox::run(|confined| {
         if let Err(error) = confined {
             console
                 .detail(&format!("files are read with all our rights, as they cannot be given up: {error}"));

@@ -6,7 +6,7 @@ use recorder::Extras;
 
 /// What is recorded beside the usual.
 #[derive(Args)]
-pub struct ExtraArguments {
+pub struct AdditionalDataArguments {
     /// The data address of each sample, and mappings without code
     #[arg(long)]
     data: bool,
@@ -46,7 +46,7 @@ pub struct ExtraArguments {
     code_page_size: bool,
 }
 
-impl ExtraArguments {
+impl AdditionalDataArguments {
     /// Returns the extras that were asked for.
     pub fn extras(&self) -> Extras {
         Extras {

@@ -14,14 +14,14 @@ use recorder::{Command, Options, RecordedEvent, Summary, Target};
 use crate::console::Console;
 
 /// A program that ran for less than this part of the time slept.
-const HARDLY_EVER: f64 = 0.02;
+const MAX_SLEEPER_SHARE: f64 = 0.02;
 /// From this share on, nearly all CPU time is in user space.
-const NEARLY_ALL: f64 = 0.95;
+const MIN_USER_SHARE: f64 = 0.95;
 /// Less CPU time than this says nothing about shares.
-const SHORT: Duration = Duration::from_millis(20);
+const MIN_CPU_TIME: Duration = Duration::from_millis(20);
 
 /// Says what has no samples, where that is worth a line.
-pub fn tell(summary: &Summary, options: &Options, console: &Console) {
+pub fn report(summary: &Summary, options: &Options, console: &Console) {
     if let Some(time) = summary.cpu_time
         && let Some(line) = user_space_only(&summary.events, time)
     {
@@ -34,14 +34,14 @@ pub fn tell(summary: &Summary, options: &Options, console: &Console) {
         );
     }
     if summary.samples == 0 {
-        return console.warn(&nothing(summary, options));
+        return console.warn(&no_samples(summary, options));
     }
     let sampled = summary.events.iter().filter(|event| !event.sideband);
     for (event, coverage) in sampled.zip(&summary.coverage) {
         if let Some(missing) = coverage.missing(summary.loss.samples) {
             // Their clock's time tells nothing of another event.
             let has_task_times = summary.has_task_times && event.attr.is_cpu_clock();
-            console.warn(&incomplete(event, coverage, missing, highest_rate(), has_task_times));
+            console.warn(&incomplete(event, coverage, missing, max_sample_rate(), has_task_times));
         }
     }
 }
@@ -54,7 +54,7 @@ fn is_ended_by_breakpoint(summary: &Summary) -> bool {
 }
 
 /// `kernel.perf_event_max_sample_rate`, in Hz.
-fn highest_rate() -> u64 {
+fn max_sample_rate() -> u64 {
     host::sysctl::perf_event_max_sample_rate().unwrap_or(100_000)
 }
 
@@ -68,7 +68,7 @@ fn user_space_only(events: &[RecordedEvent], time: CpuTime) -> Option<String> {
     };
     let total = time.total();
     let share = time.user.as_secs_f64() / total.as_secs_f64();
-    let is_worth_it = total >= SHORT && share < NEARLY_ALL && sampled.all(is_of_user);
+    let is_worth_it = total >= MIN_CPU_TIME && share < MIN_USER_SHARE && sampled.all(is_of_user);
     is_worth_it.then(|| {
         let (user, total) = (time.user.as_secs_f64(), total.as_secs_f64());
         format!("user space only: {:.0} % of the CPU time ({user:.2} of {total:.2} s)", 100.0 * share)
@@ -80,7 +80,7 @@ fn incomplete(
     event: &RecordedEvent,
     coverage: &Coverage,
     missing: u64,
-    highest: u64,
+    max_rate: u64,
     has_task_times: bool,
 ) -> String {
     let due = coverage.samples.saturating_add(missing);
@@ -98,12 +98,12 @@ fn incomplete(
         if event.attr.is_cpu_clock() { "the CPU time" } else { &event.name },
         grouped(missing),
         grouped(due),
-        more_often(event, highest)
+        rate_advice(event, max_rate)
     )
 }
 
 /// `; try: -F 9973`
-fn more_often(event: &RecordedEvent, highest: u64) -> String {
+fn rate_advice(event: &RecordedEvent, max_rate: u64) -> String {
     let asked = event.attr.sample_period;
     if !event.attr.is_frequency() {
         return if asked >= 10 { format!("; try: -c {}", asked / 10) } else { String::new() };
@@ -113,20 +113,20 @@ fn more_often(event: &RecordedEvent, highest: u64) -> String {
         _ => asked.saturating_mul(10),
     };
     // A rate that is hardly higher finds hardly more.
-    match rate.min(highest) {
+    match rate.min(max_rate) {
         rate if rate >= asked.saturating_mul(2) => format!("; try: -F {rate}"),
         _ => String::new(),
     }
 }
 
 /// The reason why there are no samples at all, and what to try.
-fn nothing(summary: &Summary, options: &Options) -> String {
+fn no_samples(summary: &Summary, options: &Options) -> String {
     if summary.loss.samples > 0 {
         return "all samples were lost".to_owned();
     }
     let sampled: Vec<&RecordedEvent> = summary.events.iter().filter(|event| !event.sideband).collect();
     if let Some(timed) = sampled.iter().find(|event| event.attr.runs_with_time()) {
-        return format!("no samples: {}", hardly_any_time(timed, summary, options));
+        return format!("no samples: {}", little_cpu_time(timed, summary, options));
     }
     let names = sampled.iter().map(|event| event.name.as_str()).collect::<Vec<_>>().join(", ");
     let occurred = sampled.iter().zip(&summary.coverage).find_map(|(event, coverage)| {
@@ -158,11 +158,11 @@ fn nothing(summary: &Summary, options: &Options) -> String {
 }
 
 /// The reason why an event that counts as long as programs run has no samples.
-fn hardly_any_time(event: &RecordedEvent, summary: &Summary, options: &Options) -> String {
+fn little_cpu_time(event: &RecordedEvent, summary: &Summary, options: &Options) -> String {
     match (&options.target, summary.cpu_time) {
         (Target::Command, Some(time)) => {
             let (used, all) = (time.total(), summary.duration);
-            let slept = used.as_secs_f64() < HARDLY_EVER * all.as_secs_f64();
+            let slept = used.as_secs_f64() < MAX_SLEEPER_SHARE * all.as_secs_f64();
             let rate = if used.as_millis() < 20 { 20_000 } else { 4_999 };
             let advice = match event.attr.is_frequency() && event.attr.sample_period >= rate {
                 true => String::new(),
@@ -264,7 +264,7 @@ mod tests {
             "50 % of page-faults has no samples (about 100 of 200 are missing): threads and processes that end before they \
              have had 100 page-faults are not sampled; try: -c 10"
         );
-        assert_eq!(more_often(&clock(AttrFlags::empty()), 1_000), "");
+        assert_eq!(rate_advice(&clock(AttrFlags::empty()), 1_000), "");
     }
 
     #[test]
@@ -283,12 +283,12 @@ mod tests {
         let command = Options::new(Target::Command);
         let slept = summary(clock(AttrFlags::empty()), Some(0), 1);
         assert_eq!(
-            nothing(&slept, &command),
+            no_samples(&slept, &command),
             "no samples: the command slept: it used 1 ms of CPU time in 1.0 s; try -F 20000"
         );
         let period = event("cpu-clock", 1, 0, 1_000_000_000, AttrFlags::empty());
         assert_eq!(
-            nothing(&summary(period, Some(0), 100), &command),
+            no_samples(&summary(period, Some(0), 100), &command),
             "no samples: the command used 100 ms of CPU time; try -F 4999"
         );
     }
@@ -299,17 +299,19 @@ mod tests {
         let mut faults_by_rate = faults();
         faults_by_rate.attr.flags |= AttrFlags::FREQ;
         assert_eq!(
-            nothing(&summary(faults_by_rate, Some(0), 1), &command),
+            no_samples(&summary(faults_by_rate, Some(0), 1), &command),
             "no samples: page-faults did not occur in the command; try another event (-e)"
         );
         assert_eq!(
-            nothing(&summary(faults(), Some(37), 1), &command),
+            no_samples(&summary(faults(), Some(37), 1), &command),
             "no samples: page-faults occurred 37 times, and every 100th is sampled; try: -c 1"
         );
         let attached = Options::new(Target::Processes(vec![]));
         let mut parent = summary(clock(AttrFlags::empty()), None, 0);
         (parent.cpu_time, parent.unrecorded_children) = (None, 4);
-        assert!(nothing(&parent, &attached).ends_with("4 processes, is not recorded; try: --with-children"));
+        assert!(
+            no_samples(&parent, &attached).ends_with("4 processes, is not recorded; try: --with-children")
+        );
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::process::Command;
 
+use prof_host::sys::sandbox;
 use prof_host::sys::spawn::ExitStatus;
-use prof_host::sys::worker;
 
 #[test]
 fn a_worker_reads_and_writes_what_is_open_and_nothing_else() {
@@ -27,7 +27,7 @@ fn a_worker_reads_and_writes_what_is_open_and_nothing_else() {
         ("open a socket", &|| TcpListener::bind("127.0.0.1:0").is_ok()),
         ("write its own memory by file", &|| OpenOptions::new().write(true).open("/proc/self/mem").is_ok()),
     ];
-    let status = worker::run(|confined| {
+    let status = sandbox::run(|confined| {
         let read = fs::read(&path).is_ok_and(|bytes| bytes == b"precious");
         let threads = std::thread::spawn(|| 7).join().is_ok_and(|seven| seven == 7);
         let written = open.write_all(b"result").is_ok();

@@ -12,19 +12,19 @@ use model::{AddressKind, Avma, EventIndex, Pid, Tid};
 use profile::{SampleFacts, SampleFilter};
 use tracker::{AddressSpace, ChainItem, SampleSink, TrackedSample, Tracker, chain_items};
 
-use super::finisher::{Lots, SampleBatch};
-use super::frames::{Frame, Frames};
+use super::line_cache::{LineCache, LineKey};
+use super::text_writer::{BatchSender, SampleBatch};
 
-/// So much waits for its symbols at first: tens of thousands of samples. Each lot is twice as long as the one before,
+/// So much waits for its symbols at first: tens of thousands of samples. Each batch is twice as long as the one before,
 /// since debug information is read anew for new places of each.
-const FIRST_TEXT: usize = 2 << 20;
-/// No lot is longer than this.
-const MOST_TEXT: usize = 16 << 20;
+const FIRST_BATCH_BYTES: usize = 2 << 20;
+/// No batch is longer than this.
+const MAX_BATCH_BYTES: usize = 16 << 20;
 /// Lines in memory are forgotten at this size.
-const MOST_LINES: usize = 64 << 20;
+const MAX_LINE_BYTES: usize = 64 << 20;
 
 /// Prints the samples that a filter admits.
-pub(super) struct Listing<'o> {
+pub(super) struct TextBuilder<'o> {
     /// Only these events; all, if empty.
     pub(super) admitted: Vec<EventIndex>,
     /// Addresses printed of a call chain.
@@ -32,24 +32,24 @@ pub(super) struct Listing<'o> {
     printer: Printer,
     admission: Admission,
     text: GappedText,
-    /// The size that the lot at hand may reach.
-    lot_size: usize,
+    /// The size that the batch at hand may reach.
+    batch_bytes: usize,
     lines: ChainLineTable,
-    forget_lines: bool,
-    frames: Frames,
+    reset_lines: bool,
+    line_cache: LineCache,
     /// The chain at hand; kept for its memory.
     chain: Vec<ChainLineId>,
     /// Spaces that have been handed on.
     spaces: usize,
     /// In which processes spaces were seen.
     seen_in: SeenIn,
-    lots: Lots<'o>,
-    seen: Seen,
+    batches: BatchSender<'o>,
+    seen: SampleCounts,
 }
 
 /// The number of samples seen, of all and of each event.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Seen {
+pub(super) struct SampleCounts {
     /// In the recording.
     pub(super) all: u64,
     /// That the filter admits.
@@ -58,29 +58,29 @@ pub(super) struct Seen {
     pub(super) undescribed: u64,
 }
 
-impl<'o> Listing<'o> {
+impl<'o> TextBuilder<'o> {
     /// Has printed nothing yet.
-    pub(super) fn new(printer: Printer, filter: SampleFilter, lots: Lots<'o>) -> Self {
+    pub(super) fn new(printer: Printer, filter: SampleFilter, batches: BatchSender<'o>) -> Self {
         Self {
             admitted: Vec::new(),
             max_stack: usize::MAX,
             printer,
             admission: Admission::new(filter),
             text: GappedText::default(),
-            lot_size: FIRST_TEXT,
+            batch_bytes: FIRST_BATCH_BYTES,
             lines: ChainLineTable::default(),
-            forget_lines: false,
-            frames: Frames::default(),
+            reset_lines: false,
+            line_cache: LineCache::default(),
             chain: Vec::new(),
             spaces: 0,
             seen_in: SeenIn::default(),
-            lots,
-            seen: Seen::default(),
+            batches,
+            seen: SampleCounts::default(),
         }
     }
 
     /// The samples so far.
-    pub(super) fn seen(&self) -> Seen {
+    pub(super) fn seen(&self) -> SampleCounts {
         self.seen
     }
 
@@ -92,21 +92,21 @@ impl<'o> Listing<'o> {
         let new_spaces = tracker.spaces().iter_from(self.spaces);
         let spaces: Vec<_> = new_spaces.map(|(_, space)| space.clone()).collect();
         self.spaces += spaces.len();
-        let lot = SampleBatch {
-            text: std::mem::replace(&mut self.text, self.lots.empty_text()),
+        let batch = SampleBatch {
+            text: std::mem::replace(&mut self.text, self.batches.empty_text()),
             lines: self.lines.drain_new(),
             spaces,
             seen_in: self.seen_in.clone(),
-            forget_lines: std::mem::take(&mut self.forget_lines),
+            reset_lines: std::mem::take(&mut self.reset_lines),
         };
-        if self.lots.send(lot).is_none() {
+        if self.batches.send(batch).is_none() {
             bail!("the samples cannot be written");
         }
-        self.lot_size = (self.lot_size * 2).min(MOST_TEXT);
-        if self.lines.bytes() + self.lots.line_bytes() > MOST_LINES {
+        self.batch_bytes = (self.batch_bytes * 2).min(MAX_BATCH_BYTES);
+        if self.lines.bytes() + self.batches.line_bytes() > MAX_LINE_BYTES {
             self.lines.clear();
-            self.frames.clear();
-            self.forget_lines = true;
+            self.line_cache.clear();
+            self.reset_lines = true;
         }
         Ok(())
     }
@@ -140,13 +140,13 @@ impl<'o> Listing<'o> {
         chain: U64s<'_>,
         mode: CpuMode,
     ) {
-        let Self { frames, lines, seen_in, .. } = self;
+        let Self { line_cache, lines, seen_in, .. } = self;
         let TrackedSample { tracker, event, .. } = tracked;
         let generation = tracker.generation(pid);
         for item in chain_items(chain.iter(), mode) {
             if let ChainItem::Address { address, kind, context } = item {
-                let frame = Frame { generation, address, event: *event, kind, context };
-                self.chain.push(frames.get_or_find(frame, || {
+                let frame = LineKey { generation, address, event: *event, kind, context };
+                self.chain.push(line_cache.get_or_find(frame, || {
                     let entry = tracker.map_address(pid, context, Avma(address), kind);
                     seen_in.see(pid, &[entry]);
                     lines.add(style, LocatedAddress { address, entry })
@@ -174,7 +174,7 @@ impl<'o> Listing<'o> {
     }
 }
 
-impl SampleSink for Listing<'_> {
+impl SampleSink for TextBuilder<'_> {
     type Error = anyhow::Error;
 
     fn sample(&mut self, mut tracked: TrackedSample<'_>) -> anyhow::Result<()> {
@@ -207,7 +207,7 @@ impl SampleSink for Listing<'_> {
             LocatedAddress { address, entry }
         };
         self.printer.sample(event, sample, &comm, stack, &mut place, &mut self.text);
-        if self.text.size() > self.lot_size {
+        if self.text.size() > self.batch_bytes {
             self.flush(tracked.tracker)?;
         }
         Ok(())

@@ -6,7 +6,7 @@ use std::time::Duration;
 use recorder::{Consumer, FileConsumer, SwitchingConsumer, WindowConsumer};
 
 /// A sink that a recording goes to, with a report at the end.
-pub trait Sink: Consumer {
+pub trait RecordingOutput: Consumer {
     /// Samples that are missing because they could not be decoded.
     fn undecodable(&self) -> u64;
 
@@ -17,7 +17,7 @@ pub trait Sink: Consumer {
     fn written<'a>(&'a self, output: &'a Path) -> Option<(&'a Path, u64)>;
 }
 
-impl Sink for FileConsumer {
+impl RecordingOutput for FileConsumer {
     fn undecodable(&self) -> u64 {
         self.undecodable()
     }
@@ -31,7 +31,7 @@ impl Sink for FileConsumer {
     }
 }
 
-impl Sink for WindowConsumer {
+impl RecordingOutput for WindowConsumer {
     fn undecodable(&self) -> u64 {
         self.undecodable()
     }
@@ -45,7 +45,7 @@ impl Sink for WindowConsumer {
     }
 }
 
-impl Sink for SwitchingConsumer {
+impl RecordingOutput for SwitchingConsumer {
     fn undecodable(&self) -> u64 {
         self.undecodable()
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use model::{BuildId, ObjectIdentity, Pid};
 
-use super::blocks::BlockBytes;
+use super::block_cache::BlockBytes;
 use super::bytes::ObjectSource;
 use crate::in_root;
 use crate::mounts::Mounts;
@@ -20,34 +20,34 @@ use crate::sys::limits;
 use crate::sys::perf_event::own_pid;
 
 /// Files that are kept open at the most.
-const MOST_FILES: u64 = 256;
+const MAX_FILES: u64 = 256;
 /// The part of the descriptors that we may have which may be used for them: one in so many.
-const PART_OF_DESCRIPTORS: u64 = 8;
+const DESCRIPTORS_PER_RETAINED_FILE: u64 = 8;
 /// Objects that are remembered, held or not.
-const MOST_KNOWN: usize = 4096;
+const MAX_IDENTITIES: usize = 4096;
 /// The number of times that a file is looked for: by the first process that maps it, and by some more should that one have ended already.
-const MOST_LOOKS: u8 = 8;
+const MAX_ATTEMPTS: u8 = 8;
 /// Folders whose files are not meant to stay.
-const PASSING: [&[u8]; 4] = [b"/tmp/", b"/var/tmp/", b"/dev/shm/", b"/memfd:"];
+const TEMPORARY_FOLDERS: [&[u8]; 4] = [b"/tmp/", b"/var/tmp/", b"/dev/shm/", b"/memfd:"];
 /// The text that the kernel puts behind the path of a file without a name.
-const DELETED: &[u8] = b" (deleted)";
+const DELETED_SUFFIX: &[u8] = b" (deleted)";
 
 /// Files by what a recording knows of them. Clones share the open files.
 #[derive(Clone, Default, Debug)]
-pub struct HeldFiles {
-    files: HashMap<ObjectIdentity, HeldFile>,
+pub struct RetainedFiles {
+    files: HashMap<ObjectIdentity, RetainedFile>,
     /// The number of times that each was looked for.
-    looks: HashMap<ObjectIdentity, u8>,
+    attempts: HashMap<ObjectIdentity, u8>,
     /// True if the file that was mapped longest ago is closed when there is no room for another.
     newest_only: bool,
     /// Counts the mappings.
     mappings: u64,
     /// Files that another process held, by their own build ids and inodes.
-    inherited: Inherited,
+    handed_over: HandedOver,
 }
 
 #[derive(Clone, Debug)]
-struct HeldFile {
+struct RetainedFile {
     file: Arc<File>,
     size: u64,
     /// Nanoseconds.
@@ -57,15 +57,15 @@ struct HeldFile {
 }
 
 #[derive(Clone, Default, Debug)]
-struct Inherited {
-    by_build_id: HashMap<BuildId, HeldFile>,
+struct HandedOver {
+    by_build_id: HashMap<BuildId, RetainedFile>,
     /// With the last component of the path: inodes of different file systems may be the same.
-    by_inode: HashMap<(u64, OsString), HeldFile>,
+    by_inode: HashMap<(u64, OsString), RetainedFile>,
 }
 
 /// The place at which a process has mapped a file.
 #[derive(Clone, Copy, Debug)]
-pub struct MappedAt<'a> {
+pub struct MappingLocation<'a> {
     /// The process.
     pub pid: Pid,
     /// The first address.
@@ -76,42 +76,43 @@ pub struct MappedAt<'a> {
     pub root: Option<&'a File>,
 }
 
-impl HeldFiles {
+impl RetainedFiles {
     /// Keeps a file open that a process has mapped. It must be the one that `identity` names by its build id or inode;
     /// nothing but regular files is opened, and none of a file system that a program serves.
-    pub fn hold(&mut self, identity: &ObjectIdentity, at: &MappedAt<'_>) {
+    pub fn add(&mut self, identity: &ObjectIdentity, at: &MappingLocation<'_>) {
         self.mappings += 1;
         if let Some(held) = self.files.get_mut(identity) {
             held.mapped = self.mappings;
             return;
         }
-        let most = (limits::open_files().current / PART_OF_DESCRIPTORS).min(MOST_FILES);
+        let most = (limits::open_files().current / DESCRIPTORS_PER_RETAINED_FILE).min(MAX_FILES);
         let has_room = (self.files.len() as u64) < most;
         if !has_room && !self.newest_only {
             return;
         }
-        let is_new = !self.looks.contains_key(identity);
-        if is_new && self.looks.len() >= MOST_KNOWN {
+        let is_new = !self.attempts.contains_key(identity);
+        if is_new && self.attempts.len() >= MAX_IDENTITIES {
             if !self.newest_only {
                 return;
             }
-            self.looks.clear();
+            self.attempts.clear();
         }
-        let looks = self.looks.entry(identity.clone()).or_default();
-        if *looks >= MOST_LOOKS {
+        let attempts = self.attempts.entry(identity.clone()).or_default();
+        if *attempts >= MAX_ATTEMPTS {
             return;
         }
-        *looks += 1;
-        let mounts = Mounts::of(at.pid);
+        *attempts += 1;
+        let mounts = Mounts::of_process(at.pid);
         let found = links(at).into_iter().filter_map(|link| open_path(&link)).find_map(|found| {
             let file = open_to_read(&found, &mounts)?;
-            is_meant(&file, identity).then_some(file)
+            is_same_file(&file, identity).then_some(file)
         });
         let found = found.or_else(|| {
             let root = at.root.map_or_else(|| open_path("/"), |root| root.try_clone().ok())?;
-            let found = in_root::open(&root, path_of(identity), &|file| !mounts.is_fuse(file)).ok()?;
+            let found =
+                in_root::open(&root, path_in_process(identity), &|file| !mounts.is_fuse(file)).ok()?;
             let file = open_to_read(&found, &mounts)?;
-            is_meant(&file, identity).then_some(file)
+            is_same_file(&file, identity).then_some(file)
         });
         if let Some(file) = found
             && let Ok(metadata) = file.metadata()
@@ -122,28 +123,28 @@ impl HeldFiles {
                     self.files.remove(&oldest);
                 }
             }
-            self.files.insert(identity.clone(), HeldFile::new(file, &metadata, self.mappings));
+            self.files.insert(identity.clone(), RetainedFile::new(file, &metadata, self.mappings));
         }
     }
 
     /// None yet, for a recording that keeps its newest samples only: so it is with files.
-    pub fn newest() -> Self {
+    pub fn newest_only() -> Self {
         Self { newest_only: true, ..Self::default() }
     }
 
     /// Files that another process has opened, each for what its own build id or inode says that it is.
-    pub fn of_files(files: impl IntoIterator<Item = File>) -> Self {
-        let mut inherited = Inherited::default();
+    pub fn from_files(files: impl IntoIterator<Item = File>) -> Self {
+        let mut handed_over = HandedOver::default();
         for file in files {
             let Ok(metadata) = file.metadata() else { continue };
             let build_id = build_id_of(&file, metadata.len());
-            let held = HeldFile::new(file, &metadata, 0);
+            let held = RetainedFile::new(file, &metadata, 0);
             let path = std::fs::read_link(format!("/proc/self/fd/{}", held.file.as_raw_fd()));
-            let name = path.ok().and_then(|path| Some(name_of(path.as_os_str().as_bytes())?.to_owned()));
-            inherited.by_inode.extend(name.map(|name| ((metadata.ino(), name), held.clone())));
-            inherited.by_build_id.extend(build_id.map(|build_id| (build_id, held)));
+            let name = path.ok().and_then(|path| Some(file_name(path.as_os_str().as_bytes())?.to_owned()));
+            handed_over.by_inode.extend(name.map(|name| ((metadata.ino(), name), held.clone())));
+            handed_over.by_build_id.extend(build_id.map(|build_id| (build_id, held)));
         }
-        Self { inherited, ..Self::default() }
+        Self { handed_over, ..Self::default() }
     }
 
     /// The open files.
@@ -152,14 +153,14 @@ impl HeldFiles {
     }
 
     /// Closes the files that will be found again by their paths.
-    pub fn close_those_that_stay(&mut self) {
+    pub fn close_findable(&mut self) {
         if self.files.is_empty() {
             return;
         }
-        let (mounts, root) = (Mounts::of(own_pid()), open_path("/"));
+        let (mounts, root) = (Mounts::of_process(own_pid()), open_path("/"));
         self.files.retain(|identity, held| {
             let path = identity.path.as_bytes();
-            if PASSING.iter().any(|folder| path.starts_with(folder)) {
+            if TEMPORARY_FOLDERS.iter().any(|folder| path.starts_with(folder)) {
                 return true;
             }
             let there = root.as_ref().and_then(|root| {
@@ -169,17 +170,17 @@ impl HeldFiles {
             let there = there.and_then(|there| there.metadata().ok()).map(number);
             there.is_none() || there != held.file.metadata().ok().map(number)
         });
-        self.looks = HashMap::new();
+        self.attempts = HashMap::new();
     }
 
     /// Returns true if none is held.
     pub fn is_empty(&self) -> bool {
-        let Inherited { by_build_id, by_inode } = &self.inherited;
+        let HandedOver { by_build_id, by_inode } = &self.handed_over;
         self.files.is_empty() && by_build_id.is_empty() && by_inode.is_empty()
     }
 
     /// Returns true if this file is held.
-    pub fn holds(&self, identity: &ObjectIdentity) -> bool {
+    pub fn contains(&self, identity: &ObjectIdentity) -> bool {
         self.find(identity).is_some()
     }
 
@@ -197,28 +198,28 @@ impl HeldFiles {
         S::open(held.file.try_clone().ok()?, held.size, shared).ok()
     }
 
-    fn find(&self, identity: &ObjectIdentity) -> Option<&HeldFile> {
-        let inherited = || match (&identity.build_id, &identity.file) {
-            (Some(build_id), _) => self.inherited.by_build_id.get(build_id),
+    fn find(&self, identity: &ObjectIdentity) -> Option<&RetainedFile> {
+        let handed_over = || match (&identity.build_id, &identity.file) {
+            (Some(build_id), _) => self.handed_over.by_build_id.get(build_id),
             (None, Some(file)) => {
-                let name = name_of(identity.path.as_bytes())?.to_owned();
-                self.inherited.by_inode.get(&(file.inode, name))
+                let name = file_name(identity.path.as_bytes())?.to_owned();
+                self.handed_over.by_inode.get(&(file.inode, name))
             }
             (None, None) => None,
         };
-        self.files.get(identity).or_else(inherited)
+        self.files.get(identity).or_else(handed_over)
     }
 }
 
-impl HeldFile {
+impl RetainedFile {
     fn new(file: File, metadata: &Metadata, mapped: u64) -> Self {
         Self { file: Arc::new(file), size: metadata.len(), modified: modified(metadata), mapped }
     }
 }
 
 /// Links to a mapped file that need no path: that of the mapping, for which one needs rights, and that of the program.
-fn links(at: &MappedAt<'_>) -> [String; 2] {
-    let MappedAt { pid, start, end, .. } = at;
+fn links(at: &MappingLocation<'_>) -> [String; 2] {
+    let MappingLocation { pid, start, end, .. } = at;
     [format!("/proc/{pid}/map_files/{start:x}-{end:x}"), format!("/proc/{pid}/exe")]
 }
 
@@ -237,7 +238,7 @@ fn open_to_read(found: &File, mounts: &Mounts) -> Option<File> {
 }
 
 /// Returns true if it is the file that was mapped.
-fn is_meant(file: &File, identity: &ObjectIdentity) -> bool {
+fn is_same_file(file: &File, identity: &ObjectIdentity) -> bool {
     let Ok(metadata) = file.metadata() else { return false };
     match (&identity.build_id, &identity.file) {
         (Some(recorded), _) => {
@@ -255,14 +256,14 @@ fn build_id_of(file: &File, size: u64) -> Option<BuildId> {
 }
 
 /// The path by which the process knows it, as far as that has one.
-pub(super) fn path_of(identity: &ObjectIdentity) -> &Path {
+pub(super) fn path_in_process(identity: &ObjectIdentity) -> &Path {
     let path = identity.path.as_bytes();
-    Path::new(OsStr::from_bytes(path.strip_suffix(DELETED).unwrap_or(path)))
+    Path::new(OsStr::from_bytes(path.strip_suffix(DELETED_SUFFIX).unwrap_or(path)))
 }
 
 /// The last component of such a path.
-fn name_of(path: &[u8]) -> Option<&OsStr> {
-    let path = path.strip_suffix(DELETED).unwrap_or(path);
+fn file_name(path: &[u8]) -> Option<&OsStr> {
+    let path = path.strip_suffix(DELETED_SUFFIX).unwrap_or(path);
     path.rsplit(|&byte| byte == b'/').next().map(OsStr::from_bytes)
 }
 
@@ -279,7 +280,8 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     /// Nobody maps anything there.
-    const NOWHERE: MappedAt<'_> = MappedAt { pid: Pid(i32::MAX), start: 0, end: 0x1000, root: None };
+    const NOWHERE: MappingLocation<'_> =
+        MappingLocation { pid: Pid(i32::MAX), start: 0, end: 0x1000, root: None };
 
     fn identity(path: &Path) -> ObjectIdentity {
         let inode = fs::metadata(path).unwrap().ino();
@@ -293,11 +295,11 @@ mod tests {
         let copy = folder.path().join("program");
         fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
         let identity = identity(&copy);
-        let mut held = HeldFiles::default();
-        held.hold(&identity, &NOWHERE);
+        let mut held = RetainedFiles::default();
+        held.add(&identity, &NOWHERE);
         fs::remove_file(&copy).unwrap();
-        held.close_those_that_stay();
-        assert!(held.holds(&identity));
+        held.close_findable();
+        assert!(held.contains(&identity));
         let paths = SearchPaths::from_environment(None, Vec::new(), true);
         let without = ObjectStore::<ObjectBytes>::new(paths.clone());
         assert!(without.open(&identity, &[]).is_err());
@@ -313,44 +315,42 @@ mod tests {
         fs::write(&text, "no object").unwrap();
         let open = [&program, &text].map(|path| File::open(path).unwrap());
         let build_id = build_id_of(&open[0], open[0].metadata().unwrap().len());
-        let held = HeldFiles::of_files(open);
+        let held = RetainedFiles::from_files(open);
         let (program, text) = (identity(&program), identity(&text));
-        assert!(held.holds(&program) && held.holds(&text));
+        assert!(held.contains(&program) && held.contains(&text));
         if build_id.is_some() {
             let path = Name::from("/elsewhere/copy");
-            assert!(held.holds(&ObjectIdentity { path, build_id, file: None }));
+            assert!(held.contains(&ObjectIdentity { path, build_id, file: None }));
         }
         let other = ObjectIdentity { path: Name::from("/another"), ..text.clone() };
-        assert!(!held.holds(&other), "the inode alone may be that of another file system");
+        assert!(!held.contains(&other), "the inode alone may be that of another file system");
         fs::remove_dir_all(folder.path()).unwrap();
         assert!(held.open::<ObjectBytes>(&program, &()).is_some());
-        assert!(
-            held.holds(&ObjectIdentity {
-                path: Name::new(&[text.path.as_bytes(), DELETED].concat()),
-                ..text
-            })
-        );
+        assert!(held.contains(&ObjectIdentity {
+            path: Name::new(&[text.path.as_bytes(), DELETED_SUFFIX].concat()),
+            ..text
+        }));
     }
 
     #[test]
     fn the_newest_files_are_held_where_they_are_too_many() {
         let folder = tempfile::tempdir().unwrap();
-        let identities: Vec<ObjectIdentity> = (0..2 * MOST_FILES)
+        let identities: Vec<ObjectIdentity> = (0..2 * MAX_FILES)
             .map(|number| {
                 let path = folder.path().join(number.to_string());
                 fs::write(&path, "file").unwrap();
                 identity(&path)
             })
             .collect();
-        let (mut first, mut newest) = (HeldFiles::default(), HeldFiles::newest());
+        let (mut first, mut newest) = (RetainedFiles::default(), RetainedFiles::newest_only());
         for identity in &identities {
-            first.hold(identity, &NOWHERE);
-            newest.hold(identity, &NOWHERE);
-            newest.hold(&identities[0], &NOWHERE);
+            first.add(identity, &NOWHERE);
+            newest.add(identity, &NOWHERE);
+            newest.add(&identities[0], &NOWHERE);
         }
         let last = &identities[identities.len() - 1];
-        assert!(first.holds(&identities[1]) && !first.holds(last));
-        assert!(!newest.holds(&identities[1]) && newest.holds(last) && newest.holds(&identities[0]));
+        assert!(first.contains(&identities[1]) && !first.contains(last));
+        assert!(!newest.contains(&identities[1]) && newest.contains(last) && newest.contains(&identities[0]));
         assert_eq!(newest.files.len(), first.files.len());
     }
 
@@ -358,14 +358,14 @@ mod tests {
     fn what_stays_where_it_is_is_closed() {
         let program = std::env::current_exe().unwrap();
         let identity = identity(&program);
-        let mut held = HeldFiles::default();
-        held.hold(&identity, &NOWHERE);
-        assert!(held.holds(&identity));
-        if PASSING.iter().any(|folder| identity.path.as_bytes().starts_with(folder)) {
+        let mut held = RetainedFiles::default();
+        held.add(&identity, &NOWHERE);
+        assert!(held.contains(&identity));
+        if TEMPORARY_FOLDERS.iter().any(|folder| identity.path.as_bytes().starts_with(folder)) {
             println!("skipped: these tests are built in a folder of passing files");
             return;
         }
-        held.close_those_that_stay();
+        held.close_findable();
         assert!(held.is_empty());
     }
 
@@ -382,18 +382,18 @@ mod tests {
         assert!(made.unwrap().success());
         fs::write(root.join("file"), "no object").unwrap();
         let opened = open_path(&root).unwrap();
-        let at = MappedAt { root: Some(&opened), ..NOWHERE };
+        let at = MappingLocation { root: Some(&opened), ..NOWHERE };
         let of = |path: &str, identity: ObjectIdentity| ObjectIdentity { path: Name::from(path), ..identity };
-        let mut held = HeldFiles::default();
-        held.hold(&of("/link", identity(&secret)), &at);
-        held.hold(&of("/pipe", identity(&pipe)), &at);
-        held.hold(&of("/file", identity(&secret)), &at);
+        let mut held = RetainedFiles::default();
+        held.add(&of("/link", identity(&secret)), &at);
+        held.add(&of("/pipe", identity(&pipe)), &at);
+        held.add(&of("/file", identity(&secret)), &at);
         let build_id = BuildId::from_hex("0123456789abcdef");
         let file = of("/file", identity(&root.join("file")));
-        held.hold(&ObjectIdentity { build_id, file: None, ..file.clone() }, &at);
+        held.add(&ObjectIdentity { build_id, file: None, ..file.clone() }, &at);
         assert!(held.is_empty(), "{held:?}");
-        held.hold(&file, &at);
-        assert!(held.holds(&file));
+        held.add(&file, &at);
+        assert!(held.contains(&file));
     }
 
     #[test]
@@ -402,8 +402,8 @@ mod tests {
         let copy = folder.path().join("program");
         fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
         let identity = identity(&copy);
-        let mut held = HeldFiles::default();
-        held.hold(&identity, &NOWHERE);
+        let mut held = RetainedFiles::default();
+        held.add(&identity, &NOWHERE);
         assert!(held.open::<ObjectBytes>(&identity, &()).is_some());
         OpenOptions::new().write(true).open(&copy).unwrap().set_len(100 << 30).unwrap();
         assert!(held.open::<ObjectBytes>(&identity, &()).is_none());

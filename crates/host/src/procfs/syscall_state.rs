@@ -7,7 +7,7 @@ use model::{Pid, Tid};
 
 /// A thread that is in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct InKernel {
+pub struct SyscallState {
     /// The number of the system call; `None` where it is in none: a page fault.
     pub number: Option<u64>,
     /// The call's arguments.
@@ -18,7 +18,7 @@ pub struct InKernel {
     pub program_counter: u64,
 }
 
-impl InKernel {
+impl SyscallState {
     /// Reads the text of the file; `None` for a thread that runs, and for what is no such text.
     pub fn parse(text: &str) -> Option<Self> {
         let mut words = text.split_ascii_whitespace();
@@ -43,16 +43,16 @@ impl InKernel {
 /// # Errors
 /// `EPERM` and `EACCES` where it may not be traced by us ([`crate::sysctl::ptrace_scope`]), `ENOENT` and `ESRCH` where it has
 /// ended.
-pub fn in_kernel(pid: Pid, tid: Tid) -> io::Result<Option<InKernel>> {
-    fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).map(|text| InKernel::parse(&text))
+pub fn syscall_state(pid: Pid, tid: Tid) -> io::Result<Option<SyscallState>> {
+    fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).map(|text| SyscallState::parse(&text))
 }
 
 /// Returns the file that a descriptor of a process is open on, as the kernel words it: a path, `pipe:[7]`,
 /// `socket:[8]`.
 ///
 /// # Errors
-/// As [`in_kernel`].
-pub fn open_file(pid: Pid, descriptor: u64) -> io::Result<Vec<u8>> {
+/// As [`syscall_state`].
+pub fn descriptor_target(pid: Pid, descriptor: u64) -> io::Result<Vec<u8>> {
     use std::os::unix::ffi::OsStringExt;
     fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).map(|path| path.into_os_string().into_vec())
 }
@@ -63,14 +63,14 @@ mod tests {
 
     #[test]
     fn calls_faults_and_running_threads_are_told_apart() {
-        let call = InKernel::parse("0 0x5 0x7ff0 0x1 0x0 0x0 0x0 0x7ffe10 0x7f0a\n").unwrap();
+        let call = SyscallState::parse("0 0x5 0x7ff0 0x1 0x0 0x0 0x0 0x7ffe10 0x7f0a\n").unwrap();
         assert_eq!((call.number, call.arguments[..3].to_vec()), (Some(0), vec![5, 0x7ff0, 1]));
         assert_eq!((call.stack_pointer, call.program_counter), (0x7ffe10, 0x7f0a));
-        let fault = InKernel::parse("-1 0x7ffe10 0x7f0a\n").unwrap();
+        let fault = SyscallState::parse("-1 0x7ffe10 0x7f0a\n").unwrap();
         assert_eq!((fault.number, fault.program_counter), (None, 0x7f0a));
         for text in ["running\n", "", "7", "0 0x5 0x6 0x7ffe10 0x7f0a", "-2 0x1 0x2", "0 5 6 7 8 9 10 11 12"]
         {
-            assert_eq!(InKernel::parse(text), None, "{text}");
+            assert_eq!(SyscallState::parse(text), None, "{text}");
         }
     }
 
@@ -82,7 +82,7 @@ mod tests {
         let mut found = None;
         while found.is_none() && std::time::Instant::now() < end {
             // Until it is sleep and sleeps, it runs, or is another program.
-            found = in_kernel(pid, Tid(pid.0)).ok().flatten().filter(|call| call.stack_pointer > 0);
+            found = syscall_state(pid, Tid(pid.0)).ok().flatten().filter(|call| call.stack_pointer > 0);
         }
         child.kill().unwrap();
         child.wait().unwrap();

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Bytes of a source file that are read at the most.
-const MOST_SOURCE_BYTES: u64 = 16 << 20;
+const MAX_SOURCE_BYTES: u64 = 16 << 20;
 
 /// Parses what `--source-dir` takes.
-pub(crate) fn folder(text: &str) -> Result<(String, PathBuf), String> {
+pub(crate) fn parse_replacement(text: &str) -> Result<(String, PathBuf), String> {
     let (from, to) = text.split_once('=').ok_or("not of the form FROM=TO")?;
     Ok((from.to_owned(), PathBuf::from(to)))
 }
@@ -52,6 +52,6 @@ fn read_lines(path: PathBuf) -> Option<Arc<[String]>> {
         return None;
     }
     let mut bytes = Vec::new();
-    File::open(path).ok()?.take(MOST_SOURCE_BYTES).read_to_end(&mut bytes).ok()?;
+    File::open(path).ok()?.take(MAX_SOURCE_BYTES).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect())
 }

@@ -1,64 +1,14 @@
-//! `--call-graph`: what is asked for, and what came of it.
+//! How complete the recorded stacks are, and why some end early.
 
 use analysis::Notices;
 use export::summary::counted;
 use model::TruncationReason;
-use recorder::CallChain;
 use recorder::unwind::StackTotals;
 
 use crate::console::Console;
 
-/// The value of `--call-graph`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CallGraph {
-    /// Complete stacks, by copies of a size that we choose.
-    Auto,
-    /// Complete stacks, by copies of this many bytes.
-    Dwarf(u32),
-    /// The kernel's walk over frame pointers.
-    Fp,
-    /// The calls that the processor remembers.
-    Lbr,
-    /// None: only the sampled addresses.
-    No,
-}
-
-/// Parses the value of `--call-graph`.
-///
-/// # Errors
-/// What it may be.
-pub fn parse(text: &str) -> Result<CallGraph, String> {
-    match text.split_once(',') {
-        Some(("dwarf", size)) => match size.parse::<u32>() {
-            // The kernel takes multiples of 8 below 65,536.
-            Ok(size) if (8..=65_528).contains(&size) && size % 8 == 0 => Ok(CallGraph::Dwarf(size)),
-            _ => Err("the size of a stack copy is a multiple of 8 from 8 to 65528".to_owned()),
-        },
-        None if text == "auto" => Ok(CallGraph::Auto),
-        None if text == "dwarf" => Ok(CallGraph::Dwarf(recorder::DEFAULT_STACK_COPY)),
-        None if text == "fp" => Ok(CallGraph::Fp),
-        None if text == "lbr" => Ok(CallGraph::Lbr),
-        None if text == "no" => Ok(CallGraph::No),
-        _ => Err("one of auto, dwarf[,SIZE], fp, lbr, no".to_owned()),
-    }
-}
-
-impl CallGraph {
-    /// The call chains to record; `None` where stacks are to be kept that are not taken.
-    pub fn chain(self, keep: bool) -> Option<CallChain> {
-        Some(match self {
-            Self::Auto => CallChain::Stacks { size: None, keep },
-            Self::Dwarf(size) => CallChain::Stacks { size: Some(size), keep },
-            _ if keep => return None,
-            Self::Fp => CallChain::FramePointers,
-            Self::Lbr => CallChain::LastBranches,
-            Self::No => CallChain::None,
-        })
-    }
-}
-
 /// `, stacks 99.8 % complete (copies of 4 to 64 KiB)`; the sizes are the smallest and the largest that were chosen.
-pub fn share(totals: &StackTotals, sizes: (u32, u32)) -> String {
+pub fn completeness(totals: &StackTotals, sizes: (u32, u32)) -> String {
     totals.complete_percent().map_or(String::new(), |percent| {
         // 99.96 % are not "100.0 %".
         let percent = if percent < 100.0 { percent.min(99.9) } else { percent };
@@ -72,7 +22,7 @@ pub fn share(totals: &StackTotals, sizes: (u32, u32)) -> String {
 }
 
 /// Tells the user why stacks are not complete.
-pub fn tell(totals: &StackTotals, console: &Console) {
+pub fn report_truncation(totals: &StackTotals, console: &Console) {
     let all = totals.all().max(1) as f64;
     let percent = |count: u64| 100.0 * count as f64 / all;
     if totals.completed_late > 0 {
@@ -124,22 +74,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_what_the_kernel_takes() {
-        assert_eq!(parse("dwarf,8192"), Ok(CallGraph::Dwarf(8192)));
-        assert_eq!(parse("auto"), Ok(CallGraph::Auto));
-        assert_eq!(CallGraph::Auto.chain(false), Some(CallChain::default()));
-        for bad in ["dwarf,65536", "dwarf,12", "dwarf,", "lbr,1", "fp,8192", "auto,1", ""] {
-            assert!(parse(bad).is_err(), "{bad}");
-        }
-        assert_eq!(CallGraph::Fp.chain(true), None);
-    }
-
-    #[test]
     fn a_share_is_not_rounded_up_to_all() {
         let mut totals = StackTotals { complete: 9_999, ..StackTotals::default() };
-        assert_eq!(share(&totals, (4096, 65_528)), ", stacks 100.0 % complete (copies of 4 to 64 KiB)");
+        assert_eq!(
+            completeness(&totals, (4096, 65_528)),
+            ", stacks 100.0 % complete (copies of 4 to 64 KiB)"
+        );
         totals.truncated[0] = 1;
-        assert_eq!(share(&totals, (16_384, 16_384)), ", stacks 99.9 % complete (copies of 16 KiB)");
-        assert_eq!(share(&StackTotals::default(), (0, 0)), "");
+        assert_eq!(completeness(&totals, (16_384, 16_384)), ", stacks 99.9 % complete (copies of 16 KiB)");
+        assert_eq!(completeness(&StackTotals::default(), (0, 0)), "");
     }
 }

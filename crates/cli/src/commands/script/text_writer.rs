@@ -14,34 +14,34 @@ use export::script::{ChainLine, ChainLineTexts, GappedText, SymbolLookup};
 use model::{Name, Resolution, Space, SpaceId, SpaceTable, StackEntry};
 use perfdata::features::Features;
 
-/// So many places stay known between lots.
-const MOST_PLACES: usize = 1 << 20;
+/// So many places stay known between batches.
+const MAX_RESOLUTIONS: usize = 1 << 20;
 
 /// Samples that have been read, and what is new in them.
 pub(super) struct SampleBatch {
     /// The samples.
     pub(super) text: GappedText,
-    /// Lines of call chains that were in no lot before.
+    /// Lines of call chains that were in no batch before.
     pub(super) lines: Vec<ChainLine>,
-    /// Spaces that were in no lot before.
+    /// Spaces that were in no batch before.
     pub(super) spaces: Vec<Space>,
     /// The processes of all spaces.
     pub(super) seen_in: SeenIn,
     /// True if the numbers of lines start anew.
-    pub(super) forget_lines: bool,
+    pub(super) reset_lines: bool,
 }
 
-/// Takes lots, until it is dropped or fails.
-pub(super) struct Lots<'a> {
-    lots: Sender<SampleBatch>,
+/// Takes batches, until it is dropped or fails.
+pub(super) struct BatchSender<'a> {
+    batches: Sender<SampleBatch>,
     emptied: Receiver<GappedText>,
     line_bytes: &'a AtomicUsize,
 }
 
-impl Lots<'_> {
-    /// Hands a lot over; waits where the one before is still at work. `None` where it failed: it says why itself.
-    pub(super) fn send(&self, lot: SampleBatch) -> Option<()> {
-        self.lots.send(lot).ok()
+impl BatchSender<'_> {
+    /// Hands a batch over; waits where the one before is still at work. `None` where it failed: it says why itself.
+    pub(super) fn send(&self, batch: SampleBatch) -> Option<()> {
+        self.batches.send(batch).ok()
     }
 
     /// Memory for the next text.
@@ -55,8 +55,8 @@ impl Lots<'_> {
     }
 }
 
-/// Finishes lots in their order.
-pub(super) struct Finisher<'o> {
+/// Finishes batches in their order.
+pub(super) struct TextWriter<'o> {
     symbolizing: Symbolizing,
     output: &'o mut (dyn Write + Send),
     symbols: Symbols,
@@ -66,7 +66,7 @@ pub(super) struct Finisher<'o> {
     lines: ChainLineTexts,
 }
 
-impl<'o> Finisher<'o> {
+impl<'o> TextWriter<'o> {
     /// Has written nothing yet.
     pub(super) fn new(
         symbolizing: Symbolizing,
@@ -86,19 +86,19 @@ impl<'o> Finisher<'o> {
         mut self,
         line_bytes: &'scope AtomicUsize,
         scope: &'scope Scope<'scope, '_>,
-    ) -> anyhow::Result<(Lots<'scope>, ScopedJoinHandle<'scope, anyhow::Result<Vec<String>>>)>
+    ) -> anyhow::Result<(BatchSender<'scope>, ScopedJoinHandle<'scope, anyhow::Result<Vec<String>>>)>
     where
         'o: 'scope,
     {
-        // A lot is handed over when the one before is done: there are never more than two.
-        let (sender, lots) = bounded::<SampleBatch>(0);
-        let (give_back, emptied) = bounded(1);
+        // A batch is handed over when the one before is done: there are never more than two.
+        let (sender, batches) = bounded::<SampleBatch>(0);
+        let (recycled, emptied) = bounded(1);
         let work = move || {
-            for mut lot in lots {
-                self.finish(&mut lot)?;
+            for mut batch in batches {
+                self.finish(&mut batch)?;
                 line_bytes.store(self.lines.bytes(), Ordering::Relaxed);
                 // Where nobody wants it any more, it is dropped.
-                let _ = give_back.try_send(lot.text);
+                let _ = recycled.try_send(batch.text);
             }
             Ok(self.symbols.remarks())
         };
@@ -106,31 +106,31 @@ impl<'o> Finisher<'o> {
             .name("prof-writer".to_owned())
             .spawn_scoped(scope, work)
             .context("cannot start a thread to write with")?;
-        Ok((Lots { lots: sender, emptied, line_bytes }, thread))
+        Ok((BatchSender { batches: sender, emptied, line_bytes }, thread))
     }
 
     /// Looks up what is new, and writes the text.
-    fn finish(&mut self, lot: &mut SampleBatch) -> anyhow::Result<()> {
-        for space in lot.spaces.drain(..) {
+    fn finish(&mut self, batch: &mut SampleBatch) -> anyhow::Result<()> {
+        for space in batch.spaces.drain(..) {
             self.spaces.intern(space);
         }
-        if lot.forget_lines {
+        if batch.reset_lines {
             self.lines.clear();
         }
-        if self.symbols.resolutions.len() > MOST_PLACES {
+        if self.symbols.resolutions.len() > MAX_RESOLUTIONS {
             self.symbols.resolutions = symbolizer::Resolutions::default();
         }
-        let places = lot.text.places().chain(lot.lines.iter().map(|line| &line.place));
+        let places = batch.text.places().chain(batch.lines.iter().map(|line| &line.place));
         let mut new: Vec<StackEntry> = places.map(|place| place.entry).collect();
         // Many processes run the same code.
         new.sort_unstable();
         new.dedup();
         new.retain(|entry| self.symbols.resolutions.get(entry).is_none());
-        let seen_in = &lot.seen_in;
+        let seen_in = &batch.seen_in;
         self.symbolizing.resolve(new, &self.spaces, |space| seen_in.pids(space), &mut self.symbols);
         let names = Names { symbols: &self.symbols, spaces: &self.spaces, modules: &self.listed_modules };
-        self.lines.format(&lot.lines, &names);
-        Ok(lot.text.fill(&self.lines, &names, self.output)?)
+        self.lines.format(&batch.lines, &names);
+        Ok(batch.text.fill(&self.lines, &names, self.output)?)
     }
 }
 

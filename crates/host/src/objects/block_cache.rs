@@ -31,10 +31,10 @@ pub struct BlockFile {
     cache: Arc<BlockCache>,
 }
 
-/// Blocks of all files that share it.
+/// The blocks of all files of one store.
 #[derive(Default, Debug)]
 pub struct BlockCache {
-    blocks: Mutex<Blocks>,
+    blocks: Mutex<Generations>,
     files: AtomicU64,
 }
 
@@ -43,16 +43,16 @@ type BlockMap = HashMap<(u64, u64), Box<[u8]>>;
 
 /// Two generations: what is used of the older one moves to the newer, and when that is full the older one goes.
 #[derive(Default, Debug)]
-struct Blocks {
+struct Generations {
     newer: BlockMap,
     older: BlockMap,
 }
 
 /// A page: what the kernel keeps files in.
-const BLOCK: usize = 4096;
+const BLOCK_BYTES: usize = 4096;
 
-/// Blocks of each generation: 4 MiB. The unwinder looks at 1 to 3 MiB of clang's or rustc's tables in a second.
-const MOST_BLOCKS: usize = 1024;
+/// Maximum number of blocks of each generation: 4 MiB. The unwinder looks at 1 to 3 MiB of clang's or rustc's tables in a second.
+const MAX_BLOCKS_PER_GENERATION: usize = 1024;
 
 impl BlockFile {
     pub(super) fn new(file: File, size: u64, cache: &Arc<BlockCache>) -> Self {
@@ -73,12 +73,12 @@ impl BlockFile {
             return copy(bytes, into);
         }
         // Others go on while the disk is asked.
-        let mut bytes = vec![0; BLOCK].into_boxed_slice();
-        let read = read_fully(&self.file, block.saturating_mul(BLOCK as u64), &mut bytes);
+        let mut bytes = vec![0; BLOCK_BYTES].into_boxed_slice();
+        let read = read_fully(&self.file, block.saturating_mul(BLOCK_BYTES as u64), &mut bytes);
         let copied = copy(&bytes[..read], into);
-        if read == BLOCK {
+        if read == BLOCK_BYTES {
             // What is shorter may grow.
-            self.cache.lock().put(key, bytes);
+            self.cache.lock().insert_block(key, bytes);
         }
         copied
     }
@@ -88,7 +88,7 @@ impl BlockBytes {
     /// Forgets all blocks, also those of other files.
     pub(super) fn clear_cache(&self) {
         if let Self::File(file) = self {
-            *file.cache.lock() = Blocks::default();
+            *file.cache.lock() = Generations::default();
         }
     }
 }
@@ -107,14 +107,14 @@ impl ReadAt for BlockBytes {
             Self::Memory(bytes) => return bytes.read_at(offset, into),
         };
         // What is long is wanted once.
-        if into.len() > 4 * BLOCK {
+        if into.len() > 4 * BLOCK_BYTES {
             return read_fully(&file.file, offset, into);
         }
         let (mut at, mut filled) = (offset, 0);
         while filled < into.len() {
-            let start = (at % BLOCK as u64) as usize;
-            let wanted = (BLOCK - start).min(into.len() - filled);
-            let read = file.read_block(at / BLOCK as u64, start, &mut into[filled..filled + wanted]);
+            let start = (at % BLOCK_BYTES as u64) as usize;
+            let wanted = (BLOCK_BYTES - start).min(into.len() - filled);
+            let read = file.read_block(at / BLOCK_BYTES as u64, start, &mut into[filled..filled + wanted]);
             filled += read;
             at = at.saturating_add(read as u64);
             if read < wanted {
@@ -126,23 +126,23 @@ impl ReadAt for BlockBytes {
 }
 
 impl BlockCache {
-    fn lock(&self) -> MutexGuard<'_, Blocks> {
+    fn lock(&self) -> MutexGuard<'_, Generations> {
         // A panic elsewhere does not make the blocks wrong.
         self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Blocks {
+impl Generations {
     fn get(&mut self, key: (u64, u64)) -> Option<&[u8]> {
         if !self.newer.contains_key(&key) {
             let block = self.older.remove(&key)?;
-            self.put(key, block);
+            self.insert_block(key, block);
         }
         self.newer.get(&key).map(|block| &**block)
     }
 
-    fn put(&mut self, key: (u64, u64), block: Box<[u8]>) {
-        if self.newer.len() >= MOST_BLOCKS {
+    fn insert_block(&mut self, key: (u64, u64), block: Box<[u8]>) {
+        if self.newer.len() >= MAX_BLOCKS_PER_GENERATION {
             self.older = std::mem::take(&mut self.newer);
         }
         self.newer.insert(key, block);
@@ -175,12 +175,17 @@ mod tests {
 
     #[test]
     fn reads_are_the_files_bytes_wherever_they_begin() {
-        let bytes: Vec<u8> = (0..5 * BLOCK + 100).map(|index| (index / 7) as u8).collect();
+        let bytes: Vec<u8> = (0..5 * BLOCK_BYTES + 100).map(|index| (index / 7) as u8).collect();
         let cache = Arc::new(BlockCache::default());
-        let (one, other) = (file(&bytes, &cache), file(&vec![9; BLOCK], &cache));
-        for (offset, length) in
-            [(0, 1), (10, 8), (BLOCK - 4, 8), (BLOCK - 1, 2 * BLOCK), (5, 5 * BLOCK), (5 * BLOCK, 200)]
-        {
+        let (one, other) = (file(&bytes, &cache), file(&vec![9; BLOCK_BYTES], &cache));
+        for (offset, length) in [
+            (0, 1),
+            (10, 8),
+            (BLOCK_BYTES - 4, 8),
+            (BLOCK_BYTES - 1, 2 * BLOCK_BYTES),
+            (5, 5 * BLOCK_BYTES),
+            (5 * BLOCK_BYTES, 200),
+        ] {
             for _ in 0..2 {
                 let mut read = vec![0; length];
                 let count = one.read_at(offset as u64, &mut read);
@@ -195,14 +200,14 @@ mod tests {
     #[test]
     fn blocks_are_bounded_and_those_in_use_stay() {
         let cache = Arc::new(BlockCache::default());
-        let bytes = file(&vec![1; (4 * MOST_BLOCKS + 1) * BLOCK], &cache);
+        let bytes = file(&vec![1; (4 * MAX_BLOCKS_PER_GENERATION + 1) * BLOCK_BYTES], &cache);
         let BlockBytes::File(inner) = &bytes else { panic!() };
-        for block in 0..4 * MOST_BLOCKS as u64 {
-            assert_eq!(bytes.array::<1>(block * BLOCK as u64), Some([1]));
+        for block in 0..4 * MAX_BLOCKS_PER_GENERATION as u64 {
+            assert_eq!(bytes.array::<1>(block * BLOCK_BYTES as u64), Some([1]));
             assert_eq!(bytes.array::<1>(0), Some([1]));
         }
         let blocks = cache.lock();
-        assert!(blocks.newer.len() + blocks.older.len() <= 2 * MOST_BLOCKS);
+        assert!(blocks.newer.len() + blocks.older.len() <= 2 * MAX_BLOCKS_PER_GENERATION);
         assert!(
             blocks.newer.contains_key(&(inner.number, 0)) || blocks.older.contains_key(&(inner.number, 0))
         );
@@ -211,12 +216,12 @@ mod tests {
     #[test]
     fn a_file_that_shrinks_has_fewer_bytes() {
         let cache = Arc::new(BlockCache::default());
-        let bytes = file(&vec![1; 3 * BLOCK], &cache);
+        let bytes = file(&vec![1; 3 * BLOCK_BYTES], &cache);
         assert_eq!(bytes.array::<8>(0), Some([1; 8]));
         let BlockBytes::File(inner) = &bytes else { panic!() };
-        inner.file.set_len(BLOCK as u64 + 3).unwrap();
-        assert_eq!(bytes.array::<8>(BLOCK as u64), None);
-        assert_eq!(bytes.array::<3>(BLOCK as u64), Some([1; 3]));
-        assert_eq!(bytes.read_at(2 * BLOCK as u64, &mut [0; 8]), 0);
+        inner.file.set_len(BLOCK_BYTES as u64 + 3).unwrap();
+        assert_eq!(bytes.array::<8>(BLOCK_BYTES as u64), None);
+        assert_eq!(bytes.array::<3>(BLOCK_BYTES as u64), Some([1; 3]));
+        assert_eq!(bytes.read_at(2 * BLOCK_BYTES as u64, &mut [0; 8]), 0);
     }
 }

@@ -1,0 +1,151 @@
+//! What `record` and `top` sample, and how often.
+
+use std::time::Duration;
+
+use clap::Args;
+use recorder::event::Rate;
+use recorder::{Clock, Levels, Options};
+
+use super::call_graph::{self, CallGraph};
+use super::events::EventLists;
+use super::exit_with_usage_error;
+use super::numbers::{seconds, within};
+
+/// What to sample, and how often.
+#[derive(Args)]
+pub struct SamplingArguments {
+    /// A ring for each thread instead of each CPU; threads that are started later are not followed
+    #[arg(long, conflicts_with_all = ["all_cpus", "cpu"])]
+    per_thread: bool,
+    #[command(flatten)]
+    events: EventLists,
+    /// Samples per second, or max [default: 997]
+    #[arg(short = 'F', long, value_name = "HZ", value_parser = frequency, conflicts_with = "count",
+          allow_negative_numbers = true)]
+    freq: Option<u64>,
+    /// How to take call chains: auto (complete stacks, with or without frame pointers), dwarf[,SIZE] (the same with
+    /// stack copies of SIZE bytes), fp (the kernel's walk over frame pointers), lbr (the calls that an Intel processor
+    /// remembers), no
+    #[arg(long, value_name = "HOW", value_parser = call_graph::parse, default_value = "auto")]
+    call_graph: CallGraph,
+    /// Call chains of user space only
+    #[arg(long, conflicts_with = "kernel_callchains")]
+    user_callchains: bool,
+    /// Call chains of the kernel only
+    #[arg(long)]
+    kernel_callchains: bool,
+    /// Take call chains (as is the default)
+    #[arg(short = 'g', conflicts_with = "call_graph")]
+    chains: bool,
+    /// Stop after so many seconds
+    #[arg(short, long, value_name = "SECS", value_parser = seconds, allow_negative_numbers = true)]
+    duration: Option<Duration>,
+    /// Start sampling after so many milliseconds; -1: when --control says so
+    #[arg(short = 'D', long, value_name = "MS", allow_negative_numbers = true, value_parser = delay)]
+    delay: Option<Duration>,
+    /// Keep at most so many addresses of each call chain
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = within(1..=u16::MAX))]
+    max_stack: Option<u16>,
+    /// User space only
+    #[arg(long, conflicts_with = "all_kernel")]
+    all_user: bool,
+    /// The kernel only
+    #[arg(long)]
+    all_kernel: bool,
+    /// Clock of the timestamps: monotonic, monotonic_raw, realtime, boottime, tai, or perf for the kernel's own
+    #[arg(short = 'k', long, value_name = "NAME", value_parser = clock, default_value = "monotonic")]
+    clockid: Clock,
+    /// Ring per CPU: so many pages, or a size such as 512K or 8M [default: up to 4M per CPU]
+    #[arg(short, long, value_name = "N|SIZE", value_parser = ring_size, allow_negative_numbers = true)]
+    mmap_pages: Option<u64>,
+}
+
+impl SamplingArguments {
+    /// Sets the events, the rate and the call chains in `options`. `period` is a fixed period in events, and replaces the
+    /// frequency.
+    ///
+    /// # Errors
+    /// An event is unknown, or cannot be filtered.
+    pub fn apply(&self, options: &mut Options, period: Option<u64>, keep_stacks: bool) -> anyhow::Result<()> {
+        options.events = self.events.select()?;
+        options.rate = self.freq.map(Rate::Frequency).or(period.map(Rate::Period));
+        options.call_chain = match self.call_graph.chain(keep_stacks) {
+            Some(chain) => chain,
+            None => exit_with_usage_error("--keep-stacks needs stacks; try: --call-graph auto --keep-stacks"),
+        };
+        options.delay = self.delay;
+        options.per_thread = self.per_thread;
+        options.max_stack = self.max_stack;
+        options.levels = match (self.all_user, self.all_kernel) {
+            (true, _) => Levels::User,
+            (_, true) => Levels::Kernel,
+            _ => Levels::AsSelected,
+        };
+        options.chain_levels = match (self.user_callchains, self.kernel_callchains) {
+            (true, _) => Levels::User,
+            (_, true) => Levels::Kernel,
+            _ => Levels::AsSelected,
+        };
+        options.clock = self.clockid;
+        options.ring_size = self.mmap_pages;
+        options.duration = self.duration;
+        Ok(())
+    }
+}
+
+/// Parses milliseconds; -1 becomes [`Duration::MAX`], which waits for a command of `--control`.
+fn delay(text: &str) -> Result<Duration, String> {
+    match text {
+        "-1" => Ok(Duration::MAX),
+        _ => within(1..=1_u64 << 40)(text).map(Duration::from_millis),
+    }
+}
+
+fn frequency(text: &str) -> Result<u64, String> {
+    if text == "max" {
+        return Ok(u64::MAX);
+    }
+    match text.parse() {
+        Ok(hertz) if (1..=1_000_000_000).contains(&hertz) => Ok(hertz),
+        _ => Err("a number of samples per second, or max".to_owned()),
+    }
+}
+
+fn clock(text: &str) -> Result<Clock, String> {
+    Clock::by_name(text)
+        .ok_or_else(|| "one of monotonic, monotonic_raw, realtime, boottime, tai, perf".to_owned())
+}
+
+/// Parses a number of pages, or bytes with a unit, into bytes. The recorder rounds to a power of two.
+fn ring_size(text: &str) -> Result<u64, String> {
+    let wrong = || "a number of pages, or a size such as 512K or 8M, below 1T".to_owned();
+    let unit = |suffix: char, factor: u64| {
+        text.strip_suffix([suffix, suffix.to_ascii_lowercase()]).map(|number| (number, factor))
+    };
+    let (number, factor) = unit('K', 1 << 10)
+        .or_else(|| unit('M', 1 << 20))
+        .or_else(|| unit('G', 1 << 30))
+        .or_else(|| unit('B', 1))
+        .unwrap_or((text, host::sys::system::page_size() as u64));
+    let size = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+    size.filter(|size| (1..1 << 40).contains(size)).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_rates_and_times() {
+        assert_eq!(ring_size("512K"), Ok(524_288));
+        assert_eq!(ring_size("8m"), Ok(8 << 20));
+        assert_eq!(ring_size("2"), Ok(2 * host::sys::system::page_size() as u64));
+        for bad in ["", "0", "K", "-1", "1T", "99999999999999999999"] {
+            assert!(ring_size(bad).is_err(), "{bad}");
+        }
+        assert_eq!(frequency("max"), Ok(u64::MAX));
+        assert!(frequency("0").is_err() && frequency("1e3").is_err());
+        assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1500)));
+        assert!(seconds("0").is_err() && seconds("inf").is_err() && seconds("nan").is_err());
+    }
+}

@@ -1,0 +1,98 @@
+//! Whom `record`, `stat` and `top` observe.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+use model::{CpuId, Pid, Tid};
+use recorder::{Options, Target};
+
+use super::numbers::process_number;
+
+/// The processes, threads, CPUs or cgroup to observe.
+#[derive(Args)]
+pub struct TargetArguments {
+    /// Attach to these processes: all their threads, and what they start
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', conflicts_with = "all_cpus",
+          allow_negative_numbers = true, value_parser = process_number)]
+    pid: Vec<i32>,
+    /// With -p: also the processes that these have started before, and so on
+    #[arg(long, requires = "pid", conflicts_with = "no_inherit")]
+    with_children: bool,
+    /// Attach to these single threads
+    #[arg(short, long, value_name = "TID", value_delimiter = ',', conflicts_with_all = ["pid", "all_cpus"],
+          allow_negative_numbers = true, value_parser = process_number)]
+    tid: Vec<i32>,
+    /// Attach to all processes of this user
+    #[arg(short, long, value_name = "USER", conflicts_with_all = ["pid", "tid", "all_cpus"])]
+    uid: Option<String>,
+    /// Everything on all CPUs
+    #[arg(short, long)]
+    all_cpus: bool,
+    /// Only on these CPUs (0-3,5); without another target, everything there
+    #[arg(short = 'C', long, value_name = "LIST", value_parser = cpu_list)]
+    cpu: Option<CpuList>,
+    /// Only this cgroup (with -a)
+    #[arg(short = 'G', long, value_name = "PATH", requires = "all_cpus")]
+    cgroup: Option<PathBuf>,
+    /// Do not follow the threads and processes that are started
+    #[arg(short = 'i', long)]
+    no_inherit: bool,
+    /// What to follow of what is started: processes with their threads, or the threads of the target's processes alone
+    #[arg(long, value_name = "WHAT", value_parser = ["process", "thread"], conflicts_with = "no_inherit")]
+    inherit: Option<String>,
+}
+
+impl TargetArguments {
+    /// Returns the target; `None` if no option names one. Next to a command, `-C` alone limits the CPUs on which the command is
+    /// sampled.
+    ///
+    /// # Errors
+    /// `--uid` names an unknown user.
+    pub fn target(&self, has_command: bool) -> anyhow::Result<Option<Target>> {
+        Ok(Some(if !self.pid.is_empty() {
+            Target::Processes(self.pid.iter().copied().map(Pid).collect())
+        } else if !self.tid.is_empty() {
+            Target::Threads(self.tid.iter().copied().map(Tid).collect())
+        } else if let Some(user) = &self.uid {
+            Target::User(user_number(user)?)
+        } else if let Some(path) = &self.cgroup {
+            Target::Cgroup(path.clone())
+        } else if self.all_cpus || (self.cpu.is_some() && !has_command) {
+            Target::System
+        } else {
+            return Ok(None);
+        }))
+    }
+
+    /// Sets the CPUs, and which children of the target are followed.
+    pub fn apply_limits(&self, options: &mut Options) {
+        options.cpus = self.cpu.as_ref().map(|list| list.0.clone());
+        options.inherit = !self.no_inherit;
+        options.with_children = self.with_children;
+        options.threads_only = self.inherit.as_deref() == Some("thread");
+    }
+}
+
+/// Returns the number of a user that is given by number or name.
+fn user_number(user: &str) -> anyhow::Result<u32> {
+    if let Ok(number) = user.parse() {
+        return Ok(number);
+    }
+    // Only the file is read: users of LDAP and the like can be given by number.
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let line = users.lines().find_map(|line| line.strip_prefix(user)?.strip_prefix(':'));
+    let number = line.and_then(|line| line.split(':').nth(1)?.parse().ok());
+    number.with_context(|| {
+        format!("there is no user {user:?} in /etc/passwd; try the number that `id -u {user}` prints")
+    })
+}
+
+/// A list of CPUs in the kernel's form: `0-3,5`.
+#[derive(Clone, Debug)]
+struct CpuList(Vec<CpuId>);
+
+fn cpu_list(text: &str) -> Result<CpuList, String> {
+    let cpus = host::cpus::parse(text).filter(|cpus| !cpus.is_empty());
+    cpus.map(CpuList).ok_or_else(|| "a list of CPUs such as 0-3,5".to_owned())
+}
