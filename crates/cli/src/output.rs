@@ -67,7 +67,7 @@ impl Output {
     pub fn nameless() -> anyhow::Result<(Self, File)> {
         let folder = std::env::temp_dir();
         let name = format!("a temporary file in {}", folder.display());
-        let file = NewFile::create_unseen(&folder).with_context(|| format!("cannot create {name}"))?;
+        let file = NewFile::create_nameless(&folder).with_context(|| format!("cannot create {name}"))?;
         let file = file.file().try_clone().with_context(|| format!("cannot use {name}"))?;
         let again = file.try_clone().with_context(|| format!("cannot use {name}"))?;
         let target = OutputTarget::Stream(BufWriter::with_capacity(BUFFER_BYTES, file));

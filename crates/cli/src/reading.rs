@@ -104,7 +104,7 @@ fn record_command(
         recorder::observe_waits(&mut options, &recorder::this_machine())?;
     }
     let no_file = || format!("cannot make {}", temporary_file());
-    let file = NewFile::create_unseen(&std::env::temp_dir()).with_context(no_file)?;
+    let file = NewFile::create_nameless(&std::env::temp_dir()).with_context(no_file)?;
     let recording = file.file().try_clone().with_context(no_file)?;
     let consumer = FileConsumer::unseen(file, own_command_line());
     let commands = CommandSources::default();

@@ -5,12 +5,10 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// More than any machine has; a bound for loops that somebody may have mounted.
+/// Maximum number of groups listed: more than any machine has. Bounds the walk where somebody has mounted a loop.
 const MAX_CGROUPS: usize = 65_536;
 
-/// Finds the mount point of the hierarchy whose groups perf events understand: version 1's `perf_event` where that
-/// exists,
-/// else version 2.
+/// Returns the mount point of the hierarchy that perf events use: `perf_event` of version 1 if it is mounted, else version 2.
 pub fn hierarchy() -> Option<PathBuf> {
     mount_point(&fs::read_to_string("/proc/mounts").ok()?)
 }
@@ -28,10 +26,10 @@ fn mount_point(mounts: &str) -> Option<PathBuf> {
     find("cgroup", Some("perf_event")).or_else(|| find("cgroup2", None))
 }
 
-/// Opens a group by its path from the hierarchy's root, with or without the first slash, or by its whole path.
+/// Opens a group by its path below the root of the hierarchy, with or without a leading slash, or by its full path.
 ///
 /// # Errors
-/// `ENOENT` where there is no such group, or no hierarchy.
+/// `ENOENT` if there is no such group, or no hierarchy.
 pub fn open(path: &Path) -> io::Result<File> {
     let root = hierarchy().ok_or(io::ErrorKind::NotFound)?;
     let inside = if path.starts_with(&root) {
@@ -43,8 +41,8 @@ pub fn open(path: &Path) -> io::Result<File> {
     if folder.metadata()?.is_dir() { Ok(folder) } else { Err(io::ErrorKind::NotADirectory.into()) }
 }
 
-/// All groups: the number that samples carry, and the path from the root. The number is the inode of the folder
-/// (kernfs makes its file handle from that).
+/// Lists all groups: the id that samples carry, and the path below the root. The id is the inode of the folder, from which
+/// kernfs makes its file handle.
 pub fn all() -> Vec<(u64, String)> {
     let Some(root) = hierarchy() else { return Vec::new() };
     let (mut found, mut waiting) = (Vec::new(), vec![root.clone()]);

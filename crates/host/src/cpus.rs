@@ -1,11 +1,11 @@
-//! Lists of CPUs as the kernel writes them: `0-3,5`.
+//! Lists of CPUs in the kernel's form: `0-3,5`.
 
 use model::CpuId;
 
-/// Numbers above this are no CPUs of any machine (the kernel's `NR_CPUS` is at most 8192).
+/// Highest CPU number that is accepted. The kernel's `NR_CPUS` is at most 8192.
 const MAX_CPU: u32 = 65_535;
 
-/// Reads a list such as `0-3,5`; ascending, each once. `None` where it is not one.
+/// Parses a list such as `0-3,5` into ascending, unique numbers; `None` if it is malformed.
 pub fn parse(text: &str) -> Option<Vec<CpuId>> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
@@ -21,7 +21,7 @@ pub fn parse(text: &str) -> Option<Vec<CpuId>> {
     Some(cpus)
 }
 
-/// Writes ascending numbers as such a list.
+/// Formats ascending numbers as a list with ranges.
 pub fn format(cpus: &[CpuId]) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for cpu in cpus {

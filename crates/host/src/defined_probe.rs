@@ -1,5 +1,5 @@
-//! Probes that are defined in tracefs, and then are tracepoints like others: what a thread starts takes them over, as it cannot
-//! those of the PMUs `uprobe` and `kprobe`.
+//! Probes that are defined in tracefs and become tracepoints. Threads started later inherit tracepoints, but not the events of the
+//! PMUs `uprobe` and `kprobe`.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::{File, OpenOptions};
@@ -12,30 +12,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::tracefs;
 
-/// The code that a probe is set on.
+/// The address at which a probe is set.
 #[derive(Clone, Copy, Debug)]
 pub enum ProbePlace<'a> {
-    /// At an offset of a file.
+    /// An offset in a program or library, in bytes of the file.
     Program(&'a CStr, u64),
-    /// At an offset of a function of the kernel.
+    /// An offset from a function of the kernel, in bytes.
     Kernel(&'a CStr, u64),
 }
 
-/// A probe, defined until this is dropped. What counts it has to be closed before: the kernel keeps what is in use.
+/// A probe that stays defined until this is dropped. Close its events first: the kernel does not remove a probe in use.
 #[derive(Debug)]
 pub struct DefinedProbe {
     definitions: PathBuf,
     system: String,
     name: String,
-    /// The number of its tracepoint.
+    /// The id of its tracepoint, for `attr.config`.
     pub id: u64,
 }
 
 impl DefinedProbe {
-    /// Defines a probe at a place, or where the function there returns.
+    /// Defines a probe at an address, or at the return of the function there.
     ///
     /// # Errors
-    /// Where the program cannot be opened, or tracefs cannot be written.
+    /// The program cannot be opened, or tracefs cannot be written.
     pub fn new(place: ProbePlace<'_>, on_return: bool) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let folder = tracefs::mounted()?;
@@ -43,7 +43,7 @@ impl DefinedProbe {
         let (definitions, place, _program) = match place {
             ProbePlace::Program(path, offset) => {
                 let file = File::open(Path::new(OsStr::from_bytes(path.to_bytes())))?;
-                // By its descriptor: blanks and colons of a path would end it.
+                // By its descriptor, because a blank or colon would end a path.
                 let place = format!("/proc/{own}/fd/{}:{offset:#x}", file.as_raw_fd());
                 ("uprobe_events", place, Some(file))
             }
@@ -65,12 +65,13 @@ impl DefinedProbe {
 
 impl Drop for DefinedProbe {
     fn drop(&mut self) {
-        // Nothing more can be done where it stays: it is not enabled, and costs nothing.
+        // A probe that cannot be removed is disabled and costs nothing.
         let _ = append(&self.definitions, &format!("-:{}/{}\n", self.system, self.name));
     }
 }
 
-/// Adds one line in one `write(2)`, as tracefs wants it. Opened to append: to truncate would remove the probes of others.
+/// Adds one line with one `write(2)`, as tracefs requires. Opens the file for appending, because truncating removes the probes
+/// of other processes.
 fn append(definitions: &Path, line: &str) -> io::Result<()> {
     OpenOptions::new().append(true).open(definitions)?.write_all(line.as_bytes())
 }

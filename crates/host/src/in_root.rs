@@ -9,24 +9,23 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::sys::resolve;
 
-/// Symbolic links that one path may lead over: the kernel's `MAXSYMLINKS`.
+/// Maximum number of symbolic links followed for one path: the kernel's `MAXSYMLINKS`.
 const MAX_SYMLINKS: usize = 40;
 
-/// Opens `path` with `O_PATH`, every component resolved below `root`: `..` ends there, an absolute link begins there. A link
-/// as the last component is opened itself. `may_enter` is asked of `root` and of each mount that the path leads into, before
-/// anything in it is looked up: some file systems never answer.
+/// Opens `path` with `O_PATH` and resolves every component below `root`: `..` stops at `root`, and absolute links start there.
+/// If the last component is a link, opens the link itself. Calls `may_enter` for `root` and for each mount on the way before
+/// looking anything up in it, because some file systems never answer.
 ///
-/// Who owns the folders of `root` can make the path lead anywhere below it, never out of it.
+/// The owner of the folders can make the path lead anywhere below `root`, but not out of it.
 ///
 /// # Errors
-/// Those of `openat2(2)`; [`io::ErrorKind::Unsupported`] for a mount that may not be entered.
+/// Those of `openat2(2)`; [`io::ErrorKind::Unsupported`] if `may_enter` refuses a mount.
 pub fn open(root: &File, path: &Path, may_enter: &dyn Fn(&File) -> bool) -> io::Result<File> {
     if !may_enter(root) {
         return Err(io::ErrorKind::Unsupported.into());
     }
     match resolve::open_in_root(root, path) {
-        // It leads into another mount, folders are moved meanwhile, or there is no such call (filters of seccomp answer with
-        // EPERM, too).
+        // The path crosses a mount, a folder was moved meanwhile, or the kernel or a seccomp filter (EPERM) refuses the call.
         Err(error)
             if matches!(
                 error.raw_os_error(),
@@ -39,7 +38,7 @@ pub fn open(root: &File, path: &Path, may_enter: &dyn Fn(&File) -> bool) -> io::
     }
 }
 
-/// As [`open`], a component at a time.
+/// Does the same as [`open`], opening one component at a time.
 fn open_by_components(root: &File, path: &Path, may_enter: &dyn Fn(&File) -> bool) -> io::Result<File> {
     let mut folders = vec![root.try_clone()?];
     let mut left: Vec<OsString> = Vec::new();
@@ -76,7 +75,7 @@ fn open_by_components(root: &File, path: &Path, may_enter: &dyn Fn(&File) -> boo
     folders.pop().ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// Puts the components of `path` on a stack, the first one on top.
+/// Pushes the components of `path` onto a stack, the first one on top.
 fn push_reversed(stack: &mut Vec<OsString>, path: &Path) {
     let named = |component| match component {
         Component::Normal(name) => Some(name.to_owned()),

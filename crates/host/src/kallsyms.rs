@@ -1,5 +1,5 @@
-//! The kernel's list of its symbols, lines of `address type name [module]`: of the running kernel, as perf kept it with
-//! a recording, or from a `vmlinux`.
+//! The list of kernel symbols in the form of `/proc/kallsyms` (`address type name [module]`): from the running kernel, from
+//! perf's cache, or from a `vmlinux`.
 
 use std::fmt::Write;
 use std::fs;
@@ -11,15 +11,15 @@ use model::BuildId;
 
 use crate::objects::{HostObject, SearchPaths, open_file};
 
-/// The running kernel's list. The kernel takes long to print it.
+/// Reads the list of the running kernel. Slow: the kernel formats every symbol anew for each reader.
 ///
 /// # Errors
-/// Where `/proc/kallsyms` cannot be read.
+/// `/proc/kallsyms` cannot be read.
 pub fn running() -> io::Result<String> {
     read("/proc/kallsyms".as_ref())
 }
 
-/// The list of the kernel with this build id that perf put into its cache (`~/.debug/[kernel.kallsyms]/ID/kallsyms`).
+/// Reads the list that perf cached for the kernel with this build id (`~/.debug/[kernel.kallsyms]/ID/kallsyms`).
 pub fn cached(paths: &SearchPaths, build_id: BuildId) -> Option<String> {
     let folder = paths.build_id_cache.as_ref()?.join("[kernel.kallsyms]").join(build_id.to_string());
     read(&folder.join("kallsyms")).ok()
@@ -30,8 +30,8 @@ fn read(path: &Path) -> io::Result<String> {
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
-/// The list of the kernel with this build id, from its `vmlinux`: by build id, or where kernels and their debug files
-/// are installed, in the folders for debug files too.
+/// Makes the list from the `vmlinux` with this build id. Looks in the build-id folders and where kernels and their debug files
+/// are installed, below every folder for debug files as well.
 pub fn from_vmlinux(paths: &SearchPaths, build_id: BuildId) -> Option<String> {
     let is_it = |object: &HostObject| object.build_id().is_some_and(|found| found.same_object(&build_id));
     let object = paths
@@ -42,7 +42,7 @@ pub fn from_vmlinux(paths: &SearchPaths, build_id: BuildId) -> Option<String> {
     Some(kallsyms_text(&object))
 }
 
-/// The functions of a kernel as `/proc/kallsyms` lists them.
+/// Formats the functions of a kernel as `/proc/kallsyms` does.
 fn kallsyms_text(object: &HostObject) -> String {
     let mut text = String::new();
     for symbol in object.symbols(SymbolSource::Full) {

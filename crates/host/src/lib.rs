@@ -1,6 +1,6 @@
-//! Everything that the operating system gives: perf events and their rings, `/proc` and `/sys`, files.
+//! Access to the operating system: perf events and their rings, `/proc` and `/sys`, files.
 //!
-//! No record format is known here. All `unsafe` of the project lives in the module [`sys`].
+//! This crate knows no record format. All `unsafe` code of the project is in the module [`sys`].
 
 pub mod cgroup;
 pub mod cpus;

@@ -1,4 +1,4 @@
-//! Facts about this machine that a recording carries with it.
+//! Facts about this machine that are stored in a recording.
 
 use std::fs;
 use std::io::Read;
@@ -12,25 +12,24 @@ pub use crate::sys::system::{SystemName, configured_cpus};
 pub struct KernelImage {
     /// The address of `_text` (kernel Avma).
     pub text: u64,
-    /// Bytes from `_text` to the end of its code.
+    /// Length of the code from `_text`, in bytes.
     pub length: u64,
     /// The kernel's build id.
     pub build_id: Option<BuildId>,
 }
 
-/// The running kernel's code, where we may see its addresses (`kernel.kptr_restrict`).
+/// Returns the code range of the running kernel; `None` if its addresses are hidden (`kernel.kptr_restrict`).
 pub fn kernel_image() -> Option<KernelImage> {
     let text = kernel_text()?;
-    // The code ends long before the modules begin; where /proc/iomem hides the size (it does for users), up to
-    // there is right enough: nothing else of the kernel's lies between.
+    // /proc/iomem hides the length from ordinary users. The range then extends to the modules: no other code lies between.
     let length = kernel_code_length().unwrap_or_else(|| MODULES_START.saturating_sub(text).max(1));
     Some(KernelImage { text, length, build_id: kernel_build_id() })
 }
 
-/// The address at which modules begin on x86-64 (Documentation/arch/x86/x86_64/mm.rst).
+/// The first address of modules on x86-64 (Documentation/arch/x86/x86_64/mm.rst).
 const MODULES_START: u64 = 0xffff_ffff_c000_0000;
 
-/// The address of `_text`: among the first lines of `/proc/kallsyms`; 0 where addresses are hidden.
+/// Reads the address of `_text` from the first lines of `/proc/kallsyms`; `None` if addresses are hidden.
 fn kernel_text() -> Option<u64> {
     use std::io::{BufRead, BufReader};
     let lines = BufReader::with_capacity(4096, fs::File::open("/proc/kallsyms").ok()?).lines();
@@ -51,12 +50,12 @@ fn kernel_code_length() -> Option<u64> {
     last.checked_sub(first).filter(|&length| length > 0)?.checked_add(1)
 }
 
-/// The kernel's build id, from `/sys/kernel/notes`.
+/// Reads the build id of the running kernel from `/sys/kernel/notes`.
 pub fn kernel_build_id() -> Option<BuildId> {
     build_id_of_notes(&fs::read("/sys/kernel/notes").ok()?)
 }
 
-/// Finds `NT_GNU_BUILD_ID` (3) among ELF notes in this machine's byte order (elf(5), "Notes").
+/// Finds `NT_GNU_BUILD_ID` (3) among ELF notes in native byte order (elf(5), "Notes").
 fn build_id_of_notes(mut notes: &[u8]) -> Option<BuildId> {
     while let Some((header, rest)) = notes.split_first_chunk::<12>() {
         let word = |at: usize| {
@@ -77,23 +76,23 @@ fn build_id_of_notes(mut notes: &[u8]) -> Option<BuildId> {
 /// A module of the running kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KernelModule {
-    /// Its name, as `/proc/modules` has it.
+    /// The name in `/proc/modules`.
     pub name: String,
     /// First address (kernel Avma).
     pub start: u64,
-    /// Bytes in memory.
+    /// Length in memory, in bytes.
     pub length: u64,
-    /// From its notes in `/sys/module`.
+    /// The build id from its notes in `/sys/module`.
     pub build_id: Option<BuildId>,
 }
 
-/// The modules that are loaded, as far as we may see their addresses.
+/// Lists the loaded modules whose addresses are visible to us.
 pub fn kernel_modules() -> Vec<KernelModule> {
     let text = fs::read_to_string("/proc/modules").unwrap_or_default();
     text.lines().filter_map(module).collect()
 }
 
-/// `ext4 1134592 1 - Live 0xffffffffc0a3d000`
+/// Parses `ext4 1134592 1 - Live 0xffffffffc0a3d000`.
 fn module(line: &str) -> Option<KernelModule> {
     let words: Vec<&str> = line.split(' ').collect();
     let start = u64::from_str_radix(words.get(5)?.trim_start_matches("0x"), 16).ok().filter(|&at| at != 0)?;
@@ -103,12 +102,12 @@ fn module(line: &str) -> Option<KernelModule> {
     Some(KernelModule { start, length: words.get(1)?.parse().ok()?, build_id, name })
 }
 
-/// The family of Linux distributions that this machine runs: packages have other names in each.
+/// A family of Linux distributions, in which packages have the same names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Distribution {
-    /// Debian and what descends from it, such as Ubuntu.
+    /// Debian and its derivatives, such as Ubuntu.
     Debian,
-    /// Fedora, RHEL and theirs.
+    /// Fedora, RHEL and their derivatives.
     Fedora,
     /// SUSE and openSUSE.
     Suse,
@@ -116,7 +115,7 @@ pub enum Distribution {
     Other,
 }
 
-/// Reads `ID` and `ID_LIKE` of `/etc/os-release` (os-release(5)).
+/// Returns the family of this machine's distribution, from `ID` and `ID_LIKE` of `/etc/os-release` (os-release(5)).
 pub fn distribution() -> Distribution {
     let text =
         ["/etc/os-release", "/usr/lib/os-release"].into_iter().find_map(|path| fs::read_to_string(path).ok());
@@ -139,18 +138,18 @@ fn parse_distribution(text: &str) -> Distribution {
     }
 }
 
-/// The first processor: its marketing name, and vendor, family, model and stepping as perf writes them.
+/// The model of the first processor.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Processor {
-    /// For example `AMD EPYC 7571`.
+    /// The marketing name: `AMD EPYC 7571`.
     pub name: Option<String>,
-    /// For example `AuthenticAMD,23,1,2`.
+    /// Vendor, family, model and stepping in perf's form: `AuthenticAMD,23,1,2`.
     pub id: Option<String>,
 }
 
-/// Describes the processor, from `/proc/cpuinfo`.
+/// Reads the model of the first processor from `/proc/cpuinfo`.
 pub fn processor() -> Processor {
-    // Enough for the first of them: each one after it costs the kernel an interrupt to that CPU.
+    // 2048 bytes hold the first processor. Reading on costs an interrupt on each further CPU.
     let mut text = [0; 2048];
     let read = fs::File::open("/proc/cpuinfo").and_then(|mut file| file.read(&mut text)).unwrap_or(0);
     parse_processor(&String::from_utf8_lossy(text.get(..read).unwrap_or(&[])))
@@ -169,7 +168,7 @@ fn parse_processor(text: &str) -> Processor {
     Processor { name: field("model name"), id }
 }
 
-/// Main memory, in KiB.
+/// Returns the size of main memory, in KiB.
 pub fn total_memory_kb() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;

@@ -1,4 +1,4 @@
-//! Which mount an open file lies in, and of what type it is, without a question to its file system: `/proc/PID/mountinfo`
+//! Finds the mount of an open file and its type without calling the file system, which may not answer: `/proc/PID/mountinfo`
 //! and `/proc/PID/fdinfo` (proc(5)).
 
 use std::collections::HashSet;
@@ -7,31 +7,31 @@ use std::os::fd::AsRawFd;
 
 use model::Pid;
 
-/// The mounts that a process sees, and ours.
+/// The FUSE mounts in the mount namespaces of a process and of ours.
 #[derive(Debug)]
 pub(crate) struct Mounts {
-    /// Those of file systems that programs serve, by their numbers, which are the machine's.
+    /// Ids of FUSE mounts. Mount ids are unique on the machine.
     fuse: HashSet<u32>,
 }
 
 impl Mounts {
-    /// Of a process, as far as we may see it. A process in a chroot sees nothing of mounts above it; ours may be among them.
+    /// Reads the mounts of a process, if we may, and ours. A process in a chroot does not list mounts above its root, but we may.
     pub(crate) fn of_process(pid: Pid) -> Self {
         let lists = [format!("/proc/{pid}/mountinfo"), "/proc/self/mountinfo".to_owned()];
-        // Folders may have names in any encoding.
+        // Paths may be in any encoding.
         let text =
             |path: &String| fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         let fuse = lists.iter().filter_map(text).flat_map(|list| fuse_mounts(&list).collect::<Vec<_>>());
         Self { fuse: fuse.collect() }
     }
 
-    /// Returns true if a program answers for this file.
+    /// Returns true if a FUSE program serves this file.
     pub(crate) fn is_fuse(&self, file: &File) -> bool {
         mount_of(file).is_some_and(|mount| self.fuse.contains(&mount))
     }
 }
 
-/// `36 35 0:45 / /mnt rw,noatime master:1 - fuse.sshfs host:/ rw`
+/// Returns the ids of FUSE mounts in lines such as `36 35 0:45 / /mnt rw,noatime master:1 - fuse.sshfs host:/ rw`.
 fn fuse_mounts(list: &str) -> impl Iterator<Item = u32> {
     list.lines().filter_map(|line| {
         let (mount, source) = line.split_once(" - ")?;

@@ -1,7 +1,7 @@
-//! Files that runtimes write about the code that they generate: `/tmp/perf-PID.map`, and jitdump (`jit-PID.dump`).
+//! Finds the files in which runtimes describe generated code: `/tmp/perf-PID.map`, and jitdumps (`jit-PID.dump`).
 //!
-//! Their folder mostly belongs to everybody, and whoever profiles is often root: a file is used only where it can only be the
-//! process's own.
+//! Anybody can write to `/tmp`, and the profiler often runs as root. So a file is used only if nobody but the process or root
+//! can have written it.
 
 use std::cell::OnceCell;
 use std::ffi::OsStr;
@@ -21,48 +21,49 @@ use crate::procfs;
 use crate::sys::system;
 use model::Life;
 
-/// Of a longer map the end is read, which has the newest code: 256 MiB are three million functions, and less than a
-/// second of reading. The maps of node servers that run for weeks have a hundred.
+/// Maximum number of bytes read of a map, from its end, where the newest code is. 256 MiB are three million functions, read in
+/// less than a second. The maps of node servers that run for weeks have a hundred MiB.
 pub const MAX_MAP_BYTES: u64 = 256 << 20;
-/// Longer lines are cut: nothing behind is looked at in names that are cut at 4 KiB.
+/// Maximum length of a line; the rest is cut off. Names are cut at 4 KiB anyway.
 const MAX_LINE_BYTES: usize = 8 << 10;
-/// Bytes that are read at once.
+/// Size of one read.
 const BLOCK_BYTES: usize = 256 << 10;
-/// The clocks of file systems lag behind by a tick, those of other machines by more; nanoseconds.
+/// Tolerance when comparing file times with process times: file systems take times from the last tick, and those of other
+/// machines have their own clocks.
 const CLOCK_TOLERANCE_NS: u64 = 2_000_000_000;
 
-/// A map that may be used.
+/// A perf map or jitdump that may be used.
 #[derive(Debug)]
 pub struct MapFile {
     file: File,
     facts: FileFacts,
-    /// Its path, as one would look at it from here.
+    /// Its path in our mount namespace.
     pub path: String,
-    /// Bytes.
+    /// Its size when it was found, in bytes.
     pub size: u64,
-    /// Nobody knows when its process began, so it may be of one before that had the same number.
+    /// True if the start time of its process is unknown: the file may be from an earlier process with the same pid.
     pub start_unknown: bool,
 }
 
-/// A map that there is, and why it is not used.
+/// A file that exists but is not used, with the reason.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct RefusedMap {
-    /// Its path, as one would look at it from here.
+    /// Its path in our mount namespace.
     pub path: String,
-    /// The reason.
+    /// The reason for refusing it.
     pub why: MapRefusal,
 }
 
-/// Finds the map of a process. `life` is what is known of the process from elsewhere: where it still lives, `/proc` is asked,
-/// too. `Ok(None)` where there is no map. May wait for as long as the file system of the map does.
+/// Finds the perf map of a process. `life` is what the recording says about the process; if the process still lives, `/proc`
+/// completes it. Returns `Ok(None)` if there is no map. Blocks as long as the file system of the map does.
 ///
 /// # Errors
-/// The map that there is, and why it is not used.
+/// There is a map, but it is refused.
 pub fn find(pid: Pid, life: Life) -> Result<Option<MapFile>, RefusedMap> {
     find_named(pid, life, |number| PathBuf::from(format!("tmp/perf-{number}.map")))
 }
 
-/// Finds the jitdump that a process has mapped under this path. As [`find`].
+/// Finds the jitdump that a process has mapped at `path`. Otherwise like [`find`].
 ///
 /// # Errors
 /// As [`find`].
@@ -71,7 +72,7 @@ pub fn find_dump(pid: Pid, path: &[u8], life: Life) -> Result<Option<MapFile>, R
     find_named(pid, life, |_| PathBuf::from(OsStr::from_bytes(path)))
 }
 
-/// Finds a file that is called so by a process which knows itself by a number.
+/// Finds a file by the name that `name` makes of the pid in the process's own namespace.
 fn find_named(pid: Pid, life: Life, name: impl Fn(Pid) -> PathBuf) -> Result<Option<MapFile>, RefusedMap> {
     let (life, lives) = current_life(pid, life);
     let mut refused = None;
@@ -100,7 +101,7 @@ fn find_named(pid: Pid, life: Life, name: impl Fn(Pid) -> PathBuf) -> Result<Opt
             }
         }
     };
-    // In a container the process has its own /tmp, and writes the number by which it knows itself.
+    // In a container the process has its own /tmp, and uses the pid of its own namespace.
     let below_its_root = || {
         let root = format!("/proc/{pid}/root");
         lives.then(|| look(Path::new(&root), life.own_number.unwrap_or(pid)))?
@@ -111,11 +112,11 @@ fn find_named(pid: Pid, life: Life, name: impl Fn(Pid) -> PathBuf) -> Result<Opt
     }
 }
 
-/// The life of a process, by what is known and what `/proc` says, and true if it lives.
+/// Merges the known life of a process with what `/proc` says. The second value is true if the process still lives.
 fn current_life(pid: Pid, known: Life) -> (Life, bool) {
     match procfs::life(pid) {
         Ok(now) if known.end.is_none() && known.may_be(&now) => (now, true),
-        // Another process has its number: it ended before that one began.
+        // Another process has this pid now, so the known one ended before that one started.
         Ok(now) if !known.may_be(&now) => {
             (Life { end: known.end.min(now.start).or(now.start), ..known }, false)
         }
@@ -124,13 +125,14 @@ fn current_life(pid: Pid, known: Life) -> (Life, bool) {
 }
 
 fn is_missing(error: &io::Error) -> bool {
-    // Of another user's process we may not see the root.
+    // PermissionDenied: we may not look into the root of another user's process.
     use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
     matches!(error.kind(), NotFound | NotADirectory | PermissionDenied)
         || matches!(error.raw_os_error(), Some(libc::ELOOP | libc::ESRCH))
 }
 
-/// Judges what was found, and only then opens it to be read: a pipe or a device does something when it is opened.
+/// Checks a file that was opened with `O_PATH`, then opens it for reading. Opening a pipe or device has side effects, so the check
+/// comes first.
 fn open(found: &File, life: &Life) -> Result<(File, FileFacts, u64), MapRefusal> {
     let metadata = found.metadata().map_err(|_| MapRefusal::Unreadable)?;
     let facts = FileFacts::from_metadata(&metadata);
@@ -177,8 +179,8 @@ impl FileFacts {
 const ROOT: u32 = 0;
 const READABLE_BY_ALL: u32 = 0o004;
 
-/// Returns true if a file can be the map of a process: its own or root's, and changed last while the process lived. Where it is not
-/// known whose the process was, ours will do, as in perf.
+/// Checks that a file can be the map of a process: it belongs to the user of the process or to root, and its last change was while
+/// the process lived. If the user of the process is unknown, our own files are accepted, as in perf.
 fn check_owner_and_time(
     facts: &FileFacts,
     life: &Life,
@@ -187,13 +189,13 @@ fn check_owner_and_time(
     if !facts.is_file {
         return Err(MapRefusal::NotAFile);
     }
-    // Another name of a file that its owner knows nothing of.
+    // A second hard link: another user may have linked a file of the owner here.
     if facts.links != 1 {
         return Err(MapRefusal::SeveralNames);
     }
     match life.user {
         Some(user) if facts.owner == user => {}
-        // A process can show us, in a mount namespace of its own, files of root's that it may not read itself.
+        // In a mount namespace of its own, a process can place files of root here that it may not read itself.
         Some(_) if facts.owner == ROOT && facts.mode & READABLE_BY_ALL == 0 => {
             return Err(MapRefusal::Foreign);
         }
@@ -211,12 +213,12 @@ fn check_owner_and_time(
 }
 
 impl MapFile {
-    /// Returns the reason for refusing the map, where more is known of its process than when it was found.
+    /// Checks the map again with a more complete `life`, and returns the reason if it is refused now.
     pub fn refusal(&self, life: &Life) -> Option<MapRefusal> {
         check_owner_and_time(&self.facts, life, is_ours).err()
     }
 
-    /// Returns the number of bytes that it has now.
+    /// Returns the current length of the file, in bytes.
     ///
     /// # Errors
     /// Those of `fstat(2)`.
@@ -224,13 +226,13 @@ impl MapFile {
         Ok(self.file.metadata()?.len())
     }
 
-    /// Reads it from its beginning.
+    /// Returns a reader that starts at offset 0.
     pub fn reader(&self) -> MapReader<'_> {
         MapReader { file: &self.file, position: 0 }
     }
 
-    /// Hands over the lines, the last one first, until there is none or `each` has enough. Lines that are too long are cut at
-    /// their ends. Returns how many bytes were read.
+    /// Calls `each` with the lines, the last one first, until it breaks or [`MAX_MAP_BYTES`] are read. The ends of too long lines
+    /// are cut off. Returns the number of bytes read.
     ///
     /// # Errors
     /// Those of `pread(2)`.
@@ -238,42 +240,42 @@ impl MapFile {
         let first = self.size.saturating_sub(MAX_MAP_BYTES);
         let mut end = self.size;
         let mut block = vec![0; BLOCK_BYTES];
-        // The front of the line that begins before what has been read.
-        let mut begun: Vec<u8> = Vec::new();
+        // The rest of the line whose beginning is not read yet.
+        let mut line_rest: Vec<u8> = Vec::new();
         while end > first {
             let size = usize::try_from(end - first).unwrap_or(BLOCK_BYTES).min(BLOCK_BYTES);
             let start = end - size as u64;
             let Some(bytes) = block.get_mut(..size) else { break };
-            // One that shrinks meanwhile is not worth more care: what is missing is zeroes.
+            // If the file shrinks meanwhile, the missing bytes are zeros.
             let read = read_at_most(&self.file, bytes, start)?;
             bytes[read..].fill(0);
             let mut line = &*bytes;
-            // Blocks of a line without end, or of a hole, are passed over as fast as memory.
+            // Blocks without a line feed (a hole, a line of any length) are skipped at the speed of memory.
             if bytes.contains(&b'\n') {
                 let mut lines = bytes.rsplit(|&byte| byte == b'\n');
                 line = lines.next().unwrap_or_default();
                 for before in lines {
-                    let whole = if begun.is_empty() { cut_line(line) } else { prepend_cut(line, &mut begun) };
+                    let whole = if line_rest.is_empty() { cut_line(line) } else { prepend_cut(line, &mut line_rest) };
                     if !whole.is_empty() && each(whole).is_break() {
                         return Ok(self.size - start);
                     }
-                    begun.clear();
+                    line_rest.clear();
                     line = before;
                 }
             }
-            let length = prepend_cut(line, &mut begun).len();
-            begun.truncate(length);
+            let length = prepend_cut(line, &mut line_rest).len();
+            line_rest.truncate(length);
             end = start;
         }
-        // Of a map that is cut, the first line is not whole.
-        if first == 0 && !begun.is_empty() {
-            let _ = each(&begun);
+        // If the map is longer than what is read, its first line is incomplete.
+        if first == 0 && !line_rest.is_empty() {
+            let _ = each(&line_rest);
         }
         Ok(self.size - end)
     }
 }
 
-/// A place in a file. Others of the same file do not move it.
+/// Reads a map at its own position, independently of other readers of the same file.
 #[derive(Debug)]
 pub struct MapReader<'f> {
     file: &'f File,
@@ -300,7 +302,7 @@ impl Seek for MapReader<'_> {
     }
 }
 
-/// Puts `front` before `rest`, and cuts what is too long at its end.
+/// Prepends `front` to `rest`, and cuts off what exceeds [`MAX_LINE_BYTES`].
 fn joined<'a>(front: &[u8], rest: &'a mut Vec<u8>) -> &'a [u8] {
     let front = cut_line(front);
     rest.truncate(MAX_LINE_BYTES - front.len());

@@ -1,4 +1,4 @@
-//! What this machine allows a profiler, as plain facts. Nothing is judged here.
+//! Collects facts about what this machine allows a profiler. `prof doctor` judges them.
 
 use std::fs;
 use std::io;
@@ -19,15 +19,15 @@ use crate::{machine, sysctl, sysfs, tracefs};
 pub struct Survey {
     /// `uname(2)`.
     pub system: SystemName,
-    /// CPUs that are online.
+    /// Number of online CPUs.
     pub cpus: usize,
-    /// The user that this process acts as.
+    /// The effective user of this process.
     pub user: u32,
-    /// Our capabilities and seccomp mode; `None` where `/proc` does not say.
+    /// Our capabilities and seccomp mode; `None` if `/proc` cannot be read.
     pub status: Option<Status>,
-    /// True if our user namespace is the machine's own: capabilities of others count for nothing here.
+    /// True if we are in the initial user namespace. Capabilities of other namespaces do not permit perf events.
     pub initial_user_namespace: bool,
-    /// This program's file.
+    /// The path of this program.
     pub program: PathBuf,
     /// The kernel's settings.
     pub settings: Settings,
@@ -35,25 +35,25 @@ pub struct Survey {
     pub open_files: Limit,
     /// `RLIMIT_MEMLOCK`, in bytes.
     pub locked_memory: Limit,
-    /// Main memory, in KiB.
+    /// Size of main memory, in KiB.
     pub memory_kb: Option<u64>,
-    /// The errno with which tracefs is refused.
-    pub tracefs: Option<i32>,
-    /// True if `/proc/kallsyms` shows us addresses.
+    /// The errno with which opening tracefs fails; `None` if it can be read.
+    pub tracefs_errno: Option<i32>,
+    /// True if `/proc/kallsyms` shows addresses to us.
     pub kernel_addresses: bool,
-    /// The PMUs of the cores, by name.
+    /// The names of the PMUs of the CPU cores.
     pub core_pmus: Vec<String>,
-    /// True if the processor says that a hypervisor runs it.
+    /// True if the CPU flags include `hypervisor`.
     pub virtual_machine: bool,
-    /// The kind of container that we are in.
+    /// The kind of container that this process runs in (`docker`, `podman`, …).
     pub container: Option<String>,
     /// `ID` of os-release(5), then the words of `ID_LIKE`.
     pub distribution: Vec<String>,
-    /// The C library that this program runs with.
+    /// The C library of this process; `None` if it is linked statically.
     pub libc: Option<LibraryDebug>,
 }
 
-/// The kernel's settings for profiling, in the words of [`sysctl`].
+/// The kernel's settings for profiling, as [`sysctl`] reads them.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Settings {
     /// [`sysctl::perf_event_paranoid`].
@@ -74,14 +74,14 @@ pub struct Settings {
     pub nmi_watchdog: Option<i32>,
 }
 
-/// A shared library, and where its debug information is.
+/// A shared library and the file with its debug information.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LibraryDebug {
-    /// The library.
+    /// The path of the library.
     pub path: PathBuf,
     /// Its build id.
     pub build_id: Option<BuildId>,
-    /// The file with its debug information, which may be itself.
+    /// The file with its debug information: the library itself, or a separate file; `None` if there is none.
     pub debug: Option<PathBuf>,
 }
 
@@ -109,7 +109,7 @@ pub fn survey() -> Survey {
         open_files: limits::open_files(),
         locked_memory: limits::locked_memory(),
         memory_kb: machine::total_memory_kb(),
-        tracefs: tracefs::folder().err().map(|error| error.raw_os_error().unwrap_or(libc::ENOENT)),
+        tracefs_errno: tracefs::folder().err().map(|error| error.raw_os_error().unwrap_or(libc::ENOENT)),
         kernel_addresses: machine::kernel_image().is_some(),
         core_pmus: pmus.into_iter().filter(is_core).map(|pmu| pmu.name).collect(),
         virtual_machine: read("/proc/cpuinfo").is_some_and(|text| has_hypervisor(&text)),
@@ -123,7 +123,7 @@ fn read(path: &str) -> Option<String> {
     fs::read_to_string(path).ok()
 }
 
-/// Returns true if user numbers are mapped to themselves, all of them (user_namespaces(7)).
+/// Returns true if every user id is mapped to itself (user_namespaces(7)).
 fn is_initial(map: &str) -> bool {
     map.split_whitespace().eq(["0", "0", "4294967295"])
 }
@@ -134,7 +134,7 @@ fn has_hypervisor(cpuinfo: &str) -> bool {
     flags.is_some_and(|(_, flags)| flags.split_whitespace().any(|flag| flag == "hypervisor"))
 }
 
-/// The container that we are in, found as systemd-detect-virt(1) does, as far as that takes no privileges.
+/// Returns the kind of container that we run in, found as systemd-detect-virt(1) does without privileges.
 fn container() -> Option<String> {
     if Path::new("/.dockerenv").exists() {
         return Some("docker".to_owned());
@@ -145,7 +145,7 @@ fn container() -> Option<String> {
     if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
         return Some("kubernetes".to_owned());
     }
-    // systemd and LXC tell what they start by this variable.
+    // systemd and LXC set this variable.
     let told = std::env::var("container").ok().or_else(|| read("/run/systemd/container"))?;
     Some(told.trim().to_owned()).filter(|kind| !kind.is_empty())
 }
@@ -158,7 +158,7 @@ fn distribution(os_release: &str) -> Vec<String> {
     field("ID").chain(field("ID_LIKE")).collect()
 }
 
-/// Looks for the debug information of the C library that we run with; `None` where that is in the program itself.
+/// Finds the debug information of the C library of this process; `None` if it is linked statically.
 fn libc_debug() -> io::Result<Option<LibraryDebug>> {
     let (maps, _) = procfs::executable_maps(own_pid(), false, Duration::from_secs(1))?;
     let is_libc = |path: &Path| {

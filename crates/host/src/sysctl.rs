@@ -1,51 +1,52 @@
-//! The kernel's settings for profiling under `/proc/sys/kernel`.
+//! Reads the kernel's settings for profiling from `/proc/sys/kernel`.
 
 use std::fs;
 
-/// `kernel.perf_event_paranoid`: 2 own user code only, 1 the kernel too, 0 whole CPUs too, −1 everything;
-/// distributions add 3 and 4. `None`: this kernel has no perf events (or `/proc` is not mounted).
+/// `kernel.perf_event_paranoid`: 2 allows own user code only, 1 the kernel too, 0 whole CPUs too, −1 everything. Distributions
+/// add 3 and 4, which allow nothing. `None` if the kernel has no perf events, or `/proc` is not mounted.
 pub fn perf_event_paranoid() -> Option<i32> {
     read("perf_event_paranoid")
 }
 
-/// `kernel.yama.ptrace_scope`: 0 a user's processes may read each other, 1 only their descendants, 2 those with
-/// CAP_SYS_PTRACE only, 3 nobody. `None` where the kernel has no such module: as 0.
+/// `kernel.yama.ptrace_scope`: with 0 a process may read all processes of its user, with 1 its descendants, with 2 it needs
+/// `CAP_SYS_PTRACE`, and 3 forbids it. `None` if the kernel lacks the module, which means 0.
 pub fn ptrace_scope() -> Option<i32> {
     read("yama/ptrace_scope")
 }
 
-/// `kernel.perf_event_mlock_kb`: KiB of ring memory per user and CPU outside `RLIMIT_MEMLOCK`.
+/// `kernel.perf_event_mlock_kb`: KiB of ring memory that a user gets per CPU in addition to `RLIMIT_MEMLOCK`.
 pub fn perf_event_mlock_kb() -> Option<u64> {
     read("perf_event_mlock_kb")
 }
 
-/// `kernel.perf_event_max_sample_rate`, in Hz; the kernel lowers it when sampling takes too much of its time.
+/// `kernel.perf_event_max_sample_rate`, in Hz. The kernel lowers it when sampling takes too much CPU time.
 pub fn perf_event_max_sample_rate() -> Option<u64> {
     read("perf_event_max_sample_rate")
 }
 
-/// `kernel.perf_cpu_time_max_percent`: how much of a CPU sampling may take before the kernel lowers
-/// [`perf_event_max_sample_rate`]; 0 and 100 are no limit.
+/// `kernel.perf_cpu_time_max_percent`: the share of a CPU that sampling may take before the kernel lowers
+/// [`perf_event_max_sample_rate`]; 0 and 100 mean no limit.
 pub fn perf_cpu_time_max_percent() -> Option<u32> {
     read("perf_cpu_time_max_percent")
 }
 
-/// `kernel.perf_event_max_stack`: how many frames a call chain may have.
+/// `kernel.perf_event_max_stack`: maximum number of frames in a call chain.
 pub fn perf_event_max_stack() -> Option<u16> {
     read("perf_event_max_stack")
 }
 
-/// `kernel.perf_event_max_contexts_per_stack`: how many context markers a call chain may have beside its frames.
+/// `kernel.perf_event_max_contexts_per_stack`: maximum number of context markers in a call chain, in addition to its frames.
 pub fn perf_event_max_contexts_per_stack() -> Option<u16> {
     read("perf_event_max_contexts_per_stack")
 }
 
-/// `kernel.kptr_restrict`: 0 addresses in kallsyms for those who may profile the kernel, 1 for root, 2 for nobody.
+/// `kernel.kptr_restrict`: with 0, kallsyms shows addresses to whoever may profile the kernel, with 1 to holders of `CAP_SYSLOG`,
+/// with 2 to nobody.
 pub fn kptr_restrict() -> Option<i32> {
     read("kptr_restrict")
 }
 
-/// `kernel.nmi_watchdog`: 1 takes one hardware counter of each CPU.
+/// `kernel.nmi_watchdog`: 1 if the watchdog occupies a hardware counter on each CPU.
 pub fn nmi_watchdog() -> Option<i32> {
     read("nmi_watchdog")
 }

@@ -1,4 +1,4 @@
-//! What `/sys` tells of CPUs and of the PMUs (`/sys/bus/event_source/devices`).
+//! Reads online CPUs and PMUs (`/sys/bus/event_source/devices`) from sysfs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,47 +9,47 @@ use model::CpuId;
 
 use crate::cpus;
 
-/// The folder of the kernel's PMUs.
+/// The folder in which the kernel lists its PMUs.
 pub const EVENT_SOURCES: &str = "/sys/bus/event_source/devices";
 
-/// The endings of files beside an alias that say how to read its count (Documentation/ABI/testing/
-/// sysfs-bus-event_source-devices-events).
+/// Suffixes of the files that say how to read the count of an alias
+/// (Documentation/ABI/testing/sysfs-bus-event_source-devices-events).
 const ALIAS_SUFFIXES: [&str; 4] = [".unit", ".scale", ".per-pkg", ".snapshot"];
 
-/// The CPUs that are online now.
+/// Returns the CPUs that are online now.
 ///
 /// # Errors
-/// Where `/sys` is not mounted or holds no list.
+/// `/sys` is not mounted, or its list is malformed.
 pub fn online_cpus() -> io::Result<Vec<CpuId>> {
     let text = fs::read_to_string("/sys/devices/system/cpu/online")?;
     cpus::parse(&text).filter(|cpus| !cpus.is_empty()).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// A PMU as sysfs shows it; the texts are the files' contents, trimmed, and not understood here.
+/// The files of a PMU. Texts are trimmed, but not parsed.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct PmuFiles {
     /// The name of its folder.
     pub name: String,
-    /// `type`: what `attr.type` has to be.
+    /// `type`: the value for `attr.type`.
     pub kind: u32,
-    /// `format/*`: which bits of the attr a term sets (`config:0-7,21`).
+    /// `format/*`: the bits of the attr that a term sets (`config:0-7,21`), by term.
     pub formats: BTreeMap<String, String>,
-    /// `events/*`: what an alias stands for (`event=0xc0,umask=0x1`), without the `.unit`, `.scale` and other notes.
+    /// `events/*`: the terms that an alias stands for (`event=0xc0,umask=0x1`), by alias, without [`PmuFiles::notes`].
     pub events: BTreeMap<String, String>,
-    /// The notes beside aliases: `events/NAME.unit`, `.scale`, `.per-pkg`, `.snapshot`, under the whole names of these files.
+    /// `events/NAME.unit`, `.scale`, `.per-pkg` and `.snapshot`, by file name.
     pub notes: BTreeMap<String, String>,
-    /// `cpumask` or `cpus`: the CPUs to open its events on, where it says so.
+    /// `cpumask` or `cpus`: the CPUs on which its events are opened; `None` if every CPU has them.
     pub cpus: Option<String>,
-    /// True if [`PmuFiles::cpus`] came from `cpus`: a core PMU that only some CPUs have (hybrid machines).
+    /// True if [`PmuFiles::cpus`] is from `cpus`: a core PMU of some of the CPUs (hybrid machines).
     pub core: bool,
-    /// `caps/*`.
+    /// `caps/*`: capabilities of the PMU, by name.
     pub caps: BTreeMap<String, String>,
 }
 
-/// The PMUs under `folder`, by number. What cannot be read is left out.
+/// Reads the PMUs in `folder`, in the order of their types. Leaves out unreadable ones.
 ///
 /// # Errors
-/// Where the folder itself cannot be read.
+/// The folder cannot be read.
 pub fn pmus(folder: &Path) -> io::Result<Vec<PmuFiles>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)?.flatten() {
@@ -73,7 +73,8 @@ pub fn pmus(folder: &Path) -> io::Result<Vec<PmuFiles>> {
     Ok(found)
 }
 
-/// The PMUs under `folder` of kinds of cores, by number, without their contents: [`pmus`] reads hundreds of files.
+/// Reads the names, types and CPUs of the core PMUs of hybrid machines in `folder`, in the order of their types. Much faster than
+/// [`pmus`], which reads hundreds of files.
 pub fn core_pmus(folder: &Path) -> Vec<PmuFiles> {
     let mut found: Vec<PmuFiles> = fs::read_dir(folder)
         .into_iter()
@@ -90,10 +91,10 @@ pub fn core_pmus(folder: &Path) -> Vec<PmuFiles> {
     found
 }
 
-/// Numbers and names of the PMUs under `folder`, ascending: [`pmus`] without their contents.
+/// Reads the types and names of the PMUs in `folder`, ascending.
 ///
 /// # Errors
-/// Where the folder cannot be read.
+/// The folder cannot be read.
 pub fn pmu_numbers(folder: &Path) -> io::Result<Vec<(u32, String)>> {
     let entries = fs::read_dir(folder)?.flatten();
     let mut found: Vec<(u32, String)> = entries

@@ -1,4 +1,4 @@
-//! Work that may never end, because a file system does not answer: it is waited for only so long.
+//! Runs work with a timeout on a thread that is abandoned if the work does not end, because a file system does not answer.
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -7,67 +7,67 @@ use std::time::Duration;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// Threads that are left behind, each in a call that does not return. With so many, nothing new is begun.
+/// Maximum number of abandoned threads, each in a call that does not return. Further work is refused.
 const MAX_ABANDONED_THREADS: usize = 32;
 
-/// A thread that works for one who has other things to do. When work takes longer than its patience, the thread is left
-/// behind with it, and another one takes what comes next.
+/// A thread that runs work with a timeout. If work exceeds its timeout, the thread is abandoned with it, and the next work gets
+/// a new thread.
 #[derive(Debug, Default)]
 pub struct TimedWorker {
     work: Option<Sender<Work>>,
-    left_behind: Vec<Receiver<()>>,
+    abandoned: Vec<Receiver<()>>,
 }
 
-/// A channel for the result of work that took too long: it may come later.
+/// Receives the result of work that exceeded its timeout.
 #[derive(Debug)]
 pub struct PendingResult<T>(Receiver<T>);
 
-/// The outcome of work under a limit of time.
+/// The outcome of work with a timeout.
 #[derive(Debug)]
 pub enum Outcome<T> {
-    /// It is done.
+    /// The work ended in time.
     Done(T),
-    /// It goes on.
+    /// The work exceeded its timeout and still runs.
     Pending(PendingResult<T>),
-    /// It was not begun: too much else does not end, or there can be no thread.
+    /// The work was not started (too many threads are abandoned, or no thread can be started), or it panicked.
     Refused,
 }
 
 impl<T> PendingResult<T> {
-    /// The result, if it has come meanwhile.
+    /// Returns the result if the work has ended.
     ///
     /// # Errors
-    /// The same work, which still goes on.
+    /// Returns itself if the work still runs.
     pub fn poll(self) -> Result<T, Self> {
         self.0.try_recv().map_err(|_| self)
     }
 }
 
 impl TimedWorker {
-    /// Does `work` on the thread, and waits for it no longer than `patience`.
+    /// Runs `work` on the thread and waits for its result for at most `timeout`.
     pub fn run<T: Send + 'static>(
         &mut self,
-        patience: Duration,
+        timeout: Duration,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Outcome<T> {
         let (result, received) = channel();
         let (over, ended) = channel::<()>();
         let work: Work = Box::new(move || {
-            // Whoever asked may have gone.
+            // The receiver may have been dropped.
             let _ = result.send(work());
             drop(over);
         });
         if self.send(work).is_err() {
             return Outcome::Refused;
         }
-        match received.recv_timeout(patience) {
+        match received.recv_timeout(timeout) {
             Ok(value) => Outcome::Done(value),
             Err(RecvTimeoutError::Timeout) => {
                 self.work = None;
-                self.left_behind.push(ended);
+                self.abandoned.push(ended);
                 Outcome::Pending(PendingResult(received))
             }
-            // It panicked, and its thread ended.
+            // The work panicked, which ended its thread.
             Err(RecvTimeoutError::Disconnected) => {
                 self.work = None;
                 Outcome::Refused
@@ -77,14 +77,14 @@ impl TimedWorker {
 
     fn send(&mut self, work: Work) -> io::Result<()> {
         if self.work.is_none() {
-            self.left_behind
+            self.abandoned
                 .retain(|ended| matches!(ended.try_recv(), Err(std::sync::mpsc::TryRecvError::Empty)));
-            if self.left_behind.len() >= MAX_ABANDONED_THREADS {
+            if self.abandoned.len() >= MAX_ABANDONED_THREADS {
                 return Err(io::ErrorKind::ResourceBusy.into());
             }
             let (sender, receiver) = channel::<Work>();
-            let go_on = move || receiver.into_iter().for_each(|work| work());
-            thread::Builder::new().name("prof-files".to_owned()).spawn(go_on)?;
+            let run_all = move || receiver.into_iter().for_each(|work| work());
+            thread::Builder::new().name("prof-files".to_owned()).spawn(run_all)?;
             self.work = Some(sender);
         }
         let sent = self.work.as_ref().is_some_and(|sender| sender.send(work).is_ok());
@@ -101,7 +101,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[test]
-    fn work_that_hangs_is_left_behind_and_the_next_is_done() {
+    fn work_that_hangs_is_abandoned_and_the_next_is_done() {
         let mut worker = TimedWorker::default();
         let (release, held) = sync_channel::<()>(0);
         let Outcome::Pending(late) = worker.run(Duration::from_millis(10), move || held.recv().is_ok())

@@ -1,4 +1,4 @@
-//! How the machine is built: which CPUs share what, caches, memory nodes (`/sys/devices/system`,
+//! Topology of the machine: sockets, dies, cores, caches and memory nodes (`/sys/devices/system`,
 //! Documentation/ABI/stable/sysfs-devices-system-cpu and -node).
 
 use std::fs;
@@ -8,21 +8,21 @@ use model::CpuId;
 
 use crate::cpus;
 
-/// The folder in which the kernel shows the topology.
+/// The folder in which sysfs shows the topology.
 pub const SYSTEM: &str = "/sys/devices/system";
-/// More caches of one CPU than there are.
+/// Maximum number of caches read per CPU; no CPU has so many.
 const MAX_CACHES_PER_CPU: u32 = 16;
 
-/// The CPUs, grouped by socket, die and core. The lists are the kernel's text (`0-3,5`), each once.
+/// The CPUs grouped by socket, die and core. Lists are in the kernel's form (`0-3,5`); each appears once.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Processors {
     /// The CPUs of each socket.
     pub sockets: Vec<String>,
-    /// The CPUs of each die; empty where the kernel does not tell.
+    /// The CPUs of each die; empty if the kernel does not list dies.
     pub dies: Vec<String>,
     /// The CPUs of each core.
     pub cores: Vec<String>,
-    /// The location of each CPU, by its number; `None` for one that is offline.
+    /// The location of each CPU, indexed by its number; `None` for an offline CPU.
     pub locations: Vec<Option<CpuLocation>>,
 }
 
@@ -40,19 +40,19 @@ pub struct CpuLocation {
 /// A cache, and the CPUs that share it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cache {
-    /// 1, 2, 3.
+    /// The level: 1, 2, 3.
     pub level: u32,
-    /// Bytes in a line.
+    /// Size of a line, in bytes.
     pub line_bytes: u32,
     /// The number of sets.
     pub sets: u32,
-    /// Lines in a set.
+    /// The number of lines in a set.
     pub ways: u32,
     /// `Data`, `Instruction`, `Unified`.
     pub kind: String,
-    /// With its unit: `32K`.
+    /// The size with its unit: `32K`.
     pub size: String,
-    /// The CPUs, as a list.
+    /// The CPUs that share it, as a list.
     pub cpus: String,
 }
 
@@ -61,9 +61,9 @@ pub struct Cache {
 pub struct Node {
     /// Its number.
     pub number: u32,
-    /// Its memory, in KiB.
+    /// Size of its memory, in KiB.
     pub total_kib: u64,
-    /// The part of it that is free, in KiB.
+    /// Free memory, in KiB.
     pub free_kib: u64,
     /// Its CPUs, as a list.
     pub cpus: String,
@@ -71,7 +71,7 @@ pub struct Node {
     pub blocks: Vec<u64>,
 }
 
-/// The CPUs numbered below `count`; `None` where `system` tells nothing of them.
+/// Reads the topology of CPUs 0 to `count` − 1; `None` if `system` has none.
 pub fn processors(system: &Path, count: u32) -> Option<Processors> {
     let mut found = Processors::default();
     for cpu in 0..count {
@@ -89,7 +89,7 @@ pub fn processors(system: &Path, count: u32) -> Option<Processors> {
     (!found.sockets.is_empty()).then_some(found)
 }
 
-/// The caches of the CPUs numbered below `count`, each once, the nearest first.
+/// Reads the caches of CPUs 0 to `count` − 1, each once, sorted by level.
 pub fn caches(system: &Path, count: u32) -> Vec<Cache> {
     let mut found = Vec::new();
     for cpu in 0..count {
@@ -112,7 +112,7 @@ pub fn caches(system: &Path, count: u32) -> Vec<Cache> {
     found
 }
 
-/// The memory nodes.
+/// Reads the online memory nodes.
 pub fn nodes(system: &Path) -> Vec<Node> {
     let folder = system.join("node");
     let online = text(&folder.join("online")).and_then(|text| cpus::parse(&text)).unwrap_or_default();
@@ -135,12 +135,12 @@ pub fn nodes(system: &Path) -> Vec<Node> {
     online.into_iter().filter_map(node).collect()
 }
 
-/// Bytes of a memory block, where memory comes in such.
+/// Returns the size of a memory block (memory hotplug), in bytes; `None` if the kernel has no such blocks.
 pub fn memory_block_bytes(system: &Path) -> Option<u64> {
     u64::from_str_radix(&text(&system.join("memory/block_size_bytes"))?, 16).ok()
 }
 
-/// `Node 0 MemTotal:       22374604 kB`
+/// Returns a field of `Node 0 MemTotal:       22374604 kB`, in KiB.
 fn kilobytes(meminfo: &str, field: &str) -> Option<u64> {
     let mut words = meminfo.split_whitespace().skip_while(|word| *word != field);
     words.nth(1)?.parse().ok()

@@ -1,4 +1,4 @@
-//! Tracepoints as tracefs shows them.
+//! Reads tracepoints and their formats from tracefs.
 
 use std::fs;
 use std::io::{self, Read};
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use crate::sys::mount;
 
-/// Finds the folder where tracefs is mounted: its own place, or below debugfs as on older systems.
+/// Returns the mount point of tracefs: `/sys/kernel/tracing`, or below debugfs as on older systems.
 ///
 /// # Errors
-/// `EACCES` where this user may not look into it, `ENOENT` where it is not mounted.
+/// `EACCES` if this user may not read it, `ENOENT` if it is not mounted.
 pub fn folder() -> io::Result<PathBuf> {
     let mut first = None;
     for path in ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"] {
@@ -21,7 +21,8 @@ pub fn folder() -> io::Result<PathBuf> {
     Err(first.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
 }
 
-/// As [`folder`], but mounts it where it is not mounted yet and this user may: not every system does so as it starts.
+/// Returns the same as [`folder`], but first mounts tracefs if it is not mounted and this user may mount it. Not every system
+/// mounts it at boot.
 ///
 /// # Errors
 /// As [`folder`].
@@ -34,7 +35,7 @@ pub fn mounted() -> io::Result<PathBuf> {
     })
 }
 
-/// The names below `folder`, ascending: systems below `events`, tracepoints below a system.
+/// Lists the folders in `folder`, ascending: systems in `events`, tracepoints in a system.
 ///
 /// # Errors
 /// Those of `readdir(3)`.
@@ -46,37 +47,37 @@ pub fn names(folder: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// The number of a tracepoint; `None` for what is none (`ftrace` functions, folders of filters).
+/// Returns the id of a tracepoint, for `attr.config`; `None` for anything else (`ftrace` functions, folders of filters).
 pub fn id(folder: &Path, system: &str, name: &str) -> Option<u64> {
     fs::read_to_string(folder.join("events").join(system).join(name).join("id")).ok()?.trim().parse().ok()
 }
 
-/// The format of a tracepoint's raw data, as text.
+/// Reads the format of a tracepoint's raw data, as text.
 ///
 /// # Errors
-/// Where there is no such tracepoint or this user may not read it.
+/// There is no such tracepoint, or this user may not read it.
 pub fn format(folder: &Path, system: &str, name: &str) -> io::Result<Vec<u8>> {
     fs::read(folder.join("events").join(system).join(name).join("format"))
 }
 
-/// The formats of a page of the trace ring and of an event in it (`header_page`, `header_event`).
+/// Reads the formats of a page of the trace ring and of an event in it (`header_page`, `header_event`).
 ///
 /// # Errors
-/// Where they cannot be read.
+/// The files cannot be read.
 pub fn headers(folder: &Path) -> io::Result<[Vec<u8>; 2]> {
     let events = folder.join("events");
     Ok([read_in_one_call(&events.join("header_page"))?, read_in_one_call(&events.join("header_event"))?])
 }
 
-/// The formats of `trace_printk`, which name strings of the kernel by their addresses.
+/// Reads the format strings of `trace_printk`, by their kernel addresses.
 ///
 /// # Errors
-/// Where they cannot be read.
+/// The file cannot be read.
 pub fn printk_formats(folder: &Path) -> io::Result<Vec<u8>> {
     fs::read(folder.join("printk_formats"))
 }
 
-/// Reads a file that gives all of itself to the first read, and nothing to a second.
+/// Reads a file of tracefs that returns its whole content to the first `read(2)` and nothing to a second.
 fn read_in_one_call(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = vec![0; 1 << 16];
     let length = fs::File::open(path)?.read(&mut text)?;

@@ -209,7 +209,7 @@ const ENOENT: i32 = 2;
 fn tracepoints(facts: &Facts) -> Finding {
     const WHAT: &str = "tracepoints";
     let readable = "sudo mount -o remount,mode=755 /sys/kernel/tracing";
-    match (facts.survey.tracefs, facts.offers.tracepoint) {
+    match (facts.survey.tracefs_errno, facts.offers.tracepoint) {
         (None, Some(Offer::Samples | Offer::UserSpaceOnly)) => {
             finding(Level::Good, WHAT, "can be sampled", vec![])
         }

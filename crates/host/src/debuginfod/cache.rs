@@ -1,5 +1,5 @@
-//! The folder that all debuginfod clients of a user share: `BUILDID/debuginfo` and `BUILDID/executable`. An empty file
-//! says that no server had it when it was written.
+//! The cache shared by all debuginfod clients of a user: `BUILDID/debuginfo` and `BUILDID/executable`. An empty file means that no
+//! server had the file at the time of its modification.
 
 use std::fs;
 use std::io;
@@ -11,18 +11,19 @@ use model::BuildId;
 use super::Artifact;
 use crate::files::{NewFile, make_folders};
 
-/// The time for which servers are believed not to have a file, unless `cache_miss_s` in the cache says otherwise.
+/// How long a miss stays valid, unless the file `cache_miss_s` in the cache says otherwise.
 const MISS_LIFETIME: Duration = Duration::from_secs(600);
 
+/// The state of a file in the cache.
 pub(super) enum CacheEntry {
     File(PathBuf),
-    /// No server had it a short while ago.
+    /// No server had it within the last [`MISS_LIFETIME`].
     Miss,
-    /// Not there; this is its place.
+    /// The cache has no entry; the file belongs at this path.
     Nothing(PathBuf),
 }
 
-/// The file, where the cache has it.
+/// Returns the path of a file that is in the cache.
 pub(crate) fn cached_file(cache: &Path, build_id: &BuildId, artifact: Artifact) -> Option<PathBuf> {
     match look_up(cache, build_id, artifact) {
         CacheEntry::File(path) => Some(path),
@@ -30,6 +31,7 @@ pub(crate) fn cached_file(cache: &Path, build_id: &BuildId, artifact: Artifact) 
     }
 }
 
+/// Looks up a file in the cache.
 pub(super) fn look_up(cache: &Path, build_id: &BuildId, artifact: Artifact) -> CacheEntry {
     let path = cache.join(build_id.to_string()).join(artifact.name());
     let Ok(metadata) = fs::metadata(&path) else { return CacheEntry::Nothing(path) };
@@ -44,7 +46,7 @@ pub(super) fn look_up(cache: &Path, build_id: &BuildId, artifact: Artifact) -> C
     }
 }
 
-/// A new file for the cache, which nobody sees before it is whole.
+/// Creates a new file for the cache, which becomes visible when it is complete.
 pub(super) fn create(path: &Path) -> io::Result<NewFile> {
     if let Some(folder) = path.parent() {
         make_folders(folder)?;
@@ -52,7 +54,7 @@ pub(super) fn create(path: &Path) -> io::Result<NewFile> {
     Ok(NewFile::create_at(path, 0o600)?)
 }
 
-/// Notes that no server has it.
+/// Records that no server has the file.
 pub(super) fn record_miss(path: &Path) -> io::Result<()> {
     create(path)?.persist()
 }

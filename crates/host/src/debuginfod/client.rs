@@ -11,14 +11,14 @@ use super::cache::{self, CacheEntry};
 use super::{Artifact, FetchError, Settings};
 use crate::objects::open_opened;
 
-/// Asks servers for files.
+/// Downloads files from debuginfod servers.
 #[derive(Debug)]
 pub struct Client {
     settings: Settings,
     agent: Agent,
-    /// Servers that could not be reached: they are not waited for again.
+    /// For each server, true if it could not be reached; it is not tried again.
     unreachable: Vec<bool>,
-    /// The time at which the first download began.
+    /// The start of the first download.
     start: Option<Instant>,
 }
 
@@ -28,13 +28,14 @@ enum Answer {
     HasNone,
 }
 
-/// A server that does not even take a connection by then is not there.
+/// Time limit for connecting to a server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Size of one read of a download.
 const READ_BYTES: usize = 64 << 10;
 
 impl Client {
-    /// Asks nothing yet.
+    /// Creates a client. Connects to no server yet.
     pub fn new(settings: Settings) -> Self {
         let config = Agent::config_builder()
             .user_agent(concat!("prof/", env!("CARGO_PKG_VERSION")))
@@ -47,11 +48,11 @@ impl Client {
         Self { settings, agent: config.into(), unreachable, start: None }
     }
 
-    /// The file with this build id: from the cache, else from the first server that has it. `progress` is called with
-    /// the bytes that have come, and how many there will be, where the server says.
+    /// Returns the path of the file with this build id: from the cache, or downloaded from the first server that has it. Calls
+    /// `progress` with the number of bytes received, and the size if the server states it.
     ///
     /// # Errors
-    /// Why there is none. After [`FetchError::TimeLimit`] there is no use in asking on.
+    /// The reason why there is no file. After [`FetchError::TimeLimit`], all further downloads fail too.
     pub fn fetch(
         &mut self,
         build_id: &BuildId,
@@ -82,7 +83,7 @@ impl Client {
         if let Some(error) = first_error {
             return Err(error);
         }
-        // Servers that are not there do not say that they have none.
+        // A miss is recorded only if every server has answered.
         if self.unreachable.contains(&true) {
             return Err(FetchError::SkippedServer);
         }
@@ -109,7 +110,7 @@ impl Client {
         };
         let mut request = self.agent.get(&url).config().timeout_global(Some(left));
         if is_local(server) {
-            // A proxy would look for it on its own.
+            // A proxy would resolve a loopback address to itself.
             request = request.proxy(None);
         }
         let mut response = match request.build().call() {
@@ -152,14 +153,14 @@ impl Client {
         if size.is_some_and(|size| size != done) {
             return Err(failed(format!("it broke off after {done} bytes")));
         }
-        // Looked at before it has its name: what is wrong never gets it.
+        // Checked before it gets its name, so that a wrong file never appears in the cache.
         check(file.file(), build_id).map_err(|reason| FetchError::WrongFile { url: url.clone(), reason })?;
         file.persist().map_err(cannot_write)?;
         Ok(Answer::Got(path.to_owned()))
     }
 }
 
-/// Returns true if the file is an object with this build id.
+/// Checks that the file is an object with this build id.
 fn check(file: &File, wanted: &BuildId) -> Result<(), Reason> {
     match open_opened(file)?.build_id() {
         Some(found) if found.same_object(wanted) => Ok(()),
@@ -172,7 +173,7 @@ fn is_local(server: &str) -> bool {
     ["localhost", "127.", "[::1]"].iter().any(|loopback| host.starts_with(loopback))
 }
 
-/// The system's certificates, so that a company's own servers are trusted too; else Mozilla's, built in.
+/// Returns the certificates of the system, which may include those of a company's own servers, or else the built-in ones of Mozilla.
 fn root_certificates() -> RootCerts {
     let bundles =
         ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];

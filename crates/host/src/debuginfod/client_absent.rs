@@ -1,4 +1,4 @@
-//! Stands in for the client in builds without the feature `debuginfod`: it asks nobody, and its error says so.
+//! Replaces the client in builds without the feature `debuginfod`: every fetch fails with an error that says so.
 
 use std::path::PathBuf;
 
@@ -6,17 +6,17 @@ use model::BuildId;
 
 use super::{Artifact, FetchError, Settings};
 
-/// Has no servers to ask.
+/// A client without servers.
 #[derive(Debug)]
 pub struct Client;
 
 impl Client {
-    /// Asks nothing, now or later.
+    /// Ignores the settings.
     pub fn new(_: Settings) -> Self {
         Self
     }
 
-    /// Fetches nothing, as this build has no client.
+    /// Always fails.
     ///
     /// # Errors
     /// Always [`FetchError::NoClient`].

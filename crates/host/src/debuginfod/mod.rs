@@ -1,8 +1,8 @@
 //! debuginfod: objects and debug files by build id, over HTTP (debuginfod(8), "WEBAPI").
 //!
-//! What comes is kept in the cache of elfutils' own client, in its layout (debuginfod_find_debuginfo(3), "CACHE"):
-//! both find what the other fetched, and what no server has is not asked for again within ten minutes. A file is used
-//! only if it is an object with the build id that was asked for.
+//! Downloads go into the cache of elfutils' client, in its layout (debuginfod_find_debuginfo(3), "CACHE"), so both clients find the
+//! files of the other. A file that no server has is not requested again within ten minutes. A file is used only if it is an object
+//! with the requested build id.
 
 #[cfg_attr(not(feature = "debuginfod"), expect(dead_code, reason = "only the client writes"))]
 mod cache;
@@ -23,20 +23,20 @@ pub use settings::{Settings, is_requested};
 
 pub(crate) use cache::cached_file;
 
-/// True if servers can be asked: the feature `debuginfod`. What lies in the cache is found without it.
+/// True if this build can download files (feature `debuginfod`). Cached files are found without it.
 pub const HAS_CLIENT: bool = cfg!(feature = "debuginfod");
 
 /// The kind of file to fetch for a build id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Artifact {
-    /// The separate debug file, also the one that dwz made.
+    /// The separate debug file, or the supplementary file of dwz.
     DebugInfo,
     /// The object itself.
     Executable,
 }
 
 impl Artifact {
-    /// Its name in URLs and in the cache.
+    /// Returns its name in URLs and in the cache.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::DebugInfo => "debuginfo",
@@ -48,40 +48,40 @@ impl Artifact {
 /// The reason why a file was not fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// There is no client in this build.
+    /// This build has no client.
     #[error(
         "this prof was built without the cargo feature `debuginfod`; try: cargo install --path crates/cli"
     )]
     NoClient,
-    /// Every server answered that it has none.
+    /// No server has the file.
     #[error("no debuginfod server has it")]
     NotFound,
-    /// Every server answered so a short while ago, and was not asked again.
+    /// No server had the file a short while ago, so none was asked again.
     #[error("no debuginfod server had it a few minutes ago: they are asked again later")]
     RecentlyNotFound,
-    /// A server could not be reached before, and was not asked again; those that were have none.
+    /// A server was skipped because it could not be reached before; the others do not have the file.
     #[error("not asked for, as the debuginfod server could not be reached")]
     SkippedServer,
-    /// The time that was allowed for all downloads together is used up.
+    /// The time limit for all downloads is exceeded.
     #[error("the {} s for downloads are over (DEBUGINFOD_MAXTIME=SECONDS allows more)", .0.as_secs())]
     TimeLimit(Duration),
-    /// The file is larger than allowed.
+    /// The file exceeds the maximum size.
     #[error("{url} is larger than {limit} bytes (DEBUGINFOD_MAXSIZE=BYTES allows more)")]
     TooLarge {
         /// The address of the file.
         url: String,
-        /// The largest size that is allowed.
+        /// The maximum size, in bytes.
         limit: u64,
     },
-    /// The file that came is not the one that was asked for.
+    /// The downloaded file is not the requested one.
     #[error("{url} is not used: {reason}")]
     WrongFile {
-        /// The address that it came from.
+        /// The address of the file.
         url: String,
-        /// The fault of the file.
+        /// The reason.
         reason: Reason,
     },
-    /// A server could not be asked, or broke off.
+    /// A server could not be reached, or the download was interrupted.
     #[error("{url}: {why}")]
     Server {
         /// The address that was asked for.

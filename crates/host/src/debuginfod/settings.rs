@@ -5,34 +5,36 @@ use std::time::Duration;
 use super::HAS_CLIENT;
 use crate::objects::SearchPaths;
 
-/// The servers that are asked, and the limits of their use.
+/// The servers, and the limits of downloads.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// URLs, asked in this order.
+    /// URLs of servers, in the order in which they are tried.
     pub servers: Vec<String>,
-    /// The folder in which files are kept.
+    /// The folder of the cache.
     pub cache: PathBuf,
-    /// For all downloads together.
+    /// Time limit for all downloads together.
     pub total_timeout: Duration,
-    /// For a server to begin an answer.
+    /// Time limit for the start of an answer.
     pub answer_timeout: Duration,
-    /// Bytes of one file.
+    /// Maximum size of a file, in bytes.
     pub max_file_bytes: u64,
 }
 
-/// The server that asks all those of the distributions.
+/// The server that forwards requests to those of the distributions.
 const FEDERATION: &str = "https://debuginfod.elfutils.org/";
 
+/// Default of `DEBUGINFOD_MAXTIME`.
 const TOTAL_TIMEOUT: Duration = Duration::from_secs(60);
+/// Default of `DEBUGINFOD_TIMEOUT`.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Debug files of browsers take two gigabytes.
+/// Default of `DEBUGINFOD_MAXSIZE`. Debug files of browsers have two gigabytes.
 const MAX_FILE_BYTES: u64 = 8 << 30;
 
 impl Settings {
     /// Reads `DEBUGINFOD_URLS`, `DEBUGINFOD_MAXTIME`, `DEBUGINFOD_TIMEOUT` and `DEBUGINFOD_MAXSIZE`
-    /// (debuginfod_find_debuginfo(3)). `None` unless the user `asked`, or the first of them names servers. Who asks
-    /// without naming one means those that the system is configured for (`/etc/debuginfod/*.urls`), else elfutils'.
+    /// (debuginfod_find_debuginfo(3)). Returns `None` unless `--debuginfod` is given (`asked`) or `DEBUGINFOD_URLS` names servers.
+    /// Without `DEBUGINFOD_URLS`, uses the servers of the system (`/etc/debuginfod/*.urls`), or else that of elfutils.
     pub fn from_environment(paths: &SearchPaths, asked: bool) -> Option<Self> {
         let number =
             |name: &str| std::env::var(name).ok()?.trim().parse::<u64>().ok().filter(|&number| number > 0);
@@ -54,18 +56,19 @@ impl Settings {
     }
 }
 
-/// Returns true if servers are to be asked: the user `asked`, or `DEBUGINFOD_URLS` names some. Without a client in this build, they
-/// are not.
+/// Returns true if downloads are requested: `--debuginfod` is given (`asked`), or `DEBUGINFOD_URLS` names servers. Ignores whether
+/// this build has a client.
 pub fn is_requested(asked: bool) -> bool {
     asked || !urls(&std::env::var("DEBUGINFOD_URLS").unwrap_or_default()).is_empty()
 }
 
-/// URLs are apart by white space; other words (`ima:enforcing`) are settings of elfutils' client.
+/// Splits URLs at white space. Other words (`ima:enforcing`) are settings of elfutils' client and are skipped.
 fn urls(text: &str) -> Vec<String> {
     let is_url = |word: &&str| word.starts_with("http://") || word.starts_with("https://");
     text.split_whitespace().filter(is_url).map(str::to_owned).collect()
 }
 
+/// Reads the servers that the system is configured for.
 fn system_servers() -> Vec<String> {
     let Ok(entries) = fs::read_dir("/etc/debuginfod") else { return Vec::new() };
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();

@@ -1,4 +1,4 @@
-//! What a path names as the destination of a result.
+//! Finds the destination of a result: a file, or a stream such as a pipe or terminal.
 
 use std::ffi::{CString, OsStr};
 use std::fs::{File, OpenOptions};
@@ -14,8 +14,7 @@ use super::trust::Trusted;
 use crate::sys::directory::{Directory, Entry};
 use crate::sys::{device, inherited};
 
-/// The destination of a result: found once, by an open folder or descriptor. What becomes of the path after that
-/// changes nothing.
+/// The destination of a result, as an open folder or descriptor. Later changes of the path have no effect.
 #[derive(Debug)]
 pub struct Destination {
     path: PathBuf,
@@ -25,9 +24,9 @@ pub struct Destination {
 /// The two kinds of destinations.
 #[derive(Debug)]
 pub enum DestinationKind {
-    /// A name in a folder, for a file that appears when it is written, in place of an older file or link of that name.
+    /// A name in a folder, for a file that replaces an older file or link of that name when it is complete.
     Name(NameInFolder),
-    /// Bytes are written one after the other as they come: a descriptor of ours, a terminal, a named pipe, `/dev/null`.
+    /// A stream that is written sequentially: an inherited descriptor, a terminal, a named pipe, `/dev/null`.
     Stream(File),
 }
 
@@ -38,33 +37,33 @@ pub struct NameInFolder {
     pub(super) name: CString,
 }
 
-/// The reason why nothing can be written there.
+/// The reason why a path cannot be written to.
 #[derive(Error, Debug)]
 pub enum DestinationError {
     /// An error of the operating system.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// A folder on the way is missing.
+    /// A folder of the path does not exist.
     #[error("there is no folder {}; try: mkdir -p {}", .0.display(), .0.display())]
     NoFolder(PathBuf),
-    /// A link on the way to the last component that somebody else put there, or may have.
+    /// A link on the way to the last component that an untrusted user has placed, or may have.
     #[error("{} is a link {}, and such links are not followed; name the folder that it leads to", link.display(), ownership_in_words(*owner))]
     ForeignLink {
-        /// Its path.
+        /// The path of the link.
         link: PathBuf,
         /// Its owner, where that is somebody else.
         owner: Option<u32>,
     },
-    /// A named pipe that somebody else put there, or may have.
+    /// A named pipe that an untrusted user has placed, or may have.
     #[error("it is a named pipe {}, and such pipes are not written to; remove it, or name another file", ownership_in_words(*owner))]
     ForeignPipe {
         /// Its owner, where that is somebody else.
         owner: Option<u32>,
     },
-    /// Something else, where a named pipe has to be.
+    /// A named pipe is needed, and the path is not one.
     #[error("there is no named pipe {}; try: mkfifo {}", .0.display(), .0.display())]
     NoPipe(PathBuf),
-    /// A device that is not made for text.
+    /// A device other than a terminal and those that discard their input.
     #[error(
         "it is a {kind} device, and of devices only /dev/null, /dev/zero, /dev/full and terminals are written to"
     )]
@@ -72,7 +71,7 @@ pub enum DestinationError {
         /// `block` or `character`.
         kind: &'static str,
     },
-    /// A device or a pipe, where a file is to be made.
+    /// A file is needed, and the path is a device or pipe.
     #[error("it is no file; name another one")]
     Stream,
     /// A socket.
@@ -81,7 +80,7 @@ pub enum DestinationError {
     /// A directory.
     #[error("it is a directory; name a file in it")]
     Directory,
-    /// `/dev/fd/N`.
+    /// `/dev/fd/N`, where descriptor N is not open for writing.
     #[error("descriptor {number} is not open for writing")]
     NotOpen {
         /// N.
@@ -89,7 +88,7 @@ pub enum DestinationError {
     },
 }
 
-/// Behind "a link" or "a named pipe".
+/// Completes "a link" or "a named pipe" in a message.
 fn ownership_in_words(owner: Option<u32>) -> String {
     match owner {
         Some(owner) => format!("of user {owner}"),
@@ -98,7 +97,7 @@ fn ownership_in_words(owner: Option<u32>) -> String {
 }
 
 impl DestinationError {
-    /// The kind of the system's error, where it is one.
+    /// Returns the kind of the underlying error of the system, or the closest one.
     pub fn kind(&self) -> io::ErrorKind {
         match self {
             Self::Io(error) => error.kind(),
@@ -119,10 +118,10 @@ impl From<DestinationError> for io::Error {
 }
 
 impl NameInFolder {
-    /// Finds the name that `path` says, for a file.
+    /// Finds the folder and name of a file.
     ///
     /// # Errors
-    /// [`DestinationError`]; [`DestinationError::Stream`] where no file can take the name.
+    /// [`DestinationError`]; [`DestinationError::Stream`] if the path is a stream.
     pub fn find(path: &Path) -> Result<Self, DestinationError> {
         match resolve(path, &Trusted::for_this_process())? {
             PathTarget::Name(name) => Ok(name),
@@ -134,12 +133,11 @@ impl NameInFolder {
 }
 
 impl Destination {
-    /// Finds what `path` names.
+    /// Finds the destination at `path`.
     ///
-    /// The last component is never followed: a link there will be replaced. Only this process's own descriptors are reached
-    /// by their usual names (`/dev/stdout`, `/dev/stderr`, `/dev/fd/N`, `/proc/self/fd/N`). A named pipe that nobody reads
-    /// is waited for, after a call of `waiting`. A signal that ends this process ends the wait, too: so it has to be done
-    /// before signals are held back.
+    /// The last component is never followed: a link there will be replaced. The exceptions are names of descriptors of this process
+    /// (`/dev/stdout`, `/dev/stderr`, `/dev/fd/N`, `/proc/self/fd/N`). If `path` is a named pipe without reader, calls `waiting` and
+    /// blocks until one opens it. Must be called before signals are blocked, so that they can end the wait.
     ///
     /// # Errors
     /// [`DestinationError`].
@@ -150,7 +148,7 @@ impl Destination {
             PathTarget::Pipe(pipe) => {
                 let path = pipe.proc_path();
                 let at_once = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&path);
-                // Without a reader (fifo(7)).
+                // ENXIO: the pipe has no reader (fifo(7)).
                 if at_once.is_err_and(|error| error.raw_os_error() == Some(libc::ENXIO)) {
                     waiting();
                 }
@@ -164,7 +162,7 @@ impl Destination {
         Ok(Self { path: path.to_owned(), kind })
     }
 
-    /// Standard output, whatever it is.
+    /// Returns standard output as the destination.
     ///
     /// # Errors
     /// [`DestinationError::NotOpen`].
@@ -172,32 +170,32 @@ impl Destination {
         Ok(Self { path: PathBuf::from("standard output"), kind: DestinationKind::Stream(descriptor(1)?) })
     }
 
-    /// As it was named.
+    /// Returns the path as given.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the place that was found.
+    /// Returns the open folder or stream.
     pub fn into_kind(self) -> DestinationKind {
         self.kind
     }
 
-    /// Returns true if what is written there meets what is written to standard output.
+    /// Returns true if the destination and standard output are the same file, so that output of both would be mixed.
     pub fn is_standard_output(&self) -> bool {
         let DestinationKind::Stream(stream) = &self.kind else { return false };
         let (Ok(stream), Ok(stdout)) = (stream.metadata(), std::fs::metadata("/proc/self/fd/1")) else {
             return false;
         };
-        // In a device that keeps nothing, nothing meets.
+        // Output to a device that discards it cannot be mixed.
         let keeps = !stream.file_type().is_char_device() || device::is_terminal(stream.rdev());
         keeps && (stream.dev(), stream.ino()) == (stdout.dev(), stdout.ino())
     }
 }
 
-/// Opens a named pipe of a trusted user to be read and written without waiting: whoever has its other end may come and go.
+/// Opens a named pipe of a trusted user for reading and writing, without blocking. The pipe stays open when the other end is closed.
 ///
 /// # Errors
-/// [`DestinationError::NoPipe`] for anything else, and as [`Destination::find`].
+/// [`DestinationError::NoPipe`] if the path is not a named pipe, and those of [`Destination::find`].
 pub fn open_pipe_read_write(path: &Path) -> Result<File, DestinationError> {
     match resolve(path, &Trusted::for_this_process())? {
         PathTarget::Pipe(pipe) => {
@@ -210,15 +208,15 @@ pub fn open_pipe_read_write(path: &Path) -> Result<File, DestinationError> {
     }
 }
 
-/// The kind of file that a path names, before anything is opened.
+/// The kind of file at a path, determined before it is opened.
 enum PathTarget {
-    /// Nothing yet, or a file or a link that can be replaced.
+    /// Nothing, or a file or link that can be replaced.
     Name(NameInFolder),
-    /// One that this process was started with.
+    /// A descriptor of this process.
     Descriptor(i32),
     /// A named pipe of a trusted user.
     Pipe(Entry),
-    /// One that may be written to.
+    /// A device that may be written to.
     Device(Entry),
 }
 
@@ -238,7 +236,7 @@ fn resolve(path: &Path, trusted: &Trusted) -> Result<PathTarget, DestinationErro
     let what = entry.metadata()?;
     let kind = what.file_type();
     if kind.is_symlink() {
-        // `stdout` where the folder is `/dev`, however that was reached.
+        // For example `stdout`, if the folder is `/dev` by whatever path.
         let real = folder.path()?.join(OsStr::from_bytes(name.to_bytes()));
         if let Some(number) = descriptor_number(&real) {
             return Ok(PathTarget::Descriptor(number));
@@ -262,13 +260,13 @@ fn resolve(path: &Path, trusted: &Trusted) -> Result<PathTarget, DestinationErro
     } else if trusted.owns(&what) && what.nlink() == 1 {
         Ok(PathTarget::Pipe(entry))
     } else {
-        // One with a second name may have got this one from anybody.
+        // A second hard link may have been created by anybody.
         let owner = (!trusted.owns(&what)).then(|| what.uid());
         Err(DestinationError::ForeignPipe { owner })
     }
 }
 
-/// The number of a descriptor of this process that an absolute path names.
+/// Returns the number of the descriptor of this process that an absolute path refers to.
 fn descriptor_number(path: &Path) -> Option<i32> {
     let own = std::process::id().to_string();
     let parts: Vec<&str> = path.components().map(|part| part.as_os_str().to_str()).collect::<Option<_>>()?;

@@ -1,4 +1,4 @@
-//! From a path to the open folder of its last component.
+//! Resolves a path to the open folder of its last component.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
@@ -11,25 +11,25 @@ use super::trust::{Trusted, give_to_sudo_user};
 use crate::sys::directory::Directory;
 use crate::sys::system;
 
-/// As many links in one path as the kernel follows (`MAXSYMLINKS`).
+/// Maximum number of symbolic links followed for one path: the kernel's `MAXSYMLINKS`.
 const MAX_SYMLINKS: u32 = 40;
 
-/// A walk along a path. It stands in a folder; what is left are components of the path, and of the links on the way.
-struct Walk<'a> {
+/// The state of resolving a path: the current folder and the remaining components, including those of links on the way.
+struct PathWalk<'a> {
     trusted: &'a Trusted,
     folder: Directory,
-    /// In reverse: the next one is the last.
-    left: Vec<CString>,
-    /// The path of the folder as it would be typed, for messages.
+    /// The remaining components, in reverse order.
+    remaining: Vec<CString>,
+    /// The path of the current folder, for messages.
     so_far: PathBuf,
     links: u32,
 }
 
-/// Opens the folder that `path` lies in; returns the last component with it, where that is a name. It is none where the path
-/// ends in `/`, `.` or `..`: the folder is what the whole path says then.
+/// Opens the folder that contains `path`, and returns it with the last component. If the path ends in `/`, `.` or `..`, opens the
+/// whole path as a folder and returns no name.
 ///
 /// # Errors
-/// Those of `openat(2)`; [`DestinationError::ForeignLink`] for a link that somebody else may have put on the way.
+/// Those of `openat(2)`; [`DestinationError::ForeignLink`] for a link on the way that an untrusted user may have placed.
 pub(super) fn open_folder(
     path: &Path,
     trusted: &Trusted,
@@ -38,12 +38,12 @@ pub(super) fn open_folder(
     if bytes.is_empty() {
         return Err(io::Error::from(io::ErrorKind::NotFound).into());
     }
-    let mut walk = Walk::new(path, trusted)?;
+    let mut walk = PathWalk::new(path, trusted)?;
     let name = match bytes.rsplit(|&byte| byte == b'/').next() {
         Some(b"" | b"." | b"..") | None => None,
-        Some(_) => (!walk.left.is_empty()).then(|| walk.left.remove(0)),
+        Some(_) => (!walk.remaining.is_empty()).then(|| walk.remaining.remove(0)),
     };
-    while let Some(component) = walk.left.pop() {
+    while let Some(component) = walk.remaining.pop() {
         walk.step(&component).map_err(|error| match error {
             DestinationError::Io(error) if error.kind() == io::ErrorKind::NotFound => {
                 DestinationError::NoFolder(walk.so_far.join(OsStr::from_bytes(component.to_bytes())))
@@ -54,14 +54,14 @@ pub(super) fn open_folder(
     Ok((walk.folder, name))
 }
 
-/// Opens the folder `path`. What is missing of it is made: for the user's eyes only, and the user's own under `sudo`.
+/// Creates the folder `path` and its missing parents with mode 0700. Under `sudo`, they belong to the invoking user.
 ///
 /// # Errors
 /// As [`open_folder`], and those of `mkdirat(2)`.
 pub(crate) fn make_folders(path: &Path) -> Result<(), DestinationError> {
     let trusted = Trusted::for_this_process();
-    let mut walk = Walk::new(path, &trusted)?;
-    while let Some(component) = walk.left.pop() {
+    let mut walk = PathWalk::new(path, &trusted)?;
+    while let Some(component) = walk.remaining.pop() {
         match walk.step(&component) {
             Err(DestinationError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
                 walk.make(&component)?;
@@ -72,14 +72,14 @@ pub(crate) fn make_folders(path: &Path) -> Result<(), DestinationError> {
     Ok(())
 }
 
-impl<'a> Walk<'a> {
+impl<'a> PathWalk<'a> {
     fn new(path: &Path, trusted: &'a Trusted) -> io::Result<Self> {
         let folder = if path.is_absolute() { Directory::root() } else { Directory::current() }?;
         let so_far = if path.is_absolute() { PathBuf::from("/") } else { PathBuf::new() };
-        Ok(Self { trusted, folder, left: components(path.as_os_str())?, so_far, links: 0 })
+        Ok(Self { trusted, folder, remaining: components(path.as_os_str())?, so_far, links: 0 })
     }
 
-    /// Goes into one component, or puts those of the link that it is before what is left.
+    /// Enters one component. If it is a link, pushes the components of its target.
     fn step(&mut self, component: &CStr) -> Result<(), DestinationError> {
         match self.folder.enter(component) {
             Ok(folder) => self.folder = folder,
@@ -99,7 +99,7 @@ impl<'a> Walk<'a> {
             return Err(not_a_directory.into());
         }
         let link = self.so_far.join(OsStr::from_bytes(component.to_bytes()));
-        if !self.trusted.placed(&what, &self.folder.metadata()?) {
+        if !self.trusted.is_placed_by_trusted(&what, &self.folder.metadata()?) {
             let owner = (!self.trusted.owns(&what)).then(|| what.uid());
             return Err(DestinationError::ForeignLink { link, owner });
         }
@@ -109,7 +109,7 @@ impl<'a> Walk<'a> {
         }
         let target = entry.link_target()?;
         if self.folder.is_of_proc() && target.as_bytes().first() == Some(&b'/') {
-            // What such a link says is but a description of the directory that it leads to.
+            // The text of such a link (`/proc/PID/cwd`) only describes the directory to which it leads.
             self.folder = self.folder.enter_following(component)?;
             self.so_far = link;
             return Ok(());
@@ -118,7 +118,7 @@ impl<'a> Walk<'a> {
             self.folder = Directory::root()?;
             self.so_far = PathBuf::from("/");
         }
-        self.left.extend(components(&target)?);
+        self.remaining.extend(components(&target)?);
         Ok(())
     }
 
@@ -128,7 +128,7 @@ impl<'a> Walk<'a> {
             _ => {}
         }
         let made = self.folder.enter(component)?;
-        // Where others can rename it, it may be another directory by now, which is not ours to give away.
+        // If others can rename it, it may be another directory by now, whose owner must not change.
         let is_ours = made.metadata()?.uid() == system::effective_user();
         if is_ours && self.trusted.keeps_names(&self.folder.metadata()?) {
             give_to_sudo_user(&made.open()?)?;
@@ -139,7 +139,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The components in reverse.
+/// Returns the components in reverse order.
 fn components(path: &OsStr) -> io::Result<Vec<CString>> {
     let parts = path.as_bytes().rsplit(|&byte| byte == b'/').filter(|part| !matches!(*part, b"" | b"."));
     parts.map(|part| CString::new(part).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))).collect()

@@ -1,10 +1,10 @@
-//! The one door through which results leave: recordings, pictures, texts, what a cache keeps.
+//! Creates all result files: recordings, pictures, texts, cache entries.
 //!
-//! Whoever profiles may be root, in a folder that others can write to. So a path is walked once, a component at a time
-//! (`folder`); links are followed only where nobody else can have put them there (`trust`); the last component is
-//! judged by its descriptor and never followed (`destination`); and all that comes later (temporary names, the name,
-//! `.old`) happens within the open folder (`new_file`), whatever has become of the path meanwhile. None of this relies on
-//! `fs.protected_symlinks`, `_hardlinks`, `_fifos` or `_regular`.
+//! The profiler may run as root in a folder to which others can write. So a path is resolved once, one component at a time
+//! (`folder`). Links are followed only if a trusted user has placed them (`trust`). The last component is checked by its descriptor
+//! and never followed (`destination`). All later steps (temporary names, the final name, `.old`) happen in the open folder
+//! (`new_file`), even if the path refers to another one by then. None of this relies on `fs.protected_symlinks`, `_hardlinks`,
+//! `_fifos` or `_regular`.
 
 mod destination;
 mod folder;

@@ -1,4 +1,4 @@
-//! A result file: visible only when whole, or when it is worth keeping, and owned by whoever asked.
+//! A result file that appears under its name when it is complete, and belongs to the invoking user.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -12,31 +12,31 @@ use super::folder::open_folder;
 use super::trust::{Trusted, give_to_sudo_user};
 use crate::sys::system;
 
-/// A file that is written without a name and takes its destination's when it is done ([`NewFile::persist`]) or worth
-/// keeping ([`NewFile::take_name_keeping_old`]). Dropped before that, or killed, it leaves nothing behind and an older
-/// file of that name untouched.
+/// A file that is written without a name and gets the name of its destination when it is complete ([`NewFile::persist`]), or
+/// earlier ([`NewFile::take_name_keeping_old`]). If it is dropped before that, or the process is killed, nothing remains and an
+/// older file of that name is untouched.
 ///
-/// Where the file system knows no nameless files (`O_TMPFILE`), it has a temporary name beside its destination; killed,
-/// it then leaves that behind.
+/// If the file system does not support nameless files (`O_TMPFILE`), it has a temporary name beside its destination, which remains
+/// if the process is killed.
 #[derive(Debug)]
 pub struct NewFile {
     file: File,
-    /// None for a file that never gets a name.
+    /// `None` for a file that never gets a name.
     destination: Option<NameInFolder>,
     name: CurrentName,
 }
 
-/// The name that a new file has now.
+/// The current name of a new file.
 #[derive(Debug)]
 enum CurrentName {
     None,
     Temporary(CString),
-    /// The destination's.
+    /// The name of the destination.
     Own,
 }
 
 impl NewFile {
-    /// Creates the file with `mode` (less the umask), owned by the user who called `sudo`, if so.
+    /// Creates the file with `mode` (less the umask). Under `sudo`, it belongs to the invoking user.
     ///
     /// # Errors
     /// Those of `openat(2)`.
@@ -49,21 +49,21 @@ impl NewFile {
         Ok(new)
     }
 
-    /// Creates a file for the name that `path` says.
+    /// Creates a file whose destination is `path`.
     ///
     /// # Errors
-    /// Those of `openat(2)`, and where something has that name that no file can replace.
+    /// Those of `openat(2)`, and [`DestinationError`] if a directory, device or the like has that name.
     pub fn create_at(path: &Path, mode: u32) -> Result<Self, DestinationError> {
         Ok(Self::create(NameInFolder::find(path)?, mode)?)
     }
 
-    /// Creates a file in `folder` that nobody else sees and that never gets a name: it is gone with its last descriptor.
+    /// Creates a file in `folder` that never gets a name. It vanishes with its last descriptor.
     ///
     /// # Errors
     /// Those of `openat(2)`.
-    pub fn create_unseen(folder: &Path) -> Result<Self, DestinationError> {
+    pub fn create_nameless(folder: &Path) -> Result<Self, DestinationError> {
         const MODE: u32 = 0o600;
-        // With a component behind it, all of the path is the folder.
+        // `open_folder` opens the folder of the last component, so one is appended.
         let (folder, _) = open_folder(&folder.join("."), &Trusted::for_this_process())?;
         if let Ok(file) = folder.create_nameless(MODE) {
             return Ok(Self { file, destination: None, name: CurrentName::None });
@@ -89,7 +89,7 @@ impl NewFile {
     fn replace(&mut self) -> io::Result<()> {
         let Some(NameInFolder { folder, name }) = &self.destination else { return Ok(()) };
         if let CurrentName::None = self.name {
-            // A link replaces nothing: only a rename does.
+            // linkat(2) does not replace an existing name, but renameat(2) does.
             let ((), temporary) = with_new_name(|temporary| folder.link(&self.file, temporary))?;
             self.name = CurrentName::Temporary(temporary);
         }
@@ -100,22 +100,22 @@ impl NewFile {
         Ok(())
     }
 
-    /// Gives the file the first of `names` that nothing has yet, in the folder of its destination, and returns it. The file
-    /// may be written on.
+    /// Gives the file the first free one of `names`, in the folder of its destination, and returns that name. The file can still be
+    /// written.
     ///
     /// # Errors
-    /// Those of `linkat(2)`; `EEXIST` where all names are taken.
+    /// Those of `linkat(2)`; `EEXIST` if no name is free.
     pub fn take_new_name(&mut self, names: impl Iterator<Item = CString>) -> io::Result<CString> {
         let Some(destination) = &mut self.destination else { return Err(io::ErrorKind::NotFound.into()) };
         let folder = &destination.folder;
         for name in names {
             let linked = match (folder.link(&self.file, &name), &self.name) {
-                // Its failure leaves a name that says what it is.
+                // On failure, the temporary name remains, which tells its purpose.
                 (Ok(()), CurrentName::Temporary(temporary)) => {
                     let _ = folder.remove(temporary);
                     Ok(())
                 }
-                // File systems without hard links: what reserves the name is replaced.
+                // On file systems without hard links, reserve the name with an empty file and replace that.
                 (Err(error), CurrentName::Temporary(temporary))
                     if error.kind() != io::ErrorKind::AlreadyExists =>
                 {
@@ -138,11 +138,10 @@ impl NewFile {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Returns true if [`NewFile::take_name_keeping_old`] can do its work, as far as can be seen now.
+    /// Checks whether [`NewFile::take_name_keeping_old`] would succeed now.
     ///
     /// # Errors
-    /// `EISDIR` where `NAME.old` is a directory, `EPERM` where an older file of the name is another user's and may not be
-    /// renamed.
+    /// `EISDIR` if `NAME.old` is a directory, `EPERM` if an older file of that name belongs to another user and must not be renamed.
     pub fn may_take_name_keeping_old(&self) -> io::Result<()> {
         let Some(NameInFolder { folder, name }) = &self.destination else { return Ok(()) };
         let old = old_name(name)?;
@@ -153,7 +152,7 @@ impl NewFile {
         }
         if let Ok(older) = folder.look_at(name) {
             let (older, folder) = (older.metadata()?, folder.metadata()?);
-            // rename(2); root may all the same.
+            // In a sticky directory, only the owner of the file or directory, and root, may rename it (rename(2)).
             let own = system::effective_user();
             let may = own == 0 || older.uid() == own || folder.uid() == own;
             if folder.mode() & libc::S_ISVTX != 0 && !may {
@@ -163,10 +162,10 @@ impl NewFile {
         Ok(())
     }
 
-    /// Gives the file its name while it is written on; an older file of that name becomes `NAME.old`.
+    /// Gives the file its name while it is still being written. An older file of that name becomes `NAME.old`.
     ///
     /// # Errors
-    /// Those of `renameat(2)` and `linkat(2)`; the older file then has its name again.
+    /// Those of `renameat(2)` and `linkat(2)`; the older file then keeps its name.
     pub fn take_name_keeping_old(&mut self) -> io::Result<()> {
         let Some(NameInFolder { folder, name }) = &self.destination else { return Ok(()) };
         if let CurrentName::Own = self.name {
@@ -186,23 +185,24 @@ impl NewFile {
                 self.name = CurrentName::Own;
                 return Ok(());
             }
-            // Somebody has used the name again, or both names were of one file: a rename leaves these alone.
+            // Another process has created the name meanwhile, or name and `NAME.old` are hard links of one file, which rename(2)
+            // leaves alone.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.replace(),
             Err(error) => Err(error),
         };
         if let (Err(_), true, Some(NameInFolder { folder, name })) = (&named, had_one, &self.destination) {
-            // Its failure is not what went wrong.
+            // The first error is reported, not that of the cleanup.
             let _ = folder.rename(&old, name);
         }
         named
     }
 
-    /// Returns true if the file, which had taken its name, has been deleted since: what is written has no reader any more.
+    /// Returns true if the file has got its name and was deleted since, so that nobody can read it.
     pub fn is_deleted(&self) -> bool {
         matches!(self.name, CurrentName::Own) && self.file.metadata().is_ok_and(|file| file.nlink() == 0)
     }
 
-    /// The open file, for those who need more than `Write`.
+    /// Returns the open file.
     pub fn file(&self) -> &File {
         &self.file
     }
@@ -229,7 +229,7 @@ impl Drop for NewFile {
         if let (CurrentName::Temporary(temporary), Some(NameInFolder { folder, .. })) =
             (&self.name, &self.destination)
         {
-            // Nothing can be done about a failure here, and the name says what the file is.
+            // On failure, the temporary name remains, which tells its purpose.
             let _ = folder.remove(temporary);
         }
     }
@@ -239,22 +239,22 @@ fn old_name(name: &CStr) -> io::Result<CString> {
     Ok(CString::new([name.to_bytes(), b".old"].concat())?)
 }
 
-/// The number of names that are tried: nobody can have guessed one, so that the first is free but for an accident.
-const ATTEMPTS: u32 = 16;
+/// Number of random names to try. Nobody can guess them, so the first one is free except by accident.
+const MAX_ATTEMPTS: u32 = 16;
 
-/// Calls `attempt` with names that nobody else uses, until one does not exist; returns that one, too.
+/// Calls `attempt` with random names until it does not fail with `EEXIST`. Returns its result and the name.
 fn with_new_name<T>(mut attempt: impl FnMut(&CStr) -> io::Result<T>) -> io::Result<(T, CString)> {
-    let mut exists = io::Error::from(io::ErrorKind::AlreadyExists);
-    for number in 0..ATTEMPTS {
-        // The hasher's keys are random (getrandom(2)).
+    let mut last_error = io::Error::from(io::ErrorKind::AlreadyExists);
+    for number in 0..MAX_ATTEMPTS {
+        // The keys of the hasher are random (getrandom(2)).
         let name = CString::new(format!(".prof.{:016x}.tmp", RandomState::new().hash_one(number)))?;
         match attempt(&name) {
             Ok(value) => return Ok((value, name)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => exists = error,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last_error = error,
             Err(error) => return Err(error),
         }
     }
-    Err(exists)
+    Err(last_error)
 }
 
 #[cfg(test)]
@@ -383,7 +383,7 @@ mod tests {
     #[test]
     fn an_unseen_file_is_nowhere() {
         let folder = tempfile::tempdir().unwrap();
-        let mut new = NewFile::create_unseen(folder.path()).unwrap();
+        let mut new = NewFile::create_nameless(folder.path()).unwrap();
         new.write_all(b"recording").unwrap();
         new.take_name_keeping_old().unwrap();
         assert!(!new.is_deleted());

@@ -1,4 +1,4 @@
-//! Files of one name that follow each other, each with the time at which it was made: `NAME.20261122T230113`.
+//! A series of files with timestamps in their names: `NAME.20261122T230113`.
 
 use std::collections::VecDeque;
 use std::ffi::{CString, OsStr};
@@ -10,72 +10,71 @@ use super::destination::{DestinationError, NameInFolder};
 use super::new_file::NewFile;
 use super::trust::Trusted;
 
-/// As many files may be made in one second.
+/// Maximum number of files with the same timestamp.
 const MAX_FILES_PER_SECOND: u32 = 100_000;
-/// Bytes of `20261122T230113`.
+/// Length of a timestamp: `20261122T230113`.
 const STAMP_BYTES: usize = 15;
 
-/// Makes the files of a series, and removes the oldest where they are too many.
+/// Creates the files of a series, and removes the oldest if there are too many.
 #[derive(Debug)]
 pub struct FileSeries {
     path: PathBuf,
     trusted: Trusted,
     at: NameInFolder,
-    most: Option<usize>,
-    /// The oldest first.
+    max_files: Option<usize>,
+    /// The files of the series, the oldest first. Empty without a maximum.
     names: VecDeque<CString>,
 }
 
 impl FileSeries {
-    /// The series of `path`, of which at most `most` files shall stay. Files that an earlier run made are a part of it.
+    /// Opens the series of `path`, which keeps at most `max_files` files, including those of earlier runs.
     ///
     /// # Errors
-    /// Where nothing can be written there, and for what is no file.
-    pub fn find(path: &Path, most: Option<usize>) -> Result<Self, DestinationError> {
+    /// The path cannot be the name of a file.
+    pub fn find(path: &Path, max_files: Option<usize>) -> Result<Self, DestinationError> {
         let at = NameInFolder::find(path)?;
         let mut series = Self {
             path: path.to_owned(),
             trusted: Trusted::for_this_process(),
             at,
-            most,
+            max_files,
             names: VecDeque::new(),
         };
-        series.look();
+        series.scan();
         Ok(series)
     }
 
-    /// The path without a time.
+    /// Returns the path without a timestamp.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Looks which files of the series there are already.
-    fn look(&mut self) {
-        if self.most.is_none() {
+    /// Lists the existing files of the series.
+    fn scan(&mut self) {
+        if self.max_files.is_none() {
             return;
         }
         let prefix = [self.at.name.to_bytes(), b"."].concat();
-        // Where they cannot be seen, they are not removed either.
-        let mut names = self.at.folder.names(|name| order(&prefix, name).is_some()).unwrap_or_default();
-        names.sort_by_cached_key(|name| order(&prefix, name.to_bytes()));
+        // If the folder cannot be listed, no old files are removed.
+        let mut names = self.at.folder.names(|name| sort_key(&prefix, name).is_some()).unwrap_or_default();
+        names.sort_by_cached_key(|name| sort_key(&prefix, name.to_bytes()));
         self.names = names.into();
     }
 
-    /// Makes a file of the series, which has no name yet. A folder that was removed is looked for again.
+    /// Creates a nameless file of the series. Opens the folder again if it was removed.
     ///
     /// # Errors
-    /// Where no file can be made there.
+    /// The file cannot be created.
     pub fn create(&mut self, mode: u32) -> Result<NewFile, DestinationError> {
         if self.at.folder.is_removed() {
             self.at = NameInFolder::find(&self.path)?;
-            self.look();
+            self.scan();
         }
         let place = NameInFolder { folder: self.at.folder.try_clone()?, name: self.at.name.clone() };
         Ok(NewFile::create(place, mode)?)
     }
 
-    /// Gives a file of the series the name of the time `stamp` (`20261122T230113`), with a number behind it where another
-    /// has that already. Returns its path.
+    /// Names a file of the series with the timestamp `stamp` (`20261122T230113`), and a number if that name exists. Returns its path.
     ///
     /// # Errors
     /// Those of `linkat(2)`.
@@ -87,24 +86,24 @@ impl FileSeries {
         });
         let name = file.take_new_name(names)?;
         let path = self.path.with_file_name(OsStr::from_bytes(name.to_bytes()));
-        if self.most.is_some() {
+        if self.max_files.is_some() {
             self.names.push_back(name);
         }
         Ok(path)
     }
 
-    /// Removes the oldest files, where there are more than shall stay. Files of other users stay, and do not count.
+    /// Removes the oldest files that exceed the maximum. Files of other users are neither removed nor counted.
     ///
     /// # Errors
     /// Those of `unlinkat(2)`.
     pub fn remove_oldest(&mut self) -> io::Result<()> {
-        let Some(most) = self.most else { return Ok(()) };
+        let Some(max_files) = self.max_files else { return Ok(()) };
         let (folder, trusted) = (&self.at.folder, &self.trusted);
         self.names.retain(|name| {
             let entry = folder.look_at(name).and_then(|entry| entry.metadata());
             entry.is_ok_and(|entry| entry.is_file() && trusted.owns(&entry))
         });
-        while self.names.len() > most.max(1) {
+        while self.names.len() > max_files.max(1) {
             let Some(oldest) = self.names.pop_front() else { break };
             self.at.folder.remove(&oldest)?;
         }
@@ -112,8 +111,8 @@ impl FileSeries {
     }
 }
 
-/// The position of a name in the order of a series: its time, and its number within the second. `None` for other names.
-fn order(prefix: &[u8], name: &[u8]) -> Option<(String, u32)> {
+/// Returns the sort key of a name: timestamp, and number within the second. `None` for other names.
+fn sort_key(prefix: &[u8], name: &[u8]) -> Option<(String, u32)> {
     let rest = std::str::from_utf8(name.strip_prefix(prefix)?).ok()?;
     let (stamp, behind) = rest.split_at_checked(STAMP_BYTES)?;
     let (date, time) = stamp.split_once('T')?;

@@ -1,4 +1,4 @@
-//! Sockets by which others tell a running process what to do.
+//! Unix sockets through which other processes send commands to a recording.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,25 +14,25 @@ use super::folder::open_folder;
 use super::trust::Trusted;
 use crate::sys::peer;
 
-/// A socket that trusted users may connect to. One with a name in a folder removes that when it is dropped.
+/// A listening socket for trusted users. When dropped, removes its name from the file system, if it has one.
 #[derive(Debug)]
 pub struct CommandSocket {
     listener: UnixListener,
     trusted: Trusted,
-    /// The name, and the inode that has it.
+    /// The name, with device and inode of the socket.
     name: Option<(NameInFolder, (u64, u64))>,
 }
 
 impl CommandSocket {
-    /// Makes a socket with the name `path`. One that nobody listens to any more is replaced.
+    /// Creates a socket at `path`. Replaces a socket that nobody listens to.
     ///
     /// # Errors
-    /// `EADDRINUSE` where the name is in use, by a socket or anything else.
+    /// `EADDRINUSE` if the name exists otherwise.
     pub fn bind(path: &Path) -> Result<Self, DestinationError> {
         let trusted = Trusted::for_this_process();
         let (folder, name) = open_folder(path, &trusted)?;
         let Some(name) = name else { return Err(DestinationError::Directory) };
-        // The name itself is not followed, and may be longer than the address of a socket.
+        // Through the open folder, because a path may exceed the length of a socket address.
         let address = folder.proc_path_of(&name);
         if let Ok(entry) = folder.look_at(&name)
             && let Ok(there) = entry.metadata()
@@ -49,10 +49,10 @@ impl CommandSocket {
         Self::with(listener, trusted, name)
     }
 
-    /// Makes the socket by which [`connect_to_recording`] finds this process; it has no name in the file system.
+    /// Creates the socket to which [`connect_to_recording`] connects. It has an abstract address instead of a path.
     ///
     /// # Errors
-    /// `EADDRINUSE` where somebody else has it.
+    /// `EADDRINUSE` if another process has taken the address.
     pub fn for_this_process() -> Result<Self, DestinationError> {
         let own = Pid(i32::try_from(std::process::id()).unwrap_or(0));
         let listener = UnixListener::bind_addr(&address_of(own)?)?;
@@ -68,11 +68,11 @@ impl CommandSocket {
         Ok(Self { listener, trusted, name })
     }
 
-    /// The next connection of a trusted user, which does not block; those of others are closed.
+    /// Accepts the next connection of a trusted user, if any, and closes those of others. Neither this nor the stream blocks.
     pub fn accept(&self) -> Option<UnixStream> {
         loop {
             let (stream, _) = self.listener.accept().ok()?;
-            let is_trusted = peer::credentials(stream.as_fd()).is_ok_and(|peer| self.trusted.is(peer.user));
+            let is_trusted = peer::credentials(stream.as_fd()).is_ok_and(|peer| self.trusted.contains(peer.user));
             if is_trusted && stream.set_nonblocking(true).is_ok() {
                 return Some(stream);
             }
@@ -89,7 +89,7 @@ impl AsFd for CommandSocket {
 impl Drop for CommandSocket {
     fn drop(&mut self) {
         let Some((NameInFolder { folder, name }, bound)) = &self.name else { return };
-        // Somebody may have used the name again.
+        // The name may refer to another socket by now.
         let there = folder.look_at(name).and_then(|entry| entry.metadata());
         if there.is_ok_and(|there| (there.dev(), there.ino()) == *bound) {
             let _ = folder.remove(name);
@@ -100,7 +100,7 @@ impl Drop for CommandSocket {
 /// Connects to a recording that runs in the process `pid`.
 ///
 /// # Errors
-/// `ECONNREFUSED` where that process listens to nobody, or another one has its address.
+/// `ECONNREFUSED` if the process does not listen, or another process has taken its address.
 pub fn connect_to_recording(pid: Pid) -> io::Result<UnixStream> {
     let stream = UnixStream::connect_addr(&address_of(pid)?)?;
     match peer::credentials(stream.as_fd())?.process == pid {

@@ -1,4 +1,4 @@
-//! Whose links and pipes are followed, and whom results belong to.
+//! The users whose links and pipes are followed, and the owner of results.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -11,59 +11,58 @@ const OTHERS_WRITE: u32 = 0o002;
 const GROUP_WRITES: u32 = 0o020;
 const STICKY: u32 = 0o1000;
 
-/// Users whose names in the file system mean what they say: root, the user that this process acts as, and for root the
-/// one who typed `sudo`.
+/// Users who are trusted to place links and pipes: root, the effective user, and for root the user who invoked `sudo`.
 #[derive(Clone, Debug)]
 pub(super) struct Trusted {
     users: Vec<u32>,
 }
 
 impl Trusted {
-    /// Reads the environment.
+    /// Determines them from the effective user and `SUDO_UID`.
     pub(super) fn for_this_process() -> Self {
         let own = system::effective_user();
-        // Only root is started by sudo; for anyone else it is but a variable.
+        // Only root can have been started by sudo; any user can set the variable.
         let sudo = sudo_user().filter(|_| own == 0).map(|(user, _)| user);
         Self { users: [0, own].into_iter().chain(sudo).collect() }
     }
 
-    /// Returns true if `user` is one of them.
-    pub(super) fn is(&self, user: u32) -> bool {
+    /// Returns true if `user` is trusted.
+    pub(super) fn contains(&self, user: u32) -> bool {
         self.users.contains(&user)
     }
 
     pub(super) fn owns(&self, what: &Metadata) -> bool {
-        self.is(what.uid())
+        self.contains(what.uid())
     }
 
-    /// Returns true if what is of trusted users in a folder has the names that they gave it: nobody else can rename it. A group is
-    /// taken for trusted here: many a user's own folders can be written to by a group of that user alone.
+    /// Returns true if only trusted users can rename the files of trusted users in a folder. Groups count as trusted, because folders
+    /// of a user are often writable by a group of that user alone.
     pub(super) fn keeps_names(&self, folder: &Metadata) -> bool {
         self.owns(folder) && (folder.mode() & OTHERS_WRITE == 0 || folder.mode() & STICKY != 0)
     }
 
-    /// Returns true if a trusted user put a link or a pipe there: it is theirs, and nobody else can have given it this name, by a
-    /// rename or a hard link.
-    pub(super) fn placed(&self, what: &Metadata, folder: &Metadata) -> bool {
+    /// Returns true if a trusted user has placed a link or pipe: it is theirs, and nobody else can have given it this name by a rename
+    /// or a hard link.
+    pub(super) fn is_placed_by_trusted(&self, what: &Metadata, folder: &Metadata) -> bool {
         let is_shared = folder.mode() & (OTHERS_WRITE | GROUP_WRITES) != 0;
         self.owns(what) && self.keeps_names(folder) && (!is_shared || what.nlink() == 1)
     }
 }
 
-/// The user and group of who typed `sudo`.
+/// Returns user and group of whoever invoked `sudo`.
 fn sudo_user() -> Option<(u32, u32)> {
     let id = |name| std::env::var(name).ok()?.parse::<u32>().ok();
     Some((id("SUDO_UID")?, id("SUDO_GID")?))
 }
 
-/// Under `sudo`, results belong to the user who typed the command: root's own file would be in their way.
+/// Under `sudo`, gives a file to the invoking user, who could not remove a file of root.
 ///
 /// # Errors
-/// Those of `fchown(2)`, but for a file system that knows no owners.
+/// Those of `fchown(2)`, except on a file system without owners.
 pub(super) fn give_to_sudo_user(file: &File) -> io::Result<()> {
     let Some((user, group)) = sudo_user() else { return Ok(()) };
     match fchown(file, Some(user), Some(group)) {
-        // Only root can give files away; anyone else merely has the variables in their environment.
+        // EPERM: we are not root, and the variables do not come from sudo.
         Err(error)
             if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported) =>
         {
@@ -86,7 +85,7 @@ mod tests {
         symlink("/", &link).unwrap();
         let look = |mode: u32, trusted: &Trusted| {
             fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
-            trusted.placed(&fs::symlink_metadata(&link).unwrap(), &fs::metadata(folder.path()).unwrap())
+            trusted.is_placed_by_trusted(&fs::symlink_metadata(&link).unwrap(), &fs::metadata(folder.path()).unwrap())
         };
         let own = Trusted::for_this_process();
         let somebody = Trusted { users: vec![u32::MAX] };
@@ -111,7 +110,7 @@ mod tests {
         std::os::unix::fs::chown(folder.path(), Some(65534), None).unwrap();
         let of = |path| fs::symlink_metadata(path).unwrap();
         let own = Trusted::for_this_process();
-        assert!(!own.placed(&of(folder.path().join("link")), &of(folder.path().to_owned())));
+        assert!(!own.is_placed_by_trusted(&of(folder.path().join("link")), &of(folder.path().to_owned())));
     }
 
     fn is_root() -> bool {

@@ -1,5 +1,6 @@
-//! The attach protocol (`VirtualMachineImpl.java` and `attachListener_posix.cpp` of OpenJDK): a file `.attach_pidN` and SIGQUIT
-//! make the machine listen at the socket `/tmp/.java_pidN`; a request there is words that end in 0, the answer a number and text.
+//! The attach protocol of OpenJDK (`VirtualMachineImpl.java`, `attachListener_posix.cpp`). A file `.attach_pidN` and SIGQUIT make
+//! the virtual machine listen at the socket `/tmp/.java_pidN`. A request is a list of NUL-terminated words, the answer a number
+//! and a text.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
@@ -24,24 +25,24 @@ use crate::sys::directory::{Directory, Entry};
 use crate::sys::pidfd::PidFd;
 use crate::sys::{identity, peer};
 
-/// The version of the protocol, the operation, and three arguments.
+/// The request: version of the protocol, operation, and three arguments.
 const REQUEST: &[u8] = b"1\0jcmd\0Compiler.perfmap\0\0\0";
-/// A longer answer is not that of a virtual machine.
+/// Maximum size of an answer: virtual machines send less.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
-/// Of an answer that is shown.
+/// Maximum length of the part of an answer that messages show.
 const MAX_SHOWN_BYTES: usize = 200;
-/// Between two looks whether it listens: it mostly does so within a few.
+/// Interval between checks for the socket, which mostly appears within a few intervals.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// Where the socket is.
+/// The folder of the socket, below the root of the process.
 const SOCKET_FOLDER: &str = "tmp";
 
-/// Asks for a map. Changes the rights of the calling thread, which is to end thereafter.
+/// Requests a perf map. Changes the credentials of the calling thread for good, so the thread must end afterwards.
 pub(super) fn request_perf_map(pid: Pid, deadline: Instant) -> Result<(), AttachError> {
-    // First of all: whoever has this number later gets no signal.
+    // Opened first, so that a later process with this pid gets no signal.
     let process = PidFd::open(pid).map_err(AttachError::Unreadable)?;
     let machine = JavaProcess::inspect(pid)?;
     machine.check_signal_handled().or_else(|why| match why {
-        // One that listens already needs no signal.
+        // A virtual machine that listens already needs no signal.
         AttachError::NoHandler => Ok(()),
         why => Err(why),
     })?;
@@ -60,10 +61,10 @@ pub(super) fn request_perf_map(pid: Pid, deadline: Instant) -> Result<(), Attach
     send_request(&socket, &machine, deadline)
 }
 
-/// Where a process has its files.
+/// Opens files as the process sees them, below its root.
 struct ProcessFiles {
     root: File,
-    /// The working folder as a path below the root.
+    /// The path of the working folder, below the root.
     working: PathBuf,
     current: Option<Directory>,
     mounts: Mounts,
@@ -73,7 +74,7 @@ impl ProcessFiles {
     fn open_root(pid: Pid) -> io::Result<Self> {
         let root = procfs::root_folder(pid)?;
         let top = std::fs::read_link(format!("/proc/{pid}/root"))?;
-        // As seen from here; of another mount namespace as from its root.
+        // The link is a path in our view, or below the process's root if that is in another mount namespace.
         let working = std::fs::read_link(format!("/proc/{pid}/cwd"))?;
         let working = working.strip_prefix(&top).map(Path::to_path_buf).unwrap_or(working);
         let current = Directory::root()
@@ -81,9 +82,9 @@ impl ProcessFiles {
         Ok(Self { root, working, current: current.ok(), mounts: Mounts::of_process(pid) })
     }
 
-    /// Finds a path as the process does.
+    /// Opens a path as the process resolves it (`O_PATH`).
     fn open(&self, path: &Path) -> io::Result<File> {
-        // An absolute path replaces the folder.
+        // `join` ignores the working folder if the path is absolute.
         in_root::open(&self.root, &self.working.join(path), &|folder| !self.mounts.is_fuse(folder))
     }
 
@@ -91,7 +92,7 @@ impl ProcessFiles {
         self.open(&Path::new("/").join(SOCKET_FOLDER).join(OsStr::from_bytes(name.to_bytes())))
     }
 
-    /// Its `/tmp`, which may be a link to another folder.
+    /// Opens its `/tmp`, following links.
     fn folder(&self) -> io::Result<Directory> {
         let mut path = Path::new("/").join(SOCKET_FOLDER);
         for _ in 0..8 {
@@ -105,7 +106,7 @@ impl ProcessFiles {
         Err(io::Error::from_raw_os_error(libc::ELOOP))
     }
 
-    /// The socket at which the machine listens, if it does.
+    /// Finds the socket of the virtual machine; `None` if it does not listen yet.
     fn socket(&self, machine: &JavaProcess) -> Result<Option<File>, AttachError> {
         let name = machine.socket_name();
         match self.open_named(&name) {
@@ -119,7 +120,7 @@ impl ProcessFiles {
         }
     }
 
-    /// Holds that the machine would take no file for ours that is none: it looks in its working folder first.
+    /// Checks that the working folder has no foreign attach file: the virtual machine looks there first.
     fn check_working_folder(&self, machine: &JavaProcess) -> Result<(), AttachError> {
         let name = machine.attach_name();
         let Some(found) = self.current.as_ref().and_then(|folder| folder.look_at(&name).ok()) else {
@@ -130,7 +131,7 @@ impl ProcessFiles {
     }
 }
 
-/// Makes the machine listen, and returns its socket.
+/// Makes the virtual machine listen, waits for its socket and returns it.
 fn start_listener(
     machine: &JavaProcess,
     process: &PidFd,
@@ -145,11 +146,11 @@ fn start_listener(
     let mut guard = AttachFileGuard { folder: &folder, name: None };
     match folder.create_new(&name, 0o600) {
         Ok(_) => guard.name = Some(&name),
-        // Somebody else asks, or was killed while asking.
+        // Another program attaches now, or was killed while attaching.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(cannot(error)),
     }
-    // Without it, the machine takes the signal for a wish to see its threads.
+    // Without the file, SIGQUIT makes the virtual machine print its threads.
     let seen = files.open_named(&name).and_then(|seen| seen.metadata()).map_err(cannot)?;
     if !seen.is_file() || !machine.owns(seen.uid()) {
         return Err(AttachError::NameTaken(shown(&name)));
@@ -166,7 +167,7 @@ fn start_listener(
     Err(AttachError::NoAnswer)
 }
 
-/// Removes the file, if it is ours, when it has done its work, or could not.
+/// Removes the attach file when dropped.
 struct AttachFileGuard<'a> {
     folder: &'a Directory,
     name: Option<&'a CStr>,
@@ -174,14 +175,14 @@ struct AttachFileGuard<'a> {
 
 impl Drop for AttachFileGuard<'_> {
     fn drop(&mut self) {
-        // It may be gone with its folder.
+        // The folder may have been removed.
         let _ = self.name.map(|name| self.folder.remove(name));
     }
 }
 
-/// Sends the request to whoever has bound the socket, if that is the machine, and waits for its answer.
+/// Sends the request if the virtual machine itself has bound the socket, and waits for the answer.
 fn send_request(socket: &File, machine: &JavaProcess, deadline: Instant) -> Result<(), AttachError> {
-    // By its descriptor: whatever has the name by now.
+    // Through the descriptor, because the name may refer to another file by now.
     let path = format!("/proc/self/fd/{}", socket.as_raw_fd());
     let mut stream = UnixStream::connect(path).map_err(AttachError::Connection)?;
     let listener = peer::credentials(stream.as_fd()).map_err(AttachError::Connection)?;
@@ -215,7 +216,7 @@ fn failed(error: io::Error) -> AttachError {
     }
 }
 
-/// The first line of an answer is 0 where it was done.
+/// Parses an answer: its first line is 0 on success.
 fn parse_answer(answer: &[u8]) -> Result<(), AttachError> {
     let mut parts = answer.splitn(2, |&byte| byte == b'\n');
     let (code, text) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default().trim_ascii());
@@ -230,7 +231,7 @@ fn parse_answer(answer: &[u8]) -> Result<(), AttachError> {
     Err(AttachError::Refused(Name::from(line.get(..MAX_SHOWN_BYTES).unwrap_or(line))))
 }
 
-/// A name in `/tmp`, for messages.
+/// Returns the path in `/tmp`, for messages.
 fn shown(name: &CStr) -> Name {
     Name::from([b"/tmp/", name.to_bytes()].concat().as_slice())
 }

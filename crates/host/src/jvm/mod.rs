@@ -1,7 +1,7 @@
-//! Asking a running Java virtual machine for a perf map, by HotSpot's attach protocol.
+//! Requests a perf map from a running Java virtual machine, with HotSpot's attach protocol.
 //!
-//! Whoever profiles is often root, and the process may lie about all that it is. So all is done with the rights of its user, names
-//! are looked up below its own root, and a thread that does not come to an end is left behind.
+//! The profiler often runs as root, and the process may only look like a virtual machine. So a thread with the rights of the
+//! process's user does all the work and resolves names below the process's root. If the thread does not end, it is abandoned.
 
 mod attach;
 mod error;
@@ -17,26 +17,26 @@ use model::Pid;
 
 pub use error::AttachError;
 
-/// The time that a virtual machine has for all of it.
+/// Time limit for the whole request.
 pub const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The outcome of asking a virtual machine: the time that it took to write its map.
+/// The outcome of a request: how long writing the map took.
 pub type AttachOutcome = Result<Duration, AttachError>;
 
-/// Asks a virtual machine to write `/tmp/perf-PID.map` (the command `Compiler.perfmap`, of Java 17 or newer), on a thread of
-/// its own. The outcome comes within [`TIMEOUT`], unless a file system does not answer.
+/// Requests that a virtual machine writes `/tmp/perf-PID.map` (the command `Compiler.perfmap`, Java 17 or newer). Starts a thread
+/// for it, and returns the receiver of the outcome, which comes within [`TIMEOUT`] unless a file system does not answer.
 ///
-/// A machine that nobody has attached to yet gets SIGQUIT, which is how one asks it to listen. That ends a process which does not
-/// handle it, and makes a machine that may not be attached to print its threads: both are seen beforehand.
+/// A virtual machine that nobody has attached to yet gets SIGQUIT. SIGQUIT ends a process that does not handle it, and makes a
+/// virtual machine with disabled attaching print its threads, so both are checked first.
 ///
 /// # Errors
-/// Where there can be no thread.
+/// The thread cannot be started.
 pub fn request_perf_map(pid: Pid) -> io::Result<Receiver<AttachOutcome>> {
     let (outcome, received) = channel();
     let begin = Instant::now();
     let work = move || {
         let asked = attach::request_perf_map(pid, begin + TIMEOUT).map(|()| begin.elapsed());
-        // Whoever asked may have gone.
+        // The receiver may have been dropped.
         let _ = outcome.send(asked);
     };
     thread::Builder::new().name("prof-jvm".to_owned()).spawn(work)?;

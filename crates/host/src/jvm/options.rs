@@ -1,5 +1,5 @@
-//! Whether a virtual machine was told to let nobody attach, as far as that can be seen from outside: its command line, its
-//! environment, and the files of options that these name.
+//! Detects whether attaching to a virtual machine is disabled, from its command line, its environment, and the option files that
+//! these name.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -11,18 +11,18 @@ use std::path::{Path, PathBuf};
 
 use model::Pid;
 
-/// The option. A word that holds it counts, whatever it is a part of.
+/// The option that disables attaching. Any word that contains it counts.
 const DISABLE_OPTION: &[u8] = b"+DisableAttachMechanism";
-/// Variables with options.
+/// Environment variables with options.
 const VARIABLES: [&[u8]; 3] = [b"JAVA_TOOL_OPTIONS=", b"_JAVA_OPTIONS=", b"JDK_JAVA_OPTIONS="];
-/// What stands before the name of a file with options.
+/// Prefixes of words that name a file with options.
 const FILE_PREFIXES: [&[u8]; 3] = [b"-XX:Flags=", b"-XX:VMOptionsFile=", b"@"];
-/// Longer command lines, environments and files are not read to their ends.
+/// Maximum size read of a command line, environment or option file.
 const MAX_BYTES: u64 = 1 << 20;
-/// More files are not looked at.
+/// Maximum number of option files read.
 const MAX_FILES: usize = 16;
 
-/// The options of a process.
+/// The option words of a process.
 pub(super) struct JavaOptions {
     words: Vec<Vec<u8>>,
 }
@@ -31,7 +31,7 @@ impl JavaOptions {
     /// Reads the command line and the environment of a process.
     ///
     /// # Errors
-    /// Where it has ended, or is not ours to look at.
+    /// The process has ended, or we may not read it.
     pub(super) fn of_process(pid: Pid) -> io::Result<Self> {
         let read = |name: &str| -> io::Result<Vec<u8>> {
             let mut bytes = Vec::new();
@@ -51,7 +51,7 @@ impl JavaOptions {
         Self { words }
     }
 
-    /// Returns true if one of the words says it, or one of the files that they name, which `open` finds.
+    /// Returns true if a word, or an option file that a word names, disables attaching. `open` opens these files (`O_PATH`).
     pub(super) fn disable_attaching(&self, open: impl Fn(&Path) -> io::Result<File>) -> bool {
         let says = |text: &[u8]| text.windows(DISABLE_OPTION.len()).any(|part| part == DISABLE_OPTION);
         if self.words.iter().any(|word| says(word)) {
@@ -66,7 +66,7 @@ impl JavaOptions {
     }
 }
 
-/// The beginning of a file that was found (`O_PATH`), if it is one.
+/// Reads the first [`MAX_BYTES`] of a file opened with `O_PATH`, if it is a regular file.
 fn text_of(found: &File) -> io::Result<Vec<u8>> {
     if !found.metadata()?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());

@@ -1,4 +1,4 @@
-//! What a process shows of itself: whether it is a virtual machine of HotSpot that handles SIGQUIT.
+//! Checks whether a process is a HotSpot virtual machine that handles SIGQUIT.
 
 use std::ffi::CString;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use model::{Pid, Tid};
 use super::error::AttachError;
 use crate::procfs::{self, Status};
 
-/// `signal(7)`.
+/// The number of SIGQUIT (signal(7)).
 pub(super) const SIGQUIT: i32 = 3;
-/// Looking for the libraries of a process may not take longer; large ones have some thousand mappings.
+/// Time limit for reading the mappings of a process. Large processes have several thousand.
 const MAPS_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A process in which `libjvm.so` is mapped.
@@ -18,12 +18,12 @@ pub(super) struct JavaProcess {
     pub(super) pid: Pid,
     pub(super) user: u32,
     pub(super) group: u32,
-    /// The number by which it knows itself.
+    /// Its pid in its own namespace.
     own_number: Pid,
 }
 
 impl JavaProcess {
-    /// Looks at a process.
+    /// Reads the mappings and the status of a process.
     pub(super) fn inspect(pid: Pid) -> Result<Self, AttachError> {
         let (maps, _) = procfs::executable_maps(pid, false, MAPS_TIMEOUT).map_err(AttachError::Unreadable)?;
         let is = |path: &[u8], start: &[u8]| {
@@ -40,7 +40,7 @@ impl JavaProcess {
         Ok(Self { pid, user, group, own_number: status.own_number })
     }
 
-    /// Holds that SIGQUIT would be handled now: not end it, and not wait until it goes on.
+    /// Checks that the process would handle SIGQUIT now: it has a handler and is not stopped.
     pub(super) fn check_signal_handled(&self) -> Result<(), AttachError> {
         let status = status(self.pid)?;
         match status.state {
@@ -54,12 +54,12 @@ impl JavaProcess {
         if status.catches(SIGQUIT) { Ok(()) } else { Err(AttachError::NoHandler) }
     }
 
-    /// The name in its `/tmp` of the socket at which it listens.
+    /// Returns the name of its socket in its `/tmp`.
     pub(super) fn socket_name(&self) -> CString {
         self.name(".java_pid")
     }
 
-    /// The name of the file that asks it to listen.
+    /// Returns the name of the attach file, which makes it listen.
     pub(super) fn attach_name(&self) -> CString {
         self.name(".attach_pid")
     }
@@ -68,7 +68,7 @@ impl JavaProcess {
         CString::new(format!("{start}{}", self.own_number)).unwrap_or_default()
     }
 
-    /// Returns true if a file of this owner counts as its own: the machine judges alike.
+    /// Returns true if the virtual machine accepts a file of this owner: HotSpot applies the same rule.
     pub(super) fn owns(&self, owner: u32) -> bool {
         owner == self.user || owner == 0
     }

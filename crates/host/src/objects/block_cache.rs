@@ -1,8 +1,8 @@
-//! Objects that are read block by block, for those who look here and there into files that may change or be huge, while
-//! something else waits: the unwinder.
+//! Reads objects in blocks through a bounded cache. For the unwinder, which reads scattered parts of files that may be huge or
+//! change, and must be fast.
 //!
-//! A block that the kernel has in its memory is copied in a microsecond, and one that it has not read in 30 µs; to map a page of a
-//! file and touch it took 97 to 236 µs when it was not there. And a file that shrinks has fewer bytes, and nothing else happens.
+//! Copying a block takes 1 µs if it is in the page cache, else 30 µs. Mapping a page and touching it took 97 to 236 µs if it was not
+//! in the page cache. And if a file shrinks, a read returns fewer bytes, where a mapping raises SIGBUS.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -12,21 +12,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use elf::ReadAt;
 
-/// The bytes of an object, copied when they are asked for.
+/// The bytes of an object, copied when they are read.
 #[derive(Debug)]
 pub enum BlockBytes {
     /// A file.
     File(BlockFile),
-    /// An image that has no file.
+    /// An image without a file.
     Memory(Vec<u8>),
 }
 
-/// An open file, and the blocks that were read of it.
+/// An open file that is read through a block cache.
 #[derive(Debug)]
 pub struct BlockFile {
     file: File,
     size: u64,
-    /// Tells it apart from others in the cache.
+    /// Identifies this file in the cache.
     number: u64,
     cache: Arc<BlockCache>,
 }
@@ -38,17 +38,18 @@ pub struct BlockCache {
     files: AtomicU64,
 }
 
-/// By the number of the file and that of the block.
+/// Blocks by file number and block number.
 type BlockMap = HashMap<(u64, u64), Box<[u8]>>;
 
-/// Two generations: what is used of the older one moves to the newer, and when that is full the older one goes.
+/// The cached blocks in two generations. A hit in the older one moves the block to the newer one. When the newer one is full, it
+/// becomes the older one, and the previous older one is dropped.
 #[derive(Default, Debug)]
 struct Generations {
     newer: BlockMap,
     older: BlockMap,
 }
 
-/// A page: what the kernel keeps files in.
+/// Size of a block: a page, the unit of the page cache.
 const BLOCK_BYTES: usize = 4096;
 
 /// Maximum number of blocks of each generation: 4 MiB. The unwinder looks at 1 to 3 MiB of clang's or rustc's tables in a second.
@@ -60,7 +61,8 @@ impl BlockFile {
         Self { file, size, number, cache: Arc::clone(cache) }
     }
 
-    /// Copies the part of a block that starts at `start` in it; fewer bytes than there is room for at the file's end.
+    /// Copies a block from offset `start` within it, and returns the number of bytes: fewer than `into` has room for at the end of
+    /// the file.
     fn read_block(&self, block: u64, start: usize, into: &mut [u8]) -> usize {
         let key = (self.number, block);
         let copy = |bytes: &[u8], into: &mut [u8]| {
@@ -72,12 +74,12 @@ impl BlockFile {
         if let Some(bytes) = self.cache.lock().get(key) {
             return copy(bytes, into);
         }
-        // Others go on while the disk is asked.
+        // The cache is unlocked during the read, so that other threads continue.
         let mut bytes = vec![0; BLOCK_BYTES].into_boxed_slice();
         let read = read_fully(&self.file, block.saturating_mul(BLOCK_BYTES as u64), &mut bytes);
         let copied = copy(&bytes[..read], into);
         if read == BLOCK_BYTES {
-            // What is shorter may grow.
+            // Only full blocks are cached: the last block of a file may grow.
             self.cache.lock().insert_block(key, bytes);
         }
         copied
@@ -85,7 +87,7 @@ impl BlockFile {
 }
 
 impl BlockBytes {
-    /// Forgets all blocks, also those of other files.
+    /// Drops all cached blocks, including those of other files.
     pub(super) fn clear_cache(&self) {
         if let Self::File(file) = self {
             *file.cache.lock() = Generations::default();
@@ -106,7 +108,7 @@ impl ReadAt for BlockBytes {
             Self::File(file) => file,
             Self::Memory(bytes) => return bytes.read_at(offset, into),
         };
-        // What is long is wanted once.
+        // Long reads bypass the cache, because they are rarely repeated.
         if into.len() > 4 * BLOCK_BYTES {
             return read_fully(&file.file, offset, into);
         }
@@ -127,7 +129,7 @@ impl ReadAt for BlockBytes {
 
 impl BlockCache {
     fn lock(&self) -> MutexGuard<'_, Generations> {
-        // A panic elsewhere does not make the blocks wrong.
+        // A panic in another thread leaves the blocks valid.
         self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -149,7 +151,7 @@ impl Generations {
     }
 }
 
-/// Reads as much as there is room for; less at the end of the file, and where it cannot be read.
+/// Fills `into` from `offset`, and returns the number of bytes: fewer at the end of the file or after an error.
 pub(super) fn read_fully(file: &File, offset: u64, into: &mut [u8]) -> usize {
     let mut filled = 0;
     while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {

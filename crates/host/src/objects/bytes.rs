@@ -11,12 +11,12 @@ use model::{BuildId, Reason};
 use super::block_cache::{BlockBytes, BlockCache, BlockFile};
 use crate::sys::file_map::FileMap;
 
-/// The bytes of an object: a mapped file, or memory.
+/// The bytes of an object: a memory-mapped file, or a copy in memory.
 #[derive(Debug)]
 pub enum ObjectBytes {
-    /// A file.
+    /// A memory-mapped file.
     Mapped(FileMap),
-    /// A copy: an image that has no file, or was unpacked from one.
+    /// A copy of an image without a file, or an unpacked file.
     Memory(Vec<u8>),
 }
 
@@ -24,7 +24,7 @@ pub enum ObjectBytes {
 pub type HostObject = Object<ObjectBytes>;
 
 impl ObjectBytes {
-    /// Returns true if what was read of a file may not be the file's: see [`FileMap::has_changed`].
+    /// Returns true if bytes that were read may not be those of the file: see [`FileMap::has_changed`].
     pub fn has_changed(&self) -> bool {
         match self {
             Self::Mapped(map) => map.has_changed(),
@@ -44,16 +44,16 @@ impl AsRef<[u8]> for ObjectBytes {
 
 /// A source of the bytes of objects.
 pub trait ObjectSource: ReadAt + Sized {
-    /// The state that all objects of a store share.
+    /// State shared by all objects of a store.
     type Shared: Default + Debug;
 
-    /// Reads the headers of a file that is known to be a regular one.
+    /// Reads the headers of a regular file.
     ///
     /// # Errors
-    /// The reason why it is no object that can be used.
+    /// The reason why the file is not a usable object.
     fn open(file: File, size: u64, shared: &Self::Shared) -> Result<Object<Self>, Reason>;
 
-    /// Gives back memory that was only taken to be faster the next time.
+    /// Releases cached memory. Later reads are correct, but slower.
     fn release_memory(&self);
 }
 
@@ -64,7 +64,7 @@ impl ObjectSource for ObjectBytes {
         open_opened(&file)
     }
 
-    /// Takes the pages of a file out of our memory until they are touched again.
+    /// Releases the pages of a mapped file until they are read again.
     fn release_memory(&self) {
         if let Self::Mapped(map) = self {
             map.release_pages();
@@ -85,10 +85,10 @@ impl ObjectSource for BlockBytes {
     }
 }
 
-/// Opens a file and reads its headers.
+/// Opens a file as bytes of type `S` and reads its headers.
 ///
 /// # Errors
-/// The reason why the file is no object that can be used.
+/// The reason why the file is not a usable object.
 pub(super) fn open_as<S: ObjectSource>(path: &Path, shared: &S::Shared) -> Result<Object<S>, Reason> {
     let file = open_regular(path).map_err(|error| reason(&error))?;
     let size = file.metadata().map_err(|error| reason(&error))?.len();
@@ -98,19 +98,22 @@ pub(super) fn open_as<S: ObjectSource>(path: &Path, shared: &S::Shared) -> Resul
 /// Maps a file and reads its headers.
 ///
 /// # Errors
-/// The reason why the file is no object that can be used.
+/// The reason why the file is not a usable object.
 pub fn open(path: &Path) -> Result<HostObject, Reason> {
     open_as(path, &())
 }
 
-/// The build id of a file.
+/// Reads the build id of a file.
 pub(super) fn build_id(path: &Path) -> Option<BuildId> {
     let file = open_regular(path).ok()?;
     let size = file.metadata().ok()?.len();
     BlockBytes::open(file, size, &Arc::default()).ok()?.build_id()
 }
 
-/// As [`open`], of a file that is open already, and may have no name.
+/// Maps an open file, which may be nameless, and reads its headers.
+///
+/// # Errors
+/// As [`open`].
 pub(crate) fn open_opened(file: &File) -> Result<HostObject, Reason> {
     let bytes = check(file.metadata()).and_then(|()| FileMap::new(file)).map_err(|error| reason(&error))?;
     let object = Object::parse(ObjectBytes::Mapped(bytes));
@@ -126,8 +129,8 @@ fn reason(error: &io::Error) -> Reason {
 }
 
 fn open_regular(path: &Path) -> io::Result<File> {
-    // The path comes from a recording. Opening a device can do things, and a pipe without a writer would wait
-    // forever: so nothing but a regular file is opened, and without waiting, should it have changed meanwhile.
+    // The path comes from a recording. Opening a device has side effects, and opening a pipe without a writer blocks. So only
+    // regular files are opened, with O_NONBLOCK in case the path changes in between.
     check(std::fs::metadata(path))?;
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     check(file.metadata())?;
@@ -140,7 +143,7 @@ fn check(metadata: io::Result<Metadata>) -> io::Result<()> {
     if is_usable { Ok(()) } else { Err(io::Error::from(io::ErrorKind::InvalidInput)) }
 }
 
-/// "Permission denied", without the number that Rust adds.
+/// Returns the text of an error without the number that Rust appends: "Permission denied".
 fn errno_text(error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::InvalidInput && error.raw_os_error().is_none() {
         return String::from("not a regular file, or empty");

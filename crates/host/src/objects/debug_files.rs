@@ -1,4 +1,4 @@
-//! The files that hold an object's debug information.
+//! Finds the files with the debug information of an object.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -11,18 +11,18 @@ use model::{BuildId, Reason};
 
 use super::{ObjectBytes, ObjectSource, ObjectStore};
 
-/// The files that were found for one object.
+/// The debug files found for one object.
 #[derive(Debug)]
 pub struct DebugFiles<S = ObjectBytes> {
     /// The separate debug file.
     pub debug: Option<Arc<Object<S>>>,
-    /// The file that dwz moved common entries to.
+    /// The file to which dwz moved common entries.
     pub supplementary: Option<Arc<Object<S>>>,
-    /// The package of split units.
+    /// The package of split units (`.dwp`).
     pub package: Option<Arc<Object<S>>>,
     /// The path at which `debug` was found.
     pub debug_path: Option<PathBuf>,
-    /// Files that are there, but belong to something else, with what is wrong.
+    /// Files that exist but do not belong to the object, with the reason.
     pub rejected: Vec<(PathBuf, Reason)>,
 }
 
@@ -34,8 +34,8 @@ impl<S> Default for DebugFiles<S> {
 }
 
 impl<S: ObjectSource> ObjectStore<S> {
-    /// Finds the debug files of an object that was opened by `path`: build-id folders, then `.gnu_debuglink`; for
-    /// what was found the dwz file, and a package of split units.
+    /// Finds the debug files of an object that was opened at `path`: first in build-id folders, then by `.gnu_debuglink`. Then finds
+    /// the dwz file and the package of split units of what was found.
     pub fn debug_files(&self, object: &Object<S>, path: &Path) -> DebugFiles<S> {
         let mut files = DebugFiles::default();
         if !object.has_contents(".debug_info") {
@@ -83,7 +83,7 @@ impl<S: ObjectSource> ObjectStore<S> {
                 files.rejected.push((candidate, reason));
                 continue;
             }
-            // Symbols are good, debug information is better: for it the search goes on.
+            // A file with symbols alone is used only if no later candidate has debug information.
             let is_complete = found.has_contents(".debug_info");
             if is_complete || (files.debug.is_none() && found.has_symbol_table(SymbolSource::Full)) {
                 files.debug = Some(Arc::new(found));
@@ -95,23 +95,24 @@ impl<S: ObjectSource> ObjectStore<S> {
         }
     }
 
-    /// The checksum of a whole file, which nothing but that says to belong to an object.
+    /// Computes the checksum of a whole file, to check a file without build id.
     ///
     /// # Errors
-    /// Where there is too much to read, or nearly all of it are holes, of which anybody can make as many as they like.
+    /// The file is too large, or mostly holes: anybody can create a sparse file of any size.
     fn checksum(&self, file: &Object<S>, path: &Path) -> Result<u32, Reason> {
-        const CHUNK: usize = 1 << 20;
-        const MANY_CHUNKS: u64 = 16 << 20;
-        const BLOCK: u64 = 512; // stat(2), st_blocks
+        const READ_BYTES: usize = 1 << 20;
+        // Memory is released after each step. Files of one step are not checked for holes.
+        const STEP_BYTES: u64 = 16 << 20;
+        const STAT_BLOCK_BYTES: u64 = 512; // st_blocks of stat(2)
         let length = file.source().size();
-        let on_disk = std::fs::metadata(path).map_or(0, |file| file.blocks().saturating_mul(BLOCK));
-        let is_hollow = length > MANY_CHUNKS && on_disk < length / 16;
+        let on_disk = std::fs::metadata(path).map_or(0, |file| file.blocks().saturating_mul(STAT_BLOCK_BYTES));
+        let is_hollow = length > STEP_BYTES && on_disk < length / 16;
         if length > self.max_checksummed_bytes() || is_hollow {
             return Err(Reason::FileUnreadable(format!(
                 "its checksum is not computed, since it has {length} bytes, {on_disk} of them on disk"
             )));
         }
-        let (mut checksum, mut at, mut bytes) = (0, 0, vec![0; CHUNK]);
+        let (mut checksum, mut at, mut bytes) = (0, 0, vec![0; READ_BYTES]);
         loop {
             let read = file.source().read_at(at, &mut bytes);
             if read == 0 {
@@ -119,7 +120,7 @@ impl<S: ObjectSource> ObjectStore<S> {
             }
             checksum = elf::debug_link_crc(checksum, &bytes[..read]);
             at += read as u64;
-            if at.is_multiple_of(MANY_CHUNKS) {
+            if at.is_multiple_of(STEP_BYTES) {
                 file.source().release_memory();
             }
         }
@@ -143,7 +144,7 @@ impl<S: ObjectSource> ObjectStore<S> {
             let real = from.canonicalize().unwrap_or_else(|_| from.to_owned());
             candidates.extend(real.parent().map(|folder| folder.join(link)));
         }
-        // A tree of debug files that was moved as a whole.
+        // A tree of debug files may have been moved as a whole.
         if let Some(name) = link.file_name() {
             candidates.extend(self.paths().debug_dirs.iter().map(|root| root.join(".dwz").join(name)));
         }
@@ -164,8 +165,8 @@ impl<S: ObjectSource> ObjectStore<S> {
         None
     }
 
-    /// Opens a `.dwo` file: `path` is absolute, or lies in `folder`, where the compiler ran; or the file was moved
-    /// beside the object with it.
+    /// Opens a `.dwo` file. `path` is absolute or relative to `folder`, in which the compiler ran. If the file is not there, looks
+    /// beside the object.
     pub fn split_unit(&self, path: &[u8], folder: Option<&[u8]>, object: &Path) -> Option<Object<S>> {
         let path = Path::new(OsStr::from_bytes(path));
         let stated = Path::new(OsStr::from_bytes(folder.unwrap_or_default())).join(path);

@@ -1,4 +1,4 @@
-//! Images that have no file.
+//! The vDSO, an image without a file.
 
 use std::fs::File;
 use std::io;
@@ -8,19 +8,18 @@ use elf::Object;
 
 use super::{HostObject, ObjectBytes};
 
-/// The vDSO that the kernel mapped into our own process, read from our own memory. Every process of this kernel with
-/// the same word size has the same one.
+/// Reads the vDSO from the memory of this process. All processes of the same word size have the same one.
 pub fn own_vdso() -> Option<HostObject> {
     Object::parse(ObjectBytes::Memory(own_vdso_bytes()?)).ok()
 }
 
-/// The bytes of [`own_vdso`].
+/// Reads the bytes of [`own_vdso`].
 pub fn own_vdso_bytes() -> Option<Vec<u8>> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     let line = maps.lines().find(|line| line.ends_with("[vdso]"))?;
     let (start, end) = line.split(' ').next()?.split_once('-')?;
     let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
-    // Two pages on x86-64; nothing near this limit anywhere.
+    // 1 MiB is far above any vDSO: that of x86-64 has two pages.
     let length = usize::try_from(end.checked_sub(start)?).ok().filter(|&length| length <= 1 << 20)?;
     read_own_memory(start, length).ok()
 }

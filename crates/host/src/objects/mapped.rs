@@ -1,4 +1,4 @@
-//! Files as a running process has mapped them.
+//! Build ids of files that a running process has mapped.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -10,12 +10,12 @@ use model::{BuildId, Pid};
 use super::bytes;
 use crate::procfs::MapEntry;
 
-/// The build id of the file behind a mapping, in the mount namespace of its process; `None` where the path leads to
-/// another file by now, or to none that we may read.
+/// Reads the build id of a mapped file, in the mount namespace of its process; `None` if the path refers to another file by now,
+/// or the file cannot be read.
 pub fn build_id_of_mapping(pid: Pid, map: &MapEntry) -> Option<BuildId> {
     let path = Path::new(std::ffi::OsStr::from_bytes(&map.path));
     let path = Path::new("/proc").join(pid.to_string()).join("root").join(path.strip_prefix("/").ok()?);
-    // The device is not compared: overlay and btrfs show another one in maps than in stat(2).
+    // Devices are not compared, because overlay and btrfs show different ones in maps and in stat(2).
     let same = fs::metadata(&path).is_ok_and(|file| file.ino() == map.inode);
     if same { bytes::build_id(&path) } else { None }
 }

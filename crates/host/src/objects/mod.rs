@@ -1,10 +1,10 @@
-//! Object files: from what a recording says of one to its bytes, and to the files with its debug information.
+//! Object files: finds the file of a recorded object, and the files with its debug information.
 //!
-//! Nothing is taken on trust: a file counts as the recorded one by its build id, a debug file by its build id or
-//! checksum. What was found and rejected is told.
+//! Every file is checked: an object by its build id, a debug file by its build id or checksum. Rejected files are reported with the
+//! reason.
 //!
-//! Whoever records reads objects block by block ([`BlockBytes`]): they may be huge, and change at any moment. Whoever looks for
-//! names reads all of some sections, and maps them ([`ObjectBytes`]); a file that changes then is found out.
+//! The recorder reads objects block by block ([`BlockBytes`]), because they may be huge and change at any moment. The symbolizer
+//! reads whole sections, and maps the files ([`ObjectBytes`]); changes while a file is mapped are detected.
 
 mod block_cache;
 mod bytes;

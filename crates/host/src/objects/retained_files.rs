@@ -1,5 +1,5 @@
-//! Files that are kept open while recording, because their paths may lead elsewhere or nowhere when names are looked for:
-//! programs below `/tmp`, in memory, in containers, and such as are built anew.
+//! Files that stay open while recording, because their paths may be gone or refer to other files when they are symbolized:
+//! programs in `/tmp`, in memory, in containers, and programs that are rebuilt.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -19,30 +19,30 @@ use crate::mounts::Mounts;
 use crate::sys::limits;
 use crate::sys::perf_event::own_pid;
 
-/// Files that are kept open at the most.
+/// Maximum number of retained files.
 const MAX_FILES: u64 = 256;
-/// The part of the descriptors that we may have which may be used for them: one in so many.
+/// At most one in so many of the file descriptors that we may open is used for a retained file.
 const DESCRIPTORS_PER_RETAINED_FILE: u64 = 8;
-/// Objects that are remembered, held or not.
+/// Maximum number of objects whose attempts are counted.
 const MAX_IDENTITIES: usize = 4096;
-/// The number of times that a file is looked for: by the first process that maps it, and by some more should that one have ended already.
+/// Maximum number of attempts to open a file, each through another process that maps it, as earlier ones may have ended.
 const MAX_ATTEMPTS: u8 = 8;
-/// Folders whose files are not meant to stay.
+/// Folders whose files are expected to vanish.
 const TEMPORARY_FOLDERS: [&[u8]; 4] = [b"/tmp/", b"/var/tmp/", b"/dev/shm/", b"/memfd:"];
-/// The text that the kernel puts behind the path of a file without a name.
-const DELETED_SUFFIX: &[u8] = b" (deleted)";
+/// The suffix that the kernel appends to the path of a deleted file.
+pub(super) const DELETED_SUFFIX: &[u8] = b" (deleted)";
 
-/// Files by what a recording knows of them. Clones share the open files.
+/// The retained files, by the identity that the recording stores. Clones share the open files.
 #[derive(Clone, Default, Debug)]
 pub struct RetainedFiles {
     files: HashMap<ObjectIdentity, RetainedFile>,
-    /// The number of times that each was looked for.
+    /// The number of attempts to open each file.
     attempts: HashMap<ObjectIdentity, u8>,
-    /// True if the file that was mapped longest ago is closed when there is no room for another.
+    /// True if the least recently mapped file makes room for a new one. Otherwise new files are not retained when there is no room.
     newest_only: bool,
-    /// Counts the mappings.
+    /// The number of mappings so far.
     mappings: u64,
-    /// Files that another process held, by their own build ids and inodes.
+    /// Files that another process retained and passed to this one.
     handed_over: HandedOver,
 }
 
@@ -50,43 +50,43 @@ pub struct RetainedFiles {
 struct RetainedFile {
     file: Arc<File>,
     size: u64,
-    /// Nanoseconds.
+    /// The time of the last modification, in nanoseconds since 1970.
     modified: i128,
-    /// The count of mappings when one mapped it last.
+    /// The number of mappings when this file was mapped last.
     mapped: u64,
 }
 
 #[derive(Clone, Default, Debug)]
 struct HandedOver {
     by_build_id: HashMap<BuildId, RetainedFile>,
-    /// With the last component of the path: inodes of different file systems may be the same.
+    /// By inode and file name, because inodes of different file systems may be equal.
     by_inode: HashMap<(u64, OsString), RetainedFile>,
 }
 
-/// The place at which a process has mapped a file.
+/// The process and addresses of a mapping.
 #[derive(Clone, Copy, Debug)]
 pub struct MappingLocation<'a> {
     /// The process.
     pub pid: Pid,
-    /// The first address.
+    /// The first address (Avma).
     pub start: u64,
-    /// The first address behind.
+    /// The address after the last byte (Avma).
     pub end: u64,
-    /// The root folder in which the path is to be looked for, where it is not ours.
+    /// The root folder of the process, if it differs from ours.
     pub root: Option<&'a File>,
 }
 
 impl RetainedFiles {
-    /// Keeps a file open that a process has mapped. It must be the one that `identity` names by its build id or inode;
-    /// nothing but regular files is opened, and none of a file system that a program serves.
+    /// Opens a file that a process has mapped, and retains it if its build id or inode is that of `identity`. Opens only regular
+    /// files, and none on FUSE, which may block.
     pub fn add(&mut self, identity: &ObjectIdentity, at: &MappingLocation<'_>) {
         self.mappings += 1;
-        if let Some(held) = self.files.get_mut(identity) {
-            held.mapped = self.mappings;
+        if let Some(retained) = self.files.get_mut(identity) {
+            retained.mapped = self.mappings;
             return;
         }
-        let most = (limits::open_files().current / DESCRIPTORS_PER_RETAINED_FILE).min(MAX_FILES);
-        let has_room = (self.files.len() as u64) < most;
+        let max_files = (limits::open_files().current / DESCRIPTORS_PER_RETAINED_FILE).min(MAX_FILES);
+        let has_room = (self.files.len() as u64) < max_files;
         if !has_room && !self.newest_only {
             return;
         }
@@ -118,7 +118,7 @@ impl RetainedFiles {
             && let Ok(metadata) = file.metadata()
         {
             if !has_room {
-                let oldest = self.files.iter().min_by_key(|(_, held)| held.mapped);
+                let oldest = self.files.iter().min_by_key(|(_, retained)| retained.mapped);
                 if let Some(oldest) = oldest.map(|(identity, _)| identity.clone()) {
                     self.files.remove(&oldest);
                 }
@@ -127,38 +127,38 @@ impl RetainedFiles {
         }
     }
 
-    /// None yet, for a recording that keeps its newest samples only: so it is with files.
+    /// Returns an empty set that keeps the most recently mapped files, for a recording that keeps its newest samples.
     pub fn newest_only() -> Self {
         Self { newest_only: true, ..Self::default() }
     }
 
-    /// Files that another process has opened, each for what its own build id or inode says that it is.
+    /// Returns a set of files that another process opened, identified by their own build ids and inodes.
     pub fn from_files(files: impl IntoIterator<Item = File>) -> Self {
         let mut handed_over = HandedOver::default();
         for file in files {
             let Ok(metadata) = file.metadata() else { continue };
             let build_id = build_id_of(&file, metadata.len());
-            let held = RetainedFile::new(file, &metadata, 0);
-            let path = std::fs::read_link(format!("/proc/self/fd/{}", held.file.as_raw_fd()));
+            let retained = RetainedFile::new(file, &metadata, 0);
+            let path = std::fs::read_link(format!("/proc/self/fd/{}", retained.file.as_raw_fd()));
             let name = path.ok().and_then(|path| Some(file_name(path.as_os_str().as_bytes())?.to_owned()));
-            handed_over.by_inode.extend(name.map(|name| ((metadata.ino(), name), held.clone())));
-            handed_over.by_build_id.extend(build_id.map(|build_id| (build_id, held)));
+            handed_over.by_inode.extend(name.map(|name| ((metadata.ino(), name), retained.clone())));
+            handed_over.by_build_id.extend(build_id.map(|build_id| (build_id, retained)));
         }
         Self { handed_over, ..Self::default() }
     }
 
-    /// The open files.
+    /// Returns the open files.
     pub fn files(&self) -> impl Iterator<Item = &File> {
-        self.files.values().map(|held| &*held.file)
+        self.files.values().map(|retained| &*retained.file)
     }
 
-    /// Closes the files that will be found again by their paths.
+    /// Closes the files that can be opened again by their paths.
     pub fn close_findable(&mut self) {
         if self.files.is_empty() {
             return;
         }
         let (mounts, root) = (Mounts::of_process(own_pid()), open_path("/"));
-        self.files.retain(|identity, held| {
+        self.files.retain(|identity, retained| {
             let path = identity.path.as_bytes();
             if TEMPORARY_FOLDERS.iter().any(|folder| path.starts_with(folder)) {
                 return true;
@@ -168,34 +168,34 @@ impl RetainedFiles {
             });
             let number = |metadata: Metadata| (metadata.dev(), metadata.ino());
             let there = there.and_then(|there| there.metadata().ok()).map(number);
-            there.is_none() || there != held.file.metadata().ok().map(number)
+            there.is_none() || there != retained.file.metadata().ok().map(number)
         });
         self.attempts = HashMap::new();
     }
 
-    /// Returns true if none is held.
+    /// Returns true if no file is retained.
     pub fn is_empty(&self) -> bool {
         let HandedOver { by_build_id, by_inode } = &self.handed_over;
         self.files.is_empty() && by_build_id.is_empty() && by_inode.is_empty()
     }
 
-    /// Returns true if this file is held.
+    /// Returns true if this file is retained.
     pub fn contains(&self, identity: &ObjectIdentity) -> bool {
         self.find(identity).is_some()
     }
 
-    /// Reads the headers of a file; `None` where it is not held, or has changed since.
+    /// Reads the headers of a file; `None` if it is not retained, or was modified since it was opened.
     pub(super) fn open<S: ObjectSource>(
         &self,
         identity: &ObjectIdentity,
         shared: &S::Shared,
     ) -> Option<elf::Object<S>> {
-        let held = self.find(identity)?;
-        let metadata = held.file.metadata().ok()?;
-        if metadata.len() != held.size || modified(&metadata) != held.modified {
+        let retained = self.find(identity)?;
+        let metadata = retained.file.metadata().ok()?;
+        if metadata.len() != retained.size || modified(&metadata) != retained.modified {
             return None;
         }
-        S::open(held.file.try_clone().ok()?, held.size, shared).ok()
+        S::open(retained.file.try_clone().ok()?, retained.size, shared).ok()
     }
 
     fn find(&self, identity: &ObjectIdentity) -> Option<&RetainedFile> {
@@ -217,7 +217,7 @@ impl RetainedFile {
     }
 }
 
-/// Links to a mapped file that need no path: that of the mapping, for which one needs rights, and that of the program.
+/// Returns links to a mapped file that work without its path: that of the mapping, which needs privileges, and that of the program.
 fn links(at: &MappingLocation<'_>) -> [String; 2] {
     let MappingLocation { pid, start, end, .. } = at;
     [format!("/proc/{pid}/map_files/{start:x}-{end:x}"), format!("/proc/{pid}/exe")]
@@ -227,7 +227,8 @@ fn open_path(path: &(impl AsRef<Path> + ?Sized)) -> Option<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path).ok()
 }
 
-/// Opens what was found to be read, once it is known that this does nothing and waits for nobody.
+/// Opens a file for reading that was opened with `O_PATH`, if it is a regular file and not on FUSE: opening anything else may block
+/// or have side effects.
 fn open_to_read(found: &File, mounts: &Mounts) -> Option<File> {
     let is_file = |metadata: &Metadata| metadata.is_file() && metadata.len() > 0;
     if mounts.is_fuse(found) || !found.metadata().is_ok_and(|metadata| is_file(&metadata)) {
@@ -237,14 +238,14 @@ fn open_to_read(found: &File, mounts: &Mounts) -> Option<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(again).ok()
 }
 
-/// Returns true if it is the file that was mapped.
+/// Returns true if the build id of the file, or else its inode, is that of `identity`.
 fn is_same_file(file: &File, identity: &ObjectIdentity) -> bool {
     let Ok(metadata) = file.metadata() else { return false };
     match (&identity.build_id, &identity.file) {
         (Some(recorded), _) => {
             build_id_of(file, metadata.len()).is_some_and(|found| found.same_object(recorded))
         }
-        // The device is not compared: overlay and btrfs show another one in records than in stat(2).
+        // Devices are not compared, because overlay and btrfs show different ones in records and in stat(2).
         (None, Some(recorded)) => recorded.inode != 0 && recorded.inode == metadata.ino(),
         (None, None) => false,
     }
@@ -255,13 +256,13 @@ fn build_id_of(file: &File, size: u64) -> Option<BuildId> {
     BlockBytes::open(file, size, &Arc::default()).ok()?.build_id()
 }
 
-/// The path by which the process knows it, as far as that has one.
+/// Returns the path in the view of the process, without the suffix of deleted files.
 pub(super) fn path_in_process(identity: &ObjectIdentity) -> &Path {
     let path = identity.path.as_bytes();
     Path::new(OsStr::from_bytes(path.strip_suffix(DELETED_SUFFIX).unwrap_or(path)))
 }
 
-/// The last component of such a path.
+/// Returns the last component of a path, without the suffix of deleted files.
 fn file_name(path: &[u8]) -> Option<&OsStr> {
     let path = path.strip_suffix(DELETED_SUFFIX).unwrap_or(path);
     path.rsplit(|&byte| byte == b'/').next().map(OsStr::from_bytes)
@@ -295,15 +296,15 @@ mod tests {
         let copy = folder.path().join("program");
         fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
         let identity = identity(&copy);
-        let mut held = RetainedFiles::default();
-        held.add(&identity, &NOWHERE);
+        let mut retained = RetainedFiles::default();
+        retained.add(&identity, &NOWHERE);
         fs::remove_file(&copy).unwrap();
-        held.close_findable();
-        assert!(held.contains(&identity));
+        retained.close_findable();
+        assert!(retained.contains(&identity));
         let paths = SearchPaths::from_environment(None, Vec::new(), true);
         let without = ObjectStore::<ObjectBytes>::new(paths.clone());
         assert!(without.open(&identity, &[]).is_err());
-        let store = ObjectStore::<ObjectBytes>::new(paths).with_held(Arc::new(held));
+        let store = ObjectStore::<ObjectBytes>::new(paths).with_retained_files(Arc::new(retained));
         assert!(store.open(&identity, &[]).unwrap().section(".text").is_some());
     }
 
@@ -315,18 +316,18 @@ mod tests {
         fs::write(&text, "no object").unwrap();
         let open = [&program, &text].map(|path| File::open(path).unwrap());
         let build_id = build_id_of(&open[0], open[0].metadata().unwrap().len());
-        let held = RetainedFiles::from_files(open);
+        let retained = RetainedFiles::from_files(open);
         let (program, text) = (identity(&program), identity(&text));
-        assert!(held.contains(&program) && held.contains(&text));
+        assert!(retained.contains(&program) && retained.contains(&text));
         if build_id.is_some() {
             let path = Name::from("/elsewhere/copy");
-            assert!(held.contains(&ObjectIdentity { path, build_id, file: None }));
+            assert!(retained.contains(&ObjectIdentity { path, build_id, file: None }));
         }
         let other = ObjectIdentity { path: Name::from("/another"), ..text.clone() };
-        assert!(!held.contains(&other), "the inode alone may be that of another file system");
+        assert!(!retained.contains(&other), "the inode alone may be that of another file system");
         fs::remove_dir_all(folder.path()).unwrap();
-        assert!(held.open::<ObjectBytes>(&program, &()).is_some());
-        assert!(held.contains(&ObjectIdentity {
+        assert!(retained.open::<ObjectBytes>(&program, &()).is_some());
+        assert!(retained.contains(&ObjectIdentity {
             path: Name::new(&[text.path.as_bytes(), DELETED_SUFFIX].concat()),
             ..text
         }));
@@ -358,15 +359,15 @@ mod tests {
     fn what_stays_where_it_is_is_closed() {
         let program = std::env::current_exe().unwrap();
         let identity = identity(&program);
-        let mut held = RetainedFiles::default();
-        held.add(&identity, &NOWHERE);
-        assert!(held.contains(&identity));
+        let mut retained = RetainedFiles::default();
+        retained.add(&identity, &NOWHERE);
+        assert!(retained.contains(&identity));
         if TEMPORARY_FOLDERS.iter().any(|folder| identity.path.as_bytes().starts_with(folder)) {
             println!("skipped: these tests are built in a folder of passing files");
             return;
         }
-        held.close_findable();
-        assert!(held.is_empty());
+        retained.close_findable();
+        assert!(retained.is_empty());
     }
 
     #[test]
@@ -384,16 +385,16 @@ mod tests {
         let opened = open_path(&root).unwrap();
         let at = MappingLocation { root: Some(&opened), ..NOWHERE };
         let of = |path: &str, identity: ObjectIdentity| ObjectIdentity { path: Name::from(path), ..identity };
-        let mut held = RetainedFiles::default();
-        held.add(&of("/link", identity(&secret)), &at);
-        held.add(&of("/pipe", identity(&pipe)), &at);
-        held.add(&of("/file", identity(&secret)), &at);
+        let mut retained = RetainedFiles::default();
+        retained.add(&of("/link", identity(&secret)), &at);
+        retained.add(&of("/pipe", identity(&pipe)), &at);
+        retained.add(&of("/file", identity(&secret)), &at);
         let build_id = BuildId::from_hex("0123456789abcdef");
         let file = of("/file", identity(&root.join("file")));
-        held.add(&ObjectIdentity { build_id, file: None, ..file.clone() }, &at);
-        assert!(held.is_empty(), "{held:?}");
-        held.add(&file, &at);
-        assert!(held.contains(&file));
+        retained.add(&ObjectIdentity { build_id, file: None, ..file.clone() }, &at);
+        assert!(retained.is_empty(), "{retained:?}");
+        retained.add(&file, &at);
+        assert!(retained.contains(&file));
     }
 
     #[test]
@@ -402,10 +403,10 @@ mod tests {
         let copy = folder.path().join("program");
         fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
         let identity = identity(&copy);
-        let mut held = RetainedFiles::default();
-        held.add(&identity, &NOWHERE);
-        assert!(held.open::<ObjectBytes>(&identity, &()).is_some());
+        let mut retained = RetainedFiles::default();
+        retained.add(&identity, &NOWHERE);
+        assert!(retained.open::<ObjectBytes>(&identity, &()).is_some());
         OpenOptions::new().write(true).open(&copy).unwrap().set_len(100 << 30).unwrap();
-        assert!(held.open::<ObjectBytes>(&identity, &()).is_none());
+        assert!(retained.open::<ObjectBytes>(&identity, &()).is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! Where files are looked for.
+//! The paths at which objects and their debug files are searched.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -8,26 +8,27 @@ use model::BuildId;
 
 use crate::debuginfod::{self, Artifact};
 
-/// The folders in which objects and debug files are looked for.
+/// The folders in which objects and debug files are searched.
 #[derive(Clone, Debug)]
 pub struct SearchPaths {
-    /// Stands for `/` when paths of the recording are opened (`--symfs`).
+    /// Replaces `/` in paths of the recording (`--symfs`).
     pub symfs: Option<PathBuf>,
-    /// Folders that hold `.build-id/xx/….debug` and debug files by their object's path: those that the user names,
-    /// then `/usr/lib/debug`.
+    /// Folders with `.build-id/xx/….debug` and with debug files at the paths of their objects: those from `--debug-dir`, then
+    /// `/usr/lib/debug`.
     pub debug_dirs: Vec<PathBuf>,
     /// perf's build-id cache (`~/.debug`).
     pub build_id_cache: Option<PathBuf>,
-    /// The folder in which debuginfod clients keep what they downloaded (`~/.cache/debuginfod_client`).
+    /// The cache of debuginfod clients (`~/.cache/debuginfod_client`).
     pub debuginfod_cache: Option<PathBuf>,
-    /// True if the recording was made on this host: then processes that still live show their own files.
+    /// True if the recording was made on this host, so that files are opened through processes that still live.
     pub this_host: bool,
-    /// True if the recording says so itself: then kernel and vDSO are our own, also where no build id tells.
+    /// True if the recording says that it was made on this host, so that kernel and vDSO of this machine are used even without a
+    /// build id.
     pub own_images: bool,
 }
 
 impl SearchPaths {
-    /// The usual folders, after those that the user names. Reads `HOME`, `PERF_BUILDID_DIR`, `XDG_CACHE_HOME` and
+    /// Returns the given folders followed by the default ones. Reads `HOME`, `PERF_BUILDID_DIR`, `XDG_CACHE_HOME` and
     /// `DEBUGINFOD_CACHE_PATH`.
     pub fn from_environment(symfs: Option<PathBuf>, debug_dirs: Vec<PathBuf>, this_host: bool) -> Self {
         let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -47,7 +48,7 @@ impl SearchPaths {
         }
     }
 
-    /// A path of the recording, in the tree that stands for its root.
+    /// Returns a path of the recording below [`SearchPaths::symfs`], if that is set.
     pub(crate) fn in_symfs(&self, path: &Path) -> PathBuf {
         match &self.symfs {
             Some(root) => join_below(root, path),
@@ -55,7 +56,7 @@ impl SearchPaths {
         }
     }
 
-    /// Lists the paths at which a debug file with this build id may lie.
+    /// Lists candidate paths of the debug file with this build id.
     pub(crate) fn debug_by_build_id(&self, build_id: &BuildId) -> Vec<PathBuf> {
         let (folder, rest) = split_build_id(build_id);
         let mut candidates = Vec::new();
@@ -73,7 +74,7 @@ impl SearchPaths {
         candidates
     }
 
-    /// Lists the paths at which a copy of the object itself with this build id may lie.
+    /// Lists candidate paths of a copy of the object with this build id.
     pub(crate) fn object_by_build_id(&self, build_id: &BuildId) -> Vec<PathBuf> {
         let (folder, rest) = split_build_id(build_id);
         let mut candidates = Vec::new();
@@ -86,8 +87,8 @@ impl SearchPaths {
         candidates
     }
 
-    /// Lists the paths at which a kernel with this build id may lie, by build id or by the names that kernels and
-    /// their debug files have.
+    /// Lists candidate paths of the `vmlinux` with this build id: build-id folders, and the usual names of kernels and their debug
+    /// files.
     pub(crate) fn kernels(&self, build_id: &BuildId) -> Vec<PathBuf> {
         let mut candidates = self.debug_by_build_id(build_id);
         candidates.extend(self.object_by_build_id(build_id));
@@ -111,18 +112,18 @@ impl SearchPaths {
         debuginfod::cached_file(self.debuginfod_cache.as_deref()?, build_id, artifact)
     }
 
-    /// Lists the paths at which a file that `.gnu_debuglink` of `object` names may lie (GDB manual, "Debugging
-    /// Information in Separate Files"). A name with a folder in it is none.
+    /// Lists candidate paths of the file that `.gnu_debuglink` of `object` names (GDB manual, "Debugging Information in Separate
+    /// Files"). Empty for a name that contains a folder.
     pub(crate) fn by_debug_link(&self, object: &Path, name: &[u8]) -> Vec<PathBuf> {
         let name = Path::new(OsStr::from_bytes(name));
         let mut parts = name.components();
         let (Some(Component::Normal(_)), None) = (parts.next(), parts.next()) else { return Vec::new() };
-        // Links such as /bin → /usr/bin: packages put debug files below the real path.
+        // Packages install debug files at the real path (/usr/bin), not at that of a link (/bin).
         let real = object.canonicalize().unwrap_or_else(|_| object.to_owned());
         let mut candidates = Vec::new();
         for folder in [real.parent(), object.parent()].into_iter().flatten() {
             for candidate in [folder.join(name), folder.join(".debug").join(name)] {
-                // An object may name itself.
+                // An object may name itself as its debug file.
                 if candidate != real && candidate != object && !candidates.contains(&candidate) {
                     candidates.push(candidate);
                 }
@@ -133,19 +134,19 @@ impl SearchPaths {
     }
 }
 
-/// The entries of a folder; none where it cannot be read.
+/// Lists the entries of a folder; none if it cannot be read.
 fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-/// `ab/cdef…`: the two parts of a path below `.build-id`.
+/// Splits a build id into the two parts of a path in `.build-id`: `ab/cdef…`.
 fn split_build_id(build_id: &BuildId) -> (String, String) {
     let mut folder = build_id.to_string();
     let rest = folder.split_off(2);
     (folder, rest)
 }
 
-/// `path` as if `root` were `/`. Steps upwards do not lead out of it.
+/// Appends `path` to `root` as if `root` were `/`. `..` does not lead out of it.
 pub(crate) fn join_below(root: &Path, path: &Path) -> PathBuf {
     let mut joined = root.to_owned();
     let mut depth = 0_usize;

@@ -10,17 +10,17 @@ use elf::{Object, UnpackBudget};
 use model::{FileIdentity, Name, ObjectIdentity, Pid, Reason};
 
 use super::bytes::open_as;
-use super::retained_files::RetainedFiles;
+use super::retained_files::{DELETED_SUFFIX, RetainedFiles, path_in_process};
 use super::{ObjectBytes, ObjectSource, SearchPaths};
 use crate::procfs;
 
-/// Opens the objects of a recording, each once.
+/// Finds and opens the objects of a recording, and caches them.
 #[derive(Debug)]
 pub struct ObjectStore<S: ObjectSource = ObjectBytes> {
     paths: SearchPaths,
     limits: ObjectLimits,
     shared: S::Shared,
-    /// Files that were kept open while recording.
+    /// Files that were retained while recording.
     retained: Arc<RetainedFiles>,
     opened: Mutex<OpenObjects<S>>,
 }
@@ -28,14 +28,14 @@ pub struct ObjectStore<S: ObjectSource = ObjectBytes> {
 /// The limits on the memory and files of a store.
 #[derive(Clone, Debug)]
 pub struct ObjectLimits {
-    /// Memory for compressed sections.
+    /// Memory for unpacked sections.
     pub unpacked: UnpackBudget,
-    /// The largest debug file that is taken by its checksum alone, in bytes: all of it is read for that.
+    /// Maximum size of a debug file that is checked by its checksum, for which the whole file is read.
     pub checksummed_bytes: u64,
 }
 
 impl Default for ObjectLimits {
-    /// 1 GiB of unpacked sections for one object, 2 GiB for all: of a program with 500 MB of debug information half is read.
+    /// 1 GiB of unpacked sections for one object, 2 GiB for all. (Of a program with 500 MB of debug information, half is read.)
     /// Checksums of files up to 4 GiB, which take a second.
     fn default() -> Self {
         Self { unpacked: UnpackBudget::new(1 << 30, 2 << 30), checksummed_bytes: 4 << 30 }
@@ -45,18 +45,19 @@ impl Default for ObjectLimits {
 #[derive(Debug)]
 struct OpenObjects<S> {
     objects: HashMap<ObjectIdentity, (u64, Result<OpenObject<S>, Reason>)>,
-    /// Counts up with each use, so that the least recently used one is known.
+    /// Number of uses so far, to find the least recently used object.
     uses: u64,
 }
 
-/// An object, and the path under which it was found.
+/// An object and the path at which it was found.
 type OpenObject<S> = (Arc<Object<S>>, PathBuf);
 
-/// Mapped files cost address space and a kernel structure each, open ones a descriptor. Beyond this many the longest unused one is dropped.
+/// Maximum number of cached objects; then the least recently used one is dropped. A mapped file costs address space and a kernel
+/// structure, an open one a descriptor.
 const MAX_OPEN_OBJECTS: usize = 512;
 
 impl<S: ObjectSource> ObjectStore<S> {
-    /// A store that opens nothing yet, for work that ends soon.
+    /// Returns an empty store with default limits.
     pub fn new(paths: SearchPaths) -> Self {
         let opened = OpenObjects { objects: HashMap::new(), uses: 0 };
         Self {
@@ -68,30 +69,30 @@ impl<S: ObjectSource> ObjectStore<S> {
         }
     }
 
-    /// Takes files that were kept open while recording before it looks for others.
+    /// Makes the store look among retained files before it searches paths.
     #[must_use]
     pub fn with_retained_files(self, retained: Arc<RetainedFiles>) -> Self {
         Self { retained, ..self }
     }
 
-    /// Takes no image of this machine for the recorded one unless its build id says so.
+    /// Makes the store use kernel and vDSO of this machine only if their build ids match.
     #[must_use]
     pub fn without_own_images(self) -> Self {
         Self { paths: SearchPaths { own_images: false, ..self.paths }, ..self }
     }
 
-    /// Lets objects take another amount of memory and time.
+    /// Replaces the limits.
     #[must_use]
     pub fn with_limits(self, limits: ObjectLimits) -> Self {
         Self { limits, ..self }
     }
 
-    /// Returns the largest size of a file of which a checksum is computed.
+    /// Returns [`ObjectLimits::checksummed_bytes`].
     pub(super) fn max_checksummed_bytes(&self) -> u64 {
         self.limits.checksummed_bytes
     }
 
-    /// Opens a file as one of this store.
+    /// Opens a file with the limits and shared state of this store.
     ///
     /// # Errors
     /// As [`super::open_file`].
@@ -104,16 +105,16 @@ impl<S: ObjectSource> ObjectStore<S> {
         &self.paths
     }
 
-    /// The object that a recording speaks of. `pids` are processes that mapped it: one that still lives shows the
-    /// file as its own mount namespace has it, and one that was deleted.
+    /// Opens the object with this identity. `pids` are processes that mapped it: through a process that still lives, the file is
+    /// found in its mount namespace, and even if it is deleted.
     ///
     /// # Errors
-    /// Why there is no such object: the first candidate's reason, since that is the file the recording names.
+    /// The reason of the first candidate that exists, which is the file that the recording names.
     pub fn open(&self, identity: &ObjectIdentity, pids: &[Pid]) -> Result<Arc<Object<S>>, Reason> {
         self.open_with_path(identity, pids).map(|(object, _)| object)
     }
 
-    /// As [`ObjectStore::open`], with the path that the object was opened by.
+    /// Opens the object with this identity, and returns the path at which it was found.
     ///
     /// # Errors
     /// As [`ObjectStore::open`].
@@ -125,23 +126,23 @@ impl<S: ObjectSource> ObjectStore<S> {
         if let Some(known) = self.lock().get(identity) {
             return known;
         }
-        // Two threads may open the same object at the same time: one of them is kept.
+        // If two threads open the same object at the same time, the later one replaces the earlier one.
         let opened = self.find(identity, pids);
         self.lock().insert(identity, opened.clone());
         opened
     }
 
-    /// Forgets an object, so that its file is unmapped when the last user drops it.
+    /// Removes an object from the cache. Its file is closed when the last user drops it.
     pub fn close(&self, identity: &ObjectIdentity) {
         self.lock().objects.remove(identity);
     }
 
-    /// Forgets all objects, as [`ObjectStore::close`] does one.
+    /// Removes all objects from the cache, as [`ObjectStore::close`] removes one.
     pub fn close_all(&self) {
         self.lock().objects.clear();
     }
 
-    /// Gives back memory that was only taken to be faster the next time.
+    /// Releases memory that the objects cache. Later reads are correct, but slower.
     pub fn release_memory(&self) {
         for (object, _) in self.lock().objects.values().filter_map(|(_, opened)| opened.as_ref().ok()) {
             object.source().release_memory();
@@ -149,14 +150,14 @@ impl<S: ObjectSource> ObjectStore<S> {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, OpenObjects<S>> {
-        // A panic elsewhere does not make the table wrong.
+        // A panic in another thread leaves the table valid.
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn find(&self, identity: &ObjectIdentity, pids: &[Pid]) -> Result<OpenObject<S>, Reason> {
         if let Some(object) = self.retained.open(identity, &self.shared) {
             let object = object.with_unpack_budget(&self.limits.unpacked);
-            return Ok((Arc::new(object), super::retained_files::path_in_process(identity).to_owned()));
+            return Ok((Arc::new(object), path_in_process(identity).to_owned()));
         }
         let mut first_reason = None;
         for candidate in self.candidates(identity, pids) {
@@ -166,7 +167,7 @@ impl<S: ObjectSource> ObjectStore<S> {
             {
                 Ok(object) => return Ok((Arc::new(object), candidate)),
                 Err(reason) => {
-                    // "Not there" says less than whatever else was found.
+                    // Any other reason replaces "file missing", which says the least.
                     if first_reason.as_ref().is_none_or(|known| *known == Reason::FileMissing) {
                         first_reason = Some(reason);
                     }
@@ -174,14 +175,14 @@ impl<S: ObjectSource> ObjectStore<S> {
             }
         }
         Err(match first_reason {
-            // What the kernel itself maps, as `[uprobes]`, has no file anywhere.
+            // Mappings of the kernel itself, such as `[uprobes]`, have no file.
             None | Some(Reason::FileMissing) if is_kernel_mapping(&identity.path) => Reason::ImageGone,
             reason => reason.unwrap_or(Reason::FileMissing),
         })
     }
 
-    /// Returns true if the file that was found is the one that was mapped. Numbers of devices and inodes mean something on the
-    /// machine that gave them, and below its own root.
+    /// Checks that an object is the recorded one: by its build id, or else by device and inode. Those are compared only on the
+    /// recording machine and without `--symfs`.
     fn check(&self, object: &Object<S>, path: &Path, identity: &ObjectIdentity) -> Result<(), Reason> {
         if let Some(recorded) = identity.build_id {
             return match object.build_id() {
@@ -196,12 +197,10 @@ impl<S: ObjectSource> ObjectStore<S> {
         }
     }
 
-    /// Paths at which the object may be, the likeliest first. Each is made when it is asked for: to read the mappings of a
-    /// process costs more than to open a file.
+    /// Returns candidate paths of the object, the most likely first. The iterator is lazy, because reading the mappings of a process
+    /// costs more than opening a file.
     fn candidates(&self, identity: &ObjectIdentity, pids: &[Pid]) -> impl Iterator<Item = PathBuf> {
-        const DELETED: &[u8] = b" (deleted)";
-        let bytes = identity.path.as_bytes();
-        let path = Path::new(OsStr::from_bytes(bytes.strip_suffix(DELETED).unwrap_or(bytes)));
+        let (bytes, path) = (identity.path.as_bytes(), path_in_process(identity));
         let is_living = |pid: &&Pid| pid.0 > 0 && self.paths.this_host && self.paths.symfs.is_none();
         let living = pids.iter().filter(is_living).take(4);
         let by_path = path.is_absolute().then(|| {
@@ -239,7 +238,7 @@ impl<S> OpenObjects<S> {
     }
 }
 
-/// Returns true if the path now leads to another file of the same device. Another device says nothing: containers and
+/// Returns true if the file is on the recorded device and has another inode. A different device is no evidence: containers and
 /// overlays show other numbers for the same file.
 fn is_other_inode(recorded: &FileIdentity, found: &std::fs::Metadata) -> bool {
     let device = found.dev();
@@ -247,17 +246,17 @@ fn is_other_inode(recorded: &FileIdentity, found: &std::fs::Metadata) -> bool {
     recorded.inode != 0 && same_device && recorded.inode != found.ino()
 }
 
-/// The link of a living process to a file that it has mapped, also when the file has been deleted. Needs
+/// Returns the link of a living process to a file that it has mapped, which works even if the file is deleted. Needs
 /// `CAP_SYS_ADMIN` or `CAP_CHECKPOINT_RESTORE` (proc(5), `/proc/pid/map_files`).
 fn map_files_link(pid: Pid, path: &[u8]) -> Option<PathBuf> {
     let (maps, _) = procfs::executable_maps(pid, false, Duration::from_millis(100)).ok()?;
     let entry = maps.into_iter().find(|entry| {
-        entry.path == path || entry.path.strip_suffix(b" (deleted)".as_slice()) == Some(path)
+        entry.path == path || entry.path.strip_suffix(DELETED_SUFFIX) == Some(path)
     })?;
     Some(PathBuf::from(format!("/proc/{pid}/map_files/{:x}-{:x}", entry.start, entry.end)))
 }
 
-/// Returns true if a mapping with this name in place of a path is the kernel's own.
+/// Returns true if a mapping with this path is one of the kernel itself: `[vdso]`, `[uprobes]`.
 fn is_kernel_mapping(path: &Name) -> bool {
     path.as_bytes().starts_with(b"[") && path.as_bytes().ends_with(b"]")
 }

@@ -1,4 +1,4 @@
-//! When a process began, and as whom it acts: `/proc/PID/stat` and `/proc/PID/status` (proc(5)).
+//! Start time, user and CPU time of processes: `/proc/PID/stat`, `/proc/PID/status`, `/proc/stat` (proc(5)).
 
 use std::fs;
 use std::io;
@@ -12,15 +12,15 @@ use crate::sys::{clock, system};
 const CLOCK_REALTIME: i32 = 0;
 const CLOCK_BOOTTIME: i32 = 7;
 
-/// The life of a process that has not ended.
+/// Reads the life of a running process: its start, user and pid in its own namespace.
 ///
 /// # Errors
-/// `ENOENT` where there is none (any more).
+/// `ENOENT` if there is no such process.
 pub fn life(pid: Pid) -> io::Result<Life> {
     let Status { creator, own_number, .. } = status_of_process(pid)?;
-    // Read last: a number that was given to another process meanwhile begins later.
+    // Read last: if another process got the pid meanwhile, its start is later.
     let start = start_since_boot(&fs::read(format!("/proc/{pid}/stat"))?)?;
-    // The clocks of the machine stand beside each other; a wall clock that was set since tells another start.
+    // Converted with the current difference of the clocks: a wall clock that was set since shifts the start.
     let boot = clock::now(CLOCK_REALTIME)?.saturating_sub(clock::now(CLOCK_BOOTTIME)?);
     Ok(Life {
         start: Some(boot.saturating_add(start)),
@@ -30,25 +30,24 @@ pub fn life(pid: Pid) -> io::Result<Life> {
     })
 }
 
-/// CPU time of a process, and of those of its children that ended and that it waited for.
+/// Returns the CPU time of a process and of the children that it has waited for.
 ///
 /// # Errors
-/// `ENOENT` where there is none (any more).
+/// `ENOENT` if there is no such process.
 pub fn cpu_time(pid: Pid) -> io::Result<Duration> {
     let stat = fs::read(format!("/proc/{pid}/stat"))?;
     // utime, stime, cutime and cstime.
-    let fields = behind_name(&stat).and_then(|fields| {
+    let fields = fields_after_name(&stat).and_then(|fields| {
         let fields: Vec<u64> = fields.skip(11).take(4).filter_map(|field| field.parse().ok()).collect();
         (fields.len() == 4).then_some(fields)
     });
-    fields.map(|ticks| of_ticks(ticks.iter().sum())).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    fields.map(|ticks| ticks_to_duration(ticks.iter().sum())).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Returns the time that the CPUs of this machine have been busy since it was started, all together, divided by their
-/// number.
+/// Returns the mean busy time of a CPU since boot: the sum over all CPUs, divided by their number.
 ///
 /// # Errors
-/// Where `/proc` cannot be read.
+/// `/proc` cannot be read.
 pub fn busy_time() -> io::Result<Duration> {
     let text = fs::read_to_string("/proc/stat")?;
     busy_in(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
@@ -57,29 +56,29 @@ pub fn busy_time() -> io::Result<Duration> {
 fn busy_in(stat: &str) -> Option<Duration> {
     let all = stat.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Vec<u64> = all.split_ascii_whitespace().filter_map(|field| field.parse().ok()).collect();
-    // user, nice, system, idle, iowait, irq, softirq, steal; what guests had is in user already.
+    // user, nice, system, idle, iowait, irq, softirq, steal. User time includes guest time.
     let [user, nice, system, _, _, irq, softirq, steal, ..] = ticks[..] else { return None };
     let is_cpu = |line: &&str| {
         line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()))
     };
     let cpus = u32::try_from(stat.lines().filter(is_cpu).count()).ok()?.max(1);
     let sum = [user, nice, system, irq, softirq, steal].into_iter().fold(0_u64, u64::saturating_add);
-    Some(of_ticks(sum) / cpus)
+    Some(ticks_to_duration(sum) / cpus)
 }
 
-fn of_ticks(ticks: u64) -> Duration {
+fn ticks_to_duration(ticks: u64) -> Duration {
     Duration::from_nanos(ticks.saturating_mul(1_000_000_000 / system::ticks_per_second()))
 }
 
-/// The fields from the third on. The second, the name, may hold anything.
-fn behind_name(stat: &[u8]) -> Option<std::str::SplitAsciiWhitespace<'_>> {
+/// Returns the fields from the third on. The second one, the name, may contain any byte.
+fn fields_after_name(stat: &[u8]) -> Option<std::str::SplitAsciiWhitespace<'_>> {
     let end = stat.iter().rposition(|&byte| byte == b')')?;
     Some(str::from_utf8(stat.get(end + 1..)?).ok()?.split_ascii_whitespace())
 }
 
-/// The 22nd field, in nanoseconds.
+/// Returns the start time (field 22), in nanoseconds since boot.
 fn start_since_boot(stat: &[u8]) -> io::Result<u64> {
-    let field = behind_name(stat).and_then(|mut fields| fields.nth(19));
+    let field = fields_after_name(stat).and_then(|mut fields| fields.nth(19));
     let ticks: u64 = field.and_then(|field| field.parse().ok()).ok_or(io::ErrorKind::InvalidData)?;
     Ok(ticks.saturating_mul(1_000_000_000 / system::ticks_per_second()))
 }
@@ -92,7 +91,7 @@ mod tests {
     #[test]
     fn busy_times_leave_out_idling() {
         let stat = "cpu  100 10 20 5000 300 4 5 1 77 0\ncpu0 1\ncpu1 2\nintr 5\n";
-        assert_eq!(busy_in(stat), Some(of_ticks(140) / 2));
+        assert_eq!(busy_in(stat), Some(ticks_to_duration(140) / 2));
         assert_eq!(busy_in("cpu 1 2\n"), None);
         assert!(busy_time().unwrap() > Duration::ZERO);
         assert!(cpu_time(own_pid()).is_ok());

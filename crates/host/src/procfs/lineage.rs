@@ -1,23 +1,23 @@
-//! `/proc/PID/stat` (proc(5)): where a process comes from.
+//! Parent and session of a process: `/proc/PID/stat` (proc(5)).
 
 use std::fs;
 use std::io;
 
 use model::Pid;
 
-/// The origin of a process: its parents.
+/// The parent and the session of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lineage {
-    /// Its parent: the one that started it, or that took it in when that had ended.
+    /// The parent: the process that started it, or the one that adopted it.
     pub parent: Pid,
-    /// Its session: the process that began it, which may have ended.
+    /// The session: the pid of its leader, which may have ended.
     pub session: Pid,
 }
 
-/// The lineage of a process.
+/// Reads the lineage of a process.
 ///
 /// # Errors
-/// `ENOENT` where there is none (any more).
+/// `ENOENT` if there is no such process.
 pub fn lineage(pid: Pid) -> io::Result<Lineage> {
     parse(&fs::read(format!("/proc/{pid}/stat"))?).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }

@@ -1,4 +1,4 @@
-//! `/proc/PID/maps` (proc(5)).
+//! Mappings of a process: `/proc/PID/maps` (proc(5)).
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -11,7 +11,7 @@ use model::Pid;
 pub struct MapEntry {
     /// First address (Avma).
     pub start: u64,
-    /// The address after the last.
+    /// The address after the last byte (Avma).
     pub end: u64,
     /// `PROT_*` of `mmap(2)`.
     pub protection: u32,
@@ -27,17 +27,17 @@ pub struct MapEntry {
     pub path: Vec<u8>,
 }
 
-/// The executable mappings of a process, ascending; with `data`, all of them. The second value tells that the
-/// scan took longer than `limit` and was cut short.
+/// Reads the executable mappings of a process, or with `data` all mappings, ascending by address. The second value is true if
+/// reading exceeded `limit` and the list is incomplete.
 ///
 /// # Errors
-/// Where the process has ended or is not ours to look at.
+/// The process has ended, or we may not read it.
 pub fn executable_maps(pid: Pid, data: bool, limit: Duration) -> io::Result<(Vec<MapEntry>, bool)> {
     let file = File::open(format!("/proc/{pid}/maps"))?;
     let begin = Instant::now();
     let mut entries = Vec::new();
     for (count, line) in BufReader::new(file).split(b'\n').enumerate() {
-        // The clock is asked now and then: most processes have a few hundred lines.
+        // The clock is read every 256 lines: most processes have a few hundred.
         if count % 256 == 255 && begin.elapsed() > limit {
             return Ok((entries, true));
         }
@@ -57,13 +57,13 @@ const PROT_WRITE: u32 = 2;
 const PROT_EXEC: u32 = 4;
 
 impl MapEntry {
-    /// Reads a line of `/proc/PID/maps` without its end; `None` for what is none.
+    /// Parses a line of `/proc/PID/maps` without its line feed; `None` if it is malformed.
     pub fn parse(line: &[u8]) -> Option<Self> {
         parse(line)
     }
 }
 
-/// `7f3f774f4000-7f3f7764a000 r-xp 00026000 fe:00 326279      /usr/lib/x86_64-linux-gnu/libc.so.6`
+/// Parses `7f3f774f4000-7f3f7764a000 r-xp 00026000 fe:00 326279      /usr/lib/x86_64-linux-gnu/libc.so.6`
 fn parse(line: &[u8]) -> Option<MapEntry> {
     let mut fields = line.splitn(6, |&byte| byte == b' ');
     let mut text = || str::from_utf8(fields.next()?).ok();

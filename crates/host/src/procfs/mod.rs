@@ -1,4 +1,4 @@
-//! Processes and threads as `/proc` shows them.
+//! Reads processes and threads from `/proc`.
 
 mod life;
 mod lineage;
@@ -18,26 +18,26 @@ pub use maps::{MapEntry, executable_maps};
 pub use status::{Capability, Status, allowed_cpus, blocks_signal, own_status, status};
 pub use syscall_state::{SyscallState, descriptor_target, syscall_state};
 
-/// All processes, ascending.
+/// Lists all processes, ascending.
 ///
 /// # Errors
-/// Where `/proc` cannot be read.
+/// `/proc` cannot be read.
 pub fn processes() -> io::Result<Vec<Pid>> {
     numbers("/proc".into()).map(|numbers| numbers.into_iter().map(Pid).collect())
 }
 
-/// The threads of a process, ascending.
+/// Lists the threads of a process, ascending.
 ///
 /// # Errors
-/// `ENOENT` where there is no such process (any more).
+/// `ENOENT` if there is no such process.
 pub fn threads(pid: Pid) -> io::Result<Vec<Tid>> {
     numbers(format!("/proc/{pid}/task").into()).map(|numbers| numbers.into_iter().map(Tid).collect())
 }
 
-/// A thread's name, without the line's end; at most 15 bytes of any kind.
+/// Reads the name of a thread without the line feed: at most 15 arbitrary bytes.
 ///
 /// # Errors
-/// Where the thread has ended.
+/// The thread has ended.
 pub fn comm(pid: Pid, tid: Tid) -> io::Result<Vec<u8>> {
     let mut comm = fs::read(format!("/proc/{pid}/task/{tid}/comm"))?;
     if comm.last() == Some(&b'\n') {
@@ -46,11 +46,11 @@ pub fn comm(pid: Pid, tid: Tid) -> io::Result<Vec<u8>> {
     Ok(comm)
 }
 
-/// Returns the time a thread has run, and could have run, in nanoseconds, and the number of times it was switched in
-/// (`/proc/PID/schedstat`).
+/// Returns how long a thread has run and how long it waited for a CPU, in nanoseconds, and how often it was switched in
+/// (`/proc/TID/schedstat`).
 ///
 /// # Errors
-/// Where the thread has ended, or the kernel does not count.
+/// The thread has ended, or the kernel does not count.
 pub fn schedstat(tid: Tid) -> io::Result<[u64; 3]> {
     let text = fs::read_to_string(format!("/proc/{tid}/schedstat"))?;
     let mut numbers = text.split_ascii_whitespace().map_while(|number| number.parse().ok());
@@ -58,8 +58,8 @@ pub fn schedstat(tid: Tid) -> io::Result<[u64; 3]> {
     Ok([next()?, next()?, next()?])
 }
 
-/// Device and inode of a process's namespaces, in the order of `PERF_RECORD_NAMESPACES`: net, uts, ipc, pid, user,
-/// mnt, cgroup. `None` where it has ended or is not ours to look at.
+/// Returns device and inode of the namespaces of a process, in the order of `PERF_RECORD_NAMESPACES`: net, uts, ipc, pid, user,
+/// mnt, cgroup. `None` if the process has ended, or we may not read it.
 pub fn namespaces(pid: Pid) -> Option<[[u64; 2]; 7]> {
     use std::os::unix::fs::MetadataExt;
     let mut links = [[0; 2]; 7];
@@ -70,43 +70,44 @@ pub fn namespaces(pid: Pid) -> Option<[[u64; 2]; 7]> {
     Some(links)
 }
 
-/// The meaning of a process's paths: its mount namespace (the inode), and its root folder as seen from here. Both are told without
-/// a question to a file system.
+/// Identifies what paths mean to a process: the inode of its mount namespace and the path of its root in our view. Reading them
+/// calls no file system, which might not answer.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct PathView {
     namespace: u64,
     root: PathBuf,
 }
 
-/// The view that a process has of files.
+/// Reads the path view of a process.
 ///
 /// # Errors
-/// Where it has ended, or is not ours to look at.
+/// The process has ended, or we may not read it.
 pub fn path_view(pid: Pid) -> io::Result<PathView> {
     use std::os::unix::fs::MetadataExt;
     let namespace = fs::metadata(format!("/proc/{pid}/ns/mnt"))?.ino();
     Ok(PathView { namespace, root: fs::read_link(format!("/proc/{pid}/root"))? })
 }
 
-/// The root folder of a process, open for nothing but to look for paths below it.
+/// Opens the root folder of a process with `O_PATH`, to resolve paths below it.
 ///
 /// # Errors
-/// Where it has ended, or is not ours to look at.
+/// The process has ended, or we may not read it.
 pub fn root_folder(pid: Pid) -> io::Result<fs::File> {
     use std::os::unix::fs::OpenOptionsExt;
     let mut options = fs::OpenOptions::new();
     options.read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(format!("/proc/{pid}/root"))
 }
 
-/// The cgroup of a process: its path in the hierarchy of version 2; where it has none there (or the root), that of version 1 with the longest path.
+/// Returns the cgroup path of a process in the hierarchy of version 2. If that is the root or missing, returns the longest path of
+/// the hierarchies of version 1.
 ///
 /// # Errors
-/// `ENOENT` where there is no such process (any more).
+/// `ENOENT` if there is no such process.
 pub fn cgroup(pid: Pid) -> io::Result<Vec<u8>> {
     Ok(cgroup_in(&fs::read(format!("/proc/{pid}/cgroup"))?))
 }
 
-/// Lines are `NUMBER:CONTROLLERS:PATH` (cgroups(7)).
+/// Parses lines `NUMBER:CONTROLLERS:PATH` (cgroups(7)).
 fn cgroup_in(text: &[u8]) -> Vec<u8> {
     let path = |line: &[u8]| {
         let mut fields = line.splitn(3, |&byte| byte == b':');
@@ -122,7 +123,7 @@ fn cgroup_in(text: &[u8]) -> Vec<u8> {
 fn numbers(folder: PathBuf) -> io::Result<Vec<i32>> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir(folder)? {
-        // A thread that ends while we look ends the listing of its folder, not ours.
+        // If the process ends meanwhile, its folder lists no more threads; those already read are returned.
         let Ok(entry) = entry else { break };
         if let Some(number) = entry.file_name().to_str().and_then(|name| name.parse().ok()) {
             numbers.push(number);

@@ -1,34 +1,34 @@
-//! `/proc/PID/status` (proc(5)).
+//! Users, state, signals and capabilities of a thread: `/proc/PID/status` (proc(5)).
 
 use std::fs;
 use std::io;
 
 use model::{CpuId, Pid, Tid};
 
-/// The fields of the file that a profiler asks for.
+/// The fields of `/proc/PID/status` that a profiler needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Status {
-    /// The process of the thread.
+    /// The process that the thread belongs to.
     pub process: Pid,
-    /// The process that created this one.
+    /// The parent process.
     pub parent: Pid,
     /// The real user.
     pub user: u32,
     /// The effective user.
     pub effective_user: u32,
-    /// The user that owns the files which it makes (fsuid).
+    /// The user that owns files which it creates (fsuid).
     pub creator: u32,
     /// The effective group.
     pub effective_group: u32,
-    /// The process's number in its own pid namespace.
+    /// The pid in its own pid namespace.
     pub own_number: Pid,
-    /// `R`, `S`, `D`, `Z`, …
+    /// The state: `R`, `S`, `D`, `Z`, …
     pub state: u8,
-    /// The signals for which it has handlers, one bit each, from signal 1 on.
+    /// The signals that have handlers: bit N − 1 for signal N.
     pub caught_signals: u64,
-    /// The capabilities that are in effect, one bit each.
+    /// The effective capabilities: bit N for capability N.
     pub effective_capabilities: u64,
-    /// `Seccomp`: 0 none, 1 strict, 2 filter.
+    /// The seccomp mode: 0 none, 1 strict, 2 filter.
     pub seccomp: u32,
 }
 
@@ -40,7 +40,7 @@ pub enum Capability {
     IpcLock = 14,
     /// Events on other users' processes.
     SysPtrace = 19,
-    /// Everything that `Perfmon` allows, and uprobes.
+    /// Everything that `Perfmon` permits, and uprobes.
     SysAdmin = 21,
     /// Kernel addresses in `/proc/kallsyms`.
     Syslog = 34,
@@ -49,10 +49,10 @@ pub enum Capability {
 }
 
 impl Status {
-    /// Reads the text of `/proc/PID/status`.
+    /// Parses the text of `/proc/PID/status`.
     ///
     /// # Errors
-    /// `InvalidData` where a line is missing or no number.
+    /// `InvalidData` if a line is missing or malformed.
     pub fn parse(text: &str) -> io::Result<Self> {
         parse(text)
     }
@@ -68,23 +68,23 @@ impl Status {
     }
 }
 
-/// The status of a thread, by its number alone.
+/// Reads the status of a thread.
 ///
 /// # Errors
-/// `ENOENT` where there is none (any more).
+/// `ENOENT` if there is no such thread.
 pub fn status(tid: Tid) -> io::Result<Status> {
     parse(&fs::read_to_string(format!("/proc/{tid}/status"))?)
 }
 
-/// The status of a process's first thread.
+/// Reads the status of the first thread of a process.
 pub(super) fn status_of_process(pid: Pid) -> io::Result<Status> {
     status(Tid(pid.0))
 }
 
-/// Returns true if the first thread of a process holds a signal back, as one does that reads it instead of being ended by it.
+/// Returns true if the first thread of a process blocks a signal, as a reader of signalfd(2) does.
 ///
 /// # Errors
-/// `ENOENT` where there is none (any more).
+/// `ENOENT` if there is no such process.
 pub fn blocks_signal(pid: Pid, signal: i32) -> io::Result<bool> {
     let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let mask = text.lines().find_map(|line| line.strip_prefix("SigBlk:"));
@@ -92,24 +92,24 @@ pub fn blocks_signal(pid: Pid, signal: i32) -> io::Result<bool> {
     Ok(mask & signal_bit(signal) != 0)
 }
 
-/// The bit of a signal in the masks; 0 for a number that none has.
+/// Returns the bit of a signal in a mask; 0 for an invalid number.
 fn signal_bit(signal: i32) -> u64 {
     let bit = u32::try_from(signal).ok().and_then(|signal| signal.checked_sub(1));
     bit.and_then(|bit| 1_u64.checked_shl(bit)).unwrap_or(0)
 }
 
-/// Reads the status of this process.
+/// Reads the status of the calling thread.
 ///
 /// # Errors
-/// Where `/proc` is not mounted.
+/// `/proc` is not mounted.
 pub fn own_status() -> io::Result<Status> {
     parse(&fs::read_to_string("/proc/thread-self/status")?)
 }
 
-/// The CPUs that the calling thread may run on (`Cpus_allowed_list`).
+/// Returns the CPUs that the calling thread may run on (`Cpus_allowed_list`).
 ///
 /// # Errors
-/// Where `/proc` is not mounted, or does not say it.
+/// `/proc` is not mounted, or has no such line.
 pub fn allowed_cpus() -> io::Result<Vec<CpuId>> {
     let text = fs::read_to_string("/proc/thread-self/status")?;
     let list = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
@@ -135,7 +135,7 @@ fn parse(text: &str) -> io::Result<Status> {
             effective_user: last("Uid", 2)?.parse().ok()?,
             creator: last("Uid", 4)?.parse().ok()?,
             effective_group: last("Gid", 2)?.parse().ok()?,
-            // Kernels without pid namespaces have no such line.
+            // Kernels without pid namespaces lack this line.
             own_number: last("NSpid", usize::MAX).and_then(|text| text.parse().ok()).map_or(process, Pid),
             state: field("State")?.bytes().next()?,
             caught_signals: field("SigCgt").and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0),

@@ -1,25 +1,25 @@
-//! What a blocked thread asks of the kernel, and where it stands: `/proc/PID/task/TID/syscall`.
+//! System call and registers of a blocked thread: `/proc/PID/task/TID/syscall`.
 
 use std::fs;
 use std::io;
 
 use model::{Pid, Tid};
 
-/// A thread that is in the kernel.
+/// The state of a thread that is blocked in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SyscallState {
-    /// The number of the system call; `None` where it is in none: a page fault.
+    /// The number of the system call; `None` if it entered the kernel otherwise, for example by a page fault.
     pub number: Option<u64>,
-    /// The call's arguments.
+    /// The arguments of the call.
     pub arguments: [u64; 6],
-    /// The stack pointer in user space.
+    /// The stack pointer in user space (Avma).
     pub stack_pointer: u64,
-    /// The instruction in user space.
+    /// The instruction pointer in user space (Avma).
     pub program_counter: u64,
 }
 
 impl SyscallState {
-    /// Reads the text of the file; `None` for a thread that runs, and for what is no such text.
+    /// Parses the text of the file; `None` if the thread runs, or the text is malformed.
     pub fn parse(text: &str) -> Option<Self> {
         let mut words = text.split_ascii_whitespace();
         let number = match words.next()?.parse::<i64>().ok()? {
@@ -38,17 +38,15 @@ impl SyscallState {
     }
 }
 
-/// Returns the kernel entry that a thread stands in; `None` while it runs.
+/// Reads the state of a blocked thread; `None` while it runs.
 ///
 /// # Errors
-/// `EPERM` and `EACCES` where it may not be traced by us ([`crate::sysctl::ptrace_scope`]), `ENOENT` and `ESRCH` where it has
-/// ended.
+/// `EPERM` and `EACCES` if we may not trace it ([`crate::sysctl::ptrace_scope`]), `ENOENT` and `ESRCH` if it has ended.
 pub fn syscall_state(pid: Pid, tid: Tid) -> io::Result<Option<SyscallState>> {
     fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).map(|text| SyscallState::parse(&text))
 }
 
-/// Returns the file that a descriptor of a process is open on, as the kernel words it: a path, `pipe:[7]`,
-/// `socket:[8]`.
+/// Returns what a descriptor of a process refers to, in the kernel's form: a path, `pipe:[7]`, `socket:[8]`.
 ///
 /// # Errors
 /// As [`syscall_state`].

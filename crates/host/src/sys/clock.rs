@@ -1,17 +1,17 @@
-//! Clocks: `clock_gettime(2)`.
+//! Clocks and CPU time: `clock_gettime(2)`, `getrusage(2)`.
 
 use std::io;
 use std::time::Duration;
 
 use super::check;
 
-/// A clock by its number (`CLOCK_MONOTONIC` is 1).
+/// The number of a clock (`CLOCK_MONOTONIC` is 1).
 pub type ClockId = i32;
 
-/// Nanoseconds on `clock`.
+/// Returns the time of `clock`, in nanoseconds.
 ///
 /// # Errors
-/// `EINVAL` for a clock that the kernel does not know.
+/// `EINVAL` if the kernel does not know the clock.
 pub fn now(clock: ClockId) -> io::Result<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes the structure.
@@ -19,10 +19,10 @@ pub fn now(clock: ClockId) -> io::Result<u64> {
     Ok(nanoseconds(time))
 }
 
-/// The smallest step of `clock`, in nanoseconds.
+/// Returns the resolution of `clock`, in nanoseconds.
 ///
 /// # Errors
-/// `EINVAL` for a clock that the kernel does not know.
+/// `EINVAL` if the kernel does not know the clock.
 pub fn resolution(clock: ClockId) -> io::Result<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes the structure.
@@ -33,21 +33,22 @@ pub fn resolution(clock: ClockId) -> io::Result<u64> {
 /// CPU time of processes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CpuTime {
-    /// In user space. On kernels that look at each tick where a process is, processes that live shorter have all their time
-    /// here (`cputime_adjust()` in kernel/sched/cputime.c).
+    /// In user space. Kernels that account by ticks put all time of processes shorter than a tick here (`cputime_adjust()` in
+    /// kernel/sched/cputime.c).
     pub user: Duration,
     /// In the kernel.
     pub kernel: Duration,
 }
 
 impl CpuTime {
-    /// Both together: exact on every kernel.
+    /// Returns the sum, which is exact on every kernel.
     pub fn total(&self) -> Duration {
         self.user + self.kernel
     }
 }
 
-/// CPU time of the children that ended and were waited for, theirs included (`RUSAGE_CHILDREN`), but for our own helpers'.
+/// Returns the CPU time of children that have been waited for, including their children (`RUSAGE_CHILDREN`), excluding those of
+/// [`super::timed_child`].
 pub fn cpu_time_of_children() -> CpuTime {
     // SAFETY: a structure of numbers, for which zeroes are valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -64,12 +65,12 @@ pub fn cpu_time_of_children() -> CpuTime {
     }
 }
 
-/// CPU time of this process, all its threads together (`CLOCK_PROCESS_CPUTIME_ID`).
+/// Returns the CPU time of all threads of this process (`CLOCK_PROCESS_CPUTIME_ID`).
 pub fn cpu_time_of_this_process() -> Duration {
     Duration::from_nanos(now(libc::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0))
 }
 
-/// The date and time of day in this machine's time zone, as `YYYYMMDDTHHMMSS`.
+/// Returns the local date and time as `YYYYMMDDTHHMMSS`.
 pub fn local_date_and_time() -> String {
     let seconds = now(libc::CLOCK_REALTIME).unwrap_or(0) / 1_000_000_000;
     let seconds = libc::time_t::try_from(seconds).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Devices by their numbers (`Documentation/admin-guide/devices.txt` of the kernel).
+//! Classifies character devices by their numbers (`Documentation/admin-guide/devices.txt` of the kernel).
 
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::MetadataExt;
@@ -7,13 +7,13 @@ fn major_minor(device: u64) -> (u32, u32) {
     (libc::major(device), libc::minor(device))
 }
 
-/// Returns true if a character device keeps nothing that is written to it: `/dev/null`, `/dev/zero`, `/dev/full`.
+/// Returns true if a character device discards what is written to it: `/dev/null`, `/dev/zero`, `/dev/full`.
 pub fn is_sink(device: u64) -> bool {
     matches!(major_minor(device), (1, 3 | 5 | 7))
 }
 
-/// Returns true if a character device is a terminal: a virtual console, a serial line, a pseudoterminal, or whatever is standard
-/// input, output or error of this process and says that it is one.
+/// Returns true if a character device is a terminal: a virtual console, a serial line, a pseudoterminal, or a standard descriptor of
+/// this process that is a terminal.
 pub fn is_terminal(device: u64) -> bool {
     match major_minor(device) {
         (4, _) | (5, 0 | 1) | (136..=143, _) => true,

@@ -1,4 +1,4 @@
-//! Names within an open directory: the calls that end in `at`, each of which looks up one component and no link.
+//! Names in an open directory: `openat(2)` and the like. Each call resolves one component and follows no link.
 
 use std::ffi::{CStr, CString, OsString};
 use std::fs::{File, Metadata};
@@ -10,17 +10,17 @@ use std::path::PathBuf;
 
 use super::check;
 
-/// A directory, whatever it is called by now (`O_PATH` of `open(2)`).
+/// An open directory (`O_PATH` of `open(2)`), independent of its current name.
 #[derive(Debug)]
 pub struct Directory(File);
 
-/// Something that has a name: looked at, not opened (`O_PATH`). Opening it again by [`Entry::proc_path`] opens the same
-/// file, whatever has its name by then.
+/// A directory entry opened with `O_PATH`, which has no side effects. Opening [`Entry::proc_path`] opens the same file, even if its
+/// name refers to another one by then.
 #[derive(Debug)]
 pub struct Entry(File);
 
 impl Directory {
-    /// The root directory of this process.
+    /// Opens the root directory of this process.
     ///
     /// # Errors
     /// Those of `open(2)`.
@@ -28,7 +28,7 @@ impl Directory {
         open_at(libc::AT_FDCWD, c"/", libc::O_PATH | libc::O_DIRECTORY, 0).map(Self)
     }
 
-    /// The working directory of this process.
+    /// Opens the working directory of this process.
     ///
     /// # Errors
     /// Those of `open(2)`.
@@ -36,23 +36,23 @@ impl Directory {
         open_at(libc::AT_FDCWD, c".", libc::O_PATH | libc::O_DIRECTORY, 0).map(Self)
     }
 
-    /// The same directory once more.
+    /// Duplicates the descriptor.
     ///
     /// # Errors
-    /// No more file descriptors.
+    /// Those of `dup(2)`.
     pub fn try_clone(&self) -> io::Result<Self> {
         self.0.try_clone().map(Self)
     }
 
-    /// Returns true if it has been removed: nothing can get a name in it any more.
+    /// Returns true if the directory has been removed, so that no file can be created in it.
     pub fn is_removed(&self) -> bool {
         self.0.metadata().is_ok_and(|directory| directory.nlink() == 0)
     }
 
-    /// The names in it that `wanted` accepts, in no order.
+    /// Lists the names that `wanted` accepts, unordered.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// The directory cannot be read.
     pub fn names(&self, mut wanted: impl FnMut(&[u8]) -> bool) -> io::Result<Vec<CString>> {
         let mut names = Vec::new();
         for entry in std::fs::read_dir(proc_path(&self.0))? {
@@ -64,16 +64,16 @@ impl Directory {
         Ok(names)
     }
 
-    /// A directory in this one. A file system that is mounted there when it is asked for (autofs) is mounted.
+    /// Opens a subdirectory. Triggers mounting on demand (autofs).
     ///
     /// # Errors
-    /// Those of `openat(2)`; `ENOTDIR` for what is no directory, a link to one included.
+    /// Those of `openat(2)`; `ENOTDIR` if it is not a directory, or a link to one.
     pub fn enter(&self, name: &CStr) -> io::Result<Self> {
         let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
         open_at(self.0.as_raw_fd(), name, flags, 0).map(Self)
     }
 
-    /// As [`Directory::enter`], following a link with which the kernel itself names a directory (`/proc/PID/cwd`).
+    /// Opens a subdirectory, following a link of the kernel such as `/proc/PID/cwd`.
     ///
     /// # Errors
     /// Those of `openat(2)`.
@@ -81,7 +81,7 @@ impl Directory {
         open_at(self.0.as_raw_fd(), name, libc::O_PATH | libc::O_DIRECTORY, 0).map(Self)
     }
 
-    /// Looks at the entry of this name, a link itself included.
+    /// Opens an entry with `O_PATH`. If it is a link, opens the link itself.
     ///
     /// # Errors
     /// Those of `openat(2)`.
@@ -89,7 +89,7 @@ impl Directory {
         open_at(self.0.as_raw_fd(), name, libc::O_PATH | libc::O_NOFOLLOW, 0).map(Entry)
     }
 
-    /// Its owner, mode and identity.
+    /// Returns owner, mode and inode.
     ///
     /// # Errors
     /// Those of `fstat(2)`.
@@ -97,7 +97,7 @@ impl Directory {
         self.0.metadata()
     }
 
-    /// Opens it to be read.
+    /// Opens the directory for reading.
     ///
     /// # Errors
     /// Those of `openat(2)`.
@@ -105,7 +105,7 @@ impl Directory {
         open_at(self.0.as_raw_fd(), c".", libc::O_RDONLY | libc::O_DIRECTORY, 0)
     }
 
-    /// Returns true if it is one of the kernel's own, in `/proc`.
+    /// Returns true if the directory is in `/proc`.
     pub fn is_of_proc(&self) -> bool {
         let mut about = std::mem::MaybeUninit::<libc::statfs>::uninit();
         // SAFETY: the kernel writes the structure, which is read only where it says that it has.
@@ -115,36 +115,36 @@ impl Directory {
         }
     }
 
-    /// The path by which the kernel knows it now.
+    /// Returns the current path of the directory.
     ///
     /// # Errors
-    /// Those of `readlink(2)`: without `/proc`.
+    /// Those of `readlink(2)`, if `/proc` is not mounted.
     pub fn path(&self) -> io::Result<PathBuf> {
         std::fs::read_link(proc_path(&self.0))
     }
 
-    /// A path of a name in it, for calls that know no directories. What has the name by then may be another thing.
+    /// Returns a path of a name in it, for calls without a directory argument. The name may refer to another file by then.
     pub fn proc_path_of(&self, name: &CStr) -> PathBuf {
         use std::os::unix::ffi::OsStrExt;
         PathBuf::from(proc_path(&self.0)).join(std::ffi::OsStr::from_bytes(name.to_bytes()))
     }
 
-    /// Makes a file without a name in this file system, to be read and written, with `mode` (less the umask). It vanishes
+    /// Creates a nameless file in this file system (`O_TMPFILE`), for reading and writing, with `mode` (less the umask). It vanishes
     /// with its last descriptor.
     ///
     /// # Errors
-    /// Those of `openat(2)`; `EOPNOTSUPP` or `EISDIR` where the file system or the kernel knows no such files, and `ENOENT`
-    /// where without `/proc` it could not be given a name.
+    /// Those of `openat(2)`; `EOPNOTSUPP` or `EISDIR` if the file system or the kernel does not support it, and `ENOENT` if `/proc` is
+    /// not mounted, which [`Directory::link`] needs.
     pub fn create_nameless(&self, mode: u32) -> io::Result<File> {
         let file = open_at(self.0.as_raw_fd(), c".", libc::O_RDWR | libc::O_TMPFILE, mode)?;
         std::fs::symlink_metadata(proc_path(&file))?;
         Ok(file)
     }
 
-    /// Makes a file with a name that must not exist, to be read and written, with `mode` (less the umask).
+    /// Creates a file for reading and writing, with `mode` (less the umask). The name must not exist.
     ///
     /// # Errors
-    /// Those of `openat(2)`; `EEXIST` also for a link that leads nowhere.
+    /// Those of `openat(2)`; `EEXIST` also for a dangling link.
     pub fn create_new(&self, name: &CStr, mode: u32) -> io::Result<File> {
         open_at(
             self.0.as_raw_fd(),
@@ -154,7 +154,7 @@ impl Directory {
         )
     }
 
-    /// Makes a directory with a name that must not exist.
+    /// Creates a directory. The name must not exist.
     ///
     /// # Errors
     /// Those of `mkdirat(2)`.
@@ -163,14 +163,14 @@ impl Directory {
         check(unsafe { libc::mkdirat(self.0.as_raw_fd(), name.as_ptr(), mode) }).map(drop)
     }
 
-    /// Gives an open file a further name, which must not exist.
+    /// Links an open file to a name, which must not exist.
     ///
     /// # Errors
     /// Those of `linkat(2)`.
     pub fn link(&self, file: &File, name: &CStr) -> io::Result<()> {
         let source =
             CString::new(proc_path(file)).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-        // Only a link through /proc is allowed to everybody (linkat(2), AT_EMPTY_PATH).
+        // Linking through /proc needs no privilege, unlike AT_EMPTY_PATH (linkat(2)).
         // SAFETY: both are C strings, which live until the call returns.
         check(unsafe {
             libc::linkat(
@@ -184,7 +184,7 @@ impl Directory {
         .map(drop)
     }
 
-    /// Gives what is called `from` the name `to`, whose file, link or empty directory is gone then.
+    /// Renames `from` to `to`, replacing a file, link or empty directory of that name.
     ///
     /// # Errors
     /// Those of `renameat(2)`.
@@ -194,7 +194,7 @@ impl Directory {
         check(unsafe { libc::renameat(fd, from.as_ptr(), fd, to.as_ptr()) }).map(drop)
     }
 
-    /// Removes a name that is not a directory's.
+    /// Removes a name, unless it is a directory.
     ///
     /// # Errors
     /// Those of `unlinkat(2)`.
@@ -205,21 +205,21 @@ impl Directory {
 }
 
 impl From<File> for Directory {
-    /// A directory that was found (`O_PATH`).
+    /// Wraps a directory opened with `O_PATH`.
     fn from(found: File) -> Self {
         Self(found)
     }
 }
 
 impl From<File> for Entry {
-    /// Something that was found (`O_PATH`).
+    /// Wraps a file opened with `O_PATH`.
     fn from(found: File) -> Self {
         Self(found)
     }
 }
 
 impl Entry {
-    /// Its type, owner, mode and identity.
+    /// Returns type, owner, mode and inode.
     ///
     /// # Errors
     /// Those of `fstat(2)`.
@@ -230,9 +230,9 @@ impl Entry {
     /// Returns the target of the link.
     ///
     /// # Errors
-    /// Those of `readlinkat(2)`; `ENOENT` where it is no link, `ENAMETOOLONG` where the target is longer than any path.
+    /// Those of `readlinkat(2)`; `ENOENT` if it is not a link, `ENAMETOOLONG` if the target exceeds `PATH_MAX`.
     pub fn link_target(&self) -> io::Result<OsString> {
-        // PATH_MAX, the 0 included: no link is longer.
+        // PATH_MAX, including the NUL.
         let mut target = vec![0_u8; 4096];
         // SAFETY: the empty name means the descriptor itself; at most as many bytes as there are are written.
         let length = unsafe {
@@ -246,7 +246,7 @@ impl Entry {
         Ok(OsString::from_vec(target))
     }
 
-    /// A path by which the file itself is opened, without another look at its name.
+    /// Returns a path that opens the file itself, without resolving its name again.
     pub fn proc_path(&self) -> String {
         proc_path(&self.0)
     }

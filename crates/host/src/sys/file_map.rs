@@ -1,4 +1,4 @@
-//! A file's contents as memory.
+//! A memory-mapped file that survives truncation.
 
 use std::fs::File;
 use std::io;
@@ -7,12 +7,12 @@ use super::map_guard::{self, Guard};
 
 /// A read-only mapping of a whole file.
 ///
-/// The pages come in as they are touched. Someone who overwrites the file meanwhile changes the bytes that are read, so every
-/// reader treats them as hostile anyway. Where someone cuts it short, or the disk fails, zeros are read from there on, and
-/// [`FileMap::has_changed`] tells afterwards: what was made of them has to be thrown away then.
+/// Pages are loaded on first access. If the file is overwritten meanwhile, the bytes change, so readers must not trust them. If it
+/// is truncated, or the disk fails, the rest reads as zeros, and [`FileMap::has_changed`] returns true: results must then be
+/// discarded.
 #[derive(Debug)]
 pub struct FileMap {
-    // Goes first: no map may be unmapped that the guard still knows.
+    // Dropped before the map: the guard must not know an unmapped address.
     guard: Guard,
     map: memmap2::Mmap,
 }
@@ -32,17 +32,16 @@ impl FileMap {
         Ok(Self { guard: Guard::new(&map), map })
     }
 
-    /// Returns true if bytes that were read are not the file's, since it became shorter, or could not be read.
+    /// Returns true if bytes that were read are not those of the file, because it was truncated or could not be read.
     pub fn has_changed(&self) -> bool {
         self.guard.has_faulted()
     }
 
-    /// Takes the pages out of our memory (`MADV_DONTNEED`, `madvise(2)`): what is touched again comes back from the
-    /// file, mostly from the kernel's cache of it.
+    /// Releases the pages (`MADV_DONTNEED` of madvise(2)). The next access loads them again, mostly from the page cache.
     pub fn release_pages(&self) {
         // SAFETY: the mapping is private and was never written to, so that no byte is lost; readers see the file's.
         let advised = unsafe { self.map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
-        // Where the kernel does not want to, the pages stay.
+        // On failure the pages stay.
         let _ = advised;
     }
 }

@@ -1,20 +1,19 @@
-//! Acting as another user: `setresuid(2)`, `setresgid(2)`, `setgroups(2)`.
+//! Acts as another user: `setresuid(2)`, `setresgid(2)`, `setgroups(2)`.
 
 use std::io;
 
 use super::check;
 use super::system;
 
-/// Leaves an id as it is.
+/// The argument that leaves an id unchanged.
 const UNCHANGED: libc::c_long = -1;
 
-/// Lets the calling thread, and no other, act with the rights of a user: it makes files and sends signals as that user, and has no
-/// capability in effect. For threads that end thereafter. Other users still may not signal it or look into it: the real and the saved
-/// user stay, and the kernel lets nobody trace a process that has changed its rights.
+/// Changes the effective user and group of the calling thread alone: it then creates files and sends signals as that user, without
+/// effective capabilities. The thread must end afterwards. That user can neither signal nor trace the thread: its real and saved
+/// user stay, and the kernel forbids tracing after a change of credentials.
 ///
 /// # Errors
-/// `EPERM` where that is another user than ours, and we are not root; those of the calls, after which the thread may
-/// have changed in part.
+/// `EPERM` if `user` is not ours and we are not root. Those of the calls; the thread may then be changed in part.
 pub fn act_as(user: u32, group: u32) -> io::Result<()> {
     // SAFETY: no memory is involved.
     let own_group = unsafe { libc::getegid() };
@@ -24,7 +23,7 @@ pub fn act_as(user: u32, group: u32) -> io::Result<()> {
     if system::effective_user() != 0 {
         return Err(io::Error::from_raw_os_error(libc::EPERM));
     }
-    // The C library's functions would change all threads.
+    // Raw system calls, because the C library changes all threads.
     // SAFETY: a list of no groups; no memory is involved in the others.
     unsafe {
         done(libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()))?;

@@ -1,7 +1,7 @@
-//! What this process was started with: open descriptors, and signals that are ignored.
+//! The open descriptors and ignored signals that this process was started with.
 //!
-//! Before `main`, the standard library ignores SIGPIPE and opens `/dev/null` for standard descriptors that are closed. So what
-//! was there is noted earlier, as the program is loaded.
+//! Before `main`, the standard library ignores SIGPIPE and opens `/dev/null` for closed standard descriptors. So an initialization
+//! function records the state earlier, when the program is loaded.
 
 use std::fs::File;
 use std::io;
@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use super::check;
 
-/// Bit N − 1 for the ignored signal N.
+/// Bit N − 1 is set if signal N was ignored.
 static IGNORED: AtomicU64 = AtomicU64::new(0);
-/// Bit N for the closed descriptor N, of the first three.
+/// Bit N is set if descriptor N (0 to 2) was closed.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 
 // SAFETY: the C library calls the functions in this section once, before `main` (System V ABI, "Initialization and
@@ -42,20 +42,20 @@ extern "C" fn record_at_start() {
     }
 }
 
-/// Returns true if this process was started with the signal ignored, as `nohup` and shells' background jobs are.
+/// Returns true if the signal was ignored when this process started, as after `nohup` and in background jobs of shells.
 pub fn is_ignored(signal: i32) -> bool {
     (1..=64).contains(&signal) && IGNORED.load(Ordering::Relaxed) & 1 << (signal - 1) != 0
 }
 
-/// Duplicates a descriptor that this process was started with and that is open for writing. Both share their position.
+/// Duplicates an inherited descriptor that is open for writing. Both share their position.
 ///
 /// # Errors
-/// `EBADF` where there is none: those that this process opened itself are closed on exec, and do not count.
+/// `EBADF` if there is none. Descriptors that this process opened itself (close-on-exec) do not count.
 pub fn descriptor(number: i32) -> io::Result<File> {
     duplicate(number, |mode| mode != libc::O_RDONLY)
 }
 
-/// The same for one that is open for reading.
+/// Duplicates an inherited descriptor that is open for reading. Both share their position.
 ///
 /// # Errors
 /// As [`descriptor`].
@@ -63,7 +63,7 @@ pub fn descriptor_to_read(number: i32) -> io::Result<File> {
     duplicate(number, |mode| mode != libc::O_WRONLY)
 }
 
-/// Duplicates a file's descriptor so that the programs have it which this process starts while it is open.
+/// Duplicates the descriptor of a file without close-on-exec, so that programs started while it is open inherit it.
 ///
 /// # Errors
 /// Those of `fcntl(2)`.

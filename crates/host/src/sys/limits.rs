@@ -1,13 +1,13 @@
-//! Resource limits: `getrlimit(2)`.
+//! Resource limits: `getrlimit(2)`, `setrlimit(2)`.
 
 use std::io;
 
 use super::check;
 
-/// A limit and how far it may be raised.
+/// A resource limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limit {
-    /// The soft limit, which holds now; `u64::MAX` is none.
+    /// The soft limit, which is in force; `u64::MAX` means unlimited.
     pub current: u64,
     /// The hard limit, to which the soft one can be raised.
     pub maximum: u64,
@@ -23,8 +23,8 @@ pub fn locked_memory() -> Limit {
     get(libc::RLIMIT_MEMLOCK)
 }
 
-/// Sets the number of bytes of memory that this process, and what it starts, may have for itself (`RLIMIT_DATA`), where that is less
-/// than now; mapped files do not count.
+/// Lowers the limit of private memory of this process and its children (`RLIMIT_DATA`) to `bytes`, unless it is lower already. Mapped
+/// files do not count.
 ///
 /// # Errors
 /// Those of `setrlimit(2)`.
@@ -35,14 +35,14 @@ pub fn lower_data_limit(bytes: u64) -> io::Result<()> {
     check(unsafe { libc::setrlimit(libc::RLIMIT_DATA, &raw const wanted) }).map(drop)
 }
 
-/// Raises the number of file descriptors to all that is allowed, and to `needed`, where whoever has `CAP_SYS_RESOURCE` may
-/// allow themselves more; returns what holds afterwards.
+/// Raises the limit of file descriptors to the hard limit, and with `CAP_SYS_RESOURCE` to `needed` if that is more. Returns the limit
+/// afterwards.
 pub fn raise_open_files(needed: u64) -> Limit {
     let limit = open_files();
     let all = Limit { current: limit.maximum, ..limit };
     let more = Limit { current: needed, maximum: needed };
     if limit.current < limit.maximum {
-        // What is not allowed stays as it is.
+        // On failure the limit stays.
         let _ = set_open_files(all);
     }
     if limit.maximum < needed {
@@ -51,7 +51,7 @@ pub fn raise_open_files(needed: u64) -> Limit {
     open_files()
 }
 
-/// Sets the number of file descriptors, within the hard limit: a child shall find what we found.
+/// Sets the limit of file descriptors, to restore the previous one for a child.
 ///
 /// # Errors
 /// Those of `setrlimit(2)`.

@@ -1,10 +1,9 @@
-//! What happens when a mapped file shrinks under its reader: zeros and a mark instead of death by SIGBUS.
+//! Makes reads of a truncated mapped file return zeros and set a mark, instead of raising SIGBUS.
 //!
-//! Touching a page beyond the end of a mapped file, or one that the disk does not give, raises SIGBUS (mmap(2)). Anybody who
-//! may write to a file that we read could so end this process. The handler here looks whether the address lies in one of our
-//! maps of files. If so, it puts zeroed memory in the place of that page and all behind it, and marks the map; the reader goes
-//! on, finds the mark when it has finished, and throws away what it read. Every other SIGBUS goes to the handler that was
-//! there before, or ends the process as it always did.
+//! Access beyond the end of a mapped file, or to a page that the disk cannot read, raises SIGBUS (mmap(2)), so whoever may write to
+//! a file could end this process. Our handler checks whether the address is in a guarded map. If so, it replaces that page and all
+//! following ones with zeroed memory and marks the map. The reader continues, checks the mark at its end, and discards what it
+//! read. Every other SIGBUS goes to the previous handler, or ends the process.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -13,38 +12,38 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 
-/// A map that the handler knows. Dropped, the handler forgets it: before the map goes.
+/// Registers a map with the handler. Must be dropped before the map is unmapped.
 #[derive(Debug)]
 pub(super) struct Guard(&'static Slot);
 
-/// Maps beyond this many bytes cannot be guarded: a [`Slot`] has 28 bits for the number of pages.
+/// Maximum size of a guarded map: a [`Slot`] has 28 bits for the number of pages.
 pub(super) const MAX_BYTES: usize = ((1 << COUNT_BITS) - 1) * PAGE;
 
-/// The smallest page of every architecture: maps begin at a multiple of it.
+/// The smallest page size of all architectures. Maps start at a multiple of it.
 const PAGE: usize = 4096;
 const COUNT_BITS: u32 = 28;
 
-/// One map, as the handler reads it: at any moment, in any thread. It is never freed, but taken for another map.
+/// One registered map. The handler reads it at any moment in any thread, so slots are never freed, only reused.
 #[derive(Default, Debug)]
 struct Slot {
-    /// The number of the first page, and in the lower [`COUNT_BITS`] bits how many there are; 0 for no map. One number, so
-    /// that nobody sees the start of one map with the length of another.
+    /// The number of the first page, and in the lower [`COUNT_BITS`] bits the number of pages; 0 for no map. One word, so that the
+    /// handler never combines the start of one map with the length of another.
     pages: AtomicU64,
     /// True if pages were replaced.
     has_faulted: AtomicBool,
     next: AtomicPtr<Slot>,
 }
 
-/// All slots, in a list that only grows.
+/// All slots, as a list that only grows.
 static SLOTS: AtomicPtr<Slot> = AtomicPtr::new(ptr::null_mut());
-/// Those without a map.
+/// The slots without a map.
 static FREE: Mutex<Vec<&'static Slot>> = Mutex::new(Vec::new());
 
 impl Guard {
-    /// Guards a map that begins at a page. Installs the handler the first time.
+    /// Guards a map that starts at a page boundary. Installs the handler on the first call.
     pub(super) fn new(map: &[u8]) -> Self {
         install();
-        // A panic elsewhere does not make the list wrong.
+        // A panic in another thread leaves the list valid.
         let free = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let slot = free.unwrap_or_else(|| {
             let slot: &'static Slot = Box::leak(Box::default());
@@ -61,7 +60,7 @@ impl Guard {
         Self(slot)
     }
 
-    /// Returns true if what was read from the map may be zeros that are not in the file.
+    /// Returns true if the map may have returned zeros that are not in the file.
     pub(super) fn has_faulted(&self) -> bool {
         self.0.has_faulted.load(Ordering::Relaxed)
     }
@@ -82,7 +81,7 @@ impl Slot {
     }
 }
 
-/// The handler that was there before ours. Written once, before ours can run.
+/// The previous handler. Written once, before ours can run.
 struct Previous(UnsafeCell<MaybeUninit<libc::sigaction>>);
 
 // SAFETY: it is written by `install` alone, once, before the handler that reads it can run.
@@ -94,20 +93,20 @@ fn install() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
         let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = on_bus_error;
-        // SAFETY: the structure is plain data, for which zeros are valid, and lives until the calls return. The handler that
-        // was there is asked for first, as a thread may fault as soon as ours is in its place.
+        // SAFETY: the structure is plain data, for which zeros are valid, and lives until the calls return. The previous handler
+        // is stored first, because a thread may fault as soon as ours is installed.
         unsafe {
             libc::sigaction(libc::SIGBUS, ptr::null(), (*PREVIOUS.0.get()).as_mut_ptr());
             let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
             action.sa_sigaction = handler as usize;
-            // On the stack for handlers, where a thread has one, as the standard library's own handler of SIGBUS.
+            // SA_ONSTACK, like the standard library's handler of SIGBUS.
             action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
             libc::sigaction(libc::SIGBUS, &raw const action, ptr::null_mut());
         }
     });
 }
 
-/// Does nothing that a signal handler may not do (signal-safety(7)): reads atomics, and asks the kernel.
+/// Handles SIGBUS. Async-signal-safe (signal-safety(7)): reads atomics and makes system calls.
 extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel gives a handler with SA_SIGINFO a valid structure; of a fault it has an address.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
@@ -118,7 +117,7 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, cont
     }
 }
 
-/// Puts zeroed memory in the place of the page at `address` and all that follow in its map; false where no map has it.
+/// Replaces the page at `address` and all following ones of its map with zeroed memory. Returns false if no guarded map contains it.
 fn replace_pages(address: usize) -> bool {
     let mut slot = SLOTS.load(Ordering::Acquire);
     // SAFETY: slots are never freed, and are in the list when they are complete.
@@ -143,11 +142,11 @@ fn replace_pages(address: usize) -> bool {
     false
 }
 
-/// Does with a signal that is not ours what would have been done without us.
+/// Passes a signal that does not concern a guarded map to the previous handler, or restores the default action.
 fn pass_on(signal: libc::c_int, is_fault: bool, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: it was written before this handler was installed. What it names, if it is no default, was installed as a
-    // handler of this form. The default action is taken when the instruction faults again, or by the signal sent anew: it is
-    // held back until this handler returns.
+    // handler of this form. The default action is taken when the instruction faults again, or by raising the signal again: it is
+    // blocked until this handler returns.
     unsafe {
         let previous = (*PREVIOUS.0.get()).assume_init();
         match previous.sa_sigaction {

@@ -1,4 +1,4 @@
-//! The C library's memory.
+//! Settings of the C library's allocator, and the exit when memory is exhausted.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr;
@@ -6,26 +6,25 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use super::{fatal_signals, terminal};
 
-/// Blocks of so many bytes are large.
+/// Size from which a block gets a mapping of its own.
 const MMAP_THRESHOLD_BYTES: i32 = 256 << 10;
 
-/// Lets every large block be a mapping of its own, which is gone when the block is freed. The C library would
-/// otherwise put blocks as large as the largest that was ever freed between small ones, where they leave holes: a program
-/// that runs for days grows by them (`record --overwrite --window 16M -a` beside compilers to 144 MB in five minutes, and to
-/// 101 MB with this).
+/// Makes the allocator map every large block separately, so that its memory is released when it is freed. By default, the C library
+/// raises its threshold to the size of the largest freed block. Large blocks among small ones then leave holes, by which a process
+/// that runs for days grows: `record --overwrite --window 16M -a` beside compilers grew to 144 MB in five minutes, and to 101 MB with
+/// this.
 pub fn map_large_blocks_separately() {
     // SAFETY: it changes how blocks are found from now on, none that there are (mallopt(3)).
     #[cfg(target_env = "gnu")]
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES);
-        // As much may lie free at the end of what small blocks are made of, before it is given back and taken anew.
+        // Free memory at the top of the heap that is kept, and memory that is added at a time.
         libc::mallopt(libc::M_TRIM_THRESHOLD, MMAP_THRESHOLD_BYTES.saturating_mul(8));
         libc::mallopt(libc::M_TOP_PAD, MMAP_THRESHOLD_BYTES);
     }
 }
 
-/// Gives memory that was freed back to the kernel, as far as the C library can. Threads keep what they free for
-/// themselves otherwise, each its own.
+/// Returns freed memory to the kernel (malloc_trim(3)). Otherwise, each thread keeps what it has freed.
 pub fn release_freed() {
     // SAFETY: it moves nothing that is in use, and may be called at any time by any thread (malloc_trim(3)).
     #[cfg(target_env = "gnu")]
@@ -34,34 +33,34 @@ pub fn release_freed() {
     }
 }
 
-/// The C library's allocator, but for what happens when there is nothing more to give: this process then ends with a sentence
-/// and the exit code 1, instead of SIGABRT ([`exit_when_exhausted`]).
+/// The C library's allocator, except that exhausted memory ends this process with a message and exit code 1
+/// ([`exit_when_exhausted`]) instead of SIGABRT.
 ///
-/// Large blocks are refused instead, as those who ask for them may be able to do without: a file that says that it is huge
-/// must not end us. Where nobody can, the standard library says so and aborts, which ends in the same code.
+/// Failed allocations of large blocks return null instead, because the caller may handle that: a file that claims to be huge must
+/// not end this process. If the caller does not, the standard library reports it and aborts, which also ends in exit code 1.
 #[derive(Debug)]
 pub struct Allocator;
 
-/// No table that grows with what is recorded is as large in one piece.
+/// Size from which a failed allocation returns null. No table that grows with a recording is as large in one piece.
 const REFUSED_FROM_BYTES: usize = 256 << 20;
 
-/// Bytes; as much as a thread or a table asks for: where there is less, the next one fails.
+/// Size of the mapping that tests for free memory: what a thread or a growing table allocates at a time.
 const PROBE_BYTES: usize = 1 << 20;
 
-/// The sentence.
+/// The message; null until it is set.
 static LAST_WORDS: AtomicPtr<&'static str> = AtomicPtr::new(ptr::null_mut());
-/// True if a large block was refused.
+/// True if allocating a large block has failed.
 static REFUSED_LARGE_BLOCK: AtomicBool = AtomicBool::new(false);
 
-/// Sets the line that is written to standard error when no memory is left; the process ends with the exit code 1 then.
-/// May be called again with another one.
+/// Sets the message that is written to standard error before this process exits with code 1 when memory is exhausted. Can be called
+/// again to change the message.
 pub fn exit_when_exhausted(last_words: &'static &'static str) {
     LAST_WORDS.store(ptr::from_ref(last_words).cast_mut(), Ordering::Release);
     fatal_signals::exit_before_abort();
 }
 
-/// Ends this process as [`exit_when_exhausted`] says if no memory is left: for a panic, whose cause that may be (a thread that
-/// cannot get its second stack, a table that cannot grow). Async-signal-safe.
+/// Exits as [`exit_when_exhausted`] describes if no memory is left. For the panic hook: exhausted memory may be the cause of the
+/// panic (a thread without its alternate stack, a table that cannot grow). Async-signal-safe.
 pub fn exit_if_exhausted() {
     // SAFETY: a new mapping that nobody uses, removed at once.
     unsafe {
@@ -74,8 +73,8 @@ pub fn exit_if_exhausted() {
     }
 }
 
-/// As [`exit_if_exhausted`], for an abort: also one that a refused block has led to, which the standard library has said.
-/// Async-signal-safe.
+/// Exits on an abort like [`exit_if_exhausted`], and also if allocating a large block has failed, which the standard library has
+/// reported. Async-signal-safe.
 pub(super) fn exit_if_abort_is_of_memory() {
     exit_if_exhausted();
     if REFUSED_LARGE_BLOCK.load(Ordering::Relaxed) {
@@ -85,12 +84,12 @@ pub(super) fn exit_if_abort_is_of_memory() {
     }
 }
 
-/// Says the last words, and ends. Returns where there are none.
+/// Writes the message and exits. Returns if no message is set.
 fn print_last_words_and_exit() {
     // SAFETY: what is stored is null or lives for ever.
     let Some(words) = (unsafe { LAST_WORDS.load(Ordering::Acquire).as_ref() }) else { return };
     terminal::restore();
-    // SAFETY: the bytes live for ever. Nothing can be done where they cannot be written.
+    // SAFETY: the bytes live for ever. A failed write is ignored.
     unsafe {
         libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len());
         libc::_exit(1)

@@ -1,4 +1,4 @@
-//! System calls, each behind a safe function. The only `unsafe` code of the project.
+//! Safe wrappers of system calls. The only `unsafe` code of the project.
 #![expect(unsafe_code, reason = "the one module that talks to the kernel and the C library")]
 
 pub mod clock;
@@ -29,7 +29,7 @@ pub mod timed_child;
 
 use std::io;
 
-/// The result of a call that returns −1 and sets `errno`.
+/// Converts the result of a C function that returns −1 and sets `errno` on failure.
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

@@ -1,4 +1,4 @@
-//! Mounting what the kernel shows as files.
+//! Mounts tracefs.
 
 use std::ffi::CStr;
 use std::io;
@@ -9,7 +9,7 @@ use super::check;
 /// Mounts tracefs (`mount(2)`), as `mount -t tracefs -o nosuid,nodev,noexec,relatime nodev PLACE` does.
 ///
 /// # Errors
-/// `EPERM` without `CAP_SYS_ADMIN`, `ENOENT` where there is no such folder, `ENODEV` in kernels without tracing.
+/// `EPERM` without `CAP_SYS_ADMIN`, `ENOENT` if the folder is missing, `ENODEV` in kernels without tracing.
 pub fn tracefs(place: &CStr) -> io::Result<()> {
     let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC | libc::MS_RELATIME;
     // SAFETY: the three strings end with a NUL, and tracefs takes no data.

@@ -1,4 +1,4 @@
-//! Who is at the other end of a socket: `SO_PEERCRED` of `unix(7)`.
+//! The credentials of the other end of a socket: `SO_PEERCRED` of `unix(7)`.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -7,16 +7,16 @@ use model::Pid;
 
 use super::check;
 
-/// The process at the other end, as it was when it connected or began to listen.
+/// The process at the other end, when it called `connect` or `listen`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peer {
-    /// Its number; 0 where it has none in our PID namespace.
+    /// Its pid; 0 if it has none in our pid namespace.
     pub process: Pid,
     /// Its effective user.
     pub user: u32,
 }
 
-/// The other end of a connected Unix socket.
+/// Returns the credentials of the other end of a connected Unix socket.
 ///
 /// # Errors
 /// Those of `getsockopt(2)`.

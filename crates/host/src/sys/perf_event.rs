@@ -1,4 +1,4 @@
-//! `perf_event_open(2)` and what its file descriptors can do.
+//! `perf_event_open(2)`, and the operations on its file descriptors.
 
 use std::ffi::CStr;
 use std::io;
@@ -13,7 +13,7 @@ use super::ring::RingMapping;
 const FLAG_PID_CGROUP: libc::c_ulong = 1 << 2;
 /// `PERF_FLAG_FD_CLOEXEC`: no child inherits the descriptor.
 const FLAG_FD_CLOEXEC: libc::c_ulong = 1 << 3;
-/// `PERF_ATTR_SIZE_VER0`: the smallest attr there is, in bytes.
+/// `PERF_ATTR_SIZE_VER0`: size of the smallest attr, in bytes.
 const ATTR_SIZE_MIN: usize = 64;
 
 // `_IO('$', n)` and friends of include/uapi/linux/perf_event.h, with the layout that x86, ARM and RISC-V share.
@@ -27,10 +27,10 @@ const IOC_PAUSE_OUTPUT: libc::c_ulong = 0x4004_2409;
 /// `PERF_IOC_FLAG_GROUP`: the call acts on the whole group.
 const FLAG_GROUP: libc::c_ulong = 1;
 
-/// Whom an event observes.
+/// The threads that an event observes.
 #[derive(Clone, Copy, Debug)]
 pub enum Subject<'a> {
-    /// One thread, on any CPU or only while it is on one.
+    /// One thread, on any CPU or on one.
     Thread(Tid, Option<CpuId>),
     /// Everything that runs on a CPU.
     Cpu(CpuId),
@@ -45,11 +45,11 @@ pub struct PerfEvent {
 }
 
 impl PerfEvent {
-    /// Opens an event. `attr` is a `struct perf_event_attr` in the machine's byte order, of the length that its
-    /// own `size` field (offset 4) says. On `E2BIG` the kernel writes the size that it knows there.
+    /// Opens an event. `attr` is a `struct perf_event_attr` in native byte order, at least as long as its `size` field (offset 4). On
+    /// `E2BIG` the kernel overwrites `size` with the size that it supports.
     ///
     /// # Errors
-    /// `EINVAL` where `attr` is shorter than it says; else those of `perf_event_open(2)`.
+    /// `EINVAL` if `attr` is shorter than its `size` field; else those of `perf_event_open(2)`.
     pub fn open(attr: &mut [u8], subject: Subject<'_>, leader: Option<&Self>) -> io::Result<Self> {
         let stated = attr.get(4..8).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
         if attr.len() < ATTR_SIZE_MIN || stated.is_none_or(|size| size as usize > attr.len()) {
@@ -95,20 +95,20 @@ impl PerfEvent {
         self.ioctl(IOC_DISABLE, FLAG_GROUP)
     }
 
-    /// Sends this event's records into the ring of `owner`, an event of the same CPU and clock.
+    /// Redirects the records of this event into the ring of `owner`, an event of the same CPU and clock.
     ///
     /// # Errors
-    /// `EINVAL` where the two do not go together.
+    /// `EINVAL` if CPU or clock differ.
     pub fn redirect_to(&self, owner: &Self) -> io::Result<()> {
         let fd = libc::c_ulong::try_from(owner.fd.as_raw_fd())
             .map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
         self.ioctl(IOC_SET_OUTPUT, fd)
     }
 
-    /// Holds the ring's output back, or lets it go on; what is dropped meanwhile counts as lost.
+    /// Pauses or resumes the output into the ring. Records dropped meanwhile count as lost.
     ///
     /// # Errors
-    /// `EINVAL` for an event without a ring.
+    /// `EINVAL` if the event has no ring.
     pub fn pause_output(&self, pause: bool) -> io::Result<()> {
         self.ioctl(IOC_PAUSE_OUTPUT, libc::c_ulong::from(pause))
     }
@@ -116,13 +116,13 @@ impl PerfEvent {
     /// Sets an ftrace filter on a tracepoint.
     ///
     /// # Errors
-    /// `EINVAL` where the kernel does not understand the filter, or the event is no tracepoint.
+    /// `EINVAL` if the filter is malformed, or the event is not a tracepoint.
     pub fn set_filter(&self, filter: &CStr) -> io::Result<()> {
         // SAFETY: the kernel copies the string, which ends in NUL, before the call returns.
         check(unsafe { libc::ioctl(self.fd.as_raw_fd(), IOC_SET_FILTER as _, filter.as_ptr()) }).map(drop)
     }
 
-    /// Changes the sampling period (nanoseconds for the clock events, even where they were opened by frequency).
+    /// Changes the sampling period (in nanoseconds for clock events, even if they were opened with a frequency).
     ///
     /// # Errors
     /// `EINVAL` for 0 and for events that do not sample.
@@ -131,10 +131,10 @@ impl PerfEvent {
         check(unsafe { libc::ioctl(self.fd.as_raw_fd(), IOC_PERIOD as _, &raw const period) }).map(drop)
     }
 
-    /// The number that the event's records carry.
+    /// Returns the id that the records of the event carry.
     ///
     /// # Errors
-    /// Those of `ioctl(2)`; kernels before 3.12 do not know the call.
+    /// Those of `ioctl(2)`; `ENOTTY` before Linux 3.12.
     pub fn id(&self) -> io::Result<u64> {
         let mut id = 0_u64;
         // SAFETY: the kernel writes eight bytes behind the pointer, which lives until the call returns.
@@ -142,11 +142,11 @@ impl PerfEvent {
         Ok(id)
     }
 
-    /// Reads the counter values, laid out as `attr.read_format` says; returns how many words were written (0 for
-    /// a pinned event in error state).
+    /// Reads the counter values in the layout of `attr.read_format`. Returns the number of words written: 0 for a pinned event in error
+    /// state.
     ///
     /// # Errors
-    /// `ENOSPC` where `values` is too short.
+    /// `ENOSPC` if `values` is too short.
     pub fn read(&self, values: &mut [u64]) -> io::Result<usize> {
         // SAFETY: the kernel writes at most the length given, into memory that is ours; any bits are a u64.
         let bytes = unsafe {
@@ -155,11 +155,11 @@ impl PerfEvent {
         usize::try_from(bytes).map(|bytes| bytes / 8).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Maps a ring with `data_size` bytes of records (a power of two, at least a page).
+    /// Maps a ring with `data_size` bytes for records (a power of two, at least a page).
     ///
     /// # Errors
-    /// `EPERM` over the limit of locked memory, `EBUSY` for an event that was redirected, `EINVAL` for a bad size
-    /// or an inherited event on any CPU.
+    /// `EPERM` if the limit of locked memory is exceeded, `EBUSY` for a redirected event, `EINVAL` for a bad size or for an inherited
+    /// event on any CPU.
     pub fn map_ring(&self, data_size: usize) -> io::Result<RingMapping> {
         RingMapping::map(self.fd.as_fd(), data_size)
     }
@@ -176,7 +176,7 @@ impl AsFd for PerfEvent {
     }
 }
 
-/// The calling process's own number.
+/// Returns the pid of this process.
 pub fn own_pid() -> Pid {
     Pid(i32::try_from(std::process::id()).unwrap_or(0))
 }

@@ -1,4 +1,4 @@
-//! A process that cannot be mistaken for a later one of the same number: `pidfd_open(2)`.
+//! A reference to a process that stays valid when its pid is reused: `pidfd_open(2)`.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -7,26 +7,25 @@ use model::{Pid, Tid};
 
 use super::check;
 
-/// A process or a thread; readable in a [`super::poll::PollSet`] when it has ended.
+/// A reference to a process or thread. It is readable in a [`super::poll::PollSet`] after its end.
 #[derive(Debug)]
 pub struct PidFd {
     fd: OwnedFd,
 }
 
 impl PidFd {
-    /// The process that has the number `pid` now.
+    /// Opens the process that has this pid now.
     ///
     /// # Errors
-    /// `ESRCH` where there is none, `EINVAL` for the number of a thread that leads no process, `ENOSYS` before
-    /// Linux 5.3.
+    /// `ESRCH` if there is none, `EINVAL` for the tid of a thread that is not the first of its process, `ENOSYS` before Linux 5.3.
     pub fn open(pid: Pid) -> io::Result<Self> {
         Self::open_with(pid.0, 0)
     }
 
-    /// The thread that has the number `tid` now, whether or not it leads its process.
+    /// Opens the thread that has this tid now.
     ///
     /// # Errors
-    /// `ESRCH` where there is none, `EINVAL` before Linux 6.9.
+    /// `ESRCH` if there is none, `EINVAL` before Linux 6.9.
     pub fn open_thread(tid: Tid) -> io::Result<Self> {
         Self::open_with(tid.0, libc::PIDFD_THREAD)
     }
@@ -42,7 +41,7 @@ impl PidFd {
     /// Sends a signal.
     ///
     /// # Errors
-    /// `ESRCH` where the process has ended, `EPERM` where it is another user's.
+    /// `ESRCH` if the process has ended, `EPERM` if it belongs to another user.
     pub fn send(&self, signal: i32) -> io::Result<()> {
         let info = std::ptr::null::<libc::siginfo_t>();
         // SAFETY: a null `info` is allowed (pidfd_send_signal(2)) and no other memory is involved.

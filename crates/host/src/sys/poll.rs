@@ -1,4 +1,4 @@
-//! Waiting for several file descriptors, and waking somebody who waits.
+//! Waits for several file descriptors (`poll(2)`), and wakes a waiting thread (`eventfd(2)`).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::check;
 
-/// A set of descriptors to wait for. It holds their numbers only: the caller keeps them open.
+/// A set of descriptors to wait for. It stores their numbers; the caller keeps them open.
 #[derive(Debug, Default)]
 pub struct PollSet {
     entries: Vec<libc::pollfd>,
@@ -15,30 +15,31 @@ pub struct PollSet {
 /// The events that happened to a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ready {
-    /// There is something to read.
+    /// `POLLIN`: a read does not block.
     pub readable: bool,
     /// `POLLHUP`, `POLLERR` or `POLLNVAL`: nothing more will come through this descriptor.
     pub hung_up: bool,
 }
 
 impl PollSet {
-    /// Adds a descriptor; its index is the number of those added before.
+    /// Adds a descriptor and returns its index.
     pub fn add(&mut self, fd: BorrowedFd<'_>) -> usize {
         self.entries.push(libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 });
         self.entries.len() - 1
     }
 
-    /// Waits no longer for the descriptor at `index`; the others keep their indices.
+    /// Stops waiting for the descriptor at `index`. The others keep their indices.
     pub fn ignore(&mut self, index: usize) {
         if let Some(entry) = self.entries.get_mut(index) {
             entry.fd = -1; // poll(2): negative numbers are skipped.
         }
     }
 
-    /// Waits until one is ready, or `timeout` is over (`None`: without end). A signal ends the wait as a timeout does.
+    /// Waits until a descriptor is ready, and returns the number of ready ones. Returns 0 after `timeout` (`None` waits forever) or
+    /// a signal.
     ///
     /// # Errors
-    /// Those of `poll(2)`, but `EINTR`.
+    /// Those of `poll(2)` except `EINTR`.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
         let milliseconds = timeout.map_or(-1, |timeout| {
             // Rounded up: a wait of 0.3 ms must not become a busy loop.
@@ -68,17 +69,17 @@ impl PollSet {
     }
 }
 
-/// Wakes a thread that waits in a [`PollSet`]: an `eventfd(2)`.
+/// An `eventfd(2)` that wakes a thread waiting in a [`PollSet`].
 #[derive(Debug)]
 pub struct Waker {
     fd: OwnedFd,
 }
 
 impl Waker {
-    /// A waker that has not been used.
+    /// Creates a waker that is not readable yet.
     ///
     /// # Errors
-    /// Those of `eventfd(2)` (no more file descriptors).
+    /// Those of `eventfd(2)`.
     pub fn new() -> io::Result<Self> {
         // SAFETY: no memory is involved; the descriptor that comes back is ours alone.
         let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
@@ -93,7 +94,7 @@ impl Waker {
         unsafe { libc::write(self.fd.as_raw_fd(), (&raw const one).cast(), 8) };
     }
 
-    /// Makes it unreadable again.
+    /// Makes the descriptor unreadable again.
     pub fn clear(&self) {
         let mut count = 0_u64;
         // SAFETY: eight bytes are written to `count`. The only failure is that there was nothing to clear.

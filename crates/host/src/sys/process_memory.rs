@@ -1,4 +1,4 @@
-//! Memory of other processes: `process_vm_readv(2)`.
+//! Reads memory of other processes: `process_vm_readv(2)`.
 
 use std::io;
 
@@ -6,12 +6,11 @@ use model::Pid;
 
 use super::check;
 
-/// Reads memory of a process into `into`, from `address` on. The number of bytes read; fewer than asked for where the
-/// memory ends.
+/// Reads memory of a process from `address` (Avma) into `into`. Returns the number of bytes read: fewer than requested if an
+/// unmapped page follows.
 ///
 /// # Errors
-/// `EFAULT` where nothing is mapped at `address`, `ESRCH` where the process has ended, `EPERM` where it is not ours to
-/// look at.
+/// `EFAULT` if nothing is mapped at `address`, `ESRCH` if the process has ended, `EPERM` if we may not read it.
 pub fn read(pid: Pid, address: u64, into: &mut [u8]) -> io::Result<usize> {
     let Ok(address) = usize::try_from(address) else { return Err(io::ErrorKind::InvalidInput.into()) };
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
@@ -19,7 +18,7 @@ pub fn read(pid: Pid, address: u64, into: &mut [u8]) -> io::Result<usize> {
     // SAFETY: the local vector describes `into`, which the kernel writes to; the remote one is an address in the other
     // process, which the kernel checks.
     let read = unsafe { libc::process_vm_readv(pid.0, &raw const local, 1, &raw const remote, 1, 0) };
-    // A length of at most `isize::MAX`; −1 tells of an error.
+    // −1 is an error; otherwise at most `isize::MAX`.
     if read < 0 {
         check(-1)?;
     }

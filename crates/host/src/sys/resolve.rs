@@ -1,4 +1,4 @@
-//! Paths resolved below a folder that stands for the root: `openat2(2)`.
+//! Resolves paths below a folder as if it were the root: `openat2(2)`.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -8,12 +8,12 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Opens `path` with `O_PATH`, every component resolved as a process whose root directory is `root` would: neither `..`
-/// nor a link leads out, and a link as the last component is opened itself.
+/// Opens `path` with `O_PATH`, resolved as by a process whose root directory is `root`: neither `..` nor a link leads out. If the
+/// last component is a link, opens the link itself.
 ///
 /// # Errors
-/// Those of `openat2(2)`: `EXDEV` where the path leads into another mount, `ENOSYS` before Linux 5.6, `EPERM` where a seccomp filter does not know the call, `EAGAIN` where
-/// folders are moved meanwhile.
+/// Those of `openat2(2)`: `EXDEV` if the path crosses a mount, `ENOSYS` before Linux 5.6, `EPERM` if a seccomp filter does not
+/// know the call, `EAGAIN` if a folder is moved meanwhile.
 pub fn open_in_root(root: &File, path: &Path) -> io::Result<File> {
     let invalid = |_| io::Error::from_raw_os_error(libc::EINVAL);
     let path = CString::new(path.as_os_str().as_bytes()).map_err(invalid)?;

@@ -1,4 +1,4 @@
-//! The memory of a ring: `struct perf_event_mmap_page` and the records behind it. The protocol is `recorder`'s.
+//! The memory of a perf ring: `struct perf_event_mmap_page` and the records behind it. `recorder` implements the protocol.
 
 use std::io;
 use std::ops::Range;
@@ -21,7 +21,7 @@ pub struct RingMapping {
     length: usize,
     data_offset: usize,
     data_size: usize,
-    /// The positions of what the kernel has written, as far as we have looked, and we have not read.
+    /// Positions of the records that are written up to the last seen head, and not read yet.
     unread: Range<u64>,
 }
 
@@ -52,7 +52,7 @@ impl RingMapping {
         }
         let base = NonNull::new(base.cast::<u8>()).ok_or_else(invalid)?;
         let mut mapping = Self { base, length, data_offset: page, data_size, unread: 0..0 };
-        // Kernels before 4.1 leave both words 0; the data then begins behind the first page.
+        // Kernels before 4.1 leave both words 0. Data then starts after the first page.
         let offset = mapping.word(DATA_OFFSET).load(Ordering::Relaxed) as usize;
         let size = mapping.word(DATA_SIZE).load(Ordering::Relaxed) as usize;
         if size != 0 {
@@ -65,30 +65,30 @@ impl RingMapping {
         Ok(mapping)
     }
 
-    /// Returns the number of bytes of records the ring holds: a power of two.
+    /// Returns the capacity of the ring in bytes: a power of two.
     pub fn data_size(&self) -> usize {
         self.data_size
     }
 
-    /// The position that the kernel will write at next: it began with 0. What lies before is visible after this call.
+    /// Returns the position at which the kernel writes next, counted from 0. Records before it are visible after this call.
     pub fn head(&self) -> u64 {
         self.word(DATA_HEAD).load(Ordering::Acquire)
     }
 
-    /// Returns the number of bytes that wait to be read.
+    /// Returns the number of unread bytes.
     pub fn fill(&self) -> u64 {
         self.head().wrapping_sub(self.unread.start)
     }
 
-    /// The positions of the bytes that wait to be read; positions only grow. They are no more than [`Self::data_size`], unless
-    /// the kernel's head has jumped.
+    /// Reads the head and returns the positions of the unread bytes. Positions only grow. The range is longer than
+    /// [`Self::data_size`] only if the head has jumped.
     pub fn refresh_unread(&mut self) -> Range<u64> {
         self.unread.end = self.head();
         self.unread.clone()
     }
 
-    /// The bytes from `position` on, `length` of them at most: as many as were waiting at the last [`Self::refresh_unread`] and lie before
-    /// the ring's end.
+    /// Returns at most `length` bytes from `position`: fewer if the unread range (as of the last [`Self::refresh_unread`]) or the
+    /// memory of the ring ends before.
     pub fn bytes(&self, position: u64, length: usize) -> &[u8] {
         let Range { start, end } = self.unread;
         let waiting = end.wrapping_sub(start);
@@ -103,7 +103,7 @@ impl RingMapping {
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(self.data_offset + offset), length) }
     }
 
-    /// Says that everything before `tail` has been read: the kernel may overwrite it.
+    /// Releases everything before `tail` to the kernel, which may overwrite it.
     pub fn set_tail(&mut self, tail: u64) {
         self.unread.start = tail;
         self.word(DATA_TAIL).store(tail, Ordering::Release);

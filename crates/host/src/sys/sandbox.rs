@@ -1,4 +1,4 @@
-//! A child process without the rights to do harm, for work on files that others made: `fork(2)`, `capset(2)`, `seccomp(2)`.
+//! A child process that can read but not change anything, for parsing untrusted files: `fork(2)`, `capset(2)`, `seccomp(2)`.
 
 use std::io;
 use std::process;
@@ -16,8 +16,7 @@ use super::spawn::ExitStatus;
 /// kernel's addresses (`CAP_SYSLOG`).
 const KEPT_CAPABILITIES: [u32; 4] = [2, 19, 34, 40];
 
-/// Calls a worker may make with any arguments: reading files, memory, threads, clocks, and writing to descriptors that
-/// are open already.
+/// System calls that are allowed with any arguments: reading files, memory, threads, clocks, and writing to open descriptors.
 const ALLOWED: &[libc::c_long] = &[
     libc::SYS_brk,
     libc::SYS_clock_getres,
@@ -82,26 +81,27 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_writev,
 ];
 
-/// Older forms of calls, which newer architectures don't have.
+/// Older forms of system calls, which newer architectures lack.
 #[cfg(target_arch = "x86_64")]
 const ALLOWED_OLD: &[libc::c_long] =
     &[libc::SYS_access, libc::SYS_lstat, libc::SYS_poll, libc::SYS_readlink, libc::SYS_stat, libc::SYS_time];
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_OLD: &[libc::c_long] = &[];
 
-/// `ioctl(2)` requests that tell if a descriptor is a terminal, and how wide: `asm-generic/ioctls.h`. The C libraries give these numbers other types.
+/// `ioctl(2)` requests for terminal settings and window size (`asm-generic/ioctls.h`). The constants of the C libraries differ in
+/// type.
 const TCGETS: u64 = 0x5401;
 const TIOCGWINSZ: u64 = 0x5413;
 
-/// Flags of `open(2)` with which a file is written, created or cut.
+/// Flags of `open(2)` that write, create or truncate a file.
 const WRITING: u64 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u64;
 
-/// Runs `work` in a child process that may read what we may read, write to what is open, and nothing else: it opens no
-/// file for writing, starts no program, sends no signal, knows no network, and runs no code but its own. Waits for its end.
+/// Runs `work` in a sandboxed child process and waits for its end. The child can read what we can read and write to open
+/// descriptors. It cannot open files for writing, start programs, send signals, use the network, or map new code.
 ///
-/// Memory is shared by copies: what `work` changes is seen by nobody here, but for the positions and contents of open
-/// files. `work` gets whether the confinement holds (the kernel may lack seccomp, or forbid it); its result is the exit
-/// code. The child ends with us. To be called while there is one thread.
+/// The child has a copy of our memory: we see none of its changes except to open files and their positions. `work` gets an error if
+/// the sandbox could not be set up, because the kernel lacks or forbids seccomp. Its result becomes the exit code. The child is
+/// killed when this process ends. Must be called while there is one thread.
 ///
 /// # Errors
 /// Those of `fork(2)` and `waitpid(2)`.
@@ -116,11 +116,11 @@ pub fn run(work: impl FnOnce(io::Result<()>) -> u8) -> io::Result<ExitStatus> {
     wait(pid)
 }
 
-/// Confines this process itself, which was started for such work by the process `parent` and ends with that. To be called while
+/// Sandboxes this process, which the process `parent` started for such work. It is killed when `parent` ends. Must be called while
 /// there is one thread.
 ///
 /// # Errors
-/// Where the confinement does not hold.
+/// The sandbox cannot be set up.
 pub fn confine_this_process(parent: u32) -> io::Result<()> {
     confine(parent)
 }
@@ -138,20 +138,20 @@ fn wait(pid: libc::pid_t) -> io::Result<ExitStatus> {
     }
 }
 
-/// Takes every right from this process that reading does not need, for good.
+/// Drops every privilege that reading does not need, irrevocably.
 fn confine(parent: u32) -> io::Result<()> {
     // SAFETY: numbers only.
     check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })?;
     // SAFETY: no arguments.
     if unsafe { libc::getppid() }.cast_unsigned() != parent {
-        process::exit(1); // It ended before it could take us along.
+        process::exit(1); // It ended before PR_SET_PDEATHSIG took effect.
     }
     drop_capabilities()?;
     let program = filter()?;
     seccompiler::apply_filter(&program).map_err(io::Error::other)
 }
 
-/// `capset(2)`, version 3: two words of 32 capabilities each.
+/// Drops all capabilities except [`KEPT_CAPABILITIES`] (`capset(2)`, version 3: two words of 32 capabilities).
 fn drop_capabilities() -> io::Result<()> {
     #[repr(C)]
     struct Header {
@@ -183,8 +183,8 @@ fn drop_capabilities() -> io::Result<()> {
     }
 }
 
-/// The list as a program for the kernel. What is not on it fails with ENOSYS: the C library then takes an older call
-/// (`clone` instead of `clone3`, whose arguments a filter cannot see), as on an older kernel.
+/// Compiles the filter. System calls that are not listed fail with ENOSYS, so that the C library falls back to older ones: `clone`
+/// instead of `clone3`, whose arguments a filter cannot see.
 fn filter() -> io::Result<BpfProgram> {
     let is = |argument, value| condition(argument, Width::Qword, Op::Eq, value);
     let without = |argument, bits| condition(argument, Width::Qword, Op::MaskedEq(bits), 0);

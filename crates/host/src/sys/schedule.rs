@@ -1,33 +1,33 @@
-//! When a thread gets its turn: `sched_setattr(2)`.
+//! Scheduling of the calling thread: `sched_setattr(2)`.
 
-/// Before all ordinary threads, and behind every other real-time thread.
-const LOWEST_REAL_TIME: u32 = 1;
-/// The most urgent of ordinary threads.
-const MOST_URGENT: i32 = -20;
-/// Linux 6.12 lets an ordinary thread ask for shorter turns, which come sooner; this is the shortest, in nanoseconds.
-const SHORTEST_TURN: u64 = 100_000;
-/// `SCHED_FLAG_RESET_ON_FORK`: what the thread starts is ordinary.
+/// The lowest real-time priority: above all ordinary threads, below every other real-time thread.
+const MIN_REALTIME_PRIORITY: u32 = 1;
+/// The nice value with the highest priority.
+const MIN_NICE: i32 = -20;
+/// The shortest time slice that a thread can request, in nanoseconds. Since Linux 6.12, threads with shorter slices run sooner.
+const MIN_SLICE_NS: u64 = 100_000;
+/// `SCHED_FLAG_RESET_ON_FORK`: children of the thread get default scheduling.
 const RESET_ON_FORK: u64 = 1;
 
-/// Lets the calling thread, which works little and must not wait, run as soon as it has something to do: before ordinary
-/// threads where that is allowed (`CAP_SYS_NICE`), else in shorter turns than theirs.
+/// Schedules the calling thread for low latency, permanently: with real-time priority if that is permitted (`CAP_SYS_NICE`), else with
+/// short time slices. For threads that use little CPU time.
 pub fn prefer_low_latency() {
-    let real_time = attr(libc::SCHED_FIFO, LOWEST_REAL_TIME, 0, 0);
-    let _ = set(&real_time) || set(&attr(libc::SCHED_OTHER, 0, nice(), SHORTEST_TURN));
+    let real_time = attr(libc::SCHED_FIFO, MIN_REALTIME_PRIORITY, 0, 0);
+    let _ = set(&real_time) || set(&attr(libc::SCHED_OTHER, 0, nice(), MIN_SLICE_NS));
 }
 
-/// Lets the calling thread run before ordinary ones, where that is allowed, until it is dropped: for what is soon done, and
-/// must not be interrupted by thousands of others in the middle.
+/// While this lives, the calling thread has real-time priority, if that is permitted. For short work that must not be preempted by
+/// thousands of other threads.
 #[derive(Debug)]
 pub struct RealtimeGuard {
     before: Option<libc::sched_attr>,
 }
 
 impl RealtimeGuard {
-    /// Changes how the calling thread is scheduled.
+    /// Changes the scheduling of the calling thread until the guard is dropped.
     pub fn acquire() -> Self {
         let before = get();
-        let allowed = set(&attr(libc::SCHED_FIFO, LOWEST_REAL_TIME, 0, 0));
+        let allowed = set(&attr(libc::SCHED_FIFO, MIN_REALTIME_PRIORITY, 0, 0));
         Self { before: before.filter(|_| allowed) }
     }
 }
@@ -40,18 +40,18 @@ impl Drop for RealtimeGuard {
     }
 }
 
-/// Lets the calling thread run sooner than other ordinary ones, where that is allowed, until it is dropped.
+/// While this lives, the calling thread has a high ordinary priority and short time slices, if that is permitted.
 #[derive(Debug)]
 pub struct PriorityGuard {
     nice: i32,
 }
 
 impl PriorityGuard {
-    /// Changes how the calling thread is scheduled.
+    /// Changes the scheduling of the calling thread until the guard is dropped.
     pub fn acquire() -> Self {
         let nice = nice();
-        let _ = set(&attr(libc::SCHED_OTHER, 0, MOST_URGENT, SHORTEST_TURN))
-            || set(&attr(libc::SCHED_OTHER, 0, nice, SHORTEST_TURN));
+        let _ = set(&attr(libc::SCHED_OTHER, 0, MIN_NICE, MIN_SLICE_NS))
+            || set(&attr(libc::SCHED_OTHER, 0, nice, MIN_SLICE_NS));
         Self { nice }
     }
 }
@@ -63,10 +63,9 @@ impl Drop for PriorityGuard {
     }
 }
 
-/// Lets the calling thread, and those that it starts from now on, run sooner than other ordinary ones, where that is allowed:
-/// for a process that works for a moment.
+/// Raises the priority of the calling thread and of threads that it starts later, if that is permitted. For short-lived processes.
 pub fn raise_priority() {
-    set(&libc::sched_attr { sched_flags: 0, ..attr(libc::SCHED_OTHER, 0, MOST_URGENT, 0) });
+    set(&libc::sched_attr { sched_flags: 0, ..attr(libc::SCHED_OTHER, 0, MIN_NICE, 0) });
 }
 
 fn nice() -> i32 {
@@ -74,14 +73,14 @@ fn nice() -> i32 {
     unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
 }
 
-fn attr(policy: libc::c_int, priority: u32, nice: i32, turn: u64) -> libc::sched_attr {
+fn attr(policy: libc::c_int, priority: u32, nice: i32, slice_ns: u64) -> libc::sched_attr {
     libc::sched_attr {
         size: u32::try_from(size_of::<libc::sched_attr>()).unwrap_or(0),
         sched_policy: policy.unsigned_abs(),
         sched_flags: RESET_ON_FORK,
         sched_nice: nice,
         sched_priority: priority,
-        sched_runtime: turn,
+        sched_runtime: slice_ns,
         sched_deadline: 0,
         sched_period: 0,
     }
@@ -96,7 +95,7 @@ fn get() -> Option<libc::sched_attr> {
     got.then_some(now)
 }
 
-/// Returns true if the calling thread may have it.
+/// Applies the attributes to the calling thread, and returns true if that is permitted.
 fn set(attr: &libc::sched_attr) -> bool {
     // SAFETY: the kernel reads the structure, whose size it is told, before the call returns.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, std::ptr::from_ref(attr), 0) == 0 }

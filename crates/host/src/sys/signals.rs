@@ -1,4 +1,4 @@
-//! Signals as something to read, instead of handlers: `signalfd(2)`.
+//! Reads signals from a descriptor instead of handling them: `signalfd(2)`.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -8,35 +8,35 @@ use model::Pid;
 
 use super::{check, inherited};
 
-/// Signals by their names: numbers of this machine.
+/// Signal numbers of this architecture.
 pub use libc::{SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM, SIGTRAP, SIGTSTP, SIGUSR2};
 
-/// A set of signals that are held back from the calling thread, and those that it starts later, and read here
-/// instead. Dropped, it lets them go again; what arrived and was not read is forgotten.
+/// A set of signals that are blocked in the calling thread and in threads that it starts later, and are read here instead. When
+/// dropped, discards unread signals and restores the mask.
 #[derive(Debug)]
 pub struct SignalFd {
     fd: OwnedFd,
     before: SignalMask,
 }
 
-/// A set of signals that a thread holds back.
+/// The set of signals that a thread blocks.
 #[derive(Clone, Copy)]
 pub struct SignalMask(libc::sigset_t);
 
 /// A signal that arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Received {
-    /// Its number.
+    /// The signal number.
     pub signal: i32,
-    /// The process that sent it; `None` where it came from the kernel, as a terminal's Ctrl-C does.
+    /// The process that sent it; `None` if the kernel did, for example for Ctrl-C in a terminal.
     pub sender: Option<Pid>,
 }
 
 impl SignalFd {
-    /// Holds `signals` back and reads them from now on. To be called before any thread is started.
+    /// Blocks `signals` and reads them from now on. Must be called before any thread is started.
     ///
     /// # Errors
-    /// Those of `signalfd(2)` (no more file descriptors).
+    /// Those of `signalfd(2)`.
     pub fn new(signals: &[i32]) -> io::Result<Self> {
         let set = set_of(signals);
         // SAFETY: the set is initialised; the descriptor that comes back is ours alone.
@@ -48,10 +48,10 @@ impl SignalFd {
         Ok(Self { fd, before })
     }
 
-    /// The next signal that arrived, if any.
+    /// Returns the next signal that has arrived, if any.
     ///
-    /// Those that this process was started to ignore (by `nohup`) are left out; a SIGINT only where it comes from a terminal:
-    /// shells let their background jobs ignore it, which `kill -INT` is to end all the same.
+    /// Skips signals that this process was started to ignore (`nohup`). Returns SIGINT if a process sent it even then: shells make
+    /// background jobs ignore SIGINT of the terminal, but `kill -INT` must end them.
     pub fn next(&self) -> Option<Received> {
         loop {
             let received = self.read()?;
@@ -77,7 +77,7 @@ impl SignalFd {
         Some(Received { signal: info.ssi_signo.cast_signed(), sender })
     }
 
-    /// Returns the mask that the calling thread had before.
+    /// Returns the mask of the calling thread before [`SignalFd::new`].
     pub fn mask_before(&self) -> SignalMask {
         self.before
     }
@@ -96,20 +96,19 @@ impl Drop for SignalFd {
     }
 }
 
-/// Lets SIGINT, SIGTERM and SIGHUP end this process, as they do by themselves, while the calling thread waits for what may
-/// take for ever; those that arrived before are forgotten. Until it is dropped.
+/// While this lives, SIGINT, SIGTERM and SIGHUP end this process, because the calling thread is in a call that may block forever.
 #[derive(Debug)]
 pub struct InterruptibleGuard {
     before: SignalMask,
 }
 
 impl InterruptibleGuard {
-    /// Drops pending signals, and lets further ones reach the calling thread.
+    /// Discards pending signals and unblocks further ones in the calling thread.
     pub fn acquire() -> Self {
         let set = set_of(&[SIGINT, SIGTERM, SIGHUP]);
-        let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let no_wait = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: the set and the time are initialised and live until the call returns; nobody wants to know more.
-        while unsafe { libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const at_once) } > 0 {}
+        while unsafe { libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const no_wait) } > 0 {}
         Self { before: SignalMask(set).apply(libc::SIG_UNBLOCK) }
     }
 }
@@ -133,7 +132,7 @@ fn set_of(signals: &[i32]) -> libc::sigset_t {
 }
 
 impl SignalMask {
-    /// Returns the mask that the calling thread has now.
+    /// Returns the current mask of the calling thread.
     pub fn current() -> Self {
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: with a null new set the old one is written whole, and nothing changes.
@@ -143,7 +142,7 @@ impl SignalMask {
         }
     }
 
-    /// Makes it the calling thread's (`how` as in `sigprocmask(2)`); returns the mask before. Async-signal-safe.
+    /// Applies it to the calling thread (`how` as in sigprocmask(2)) and returns the previous mask. Async-signal-safe.
     pub(super) fn apply(self, how: libc::c_int) -> Self {
         let mut before = self.0;
         // SAFETY: both pointers are to initialised sets that live until the call returns.
@@ -152,16 +151,16 @@ impl SignalMask {
     }
 }
 
-/// Lets writes beyond the limit of file sizes (`ulimit -f`) fail with `EFBIG`, instead of ending this process. A command
-/// that is started does not inherit that.
+/// Makes writes beyond the file size limit (`ulimit -f`) fail with `EFBIG` instead of ending this process. Started commands do not
+/// inherit this.
 pub fn ignore_file_size_limit() {
     // SAFETY: no memory is involved, and no code of ours is called.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// Stops this process, as a terminal's Ctrl-Z does, until somebody sends `SIGCONT`.
+/// Stops this process, as Ctrl-Z in a terminal does, until it gets `SIGCONT`.
 pub fn stop_own_process() {
-    // SAFETY: no memory is involved; SIGSTOP can neither be held back nor handled.
+    // SAFETY: no memory is involved; SIGSTOP can neither be blocked nor handled.
     unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) };
 }
 

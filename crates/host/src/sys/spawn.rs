@@ -1,7 +1,7 @@
-//! Starting a command that waits before it becomes the command, so that events can be opened on it first.
+//! Forks a child that waits before it executes its command, so that events can be opened on it first.
 //!
-//! The standard library's `Command` returns only after `exec`; here the child is forked, waits at a pipe, and
-//! tells over another pipe, which closes itself on success, why `exec` failed.
+//! The standard library's `Command` returns only after `exec`. Here the child waits for a byte from a pipe, and reports through
+//! another pipe why `exec` failed. A successful `exec` closes that pipe.
 
 use std::ffi::{CString, OsStr, OsString, c_char};
 use std::io;
@@ -15,17 +15,17 @@ use super::check;
 use super::inherited;
 use super::signals::SignalMask;
 
-/// The program to start, with its arguments. Everything is prepared before the fork: between fork and exec nothing
-/// may be allocated.
+/// A program to start, with its arguments and environment. All strings are prepared before the fork, because nothing may be
+/// allocated between fork and exec.
 #[derive(Debug)]
 pub struct Program {
-    /// The paths to look at, in order (one path, or one per folder of `PATH`).
+    /// The paths to try, in order: one path, or one per folder of `PATH`.
     candidates: Vec<CString>,
     arguments: Vec<CString>,
     environment: Vec<CString>,
 }
 
-/// A child that has not become the command yet. Dropped, it ends without having become anything.
+/// A forked child that waits before `exec`. When dropped, the child exits without executing the command.
 #[derive(Debug)]
 pub struct WaitingChild {
     child: Child,
@@ -33,14 +33,14 @@ pub struct WaitingChild {
     failure: OwnedFd,
 }
 
-/// A child process. Not waited for when dropped.
+/// A child process. Dropping it does not wait for it.
 #[derive(Debug)]
 pub struct Child {
     pid: Pid,
 }
 
-/// The address (Avma), here and in a [`WaitingChild`], of the function in which it becomes the command: until that runs, its
-/// samples come from there.
+/// Returns the address of `execve` (Avma) in this process and in a [`WaitingChild`]. Samples of the child before its `exec` are
+/// there.
 pub fn exec_address() -> u64 {
     libc::execve as *const () as u64
 }
@@ -48,14 +48,14 @@ pub fn exec_address() -> u64 {
 /// The exit status of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExitStatus {
-    /// By itself, with this code.
+    /// The process exited with this code.
     Code(i32),
-    /// By this signal.
+    /// This signal ended the process.
     Signal(i32),
 }
 
 impl ExitStatus {
-    /// The code that a shell would show: 128 + the signal for a process killed by one.
+    /// Returns the exit code as shells report it: 128 + N if signal N ended the process.
     pub fn shell_code(self) -> u8 {
         let (Self::Code(number) | Self::Signal(number)) = self;
         let number = u8::try_from(number & 0xff).unwrap_or(u8::MAX);
@@ -64,11 +64,10 @@ impl ExitStatus {
 }
 
 impl Program {
-    /// Prepares `command` (its first word is looked for in `PATH` unless it has a slash) to be run in our own
-    /// environment with `variables` set.
+    /// Prepares `command` with our environment and `variables`. Unless its first word contains a slash, it is searched in `PATH`.
     ///
     /// # Errors
-    /// `EINVAL` for an empty command and for a NUL within a word.
+    /// `EINVAL` for an empty command or a NUL in a word.
     pub fn new(command: &[OsString], variables: &[(&OsStr, &OsStr)]) -> io::Result<Self> {
         let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
         let c_string = |word: &OsStr| CString::new(word.as_bytes()).map_err(|_| invalid());
@@ -96,10 +95,8 @@ impl Program {
         Ok(Self { candidates, arguments, environment })
     }
 
-    /// Forks the process that will run the program. The child waits with the signal mask `mask`, and ignores the
-    /// signals that this process was started to ignore;
-    /// its standard output becomes `stdout`, where given.
-    /// To be called before any thread is started.
+    /// Forks a child that will execute the program. The child gets the signal mask `mask` and ignores the signals that this process
+    /// was started to ignore. `stdout` replaces its standard output, if given. Must be called before any thread is started.
     ///
     /// # Errors
     /// Those of `pipe2(2)` and `fork(2)`.
@@ -112,7 +109,7 @@ impl Program {
         let arguments = pointers(&self.arguments);
         let environment = pointers(&self.environment);
         let candidates = pointers(&self.candidates);
-        // execvp(3): a file that the kernel cannot execute is given to the shell: `sh FILE ARGUMENTS…`.
+        // As execvp(3), run a file that the kernel cannot execute with the shell: `sh FILE ARGUMENTS…`.
         let mut shell_arguments = vec![c"/bin/sh".as_ptr(), ptr::null()];
         shell_arguments.extend(arguments.iter().skip(1));
         let child = InChild {
@@ -135,7 +132,7 @@ impl Program {
     }
 }
 
-/// The strings and descriptors that the child needs between fork and exec.
+/// The strings and descriptors that the child uses between fork and exec.
 struct InChild<'a> {
     go_reader: RawFd,
     go_writer: RawFd,
@@ -148,15 +145,17 @@ struct InChild<'a> {
 }
 
 impl InChild<'_> {
+    /// Waits for the parent, then executes the program.
+    ///
     /// # Safety
-    /// Only in the child of a fork; the three vectors hold C strings and end in null, and `shell_arguments` has
+    /// Must be called in the child of a fork; the three vectors hold C strings and end in null, and `shell_arguments` has
     /// at least two places.
     unsafe fn run(&self, shell_arguments: &mut [*const c_char]) -> ! {
         // SAFETY: async-signal-safe calls with valid pointers (signal-safety(7)); nothing here allocates.
         unsafe {
             libc::prctl(libc::PR_SET_NAME, c"prof-exec".as_ptr());
-            libc::close(self.go_writer); // Else we would keep our own pipe open when the parent dies.
-            // Ignored by Rust's runtime and by us; exec would pass that on.
+            libc::close(self.go_writer); // Otherwise the pipe would stay open after the end of the parent.
+            // The standard library and we ignore these; the command must not inherit that.
             for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
                 if !inherited::is_ignored(signal) {
                     libc::signal(signal, libc::SIG_DFL);
@@ -171,7 +170,7 @@ impl InChild<'_> {
                 match libc::read(self.go_reader, (&raw mut byte).cast(), 1) {
                     1 => break,
                     -1 if *libc::__errno_location() == libc::EINTR => {}
-                    _ => libc::_exit(0), // The parent changed its mind, or is gone.
+                    _ => libc::_exit(0), // The parent cancelled, or has ended.
                 }
             }
             let errno = self.exec(shell_arguments);
@@ -210,19 +209,19 @@ impl InChild<'_> {
 }
 
 impl WaitingChild {
-    /// The child's number, which it keeps when it becomes the command.
+    /// Returns the pid, which `exec` does not change.
     pub fn pid(&self) -> Pid {
         self.child.pid
     }
 
-    /// Lets the child become the command, and waits until it has.
+    /// Makes the child execute the command, and waits until it has.
     ///
     /// # Errors
-    /// What `execve(2)` said; the child has ended then.
+    /// That of `execve(2)`; the child has then exited.
     pub fn start(self) -> io::Result<Child> {
         let Self { child, go, failure } = self;
         let one = 1_u8;
-        // SAFETY: one byte is read from `one`. Where the child is gone already, the next read says so.
+        // SAFETY: one byte is read from `one`. If the child has ended already, the next read returns 0.
         unsafe { libc::write(go.as_raw_fd(), (&raw const one).cast(), 1) };
         let mut errno = 0_i32;
         let length = loop {
@@ -239,24 +238,24 @@ impl WaitingChild {
         Ok(child)
     }
 
-    /// Ends the child instead.
+    /// Ends the child without executing the command, and waits for it.
     pub fn cancel(self) {
         drop(self.go);
-        // A child that cannot be waited for is not there any more.
+        // Waiting fails only if the child has been waited for already.
         let _ = self.child.wait();
     }
 }
 
 impl Child {
-    /// The process's number.
+    /// Returns the pid.
     pub fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// Waits until it has ended.
+    /// Waits for the end of the process.
     ///
     /// # Errors
-    /// `ECHILD` where somebody else has waited for it.
+    /// `ECHILD` if it has been waited for elsewhere.
     pub fn wait(&self) -> io::Result<ExitStatus> {
         loop {
             match self.wait_for(0) {
@@ -271,7 +270,7 @@ impl Child {
     /// Returns the exit status if the process has ended.
     ///
     /// # Errors
-    /// `ECHILD` where somebody else has waited for it.
+    /// `ECHILD` if it has been waited for elsewhere.
     pub fn try_wait(&self) -> io::Result<Option<ExitStatus>> {
         self.wait_for(libc::WNOHANG)
     }
@@ -281,7 +280,7 @@ impl Child {
     /// # Errors
     /// Those of `kill(2)`.
     pub fn send(&self, signal: i32) -> io::Result<()> {
-        // SAFETY: no memory is involved. The number is still ours: nobody has waited for the child.
+        // SAFETY: no memory is involved. The pid cannot have been reused: nobody has waited for the child.
         check(unsafe { libc::kill(self.pid.0, signal) }).map(drop)
     }
 

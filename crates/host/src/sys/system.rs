@@ -1,39 +1,39 @@
-//! What the C library knows of the machine.
+//! Basic facts from the C library: page size, CPUs, clock ticks, user, `uname(2)`.
 
 use std::ffi::{CStr, OsString};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::OnceLock;
 
-/// Bytes in a page of memory.
+/// Returns the page size in bytes.
 pub fn page_size() -> usize {
     static SIZE: OnceLock<usize> = OnceLock::new();
     // SAFETY: sysconf touches no memory of ours.
     *SIZE.get_or_init(|| usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096))
 }
 
-/// Returns the number of CPUs the machine could have, offline ones included.
+/// Returns the number of configured CPUs, including offline ones.
 pub fn configured_cpus() -> u32 {
     // SAFETY: sysconf touches no memory of ours.
     u32::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }).unwrap_or(1)
 }
 
-/// Ticks of the kernel's clock in a second (`USER_HZ`), at least 1.
+/// Returns the number of clock ticks per second (`USER_HZ`), at least 1.
 pub fn ticks_per_second() -> u64 {
     // SAFETY: sysconf touches no memory of ours.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).unwrap_or(100).clamp(1, 1_000_000_000)
 }
 
-/// The user that this process acts as.
+/// Returns the effective user id of this process.
 pub fn effective_user() -> u32 {
     // SAFETY: geteuid cannot fail.
     unsafe { libc::geteuid() }
 }
 
-/// `uname(2)`.
+/// The names that `uname(2)` returns.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SystemName {
-    /// The host's name in its network.
+    /// The host name.
     pub host: OsString,
     /// The kernel's release, for example `6.1.0-18-amd64`.
     pub release: OsString,
@@ -42,7 +42,7 @@ pub struct SystemName {
 }
 
 impl SystemName {
-    /// Asks the kernel.
+    /// Calls `uname(2)`.
     pub fn read() -> Self {
         let mut name = MaybeUninit::<libc::utsname>::zeroed();
         // SAFETY: the structure is written by the kernel; zeroed, it is valid (empty strings) already.
@@ -51,7 +51,7 @@ impl SystemName {
             name.assume_init()
         };
         let text = |field: &[libc::c_char; 65]| {
-            // Signed or not, by the processor.
+            // `c_char` is signed or unsigned, depending on the architecture.
             let bytes: [u8; 65] = field.map(|character| character.to_ne_bytes()[0]);
             let text = CStr::from_bytes_until_nul(&bytes).map(CStr::to_bytes).unwrap_or_default();
             OsString::from_vec(text.to_vec())

@@ -1,4 +1,4 @@
-//! A terminal that is taken over, and given back at every end of this process but SIGKILL.
+//! Raw mode of the terminal, which is left at every end of this process except SIGKILL.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal};
@@ -10,24 +10,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::check;
 use super::fatal_signals;
 
-/// The terminal as it was.
+/// The terminal and its settings before raw mode.
 struct SavedTerminal {
     terminal: RawFd,
     settings: libc::termios,
-    /// The bytes that are written to standard output before the terminal is given back.
+    /// Bytes that are written to standard output before the settings are restored.
     farewell: &'static [u8],
 }
 
 static SAVED: OnceLock<SavedTerminal> = OnceLock::new();
-/// True if the terminal is ours now, and has to be given back.
+/// True while the terminal is in raw mode.
 static IS_RAW: AtomicBool = AtomicBool::new(false);
 
-/// Lets the terminal hand on every key as it is (`cfmakeraw(3)`), also where it was taken before and somebody else, such as a
-/// shell that continued us, has changed it since. From now on [`restore`], and every signal that ends this process, writes
-/// `farewell` to standard output and makes the settings those that were found the first time.
+/// Puts the terminal into raw mode (`cfmakeraw(3)`), again if a shell that stopped and continued us has changed it. From now on
+/// [`restore`], and every signal that ends this process, writes `farewell` to standard output and restores the settings from before
+/// the first call.
 ///
 /// # Errors
-/// Where there is no terminal.
+/// There is no terminal.
 pub fn enter_raw_mode(farewell: &'static [u8]) -> io::Result<()> {
     let before = match SAVED.get() {
         Some(before) => before,
@@ -51,7 +51,7 @@ fn find_terminal(farewell: &'static [u8]) -> io::Result<SavedTerminal> {
     let terminal = if stdin.is_terminal() {
         stdin.as_raw_fd()
     } else {
-        // Kept open as long as the process lives: a signal may come at any time.
+        // Stays open until the process ends, because a signal may come at any time.
         let terminal: File = OpenOptions::new().read(true).write(true).open("/dev/tty")?;
         terminal.into_raw_fd()
     };
@@ -64,8 +64,7 @@ fn find_terminal(farewell: &'static [u8]) -> io::Result<SavedTerminal> {
     Ok(SavedTerminal { terminal, settings, farewell })
 }
 
-/// Gives the terminal back, if it is ours. Nothing can be done, and nobody told, where this fails: the terminal is gone then.
-/// Async-signal-safe.
+/// Leaves raw mode, if the terminal is in it. Failures are ignored: the terminal is gone then. Async-signal-safe.
 pub fn restore() {
     if !IS_RAW.swap(false, Ordering::AcqRel) {
         return;
@@ -73,7 +72,7 @@ pub fn restore() {
     let Some(before) = SAVED.get() else { return };
     // SAFETY: async-signal-safe calls (signal-safety(7)) on memory that lives as long as the process.
     unsafe {
-        // Where we were stopped, and are ended in the background, this must not stop us anew.
+        // In the background, tcsetattr(3) would stop this process with SIGTTOU.
         let mut background = MaybeUninit::<libc::sigset_t>::uninit();
         libc::sigemptyset(background.as_mut_ptr());
         libc::sigaddset(background.as_mut_ptr(), libc::SIGTTOU);
@@ -85,7 +84,7 @@ pub fn restore() {
         {
             rest = rest.get(written..).unwrap_or(&[]);
         }
-        // The settings are the shell's own while it is in the foreground.
+        // In the background, the settings are those of the shell.
         if libc::tcgetpgrp(before.terminal) == libc::getpgrp() {
             libc::tcsetattr(before.terminal, libc::TCSANOW, &raw const before.settings);
         }

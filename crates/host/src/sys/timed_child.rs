@@ -1,4 +1,4 @@
-//! Child processes that do a part of our own work, and may not take long.
+//! Runs child processes with a time limit, and accounts for their CPU time.
 
 use std::io;
 use std::process::Command;
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use super::check;
 use super::spawn::ExitStatus;
 
-/// Between two looks whether it has ended.
+/// Interval between checks for the end of the child.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// CPU time of the helpers that were waited for, in microseconds: user, kernel.
+/// CPU time of these children in microseconds: user, kernel.
 static USED_MICROSECONDS: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
-/// Runs a program to its end, or to `until`, when it is killed: `None`. Calls `when_late` once if it has not ended at `soon`. The
-/// program must start no other that goes on.
+/// Runs a program until it ends, or kills it at `until` and returns `None`. Calls `when_late` once if it has not ended at `soon`. The
+/// program must not leave processes behind.
 ///
 /// # Errors
 /// Those of starting it, and of `wait4(2)`.
@@ -38,7 +38,7 @@ pub fn run_until(
             when_late();
         }
         if now >= until {
-            // It may have ended by now: nobody else has waited for it.
+            // Fails only if it has ended meanwhile.
             let _ = child.kill();
             wait(pid, 0)?;
             return Ok(None);
@@ -47,7 +47,7 @@ pub fn run_until(
     }
 }
 
-/// Returns the CPU time of all helpers so far: user, kernel. It is a part of what the kernel counts for our children.
+/// Returns the CPU time of these children so far: user, kernel. `RUSAGE_CHILDREN` includes it.
 pub(super) fn cpu_time() -> [Duration; 2] {
     [0, 1].map(|part| Duration::from_micros(USED_MICROSECONDS[part].load(Ordering::Relaxed)))
 }

@@ -51,7 +51,7 @@ fn laptop(paranoid: i32) -> Facts {
         open_files: Limit { current: 1024, maximum: 1 << 20 },
         locked_memory: Limit { current: 8 << 20, maximum: 8 << 20 },
         memory_kb: Some(16 << 20),
-        tracefs: Some(13),
+        tracefs_errno: Some(13),
         kernel_addresses: false,
         core_pmus: vec!["cpu".to_owned()],
         virtual_machine: false,
@@ -78,7 +78,7 @@ fn root() -> Facts {
     facts.survey.user = 0;
     facts.survey.status =
         facts.survey.status.map(|status| Status { effective_capabilities: u64::MAX, ..status });
-    facts.survey.tracefs = None;
+    facts.survey.tracefs_errno = None;
     facts.survey.kernel_addresses = true;
     let all = Offer::Samples;
     facts.offers =
@@ -235,7 +235,7 @@ fn tracefs_is_roots_or_not_mounted() {
             .remedies
             .contains(&Remedy::Command("sudo mount -o remount,mode=755 /sys/kernel/tracing".to_owned()))
     );
-    facts.survey.tracefs = Some(2);
+    facts.survey.tracefs_errno = Some(2);
     assert!(found(&facts, "tracepoints").text.contains("not mounted"));
 }
 
