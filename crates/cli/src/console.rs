@@ -1,4 +1,4 @@
-//! What a person reads beside the result: errors, warnings and notices, all on standard error.
+//! Messages to the user: errors, warnings, notices and progress, all on standard error.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use analysis::notices::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 use model::Name;
 
-/// The console: its verbosity, and its colours.
+/// Prints messages according to verbosity and colour settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Console {
     quiet: bool,
@@ -17,7 +17,7 @@ pub struct Console {
 }
 
 impl Console {
-    /// Reads the environment once: `NO_COLOR` and `CLICOLOR_FORCE` win over whether standard error is a terminal.
+    /// Creates the console. Colours are used on a terminal, or as `NO_COLOR` and `CLICOLOR_FORCE` say.
     pub fn new(quiet: bool, verbosity: u8) -> Self {
         let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -30,13 +30,13 @@ impl Console {
         self.verbosity
     }
 
-    /// One sentence, with its causes.
+    /// Prints an error and its causes as one sentence.
     pub fn error(&self, error: &anyhow::Error) {
         self.line("31", "error: ", &sentence(error.chain().map(ToString::to_string)));
     }
 
     fn line(&self, colour: &str, kind: &str, text: &str) {
-        // Names from the profiled machine may be part of the text; line breaks are ours.
+        // `Name` escapes control characters: the text may contain names from the profiled machine. Line breaks are ours.
         for line in text.lines() {
             let line = Name::from(line);
             let line = if self.colour && !colour.is_empty() {
@@ -44,7 +44,7 @@ impl Console {
             } else {
                 format!("prof: {kind}{line}\n")
             };
-            // Who has closed standard error, or let it run full, does not want to know; the result and the exit code stay.
+            // A closed or full standard error must not change the result or the exit code.
             let _ = std::io::stderr().write_all(line.as_bytes());
         }
     }
@@ -74,8 +74,8 @@ impl Notices for Console {
     }
 }
 
-/// An error and its causes as one sentence. A cause that the text before it has told already is not told again, and
-/// errno's number, which Rust's messages carry, is left out.
+/// Joins an error and its causes to one sentence. Leaves out a cause that the text already contains, and errno numbers, which Rust
+/// appends.
 fn sentence(causes: impl Iterator<Item = String>) -> String {
     let mut sentence = String::new();
     for cause in causes.map(|cause| without_errno(&cause)) {
@@ -89,7 +89,7 @@ fn sentence(causes: impl Iterator<Item = String>) -> String {
     sentence
 }
 
-/// The text without its ` (os error 2)`.
+/// Removes ` (os error 2)` from a text.
 fn without_errno(text: &str) -> String {
     const OPEN: &str = " (os error ";
     let mut rest = text;
@@ -107,7 +107,7 @@ fn without_errno(text: &str) -> String {
     clean + rest
 }
 
-/// A progress bar for work that takes longer than a second, on a terminal only.
+/// A progress bar that appears after a second, on a terminal only.
 struct TerminalProgress {
     bar: Option<ProgressBar>,
     start: Instant,

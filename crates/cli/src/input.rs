@@ -1,4 +1,4 @@
-//! Finding the recording that is meant: the one named, what is piped into us, or the one in the current folder.
+//! Finds the input: the recording that is named, standard input, or the recording in the current folder.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -14,26 +14,25 @@ use host::sys::poll::PollSet;
 
 use crate::console::Console;
 
-/// Names of recordings in the current folder, in the order in which they are tried.
+/// Default names of recordings in the current folder, in the order in which they are tried.
 const DEFAULT_NAMES: [&str; 2] = ["prof.data", "perf.data"];
 
-/// The message that there is nothing to read, with what to type.
-pub const NO_RECORDING: &str = "there is no prof.data or perf.data in this folder; record one with `prof record -- COMMAND`, \
-                                or name one with `-i FILE`";
+/// The error if no recording is found.
+pub const NO_RECORDING: &str = "there is no prof.data or perf.data in this folder; try: prof record -- COMMAND, or name a \
+                                recording with -i FILE";
 
-/// The name that messages have for a recording that comes from there.
+/// The name of a recording from standard input in messages.
 const STANDARD_INPUT: &str = "standard input";
 
-/// Opens `input`; else what is piped into us; else the recording in the current folder.
+/// Opens `input`, or else standard input if a recording is piped into it, or else the recording in the current folder.
 ///
 /// # Errors
-/// Where there is none, where it cannot be read, or where it is no recording.
+/// There is no recording, or it cannot be read.
 pub fn open(input: Option<&Path>, console: &Console) -> anyhow::Result<Input> {
     match input.map(Path::to_owned).or_else(|| choose_source(default_path(), console)) {
         Some(path) if path == Path::new("-") => match standard_input()? {
             Err(analysis::Error::Read { source: perfdata::Error::Empty, .. }) => bail!(
-                "nothing came through standard input; if that is a recording, let it be written there: prof record -o - \
-                 -- COMMAND | prof flame"
+                "standard input is empty; to pipe a recording, try: prof record -o - -- COMMAND | prof flame"
             ),
             opened => Ok(opened?),
         },
@@ -42,8 +41,7 @@ pub fn open(input: Option<&Path>, console: &Console) -> anyhow::Result<Input> {
     }
 }
 
-/// Opens standard input. A file can be read at any offset; anything else only once, and only through the descriptor that we
-/// were given.
+/// Opens standard input. A file is reopened, so that it can be read at any offset. A stream is read through the inherited descriptor.
 fn standard_input() -> anyhow::Result<Result<Input, analysis::Error>> {
     let stdin = File::open("/proc/self/fd/0").context("cannot read standard input")?;
     let is_file = stdin.metadata().is_ok_and(|metadata| metadata.is_file());
@@ -54,19 +52,19 @@ fn standard_input() -> anyhow::Result<Result<Input, analysis::Error>> {
     })
 }
 
-/// The recording in the current folder.
+/// Returns the path of the recording in the current folder.
 pub fn default_path() -> Option<PathBuf> {
     DEFAULT_NAMES.iter().map(Path::new).find(|name| name.exists()).map(Path::to_owned)
 }
 
-/// The longest time to wait for a pipe while there is also a file that could be meant.
+/// How long to wait for data from a pipe if the current folder has a recording, too.
 const PIPE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Chooses what to read where nothing is named: `-` for standard input, or `file`, the one in the current folder.
+/// Chooses the input if none is named: `-` for standard input, or `file`, the recording in the current folder.
 ///
-/// perf, too, reads a pipe without being told. But many a program is started with a pipe that nobody writes to; so with
-/// a file at hand, a silent pipe is not waited for. Standard input that is a file counts if it is a recording
-/// (`prof flame < perf.data`): any other belongs to the script that called us.
+/// Like perf, reads from a pipe without `-i -`. But many programs are started with a pipe to which nobody writes, so if there is a
+/// file, a pipe is read only if it has data within [`PIPE_TIMEOUT`]. If standard input is a file, it is read if it is a recording
+/// (`prof flame < perf.data`); any other file belongs to the calling script.
 fn choose_source(file: Option<PathBuf>, console: &Console) -> Option<PathBuf> {
     let standard_input = Some(PathBuf::from("-"));
     let Ok(stdin) = fs::metadata("/proc/self/fd/0") else { return file };
@@ -75,13 +73,13 @@ fn choose_source(file: Option<PathBuf>, console: &Console) -> Option<PathBuf> {
         let came = has_data_soon(io::stdin().as_fd());
         if !came {
             let file = file.display();
-            console.say(&format!("nothing comes through standard input: reading {file} (`-i -` would wait)"));
+            console.say(&format!("standard input has no data: reading {file} (-i - waits for it)"));
         }
         came
     } else if is_pipe {
         true
     } else {
-        // Opened anew, so that nothing is taken from the one that we share with others.
+        // Reopened, so that the position of the shared descriptor does not move.
         let mut magic = [0; 8];
         stdin.is_file()
             && File::open("/proc/self/fd/0").and_then(|mut file| file.read_exact(&mut magic)).is_ok()

@@ -1,7 +1,7 @@
-//! The command `prof`: record where the time goes, and draw it.
+//! The program `prof`.
 //!
-//! `main` reads the arguments, runs one command and turns its result into an exit code; each command has a file
-//! under [`commands`], and the way from a perf.data file to named, counted stacks is the crate [`analysis`], shared by all.
+//! `main` parses the arguments, runs one command and turns its result into an exit code. Each command has a file in [`commands`].
+//! All commands that read a recording use the crate [`analysis`].
 #![allow(unreachable_pub, reason = "a binary has no public items; `pub` marks a module's interface")]
 #![allow(rustdoc::broken_intra_doc_links, reason = "the help texts of arguments have brackets of their own")]
 
@@ -28,14 +28,14 @@ use clap::{CommandFactory, Parser, Subcommand};
 use console::Console;
 use host::sys::{memory, signals};
 
-/// A sampling profiler for Linux: where does the time go?
+/// A sampling profiler for Linux
 #[derive(Parser)]
 #[command(name = "prof", version = version(), max_term_width = 110, disable_help_subcommand = true)]
 struct Arguments {
     /// Print errors only
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     quiet: bool,
-    /// Say more (twice: also the attributes of each event)
+    /// Print details (-vv: also the attributes of each event)
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
     #[command(subcommand)]
@@ -46,43 +46,43 @@ struct Arguments {
 enum Command {
     /// Record a command, processes or the whole system
     Record(commands::record::RecordArguments),
-    /// Draw a flame graph (SVG) of a recording, or of a command
+    /// Draw a flame graph (SVG) of a recording or a command
     Flame(commands::flame::FlameArguments),
     /// Print functions and call trees of a recording
     Report(commands::report::ReportArguments),
-    /// Say in a page what is hot, where from, when, and what to distrust
+    /// Summarize on one page what is hot, who calls it, when, and how reliable it is
     Explain(commands::explain::ExplainArguments),
-    /// Show source lines and instructions of a function, with samples
+    /// Show source lines and instructions of a function with their samples
     Annotate(commands::annotate::AnnotateArguments),
-    /// Put a recording into one file with the names it needs, for another machine
+    /// Pack a recording with the names it needs into one file, for another machine
     Archive(commands::archive::ArchiveArguments),
-    /// Write a recording in the form of another tool
+    /// Convert a recording to the format of another tool
     Export(commands::export::ExportArguments),
-    /// Write the whole recording, or that of a command, as one HTML page to look around in
+    /// Write an interactive HTML page of a recording or a command
     View(commands::view::ViewArguments),
     /// Print the samples of a recording, as `perf script` does
     Script(commands::script::ScriptArguments),
     /// Count events of a command, processes or the whole system
     Stat(commands::stat::StatArguments),
-    /// Watch functions, processes and stacks live
+    /// Show functions, processes and stacks live
     Top(commands::top::TopArguments),
     /// List the events that this machine offers
     List(commands::list::ListArguments),
-    /// Let a recording with --overwrite write what it keeps
+    /// Make a running recording with --overwrite write its window
     Dump(commands::dump::DumpArguments),
-    /// Say what this machine allows you to record, and what would allow more
+    /// Check what this machine allows you to record, and how to allow more
     Doctor(commands::doctor::DoctorArguments),
-    /// Print what a shell needs to complete this command line
+    /// Print a completion script for a shell
     Completions(commands::completions::CompletionsArguments),
-    /// Add names to a recording that was just made, for the recorder
+    /// Add names to a dump (run by the recorder)
     #[command(hide = true)]
     DumpNames(commands::dump_names::DumpNamesArguments),
-    /// Write the manual pages into a folder
+    /// Write the manual pages to a folder
     #[command(hide = true)]
     Man(commands::completions::ManArguments),
 }
 
-/// The version, the commit, and which features this build has (`+`) or lacks (`-`).
+/// Returns version, commit, and the features that this build has (`+`) or lacks (`-`).
 fn version() -> String {
     let sign = |has: bool| if has { '+' } else { '-' };
     let (debuginfod, zstd) = (sign(host::debuginfod::HAS_CLIENT), sign(perfdata::HAS_ZSTD));
@@ -95,7 +95,9 @@ fn version() -> String {
 #[global_allocator]
 static ALLOCATOR: memory::Allocator = memory::Allocator;
 
-static OUT_OF_MEMORY: &str = "prof: error: there is no memory left (ulimit -v, or the machine's own)\n";
+/// The last message when memory is exhausted.
+static OUT_OF_MEMORY: &str =
+    "prof: error: out of memory (limited by ulimit -v, or the machine has no more)\n";
 
 fn main() -> ExitCode {
     memory::exit_when_exhausted(&OUT_OF_MEMORY);
@@ -104,7 +106,7 @@ fn main() -> ExitCode {
         memory::exit_if_exhausted();
         before(panic);
     }));
-    // A file that may not grow is a failed write, which leaves what was written before.
+    // At the file size limit, a write fails, and what was written before remains.
     signals::ignore_file_size_limit();
     let arguments =
         arguments(std::env::args_os().collect()).unwrap_or_else(|error| exit_with_clap_error(error));
@@ -138,7 +140,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Reads the command line. A recording behind `flame` is what `-i` names: options may follow it, unlike a command.
+/// Parses the command line. If the first word after `flame` is a recording, it is parsed as `-i FILE`, so that options may follow.
 fn arguments(words: Vec<OsString>) -> Result<Arguments, clap::Error> {
     let arguments = Arguments::try_parse_from(&words)?;
     let Command::Flame(flame) = &arguments.command else { return Ok(arguments) };
@@ -153,9 +155,9 @@ fn arguments(words: Vec<OsString>) -> Result<Arguments, clap::Error> {
     Arguments::try_parse_from(before.iter().chain([&OsString::from("-i")]).chain(rest))
 }
 
-/// Returns true if a word names a file that begins as recordings do, or standard input.
+/// Returns true if a word is the path of a recording, or `-`.
 fn is_recording(word: &OsStr) -> bool {
-    // What is no plain file may keep who opens it waiting.
+    // Opening anything but a regular file may block.
     let is_file = std::fs::metadata(word).is_ok_and(|file| file.is_file());
     let mut magic = [0; 8];
     word == "-"
@@ -164,7 +166,7 @@ fn is_recording(word: &OsStr) -> bool {
             && matches!(&magic, b"PERFILE2" | b"2ELIFREP" | b"PERFFILE" | b"ELIFFREP")
 }
 
-/// Ends as clap does. A command that perf has and we do not gets what serves in its place, not what is spelled alike.
+/// Exits with an error of clap. For a command of perf that `prof` lacks, suggests the replacement instead of a similar name.
 fn exit_with_clap_error(mut error: clap::Error) -> ! {
     if let Some(instead) = unknown_command(&error).and_then(replacement_for) {
         error.remove(ContextKind::SuggestedSubcommand);
@@ -181,7 +183,7 @@ fn unknown_command(error: &clap::Error) -> Option<&str> {
     }
 }
 
-/// The command that serves in the place of a command of perf.
+/// Returns the suggestion for a command of perf that `prof` lacks.
 fn replacement_for(command: &str) -> Option<&'static str> {
     Some(match command {
         "diff" => "for two recordings: perf diff prof.data.old prof.data",
@@ -191,7 +193,7 @@ fn replacement_for(command: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns true if the reader of our standard output went away (`prof flame --folded | head`): not an error of ours.
+/// Returns true if the reader of a pipe has closed it (`prof flame --folded | head`), which is not reported as an error.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
@@ -223,8 +225,7 @@ mod tests {
         assert_eq!(command_of(&[&recording, OsStr::new("--no-such-option")]), None);
     }
 
-    /// A title says what was recorded by the recorder's own command line, in which a value that is not known as one would be
-    /// taken for the command.
+    /// Titles are made from the command line of the recorder. A value of an unknown option would be mistaken for the command.
     #[test]
     fn titles_know_which_options_of_commands_that_record_take_a_value() {
         let arguments = Arguments::command();

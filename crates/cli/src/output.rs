@@ -1,4 +1,4 @@
-//! Where results go: standard output, or a file that appears whole or not at all.
+//! Output of results: to standard output, or to a file that appears when it is complete.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -10,14 +10,14 @@ use host::files::{Destination, DestinationKind, NewFile};
 
 use crate::console::Console;
 
-/// Bytes that are written at once.
+/// Size of the write buffer.
 const BUFFER_BYTES: usize = 1 << 16;
-/// Everybody may read a picture, as far as the umask says.
+/// The mode of pictures and texts, less the umask.
 const PUBLIC_MODE: u32 = 0o666;
 /// The mode of files that are as private as a recording.
 const PRIVATE_MODE: u32 = 0o600;
 
-/// A place for a result.
+/// An open output for a result.
 pub struct Output {
     target: OutputTarget,
     /// The path as it was typed, or `standard output`.
@@ -26,25 +26,25 @@ pub struct Output {
 }
 
 enum OutputTarget {
-    /// Whatever takes bytes as they come.
+    /// A pipe, terminal or other stream.
     Stream(BufWriter<File>),
-    /// A file that takes its name in [`Output::finish`].
+    /// A file that gets its name in [`Output::finish`].
     File(BufWriter<NewFile>),
 }
 
 impl Output {
-    /// Opens standard output for the result.
+    /// Opens standard output.
     ///
     /// # Errors
-    /// Where it was closed when we were started.
+    /// Standard output was closed when this process started.
     pub fn stdout() -> anyhow::Result<Self> {
         Self::at(Destination::standard_output().context("cannot write to standard output")?)
     }
 
-    /// Opens `path`, or standard output for `None` and `-`. A named pipe is waited for until somebody reads it.
+    /// Opens `path`, or standard output for `None` and `-`. If `path` is a named pipe, waits for its reader.
     ///
     /// # Errors
-    /// Where the file cannot be made.
+    /// The file cannot be created.
     pub fn open(path: Option<&Path>, console: &Console) -> anyhow::Result<Self> {
         match path.filter(|&path| path != Path::new("-")) {
             Some(path) => Self::at(find(path, console)?),
@@ -52,7 +52,7 @@ impl Output {
         }
     }
 
-    /// Opens `path` for what nobody but its owner should read, as a recording.
+    /// Opens `path` with mode 0600, for a recording.
     ///
     /// # Errors
     /// As [`Output::open`].
@@ -60,10 +60,10 @@ impl Output {
         Self::with_mode(find(path, console)?, PRIVATE_MODE)
     }
 
-    /// A file for ourselves, without a name; what is written can be read from the second.
+    /// Creates a nameless temporary file. The second value reads what is written to the first.
     ///
     /// # Errors
-    /// Where there is no room for temporary files.
+    /// The file cannot be created.
     pub fn nameless() -> anyhow::Result<(Self, File)> {
         let folder = std::env::temp_dir();
         let name = format!("a temporary file in {}", folder.display());
@@ -94,10 +94,10 @@ impl Output {
         }
     }
 
-    /// Makes a file, and waits for nobody.
+    /// Creates a file without blocking.
     ///
     /// # Errors
-    /// Where that cannot be; also for what is no file.
+    /// The file cannot be created, or `path` is a stream.
     pub fn create(path: &Path) -> anyhow::Result<Self> {
         let name = path.display().to_string();
         let file = NewFile::create_at(path, PUBLIC_MODE).with_context(|| format!("cannot create {name}"))?;
@@ -112,15 +112,15 @@ impl Output {
         }
     }
 
-    /// Returns true if it meets what others write to standard output.
+    /// Returns true if the output is the same file as standard output.
     pub fn is_stdout(&self) -> bool {
         self.is_stdout
     }
 
-    /// Writes what is left and gives the file its name.
+    /// Flushes the buffer and gives the file its name.
     ///
     /// # Errors
-    /// Where the last bytes cannot be written (a full disk) or the file cannot take its name.
+    /// The last bytes cannot be written, or the file cannot be named.
     pub fn finish(self) -> anyhow::Result<()> {
         let written = match self.target {
             OutputTarget::Stream(mut stream) => stream.flush(),
@@ -132,17 +132,17 @@ impl Output {
     }
 }
 
-/// Finds what `path` names; says so where that is a named pipe that nobody reads yet, and waits.
+/// Finds the destination at `path`. If it is a named pipe without reader, prints a notice and waits.
 ///
 /// # Errors
-/// Where nothing can be written there.
+/// The path cannot be written to.
 pub fn find(path: &Path, console: &Console) -> anyhow::Result<Destination> {
     let name = path.display();
     let waiting = || console.say(&format!("{name} is a named pipe: waiting until somebody reads it"));
     Destination::find(path, waiting).with_context(|| format!("cannot write to {name}"))
 }
 
-/// Errors say which output it is.
+/// Errors name the output.
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = match &mut self.target {

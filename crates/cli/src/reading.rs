@@ -1,4 +1,5 @@
-//! The way from a recording to a result: made or opened, read in a confined process, written, and shown.
+//! Produces a result from a recording: records or opens it, reads it in a sandboxed process, writes the result, and opens it in a
+//! browser.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -19,21 +20,21 @@ use crate::input;
 use crate::output::Output;
 use crate::sandbox;
 
-/// The recording that a result is made of.
+/// The recording from which a result is made.
 pub enum RecordingSource<'a> {
-    /// The file at this path, or the one that is meant where none is named.
+    /// The recording at this path, or the default one.
     File(Option<&'a Path>),
-    /// One that is made of this command now.
+    /// A recording of this command, made now.
     Command {
         words: &'a [OsString],
         runtimes: &'a RuntimeArguments,
-        /// Records where threads wait, too.
+        /// True if waits are recorded, too.
         off_cpu: bool,
     },
 }
 
 impl<'a> RecordingSource<'a> {
-    /// The command, if there is one; else the file.
+    /// Returns the command if `words` has one, else the file. Exits with a usage error if `--runtimes` is given without a command.
     pub fn new(
         path: Option<&'a Path>,
         words: &'a [OsString],
@@ -42,18 +43,18 @@ impl<'a> RecordingSource<'a> {
     ) -> Self {
         if words.is_empty() && runtimes.are_given() {
             exit_with_usage_error(
-                "--runtimes asks the runtimes of a command while it is recorded; try: prof flame --runtimes -- COMMAND",
+                "--runtimes needs a command to record; try: prof flame --runtimes -- COMMAND",
             );
         }
         if words.is_empty() { Self::File(path) } else { Self::Command { words, runtimes, off_cpu } }
     }
 }
 
-/// Lets `write` make a result of a recording, in a confined process, and opens it at the path `browser`, if there is one.
-/// Returns the exit code of the command that was recorded, where there was one and all went well.
+/// Runs `write` in a sandboxed process to make a result from a recording, then opens the result at the path `browser`, if given.
+/// Returns the exit code of the recorded command, or that of a failure.
 ///
 /// # Errors
-/// Where the command cannot be recorded or the recording cannot be opened, and those of `write` and of the output.
+/// The command cannot be recorded, the recording cannot be opened, or `write` or the output fails.
 pub fn produce(
     source: &RecordingSource<'_>,
     servers: &DebuginfodArguments,
@@ -85,11 +86,10 @@ pub fn produce(
     Ok(code)
 }
 
-/// Records a command with the usual settings into a file without a name, and with `off_cpu` also where it waits. Returns that
-/// file, too.
+/// Records a command with default settings into a nameless file, and with `off_cpu` also its waits. Returns the file, too.
 ///
 /// # Errors
-/// Where the command or the machine does not allow it, and where no temporary file can be made.
+/// The command cannot be recorded, or the temporary file cannot be created.
 fn record_command(
     words: &[OsString],
     runtimes: &RuntimeArguments,
@@ -103,7 +103,7 @@ fn record_command(
     if off_cpu {
         recorder::observe_waits(&mut options, &recorder::this_machine())?;
     }
-    let no_file = || format!("cannot make {}", temporary_file());
+    let no_file = || format!("cannot create {}", temporary_file());
     let file = NewFile::create_nameless(&std::env::temp_dir()).with_context(no_file)?;
     let recording = file.file().try_clone().with_context(no_file)?;
     let consumer = FileConsumer::unseen(file, own_command_line());
@@ -111,7 +111,7 @@ fn record_command(
     Ok((record_into(consumer, None, commands, &options, false, NameLookup::AtEnd, console)?, recording))
 }
 
-/// Reads a recording. `act` says for which purpose, in the message that there is nothing to read: `draw`.
+/// Reads a recording. `act` is the verb of the error message if it has no usable samples: "cannot draw".
 ///
 /// # Errors
 /// As [`Analysis::read`].
@@ -128,13 +128,13 @@ pub fn analyse(
     }
 }
 
-/// Hands a picture or a page to whatever the desktop opens such files with.
+/// Opens a picture or page with the program of the desktop (`xdg-open`).
 ///
 /// # Errors
-/// Where nothing can be started.
+/// `xdg-open` cannot be started.
 fn open_in_browser(path: &Path) -> anyhow::Result<()> {
     let opened = Command::new("xdg-open").arg(path).stdin(Stdio::null()).spawn();
     opened.map(|_| ()).with_context(|| {
-        format!("cannot open {} (xdg-open is missing?); open it in a browser yourself", path.display())
+        format!("cannot run xdg-open to show {}; open the file in a browser yourself", path.display())
     })
 }

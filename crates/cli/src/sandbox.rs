@@ -1,4 +1,4 @@
-//! Files of others are read in a process that can do nothing but read them and write our output.
+//! Reads recordings in a sandboxed process that can only read files and write our output.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -12,20 +12,20 @@ use crate::console::Console;
 use crate::is_broken_pipe;
 use crate::output::Output;
 
-/// Set to anything, this lets files be read in the process itself: valgrind and debuggers cannot work in a confined one.
+/// The environment variable that disables the sandbox, for valgrind and debuggers, which cannot work in it.
 const UNCONFINED: &str = "PROF_UNCONFINED";
 
-/// Returns true if files shall be read with all our rights.
+/// Returns true if the sandbox is disabled.
 pub fn is_switched_off() -> bool {
     std::env::var_os(UNCONFINED).is_some()
 }
 
-/// Runs `work`, which writes the result into the output, in a confined child process ([`host_sandbox::run`]), and gives the
-/// output its name once that went well. What went wrong in the child, it has said itself: then the exit code tells.
-/// Where debug files are to be fetched (`fetches`), it runs in our own process: that needs the network and a cache.
+/// Runs `work`, which writes the result to `output`, in a sandboxed child process, then finishes the output. If `work` fails, the
+/// child prints the error, and this returns its exit code. With `fetches`, `work` runs in this process, because downloading debug
+/// files needs the network and writes to a cache.
 ///
 /// # Errors
-/// Where no process can be started, where it was killed, and where the output cannot take its name.
+/// The child cannot be started or was killed, or the output cannot be finished.
 pub fn produce(
     console: &Console,
     mut output: Output,
@@ -38,8 +38,7 @@ pub fn produce(
     }
     let status = host_sandbox::run(|confined| {
         if let Err(error) = confined {
-            console
-                .detail(&format!("files are read with all our rights, as they cannot be given up: {error}"));
+            console.detail(&format!("reading files without a sandbox: {error}"));
         }
         let result = work(&mut output).and_then(|()| Ok(output.flush()?));
         match result {
@@ -50,10 +49,10 @@ pub fn produce(
             _ => 0,
         }
     })
-    .context("cannot start a process to read the recording in")?;
+    .context("cannot start a process to read the recording")?;
     match status {
         ExitStatus::Code(0) => output.finish().map(|()| ExitCode::SUCCESS),
         ExitStatus::Code(code) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(1))),
-        ExitStatus::Signal(signal) => bail!("reading the recording was ended by signal {signal}"),
+        ExitStatus::Signal(signal) => bail!("signal {signal} ended the process that read the recording"),
     }
 }

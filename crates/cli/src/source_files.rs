@@ -1,4 +1,4 @@
-//! Source files, which debug information names.
+//! Reads the source files that debug information names.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -7,28 +7,28 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Bytes of a source file that are read at the most.
+/// Maximum size read of a source file.
 const MAX_SOURCE_BYTES: u64 = 16 << 20;
 
-/// Parses what `--source-dir` takes.
+/// Parses `FROM=TO` of `--source-dir`.
 pub(crate) fn parse_replacement(text: &str) -> Result<(String, PathBuf), String> {
     let (from, to) = text.split_once('=').ok_or("not of the form FROM=TO")?;
     Ok((from.to_owned(), PathBuf::from(to)))
 }
 
-/// Source files by the paths of debug information.
+/// Cached source files, by their paths in debug information.
 pub(crate) struct SourceFiles<'a> {
     folders: &'a [(String, PathBuf)],
     read: RefCell<HashMap<String, Option<Arc<[String]>>>>,
 }
 
 impl<'a> SourceFiles<'a> {
-    /// Nothing is read yet. `folders` says what is looked for elsewhere than debug information says.
+    /// Creates an empty cache. `folders` are pairs of path prefixes and their replacements.
     pub(crate) fn new(folders: &'a [(String, PathBuf)]) -> Self {
         Self { folders, read: RefCell::default() }
     }
 
-    /// The lines of a file; `None` where there is none.
+    /// Returns the lines of a file; `None` if it cannot be read.
     pub(crate) fn lines(&self, path: &str) -> Option<Arc<[String]>> {
         if let Some(known) = self.read.borrow().get(path) {
             return known.clone();
@@ -43,7 +43,8 @@ impl<'a> SourceFiles<'a> {
     }
 }
 
-/// Reads a regular file, up to a bound: debug information may name anything. A link must lead to a file of the same kind.
+/// Reads up to [`MAX_SOURCE_BYTES`] of a regular file. Debug information may name any file, so a link must lead to a file with the
+/// same extension.
 fn read_lines(path: PathBuf) -> Option<Arc<[String]>> {
     if !path.is_absolute() || !path.metadata().is_ok_and(|metadata| metadata.is_file()) {
         return None;

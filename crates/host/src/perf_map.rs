@@ -255,7 +255,8 @@ impl MapFile {
                 let mut lines = bytes.rsplit(|&byte| byte == b'\n');
                 line = lines.next().unwrap_or_default();
                 for before in lines {
-                    let whole = if line_rest.is_empty() { cut_line(line) } else { prepend_cut(line, &mut line_rest) };
+                    let whole =
+                        if line_rest.is_empty() { cut_line(line) } else { prepend_cut(line, &mut line_rest) };
                     if !whole.is_empty() && each(whole).is_break() {
                         return Ok(self.size - start);
                     }
@@ -303,7 +304,7 @@ impl Seek for MapReader<'_> {
 }
 
 /// Prepends `front` to `rest`, and cuts off what exceeds [`MAX_LINE_BYTES`].
-fn joined<'a>(front: &[u8], rest: &'a mut Vec<u8>) -> &'a [u8] {
+fn prepend_cut<'a>(front: &[u8], rest: &'a mut Vec<u8>) -> &'a [u8] {
     let front = cut_line(front);
     rest.truncate(MAX_LINE_BYTES - front.len());
     rest.splice(..0, front.iter().copied());

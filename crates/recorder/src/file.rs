@@ -59,7 +59,7 @@ pub struct FileConsumer {
 impl FileConsumer {
     /// Writes to `place`: a name gets a file when the recording begins, an existing one becomes `NAME.old`; a stream gets the
     /// form for pipes. `command_line` is our own, for the header.
-    pub fn new(place: Place, command_line: Vec<Name>) -> Self {
+    pub fn new(place: DestinationKind, command_line: Vec<Name>) -> Self {
         let destination = match place {
             DestinationKind::Name(name) => Begin::Name(name),
             DestinationKind::Stream(stream) => Begin::Stream(stream),

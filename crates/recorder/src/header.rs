@@ -55,7 +55,12 @@ fn cpu_topology(found: Processors) -> CpuTopology {
 }
 
 fn numa_node(node: Node) -> NumaNode {
-    NumaNode { node: node.number, total: node.total, free: node.free, cpus: Name::from(node.cpus.as_str()) }
+    NumaNode {
+        node: node.number,
+        total: node.total_kib,
+        free: node.free_kib,
+        cpus: Name::from(node.cpus.as_str()),
+    }
 }
 
 fn memory_topology(block_size: u64, nodes: &[Node]) -> MemoryTopology {
@@ -74,9 +79,9 @@ fn memory_topology(block_size: u64, nodes: &[Node]) -> MemoryTopology {
 }
 
 fn cache(cache: Cache) -> CpuCache {
-    let Cache { level, line_size, sets, ways, .. } = cache;
+    let Cache { level, line_bytes, sets, ways, .. } = cache;
     let [kind, size, cpus] = [cache.kind, cache.size, cache.cpus].map(|text| Name::from(text.as_str()));
-    CpuCache { level, line_size, sets, ways, kind, size, cpus }
+    CpuCache { level, line_size: line_bytes, sets, ways, kind, size, cpus }
 }
 
 #[cfg(test)]
@@ -85,7 +90,7 @@ mod tests {
 
     #[test]
     fn blocks_are_bits() {
-        let node = |blocks| Node { number: 1, total: 0, free: 0, cpus: String::new(), blocks };
+        let node = |blocks| Node { number: 1, total_kib: 0, free_kib: 0, cpus: String::new(), blocks };
         let topology = memory_topology(4096, &[node(vec![0, 1, 65]), node(vec![]), node(vec![u64::MAX])]);
         assert_eq!(topology.nodes[0], (1, 66, vec![3, 2]));
         assert_eq!(topology.nodes[1..], [(1, 0, vec![]), (1, 0, vec![])]);
@@ -96,7 +101,7 @@ mod tests {
         let place = CpuLocation { core: 3, die: 2, socket: 1 };
         let found = Processors {
             sockets: vec!["0".to_owned()],
-            places: vec![Some(place), None],
+            locations: vec![Some(place), None],
             ..Processors::default()
         };
         let topology = cpu_topology(found);

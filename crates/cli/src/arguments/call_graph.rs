@@ -5,22 +5,22 @@ use recorder::CallChain;
 /// The value of `--call-graph`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CallGraph {
-    /// Complete stacks, by copies of a size that we choose.
+    /// Complete stacks from stack copies whose size is adapted.
     Auto,
-    /// Complete stacks, by copies of this many bytes.
+    /// Complete stacks from stack copies of this size, in bytes.
     Dwarf(u32),
     /// The kernel's walk over frame pointers.
     Fp,
-    /// The calls that the processor remembers.
+    /// The last branch records of the processor.
     Lbr,
-    /// None: only the sampled addresses.
+    /// No call chains: only the sampled addresses.
     No,
 }
 
 /// Parses the value of `--call-graph`.
 ///
 /// # Errors
-/// What it may be.
+/// The values that are allowed.
 pub fn parse(text: &str) -> Result<CallGraph, String> {
     match text.split_once(',') {
         Some(("dwarf", size)) => match size.parse::<u32>() {
@@ -38,7 +38,7 @@ pub fn parse(text: &str) -> Result<CallGraph, String> {
 }
 
 impl CallGraph {
-    /// The call chains to record; `None` where stacks are to be kept that are not taken.
+    /// Returns the call chains to record; `None` if `keep` (`--keep-stacks`) is given without stack copies.
     pub fn chain(self, keep: bool) -> Option<CallChain> {
         Some(match self {
             Self::Auto => CallChain::Stacks { size: None, keep },

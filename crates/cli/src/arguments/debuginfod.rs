@@ -1,4 +1,4 @@
-//! Debug files from servers.
+//! `--debuginfod`: downloads of debug files.
 
 use analysis::{Notices, Servers};
 use anyhow::Context;
@@ -7,33 +7,32 @@ use host::debuginfod::{self, FetchError};
 
 use crate::console::Console;
 
-/// Whether debug files are fetched.
+/// Arguments for downloads of debug files.
 #[derive(Args, Default)]
 #[command(next_help_heading = "Names")]
 pub struct DebuginfodArguments {
-    /// Fetch missing debug files of hot objects from debuginfod servers (DEBUGINFOD_URLS, which alone asks for it, too)
+    /// Download missing debug files of hot objects from debuginfod servers (default if DEBUGINFOD_URLS is set)
     #[arg(long)]
     debuginfod: bool,
 }
 
 impl DebuginfodArguments {
-    /// True if debug files are to be fetched, as these or the environment ask for it. Where the environment asks a build that
-    /// cannot, that is a detail.
+    /// Returns true if `--debuginfod` or the environment requests downloads and this build supports them.
     ///
     /// # Errors
-    /// Where these ask a build that cannot.
+    /// `--debuginfod` is given, but this build has no client.
     pub fn fetches(&self, console: &Console) -> anyhow::Result<bool> {
         if debuginfod::HAS_CLIENT || !debuginfod::is_requested(self.debuginfod) {
             return Ok(debuginfod::is_requested(self.debuginfod));
         }
         if self.debuginfod {
-            return Err(FetchError::NoClient).context("cannot fetch debug files");
+            return Err(FetchError::NoClient).context("cannot download debug files");
         }
-        console.detail(&format!("DEBUGINFOD_URLS is not used: {}", FetchError::NoClient));
+        console.detail(&format!("DEBUGINFOD_URLS is ignored: {}", FetchError::NoClient));
         Ok(false)
     }
 
-    /// The servers that are asked.
+    /// Returns the servers to use.
     pub fn servers(&self) -> Servers {
         if self.debuginfod { Servers::Any } else { Servers::OfEnvironment }
     }

@@ -1,17 +1,17 @@
-//! `-e LIST` and `--filter EXPR`, which belongs to the events before it: the order on the command line counts.
+//! `-e LIST` and `--filter EXPR`. A filter applies to the events before it, so the order on the command line matters.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 use recorder::event::{Event, select};
 
-/// Event lists as typed, each with the filter that follows it.
+/// Event lists as given, each with the filter that follows it.
 #[derive(Clone, Debug, Default)]
 pub struct EventLists(pub Vec<(String, Option<String>)>);
 
 impl EventLists {
-    /// The events of all lists on this machine, each with its filter.
+    /// Returns the events of all lists on this machine, with their filters.
     ///
     /// # Errors
-    /// Where an event is not known, or cannot be filtered.
+    /// An event is unknown, or cannot be filtered.
     pub fn select(&self) -> anyhow::Result<Vec<Event>> {
         let catalogue = recorder::this_machine();
         let mut all = Vec::new();
@@ -21,13 +21,13 @@ impl EventLists {
                 for event in &mut events {
                     anyhow::ensure!(
                         event.tracepoint.is_some(),
-                        "only tracepoints can be filtered, and {} is none",
+                        "--filter applies to tracepoints, and {} is not one",
                         event.name
                     );
                     event.filter = Some(filter.clone());
                 }
             }
-            // Groups know each other by their places in the whole list.
+            // `leader` is an index into the list of all events.
             let before = all.len();
             all.extend(events.into_iter().map(|event| {
                 let leader = event.leader.map(|leader| leader + before);
@@ -59,7 +59,7 @@ impl Args for EventLists {
                     .value_name("EXPR")
                     .action(ArgAction::Append)
                     .requires("event")
-                    .help("Only those occurrences of the tracepoints before it: 'prev_prio < 100'"),
+                    .help("Filter for the tracepoints before it: 'prev_prio < 100'"),
             )
     }
 
@@ -80,8 +80,8 @@ impl FromArgMatches for EventLists {
         for (place, filter) in with_places("filter") {
             match lists.iter_mut().rev().find(|(before, ..)| *before < place) {
                 Some((_, _, slot @ None)) => *slot = Some(filter),
-                Some(_) => return Err(usage("two --filter for one -e; join them with &&")),
-                None => return Err(usage("--filter belongs behind the -e that it filters")),
+                Some(_) => return Err(usage("two --filter for one -e; try joining them with &&")),
+                None => return Err(usage("--filter must follow the -e to which it applies")),
             }
         }
         Ok(Self(lists.into_iter().map(|(_, list, filter)| (list, filter)).collect()))
@@ -93,7 +93,7 @@ impl FromArgMatches for EventLists {
     }
 }
 
-/// As [`EventLists`], for counting.
+/// [`EventLists`] with the help text of `prof stat`.
 #[derive(Clone, Debug, Default)]
 pub struct CountedLists(pub EventLists);
 
@@ -102,8 +102,8 @@ impl Args for CountedLists {
         EventLists::augment_args(command).mut_arg("event", |arg| {
             arg.help(
                 "Events to count, as perf names them: cycles:u, page-faults, sched:sched_switch, uprobe:PATH:SYMBOL, \
-                 cpu/event=0xc0/, {a,b} for what is to be counted at once [default: clocks, scheduling, faults and the usual \
-                 counters of the processor]",
+                 cpu/event=0xc0/, {a,b} for events counted together [default: clocks, context switches, faults, and the \
+                 common hardware counters]",
             )
         })
     }

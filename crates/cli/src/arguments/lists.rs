@@ -1,11 +1,11 @@
-//! Values that are lists or ranges: `0-3,5`, `1.5,2`.
+//! Parsers of lists and ranges: `0-3,5`, `1.5,2`.
 
 use std::ops::RangeInclusive;
 
 use model::Timestamp;
 use profile::TimeRange;
 
-/// Numbers and ranges of numbers, as `/sys` writes them: `0-3,5`.
+/// Numbers and ranges of numbers in the kernel's form: `0-3,5`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NumberList(pub Vec<RangeInclusive<u32>>);
 
@@ -14,26 +14,26 @@ impl std::str::FromStr for NumberList {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let number = |part: &str| {
-            part.trim().parse::<u32>().map_err(|_| format!("`{part}` is no number; try for example 0-3,5"))
+            part.trim().parse::<u32>().map_err(|_| format!("`{part}` is not a number; try for example 0-3,5"))
         };
         let range = |part: &str| {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             let range = number(first)?..=number(last)?;
-            if range.is_empty() { Err(format!("`{part}` counts downwards")) } else { Ok(range) }
+            if range.is_empty() { Err(format!("the range `{part}` is descending")) } else { Ok(range) }
         };
         text.split(',').map(range).collect::<Result<_, _>>().map(Self)
     }
 }
 
-/// A stretch of time, in seconds on the recording's clock as `perf script` prints it; either end may be left out:
-/// `10.5,12`, `,3`, `7,`.
+/// Parses a time range in seconds, on the recording's clock as `perf script` prints it. Either end may be omitted: `10.5,12`, `,3`,
+/// `7,`.
 ///
 /// # Errors
-/// A sentence that says what is wrong with it.
+/// A sentence that describes the mistake.
 pub fn time_range(text: &str) -> Result<TimeRange, String> {
     let (start, end) = text
         .split_once(',')
-        .ok_or_else(|| "a range is START,END in seconds; either may be left out".to_owned())?;
+        .ok_or_else(|| "a range is START,END in seconds; either may be omitted".to_owned())?;
     let range = TimeRange { start: nanoseconds(start)?, end: nanoseconds(end)? };
     match (range.start, range.end) {
         (Some(start), Some(end)) if start > end => Err("the range ends before it starts".to_owned()),
@@ -41,13 +41,13 @@ pub fn time_range(text: &str) -> Result<TimeRange, String> {
     }
 }
 
-/// Seconds with up to nine decimals, without the rounding of floating point.
+/// Parses seconds with up to nine decimals, without rounding.
 fn nanoseconds(text: &str) -> Result<Option<Timestamp>, String> {
     let text = text.trim();
     if text.is_empty() {
         return Ok(None);
     }
-    let wrong = || format!("`{text}` is no number of seconds");
+    let wrong = || format!("`{text}` is not a number of seconds");
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if fraction.len() > 9 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(wrong());

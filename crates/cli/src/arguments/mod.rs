@@ -1,4 +1,4 @@
-//! Groups of arguments that several commands share, and what they mean.
+//! Groups of arguments shared by several commands, and their parsers.
 
 pub mod call_graph;
 mod debuginfod;
@@ -26,7 +26,7 @@ pub use stacks::{NamelessArguments, StackArguments};
 pub use symbols::SymbolArguments;
 pub use target::TargetArguments;
 
-/// Ends as clap does for arguments that it understands and that make no sense together.
+/// Exits with a usage error in the form of clap.
 pub fn exit_with_usage_error(text: &str) -> ! {
     use clap::CommandFactory;
     let mut command = crate::Arguments::command();

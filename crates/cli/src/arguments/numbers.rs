@@ -1,4 +1,4 @@
-//! Values that are single numbers.
+//! Parsers of single numbers.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use model::Name;
 
-/// Parses a number within `range`, or says in which it has to be.
+/// Returns a parser of numbers in `range`, whose error names the range.
 pub fn within<T>(range: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone
 where
     T: FromStr + PartialOrd + Display + Clone,
@@ -18,10 +18,10 @@ where
     }
 }
 
-/// Parses a number of per cent.
+/// Parses a percentage.
 ///
 /// # Errors
-/// Where it is none, or not between 0 and 100.
+/// The text is not a number from 0 to 100.
 pub fn percent(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
@@ -29,10 +29,10 @@ pub fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Parses the number of a process or a thread.
+/// Parses the pid of a process or the tid of a thread.
 ///
 /// # Errors
-/// A sentence that says how to find one.
+/// A sentence that says how to find a pid.
 pub fn process_number(text: &str) -> Result<i32, String> {
     match text.parse() {
         Ok(number) if number > 0 => Ok(number),
@@ -40,7 +40,7 @@ pub fn process_number(text: &str) -> Result<i32, String> {
             Err("processes and threads have numbers from 1 on; ps and pgrep print them".to_owned())
         }
         _ => Err(format!(
-            "this is not the number of a process; that of one by its name: pgrep -n '{}'",
+            "not the number of a process; to find one by name, try: pgrep -n '{}'",
             Name::from(text)
         )),
     }

@@ -1,4 +1,4 @@
-//! What every reader of a recording may be asked.
+//! Arguments of all commands that read a recording.
 
 use analysis::input::{Input, is_of_this_host};
 use analysis::symbols::SymbolSettings;
@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::{DebuginfodArguments, SampleArguments, StackArguments, SymbolArguments};
 
-/// Which samples, which frames, and where their names come from.
+/// Arguments that select samples and frames, and say where names come from.
 #[derive(Args)]
 pub struct QueryArguments {
     #[command(flatten)]
@@ -21,7 +21,7 @@ pub struct QueryArguments {
 }
 
 impl QueryArguments {
-    /// Returns the settings for names of this recording, with or without source lines.
+    /// Returns the symbol settings for this recording, with source lines if `locations` is set.
     pub fn settings(&self, input: &Input, locations: bool) -> SymbolSettings {
         let this_host = is_of_this_host(input.reader.features());
         let mut settings = self.symbols.settings(self.stacks.inlines(), this_host);
@@ -29,7 +29,7 @@ impl QueryArguments {
         settings
     }
 
-    /// The query that these arguments ask for, without detail.
+    /// Returns the request for the analysis, without details.
     pub fn request<'r>(&'r self, settings: &'r SymbolSettings) -> Request<'r> {
         Request {
             filter: self.samples.filter(),
@@ -42,8 +42,8 @@ impl QueryArguments {
         }
     }
 
-    /// The filters in words; empty for none.
-    pub fn in_words(&self) -> String {
+    /// Describes the filters; empty without any.
+    pub fn description(&self) -> String {
         let words = [self.samples.description(), self.stacks.description()];
         words.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join(", ")
     }

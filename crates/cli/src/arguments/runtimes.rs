@@ -1,7 +1,7 @@
-//! Asking language runtimes for the names of the code that they generate: `--runtimes`.
+//! `--runtimes`: makes language runtimes write down the names of the code that they generate.
 //!
-//! Each runtime has its own way; those that can be asked through the environment are, for the command and what it starts.
-//! A variable that a runtime of another version does not know must neither stop nor change it.
+//! Runtimes are configured by environment variables, which the command and its children inherit. A variable that another version of
+//! a runtime does not know must neither stop nor change it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -17,78 +17,80 @@ use recorder::JvmAsking;
 use super::exit_with_usage_error;
 use crate::console::Console;
 
-/// Which runtimes are asked.
+/// The argument that names runtimes.
 #[derive(Args)]
 pub struct RuntimeArguments {
-    /// Ask language runtimes in the command, and in what it starts, for the names of their code, by variables of its
-    /// environment: python (3.12 or newer), node (which leaves isolate-*-v8.log in its folder), jvm (17 or newer), dotnet,
-    /// mono, erlang (24 or newer); all of them, or those in LIST. One that runs already is asked if it is a jvm: through its attach
-    /// protocol, as jcmd PID Compiler.perfmap does
+    /// Make language runtimes report the names of their code, by environment variables of the command: python (3.12 or newer), node
+    /// (leaves isolate-*-v8.log in its folder), jvm (17 or newer), dotnet, mono, erlang (24 or newer); all of them, or those in
+    /// LIST. A running jvm is asked through its attach protocol, as jcmd PID Compiler.perfmap does
     #[arg(long, value_name = "LIST", value_enum, value_delimiter = ',', num_args = 0.., require_equals = true,
           default_missing_values = ["python", "node", "jvm", "dotnet", "mono", "erlang"])]
     runtimes: Vec<Runtime>,
 }
 
-/// A runtime that can be asked through its environment.
+/// A runtime that can be configured through its environment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Runtime {
-    /// CPython: a jitdump from 3.13 on, a perf map in 3.12; older ones do not look.
+    /// CPython: writes a jitdump from 3.13 on, a perf map in 3.12. Older versions ignore the variables.
     Python,
-    /// Node.js 8 and newer: a perf map.
+    /// Node.js 8 or newer: writes a perf map.
     Node,
-    /// HotSpot: frame pointers, and from 17 on a perf map at the end.
+    /// HotSpot: keeps frame pointers, and from 17 on writes a perf map at its end.
     Jvm,
-    /// .NET: a perf map.
+    /// .NET: writes a perf map.
     Dotnet,
-    /// Mono: a perf map.
+    /// Mono: writes a perf map.
     Mono,
-    /// Erlang's BEAM: a jitdump, and frame pointers.
+    /// Erlang's BEAM: writes a jitdump, and keeps frame pointers.
     Erlang,
 }
 
-/// What is set for a runtime.
+/// An environment variable for a runtime.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Setting {
     variable: &'static str,
     value: OsString,
 }
 
-/// An unknown option stops a JVM, unless this one stands before it.
+/// Options for HotSpot. `IgnoreUnrecognizedVMOptions` comes first, because unknown options stop a JVM.
 const JVM: &str = "-XX:+IgnoreUnrecognizedVMOptions -XX:+PreserveFramePointer -XX:+UnlockDiagnosticVMOptions \
                    -XX:+DumpPerfMapAtExit";
+/// The option that makes Node.js write a perf map.
 const NODE: &str = "--perf-basic-prof";
-/// Names interpreted functions, too. Before Node.js 12 it is not allowed in `NODE_OPTIONS`, and stops it.
+/// The option that names interpreted functions, too. Node.js before 12 rejects it in `NODE_OPTIONS` and stops.
 const NODE_FRAMES: &str = "--interpreted-frames-native-stack";
-/// Mono stops at an option that it does not know.
+/// The option that makes Mono write a perf map. Mono stops at an unknown option.
 const MONO: &str = "--jitmap";
-/// An emulator without it, or without a JIT compiler, stops.
+/// The option that makes BEAM write a jitdump. An emulator without it, or without a JIT compiler, stops.
 const ERLANG: &str = "+JPperf true";
-/// What is in those that have it.
+/// The text that emulators with this option contain.
 const ERLANG_SWITCH: &str = "JPperf";
 
 impl RuntimeArguments {
-    /// Returns true if some runtime is to be asked.
+    /// Returns true if `--runtimes` is given.
     pub fn are_given(&self) -> bool {
         !self.runtimes.is_empty()
     }
 
-    /// The moments at which Java virtual machines are asked while they run, if at all: those of a command at the end, as they write a map when
-    /// they end before; those that are attached to also soon. Ends the program where nobody can be asked.
+    /// Returns when running Java virtual machines are asked for perf maps, if at all: those of a command at the end of the recording,
+    /// since a virtual machine that ends before has written its map; attached ones also early. Exits with a usage error if no runtime
+    /// can be asked.
     pub fn jvms(&self, has_command: bool, is_attached: bool) -> Option<JvmAsking> {
         if self.are_given() && !has_command && !self.runtimes.contains(&Runtime::Jvm) {
             exit_with_usage_error(
-                "of runtimes that run already, only a jvm can be asked for names; try: --runtimes=jvm",
+                "of running runtimes, only a jvm can be asked for names; try: --runtimes=jvm",
             );
         }
         let when = if is_attached { JvmAsking::Soon } else { JvmAsking::AtTheEnd };
         self.runtimes.contains(&Runtime::Jvm).then_some(when)
     }
 
-    /// The variables to set for `command`, in addition to what our own environment has. Says which.
+    /// Returns the variables to set for `command` in addition to our environment, and prints them.
     pub fn environment(&self, command: &[OsString], console: &Console) -> Vec<(OsString, OsString)> {
         let knows = |runtime, find: fn(&[OsString]) -> Option<PathBuf>, switch: &str| {
             self.runtimes.contains(&runtime)
-                && find(command).is_some_and(|program| holds(&program, switch.as_bytes()).unwrap_or(false))
+                && find(command)
+                    .is_some_and(|program| contains_text(&program, switch.as_bytes()).unwrap_or(false))
         };
         let known = KnownSwitches {
             node_frames: knows(Runtime::Node, node_of, NODE_FRAMES),
@@ -110,7 +112,8 @@ impl RuntimeArguments {
 }
 
 impl Runtime {
-    /// `known` is the environment. What is there already is kept: after ours, so that it wins; a switch that is set stays.
+    /// Returns the variables for this runtime. `known` looks up the environment: options of the user follow ours, so that they win,
+    /// and a switch that is set stays.
     fn settings(self, known: impl Fn(&str) -> Option<OsString>, switches: KnownSwitches) -> Vec<Setting> {
         let switch = |variable: &'static str| {
             known(variable).is_none().then(|| Setting { variable, value: "1".into() })
@@ -141,7 +144,7 @@ impl Runtime {
     }
 }
 
-/// Which switches are known to those programs that a switch which they do not know would stop.
+/// Whether programs that an unknown option would stop know our options.
 #[derive(Clone, Copy, Default)]
 struct KnownSwitches {
     node_frames: bool,
@@ -149,12 +152,12 @@ struct KnownSwitches {
     erlang: bool,
 }
 
-/// The Node.js that the command is, or else the one in `PATH`.
+/// Returns the Node.js that the command runs, or else the one in `PATH`.
 fn node_of(command: &[OsString]) -> Option<PathBuf> {
     program_of(command, "node")
 }
 
-/// The emulator (`lib/erlang/erts-*/bin/beam.smp`) of the `erl` that the command is, or else of the one in `PATH`.
+/// Returns the emulator (`lib/erlang/erts-*/bin/beam.smp`) of the `erl` that the command runs, or else of the one in `PATH`.
 fn emulator_of(command: &[OsString]) -> Option<PathBuf> {
     let erl = std::fs::canonicalize(program_of(command, "erl")?).ok()?;
     let folders = std::fs::read_dir(erl.parent()?.parent()?).ok()?;
@@ -164,7 +167,7 @@ fn emulator_of(command: &[OsString]) -> Option<PathBuf> {
     runtimes.map(|runtime| runtime.join("bin/beam.smp")).find(|path| path.is_file())
 }
 
-/// The program whose name begins so that the command is, or else the one of that name in `PATH`.
+/// Returns the program of the command if its name starts with `name`, or else the program `name` in `PATH`.
 fn program_of(command: &[OsString], name: &str) -> Option<PathBuf> {
     let word = command.first()?;
     let is_it = |word: &OsStr| word.as_bytes().starts_with(name.as_bytes());
@@ -177,26 +180,26 @@ fn program_of(command: &[OsString], name: &str) -> Option<PathBuf> {
     std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// Returns true if a program has this text in it. A Node.js has 100 MB, of which it looks at every thirtieth byte or so.
-fn holds(program: &Path, text: &[u8]) -> io::Result<bool> {
+/// Returns true if the file of a program contains this text. Of the 100 MB of Node.js, it compares about every thirtieth byte.
+fn contains_text(program: &Path, text: &[u8]) -> io::Result<bool> {
     const BLOCK: usize = 1 << 20;
     let mut file = File::open(program)?;
     let mut bytes = Vec::new();
     loop {
-        // What may begin in one block and end in the next is looked at again.
+        // The text may start in one block and end in the next.
         let kept = bytes.len().min(text.len().saturating_sub(1));
         bytes.drain(..bytes.len() - kept);
         if file.by_ref().take(BLOCK as u64).read_to_end(&mut bytes)? == 0 {
             return Ok(false);
         }
-        if is_in(&bytes, text) {
+        if find_text(&bytes, text) {
             return Ok(true);
         }
     }
 }
 
-/// Searches as Horspool does: the last byte under the text says how far on it can begin.
-fn is_in(bytes: &[u8], text: &[u8]) -> bool {
+/// Searches with the Boyer–Moore–Horspool algorithm.
+fn find_text(bytes: &[u8], text: &[u8]) -> bool {
     let Some(last) = text.len().checked_sub(1) else { return true };
     let mut skips = [text.len(); 256];
     for (index, &byte) in text[..last].iter().enumerate() {
@@ -267,10 +270,10 @@ mod tests {
             let mut bytes = vec![b'-'; 4 << 20];
             bytes[start..start + NODE_FRAMES.len()].copy_from_slice(NODE_FRAMES.as_bytes());
             std::fs::write(&path, &bytes).unwrap();
-            assert!(holds(&path, NODE_FRAMES.as_bytes()).unwrap(), "{start}");
+            assert!(contains_text(&path, NODE_FRAMES.as_bytes()).unwrap(), "{start}");
             bytes[start + 7] = b'_';
             std::fs::write(&path, &bytes).unwrap();
-            assert!(!holds(&path, NODE_FRAMES.as_bytes()).unwrap(), "{start}");
+            assert!(!contains_text(&path, NODE_FRAMES.as_bytes()).unwrap(), "{start}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which samples of a recording a view is about.
+//! Arguments that select samples.
 
 use clap::Args;
 use model::{Pid, Tid, Timestamp};
@@ -8,11 +8,11 @@ use super::NumberList;
 use super::lists::time_range;
 use super::numbers::within;
 
-/// Which samples.
+/// Arguments that select samples.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Which samples")]
+#[command(next_help_heading = "Samples")]
 pub struct SampleArguments {
-    /// Only threads of this name (may be given several times)
+    /// Only threads of this name (may be repeated)
     #[arg(long, value_name = "NAME")]
     comm: Vec<String>,
     /// Only these processes
@@ -26,22 +26,22 @@ pub struct SampleArguments {
     /// Only these CPUs, for example 0-3,5
     #[arg(long, value_name = "LIST")]
     cpu: Option<NumberList>,
-    /// Only these containers, as they are shown (docker:0123456789ab) or by id; `host` for what runs in none
+    /// Only these containers, by displayed name (docker:0123456789ab) or id; `host` for processes outside of containers
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     container: Vec<String>,
-    /// Only these cgroups and those below them, by path, where samples say theirs (`record --all-cgroups`)
+    /// Only these cgroups and those below them, by path; needs a recording with --all-cgroups
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     cgroup: Vec<String>,
-    /// Only this stretch of time, in seconds as `perf script` prints them; either end may be left out
+    /// Only this time range, in seconds as `perf script` prints them; either end may be omitted
     #[arg(long, value_name = "START,END", value_parser = time_range)]
     time: Option<TimeRange>,
-    /// Only this event of several
+    /// Only this event
     #[arg(long, value_name = "NAME")]
     pub event: Option<String>,
 }
 
 impl SampleArguments {
-    /// The flags that were given.
+    /// Returns the flags that are given.
     pub fn given(&self) -> Vec<&'static str> {
         [
             (!self.comm.is_empty(), "--comm"),
@@ -58,8 +58,8 @@ impl SampleArguments {
         .collect()
     }
 
-    /// Describes the chosen samples in words; empty for all.
-    pub fn in_words(&self) -> String {
+    /// Describes the selected samples; empty for all.
+    pub fn description(&self) -> String {
         fn list<T: ToString>(values: &[T]) -> String {
             values.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
         }
@@ -87,7 +87,7 @@ impl SampleArguments {
         given.map(|(what, values)| format!("{what}{values}")).collect::<Vec<_>>().join(", ")
     }
 
-    /// The conditions, but for the event: which events there are is known only when the recording is open.
+    /// Returns the filter, except for the event, which is resolved when the recording is open.
     pub fn filter(&self) -> SampleFilter {
         SampleFilter {
             comms: self.comm.iter().map(|comm| comm.as_bytes().to_vec()).collect(),

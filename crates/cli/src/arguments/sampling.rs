@@ -11,51 +11,50 @@ use super::events::EventLists;
 use super::exit_with_usage_error;
 use super::numbers::{seconds, within};
 
-/// What to sample, and how often.
+/// Arguments that say what to sample, and how often.
 #[derive(Args)]
 pub struct SamplingArguments {
-    /// A ring for each thread instead of each CPU; threads that are started later are not followed
+    /// Use a ring per thread instead of per CPU; new threads are not followed
     #[arg(long, conflicts_with_all = ["all_cpus", "cpu"])]
     per_thread: bool,
     #[command(flatten)]
     events: EventLists,
-    /// Samples per second, or max [default: 997]
+    /// Samples per second, or `max` [default: 997]
     #[arg(short = 'F', long, value_name = "HZ", value_parser = frequency, conflicts_with = "count",
           allow_negative_numbers = true)]
     freq: Option<u64>,
-    /// How to take call chains: auto (complete stacks, with or without frame pointers), dwarf[,SIZE] (the same with
-    /// stack copies of SIZE bytes), fp (the kernel's walk over frame pointers), lbr (the calls that an Intel processor
-    /// remembers), no
+    /// How to record call chains: auto (complete stacks, with or without frame pointers), dwarf[,SIZE] (the same with
+    /// stack copies of SIZE bytes), fp (frame pointers, by the kernel), lbr (last branch records of Intel processors), no
     #[arg(long, value_name = "HOW", value_parser = call_graph::parse, default_value = "auto")]
     call_graph: CallGraph,
-    /// Call chains of user space only
+    /// Record call chains of user space only
     #[arg(long, conflicts_with = "kernel_callchains")]
     user_callchains: bool,
-    /// Call chains of the kernel only
+    /// Record call chains of the kernel only
     #[arg(long)]
     kernel_callchains: bool,
-    /// Take call chains (as is the default)
+    /// Record call chains (the default)
     #[arg(short = 'g', conflicts_with = "call_graph")]
     chains: bool,
-    /// Stop after so many seconds
+    /// Stop after SECS seconds
     #[arg(short, long, value_name = "SECS", value_parser = seconds, allow_negative_numbers = true)]
     duration: Option<Duration>,
-    /// Start sampling after so many milliseconds; -1: when --control says so
+    /// Start sampling after MS milliseconds; -1 waits for the command `enable` of --control
     #[arg(short = 'D', long, value_name = "MS", allow_negative_numbers = true, value_parser = delay)]
     delay: Option<Duration>,
-    /// Keep at most so many addresses of each call chain
+    /// Maximum number of addresses in a call chain
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = within(1..=u16::MAX))]
     max_stack: Option<u16>,
-    /// User space only
+    /// Sample user space only
     #[arg(long, conflicts_with = "all_kernel")]
     all_user: bool,
-    /// The kernel only
+    /// Sample the kernel only
     #[arg(long)]
     all_kernel: bool,
-    /// Clock of the timestamps: monotonic, monotonic_raw, realtime, boottime, tai, or perf for the kernel's own
+    /// Clock of the timestamps: monotonic, monotonic_raw, realtime, boottime, tai, or perf (the kernel's default)
     #[arg(short = 'k', long, value_name = "NAME", value_parser = clock, default_value = "monotonic")]
     clockid: Clock,
-    /// Ring per CPU: so many pages, or a size such as 512K or 8M [default: up to 4M per CPU]
+    /// Ring size per CPU, in pages or as 512K, 8M [default: up to 4M per CPU]
     #[arg(short, long, value_name = "N|SIZE", value_parser = ring_size, allow_negative_numbers = true)]
     mmap_pages: Option<u64>,
 }

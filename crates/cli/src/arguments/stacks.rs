@@ -1,4 +1,4 @@
-//! What of stacks is shown, and what makes them heavy.
+//! Arguments that select frames, and the weight of stacks.
 
 use std::str::FromStr;
 
@@ -8,59 +8,59 @@ use clap::Args;
 use decoder::Attr;
 use profile::{Pattern, PatternError, Shape, Show, Weight};
 
-/// Which frames.
+/// Arguments that select frames, and the weight of stacks.
 ///
-/// A pattern is text in a function's name (ignoring case unless it has a capital), a regular expression between slashes,
-/// or either of these about modules, with `mod:` before it.
+/// A pattern is a part of a function's name (ignoring case unless it contains a capital) or a regular expression between slashes.
+/// With the prefix `mod:` it matches modules.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Which frames")]
+#[command(next_help_heading = "Frames")]
 pub struct StackArguments {
-    /// Without functions that the compiler put into their callers
+    /// Omit inlined functions
     #[arg(long)]
     no_inline: bool,
-    /// Without the kernel's part of stacks
+    /// Omit the kernel frames of stacks
     #[arg(long)]
     no_kernel: bool,
-    /// Without the user part of stacks
+    /// Omit the user-space frames of stacks
     #[arg(long)]
     no_user: bool,
-    /// Without frames that match: text, a regular expression between slashes, or either about modules: mod:libc
+    /// Omit matching frames: PATTERN is text, a /regular expression/, or either for modules: mod:libc (may be repeated)
     #[arg(long, value_name = "PATTERN", value_parser = Pattern::parse)]
     hide: Vec<Pattern>,
-    /// Only samples with a frame that matches (may be given several times: any of them)
+    /// Only samples with a matching frame (may be repeated: any of them)
     #[arg(long, value_name = "PATTERN", value_parser = Pattern::parse)]
     keep: Vec<Pattern>,
-    /// Stacks from their outermost frame of this function on; samples without one are left out
+    /// Start stacks at their outermost frame of this function, and omit samples without one
     #[arg(long, value_name = "FUNC", value_parser = Pattern::parse)]
     root_at: Option<Pattern>,
-    /// One frame for a function that calls itself, also through others (recursion), or for each run of a module's frames
+    /// Merge the frames of recursive functions, or consecutive frames of a module, into one
     #[arg(long, value_name = "recursion|MODULE", value_parser = Collapse::from_str)]
     collapse: Vec<Collapse>,
-    /// Async Rust without the closures, polls and schedulers that its functions are run by
+    /// Omit the closures, polls and schedulers between async functions of Rust
     #[arg(long)]
     fold_async: bool,
-    /// What makes a stack heavy: the number of its samples, or the sum of their periods [default: what fits the event]; of a
-    /// recording with --off-cpu flame and report also take the time of its threads: cpu (running), offcpu (ready to run, or blocked), wall
-    /// (both), latency (running, divided by how many threads of the process ran at that moment)
+    /// Weight of a stack: number of samples, or sum of their periods [default: depends on the event]. For recordings with
+    /// --off-cpu, flame and report also weigh by time of threads: cpu (running), offcpu (waiting for a CPU, or blocked), wall
+    /// (both), latency (running, divided by the number of threads of the process that run at the same time)
     #[arg(long, value_name = "KIND", value_parser = ["samples", "period", "cpu", "wall", "offcpu", "latency"])]
     weight: Option<String>,
-    /// Where threads ran and where they waited, in one (flame, report): --weight wall
+    /// Show where threads run and where they wait (flame, report): same as --weight wall
     #[arg(long, conflicts_with = "weight")]
     off_cpu: bool,
-    /// With --off-cpu: who woke blocked threads, on top of what they waited for (flame, report, export; of recordings made with
-    /// the right to record tracepoints)
+    /// With --off-cpu: show who woke blocked threads, above what they waited for (flame, report, export; needs a recording with
+    /// tracepoints)
     #[arg(long)]
     wakers: bool,
     #[command(flatten)]
     nameless: NamelessArguments,
 }
 
-/// How functions without a name are shown.
+/// The argument that merges functions without names.
 #[derive(Args, Clone, Debug, Default)]
 pub struct NamelessArguments {
-    /// One frame for all functions of a module that have no name, also where unwind tables tell them apart: [nginx] instead
-    /// of [nginx+0x1a40], which is where the function begins
-    #[arg(long, help_heading = "Which frames")]
+    /// Merge all functions of a module that have no name into one frame, [nginx], even if unwind tables separate them:
+    /// [nginx+0x1a40]
+    #[arg(long, help_heading = "Frames")]
     pub modules_only: bool,
 }
 
@@ -89,7 +89,7 @@ impl StackArguments {
         !self.no_kernel
     }
 
-    /// Returns the choice of frames that these arguments make.
+    /// Returns which frames are shown.
     pub fn show(&self) -> Show {
         Show {
             inlined: !self.no_inline,
@@ -101,7 +101,7 @@ impl StackArguments {
         }
     }
 
-    /// The filters on stacks.
+    /// Returns the filters on stacks.
     pub fn shape(&self) -> Shape {
         let module = |collapse: &Collapse| match collapse {
             Collapse::Recursion => None,
@@ -116,7 +116,7 @@ impl StackArguments {
         }
     }
 
-    /// Returns the quantity that makes the stacks of an event heavy.
+    /// Returns the weight of the stacks of an event.
     pub fn weight(&self, attr: &Attr) -> Weight {
         match self.weight.as_deref() {
             _ if self.time().is_some() => Weight::Period,
@@ -126,24 +126,24 @@ impl StackArguments {
         }
     }
 
-    /// Returns the time of threads that makes stacks heavy, where it is no sum of samples.
+    /// Returns the kind of thread time by which stacks are weighed; `None` if they are weighed by samples.
     pub fn time(&self) -> Option<TimeWeight> {
         let named = self.weight.as_deref().and_then(TimeWeight::by_name);
         if self.off_cpu { Some(TimeWeight::Wall) } else { named }
     }
 
-    /// Returns true if waits are told apart by who ended them.
+    /// Returns true if wakers of blocked threads are shown.
     pub fn wakers(&self) -> bool {
         self.wakers
     }
 
-    /// Returns true if what makes stacks heavy was said.
+    /// Returns true if `--weight` is given.
     pub fn names_weight(&self) -> bool {
         self.weight.is_some()
     }
 
-    /// Describes the samples and frames that filters leave, in words; empty for all.
-    pub fn in_words(&self) -> String {
+    /// Describes the filters on stacks; empty without any.
+    pub fn description(&self) -> String {
         let typed = |name: &str, patterns: &[Pattern]| {
             patterns.iter().map(|pattern| format!("{name} {}", pattern.typed())).collect::<Vec<_>>()
         };

@@ -1,3 +1,5 @@
+//! Arguments for the names of functions.
+
 use std::path::PathBuf;
 
 use analysis::symbols::SymbolSettings;
@@ -5,24 +7,24 @@ use clap::Args;
 use host::objects::SearchPaths;
 use symbolizer::{NameStyle, Options};
 
-/// Where names come from, and how they look.
+/// Arguments that say where names come from, and their style.
 #[derive(Args, Default)]
 #[command(next_help_heading = "Names")]
 pub struct SymbolArguments {
-    /// Look for debug files here first, by build id and by name (may be given several times)
+    /// Search debug files in DIR first, by build id and by name (may be repeated)
     #[arg(long, value_name = "DIR", value_parser = folder)]
     debug_dir: Vec<PathBuf>,
-    /// Open the recording's files below this folder instead of /
+    /// Open the files of the recording below DIR instead of /
     #[arg(long, value_name = "DIR", value_parser = folder)]
     symfs: Option<PathBuf>,
-    /// Names as the linker knows them, not demangled
+    /// Do not demangle names
     #[arg(long)]
     raw_names: bool,
 }
 
 impl SymbolArguments {
-    /// Returns the settings that the arguments ask for. `this_host`: the recording was made here, so that processes
-    /// which still live can be asked.
+    /// Returns the symbol settings. `this_host` says that the recording was made on this machine, so that files are also opened
+    /// through processes that still live.
     pub fn settings(&self, inlines: bool, this_host: bool) -> SymbolSettings {
         let names = if self.raw_names { NameStyle::Linkage } else { NameStyle::Demangled };
         SymbolSettings {
@@ -32,6 +34,7 @@ impl SymbolArguments {
     }
 }
 
+/// Parses the path of an existing folder.
 fn folder(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     if path.is_dir() { Ok(path) } else { Err(String::from("no such folder")) }

@@ -12,33 +12,33 @@ use super::numbers::process_number;
 /// The processes, threads, CPUs or cgroup to observe.
 #[derive(Args)]
 pub struct TargetArguments {
-    /// Attach to these processes: all their threads, and what they start
+    /// Attach to these processes, with all their threads and the children that they start
     #[arg(short, long, value_name = "PID", value_delimiter = ',', conflicts_with = "all_cpus",
           allow_negative_numbers = true, value_parser = process_number)]
     pid: Vec<i32>,
-    /// With -p: also the processes that these have started before, and so on
+    /// With -p: also attach to the existing descendants of these processes
     #[arg(long, requires = "pid", conflicts_with = "no_inherit")]
     with_children: bool,
-    /// Attach to these single threads
+    /// Attach to these threads only
     #[arg(short, long, value_name = "TID", value_delimiter = ',', conflicts_with_all = ["pid", "all_cpus"],
           allow_negative_numbers = true, value_parser = process_number)]
     tid: Vec<i32>,
     /// Attach to all processes of this user
     #[arg(short, long, value_name = "USER", conflicts_with_all = ["pid", "tid", "all_cpus"])]
     uid: Option<String>,
-    /// Everything on all CPUs
+    /// Record all CPUs, system-wide
     #[arg(short, long)]
     all_cpus: bool,
-    /// Only on these CPUs (0-3,5); without another target, everything there
+    /// Only on these CPUs (0-3,5); without another target, everything on them
     #[arg(short = 'C', long, value_name = "LIST", value_parser = cpu_list)]
     cpu: Option<CpuList>,
     /// Only this cgroup (with -a)
     #[arg(short = 'G', long, value_name = "PATH", requires = "all_cpus")]
     cgroup: Option<PathBuf>,
-    /// Do not follow the threads and processes that are started
+    /// Do not follow new threads and processes
     #[arg(short = 'i', long)]
     no_inherit: bool,
-    /// What to follow of what is started: processes with their threads, or the threads of the target's processes alone
+    /// What to follow: new processes and threads, or only new threads of the target [default: process]
     #[arg(long, value_name = "WHAT", value_parser = ["process", "thread"], conflicts_with = "no_inherit")]
     inherit: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Recordings that are always there: how much is kept, and when it is written.
+//! Arguments of recordings that write several files: windows (`--overwrite`), `--switch-output`, `--dump-when`, `--control`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,48 +13,45 @@ use recorder::{CommandSources, DumpCondition, ExitCondition, SlowCall, SwitchWhe
 use super::numbers::within;
 use crate::console::Console;
 
-/// Kept where nothing else is said.
+/// Default size of a window.
 const DEFAULT_WINDOW_BYTES: u64 = 64 << 20;
-/// With less, a window would hold a few large samples only.
+/// Minimum size of a window or file: smaller ones would hold only a few large samples.
 const MIN_WINDOW_BYTES: u64 = 1 << 20;
-/// A window of so much time takes no more than this, where no bytes are given …
+/// Maximum size of a window that is given as a time …
 const MAX_TIMED_WINDOW_BYTES: u64 = 1 << 30;
-/// … and no more than this part of the machine's memory.
+/// … which is also limited to this fraction of main memory: one eighth.
 const MEMORY_PER_TIMED_WINDOW: u64 = 8;
 
-/// What is kept, and when it is written.
+/// Arguments of recordings that write several files.
 #[derive(Args)]
 pub struct WindowArguments {
-    /// Keep only the newest samples, in memory, and write them as FILE.YYYYMMDDTHHMMSS at the end and whenever SIGUSR2
-    /// (prof dump PID) asks for it, while the recording goes on
+    /// Flight recorder: keep only the newest samples in memory, and write them to FILE.YYYYMMDDTHHMMSS at the end and on each
+    /// SIGUSR2 (prof dump PID)
     #[arg(long)]
     overwrite: bool,
-    /// With --overwrite: keep so many seconds (30s), or bytes (64M), or both as far as they go (5m,256M) [default: 64M]
+    /// With --overwrite: how much to keep, as time (30s), size (64M), or the smaller of both (5m,256M) [default: 64M]
     #[arg(long, value_name = "TIME|SIZE", value_parser = window, requires = "overwrite")]
     window: Option<Window>,
-    /// Write into files FILE.YYYYMMDDTHHMMSS that follow each other, each of which can be read by itself: the next begins
-    /// at SIGUSR2 (signal), after a time (30s), or after so many bytes of records (100M); with --overwrite: write what is
-    /// kept each time
+    /// Write a series of files FILE.YYYYMMDDTHHMMSS, each readable by itself, and start the next one on SIGUSR2 (signal), after a
+    /// time (30s), or after a size (100M); with --overwrite: write the window each time
     #[arg(long, value_name = "signal|TIME|SIZE", num_args = 0..=1, require_equals = true,
           default_missing_value = "signal", value_parser = switch_when)]
     switch_output: Option<SwitchWhen>,
-    /// Write what is kept, or begin the next file, too: file:PATH, when a file appears; cpu:90%:5s, when CPU use was above
-    /// 90 % for 5 s (of one CPU; of the machine with -a);
-    /// slow:PROGRAM:FUNCTION:10ms, when a call took longer (at most every 10 s). exit:CODE, exit:nonzero: with --overwrite, write at the end only if
-    /// the command ends so. May be given several times
+    /// Also write the window, or start the next file, when: file:PATH appears; cpu:90%:5s, CPU use exceeds 90 % for 5 s (of one CPU;
+    /// with -a of the machine); slow:PROGRAM:FUNCTION:10ms, a call takes longer (at most every 10 s). exit:CODE or exit:nonzero: with
+    /// --overwrite, write at the end only if the command exits so (may be repeated)
     #[arg(long, value_name = "WHAT", value_parser = dump_when)]
     dump_when: Vec<DumpWhen>,
-    /// Remove the oldest of the files FILE.YYYYMMDDTHHMMSS where there are more than N
+    /// Keep at most N files FILE.YYYYMMDDTHHMMSS, and remove the oldest
     #[arg(long, value_name = "N", value_parser = within(1..=1_000_000_usize))]
     max_files: Option<usize>,
-    /// Take commands while recording, a line each: enable, disable, dump, ping, stop; each is answered with "ack", or
-    /// "error: " and why. fifo:PATH[,ACK-PATH] reads a named pipe (mkfifo) and answers through another; unix:PATH makes a
-    /// socket
+    /// Accept commands while recording, one per line: enable, disable, dump, ping, stop; each is answered with "ack" or
+    /// "error: REASON". fifo:PATH[,ACK-PATH] reads a named pipe (mkfifo) and answers to another; unix:PATH creates a socket
     #[arg(long, value_name = "fifo:PATH[,ACK]|unix:PATH", value_parser = control)]
     control: Option<ControlChannel>,
 }
 
-/// When something is written without being asked for.
+/// A condition on which a file is written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum DumpWhen {
     Condition(DumpCondition),
@@ -62,15 +59,15 @@ enum DumpWhen {
     Slow(SlowFunction),
 }
 
-/// A function whose calls may not take long.
+/// A function whose slow calls trigger a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct SlowFunction {
-    /// `PROGRAM:FUNCTION`
+    /// The function, as `PROGRAM:FUNCTION`.
     place: String,
     limit: Duration,
 }
 
-/// Where commands come from.
+/// The source of commands.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum ControlChannel {
     Fifo(PathBuf, Option<PathBuf>),
@@ -78,17 +75,17 @@ enum ControlChannel {
 }
 
 impl WindowArguments {
-    /// The window that is kept; `None` where everything is recorded.
+    /// Returns the window; `None` without `--overwrite`.
     pub fn window(&self) -> Option<Window> {
         self.overwrite.then(|| self.window.unwrap_or(Window { time: None, bytes: DEFAULT_WINDOW_BYTES }))
     }
 
-    /// Returns the condition on which the next file begins; `None` where there is one for all.
+    /// Returns when the next file starts; `None` without `--switch-output`.
     pub fn switch(&self) -> Option<SwitchWhen> {
         self.switch_output
     }
 
-    /// Returns the conditions that are watched for.
+    /// Returns the conditions that the recorder watches.
     pub fn conditions(&self) -> Vec<DumpCondition> {
         let condition = |when: &DumpWhen| match when {
             DumpWhen::Condition(condition) => Some(condition.clone()),
@@ -97,10 +94,10 @@ impl WindowArguments {
         self.dump_when.iter().filter_map(condition).collect()
     }
 
-    /// The functions whose calls are watched, with their probes.
+    /// Returns the functions whose calls are timed, with their probes.
     ///
     /// # Errors
-    /// Where there is no such function, or no probe can be set.
+    /// A function does not exist, or no probe can be set.
     pub fn slow_calls(&self) -> anyhow::Result<Vec<SlowCall>> {
         let machine = recorder::this_machine();
         let calls = self.dump_when.iter().filter_map(|when| match when {
@@ -120,7 +117,7 @@ impl WindowArguments {
         calls.enumerate().map(slow_call).collect()
     }
 
-    /// Returns the way the command has to end for something to be written then.
+    /// Returns the exit condition on which a file is written at the end.
     pub fn exit(&self) -> Option<ExitCondition> {
         let exit = |when: &DumpWhen| match when {
             DumpWhen::Exit(exit) => Some(*exit),
@@ -129,45 +126,45 @@ impl WindowArguments {
         self.dump_when.iter().rev().find_map(exit)
     }
 
-    /// Returns the complaint about options that contradict each other, with what to try.
+    /// Returns the usage error if options contradict each other.
     pub fn contradiction(&self) -> Option<&'static str> {
         let has_series = self.overwrite || self.switch_output.is_some();
         match self.switch_output {
             _ if self.max_files.is_some() && !has_series => {
-                Some("--max-files counts the files of --overwrite or --switch-output; try one of them")
+                Some("--max-files needs --overwrite or --switch-output; try one of them")
             }
             _ if !self.dump_when.is_empty() && !has_series => {
-                Some("--dump-when writes what --overwrite keeps; try: --overwrite")
+                Some("--dump-when needs --overwrite or --switch-output; try: --overwrite")
             }
             _ if self.exit().is_some() && !self.overwrite => {
-                Some("--dump-when exit: leaves out what --overwrite writes at the end; try: --overwrite")
+                Some("--dump-when exit: needs --overwrite; try: --overwrite")
             }
             Some(SwitchWhen::Bytes(_)) if self.overwrite => {
-                Some("--overwrite keeps as many bytes as --window says; try: --switch-output=30s")
+                Some("with --overwrite, --window sets the size of files; try: --switch-output=30s")
             }
             _ => None,
         }
     }
 
-    /// The files that are written.
+    /// Opens the series of files.
     ///
     /// # Errors
-    /// Where none can be.
+    /// The files cannot be written at `path`.
     pub fn series(&self, path: &Path) -> Result<FileSeries, DestinationError> {
         FileSeries::find(path, self.max_files)
     }
 }
 
 impl WindowArguments {
-    /// Returns true if sampling may begin when a command says so.
+    /// Returns true if `--control` is given.
     pub fn has_control(&self) -> bool {
         self.control.is_some()
     }
 
-    /// Opens what commands come through.
+    /// Opens the pipes and sockets through which commands come.
     ///
     /// # Errors
-    /// Where that is missing, in use, or may be somebody else's.
+    /// A pipe is missing, a name is in use, or an untrusted user may have created it.
     pub fn commands(&self, console: &Console) -> anyhow::Result<CommandSources> {
         let mut sources = CommandSources::default();
         match &self.control {
@@ -181,7 +178,7 @@ impl WindowArguments {
             Some(ControlChannel::Socket(path)) => {
                 let bound = CommandSocket::bind(path);
                 sources = sources.with_socket(
-                    bound.with_context(|| format!("cannot make the socket {}", path.display()))?,
+                    bound.with_context(|| format!("cannot create the socket {}", path.display()))?,
                 );
             }
             None => {}
@@ -189,8 +186,10 @@ impl WindowArguments {
         if self.overwrite || self.switch_output.is_some() {
             match CommandSocket::for_this_process() {
                 Ok(socket) => sources = sources.with_socket(socket),
-                // Signals come through all the same.
-                Err(error) => console.detail(&format!("prof dump will have to send a signal: {error}")),
+                // SIGUSR2 works without the socket.
+                Err(error) => {
+                    console.detail(&format!("prof dump will use a signal instead of a socket: {error}"))
+                }
             }
         }
         Ok(sources)
@@ -208,7 +207,7 @@ fn control(text: &str) -> Result<ControlChannel, String> {
     }
 }
 
-/// `30s`, `5m`, `64M`, or one of each.
+/// Parses `30s`, `5m`, `64M`, or one time and one size.
 fn window(text: &str) -> Result<Window, String> {
     let wrong = || "a time such as 30s or 5m, a size from 1M on such as 64M, or both: 30s,64M".to_owned();
     let (mut time, mut bytes) = (None, None);
@@ -262,12 +261,12 @@ fn dump_when(text: &str) -> Result<DumpWhen, String> {
     }
 }
 
-/// As [`short_time`], for what is not a matter of less than a tenth of a second.
+/// Parses a time of at least 100 ms, like [`short_time`].
 fn duration(text: &str) -> Option<Duration> {
     short_time(text).filter(|time| *time >= Duration::from_millis(100))
 }
 
-/// Microseconds with `us`, milliseconds with `ms`, seconds with `s`, minutes with `m`, hours with `h`.
+/// Parses a time with the unit `us`, `ms`, `s`, `m` (minutes) or `h`.
 fn short_time(text: &str) -> Option<Duration> {
     let units = [("us", 0.000_001), ("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
     let (number, factor) =
@@ -276,7 +275,7 @@ fn short_time(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(number * factor).ok().filter(|time| !time.is_zero())
 }
 
-/// Bytes with `K`, `M` or `G`: capitals, as a small m is a minute.
+/// Parses a size with the unit `K`, `M` or `G`, in capitals because `m` means minutes. At least [`MIN_WINDOW_BYTES`].
 fn size(text: &str) -> Option<u64> {
     let unit = text.chars().last()?;
     let factor = match unit {

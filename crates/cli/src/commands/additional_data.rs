@@ -1,53 +1,54 @@
-//! What `prof record` records beside the usual, as arguments.
+//! Arguments of `prof record` for additional data in samples and additional records.
 
 use clap::Args;
 use decoder::BranchSampleFormat;
 use recorder::Extras;
 
-/// What is recorded beside the usual.
+/// Additional data in samples, and additional records.
 #[derive(Args)]
 pub struct AdditionalDataArguments {
-    /// The data address of each sample, and mappings without code
+    /// Record data addresses, and mappings without code
     #[arg(long)]
     data: bool,
-    /// The physical data address of each sample
+    /// Record physical data addresses
     #[arg(long)]
     phys_data: bool,
-    /// The registers at each sample
+    /// Record registers at each sample
     #[arg(long)]
     intr_regs: bool,
-    /// How costly each sample was, where the event knows
+    /// Record the cost (weight) of each sample, if the event provides it
     #[arg(short = 'W', long)]
     weight: bool,
-    /// The last branches before each sample (-j any)
+    /// Record the last branches before each sample (same as -j any)
     #[arg(short = 'b', long)]
     branch_any: bool,
-    /// The last branches before each sample: any, any_call, any_ret, ind_call, cond, …, with u or k for one side
+    /// Record the last branches before each sample, filtered: any, any_call, any_ret, ind_call, cond, …, and u or k for one
+    /// privilege level
     #[arg(short = 'j', long, value_name = "LIST", value_parser = recorder::parse_branches, conflicts_with = "branch_any")]
     branch_filter: Option<BranchSampleFormat>,
-    /// Also where threads wait: each switch between threads, with the stack of the one that leaves its CPU (prof flame
-    /// --off-cpu draws it)
+    /// Also record where threads wait: each context switch, with the stack of the thread that leaves the CPU (shown by prof flame
+    /// --off-cpu)
     #[arg(long, conflicts_with_all = ["overwrite", "switch_output", "all_user", "all_kernel"])]
     pub off_cpu: bool,
-    /// When threads are switched in and out
+    /// Record context switches
     #[arg(long)]
     switch_events: bool,
-    /// The namespaces of processes
+    /// Record namespaces of processes
     #[arg(long)]
     namespaces: bool,
-    /// The cgroup of each sample
+    /// Record the cgroup of each sample
     #[arg(long)]
     all_cgroups: bool,
-    /// The page size of each sample's data address
+    /// Record the page size of data addresses
     #[arg(long)]
     data_page_size: bool,
-    /// The page size of each sample's instruction
+    /// Record the page size of instruction addresses
     #[arg(long)]
     code_page_size: bool,
 }
 
 impl AdditionalDataArguments {
-    /// Returns the extras that were asked for.
+    /// Returns the options of the recorder.
     pub fn extras(&self) -> Extras {
         Extras {
             data: self.data,

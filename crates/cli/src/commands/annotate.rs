@@ -1,4 +1,4 @@
-//! `prof annotate`: source lines and instructions of a function, with samples.
+//! `prof annotate`: lists source lines and instructions of a function with their samples.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::output::Output;
 use crate::reading::{self, RecordingSource};
 use crate::source_files::{self, SourceFiles};
 
-/// Names that are offered where none fits.
+/// Maximum number of names suggested if none matches.
 const MAX_SUGGESTIONS: usize = 8;
 
 /// Arguments of `prof annotate`.
@@ -30,27 +30,27 @@ const MAX_SUGGESTIONS: usize = 8;
     override_usage = "prof annotate [OPTIONS] <FUNC> [FILE]\n       prof annotate [OPTIONS] --hottest <N> [FILE]"
 )]
 pub struct AnnotateArguments {
-    /// The function: its name, or a part of it that only one has (case counts if a capital is typed); not with --hottest
+    /// Function name, or a unique part of it (ignoring case unless it contains a capital); not with --hottest
     #[arg(value_name = "FUNC", required_unless_present = "hottest")]
     function: Option<String>,
     #[command(flatten)]
     recording: RecordingArguments,
-    /// Where the listing goes [default: standard output]
+    /// Output file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The N functions that most samples were taken in
+    /// The N functions with the most samples
     #[arg(long, value_name = "N", conflicts_with = "file")]
     hottest: Option<usize>,
-    /// Show also what has no samples
+    /// Also show lines without samples
     #[arg(long)]
     full: bool,
-    /// How instructions of x86 are written
+    /// Syntax of x86 instructions
     #[arg(long, value_name = "SYNTAX", default_value = "att", value_parser = ["att", "intel"])]
     syntax: String,
-    /// Look for sources below TO where debug information says FROM (may be given several times)
+    /// Search sources below TO if debug information says FROM (may be repeated)
     #[arg(long, value_name = "FROM=TO", value_parser = source_files::parse_replacement)]
     source_dir: Vec<(String, PathBuf)>,
-    /// Print JSON (docs/schemas/annotate.json)
+    /// Print JSON (schema: docs/schemas/annotate.json)
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -58,7 +58,7 @@ pub struct AnnotateArguments {
 }
 
 impl AnnotateArguments {
-    /// The recording that was named: with --hottest, what stands in the place of the function.
+    /// Returns the path of the recording. With --hottest, the first word is the recording.
     fn path(&self) -> Option<&Path> {
         let first = self.function.as_deref().map(Path::new).filter(|_| self.hottest.is_some());
         self.recording.path().or(first)
@@ -68,19 +68,17 @@ impl AnnotateArguments {
 /// Lists a function.
 ///
 /// # Errors
-/// Where the recording cannot be read, no function fits, or the listing cannot be written.
+/// The recording cannot be read, no function matches, or the listing cannot be written.
 pub fn run(arguments: &AnnotateArguments, console: &Console) -> anyhow::Result<ExitCode> {
     if !HAS_DISASSEMBLY {
         bail!(
-            "this build cannot show instructions: its cargo feature `disassembly` is off; try: cargo install --path crates/cli"
+            "this build cannot show instructions (cargo feature `disassembly`); try: cargo install --path crates/cli"
         );
     }
     if let (Some(_), Some(function), Some(_)) =
         (arguments.hottest, &arguments.function, arguments.recording.path())
     {
-        bail!(
-            "--hottest lists no function by name, and `{function}` and -i are two recordings; try it without one of them"
-        );
+        bail!("with --hottest, `{function}` and -i name two recordings; try without one of them");
     }
     let output = Output::open(arguments.output.as_deref(), console)?;
     let source = RecordingSource::File(arguments.path());
@@ -98,17 +96,17 @@ fn list(
     let (query, stacks) = (&arguments.query, &arguments.query.stacks);
     if let Some(weight) = stacks.time() {
         bail!(
-            "annotate is about samples; for the time of threads try: prof report --weight {}",
+            "prof annotate shows samples, not time of threads; try: prof report --weight {}",
             weight.name()
         );
     }
-    // Inlined functions have no code of their own: to find them, they are always looked for.
+    // Inlined functions are resolved even with --no-inline, so that they can be found by name.
     let mut settings = query.settings(&input, false);
     settings.options.inlines = true;
     let request = Request { several_events: false, ..query.request(&settings) };
     let (carried, damage) = archive::code(&input.reader, settings.options.names);
     if let Some(damage) = damage {
-        console.warn(&format!("the code that {} carries is damaged: {damage}", input.name));
+        console.warn(&format!("the code in {} is damaged: {damage}", input.name));
     }
     let name = input.name.clone();
     let analysis = reading::analyse(input, &request, "annotate", console)?;
@@ -142,13 +140,17 @@ fn list(
     Ok(())
 }
 
-/// Returns true if standard output shows colours.
+/// Returns true if the listing is coloured, by `NO_COLOR`, `CLICOLOR_FORCE` and whether standard output is a terminal.
 fn is_coloured() -> bool {
     let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
     let forbidden = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     !forbidden && (set("CLICOLOR_FORCE") || std::io::stdout().is_terminal())
 }
 
+/// Chooses the functions to list: the hottest, or the one that matches the given name.
+///
+/// # Errors
+/// No function or several functions match.
 fn choose(arguments: &AnnotateArguments, functions: Vec<Whole>) -> anyhow::Result<Vec<Chosen>> {
     let wanted = match (arguments.hottest, arguments.function.as_deref()) {
         (Some(count), _) => return Ok(functions.into_iter().take(count).map(Chosen::Whole).collect()),
@@ -183,12 +185,12 @@ fn choose(arguments: &AnnotateArguments, functions: Vec<Whole>) -> anyhow::Resul
         ([], [only]) => return instances(only),
         ([], []) => {}
         ([], several) => bail!(
-            "`{wanted}` fits {} functions that were inlined; name one of them: {}",
+            "`{wanted}` matches {} inlined functions; try one of them: {}",
             several.len(),
             quoted(&mut several.iter().map(|name| &***name))
         ),
         (several, _) => bail!(
-            "`{wanted}` fits {} functions; name one of them: {}",
+            "`{wanted}` matches {} functions; try one of them: {}",
             several.len(),
             quoted(&mut several.iter().map(|(name, _)| name.as_str()))
         ),

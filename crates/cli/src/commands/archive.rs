@@ -1,4 +1,4 @@
-//! `prof archive`: a recording with the names it needs, for another machine.
+//! `prof archive`: packs a recording with the names it needs, for another machine.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -24,9 +24,9 @@ use crate::output::Output;
 use crate::reading;
 use crate::sandbox;
 
-/// Names and code together take a seventh of the recording at the most (15 per cent), where the names leave that.
+/// Names and code together take at most one seventh of the size of the recording (15 %), unless the names alone take more.
 const ARCHIVE_SHARE: u64 = 7;
-/// Code may always take so many bytes: a short recording has hot functions, too.
+/// Size that code may always take, so that short recordings get the code of hot functions, too.
 const MIN_CODE_BYTES: u64 = 64 << 10;
 
 /// Arguments of `prof archive`.
@@ -34,17 +34,17 @@ const MIN_CODE_BYTES: u64 = 64 << 10;
 pub struct ArchiveArguments {
     #[command(flatten)]
     recording: RecordingArguments,
-    /// Where the archive goes [default: FILE.archive]
+    /// Output file [default: FILE.archive]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Print what an archive holds, and make none
+    /// List the contents of an archive
     #[arg(long, conflicts_with = "output")]
     list: bool,
     #[command(flatten)]
     names: NameArguments,
 }
 
-/// Where the names of an archive come from.
+/// Arguments that say where the names of an archive come from.
 #[derive(Args, Default)]
 pub struct NameArguments {
     #[command(flatten)]
@@ -53,10 +53,10 @@ pub struct NameArguments {
     debuginfod: DebuginfodArguments,
 }
 
-/// Makes an archive, or lists what one holds.
+/// Writes an archive, or lists the contents of one.
 ///
 /// # Errors
-/// Where the recording cannot be read or is a stream, and where the archive cannot be written.
+/// The recording cannot be read or is a stream, or the archive cannot be written.
 pub fn run(arguments: &ArchiveArguments, console: &Console) -> anyhow::Result<ExitCode> {
     let file = arguments.recording.path();
     if arguments.list {
@@ -73,8 +73,8 @@ pub fn run(arguments: &ArchiveArguments, console: &Console) -> anyhow::Result<Ex
     write(&file, &output, &Arc::default(), &arguments.names, console)
 }
 
-/// Writes the recording `file` with its names to `output`, which may be the same path. `held` are files that were kept open
-/// while it was recorded.
+/// Writes the recording `file` with its names to `output`, which may be the same path. `held` are files that were retained while
+/// recording.
 ///
 /// # Errors
 /// As [`run`].
@@ -87,7 +87,7 @@ pub fn write(
 ) -> anyhow::Result<ExitCode> {
     if !file.is_file() {
         bail!(
-            "{} is no file: a stream or a folder cannot be archived; record to a file, or try prof export",
+            "{} is not a file, and only files can be archived; record to a file, or try: prof export",
             file.display()
         );
     }
@@ -96,17 +96,17 @@ pub fn write(
         let recording = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
         let input = Input::open(file)?.with_held(held);
         if input.reader.is_pipe() {
-            bail!("{} has the form for pipes: record to a file with -o FILE", file.display());
+            bail!("{} is in pipe format and cannot be archived; try recording with -o FILE", file.display());
         }
         append(recording, input, names, output, console)
     })
 }
 
-/// Adds to a recording that was just made the names of what will be gone soon: of generated code, and of the files that were kept
-/// open. Does nothing where there are none.
+/// Appends names that may be gone later to a new recording: those of generated code and of retained files. Does nothing if there are
+/// none.
 ///
 /// # Errors
-/// Where the recording cannot be read, or written anew.
+/// The recording cannot be read or rewritten.
 pub fn append_vanishing_names(file: &Path, sources: &NameSources, console: &Console) -> anyhow::Result<()> {
     if sources.is_empty() || Input::open(file)?.reader.is_pipe() {
         return Ok(());
@@ -120,7 +120,7 @@ pub fn append_vanishing_names(file: &Path, sources: &NameSources, console: &Cons
         Ok(())
     })?;
     if produced != ExitCode::SUCCESS {
-        // It has been said why.
+        // The child has printed the error.
         return Ok(());
     }
     kept.rewind()?;
@@ -137,22 +137,22 @@ pub fn append_vanishing_names(file: &Path, sources: &NameSources, console: &Cons
     output.finish()
 }
 
-/// Returns what to append to the recording `input`, a file of `length` bytes, for it to have the names that will be gone soon
-/// ([`analysis::vanishing`]); `None` where there are none.
+/// Returns the appendix with the names that may be gone later ([`analysis::vanishing`]) for the recording `input`, a file of `length`
+/// bytes; `None` if there are none.
 pub fn vanishing_names(input: Input, length: u64, console: &Console) -> Option<Vec<u8>> {
     let endian = input.reader.endian();
     let settings = settings(&input, &SymbolArguments::default());
-    // Whoever reads the recording is told what is wrong with it.
+    // A damaged recording is reported when it is read.
     let names = vanishing::names(input, &settings).ok()?;
-    // Files that are refused now may be gone when the recording is read.
+    // Refused files are reported now, because they may be gone when the recording is read.
     names.remarks.iter().for_each(|remark| console.warn(remark));
-    // Without names, where code lay tells nothing.
+    // Without names, the locations of generated code are useless.
     let generated = names.generated_code.map(|code| (sections::id::GENERATED_CODE, code));
     let parts: Vec<_> = generated.into_iter().chain([(sections::id::NAMES, names.section?)]).collect();
     Some(sections::appendix(length, &parts, endian))
 }
 
-/// Names as linkers know them, and with lines: who reads them may show them in any way.
+/// Returns settings for linkage names with lines, so that the reader can choose how to show them.
 fn settings(input: &Input, symbols: &SymbolArguments) -> SymbolSettings {
     let options = Options { names: NameStyle::Linkage, inlines: true, locations: true };
     SymbolSettings { options, ..symbols.settings(true, is_of_this_host(input.reader.features())) }
@@ -173,7 +173,7 @@ fn append(
     let request = Request { servers: wanted.debuginfod.servers(), ..Request::all(&settings) };
     let analysis = reading::analyse(input, &request, "archive", console)?;
     let names = archive::pack(&analysis, endian);
-    // An older appendix is replaced.
+    // An existing appendix is replaced.
     let mut bytes = recording.take(appendix.unwrap_or(u64::MAX));
     let length = io::copy(&mut bytes, output).with_context(|| format!("cannot copy {name}"))?;
     let max_code_bytes = (length / ARCHIVE_SHARE).saturating_sub(names.len() as u64).max(MIN_CODE_BYTES);

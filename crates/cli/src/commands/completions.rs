@@ -1,4 +1,4 @@
-//! `prof completions`: what shells need to complete our command line, and `prof man`: its manual pages.
+//! `prof completions`: completion scripts for shells. `prof man`: manual pages.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -18,21 +18,21 @@ use crate::output::Output;
   prof completions zsh > ~/.zfunc/_prof
   prof completions fish > ~/.config/fish/completions/prof.fish")]
 pub struct CompletionsArguments {
-    /// The shell
+    /// Shell to complete for
     shell: Shell,
 }
 
 /// Arguments of `prof man`.
 #[derive(Args)]
 pub struct ManArguments {
-    /// The folder that gets a page for `prof` and one for each command
+    /// Folder for the pages: one for `prof` and one for each command
     folder: PathBuf,
 }
 
-/// Prints a script for a shell.
+/// Prints the completion script for a shell.
 ///
 /// # Errors
-/// Where standard output cannot be written.
+/// Standard output cannot be written.
 pub fn run(arguments: &CompletionsArguments, mut command: clap::Command) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut command, "prof", &mut script);
@@ -43,7 +43,7 @@ pub fn run(arguments: &CompletionsArguments, mut command: clap::Command) -> anyh
 /// Writes `prof.1` and a `prof-COMMAND.1` for each command.
 ///
 /// # Errors
-/// Where a page cannot be written.
+/// A page cannot be written.
 pub fn write_pages(
     arguments: &ManArguments,
     mut command: clap::Command,
@@ -58,7 +58,7 @@ pub fn write_pages(
 }
 
 fn write_page(folder: &Path, command: &clap::Command, console: &Console) -> anyhow::Result<()> {
-    // A built subcommand's display name is `prof-COMMAND`.
+    // After `build`, the display name of a subcommand is `prof-COMMAND`.
     let name = command.get_display_name().unwrap_or(command.get_name());
     let path = folder.join(format!("{name}.1"));
     let mut output = Output::open(Some(&path), console)?;

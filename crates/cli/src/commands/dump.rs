@@ -1,4 +1,4 @@
-//! `prof dump`: lets a running recording write what it keeps.
+//! `prof dump`: makes a running recording write its window.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -27,15 +27,15 @@ Examples:
   prof record -a --overwrite --window 30s &
   prof dump $!")]
 pub struct DumpArguments {
-    /// The recording: the process of prof record --overwrite
+    /// Process number of the running prof record --overwrite
     #[arg(value_name = "PID", allow_negative_numbers = true, value_parser = process_number)]
     pid: i32,
 }
 
-/// Asks the recording, waits for the file, and prints its path.
+/// Sends the request, waits for the file, and prints its path.
 ///
 /// # Errors
-/// Where there is no such recording, it is another user's, or it could not write.
+/// There is no such recording, it belongs to another user, or it cannot write the file.
 pub fn run(arguments: &DumpArguments, console: &Console) -> anyhow::Result<ExitCode> {
     let pid = Pid(arguments.pid);
     match connect_to_recording(pid) {
@@ -46,12 +46,12 @@ pub fn run(arguments: &DumpArguments, console: &Console) -> anyhow::Result<ExitC
             output.finish()?;
         }
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            bail!("process {pid} is another user's; try: sudo prof dump {pid}")
+            bail!("process {pid} belongs to another user; try: sudo prof dump {pid}")
         }
         Err(_) => {
             signal(pid)?;
             console.say(&format!(
-                "process {pid} lives apart from us (in a container): it was sent SIGUSR2, and says itself what it writes"
+                "process {pid} cannot be reached by a socket (it may be in a container), so SIGUSR2 was sent; it prints itself what it writes"
             ));
         }
     }
@@ -65,30 +65,31 @@ fn ask(mut stream: UnixStream, pid: Pid) -> anyhow::Result<PathBuf> {
         .and_then(|()| BufReader::new(stream).read_until(b'\n', &mut answer))
         .with_context(|| {
             format!(
-                "recording {pid} does not listen (to us: it may be another user's; try: sudo prof dump {pid})"
+                "recording {pid} does not answer (it may belong to another user; try: sudo prof dump {pid})"
             )
         })?;
     let answer = answer.trim_ascii();
     if let Some(path) = answer.strip_prefix(b"ack ") {
         let path = Path::new(OsStr::from_bytes(path));
-        // The recording's folder need not be ours.
+        // A relative path is relative to the working folder of the recording.
         let folder = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
         return Ok(folder.join(path));
     }
     match answer.strip_prefix(b"error: ") {
-        Some(why) => bail!("recording {pid} cannot write what it keeps: {}", Name::from(why)),
-        None => bail!("recording {pid} ended before it answered; what it kept is in its last file"),
+        Some(why) => bail!("recording {pid} cannot write its window: {}", Name::from(why)),
+        None => bail!("recording {pid} ended before it answered; its window is in its last file"),
     }
 }
 
-/// For recordings that no socket leads to. Of all processes, only one that waits for the signal may be sent it: others it ends.
+/// Sends SIGUSR2 to a recording whose socket cannot be reached. Checks first that the process is a recording that blocks the signal,
+/// because SIGUSR2 ends other processes.
 fn signal(pid: Pid) -> anyhow::Result<()> {
-    let process = PidFd::open(pid).with_context(|| format!("process {pid} does not exist (any more)"))?;
+    let process = PidFd::open(pid).with_context(|| format!("process {pid} does not exist"))?;
     let is_prof = procfs::comm(pid, Tid(pid.0)).is_ok_and(|comm| comm == b"prof");
     let waits = procfs::blocks_signal(pid, SIGUSR2).unwrap_or(false);
     ensure!(
         is_prof && waits,
-        "process {pid} is no recording that keeps a window; these are: pgrep -f 'prof record.*--overwrite'"
+        "process {pid} is no recording that keeps a window; to find one, try: pgrep -f 'prof record.*--overwrite'"
     );
     process.send(SIGUSR2).with_context(|| format!("cannot send SIGUSR2 to process {pid}"))
 }

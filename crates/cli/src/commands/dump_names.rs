@@ -1,5 +1,5 @@
-//! The names that will be gone soon, for the files of a recording that goes on: found by a process of its own, which ends in
-//! time, has no rights to do harm, and whose memory goes with it.
+//! Adds names that may be gone later to the dumps of a running recording. A sandboxed process with a time limit looks them up, so that
+//! its memory is released at its end.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -21,34 +21,34 @@ use super::archive;
 use crate::console::Console;
 use crate::sandbox;
 
-/// The name of the command.
+/// The name of the hidden command.
 const COMMAND: &str = "dump-names";
-/// Bytes of memory that it may take: programs of the profiled may claim to need any amount.
+/// Limit of its private memory: profiled programs can contain debug information of any size.
 const MAX_DATA_BYTES: u64 = 1 << 30;
 
-/// Descriptors that the recorder has opened.
+/// The descriptors that the recorder has opened.
 #[derive(Args)]
 pub struct DumpNamesArguments {
-    /// The recording, to be read and appended to
+    /// Descriptor of the recording, which is read and appended to
     recording: i32,
-    /// Files that were kept open while recording
+    /// Descriptors of retained files
     held: Vec<i32>,
 }
 
-/// Appends the names to the recording, where there are any.
+/// Appends the names to the recording, if there are any.
 ///
 /// # Errors
-/// Where it cannot be read, or has no room.
+/// The recording cannot be read or written.
 pub fn run(arguments: &DumpNamesArguments, console: &Console) -> anyhow::Result<ExitCode> {
     limits::lower_data_limit(MAX_DATA_BYTES)?;
-    // The file is to be whole soon, and among a thousand busy threads it would take a minute.
+    // Among a thousand busy threads, it would take a minute at normal priority.
     schedule::raise_priority();
     if !sandbox::is_switched_off()
         && let Err(error) = host_sandbox::confine_this_process(std::os::unix::process::parent_id())
     {
-        console.detail(&format!("files are read with all our rights, as they cannot be given up: {error}"));
+        console.detail(&format!("reading files without a sandbox: {error}"));
     }
-    let recording = inherited::descriptor(arguments.recording).context("there is no recording")?;
+    let recording = inherited::descriptor(arguments.recording).context("cannot open the recording")?;
     let held = arguments.held.iter().filter_map(|&number| inherited::descriptor_to_read(number).ok());
     let held = Arc::new(RetainedFiles::from_files(held));
     let length = recording.metadata()?.len();
@@ -59,13 +59,13 @@ pub fn run(arguments: &DumpNamesArguments, console: &Console) -> anyhow::Result<
     Ok(ExitCode::SUCCESS)
 }
 
-/// Has names added to the files of a recording.
+/// Adds names to the dumps of a recording.
 pub struct DumpNames {
     held: Arc<Mutex<RetainedFiles>>,
 }
 
 impl DumpNames {
-    /// From these files that are kept open, too, as they are at that time.
+    /// Names come from these retained files, too, in their state at the time of each dump.
     pub fn new(held: Arc<Mutex<RetainedFiles>>) -> Self {
         Self { held }
     }
@@ -87,9 +87,13 @@ impl DumpNames {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         match timed_child::run_until(&mut command, times, when_late)? {
             Some(ExitStatus::Code(0)) => Ok(()),
-            Some(ExitStatus::Code(code)) => anyhow::bail!("they cannot be read (code {code})"),
-            Some(ExitStatus::Signal(signal)) => anyhow::bail!("reading them was ended by signal {signal}"),
-            None => anyhow::bail!("there was no time to find them"),
+            Some(ExitStatus::Code(code)) => {
+                anyhow::bail!("the process that reads them failed (exit code {code})")
+            }
+            Some(ExitStatus::Signal(signal)) => {
+                anyhow::bail!("signal {signal} ended the process that reads them")
+            }
+            None => anyhow::bail!("looking them up took too long"),
         }
     }
 }
@@ -101,14 +105,14 @@ impl Completion for DumpNames {
         times: (Instant, Instant),
         when_late: &mut dyn FnMut(),
     ) -> Result<u64, String> {
-        let said = |error: &anyhow::Error| format!("names that will be gone soon are not in it: {error:#}");
+        let said = |error: &anyhow::Error| format!("names that may be gone later are not in it: {error:#}");
         let length = || file.metadata().map(|metadata| metadata.len());
         let before = length().map_err(|error| said(&error.into()))?;
         let result = self.append(file, times, when_late);
         match (result, length()) {
             (Ok(()), Ok(after)) => Ok(after.saturating_sub(before)),
             (result, _) => {
-                // A part of them may be there.
+                // Remove what was written in part.
                 let cut = file.set_len(before).err();
                 let error = result.err().or(cut.map(Into::into));
                 Err(error.as_ref().map_or_else(|| "it cannot be looked at".to_owned(), said))

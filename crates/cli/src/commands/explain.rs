@@ -1,4 +1,4 @@
-//! `prof explain`: one page that says what is hot, where from, when, and what to distrust.
+//! `prof explain`: summarizes a recording on one page.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -21,23 +21,23 @@ use crate::reading::{self, RecordingSource};
 pub struct ExplainArguments {
     #[command(flatten)]
     recording: RecordingArguments,
-    /// Where the page goes [default: standard output]
+    /// Output file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Print JSON, with up to 100 rows of each list
     #[arg(long)]
     json: bool,
-    /// Print the JSON Schema of --json, and do nothing else
+    /// Print the JSON Schema of --json
     #[arg(long)]
     schema: bool,
     #[command(flatten)]
     query: QueryArguments,
 }
 
-/// Explains a recording.
+/// Summarizes a recording.
 ///
 /// # Errors
-/// Where the recording cannot be read or the page cannot be written.
+/// The recording cannot be read, or the page cannot be written.
 pub fn run(arguments: &ExplainArguments, console: &Console) -> anyhow::Result<ExitCode> {
     let mut output = Output::open(arguments.output.as_deref(), console)?;
     if arguments.schema {
@@ -77,12 +77,12 @@ fn write(
     let mut hints: Vec<String> = shown.hints.sentences().collect();
     if analysis.at_rest > 0 {
         hints.push(format!(
-            "{:.3} s in which event loops were at rest (epoll, poll, select and the like) are left out; prof flame --off-cpu shows them",
+            "{:.3} s in which event loops were idle (epoll, poll, select and the like) are omitted; prof flame --off-cpu shows them",
             analysis.at_rest as f64 / 1e9
         ));
     }
     if shown.view.shown_total() == 0 {
-        bail!("cannot explain {name}: no sample has a frame that matches what --keep or --root-at says");
+        bail!("cannot explain {name}: no sample has a frame that matches --keep or --root-at");
     }
     let profile = &chosen.profile;
     let facts = ExplanationInput {

@@ -1,4 +1,4 @@
-//! `prof list`: the events that this machine offers.
+//! `prof list`: lists the events that this machine offers.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -17,16 +17,16 @@ use crate::output::Output;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  prof list                          everything that -e takes here
-  prof list 'sched:*'                the tracepoints of the scheduler
-  prof list faults                   whatever has `faults` in its name
-  prof list hw                       one kind: hw, cache, sw, pmu, tracepoint or probe
+  prof list                          all events for -e
+  prof list 'sched:*'                tracepoints of the scheduler
+  prof list faults                   events with `faults` in their names
+  prof list hw                       events of one kind: hw, cache, sw, pmu, tracepoint, probe
 
-Behind an event, modifiers: u user, k kernel, h hypervisor, G guest, H host, p pp ppp P precision, D pinned,
-e exclusive, I not while idle. {a,b} groups events, {a,b}:S samples the first and counts the others with it.
+Modifiers follow an event: u user, k kernel, h hypervisor, G guest, H host, p pp ppp P precision, D pinned,
+e exclusive, I not while idle. {a,b} is a group; {a,b}:S samples the first event and reads the others with it.
 Parameters: cycles/freq=997/, page-faults/period=100,call-graph=no,max-stack=16,name=faults/.")]
 pub struct ListArguments {
-    /// Only events with this in their name; * and ? stand for other letters
+    /// Only events whose names contain PATTERN; * and ? are wildcards
     #[arg(value_name = "PATTERN")]
     patterns: Vec<String>,
 }
@@ -34,7 +34,7 @@ pub struct ListArguments {
 /// Lists the events that can be recorded.
 ///
 /// # Errors
-/// Where nothing matches, or the list cannot be written.
+/// No event matches, or the list cannot be written.
 pub fn run(arguments: &ListArguments, console: &Console) -> anyhow::Result<ExitCode> {
     let machine = recorder::this_machine();
     let (all, problem) = listing(&machine);
@@ -46,7 +46,7 @@ pub fn run(arguments: &ListArguments, console: &Console) -> anyhow::Result<ExitC
             .iter()
             .any(|pattern| pattern.contains(':') || Kind::Tracepoint.words().contains(&pattern.as_str()));
     if chosen.is_empty() {
-        return nothing(patterns, &machine, problem);
+        return no_match(patterns, &machine, problem);
     }
     if let Some(problem) = problem.filter(|_| tracepoints_meant) {
         console.warn(&problem.to_string());
@@ -65,27 +65,28 @@ pub fn run(arguments: &ListArguments, console: &Console) -> anyhow::Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-/// Nothing matches. `problem` is why tracepoints cannot be read, any of which may have been meant.
-fn nothing(
+/// Returns the error that no event matches. `problem` is why tracepoints cannot be read: one of them may match.
+fn no_match(
     patterns: &[String],
     machine: &dyn Catalogue,
     problem: Option<EventError>,
 ) -> anyhow::Result<ExitCode> {
     let list = patterns.join(" ");
     if let Some(problem) = problem {
-        bail!("no event that you may see matches {list}: {problem}");
+        bail!("no visible event matches {list}: {problem}");
     }
     match patterns.iter().find_map(|pattern| nearest(pattern, machine)) {
         Some(nearest) => bail!("no event of this machine matches {list}; did you mean {nearest}?"),
-        None => bail!("no event of this machine matches {list}; prof list shows all"),
+        None => bail!("no event of this machine matches {list}; try: prof list"),
     }
 }
 
-/// What the machine says to each of a group. All tracepoints are alike in that: one is asked for.
+/// Returns what the kernel offers for each event of a group. For tracepoints, only the first is tried, because all give the same
+/// answer.
 fn offers(group: &[&Listed], machine: &dyn Catalogue) -> Vec<Option<Offer>> {
     let ask = |one: &&Listed| {
         let events = select(one.example.as_deref()?, machine);
-        // On a machine with several kinds of cores, one kind that has it is enough.
+        // On a hybrid machine, it is enough if one kind of core supports the event.
         let offers = events.iter().flatten().map(offer);
         offers.min_by_key(|offer| match offer {
             Offer::Samples => 0,
@@ -128,7 +129,7 @@ fn title(kind: &Kind) -> String {
     }
 }
 
-/// Behind a name.
+/// Returns the mark behind the name of an event.
 fn mark(offer: Offer) -> Option<String> {
     match offer {
         Offer::Samples | Offer::UserSpaceOnly => None,
@@ -143,16 +144,16 @@ fn words(errno: i32) -> String {
     recorder::Errno(&std::io::Error::from_raw_os_error(errno)).to_string()
 }
 
-/// Behind the title of a group whose events are all alike.
+/// Returns the remark behind the title of a group whose events all have the same offer.
 fn reason(offer: Offer) -> Option<String> {
     match offer {
         Offer::Samples => None,
-        Offer::UserSpaceOnly => Some("user space only (prof doctor says why)".to_owned()),
-        Offer::CountsOnly => Some("these can be counted and take no samples".to_owned()),
+        Offer::UserSpaceOnly => Some("user space only (see prof doctor)".to_owned()),
+        Offer::CountsOnly => Some("can be counted, but not sampled".to_owned()),
         Offer::Absent => {
-            Some("this machine has none of these (a virtual machine often has no PMU)".to_owned())
+            Some("not available on this machine (virtual machines often have no PMU)".to_owned())
         }
-        Offer::Forbidden => Some("not permitted to you (prof doctor says what would allow them)".to_owned()),
-        Offer::Refused(errno) => Some(format!("the kernel refuses these: {}", words(errno))),
+        Offer::Forbidden => Some("not permitted for this user (see prof doctor)".to_owned()),
+        Offer::Refused(errno) => Some(format!("refused by the kernel: {}", words(errno))),
     }
 }

@@ -1,4 +1,4 @@
-//! What a recording has no samples of: how much that is, why, and what to type.
+//! Reports why a recording has no or too few samples, and what to try.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use recorder::{Command, Options, RecordedEvent, Summary, Target};
 
 use crate::console::Console;
 
-/// A program that ran for less than this part of the time slept.
+/// Maximum share of CPU time per elapsed time for a program that counts as sleeping.
 const MAX_SLEEPER_SHARE: f64 = 0.02;
-/// From this share on, nearly all CPU time is in user space.
+/// From this share of user time on, missing kernel samples are not worth a notice.
 const MIN_USER_SHARE: f64 = 0.95;
-/// Less CPU time than this says nothing about shares.
+/// Minimum CPU time for a meaningful share of user time.
 const MIN_CPU_TIME: Duration = Duration::from_millis(20);
 
-/// Says what has no samples, where that is worth a line.
+/// Prints what has no samples and why, if it is significant.
 pub fn report(summary: &Summary, options: &Options, console: &Console) {
     if let Some(time) = summary.cpu_time
         && let Some(line) = user_space_only(&summary.events, time)
@@ -29,8 +29,8 @@ pub fn report(summary: &Summary, options: &Options, console: &Console) {
     }
     if is_ended_by_breakpoint(summary) {
         console.warn(
-            "SIGTRAP ended the command: in virtual machines, the trap of a hardware breakpoint now and then reaches the program \
-             itself (perf's, too); run it again, or try -e uprobe:PATH:FUNCTION for code",
+            "SIGTRAP ended the command: in virtual machines, the trap of a hardware breakpoint sometimes reaches the program itself \
+             (with perf, too); try again, or for code try: -e uprobe:PATH:FUNCTION",
         );
     }
     if summary.samples == 0 {
@@ -39,26 +39,26 @@ pub fn report(summary: &Summary, options: &Options, console: &Console) {
     let sampled = summary.events.iter().filter(|event| !event.sideband);
     for (event, coverage) in sampled.zip(&summary.coverage) {
         if let Some(missing) = coverage.missing(summary.loss.samples) {
-            // Their clock's time tells nothing of another event.
+            // The task clock measures CPU time only, no other event.
             let has_task_times = summary.has_task_times && event.attr.is_cpu_clock();
             console.warn(&incomplete(event, coverage, missing, max_sample_rate(), has_task_times));
         }
     }
 }
 
-/// Returns true if the command ended by the signal of a breakpoint, where breakpoints were recorded. Of 250 recordings of 400 hits
-/// each by perf 6.1 on Linux 6.18 in a virtual machine, 6 ended so.
+/// Returns true if breakpoints were recorded and SIGTRAP ended the command. This happened in 6 of 250 recordings of 400 hits each, by
+/// perf 6.1 on Linux 6.18 in a virtual machine.
 fn is_ended_by_breakpoint(summary: &Summary) -> bool {
     let is_trap = matches!(summary.command, Some(Command::Ended(ExitStatus::Signal(SIGTRAP))));
     is_trap && summary.events.iter().any(|event| event.attr.kind == TYPE_BREAKPOINT)
 }
 
-/// `kernel.perf_event_max_sample_rate`, in Hz.
+/// Returns `kernel.perf_event_max_sample_rate`, in Hz; the kernel's default if it cannot be read.
 fn max_sample_rate() -> u64 {
     host::sysctl::perf_event_max_sample_rate().unwrap_or(100_000)
 }
 
-/// A sentence on the part of the CPU time that was in user space, where nothing else is sampled.
+/// Returns a sentence on the share of user time, if only user space is sampled and the share is significant.
 fn user_space_only(events: &[RecordedEvent], time: CpuTime) -> Option<String> {
     use decoder::AttrFlags;
     let mut sampled = events.iter().filter(|event| !event.sideband).peekable();
@@ -75,7 +75,7 @@ fn user_space_only(events: &[RecordedEvent], time: CpuTime) -> Option<String> {
     })
 }
 
-/// The reason why so many samples are missing.
+/// Returns a sentence on the share of missing samples and the reason.
 fn incomplete(
     event: &RecordedEvent,
     coverage: &Coverage,
@@ -91,9 +91,9 @@ fn incomplete(
     } else {
         format!("{} {}", grouped(each), event.name)
     };
-    let shown = if has_task_times { "; prof flame shows whose it was as [not sampled]" } else { "" };
+    let shown = if has_task_times { "; prof flame shows them as [not sampled]" } else { "" };
     format!(
-        "{share:.0} % of {} has no samples (about {} of {} are missing): threads and processes that end before they have had \
+        "{share:.0} % of {} has no samples (about {} of {} are missing): threads and processes that end before they use \
          {unit} are not sampled{shown}{}",
         if event.attr.is_cpu_clock() { "the CPU time" } else { &event.name },
         grouped(missing),
@@ -102,24 +102,24 @@ fn incomplete(
     )
 }
 
-/// `; try: -F 9973`
+/// Returns the advice to sample more often, such as `; try: -F 9973`; empty if that would not help.
 fn rate_advice(event: &RecordedEvent, max_rate: u64) -> String {
     let asked = event.attr.sample_period;
     if !event.attr.is_frequency() {
         return if asked >= 10 { format!("; try: -c {}", asked / 10) } else { String::new() };
     }
     let rate = match asked {
-        recorder::DEFAULT_FREQUENCY => 9_973, // a prime, too
+        recorder::DEFAULT_FREQUENCY => 9_973, // A prime, like the default.
         _ => asked.saturating_mul(10),
     };
-    // A rate that is hardly higher finds hardly more.
+    // Less than twice the rate finds hardly more samples.
     match rate.min(max_rate) {
         rate if rate >= asked.saturating_mul(2) => format!("; try: -F {rate}"),
         _ => String::new(),
     }
 }
 
-/// The reason why there are no samples at all, and what to try.
+/// Returns the reason why there are no samples at all, and what to try.
 fn no_samples(summary: &Summary, options: &Options) -> String {
     if summary.loss.samples > 0 {
         return "all samples were lost".to_owned();
@@ -134,7 +134,7 @@ fn no_samples(summary: &Summary, options: &Options) -> String {
         let (every, fixed) = (event.attr.sample_period, !event.attr.is_frequency());
         Some(match fixed {
             true => format!(
-                "{} occurred {} times, and every {}th is sampled; try: -c 1",
+                "{} occurred {} times, and every {}th occurrence is sampled; try: -c 1",
                 event.name,
                 grouped(counted),
                 grouped(every)
@@ -157,7 +157,7 @@ fn no_samples(summary: &Summary, options: &Options) -> String {
     format!("no samples: {}", occurred.unwrap_or_else(did_not))
 }
 
-/// The reason why an event that counts as long as programs run has no samples.
+/// Returns the reason why a clock or cycle event has no samples, and what to try.
 fn little_cpu_time(event: &RecordedEvent, summary: &Summary, options: &Options) -> String {
     match (&options.target, summary.cpu_time) {
         (Target::Command, Some(time)) => {
@@ -181,17 +181,18 @@ fn little_cpu_time(event: &RecordedEvent, summary: &Summary, options: &Options) 
         (Target::Command, None) => "the command slept all the time; try longer (-d)".to_owned(),
         (Target::Processes(_) | Target::Threads(_) | Target::User(_), _) => {
             match summary.unrecorded_children {
-                0 => "the process slept all the time; try longer (-d), or see where it waits".to_owned(),
-                1 => "the process slept all the time; what it started before, a process, is not recorded; \
+                0 => "the process slept all the time; try longer (-d), or --off-cpu to see where it waits"
+                    .to_owned(),
+                1 => "the process slept all the time, and the child that it started before is not recorded; \
                       try: --with-children"
                     .to_owned(),
                 children => format!(
-                    "the process slept all the time; what it started before, {children} processes, is not recorded; \
+                    "the process slept all the time, and the {children} children that it started before are not recorded; \
                      try: --with-children"
                 ),
             }
         }
-        (Target::Cgroup(_), _) => "nothing of this cgroup ran; try longer (-d)".to_owned(),
+        (Target::Cgroup(_), _) => "no process of this cgroup ran; try longer (-d)".to_owned(),
         (Target::System, _) => "the CPUs were idle; try longer (-d)".to_owned(),
     }
 }

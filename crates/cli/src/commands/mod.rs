@@ -1,4 +1,4 @@
-//! One file per command: its arguments, and what it does.
+//! The commands, one file each: arguments and implementation.
 
 mod additional_data;
 pub mod annotate;

@@ -1,22 +1,22 @@
-//! Recording with the files kept open that names will come from.
+//! Records while retaining the files that names will be looked up in.
 
 use std::sync::{Arc, Mutex};
 
 use host::objects::RetainedFiles;
 use recorder::{Consumer, Control, Error, Holding, NameSources, Notice, Options, Summary};
 
-/// The time at which names are looked for.
+/// When the names of a recording are looked up.
 #[derive(Clone)]
 pub enum NameLookup {
-    /// At the end of the recording: files that have no name by then are kept open.
+    /// At the end of the recording. Files whose paths may be gone by then are retained.
     AtEnd,
-    /// While it goes on, too, by somebody who looks at these files that are kept open.
+    /// At each dump of a running recording, from the shared retained files.
     DuringRecording(Arc<Mutex<RetainedFiles>>),
-    /// Whenever somebody reads the recording.
+    /// When the recording is read. No files are retained.
     WhenRead,
 }
 
-/// Records, and keeps the files open meanwhile that names will have to come from, should they be gone by then.
+/// Records, and retains the files whose paths may be gone when names are looked up. Returns these files with the summary.
 pub fn record_retaining_files(
     consumer: &mut impl Consumer,
     names: NameLookup,

@@ -1,4 +1,4 @@
-//! `prof record`: a command, processes or the whole system into a perf.data file.
+//! `prof record`: records a command, processes or the whole system into a perf.data file.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -35,16 +35,16 @@ const DEFAULT_OUTPUT: &str = "prof.data";
 
 /// The last message when memory runs out while recording. We exit without waiting for the command, because waiting would keep
 /// memory that the command may need.
-static OUT_OF_MEMORY: &str = "prof: error: there is no memory left (ulimit -v, or the machine's own); a recording that had \
-                              begun can be read up to there, and its command goes on\n";
+static OUT_OF_MEMORY: &str = "prof: error: out of memory (limited by ulimit -v, or the machine has no more); what was \
+                              recorded so far can be read, and the command goes on\n";
 
 /// The arguments of `prof record`.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  prof record -- cargo build          a command, with all that it starts
+  prof record -- cargo build          a command and its children
   prof record -p 1234 -d 10           a running process, for ten seconds
-  sudo prof record -a -d 5            everything on this machine")]
+  sudo prof record -a -d 5            the whole system")]
 pub struct RecordArguments {
     #[command(flatten)]
     target: TargetArguments,
@@ -52,11 +52,11 @@ pub struct RecordArguments {
     sampling: SamplingArguments,
     #[command(flatten)]
     extras: AdditionalDataArguments,
-    /// One sample per so many events (nanoseconds, for the clocks)
+    /// Sample every N events (for clocks: every N nanoseconds)
     #[arg(short, long, value_name = "N", allow_negative_numbers = true,
           value_parser = within(1..=u64::MAX >> 1))]
     count: Option<u64>,
-    /// Keep raw copies of the user stacks in the file, instead of unwinding them while recording
+    /// Keep raw copies of user stacks in the file instead of unwinding them while recording
     #[arg(long)]
     keep_stacks: bool,
     #[command(flatten)]
@@ -65,22 +65,21 @@ pub struct RecordArguments {
     #[arg(short = 'z', long, value_name = "LEVEL", num_args = 0..=1, require_equals = true,
           default_missing_value = "1", value_parser = within(1..=22))]
     pub(super) compress: Option<i32>,
-    /// Put the names of all that was sampled into the file when it is finished, for another machine (see prof archive)
+    /// Add the names of all sampled functions to the finished file, for another machine (see prof archive)
     #[arg(long, conflicts_with_all = ["overwrite", "switch_output"])]
     pub(super) archive: bool,
-    /// Leave out of the file the names that will be gone soon (generated code, programs below /tmp or in containers), to be
-    /// looked for when it is read
+    /// Do not add the names that may be gone when the file is read (generated code, programs in /tmp or in containers)
     #[arg(long, conflicts_with = "archive")]
     pub(super) no_names: bool,
-    /// Exit with 1 when samples were lost, or it is not known whether any were
+    /// Exit with 1 if samples were lost or their number is unknown
     #[arg(long)]
     pub(super) strict: bool,
-    /// Write to this file, - for standard output; one that exists becomes FILE.old
+    /// Output file, or - for standard output; an existing FILE becomes FILE.old
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_OUTPUT)]
     pub(super) output: PathBuf,
     #[command(flatten)]
     runtimes: RuntimeArguments,
-    /// Leave out these sources of stack frames, or savings, to see what they bring
+    /// Disable these sources of stack frames or optimizations
     #[cfg(feature = "ablation")]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = mechanism)]
     without: Vec<recorder::unwind::Mechanisms>,
@@ -96,7 +95,7 @@ pub struct RecordArguments {
 pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<ExitCode> {
     let mut options = options(arguments, console)?;
     if options.delay == Some(Duration::MAX) && !arguments.parts.has_control() {
-        exit_with_usage_error("-D -1 waits for a command; try: --control fifo:PATH");
+        exit_with_usage_error("-D -1 needs --control; try: --control fifo:PATH");
     }
     if let Some(why) = arguments.parts.contradiction() {
         exit_with_usage_error(why);
@@ -116,9 +115,7 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Exi
     let destination = destination.into_kind();
     let is_file = matches!(&destination, DestinationKind::Name(_));
     if arguments.archive && !is_file {
-        exit_with_usage_error(
-            "--archive adds to a file, and the recording goes to a stream; try: -o prof.data",
-        );
+        exit_with_usage_error("--archive needs an output file, not a stream; try: -o prof.data");
     }
     let mut consumer = FileConsumer::new(destination, own_command_line());
     if let Some(level) = arguments.compress {
@@ -145,7 +142,7 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Exi
 /// them.
 fn append_vanishing_names(recording: &Path, sources: &NameSources, console: &Console) {
     if let Err(error) = archive::append_vanishing_names(recording, sources, console) {
-        let what = "names that will be gone soon are not in the recording";
+        let what = "names that may be gone later could not be added to the recording";
         console.warn(&format!("{what}: {error:#}"));
     }
 }
@@ -246,7 +243,7 @@ fn retry_advice(problem: ErrorKind, output: Option<&Path>) -> String {
     let Some(output) = output else { return "; try another folder: TMPDIR=/var/tmp".to_owned() };
     match (problem, output.file_name()) {
         (ErrorKind::StorageFull | ErrorKind::QuotaExceeded, _) => {
-            "; try a folder with more room (-o), or -z, which writes less".to_owned()
+            "; try a folder with more space (-o), or -z, which compresses".to_owned()
         }
         (ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem, Some(name)) => {
             format!("; try: -o {}", std::env::temp_dir().join(name).display())
@@ -267,7 +264,7 @@ fn options(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Opt
     let target = arguments.target.target(!arguments.command.is_empty())?;
     if target.is_none() && arguments.command.is_empty() {
         exit_with_usage_error(
-            "whom shall I record? try: prof record -- COMMAND, prof record -p PID, or prof record -a",
+            "nothing to record; try: prof record -- COMMAND, prof record -p PID, or prof record -a",
         );
     }
     let has_command = !arguments.command.is_empty();
@@ -289,7 +286,7 @@ fn options(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Opt
     }
     if !options.extras.branches.is_empty() && options.call_chain == CallChain::LastBranches {
         exit_with_usage_error(
-            "-b, -j and --call-graph lbr all take the processor's last branches; try one of them",
+            "-b, -j and --call-graph lbr exclude each other, as all use last branch records; try one of them",
         );
     }
     Ok(options)

@@ -1,4 +1,4 @@
-//! `prof record --overwrite` and `--switch-output`: a recording that leaves several files.
+//! `prof record --overwrite` and `--switch-output`: a recording that writes a series of files.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -15,10 +15,10 @@ use super::record::{Outcome, RecordArguments, own_command_line, record_into};
 use crate::arguments::exit_with_usage_error;
 use crate::console::Console;
 
-/// Keeps a window of the recording, or writes several files.
+/// Records with a window, or into a series of files, and returns the exit code of the command.
 ///
 /// # Errors
-/// Where nothing could be recorded, or not to its end.
+/// The recording cannot start, or fails before its end.
 pub fn record(
     arguments: &RecordArguments,
     mut options: Options,
@@ -26,18 +26,14 @@ pub fn record(
 ) -> anyhow::Result<ExitCode> {
     let (parts, output) = (&arguments.parts, &arguments.output);
     if output == Path::new("-") {
-        exit_with_usage_error(
-            "--overwrite and --switch-output write files, and standard output is none; try: -o prof.data",
-        );
+        exit_with_usage_error("--overwrite and --switch-output need an output file; try: -o prof.data");
     }
     if arguments.archive {
-        exit_with_usage_error(
-            "--archive packs one recording, and there may be several; try: prof archive FILE",
-        );
+        exit_with_usage_error("--archive works on a single file; try: prof archive FILE");
     }
     options.in_parts = true;
     options.jvms = options.jvms.map(|_| JvmAsking::Repeatedly);
-    // It may run for weeks.
+    // The recording may run for weeks, so fragmentation matters.
     memory::map_large_blocks_separately();
     options.dump_when = parts.conditions();
     options.slow_calls = parts.slow_calls()?;

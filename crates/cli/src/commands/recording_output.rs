@@ -1,19 +1,19 @@
-//! What `prof record` writes to: one file, or several.
+//! The outputs of `prof record`: one file or a series.
 
 use std::path::Path;
 use std::time::Duration;
 
 use recorder::{Consumer, FileConsumer, SwitchingConsumer, WindowConsumer};
 
-/// A sink that a recording goes to, with a report at the end.
+/// An output of a recording, with figures for the summary.
 pub trait RecordingOutput: Consumer {
-    /// Samples that are missing because they could not be decoded.
+    /// Returns the number of samples that could not be decoded.
     fn undecodable(&self) -> u64;
 
-    /// For how long the destination took less than came.
+    /// Returns how long the recording waited for the destination because its buffer was full.
     fn held_up(&self) -> Duration;
 
-    /// The file that was written last, `output` where nothing else is known, and its size.
+    /// Returns path and size of the last file written. `output` is the path of the `-o` option.
     fn written<'a>(&'a self, output: &'a Path) -> Option<(&'a Path, u64)>;
 }
 

@@ -7,10 +7,10 @@ use recorder::unwind::StackTotals;
 
 use crate::console::Console;
 
-/// `, stacks 99.8 % complete (copies of 4 to 64 KiB)`; the sizes are the smallest and the largest that were chosen.
+/// Returns `, stacks 99.8 % complete (copies of 4 to 64 KiB)` for the summary. `sizes` are the smallest and the largest copy, in bytes.
 pub fn completeness(totals: &StackTotals, sizes: (u32, u32)) -> String {
     totals.complete_percent().map_or(String::new(), |percent| {
-        // 99.96 % are not "100.0 %".
+        // 99.96 % must not be rounded to "100.0 %".
         let percent = if percent < 100.0 { percent.min(99.9) } else { percent };
         let kib = |size: u32| (f64::from(size) / 1024.0).round();
         let sizes = match sizes {
@@ -21,13 +21,13 @@ pub fn completeness(totals: &StackTotals, sizes: (u32, u32)) -> String {
     })
 }
 
-/// Tells the user why stacks are not complete.
+/// Prints why stacks are incomplete: as warnings from 1 % of the stacks on, else as details.
 pub fn report_truncation(totals: &StackTotals, console: &Console) {
     let all = totals.all().max(1) as f64;
     let percent = |count: u64| 100.0 * count as f64 / all;
     if totals.completed_late > 0 {
         console.detail(&format!(
-            "{:.1} % of the stacks were deeper than their copy and completed from memory read later",
+            "{:.1} % of the stacks were deeper than their copy and were completed from memory read later",
             percent(totals.completed_late)
         ));
     }
@@ -43,25 +43,25 @@ pub fn report_truncation(totals: &StackTotals, console: &Console) {
     }
     if totals.of_32_bits > 0 {
         console.warn(&format!(
-            "{} of 32-bit programs, whose stacks are followed by frame pointers alone: build them with \
+            "{} of 32-bit programs, whose stacks are unwound by frame pointers alone; try building them with \
              -fno-omit-frame-pointer",
             counted(totals.of_32_bits, "sample is", "samples are")
         ));
     }
     if totals.at_frame_limit > 0 {
         console.warn(&format!(
-            "{} more frames than are kept",
+            "{} more frames than the limit and are cut",
             counted(totals.at_frame_limit, "stack has", "stacks have")
         ));
     }
 }
 
-/// The advice that makes such stacks whole.
+/// Returns the advice to get complete stacks.
 fn remedy(reason: TruncationReason) -> Option<&'static str> {
     Some(match reason {
         TruncationReason::CopyTooSmall => "try: --call-graph dwarf,65528",
         TruncationReason::NoUnwindData => {
-            "code that a runtime generated, or that was built without tables; try: --call-graph fp with frame pointers \
+            "the code is generated, or was built without unwind tables; try: --call-graph fp with frame pointers \
              (java -XX:+PreserveFramePointer, gcc -fno-omit-frame-pointer)"
         }
         TruncationReason::RecorderBehind => "try: a lower rate (-F), or --call-graph fp",

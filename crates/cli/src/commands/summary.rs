@@ -1,4 +1,4 @@
-//! What `prof record` says at the end: one line, and one for each thing that went wrong.
+//! The summary of `prof record`: one line, and one for each problem.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use recorder::{OUTPUT_BUFFER, Options, Summary};
 use super::{missing_samples, stack_completeness};
 use crate::console::Console;
 
-/// One line, and one for each thing that went wrong. `output` is the file and its size, where the user has it; `held_up` is
-/// for how long the destination took less than came.
+/// Prints one line, and one for each problem. `output` is the file and its size, if the user gets one. `held_up` is how long the
+/// recording waited for the destination.
 pub fn print(
     summary: &Summary,
     (stacks, copy_sizes): &(StackTotals, (u32, u32)),
@@ -44,8 +44,8 @@ pub fn print(
             "the rings were full; try a larger ring (-m 16M) or a lower rate (-F)".to_owned()
         } else {
             format!(
-                "the output took less than came, and its buffer of {} MiB was full for {:.1} s; try another disk (-o), -z, \
-                 which writes less, or a lower rate (-F)",
+                "the output was too slow, and its buffer of {} MiB was full for {:.1} s; try another disk (-o), -z, \
+                 which compresses, or a lower rate (-F)",
                 OUTPUT_BUFFER >> 20,
                 held_up.as_secs_f64()
             )
@@ -55,19 +55,19 @@ pub fn print(
     if loss.unread > 0 {
         let counts = counted(loss.unread, "count", "counts");
         console.warn(&format!(
-            "{counts} of lost samples could not be had (an event that found no counter, or a ring that was full at the end, on a \
+            "{counts} of lost samples could not be read (an event without a counter, or a ring that was full at the end, on a \
              kernel before Linux 6.0): more may be missing"
         ));
     }
     if loss.undecodable > 0 {
         let records = counted(loss.undecodable, "sample", "samples");
         console.warn(&format!(
-            "{records} could not be decoded and are left out; please report it, with what -vv prints"
+            "{records} could not be decoded and are omitted; please report this with the output of -vv"
         ));
     }
     if loss.sideband > 0 {
         let records = counted(loss.sideband, "record", "records");
-        console.warn(&format!("{records} about processes and mappings lost: names may be missing"));
+        console.warn(&format!("{records} about processes and mappings were lost: names may be missing"));
     }
     if loss.throttles > 0 {
         let times = counted(loss.throttles, "time", "times");
@@ -77,12 +77,12 @@ pub fn print(
     }
     if loss.cut_bytes > 0 {
         let bytes = counted(loss.cut_bytes, "byte", "bytes");
-        console.warn(&format!("{bytes} from the rings belong to no whole record"));
+        console.warn(&format!("{bytes} from the rings belong to no complete record"));
     }
     missing_samples::report(summary, options, console);
 }
 
-/// A sentence on the CPU time of the recording beside what it does to the command itself.
+/// Returns a sentence on the CPU time that recording took, also relative to the command.
 fn own_cpu_time(own: Duration, command: Option<Duration>) -> String {
     let share = command.filter(|time| !time.is_zero()).map(|time| {
         let percent = 100.0 * own.as_secs_f64() / time.as_secs_f64();
@@ -91,18 +91,18 @@ fn own_cpu_time(own: Duration, command: Option<Duration>) -> String {
     format!("own CPU time {} ms{}", own.as_millis(), share.unwrap_or_default())
 }
 
-/// `997 Hz cpu-clock`, `page-faults, each 100th`.
+/// Formats rate and name of an event: `997 Hz cpu-clock`, `every 100 page-faults`.
 fn rate_and_name(event: &recorder::RecordedEvent) -> String {
     match (event.attr.is_frequency(), event.attr.sample_period) {
         (true, hertz) => format!("{} Hz {}", grouped(hertz), event.name),
-        // A member of a group that is read with its leader's samples.
+        // A group member that is read with the samples of its leader has no period.
         (false, 0) => event.name.clone(),
         (false, 1) => format!("every {}", event.name),
         (false, period) => format!("every {} {}", grouped(period), event.name),
     }
 }
 
-/// `1.2 MB`
+/// Formats a size: `1.2 MB`.
 fn bytes(size: u64) -> String {
     let size = size as f64;
     match size {

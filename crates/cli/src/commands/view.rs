@@ -1,4 +1,4 @@
-//! `prof view`: a recording, or that of a command, as one HTML page.
+//! `prof view`: writes an interactive HTML page of a recording or a command.
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -26,7 +26,7 @@ use crate::source_files::{self, SourceFiles};
 pub struct ViewArguments {
     #[command(flatten)]
     recording: RecordingArguments,
-    /// Where the page goes [default: standard output]
+    /// Output file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Open the page in the browser
@@ -36,35 +36,33 @@ pub struct ViewArguments {
     query: QueryArguments,
     #[command(flatten)]
     runtimes: RuntimeArguments,
-    /// Put source lines and instructions into the page: those that were sampled, with some around. The code that an archive
-    /// carries is in its page anyway
+    /// Include sampled source lines and instructions with their surroundings; the code in an archive is included anyway
     #[arg(long)]
     with_source: bool,
-    /// Look for sources below TO where debug information says FROM (may be given several times)
+    /// Search sources below TO if debug information says FROM (may be repeated)
     #[arg(long, value_name = "FROM=TO", value_parser = source_files::parse_replacement, requires = "with_source")]
     source_dir: Vec<(String, PathBuf)>,
-    /// Above the page [default: what was recorded]
+    /// Title of the page [default: what was recorded]
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
-    /// A command to record and look at, with its arguments, after `--`
+    /// Command to record and show, with its arguments, after `--`
     #[arg(value_name = "COMMAND", last = true, conflicts_with_all = ["file", "input"])]
     command: Vec<OsString>,
 }
 
-/// Writes the page of a recording, or records a command and writes that; returns the command's exit code then.
+/// Writes the page of a recording, or records a command first and returns its exit code.
 ///
 /// # Errors
-/// Where the recording cannot be read or the page cannot be written.
+/// The recording cannot be read, or the page cannot be written.
 pub fn run(arguments: &ViewArguments, console: &Console) -> anyhow::Result<ExitCode> {
     if arguments.output.is_none() && std::io::stdout().is_terminal() {
         bail!(
-            "a page does not belong on a terminal; try: `prof view -o view.html` or `prof view -o view.html --open`"
+            "the page cannot go to a terminal; try: prof view -o view.html, or prof view -o view.html --open"
         );
     }
     if arguments.query.stacks.time().is_some() {
         bail!(
-            "the page is made of samples: its lanes show when threads waited, and not with which stacks; try: prof flame \
-             --off-cpu, with the same recording"
+            "prof view weighs stacks by samples, not by waiting time (its lanes show when threads wait); try: prof flame --off-cpu"
         );
     }
     let output = Output::open(arguments.output.as_deref(), console)?;
@@ -100,12 +98,12 @@ fn write(
     let name = input.name.clone();
     let (carried, damage) = archive::code(&input.reader, settings.options.names);
     if let Some(damage) = damage {
-        console.warn(&format!("the code that {name} carries is damaged: {damage}"));
+        console.warn(&format!("the code in {name} is damaged: {damage}"));
     }
     let analysis = reading::analyse(input, &request, "show", console)?;
     let show = Show { modules: true, lines: arguments.with_source, ..query.stacks.show() };
     let shown = analysis.event_views(show, |attr| query.stacks.weight(attr), &query.stacks.shape(), console);
-    // The page has room for the hints as whole sentences.
+    // The page shows the hints as whole sentences.
     let figures = |shown: &EventView<'_>| subtitle(&Summary { remedies: &[], ..shown.summary() });
     let mut truth: Vec<String> = shown.iter().map(figures).collect();
     let mut hinted: Vec<String> = Vec::new();
@@ -157,10 +155,10 @@ fn write(
     Ok(export::view::write(&page, output)?)
 }
 
-/// Functions whose instructions are read for a page.
+/// Maximum number of functions whose instructions are included.
 const MAX_FUNCTIONS: usize = 200;
 
-/// Reads the code of the hottest functions of all events: what the recording carries, and with `from_files` what files have.
+/// Reads the code of the hottest functions of all events: from the recording, and with `from_files` also from files.
 fn code(
     analysis: &Analysis,
     shown: &[EventView<'_>],

@@ -72,7 +72,8 @@ impl CommandSocket {
     pub fn accept(&self) -> Option<UnixStream> {
         loop {
             let (stream, _) = self.listener.accept().ok()?;
-            let is_trusted = peer::credentials(stream.as_fd()).is_ok_and(|peer| self.trusted.contains(peer.user));
+            let is_trusted =
+                peer::credentials(stream.as_fd()).is_ok_and(|peer| self.trusted.contains(peer.user));
             if is_trusted && stream.set_nonblocking(true).is_ok() {
                 return Some(stream);
             }

@@ -85,7 +85,10 @@ mod tests {
         symlink("/", &link).unwrap();
         let look = |mode: u32, trusted: &Trusted| {
             fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
-            trusted.is_placed_by_trusted(&fs::symlink_metadata(&link).unwrap(), &fs::metadata(folder.path()).unwrap())
+            trusted.is_placed_by_trusted(
+                &fs::symlink_metadata(&link).unwrap(),
+                &fs::metadata(folder.path()).unwrap(),
+            )
         };
         let own = Trusted::for_this_process();
         let somebody = Trusted { users: vec![u32::MAX] };

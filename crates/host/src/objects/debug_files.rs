@@ -105,7 +105,8 @@ impl<S: ObjectSource> ObjectStore<S> {
         const STEP_BYTES: u64 = 16 << 20;
         const STAT_BLOCK_BYTES: u64 = 512; // st_blocks of stat(2)
         let length = file.source().size();
-        let on_disk = std::fs::metadata(path).map_or(0, |file| file.blocks().saturating_mul(STAT_BLOCK_BYTES));
+        let on_disk =
+            std::fs::metadata(path).map_or(0, |file| file.blocks().saturating_mul(STAT_BLOCK_BYTES));
         let is_hollow = length > STEP_BYTES && on_disk < length / 16;
         if length > self.max_checksummed_bytes() || is_hollow {
             return Err(Reason::FileUnreadable(format!(

@@ -1,6 +1,4 @@
 use std::collections::HashMap;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -250,9 +248,9 @@ fn is_other_inode(recorded: &FileIdentity, found: &std::fs::Metadata) -> bool {
 /// `CAP_SYS_ADMIN` or `CAP_CHECKPOINT_RESTORE` (proc(5), `/proc/pid/map_files`).
 fn map_files_link(pid: Pid, path: &[u8]) -> Option<PathBuf> {
     let (maps, _) = procfs::executable_maps(pid, false, Duration::from_millis(100)).ok()?;
-    let entry = maps.into_iter().find(|entry| {
-        entry.path == path || entry.path.strip_suffix(DELETED_SUFFIX) == Some(path)
-    })?;
+    let entry = maps
+        .into_iter()
+        .find(|entry| entry.path == path || entry.path.strip_suffix(DELETED_SUFFIX) == Some(path))?;
     Some(PathBuf::from(format!("/proc/{pid}/map_files/{:x}-{:x}", entry.start, entry.end)))
 }
 
@@ -265,6 +263,7 @@ fn is_kernel_mapping(path: &Name) -> bool {
 mod tests {
     use super::*;
     use model::{BuildId, Name};
+    use std::os::unix::ffi::OsStrExt;
 
     fn store() -> ObjectStore {
         ObjectStore::new(SearchPaths {

@@ -26,7 +26,7 @@ pub(crate) fn selected(options: &Options, cpus: &[CpuId]) -> Result<Vec<Event>, 
     match missing {
         Some(event) => Err(Error::NotOnTheseCpus {
             event: event.name.clone(),
-            cpus: event.cpus.as_deref().map(host::cpus::list).unwrap_or_default(),
+            cpus: event.cpus.as_deref().map(host::cpus::format).unwrap_or_default(),
         }),
         None => Ok(kept),
     }

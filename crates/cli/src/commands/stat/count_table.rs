@@ -258,9 +258,9 @@ mod tests {
 
     #[test]
     fn cpus_are_added_up_by_what_they_share() {
-        let place = |core, socket| Some(topology::Place { core, die: 0, socket });
+        let place = |core, socket| Some(topology::CpuLocation { core, die: 0, socket });
         let processors = Some(Processors {
-            places: vec![place(0, 0), place(0, 0), place(0, 1), None],
+            locations: vec![place(0, 0), place(0, 0), place(0, 1), None],
             ..Processors::default()
         });
         let count = |cpu, value| Count {
