@@ -93,7 +93,7 @@ fn incomplete(
     };
     let shown = if has_task_times { "; prof flame shows them as [not sampled]" } else { "" };
     format!(
-        "{share:.0} % of {} has no samples (about {} of {} are missing): threads and processes that end before they use \
+        "{share:.0} % of {} has no samples (about {} of {} are missing): threads and processes that end within \
          {unit} are not sampled{shown}{}",
         if event.attr.is_cpu_clock() { "the CPU time" } else { &event.name },
         grouped(missing),
@@ -166,7 +166,7 @@ fn little_cpu_time(event: &RecordedEvent, summary: &Summary, options: &Options) 
             let rate = if used.as_millis() < 20 { 20_000 } else { 4_999 };
             let advice = match event.attr.is_frequency() && event.attr.sample_period >= rate {
                 true => String::new(),
-                false => format!("; try -F {rate}"),
+                false => format!("; try: -F {rate}"),
             };
             if slept {
                 format!(
@@ -251,8 +251,8 @@ mod tests {
         let missing = of_clock.missing(0).unwrap();
         assert_eq!(
             incomplete(&clock(AttrFlags::empty()), &of_clock, missing, 100_000, true),
-            "41 % of the CPU time has no samples (about 277 of 680 are missing): threads and processes that end before they \
-             have had 1.0 ms of CPU time are not sampled; prof flame shows whose it was as [not sampled]; try: -F 9973"
+            "41 % of the CPU time has no samples (about 277 of 680 are missing): threads and processes that end within \
+             1.0 ms of CPU time are not sampled; prof flame shows them as [not sampled]; try: -F 9973"
         );
         let of_faults = Coverage {
             event: "page-faults".to_owned(),
@@ -262,8 +262,8 @@ mod tests {
         };
         assert_eq!(
             incomplete(&faults(), &of_faults, 100, 100_000, false),
-            "50 % of page-faults has no samples (about 100 of 200 are missing): threads and processes that end before they \
-             have had 100 page-faults are not sampled; try: -c 10"
+            "50 % of page-faults has no samples (about 100 of 200 are missing): threads and processes that end within \
+             100 page-faults are not sampled; try: -c 10"
         );
         assert_eq!(rate_advice(&clock(AttrFlags::empty()), 1_000), "");
     }
@@ -285,12 +285,12 @@ mod tests {
         let slept = summary(clock(AttrFlags::empty()), Some(0), 1);
         assert_eq!(
             no_samples(&slept, &command),
-            "no samples: the command slept: it used 1 ms of CPU time in 1.0 s; try -F 20000"
+            "no samples: the command slept: it used 1 ms of CPU time in 1.0 s; try: -F 20000"
         );
         let period = event("cpu-clock", 1, 0, 1_000_000_000, AttrFlags::empty());
         assert_eq!(
             no_samples(&summary(period, Some(0), 100), &command),
-            "no samples: the command used 100 ms of CPU time; try -F 4999"
+            "no samples: the command used 100 ms of CPU time; try: -F 4999"
         );
     }
 
@@ -305,13 +305,15 @@ mod tests {
         );
         assert_eq!(
             no_samples(&summary(faults(), Some(37), 1), &command),
-            "no samples: page-faults occurred 37 times, and every 100th is sampled; try: -c 1"
+            "no samples: page-faults occurred 37 times, and every 100th occurrence is sampled; try: -c 1"
         );
         let attached = Options::new(Target::Processes(vec![]));
         let mut parent = summary(clock(AttrFlags::empty()), None, 0);
         (parent.cpu_time, parent.unrecorded_children) = (None, 4);
         assert!(
-            no_samples(&parent, &attached).ends_with("4 processes, is not recorded; try: --with-children")
+            no_samples(&parent, &attached).ends_with(
+                "and the 4 children that it started before are not recorded; try: --with-children"
+            )
         );
     }
 
