@@ -4,6 +4,8 @@ use crate::HEADER_SIZE;
 use crate::flags::SampleFormat;
 use crate::layout::{SAMPLE_HEAD, TRAILER};
 
+/// `type` of `struct perf_event_header`, 32 bits.
+pub const KIND: usize = 0;
 /// `misc` of `struct perf_event_header`, 16 bits.
 pub const MISC: usize = 4;
 /// `size` of `struct perf_event_header`, 16 bits.

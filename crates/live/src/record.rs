@@ -1,6 +1,6 @@
 //! A recording into the engine.
 
-use recorder::unwind::InOrder;
+use recorder::unwind::UnwindingStage;
 use recorder::{Command, Control, Notice, Options, Summary};
 
 use super::engine::{Engine, News};
@@ -16,7 +16,8 @@ pub fn record<F: FnMut(News)>(
     engine: &mut Engine<F>,
     notices: &mut dyn FnMut(Notice),
 ) -> Result<Summary, recorder::Error> {
-    let mut in_order = InOrder::new(engine, options.keeps_stacks(), options.mechanisms).light();
+    let mut in_order =
+        UnwindingStage::new(engine, options.keeps_stacks(), options.mechanisms).for_live_view();
     let refused_tables = in_order.refused_tables();
     in_order.consumer_mut().refused_tables = refused_tables;
     let summary = recorder::record(options, control, &mut in_order, notices)?;

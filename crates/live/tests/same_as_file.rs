@@ -23,7 +23,7 @@ use prof_live::views::{Scope, functions};
 use prof_live::{Engine, News, Settings};
 use profile::queries::{ByLabel, CallTree, FunctionTable};
 use profile::{Shape, Show};
-use recorder::unwind::{InOrder, Mechanisms};
+use recorder::unwind::{Mechanisms, UnwindingStage};
 use recorder::{
     Chunk, Consumer, Drained, Ending, FileConsumer, LostCount, RecordedEvent, Recording, RingKind,
 };
@@ -186,7 +186,7 @@ impl Script {
             }
         };
         let mut engine = Engine::new(settings, ordered, tell).unwrap();
-        self.play(&mut InOrder::new(&mut engine, false, Mechanisms::all()), ending);
+        self.play(&mut UnwindingStage::new(&mut engine, false, Mechanisms::all()), ending);
         let snapshot = snapshots.try_iter().last().unwrap();
         let mut all = Functions::new();
         for event in 0..self.layouts.len() - 1 {

@@ -19,7 +19,7 @@ use perfdata::sections::{Schedstat, WatchedTime};
 use prof_live::snapshot::Snapshot;
 use prof_live::views::{Scope, TaskChoice, TimeSpent, functions};
 use prof_live::{Engine, News, Settings};
-use recorder::unwind::{InOrder, Mechanisms};
+use recorder::unwind::{Mechanisms, UnwindingStage};
 use recorder::{
     Chunk, Consumer, Destination, Drained, Ending, RecordedEvent, Recording, RingKind, SwitchNews,
 };
@@ -41,7 +41,7 @@ type Tell = Box<dyn FnMut(News)>;
 
 /// A recording as the engine gets it.
 struct Live {
-    engine: InOrder<Engine<Tell>>,
+    engine: UnwindingStage<Engine<Tell>>,
     layouts: Vec<RecordLayout>,
     snapshots: Receiver<Arc<Snapshot>>,
     _orders: crossbeam_channel::Sender<prof_live::Order>,
@@ -98,7 +98,7 @@ impl Live {
             time: Some(weight),
         };
         let engine = Engine::new(settings, ordered, tell).unwrap();
-        let mut engine = InOrder::new(engine, false, Mechanisms::all());
+        let mut engine = UnwindingStage::new(engine, false, Mechanisms::all());
         engine.begin(&recording).unwrap();
         let mut live = Self { engine, layouts, snapshots, _orders: orders };
         live.engine.note_switches(&[SwitchNews::Watched(WatchedTime {

@@ -138,7 +138,7 @@ pub enum CallChain {
     None,
     /// The kernel's walk over frame pointers, in the kernel (by its own unwinder) and in user space.
     FramePointers,
-    /// The kernel's walk, and the user's registers with a copy of the stack: for [`crate::unwind::InOrder`].
+    /// The kernel's walk, and the user's registers with a copy of the stack: for [`crate::unwind::UnwindingStage`].
     Stacks {
         /// Bytes of each copy: a multiple of 8, below 65,536. `None`: chosen, and changed, while recording.
         size: Option<u32>,
@@ -237,7 +237,7 @@ impl Options {
         matches!(self.call_chain, CallChain::Stacks { keep: true, .. })
     }
 
-    /// Returns true if some event copies stacks, so that the recording has to go through [`crate::unwind::InOrder`].
+    /// Returns true if some event copies stacks, so that the recording has to go through [`crate::unwind::UnwindingStage`].
     pub fn copies_stacks(&self) -> bool {
         let copies = |chain| matches!(chain, CallChain::Stacks { .. });
         copies(self.call_chain) || self.events.iter().any(|event| copies(self.call_chain_of(event)))

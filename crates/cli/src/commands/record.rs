@@ -12,7 +12,7 @@ use clap::Args;
 use host::files::{Destination, DestinationKind};
 use host::sys::memory;
 use model::{Loss, Name};
-use recorder::unwind::{Encoding, InOrder, StackTotals};
+use recorder::unwind::{ChunkEncoder, StackTotals, UnwindingStage};
 use recorder::{
     CallChain, Command, CommandSources, Control, Errno, Error, FileConsumer, Importance, NameSources, Notice,
     Options, Target, Workload,
@@ -182,9 +182,9 @@ pub fn record_into(
     let mut stacks = (StackTotals::default(), (0, 0));
     let (recorded, sources) = if options.copies_stacks() {
         let mut unwinding =
-            InOrder::new(Encoding::new(&mut file), options.keeps_stacks(), options.mechanisms);
+            UnwindingStage::new(ChunkEncoder::new(&mut file), options.keeps_stacks(), options.mechanisms);
         if options.in_parts {
-            unwinding = unwinding.lasting();
+            unwinding = unwinding.for_overwrite_window();
         }
         let recorded = record_retaining_files(&mut unwinding, names, options, &control, &mut notices);
         stacks = (unwinding.totals(), unwinding.copy_sizes());

@@ -23,12 +23,12 @@ pub fn completeness(totals: &StackTotals, sizes: (u32, u32)) -> String {
 
 /// Prints why stacks are incomplete: as warnings from 1 % of the stacks on, else as details.
 pub fn report_truncation(totals: &StackTotals, console: &Console) {
-    let all = totals.all().max(1) as f64;
+    let all = totals.unwound().max(1) as f64;
     let percent = |count: u64| 100.0 * count as f64 / all;
-    if totals.completed_late > 0 {
+    if totals.completed_beyond_copy > 0 {
         console.detail(&format!(
             "{:.1} % of the stacks were deeper than their copy and were completed from memory read later",
-            percent(totals.completed_late)
+            percent(totals.completed_beyond_copy)
         ));
     }
     for reason in TruncationReason::ALL {

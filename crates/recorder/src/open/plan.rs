@@ -233,7 +233,7 @@ impl Opened {
             enabled: false,
             paused: false,
             wanted_ring: 0,
-            copy_size: copy_sizes.first(),
+            copy_size: copy_sizes.initial(),
             copy_sizes,
         }
     }

@@ -36,7 +36,7 @@ pub(super) fn settle_all(
     let (told, kept) = (ToldNotices::default(), Vec::new());
     let wakeup = u32::try_from(wanted_ring / 4).unwrap_or(1 << 30);
     let mut settling =
-        Settling { options, cpus, threads, stack_copy: sizes.first(), wakeup, told, kept, notices };
+        Settling { options, cpus, threads, stack_copy: sizes.initial(), wakeup, told, kept, notices };
     let mut open_events: Vec<OpenEvent> = Vec::new();
     for (index, event) in events.iter().enumerate() {
         if let Some(mut opened) = settling.sampler(index, event)? {

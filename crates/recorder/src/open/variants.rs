@@ -55,7 +55,7 @@ pub(super) fn copy_sizes(
                 Rate::Period(_) => None,
             });
             let rate = rates.try_fold(0_u64, |sum, rate| Some(sum.saturating_add(rate?)));
-            let sizes = CopySizes::fitting(ring, room, rate);
+            let sizes = CopySizes::for_rings(ring, room, rate);
             // A group cannot be exchanged for another while its members count.
             let grouped = events.iter().any(|event| event.leader.is_some());
             let all = Descriptors { events: events.len() * (1 + sizes.others().count()), ..descriptors };
@@ -63,7 +63,7 @@ pub(super) fn copy_sizes(
             // hit, as a change of sizes does, has ended programs by SIGTRAP in virtual machines.
             let breaks = events.iter().any(|event| event.attr.kind == TYPE_BREAKPOINT);
             let is_fixed = keep || grouped || breaks || all.check().is_err();
-            if is_fixed { sizes.only_one() } else { sizes }
+            if is_fixed { sizes.without_choice() } else { sizes }
         }
         _ => CopySizes::default(),
     }

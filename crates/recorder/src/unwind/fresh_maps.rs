@@ -1,7 +1,8 @@
-//! Mappings that no record told of: of code that `mremap(2)` has moved, or whose record was lost. Where the frames of a live
-//! process stop resolving, its mappings are read again, now and then.
+//! Reads the mappings of a live process again where a stack leads to an address without a known mapping: `mremap(2)` writes no
+//! record, and records get lost.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use decoder::RecordLayout;
 use model::{Avma, Pid, Timestamp};
@@ -10,35 +11,37 @@ use tracker::Tracker;
 
 use crate::synthesis::{Synthesis, mappings};
 
-/// Between two readings of the mappings of any processes, ns of the recording's time.
-const PAUSE: u64 = 50_000_000;
+/// Minimum time between two readings of the mappings of any processes, on the clock of the recording.
+const MIN_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Before those of one process are read a second time, ns; each time that brings nothing doubles it.
-const PATIENCE: u64 = 1_000_000_000;
-const MOST_PATIENCE: u64 = 64 * PATIENCE;
+/// Minimum time between two readings of the mappings of one process; doubled, up to the maximum, each time that the reading does
+/// not explain the address.
+const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_secs(64);
 
-/// Beyond this many processes all are forgotten: most have ended.
-const MOST_PROCESSES: usize = 1024;
+/// Maximum number of processes that are remembered. With one more all are forgotten, since most have ended.
+const MAX_PROCESSES: usize = 1024;
 
-/// The times at which the mappings of processes were read again.
+/// Decides when to read the mappings of processes again. Times are nanoseconds on the clock of the recording.
 #[derive(Default, Debug)]
 pub(super) struct FreshMaps {
-    /// Nothing is read before.
+    /// No mappings are read before this time.
     not_before: u64,
-    processes: HashMap<Pid, Turn, FxBuildHasher>,
+    processes: HashMap<Pid, NextReading, FxBuildHasher>,
 }
 
-/// The time of a process's next turn.
+/// The earliest time at which a process's mappings are read next.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
+struct NextReading {
     not_before: u64,
-    patience: u64,
+    backoff: Duration,
 }
 
 impl FreshMaps {
-    /// At `now`, code ran at `missing` of a process, where no mapping is known: returns the records of what the process has there,
-    /// and elsewhere beyond what the tracker knows, if it lives. `None` where nothing came of it.
-    pub(super) fn look(
+    /// Reads the mappings of a process, in which code ran at `missing` without a known mapping, if it is time to. Returns MMAP2
+    /// records, with the time `now`, for all its mappings that `tracker` does not know; `None` where no mapping was read that
+    /// contains `missing`.
+    pub(super) fn reread(
         &mut self,
         (pid, missing): (Pid, Avma),
         now: Timestamp,
@@ -49,9 +52,9 @@ impl FreshMaps {
             return None;
         }
         let (maps, _) = mappings(pid, false);
-        // The process may be another program by now; and a word that is no address is in no mapping of any.
+        // The process may run another program by now, and `missing` may be a word that is no address at all.
         let found = maps.iter().any(|map| (map.start..map.end).contains(&missing.0));
-        self.note(pid, now.0, found);
+        self.record_reading(pid, now.0, found);
         if !found {
             return None;
         }
@@ -69,47 +72,55 @@ impl FreshMaps {
     }
 
     fn is_due(&self, pid: Pid, now: u64) -> bool {
-        let turn = self.processes.get(&pid).map_or(0, |turn| turn.not_before);
-        now >= self.not_before.max(turn)
+        let next = self.processes.get(&pid).map_or(0, |next| next.not_before);
+        now >= self.not_before.max(next)
     }
 
-    fn note(&mut self, pid: Pid, now: u64, found: bool) {
-        if self.processes.len() >= MOST_PROCESSES && !self.processes.contains_key(&pid) {
+    fn record_reading(&mut self, pid: Pid, now: u64, found: bool) {
+        if self.processes.len() >= MAX_PROCESSES && !self.processes.contains_key(&pid) {
             self.processes.clear();
         }
-        let turn = self.processes.entry(pid).or_insert(Turn { not_before: 0, patience: PATIENCE });
-        turn.not_before = now.saturating_add(turn.patience);
-        turn.patience = if found { PATIENCE } else { (turn.patience * 2).min(MOST_PATIENCE) };
-        self.not_before = now.saturating_add(PAUSE);
+        let next =
+            self.processes.entry(pid).or_insert(NextReading { not_before: 0, backoff: INITIAL_BACKOFF });
+        next.not_before = now.saturating_add(nanoseconds(next.backoff));
+        next.backoff = if found { INITIAL_BACKOFF } else { (next.backoff * 2).min(MAX_BACKOFF) };
+        self.not_before = now.saturating_add(nanoseconds(MIN_INTERVAL));
     }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const INTERVAL: u64 = 50_000_000;
+    const BACKOFF: u64 = 1_000_000_000;
+
     #[test]
     fn mappings_are_read_now_and_then() {
         let mut maps = FreshMaps::default();
         let (one, other) = (Pid(1), Pid(2));
         assert!(maps.is_due(one, 7));
-        maps.note(one, 7, false);
-        assert!(!maps.is_due(other, PAUSE) && maps.is_due(other, 7 + PAUSE));
-        assert!(!maps.is_due(one, PATIENCE) && maps.is_due(one, 7 + PATIENCE));
-        let mut now = 7 + PATIENCE;
+        maps.record_reading(one, 7, false);
+        assert!(!maps.is_due(other, INTERVAL) && maps.is_due(other, 7 + INTERVAL));
+        assert!(!maps.is_due(one, BACKOFF) && maps.is_due(one, 7 + BACKOFF));
+        let mut now = 7 + BACKOFF;
         for times in [2, 4, 8, 16, 32, 64, 64] {
-            maps.note(one, now, false);
-            assert!(!maps.is_due(one, now + times * PATIENCE - 1));
-            now += times * PATIENCE;
+            maps.record_reading(one, now, false);
+            assert!(!maps.is_due(one, now + times * BACKOFF - 1));
+            now += times * BACKOFF;
             assert!(maps.is_due(one, now));
         }
-        maps.note(one, now, true);
-        maps.note(one, now + 64 * PATIENCE, true);
-        assert!(maps.is_due(one, now + 65 * PATIENCE));
+        maps.record_reading(one, now, true);
+        maps.record_reading(one, now + 64 * BACKOFF, true);
+        assert!(maps.is_due(one, now + 65 * BACKOFF));
     }
 
     #[test]
-    fn a_mapping_that_nobody_told_of_is_found_in_the_live_process() {
+    fn a_mapping_without_a_record_is_found_in_the_live_process() {
         use decoder::{Attr, AttrFlags, Endian, RawRecord, SampleFormat};
         let attr = Attr {
             sample_format: SampleFormat::IDENTIFIER | SampleFormat::TID | SampleFormat::TIME,
@@ -119,14 +130,13 @@ mod tests {
         let layout = RecordLayout::new(&attr, Endian::NATIVE);
         let (mut maps, mut tracker) = (FreshMaps::default(), Tracker::new());
         let here = Pid(std::process::id() as i32);
-        let function =
-            Avma(a_mapping_that_nobody_told_of_is_found_in_the_live_process as fn() as usize as u64);
+        let function = Avma(a_mapping_without_a_record_is_found_in_the_live_process as fn() as usize as u64);
         let nowhere = (here, Avma(8));
-        assert_eq!(maps.look(nowhere, Timestamp(1), &layout, &tracker), None);
+        assert_eq!(maps.reread(nowhere, Timestamp(1), &layout, &tracker), None);
         let there = (here, function);
-        assert_eq!(maps.look(there, Timestamp(2), &layout, &tracker), None, "too soon");
-        let later = Timestamp(1 + PATIENCE);
-        let records = maps.look(there, later, &layout, &tracker).unwrap();
+        assert_eq!(maps.reread(there, Timestamp(2), &layout, &tracker), None, "too soon");
+        let later = Timestamp(1 + BACKOFF);
+        let records = maps.reread(there, later, &layout, &tracker).unwrap();
         let mut rest = &records[..];
         while let Ok((raw, size)) = RawRecord::parse(rest, Endian::NATIVE) {
             assert_eq!(layout.time_of(&raw), Some(later));
@@ -134,8 +144,8 @@ mod tests {
             rest = &rest[size..];
         }
         assert!(tracker.mapping(here, function).is_some_and(|mapping| mapping.executable));
-        // What is known is not told again.
-        let again = Timestamp(later.0 + 3 * PATIENCE);
-        assert_eq!(maps.look(there, again, &layout, &tracker), Some(Vec::new()));
+        // The tracker knows all mappings now.
+        let again = Timestamp(later.0 + 3 * BACKOFF);
+        assert_eq!(maps.reread(there, again, &layout, &tracker), Some(Vec::new()));
     }
 }

@@ -1,22 +1,31 @@
-//! The stage that unwinds samples while recording, between the rings and a consumer; and the sizes of stack copies.
+//! Unwinds samples while recording: a stage between the rings and a consumer.
+//!
+//! ```text
+//! chunks of rings ─▶ UnwindingStage: order by rounds, then SampleUnwinder ─▶ OrderedConsumer: the live engine, or
+//!                                                                           ChunkEncoder ─▶ Consumer: a file, a window
+//! ```
+//!
+//! [`UnwindingStage`] receives chunks in the order of the rings, and forwards single records in the order of time. A sample whose
+//! stack can be unwound while it is still in its ring comes as an [`unwound_sample`]; any other is unwound when its turn has come
+//! ([`sample_unwinder`]). The stage also chooses the size of stack copies ([`copy_sizes`]).
 
-mod copy_size;
-mod early;
-mod encoding;
-mod execs;
+mod chunk_encoder;
+mod copy_sizes;
+mod exec_times;
 mod fresh_maps;
-mod in_order;
-mod machine;
-mod ordered;
+mod ordered_consumer;
+mod pending;
 mod record_size;
+mod sample_unwinder;
+mod stage;
 mod totals;
-mod waiting;
+mod unwound_sample;
 
-pub use copy_size::CopySizes;
-pub(crate) use copy_size::largest_copy;
-pub use encoding::Encoding;
-pub use in_order::InOrder;
-pub use ordered::OrderedConsumer;
+pub use chunk_encoder::ChunkEncoder;
+pub use copy_sizes::CopySizes;
+pub(crate) use copy_sizes::largest_copy;
+pub use ordered_consumer::OrderedConsumer;
 pub(crate) use record_size::{ChainLimits, room_for_copy};
 pub use stacks::{Mechanisms, RefusedTables};
+pub use stage::UnwindingStage;
 pub use totals::StackTotals;

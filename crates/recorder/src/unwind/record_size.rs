@@ -3,18 +3,18 @@
 use decoder::{Attr, BranchSampleFormat, ReadFormat, SAMPLE_HEAD, SampleFormat};
 
 /// The largest record, bytes: the largest multiple of 8 below 2^16.
-const LARGEST_RECORD: usize = 65_528;
+const MAX_RECORD_BYTES: usize = 65_528;
 /// The largest copy that the kernel accepts, bytes (`perf_copy_attr()`: below `USHRT_MAX`, and a multiple of 8).
-pub(super) const LARGEST_COPY: u32 = 65_528;
-const WORD: usize = 8;
+pub(super) const MAX_COPY_BYTES: u32 = 65_528;
+const WORD_BYTES: usize = 8;
 /// `struct perf_event_header`, bytes.
-const HEADER: usize = 8;
+const HEADER_BYTES: usize = 8;
 /// The fields of a tracepoint, bytes (`PERF_MAX_TRACE_SIZE` in include/linux/trace_events.h).
-const LARGEST_TRACEPOINT: usize = 8192;
+const MAX_TRACEPOINT_BYTES: usize = 8192;
 /// Branches that a processor remembers: 32 on Intel, 16 on AMD, 64 on ARM (BRBE).
-const MOST_BRANCHES: usize = 64;
+const MAX_BRANCHES: usize = 64;
 /// `struct perf_branch_entry`, bytes.
-const BRANCH: usize = 24;
+const BRANCH_BYTES: usize = 24;
 
 /// The longest call chains that the kernel records.
 #[derive(Clone, Copy, Debug)]
@@ -32,17 +32,17 @@ pub(crate) struct ChainLimits {
 /// and the record is garbage.
 pub(crate) fn room_for_copy(attr: &Attr, members: usize, limits: ChainLimits) -> u32 {
     if !attr.sample_format.intersects(SampleFormat::REGS_INTR | SampleFormat::AUX) {
-        return LARGEST_COPY;
+        return MAX_COPY_BYTES;
     }
-    let room = LARGEST_RECORD.saturating_sub(other_parts(attr, members, limits)) & !(WORD - 1);
-    u32::try_from(room).map_or(LARGEST_COPY, |room| room.clamp(WORD as u32, LARGEST_COPY))
+    let room = MAX_RECORD_BYTES.saturating_sub(other_parts(attr, members, limits)) & !(WORD_BYTES - 1);
+    u32::try_from(room).map_or(MAX_COPY_BYTES, |room| room.clamp(WORD_BYTES as u32, MAX_COPY_BYTES))
 }
 
 /// The longest call chain that samples of `attr` have room for, addresses, beside a copy of `sample_stack_user` bytes.
 pub(super) fn room_for_chain(attr: &Attr, members: usize) -> usize {
     let none = ChainLimits { addresses: 0, markers: 0 };
     let others = other_parts(&Attr { sample_max_stack: 0, ..attr.clone() }, members, none);
-    LARGEST_RECORD.saturating_sub(others + attr.sample_stack_user as usize) / WORD
+    MAX_RECORD_BYTES.saturating_sub(others + attr.sample_stack_user as usize) / WORD_BYTES
 }
 
 /// Bytes of a record with everything but the copied stack, each part at its largest (`perf_prepare_sample()`).
@@ -53,9 +53,9 @@ fn other_parts(attr: &Attr, members: usize, limits: ChainLimits) -> usize {
         0 => limits.addresses,
         most => usize::from(most),
     };
-    let words_of_branch = BRANCH + if has_counters(attr) { WORD } else { 0 };
-    let registers = |mask: u64| WORD + WORD * mask.count_ones() as usize;
-    let head = SAMPLE_HEAD.into_iter().filter(|&bit| format.contains(bit)).count() * WORD;
+    let words_of_branch = BRANCH_BYTES + if has_counters(attr) { WORD_BYTES } else { 0 };
+    let registers = |mask: u64| WORD_BYTES + WORD_BYTES * mask.count_ones() as usize;
+    let head = SAMPLE_HEAD.into_iter().filter(|&bit| format.contains(bit)).count() * WORD_BYTES;
     let singles = [
         SampleFormat::WEIGHT | SampleFormat::WEIGHT_STRUCT,
         SampleFormat::DATA_SRC,
@@ -65,19 +65,19 @@ fn other_parts(attr: &Attr, members: usize, limits: ChainLimits) -> usize {
         SampleFormat::DATA_PAGE_SIZE,
         SampleFormat::CODE_PAGE_SIZE,
     ];
-    HEADER
+    HEADER_BYTES
         + head
-        + singles.into_iter().map(|bit| part(bit, WORD)).sum::<usize>()
+        + singles.into_iter().map(|bit| part(bit, WORD_BYTES)).sum::<usize>()
         + part(SampleFormat::READ, counters(attr.read_format, members))
-        + part(SampleFormat::CALLCHAIN, WORD * (1 + addresses + limits.markers))
-        + part(SampleFormat::RAW, WORD + LARGEST_TRACEPOINT)
+        + part(SampleFormat::CALLCHAIN, WORD_BYTES * (1 + addresses + limits.markers))
+        + part(SampleFormat::RAW, WORD_BYTES + MAX_TRACEPOINT_BYTES)
         // Their number, and the index of the newest.
-        + part(SampleFormat::BRANCH_STACK, 2 * WORD + MOST_BRANCHES * words_of_branch)
+        + part(SampleFormat::BRANCH_STACK, 2 * WORD_BYTES + MAX_BRANCHES * words_of_branch)
         + part(SampleFormat::REGS_USER, registers(attr.sample_regs_user))
         // The size asked for, and how much of it was filled.
-        + part(SampleFormat::STACK_USER, 2 * WORD)
+        + part(SampleFormat::STACK_USER, 2 * WORD_BYTES)
         + part(SampleFormat::REGS_INTR, registers(attr.sample_regs_intr))
-        + part(SampleFormat::AUX, WORD + attr.aux_sample_size as usize)
+        + part(SampleFormat::AUX, WORD_BYTES + attr.aux_sample_size as usize)
 }
 
 /// Bytes of the counters of a group with so many members (`perf_event_open(2)`, "Reading results").
@@ -85,7 +85,7 @@ fn counters(format: ReadFormat, members: usize) -> usize {
     let has = |bit| usize::from(format.contains(bit));
     let times = has(ReadFormat::TOTAL_TIME_ENABLED) + has(ReadFormat::TOTAL_TIME_RUNNING);
     let each = 1 + has(ReadFormat::ID) + has(ReadFormat::LOST);
-    WORD * if format.contains(ReadFormat::GROUP) { 1 + times + members * each } else { times + each }
+    WORD_BYTES * if format.contains(ReadFormat::GROUP) { 1 + times + members * each } else { times + each }
 }
 
 fn has_counters(attr: &Attr) -> bool {
@@ -134,7 +134,7 @@ mod tests {
         let words = vec![0_u8; 8 * 1024];
         let u64s = |count: usize| U64s::new(&words[..8 * count], Endian::NATIVE);
         let registers = Registers::new(2, 0xff_0fff, u64s(20));
-        let raw = vec![0_u8; LARGEST_TRACEPOINT + 4];
+        let raw = vec![0_u8; MAX_TRACEPOINT_BYTES + 4];
         let largest = Sample {
             read: Some(CounterValues::new(attr.read_format, (0, 0), None, u64s(3 * members))),
             callchain: Some(u64s(127 + 8)),
@@ -146,8 +146,8 @@ mod tests {
         };
         let mut record = Vec::new();
         RecordLayout::new(&attr, Endian::NATIVE).encode(&Record::Sample(largest), &mut record).unwrap();
-        assert_eq!(record.len(), LARGEST_RECORD);
-        assert_eq!(u16::from_ne_bytes([record[6], record[7]]) as usize, LARGEST_RECORD);
+        assert_eq!(record.len(), MAX_RECORD_BYTES);
+        assert_eq!(u16::from_ne_bytes([record[6], record[7]]) as usize, MAX_RECORD_BYTES);
     }
 
     #[test]
@@ -156,7 +156,7 @@ mod tests {
         let addresses = room_for_chain(&attr, 600);
         let chain = vec![0_u8; 8 * addresses];
         let counters = vec![0_u8; 8 * 3 * 600];
-        let raw = vec![0_u8; LARGEST_TRACEPOINT + 4];
+        let raw = vec![0_u8; MAX_TRACEPOINT_BYTES + 4];
         let registers = Registers::new(2, 0xff_0fff, U64s::new(&chain[..160], Endian::NATIVE));
         let values = U64s::new(&counters, Endian::NATIVE);
         let largest = Sample {
@@ -169,13 +169,13 @@ mod tests {
         };
         let mut record = Vec::new();
         RecordLayout::new(&attr, Endian::NATIVE).encode(&Record::Sample(largest), &mut record).unwrap();
-        assert_eq!(record.len(), LARGEST_RECORD);
+        assert_eq!(record.len(), MAX_RECORD_BYTES);
     }
 
     #[test]
     fn only_parts_behind_the_copy_take_room_from_it() {
         let without = Attr { sample_format: attr().sample_format - SampleFormat::REGS_INTR, ..attr() };
-        assert_eq!(room_for_copy(&without, 5, LIMITS), LARGEST_COPY);
+        assert_eq!(room_for_copy(&without, 5, LIMITS), MAX_COPY_BYTES);
         let aux = Attr {
             sample_format: without.sample_format | SampleFormat::AUX,
             aux_sample_size: 16 << 10,

@@ -1,35 +1,35 @@
-//! How the stacks of a recording came out.
+//! How many stacks of a recording are complete, and why the others are not.
 
 use model::TruncationReason;
 use unwinder::StackEnd;
 
-/// Counts of stacks, by their end.
+/// Counts of user stacks, by how they end.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct StackTotals {
-    /// User stacks that were unwound to the thread's first frame from their copy alone.
+    /// Stacks that were unwound to the thread's first frame from their copy alone.
     pub complete: u64,
-    /// Complete ones for which memory was read later, or an earlier stack of the thread was used.
-    pub completed_late: u64,
-    /// User stacks that reached the limit of frames.
+    /// Stacks that were deeper than their copy, and complete by the memory of the live process or an earlier stack.
+    pub completed_beyond_copy: u64,
+    /// Stacks that reached the limit of frames.
     pub at_frame_limit: u64,
-    /// Samples of threads that had no user stack: kernel threads, and threads whose memory exec had taken away. 32-bit
-    /// threads are among them. Not counted by [`StackTotals::all`].
+    /// Samples without a user stack to unwind: of kernel threads, of threads whose memory exec had freed, and of 32-bit
+    /// programs. Not counted by [`StackTotals::unwound`].
     pub without_stack: u64,
-    /// Samples of 32-bit programs: their stacks are what the kernel's walk over frame pointers found.
+    /// Samples of 32-bit programs, whose call chains are those of the kernel's walk over frame pointers.
     pub of_32_bits: u64,
-    /// Incomplete ones, by reason ([`TruncationReason::ALL`]).
+    /// Incomplete stacks, by reason ([`TruncationReason::ALL`]).
     pub truncated: [u64; TruncationReason::ALL.len()],
 }
 
 impl StackTotals {
-    /// The layout of the section: this number, then `complete`, `completed_late`, `at_frame_limit`, `without_stack`, the
-    /// counts of the reasons from 1 on, and `of_32_bits`; u64 each.
+    /// The version of the section's layout: this number, then `complete`, `completed_beyond_copy`, `at_frame_limit`,
+    /// `without_stack`, the counts of the reasons from 1 on, and `of_32_bits`; u64 each.
     const VERSION: u64 = 1;
 
-    /// Counts one stack.
-    pub(crate) fn count(&mut self, end: StackEnd, late: bool) {
+    /// Counts one stack. `beyond_copy` is true if more than its copy was needed to complete it.
+    pub(crate) fn count(&mut self, end: StackEnd, beyond_copy: bool) {
         let counter = match end {
-            StackEnd::Complete if late => &mut self.completed_late,
+            StackEnd::Complete if beyond_copy => &mut self.completed_beyond_copy,
             StackEnd::Complete => &mut self.complete,
             StackEnd::FrameLimit => &mut self.at_frame_limit,
             StackEnd::Truncated(reason) => match self.truncated.get_mut(reason as usize - 1) {
@@ -40,7 +40,7 @@ impl StackTotals {
         *counter = counter.saturating_add(1);
     }
 
-    /// Returns the totals that came since the counts were `before`.
+    /// Returns the stacks that were counted since these totals were `before`.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let mut truncated = self.truncated;
         for (count, before) in truncated.iter_mut().zip(before.truncated) {
@@ -48,7 +48,7 @@ impl StackTotals {
         }
         Self {
             complete: self.complete.saturating_sub(before.complete),
-            completed_late: self.completed_late.saturating_sub(before.completed_late),
+            completed_beyond_copy: self.completed_beyond_copy.saturating_sub(before.completed_beyond_copy),
             at_frame_limit: self.at_frame_limit.saturating_sub(before.at_frame_limit),
             without_stack: self.without_stack.saturating_sub(before.without_stack),
             of_32_bits: self.of_32_bits.saturating_sub(before.of_32_bits),
@@ -57,10 +57,10 @@ impl StackTotals {
     }
 
     /// Returns the number of unwound stacks.
-    pub fn all(&self) -> u64 {
+    pub fn unwound(&self) -> u64 {
         let incomplete = self.truncated.iter().fold(0_u64, |sum, count| sum.saturating_add(*count));
         self.complete
-            .saturating_add(self.completed_late)
+            .saturating_add(self.completed_beyond_copy)
             .saturating_add(self.at_frame_limit)
             .saturating_add(incomplete)
     }
@@ -70,15 +70,17 @@ impl StackTotals {
         self.truncated.get(reason as usize - 1).copied().unwrap_or(0)
     }
 
-    /// The share of stacks that reach the thread's first frame, in per cent; `None` where none was unwound.
+    /// Returns the share of unwound stacks that reach the thread's first frame, in per cent; `None` where none was unwound.
     pub fn complete_percent(&self) -> Option<f64> {
-        let all = self.all();
-        (all > 0).then(|| 100.0 * (self.complete + self.completed_late) as f64 / all as f64)
+        let unwound = self.unwound();
+        let complete = self.complete.saturating_add(self.completed_beyond_copy);
+        (unwound > 0).then(|| 100.0 * complete as f64 / unwound as f64)
     }
 
-    /// The bytes of the section ([`perfdata::sections::id::STACK_TOTALS`]).
+    /// Returns the totals as the bytes of their section in a file ([`perfdata::sections::id::STACK_TOTALS`]).
     pub fn to_section(&self) -> Vec<u8> {
-        [Self::VERSION, self.complete, self.completed_late, self.at_frame_limit, self.without_stack]
+        let Self { complete, completed_beyond_copy, at_frame_limit, without_stack, .. } = *self;
+        [Self::VERSION, complete, completed_beyond_copy, at_frame_limit, without_stack]
             .into_iter()
             .chain(self.truncated)
             .chain([self.of_32_bits])
@@ -101,7 +103,7 @@ mod tests {
             assert_eq!(totals.truncated_by(reason), 1);
         }
         totals.count(StackEnd::FrameLimit, false);
-        assert_eq!(totals.all(), 8);
+        assert_eq!(totals.unwound(), 8);
         assert_eq!(totals.complete_percent(), Some(25.0));
         assert_eq!(totals.to_section().len(), 11 * 8);
     }

@@ -1,4 +1,4 @@
-//! Samples whose stacks are to be found, one after the other, with what is known of the machine at each one's moment.
+//! Unwinds the user stacks of samples, in the order of time, with the mappings that their processes had at that time.
 
 use std::cell::OnceCell;
 use std::io;
@@ -17,85 +17,87 @@ use stacks::{
 use tracker::{OrderedRecord, Tracker};
 use unwinder::{StackEnd, Unwinder};
 
-use super::copy_size::CopySize;
-use super::early::{self, FoundBy};
-use super::encoding::encode;
-use super::execs::Execs;
+use super::chunk_encoder::encode;
+use super::copy_sizes::CopySizeController;
+use super::exec_times::ExecTimes;
 use super::fresh_maps::FreshMaps;
-use super::in_order::Layouts;
-use super::ordered::OrderedConsumer;
+use super::ordered_consumer::OrderedConsumer;
+use super::stage::Layouts;
 use super::totals::StackTotals;
+use super::unwound_sample::{self, UnwoundWith};
 use crate::census::Census;
 
-/// After a stack was cut, this many further ones are noted where they are complete, for those that will be cut. So it is at the
-/// beginning, when the size of the copies is not settled.
-const NOTED_STACKS: u32 = 64;
+/// Number of stacks after a cut one, and at the beginning of a recording, whose frames are kept if they are complete: deeper
+/// stacks that are cut can be completed by them. The beginning counts since the size of the copies is not decided yet.
+const KEPT_STACKS_AFTER_CUT: u32 = 64;
 
-/// Everything that unwinding needs beside a tracker at the moment of the record whose turn it is.
+/// The state of unwinding, beside a tracker that is at the record to be unwound.
 #[derive(Debug)]
-pub(super) struct Machine {
+pub(super) struct SampleUnwinder {
     maps_cache: ProcessMapsCache,
     pub(super) walker: StackWalker,
     pub(super) totals: StackTotals,
-    pub(super) copy_size: CopySize,
+    pub(super) copy_size: CopySizeController,
     pub(super) mechanisms: Mechanisms,
-    pub(super) execs: Execs,
+    pub(super) exec_times: ExecTimes,
     fresh_maps: FreshMaps,
-    /// Stacks to come that are noted.
-    noted_stacks: u32,
+    /// The number of stacks to come whose frames are kept if they are complete.
+    stacks_to_keep: u32,
+    /// The call chain of the sample at hand, and its bytes in the recorded byte order.
     chain: Vec<u64>,
     chain_bytes: Vec<u8>,
     census: Census,
 }
 
-/// A sample whose turn it is.
+/// The time, event and layouts of the sample that is next in the order of time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Turn<'l> {
+pub(super) struct SampleContext<'l> {
     pub(super) time: Timestamp,
     pub(super) event: EventIndex,
     pub(super) layouts: &'l Layouts,
 }
 
-/// While recording there is no time for large files: compressed tables of call frames (`.debug_frame`) of programs in Go have
-/// some megabytes.
+/// The limits for unpacking sections and checksumming files. While recording there is no time for large ones; 16 MiB are enough
+/// for the compressed tables of call frames (`.debug_frame`) of programs in Go, which have some megabytes.
 fn limits() -> ObjectLimits {
     ObjectLimits { unpacked: UnpackBudget::new(16 << 20, 64 << 20), checksummed_bytes: 16 << 20 }
 }
 
-impl Machine {
-    /// Before any record.
+impl SampleUnwinder {
     pub(super) fn new(mechanisms: Mechanisms) -> Self {
         let store = ObjectStore::new(SearchPaths::from_environment(None, Vec::new(), true));
         let store = Arc::new(store.with_limits(limits()));
         let owners = DumpOwners::new(|pid| host::procfs::life(pid).ok());
         Self {
-            // Records have times of the clock that dumps have.
+            // True: the timestamps of records and of jitdumps are on the same clock.
             maps_cache: ProcessMapsCache::new(store).with_dumps(owners, true),
             walker: StackWalker::new(Unwinder::FRAME_LIMIT, mechanisms),
             totals: StackTotals::default(),
-            copy_size: CopySize::default(),
+            copy_size: CopySizeController::default(),
             mechanisms,
-            execs: Execs::default(),
+            exec_times: ExecTimes::default(),
             fresh_maps: FreshMaps::default(),
-            noted_stacks: NOTED_STACKS,
+            stacks_to_keep: KEPT_STACKS_AFTER_CUT,
             chain: Vec::new(),
             chain_bytes: Vec::new(),
             census: Census::default(),
         }
     }
 
-    /// Hands a sample on with its user stack unwound.
+    /// Unwinds the user stack of a sample, and forwards the sample without its registers and stack copy.
     pub(super) fn unwind(
         &mut self,
         sample: Sample<'_>,
-        turn: Turn<'_>,
+        context: SampleContext<'_>,
         consumer: &mut impl OrderedConsumer,
     ) -> io::Result<()> {
         self.chain.clear();
         self.chain.extend(kernel_part(&sample));
         match (self.user_state(&sample, consumer.tracker()), sample.thread) {
-            (Some(state), Some((pid, _))) => self.unwind_now(&sample, pid, &state, turn, consumer)?,
-            // There is none, or it is a 32-bit one, which is left to the kernel's walk.
+            (Some(state), Some((pid, _))) => {
+                self.unwind_user_stack(&sample, pid, &state, context, consumer)?
+            }
+            // The thread has no user stack, or one of 32 bits, for which the kernel's walk has to do.
             _ => {
                 self.totals.without_stack += 1;
                 self.totals.of_32_bits += u64::from(is_of_32_bits(&sample));
@@ -104,15 +106,16 @@ impl Machine {
                 }
             }
         }
-        self.hand_on(Sample { user_registers: None, user_stack: None, ..sample }, turn, consumer)
+        self.forward(Sample { user_registers: None, user_stack: None, ..sample }, context, consumer)
     }
 
-    fn unwind_now(
+    /// Appends the user stack to the chain, after reading the mappings of the process again where that may help.
+    fn unwind_user_stack(
         &mut self,
         sample: &Sample<'_>,
         pid: Pid,
         state: &UserState<'_>,
-        turn: Turn<'_>,
+        context: SampleContext<'_>,
         consumer: &mut impl OrderedConsumer,
     ) -> io::Result<()> {
         let maps = self.maps_cache.of(consumer.tracker(), pid);
@@ -122,16 +125,16 @@ impl Machine {
         if let (Some(missing), Some(now)) = (self.walker.stack().unmapped, sample.time)
             && self.mechanisms.contains(Mechanisms::FRESH_MAPS)
         {
-            let (place, layout) = ((pid, missing), &turn.layouts.recorded);
-            if let Some(records) = self.fresh_maps.look(place, now, layout, consumer.tracker()) {
-                hand_on_records(&records, now, consumer)?;
+            let (address, layout) = ((pid, missing), &context.layouts.recorded);
+            if let Some(records) = self.fresh_maps.reread(address, now, layout, consumer.tracker()) {
+                forward_records(&records, now, consumer)?;
                 let maps = newer.get_or_init(|| self.maps_cache.of(consumer.tracker(), pid));
                 sampled = SampledStack { maps, ..sampled };
                 self.chain.truncate(start);
                 unwound = self.walker.walk(&sampled, &mut self.chain);
             }
         }
-        self.note_copy(pid, state, unwound.end);
+        self.record_copy_use(pid, state, unwound.end);
         if unwound.end != StackEnd::Complete && self.walker.goes_on() {
             unwound = self.walker.finish(&sampled, &mut self.chain, start);
         }
@@ -139,7 +142,9 @@ impl Machine {
         Ok(())
     }
 
-    /// Says a sample that is still in its ring shorter, by its whole call chain, where that takes no time.
+    /// Unwinds a sample while it is still in its ring. Appends an [`unwound_sample`] to `into` and returns true, or leaves `into`
+    /// unchanged and returns false: where the stack is not complete by its copy or an earlier stack, or needs objects that cannot
+    /// be opened until about `until`.
     pub(super) fn shrink(
         &mut self,
         sample: &Sample<'_>,
@@ -162,68 +167,69 @@ impl Machine {
         let Some(unwound) = self.walker.walk_at_once(&sampled, until, &mut self.chain) else { return false };
         let start = into.len();
         encode(self.with_chain(*sample, layouts), &layouts.written, into);
-        let found_by = FoundBy { pid, generation: generation.as_u64(), late: unwound.late };
-        if into.len() == start || !early::note(into, start, found_by) {
+        let with = UnwoundWith { pid, generation: generation.as_u64(), beyond_copy: unwound.late };
+        if into.len() == start || !unwound_sample::mark_unwound(into, start, with) {
             into.truncate(start);
             return false;
         }
-        self.note_copy(pid, &state, self.walker.stack().end);
+        self.record_copy_use(pid, &state, self.walker.stack().end);
         true
     }
 
-    /// The stack found last ends so in its copy.
-    fn note_copy(&mut self, pid: Pid, state: &UserState<'_>, end: StackEnd) {
-        // One that is not full ends where the stack does, or where a page of it is missing.
+    /// Records how much of its copy the stack needed that was unwound last, and `end`, where it ended by the copy alone.
+    fn record_copy_use(&mut self, pid: Pid, state: &UserState<'_>, end: StackEnd) {
+        // A copy that is not full ends at the end of the stack, or at a page that is not in memory: a larger one would not help.
         let too_small = end == StackEnd::Truncated(TruncationReason::CopyTooSmall)
             && self.copy_size.is_full(state.stack.bytes.len());
-        self.copy_size.note_stack((!too_small).then_some(self.depth(state)));
-        self.noted_stacks = if too_small { NOTED_STACKS } else { self.noted_stacks.saturating_sub(1) };
-        if end == StackEnd::Complete && self.noted_stacks > 0 {
+        self.copy_size.record_stack((!too_small).then_some(self.depth(state)));
+        self.stacks_to_keep =
+            if too_small { KEPT_STACKS_AFTER_CUT } else { self.stacks_to_keep.saturating_sub(1) };
+        if end == StackEnd::Complete && self.stacks_to_keep > 0 {
             self.walker.note(pid);
         }
     }
 
-    /// Hands on a sample whose stack was found in the ring: now its turn has come. False where it cannot be decoded.
-    pub(super) fn pass_early(
+    /// Forwards a sample that was unwound in its ring, now that its turn has come. Where the process has other mappings than it
+    /// was unwound with, ends its chain at the first address that is not in code any more. Returns false where the sample cannot
+    /// be decoded.
+    pub(super) fn forward_unwound(
         &mut self,
-        early: &RawRecord<'_>,
-        turn: Turn<'_>,
+        record: &RawRecord<'_>,
+        context: SampleContext<'_>,
         consumer: &mut impl OrderedConsumer,
     ) -> io::Result<bool> {
-        let Some((raw, FoundBy { pid, generation, late })) = early::without_note(early) else {
-            return Ok(false);
-        };
+        let Some((raw, with)) = unwound_sample::split_unwound(record) else { return Ok(false) };
         let mut end = StackEnd::Complete;
-        if consumer.tracker().recorded_generation(pid).as_u64() == generation {
-            let event = Some(turn.event);
-            consumer.record(turn.time, OrderedRecord { raw, event, offset: None })?;
+        if consumer.tracker().recorded_generation(with.pid).as_u64() == with.generation {
+            let event = Some(context.event);
+            consumer.record(context.time, OrderedRecord { raw, event, offset: None })?;
         } else {
-            let Ok(sample) = turn.layouts.written.decode_sample(&raw) else { return Ok(false) };
-            let maps = self.maps_cache.of(consumer.tracker(), pid);
+            let Ok(sample) = context.layouts.written.decode_sample(&raw) else { return Ok(false) };
+            let maps = self.maps_cache.of(consumer.tracker(), with.pid);
             self.chain.clear();
             self.chain.extend(kernel_part(&sample));
-            if !early::extend_within(&maps.space, &sample, &mut self.chain) {
+            if !unwound_sample::extend_within(&maps.space, &sample, &mut self.chain) {
                 end = StackEnd::Truncated(TruncationReason::MappingUnknown);
             }
-            self.hand_on(sample, turn, consumer)?;
+            self.forward(sample, context, consumer)?;
         }
-        self.totals.count(end, late);
+        self.totals.count(end, with.beyond_copy);
         Ok(true)
     }
 
-    /// The user side of a thread that has one: while exec has taken the program away with its stack, and not yet started the
-    /// next, it has none.
+    /// Returns the user registers and the stack copy of a sample; `None` where there are none, or the thread is in an exec that
+    /// has freed the old program with its stack and not started the new one yet.
     fn user_state<'a>(&self, sample: &Sample<'a>, tracker: &Tracker) -> Option<UserState<'a>> {
         let state = UserState::with_any_copy(sample, native()?)?;
         (!state.stack.bytes.is_empty() || !self.has_left_its_program(sample, tracker)).then_some(state)
     }
 
-    /// Of a thread of which no stack was copied.
+    /// Returns true if the thread of a sample without a stack copy has left its program: by exec, or because it has ended.
     fn has_left_its_program(&self, sample: &Sample<'_>, tracker: &Tracker) -> bool {
-        !is_of_32_bits(sample) && (names_no_mapping(sample, tracker) || self.execs.follow(sample))
+        !is_of_32_bits(sample) && (names_no_mapping(sample, tracker) || self.exec_times.is_in_exec(sample))
     }
 
-    /// The number of bytes of its copy that the stack found last needed.
+    /// Returns the number of bytes of its copy that the stack needed that was unwound last.
     fn depth(&self, state: &UserState<'_>) -> u64 {
         let frames = &self.walker.stack().frames;
         frames.last().map_or(0, |frame| frame.stack_pointer.wrapping_sub(state.stack.start))
@@ -234,53 +240,54 @@ impl Machine {
         self.maps_cache.refused_tables()
     }
 
-    /// Takes the pages of objects out of our memory until they are touched again.
-    pub(super) fn give_back(&self) {
+    /// Releases the pages of mapped objects; they are read again when they are touched.
+    pub(super) fn release_object_pages(&self) {
         self.maps_cache.give_back();
     }
 
-    /// Forgets what is no more, and lets the tracker do so: a recording may go on for days.
-    pub(super) fn forget(&mut self, tracker: &mut Tracker) {
+    /// Forgets ended processes, here and in the tracker: a recording may go on for days.
+    pub(super) fn forget_ended(&mut self, tracker: &mut Tracker) {
         self.census.take(tracker);
         self.maps_cache.forget_ended(tracker);
     }
 
-    /// Lets the tracker forget spaces that no object here is of.
+    /// Lets the tracker forget spaces, except those of objects that are open here.
     pub(super) fn forget_spaces(&self, consumer: &mut impl OrderedConsumer) {
         consumer.forget_spaces(&|space| self.maps_cache.know(space));
     }
 
-    /// Hands on a sample with its raw stack, without what the kernel found of the user's chain.
-    pub(super) fn keep(
+    /// Forwards a sample with its registers and stack copy, and only the kernel part of its call chain.
+    pub(super) fn forward_with_copy(
         &mut self,
         sample: Sample<'_>,
-        turn: Turn<'_>,
+        context: SampleContext<'_>,
         consumer: &mut impl OrderedConsumer,
     ) -> io::Result<()> {
         self.chain.clear();
         self.chain.extend(kernel_part(&sample));
-        self.hand_on(sample, turn, consumer)
+        self.forward(sample, context, consumer)
     }
 
-    fn hand_on(
+    /// Forwards a sample with `self.chain` as its call chain.
+    fn forward(
         &mut self,
         sample: Sample<'_>,
-        turn: Turn<'_>,
+        context: SampleContext<'_>,
         consumer: &mut impl OrderedConsumer,
     ) -> io::Result<()> {
-        let sample = self.with_chain(sample, turn.layouts);
-        consumer.sample(turn.time, turn.event, sample)
+        let sample = self.with_chain(sample, context.layouts);
+        consumer.sample(context.time, context.event, sample)
     }
 
-    /// The sample with the call chain that was found.
+    /// Returns the sample with `self.chain` as its call chain, cut to the length that its record has room for.
     fn with_chain<'s>(&'s mut self, sample: Sample<'s>, layouts: &Layouts) -> Sample<'s> {
-        stacks::cut(&mut self.chain, layouts.most_addresses);
+        stacks::cut(&mut self.chain, layouts.max_addresses);
         Sample { callchain: Some(native_bytes(&self.chain, &mut self.chain_bytes)), ..sample }
     }
 }
 
-/// Hands on records that were made here.
-fn hand_on_records(
+/// Forwards records that the recorder has made.
+fn forward_records(
     mut records: &[u8],
     time: Timestamp,
     consumer: &mut impl OrderedConsumer,
@@ -292,7 +299,7 @@ fn hand_on_records(
     Ok(())
 }
 
-/// The addresses of a chain as a record has them, in `bytes`.
+/// Encodes the addresses of a chain in the machine's byte order, into `bytes`.
 fn native_bytes<'b>(chain: &[u64], bytes: &'b mut Vec<u8>) -> U64s<'b> {
     bytes.clear();
     bytes.extend(chain.iter().flat_map(|address| address.to_ne_bytes()));

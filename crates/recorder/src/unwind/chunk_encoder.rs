@@ -1,4 +1,4 @@
-//! Records in the order of time for those who take bytes: a file, or a window in memory.
+//! Encodes records that are in the order of time for consumers that take chunks of bytes: a file, or a window in memory.
 
 use std::io;
 
@@ -6,48 +6,48 @@ use decoder::{Endian, Record, RecordLayout, Sample, kind};
 use model::{EventIndex, SpaceId, Timestamp};
 use tracker::{OrderedRecord, Tracker};
 
-use super::ordered::OrderedConsumer;
+use super::ordered_consumer::OrderedConsumer;
 use crate::consumer::{
     Chunk, Consumer, Destination, Ending, Recording, RingKind, forward_calls, forward_upkeep,
 };
 use crate::ring::Drained;
 
-/// Bytes that are handed on at once.
-const CHUNK: usize = 256 << 10;
+/// A chunk is forwarded when it has this many bytes.
+const CHUNK_BYTES: usize = 256 << 10;
 
-/// Spaces beyond this are forgotten where nothing is mapped from them.
-const MOST_SPACES: usize = 4096;
+/// Number of spaces from which on the tracker is made to forget those from which nothing is mapped.
+const MIN_SPACES_TO_FORGET: usize = 4096;
 
-/// Hands records in order on to a [`Consumer`], in chunks of one kind of ring each. Samples are encoded in the layout of the recording
-/// that [`Destination::begin`] told of.
+/// Forwards ordered records to a [`Consumer`], in chunks of one kind of ring each. Samples are encoded in the layout of their event
+/// in the recording that [`Destination::begin`] was called with.
 #[derive(Debug)]
-pub struct Encoding<C> {
+pub struct ChunkEncoder<C> {
     consumer: C,
     tracker: Tracker,
-    /// With more spaces than this, it is time to forget some.
-    most_spaces: usize,
+    /// The number of spaces from which on the tracker forgets some.
+    max_spaces: usize,
     layouts: Vec<RecordLayout>,
-    /// Records that are not handed on yet: all of one kind.
+    /// The records of the next chunk.
     bytes: Vec<u8>,
     kind: RingKind,
 }
 
-impl<C: Consumer> Encoding<C> {
-    /// Hands on to `consumer`.
+impl<C: Consumer> ChunkEncoder<C> {
+    /// Makes an encoder that forwards to `consumer`.
     pub fn new(consumer: C) -> Self {
         Self {
             consumer,
             tracker: Tracker::new(),
-            most_spaces: MOST_SPACES,
+            max_spaces: MIN_SPACES_TO_FORGET,
             layouts: Vec::new(),
             bytes: Vec::new(),
             kind: RingKind::Sideband,
         }
     }
 
-    /// The next record is of this kind.
-    fn turn_to(&mut self, kind: RingKind) -> io::Result<()> {
-        if self.kind != kind || self.bytes.len() >= CHUNK {
+    /// Flushes the chunk unless a record of this kind can be added to it.
+    fn make_room(&mut self, kind: RingKind) -> io::Result<()> {
+        if self.kind != kind || self.bytes.len() >= CHUNK_BYTES {
             self.flush()?;
             self.kind = kind;
         }
@@ -68,7 +68,7 @@ impl<C: Consumer> Encoding<C> {
     }
 }
 
-impl<C: Consumer> OrderedConsumer for Encoding<C> {
+impl<C: Consumer> OrderedConsumer for ChunkEncoder<C> {
     fn tracker(&mut self) -> &mut Tracker {
         &mut self.tracker
     }
@@ -76,21 +76,21 @@ impl<C: Consumer> OrderedConsumer for Encoding<C> {
     fn record(&mut self, _time: Timestamp, record: OrderedRecord<'_>) -> io::Result<()> {
         let OrderedRecord { raw, event, .. } = record;
         if raw.kind == kind::SAMPLE {
-            self.turn_to(RingKind::Samples)?;
+            self.make_room(RingKind::Samples)?;
         } else {
-            self.turn_to(RingKind::Sideband)?;
+            self.make_room(RingKind::Sideband)?;
             let layout = event.and_then(|event| self.layouts.get(event.0 as usize)).or(self.layouts.last());
             if let Some(Ok(record)) = layout.map(|layout| layout.decode(&raw)) {
                 self.tracker.apply(&record);
             }
         }
-        // It has come out of a record.
+        // Encoding fails only for records that are too large, and this one was parsed from a record.
         let _ = raw.encode(Endian::NATIVE, &mut self.bytes);
         Ok(())
     }
 
     fn sample(&mut self, _time: Timestamp, event: EventIndex, sample: Sample<'_>) -> io::Result<()> {
-        self.turn_to(RingKind::Samples)?;
+        self.make_room(RingKind::Samples)?;
         if let Some(layout) = self.layouts.get(event.0 as usize) {
             encode(sample, layout, &mut self.bytes);
         }
@@ -98,21 +98,22 @@ impl<C: Consumer> OrderedConsumer for Encoding<C> {
     }
 
     fn forget_spaces(&mut self, is_known: &dyn Fn(SpaceId) -> bool) {
-        if self.tracker.spaces().len() > self.most_spaces {
+        if self.tracker.spaces().len() > self.max_spaces {
             self.tracker.forget_spaces(is_known);
-            self.most_spaces = MOST_SPACES.max(2 * self.tracker.spaces().len());
+            self.max_spaces = MIN_SPACES_TO_FORGET.max(2 * self.tracker.spaces().len());
         }
     }
 }
 
-/// Appends a sample in this layout; without its call chain, where other parts (a raw tracepoint of 60 KB) leave no room for one.
+/// Appends a sample in this layout: without its call chain, where the record has no room for that beside the other parts (a raw
+/// tracepoint of 60 KB).
 pub(super) fn encode(sample: Sample<'_>, layout: &RecordLayout, out: &mut Vec<u8>) {
     if layout.encode(&Record::Sample(sample), out).is_err() {
         let _ = layout.encode(&Record::Sample(Sample { callchain: None, ..sample }), out);
     }
 }
 
-impl<C: Consumer> Destination for Encoding<C> {
+impl<C: Consumer> Destination for ChunkEncoder<C> {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         let layouts = recording.events.iter().map(|event| RecordLayout::new(&event.attr, Endian::NATIVE));
         self.layouts = layouts.collect();

@@ -1,0 +1,554 @@
+//! Puts the records of all rings into the order of time, and unwinds the stack copies of samples.
+//!
+//! ```text
+//! chunks ─▶ time order (by rounds) ─▶ sideband, samples without raw stacks ─────▶ consumer, which tracks
+//!                                 └─▶ samples with raw stacks ─▶ unwind ────────┘
+//! ```
+//!
+//! The consumer gets a recording without raw stacks: its attrs ask for none, and its samples have call chains.
+
+use std::collections::HashMap;
+use std::io;
+use std::time::{Duration, Instant};
+
+use decoder::values::U64s;
+use decoder::{Endian, RawRecord, Record, RecordLayout, Sample, SampleFormat, kind, misc};
+use model::{EventIndex, Loss, Timestamp, TruncationReason};
+use rustc_hash::FxBuildHasher;
+use stacks::{Mechanisms, RefusedTables, StackWalker, kernel_part, user_part};
+use tracker::{OrderedRecord, Orderer};
+use unwinder::StackEnd;
+
+use super::copy_sizes::CopySizeController;
+use super::ordered_consumer::OrderedConsumer;
+use super::pending::{Action, PendingRecords, RecordHandle};
+use super::record_size::room_for_chain;
+use super::sample_unwinder::{SampleContext, SampleUnwinder};
+use super::totals::StackTotals;
+use super::unwound_sample::split_unwound;
+use crate::consumer::{Chunk, Consumer, Destination, Ending, RecordedEvent, Recording, SwitchNews};
+use crate::notice::Notice;
+use crate::window::DumpReport;
+
+/// With more bytes than this pending, the stack copies of further samples are dropped; the samples themselves are not.
+const MAX_PENDING_BYTES: usize = 64 << 20;
+
+/// With more bytes than this pending, the stage asks for the next round soon.
+const HASTE_THRESHOLD_BYTES: usize = MAX_PENDING_BYTES / 8;
+
+/// Where memory is scarce, a chunk is copied into memory of its size if it fills less than this part, one in four, of its own.
+const LIVE_VIEW_SPARSE_CHUNK: usize = 4;
+/// The same for an overwrite window, for which CPU time counts as much as memory: with 4, `record -a` beside compilers spent half as
+/// much again on copying as without.
+const WINDOW_SPARSE_CHUNK: usize = 64;
+
+/// Where memory is scarce, the interval at which the pages of mapped objects are released: programs come and go, and of each a few
+/// pages are read.
+const PAGE_RELEASE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Maximum number of addresses in a call chain, which leaves room in the record for the other parts and for
+/// [`super::unwound_sample::UnwoundWith`].
+const MAX_CHAIN_ADDRESSES: usize = 7_000;
+
+/// A consumer that forwards records in the order of time, and the samples among them with their stack copies unwound.
+#[derive(Debug)]
+pub struct UnwindingStage<C> {
+    consumer: C,
+    keep_stacks: bool,
+    low_memory: Option<LowMemory>,
+    started: bool,
+    /// The event of each id of the kernel.
+    events: HashMap<u64, EventIndex, FxBuildHasher>,
+    /// The layouts of each event.
+    layouts: Vec<Layouts>,
+    orderer: Orderer<RecordHandle>,
+    pending: PendingRecords,
+    unwinder: SampleUnwinder,
+}
+
+/// How a stage saves memory that runs for hours.
+#[derive(Debug)]
+struct LowMemory {
+    /// A chunk is copied if it fills less than one part in so many of its memory.
+    sparse_chunk: usize,
+    /// When the pages of objects were last released.
+    pages_released: Instant,
+}
+
+impl LowMemory {
+    fn new(sparse_chunk: usize) -> Self {
+        Self { sparse_chunk, pages_released: Instant::now() }
+    }
+}
+
+/// The layouts in which the samples of an event come, and in which they are forwarded.
+#[derive(Debug)]
+pub(super) struct Layouts {
+    pub(super) recorded: RecordLayout,
+    pub(super) written: RecordLayout,
+    has_stacks: bool,
+    /// Maximum number of addresses in a call chain.
+    pub(super) max_addresses: usize,
+}
+
+impl<C: OrderedConsumer> UnwindingStage<C> {
+    /// Makes a stage that forwards to `consumer`. With `keep_stacks` it keeps registers and stack copies instead of unwinding them,
+    /// and drops only the user part of the kernel's call chain.
+    pub fn new(consumer: C, keep_stacks: bool, mechanisms: Mechanisms) -> Self {
+        Self {
+            consumer,
+            keep_stacks,
+            low_memory: None,
+            started: false,
+            events: HashMap::default(),
+            layouts: Vec::new(),
+            orderer: Orderer::default(),
+            pending: PendingRecords::default(),
+            unwinder: SampleUnwinder::new(mechanisms),
+        }
+    }
+
+    /// Makes the stage keep less memory of earlier stacks, objects and chunks, for a view that stays open
+    /// ([`crate::Options::light`]).
+    pub fn for_live_view(self) -> Self {
+        Self { low_memory: Some(LowMemory::new(LIVE_VIEW_SPARSE_CHUNK)), ..self }
+    }
+
+    /// Makes the stage keep less memory of earlier stacks and objects, for an overwrite window that is recorded for weeks.
+    pub fn for_overwrite_window(self) -> Self {
+        Self { low_memory: Some(LowMemory::new(WINDOW_SPARSE_CHUNK)), ..self }
+    }
+
+    /// Returns the consumer to which the stage forwards.
+    pub fn consumer_mut(&mut self) -> &mut C {
+        &mut self.consumer
+    }
+
+    /// Returns the totals of stacks so far.
+    pub fn totals(&self) -> StackTotals {
+        self.unwinder.totals
+    }
+
+    /// Returns the list of [`stacks::ProcessMapsCache::refused_tables`].
+    pub fn refused_tables(&self) -> RefusedTables {
+        self.unwinder.refused_tables()
+    }
+
+    fn has_stacks(&self) -> bool {
+        self.layouts.iter().any(|layouts| layouts.has_stacks)
+    }
+
+    /// Returns true if the stage unwinds stacks, so that it has totals of them.
+    fn unwinds(&self) -> bool {
+        !self.keep_stacks && self.has_stacks()
+    }
+
+    /// Returns the smallest and the largest size that stack copies had so far, in bytes.
+    pub fn copy_sizes(&self) -> (u32, u32) {
+        self.unwinder.copy_size.range()
+    }
+
+    /// Returns the recording as it is forwarded.
+    fn written(&self, recording: &Recording) -> Recording {
+        let mut written = recording.clone();
+        for attr in written.events.iter_mut().map(|event| &mut event.attr) {
+            if !self.keep_stacks && has_stacks(attr.sample_format) {
+                attr.sample_format.remove(SampleFormat::REGS_USER | SampleFormat::STACK_USER);
+                attr.sample_format.insert(SampleFormat::CALLCHAIN);
+                attr.sample_regs_user = 0;
+                attr.sample_stack_user = 0;
+            }
+        }
+        written
+    }
+
+    /// Cuts a chunk into records, and puts them into order.
+    fn push_chunk(&mut self, bytes: Vec<u8>) {
+        let Some(any) = self.layouts.last() else { return };
+        let pending = &mut self.pending;
+        let chunk = pending.push_chunk(bytes);
+        let mut offset = 0;
+        // Their records are in chunks of their own, which cannot be added before this one is complete.
+        let mut without_copies = Vec::new();
+        loop {
+            let handle = pending.push_record(offset, Action::Forward(None));
+            let Ok((raw, size)) = RawRecord::parse(pending.bytes_from(handle), Endian::NATIVE) else {
+                let cut_bytes = pending.bytes_from(handle).len() as u64;
+                if cut_bytes > 0 {
+                    self.consumer.note_loss(Loss { cut_bytes, ..Loss::default() });
+                }
+                pending.release(handle);
+                break;
+            };
+            let (raw, is_unwound) = match split_unwound(&raw) {
+                Some((sample, _)) => (sample, true),
+                None => (raw, false),
+            };
+            let event = any.recorded.id_of(&raw).and_then(|id| self.events.get(&id)).copied();
+            let layouts = event.and_then(|event| self.layouts.get(event.0 as usize)).unwrap_or(any);
+            let time = layouts.recorded.time_of(&raw).unwrap_or(Timestamp(0));
+            let action = match event.filter(|_| raw.kind == kind::SAMPLE && layouts.has_stacks) {
+                Some(event) if is_unwound => Action::ForwardUnwound(event),
+                Some(event) => Action::Unwind(event),
+                None => Action::Forward(event),
+            };
+            if raw.kind == kind::COMM
+                && raw.has(misc::COMM_EXEC)
+                && let Ok(Record::Comm(comm)) = any.recorded.decode(&raw)
+            {
+                self.unwinder.exec_times.record(comm.tid, time);
+            }
+            if let Action::Unwind(event) = action
+                && pending.bytes() > MAX_PENDING_BYTES
+            {
+                if let Ok(Record::Sample(sample)) = layouts.recorded.decode(&raw) {
+                    let end = StackEnd::Truncated(TruncationReason::RecorderBehind);
+                    self.unwinder.totals.count(end, false);
+                    without_copies.push((time, event, without_stack(&sample, &layouts.written)));
+                }
+                pending.release(handle);
+            } else {
+                self.orderer.push(time, handle.with_action(action));
+            }
+            offset += size;
+        }
+        pending.release(chunk);
+        for (time, event, record) in without_copies {
+            let chunk = pending.push_chunk(record);
+            self.orderer.push(time, pending.push_record(0, Action::Forward(Some(event))));
+            pending.release(chunk);
+        }
+    }
+
+    /// Forwards the records that are in order, and unwinds the samples among them.
+    fn forward_ordered(&mut self) -> io::Result<()> {
+        let mut undecodable = 0;
+        while let Some((time, handle)) = self.orderer.pop() {
+            undecodable += u64::from(!self.forward(time, handle)?);
+            self.pending.release(handle);
+        }
+        if undecodable > 0 {
+            self.consumer.note_loss(Loss { undecodable, ..Loss::default() });
+        }
+        Ok(())
+    }
+
+    /// Forwards one record. Returns false where it cannot be decoded, and so not be written in another layout.
+    fn forward(&mut self, time: Timestamp, handle: RecordHandle) -> io::Result<bool> {
+        let Ok((raw, _)) = RawRecord::parse(self.pending.bytes_from(handle), Endian::NATIVE) else {
+            return Ok(false);
+        };
+        let (unwinder, consumer) = (&mut self.unwinder, &mut self.consumer);
+        let event = match handle.action {
+            Action::Forward(event) => {
+                consumer.record(time, OrderedRecord { raw, event, offset: None })?;
+                return Ok(true);
+            }
+            Action::ForwardUnwound(event) | Action::Unwind(event) => event,
+        };
+        let Some(layouts) = self.layouts.get(event.0 as usize) else { return Ok(false) };
+        let context = SampleContext { time, event, layouts };
+        if let Action::ForwardUnwound(_) = handle.action {
+            return unwinder.forward_unwound(&raw, context, consumer);
+        }
+        let Ok(sample) = layouts.recorded.decode_sample(&raw) else { return Ok(false) };
+        if self.keep_stacks {
+            unwinder.forward_with_copy(sample, context, consumer)?;
+        } else {
+            unwinder.unwind(sample, context, consumer)?;
+        }
+        Ok(true)
+    }
+}
+
+impl<C: OrderedConsumer> Destination for UnwindingStage<C> {
+    fn begin(&mut self, recording: &Recording) -> io::Result<()> {
+        let copy_sizes = match self.unwinder.mechanisms.contains(Mechanisms::COPY_SIZES) {
+            true => recording.copy_sizes.clone(),
+            false => recording.copy_sizes.without_choice(),
+        };
+        self.unwinder.copy_size = CopySizeController::new(copy_sizes, recording.ring_size);
+        let unwound = recording.events.iter().filter(|event| has_stacks(event.attr.sample_format));
+        let max_addresses = unwound.map(max_chain_addresses).max();
+        if let Some(max) = max_addresses.filter(|&max| max < MAX_CHAIN_ADDRESSES) {
+            self.unwinder.walker = StackWalker::new(max, self.unwinder.mechanisms);
+        }
+        let written = self.written(recording);
+        for (index, (event, written)) in recording.events.iter().zip(&written.events).enumerate() {
+            let index = EventIndex(u32::try_from(index).unwrap_or(u32::MAX));
+            self.events.extend(event.ids.iter().map(|&id| (id, index)));
+            let members = recording
+                .events
+                .iter()
+                .filter(|other| event.leader.is_some() && other.leader == event.leader);
+            let room = room_for_chain(&written.attr, members.count());
+            self.layouts.push(Layouts {
+                recorded: RecordLayout::new(&event.attr, Endian::NATIVE),
+                written: RecordLayout::new(&written.attr, Endian::NATIVE),
+                has_stacks: has_stacks(event.attr.sample_format),
+                max_addresses: max_chain_addresses(event).min(room),
+            });
+        }
+        self.consumer.begin(&written)
+    }
+
+    fn started(&mut self) -> io::Result<()> {
+        self.started = true;
+        self.consumer.started()
+    }
+
+    fn note_loss(&mut self, loss: Loss) {
+        self.consumer.note_loss(loss);
+    }
+
+    fn finished_round(&mut self) -> io::Result<()> {
+        self.orderer.finish_round();
+        self.forward_ordered()?;
+        if self.unwinds() {
+            self.consumer.note_stacks(&self.unwinder.totals);
+        }
+        self.consumer.finished_round()?;
+        self.unwinder.forget_spaces(&mut self.consumer);
+        Ok(())
+    }
+
+    fn wanted_copy_size(&self) -> Option<u32> {
+        self.has_stacks().then(|| self.unwinder.copy_size.wanted())
+    }
+
+    fn is_in_haste(&self) -> bool {
+        self.pending.bytes() > HASTE_THRESHOLD_BYTES || self.consumer.is_in_haste()
+    }
+
+    fn note_switches(&mut self, news: &[SwitchNews]) {
+        self.consumer.note_switches(news);
+    }
+
+    fn dump(&mut self, ticket: u64) {
+        self.consumer.dump(ticket);
+    }
+
+    fn take_reports(&mut self) -> Vec<DumpReport> {
+        self.consumer.take_reports()
+    }
+
+    fn take_notices(&mut self) -> Vec<Notice> {
+        self.consumer.take_notices()
+    }
+
+    fn checkpoint(&mut self) -> io::Result<()> {
+        self.unwinder.forget_ended(self.consumer.tracker());
+        if let Some(low_memory) = &mut self.low_memory {
+            self.unwinder.walker.keep_little();
+            if low_memory.pages_released.elapsed() >= PAGE_RELEASE_INTERVAL {
+                low_memory.pages_released = Instant::now();
+                self.unwinder.release_object_pages();
+                self.pending.free_spare();
+            }
+        }
+        self.consumer.checkpoint()
+    }
+
+    fn end(&mut self, ending: &Ending) -> io::Result<()> {
+        self.orderer.finish();
+        self.forward_ordered()?;
+        let stacks = self.unwinds().then_some(self.unwinder.totals);
+        self.consumer.end(&Ending { stacks, ..ending.clone() })
+    }
+}
+
+impl<C: OrderedConsumer> Consumer for UnwindingStage<C> {
+    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+        self.unwinder.copy_size.record_fill(chunk.drained.fill);
+        // The memory of a chunk is as large as a ring. Chunks that wait in much of it, and each use another part, add up.
+        let is_sparse = self
+            .low_memory
+            .as_ref()
+            .is_some_and(|low| chunk.bytes.len() < chunk.bytes.capacity() / low.sparse_chunk);
+        let (bytes, emptied) = match is_sparse {
+            true => (self.pending.copy(&chunk.bytes), Some(chunk.bytes)),
+            false => (chunk.bytes, None),
+        };
+        self.push_chunk(bytes);
+        if !self.started {
+            self.forward_ordered()?;
+        }
+        Ok(emptied.or_else(|| self.pending.take_spare()))
+    }
+
+    fn shrink(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
+        let Some(any) = self.layouts.last().filter(|_| !self.keep_stacks) else { return false };
+        let Ok((raw, _)) = RawRecord::parse(sample, Endian::NATIVE) else { return false };
+        let event = any.recorded.id_of(&raw).and_then(|id| self.events.get(&id));
+        let layouts = event.and_then(|event| self.layouts.get(event.0 as usize));
+        let Some(layouts) = layouts.filter(|layouts| layouts.has_stacks) else { return false };
+        let decoded = layouts.recorded.decode_sample(&raw);
+        let tracker = self.consumer.tracker();
+        decoded.is_ok_and(|sample| self.unwinder.shrink(&sample, layouts, until, tracker, into))
+    }
+}
+
+fn has_stacks(format: SampleFormat) -> bool {
+    format.contains(SampleFormat::REGS_USER | SampleFormat::STACK_USER)
+}
+
+/// Returns the maximum number of addresses in the call chains of an event, by its attr (0: no limit of its own).
+fn max_chain_addresses(event: &RecordedEvent) -> usize {
+    match event.attr.sample_max_stack {
+        0 => MAX_CHAIN_ADDRESSES,
+        max => usize::from(max).min(MAX_CHAIN_ADDRESSES),
+    }
+}
+
+/// Encodes a sample without its stack copy: with the kernel part of its call chain, the user's instruction pointer, and the marker
+/// [`TruncationReason::RecorderBehind`].
+fn without_stack(sample: &Sample<'_>, written: &RecordLayout) -> Vec<u8> {
+    // The context marker and the instruction pointer behind it.
+    let user = user_part(sample).take(2);
+    let chain: Vec<u64> =
+        kernel_part(sample).chain(user).chain([TruncationReason::RecorderBehind.marker()]).collect();
+    let bytes: Vec<u8> = chain.iter().flat_map(|address| address.to_ne_bytes()).collect();
+    let mut out = Vec::new();
+    let callchain = Some(U64s::new(&bytes, Endian::NATIVE));
+    // Encoding fails only for records that are too large, and this one is smaller than the sample was.
+    let _ = written.encode(&Record::Sample(Sample { callchain, ..*sample }), &mut out);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::consumer::RingKind;
+    use crate::ring::Drained;
+    use crate::unwind::{ChunkEncoder, CopySizes};
+    use decoder::{Attr, ReadFormat};
+
+    /// Counts samples and losses.
+    #[derive(Default)]
+    struct CountingConsumer {
+        samples: usize,
+        loss: Loss,
+    }
+
+    impl Destination for CountingConsumer {
+        fn begin(&mut self, _: &Recording) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn started(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn note_loss(&mut self, loss: Loss) {
+            self.loss += loss;
+        }
+
+        fn finished_round(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn take_notices(&mut self) -> Vec<Notice> {
+            vec![Notice::Incomplete("the disk was full".to_owned())]
+        }
+
+        fn checkpoint(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn end(&mut self, _: &Ending) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Consumer for CountingConsumer {
+        fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+            let is_sample = |record: &&[u8]| crate::records::u32_at(record, 0) == Some(kind::SAMPLE);
+            self.samples += crate::records::each(&chunk.bytes).filter(is_sample).count();
+            Ok(Some(chunk.bytes))
+        }
+    }
+
+    fn recording() -> Recording {
+        let attr = Attr {
+            sample_format: SampleFormat::IDENTIFIER
+                | SampleFormat::TIME
+                | SampleFormat::CALLCHAIN
+                | SampleFormat::REGS_USER
+                | SampleFormat::STACK_USER,
+            read_format: ReadFormat::ID,
+            ..Attr::default()
+        };
+        let event = RecordedEvent {
+            name: "cpu-clock".to_owned(),
+            attr,
+            ids: vec![7],
+            sideband: false,
+            leader: None,
+            tracepoint: None,
+        };
+        let (events, cpus, copy_sizes) = (vec![event], Vec::new(), CopySizes::default());
+        Recording { events, cpus, ring_size: 1 << 20, copy_sizes }
+    }
+
+    fn sample(recording: &Recording, stack: &[u8]) -> Vec<u8> {
+        let sample = Sample {
+            identifier: Some(7),
+            time: Some(Timestamp(1)),
+            callchain: Some(U64s::new(&[], Endian::NATIVE)),
+            user_registers: Some(decoder::values::Registers::new(0, 0, U64s::new(&[], Endian::NATIVE))),
+            user_stack: Some(stack),
+            ..Sample::default()
+        };
+        let layout = RecordLayout::new(&recording.events[0].attr, Endian::NATIVE);
+        let mut bytes = Vec::new();
+        layout.encode(&Record::Sample(sample), &mut bytes).unwrap();
+        bytes
+    }
+
+    /// Returns the consumer and the totals after these chunks, all of one round.
+    fn forwarded(
+        recording: &Recording,
+        chunks: impl IntoIterator<Item = Vec<u8>>,
+    ) -> (CountingConsumer, StackTotals) {
+        let mut consumer = CountingConsumer::default();
+        let mut stage = UnwindingStage::new(ChunkEncoder::new(&mut consumer), false, Mechanisms::all());
+        stage.begin(recording).unwrap();
+        stage.started().unwrap();
+        for bytes in chunks {
+            stage.records(Chunk { ring: RingKind::Samples, bytes, drained: Drained::default() }).unwrap();
+        }
+        stage.end(&Ending::default()).unwrap();
+        let totals = stage.totals();
+        (consumer, totals)
+    }
+
+    #[test]
+    fn samples_that_cannot_be_decoded_are_counted() {
+        let recording = recording();
+        let mut bytes = sample(&recording, &[]);
+        let mut wrong = bytes.clone();
+        // The length of the call chain: behind the header, the identifier and the time.
+        wrong[24..32].copy_from_slice(&u64::MAX.to_ne_bytes());
+        bytes.extend(wrong);
+        let (consumer, _) = forwarded(&recording, [bytes]);
+        assert_eq!((consumer.samples, consumer.loss.undecodable), (1, 1));
+    }
+
+    #[test]
+    fn notices_of_the_consumer_are_forwarded() {
+        let mut consumer = CountingConsumer::default();
+        let mut stage = UnwindingStage::new(ChunkEncoder::new(&mut consumer), false, Mechanisms::all());
+        assert!(matches!(stage.take_notices().as_slice(), [Notice::Incomplete(_)]));
+    }
+
+    #[test]
+    fn no_sample_is_lost_where_too_many_stacks_wait() {
+        let recording = recording();
+        let one = sample(&recording, &[0; 60_000]);
+        let each = 20;
+        let chunks = 2 * MAX_PENDING_BYTES / (each * one.len());
+        let (consumer, totals) = forwarded(&recording, std::iter::repeat_n(one.repeat(each), chunks));
+        assert_eq!((consumer.samples, consumer.loss), (each * chunks, Loss::default()));
+        assert!(totals.truncated_by(TruncationReason::RecorderBehind) > 0, "{totals:?}");
+    }
+}
