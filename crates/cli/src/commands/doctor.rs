@@ -1,4 +1,4 @@
-//! `prof doctor`: what this machine allows, and what would allow more.
+//! `prof doctor`: checks what this machine allows, and how to allow more.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -15,16 +15,15 @@ use crate::output::Output;
 /// The arguments of `prof doctor`.
 #[derive(Args)]
 pub struct DoctorArguments {
-    /// Print a systemd unit for a recording that is always there (record -a --overwrite), with the least rights that it needs
-    /// here
+    /// Print a systemd unit for a continuous recording (record -a --overwrite) with the least privileges that it needs here
     #[arg(long)]
     unit: bool,
 }
 
-/// Looks around and tells. The exit code is 1 where nothing can be recorded.
+/// Surveys the machine and prints the findings. The exit code is 1 if nothing can be recorded.
 ///
 /// # Errors
-/// Where the report cannot be written.
+/// The report cannot be written.
 pub fn run(arguments: &DoctorArguments, console: &Console) -> anyhow::Result<ExitCode> {
     if arguments.unit {
         let mut output = Output::stdout()?;
@@ -40,13 +39,13 @@ pub fn run(arguments: &DoctorArguments, console: &Console) -> anyhow::Result<Exi
     Ok(if can_record(&findings) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Asks the kernel.
+/// Opens trial events to see what the kernel offers.
 fn offers(machine: &ThisMachine) -> anyhow::Result<Offers> {
     let clock = select("cpu-clock", machine)?;
     let cycles = select("cycles", machine)?;
     let all = |events: &[Event]| events.first().map_or(Offer::Absent, offer);
     let some_cpu = host::sysfs::online_cpus().ok().and_then(|cpus| cpus.first().copied()).unwrap_or_default();
-    // Of each system's tracepoints one could be named; that of process switches is in every kernel.
+    // One tracepoint stands for all; every kernel with tracepoints has sched_switch.
     let tracepoint = select("sched:sched_switch", machine).ok();
     let uprobe = machine.pmus().iter().any(|pmu| pmu.name == "uprobe");
     let uprobe = uprobe.then(|| select("uprobe:/proc/self/exe:0", machine)).transpose()?;

@@ -1,4 +1,4 @@
-//! `prof export`: a recording in the form of another tool.
+//! `prof export`: converts a recording to the format of another tool.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -18,20 +18,20 @@ use crate::console::Console;
 use crate::output::Output;
 use crate::reading::{self, RecordingSource};
 
-/// How many milliseconds a row of a table sums up.
+/// Default of `--bucket`, in milliseconds.
 const DEFAULT_BUCKET_MS: u32 = 100;
 
 /// Arguments of `prof export`.
 #[derive(Args)]
 #[command(after_help = "\
 Formats:
-  folded      a line per stack, for flamegraph.pl, inferno and speedscope; one event
+  folded      one line per stack, for flamegraph.pl, inferno and speedscope; one event
   pprof       profile.proto, compressed: go tool pprof, Pyroscope, Parca, Grafana
-  speedscope  https://www.speedscope.app, a profile for each event
-  firefox     https://profiler.firefox.com, with names: each sample at its time, a track per thread and event
-  perfetto    https://ui.perfetto.dev and trace_processor, from version 58 on: a packet per sample (protobuf)
-  parquet     a table for DuckDB, ClickHouse and Spark: a row per stretch of time, thread and stack
-  json        all of it, as docs/schemas/profile.json describes it
+  speedscope  https://www.speedscope.app; one profile per event
+  firefox     https://profiler.firefox.com; samples at their times, one track per thread and event
+  perfetto    https://ui.perfetto.dev and trace_processor, version 58 or newer; one packet per sample (protobuf)
+  parquet     table for DuckDB, ClickHouse and Spark; one row per time interval, thread and stack
+  json        complete profile; schema: docs/schemas/profile.json
   otlp        OpenTelemetry's ProfilesData (protobuf; proto 1.10.0, profiles v1development)
 Examples:
   prof export --format pprof -o cpu.pb.gz && go tool pprof -http=: cpu.pb.gz
@@ -39,42 +39,46 @@ Examples:
 pub struct ExportArguments {
     #[command(flatten)]
     recording: RecordingArguments,
-    /// The form
+    /// Output format
     #[arg(short, long, value_name = "NAME", value_parser = Format::NAMES)]
     format: String,
-    /// With `--format parquet`: how long the stretches of time are that a row sums up [default: 100]
+    /// With --format parquet: length of the time intervals [default: 100]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..), hide = !exchange::HAS_PARQUET)]
     bucket: Option<u32>,
-    /// Where it goes [default: standard output]
+    /// Output file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Threads of one name as one
+    /// Merge threads of the same name
     #[arg(long)]
     merge_threads: bool,
-    /// Without the lines of the source, which take time to find
+    /// Omit source lines, which take time to look up
     #[arg(long)]
     no_lines: bool,
     #[command(flatten)]
     query: QueryArguments,
 }
 
-/// Reads a recording and writes it in another form.
+/// Reads a recording and writes it in another format.
 ///
 /// # Errors
-/// Where the recording cannot be read, has nothing of what is asked for, or the output cannot be written.
+/// The recording cannot be read or has no matching samples, or the output cannot be written.
 pub fn run(arguments: &ExportArguments, console: &Console) -> anyhow::Result<ExitCode> {
     let format: Format = arguments.format.parse()?;
     if format.is_binary() && arguments.output.is_none() && std::io::stdout().is_terminal() {
-        bail!("{0} does not belong on a terminal; try: prof export --format {0} -o FILE", arguments.format);
+        bail!(
+            "{0} is binary and cannot go to a terminal; try: prof export --format {0} -o FILE",
+            arguments.format
+        );
     }
     if format == Format::Parquet && !exchange::HAS_PARQUET {
         bail!(
-            "this build cannot write Parquet: its cargo feature `parquet` is off; try: cargo install --path crates/cli \
-             --features parquet"
+            "this build cannot write Parquet (cargo feature `parquet`); try: cargo install --path crates/cli --features parquet"
         );
     }
     if arguments.bucket.is_some() && format != Format::Parquet {
-        bail!("--bucket is for --format parquet; the other formats have each sample, or sums of all time");
+        bail!(
+            "--bucket needs --format parquet: other formats have single samples, or totals of the whole time"
+        );
     }
     let output = Output::open(arguments.output.as_deref(), console)?;
     let source = RecordingSource::File(arguments.recording.path());
@@ -91,7 +95,7 @@ fn write(
     console: &Console,
 ) -> anyhow::Result<()> {
     let query = &arguments.query;
-    // Folded lines have no room for either.
+    // Folded stacks have neither lines nor modules.
     let is_folded = format == Format::Folded;
     let lines = !arguments.no_lines && !is_folded;
     let settings = query.settings(&input, lines);
@@ -110,7 +114,7 @@ fn write(
     let show = Show { modules: !is_folded, lines, ..query.stacks.show() };
     let shown = analysis.event_views(show, |attr| query.stacks.weight(attr), &query.stacks.shape(), console);
     if shown.iter().all(|shown| shown.view.shown_total() == 0 && shown.view.total() > 0) {
-        bail!("cannot export {name}: no sample has a frame that matches what --keep or --root-at says");
+        bail!("cannot export {name}: no sample has a frame that matches --keep or --root-at");
     }
     let caveats = shown.iter().map(|shown| subtitle(&shown.summary()));
     shown.iter().flat_map(|shown| shown.hints.sentences()).for_each(|hint| console.say(&hint));

@@ -1,4 +1,4 @@
-//! `prof flame`: a flame graph of a recording, or of a command.
+//! `prof flame`: draws a flame graph of a recording or a command.
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -19,19 +19,19 @@ use crate::console::Console;
 use crate::output::Output;
 use crate::reading::{self, RecordingSource};
 
-/// Pictures of time say microseconds.
+/// Nanoseconds per unit in pictures of time, whose unit is microseconds.
 const NANOSECONDS_PER_UNIT: u64 = 1_000;
 
 /// Arguments of `prof flame`.
 #[derive(Args)]
 pub struct FlameArguments {
-    /// The recording: a perf.data file by anyone, or `-` for a stream [default: prof.data, else perf.data]
+    /// The recording: a perf.data file, or `-` for standard input [default: prof.data, else perf.data]
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,
-    /// Where the picture goes [default: standard output]
+    /// Output file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Folded stacks (text) instead of a picture
+    /// Write folded stacks (text) instead of a picture
     #[arg(long)]
     folded: bool,
     /// Open the picture in the browser
@@ -45,86 +45,84 @@ pub struct FlameArguments {
     drawing: DrawingArguments,
     #[command(flatten)]
     runtimes: RuntimeArguments,
-    /// A command to record and draw, with its arguments; or the recording, as behind -i
+    /// Command to record and draw, with its arguments; or a recording, as with -i
     #[arg(value_name = "COMMAND", trailing_var_arg = true, conflicts_with = "input")]
     command: Vec<OsString>,
 }
 
 impl FlameArguments {
-    /// The command to record with its arguments, or nothing.
+    /// Returns the command to record with its arguments; empty without a command.
     pub fn command(&self) -> &[OsString] {
         &self.command
     }
 }
 
-/// Which frames, beside those that all views are asked for.
+/// Arguments for frames in addition to [`crate::arguments::StackArguments`].
 #[derive(Args)]
-#[command(next_help_heading = "Which frames")]
+#[command(next_help_heading = "Frames")]
 struct FrameArguments {
-    /// Threads of one process whose names differ in digits alone as one: worker-* [default for pictures]
+    /// Merge threads of a process whose names differ only in digits: worker-* [default for pictures]
     #[arg(long)]
     merge_threads: bool,
-    /// A stack of its own for each thread, not only for each thread name
+    /// Separate threads, not only thread names
     #[arg(long, conflicts_with = "merge_threads")]
     per_thread: bool,
-    /// A frame for each process, below its threads
+    /// Add a frame for each process below its threads
     #[arg(long)]
     by_process: bool,
-    /// A frame for each container (docker:0123456789ab, k8s:POD/ID, host), below its threads
+    /// Add a frame for each container (docker:0123456789ab, k8s:POD/ID, host) below its threads
     #[arg(long, conflicts_with = "by_process")]
     by_container: bool,
-    /// The offsets of frames without a name
+    /// Show the offsets of frames without a name
     #[arg(long, conflicts_with = "modules_only")]
     addresses: bool,
-    /// The module of each function
+    /// Show the module of each function
     #[arg(long)]
     modules: bool,
 }
 
-/// How it is drawn.
+/// Arguments for drawing.
 #[derive(Args)]
-#[command(next_help_heading = "How it is drawn")]
+#[command(next_help_heading = "Drawing")]
 struct DrawingArguments {
-    /// Stacks upside down: who calls a function?
+    /// Reverse stacks, to show who calls a function
     #[arg(long)]
     reverse: bool,
-    /// Grow downwards
+    /// Draw stacks downwards (icicle graph)
     #[arg(long)]
     inverted: bool,
-    /// In the order of time, instead of merged
+    /// Draw samples in order of time instead of merging stacks
     #[arg(long)]
     flamechart: bool,
-    /// Above the picture [default: what was recorded, where, when, for how long, how often]
+    /// Title [default: what was recorded, where, when, for how long, how often]
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
-    /// Below the title, before the figures
+    /// Subtitle, before the figures
     #[arg(long, value_name = "TEXT")]
     subtitle: Option<String>,
-    /// The palette
+    /// Palette
     #[arg(long, value_name = "NAME", default_value = "kinds", value_parser = Colors::NAMES)]
     colors: String,
-    /// Leave out frames narrower than this many per cent of the picture
+    /// Omit frames narrower than PERCENT of the picture
     #[arg(long, value_name = "PERCENT", default_value_t = 0.01, value_parser = percent)]
     min_width: f64,
-    /// Width of the picture in pixels [default: that of the window]
+    /// Width of the picture in pixels [default: width of the window]
     #[arg(long, value_name = "PIXELS", value_parser = within(100..=100_000_u32))]
     width: Option<u32>,
 }
 
-/// Draws a recording, or records a command and draws that; returns the command's exit code then.
+/// Draws a recording, or records a command first and returns its exit code.
 ///
 /// # Errors
-/// Where the recording cannot be read or the picture cannot be written.
+/// The recording cannot be read, or the picture cannot be written.
 pub fn run(arguments: &FlameArguments, console: &Console) -> anyhow::Result<ExitCode> {
     if arguments.output.is_none() && !arguments.folded && std::io::stdout().is_terminal() {
-        bail!(
-            "an SVG does not belong on a terminal; try: `prof flame > flame.svg` or `prof flame -o flame.svg`"
-        );
+        bail!("the SVG cannot go to a terminal; try: prof flame > flame.svg, or prof flame -o flame.svg");
     }
     let time = arguments.query.stacks.time();
     if let (Some(weight), true) = (time, arguments.drawing.flamechart) {
         bail!(
-            "--flamechart draws samples, and --weight {} is no sum of samples; try it without one of them",
+            "--flamechart draws samples, and --weight {} is not a weight of samples; try without one of them",
             weight.name()
         );
     }
@@ -149,7 +147,7 @@ fn draw(
 ) -> anyhow::Result<()> {
     let detail = Detail {
         threads: arguments.frames.per_thread,
-        // Folded stacks are for other tools, which may look for a thread by its name.
+        // Other tools may search folded stacks for a thread name.
         pools: arguments.frames.merge_threads || !arguments.folded,
         processes: arguments.frames.by_process,
         containers: arguments.frames.by_container,
@@ -176,10 +174,7 @@ fn draw(
     shown.hints.sentences().for_each(|hint| console.say(&hint));
     let view = &shown.view;
     if view.total() > 0 && view.shown_total() == 0 {
-        bail!(
-            "{}: no sample of {name} has a frame that matches what --keep or --root-at says",
-            cannot_draw()
-        );
+        bail!("{}: no sample of {name} has a frame that matches --keep or --root-at", cannot_draw());
     }
     if arguments.folded {
         export::folded::write(view, output)?;

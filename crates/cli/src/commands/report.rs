@@ -1,4 +1,4 @@
-//! `prof report`: functions, call trees and sums of a recording, as text or for other programs.
+//! `prof report`: prints functions, call trees and totals of a recording, as text or for other programs.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -24,61 +24,61 @@ use crate::reading::{self, RecordingSource};
 #[command(after_help = "\
 Examples:
   prof report                          functions by self weight
-  prof report --children               functions by total weight, with what they call
-  prof report --sort comm,module       modules of each thread name
+  prof report --children               functions by total weight, including callees
+  prof report --sort comm,module       modules by thread name
   prof report --sort function,line     source lines
-  prof report --tree                   calls from the outermost functions on
-  prof report --callers malloc         who calls malloc
-  prof report --callees parse --min 2  what parse calls, from 2 per cent on
+  prof report --tree                   call tree, from the outermost functions
+  prof report --callers malloc         callers of malloc
+  prof report --callees parse --min 2  callees of parse with at least 2 %
   prof report --keep parse --hide mod:libc --json
-A sample counts once in the total of a function, however often that is on its stack.")]
+A recursive function counts once per sample in its total.")]
 pub struct ReportArguments {
     #[command(flatten)]
     recording: RecordingArguments,
-    /// Where the report goes [default: standard output]
+    /// Output file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// What rows are told apart by, in this order: comm, pid, tid, cpu, container, cgroup, event, module, function, line; self or total says
-    /// by what rows are sorted [default: self,module,function]
+    /// Columns that separate rows: comm, pid, tid, cpu, container, cgroup, event, module, function, line; self or total sets the
+    /// order of rows [default: self,module,function]
     #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = column)]
     sort: Vec<Column>,
-    /// Sorted by total weight, with what functions call
+    /// Sort by total weight, which includes callees
     #[arg(long, overrides_with = "no_children")]
     children: bool,
-    /// Self weights alone
+    /// Omit total weights
     #[arg(long)]
     no_children: bool,
-    /// Calls as a tree, from the outermost functions on
+    /// Print the call tree, from the outermost functions
     #[arg(long, group = "query")]
     tree: bool,
-    /// The tree from the innermost functions on: who calls them?
+    /// With --tree: start at the innermost functions, to show their callers
     #[arg(long, requires = "tree")]
     reverse: bool,
-    /// Who calls this function, as a tree
+    /// Print the callers of FUNC as a tree
     #[arg(long, value_name = "FUNC", group = "query", value_parser = Pattern::parse)]
     callers: Option<Pattern>,
-    /// What this function calls, as a tree
+    /// Print the callees of FUNC as a tree
     #[arg(long, value_name = "FUNC", group = "query", value_parser = Pattern::parse)]
     callees: Option<Pattern>,
-    /// The sums alone
+    /// Print totals only
     #[arg(long, group = "query")]
     total_only: bool,
-    /// Leave out rows and calls below this many per cent [default: 0.1 for tables that people read, 0.5 for trees]
+    /// Omit rows and calls below PERCENT [default: 0.1 for text tables, 0.5 for trees]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     min: Option<f64>,
-    /// So many rows at most
+    /// Maximum number of rows
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
-    /// Threads apart
+    /// Separate threads
     #[arg(long)]
     per_thread: bool,
-    /// JSON, as docs/schemas/report.json describes it
+    /// Print JSON (schema: docs/schemas/report.json)
     #[arg(long, group = "format")]
     json: bool,
-    /// Comma-separated values
+    /// Print comma-separated values
     #[arg(long, group = "format")]
     csv: bool,
-    /// A Markdown table
+    /// Print a Markdown table
     #[arg(long, group = "format")]
     markdown: bool,
     #[command(flatten)]
@@ -102,7 +102,7 @@ fn column(text: &str) -> Result<Column, String> {
 /// Reads a recording and writes the report.
 ///
 /// # Errors
-/// Where the recording cannot be read, has nothing of what is asked for, or the output cannot be written.
+/// The recording cannot be read or has no matching samples, or the output cannot be written.
 pub fn run(arguments: &ReportArguments, console: &Console) -> anyhow::Result<ExitCode> {
     let output = Output::open(arguments.output.as_deref(), console)?;
     let width = terminal_width(&output);
@@ -112,7 +112,7 @@ pub fn run(arguments: &ReportArguments, console: &Console) -> anyhow::Result<Exi
     })
 }
 
-/// How long a line may be: what is read through a pipe has whole names.
+/// Returns the width of the terminal; `None` if the output is no terminal, so that names are not cut.
 fn terminal_width(output: &Output) -> Option<usize> {
     let on_terminal = output.is_stdout() && std::io::stdout().is_terminal();
     let size = crossterm::terminal::size().ok().filter(|_| on_terminal);
@@ -130,30 +130,27 @@ fn write(
     let has = |key| keys.contains(&key);
     let (query, stacks) = (&arguments.query, &arguments.query.stacks);
     if has(Key::Cpu) && has(Key::Container) {
-        bail!(
-            "rows cannot be told apart by cpu and container at once; try --sort container,comm with --cpu LIST"
-        );
+        bail!("--sort cannot combine cpu and container; try: --sort container,comm --cpu LIST");
     }
     if has(Key::Cgroup) {
         if has(Key::Cpu) || has(Key::Container) {
             bail!(
-                "rows cannot be told apart by cgroup and cpu or container at once; try --sort cgroup,comm with --cpu LIST or \
-                 --container NAME"
+                "--sort cannot combine cgroup with cpu or container; try: --sort cgroup,comm --cpu LIST, or --container NAME"
             );
         }
         if !input.reader.events().iter().any(|event| event.attr.sample_format.contains(SampleFormat::CGROUP))
         {
             bail!(
-                "the samples of {} do not say their cgroups; try: prof record --all-cgroups, or --sort container",
+                "the samples of {} have no cgroups; try: prof record --all-cgroups, or --sort container",
                 input.name
             );
         }
     }
     if let (Some(weight), true) = (stacks.time(), has(Key::Cgroup)) {
-        bail!("waits do not say their cgroups; try: --weight {} --sort container", weight.name());
+        bail!("waits have no cgroups; try: --weight {} --sort container", weight.name());
     }
     if let (Some(weight), true) = (stacks.time(), has(Key::Cpu)) {
-        bail!("who waits is on no CPU: --sort cpu and --weight {} do not go together", weight.name());
+        bail!("--sort cpu and --weight {} exclude each other: a waiting thread is on no CPU", weight.name());
     }
     let settings = query.settings(&input, has(Key::Line));
     let request = Request {
@@ -171,7 +168,7 @@ fn write(
     let show = Show { modules: true, lines: has(Key::Line), ..stacks.show() };
     let several = analysis.events.len() > 1;
     let weight = |attr: &Attr| match weight_of(attr) {
-        // Side by side, events are counted in their own units, so that they can be divided.
+        // Events side by side are counted in their own units, so that they can be compared.
         _ if several && !stacks.names_weight() && !attr.is_cpu_clock() => Weight::Period,
         _ => stacks.weight(attr),
     };
@@ -182,7 +179,7 @@ fn write(
         bail!("no sample of {name} has a function that matches `{}`", root.typed());
     }
     if !shape.keep.is_empty() && is_empty {
-        bail!("no sample of {name} has a frame that matches what --keep says");
+        bail!("no sample of {name} has a frame that matches --keep");
     }
     let reports: Vec<EventReport<'_>> = shown
         .iter()
@@ -204,7 +201,7 @@ fn write(
 }
 
 impl ReportArguments {
-    /// What rows are told apart by.
+    /// Returns the columns that separate rows.
     fn keys(&self) -> Vec<Key> {
         let named = self.sort.iter().filter_map(|column| match column {
             Column::Key(key) => Some(*key),

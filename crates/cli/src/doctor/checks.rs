@@ -1,4 +1,4 @@
-//! The checks, one function each.
+//! The checks of `prof doctor`, one function each.
 
 mod waits;
 
@@ -8,16 +8,16 @@ use recorder::Offer;
 
 use super::{Facts, Finding, Level, Remedy};
 
-/// Bytes of ring per CPU below which a busy machine loses samples at the default rate.
+/// Ring size per CPU below which a busy machine loses samples at the default rate.
 const MIN_RING_BYTES: u64 = 512 << 10;
 /// Bytes that a recording maps per CPU where nothing limits it (`prof record -m`), with the ring of sideband records.
 const WANTED_RING: u64 = (4 << 20) + (64 << 10);
 /// The most ring memory that a recording takes by itself.
 const ALL_RINGS: u64 = 256 << 20;
-/// Threads of a process that can be attached to on most machines.
+/// Number of threads that attaching to a process should support.
 const MIN_ATTACHABLE_THREADS: u64 = 1000;
 
-/// All checks, in the order in which they are told.
+/// Runs all checks, in the order of the report.
 pub fn findings(facts: &Facts) -> Vec<Finding> {
     let mut findings = vec![own_programs(facts)];
     if findings.iter().all(|finding| finding.level != Level::Broken) {
@@ -42,11 +42,12 @@ fn has(survey: &Survey, capability: Capability) -> bool {
     survey.initial_user_namespace && survey.status.is_some_and(|status| status.has(capability))
 }
 
-fn may_everything(survey: &Survey) -> bool {
+/// Returns true if every perf event is permitted.
+fn may_use_all_events(survey: &Survey) -> bool {
     has(survey, Capability::Perfmon) || has(survey, Capability::SysAdmin)
 }
 
-/// ` (kernel.perf_event_paranoid is 2)`
+/// Returns ` (kernel.perf_event_paranoid is 2)`.
 fn level_in_words(survey: &Survey) -> String {
     let paranoid = survey.settings.paranoid;
     paranoid.map_or_else(String::new, |level| format!(" (kernel.perf_event_paranoid is {level})"))
@@ -56,11 +57,11 @@ fn own_programs(facts: &Facts) -> Finding {
     const WHAT: &str = "own programs";
     let survey = &facts.survey;
     match facts.offers.clock {
-        Offer::Samples => finding(Level::Good, WHAT, "user space and the kernel's side", vec![]),
+        Offer::Samples => finding(Level::Good, WHAT, "user space and the kernel", vec![]),
         Offer::UserSpaceOnly => finding(
             Level::Limited,
             WHAT,
-            format!("user space only: the kernel's side is hidden{}", level_in_words(survey)),
+            format!("user space only, without the kernel{}", level_in_words(survey)),
             vec![
                 Remedy::Capabilities(&[Capability::Perfmon]),
                 command("sudo sysctl kernel.perf_event_paranoid=1"),
@@ -73,15 +74,15 @@ fn own_programs(facts: &Facts) -> Finding {
     }
 }
 
-/// The reason why not even the clock opens.
+/// Returns the reason why even the CPU clock cannot be opened, with remedies.
 fn why_nothing(survey: &Survey, offer: Offer) -> (String, Vec<Remedy>) {
     let Some(paranoid) = survey.settings.paranoid else {
         let text = "this kernel has no perf events (CONFIG_PERF_EVENTS), or /proc is not mounted";
         return (text.to_owned(), vec![]);
     };
     let filtered = survey.status.is_some_and(|status| status.seccomp == 2);
-    // Above 2, which some distributions add, users may do nothing. Below, only a filter or a module says no.
-    if offer == Offer::Forbidden && paranoid > 2 && !may_everything(survey) {
+    // Some distributions add levels above 2, which forbid everything. Otherwise a seccomp filter or a security module forbids it.
+    if offer == Offer::Forbidden && paranoid > 2 && !may_use_all_events(survey) {
         let text = format!("no user may record: kernel.perf_event_paranoid is {paranoid}");
         let remedies = vec![
             Remedy::Capabilities(&[Capability::Perfmon]),
@@ -98,17 +99,17 @@ fn why_nothing(survey: &Survey, offer: Offer) -> (String, Vec<Remedy>) {
                 "in the pod's securityContext: capabilities: {add: [PERFMON]}, or seccompProfile: {type: Unconfined}"
                     .to_owned(),
             ),
-            _ => Remedy::Advice("let whoever started this program allow perf_event_open in its filter".to_owned()),
+            _ => Remedy::Advice("allow perf_event_open in the filter of the program that started this one".to_owned()),
         };
         return (format!("a seccomp filter{of} forbids perf_event_open"), vec![remedy]);
     }
     let text = match offer {
-        Offer::Forbidden => "something forbids perf_event_open: a security module?".to_owned(),
+        Offer::Forbidden => "perf_event_open is forbidden, maybe by a security module".to_owned(),
         Offer::Refused(errno) => {
             let error = std::io::Error::from_raw_os_error(errno);
             format!("perf_event_open fails: {}", recorder::Errno(&error))
         }
-        _ => "this kernel does not even know the CPU clock as an event".to_owned(),
+        _ => "this kernel does not support the event cpu-clock".to_owned(),
     };
     (text, vec![command("prof record -vv -e cpu-clock -- true")])
 }
@@ -123,7 +124,7 @@ fn whole_machine(facts: &Facts) -> Finding {
         Offer::Samples => finding(
             Level::Limited,
             WHAT,
-            "all CPUs (-a), but what other users' processes have mapped is hidden, so that their functions have no names",
+            "all CPUs (-a), but mappings of other users' processes are hidden, so their functions have no names",
             vec![Remedy::Capabilities(&[Capability::SysPtrace])],
         ),
         _ => finding(
@@ -151,20 +152,22 @@ fn counters(facts: &Facts) -> Finding {
         Offer::Absent if survey.virtual_machine => finding(
             Level::Limited,
             WHAT,
-            "none: this virtual machine has no PMU, so that the CPU clock samples instead of cycles",
-            vec![Remedy::Advice("on the host, give the machine a PMU (QEMU: -cpu host,pmu=on)".to_owned())],
+            "none: this virtual machine has no PMU, so cpu-clock is sampled instead of cycles",
+            vec![Remedy::Advice(
+                "enable the PMU of the virtual machine on the host (QEMU: -cpu host,pmu=on)".to_owned(),
+            )],
         ),
         Offer::Absent => finding(
             Level::Limited,
             WHAT,
-            "none: the kernel knows no PMU of this processor, so that the CPU clock samples instead of cycles",
+            "none: the kernel does not support the PMU of this processor, so cpu-clock is sampled instead of cycles",
             vec![],
         ),
-        Offer::Forbidden => finding(Level::Limited, WHAT, "not permitted, while the CPU clock is", vec![]),
+        Offer::Forbidden => finding(Level::Limited, WHAT, "not permitted, but cpu-clock is", vec![]),
         Offer::CountsOnly => finding(
             Level::Limited,
             WHAT,
-            "they count, but give no interrupt to sample by: the CPU clock samples",
+            "can count, but not sample (no interrupt), so cpu-clock is sampled",
             vec![],
         ),
         Offer::Refused(errno) => {
@@ -178,7 +181,7 @@ fn kernel_names(facts: &Facts) -> Finding {
     const WHAT: &str = "kernel functions";
     let survey = &facts.survey;
     if survey.kernel_addresses {
-        return finding(Level::Good, WHAT, "have their names", vec![]);
+        return finding(Level::Good, WHAT, "have names", vec![]);
     }
     let restrict = survey.settings.kptr_restrict.unwrap_or(0);
     // At 0, kallsyms shows addresses to those who may profile the kernel (`kallsyms_show_value()`).
@@ -189,7 +192,7 @@ fn kernel_names(facts: &Facts) -> Finding {
     let text = format!("have no names: their addresses are hidden{cause}");
     let syslog = has(survey, Capability::Syslog);
     let remedies = match restrict {
-        // 2 hides them from everybody, 1 from those without the right.
+        // 2 hides addresses from everybody, 1 from users without CAP_SYSLOG.
         2.. if syslog => vec![command("sudo sysctl kernel.kptr_restrict=1")],
         2.. => {
             vec![command("sudo sysctl kernel.kptr_restrict=1"), Remedy::Capabilities(&[Capability::Syslog])]
@@ -217,7 +220,7 @@ fn tracepoints(facts: &Facts) -> Finding {
         (None, Some(_)) => finding(
             Level::Note,
             WHAT,
-            format!("their data are not for this user{}", level_in_words(&facts.survey)),
+            format!("not permitted for this user{}", level_in_words(&facts.survey)),
             vec![
                 Remedy::Capabilities(&[Capability::Perfmon]),
                 command("sudo sysctl kernel.perf_event_paranoid=-1"),
@@ -226,13 +229,13 @@ fn tracepoints(facts: &Facts) -> Finding {
         (Some(ENOENT), _) => finding(
             Level::Note,
             WHAT,
-            "cannot be named: tracefs is not mounted",
+            "cannot be used by name: tracefs is not mounted",
             vec![command("sudo mount -t tracefs nodev /sys/kernel/tracing")],
         ),
         (Some(_), _) => finding(
             Level::Note,
             WHAT,
-            "cannot be named: /sys/kernel/tracing is root's alone",
+            "cannot be used by name: only root can read /sys/kernel/tracing",
             vec![command(readable), Remedy::Capabilities(&[Capability::Perfmon])],
         ),
     }
@@ -248,14 +251,14 @@ fn uprobes(facts: &Facts) -> Finding {
         Some(_) => finding(
             Level::Note,
             WHAT,
-            "take CAP_SYS_ADMIN on this kernel",
+            "need CAP_SYS_ADMIN on this kernel",
             vec![command("sudo prof record -e uprobe:PATH:SYMBOL …")],
         ),
     }
 }
 
-/// Bytes of ring memory per CPU that this user gets (checklist S4): the allowance of all users on each CPU, then
-/// what the process may lock. `None`: no limit.
+/// Returns how much ring memory per CPU this user may map, in bytes: `perf_event_mlock_kb` plus a share of `RLIMIT_MEMLOCK`. `None`
+/// if there is no limit.
 fn ring_limit(survey: &Survey) -> Option<u64> {
     let settings = &survey.settings;
     if has(survey, Capability::IpcLock) || settings.paranoid.is_some_and(|level| level < 0) {
@@ -277,7 +280,7 @@ fn rings(survey: &Survey) -> Finding {
         Some(limit) if limit < wanted => {
             let level = if limit < MIN_RING_BYTES { Level::Limited } else { Level::Note };
             let text = format!(
-                "{} KiB per CPU are allowed, {} KiB would be taken: at high rates samples may be lost",
+                "{} KiB per CPU are allowed instead of {} KiB: at high rates samples may be lost",
                 limit / 1024,
                 wanted / 1024
             );
@@ -292,7 +295,7 @@ fn rate(survey: &Survey) -> Finding {
     const WHAT: &str = "sample rate";
     let settings = &survey.settings;
     let Some(most) = settings.max_sample_rate else {
-        return finding(Level::Note, WHAT, "the kernel tells no limit", vec![]);
+        return finding(Level::Note, WHAT, "the kernel has no limit", vec![]);
     };
     let share = settings.cpu_time_max_percent.filter(|percent| (1..100).contains(percent));
     let share = share.map_or_else(String::new, |percent| format!(", and {percent} % of a CPU's time"));
@@ -314,7 +317,7 @@ fn descriptors(survey: &Survey) -> Option<Finding> {
         return Some(finding(Level::Good, WHAT, "enough to attach to thousands of threads", vec![]));
     }
     let wanted = MIN_ATTACHABLE_THREADS * per_thread + 64;
-    let text = format!("{most} are allowed: enough to attach to {threads} threads, with one event");
+    let text = format!("{most} are allowed: enough to attach to {threads} threads with one event");
     let level = if threads < 50 { Level::Limited } else { Level::Note };
     Some(finding(level, WHAT, text, vec![command(format!("sudo prlimit --pid $$ --nofile={wanted}"))]))
 }
@@ -339,7 +342,7 @@ fn debug_information(survey: &Survey) -> Option<Finding> {
     } else {
         vec![]
     };
-    let text = format!("of {path} is missing: its inner functions have no names, and no inlined ones");
+    let text = format!("of {path} is missing: its internal and inlined functions have no names");
     Some(finding(Level::Limited, WHAT, text, install))
 }
 
@@ -348,18 +351,19 @@ fn nmi_watchdog(facts: &Facts) -> Option<Finding> {
     if !counters || facts.survey.settings.nmi_watchdog != Some(1) {
         return None;
     }
-    let text = "takes one hardware counter of each CPU: groups that fill the PMU may never run";
+    let text = "occupies one hardware counter of each CPU: groups that need all counters never run";
     Some(finding(Level::Note, "NMI watchdog", text, vec![command("sudo sysctl kernel.nmi_watchdog=0")]))
 }
 
 fn container(survey: &Survey) -> Option<Finding> {
     const WHAT: &str = "container";
     if !survey.initial_user_namespace {
-        let text = "in a user namespace of its own: root here is nobody to the kernel's perf events";
+        let text = "in a user namespace of its own, whose root has no privileges for perf events";
         return Some(finding(Level::Note, WHAT, text, vec![]));
     }
     let kind = survey.container.as_deref()?;
-    let text = format!("{kind}: -a sees the whole host; files of other containers are found while they run");
+    let text =
+        format!("{kind}: -a records the whole host; files of other containers are found while they run");
     Some(finding(Level::Note, WHAT, text, vec![]))
 }
 

@@ -1,5 +1,4 @@
-//! What `prof doctor` makes of a machine: pure functions of [`Facts`], so that machines which we do not have can be
-//! judged in tests.
+//! The findings of `prof doctor`: pure functions of [`Facts`], so that tests can judge other machines.
 
 mod checks;
 mod text;
@@ -13,64 +12,64 @@ pub use checks::findings;
 pub use text::report;
 pub use unit::unit;
 
-/// The survey of the machine and the kernel's answers, which the checks judge.
+/// The facts that the checks judge: the survey of the machine, and what the kernel offers.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// The settings and devices of the machine.
     pub survey: Survey,
-    /// The answers of the kernel to trial events.
+    /// What the kernel offers for trial events.
     pub offers: Offers,
 }
 
-/// The kernel's answers to requests for events.
+/// What the kernel offers for trial events.
 #[derive(Clone, Copy, Debug)]
 pub struct Offers {
-    /// The CPU clock, on ourselves.
+    /// The CPU clock on this process.
     pub clock: Offer,
-    /// Cycles, on ourselves.
+    /// Cycles on this process.
     pub cycles: Offer,
-    /// The CPU clock, on a whole CPU.
+    /// The CPU clock on a whole CPU.
     pub whole_cpu: Offer,
-    /// A tracepoint, where one could be named.
+    /// A tracepoint; `None` if tracefs lists none.
     pub tracepoint: Option<Offer>,
-    /// A probe in a program, where the kernel has such.
+    /// A probe in a program; `None` if the kernel has no uprobes.
     pub uprobe: Option<Offer>,
 }
 
-/// The level of a finding.
+/// The severity of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
     /// Nothing can be recorded.
     Broken,
-    /// Something is missing that most recordings would be better for.
+    /// Most recordings lack something.
     Limited,
-    /// Good to know; for those who ask.
+    /// A remark that only `-v` prints.
     Note,
-    /// As it should be.
+    /// Nothing is missing.
     Good,
 }
 
-/// The remedy that would help.
+/// A remedy for a finding.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Remedy {
-    /// Something to type.
+    /// A command.
     Command(String),
-    /// Rights for our program; what all findings need is one command.
+    /// Capabilities for this program. Those of all findings are combined in one command.
     Capabilities(&'static [Capability]),
-    /// Not for a command: a sentence.
+    /// Advice that is not a command.
     Advice(String),
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
     /// The severity of the finding.
     pub level: Level,
-    /// The subject that was looked at, in a few words.
+    /// The subject of the check.
     pub what: &'static str,
     /// The finding, in a sentence.
     pub text: String,
-    /// Remedies that would help, the least of them first.
+    /// Remedies, the least privileged first.
     pub remedies: Vec<Remedy>,
 }
 

@@ -1,4 +1,4 @@
-//! Findings as a person reads them.
+//! Formats findings as text.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use model::Name;
 
 use super::{Facts, Finding, Level, Remedy, can_record};
 
-/// The whole of it; `detail` tells also what is as it should be, each with a line.
+/// Formats the report. With `detail`, it includes notes, and a line for each good finding.
 pub fn report(facts: &Facts, findings: &[Finding], detail: bool) -> String {
     let mut text = format!("{}\n", machine(&facts.survey));
     let good: Vec<&Finding> = findings.iter().filter(|finding| finding.level == Level::Good).collect();
@@ -40,17 +40,18 @@ pub fn report(facts: &Facts, findings: &[Finding], detail: bool) -> String {
         let program = Name::from(facts.survey.program.as_os_str().as_encoded_bytes());
         let _ = writeln!(
             text,
-            "The least that is enough for what is limited, without root and for this program alone:\n  \
+            "To allow what is limited with the least privileges, for this program alone and without root:\n  \
              sudo setcap {}=ep {program}",
             capabilities.join(",")
         );
     }
     let notes = findings.iter().filter(|finding| finding.level == Level::Note).count();
     if !detail && notes > 0 {
-        let _ = writeln!(text, "{notes} more {}: prof doctor -v", if notes == 1 { "note" } else { "notes" });
+        let _ =
+            writeln!(text, "{notes} more {}; try: prof doctor -v", if notes == 1 { "note" } else { "notes" });
     }
     if !can_record(findings) {
-        text.push_str("Nothing can be recorded here as it is.\n");
+        text.push_str("Nothing can be recorded with these settings.\n");
     }
     text
 }
@@ -59,7 +60,7 @@ fn line(text: &mut String, word: &str, finding: &Finding) {
     let _ = writeln!(text, "{word:<8} {}: {}", finding.what, Name::from(finding.text.as_str()));
 }
 
-/// `Linux 6.1.0, x86_64, 8 CPUs, virtual machine, user 1000`
+/// Describes the machine: `Linux 6.1.0, x86_64, 8 CPUs, virtual machine, user 1000`.
 fn machine(survey: &Survey) -> String {
     let word = |text: &std::ffi::OsStr| Name::from(text.as_encoded_bytes()).to_string();
     let cpus = if survey.cpus == 1 { "1 CPU".to_owned() } else { format!("{} CPUs", survey.cpus) };
@@ -71,7 +72,7 @@ fn machine(survey: &Survey) -> String {
     parts.join(", ")
 }
 
-/// The capabilities that all findings need, each once.
+/// Returns the capabilities that the findings need, each once, by their names in setcap(8).
 fn capabilities<'a>(findings: impl Iterator<Item = &'a Finding>) -> Vec<&'static str> {
     let mut names = Vec::new();
     for remedy in findings.flat_map(|finding| &finding.remedies) {
@@ -86,7 +87,7 @@ fn capabilities<'a>(findings: impl Iterator<Item = &'a Finding>) -> Vec<&'static
     names
 }
 
-/// As `setcap(8)` knows it.
+/// Returns the name of a capability in setcap(8).
 fn name(capability: Capability) -> &'static str {
     match capability {
         Capability::IpcLock => "cap_ipc_lock",

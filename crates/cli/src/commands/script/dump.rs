@@ -1,4 +1,4 @@
-//! `-D`: every record, in the order of the file.
+//! `prof script -D`: prints every record in the order of the file.
 
 use std::io::Write;
 
@@ -15,7 +15,7 @@ use crate::console::Console;
 /// Prints the records of `input`.
 ///
 /// # Errors
-/// Where the recording cannot be read on, or the text cannot be written.
+/// The recording cannot be read, or the text cannot be written.
 pub(super) fn dump(input: Input, console: &Console, output: &mut dyn Write) -> anyhow::Result<()> {
     let Input { mut reader, name, .. } = input;
     let architecture = architecture(&reader);
@@ -27,7 +27,7 @@ pub(super) fn dump(input: Input, console: &Console, output: &mut dyn Write) -> a
         let (raw, layout) =
             reader.record_and_layout(entry.record).with_context(|| format!("cannot read {name}"))?;
         let heading = RecordHeading {
-            // Records out of a pipe, or unpacked, lie nowhere: what has been read of the stream tells where they came.
+            // Records from a pipe or a compressed record have no offset in a file, so the position in the stream is printed.
             offset: entry.record.file_offset().unwrap_or(position),
             size: (decoder::HEADER_SIZE + raw.body.len()) as u64,
             time: entry.time,

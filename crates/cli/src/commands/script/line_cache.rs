@@ -1,11 +1,11 @@
-//! Addresses of processes whose lines are known: most of a call chain is found here.
+//! Caches the lines of addresses: most addresses of a call chain have been printed before.
 
 use export::script::ChainLineId;
 use tracker::{AddressSpace, Generation};
 
 use model::{AddressKind, EventIndex};
 
-/// Everything that the line of an address in a call chain depends on.
+/// The key of a line: everything on which the line of an address in a call chain depends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct LineKey {
     pub(super) generation: Generation,
@@ -16,17 +16,17 @@ pub(super) struct LineKey {
 }
 
 impl LineKey {
-    /// The slot that it belongs into. Addresses are close together, and so are generations.
+    /// Returns the slot. Addresses and generations are close together, so the hash spreads them.
     fn slot(&self) -> usize {
         let mixed = self.address ^ self.generation.as_u64().rotate_left(40) ^ u64::from(self.event.0) << 56;
         (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOT_BITS)) as usize
     }
 }
 
+/// Binary logarithm of the number of slots.
 const SLOT_BITS: u32 = 17;
 
-/// Remembers the lines of line_cache. LineCache that share a slot displace each other: the memory is bounded, and no choice of
-/// addresses makes it slow.
+/// Caches lines by key. Keys of the same slot replace each other, so memory is bounded, and no choice of addresses makes it slow.
 pub(super) struct LineCache {
     slots: Vec<Option<(LineKey, ChainLineId)>>,
 }
@@ -38,17 +38,17 @@ impl Default for LineCache {
 }
 
 impl LineCache {
-    /// Returns the line of a frame: as remembered, or as `find` has it.
+    /// Returns the line of a key from the cache, or calls `find` and caches its result.
     #[inline]
-    pub(super) fn get_or_find(&mut self, frame: LineKey, find: impl FnOnce() -> ChainLineId) -> ChainLineId {
-        let Some(slot) = self.slots.get_mut(frame.slot()) else { return find() };
+    pub(super) fn get_or_find(&mut self, key: LineKey, find: impl FnOnce() -> ChainLineId) -> ChainLineId {
+        let Some(slot) = self.slots.get_mut(key.slot()) else { return find() };
         match slot {
-            Some((known, line)) if *known == frame => *line,
-            _ => slot.insert((frame, find())).1,
+            Some((known, line)) if *known == key => *line,
+            _ => slot.insert((key, find())).1,
         }
     }
 
-    /// Forgets all lines of line_cache.
+    /// Removes all lines.
     pub(super) fn clear(&mut self) {
         self.slots.fill(None);
     }

@@ -1,4 +1,4 @@
-//! `prof script`: the samples of a recording as text, in the form of `perf script`.
+//! `prof script`: prints the samples of a recording in the form of `perf script`.
 
 mod dump;
 mod line_cache;
@@ -34,7 +34,7 @@ use crate::sandbox;
 use text_builder::TextBuilder;
 use text_writer::TextWriter;
 
-/// What says which samples, and what of them: of no meaning where every record is printed.
+/// Options about samples, which conflict with `--dump`.
 const SAMPLE_OPTIONS: [&str; 10] =
     ["fields", "max_stack", "no_inline", "ns", "comm", "pid", "tid", "cpu", "time", "event"];
 
@@ -43,23 +43,23 @@ const SAMPLE_OPTIONS: [&str; 10] =
 pub struct ScriptArguments {
     #[command(flatten)]
     recording: RecordingArguments,
-    /// Where the text goes [default: standard output]
+    /// Output file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// What to print of a sample: `comm,tid,ip`, or changes to the default: `+addr,-period`; for one kind of event with
-    /// `hw:`, `sw:`, `trace:` or `raw:` before it (may be given several times)
+    /// Fields to print: comm,tid,ip, or changes to the default: +addr,-period; the prefix hw:, sw:, trace: or raw: limits them to one
+    /// kind of event (may be repeated)
     #[arg(short = 'F', long, value_name = "LIST", allow_hyphen_values = true)]
     fields: Vec<String>,
-    /// Every record instead, in the order of the file: offset, type, size and fields
+    /// Print every record in the order of the file: offset, type, size and fields
     #[arg(short = 'D', long, conflicts_with_all = SAMPLE_OPTIONS)]
     dump: bool,
-    /// So many addresses of a call chain, innermost first
+    /// Maximum number of addresses of a call chain, innermost first
     #[arg(long, value_name = "N")]
     max_stack: Option<usize>,
-    /// Without functions that the compiler put into their callers
+    /// Omit inlined functions
     #[arg(long)]
     no_inline: bool,
-    /// Times with nine decimals
+    /// Print times with nine decimals
     #[arg(long)]
     ns: bool,
     #[command(flatten)]
@@ -71,7 +71,7 @@ pub struct ScriptArguments {
 /// Prints the samples of a recording.
 ///
 /// # Errors
-/// Where the recording cannot be read, does not have what was asked for, or the text cannot be written.
+/// The recording cannot be read or lacks requested fields, or the text cannot be written.
 pub fn run(arguments: &ScriptArguments, console: &Console) -> anyhow::Result<ExitCode> {
     let mut selection = FieldSelection::default();
     for list in &arguments.fields {
@@ -111,36 +111,34 @@ fn print(
     let line_bytes = AtomicUsize::new(0);
     let writer = TextWriter::new(symbolizing, input.reader.features(), output);
     let name = input.name.clone();
-    let (loss, (seen, why_none), notes) = std::thread::scope(|scope| {
+    let (loss, (counts, why_none), notes) = std::thread::scope(|scope| {
         let (batches, thread) = writer.start(&line_bytes, scope)?;
         let mut builder = TextBuilder::new(printer, arguments.samples.filter(), batches);
         builder.admitted = admitted;
         builder.max_stack = arguments.max_stack.unwrap_or(usize::MAX);
         let replayed = replay(input, &settings.paths, console, &mut builder);
         let replayed = replayed.and_then(|replayed| builder.flush(&replayed.tracker).map(|()| replayed));
-        let (seen, why_none) = (builder.seen(), builder.why_none());
+        let (counts, why_none) = (builder.counts(), builder.why_none());
         drop(builder);
         let notes = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        // Where nothing can be written any more, that is why there is no more to be read.
+        // An error of the writer comes first, because it also ends the reading.
         let notes = notes?;
-        anyhow::Ok((replayed?.loss, (seen, why_none), notes))
+        anyhow::Ok((replayed?.loss, (counts, why_none), notes))
     })?;
     for note in &notes {
         console.warn(note);
     }
-    if seen.undescribed > 0 {
+    if counts.undescribed > 0 {
         console.warn(&format!(
-            "{} left out: their events were described behind them",
-            counted(seen.undescribed, "sample is", "samples are")
+            "{} omitted: the recording describes their events only after them",
+            counted(counts.undescribed, "sample is", "samples are")
         ));
-    } else if seen.all == 0 {
+    } else if counts.all == 0 {
+        console.warn(&format!("{name} has no samples; to print every record, try: prof script -D -i {name}"));
+    } else if counts.admitted == 0 {
         console.warn(&format!(
-            "{name} has no samples; try: prof script -D -i {name}, which prints every record"
-        ));
-    } else if seen.admitted == 0 {
-        console.warn(&format!(
-            "nothing is printed: of {} in {name} none is what {} asks for{}",
-            counted(seen.all, "sample", "samples"),
+            "nothing is printed: none of {} in {name} matches {}{}",
+            counted(counts.all, "sample", "samples"),
             arguments.samples.given().join(" "),
             why_none.map_or_else(String::new, |why| format!(": {why}"))
         ));
@@ -152,7 +150,7 @@ fn print(
     Ok(())
 }
 
-/// Which events are meant; empty for all.
+/// Returns the events with the name of `--event`; empty for all.
 fn admitted(reader: &Reader, name: Option<&str>) -> anyhow::Result<Vec<EventIndex>> {
     let Some(name) = name else { return Ok(Vec::new()) };
     let events = || (0..).map(EventIndex).zip(reader.events());
@@ -194,14 +192,14 @@ fn printer(
     if let [first, rest @ ..] = without_format.as_slice() {
         let more = if rest.is_empty() { String::new() } else { format!(", and of {} more", rest.len()) };
         console.warn(&format!(
-            "the recording has no format of tracepoint {} (id {}){more}: their fields are not printed",
+            "the recording has no format of tracepoint {} (id {}){more}, so their fields are not printed",
             first.name, first.attr.config
         ));
     }
     Ok(printer)
 }
 
-/// The recorded machine's, for the names of registers; a recording that doesn't say is taken as one of ours.
+/// Returns the architecture of the recorded machine, for the names of registers; ours if the recording does not name one.
 fn architecture(reader: &Reader) -> Architecture {
     let recorded = reader.features().arch.as_ref().map(Name::to_string);
     let machine = recorded.as_deref().unwrap_or(std::env::consts::ARCH);

@@ -1,4 +1,4 @@
-//! Samples as they come, to text with gaps where symbols belong.
+//! Formats samples as text with gaps, which [`super::text_writer`] fills with symbols.
 
 use analysis::admission::Admission;
 use analysis::aggregate::SeenIn;
@@ -15,52 +15,52 @@ use tracker::{AddressSpace, ChainItem, SampleSink, TrackedSample, Tracker, chain
 use super::line_cache::{LineCache, LineKey};
 use super::text_writer::{BatchSender, SampleBatch};
 
-/// So much waits for its symbols at first: tens of thousands of samples. Each batch is twice as long as the one before,
-/// since debug information is read anew for new places of each.
+/// Size of the first batch of text: tens of thousands of samples. Each further batch is twice as large, because each batch reads
+/// debug information again for its new addresses.
 const FIRST_BATCH_BYTES: usize = 2 << 20;
-/// No batch is longer than this.
+/// Maximum size of a batch of text.
 const MAX_BATCH_BYTES: usize = 16 << 20;
-/// Lines in memory are forgotten at this size.
+/// Size of the cached lines at which they are dropped.
 const MAX_LINE_BYTES: usize = 64 << 20;
 
-/// Prints the samples that a filter admits.
+/// Formats the samples that a filter admits, and sends them in batches.
 pub(super) struct TextBuilder<'o> {
-    /// Only these events; all, if empty.
+    /// The events to print; all if empty.
     pub(super) admitted: Vec<EventIndex>,
-    /// Addresses printed of a call chain.
+    /// Maximum number of addresses printed of a call chain.
     pub(super) max_stack: usize,
     printer: Printer,
     admission: Admission,
     text: GappedText,
-    /// The size that the batch at hand may reach.
+    /// The size at which the current batch is sent.
     batch_bytes: usize,
     lines: ChainLineTable,
     reset_lines: bool,
     line_cache: LineCache,
-    /// The chain at hand; kept for its memory.
+    /// The lines of the current call chain; reused to save allocations.
     chain: Vec<ChainLineId>,
-    /// Spaces that have been handed on.
+    /// Number of spaces that have been sent.
     spaces: usize,
-    /// In which processes spaces were seen.
+    /// The processes in which each space was seen.
     seen_in: SeenIn,
-    batches: BatchSender<'o>,
-    seen: SampleCounts,
+    sender: BatchSender<'o>,
+    counts: SampleCounts,
 }
 
-/// The number of samples seen, of all and of each event.
+/// Counts of samples.
 #[derive(Clone, Copy, Default)]
 pub(super) struct SampleCounts {
-    /// In the recording.
+    /// All samples of the recording.
     pub(super) all: u64,
-    /// That the filter admits.
+    /// Samples that the filter admits.
     pub(super) admitted: u64,
-    /// The number of samples of events that the recording described too late.
+    /// Samples whose event the recording describes only after them.
     pub(super) undescribed: u64,
 }
 
 impl<'o> TextBuilder<'o> {
-    /// Has printed nothing yet.
-    pub(super) fn new(printer: Printer, filter: SampleFilter, batches: BatchSender<'o>) -> Self {
+    /// Creates a builder that sends to `sender`.
+    pub(super) fn new(printer: Printer, filter: SampleFilter, sender: BatchSender<'o>) -> Self {
         Self {
             admitted: Vec::new(),
             max_stack: usize::MAX,
@@ -74,36 +74,36 @@ impl<'o> TextBuilder<'o> {
             chain: Vec::new(),
             spaces: 0,
             seen_in: SeenIn::default(),
-            batches,
-            seen: SampleCounts::default(),
+            sender,
+            counts: SampleCounts::default(),
         }
     }
 
-    /// The samples so far.
-    pub(super) fn seen(&self) -> SampleCounts {
-        self.seen
+    /// Returns the counts so far.
+    pub(super) fn counts(&self) -> SampleCounts {
+        self.counts
     }
 
-    /// Hands on what there is.
+    /// Sends the current batch.
     ///
     /// # Errors
-    /// Where nobody takes it any more; why, whoever took it says.
+    /// The writer has failed; it returns the reason itself.
     pub(super) fn flush(&mut self, tracker: &Tracker) -> anyhow::Result<()> {
         let new_spaces = tracker.spaces().iter_from(self.spaces);
         let spaces: Vec<_> = new_spaces.map(|(_, space)| space.clone()).collect();
         self.spaces += spaces.len();
         let batch = SampleBatch {
-            text: std::mem::replace(&mut self.text, self.batches.empty_text()),
+            text: std::mem::replace(&mut self.text, self.sender.empty_text()),
             lines: self.lines.drain_new(),
             spaces,
             seen_in: self.seen_in.clone(),
             reset_lines: std::mem::take(&mut self.reset_lines),
         };
-        if self.batches.send(batch).is_none() {
+        if self.sender.send(batch).is_none() {
             bail!("the samples cannot be written");
         }
         self.batch_bytes = (self.batch_bytes * 2).min(MAX_BATCH_BYTES);
-        if self.lines.bytes() + self.batches.line_bytes() > MAX_LINE_BYTES {
+        if self.lines.bytes() + self.sender.line_bytes() > MAX_LINE_BYTES {
             self.lines.clear();
             self.line_cache.clear();
             self.reset_lines = true;
@@ -111,7 +111,7 @@ impl<'o> TextBuilder<'o> {
         Ok(())
     }
 
-    /// The instruction of a sample without a call chain.
+    /// Maps the instruction pointer of a sample without a call chain.
     fn instruction(&mut self, tracked: &mut TrackedSample<'_>, pid: Pid) -> LocatedAddress {
         let address = tracked.sample.ip.unwrap_or(0);
         let context = AddressSpace::of_mode(tracked.sample.mode);
@@ -120,7 +120,7 @@ impl<'o> TextBuilder<'o> {
         LocatedAddress { address, entry }
     }
 
-    /// Puts the lines of a call chain into `self.chain`.
+    /// Stores the lines of a call chain in `self.chain`.
     fn map(&mut self, tracked: &mut TrackedSample<'_>, pid: Pid, style: AddressStyle) {
         self.chain.clear();
         if let Some(chain) = tracked.sample.callchain {
@@ -155,7 +155,7 @@ impl<'o> TextBuilder<'o> {
         }
     }
 
-    /// Returns the reason why the filter admitted no sample; `None` where it did, or where there was none.
+    /// Returns the reason why the filter admitted no sample; `None` if it admitted some, or there are none.
     pub(super) fn why_none(&self) -> Option<String> {
         self.admission.why_none()
     }
@@ -183,13 +183,13 @@ impl SampleSink for TextBuilder<'_> {
         let comm = tracked.tracker.comm(pid, tid).clone();
         let container = tracked.tracker.container(pid, sample.cgroup).cloned();
         let cgroup = sample.cgroup.and_then(|id| tracked.tracker.cgroup(id)).cloned();
-        self.seen.all += 1;
+        self.counts.all += 1;
         if !self.admits(sample, event, &comm, (container.as_ref(), cgroup.as_ref())) {
             return Ok(());
         }
-        self.seen.admitted += 1;
+        self.counts.admitted += 1;
         if event.0 as usize >= self.printer.events() {
-            self.seen.undescribed += 1;
+            self.counts.undescribed += 1;
             return Ok(());
         }
         let stack = match self.printer.style(event) {

@@ -1,5 +1,4 @@
-//! From text with gaps to text, on a thread of its own: while names are looked up and text is written, the next samples
-//! are read.
+//! Fills the gaps in formatted samples with symbols and writes the text, on a thread of its own, while the next samples are read.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -14,24 +13,24 @@ use export::script::{ChainLine, ChainLineTexts, GappedText, SymbolLookup};
 use model::{Name, Resolution, Space, SpaceId, SpaceTable, StackEntry};
 use perfdata::features::Features;
 
-/// So many places stay known between batches.
+/// Maximum number of symbolized addresses kept between batches.
 const MAX_RESOLUTIONS: usize = 1 << 20;
 
-/// Samples that have been read, and what is new in them.
+/// A batch of formatted samples, and the lines and spaces that are new in it.
 pub(super) struct SampleBatch {
-    /// The samples.
+    /// The formatted samples.
     pub(super) text: GappedText,
-    /// Lines of call chains that were in no batch before.
+    /// Lines of call chains that no earlier batch contains.
     pub(super) lines: Vec<ChainLine>,
-    /// Spaces that were in no batch before.
+    /// Spaces that no earlier batch contains.
     pub(super) spaces: Vec<Space>,
-    /// The processes of all spaces.
+    /// The processes in which each space was seen.
     pub(super) seen_in: SeenIn,
-    /// True if the numbers of lines start anew.
+    /// True if the writer must drop all lines, because their numbers start at 0 again.
     pub(super) reset_lines: bool,
 }
 
-/// Takes batches, until it is dropped or fails.
+/// Sends batches to the writer, which ends when this is dropped.
 pub(super) struct BatchSender<'a> {
     batches: Sender<SampleBatch>,
     emptied: Receiver<GappedText>,
@@ -39,35 +38,36 @@ pub(super) struct BatchSender<'a> {
 }
 
 impl BatchSender<'_> {
-    /// Hands a batch over; waits where the one before is still at work. `None` where it failed: it says why itself.
+    /// Sends a batch; blocks while the writer works on the previous one. Returns `None` if the writer has failed, which returns the
+    /// error itself.
     pub(super) fn send(&self, batch: SampleBatch) -> Option<()> {
         self.batches.send(batch).ok()
     }
 
-    /// Memory for the next text.
+    /// Returns an empty text, which reuses the memory of a written one if possible.
     pub(super) fn empty_text(&self) -> GappedText {
         self.emptied.try_recv().unwrap_or_default()
     }
 
-    /// The memory that texts of lines take.
+    /// Returns the size of the cached texts of lines, in bytes.
     pub(super) fn line_bytes(&self) -> usize {
         self.line_bytes.load(Ordering::Relaxed)
     }
 }
 
-/// Finishes batches in their order.
+/// Symbolizes and writes batches in their order.
 pub(super) struct TextWriter<'o> {
     symbolizing: Symbolizing,
     output: &'o mut (dyn Write + Send),
     symbols: Symbols,
     spaces: SpaceTable,
-    /// Paths of kernel modules in the recording's list of build ids.
+    /// Paths of kernel modules in the build id list of the recording.
     listed_modules: HashSet<Name>,
     lines: ChainLineTexts,
 }
 
 impl<'o> TextWriter<'o> {
-    /// Has written nothing yet.
+    /// Creates a writer.
     pub(super) fn new(
         symbolizing: Symbolizing,
         features: &Features,
@@ -78,10 +78,10 @@ impl<'o> TextWriter<'o> {
         Self { symbolizing, output, symbols, spaces, listed_modules, lines }
     }
 
-    /// Starts the thread. It returns what a user should be told of files that were found and not used.
+    /// Starts the thread. The thread returns remarks on files that were found but not used.
     ///
     /// # Errors
-    /// Where there can be no thread; the thread's own are those of the output.
+    /// The thread cannot be started. The thread itself returns errors of the output.
     pub(super) fn start<'scope>(
         mut self,
         line_bytes: &'scope AtomicUsize,
@@ -90,14 +90,14 @@ impl<'o> TextWriter<'o> {
     where
         'o: 'scope,
     {
-        // A batch is handed over when the one before is done: there are never more than two.
+        // With capacity 0, a batch is accepted when the previous one is written, so there are at most two.
         let (sender, batches) = bounded::<SampleBatch>(0);
         let (recycled, emptied) = bounded(1);
         let work = move || {
             for mut batch in batches {
                 self.finish(&mut batch)?;
                 line_bytes.store(self.lines.bytes(), Ordering::Relaxed);
-                // Where nobody wants it any more, it is dropped.
+                // If the receiver has been dropped, so is the text.
                 let _ = recycled.try_send(batch.text);
             }
             Ok(self.symbols.remarks())
@@ -109,7 +109,7 @@ impl<'o> TextWriter<'o> {
         Ok((BatchSender { batches: sender, emptied, line_bytes }, thread))
     }
 
-    /// Looks up what is new, and writes the text.
+    /// Symbolizes the new addresses of a batch and writes its text.
     fn finish(&mut self, batch: &mut SampleBatch) -> anyhow::Result<()> {
         for space in batch.spaces.drain(..) {
             self.spaces.intern(space);
@@ -122,7 +122,7 @@ impl<'o> TextWriter<'o> {
         }
         let places = batch.text.places().chain(batch.lines.iter().map(|line| &line.place));
         let mut new: Vec<StackEntry> = places.map(|place| place.entry).collect();
-        // Many processes run the same code.
+        // Many processes run the same code, so entries repeat.
         new.sort_unstable();
         new.dedup();
         new.retain(|entry| self.symbols.resolutions.get(entry).is_none());
@@ -134,7 +134,7 @@ impl<'o> TextWriter<'o> {
     }
 }
 
-/// The names and spaces that the text asks for.
+/// The symbols and spaces for the text.
 struct Names<'a> {
     symbols: &'a Symbols,
     spaces: &'a SpaceTable,

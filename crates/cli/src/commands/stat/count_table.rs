@@ -1,4 +1,4 @@
-//! Counts as a table: a cell per event and what is told apart, with its value in each run.
+//! A table of counts: one cell per event and row label, with the value of each run.
 
 use std::path::Path;
 
@@ -8,54 +8,54 @@ use recorder::counting::{Count, CountedEvent, Reading, Sheet, Uncounted};
 
 use super::StatArguments;
 
-/// By what cells are told apart.
+/// How counts are grouped into rows.
 pub enum Grouping {
-    /// By the counts' own places: nothing, the CPU, the thread.
+    /// One row per CPU or thread of the counts, or one for all.
     Own,
-    /// By core, or by socket.
+    /// One row per core (`cores`) or per socket.
     Shared { cores: bool, processors: Option<Processors> },
 }
 
-/// The label of a cell.
+/// The label of a row.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum RowLabel {
-    /// All that was counted.
+    /// All counts.
     All,
     /// A CPU.
     Cpu(u32),
-    /// A core, by socket, die and its number there.
+    /// A core: socket, die, and number.
     Core(u32, u32, u32),
     /// A socket.
     Socket(u32),
-    /// A thread: its number and name.
+    /// A thread: tid and name.
     Task(i32, String),
 }
 
-/// An event's counts in one place.
+/// The counts of an event in one row.
 pub struct CountCell {
-    /// The event's place in the list of events.
+    /// The index of the event in the list of events.
     pub event: usize,
-    /// The CPU, core, socket or thread that they are of.
+    /// The label of the row.
     pub label: RowLabel,
-    /// The number of CPUs that were added up.
+    /// The number of CPUs whose counts are summed.
     pub cpus: usize,
-    /// The scaled counts of all runs in which there was one.
+    /// The scaled counts of the runs that have one.
     pub values: Vec<u64>,
-    /// The readings of all runs, added up.
+    /// The sum of the readings of all runs.
     pub reading: Reading,
-    /// The reason why there is no count, in a run where there was none.
+    /// The reason why a run has no count.
     pub uncounted: Option<Uncounted>,
 }
 
 /// The table of all counts.
 #[derive(Default)]
 pub struct CountTable {
-    /// By label, then by event.
+    /// Sorted by label, then by event.
     pub cells: Vec<CountCell>,
 }
 
 impl Grouping {
-    /// The one that was asked for.
+    /// Returns the grouping that the arguments request.
     pub fn from_arguments(arguments: &StatArguments) -> Self {
         if !arguments.per_core && !arguments.per_socket {
             return Self::Own;
@@ -80,7 +80,7 @@ impl Grouping {
                 match place {
                     Some(place) if *cores => RowLabel::Core(place.socket, place.die, place.core),
                     Some(place) => RowLabel::Socket(place.socket),
-                    // A machine that does not tell has a core per CPU, and one socket.
+                    // Without topology, every CPU counts as a core of one socket.
                     None if *cores => RowLabel::Core(0, 0, cpu),
                     None => RowLabel::Socket(0),
                 }
@@ -90,7 +90,7 @@ impl Grouping {
 }
 
 impl RowLabel {
-    /// As perf writes it; empty for all.
+    /// Formats the label as perf does; empty for all counts.
     pub fn text(&self) -> String {
         match self {
             Self::All => String::new(),
@@ -103,7 +103,7 @@ impl RowLabel {
 }
 
 impl CountTable {
-    /// The table of one interval.
+    /// Creates the table of one interval.
     pub fn from_sheet(sheet: &Sheet<'_>, grouping: &Grouping) -> Self {
         let mut table = Self::default();
         table.add_run(sheet.events, sheet.counts.clone(), grouping);
@@ -153,19 +153,19 @@ impl CountTable {
         self.cells.sort_by(|a, b| (&a.label, a.event).cmp(&(&b.label, b.event)));
     }
 
-    /// The cells of one label, in the order of events.
+    /// Returns the cells of one row, in the order of events.
     pub fn with_label(&self, label: &RowLabel) -> &[CountCell] {
         let start = self.cells.partition_point(|cell| cell.label < *label);
         let end = self.cells.partition_point(|cell| cell.label <= *label);
         self.cells.get(start..end).unwrap_or(&[])
     }
 
-    /// Returns the reasons why events have no count: a sentence for each cause.
+    /// Returns a sentence for each reason why events have no count.
     pub fn causes(&self, events: &[CountedEvent]) -> Vec<String> {
         let mut causes: Vec<(&Uncounted, Vec<&str>)> = Vec::new();
         for cell in &self.cells {
             let (Some(cause), Some(event)) = (&cell.uncounted, events.get(cell.event)) else { continue };
-            // In one of many places, nothing ran; the row says so.
+            // If nothing ran in one of many rows, the row itself says so.
             if *cause == Uncounted::NeverRan && cell.label != RowLabel::All {
                 continue;
             }
@@ -187,13 +187,13 @@ impl CountTable {
 }
 
 impl CountCell {
-    /// The mean over all runs.
+    /// Returns the mean over all runs.
     pub fn mean(&self) -> Option<f64> {
         let sum: f64 = self.values.iter().map(|value| *value as f64).sum();
         (!self.values.is_empty()).then(|| sum / self.values.len() as f64)
     }
 
-    /// The one in the middle; of an even number the mean of the two.
+    /// Returns the median over all runs.
     pub fn median(&self) -> Option<f64> {
         let mut sorted = self.values.clone();
         sorted.sort_unstable();
@@ -202,19 +202,19 @@ impl CountCell {
         Some(lower.midpoint(upper))
     }
 
-    /// The standard deviation of the values of several runs.
+    /// Returns the standard deviation over all runs; `None` for fewer than two.
     pub fn deviation(&self) -> Option<f64> {
         deviation(self.values.iter().map(|value| *value as f64))
     }
 
-    /// By how much the mean is uncertain, as a share of it: its standard error, as perf shows it.
+    /// Returns the standard error of the mean as a fraction of the mean, as perf shows it.
     pub fn spread(&self) -> Option<f64> {
         let mean = self.mean().filter(|mean| *mean > 0.0)?;
         Some(self.deviation()? / (self.values.len() as f64).sqrt() / mean)
     }
 }
 
-/// The standard deviation of several values.
+/// Returns the standard deviation of values; `None` for fewer than two.
 pub fn deviation(values: impl Iterator<Item = f64> + Clone) -> Option<f64> {
     let count = values.clone().count();
     if count < 2 {

@@ -1,4 +1,4 @@
-//! Counts as JSON: `docs/schemas/stat.json`.
+//! Writes counts as JSON (`docs/schemas/stat.json`).
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub fn write(
     writeln!(output, "{}", Value::Object(object))
 }
 
-/// Writes what was counted in one interval as an object on a line of its own.
+/// Writes the counts of one interval as an object on one line.
 pub fn write_interval(
     events: &[CountedEvent],
     table: &CountTable,
@@ -75,7 +75,7 @@ fn count(
         RowLabel::Task(tid, name) => set("task", json!({"tid": tid, "name": name})),
     }
     let unit = in_unit(event, 0.0).1;
-    let number = |count: Option<f64>| count.map_or(Value::Null, |count| whole(in_unit(event, count).0));
+    let number = |count: Option<f64>| count.map_or(Value::Null, |count| to_json(in_unit(event, count).0));
     set("value", number(cell.mean()));
     set("unit", unit.into());
     set("enabled_ns", cell.reading.enabled_ns.into());
@@ -104,8 +104,8 @@ fn count(
     Value::Object(object)
 }
 
-/// A number without a fraction as an integer.
-fn whole(number: f64) -> Value {
+/// Returns a JSON integer if the number has no fraction, else a float.
+fn to_json(number: f64) -> Value {
     if number.fract() == 0.0 && (0.0..9e15).contains(&number) {
         (number as u64).into()
     } else {

@@ -1,4 +1,4 @@
-//! `prof stat`: counts events, of a command, processes or the whole machine.
+//! `prof stat`: counts events of a command, processes or the whole system.
 
 mod count_table;
 mod json;
@@ -32,84 +32,84 @@ use count_table::{CountTable, Grouping};
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  prof stat -- make                             the usual events of a command, with all that it starts
+  prof stat -- make                             the default events of a command and its children
   prof stat -e page-faults,cs -r 5 -- ./a.out   two events, five runs
   sudo prof stat -a --per-cpu -I 1000           every CPU, every second, until Ctrl-C
 
-Counts go to standard error, or to -o FILE; what the command prints is left alone.")]
+Counts go to standard error, or to the file of -o, so that the output of the command is unchanged.")]
 pub struct StatArguments {
     #[command(flatten)]
     target: TargetArguments,
     #[command(flatten)]
     events: CountedLists,
-    /// Count caches, stalled cycles and kinds of faults, too
+    /// Also count caches, stalled cycles and kinds of faults
     #[arg(long)]
     detail: bool,
-    /// User space only
+    /// Count user space only
     #[arg(long, conflicts_with = "all_kernel")]
     all_user: bool,
-    /// The kernel only
+    /// Count the kernel only
     #[arg(long)]
     all_kernel: bool,
-    /// Run the command so often, and show the mean, the median and the spread
+    /// Run the command N times, and print mean, median and spread
     #[arg(short, long, value_name = "N", value_parser = within(1..=100_000_u32), requires = "command",
           conflicts_with_all = ["interval", "per_task"])]
     repeat: Option<u32>,
-    /// Print what was counted in each so many milliseconds
+    /// Print counts every MS milliseconds
     #[arg(short = 'I', long, value_name = "MS", value_parser = within(1..=1_u64 << 40), conflicts_with = "per_task")]
     interval: Option<u64>,
-    /// One row per CPU
+    /// Print one row per CPU
     #[arg(short = 'A', long, group = "by")]
     per_cpu: bool,
-    /// One row per core
+    /// Print one row per core
     #[arg(long, group = "by")]
     per_core: bool,
-    /// One row per socket
+    /// Print one row per socket
     #[arg(long, group = "by")]
     per_socket: bool,
-    /// One row per thread, also of those that begin and end meanwhile
+    /// Print one row per thread, including threads that start and end meanwhile
     #[arg(long, group = "by", conflicts_with_all = ["all_cpus", "cpu"])]
     per_task: bool,
-    /// Values separated by this, as perf stat -x prints them
+    /// Print values separated by SEP, as perf stat -x does
     #[arg(short = 'x', long, value_name = "SEP", value_parser = separator, conflicts_with = "json")]
     field_separator: Option<String>,
-    /// JSON: one object, with -I one a line for each interval
+    /// Print JSON: one object, or with -I one per line and interval
     #[arg(short = 'j', long)]
     json: bool,
-    /// Stop after so many seconds
+    /// Stop after SECS seconds
     #[arg(short, long, value_name = "SECS", value_parser = seconds)]
     duration: Option<Duration>,
-    /// Start counting after so many milliseconds
+    /// Start counting after MS milliseconds
     #[arg(short = 'D', long, value_name = "MS", value_parser = within(1..=1_u64 << 40))]
     delay: Option<u64>,
-    /// Write to this file, - for standard output
+    /// Output file, or - for standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The command to count, with its arguments
+    /// Command to count, with its arguments
     #[arg(value_name = "COMMAND", trailing_var_arg = true)]
     command: Vec<OsString>,
 }
 
-/// What was run, and for how long.
+/// What was counted, and for how long.
 struct RunSummary<'a> {
     options: &'a Options,
-    /// Of each run.
+    /// The elapsed time of each run.
     elapsed: Vec<Duration>,
-    /// Of each run, where there is a command that has ended.
+    /// The CPU time of each run whose command has ended.
     cpu_times: Vec<CpuTime>,
 }
 
-/// How results are written.
+/// The format of results.
 enum OutputFormat<'a> {
     Text,
     Separated(&'a str),
     Json,
 }
 
-/// Counts, and returns the command's exit code.
+/// Counts, and returns the exit code of the command.
 ///
 /// # Errors
-/// Where nothing could be counted, or the counts not be written.
+/// Nothing can be counted, or the counts cannot be written.
 pub fn run(arguments: &StatArguments, console: &Console) -> anyhow::Result<ExitCode> {
     let mut options = options(arguments)?;
     let mut output = StatOutput::open(arguments.output.as_deref(), console)?;
@@ -119,7 +119,7 @@ pub fn run(arguments: &StatArguments, console: &Console) -> anyhow::Result<ExitC
     let control = Control::with_signals().context("cannot wait for signals")?;
     let plan = plan(arguments);
     let grouping = Grouping::from_arguments(arguments);
-    let form = match (&arguments.field_separator, arguments.json) {
+    let format = match (&arguments.field_separator, arguments.json) {
         (Some(separator), _) => OutputFormat::Separated(separator),
         (None, true) => OutputFormat::Json,
         (None, false) => OutputFormat::Text,
@@ -134,7 +134,7 @@ pub fn run(arguments: &StatArguments, console: &Console) -> anyhow::Result<ExitC
         let mut first = true;
         let mut report = |sheet: &Sheet<'_>| {
             let table = CountTable::from_sheet(sheet, &grouping);
-            let written = interval(&form, sheet.events, &table, sheet, first, output.writer());
+            let written = write_interval(&format, sheet.events, &table, sheet, first, output.writer());
             first = false;
             if let Err(error) = written.and_then(|()| output.writer().flush()) {
                 failed.get_or_insert(error);
@@ -156,7 +156,7 @@ pub fn run(arguments: &StatArguments, console: &Console) -> anyhow::Result<ExitC
         summary.cpu_times.extend(cpu_time);
         if lost_reports > 0 {
             console.warn(&format!(
-                "{lost_reports} reports of threads that ended were lost: what these counted is with the threads that were there first"
+                "{lost_reports} reports of ended threads were lost: their counts are included in those of the threads that started them"
             ));
         }
         code = exit_code(command.as_ref(), &control);
@@ -167,28 +167,29 @@ pub fn run(arguments: &StatArguments, console: &Console) -> anyhow::Result<ExitC
     if let Some(error) = failed {
         return Err(error).context("cannot write the counts");
     }
-    // With intervals, these are the result; the whole would stand twice in what programs read.
-    let whole = arguments.interval.is_none();
+    // With intervals, the totals are not printed, as programs would count them twice.
+    let has_totals = arguments.interval.is_none();
     let writer = output.writer();
-    match (&form, whole) {
+    match (&format, has_totals) {
         (OutputFormat::Text, true) => text::write(&events, &table, &summary, writer),
         (OutputFormat::Separated(separator), true) => {
-            separated_values::write(&events, &table, &summary, None, separator, writer)
+            separated_values::write(&events, &table, &summary, separator, writer)
         }
         (OutputFormat::Json, true) => json::write(&events, &table, &summary, writer),
         (_, false) => Ok(()),
     }
     .context("cannot write the counts")?;
     output.finish()?;
-    // What programs read has the causes in it.
-    if matches!(form, OutputFormat::Text) && !whole {
+    // The other formats include the causes.
+    if matches!(format, OutputFormat::Text) && !has_totals {
         table.causes(&events).iter().for_each(|cause| console.warn(cause));
     }
     Ok(code.into())
 }
 
-fn interval(
-    form: &OutputFormat<'_>,
+/// Writes the counts of one interval.
+fn write_interval(
+    format: &OutputFormat<'_>,
     events: &[CountedEvent],
     table: &CountTable,
     sheet: &Sheet<'_>,
@@ -196,7 +197,7 @@ fn interval(
     output: &mut dyn Write,
 ) -> std::io::Result<()> {
     let elapsed = sheet.to.saturating_sub(sheet.from);
-    match form {
+    match format {
         OutputFormat::Text => text::write_interval(events, table, (sheet.to, elapsed), first, output),
         OutputFormat::Separated(separator) => {
             separated_values::write_interval(events, table, (sheet.to, elapsed), separator, output)
@@ -210,7 +211,7 @@ fn options(arguments: &StatArguments) -> anyhow::Result<Options> {
     let target = arguments.target.target(has_command)?;
     if target.is_none() && !has_command {
         exit_with_usage_error(
-            "what shall I count? try: prof stat -- COMMAND, prof stat -p PID, or prof stat -a",
+            "nothing to count; try: prof stat -- COMMAND, prof stat -p PID, or prof stat -a",
         );
     }
     let mut options = Options::new(target.unwrap_or(Target::Command));
@@ -259,14 +260,14 @@ fn plan(arguments: &StatArguments) -> Plan {
 
 fn separator(text: &str) -> Result<String, String> {
     match text {
-        "" => Err("one letter or more".to_owned()),
-        // As perf reads it; shells make it hard to type.
+        "" => Err("one character or more".to_owned()),
+        // Like perf, accept `\t` for a tab, which is hard to type in a shell.
         "\\t" => Ok("\t".to_owned()),
         text => Ok(text.to_owned()),
     }
 }
 
-/// Where counts go.
+/// The destination of counts.
 enum StatOutput {
     StandardError(std::io::Stderr),
     Output(Box<Output>),

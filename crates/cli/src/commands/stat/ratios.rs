@@ -1,4 +1,4 @@
-//! What a count means beside another: instructions per cycle, misses per reference, rates.
+//! Ratios of counts: instructions per cycle, misses per reference, rates.
 
 use std::time::Duration;
 
@@ -19,17 +19,17 @@ const BRANCHES: u64 = 4;
 const BRANCH_MISSES: u64 = 5;
 const STALLED_FRONTEND: u64 = 7;
 const STALLED_BACKEND: u64 = 8;
-/// `PERF_COUNT_HW_CACHE_RESULT_MISS` in its place in `config`.
+/// `PERF_COUNT_HW_CACHE_RESULT_MISS`, shifted to its position in `config`.
 const CACHE_MISS: u64 = 1 << 16;
-/// The upper half of `config` is the PMU's number, on machines with several kinds of cores.
+/// The bits of `config` that select the event. On hybrid machines, the upper half is the type of the PMU.
 const EVENT: u64 = u32::MAX as u64;
 
-/// A number with what it is.
+/// A ratio with its unit.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Ratio {
-    /// The number.
+    /// The value.
     pub value: f64,
-    /// The unit of the ratio: `insn per cycle`, `CPUs utilized`.
+    /// The unit: `insn per cycle`, `CPUs utilized`.
     pub unit: String,
 }
 
@@ -38,7 +38,7 @@ pub fn is_clock(event: &CountedEvent) -> bool {
     event.attr.kind == SOFTWARE && event.attr.config <= 1
 }
 
-/// Returns the ratio of the count of `cell` to the others of its label, in a run of `elapsed`.
+/// Returns the ratio of the count of `cell` to a related count of the same row, or its rate, for a run of `elapsed`.
 pub fn ratio(
     events: &[CountedEvent],
     table: &CountTable,
@@ -83,13 +83,13 @@ pub fn ratio(
         HARDWARE if config == STALLED_FRONTEND => share(other(HARDWARE, CYCLES), "% frontend cycles idle"),
         HARDWARE if config == STALLED_BACKEND => share(other(HARDWARE, CYCLES), "% backend cycles idle"),
         CACHE if config & CACHE_MISS != 0 => share(other(CACHE, config - CACHE_MISS), "% of all accesses"),
-        // An amount of something has its own unit.
+        // Counts with a unit of their own, and snapshots, have no rate.
         _ if !event.measure.unit.is_empty() || event.measure.snapshot => None,
         _ => Some(rate(value / clock()? * 1e9)),
     }
 }
 
-/// So many a second, with a letter for thousands.
+/// Returns a rate per second with a metric prefix.
 fn rate(per_second: f64) -> Ratio {
     let (value, letter) = match per_second {
         rate if rate >= 1e9 => (rate / 1e9, "G"),
@@ -100,7 +100,7 @@ fn rate(per_second: f64) -> Ratio {
     Ratio { value, unit: format!("{letter}/sec") }
 }
 
-/// Which privilege levels an event sees.
+/// Returns the flags that exclude privilege levels.
 fn levels(attr: &Attr) -> AttrFlags {
     attr.flags & (AttrFlags::EXCLUDE_USER | AttrFlags::EXCLUDE_KERNEL)
 }

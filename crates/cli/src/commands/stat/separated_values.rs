@@ -1,4 +1,4 @@
-//! Counts for programs, a line each with a separator, in the order of `perf stat -x` (`perf-stat(1)`, "CSV FORMAT").
+//! Writes counts as separated values, one line each, in the field order of `perf stat -x` (`perf-stat(1)`, "CSV FORMAT").
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -10,19 +10,18 @@ use super::count_table::{CountCell, CountTable, RowLabel};
 use super::ratios::{is_clock, ratio};
 use super::text::{in_unit, mean, state};
 
-/// Writes the counts of all runs; those of an interval where `time` says when it ended.
+/// Writes the counts of all runs.
 pub fn write(
     events: &[CountedEvent],
     table: &CountTable,
     summary: &RunSummary<'_>,
-    time: Option<Duration>,
     separator: &str,
     output: &mut dyn Write,
 ) -> io::Result<()> {
-    lines(events, table, (time, mean(&summary.elapsed)), separator, output)
+    lines(events, table, (None, mean(&summary.elapsed)), separator, output)
 }
 
-/// Writes what was counted in one interval, which ended at a time and was so long.
+/// Writes the counts of one interval, given by the time of its end and its length.
 pub fn write_interval(
     events: &[CountedEvent],
     table: &CountTable,
@@ -56,14 +55,14 @@ fn lines(
         if cell.values.len() > 1 {
             fields.push(format!("{:.2}%", 100.0 * cell.spread().unwrap_or(0.0)));
         }
-        // Without a count, nothing ran for any share of the time.
+        // Without a count, the event was never running.
         let share = if cell.values.is_empty() { 0.0 } else { 100.0 * cell.reading.share() };
-        // A mean over the runs, as the count is.
+        // The mean over all runs, like the count.
         let running_ns = cell.reading.running_ns / cell.values.len().max(1) as u64;
         fields.extend([running_ns.to_string(), format!("{share:.2}")]);
         match ratio(events, table, cell, elapsed) {
             Some(ratio) => fields.extend([format!("{:.3}", ratio.value), ratio.unit]),
-            // In perf's lines nothing stands there: the cause.
+            // perf leaves these fields empty; ours has the cause.
             None => fields.extend([
                 String::new(),
                 cell.uncounted.as_ref().map_or_else(String::new, ToString::to_string),
@@ -75,7 +74,7 @@ fn lines(
     Ok(())
 }
 
-/// The count and its unit.
+/// Formats the count, and returns it with its unit.
 fn count(event: &CountedEvent, cell: &CountCell) -> [String; 2] {
     let Some(mean) = cell.mean() else { return [state(cell), String::new()] };
     let (value, unit) = in_unit(event, mean);
@@ -87,7 +86,7 @@ fn count(event: &CountedEvent, cell: &CountCell) -> [String; 2] {
     [text, unit]
 }
 
-/// A field that holds the separator, a quote or a line's end stands in quotes (RFC 4180).
+/// Quotes a field that contains the separator, a quote or a line break (RFC 4180).
 fn quoted(field: &str, separator: &str) -> String {
     if field.contains(separator) || field.contains(['"', '\n', '\r']) {
         format!("\"{}\"", field.replace('"', "\"\""))

@@ -1,4 +1,4 @@
-//! Counts for people, laid out as `perf stat` does.
+//! Writes counts as text, in the layout of `perf stat`.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -51,7 +51,7 @@ pub fn write(
     output.write_all(text.as_bytes())
 }
 
-/// Writes what was counted in one interval, which ended at a time and was so long.
+/// Writes the counts of one interval, given by the time of its end and its length.
 pub fn write_interval(
     events: &[CountedEvent],
     table: &CountTable,
@@ -65,7 +65,7 @@ pub fn write_interval(
     }
     for cell in &table.cells {
         let row = row(events, table, cell, elapsed);
-        // The causes at the end are those of the whole time, in which the target may have run.
+        // The causes at the end are about the whole time, in which the target may have run.
         let idle = matches!((&cell.uncounted, &cell.label), (Some(Uncounted::NeverRan), RowLabel::All));
         let cause = if idle { "  nothing ran" } else { "" };
         text.push_str(&format!("{:16.9} {}{cause}\n", time.as_secs_f64(), row.trim_end()));
@@ -113,7 +113,7 @@ fn number_of(event: &CountedEvent, value: Option<f64>) -> (String, String) {
     value.map_or_else(Default::default, |value| number(event, value))
 }
 
-/// A count in its unit: clocks in milliseconds, amounts by their scale.
+/// Formats a count in its unit: clocks in milliseconds, others with their scale.
 fn number(event: &CountedEvent, count: f64) -> (String, String) {
     let (value, unit) = in_unit(event, count);
     let text = if is_clock(event) || event.measure.scale != 1.0 {
@@ -122,12 +122,12 @@ fn number(event: &CountedEvent, count: f64) -> (String, String) {
     } else {
         grouped(count.round() as u64)
     };
-    // 0.999 rounds up: the whole part goes with it.
+    // If the fraction rounds up to 1.00, the integer part increases, too.
     let text = if text.ends_with("1.00") && value.fract() >= 0.995 { format!("{value:.2}") } else { text };
     (text, unit)
 }
 
-/// A count in its unit, as a number.
+/// Converts a count to its unit.
 pub fn in_unit(event: &CountedEvent, count: f64) -> (f64, String) {
     if is_clock(event) {
         return (count / 1e6, "msec".to_owned());
@@ -135,7 +135,7 @@ pub fn in_unit(event: &CountedEvent, count: f64) -> (f64, String) {
     (count * event.measure.scale, Name::from(event.measure.unit.as_str()).to_string())
 }
 
-/// Returns the text that stands in place of a count, in perf's words.
+/// Returns the text in place of a missing count, as perf words it.
 pub fn state(cell: &CountCell) -> String {
     match &cell.uncounted {
         Some(Uncounted::NotHere | Uncounted::Refused(_)) => "<not supported>".to_owned(),
@@ -143,13 +143,13 @@ pub fn state(cell: &CountCell) -> String {
     }
 }
 
-/// The mean of several durations.
+/// Returns the mean of several durations.
 pub fn mean(durations: &[Duration]) -> Duration {
     let sum: Duration = durations.iter().sum();
     u32::try_from(durations.len()).ok().and_then(|count| sum.checked_div(count)).unwrap_or(sum)
 }
 
-/// Describes the target of the count in words.
+/// Describes the target of the counts, as perf does.
 pub fn subject(summary: &RunSummary<'_>) -> String {
     let list = |numbers: Vec<String>| numbers.join(",");
     match (&summary.options.target, &summary.options.workload) {

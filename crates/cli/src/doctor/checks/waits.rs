@@ -1,20 +1,19 @@
-//! Where threads wait, and who may read their stacks.
+//! Checks how `record --off-cpu` can record waits.
 
 use host::procfs::Capability;
 
-use super::{Facts, Finding, Level, Remedy, command, finding, has, may_everything};
+use super::{Facts, Finding, Level, Remedy, command, finding, has, may_use_all_events};
 
 const WHAT: &str = "where threads wait";
 
-/// Finds out how much `record --off-cpu` can record: switches with stacks, or stacks that are read from outside, as
-/// yama permits.
+/// Checks whether `record --off-cpu` can record switches with stacks, or only stacks read from outside, as Yama permits.
 pub(super) fn waits(facts: &Facts) -> Finding {
     let survey = &facts.survey;
     let paranoid = survey.settings.paranoid;
-    let with_stacks = if may_everything(survey) || paranoid.is_some_and(|level| level <= -1) {
-        Some("each switch with its stack, and who is woken (record --off-cpu)")
+    let with_stacks = if may_use_all_events(survey) || paranoid.is_some_and(|level| level <= -1) {
+        Some("each switch with its stack, and wakeups (record --off-cpu)")
     } else if paranoid.is_some_and(|level| level <= 1) {
-        Some("each switch with its stack, of own programs (record --off-cpu)")
+        Some("each switch of own programs with its stack (record --off-cpu)")
     } else {
         None
     };
@@ -26,13 +25,13 @@ pub(super) fn waits(facts: &Facts) -> Finding {
         (None, ..=0) => finding(
             Level::Good,
             WHAT,
-            "switches of own programs; stacks of longer waits are read from outside (record --off-cpu)",
+            "switches of own programs, and stacks of longer waits, read from outside (record --off-cpu)",
             vec![],
         ),
         (None, 1) => finding(
             Level::Note,
             WHAT,
-            "stacks can be read of commands that prof starts, not of running ones (-p): kernel.yama.ptrace_scope is 1",
+            "stacks can be read of commands that prof starts, but not of running processes (-p): kernel.yama.ptrace_scope is 1",
             vec![command("sudo sysctl kernel.yama.ptrace_scope=0"), everything],
         ),
         (None, 2) => finding(
@@ -41,7 +40,7 @@ pub(super) fn waits(facts: &Facts) -> Finding {
             "switches of own programs, without stacks: kernel.yama.ptrace_scope is 2",
             vec![everything, command("sudo sysctl kernel.yama.ptrace_scope=1")],
         ),
-        // What is 3 stays so until the machine starts anew.
+        // Level 3 cannot be lowered until reboot.
         (None, scope) => finding(
             Level::Limited,
             WHAT,
