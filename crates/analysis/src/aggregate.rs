@@ -17,10 +17,10 @@ use rustc_hash::FxBuildHasher;
 use tracker::{Generation, RawStack, SampleSink, TrackedSample, Tracker};
 
 use crate::Error;
-use crate::admission::Admission;
 use crate::counter::{ChainNumber, ChainSample, Counter, Numbered};
 use crate::gaps::Gap;
-use crate::unsampled::{Unsampled, Who};
+use crate::samples::explained_filter::Admission;
+use crate::samples::unsampled_time::{Unsampled, Who};
 
 /// Counts the samples that a filter admits, each event's apart.
 ///

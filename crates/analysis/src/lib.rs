@@ -5,48 +5,49 @@
 //!                                                                       └──▶ symbols (each unique place once)
 //! ```
 //!
-//! The library prints nothing: what a person should hear while it works goes through [`Notices`]. `examples/hottest.rs` is a
-//! whole program that prints the ten hottest functions of a perf.data file.
+//! The stages of this picture are the files beside this one. The folders hold what the stages work with:
+//!
+//! | folder | concern |
+//! |---|---|
+//! | `input` | opening a recording, and what its header says of processes and build ids |
+//! | `samples` | which samples count, for which event, and CPU time that no sample stands for |
+//! | `waits` | off-CPU and wall-clock time: intervals between switches, weighed by stack |
+//! | `generated_code` | jitdumps and language runtimes |
+//! | `symbols` | names for addresses: objects, kernel, perf maps, jitdumps, debuginfod |
+//! | `embedded` | names, code and jitdump placements that prof writes into a recording, and reads back |
+//! | `annotate` | instructions and source lines of sampled functions |
+//! | `report` | captions, hints and advice that accompany a profile |
+//!
+//! The library prints nothing: it reports progress and warnings through [`Notices`]. `examples/hottest.rs` is a whole program
+//! that prints the ten hottest functions of a perf.data file.
 
-pub mod admission;
 pub mod aggregate;
 pub mod annotate;
-pub mod archive;
-mod both;
-mod build_ids;
-mod caption;
-pub mod carried_dumps;
 mod counter;
-pub mod downloads;
+mod embedded;
 mod error;
-pub mod event_view;
-pub mod events;
 pub mod gaps;
-pub mod hints;
+mod generated_code;
 pub mod input;
-pub mod jit_dumps;
-pub mod lives;
 pub mod load;
 pub mod notices;
 mod ordered;
-pub mod own_code;
-pub mod remedies;
 pub mod replay;
+mod report;
 pub mod request;
-pub mod runtimes;
+mod samples;
 pub mod symbols;
-mod undecodable;
-mod unsampled;
 mod unwind;
-pub mod vanishing;
 mod waits;
 
-pub use caption::is_known_to_take_a_value;
+pub use embedded::{archive, ephemeral_names, jit_placements};
 pub use error::Error;
-pub use event_view::EventView;
+pub use generated_code::{jit_dumps, runtimes};
 pub use load::{Analysis, EventProfile};
 pub use notices::Notices;
+pub use report::{EventView, advice, event_view, hints, is_known_to_take_a_value, user_code};
 pub use request::{Measure, Request, Servers};
+pub use samples::{events, explained_filter};
 pub use waits::{
     CauseId, LiveTimes, TimeSlice, TimeWeight, WaitSpan, WatchedEvent, thread_state, with_request,
 };

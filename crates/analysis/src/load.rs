@@ -12,16 +12,16 @@ use perfdata::{Description, Event, sections};
 use profile::{Profile, Shape, Show, View, Weight};
 
 use crate::aggregate::{Aggregate, Aggregated, SeenIn};
-use crate::both::Both;
-use crate::caption;
-use crate::events::is_named;
 use crate::gaps::Gap;
 use crate::input::{Input, is_of_this_host};
 use crate::replay::{Replayed, replay};
+use crate::report::caption;
 use crate::request::{Measure, Request, Servers};
-use crate::symbols::{Symbolizing, Symbols};
+use crate::samples::Both;
+use crate::samples::events::is_named;
+use crate::symbols::{Symbolizing, Symbols, downloads};
 use crate::waits::{self, Switches, ThreadTimes, TimeWeight, Times, WaitSpan, tell_of_waits};
-use crate::{Error, Notices, downloads};
+use crate::{Error, Notices};
 
 /// The samples of one event.
 pub struct EventProfile {

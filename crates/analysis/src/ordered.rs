@@ -12,7 +12,7 @@ use perfdata::{Description, Notice, Reader, TimeOrder, TimedRecord};
 use tracker::OrderedRecord;
 
 use crate::Error;
-use crate::jit_dumps::JitDumps;
+use crate::generated_code::jit_dumps::JitDumps;
 use crate::unwind::{self, Chains};
 
 /// Bytes of records in a batch, but for the last record: small enough to stay in the processor's cache.

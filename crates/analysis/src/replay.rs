@@ -13,13 +13,13 @@ use perfdata::sections::containers::{self, ContainerChange};
 use perfdata::{Description, sections};
 use tracker::{Events, OrderedRecord, SampleReader, SampleSink, TrackedSample, Tracker};
 
-use crate::build_ids::ListedBuildIds;
+use crate::generated_code::jit_dumps::{DumpPlayer, has_clock_of_dumps, is_dump};
 use crate::input::Input;
-use crate::jit_dumps::{DumpPlayer, has_clock_of_dumps, is_dump};
-use crate::lives::Lives;
+use crate::input::listed_build_ids::ListedBuildIds;
+use crate::input::process_lifetimes::Lives;
+use crate::input::undecodable_records::Undecodable;
 use crate::notices::Progress;
 use crate::ordered::{Batch, Batches};
-use crate::undecodable::Undecodable;
 use crate::{Error, Notices};
 
 /// A receiver of the samples of a recording.

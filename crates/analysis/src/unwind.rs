@@ -22,8 +22,8 @@ use tracker::{AddressSpace, ChainItem, OrderedRecord, Tracker, chain_items};
 use unwinder::{Architecture, NoMemory};
 
 use crate::Error;
-use crate::build_ids::ListedBuildIds;
-use crate::jit_dumps::{JitDumps, has_clock_of_dumps};
+use crate::generated_code::jit_dumps::{JitDumps, has_clock_of_dumps};
+use crate::input::listed_build_ids::ListedBuildIds;
 use crate::ordered::Batch;
 
 /// Batches that may be ahead of the one that the taker waits for, per thread.

@@ -249,6 +249,6 @@ mod tests {
             }
         }
         assert_eq!(seen, ["record", "flame", "view", "top"]);
-        assert!(unknown.is_empty(), "analysis::caption does not know {unknown:?}");
+        assert!(unknown.is_empty(), "analysis::report::caption does not know {unknown:?}");
     }
 }

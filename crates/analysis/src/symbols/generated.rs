@@ -12,8 +12,8 @@ use model::Life;
 use model::{Avma, MapRefusal, Name, Pid, Reason, Resolution, Space, StackEntry};
 
 use super::{Job, Remarks, named};
-use crate::jit_dumps::DumpRemarks;
-use crate::lives::Lives;
+use crate::generated_code::jit_dumps::DumpRemarks;
+use crate::input::process_lifetimes::Lives;
 
 /// The longest time to wait for all maps of a recording, where file systems do not answer. One that is slow, as over a
 /// network, answers within a second.

@@ -3,6 +3,7 @@
 //! All unique places of a space are one job. Jobs run on all cores, the largest first; a job with much debug
 //! information is helped by threads that have run out of jobs. Nothing is opened that no place lies in.
 
+pub mod downloads;
 mod generated;
 mod kernel;
 mod object_cache;
@@ -27,9 +28,10 @@ use recorded::RecordedNames;
 pub use remarks::Remarks;
 use threads::{Supply, Threads};
 
-use crate::jit_dumps::JitDumps;
-use crate::lives::Lives;
-use crate::{Notices, archive};
+use crate::Notices;
+use crate::embedded::archive;
+use crate::generated_code::jit_dumps::JitDumps;
+use crate::input::process_lifetimes::Lives;
 
 /// The settings of a search for names.
 pub struct SymbolSettings {

@@ -27,9 +27,9 @@ use tracker::waits::{Activity, At, Interval, Leaving, Timeline};
 use tracker::{RawStack, SampleSink, TrackedSample, Tracker};
 
 use crate::Error;
-use crate::admission::Admission;
 use crate::aggregate::{Mapper, SeenIn, raw_chain};
-use crate::unsampled::BEFORE_COMMAND;
+use crate::samples::explained_filter::Admission;
+use crate::samples::unsampled_time::BEFORE_COMMAND;
 
 use life::Life;
 pub use live::{LiveTimes, TimeSlice, WatchedEvent};

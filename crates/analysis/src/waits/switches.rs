@@ -8,7 +8,7 @@ use perfdata::sections::{BLOCKED_STACKS, SwitchSampling, WatchedTime};
 use perfdata::tracing_data::TracingData;
 use perfdata::{Event, sections};
 
-use crate::events::is_named;
+use crate::samples::events::is_named;
 
 const CONTEXT_SWITCHES: (u32, u64) = (TYPE_SOFTWARE, SW_CONTEXT_SWITCHES);
 

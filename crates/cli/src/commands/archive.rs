@@ -9,7 +9,7 @@ use std::sync::Arc;
 use analysis::annotate::{Annotator, Syntax};
 use analysis::input::{Input, is_of_this_host};
 use analysis::symbols::SymbolSettings;
-use analysis::{Notices, Request, archive, carried_dumps, vanishing};
+use analysis::{Notices, Request, archive, ephemeral_names, jit_placements};
 use anyhow::{Context, bail};
 use clap::Args;
 use host::objects::RetainedFiles;
@@ -137,13 +137,13 @@ pub fn append_vanishing_names(file: &Path, sources: &NameSources, console: &Cons
     output.finish()
 }
 
-/// Returns the appendix with the names that may be gone later ([`analysis::vanishing`]) for the recording `input`, a file of `length`
+/// Returns the appendix with the names that may be gone later ([`analysis::ephemeral_names`]) for the recording `input`, a file of `length`
 /// bytes; `None` if there are none.
 pub fn vanishing_names(input: Input, length: u64, console: &Console) -> Option<Vec<u8>> {
     let endian = input.reader.endian();
     let settings = settings(&input, &SymbolArguments::default());
     // A damaged recording is reported when it is read.
-    let names = vanishing::names(input, &settings).ok()?;
+    let names = ephemeral_names::names(input, &settings).ok()?;
     // Refused files are reported now, because they may be gone when the recording is read.
     names.remarks.iter().for_each(|remark| console.warn(remark));
     // Without names, the locations of generated code are useless.
@@ -181,7 +181,7 @@ fn append(
     let code = archive::pack_code(&analysis, &annotator, max_code_bytes as usize, endian);
     let code = code.map(|code| (sections::id::CODE, code));
     let places = analysis.events.iter().flat_map(|event| event.profile.stacks.places());
-    let generated = carried_dumps::pack(&dumps, places, &analysis.spaces, endian);
+    let generated = jit_placements::pack(&dumps.sampled_placements(places, &analysis.spaces), endian);
     let generated = generated.map(|generated| (sections::id::GENERATED_CODE, generated));
     let parts: Vec<_> = code.into_iter().chain(generated).chain([(sections::id::NAMES, names)]).collect();
     output.write_all(&sections::appendix(length, &parts, endian))?;

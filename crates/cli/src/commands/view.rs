@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use analysis::annotate::{Annotator, HAS_DISASSEMBLY, SampledFunction, Syntax, sampled_functions};
 use analysis::input::Input;
-use analysis::own_code::OwnCode;
+use analysis::user_code::OwnCode;
 use analysis::{Analysis, EventView, Measure, Notices, Request, archive};
 use anyhow::{Context, bail};
 use clap::Args;

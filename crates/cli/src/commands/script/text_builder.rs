@@ -1,7 +1,7 @@
 //! Formats samples as text with gaps, which [`super::text_writer`] fills with symbols.
 
-use analysis::admission::Admission;
 use analysis::aggregate::SeenIn;
+use analysis::explained_filter::Admission;
 use anyhow::bail;
 use decoder::values::U64s;
 use decoder::{CpuMode, Record, Sample};

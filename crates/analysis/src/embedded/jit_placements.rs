@@ -3,40 +3,27 @@
 //! The form, in bytes of little-endian numbers: for each dump its process, the process's generation, the length of the path and the
 //! number of placements (u32 each), the path, and the placements (time, first address, size, offset in the dump; u64 each).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use decoder::Endian;
 use generated::Placement;
-use model::{Avma, Name, Pid, Space, SpaceTable, StackEntry, Timestamp};
+use model::{Avma, Name, Pid, Space, Timestamp};
 use perfdata::read::Reader;
 use perfdata::sections;
 
-use crate::archive::{pack_bytes, unpack_section};
-use crate::jit_dumps::JitDumps;
+use super::sections::{pack_bytes, unpack_section};
 
 const PLACEMENT_BYTES: usize = 32;
 
 /// Placements of functions by the dumps that tell of them, as a recording carries them. Of one dump in the order of the dump.
 pub(crate) type CarriedDumps = HashMap<Space, Vec<Placement>>;
 
-/// Packs where the functions of these entries lay, into a section ([`sections::id::GENERATED_CODE`]). `None` where no entry lies in
-/// a jitdump.
-pub fn pack<'a>(
-    dumps: &JitDumps,
-    entries: impl IntoIterator<Item = &'a StackEntry>,
-    spaces: &SpaceTable,
-    endian: Endian,
-) -> Option<Vec<u8>> {
-    let mut sampled: BTreeMap<_, BTreeSet<u64>> = BTreeMap::new();
-    for entry in entries {
-        if let Space::JitDump { .. } = spaces.get(entry.space) {
-            sampled.entry(entry.space).or_default().insert(entry.lookup_offset());
-        }
-    }
+/// Packs placements of generated functions, by the jitdump that tells of them, into a section
+/// ([`sections::id::GENERATED_CODE`]). `None` where there are none.
+pub fn pack(placements: &[(&Space, Vec<Placement>)], endian: Endian) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    for (id, offsets) in &sampled {
-        let space = spaces.get(*id);
-        put(&mut bytes, space, &dumps.placements_of(*id, space, offsets));
+    for (space, placements) in placements {
+        put(&mut bytes, space, placements);
     }
     (!bytes.is_empty()).then(|| pack_bytes(&bytes, endian))
 }

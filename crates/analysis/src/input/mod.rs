@@ -1,4 +1,9 @@
-//! An open recording: a file, a folder of `perf record --threads`, or a stream.
+//! An open recording: a file, a folder of `perf record --threads`, or a stream; and what its header and records say of processes,
+//! build ids and damage.
+
+pub(crate) mod listed_build_ids;
+pub mod process_lifetimes;
+pub(crate) mod undecodable_records;
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
@@ -15,9 +20,9 @@ use perfdata::features::Features;
 use perfdata::read::{ReadAt, Reader, Source};
 
 use crate::Error;
-use crate::carried_dumps;
-use crate::jit_dumps::JitDumps;
-use crate::lives::Lives;
+use crate::embedded::jit_placements;
+use crate::generated_code::jit_dumps::JitDumps;
+use process_lifetimes::Lives;
 
 /// An open recording, and what to call it.
 pub struct Input {
@@ -75,7 +80,7 @@ impl Input {
             fs::metadata(&name).ok().filter(Metadata::is_file).and_then(|file| file.modified().ok());
         let lives = Arc::new(lives);
         let dumps = JitDumps::new(is_of_this_host(reader.features()), Some(Arc::clone(&lives)))
-            .with_carried(carried_dumps::carried(&reader));
+            .with_carried(jit_placements::carried(&reader));
         Ok(Self { reader, name, written, lives, dumps: Arc::new(dumps), held: Arc::default() })
     }
 }

@@ -5,10 +5,10 @@ use export::summary::{Summary, nameless};
 use profile::{Census, Nameless, Shape, Show, View, Weight};
 
 use crate::Notices;
-use crate::hints::Hints;
+use crate::generated_code::runtimes::Runtimes;
 use crate::load::{Analysis, EventProfile, is_unwound};
-use crate::remedies::Remedies;
-use crate::runtimes::Runtimes;
+use crate::report::advice::Remedies;
+use crate::report::hints::Hints;
 
 /// The view of an event's profile, with the line of truth about it.
 pub struct EventView<'a> {

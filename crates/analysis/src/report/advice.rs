@@ -4,7 +4,7 @@ use host::machine::{Distribution, distribution};
 use model::{ObjectIdentity, Reason, Space, SpaceTable};
 use profile::Nameless;
 
-use crate::runtimes::Runtime;
+use crate::generated_code::runtimes::Runtime;
 
 /// Knows what to type on this machine.
 pub struct Remedies {

@@ -1,7 +1,7 @@
 //! jitdump files of a recording's processes: found when a process maps one, and played beside the records, so that an address
 //! that was used twice belongs to the code which lay there when the sample was taken.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,13 +13,13 @@ use host::procfs;
 use host::timed_worker::{Outcome, TimedWorker};
 use model::Life;
 use model::{
-    Avma, Frame, MapRefusal, Name, Pid, Reason, Resolution, SourceLocation, Space, SpaceId, StackEntry,
-    Symbolized, Timestamp,
+    Avma, Frame, MapRefusal, Name, Pid, Reason, Resolution, SourceLocation, Space, SpaceId, SpaceTable,
+    StackEntry, Symbolized, Timestamp,
 };
 use tracker::Tracker;
 
-use crate::carried_dumps::CarriedDumps;
-use crate::lives::Lives;
+use crate::embedded::jit_placements::CarriedDumps;
+use crate::input::process_lifetimes::Lives;
 
 /// The longest time to wait for all dumps of a recording together.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -84,13 +84,28 @@ impl JitDumps {
         Self { carried, ..self }
     }
 
-    /// The placements of the functions that have bytes at these offsets of a dump, in the order of the dump.
-    pub(crate) fn placements_of(
+    /// Returns the placements of the functions that these entries lie in, by the jitdump that tells of them. Entries outside of
+    /// jitdumps are ignored.
+    pub fn sampled_placements<'a, 's>(
         &self,
-        id: SpaceId,
-        space: &Space,
-        offsets: &BTreeSet<u64>,
-    ) -> Vec<Placement> {
+        entries: impl IntoIterator<Item = &'a StackEntry>,
+        spaces: &'s SpaceTable,
+    ) -> Vec<(&'s Space, Vec<Placement>)> {
+        let mut sampled: BTreeMap<_, BTreeSet<u64>> = BTreeMap::new();
+        for entry in entries {
+            if let Space::JitDump { .. } = spaces.get(entry.space) {
+                sampled.entry(entry.space).or_default().insert(entry.lookup_offset());
+            }
+        }
+        let placements = sampled.iter().map(|(id, offsets)| {
+            let space = spaces.get(*id);
+            (space, self.placements_of(*id, space, offsets))
+        });
+        placements.collect()
+    }
+
+    /// Returns the placements of the functions that have bytes at these offsets of a dump, in the order of the dump.
+    fn placements_of(&self, id: SpaceId, space: &Space, offsets: &BTreeSet<u64>) -> Vec<Placement> {
         let is_wanted = |placement: &Placement| {
             offsets.range(placement.offset..placement.offset.saturating_add(placement.size)).next().is_some()
         };

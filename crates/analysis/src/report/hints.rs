@@ -7,8 +7,8 @@ use model::{Name, Reason, Resolution, Space, SpaceId, SpaceTable, StackEntry, Tr
 use profile::{Census, MOST_CLASSES, Presence, Profile};
 use rustc_hash::FxBuildHasher;
 
-use crate::remedies::Remedies;
-use crate::runtimes::{INTERPRETED, Runtime, Runtimes};
+use crate::generated_code::runtimes::{INTERPRETED, Runtime, Runtimes};
+use crate::report::advice::Remedies;
 
 /// Causes of less than this share are not worth a line.
 const LEAST_SHARE: f64 = 0.01;
@@ -279,7 +279,7 @@ fn cut_in_generated_code(profile: &Profile, spaces: &SpaceTable, runtimes: &Runt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::remedies::tests::debian;
+    use crate::report::advice::tests::debian;
     use model::{AddressKind, ObjectIdentity, Pid, SpaceId, Tid};
     use profile::Nameless;
 

@@ -1,7 +1,5 @@
 //! Names that will be gone soon, for a recording to carry: of the sampled addresses that need them, and of no others.
 
-mod last_chain;
-
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -10,11 +8,10 @@ use model::{Pid, Resolution, Space, SpaceId, StackEntry};
 use rustc_hash::FxBuildHasher;
 use tracker::{Generation, RawStack, SampleSink, TrackedSample, Tracker};
 
-use self::last_chain::LastChain;
+use super::previous_chain::LastChain;
+use super::{jit_placements, sections};
 use crate::Error;
 use crate::aggregate::SeenIn;
-use crate::archive;
-use crate::carried_dumps;
 use crate::input::Input;
 use crate::notices::Silent;
 use crate::replay::replay;
@@ -63,8 +60,8 @@ pub fn names(input: Input, settings: &SymbolSettings) -> Result<VanishingNames, 
     let is_worth_it = places.found.iter().filter_map(resolve).any(has_name);
     let entries = places.found.iter().filter_map(resolve);
     let entries = entries.map(|(entry, found)| (entry, spaces.get(entry.space), found));
-    let section = is_worth_it.then(|| archive::pack_soon(entries, endian));
-    let generated_code = carried_dumps::pack(&dumps, &places.found, &spaces, endian);
+    let section = is_worth_it.then(|| sections::pack_soon(entries, endian));
+    let generated_code = jit_placements::pack(&dumps.sampled_placements(&places.found, &spaces), endian);
     Ok(VanishingNames { section, generated_code, remarks: symbols.remarks() })
 }
 

@@ -1,0 +1,12 @@
+//! What is said about a profile: its caption, what keeps it from being whole (hints), and what to type against that (advice).
+//!
+//! A new hint goes into `hints`, the command that it recommends into `advice`.
+
+pub mod advice;
+pub(crate) mod caption;
+pub mod event_view;
+pub mod hints;
+pub mod user_code;
+
+pub use caption::is_known_to_take_a_value;
+pub use event_view::EventView;
