@@ -19,6 +19,9 @@ pub fn perf_event_mlock_kb() -> Option<u64> {
     read("perf_event_mlock_kb")
 }
 
+/// The kernel's default of [`perf_event_max_sample_rate`], in Hz (kernel/events/core.c).
+pub const DEFAULT_MAX_SAMPLE_RATE_HZ: u64 = 100_000;
+
 /// `kernel.perf_event_max_sample_rate`, in Hz. The kernel lowers it when sampling takes too much CPU time.
 pub fn perf_event_max_sample_rate() -> Option<u64> {
     read("perf_event_max_sample_rate")

@@ -67,6 +67,7 @@ pub use jvms::JvmAsking;
 pub use machine::{ThisMachine, this_machine};
 pub use notice::{Importance, Notice};
 pub use offer::{Offer, offer, offer_on_cpu};
+pub use open::{SIDEBAND_SIZE, attachable_threads, default_ring_bytes, descriptors_for, mlock_kb_for};
 pub use options::{
     CallChain, Clock, DEFAULT_FREQUENCY, DEFAULT_STACK_COPY, Extras, Levels, Options, Target, Workload,
 };

@@ -7,6 +7,7 @@ use decoder::Attr;
 
 use crate::counting::{ReportStep, Uncounted, no_reports};
 use crate::error::{EINVAL, ENOMEM};
+use crate::open::mlock_kb_for;
 use model::{Name, Pid};
 
 use crate::window::{Dump, DumpFailure};
@@ -310,8 +311,7 @@ impl fmt::Display for Notice {
                  ulimit -l) allows no more; try: sudo sysctl kernel.perf_event_mlock_kb={}",
                 given / 1024,
                 wanted / 1024,
-                // The ring of sideband records and the pages before both rings are taken from it, too.
-                wanted / 1024 + 128
+                mlock_kb_for(*wanted)
             ),
             Self::CopiesShrunk { asked, given, ring: Some(ring) } => write!(
                 f,

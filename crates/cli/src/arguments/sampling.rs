@@ -135,6 +135,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn help_names_the_defaults_of_the_recorder() {
+        let command = SamplingArguments::augment_args(clap::Command::new("prof"));
+        let help = |name: &str| {
+            let argument = command.get_arguments().find(|argument| argument.get_id() == name).unwrap();
+            argument.get_help().unwrap().to_string()
+        };
+        assert!(help("freq").contains(&format!("[default: {}]", recorder::DEFAULT_FREQUENCY)));
+        let largest = recorder::default_ring_bytes(Some(u64::MAX), 1) >> 20;
+        assert!(help("mmap_pages").contains(&format!("[default: up to {largest}M per CPU]")));
+    }
+
+    #[test]
     fn sizes_rates_and_times() {
         assert_eq!(ring_size("512K"), Ok(524_288));
         assert_eq!(ring_size("8m"), Ok(8 << 20));

@@ -8,6 +8,7 @@ use export::summary::grouped;
 use host::sys::clock::CpuTime;
 use host::sys::signals::SIGTRAP;
 use host::sys::spawn::ExitStatus;
+use host::sysctl;
 use model::Coverage;
 use recorder::{Command, Options, RecordedEvent, Summary, Target};
 
@@ -55,7 +56,7 @@ fn is_ended_by_breakpoint(summary: &Summary) -> bool {
 
 /// Returns `kernel.perf_event_max_sample_rate`, in Hz; the kernel's default if it cannot be read.
 fn max_sample_rate() -> u64 {
-    host::sysctl::perf_event_max_sample_rate().unwrap_or(100_000)
+    sysctl::perf_event_max_sample_rate().unwrap_or(sysctl::DEFAULT_MAX_SAMPLE_RATE_HZ)
 }
 
 /// Returns a sentence on the share of user time, if only user space is sampled and the share is significant.

@@ -4,16 +4,13 @@ mod waits;
 
 use host::procfs::Capability;
 use host::survey::Survey;
+use host::sysctl::DEFAULT_MAX_SAMPLE_RATE_HZ;
 use recorder::Offer;
 
 use super::{Facts, Finding, Level, Remedy};
 
 /// Ring size per CPU below which a busy machine loses samples at the default rate.
 const MIN_RING_BYTES: u64 = 512 << 10;
-/// Bytes that a recording maps per CPU where nothing limits it (`prof record -m`), with the ring of sideband records.
-const WANTED_RING: u64 = (4 << 20) + (64 << 10);
-/// The most ring memory that a recording takes by itself.
-const ALL_RINGS: u64 = 256 << 20;
 /// Number of threads that attaching to a process should support.
 const MIN_ATTACHABLE_THREADS: u64 = 1000;
 
@@ -273,9 +270,8 @@ fn ring_limit(survey: &Survey) -> Option<u64> {
 
 fn rings(survey: &Survey) -> Finding {
     const WHAT: &str = "ring memory";
-    let cpus = survey.cpus.max(1) as u64;
-    let memory = survey.memory_kb.unwrap_or(1 << 20).saturating_mul(1024);
-    let wanted = WANTED_RING.min(ALL_RINGS.min(memory / 32) / cpus);
+    let samples = recorder::default_ring_bytes(survey.memory_kb, survey.cpus);
+    let wanted = samples + recorder::SIDEBAND_SIZE;
     match ring_limit(survey) {
         Some(limit) if limit < wanted => {
             let level = if limit < MIN_RING_BYTES { Level::Limited } else { Level::Note };
@@ -284,7 +280,8 @@ fn rings(survey: &Survey) -> Finding {
                 limit / 1024,
                 wanted / 1024
             );
-            let sysctl = format!("sudo sysctl kernel.perf_event_mlock_kb={}", wanted.div_ceil(1024) + 8);
+            let sysctl =
+                format!("sudo sysctl kernel.perf_event_mlock_kb={}", recorder::mlock_kb_for(samples));
             finding(level, WHAT, text, vec![Remedy::Capabilities(&[Capability::IpcLock]), command(sysctl)])
         }
         _ => finding(Level::Good, WHAT, format!("{} KiB per CPU", wanted / 1024), vec![]),
@@ -304,19 +301,22 @@ fn rate(survey: &Survey) -> Finding {
         return finding(Level::Good, WHAT, text, vec![]);
     }
     let text = format!("{text}: less than the default of {} Hz", recorder::DEFAULT_FREQUENCY);
-    finding(Level::Limited, WHAT, text, vec![command("sudo sysctl kernel.perf_event_max_sample_rate=100000")])
+    finding(
+        Level::Limited,
+        WHAT,
+        text,
+        vec![command(format!("sudo sysctl kernel.perf_event_max_sample_rate={DEFAULT_MAX_SAMPLE_RATE_HZ}"))],
+    )
 }
 
 fn descriptors(survey: &Survey) -> Option<Finding> {
     const WHAT: &str = "open files";
-    // A sampling event and a sideband event on each CPU.
-    let per_thread = 2 * survey.cpus.max(1) as u64;
     let most = survey.open_files.maximum;
-    let threads = most.saturating_sub(64) / per_thread;
+    let threads = recorder::attachable_threads(most, survey.cpus);
     if most == u64::MAX || threads >= MIN_ATTACHABLE_THREADS {
         return Some(finding(Level::Good, WHAT, "enough to attach to thousands of threads", vec![]));
     }
-    let wanted = MIN_ATTACHABLE_THREADS * per_thread + 64;
+    let wanted = recorder::descriptors_for(MIN_ATTACHABLE_THREADS, survey.cpus);
     let text = format!("{most} are allowed: enough to attach to {threads} threads with one event");
     let level = if threads < 50 { Level::Limited } else { Level::Note };
     Some(finding(level, WHAT, text, vec![command(format!("sudo prlimit --pid $$ --nofile={wanted}"))]))

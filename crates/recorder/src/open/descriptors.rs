@@ -22,6 +22,19 @@ pub(crate) struct Descriptors {
     pub(crate) watched: usize,
 }
 
+/// Returns the number of file descriptors that attaching to this many threads on this many CPUs takes, with one event.
+pub fn descriptors_for(threads: u64, cpus: usize) -> u64 {
+    threads.saturating_mul(EVENTS_PER_THREAD).saturating_mul(cpus.max(1) as u64).saturating_add(OTHERS)
+}
+
+/// Returns the number of threads to which a recording with one event can attach with this many file descriptors on this many CPUs.
+pub fn attachable_threads(descriptors: u64, cpus: usize) -> u64 {
+    descriptors.saturating_sub(OTHERS) / EVENTS_PER_THREAD / cpus.max(1) as u64
+}
+
+/// A sampling event and the sideband event.
+const EVENTS_PER_THREAD: u64 = 2;
+
 impl Descriptors {
     /// The number of descriptors that are needed.
     fn needed(self) -> u64 {

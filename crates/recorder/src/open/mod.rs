@@ -23,11 +23,13 @@ pub(crate) use advice::{NO_PLACE_FOR_A_PROBE, PROBED_BY_FTRACE, explain, explain
 pub(crate) use attach::{all_threads, gone};
 pub(crate) use descendants::with_descendants;
 pub(crate) use descriptors::Descriptors;
+pub use descriptors::{attachable_threads, descriptors_for};
 pub(crate) use duplicates::Duplicates;
 pub(crate) use hotplug::{Numbers, PULSE};
 pub(crate) use ladder::{Kernel, Opener, Refusal, Step, settle};
 pub(crate) use plan::{OpenEvent, Opened};
 pub(crate) use rings::map_fitting;
+pub use rings::{SIDEBAND_SIZE, default_ring_bytes, mlock_kb_for};
 pub(crate) use selected::{counts_on, selected};
 pub(crate) use settling::is_kernels_own;
 pub(crate) use targets::processes;

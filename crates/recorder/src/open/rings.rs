@@ -14,13 +14,30 @@ use crate::error::{EAGAIN, EINVAL, ENOMEM, EPERM, Error};
 use crate::ring::RingSource;
 
 /// Bytes of sideband records per CPU.
-pub(crate) const SIDEBAND_SIZE: u64 = 64 << 10;
+pub const SIDEBAND_SIZE: u64 = 64 << 10;
 /// The same where a CPU is recorded whole: compilers that start by the hundred filled 64 KiB before their turn came.
 pub(crate) const SIDEBAND_SIZE_OF_ALL: u64 = 512 << 10;
-/// The most per CPU where nothing is asked for.
+/// Maximum default size of a ring for samples, in bytes.
 const LARGEST_DEFAULT: u64 = 4 << 20;
-/// The most in all where nothing is asked for.
+/// Maximum default size of all rings for samples together, in bytes.
 const ALL_DEFAULT: u64 = 256 << 20;
+/// All rings for samples together take at most one in so many bytes of main memory by default.
+const MEMORY_PER_RING_BYTE: u64 = 32;
+
+/// Returns the default size of each of `rings` rings for samples on a machine with `memory_kb` KiB of main memory, in bytes: a power
+/// of two, at least a page.
+pub fn default_ring_bytes(memory_kb: Option<u64>, rings: usize) -> u64 {
+    let memory = memory_kb.unwrap_or(1 << 20).saturating_mul(1024);
+    let share = ALL_DEFAULT.min(memory / MEMORY_PER_RING_BYTE) / rings.max(1) as u64;
+    let largest = share.clamp(1, LARGEST_DEFAULT);
+    (1 << largest.ilog2()).max(page_size() as u64)
+}
+
+/// Returns the value of `kernel.perf_event_mlock_kb` that permits a ring for samples of this size per CPU, with the sideband ring and
+/// the control page of each.
+pub fn mlock_kb_for(ring_bytes: u64) -> u64 {
+    ring_bytes.saturating_add(2 * SIDEBAND_SIZE).div_ceil(1024)
+}
 
 /// The owner of rings: a CPU or a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,15 +66,10 @@ pub(crate) struct RingPair {
 
 /// Bytes of samples for each of `rings`: what was asked for, or what suits the machine; a power of two of pages.
 pub(crate) fn wanted_size(asked: Option<u64>, rings: usize) -> u64 {
-    let page = page_size() as u64;
-    let rings = rings.max(1) as u64;
-    let size = asked.map(|size| size.checked_next_power_of_two().unwrap_or(1 << 40)).unwrap_or_else(|| {
-        let memory = machine::total_memory_kb().unwrap_or(1 << 20).saturating_mul(1024);
-        let share = ALL_DEFAULT.min(memory / 32) / rings;
-        let largest = share.clamp(1, LARGEST_DEFAULT);
-        1 << largest.ilog2()
-    });
-    size.max(page)
+    match asked {
+        Some(size) => size.checked_next_power_of_two().unwrap_or(1 << 40).max(page_size() as u64),
+        None => default_ring_bytes(machine::total_memory_kb(), rings),
+    }
 }
 
 /// Maps the sideband ring of `owner`, of at most `size` bytes.
@@ -116,7 +128,7 @@ pub(crate) struct Refused {
 
 impl From<Refused> for Error {
     fn from(Refused { size, errno }: Refused) -> Self {
-        Self::Ring { size, mlock_kb: (LARGEST_DEFAULT + 2 * SIDEBAND_SIZE) / 1024, errno }
+        Self::Ring { size, mlock_kb: mlock_kb_for(LARGEST_DEFAULT), errno }
     }
 }
 
