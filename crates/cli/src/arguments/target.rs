@@ -26,7 +26,7 @@ pub struct TargetArguments {
     /// Attach to all processes of this user
     #[arg(short, long, value_name = "USER", conflicts_with_all = ["pid", "tid", "all_cpus"])]
     uid: Option<String>,
-    /// Record all CPUs, system-wide
+    /// Observe all CPUs (system-wide)
     #[arg(short, long)]
     all_cpus: bool,
     /// Only on these CPUs (0-3,5); without another target, everything on them

@@ -38,16 +38,16 @@ pub struct FlameArguments {
     #[arg(long, requires = "output", conflicts_with = "folded")]
     open: bool,
     #[command(flatten)]
+    runtimes: RuntimeArguments,
+    /// Command to record and draw, with its arguments; or a recording, as with -i
+    #[arg(value_name = "COMMAND", trailing_var_arg = true, conflicts_with = "input")]
+    command: Vec<OsString>,
+    #[command(flatten)]
     query: QueryArguments,
     #[command(flatten)]
     frames: FrameArguments,
     #[command(flatten)]
     drawing: DrawingArguments,
-    #[command(flatten)]
-    runtimes: RuntimeArguments,
-    /// Command to record and draw, with its arguments; or a recording, as with -i
-    #[arg(value_name = "COMMAND", trailing_var_arg = true, conflicts_with = "input")]
-    command: Vec<OsString>,
 }
 
 impl FlameArguments {

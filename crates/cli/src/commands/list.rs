@@ -22,8 +22,9 @@ Examples:
   prof list faults                   events with `faults` in their names
   prof list hw                       events of one kind: hw, cache, sw, pmu, tracepoint, probe
 
-Modifiers follow an event: u user, k kernel, h hypervisor, G guest, H host, p pp ppp P precision, D pinned,
-e exclusive, I not while idle. {a,b} is a group; {a,b}:S samples the first event and reads the others with it.
+Modifiers follow an event: u user, k kernel, h hypervisor, G guest, H host,
+p pp ppp P precision, D pinned, e exclusive, I not while idle.
+{a,b} is a group; {a,b}:S samples the first event and reads the others with it.
 Parameters: cycles/freq=997/, page-faults/period=100,call-graph=no,max-stack=16,name=faults/.")]
 pub struct ListArguments {
     /// Only events whose names contain PATTERN; * and ? are wildcards

@@ -33,8 +33,6 @@ pub struct ViewArguments {
     #[arg(long, requires = "output")]
     open: bool,
     #[command(flatten)]
-    query: QueryArguments,
-    #[command(flatten)]
     runtimes: RuntimeArguments,
     /// Include sampled source lines and instructions with their surroundings; the code in an archive is included anyway
     #[arg(long)]
@@ -48,6 +46,8 @@ pub struct ViewArguments {
     /// Command to record and show, with its arguments, after `--`
     #[arg(value_name = "COMMAND", last = true, conflicts_with_all = ["file", "input"])]
     command: Vec<OsString>,
+    #[command(flatten)]
+    query: QueryArguments,
 }
 
 /// Writes the page of a recording, or records a command first and returns its exit code.
