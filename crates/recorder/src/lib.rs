@@ -9,72 +9,45 @@
 //! that a consumer is told of let it put the records into time order.
 
 mod attr;
-mod branches;
-mod calls;
-mod census;
-mod commands;
-mod conditions;
 mod consumer;
-mod container_table;
 mod control;
 pub mod counting;
-mod coverage;
-mod description;
 mod error;
 pub mod event;
-mod file;
-mod header;
-mod holding;
-mod jvms;
-mod loss;
-mod machine;
 mod members;
-mod messages;
 mod notice;
-mod offer;
 mod open;
 mod options;
 mod output;
-mod pace;
-mod process_table;
+mod processes;
 mod records;
-mod requests;
 mod ring;
 mod session;
 mod summary;
-mod synthesis;
-mod tracing_data;
 pub mod unwind;
 mod waits;
 mod window;
-mod workload;
-mod write_behind;
 
-pub use branches::parse_branches;
-pub use calls::SlowCall;
-pub use census::Census;
-pub use commands::CommandSources;
-pub use conditions::{DumpCondition, ExitCondition};
 pub use consumer::{
-    Chunk, Consumer, Destination, Ending, LostCount, RecordedEvent, Recording, RingKind, SwitchNews, TaskTime,
+    Chunk, Consumer, Destination, Drained, Dump, DumpFailure, DumpReport, Ending, LostCount, RecordedEvent,
+    Recording, RingKind, SwitchNews, TaskTime,
 };
-pub use container_table::Containers;
-pub use control::Control;
+pub use control::{CommandSources, Control};
 pub use error::{Errno, Error};
-pub use file::{FileConsumer, OUTPUT_BUFFER};
-pub use holding::{Holding, NameSources};
-pub use jvms::JvmAsking;
-pub use machine::{ThisMachine, this_machine};
+pub use event::{ThisMachine, this_machine};
 pub use notice::{Importance, Notice};
-pub use offer::{Offer, offer, offer_on_cpu};
-pub use open::{SIDEBAND_SIZE, attachable_threads, default_ring_bytes, descriptors_for, mlock_kb_for};
-pub use options::{
-    CallChain, Clock, DEFAULT_FREQUENCY, DEFAULT_STACK_COPY, Extras, Levels, Options, Target, Workload,
+pub use open::{
+    Offer, SIDEBAND_SIZE, attachable_threads, default_ring_bytes, descriptors_for, mlock_kb_for, offer,
+    offer_on_cpu,
 };
-pub use ring::{Drained, RingMemory, drain_whole};
+pub use options::{
+    CallChain, Clock, DEFAULT_FREQUENCY, DEFAULT_STACK_COPY, DumpCondition, ExitCondition, Extras, JvmAsking,
+    Levels, Options, SlowCall, Target, Workload, parse_branches,
+};
+pub use output::{FileConsumer, OUTPUT_BUFFER};
+pub use processes::{Census, Containers, Holding, NameSources};
+pub use ring::{RingMemory, drain_whole};
 pub use session::record;
 pub use summary::{Command, RunningCommand, Summary};
 pub use waits::observe_waits;
-pub use window::{
-    Completion, Dump, DumpFailure, DumpReport, SwitchWhen, SwitchingConsumer, Window, WindowConsumer,
-};
+pub use window::{Completion, SwitchWhen, SwitchingConsumer, Window, WindowConsumer};

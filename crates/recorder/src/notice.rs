@@ -10,7 +10,7 @@ use crate::error::{EINVAL, ENOMEM};
 use crate::open::mlock_kb_for;
 use model::{Name, Pid};
 
-use crate::window::{Dump, DumpFailure};
+use crate::consumer::{Dump, DumpFailure};
 
 /// Something that is not as it was asked for, or that the user should know of.
 #[derive(Clone, PartialEq, Debug)]

@@ -26,7 +26,7 @@ fn machine(tree: &str) -> Vec<Pmu> {
 }
 
 fn read(folder: &Path) -> Vec<Pmu> {
-    sysfs::pmus(folder).unwrap().into_iter().map(crate::machine::pmu).collect()
+    sysfs::pmus(folder).unwrap().into_iter().map(crate::event::pmu).collect()
 }
 
 macro_rules! machine {

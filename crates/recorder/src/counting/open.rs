@@ -565,7 +565,7 @@ fn demand_less(attr: &mut Attr, event: &Event) -> bool {
 fn name_kinds_of_cores(events: &mut [CountedEvent], selected: &[Event]) {
     let is_several =
         |name: &str| selected.iter().filter(|event| event.core && event.name == name).count() > 1;
-    let pmus = crate::machine::core_pmus();
+    let pmus = crate::event::core_pmus();
     for (counted, event) in
         events.iter_mut().zip(selected).filter(|(_, event)| event.core && is_several(&event.name))
     {

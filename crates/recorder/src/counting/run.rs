@@ -10,13 +10,13 @@ use host::sys::spawn::{Child, WaitingChild};
 
 use super::open::Counters;
 use super::{Counted, Plan, Reading, Sheet};
+use crate::control::workload;
 use crate::control::{Control, Outside, OutsideEvent};
 use crate::error::Error;
 use crate::notice::Notice;
 use crate::options::{Options, Target};
 use crate::session::require_perf_events;
 use crate::summary::{Command, RunningCommand};
-use crate::workload;
 
 /// How often the reports of tasks that end are taken out of their rings: eight thousand ends a second fit.
 const REPORTS: Duration = Duration::from_millis(20);

@@ -3,6 +3,7 @@
 //! `parse` cuts the text into terms without knowing the machine; [`select`] looks each up in the catalogue and
 //! gives [`Event`]s, from which the module `attr` makes what the kernel takes.
 
+mod call_chain;
 mod catalogue;
 mod error;
 mod listing;
@@ -15,12 +16,13 @@ mod parse;
 mod probes;
 mod select;
 mod terms;
+mod this_machine;
 
 use decoder::Attr;
+use decoder::attr::TYPE_SOFTWARE;
 use model::CpuId;
 
-use crate::options::CallChain;
-
+pub use call_chain::{CallChain, DEFAULT_STACK_COPY};
 pub use catalogue::{Catalogue, Pmu, Tracepoint, matches};
 pub use error::EventError;
 pub use listing::{Kind, Listed, listing};
@@ -31,6 +33,10 @@ pub(crate) use nearest::of as nearest_of;
 pub use probes::Probe;
 pub use select::select;
 pub(crate) use select::{clock_event, default_events};
+pub(crate) use this_machine::core_pmus;
+#[cfg(test)]
+pub(crate) use this_machine::pmu;
+pub use this_machine::{ThisMachine, this_machine};
 
 /// The rate at which to sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,4 +88,11 @@ pub struct Event {
     pub max_stack: Option<u16>,
     /// The measure in which its count is read.
     pub measure: Measure,
+}
+
+/// Returns true if the event is what BPF programs write (`bpf_perf_event_output()`): its samples are nothing but that.
+pub(crate) fn is_bpf_output(attr: &Attr) -> bool {
+    /// `PERF_COUNT_SW_BPF_OUTPUT`
+    const BPF_OUTPUT: u64 = 10;
+    attr.kind == TYPE_SOFTWARE && attr.config == BPF_OUTPUT
 }

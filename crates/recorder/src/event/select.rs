@@ -143,7 +143,7 @@ fn look_up(term: &Term<'_>, catalogue: &dyn Catalogue) -> Result<Vec<Event>, Eve
 /// The events that a name or a form of their own means.
 fn named(term: &Term<'_>, catalogue: &dyn Catalogue) -> Result<Vec<Event>, EventError> {
     if let Some(attr) = names::generic(term.body) {
-        let every_occurrence = crate::attr::is_bpf_output(&attr);
+        let every_occurrence = super::is_bpf_output(&attr);
         let events = on_core_pmus(term.text, attr, catalogue.pmus()).into_iter();
         return Ok(events.map(|event| Event { every_occurrence, ..event }).collect());
     }
@@ -429,7 +429,7 @@ mod tests {
     fn parameters_of_one_event() {
         let event = one("cycles/period=1000,name=slow,call-graph=no/u");
         assert_eq!((event.rate, event.name.as_str()), (Some(crate::event::Rate::Period(1000)), "slow"));
-        assert_eq!(event.call_chain, Some(crate::options::CallChain::None));
+        assert_eq!(event.call_chain, Some(crate::event::CallChain::None));
         assert!(event.modifiers.user);
         assert!(select("cycles/umask=1/", &Vec::new()).is_err());
     }

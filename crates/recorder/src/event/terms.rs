@@ -2,8 +2,7 @@
 
 use decoder::Attr;
 
-use super::{EventError, Measure, Pmu, Rate, nearest};
-use crate::options::{CallChain, DEFAULT_STACK_COPY};
+use super::{CallChain, DEFAULT_STACK_COPY, EventError, Measure, Pmu, Rate, nearest};
 
 /// The terms that are no part of the event itself (`perf-record(1)`, "parameters").
 #[derive(Clone, PartialEq, Default, Debug)]

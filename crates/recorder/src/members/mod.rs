@@ -14,9 +14,9 @@ use model::Pid;
 use crate::consumer::{
     Chunk, Consumer, Destination, Ending, Recording, RingKind, forward_calls, forward_upkeep,
 };
-use crate::coverage::Tally;
 use crate::records::{UNWOUND_SAMPLE, each, is_sample, retain, u32_at, u64_at};
 use crate::ring::Strangers;
+use crate::summary::Tally;
 use lives::Lives;
 
 /// The fields that all samples have, and that trail every other record.
@@ -206,8 +206,8 @@ impl Consumer for Members<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::consumer::Drained;
     use crate::consumer::LostCount;
-    use crate::ring::Drained;
 
     /// Notes the pids of samples, and `0` for each round.
     #[derive(Default)]

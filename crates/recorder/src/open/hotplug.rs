@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use decoder::{ReadFormat, SampleFormat, offsets};
+use decoder::{SampleFormat, offsets};
 use host::sys::perf_event::{PerfEvent, Subject};
 use host::sysfs;
 use model::CpuId;
@@ -194,9 +194,6 @@ impl Opened {
         if runs { instance.enable() } else { Ok(()) }
     }
 }
-
-/// The word of a read that says for how long an event has been enabled comes second; nothing else needs it.
-pub(crate) const PULSE: ReadFormat = ReadFormat::TOTAL_TIME_ENABLED;
 
 /// Gives records of events that were opened later the numbers of those that the recording knows.
 #[derive(Debug, Default)]

@@ -12,7 +12,7 @@ use crate::options::Options;
 /// # Errors
 /// Where an event counts on none of the CPUs, or only on whole CPUs and the target is a program.
 pub(crate) fn selected(options: &Options, cpus: &[CpuId]) -> Result<Vec<Event>, Error> {
-    let default = options.events.is_empty().then(|| default_events(&crate::machine::core_pmus()));
+    let default = options.events.is_empty().then(|| default_events(&crate::event::core_pmus()));
     let events = default.as_ref().unwrap_or(&options.events);
     let probes = options.slow_calls.iter().flat_map(|call| &call.probes);
     let events: Vec<Event> = events.iter().chain(probes).cloned().collect();

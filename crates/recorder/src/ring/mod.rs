@@ -7,7 +7,7 @@ mod rings;
 mod stack_place;
 mod strangers;
 
-pub use protocol::{Drained, RingMemory, drain_whole};
+pub use protocol::{RingMemory, drain_whole};
 pub(crate) use reader::Readers;
 pub(crate) use rings::{RingSource, Samples};
 pub(crate) use stack_place::StackPlace;

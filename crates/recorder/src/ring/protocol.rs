@@ -9,6 +9,7 @@ use decoder::kind;
 use host::sys::ring::RingMapping;
 
 use super::stack_place::{FoundCopy, StackPlace};
+use crate::consumer::Drained;
 use crate::records::{UNWOUND_SAMPLE, u64_at};
 
 /// The memory of a ring.
@@ -44,21 +45,6 @@ impl RingMemory for RingMapping {
 
 /// Says a sample that is still in its ring in fewer bytes, which it appends, if it can.
 pub(crate) type Shrink<'a> = &'a mut dyn FnMut(&[u8], &mut Vec<u8>) -> bool;
-
-/// Counts of the records that were drained from a ring.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Drained {
-    /// Samples among the records.
-    pub samples: u64,
-    /// THROTTLE records.
-    pub throttles: u64,
-    /// Records that the ring had no room for, as its LOST records say.
-    pub lost: u64,
-    /// Bytes that were no whole records: given up, with all behind them.
-    pub bad_bytes: u64,
-    /// The number of bytes that were in the ring.
-    pub fill: u64,
-}
 
 /// A [`Shrink`] that never can.
 pub(crate) fn as_it_is(_sample: &[u8], _into: &mut Vec<u8>) -> bool {

@@ -12,8 +12,8 @@ use host::sys::schedule::{self, RealtimeGuard};
 use super::memory::{self, Recycled, Spare};
 use super::protocol::Shrink;
 use super::rings::{RingSource, Rings, Samples};
+use crate::control::messages::{Message, Outbox};
 use crate::error::Error;
-use crate::messages::{Message, Outbox};
 
 /// So many bytes the writer takes itself in a round. To wake another thread for them would cost more, and they would be in
 /// another core's cache then.

@@ -10,7 +10,7 @@ use super::protocol::{Shrink, as_it_is, drain};
 use super::stack_place::StackPlace;
 use super::strangers::Strangers;
 use crate::consumer::{Chunk, RingKind};
-use crate::messages::{Closed, Message, Outbox};
+use crate::control::messages::{Closed, Message, Outbox};
 
 /// A ring with the events that write into it; the first maps it.
 pub(crate) struct RingSource {

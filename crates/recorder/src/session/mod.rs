@@ -1,6 +1,7 @@
 //! A recording from its beginning to its end.
 
 mod outside;
+mod pace;
 mod rounds;
 mod switches;
 mod upkeep;
@@ -17,29 +18,23 @@ use host::sys::spawn::{Child, ExitStatus, WaitingChild};
 use model::{Loss, Pid};
 use perfdata::sections::WatchedTime;
 
-use crate::calls::CallWatch;
-use crate::commands::{Answers, CommandThread};
-use crate::conditions::ConditionThread;
-use crate::consumer::{Chunk, Consumer, Ending, LostCount, Recording, RingKind};
-use crate::control::{Control, Watcher};
-use crate::coverage::{Tally, coverage};
+use crate::consumer::{Chunk, Consumer, Drained, Ending, LostCount, Recording, RingKind};
+use crate::control::messages::{self, Inbox, Message, Outbox};
+use crate::control::{
+    Answers, CallWatch, CommandThread, ConditionThread, Control, Requests, Watcher, workload,
+};
 use crate::error::Error;
-use crate::jvms::AskingJvms;
-use crate::loss::lost_samples;
 use crate::members::Members;
-use crate::messages::{self, Inbox, Message, Outbox};
 use crate::notice::Notice;
 use crate::open::{Duplicates, Numbers, Opened, TaskClocks, TaskReports, open, processes};
 use crate::options::{Options, Target};
-use crate::pace::{Pace, SOON};
-use crate::requests::Requests;
-use crate::ring::{Drained, Readers, Samples, StackPlace};
-use crate::summary::{Command, RunningCommand, Summary};
-use crate::synthesis::Synthesis;
+use crate::processes::{AskingJvms, Synthesis};
+use crate::ring::{Readers, Samples, StackPlace};
+use crate::summary::{Command, RunningCommand, Summary, Tally, coverage, lost_samples};
 use crate::unwind::Mechanisms;
 use crate::waits::{OutsideReader, SwitchSampler};
-use crate::workload;
 use outside::Next;
+use pace::{Pace, SOON};
 use upkeep::Upkeep;
 
 /// The interval at which all rings are emptied and a round is finished.

@@ -5,12 +5,12 @@ use std::time::Instant;
 use host::sys::signals::SIGTERM;
 
 use super::{Pause, Run};
-use crate::commands::Command;
+use crate::control::Command;
+use crate::control::NOBODY;
 use crate::control::OutsideEvent;
 use crate::notice::Notice;
 use crate::open::Opened;
 use crate::options::Options;
-use crate::requests::NOBODY;
 
 /// The next act after an event.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -5,10 +5,10 @@ use std::time::Instant;
 use perfdata::sections::WatchedTime;
 
 use super::Run;
+use crate::consumer::Drained;
 use crate::consumer::{Chunk, RingKind, SwitchNews};
 use crate::notice::Notice;
 use crate::open::Opened;
-use crate::ring::Drained;
 use crate::waits::{OutsideReader, SwitchSampler};
 
 impl Run<'_> {

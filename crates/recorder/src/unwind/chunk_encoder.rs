@@ -8,9 +8,8 @@ use tracker::{OrderedRecord, Tracker};
 
 use super::ordered_consumer::OrderedConsumer;
 use crate::consumer::{
-    Chunk, Consumer, Destination, Ending, Recording, RingKind, forward_calls, forward_upkeep,
+    Chunk, Consumer, Destination, Drained, Ending, Recording, RingKind, forward_calls, forward_upkeep,
 };
-use crate::ring::Drained;
 
 /// A chunk is forwarded when it has this many bytes.
 const CHUNK_BYTES: usize = 256 << 10;

@@ -9,7 +9,7 @@ use model::{Avma, Pid, Timestamp};
 use rustc_hash::FxBuildHasher;
 use tracker::Tracker;
 
-use crate::synthesis::{Synthesis, mappings};
+use crate::processes::{Synthesis, mappings};
 
 /// Minimum time between two readings of the mappings of any processes, on the clock of the recording.
 const MIN_INTERVAL: Duration = Duration::from_millis(50);

@@ -25,7 +25,7 @@ use super::ordered_consumer::OrderedConsumer;
 use super::stage::Layouts;
 use super::totals::StackTotals;
 use super::unwound_sample::{self, UnwoundWith};
-use crate::census::Census;
+use crate::processes::Census;
 
 /// Number of stacks after a cut one, and at the beginning of a recording, whose frames are kept if they are complete: deeper
 /// stacks that are cut can be completed by them. The beginning counts since the size of the copies is not decided yet.

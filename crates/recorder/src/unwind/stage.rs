@@ -26,9 +26,10 @@ use super::record_size::room_for_chain;
 use super::sample_unwinder::{SampleContext, SampleUnwinder};
 use super::totals::StackTotals;
 use super::unwound_sample::split_unwound;
-use crate::consumer::{Chunk, Consumer, Destination, Ending, RecordedEvent, Recording, SwitchNews};
+use crate::consumer::{
+    Chunk, Consumer, Destination, DumpReport, Ending, RecordedEvent, Recording, SwitchNews,
+};
 use crate::notice::Notice;
-use crate::window::DumpReport;
 
 /// With more bytes than this pending, the stack copies of further samples are dropped; the samples themselves are not.
 const MAX_PENDING_BYTES: usize = 64 << 20;
@@ -418,8 +419,8 @@ fn without_stack(sample: &Sample<'_>, written: &RecordLayout) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::consumer::Drained;
     use crate::consumer::RingKind;
-    use crate::ring::Drained;
     use crate::unwind::{ChunkEncoder, CopySizes};
     use decoder::{Attr, ReadFormat};
 

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,8 +13,9 @@ use perfdata::sections;
 
 use super::blocks::Block;
 use super::state::SidebandState;
-use crate::description::{BuildIds, Description, MODE};
+use crate::consumer::{Dump, DumpFailure, DumpReport};
 use crate::error::{Errno, Error};
+use crate::output::{BuildIds, Description, MODE};
 use crate::unwind::StackTotals;
 
 /// The end is waited for so long before a signal may end us.
@@ -49,47 +49,6 @@ impl Completion for NothingToAdd {
     fn complete(&mut self, _: &File, _: (Instant, Instant), _: &mut dyn FnMut()) -> Result<u64, String> {
         Ok(0)
     }
-}
-
-/// A report that a file of a series was written, or could not be.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct DumpReport {
-    /// Those who asked for it ([`crate::Destination::dump`]).
-    pub tickets: Vec<u64>,
-    /// The file, or why there is none.
-    pub outcome: Result<Dump, DumpFailure>,
-}
-
-/// A file that was written.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Dump {
-    /// Its path.
-    pub path: PathBuf,
-    /// Bytes.
-    pub size: u64,
-    /// Samples in it.
-    pub samples: u64,
-    /// From the first sample to the last.
-    pub span: Duration,
-    /// From the moment that it stands for until it was whole.
-    pub took: Duration,
-    /// True if the bytes of the window had no room for all of its time.
-    pub is_short: bool,
-    /// The error of removing older files.
-    pub not_removed: Option<String>,
-    /// The reason why it was not completed ([`Completion`]).
-    pub incomplete: Option<String>,
-}
-
-/// The reason why a file was not written.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct DumpFailure {
-    /// Its path, without the time.
-    pub path: PathBuf,
-    /// The kind of the system's error.
-    pub kind: io::ErrorKind,
-    /// In words.
-    pub why: String,
 }
 
 /// All that a file says, as it was at one moment. What is large is shared with the recording.

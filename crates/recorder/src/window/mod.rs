@@ -23,11 +23,11 @@ use host::procfs;
 use host::sys::clock;
 use model::{Loss, Name, Timestamp};
 
-use crate::conditions::ExitCondition;
-use crate::consumer::{Chunk, Consumer, Destination, Ending, Recording};
-use crate::description::{Description, MODE};
+use crate::consumer::{Chunk, Consumer, Destination, Dump, DumpReport, Ending, Recording};
 use crate::notice::Notice;
-use crate::process_table::ProcessTable;
+use crate::options::ExitCondition;
+use crate::output::{Description, MODE};
+use crate::processes::ProcessTable;
 use crate::records::each;
 use crate::unwind::StackTotals;
 
@@ -36,7 +36,7 @@ use dump::{DumpThread, NothingToAdd, Snapshot};
 use state::SidebandState;
 
 pub use blocks::Window;
-pub use dump::{Completion, Dump, DumpFailure, DumpReport};
+pub use dump::Completion;
 pub use switch::{SwitchWhen, SwitchingConsumer};
 
 /// Keeps a window of the newest records, and writes it into a new file whenever [`Destination::dump`] asks for it, and at the end.

@@ -16,18 +16,16 @@ use perfdata::sections;
 use perfdata::write::RecordWriter;
 
 use super::MANY_PROCESSES;
-use super::dump::{
-    Completion, Dump, DumpFailure, DumpReport, LAST_COMPLETED_WITHIN, NothingToAdd, completed,
-};
+use super::dump::{Completion, LAST_COMPLETED_WITHIN, NothingToAdd, completed};
 use super::state::SidebandState;
-use crate::consumer::{Chunk, Consumer, Destination, Ending, Recording, RingKind};
-use crate::description::{BuildIds, Description, MODE};
+use crate::consumer::{
+    Chunk, Consumer, Destination, Dump, DumpFailure, DumpReport, Ending, Recording, RingKind,
+};
 use crate::error::Errno;
 use crate::notice::Notice;
-use crate::output::Output;
-use crate::process_table::ProcessTable;
+use crate::output::{BuildIds, Description, Exchange, MODE, Output, WriteBehind};
+use crate::processes::ProcessTable;
 use crate::unwind::StackTotals;
-use crate::write_behind::{Exchange, WriteBehind};
 
 /// The condition on which a file ends and the next one begins. It does so whenever [`Destination::dump`] asks for it,
 /// too.

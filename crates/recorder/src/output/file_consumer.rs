@@ -12,11 +12,10 @@ use model::{Loss, Name, Timestamp};
 use perfdata::sections;
 use perfdata::write::RecordWriter;
 
+use super::write_behind::{self, WriteBehind};
+use super::{BuildIds, Description, MODE, Output};
 use crate::consumer::{Chunk, Consumer, Destination, Ending, LostCount, Recording, RingKind, TaskTime};
-use crate::description::{BuildIds, Description, MODE};
-use crate::output::Output;
-use crate::process_table::ProcessTable;
-use crate::write_behind::{self, WriteBehind};
+use crate::processes::ProcessTable;
 
 /// Bytes of records that may wait for a destination that takes nothing for a while.
 pub const OUTPUT_BUFFER: usize = write_behind::BUFFER;

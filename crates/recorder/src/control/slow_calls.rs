@@ -9,10 +9,10 @@ use model::{Tid, Timestamp};
 use rustc_hash::FxBuildHasher;
 use tracker::Orderer;
 
+use super::NOBODY;
 use crate::consumer::{Chunk, Consumer, Destination, Ending, Recording, RingKind, forward_calls};
-use crate::event::Event;
 use crate::notice::Notice;
-use crate::requests::NOBODY;
+use crate::options::SlowCall;
 
 /// Rounds until the stages behind have handed on what has come.
 const ROUNDS: u8 = 2;
@@ -22,17 +22,6 @@ const BETWEEN: Duration = Duration::from_secs(10);
 const MOST_CALLS: usize = 1 << 10;
 /// Threads with such calls. Those that ended within one stay until there are so many.
 const MOST_THREADS: usize = 1 << 16;
-
-/// A function whose calls may not take long.
-#[derive(Clone, PartialEq, Debug)]
-pub struct SlowCall {
-    /// As typed, for messages.
-    pub name: String,
-    /// Longer than this is too long.
-    pub limit: Duration,
-    /// The probes at its entry and at its return, with names that no other event has.
-    pub probes: [Event; 2],
-}
 
 /// A consumer that hands everything on, and asks for a file when a call took too long.
 pub(crate) struct CallWatch<C> {

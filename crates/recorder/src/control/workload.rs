@@ -9,7 +9,7 @@ use host::sys::pidfd::PidFd;
 use host::sys::spawn::{Child, Program, WaitingChild};
 use model::Pid;
 
-use crate::control::Control;
+use super::Control;
 use crate::error::{ENOENT, Error};
 use crate::open::processes;
 use crate::options::{Options, Target, Workload};

@@ -16,10 +16,8 @@ use perfdata::features::{
 };
 use perfdata::write::{Compressor, FileWriter, PipeWriter, RecordWriter};
 
+use super::{Output, machine_features, tracing_data};
 use crate::consumer::Recording;
-use crate::header;
-use crate::output::Output;
-use crate::tracing_data;
 
 /// Only the user who recorded may read what their programs do.
 pub(crate) const MODE: u32 = 0o600;
@@ -127,7 +125,7 @@ impl Description {
             events: self.events.clone(),
             sample_time,
             branch_stack: self.events.iter().any(|event| records_branches(&event.attr)),
-            ..header::of_this_machine()
+            ..machine_features::of_this_machine()
         }
     }
 }

@@ -3,8 +3,7 @@
 use decoder::attr::{SIZE_NEWEST, SIZE_VER7, SIZE_VER8, TYPE_SOFTWARE};
 use decoder::{Attr, AttrFlags, BranchSampleFormat, ReadFormat, SampleFormat};
 
-use crate::event::{Event, Precision, Rate};
-use crate::open::PULSE;
+use crate::event::{Event, Precision, Rate, is_bpf_output};
 use crate::options::{CallChain, DEFAULT_FREQUENCY, Levels, Options, Target};
 
 /// `PERF_COUNT_SW_CPU_CLOCK`
@@ -21,6 +20,9 @@ const COMMON: SampleFormat = SampleFormat::IDENTIFIER
     .union(SampleFormat::TID)
     .union(SampleFormat::TIME)
     .union(SampleFormat::CPU);
+
+/// The word of a read that says for how long an event has been enabled comes second; nothing else needs it.
+const PULSE: ReadFormat = ReadFormat::TOTAL_TIME_ENABLED;
 
 /// The registers of `asm/perf_regs.h` that can be asked for.
 const REGISTERS: u64 = if cfg!(target_arch = "x86_64") {
@@ -144,13 +146,6 @@ pub(crate) fn sampler(event: &Event, options: &Options, copy: u32, wakeup: u32) 
         clockid: options.clock.id().unwrap_or(0),
         ..event.attr.clone()
     }
-}
-
-/// Returns true if the event is what BPF programs write (`bpf_perf_event_output()`): its samples are nothing but that.
-pub(crate) fn is_bpf_output(attr: &Attr) -> bool {
-    /// `PERF_COUNT_SW_BPF_OUTPUT`
-    const BPF_OUTPUT: u64 = 10;
-    attr.kind == TYPE_SOFTWARE && attr.config == BPF_OUTPUT
 }
 
 /// Returns true if the event is the call of any function of the kernel.

@@ -9,7 +9,7 @@ use host::procfs;
 use model::{Life, Pid};
 use perfdata::sections::{id, processes};
 
-use crate::container_table::ContainerTable;
+use super::container_table::ContainerTable;
 
 /// The processes with generated code that were looked at while recording.
 #[derive(Default, Debug)]

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 
+use super::OutsideEvent;
 use crate::consumer::Chunk;
-use crate::control::OutsideEvent;
 
 /// A message to the reader of a recording.
 pub(crate) enum Message {

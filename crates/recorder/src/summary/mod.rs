@@ -1,6 +1,8 @@
-//! What a recording came to.
+//! What a recording came to: how long, how many samples, what was lost, and how much of each event they stand for.
 
-use model::Coverage;
+mod coverage;
+mod loss;
+
 use std::time::Duration;
 
 use host::sys::clock::CpuTime;
@@ -8,10 +10,13 @@ use host::sys::pidfd::PidFd;
 use host::sys::signals::Received;
 use host::sys::signals::SIGTERM;
 use host::sys::spawn::{Child, ExitStatus};
-use model::Loss;
+use model::{Coverage, Loss};
 
 use crate::consumer::RecordedEvent;
 use crate::control::Control;
+
+pub(crate) use coverage::{Tally, coverage};
+pub(crate) use loss::lost_samples;
 
 /// The summary of a finished recording.
 #[derive(Debug)]

@@ -1,131 +1,18 @@
-//! How a recording is stopped from outside.
+//! Waiting for what ends a recording or a count from outside: signals, [`Control::stop`], the ends of processes.
 
-use std::io;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use host::sys::pidfd::PidFd;
-use host::sys::poll::{PollSet, Waker};
-use host::sys::signals::{Received, SIGHUP, SIGINT, SIGTERM, SIGUSR2, SignalFd, SignalMask};
+use host::sys::poll::PollSet;
+use host::sys::signals::{SIGUSR2, SignalFd};
 
-use crate::commands::{Command, CommandSources};
+use super::messages::{Message, Outbox};
+use super::{Control, OutsideEvent};
 use crate::error::Error;
-use crate::messages::{Message, Outbox};
-
-/// Stops a recording; cheap to clone and usable from any thread.
-#[derive(Clone, Debug)]
-pub struct Control {
-    inner: Arc<Inner>,
-}
-
-#[derive(Debug)]
-struct Inner {
-    stop: AtomicBool,
-    /// Wakes the watcher for `stop`, or because the recording is over.
-    waker: Waker,
-    signals: Option<SignalFd>,
-    /// The signal mask that a command begins with.
-    mask: SignalMask,
-    /// Until the recording begins.
-    commands: Mutex<CommandSources>,
-}
-
-/// An event outside the rings.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum OutsideEvent {
-    /// [`Control::stop`] was called.
-    Stop,
-    /// A signal arrived that ends the recording.
-    Signal(Received),
-    /// One arrived that asks for a file with what is kept.
-    Dump,
-    /// One of [`crate::Options::dump_when`] has happened: its place there.
-    Condition(usize),
-    /// A command came, which is answered with its ticket.
-    Command(Command, u64),
-    /// The process at this place of the list has ended.
-    Ended(usize),
-}
-
-impl Control {
-    /// A control that signals do not reach: the caller takes them itself, by `signals`. A command does not inherit that
-    /// they are held back.
-    ///
-    /// # Errors
-    /// No more file descriptors.
-    pub fn beside(signals: &SignalFd) -> io::Result<Self> {
-        Self::with(None, signals.mask_before())
-    }
-
-    /// A control that SIGINT, SIGTERM and SIGHUP reach, instead of ending the process, as long as it lives. To be made
-    /// before any thread is started.
-    ///
-    /// # Errors
-    /// No more file descriptors.
-    pub fn with_signals() -> io::Result<Self> {
-        let signals = SignalFd::new(&[SIGINT, SIGTERM, SIGHUP])?;
-        let mask = signals.mask_before();
-        Self::with(Some(signals), mask)
-    }
-
-    /// As [`Control::with_signals`]; SIGUSR2 asks for a file with what is kept ([`crate::Destination::dump`]).
-    ///
-    /// # Errors
-    /// No more file descriptors.
-    pub fn with_signals_and_dumps() -> io::Result<Self> {
-        let signals = SignalFd::new(&[SIGINT, SIGTERM, SIGHUP, SIGUSR2])?;
-        let mask = signals.mask_before();
-        Self::with(Some(signals), mask)
-    }
-
-    /// Takes commands from `sources`, too, while it records.
-    pub fn listen_to(&self, sources: CommandSources) {
-        *self.inner.commands.lock().unwrap_or_else(PoisonError::into_inner) = sources;
-    }
-
-    pub(crate) fn take_commands(&self) -> CommandSources {
-        std::mem::take(&mut *self.inner.commands.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn with(signals: Option<SignalFd>, mask: SignalMask) -> io::Result<Self> {
-        let (stop, commands) = (AtomicBool::new(false), Mutex::default());
-        let inner = Inner { stop, waker: Waker::new()?, signals, mask, commands };
-        Ok(Self { inner: Arc::new(inner) })
-    }
-
-    /// Ends the recording: the file is finished as if the target had ended.
-    pub fn stop(&self) {
-        self.inner.stop.store(true, Ordering::Release);
-        self.inner.waker.wake();
-    }
-
-    /// The signal mask that a command shall begin with.
-    pub(crate) fn mask_for_command(&self) -> SignalMask {
-        self.inner.mask
-    }
-
-    /// Waits until `process` has ended, or a signal arrives.
-    pub(crate) fn wait_for(&self, process: &PidFd) -> Option<Received> {
-        let mut poll = PollSet::default();
-        let ended = poll.add(process.as_fd());
-        if let Some(signals) = &self.inner.signals {
-            poll.add(signals.as_fd());
-        }
-        loop {
-            if poll.wait(None).is_err() || poll.ready(ended).readable {
-                return None;
-            }
-            let signal = self.inner.signals.as_ref().and_then(SignalFd::next);
-            // There is nothing left to be asked for.
-            if let Some(signal) = signal.filter(|signal| signal.signal != SIGUSR2) {
-                return Some(signal);
-            }
-        }
-    }
-}
 
 /// A poller of outside events, which needs no thread of its own.
 pub(crate) struct Outside {

@@ -1,71 +1,23 @@
 //! What is watched for, so that what led to it is written while it is still kept.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 use host::procfs;
-use host::sys::spawn::ExitStatus;
-use model::{Name, Pid};
+use model::Pid;
 
-use crate::control::OutsideEvent;
+use super::OutsideEvent;
+use super::messages::{Message, Outbox};
 use crate::error::Error;
-use crate::messages::{Message, Outbox};
 use crate::open::with_descendants;
-use crate::options::{Options, Target};
+use crate::options::{DumpCondition, Options, Target};
 
 /// The interval at which files are looked for.
 const LOOK: Duration = Duration::from_millis(200);
 /// The interval at which CPU times are read: that of a process takes a look at all that there are.
 const MEASURE: Duration = Duration::from_secs(1);
-
-/// Something at which what is kept is written.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum DumpCondition {
-    /// A file with this name is there, and was not before.
-    File(PathBuf),
-    /// The target has used more CPU time than this, in per cent, for so long: of one CPU, or of all where the target is the whole
-    /// machine.
-    CpuUse {
-        /// Per cent.
-        percent: u32,
-        /// For so long.
-        time: Duration,
-    },
-}
-
-/// The way a command has to end for a file to be written at the end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ExitCondition {
-    /// With this code, as a shell shows it: 128 and the number of the signal that ended it.
-    Code(u8),
-    /// With any other than 0.
-    NotZero,
-}
-
-impl ExitCondition {
-    /// Returns true if a command that ended like this meets it; one that has not ended does.
-    pub(crate) fn is_met(self, status: Option<ExitStatus>) -> bool {
-        let Some(code) = status.map(ExitStatus::shell_code) else { return true };
-        match self {
-            Self::Code(wanted) => code == wanted,
-            Self::NotZero => code != 0,
-        }
-    }
-}
-
-impl fmt::Display for DumpCondition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(path) => write!(f, "{} is there", Name::from(path.as_os_str().as_encoded_bytes())),
-            Self::CpuUse { percent, time } => {
-                write!(f, "CPU use was above {percent} % for {} s", time.as_secs_f64())
-            }
-        }
-    }
-}
 
 /// The thread that watches. It ends when this is dropped.
 pub(crate) struct ConditionThread {
@@ -220,14 +172,5 @@ mod tests {
         // The first measure has nothing before it.
         let expected = [false, false, false, false, true, false, false, false, false, true];
         assert_eq!(told, expected);
-    }
-
-    #[test]
-    fn ends_are_told_by_their_codes() {
-        let code = |code| Some(ExitStatus::Code(code));
-        assert!(ExitCondition::NotZero.is_met(code(3)) && !ExitCondition::NotZero.is_met(code(0)));
-        assert!(ExitCondition::Code(139).is_met(Some(ExitStatus::Signal(11))));
-        assert!(!ExitCondition::Code(139).is_met(code(1)));
-        assert!(ExitCondition::NotZero.is_met(None), "nobody knows");
     }
 }

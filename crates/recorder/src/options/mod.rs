@@ -1,24 +1,24 @@
-//! What to record.
+//! What to record: the target and its command, the events, the rate, call chains, and on what conditions kept records are written.
+
+mod branches;
+mod dump_conditions;
 
 use std::ffi::OsString;
-use std::time::Duration;
-
 use std::path::PathBuf;
+use std::time::Duration;
 
 use decoder::BranchSampleFormat;
 use model::{CpuId, Pid, Tid};
 
-use crate::calls::SlowCall;
-use crate::conditions::DumpCondition;
 use crate::event::{Event, Rate};
-use crate::jvms::JvmAsking;
 use crate::unwind::Mechanisms;
+
+pub use crate::event::{CallChain, DEFAULT_STACK_COPY};
+pub use branches::parse_branches;
+pub use dump_conditions::{DumpCondition, ExitCondition, SlowCall};
 
 /// The rate where none is asked for, in Hz: a prime, so as not to beat in time with what is profiled.
 pub const DEFAULT_FREQUENCY: u64 = 997;
-
-/// Bytes of each stack copy where a size is fixed and none is said: most stacks of most programs are shallower.
-pub const DEFAULT_STACK_COPY: u32 = 16 << 10;
 
 /// Whom to observe.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -131,30 +131,15 @@ pub struct Extras {
     pub code_page_sizes: bool,
 }
 
-/// The kind of call chain to take with each sample.
+/// The moments at which virtual machines are asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CallChain {
-    /// None: the sampled address alone.
-    None,
-    /// The kernel's walk over frame pointers, in the kernel (by its own unwinder) and in user space.
-    FramePointers,
-    /// The kernel's walk, and the user's registers with a copy of the stack: for [`crate::unwind::UnwindingStage`].
-    Stacks {
-        /// Bytes of each copy: a multiple of 8, below 65,536. `None`: chosen, and changed, while recording.
-        size: Option<u32>,
-        /// Keep the copies in the recording.
-        keep: bool,
-    },
-    /// The kernel's walk in the kernel, and in user space the calls that the processor remembers (Intel's LBR in its
-    /// call stack mode): up to 32, without tables or frame pointers.
-    LastBranches,
-}
-
-impl Default for CallChain {
-    /// Complete stacks, by copies of sizes that are chosen while recording.
-    fn default() -> Self {
-        Self::Stacks { size: None, keep: false }
-    }
+pub enum JvmAsking {
+    /// At the end, those that still live: others write a map when they end.
+    AtTheEnd,
+    /// Also as soon as they have run for a moment: they may end before the recording does.
+    Soon,
+    /// Again and again, for a view that names code while it runs.
+    Repeatedly,
 }
 
 /// The description of a recording: the events, the target, the rate, the rings.

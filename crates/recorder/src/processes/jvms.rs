@@ -13,6 +13,7 @@ use model::{Pid, Tid};
 
 use crate::consumer::{Chunk, Consumer, Destination, Ending, Recording, RingKind, forward_calls};
 use crate::notice::Notice;
+use crate::options::JvmAsking;
 use crate::records::{each, is_sample, u32_at};
 
 /// The library that a virtual machine is.
@@ -32,17 +33,6 @@ const BETWEEN: Duration = Duration::from_secs(2);
 const SHARE: u32 = 100;
 /// Time after which one that could not be asked twice is asked again: the first time it may have been too young.
 const AFTER_FAILURE: Duration = Duration::from_secs(10);
-
-/// The moments at which virtual machines are asked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum JvmAsking {
-    /// At the end, those that still live: others write a map when they end.
-    AtTheEnd,
-    /// Also as soon as they have run for a moment: they may end before the recording does.
-    Soon,
-    /// Again and again, for a view that names code while it runs.
-    Repeatedly,
-}
 
 /// Hands everything on as it comes; learns from mappings which processes are virtual machines.
 pub(crate) struct AskingJvms<C> {

@@ -6,10 +6,10 @@ use decoder::{Attr, AttrFlags};
 use host::sys::perf_event::Subject;
 use model::{CpuId, Tid};
 
+use super::{Kernel, Opener, Step, is_kernels_own, settle};
 use crate::attr;
 use crate::error::{EACCES, EINVAL, ENODEV, ENOENT, EOPNOTSUPP, EPERM};
 use crate::event::Event;
-use crate::open::{Kernel, Opener, Step, is_kernels_own, settle};
 use crate::options::{CallChain, Options, Target};
 
 /// The kernel's answer to a request for an event.

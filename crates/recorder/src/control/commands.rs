@@ -14,29 +14,14 @@ use host::files::CommandSocket;
 use host::sys::poll::{PollSet, Waker};
 use model::Name;
 
-use crate::control::OutsideEvent;
+use super::messages::{Message, Outbox};
+use super::{Command, OutsideEvent};
 use crate::error::Error;
-use crate::messages::{Message, Outbox};
 
 /// Connections at a time.
 const MOST_CLIENTS: usize = 16;
 /// Bytes of lines that are not carried out yet. No command is as long.
 const MOST_UNREAD: usize = 4096;
-
-/// A command that can be asked for, in perf's words where it has them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Command {
-    /// Sample from now on.
-    Enable,
-    /// Do not sample from now on.
-    Disable,
-    /// Write what is kept.
-    Dump,
-    /// Answer.
-    Ping,
-    /// End the recording.
-    Stop,
-}
 
 impl Command {
     /// `snapshot` is perf's word for a dump, and answered as perf does: without the file's name.
@@ -310,8 +295,8 @@ impl Client {
 
 #[cfg(test)]
 mod tests {
+    use super::super::messages;
     use super::*;
-    use crate::messages;
     use std::io::{BufRead, BufReader};
 
     #[test]

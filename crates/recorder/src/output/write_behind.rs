@@ -12,8 +12,8 @@ use host::sys::signals::InterruptibleGuard;
 use perfdata::features::Features;
 use perfdata::write::RecordWriter;
 
+use super::Output;
 use crate::error::Error;
-use crate::output::Output;
 
 /// Bytes of records that may wait to be written.
 pub(crate) const BUFFER: usize = 64 << 20;

@@ -1,4 +1,4 @@
-//! The catalogue of this machine.
+//! The catalogue of events that this machine offers.
 
 use std::io;
 use std::path::Path;
@@ -8,8 +8,8 @@ use host::objects;
 use host::sysfs::{self, PmuFiles};
 use host::tracefs;
 
+use super::{Catalogue, EventError, Measure, Pmu, Tracepoint, mangled, matches, nearest_of};
 use crate::error::Errno;
-use crate::event::{Catalogue, EventError, Measure, Pmu, Tracepoint, mangled, matches, nearest_of};
 
 /// The catalogue of events that this machine offers. Its PMUs are read at once, the rest when it is asked for.
 #[derive(Debug)]
