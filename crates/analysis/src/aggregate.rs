@@ -19,7 +19,7 @@ use tracker::{Generation, RawStack, SampleSink, TrackedSample, Tracker};
 use crate::Error;
 use crate::counter::{ChainNumber, ChainSample, Counter, Numbered};
 use crate::gaps::Gap;
-use crate::samples::explained_filter::Admission;
+use crate::samples::explained_filter::ExplainedFilter;
 use crate::samples::unsampled_time::{Unsampled, Who};
 
 /// Counts the samples that a filter admits, each event's apart.
@@ -29,7 +29,7 @@ use crate::samples::unsampled_time::{Unsampled, Who};
 /// threads or mappings change. What a chain is mapped to needs the machine as it is at that moment; making stacks of it
 /// and counting them does not, and is left to another thread.
 pub struct Aggregate {
-    admission: Admission,
+    admission: ExplainedFilter,
     detail: Detail,
     events: Vec<EventSamples>,
     counter: Counter,
@@ -112,7 +112,7 @@ impl Aggregate {
         let unsampled = Unsampled::new(filter.clone(), detail);
         let asks_for_containers = !filter.containers.is_empty();
         let asks_for_cgroups = !filter.cgroups.is_empty();
-        let admission = Admission::new(filter);
+        let admission = ExplainedFilter::new(filter);
         let counter = Counter::start(detail)?;
         Ok(Self {
             admission,

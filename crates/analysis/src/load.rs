@@ -17,7 +17,7 @@ use crate::input::{Input, is_of_this_host};
 use crate::replay::{Replayed, replay};
 use crate::report::caption;
 use crate::request::{Measure, Request, Servers};
-use crate::samples::Both;
+use crate::samples::TeeSink;
 use crate::samples::events::is_named;
 use crate::symbols::{Symbolizing, Symbols, downloads};
 use crate::waits::{self, Switches, ThreadTimes, TimeWeight, Times, WaitSpan, tell_of_waits};
@@ -227,10 +227,12 @@ fn count_samples(
     let times = |switches| {
         ThreadTimes::new(TimeWeight::OffCpu, switches, &request.filter, request.detail).with_spans()
     };
-    let mut both =
-        Both { first: Aggregate::new(request.filter.clone(), request.detail)?, second: switches.map(times) };
-    let mut replayed = replay::<Error>(input, &request.symbols.paths, notices, &mut both)?;
-    let Both { first: aggregate, second } = both;
+    let mut sinks = TeeSink {
+        first: Aggregate::new(request.filter.clone(), request.detail)?,
+        second: switches.map(times),
+    };
+    let mut replayed = replay::<Error>(input, &request.symbols.paths, notices, &mut sinks)?;
+    let TeeSink { first: aggregate, second } = sinks;
     let waits = second.map(|times| times.finish_spans(&mut replayed.tracker)).unwrap_or_default();
     if let Some(why) = aggregate.why_none() {
         return Err(Error::NothingAdmitted { why });

@@ -17,7 +17,7 @@ use crate::generated_code::jit_dumps::{DumpPlayer, has_clock_of_dumps, is_dump};
 use crate::input::Input;
 use crate::input::listed_build_ids::ListedBuildIds;
 use crate::input::process_lifetimes::Lives;
-use crate::input::undecodable_records::Undecodable;
+use crate::input::undecodable_records::UndecodableRecords;
 use crate::notices::Progress;
 use crate::ordered::{Batch, Batches};
 use crate::{Error, Notices};
@@ -55,7 +55,7 @@ pub fn replay<E: From<Error>>(
         lives,
         dumps: DumpPlayer::new(Arc::clone(&dumps)),
     };
-    let mut sink = Listening { sink, undecodable: Undecodable::default(), task: None, dump: None };
+    let mut sink = Listening { sink, undecodable: UndecodableRecords::default(), task: None, dump: None };
     let outcome = thread::scope(|scope| {
         let batches = Batches::of(reader, &name, paths, &dumps, scope)?;
         let played = replay.play(&batches, &*progress, &mut sink);
@@ -153,7 +153,7 @@ impl Replay {
     fn read<E>(&mut self, batch: &Batch, index: usize, sink: &mut Listening<'_, '_, E>) -> Result<(), E> {
         let Some(record) = batch.get(index) else { return Ok(()) };
         if record.raw.kind != kind::SAMPLE {
-            self.build_ids.tell(&batch.recording, &mut self.samples.tracker);
+            self.build_ids.add_new_to(&batch.recording, &mut self.samples.tracker);
         }
         let time = batch.time(index);
         self.change_containers(time, sink);
@@ -202,7 +202,7 @@ impl Events for RecordedEvents<'_> {
 /// A sink, and what is wrong with records that it never gets.
 struct Listening<'l, 's, E> {
     sink: &'l mut Sink<'s, E>,
-    undecodable: Undecodable,
+    undecodable: UndecodableRecords,
     /// The last record, where it told of the beginning or the end of a task.
     task: Option<Record<'static>>,
     /// The process and the path, where the last record mapped a jitdump.
@@ -242,6 +242,6 @@ impl<E> SampleSink for Listening<'_, '_, E> {
     }
 
     fn undecodable(&mut self, record: &OrderedRecord<'_>, error: DecodeError) {
-        self.undecodable.add(record.offset.map(NonZeroU64::get), record.raw.kind, error);
+        self.undecodable.count(record.offset.map(NonZeroU64::get), record.raw.kind, error);
     }
 }

@@ -202,7 +202,7 @@ impl Machine {
     /// Plays a batch, and finds the samples in it that are to be unwound.
     fn play(&mut self, batch: &Batch, architecture: Architecture, jobs: &mut Vec<Job>) {
         let recording = &batch.recording;
-        self.build_ids.tell(recording, &mut self.tracker);
+        self.build_ids.add_new_to(recording, &mut self.tracker);
         for index in 0..batch.len() {
             let Some(record) = batch.get(index) else { continue };
             if record.raw.kind != kind::SAMPLE {

@@ -1,50 +1,53 @@
-//! What is wrong with records that cannot be decoded: the first of each kind in full, the rest as counts.
+//! Records that cannot be decoded: a notice describes the first of each kind in full and counts the others.
 
 use std::fmt::Write;
 
 use decoder::DecodeError;
 
-/// So many are told in full.
-const MOST_REASONS: usize = 3;
+/// Maximum number of kinds that the notice describes in full.
+const MAX_DESCRIBED_KINDS: usize = 3;
 
-/// Records that could not be decoded.
+/// Counts records that could not be decoded.
 #[derive(Default, Debug)]
-pub(crate) struct Undecodable {
-    reasons: Vec<Reason>,
+pub(crate) struct UndecodableRecords {
+    kinds: Vec<UndecodableKind>,
+    /// The number of records of further kinds.
     others: u64,
 }
 
+/// Records of one type with the same bad field.
 #[derive(Debug)]
-struct Reason {
-    /// The record's type, and the field that is wrong.
+struct UndecodableKind {
+    /// The record type, and the bad field.
     cause: (u32, &'static str),
-    /// The offset of the first one.
+    /// The offset of the first such record in its file, in bytes.
     offset: Option<u64>,
+    /// The error of the first such record.
     error: DecodeError,
-    /// The number of others.
+    /// The number of further such records.
     more: u64,
 }
 
-impl Undecodable {
-    /// Takes a record of type `kind` that begins at `offset` of its file.
-    pub(crate) fn add(&mut self, offset: Option<u64>, kind: u32, error: DecodeError) {
+impl UndecodableRecords {
+    /// Counts a record of type `kind` that begins at byte `offset` of its file.
+    pub(crate) fn count(&mut self, offset: Option<u64>, kind: u32, error: DecodeError) {
         let cause = (kind, field(&error));
-        if let Some(reason) = self.reasons.iter_mut().find(|reason| reason.cause == cause) {
-            reason.more = reason.more.saturating_add(1);
-        } else if self.reasons.len() < MOST_REASONS {
-            self.reasons.push(Reason { cause, offset, error, more: 0 });
+        if let Some(known) = self.kinds.iter_mut().find(|known| known.cause == cause) {
+            known.more = known.more.saturating_add(1);
+        } else if self.kinds.len() < MAX_DESCRIBED_KINDS {
+            self.kinds.push(UndecodableKind { cause, offset, error, more: 0 });
         } else {
             self.others = self.others.saturating_add(1);
         }
     }
 
-    /// Returns a notice of one line; `None` where there is nothing.
+    /// Returns a notice of one line; `None` if every record could be decoded.
     pub(crate) fn notice(&self) -> Option<String> {
-        if self.reasons.is_empty() {
+        if self.kinds.is_empty() {
             return None;
         }
         let mut text = String::from("left out:");
-        for (index, Reason { offset, error, more, .. }) in self.reasons.iter().enumerate() {
+        for (index, UndecodableKind { offset, error, more, .. }) in self.kinds.iter().enumerate() {
             let separator = if index == 0 { "" } else { ";" };
             // Writing to a string does not fail.
             let _ = match offset {
@@ -62,7 +65,7 @@ impl Undecodable {
     }
 }
 
-/// Tells errors apart, but for places and values.
+/// Returns the name of the bad field, by which errors of one record type are grouped whatever their offsets and values.
 fn field(error: &DecodeError) -> &'static str {
     match error {
         DecodeError::FieldCut { field, .. }
@@ -71,7 +74,7 @@ fn field(error: &DecodeError) -> &'static str {
         DecodeError::RecordCut { .. } | DecodeError::RecordSize { .. } | DecodeError::AttrSize { .. } => {
             "size"
         }
-        // An unknown type, or a reason of its own.
+        // An unknown record type, or an error without a field.
         _ => "type",
     }
 }
@@ -81,21 +84,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_of_each_kind_is_told() {
-        let mut undecodable = Undecodable::default();
+    fn the_first_of_each_kind_is_described() {
+        let mut undecodable = UndecodableRecords::default();
         assert_eq!(undecodable.notice(), None);
         let count = |field, count| DecodeError::Count { kind: 9, field, offset: 40, count, available: 96 };
         for number in 0..12 {
-            undecodable.add(Some(0x1234 + number), 9, count("callchain nr", 1 << 61));
+            undecodable.count(Some(0x1234 + number), 9, count("callchain nr", 1 << 61));
         }
-        undecodable.add(None, 9, count("raw size", 5));
+        undecodable.count(None, 9, count("raw size", 5));
         let first = "left out: the record at offset 0x1234: SAMPLE record: callchain nr at offset 40 is \
                      2305843009213693952, which the 96 bytes left cannot hold (and 11 like it)";
         let second =
             "; a record: SAMPLE record: raw size at offset 40 is 5, which the 96 bytes left cannot hold";
         assert_eq!(undecodable.notice().unwrap(), format!("{first}{second}"));
-        undecodable.add(None, 9, count("nr", 5));
-        undecodable.add(None, 9, count("bnr", 5));
+        undecodable.count(None, 9, count("nr", 5));
+        undecodable.count(None, 9, count("bnr", 5));
         assert!(undecodable.notice().unwrap().ends_with("; 1 more for other reasons"));
     }
 }

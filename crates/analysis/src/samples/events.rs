@@ -1,4 +1,4 @@
-//! Which events of a recording take samples, and which of them is meant.
+//! The events of a recording: what weighs their samples, and how the user names one.
 
 use decoder::{Attr, SampleFormat};
 use perfdata::Event;

@@ -1,4 +1,4 @@
-//! Which samples a view is about; and where that is none, what the recording has instead.
+//! A filter of samples that can explain why it let none pass: it then lists the names, processes and times that the recording has.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Display;
@@ -8,56 +8,57 @@ use export::summary::grouped;
 use model::{Name, Pid, Tid};
 use profile::{HOST, SampleFacts, SampleFilter};
 
-/// Admits samples by a filter, and remembers what those were that it did not admit, until it admits one.
-pub struct Admission {
+/// Filters samples. Until a sample passes, it counts the names, processes and other properties of those that it rejects, so
+/// that [`Self::why_none`] can list them.
+pub struct ExplainedFilter {
     filter: SampleFilter,
-    /// `None` as soon as a sample was admitted.
-    refused: Option<Refused>,
+    /// `None` once a sample has passed.
+    rejected: Option<RejectedSamples>,
 }
 
-/// Counts of samples that were refused, by what they were of.
+/// The numbers of rejected samples, by each property that a filter can ask for.
 #[derive(Default)]
-struct Refused {
+struct RejectedSamples {
     comms: HashMap<Name, u64>,
     pids: HashMap<Pid, u64>,
     tids: HashMap<Tid, u64>,
     cpus: BTreeSet<u32>,
     containers: HashMap<String, u64>,
     cgroups: HashMap<Name, u64>,
-    /// First and last, nanoseconds.
+    /// The times of the first and the last sample, in nanoseconds.
     times: Option<(u64, u64)>,
 }
 
-/// More different names, processes or threads are not remembered: few of them are told.
-const MOST_REMEMBERED: usize = 4096;
-/// So many are told.
-const TOLD: usize = 5;
+/// Maximum number of different values that are counted of each property: only the most frequent [`MAX_LISTED`] are shown.
+const MAX_COUNTED_VALUES: usize = 4096;
+/// Maximum number of values that an explanation lists of each property.
+const MAX_LISTED: usize = 5;
 
-impl Admission {
-    /// Has seen no sample yet.
+impl ExplainedFilter {
+    /// Creates a filter that has seen no sample.
     pub fn new(filter: SampleFilter) -> Self {
-        let refused = (!filter.admits_all()).then(Refused::default);
-        Self { filter, refused }
+        let rejected = (!filter.admits_all()).then(RejectedSamples::default);
+        Self { filter, rejected }
     }
 
-    /// Returns true if the sample counts.
+    /// Returns true if the sample passes.
     pub fn admits(&mut self, sample: &SampleFacts<'_>) -> bool {
         let admits = self.filter.admits(sample);
-        if let Some(refused) = &mut self.refused {
+        if let Some(rejected) = &mut self.rejected {
             if admits {
-                self.refused = None;
+                self.rejected = None;
             } else {
-                refused.remember(sample);
+                rejected.count(sample);
             }
         }
         admits
     }
 
-    /// Returns the reason why no sample was admitted, with what there is; `None` where one was, or where there is no
-    /// sample at all.
+    /// Explains why no sample passed: a sentence that lists what the recording has instead. Returns `None` if a sample passed, or
+    /// if there was no sample at all.
     pub fn why_none(&self) -> Option<String> {
-        let refused = self.refused.as_ref().filter(|refused| !refused.comms.is_empty())?;
-        let Refused { comms, pids, tids, cpus, containers, cgroups, times } = refused;
+        let rejected = self.rejected.as_ref().filter(|rejected| !rejected.comms.is_empty())?;
+        let RejectedSamples { comms, pids, tids, cpus, containers, cgroups, times } = rejected;
         let filter = &self.filter;
         let mut reasons = Vec::new();
         let asked: Vec<String> = filter.comms.iter().map(|comm| Name::new(comm).to_string()).collect();
@@ -69,8 +70,8 @@ impl Admission {
         if !filter.cpus.is_empty()
             && !cpus.iter().any(|cpu| filter.cpus.iter().any(|range| range.contains(cpu)))
         {
-            let there: Vec<String> = cpus.iter().take(TOLD).map(u32::to_string).collect();
-            let others = if cpus.len() > TOLD { ", …" } else { "" };
+            let there: Vec<String> = cpus.iter().take(MAX_LISTED).map(u32::to_string).collect();
+            let others = if cpus.len() > MAX_LISTED { ", …" } else { "" };
             reasons.push(match there.is_empty() {
                 true => "of --cpu: the samples do not say where they were taken".to_owned(),
                 false => format!("of --cpu: there are {}{others}", there.join(", ")),
@@ -97,14 +98,14 @@ impl Admission {
     }
 }
 
-impl Refused {
-    fn remember(&mut self, sample: &SampleFacts<'_>) {
-        count(&mut self.comms, sample.comm);
-        count(&mut self.pids, &sample.pid);
-        count(&mut self.tids, &sample.tid);
-        count(&mut self.containers, &sample.container.map_or_else(|| HOST.to_owned(), Name::to_string));
+impl RejectedSamples {
+    fn count(&mut self, sample: &SampleFacts<'_>) {
+        increment(&mut self.comms, sample.comm);
+        increment(&mut self.pids, &sample.pid);
+        increment(&mut self.tids, &sample.tid);
+        increment(&mut self.containers, &sample.container.map_or_else(|| HOST.to_owned(), Name::to_string));
         if let Some(cgroup) = sample.cgroup {
-            count(&mut self.cgroups, cgroup);
+            increment(&mut self.cgroups, cgroup);
         }
         self.cpus.extend(sample.cpu.map(|cpu| cpu.0));
         if let Some(time) = sample.time {
@@ -114,15 +115,15 @@ impl Refused {
     }
 }
 
-fn count<K: Clone + Eq + Hash>(counts: &mut HashMap<K, u64>, key: &K) {
+fn increment<K: Clone + Eq + Hash>(counts: &mut HashMap<K, u64>, key: &K) {
     if let Some(count) = counts.get_mut(key) {
         *count += 1;
-    } else if counts.len() < MOST_REMEMBERED {
+    } else if counts.len() < MAX_COUNTED_VALUES {
         counts.insert(key.clone(), 1);
     }
 }
 
-/// That none of the processes or threads asked for is there, with those that are.
+/// Explains that the recording has none of the processes or threads asked for, and lists those that it has.
 fn missing<K: Eq + Hash + Ord + Display>(flag: &str, asked: &[K], there: &HashMap<K, u64>) -> Option<String> {
     if asked.is_empty() || asked.iter().any(|asked| there.contains_key(asked)) {
         return None;
@@ -131,7 +132,7 @@ fn missing<K: Eq + Hash + Ord + Display>(flag: &str, asked: &[K], there: &HashMa
     Some(format!("of {flag} {}: there are {}", asked.join(","), most(there)))
 }
 
-/// That none of the containers asked for is there, with those that are.
+/// Explains that the recording has none of the containers asked for, and lists those that it has.
 fn missing_container(asked: &[String], there: &HashMap<String, u64>) -> Option<String> {
     let is_there = |typed: &String| there.keys().any(|known| profile::is_container(known, typed));
     if asked.is_empty() || asked.iter().any(is_there) {
@@ -142,7 +143,7 @@ fn missing_container(asked: &[String], there: &HashMap<String, u64>) -> Option<S
     Some(format!("of --container {}: there are {}{why}", asked.join(", "), most(there)))
 }
 
-/// That none of the cgroups asked for is there, with those that are.
+/// Explains that the recording has none of the cgroups asked for, and lists those that it has.
 fn missing_cgroup(asked: &[String], there: &HashMap<Name, u64>) -> Option<String> {
     let is_there = |typed: &String| there.keys().any(|known| profile::is_in_cgroup(known, typed));
     if asked.is_empty() || asked.iter().any(is_there) {
@@ -155,21 +156,21 @@ fn missing_cgroup(asked: &[String], there: &HashMap<Name, u64>) -> Option<String
     })
 }
 
-/// Those with the most samples: `rustc (1,234 samples), ld (12) and 3 others`.
+/// Lists the values with the most samples: `rustc (1,234 samples), ld (12) and 3 others`.
 fn most<K: Ord + Display>(counts: &HashMap<K, u64>) -> String {
     let mut all: Vec<(&K, u64)> = counts.iter().map(|(key, count)| (key, *count)).collect();
     all.sort_by(|(one, of_one), (other, of_other)| of_other.cmp(of_one).then_with(|| one.cmp(other)));
     let word = |index| if index > 0 { "" } else { " samples" };
-    let told = all.iter().take(TOLD).enumerate();
-    let told: Vec<String> =
-        told.map(|(index, (key, count))| format!("{key} ({}{})", grouped(*count), word(index))).collect();
-    match all.len().saturating_sub(TOLD) {
-        0 => told.join(", "),
-        others => format!("{} and {others} others", told.join(", ")),
+    let listed = all.iter().take(MAX_LISTED).enumerate();
+    let listed: Vec<String> =
+        listed.map(|(index, (key, count))| format!("{key} ({}{})", grouped(*count), word(index))).collect();
+    match all.len().saturating_sub(MAX_LISTED) {
+        0 => listed.join(", "),
+        others => format!("{} and {others} others", listed.join(", ")),
     }
 }
 
-/// As `perf script` prints times, and `--time` takes them.
+/// Formats a time as `perf script` prints it and `--time` accepts it: seconds with six decimals.
 fn seconds(nanoseconds: u64) -> String {
     format!("{}.{:06}", nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000 / 1000)
 }
@@ -181,12 +182,12 @@ mod tests {
     use profile::TimeRange;
 
     fn why(filter: SampleFilter) -> Option<String> {
-        let mut admission = Admission::new(filter);
+        let mut explained = ExplainedFilter::new(filter);
         for (comm, pid, time) in
             [("work", 7, 1_500_000_000), ("work", 7, 2_500_000_000), ("sh", 8, 3_000_000_000)]
         {
             let cgroup = (comm == "work").then(|| Name::from("/build.slice"));
-            admission.admits(&SampleFacts {
+            explained.admits(&SampleFacts {
                 comm: &Name::from(comm),
                 pid: Pid(pid),
                 tid: Tid(pid),
@@ -197,11 +198,11 @@ mod tests {
                 cgroup: cgroup.as_ref(),
             });
         }
-        admission.why_none()
+        explained.why_none()
     }
 
     #[test]
-    fn what_there_is_is_told_where_nothing_was_admitted() {
+    fn what_the_recording_has_is_listed_where_no_sample_passes() {
         let nothing = SampleFilter::default();
         let comms = vec![b"nosuch".to_vec()];
         let said = why(SampleFilter { comms, ..nothing.clone() }).unwrap();

@@ -5,4 +5,4 @@ pub mod explained_filter;
 mod tee_sink;
 pub(crate) mod unsampled_time;
 
-pub(crate) use tee_sink::Both;
+pub(crate) use tee_sink::TeeSink;

@@ -1,16 +1,16 @@
-//! Two readers of one recording, which is played once.
+//! A sink that passes everything on to two others, so that a recording is read once for both.
 
 use decoder::record::Read;
 use decoder::{DecodeError, Record};
 use tracker::{OrderedRecord, SampleSink, TrackedSample, Tracker};
 
-/// Gives all to the first, and then, where there is one, to the second.
-pub(crate) struct Both<First, Second> {
+/// Passes samples and records to `first`, and then to `second` if there is one.
+pub(crate) struct TeeSink<First, Second> {
     pub(crate) first: First,
     pub(crate) second: Option<Second>,
 }
 
-impl<First: SampleSink, Second: SampleSink<Error = First::Error>> SampleSink for Both<First, Second> {
+impl<First: SampleSink, Second: SampleSink<Error = First::Error>> SampleSink for TeeSink<First, Second> {
     type Error = First::Error;
 
     fn sample(&mut self, sample: TrackedSample<'_>) -> Result<(), Self::Error> {
@@ -44,7 +44,7 @@ impl<First: SampleSink, Second: SampleSink<Error = First::Error>> SampleSink for
     }
 
     fn undecodable(&mut self, record: &OrderedRecord<'_>, error: DecodeError) {
-        // It has been counted, and one of them is enough to tell of it.
+        // Each undecodable record must be counted and reported once, so only the first sink learns of it.
         self.first.undecodable(record, error);
     }
 }

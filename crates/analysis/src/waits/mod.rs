@@ -28,7 +28,7 @@ use tracker::{RawStack, SampleSink, TrackedSample, Tracker};
 
 use crate::Error;
 use crate::aggregate::{Mapper, SeenIn, raw_chain};
-use crate::samples::explained_filter::Admission;
+use crate::samples::explained_filter::ExplainedFilter;
 use crate::samples::unsampled_time::BEFORE_COMMAND;
 
 use life::Life;
@@ -51,7 +51,7 @@ pub(crate) const READ_FROM_OUTSIDE: &str = "no samples of switches in this recor
 pub(crate) struct ThreadTimes {
     weight: TimeWeight,
     switches: Switches,
-    admission: Admission,
+    admission: ExplainedFilter,
     range: TimeRange,
     profile: Profile,
     cache: ChainCache,
@@ -95,7 +95,7 @@ impl ThreadTimes {
         Self {
             weight,
             switches,
-            admission: Admission::new(filter),
+            admission: ExplainedFilter::new(filter),
             range,
             profile: Profile::new(Detail { samples: None, ..detail }),
             cache: ChainCache::default(),

@@ -1,7 +1,7 @@
 //! Formats samples as text with gaps, which [`super::text_writer`] fills with symbols.
 
 use analysis::aggregate::SeenIn;
-use analysis::explained_filter::Admission;
+use analysis::explained_filter::ExplainedFilter;
 use anyhow::bail;
 use decoder::values::U64s;
 use decoder::{CpuMode, Record, Sample};
@@ -30,7 +30,7 @@ pub(super) struct TextBuilder<'o> {
     /// Maximum number of addresses printed of a call chain.
     pub(super) max_stack: usize,
     printer: Printer,
-    admission: Admission,
+    admission: ExplainedFilter,
     text: GappedText,
     /// The size at which the current batch is sent.
     batch_bytes: usize,
@@ -65,7 +65,7 @@ impl<'o> TextBuilder<'o> {
             admitted: Vec::new(),
             max_stack: usize::MAX,
             printer,
-            admission: Admission::new(filter),
+            admission: ExplainedFilter::new(filter),
             text: GappedText::default(),
             batch_bytes: FIRST_BATCH_BYTES,
             lines: ChainLineTable::default(),
