@@ -2,6 +2,7 @@
 //!
 //! One file per rule; a rule looks at the whole tree and returns what breaks it.
 
+mod circles;
 mod dependencies;
 mod fixtures;
 mod imports;
@@ -14,6 +15,7 @@ mod size;
 mod summaries;
 mod top;
 mod tree;
+mod type_names;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -53,10 +55,12 @@ type Rule = fn(&Tree) -> anyhow::Result<Vec<Breach>>;
 
 const RULES: &[Rule] = &[
     imports::check,
+    circles::check,
     purity::check,
     size::check,
     top::check,
     names::check,
+    type_names::check,
     summaries::check,
     dependencies::check,
     fixtures::check,

@@ -5,4 +5,4 @@ pub mod archive;
 pub mod ephemeral_names;
 pub mod jit_placements;
 mod previous_chain;
-mod sections;
+pub(crate) mod sections;

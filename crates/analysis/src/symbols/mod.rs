@@ -29,7 +29,7 @@ pub use remarks::Remarks;
 use threads::{Supply, Threads};
 
 use crate::Notices;
-use crate::embedded::archive;
+use crate::embedded::sections;
 use crate::generated_code::jit_dumps::JitDumps;
 use crate::input::process_lifetimes::Lives;
 
@@ -136,7 +136,7 @@ impl Symbolizing {
         if let Some(error) = error {
             notices.warn(&format!("names in the recording: {error}"));
         }
-        let (archived, damage) = archive::names(recording, self.options.names);
+        let (archived, damage) = sections::names(recording, self.options.names);
         if let Some(damage) = damage {
             notices.warn(&format!("names in the recording: {damage}"));
         }

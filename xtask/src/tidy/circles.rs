@@ -1,0 +1,367 @@
+//! Folders of a crate import each other in one direction: no chain of imports leads from a file through another folder back to
+//! the file. Where that is so, a folder can be read, tested and changed without the ones above it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+use syn::visit::{self, Visit};
+use syn::{Item, ItemUse, UseTree};
+
+use super::Breach;
+use super::purity::{is_test, is_test_file};
+use super::tree::{Source, Tree};
+
+/// An import that may close a circle.
+struct Exception {
+    /// Both paths are relative to `crates`.
+    importer: &'static str,
+    imported: &'static str,
+    reason: &'static str,
+}
+
+/// Imports that close a circle and stay, each with its reason.
+const EXCEPTIONS: &[Exception] = &[
+    Exception {
+        importer: "recorder/src/notice.rs",
+        imported: "recorder/src/counting/tasks.rs",
+        reason: "a notice of the whole crate names the step at which reports of tasks failed",
+    },
+    Exception {
+        importer: "recorder/src/attr.rs",
+        imported: "recorder/src/open/hotplug.rs",
+        reason: "attrs of every event state the pulse of events that show when a CPU came online",
+    },
+    Exception {
+        importer: "recorder/src/event/mod.rs",
+        imported: "recorder/src/options.rs",
+        reason: "an event term may choose the call chain mode, which the options define",
+    },
+    Exception {
+        importer: "recorder/src/window/dump.rs",
+        imported: "recorder/src/description.rs",
+        reason: "a dump has the header of a recording, whose fields the consumer counts",
+    },
+    Exception {
+        importer: "recorder/src/counting/mod.rs",
+        imported: "recorder/src/summary.rs",
+        reason: "counting reports how its command ended, as recording does",
+    },
+    Exception {
+        importer: "cli/src/commands/archive.rs",
+        imported: "cli/src/reading.rs",
+        reason: "archiving reads the recording that another command makes, and makes one itself",
+    },
+];
+
+/// Modules of re-exports may lead to modules of re-exports, but not for ever.
+const MAX_REEXPORT_STEPS: usize = 8;
+
+/// The files that each file imports.
+type Imports = BTreeMap<PathBuf, BTreeSet<PathBuf>>;
+
+pub(super) fn check(tree: &Tree) -> anyhow::Result<Vec<Breach>> {
+    let mut crates: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
+    for source in tree.sources.iter().filter(|source| !is_test_file(&source.path)) {
+        crates.entry(&source.krate).or_default().push(source);
+    }
+    let mut breaches = Vec::new();
+    for sources in crates.values() {
+        let imports = imports_of(sources.iter().map(|source| (&*source.path, &source.syntax)));
+        breaches.extend(breaches_of(imports, EXCEPTIONS));
+    }
+    for exception in EXCEPTIONS {
+        if exception.reason.is_empty() || !tree.files.contains(&Path::new("crates").join(exception.importer))
+        {
+            let what = format!("the exception for {} has no reason, or its file is gone", exception.importer);
+            breaches.push(Breach::new("xtask/src/tidy/circles.rs", 0, what));
+        }
+    }
+    Ok(breaches)
+}
+
+/// Returns a breach for each circle that leads through several folders, and one for each exception that closes none.
+fn breaches_of(mut imports: Imports, exceptions: &[Exception]) -> Vec<Breach> {
+    let mut breaches = Vec::new();
+    let mut excepted = Vec::new();
+    for exception in exceptions {
+        let (importer, imported) =
+            (Path::new("crates").join(exception.importer), Path::new("crates").join(exception.imported));
+        let Some(files) = imports.get_mut(&importer) else { continue };
+        if files.remove(&imported) {
+            excepted.push((importer, imported));
+        } else {
+            let what = format!("does not import {}: remove the exception", imported.display());
+            breaches.push(Breach::new(importer, 0, what));
+        }
+    }
+    breaches.extend(circles(&imports).into_iter().map(|circle| {
+        let files: Vec<String> = circle.iter().map(|file| file.display().to_string()).collect();
+        Breach::new(&circle[0], 0, format!("imports in a circle of folders: {}", files.join(" → ")))
+    }));
+    for (importer, imported) in excepted {
+        if path_between(&imports, &imported, &importer).is_none() {
+            let what = format!("imports {} in no circle: remove the exception", imported.display());
+            breaches.push(Breach::new(importer, 0, what));
+        }
+    }
+    breaches
+}
+
+/// Returns the shortest circle through each import that leads into another folder, each circle once.
+fn circles(imports: &Imports) -> Vec<Vec<PathBuf>> {
+    let mut found: BTreeMap<BTreeSet<PathBuf>, Vec<PathBuf>> = BTreeMap::new();
+    for (importer, files) in imports {
+        for imported in files.iter().filter(|imported| imported.parent() != importer.parent()) {
+            let Some(mut back) = path_between(imports, imported, importer) else { continue };
+            back.insert(0, importer.clone());
+            found.entry(back.iter().cloned().collect()).or_insert(back);
+        }
+    }
+    found.into_values().collect()
+}
+
+/// Returns the shortest chain of imports from one file to another, both included.
+fn path_between(imports: &Imports, from: &Path, to: &Path) -> Option<Vec<PathBuf>> {
+    let mut reached_from: HashMap<&Path, &Path> = HashMap::new();
+    let mut reached = vec![from];
+    while !reached.is_empty() {
+        let mut next = Vec::new();
+        for file in reached {
+            if file == to {
+                let mut chain = vec![file.to_owned()];
+                let mut at = file;
+                while let Some(before) = reached_from.get(at).filter(|_| at != from) {
+                    at = before;
+                    chain.insert(0, at.to_owned());
+                }
+                return Some(chain);
+            }
+            for imported in imports.get(file).into_iter().flatten() {
+                if imported != from && !reached_from.contains_key(&**imported) {
+                    reached_from.insert(imported, file);
+                    next.push(&**imported);
+                }
+            }
+        }
+        reached = next;
+    }
+    None
+}
+
+/// The modules of one crate.
+#[derive(Default)]
+struct Modules<'a> {
+    /// The file of each module that has one.
+    files: HashMap<Vec<String>, &'a Path>,
+    /// What each module imports under which name, as a path from the root of the crate.
+    names: HashMap<Vec<String>, HashMap<String, Vec<String>>>,
+}
+
+fn imports_of<'a>(sources: impl Iterator<Item = (&'a Path, &'a syn::File)> + Clone) -> Imports {
+    let mut modules = Modules::default();
+    for (path, _) in sources.clone() {
+        modules.files.insert(module_of(path), path);
+    }
+    let mut uses = Vec::new();
+    for (path, syntax) in sources {
+        let module = module_of(path);
+        let mut visitor = Paths { module: module.clone(), modules: &modules, paths: Vec::new() };
+        visitor.visit_file(syntax);
+        uses.push((path, module, visitor.paths));
+    }
+    for (_, module, paths) in &uses {
+        let names = modules.names.entry(module.clone()).or_default();
+        for UsedPath { path, name, .. } in paths {
+            names.extend(name.clone().map(|name| (name, path.clone())));
+        }
+    }
+    let mut imports = Imports::new();
+    for (path, _, paths) in &uses {
+        // To pass a name on is not to depend on it.
+        let files =
+            paths.iter().filter(|used| !used.is_passed_on).filter_map(|used| modules.file(&used.path));
+        let files = files.filter(|file| file != path).map(Path::to_owned).collect();
+        imports.insert((*path).to_owned(), files);
+    }
+    imports
+}
+
+impl Modules<'_> {
+    /// Returns the file that defines what a path from the root of the crate names.
+    fn file(&self, path: &[String]) -> Option<&Path> {
+        let mut path = path.to_vec();
+        for _ in 0..MAX_REEXPORT_STEPS {
+            let length = (0..=path.len()).rev().find(|&length| self.files.contains_key(&path[..length]))?;
+            let (module, rest) = path.split_at(length);
+            let imported = rest.first().and_then(|name| self.names.get(module)?.get(name));
+            match imported {
+                Some(imported) => path = [imported.as_slice(), &rest[1..]].concat(),
+                None => return self.files.get(module).copied(),
+            }
+        }
+        None
+    }
+}
+
+/// The path of a file's module from the root of its crate: `["waits", "state"]`.
+fn module_of(path: &Path) -> Vec<String> {
+    let parts = path.iter().filter_map(|part| part.to_str()).skip_while(|part| *part != "src").skip(1);
+    let mut module: Vec<String> = parts.map(|part| part.trim_end_matches(".rs").to_owned()).collect();
+    module.pop_if(|last| ["mod", "lib", "main"].contains(&last.as_str()));
+    module
+}
+
+/// A path that code of a file uses, from the root of the crate.
+struct UsedPath {
+    path: Vec<String>,
+    /// The name that the file imports it under.
+    name: Option<String>,
+    /// True if the file only passes it on (`pub use`).
+    is_passed_on: bool,
+}
+
+/// Finds the paths that a file uses, but for those of its tests.
+struct Paths<'a> {
+    module: Vec<String>,
+    modules: &'a Modules<'a>,
+    paths: Vec<UsedPath>,
+}
+
+impl Paths<'_> {
+    /// Makes a path begin at the root of the crate; `None` for one of another crate.
+    fn rooted(&self, path: &[String]) -> Option<Vec<String>> {
+        let mut module = self.module.clone();
+        let mut path = path;
+        match path.first()?.as_str() {
+            "crate" => return Some(path[1..].to_vec()),
+            "self" => path = &path[1..],
+            "super" => {}
+            name => {
+                module.push(name.to_owned());
+                let is_child = self.modules.files.contains_key(&module);
+                return is_child.then(|| [&self.module, path].concat());
+            }
+        }
+        while let Some(("super", rest)) = path.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+            module.pop()?;
+            path = rest;
+        }
+        Some([&module, path].concat())
+    }
+
+    fn add_tree(&mut self, tree: &UseTree, before: &mut Vec<String>, is_passed_on: bool) {
+        let (segment, name) = match tree {
+            UseTree::Path(path) => {
+                before.push(path.ident.to_string());
+                self.add_tree(&path.tree, before, is_passed_on);
+                before.pop();
+                return;
+            }
+            UseTree::Group(group) => {
+                group.items.iter().for_each(|item| self.add_tree(item, before, is_passed_on));
+                return;
+            }
+            UseTree::Name(name) => (name.ident.to_string(), Some(name.ident.to_string())),
+            UseTree::Rename(rename) => (rename.ident.to_string(), Some(rename.rename.to_string())),
+            UseTree::Glob(_) => ("*".to_owned(), None),
+        };
+        let mut path = before.clone();
+        let mut name = name;
+        match segment.as_str() {
+            "self" => name = name.filter(|name| name != "self").or_else(|| path.last().cloned()),
+            "*" => {}
+            _ => path.push(segment),
+        }
+        if let Some(path) = self.rooted(&path) {
+            self.paths.push(UsedPath { path, name, is_passed_on });
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Paths<'_> {
+    fn visit_item(&mut self, item: &'ast Item) {
+        let attributes = match item {
+            Item::Fn(item) => &item.attrs,
+            Item::Impl(item) => &item.attrs,
+            Item::Mod(item) => &item.attrs,
+            Item::Use(item) => &item.attrs,
+            _ => return visit::visit_item(self, item),
+        };
+        if !is_test(attributes) {
+            visit::visit_item(self, item);
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'ast ItemUse) {
+        let is_passed_on = !matches!(item.vis, syn::Visibility::Inherited);
+        self.add_tree(&item.tree, &mut Vec::new(), is_passed_on);
+    }
+
+    /// `pub(super)` imports nothing.
+    fn visit_vis_restricted(&mut self, _: &'ast syn::VisRestricted) {}
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let segments: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        if ["crate", "super"].contains(&segments[0].as_str())
+            && let Some(path) = self.rooted(&segments)
+        {
+            self.paths.push(UsedPath { path, name: None, is_passed_on: false });
+        }
+        visit::visit_path(self, path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(files: &[(&str, &str)], exceptions: &[Exception]) -> Vec<String> {
+        let parsed: Vec<(PathBuf, syn::File)> = files
+            .iter()
+            .map(|(path, text)| {
+                (Path::new("crates/x/src").join(path), syn::parse_file(text).expect("Rust source"))
+            })
+            .collect();
+        let imports = imports_of(parsed.iter().map(|(path, syntax)| (&**path, syntax)));
+        breaches_of(imports, exceptions).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_circle_through_two_folders_is_a_breach() {
+        let one = ("one/a.rs", "use crate::two::B;");
+        let two = ("two/mod.rs", "pub use b::B; mod b;");
+        let circle = found(&[one, two, ("two/b.rs", "use crate::one::a::A; pub struct B(A);")], &[]);
+        let expected = "crates/x/src/one/a.rs: imports in a circle of folders: crates/x/src/one/a.rs → \
+                        crates/x/src/two/b.rs → crates/x/src/one/a.rs";
+        assert_eq!(circle, [expected]);
+        assert_eq!(found(&[one, two, ("two/b.rs", "pub struct B;")], &[]), [""; 0]);
+        let in_tests = "pub struct B; #[cfg(test)] mod tests { use crate::one::a::A; }";
+        assert_eq!(found(&[one, two, ("two/b.rs", in_tests)], &[]), [""; 0]);
+        let by_path = "pub struct B(crate::one::a::A);";
+        assert_eq!(found(&[one, two, ("two/b.rs", by_path)], &[]), [expected]);
+    }
+
+    #[test]
+    fn a_circle_within_a_folder_is_none() {
+        let files = [("one/a.rs", "use super::b::B;"), ("one/b.rs", "use super::a::A;")];
+        assert_eq!(found(&files, &[]), [""; 0]);
+    }
+
+    #[test]
+    fn an_exception_has_to_be_needed() {
+        let exceptions =
+            [Exception { importer: "x/src/one/a.rs", imported: "x/src/two/b.rs", reason: "for a test" }];
+        let one = ("one/a.rs", "use crate::two::b::B;");
+        assert_eq!(found(&[one, ("two/b.rs", "use crate::one::a::A;")], &exceptions), [""; 0]);
+        let unused = found(&[one, ("two/b.rs", "")], &exceptions);
+        assert_eq!(
+            unused,
+            ["crates/x/src/one/a.rs: imports crates/x/src/two/b.rs in no circle: remove the exception"]
+        );
+        let gone = found(&[("one/a.rs", ""), ("two/b.rs", "")], &exceptions);
+        assert_eq!(
+            gone,
+            ["crates/x/src/one/a.rs: does not import crates/x/src/two/b.rs: remove the exception"]
+        );
+    }
+}
