@@ -11,12 +11,12 @@ use std::thread::{self, Scope};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use decoder::{CpuMode, Endian, Record, Sample, SampleFormat, context, kind};
-use host::objects::{ObjectStore, SearchPaths};
+use host::dump_files::DumpFiles;
+use host::objects::{BlockBytes, ObjectStore, SearchPaths};
 use model::{Name, Pid, TruncationReason};
 use perfdata::Description;
 use stacks::{
-    ChainUnwinder, DumpOwners, ProcessMaps, ProcessMapsCache, UserState, instruction_of_32_bits,
-    is_of_32_bits,
+    ChainUnwinder, ProcessMaps, ProcessMapsCache, UserState, instruction_of_32_bits, is_of_32_bits,
 };
 use tracker::{AddressSpace, ChainItem, OrderedRecord, Tracker, chain_items};
 use unwinder::{Architecture, NoMemory};
@@ -181,7 +181,7 @@ impl Machine {
         let own_images = paths.own_images && features.hostname.is_some();
         let paths = SearchPaths { own_images, ..paths };
         let dumps = Arc::clone(dumps);
-        let owners = DumpOwners::new(move |pid| dumps.life(pid));
+        let dump_files = DumpFiles::new(move |pid| dumps.life(pid));
         let has_clock = recording.events().iter().all(|event| has_clock_of_dumps(&event.attr));
         // A file that doesn't say is taken as one of ours.
         let machine = features.arch.as_ref().map_or(std::env::consts::ARCH.as_bytes(), Name::as_bytes);
@@ -193,8 +193,8 @@ impl Machine {
         Self {
             tracker: Tracker::new(),
             build_ids: ListedBuildIds::default(),
-            maps_cache: ProcessMapsCache::new(Arc::new(ObjectStore::new(paths)))
-                .with_dumps(owners, has_clock),
+            maps_cache: ProcessMapsCache::new(Arc::new(ObjectStore::<BlockBytes>::new(paths)))
+                .with_dumps(dump_files, has_clock),
             architecture: architecture.filter(|_| recording.endian() == Endian::Little),
         }
     }

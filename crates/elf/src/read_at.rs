@@ -17,7 +17,10 @@ pub trait ReadAt {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> usize;
 
     /// The bytes at `offset`; `None` where there are fewer.
-    fn array<const LENGTH: usize>(&self, offset: u64) -> Option<[u8; LENGTH]> {
+    fn array<const LENGTH: usize>(&self, offset: u64) -> Option<[u8; LENGTH]>
+    where
+        Self: Sized,
+    {
         let mut bytes = [0; LENGTH];
         (self.read_at(offset, &mut bytes) == LENGTH).then_some(bytes)
     }

@@ -4,14 +4,16 @@
 //! jitdump (`jit-PID.dump`, binary, with times, lines, unwinding information and the code itself).
 //!
 //! # What the caller supplies
-//! The bytes: lines of a perf map ([`PerfMapSearch::line`]), a file of a jitdump ([`JitDump::read`]). Which file that is, and
-//! whether it can be believed, is decided where files are opened (`host::generated`).
+//! The bytes: lines of a perf map ([`PerfMapSearch::line`]), a file of a jitdump ([`JitDump::read`]). Whoever opens the file decides
+//! which one it is, and whether it can be believed (`host::perf_map`). Crates that open no files are given a [`DumpSource`].
 //!
 //! # What is not handled
 //! Whether an address lies in generated code at all, and at which time: `tracker` knows that.
 
+mod dump_source;
 mod jit_dump;
 mod perf_map;
 
+pub use dump_source::{DumpFile, DumpReader, DumpSource};
 pub use jit_dump::{Function, JitDump, JitDumpError, Line, Placement, UnwindingInfo, is_dump};
 pub use perf_map::PerfMapSearch;

@@ -6,6 +6,7 @@ pub mod cgroup;
 pub mod cpus;
 pub mod debuginfod;
 pub mod defined_probe;
+pub mod dump_files;
 pub mod files;
 pub mod in_root;
 pub mod jvm;

@@ -6,13 +6,14 @@
 use std::cell::OnceCell;
 use std::ffi::OsStr;
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use generated::{DumpFile, DumpReader};
 use model::{MapRefusal, Pid};
 
 use crate::in_root;
@@ -218,17 +219,9 @@ impl MapFile {
         check_owner_and_time(&self.facts, life, is_ours).err()
     }
 
-    /// Returns the current length of the file, in bytes.
-    ///
-    /// # Errors
-    /// Those of `fstat(2)`.
-    pub fn length(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
-    }
-
     /// Returns a reader that starts at offset 0.
-    pub fn reader(&self) -> MapReader<'_> {
-        MapReader { file: &self.file, position: 0 }
+    pub fn reader(&self) -> DumpReader<'_> {
+        DumpReader::new(self)
     }
 
     /// Calls `each` with the lines, the last one first, until it breaks or [`MAX_MAP_BYTES`] are read. The ends of too long lines
@@ -276,30 +269,13 @@ impl MapFile {
     }
 }
 
-/// Reads a map at its own position, independently of other readers of the same file.
-#[derive(Debug)]
-pub struct MapReader<'f> {
-    file: &'f File,
-    position: u64,
-}
-
-impl Read for MapReader<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.file.read_at(buffer, self.position)?;
-        self.position += count as u64;
-        Ok(count)
+impl DumpFile for MapFile {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
     }
-}
 
-impl Seek for MapReader<'_> {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let (from, by) = match to {
-            SeekFrom::Start(position) => (position, 0),
-            SeekFrom::Current(by) => (self.position, by),
-            SeekFrom::End(by) => (self.file.metadata()?.len(), by),
-        };
-        self.position = from.checked_add_signed(by).ok_or(io::ErrorKind::InvalidInput)?;
-        Ok(self.position)
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.file.read_at(into, offset)
     }
 }
 

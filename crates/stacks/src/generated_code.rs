@@ -1,93 +1,62 @@
 //! The files that unwind tables of generated code come from: jitdumps, read as runtimes write them.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, TryLockError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use elf::SectionReader;
-use generated::JitDump;
-use host::objects::BlockBytes;
-use host::perf_map::{self, MapFile};
-use host::timed_worker::{Outcome, TimedWorker};
-use model::{Avma, FileOffset, Life, Pid, Timestamp};
+use generated::{DumpFile, DumpReader, DumpSource, JitDump};
+use model::{Avma, FileOffset, Pid, Timestamp};
 use unwinder::{ObjectNumber, UnwindTables};
 
 use crate::generated_tables::{GeneratedTables, TableNumbers};
+use crate::table_bytes::TableBytes;
 
-/// The longest time to wait for one dump, and for all of them together: stacks are waiting meanwhile.
-const PATIENCE: Duration = Duration::from_millis(200);
-const PATIENCE_TOGETHER: Duration = Duration::from_secs(10);
-/// The interval at which dumps that have no table so far are read on: most of them never have one.
-const BETWEEN_LOOKS_WITHOUT_TABLES: Duration = Duration::from_millis(100);
-/// Loads and moves of one dump that are looked at (each takes some 200 bytes), and of all dumps together.
+/// The interval at which a dump is read on that has no table so far: most such dumps never have one.
+const READ_INTERVAL_WITHOUT_TABLES: Duration = Duration::from_millis(100);
+/// The maximum number of loads and moves of one dump that are kept, of some 200 bytes each.
 const MAX_LOADS: usize = 1 << 16;
+/// The maximum number of loads and moves of all dumps together.
 const MAX_LOADS_TOGETHER: usize = 1 << 18;
-/// Bytes of tables of one dump. Equal tables of like functions are one.
+/// The maximum size of the tables of one dump. Equal tables are kept once.
 const MAX_TABLE_BYTES: usize = 4 << 20;
-/// Says how long a process lived, by which its dump is told from files that somebody else left there. `None` where
-/// no file of this machine can be its dump.
-#[derive(Clone)]
-pub struct DumpOwners(Arc<dyn Fn(Pid) -> Option<Life> + Send + Sync>);
 
-impl DumpOwners {
-    /// Owners with these lives.
-    pub fn new(life: impl Fn(Pid) -> Option<Life> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(life))
-    }
-}
-
-impl fmt::Debug for DumpOwners {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("DumpOwners")
-    }
-}
-
-/// Opens dumps, and reads what they say beyond what was read of them.
+/// Opens dumps, and reads on those that have grown.
 #[derive(Debug)]
-pub(crate) struct DumpReader {
-    owners: DumpOwners,
-    /// True if the times of samples are of the clock of dumps.
+pub(crate) struct DumpUpdater {
+    source: Box<dyn DumpSource>,
+    /// True if the times of samples are by the clock of dumps.
     has_clock: bool,
-    worker: TimedWorker,
-    waited: Duration,
-    objects: TableNumbers,
+    numbers: TableNumbers,
 }
 
-impl DumpReader {
-    pub(crate) fn new(owners: DumpOwners, has_clock: bool) -> Self {
-        let (worker, waited) = (TimedWorker::default(), Duration::ZERO);
-        Self { owners, has_clock, worker, waited, objects: TableNumbers::default() }
+impl DumpUpdater {
+    pub(crate) fn new(source: Box<dyn DumpSource>, has_clock: bool) -> Self {
+        Self { source, has_clock, numbers: TableNumbers::default() }
     }
 
-    /// Opens the dump that a process has mapped. `None` where there is none that can be its own.
+    /// Opens the dump that a process has mapped, as [`DumpSource::open`] does. Nothing of it is read.
     pub(crate) fn open(&mut self, pid: Pid, path: &[u8]) -> Option<GeneratedCode> {
-        let life = (self.owners.0)(pid)?;
-        let path = path.to_vec();
-        let file = self.run(move || perf_map::find_dump(pid, &path, life).ok().flatten())??;
         Some(GeneratedCode {
-            file: Arc::new(file),
+            file: self.source.open(pid, path)?,
             dump: Arc::new(Mutex::new(JitDump::for_unwinding(MAX_LOADS, MAX_TABLE_BYTES))),
             tables: RwLock::default(),
-            looked: Mutex::new(None),
+            last_read: Mutex::new(None),
         })
     }
 
-    /// Reads what was written since the last look. `others` is the number of loads of other dumps.
-    pub(crate) fn look(&mut self, code: &GeneratedCode, others: usize) {
-        if !code.begin_look() {
-            return;
-        }
-        if others + code.loads() >= MAX_LOADS_TOGETHER {
+    /// Reads what was written to a dump since it was last read, if that is due. `other_loads` is the number of loads of all other
+    /// dumps.
+    pub(crate) fn update(&mut self, code: &GeneratedCode, other_loads: usize) {
+        if !code.begin_read(self.source.now()) || other_loads + code.loads() >= MAX_LOADS_TOGETHER {
             return;
         }
         let (file, dump) = (Arc::clone(&code.file), Arc::clone(&code.dump));
-        self.run(move || {
-            // A thread that was left behind may still read it.
+        self.source.run(Box::new(move || {
+            // An earlier call that took too long may still be reading.
             if let Ok(mut dump) = dump.try_lock() {
-                // What was read before an error stays, and the replay tells of it.
-                let _ = dump.read(&mut file.reader());
+                // What was read before an error stays. The replay reports the error.
+                let _ = dump.read(&mut DumpReader::new(&*file));
             }
-        });
+        }));
         let dump = match code.dump.try_lock() {
             Ok(dump) => dump,
             Err(TryLockError::Poisoned(dump)) => dump.into_inner(),
@@ -95,32 +64,18 @@ impl DumpReader {
         };
         let has_times = self.has_clock && !dump.has_processor_times();
         let mut known = code.tables.write().unwrap_or_else(PoisonError::into_inner);
-        known.add_new(&dump, has_times, &mut self.objects);
-    }
-
-    fn run<T: Send + 'static>(&mut self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        let patience = PATIENCE.min(PATIENCE_TOGETHER.saturating_sub(self.waited));
-        let begin = Instant::now();
-        let outcome = self.worker.run(patience, work);
-        // Reading is work; only what does not come is waited for.
-        match outcome {
-            Outcome::Done(value) => Some(value),
-            Outcome::Pending(_) | Outcome::Refused => {
-                self.waited += begin.elapsed();
-                None
-            }
-        }
+        known.add_new(&dump, has_times, &mut self.numbers);
     }
 }
 
 /// The code that one dump tells of.
 #[derive(Debug)]
 pub(crate) struct GeneratedCode {
-    file: Arc<MapFile>,
+    file: Arc<dyn DumpFile>,
     dump: Arc<Mutex<JitDump>>,
     tables: RwLock<GeneratedTables>,
-    /// The length of the file at the last look into it, and when that was.
-    looked: Mutex<Option<(u64, Instant)>>,
+    /// The length of the file when it was last read, and the time of that by [`DumpSource::now`].
+    last_read: Mutex<Option<(u64, Duration)>>,
 }
 
 impl GeneratedCode {
@@ -139,10 +94,7 @@ impl GeneratedCode {
     }
 
     /// The tables with this number.
-    pub(crate) fn tables(
-        &self,
-        object: ObjectNumber,
-    ) -> Option<Arc<UnwindTables<SectionReader<BlockBytes>>>> {
+    pub(crate) fn tables(&self, object: ObjectNumber) -> Option<Arc<UnwindTables<TableBytes>>> {
         self.read().tables(object)
     }
 
@@ -153,18 +105,19 @@ impl GeneratedCode {
 
     /// Returns true if the dump has tables, and more was written than has been read.
     pub(crate) fn has_grown(&self) -> bool {
-        self.has_tables() && self.file.length().ok() != lock(&self.looked).map(|(length, _)| length)
+        self.has_tables() && self.file.length().ok() != lock(&self.last_read).map(|(length, _)| length)
     }
 
-    /// Returns true if the file is to be read, and notes how much of it there is.
-    fn begin_look(&self) -> bool {
+    /// Returns true if the file is to be read now, and records that it is.
+    fn begin_read(&self, now: Duration) -> bool {
         let Ok(length) = self.file.length() else { return false };
-        let mut looked = lock(&self.looked);
-        let is_due = looked.is_none_or(|(known, when)| {
-            known != length && (self.has_tables() || when.elapsed() >= BETWEEN_LOOKS_WITHOUT_TABLES)
+        let mut last_read = lock(&self.last_read);
+        let is_due = last_read.is_none_or(|(known, when)| {
+            let has_waited = || now.saturating_sub(when) >= READ_INTERVAL_WITHOUT_TABLES;
+            known != length && (self.has_tables() || has_waited())
         });
         if is_due {
-            *looked = Some((length, Instant::now()));
+            *last_read = Some((length, now));
         }
         is_due
     }
@@ -181,4 +134,89 @@ impl GeneratedCode {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A panic elsewhere does not make what is known wrong.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+    use crate::test_sources::MemoryDump;
+
+    fn words(words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    fn header() -> Vec<u8> {
+        words(&[1 << 32 | 0x4a69_5444, 62 << 32 | 40, 42 << 32, 7, 0])
+    }
+
+    /// A record that loads 16 bytes of code at `address`, behind one with its unwind table, if it has one.
+    fn load(address: u64, has_table: bool) -> Vec<u8> {
+        let table = [words(&[(16 + 24 + 8) << 32 | 4, 0, 8, 0, 0]), address.to_le_bytes().to_vec()].concat();
+        let load = words(&[(16 + 40 + 2 + 16) << 32, 10, 1, address, address, 16, address]);
+        [if has_table { table } else { Vec::new() }, load, b"f\0".to_vec(), vec![0xcc; 16]].concat()
+    }
+
+    fn opened(dump: &MemoryDump) -> (DumpUpdater, GeneratedCode) {
+        let mut updater = DumpUpdater::new(Box::new(dump.clone()), true);
+        let code = updater.open(Pid(1), b"/tmp/jit-1.dump").unwrap();
+        (updater, code)
+    }
+
+    fn write(dump: &MemoryDump, bytes: &[u8]) {
+        dump.bytes.lock().unwrap().extend_from_slice(bytes);
+    }
+
+    #[test]
+    fn a_dump_with_tables_is_read_on_whenever_it_has_grown() {
+        let dump = MemoryDump::default();
+        write(&dump, &[header(), load(0x1000, true)].concat());
+        let (mut updater, code) = opened(&dump);
+        updater.update(&code, 0);
+        assert_eq!((code.loads(), code.has_grown()), (1, false));
+        let read = dump.read_bytes.load(Ordering::Relaxed);
+        updater.update(&code, 0);
+        assert_eq!(dump.read_bytes.load(Ordering::Relaxed), read, "nothing is new");
+        write(&dump, &load(0x2000, true));
+        assert!(code.has_grown());
+        updater.update(&code, 0);
+        assert_eq!((code.loads(), code.has_grown()), (2, false));
+        assert!(code.find(Avma(0x2000), Timestamp(10)).is_some());
+        write(&dump, &load(0x3000, true));
+        updater.update(&code, MAX_LOADS_TOGETHER);
+        assert_eq!(code.loads(), 2, "other dumps have all loads that may be kept");
+    }
+
+    #[test]
+    fn a_dump_without_tables_is_read_now_and_then() {
+        let dump = MemoryDump::default();
+        write(&dump, &[header(), load(0x1000, false)].concat());
+        let (mut updater, code) = opened(&dump);
+        updater.update(&code, 0);
+        write(&dump, &load(0x2000, true));
+        dump.milliseconds.store(99, Ordering::Relaxed);
+        updater.update(&code, 0);
+        assert_eq!((code.loads(), code.has_grown()), (0, false), "nobody waits for a dump without tables");
+        dump.milliseconds.store(100, Ordering::Relaxed);
+        updater.update(&code, 0);
+        assert_eq!(code.loads(), 2);
+    }
+
+    #[test]
+    fn a_read_that_comes_late_is_used_later() {
+        let late = Arc::<Mutex<Vec<_>>>::default();
+        let dump = MemoryDump { left_behind: Some(Arc::clone(&late)), ..MemoryDump::default() };
+        write(&dump, &[header(), load(0x1000, true)].concat());
+        let (mut updater, code) = opened(&dump);
+        updater.update(&code, 0);
+        assert_eq!(code.loads(), 0);
+        for work in late.lock().unwrap().drain(..) {
+            (work.0)();
+        }
+        write(&dump, &load(0x2000, true));
+        dump.milliseconds.store(100, Ordering::Relaxed);
+        updater.update(&code, 0);
+        assert_eq!(code.loads(), 1, "of the first read; the second is still to come");
+    }
 }

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
-use elf::{SectionReader, Segment};
+use elf::Segment;
 use generated::{JitDump, Placement};
-use host::objects::BlockBytes;
 use model::{Avma, FileOffset, Svma, Timestamp};
 use rustc_hash::FxBuildHasher;
 use unwinder::{ObjectNumber, ObjectSections, Section, UnwindTables};
 
+use crate::table_bytes::TableBytes;
 use crate::user_state::native;
 
 /// Loads at one address that are kept: the newest.
@@ -44,7 +44,7 @@ impl TableNumbers {
     }
 }
 
-type Tables = Arc<UnwindTables<SectionReader<BlockBytes>>>;
+type Tables = Arc<UnwindTables<TableBytes>>;
 
 /// The unwind tables of the code that one jitdump tells of: what lay where, and when. No file is looked into.
 #[derive(Default, Debug)]
@@ -98,7 +98,7 @@ impl GeneratedTables {
     }
 
     /// The tables with this number.
-    pub fn tables(&self, object: ObjectNumber) -> Option<Arc<UnwindTables<SectionReader<BlockBytes>>>> {
+    pub fn tables(&self, object: ObjectNumber) -> Option<Arc<UnwindTables<TableBytes>>> {
         self.tables.get(&object)?.get()
     }
 
@@ -181,10 +181,10 @@ impl Table {
             writable: false,
         };
         // The code itself is where the process runs, and is not looked at.
-        let file = SectionReader::of_bytes(Arc::default());
+        let file = TableBytes::new([]);
         let mut sections = ObjectSections::new(native()?, file, vec![code]);
         sections.eh_frame =
-            Some(Section { address: self.address, bytes: SectionReader::of_bytes(Arc::clone(&self.bytes)) });
+            Some(Section { address: self.address, bytes: TableBytes::new(Arc::clone(&self.bytes)) });
         Some(Arc::new(UnwindTables::new(sections)))
     }
 }

@@ -18,15 +18,18 @@ mod live_memory;
 mod mechanisms;
 mod object_tables;
 mod process_maps;
+mod table_bytes;
+#[cfg(test)]
+mod test_sources;
 mod user_state;
 mod walker;
 
 pub use chain::{ChainEnd, ChainUnwinder, cut};
-pub use generated_code::DumpOwners;
 pub use generated_tables::{GeneratedTables, TableNumbers};
 pub use mechanisms::Mechanisms;
 pub use object_tables::RefusedTables;
 pub use process_maps::{ProcessMaps, ProcessMapsCache};
+pub use table_bytes::TableBytes;
 pub use user_state::{
     UserState, instruction_of_32_bits, is_of_32_bits, is_user_mark, kernel_part, names_no_mapping, native,
     user_part,

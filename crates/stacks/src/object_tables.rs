@@ -1,12 +1,14 @@
 //! Objects whose tables the unwinder asks for, opened when first needed.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use elf::{ElfError, Object, SectionReader};
-use host::objects::{BlockBytes, ObjectStore, own_vdso_bytes};
-use model::{Name, Pid, Space};
+use elf::{ElfError, ObjectSource, OpenedObject};
+use model::{Name, ObjectIdentity, Pid, Space};
 use unwinder::{ObjectSections, UnwindTables};
+
+use crate::table_bytes::TableBytes;
 
 /// A list of the unwind tables that exist and were not read: one sentence for each object, the first few.
 /// Clones share the list, so that it can be read while stacks are unwound.
@@ -38,82 +40,100 @@ impl RefusedTables {
     }
 }
 
-/// One object, opened when its tables are asked for first.
+/// Opens objects and reads their unwind tables, whatever holds the bytes of these.
+pub(crate) trait TableSource: fmt::Debug + Send + Sync {
+    /// Reads the tables of an object that the process `pid` has mapped. Returns `None` where the object cannot be had, is another
+    /// one than was mapped, or of an architecture that cannot be unwound.
+    fn read(&self, space: &Space, pid: Pid, refused: &RefusedTables) -> Option<OpenTables>;
+
+    /// See [`ObjectSource::close`].
+    fn close(&self, identity: &ObjectIdentity);
+
+    /// See [`ObjectSource::close_all`].
+    fn close_all(&self);
+
+    /// See [`ObjectSource::release_caches`].
+    fn release_caches(&self);
+}
+
+impl<O: ObjectSource> TableSource for O {
+    fn read(&self, space: &Space, pid: Pid, refused: &RefusedTables) -> Option<OpenTables> {
+        let opened = match space {
+            Space::Object(identity) => self.open(identity, pid)?,
+            Space::Vdso { build_id } => {
+                OpenedObject { object: self.open_vdso(build_id.as_ref())?, debug_file: None }
+            }
+            _ => return None,
+        };
+        let mut sections = ObjectSections::from_object(&opened.object)?;
+        if let Some(debug_file) = &opened.debug_file {
+            sections.add_debug_file(debug_file);
+        }
+        let tables = UnwindTables::new(sections.map_bytes(TableBytes::new));
+        if let Space::Object(identity) = space {
+            refused.add(&identity.path, tables.refused());
+        }
+        let bytes = opened.object.headers_size() + tables.indices_size();
+        Some(OpenTables { tables: Arc::new(tables), bytes })
+    }
+
+    fn close(&self, identity: &ObjectIdentity) {
+        ObjectSource::close(self, identity);
+    }
+
+    fn close_all(&self) {
+        ObjectSource::close_all(self);
+    }
+
+    fn release_caches(&self) {
+        ObjectSource::release_caches(self);
+    }
+}
+
+/// The unwind tables of an object that was opened.
+#[derive(Debug)]
+pub(crate) struct OpenTables {
+    tables: Arc<UnwindTables<TableBytes>>,
+    /// The memory that the tables and the headers of the object take, without unpacked sections, which have a budget of their own.
+    bytes: usize,
+}
+
+/// The unwind tables of one object, which is opened when they are asked for first.
 #[derive(Debug)]
 pub(crate) struct ObjectTables {
     space: Space,
-    /// A process that maps it.
+    /// A process that maps the object.
     pid: Pid,
-    store: Arc<ObjectStore<BlockBytes>>,
+    source: Arc<dyn TableSource>,
     refused: RefusedTables,
     tables: OnceLock<Option<OpenTables>>,
 }
 
-/// The tables of an object that was opened.
-#[derive(Debug)]
-struct OpenTables {
-    tables: Arc<UnwindTables<SectionReader<BlockBytes>>>,
-    /// Memory that they and the headers of the object take, but for unpacked sections, which have a budget of their own.
-    bytes: usize,
-}
-
 impl ObjectTables {
-    pub(crate) fn new(
-        space: Space,
-        pid: Pid,
-        store: Arc<ObjectStore<BlockBytes>>,
-        refused: RefusedTables,
-    ) -> Self {
-        Self { space, pid, store, refused, tables: OnceLock::new() }
+    pub(crate) fn new(space: Space, pid: Pid, source: Arc<dyn TableSource>, refused: RefusedTables) -> Self {
+        Self { space, pid, source, refused, tables: OnceLock::new() }
     }
 
-    /// Its tables; `None` where the object cannot be had, is another one than was mapped, or of another architecture.
-    pub(crate) fn tables(&self) -> Option<Arc<UnwindTables<SectionReader<BlockBytes>>>> {
-        let open = self.tables.get_or_init(|| self.open()).as_ref();
-        open.map(|open| Arc::clone(&open.tables))
+    /// Returns the tables as [`TableSource::read`] does, which is asked once.
+    pub(crate) fn tables(&self) -> Option<Arc<UnwindTables<TableBytes>>> {
+        let read = || self.source.read(&self.space, self.pid, &self.refused);
+        self.tables.get_or_init(read).as_ref().map(|open| Arc::clone(&open.tables))
     }
 
-    /// Returns the number of bytes of memory that they take while they are open.
+    /// Returns the number of bytes of memory that the tables take while they are open.
     pub(crate) fn size(&self) -> usize {
         self.tables.get().and_then(Option::as_ref).map_or(0, |open| open.bytes)
     }
 
-    /// Lets the store forget the object, which is closed with its last user.
+    /// Lets the source forget the object. Its last user closes its file.
     pub(crate) fn close(&self) {
         if let Space::Object(identity) = &self.space {
-            self.store.close(identity);
+            self.source.close(identity);
         }
     }
 
-    /// Returns true if its tables have been asked for before.
+    /// Returns true if the tables have been asked for before.
     pub(crate) fn is_open(&self) -> bool {
         self.tables.get().is_some()
-    }
-
-    fn open(&self) -> Option<OpenTables> {
-        let (tables, headers) = match &self.space {
-            Space::Object(identity) => {
-                let (object, path) = self.store.open_with_path(identity, &[self.pid]).ok()?;
-                let mut sections = ObjectSections::from_object(&object)?;
-                if let Some(debug_file) = self.store.debug_files(&object, &path).debug {
-                    sections.add_debug_file(&debug_file);
-                }
-                let tables = UnwindTables::new(sections);
-                self.refused.add(&identity.path, tables.refused());
-                (tables, object.headers_size())
-            }
-            Space::Vdso { build_id } => {
-                let vdso = Object::read(BlockBytes::Memory(own_vdso_bytes()?)).ok()?;
-                let same = match (build_id, vdso.build_id()) {
-                    (Some(recorded), Some(ours)) => recorded.same_object(&ours),
-                    // The kernel states no id for it: ours it is only on the machine that was recorded.
-                    _ => self.store.paths().own_images,
-                };
-                (UnwindTables::new(ObjectSections::from_object(&Arc::new(vdso)).filter(|_| same)?), 0)
-            }
-            _ => return None,
-        };
-        let bytes = headers + tables.indices_size();
-        Some(OpenTables { tables: Arc::new(tables), bytes })
     }
 }

@@ -2,20 +2,20 @@
 //! tracker goes on.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
 
-use elf::SectionReader;
-use generated::is_dump;
-use host::objects::{BlockBytes, ObjectStore};
+use elf::ObjectSource;
+use generated::{DumpSource, is_dump};
 use model::{AddressKind, Avma, FileOffset, FrameAddress, Pid, Space, SpaceId, StackEntry, Timestamp};
 use rustc_hash::FxBuildHasher;
 use tracker::{Generation, Mapping, MappingKind, Tracker};
 use unwinder::{AddressSpace, ObjectNumber, Objects, UnwindTables};
 
-use crate::generated_code::{DumpOwners, DumpReader, GeneratedCode};
+use crate::generated_code::{DumpUpdater, GeneratedCode};
 use crate::generated_tables::number_of_space;
-use crate::object_tables::{ObjectTables, RefusedTables};
+use crate::object_tables::{ObjectTables, RefusedTables, TableSource};
+use crate::table_bytes::TableBytes;
 
 /// The mappings of a process at one moment.
 #[derive(Debug)]
@@ -47,25 +47,31 @@ impl ProcessMaps {
     }
 }
 
-/// The objects mapped by a process, lent to an unwinder.
-#[derive(Debug)]
+/// The objects that a process has mapped, as the unwinder asks for them.
 pub(crate) struct MappedObjects<'s> {
     maps: &'s ProcessMaps,
-    /// Until when any may be had, and only those that are open: to open one takes long, and so may each look into its file.
-    until: Option<Instant>,
+    /// Returns true once the time is over in which tables may be read. Where it is set, no object is opened at all: that takes long.
+    is_over: Option<&'s dyn Fn() -> bool>,
     /// The time at which generated code is asked for.
     time: Timestamp,
-    /// True if one was asked for that was not to be had for this.
+    /// True if tables were asked for and not given out, because the time was over or their object is not open.
     pub(crate) lacking: bool,
+}
+
+impl fmt::Debug for MappedObjects<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MappedObjects").field("maps", &self.maps).finish_non_exhaustive()
+    }
 }
 
 impl<'s> MappedObjects<'s> {
     pub(crate) fn all(maps: &'s ProcessMaps) -> Self {
-        Self { maps, until: None, time: Timestamp(u64::MAX), lacking: false }
+        Self { maps, is_over: None, time: Timestamp(u64::MAX), lacking: false }
     }
 
-    pub(crate) fn open(maps: &'s ProcessMaps, until: Instant) -> Self {
-        Self { until: Some(until), ..Self::all(maps) }
+    /// Gives out the tables of objects that are open, until `is_over` returns true.
+    pub(crate) fn open(maps: &'s ProcessMaps, is_over: &'s dyn Fn() -> bool) -> Self {
+        Self { is_over: Some(is_over), ..Self::all(maps) }
     }
 
     /// The same at the time of a sample; without one, now.
@@ -92,13 +98,13 @@ impl<'s> MappedObjects<'s> {
 }
 
 impl Objects for MappedObjects<'_> {
-    type Bytes = SectionReader<BlockBytes>;
+    type Bytes = TableBytes;
 
     fn tables(&mut self, object: ObjectNumber) -> Option<Arc<UnwindTables<Self::Bytes>>> {
         let Some(image) = self.maps.images.get(&object) else {
             return self.maps.generated.iter().find_map(|code| code.tables(object));
         };
-        self.lacking |= self.until.is_some_and(|until| !image.is_open() || Instant::now() >= until);
+        self.lacking |= self.is_over.is_some_and(|is_over| !image.is_open() || is_over());
         if self.lacking {
             return None;
         }
@@ -123,11 +129,11 @@ impl Objects for MappedObjects<'_> {
 /// The newest mappings of each process, and the objects of all.
 #[derive(Debug)]
 pub struct ProcessMapsCache {
-    store: Arc<ObjectStore<BlockBytes>>,
+    objects: Arc<dyn TableSource>,
     refused: RefusedTables,
     images: HashMap<SpaceId, Arc<ObjectTables>, FxBuildHasher>,
     processes: HashMap<Pid, (Generation, Arc<ProcessMaps>), FxBuildHasher>,
-    dump_reader: Option<DumpReader>,
+    dump_updater: Option<DumpUpdater>,
     /// By the spaces that their files are; `None` where there is none to be used.
     dumps: HashMap<SpaceId, Option<Arc<GeneratedCode>>, FxBuildHasher>,
 }
@@ -149,24 +155,25 @@ const MANY_IMAGES: usize = 512;
 const MOST_TABLE_BYTES: usize = 32 << 20;
 
 impl ProcessMapsCache {
-    /// None yet; `store` opens objects.
-    pub fn new(store: Arc<ObjectStore<BlockBytes>>) -> Self {
+    /// Creates an empty cache that has objects opened by `objects`.
+    pub fn new(objects: Arc<impl ObjectSource + 'static>) -> Self {
         let refused = RefusedTables::default();
         Self {
-            store,
+            objects,
             refused,
             images: HashMap::default(),
             processes: HashMap::default(),
-            dump_reader: None,
+            dump_updater: None,
             dumps: HashMap::default(),
         }
     }
 
-    /// The same, which knows how to unwind generated code that a process describes in a jitdump. `has_clock` says whether the times
-    /// of samples are of `CLOCK_MONOTONIC`, as those of dumps are; else the newest code at an address is taken.
+    /// Returns the same cache, which also unwinds generated code that a process describes in a jitdump; `dumps` opens it. Set
+    /// `has_clock` if the times of samples are of `CLOCK_MONOTONIC`, as those of dumps are: else the newest code at an address is
+    /// taken.
     #[must_use]
-    pub fn with_dumps(self, owners: DumpOwners, has_clock: bool) -> Self {
-        Self { dump_reader: Some(DumpReader::new(owners, has_clock)), ..self }
+    pub fn with_dumps(self, dumps: impl DumpSource + 'static, has_clock: bool) -> Self {
+        Self { dump_updater: Some(DumpUpdater::new(Box::new(dumps), has_clock)), ..self }
     }
 
     /// The unwind tables that were not read, now and later.
@@ -203,16 +210,16 @@ impl ProcessMapsCache {
 
     /// Looks whether the process's dumps have grown.
     fn look(&mut self, maps: &ProcessMaps) {
-        let Some(reader) = self.dump_reader.as_mut().filter(|_| !maps.generated.is_empty()) else { return };
+        let Some(updater) = self.dump_updater.as_mut().filter(|_| !maps.generated.is_empty()) else { return };
         let all: usize = self.dumps.values().flatten().map(|code| code.loads()).sum();
         for code in &maps.generated {
-            reader.look(code, all.saturating_sub(code.loads()));
+            updater.update(code, all.saturating_sub(code.loads()));
         }
     }
 
     /// The code that the dump in a space tells of. Dumps of processes that have ended make room for new ones.
     fn generated_code(&mut self, space: SpaceId, path: &[u8], pid: Pid) -> Option<Arc<GeneratedCode>> {
-        let reader = self.dump_reader.as_mut()?;
+        let updater = self.dump_updater.as_mut()?;
         if let Some(known) = self.dumps.get(&space) {
             return known.clone();
         }
@@ -222,7 +229,7 @@ impl ProcessMapsCache {
         if self.dumps.len() >= MOST_DUMPS {
             return None;
         }
-        let code = reader.open(pid, path).map(Arc::new);
+        let code = updater.open(pid, path).map(Arc::new);
         self.dumps.insert(space, code.clone());
         code
     }
@@ -232,9 +239,9 @@ impl ProcessMapsCache {
         self.images.contains_key(&space)
     }
 
-    /// Takes the pages of objects out of our memory until they are touched again.
-    pub fn give_back(&self) {
-        self.store.release_memory();
+    /// Releases the memory that only makes later reads of objects faster.
+    pub fn release_caches(&self) {
+        self.objects.release_caches();
     }
 
     /// Drops the mappings of processes that the tracker has forgotten, where there are many, and of the objects that were
@@ -272,7 +279,7 @@ impl ProcessMapsCache {
         self.processes.clear();
         self.images.clear();
         self.dumps.clear();
-        self.store.close_all();
+        self.objects.close_all();
     }
 
     fn take(&mut self, tracker: &Tracker, pid: Pid) -> ProcessMaps {
@@ -285,7 +292,7 @@ impl ProcessMapsCache {
             if let Some(object) = object {
                 let known = self.images.entry(mapping.space).or_insert_with(|| {
                     let space = tracker.spaces().get(mapping.space).clone();
-                    Arc::new(ObjectTables::new(space, pid, Arc::clone(&self.store), self.refused.clone()))
+                    Arc::new(ObjectTables::new(space, pid, Arc::clone(&self.objects), self.refused.clone()))
                 });
                 images.insert(object, Arc::clone(known));
                 if generated.len() < MOST_DUMPS_OF_PROCESS
@@ -313,16 +320,12 @@ mod tests {
     use super::*;
     use decoder::record::{Mmap, Record, Task};
     use decoder::{CpuMode, SampleId};
-    use host::objects::SearchPaths;
     use model::Tid;
+
+    use crate::test_sources::MemoryObjects;
 
     /// Processes from 1 on, each with a program of its own.
     fn tracker_of(processes: i32) -> Tracker {
-        tracker_of_programs(processes, "/bin")
-    }
-
-    /// The same, with programs of this folder.
-    fn tracker_of_programs(processes: i32, folder: &str) -> Tracker {
         let mut tracker = Tracker::new();
         for pid in 1..=processes {
             tracker.apply(&Record::Mmap(Mmap {
@@ -331,7 +334,7 @@ mod tests {
                 start: 0x40_0000,
                 len: 0x1000,
                 page_offset: 0,
-                path: format!("{folder}/program{pid}").as_bytes(),
+                path: format!("/bin/program{pid}").as_bytes(),
                 extended: None,
                 data: false,
                 mode: CpuMode::User,
@@ -356,8 +359,11 @@ mod tests {
     }
 
     fn maps_of(tracker: &mut Tracker, processes: i32) -> ProcessMapsCache {
-        let paths = SearchPaths::from_environment(None, Vec::new(), true);
-        let mut maps_cache = ProcessMapsCache::new(Arc::new(ObjectStore::new(paths)));
+        maps_with(tracker, processes, MemoryObjects::default())
+    }
+
+    fn maps_with(tracker: &mut Tracker, processes: i32, objects: MemoryObjects) -> ProcessMapsCache {
+        let mut maps_cache = ProcessMapsCache::new(Arc::new(objects));
         for pid in 1..=processes {
             maps_cache.of(tracker, Pid(pid));
         }
@@ -415,13 +421,10 @@ mod tests {
     #[test]
     fn tables_of_hostile_objects_are_bounded_in_bytes() {
         const ALL: i32 = 24;
-        let folder = tempfile::tempdir().unwrap();
         let object = object_of_many_sections();
-        for pid in 1..=ALL {
-            std::fs::write(folder.path().join(format!("program{pid}")), &object).unwrap();
-        }
-        let mut tracker = tracker_of_programs(ALL, folder.path().to_str().unwrap());
-        let mut maps_cache = maps_of(&mut tracker, 0);
+        let programs = (1..=ALL).map(|pid| (format!("/bin/program{pid}"), object.clone()));
+        let mut tracker = tracker_of(ALL);
+        let mut maps_cache = maps_with(&mut tracker, 0, MemoryObjects::with(programs));
         let mut most = 0;
         for pid in 1..=ALL {
             let maps = maps_cache.of(&mut tracker, Pid(pid));

@@ -1,9 +1,7 @@
 //! One user stack from all that is known of it: the copy, the kernel's own walk, earlier stacks, the live memory.
 
-use std::time::Instant;
-
 use decoder::Sample;
-use model::{Avma, Pid, TruncationReason};
+use model::{Avma, Pid, ProcessMemory, TruncationReason};
 use unwinder::{NoMemory, StackEnd, UnwoundStack};
 
 use crate::caller_cache::CallerCache;
@@ -73,15 +71,15 @@ impl StackWalker {
         end
     }
 
-    /// Appends the stack, if its copy makes it complete, or an earlier one, and that can be seen about `until` then. Says whether
-    /// an earlier one was needed.
+    /// Appends the stack, if its copy makes it complete, or an earlier one, and that can be seen before `is_over` returns true. Says
+    /// whether an earlier one was needed.
     pub fn walk_at_once(
         &mut self,
         sampled: &SampledStack<'_>,
-        until: Instant,
+        is_over: &dyn Fn() -> bool,
         chain: &mut Vec<u64>,
     ) -> Option<ChainEnd> {
-        let mut objects = MappedObjects::open(sampled.maps, until).at(sampled.state.time);
+        let mut objects = MappedObjects::open(sampled.maps, is_over).at(sampled.state.time);
         let end = self.unwinder.unwind_at_once(&mut objects, sampled.state, chain)?;
         let late = end == StackEnd::Truncated(TruncationReason::CopyTooSmall)
             && !sampled.state.stack.bytes.is_empty()
@@ -121,7 +119,13 @@ impl StackWalker {
 
     /// The stack found last is deeper than its copy, and `chain` holds it from `start` on: goes on by an earlier stack of the
     /// process, or by the live memory.
-    pub fn finish(&mut self, sampled: &SampledStack<'_>, chain: &mut Vec<u64>, start: usize) -> ChainEnd {
+    pub fn finish(
+        &mut self,
+        sampled: &SampledStack<'_>,
+        memory: &dyn ProcessMemory,
+        chain: &mut Vec<u64>,
+        start: usize,
+    ) -> ChainEnd {
         let SampledStack { pid, state, maps, .. } = *sampled;
         let witness = self.witness(sampled, chain, start);
         let stack = self.unwinder.stack();
@@ -135,7 +139,7 @@ impl StackWalker {
         }
         chain.extend(mark);
         if let Some(witness) = witness {
-            let mut memory = LiveMemory::new(pid, witness, maps, &mut self.memory);
+            let mut memory = LiveMemory::new(memory, pid, witness, maps, &mut self.memory);
             chain.truncate(start);
             let unwound = self.unwinder.unwind(maps, state, &mut memory, chain);
             if !matches!(unwound.end, StackEnd::Truncated(_)) {

@@ -17,8 +17,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("symbolizer", &["model", "elf"]),
     ("profile", &["model"]),
     ("export", &["model", "decoder", "perfdata", "profile"]),
-    ("host", &["model", "elf"]),
-    ("stacks", &["model", "decoder", "tracker", "generated", "elf", "unwinder", "host"]),
+    ("stacks", &["model", "decoder", "tracker", "generated", "elf", "unwinder"]),
+    ("host", &["model", "generated", "elf"]),
     (
         "recorder",
         &["model", "decoder", "perfdata", "tracker", "elf", "unwinder", "generated", "host", "stacks"],

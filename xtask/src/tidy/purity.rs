@@ -22,6 +22,7 @@ const PURE: &[&str] = &[
     "tracker",
     "elf",
     "unwinder",
+    "stacks",
     "symbolizer",
     "profile",
     "export",

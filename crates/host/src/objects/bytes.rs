@@ -42,8 +42,8 @@ impl AsRef<[u8]> for ObjectBytes {
     }
 }
 
-/// A source of the bytes of objects.
-pub trait ObjectSource: ReadAt + Sized {
+/// The bytes of an object, as an [`ObjectStore`](super::ObjectStore) gets them from a file.
+pub trait FileBytes: ReadAt + Sized {
     /// State shared by all objects of a store.
     type Shared: Default + Debug;
 
@@ -57,7 +57,7 @@ pub trait ObjectSource: ReadAt + Sized {
     fn release_memory(&self);
 }
 
-impl ObjectSource for ObjectBytes {
+impl FileBytes for ObjectBytes {
     type Shared = ();
 
     fn open(file: File, _: u64, (): &()) -> Result<Object<Self>, Reason> {
@@ -72,7 +72,7 @@ impl ObjectSource for ObjectBytes {
     }
 }
 
-impl ObjectSource for BlockBytes {
+impl FileBytes for BlockBytes {
     type Shared = Arc<BlockCache>;
 
     fn open(file: File, size: u64, cache: &Arc<BlockCache>) -> Result<Object<Self>, Reason> {
@@ -89,7 +89,7 @@ impl ObjectSource for BlockBytes {
 ///
 /// # Errors
 /// The reason why the file is not a usable object.
-pub(super) fn open_as<S: ObjectSource>(path: &Path, shared: &S::Shared) -> Result<Object<S>, Reason> {
+pub(super) fn open_as<S: FileBytes>(path: &Path, shared: &S::Shared) -> Result<Object<S>, Reason> {
     let file = open_regular(path).map_err(|error| reason(&error))?;
     let size = file.metadata().map_err(|error| reason(&error))?.len();
     S::open(file, size, shared)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use elf::{Object, SymbolSource};
 use model::{BuildId, Reason};
 
-use super::{ObjectBytes, ObjectSource, ObjectStore};
+use super::{FileBytes, ObjectBytes, ObjectStore};
 
 /// The debug files found for one object.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl<S> Default for DebugFiles<S> {
     }
 }
 
-impl<S: ObjectSource> ObjectStore<S> {
+impl<S: FileBytes> ObjectStore<S> {
     /// Finds the debug files of an object that was opened at `path`: first in build-id folders, then by `.gnu_debuglink`. Then finds
     /// the dwz file and the package of split units of what was found.
     pub fn debug_files(&self, object: &Object<S>, path: &Path) -> DebugFiles<S> {

@@ -14,11 +14,12 @@ mod mapped;
 mod retained_files;
 mod search;
 mod store;
+mod unwind_source;
 
 pub use block_cache::{BlockBytes, BlockCache};
 #[cfg(feature = "debuginfod")]
 pub(crate) use bytes::open_opened;
-pub use bytes::{HostObject, ObjectBytes, ObjectSource, open as open_file};
+pub use bytes::{FileBytes, HostObject, ObjectBytes, open as open_file};
 pub use debug_files::DebugFiles;
 pub use image::{own_vdso, own_vdso_bytes};
 pub use mapped::build_id_of_mapping;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use model::{BuildId, ObjectIdentity, Pid};
 
 use super::block_cache::BlockBytes;
-use super::bytes::ObjectSource;
+use super::bytes::FileBytes;
 use crate::in_root;
 use crate::mounts::Mounts;
 use crate::sys::limits;
@@ -185,7 +185,7 @@ impl RetainedFiles {
     }
 
     /// Reads the headers of a file; `None` if it is not retained, or was modified since it was opened.
-    pub(super) fn open<S: ObjectSource>(
+    pub(super) fn open<S: FileBytes>(
         &self,
         identity: &ObjectIdentity,
         shared: &S::Shared,

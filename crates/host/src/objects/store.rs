@@ -9,12 +9,12 @@ use model::{FileIdentity, Name, ObjectIdentity, Pid, Reason};
 
 use super::bytes::open_as;
 use super::retained_files::{DELETED_SUFFIX, RetainedFiles, path_in_process};
-use super::{ObjectBytes, ObjectSource, SearchPaths};
+use super::{FileBytes, ObjectBytes, SearchPaths};
 use crate::procfs;
 
 /// Finds and opens the objects of a recording, and caches them.
 #[derive(Debug)]
-pub struct ObjectStore<S: ObjectSource = ObjectBytes> {
+pub struct ObjectStore<S: FileBytes = ObjectBytes> {
     paths: SearchPaths,
     limits: ObjectLimits,
     shared: S::Shared,
@@ -54,7 +54,7 @@ type OpenObject<S> = (Arc<Object<S>>, PathBuf);
 /// structure, an open one a descriptor.
 const MAX_OPEN_OBJECTS: usize = 512;
 
-impl<S: ObjectSource> ObjectStore<S> {
+impl<S: FileBytes> ObjectStore<S> {
     /// Returns an empty store with default limits.
     pub fn new(paths: SearchPaths) -> Self {
         let opened = OpenObjects { objects: HashMap::new(), uses: 0 };

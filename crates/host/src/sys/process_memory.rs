@@ -2,7 +2,7 @@
 
 use std::io;
 
-use model::Pid;
+use model::{Avma, Pid, ProcessMemory};
 
 use super::check;
 
@@ -23,6 +23,16 @@ pub fn read(pid: Pid, address: u64, into: &mut [u8]) -> io::Result<usize> {
         check(-1)?;
     }
     Ok(usize::try_from(read).unwrap_or(0))
+}
+
+/// The processes that run on this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct LiveProcesses;
+
+impl ProcessMemory for LiveProcesses {
+    fn read(&self, pid: Pid, address: Avma, into: &mut [u8]) -> usize {
+        read(pid, address.0, into).unwrap_or(0)
+    }
 }
 
 #[cfg(test)]

@@ -8,11 +8,13 @@ use std::time::Instant;
 use decoder::values::U64s;
 use decoder::{Endian, RawRecord, Sample};
 use elf::UnpackBudget;
-use host::objects::{ObjectLimits, ObjectStore, SearchPaths};
+use host::dump_files::DumpFiles;
+use host::objects::{BlockBytes, ObjectLimits, ObjectStore, SearchPaths};
+use host::sys::process_memory::LiveProcesses;
 use model::{EventIndex, Pid, Timestamp, TruncationReason};
 use stacks::{
-    DumpOwners, Mechanisms, ProcessMapsCache, RefusedTables, SampledStack, StackWalker, UserState,
-    is_of_32_bits, kernel_part, names_no_mapping, native, user_part,
+    Mechanisms, ProcessMapsCache, RefusedTables, SampledStack, StackWalker, UserState, is_of_32_bits,
+    kernel_part, names_no_mapping, native, user_part,
 };
 use tracker::{OrderedRecord, Tracker};
 use unwinder::{StackEnd, Unwinder};
@@ -65,12 +67,12 @@ fn limits() -> ObjectLimits {
 
 impl SampleUnwinder {
     pub(super) fn new(mechanisms: Mechanisms) -> Self {
-        let store = ObjectStore::new(SearchPaths::from_environment(None, Vec::new(), true));
+        let store = ObjectStore::<BlockBytes>::new(SearchPaths::from_environment(None, Vec::new(), true));
         let store = Arc::new(store.with_limits(limits()));
-        let owners = DumpOwners::new(|pid| host::procfs::life(pid).ok());
+        let dumps = DumpFiles::new(|pid| host::procfs::life(pid).ok());
         Self {
             // True: the timestamps of records and of jitdumps are on the same clock.
-            maps_cache: ProcessMapsCache::new(store).with_dumps(owners, true),
+            maps_cache: ProcessMapsCache::new(store).with_dumps(dumps, true),
             walker: StackWalker::new(Unwinder::FRAME_LIMIT, mechanisms),
             totals: StackTotals::default(),
             copy_size: CopySizeController::default(),
@@ -136,7 +138,7 @@ impl SampleUnwinder {
         }
         self.record_copy_use(pid, state, unwound.end);
         if unwound.end != StackEnd::Complete && self.walker.goes_on() {
-            unwound = self.walker.finish(&sampled, &mut self.chain, start);
+            unwound = self.walker.finish(&sampled, &LiveProcesses, &mut self.chain, start);
         }
         self.totals.count(unwound.end, unwound.late);
         Ok(())
@@ -162,9 +164,12 @@ impl SampleUnwinder {
             return false;
         };
         let sampled = SampledStack { sample, pid, state: &state, maps: &maps };
+        let is_over = || Instant::now() >= until;
         self.chain.clear();
         self.chain.extend(kernel_part(sample));
-        let Some(unwound) = self.walker.walk_at_once(&sampled, until, &mut self.chain) else { return false };
+        let Some(unwound) = self.walker.walk_at_once(&sampled, &is_over, &mut self.chain) else {
+            return false;
+        };
         let start = into.len();
         encode(self.with_chain(*sample, layouts), &layouts.written, into);
         let with = UnwoundWith { pid, generation: generation.as_u64(), beyond_copy: unwound.late };
@@ -242,7 +247,7 @@ impl SampleUnwinder {
 
     /// Releases the pages of mapped objects; they are read again when they are touched.
     pub(super) fn release_object_pages(&self) {
-        self.maps_cache.give_back();
+        self.maps_cache.release_caches();
     }
 
     /// Forgets ended processes, here and in the tracker: a recording may go on for days.

@@ -13,7 +13,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use decoder::{Endian, RawRecord, Record, RecordLayout};
-use host::objects::{ObjectStore, SearchPaths};
+use host::objects::{BlockBytes, ObjectStore, SearchPaths};
 use model::Timestamp;
 use prof_recorder::event::Rate;
 use prof_recorder::{CallChain, Chunk, Consumer, Control, Destination, Ending, Options, Recording, Workload};
@@ -100,7 +100,7 @@ fn unwind(everything: &Everything) -> Vec<Pair> {
         rest = &rest[size..];
     }
     orderer.finish();
-    let store = ObjectStore::new(SearchPaths::from_environment(None, Vec::new(), true));
+    let store = ObjectStore::<BlockBytes>::new(SearchPaths::from_environment(None, Vec::new(), true));
     let (mut tracker, mut maps_cache) = (Tracker::new(), ProcessMapsCache::new(Arc::new(store)));
     let (mut unwinder, mut pairs) = (ChainUnwinder::default(), Vec::new());
     while let Some((_, raw)) = orderer.pop() {

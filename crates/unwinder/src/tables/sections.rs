@@ -64,6 +64,27 @@ impl<S> ObjectSections<S> {
             refused: Vec::new(),
         }
     }
+
+    /// Converts the holders of all bytes, to unwind with objects from different sources.
+    pub fn map_bytes<T>(self, mut convert: impl FnMut(S) -> T) -> ObjectSections<T> {
+        let file = convert(self.file);
+        let mut section = |section: Option<Section<S>>| {
+            section.map(|Section { address, bytes }| Section { address, bytes: convert(bytes) })
+        };
+        ObjectSections {
+            architecture: self.architecture,
+            file,
+            segments: self.segments,
+            eh_frame: section(self.eh_frame),
+            eh_frame_hdr: section(self.eh_frame_hdr),
+            debug_frame: section(self.debug_frame),
+            text: self.text,
+            got: self.got,
+            entry: self.entry,
+            is_go: self.is_go,
+            refused: self.refused,
+        }
+    }
 }
 
 impl<D: ReadAt> ObjectSections<SectionReader<D>> {

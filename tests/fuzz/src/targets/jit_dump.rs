@@ -3,11 +3,9 @@
 use std::io::Cursor;
 use std::sync::Arc;
 
-use elf::SectionReader;
 use generated::{JitDump, Placement};
-use host::objects::BlockBytes;
 use model::{Avma, FileOffset, Tid, Timestamp};
-use stacks::{GeneratedTables, TableNumbers};
+use stacks::{GeneratedTables, TableBytes, TableNumbers};
 use unwinder::{
     AddressSpace, Architecture, Innermost, Mapping, NoMemory, ObjectNumber, Objects, Registers, StackCopy,
     UnwindTables, Unwinder, UnwoundStack,
@@ -47,7 +45,7 @@ struct Generated {
 }
 
 impl Objects for Generated {
-    type Bytes = SectionReader<BlockBytes>;
+    type Bytes = TableBytes;
 
     fn tables(&mut self, object: ObjectNumber) -> Option<Arc<UnwindTables<Self::Bytes>>> {
         self.tables.tables(object)
