@@ -38,6 +38,8 @@ pub const HW_BRANCH_INSTRUCTIONS: u64 = 4;
 pub const SW_PAGE_FAULTS: u64 = 2;
 /// `PERF_COUNT_SW_CONTEXT_SWITCHES`
 pub const SW_CONTEXT_SWITCHES: u64 = 3;
+/// `PERF_COUNT_SW_CPU_MIGRATIONS`
+pub const SW_CPU_MIGRATIONS: u64 = 4;
 /// `PERF_COUNT_SW_PAGE_FAULTS_MIN`
 pub const SW_PAGE_FAULTS_MIN: u64 = 5;
 /// `PERF_COUNT_SW_PAGE_FAULTS_MAJ`
@@ -46,6 +48,18 @@ pub const SW_PAGE_FAULTS_MAJ: u64 = 6;
 pub const SW_DUMMY: u64 = 9;
 /// `PERF_COUNT_SW_BPF_OUTPUT`
 pub const SW_BPF_OUTPUT: u64 = 10;
+/// `PERF_COUNT_SW_CGROUP_SWITCHES`
+pub const SW_CGROUP_SWITCHES: u64 = 11;
+
+/// The PMU of an event of [`TYPE_HARDWARE`] or [`TYPE_HW_CACHE`] lies in the upper half of `config` (`PERF_PMU_TYPE_SHIFT`).
+const PMU_TYPE_SHIFT: u32 = 32;
+
+/// `HW_BREAKPOINT_R` (include/uapi/linux/hw_breakpoint.h): a bit of [`Attr::bp_type`].
+pub const BREAKPOINT_READ: u32 = 1;
+/// `HW_BREAKPOINT_W`
+pub const BREAKPOINT_WRITE: u32 = 2;
+/// `HW_BREAKPOINT_X`
+pub const BREAKPOINT_EXECUTE: u32 = 4;
 
 /// `precise_ip` as a bit field of two bits; all others before it, and those after it, have one.
 const FLAG_WIDTHS: [u32; 16] = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2];
@@ -218,6 +232,48 @@ impl Attr {
         const CYCLES: [u64; 2] = [0, 9];
         let config = self.config & u64::from(u32::MAX);
         self.is_cpu_clock() || self.kind == TYPE_HARDWARE && CYCLES.contains(&config)
+    }
+
+    /// Returns true if the event happens in the kernel only: a tracepoint, a context switch, a migration, a switch of cgroups
+    /// (checklist E4).
+    pub fn occurs_in_kernel_only(&self) -> bool {
+        const SOFTWARE: [u64; 3] = [SW_CONTEXT_SWITCHES, SW_CPU_MIGRATIONS, SW_CGROUP_SWITCHES];
+        self.kind == TYPE_TRACEPOINT || self.kind == TYPE_SOFTWARE && SOFTWARE.contains(&self.config)
+    }
+
+    /// Returns true if the event is a breakpoint at an address of the kernel: in the upper half of the addresses.
+    pub fn is_kernel_breakpoint(&self) -> bool {
+        self.kind == TYPE_BREAKPOINT && self.config1 >> 63 == 1
+    }
+
+    /// Returns the number of the PMU that counts the event: `kind`, or for hardware and cache events the PMU that `config` names on
+    /// a machine with several kinds of cores (0 elsewhere).
+    pub fn pmu(&self) -> u32 {
+        if self.can_name_pmu() { (self.config >> PMU_TYPE_SHIFT) as u32 } else { self.kind }
+    }
+
+    /// Lets the PMU of this number count a hardware, cache or raw event, which else any kind of core counts. Raw events, whose
+    /// numbers are the PMU's own, are of its type; the others name it in `config`. Other events stay as they are.
+    pub fn set_pmu(&mut self, pmu: u32) {
+        if self.kind == TYPE_RAW {
+            self.kind = pmu;
+        } else if self.can_name_pmu() {
+            self.config |= u64::from(pmu) << PMU_TYPE_SHIFT;
+        }
+    }
+
+    /// Removes the PMU from the `config` of a hardware or cache event, for kernels that know one kind of core only (before Linux 5.13;
+    /// on ARM 6.6). Returns false where there is none.
+    pub fn remove_pmu(&mut self) -> bool {
+        let names_pmu = self.can_name_pmu() && self.pmu() != 0;
+        if names_pmu {
+            self.config &= u64::from(u32::MAX);
+        }
+        names_pmu
+    }
+
+    fn can_name_pmu(&self) -> bool {
+        matches!(self.kind, TYPE_HARDWARE | TYPE_HW_CACHE)
     }
 
     /// Returns true if the event samples by frequency rather than by a fixed period.

@@ -17,10 +17,13 @@ pub mod flags;
 mod layout;
 pub mod offsets;
 mod raw;
+mod read_values;
 pub mod record;
+mod record_size;
 pub mod registers;
 pub mod sample;
 mod sideband;
+mod stack_copy;
 pub mod user_page;
 pub mod values;
 
@@ -30,9 +33,12 @@ pub use endian::Endian;
 pub use error::DecodeError;
 pub use flags::{AttrFlags, BranchSampleFormat, ReadFormat, SampleFormat};
 pub use layout::{RecordLayout, SAMPLE_HEAD};
-pub use raw::{HEADER_SIZE, RawRecord, kind, misc};
+pub use raw::{HEADER_SIZE, RawRecord, RecordHeader, kind, misc};
+pub use read_values::ReadValues;
 pub use record::{CpuMode, Record, SampleId};
+pub use record_size::{ChainLimits, MAX_RECORD_BYTES, MAX_STACK_COPY_BYTES};
 pub use sample::Sample;
+pub use stack_copy::{StackCopy, StackCopyLocator};
 
 // Their types are those of the functions here.
 pub use model;

@@ -16,6 +16,8 @@ pub const PROCESS: usize = 8;
 pub const PARENT_PROCESS: usize = 12;
 /// The thread in FORK and EXIT, 32 bits.
 pub const TASK_THREAD: usize = 16;
+/// The number of lost records in LOST, 64 bits.
+pub const LOST_COUNT: usize = 16;
 /// The time in FORK and EXIT, 64 bits. That in the trail of a FORK is earlier: the process is not there yet.
 pub const TASK_TIME: usize = 24;
 
@@ -31,6 +33,11 @@ pub const fn in_sample(format: SampleFormat, part: SampleFormat) -> usize {
         parts = rest;
     }
     offset
+}
+
+/// Returns the offset in a sample of this format of its thread, 32 bits.
+pub const fn thread_in_sample(format: SampleFormat) -> usize {
+    in_sample(format, SampleFormat::TID) + 4
 }
 
 /// Returns how far before the end of a record that is no sample a part of its trailer begins (`sample_id_all`).
@@ -54,7 +61,7 @@ mod tests {
     fn parts_lie_behind_those_before_them() {
         let format = SampleFormat::IDENTIFIER | SampleFormat::IP | SampleFormat::TID | SampleFormat::TIME;
         assert_eq!(in_sample(format, SampleFormat::IDENTIFIER), 8);
-        assert_eq!(in_sample(format, SampleFormat::TID), 24);
+        assert_eq!((in_sample(format, SampleFormat::TID), thread_in_sample(format)), (24, 28));
         assert_eq!(in_sample(format, SampleFormat::CPU), 40);
         assert_eq!(in_sample(format | SampleFormat::ADDR, SampleFormat::CPU), 48);
         let format = format | SampleFormat::CPU;

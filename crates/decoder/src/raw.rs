@@ -108,6 +108,30 @@ pub mod misc {
     pub const LOST_SAMPLES_BPF: u16 = 1 << 15;
 }
 
+/// `struct perf_event_header`, in the byte order of the machine that reads it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecordHeader {
+    /// `PERF_RECORD_*`; 64 and above belong to tools.
+    pub kind: u32,
+    /// `PERF_RECORD_MISC_*`.
+    pub misc: u16,
+    /// Bytes of the record, header included; not checked.
+    pub size: usize,
+}
+
+impl RecordHeader {
+    /// Decodes a header that was written in the byte order `endian`.
+    #[inline]
+    pub fn from_bytes(bytes: [u8; HEADER_SIZE], endian: Endian) -> Self {
+        let [k0, k1, k2, k3, m0, m1, s0, s1] = bytes;
+        Self {
+            kind: endian.u32([k0, k1, k2, k3]),
+            misc: endian.u16([m0, m1]),
+            size: usize::from(endian.u16([s0, s1])),
+        }
+    }
+}
+
 /// A record, cut out but not decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RawRecord<'a> {
@@ -130,15 +154,14 @@ impl<'a> RawRecord<'a> {
         let Some((header, _)) = bytes.split_first_chunk::<HEADER_SIZE>() else {
             return Err(DecodeError::RecordCut { size: HEADER_SIZE, available: bytes.len() });
         };
-        let [k0, k1, k2, k3, m0, m1, s0, s1] = *header;
-        let size = usize::from(endian.u16([s0, s1]));
+        let RecordHeader { kind, misc, size } = RecordHeader::from_bytes(*header, endian);
         if size < HEADER_SIZE {
             return Err(DecodeError::RecordSize { size });
         }
         let Some(body) = bytes.get(HEADER_SIZE..size) else {
             return Err(DecodeError::RecordCut { size, available: bytes.len() });
         };
-        Ok((Self { kind: endian.u32([k0, k1, k2, k3]), misc: endian.u16([m0, m1]), body }, size))
+        Ok((Self { kind, misc, body }, size))
     }
 
     /// The privilege level in `misc`.

@@ -23,8 +23,8 @@ use crate::error::{EACCES, EINVAL, ENODEV, ENOENT, EOPNOTSUPP, EPERM, ESRCH, Err
 use crate::event::Event;
 use crate::notice::Notice;
 use crate::open::{
-    Descriptors, Kernel, Opened, Opener, Refusal, Step, counts_on, explain, explain_probe, is_kernels_own,
-    processes, selected, settle,
+    Descriptors, Kernel, Opened, Opener, Refusal, Step, counts_on, explain, explain_probe, processes,
+    selected, settle,
 };
 use crate::options::{Options, Target};
 
@@ -226,7 +226,7 @@ impl Counters {
             let attr = match result {
                 Ok((attr, steps)) => {
                     if steps.contains(&Step::UserSpaceOnly) {
-                        if is_kernels_own(&attr) {
+                        if attr.occurs_in_kernel_only() {
                             absent = Some(Uncounted::Forbidden);
                         } else if !name.contains(':') {
                             name.push_str(":u");
@@ -409,7 +409,7 @@ impl Counters {
                 .map(|(place, _)| place)
                 .collect();
             let members = if grouped { group.len() } else { 1 };
-            let mut words = vec![0; reading::words(format, members)];
+            let mut words = vec![0; format.read_words(members)];
             let Some(read) = instance
                 .counter
                 .read(&mut words)
@@ -569,8 +569,7 @@ fn name_kinds_of_cores(events: &mut [CountedEvent], selected: &[Event]) {
     for (counted, event) in
         events.iter_mut().zip(selected).filter(|(_, event)| event.core && is_several(&event.name))
     {
-        let kind = if event.attr.kind > 4 { u64::from(event.attr.kind) } else { event.attr.config >> 32 };
-        if let Some(pmu) = pmus.iter().find(|pmu| u64::from(pmu.kind) == kind) {
+        if let Some(pmu) = pmus.iter().find(|pmu| pmu.kind == event.attr.pmu()) {
             counted.name = format!("{}/{}/", pmu.name, counted.name);
         }
     }

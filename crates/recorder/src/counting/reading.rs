@@ -1,8 +1,9 @@
-//! The value of a counter with its times (`perf_event_open(2)`, "Reading results").
+//! The value of a counter, with the times for which it was enabled and running.
 
-use decoder::ReadFormat;
+use decoder::values::CounterValue;
+use decoder::{ReadFormat, ReadValues};
 
-/// The reading of a counter: its count, and the time that it covers: of one event, or the sum of several.
+/// The count of one event, or the sum of several, with the times that it covers.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Reading {
     /// The count as read.
@@ -14,8 +15,8 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// The count as it would be had the event counted all the time: `value * enabled / running`, without overflow. `None` where it
-    /// never counted.
+    /// Returns the count as it would be if the event had counted all the time that it was enabled: `value * enabled / running`.
+    /// `None` where it never counted; `u64::MAX` where the result is larger.
     pub fn scaled(&self) -> Option<u64> {
         if self.running_ns == 0 {
             return None;
@@ -23,12 +24,12 @@ impl Reading {
         if self.running_ns >= self.enabled_ns {
             return Some(self.value);
         }
-        // 64 by 64 bits fit into 128; the kernel's tools, without these, divide first.
+        // In 128 bits nothing overflows; perf, in 64 bits, divides first.
         let scaled = u128::from(self.value) * u128::from(self.enabled_ns) / u128::from(self.running_ns);
         Some(u64::try_from(scaled).unwrap_or(u64::MAX))
     }
 
-    /// The share of the time in which it counted, from 0 to 1; 1 where it was never enabled.
+    /// Returns the share of the enabled time in which the event counted, from 0 to 1; 1 where it was never enabled.
     pub fn share(&self) -> f64 {
         match self.enabled_ns {
             0 => 1.0,
@@ -36,7 +37,7 @@ impl Reading {
         }
     }
 
-    /// Adds both readings together.
+    /// Returns the sum of two readings.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         Self {
@@ -46,8 +47,8 @@ impl Reading {
         }
     }
 
-    /// Returns the count since `before`. Counts of threads that ended may be summed up later than their times:
-    /// nothing goes below 0.
+    /// Returns what was counted since `before`. No difference is below 0: the kernel may add the count of a thread that has ended
+    /// later than its times.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self {
@@ -58,41 +59,13 @@ impl Reading {
     }
 }
 
-/// Returns the number of words that `read(2)` gives for an event with `members` in its group, itself included.
-pub(super) fn words(format: ReadFormat, members: usize) -> usize {
-    let has = |bit| usize::from(format.contains(bit));
-    let times = has(ReadFormat::TOTAL_TIME_ENABLED) + has(ReadFormat::TOTAL_TIME_RUNNING);
-    let each = 1 + has(ReadFormat::ID) + has(ReadFormat::LOST);
-    has(ReadFormat::GROUP)
-        + times
-        + each * if format.contains(ReadFormat::GROUP) { members.max(1) } else { 1 }
-}
-
 /// Parses the words that `read(2)` gave: of each event its id (0 where the format has none) and its reading. `None`
-/// where it is shorter than it says.
+/// where they are fewer than the format says.
 pub(super) fn parse(format: ReadFormat, words: &[u64]) -> Option<Vec<(u64, Reading)>> {
-    let mut rest = words.iter().copied();
-    let has = |bit| format.contains(bit);
-    let group = has(ReadFormat::GROUP);
-    let first = rest.next()?;
-    let mut time = |bit| if has(bit) { rest.next() } else { Some(0) };
-    let enabled_ns = time(ReadFormat::TOTAL_TIME_ENABLED)?;
-    let running_ns = time(ReadFormat::TOTAL_TIME_RUNNING)?;
-    let count = if group { usize::try_from(first).ok()? } else { 1 };
-    // At least a word each: what does not fit is no count.
-    if count > words.len() {
-        return None;
-    }
-    let mut readings = Vec::with_capacity(count);
-    for _ in 0..count {
-        let value = if group { rest.next()? } else { first };
-        let id = if has(ReadFormat::ID) { rest.next()? } else { 0 };
-        if has(ReadFormat::LOST) {
-            rest.next()?;
-        }
-        readings.push((id, Reading { value, enabled_ns, running_ns }));
-    }
-    Some(readings)
+    let values = ReadValues::parse(format, words)?;
+    let (enabled_ns, running_ns) = (values.time_enabled.unwrap_or(0), values.time_running.unwrap_or(0));
+    let reading = |counter: &CounterValue| Reading { value: counter.value, enabled_ns, running_ns };
+    Some(values.counters.iter().map(|counter| (counter.id.unwrap_or(0), reading(counter))).collect())
 }
 
 #[cfg(test)]
@@ -129,27 +102,15 @@ mod tests {
     }
 
     #[test]
-    fn layouts_of_the_manual() {
-        let all = ReadFormat::TOTAL_TIME_ENABLED
+    fn each_event_of_a_group_has_the_times_of_the_group() {
+        let format = ReadFormat::GROUP
+            | ReadFormat::TOTAL_TIME_ENABLED
             | ReadFormat::TOTAL_TIME_RUNNING
             | ReadFormat::ID
             | ReadFormat::LOST;
-        let single = [100, 10, 8, 7, 0];
-        assert_eq!(words(all, 3), single.len());
-        assert_eq!(parse(all, &single), Some(vec![(7, reading(100, 10, 8))]));
-        let group = all | ReadFormat::GROUP;
-        let three = [3, 10, 8, 100, 7, 0, 200, 8, 0, 300, 9, 0];
-        assert_eq!(words(group, 3), three.len());
-        let readings = parse(group, &three).unwrap();
-        assert_eq!(readings, [(7, reading(100, 10, 8)), (8, reading(200, 10, 8)), (9, reading(300, 10, 8))]);
-        // Before Linux 6.0 there is no LOST.
-        assert_eq!(
-            parse(group - ReadFormat::LOST, &[1, 10, 8, 100, 7]),
-            Some(vec![(7, reading(100, 10, 8))])
-        );
-        for short in 0..three.len() {
-            assert_eq!(parse(group, &three[..short]), None, "{short}");
-        }
-        assert_eq!(parse(group, &[u64::MAX, 1, 1]), None);
+        let words = [2, 10, 8, 100, 7, 0, 200, 8, 0];
+        assert_eq!(parse(format, &words), Some(vec![(7, reading(100, 10, 8)), (8, reading(200, 10, 8))]));
+        assert_eq!(parse(format, &words[..8]), None);
+        assert_eq!(parse(ReadFormat::empty(), &[5]), Some(vec![(0, reading(5, 0, 0))]));
     }
 }

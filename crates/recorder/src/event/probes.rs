@@ -3,16 +3,13 @@
 use std::ffi::CString;
 
 use decoder::Attr;
-use decoder::attr::TYPE_BREAKPOINT;
+use decoder::attr::{BREAKPOINT_EXECUTE, BREAKPOINT_READ, BREAKPOINT_WRITE, TYPE_BREAKPOINT};
 
+use super::terms::parse_number;
 use super::{Catalogue, EventError};
 
-// `HW_BREAKPOINT_*` (include/uapi/linux/hw_breakpoint.h).
-const READ: u32 = 1;
-const WRITE: u32 = 2;
-const EXECUTE: u32 = 4;
 /// Bytes of an instruction breakpoint: `sizeof(long)`.
-const EXECUTE_LENGTH: u64 = size_of::<usize>() as u64;
+const EXECUTE_LENGTH_BYTES: u64 = size_of::<usize>() as u64;
 
 /// `mem:ADDR[/LEN][:rwx]`
 pub(super) fn breakpoint(text: &str) -> Result<Attr, EventError> {
@@ -20,35 +17,31 @@ pub(super) fn breakpoint(text: &str) -> Result<Attr, EventError> {
     let rest = text.strip_prefix("mem:").unwrap_or(text);
     let (place, access) = rest.split_once(':').map_or((rest, None), |(place, access)| (place, Some(access)));
     let (address, length) = place.split_once('/').map_or((place, None), |(at, length)| (at, Some(length)));
-    let number = |digits: &str| match digits.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex, 16).ok(),
-        None => digits.parse().ok(),
-    };
-    let address = number(address).ok_or_else(|| malformed("the address is no number"))?;
+    let address = parse_number(address).ok_or_else(|| malformed("the address is no number"))?;
     let mut kind = 0;
     for letter in access.unwrap_or("rw").chars() {
         kind |= match letter {
-            'r' => READ,
-            'w' => WRITE,
-            'x' => EXECUTE,
+            'r' => BREAKPOINT_READ,
+            'w' => BREAKPOINT_WRITE,
+            'x' => BREAKPOINT_EXECUTE,
             _ => return Err(malformed("the access is made of r, w and x")),
         };
     }
     let length = match length {
-        Some(length) => number(length).ok_or_else(|| malformed("the length is no number"))?,
-        None if kind == EXECUTE => EXECUTE_LENGTH,
+        Some(length) => parse_number(length).ok_or_else(|| malformed("the length is no number"))?,
+        None if kind == BREAKPOINT_EXECUTE => EXECUTE_LENGTH_BYTES,
         None => 4,
     };
-    if !matches!(length, 1 | 2 | 4 | 8) || kind == EXECUTE && length != EXECUTE_LENGTH {
+    if !matches!(length, 1 | 2 | 4 | 8) || kind == BREAKPOINT_EXECUTE && length != EXECUTE_LENGTH_BYTES {
         return Err(malformed("the length is 1, 2, 4 or 8 bytes, and 8 for x"));
     }
-    if kind & EXECUTE != 0 && kind != EXECUTE {
+    if kind & BREAKPOINT_EXECUTE != 0 && kind != BREAKPOINT_EXECUTE {
         return Err(malformed("x does not go with r or w"));
     }
-    if kind == READ {
+    if kind == BREAKPOINT_READ {
         return Err(malformed("this processor cannot watch for reads alone; try :rw"));
     }
-    if !address.is_multiple_of(length) && kind != EXECUTE {
+    if !address.is_multiple_of(length) && kind != BREAKPOINT_EXECUTE {
         return Err(malformed("the address is no multiple of the length"));
     }
     Ok(Attr { kind: TYPE_BREAKPOINT, bp_type: kind, config1: address, config2: length, ..Attr::default() })
@@ -77,15 +70,11 @@ pub(super) fn uprobe(text: &str, catalogue: &dyn Catalogue) -> Result<(Attr, Pro
     let (rest, on_return) = rest.strip_suffix("%return").map_or((rest, false), |rest| (rest, true));
     let (path, place) = path_and_place(rest).ok_or_else(|| malformed("the form is uprobe:PATH:SYMBOL"))?;
     let (symbol, offset) = place.rsplit_once('+').map_or((place, None), |(at, plus)| (at, Some(plus)));
-    let number = |digits: &str| match digits.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex, 16).ok(),
-        None => digits.parse().ok(),
-    };
-    let base = match number(symbol) {
+    let base = match parse_number(symbol) {
         Some(offset) => offset,
         None => catalogue.symbol_offset(path, symbol)?,
     };
-    let offset = offset.map_or(Some(0), number).ok_or_else(|| malformed("the offset is no number"))?;
+    let offset = offset.map_or(Some(0), parse_number).ok_or_else(|| malformed("the offset is no number"))?;
     let at = base.checked_add(offset).ok_or_else(|| malformed("the offset is beyond every file"))?;
     let pmu = catalogue.pmus().iter().find(|pmu| pmu.name == "uprobe").ok_or_else(|| EventError::Probe {
         path: path.to_owned(),
@@ -112,11 +101,7 @@ pub(super) fn kprobe(text: &str, catalogue: &dyn Catalogue) -> Result<(Attr, Pro
     let rest = text.strip_prefix("kprobe:").unwrap_or(text);
     let (rest, on_return) = rest.strip_suffix("%return").map_or((rest, false), |rest| (rest, true));
     let (function, offset) = rest.rsplit_once('+').map_or((rest, None), |(at, plus)| (at, Some(plus)));
-    let number = |digits: &str| match digits.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex, 16).ok(),
-        None => digits.parse().ok(),
-    };
-    let offset = offset.map_or(Some(0), number).ok_or_else(|| malformed("the offset is no number"))?;
+    let offset = offset.map_or(Some(0), parse_number).ok_or_else(|| malformed("the offset is no number"))?;
     if function.is_empty() {
         return Err(malformed("the form is kprobe:FUNCTION"));
     }
@@ -127,7 +112,7 @@ pub(super) fn kprobe(text: &str, catalogue: &dyn Catalogue) -> Result<(Attr, Pro
     })?;
     let attr = Attr { kind: pmu.kind, config: u64::from(on_return), ..Attr::default() };
     // `kprobe_func` and `probe_offset`, or no function and `kprobe_addr` (include/uapi/linux/perf_event.h).
-    if let Some(address) = number(function) {
+    if let Some(address) = parse_number(function) {
         let at =
             address.checked_add(offset).ok_or_else(|| malformed("the offset is beyond every address"))?;
         return Ok((Attr { config2: at, ..attr }, Probe { path: None, in_kernel: true }));

@@ -70,20 +70,17 @@ fn without_modifiers<'a>(term: &Term<'a>, catalogue: &dyn Catalogue) -> Term<'a>
 /// The groups that a group becomes whose members are events of several PMUs: one for each, as the kernel schedules them.
 /// What belongs to no PMU of its own goes with the first.
 fn by_pmu(members: Vec<Vec<Event>>) -> Vec<Vec<Event>> {
-    let pmu = |event: &Event| match event.attr.kind {
-        TYPE_HARDWARE | TYPE_HW_CACHE => event.attr.config >> 32,
-        kind => u64::from(kind),
-    };
+    let pmu = |event: &Event| event.attr.pmu();
     let is_bound = |event: &Event| event.cpus.is_some();
-    let mut pmus: Vec<u64> = members.iter().flatten().filter(|event| is_bound(event)).map(pmu).collect();
+    let mut pmus: Vec<u32> = members.iter().flatten().filter(|event| is_bound(event)).map(pmu).collect();
     pmus.sort_unstable();
     pmus.dedup();
     let Some((first, _)) = pmus.split_first() else { return vec![members.into_iter().flatten().collect()] };
-    let of = |wanted: u64| {
+    let events_of = |wanted: u32| {
         let belongs = |event: &&Event| if is_bound(event) { pmu(event) == wanted } else { wanted == *first };
         members.iter().flatten().filter(belongs).cloned().collect()
     };
-    pmus.iter().map(|pmu| of(*pmu)).collect()
+    pmus.iter().map(|pmu| events_of(*pmu)).collect()
 }
 
 /// The event that is recorded when none is named: cycles, on each kind of core.
@@ -227,10 +224,8 @@ fn on_core_pmus(name: &str, attr: Attr, pmus: &[Pmu]) -> Vec<Event> {
     cores
         .into_iter()
         .map(|pmu| {
-            let attr = match attr.kind {
-                TYPE_RAW => Attr { kind: pmu.kind, ..attr.clone() },
-                _ => Attr { config: attr.config | u64::from(pmu.kind) << 32, ..attr.clone() },
-            };
+            let mut attr = attr.clone();
+            attr.set_pmu(pmu.kind);
             Event { cpus: pmu.cpus.clone(), core: true, ..event(name, attr) }
         })
         .collect()

@@ -106,7 +106,8 @@ fn known(pmu: &Pmu) -> impl Iterator<Item = String> {
     pmu.formats.keys().cloned().chain(GENERAL.map(str::to_owned))
 }
 
-fn parse_number(text: &str) -> Option<u64> {
+/// Parses a number in decimal, or in hexadecimal behind `0x`.
+pub(super) fn parse_number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
         None => text.parse().ok(),

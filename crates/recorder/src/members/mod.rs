@@ -1,7 +1,10 @@
-//! The samples of some processes out of those of whole CPUs: for a command whose programs end too soon to have a sample of
-//! their own clock, and for `-p` where the threads are more than there may be file descriptors.
+//! Keeps the records of the target's processes where whole CPUs are recorded in their place: for a command whose programs end too
+//! soon to be sampled by a clock of their own, and for `-p` with more threads than there may be file descriptors.
+//!
+//! [`MemberFilter`] stands between the rings and the consumer. [`Memberships`] decides by FORK, EXIT and exec records which
+//! processes are members: the target's own, and those that members start.
 
-mod lives;
+mod memberships;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,11 +18,11 @@ use crate::consumer::{
     Chunk, Consumer, Destination, Ending, Recording, RingKind, forward_calls, forward_upkeep,
 };
 use crate::records::{UNWOUND_SAMPLE, each, is_sample, retain, u32_at, u64_at};
-use crate::ring::Strangers;
+use crate::ring::ExcludedProcesses;
 use crate::summary::Tally;
-use lives::Lives;
+use memberships::Memberships;
 
-/// The fields that all samples have, and that trail every other record.
+/// The fields that all samples begin with, and that trail every other record.
 const FORMAT: SampleFormat = SampleFormat::IDENTIFIER
     .union(SampleFormat::IP)
     .union(SampleFormat::TID)
@@ -30,37 +33,36 @@ const TIME: usize = offsets::in_sample(FORMAT, SampleFormat::TIME);
 const PID_FROM_END: usize = offsets::from_end(FORMAT, SampleFormat::TID);
 const TIME_FROM_END: usize = offsets::from_end(FORMAT, SampleFormat::TIME);
 
-/// A consumer that hands on what is of some processes, and of those that they start.
+/// A consumer that forwards the records of member processes, and those that are about no process.
 ///
-/// A sample of a new process may come before the FORK that says whose child it is, but no more than a round before. So
-/// everything waits for a round. Samples of processes that are known not to be meant do not: they are left in their rings, so
-/// that their stacks, which may be large, are not copied.
-pub(crate) struct Members<'c> {
+/// All chunks wait for a round, because a sample of a new process may come up to a round before the FORK that says whose child it is.
+/// Samples of processes that are certainly no members are dropped in the rings ([`MemberFilter::excluded`]), so that their
+/// stack copies are never copied.
+pub(crate) struct MemberFilter<'c> {
     consumer: &'c mut dyn Consumer,
-    lives: Lives,
-    /// Processes that began in the round before.
-    fresh: Vec<(u32, u64)>,
+    memberships: Memberships,
+    /// The processes that began in the previous round, with their times.
+    new_processes: Vec<(u32, u64)>,
     /// True if the children of members are members.
     inherit: bool,
-    /// Samples of others that came out of the rings.
+    /// Samples of other processes that came out of the rings.
     pub(crate) removed: u64,
     /// Samples of members.
     kept: u64,
     pub(crate) tally: Tally,
-    /// True if the kernel says at the end how many samples were lost (`PERF_FORMAT_LOST`), and that is of use: in a part of a
-    /// recording LOST records say it.
+    /// True if the kernel tells at the end how many samples were lost (`PERF_FORMAT_LOST`). False for a window or a part of a
+    /// recording, whose losses only LOST records tell.
     counts_lost: bool,
     running: bool,
-    /// The chunks that came in the round before, and those that came since.
-    held: Vec<Chunk>,
-    coming: Vec<Chunk>,
-    /// Memory to be given back.
+    previous_round: Vec<Chunk>,
+    current_round: Vec<Chunk>,
+    /// Memory of forwarded chunks, for [`Consumer::records`] to return.
     spare: Vec<Vec<u8>>,
 }
 
-impl<'c> Members<'c> {
-    /// Hands on to `consumer` what is of `pids`, or of the `child` from its exec on; of their children, too, where these are
-    /// inherited. `in_parts` as [`crate::Options::in_parts`].
+impl<'c> MemberFilter<'c> {
+    /// Makes a filter whose members are `pids`, `child` from its exec on, and with `inherit` all that they start. `in_parts` is
+    /// [`crate::Options::in_parts`].
     pub(crate) fn new(
         consumer: &'c mut dyn Consumer,
         pids: &[Pid],
@@ -70,44 +72,45 @@ impl<'c> Members<'c> {
         let all = procfs::processes().unwrap_or_default();
         Self {
             consumer,
-            lives: Lives::new(&all, pids, child),
-            fresh: Vec::new(),
+            memberships: Memberships::new(&all, pids, child),
+            new_processes: Vec::new(),
             inherit,
             removed: 0,
             kept: 0,
             tally: Tally::default(),
             counts_lost: !in_parts,
             running: false,
-            held: Vec::new(),
-            coming: Vec::new(),
+            previous_round: Vec::new(),
+            current_round: Vec::new(),
             spare: Vec::new(),
         }
     }
 
-    /// The processes that are known not to be meant: their samples are left in the rings.
-    pub(crate) fn strangers(&self) -> Arc<Strangers> {
-        Arc::clone(&self.lives.strangers)
+    /// Returns the processes that are certainly no members, for the readers of the rings; this filter keeps them up to date.
+    pub(crate) fn excluded(&self) -> Arc<ExcludedProcesses> {
+        Arc::clone(&self.memberships.excluded)
     }
 
-    /// The part of `lost` samples that is likely the members': whose they were, the kernel does not say. They have the share of
-    /// the lost that they have of the others.
+    /// Estimates how many of `lost` samples were of members. The kernel does not tell whose they were: members are taken to have the
+    /// share of the lost samples that they have of all others.
     pub(crate) fn share_of(&self, lost: u64) -> u64 {
-        let all =
-            u128::from(self.kept) + u128::from(self.removed) + u128::from(self.lives.strangers.dropped());
+        let dropped = self.memberships.excluded.dropped_samples();
+        let all = u128::from(self.kept) + u128::from(self.removed) + u128::from(dropped);
         let share = (u128::from(lost) * u128::from(self.kept)).div_ceil(all.max(1));
         u64::try_from(share).unwrap_or(u64::MAX)
     }
 
-    fn hand_on(&mut self, chunks: Vec<Chunk>) -> io::Result<()> {
+    /// Forwards the records of members in these chunks.
+    fn forward(&mut self, chunks: Vec<Chunk>) -> io::Result<()> {
         for mut chunk in chunks {
-            let lives = &mut self.lives;
+            let memberships = &mut self.memberships;
             let is_samples = chunk.ring == RingKind::Samples;
             let mut removed = 0;
             retain(&mut chunk.bytes, |record| {
-                // What a ring lost is of all; the part of the members is known at the end.
-                let kind = u32_at(record, 0);
-                let is_kept = !(is_samples && self.counts_lost && kind == Some(kind::LOST))
-                    && is_of_member(record, lives);
+                // A LOST record counts samples of all processes; the share of the members is told at the end instead.
+                let is_lost = u32_at(record, offsets::KIND) == Some(kind::LOST);
+                let is_kept =
+                    !(is_samples && self.counts_lost && is_lost) && is_of_member(record, memberships);
                 removed += u64::from(!is_kept && is_sample(record));
                 is_kept
             });
@@ -128,10 +131,10 @@ impl<'c> Members<'c> {
 }
 
 /// Returns true if a record is about a member, or about no process.
-fn is_of_member(record: &[u8], lives: &mut Lives) -> bool {
+fn is_of_member(record: &[u8], memberships: &mut Memberships) -> bool {
     let from_end = |offset: usize| record.len().checked_sub(offset);
     let time = || from_end(TIME_FROM_END).and_then(|at| u64_at(record, at));
-    let (pid, time) = match u32_at(record, 0) {
+    let (pid, time) = match u32_at(record, offsets::KIND) {
         Some(kind::SAMPLE | UNWOUND_SAMPLE) => (u32_at(record, PID), u64_at(record, TIME)),
         Some(kind::FORK | kind::EXIT) => {
             (u32_at(record, offsets::PROCESS), u64_at(record, offsets::TASK_TIME))
@@ -144,10 +147,10 @@ fn is_of_member(record: &[u8], lives: &mut Lives) -> bool {
         }
         _ => return true,
     };
-    pid.zip(time).is_some_and(|(pid, time)| lives.is_member(pid, time))
+    pid.zip(time).is_some_and(|(pid, time)| memberships.is_member(pid, time))
 }
 
-impl Destination for Members<'_> {
+impl Destination for MemberFilter<'_> {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         self.tally = Tally::new(&recording.events);
         let samplers = recording.events.iter().filter(|event| !event.sideband);
@@ -162,18 +165,18 @@ impl Destination for Members<'_> {
     }
 
     fn finished_round(&mut self) -> io::Result<()> {
-        let ready = mem::replace(&mut self.held, mem::take(&mut self.coming));
-        self.hand_on(ready)?;
-        self.fresh = self.lives.finish_round(mem::take(&mut self.fresh));
+        let ready = mem::replace(&mut self.previous_round, mem::take(&mut self.current_round));
+        self.forward(ready)?;
+        self.new_processes = self.memberships.finish_round(mem::take(&mut self.new_processes));
         self.consumer.finished_round()
     }
 
     fn end(&mut self, ending: &Ending) -> io::Result<()> {
-        for chunks in [mem::take(&mut self.held), mem::take(&mut self.coming)] {
-            self.hand_on(chunks)?;
+        for chunks in [mem::take(&mut self.previous_round), mem::take(&mut self.current_round)] {
+            self.forward(chunks)?;
         }
         let mut ending = ending.clone();
-        // The sideband event's own losses come last, and are of no process.
+        // The last count is that of the sideband event, which is shared by all processes.
         let lost = ending.lost.as_deref_mut().and_then(|lost| lost.split_last_mut());
         if let Some((_, samplers)) = lost {
             samplers.iter_mut().for_each(|lost| lost.samples = self.share_of(lost.samples));
@@ -185,21 +188,21 @@ impl Destination for Members<'_> {
     forward_upkeep!(this => this.consumer);
 }
 
-impl Consumer for Members<'_> {
+impl Consumer for MemberFilter<'_> {
     fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
         if !self.running {
             return self.consumer.records(chunk);
         }
         if chunk.ring == RingKind::Sideband {
-            each(&chunk.bytes).for_each(|record| self.lives.learn(record, self.inherit));
+            each(&chunk.bytes).for_each(|record| self.memberships.apply(record, self.inherit));
         }
-        self.coming.push(chunk);
+        self.current_round.push(chunk);
         Ok(self.spare.pop())
     }
 
     fn shrink(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
-        let is_known = u32_at(sample, PID).is_some_and(|pid| self.lives.is_known_member(pid));
-        is_known && self.consumer.shrink(sample, until, into)
+        let is_member = u32_at(sample, PID).is_some_and(|pid| self.memberships.is_known_member(pid));
+        is_member && self.consumer.shrink(sample, until, into)
     }
 }
 
@@ -209,11 +212,11 @@ mod tests {
     use crate::consumer::Drained;
     use crate::consumer::LostCount;
 
-    /// Notes the pids of samples, and `0` for each round.
+    /// Keeps the pids of samples, with a `0` for each round, and the losses at the end.
     #[derive(Default)]
-    struct Notes(Vec<u32>, Option<Vec<LostCount>>);
+    struct SampledPids(Vec<u32>, Option<Vec<LostCount>>);
 
-    impl Destination for Notes {
+    impl Destination for SampledPids {
         fn begin(&mut self, _: &Recording) -> io::Result<()> {
             Ok(())
         }
@@ -237,7 +240,7 @@ mod tests {
         }
     }
 
-    impl Consumer for Notes {
+    impl Consumer for SampledPids {
         fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
             let samples = each(&chunk.bytes).filter(|record| u32_at(record, 0) == Some(kind::SAMPLE));
             self.0.extend(samples.map(|record| u32_at(record, PID).unwrap()));
@@ -273,8 +276,8 @@ mod tests {
     #[test]
     fn children_are_members_even_where_their_samples_come_first() {
         for (inherit, expected) in [(true, vec![0, 7, 8, 0, 8, 9, 0, 9]), (false, vec![0, 7, 0, 0])] {
-            let mut notes = Notes::default();
-            let mut members = Members::new(&mut notes, &[Pid(7)], None, (inherit, false));
+            let mut notes = SampledPids::default();
+            let mut members = MemberFilter::new(&mut notes, &[Pid(7)], None, (inherit, false));
             members.started().unwrap();
             members.records(samples(&[7, 8, 66], 20)).unwrap();
             members.finished_round().unwrap();
@@ -294,19 +297,19 @@ mod tests {
     }
 
     #[test]
-    fn samples_of_strangers_stay_in_their_rings_and_their_losses_are_told_apart() {
-        let mut notes = Notes::default();
-        let mut members = Members::new(&mut notes, &[Pid(7)], None, (true, false));
+    fn samples_of_others_stay_in_their_rings_and_their_losses_are_told_apart() {
+        let mut notes = SampledPids::default();
+        let mut members = MemberFilter::new(&mut notes, &[Pid(7)], None, (true, false));
         members.started().unwrap();
         members.records(fork(67, 1, 10)).unwrap();
-        let strangers = members.strangers();
-        assert!(!strangers.has(67), "whose child it is may be told later");
+        let excluded = members.excluded();
+        assert!(!excluded.contains(67), "the FORK of its parent may come later");
         (0..3).for_each(|_| members.finished_round().unwrap());
-        assert!(strangers.has(67) && strangers.has(1) && !strangers.has(7));
+        assert!(excluded.contains(67) && excluded.contains(1) && !excluded.contains(7));
         for pid in [67, 67, 1] {
             let into = &mut Vec::new();
             let is_shrunk = members.shrink(&samples(&[pid], 30).bytes, Instant::now(), into);
-            assert!(!is_shrunk && into.is_empty(), "a stranger's stack is not unwound");
+            assert!(!is_shrunk && into.is_empty(), "stacks of others are not unwound");
         }
         assert!(members.shrink(&samples(&[7], 30).bytes, Instant::now(), &mut Vec::new()));
         members.records(samples(&[67, 67, 67], 30)).unwrap();
@@ -320,18 +323,18 @@ mod tests {
     }
 
     #[test]
-    fn records_of_strangers_are_left_out_and_those_of_nobody_are_not() {
-        let mut lives = Lives::new(&[Pid(66)], &[Pid(7)], None);
-        assert!(!is_of_member(&fork(66, 1, 5).bytes, &mut lives));
-        assert!(is_of_member(&fork(7, 1, 5).bytes, &mut lives));
+    fn records_of_others_are_left_out_and_those_of_no_process_are_not() {
+        let mut memberships = Memberships::new(&[Pid(66)], &[Pid(7)], None);
+        assert!(!is_of_member(&fork(66, 1, 5).bytes, &mut memberships));
+        assert!(is_of_member(&fork(7, 1, 5).bytes, &mut memberships));
         let child = fork(8, 7, 5);
-        lives.learn(&child.bytes, true);
-        assert!(is_of_member(&child.bytes, &mut lives), "its own FORK names a child");
+        memberships.apply(&child.bytes, true);
+        assert!(is_of_member(&child.bytes, &mut memberships), "its own FORK names a child");
         for (kind, is_kept) in [(kind::KSYMBOL, true), (kind::MMAP2, false), (kind::SWITCH, true)] {
-            let mut of_stranger = fork(66, 7, 5);
-            of_stranger.bytes[..4].copy_from_slice(&kind.to_ne_bytes());
-            // A switch is of whom its trailer names.
-            assert_eq!(is_of_member(&of_stranger.bytes, &mut lives), is_kept, "{kind}");
+            let mut of_other = fork(66, 7, 5);
+            of_other.bytes[..4].copy_from_slice(&kind.to_ne_bytes());
+            // The process of a switch is that of its trailer.
+            assert_eq!(is_of_member(&of_other.bytes, &mut memberships), is_kept, "{kind}");
         }
     }
 }

@@ -10,7 +10,7 @@ use host::sys::perf_event::Subject;
 use host::sysctl;
 use model::Tid;
 
-use super::ladder::{Kernel, Opener, is_in_the_kernel};
+use super::ladder::{Kernel, Opener};
 use super::plan::{OpenEvent, Opened};
 use crate::error::{
     E2BIG, EACCES, EBUSY, EINTR, EINVAL, EIO, EMFILE, ENODEV, ENOENT, ENOSPC, ENOSYS, EOPNOTSUPP, EOVERFLOW,
@@ -49,11 +49,11 @@ pub(crate) fn explain(errno: io::Error, event: &str, attr: &Attr, options: &Opti
                 "this kernel has no perf_event_open, or a seccomp filter (of a container) forbids it",
             );
         }
-        Some(EACCES | EPERM) if is_in_the_kernel(attr) => format!(
+        Some(EACCES | EPERM) if attr.is_kernel_breakpoint() => format!(
             "breakpoints in the kernel take CAP_SYS_ADMIN; try: sudo {} -e {event} …",
             options.invocation
         ),
-        Some(EINVAL) if is_in_the_kernel(attr) && attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) => {
+        Some(EINVAL) if attr.is_kernel_breakpoint() && attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) => {
             "user space never comes to an address of the kernel; try it without :u and --all-user".to_owned()
         }
         Some(EACCES | EPERM | EINVAL) if event.starts_with("ftrace:function") => {

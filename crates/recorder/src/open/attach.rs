@@ -3,7 +3,7 @@
 //! An event that is opened on a thread is inherited by the threads which that thread creates *afterwards*. So all
 //! threads are opened, and those listed again that began meanwhile: one whose FORK came through an opened thread,
 //! after everything was open there, has inherited; any other is opened. Where both may be true, it is opened, and
-//! [`super::Duplicates`] leaves out what two copies of an event take of it.
+//! [`super::DuplicateFilter`] leaves out what two copies of an event take of it.
 
 use std::collections::HashSet;
 

@@ -1,8 +1,8 @@
-//! Samples that two copies of one event took of one thread.
+//! Removes duplicate samples of threads on which an event is open twice.
 //!
-//! A thread that begins while its creator is being attached to inherits some of the events and is given its own, too.
-//! Of each (thread, CPU, event) the id that came first is kept and the other's samples are left out: they are
-//! duplicates, not losses. The threads that it creates inherit both, so all threads are looked at.
+//! A thread that begins while its creator is being attached to inherits some of the events, and is given its own as well. Of each
+//! thread, CPU and event, the id that comes first is kept, and samples with another id are removed: they are duplicates, not
+//! losses. Threads that it creates inherit both, so that all threads have to be checked.
 
 use std::collections::HashMap;
 
@@ -13,38 +13,38 @@ use crate::records::{is_sample, retain, u32_at, u64_at};
 /// The fields that all samples have before their thread.
 const FORMAT: SampleFormat = SampleFormat::IDENTIFIER.union(SampleFormat::IP);
 const IDENTIFIER: usize = offsets::in_sample(FORMAT, SampleFormat::IDENTIFIER);
-/// Behind the process.
-const TID: usize = offsets::in_sample(FORMAT, SampleFormat::TID) + 4;
+const TID: usize = offsets::thread_in_sample(FORMAT);
 
-/// Leaves duplicates out.
+/// Removes duplicate samples.
 #[derive(Debug, Default)]
-pub(crate) struct Duplicates {
-    /// Event of each id.
+pub(crate) struct DuplicateFilter {
+    /// The event of each id.
     events: HashMap<u64, usize>,
+    /// The offset of the CPU in a sample.
     cpu: usize,
     /// The id that is kept, per thread, for each CPU and event.
-    kept: HashMap<u32, HashMap<(u32, usize), u64>>,
+    kept_ids: HashMap<u32, HashMap<(u32, usize), u64>>,
 }
 
-impl Duplicates {
-    /// `ids` are those of each event; `format` says what is in their samples.
+impl DuplicateFilter {
+    /// Makes a filter for events with these `ids`, whose samples have `format`.
     pub(crate) fn new<'a>(ids: impl Iterator<Item = &'a [u64]>, format: SampleFormat) -> Self {
         let events =
             ids.enumerate().flat_map(|(event, ids)| ids.iter().map(move |&id| (id, event))).collect();
         let all = FORMAT | SampleFormat::TID | SampleFormat::TIME;
         let cpu = offsets::in_sample(format | all, SampleFormat::CPU);
-        Self { events, cpu, kept: HashMap::new() }
+        Self { events, cpu, kept_ids: HashMap::new() }
     }
 
-    /// Takes duplicates out of `records`; returns how many.
+    /// Removes the duplicates from `records`; returns how many.
     pub(crate) fn remove(&mut self, records: &mut Vec<u8>) -> u64 {
         retain(records, |record| !self.is_duplicate(record))
     }
 
     fn is_duplicate(&mut self, record: &[u8]) -> bool {
-        if u32_at(record, 0) == Some(kind::EXIT) {
-            // The number may come back for a thread that has other copies.
-            u32_at(record, offsets::TASK_THREAD).map(|tid| self.kept.remove(&tid));
+        if u32_at(record, offsets::KIND) == Some(kind::EXIT) {
+            // A later thread may get the same number, and have samples of the other id.
+            u32_at(record, offsets::TASK_THREAD).map(|tid| self.kept_ids.remove(&tid));
         }
         if !is_sample(record) {
             return false;
@@ -52,7 +52,7 @@ impl Duplicates {
         let Some(id) = u64_at(record, IDENTIFIER) else { return false };
         let (Some(tid), Some(cpu)) = (u32_at(record, TID), u32_at(record, self.cpu)) else { return false };
         let Some(&event) = self.events.get(&id) else { return false };
-        *self.kept.entry(tid).or_default().entry((cpu, event)).or_insert(id) != id
+        *self.kept_ids.entry(tid).or_default().entry((cpu, event)).or_insert(id) != id
     }
 }
 
@@ -91,7 +91,7 @@ mod tests {
     fn the_first_id_of_a_thread_and_cpu_is_kept() {
         let layout = layout();
         let mut duplicates =
-            Duplicates::new([&[10, 11, 20, 21][..], &[30][..]].into_iter(), SampleFormat::IP);
+            DuplicateFilter::new([&[10, 11, 20, 21][..], &[30][..]].into_iter(), SampleFormat::IP);
         let mut records = Vec::new();
         sample(&layout, 10, 5, 0, &mut records);
         sample(&layout, 20, 5, 0, &mut records); // the same thread and CPU, by another copy
@@ -109,9 +109,9 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_comes_back_is_another_thread() {
+    fn a_number_that_is_given_again_is_another_thread() {
         let layout = layout();
-        let mut duplicates = Duplicates::new([&[10, 20][..]].into_iter(), SampleFormat::IP);
+        let mut duplicates = DuplicateFilter::new([&[10, 20][..]].into_iter(), SampleFormat::IP);
         let (mut first, mut second) = (Vec::new(), Vec::new());
         sample(&layout, 10, 5, 0, &mut first);
         assert_eq!(duplicates.remove(&mut first), 0);

@@ -2,7 +2,6 @@
 
 use std::io;
 
-use decoder::attr::{TYPE_BREAKPOINT, TYPE_HARDWARE, TYPE_HW_CACHE};
 use decoder::{Attr, AttrFlags, BranchSampleFormat, Endian, ReadFormat, SampleFormat};
 use host::sys::perf_event::{PerfEvent, Subject};
 
@@ -180,16 +179,13 @@ fn leave_addresses_out(attr: &mut Attr) -> Option<Option<Step>> {
 
 fn leave_the_kernel_out(attr: &mut Attr) -> Option<Option<Step>> {
     // Where only the kernel was asked for, there is nothing left to record.
-    if is_in_the_kernel(attr) || attr.flags.intersects(AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_USER) {
+    if attr.is_kernel_breakpoint()
+        || attr.flags.intersects(AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_USER)
+    {
         return None;
     }
     attr.flags |= AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
     Some(Some(Step::UserSpaceOnly))
-}
-
-/// Returns true if the event is a breakpoint at an address of the kernel: the upper half of the addresses.
-pub(super) fn is_in_the_kernel(attr: &Attr) -> bool {
-    attr.kind == TYPE_BREAKPOINT && attr.config1 >> 63 == 1
 }
 
 /// Before Linux 4.1 timestamps are on the kernel's own clock. That is found out with an event that needs nothing else: one
@@ -238,12 +234,10 @@ fn less_precise(attr: &mut Attr) -> Option<Option<Step>> {
     Some(None)
 }
 
-/// Without a word: before a kernel knows which kind of core is meant (5.13; on ARM 6.6), the CPU that the event is
+/// Without a notice: before a kernel knows which kind of core is meant (5.13; on ARM 6.6), the CPU that the event is
 /// opened on says it.
 fn without_pmu(attr: &mut Attr) -> Option<Option<Step>> {
-    let extended = matches!(attr.kind, TYPE_HARDWARE | TYPE_HW_CACHE) && attr.config >> 32 != 0;
-    attr.config = extended.then_some(attr.config & u64::from(u32::MAX))?;
-    Some(None)
+    attr.remove_pmu().then_some(None)
 }
 
 fn take_clock(attr: &mut Attr, clock: Option<&Attr>) -> Option<Option<Step>> {
@@ -260,6 +254,7 @@ mod tests {
     use crate::error::{EBUSY, EMFILE, ENOSPC, ENOSYS, EOVERFLOW, ESRCH};
     use crate::event::{clock_event, default_events, select};
     use crate::options::{CallChain, Options, Target};
+    use decoder::attr::TYPE_HARDWARE;
     use model::{CpuId, Tid};
     use std::cell::Cell;
 

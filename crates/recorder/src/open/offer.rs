@@ -6,7 +6,7 @@ use decoder::{Attr, AttrFlags};
 use host::sys::perf_event::Subject;
 use model::{CpuId, Tid};
 
-use super::{Kernel, Opener, Step, is_kernels_own, settle};
+use super::{Kernel, Opener, Step, settle};
 use crate::attr;
 use crate::error::{EACCES, EINVAL, ENODEV, ENOENT, EOPNOTSUPP, EPERM};
 use crate::event::Event;
@@ -63,7 +63,7 @@ fn offer_by<O: Opener>(opener: &O, event: &Event) -> Offer {
     }
     match settle(opener, sampler, None, subject, None) {
         Ok((attr, _, steps)) if steps.contains(&Step::UserSpaceOnly) => {
-            if is_kernels_own(&attr) {
+            if attr.occurs_in_kernel_only() {
                 Offer::Forbidden
             } else {
                 Offer::UserSpaceOnly

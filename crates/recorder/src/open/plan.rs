@@ -27,7 +27,7 @@ use crate::error::{ESRCH, Error};
 use crate::event::Event;
 use crate::notice::Notice;
 use crate::options::{Options, Target};
-use crate::ring::{RingSource, Strangers, drain_whole};
+use crate::ring::{ExcludedProcesses, RingSource, drain_whole};
 use crate::unwind::CopySizes;
 
 /// Open events with their rings, not enabled yet.
@@ -41,7 +41,7 @@ pub(crate) struct Opened {
     ring_refused: Option<i32>,
     /// Sideband records that came while events were opened.
     pub(crate) early: Vec<u8>,
-    /// Some thread may have been given an event twice: see [`super::Duplicates`].
+    /// Some thread may have been given an event twice: see [`super::DuplicateFilter`].
     pub(crate) doubtful: bool,
     /// Processes that the targets had started before, and that are none.
     pub(crate) unrecorded_children: usize,
@@ -50,7 +50,7 @@ pub(crate) struct Opened {
     /// The processes that are meant, where whole CPUs are sampled in their place.
     pub(crate) members: Option<Vec<Pid>>,
     /// The processes whose samples are left in the rings.
-    pub(crate) strangers: Option<Arc<Strangers>>,
+    pub(crate) excluded: Option<Arc<ExcludedProcesses>>,
     /// The sideband events of whole CPUs, where these are recorded.
     pub(crate) whole_cpus: Option<WholeCpus>,
     /// The CPU times of tasks, where these are told.
@@ -225,7 +225,7 @@ impl Opened {
             unrecorded_children: 0,
             gone: Vec::new(),
             members: None,
-            strangers: None,
+            excluded: None,
             whole_cpus: None,
             task_clocks: None,
             switches_held: false,

@@ -3,7 +3,6 @@
 use std::io;
 
 use decoder::Attr;
-use decoder::attr::{TYPE_SOFTWARE, TYPE_TRACEPOINT};
 use host::sys::perf_event::{PerfEvent, Subject};
 use model::{CpuId, Tid};
 
@@ -165,7 +164,7 @@ impl Settling<'_> {
                     user_only = true;
                     let paranoid = host::sysctl::perf_event_paranoid();
                     self.told.once(Notice::UserSpaceOnly { paranoid }, self.notices);
-                    if is_kernels_own(attr) {
+                    if attr.occurs_in_kernel_only() {
                         (self.notices)(Notice::NothingToCount { event: event.name.clone() });
                     }
                 }
@@ -182,9 +181,4 @@ impl Settling<'_> {
         }
         name
     }
-}
-
-/// `context-switches`, `cpu-migrations`, `cgroup-switches` (checklist E4), and tracepoints: they happen in the kernel only.
-pub(crate) fn is_kernels_own(attr: &Attr) -> bool {
-    attr.kind == TYPE_TRACEPOINT || attr.kind == TYPE_SOFTWARE && matches!(attr.config, 3 | 4 | 11)
 }

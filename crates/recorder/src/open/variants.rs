@@ -3,7 +3,7 @@
 use std::io;
 
 use decoder::attr::TYPE_BREAKPOINT;
-use decoder::{Attr, AttrFlags, SampleFormat};
+use decoder::{Attr, AttrFlags, ChainLimits, SampleFormat};
 use host::sys::perf_event::PerfEvent;
 use host::sysctl;
 
@@ -13,7 +13,7 @@ use crate::attr::{self, rate_of};
 use crate::event::{Event, Rate};
 use crate::notice::Notice;
 use crate::options::{CallChain, Options};
-use crate::unwind::{ChainLimits, CopySizes, largest_copy, room_for_copy};
+use crate::unwind::{CopySizes, largest_copy};
 
 /// The usual period of what counts fast: cycles, instructions, nanoseconds. How often anything else
 /// happens cannot be known.
@@ -77,7 +77,7 @@ fn room_beside_other_parts(options: &Options, events: &[Event]) -> u32 {
     };
     let room = |event: &Event| {
         let members = events.iter().filter(|other| event.leader.is_some() && other.leader == event.leader);
-        room_for_copy(&attr::sampler(event, options, 0, 0), members.count(), limits)
+        attr::sampler(event, options, 0, 0).room_for_stack_copy(members.count(), limits)
     };
     let copying = |event: &&Event| matches!(options.call_chain_of(event), CallChain::Stacks { .. });
     events.iter().filter(copying).map(room).min().unwrap_or(u32::MAX)

@@ -1,27 +1,26 @@
 //! The ring protocol (`perf_event_open(2)`, "MMAP layout"), over any memory.
 //!
-//! The kernel writes records at `data_head` and moves it forward; we read from `data_tail` and move that forward as soon as
-//! a record is out, so that the kernel has room again.
+//! The kernel writes records at `data_head` and moves it forward. The recorder reads from `data_tail`, and moves that forward as
+//! soon as a record is copied out, so that the kernel has its room again.
 
 use std::ops::Range;
 
-use decoder::kind;
+use decoder::{Endian, HEADER_SIZE, RecordHeader, StackCopy, StackCopyLocator, kind, offsets};
 use host::sys::ring::RingMapping;
 
-use super::stack_place::{FoundCopy, StackPlace};
 use crate::consumer::Drained;
 use crate::records::{UNWOUND_SAMPLE, u64_at};
 
 /// The memory of a ring.
 pub trait RingMemory {
-    /// The number of bytes of records that it holds: a power of two.
+    /// Returns the number of bytes of records that the ring holds: a power of two.
     fn data_size(&self) -> usize;
-    /// The positions of what waits to be read now; they only grow.
-    fn look(&mut self) -> Range<u64>;
-    /// The bytes from `position` on, `length` of them at most: as many as were waiting at the last look and lie before the
-    /// ring's end.
+    /// Reads `data_head`, and returns the positions of the unread bytes. Positions count all bytes that were ever written.
+    fn refresh_unread(&mut self) -> Range<u64>;
+    /// Returns at most `length` bytes from `position` on: fewer where the unread bytes of the last [`RingMemory::refresh_unread`], or the
+    /// memory of the ring, end before.
     fn bytes(&self, position: u64, length: usize) -> &[u8];
-    /// Moves our position.
+    /// Writes `data_tail`: the kernel may overwrite all bytes before it.
     fn set_tail(&mut self, tail: u64);
 }
 
@@ -30,7 +29,7 @@ impl RingMemory for RingMapping {
         self.data_size()
     }
 
-    fn look(&mut self) -> Range<u64> {
+    fn refresh_unread(&mut self) -> Range<u64> {
         self.refresh_unread()
     }
 
@@ -43,50 +42,51 @@ impl RingMemory for RingMapping {
     }
 }
 
-/// Says a sample that is still in its ring in fewer bytes, which it appends, if it can.
+/// Replaces a sample while it is still in the ring. Appends a shorter record, or none, in its place and returns true, or leaves
+/// the buffer unchanged and returns false. Must return soon: the kernel drops samples while the ring is full.
 pub(crate) type Shrink<'a> = &'a mut dyn FnMut(&[u8], &mut Vec<u8>) -> bool;
 
-/// A [`Shrink`] that never can.
-pub(crate) fn as_it_is(_sample: &[u8], _into: &mut Vec<u8>) -> bool {
+/// A [`Shrink`] that replaces no sample.
+pub(crate) fn keep_sample(_sample: &[u8], _into: &mut Vec<u8>) -> bool {
     false
 }
 
-/// Moves everything that the ring holds to the end of `into`: whole records only.
+/// Empties a ring: appends its whole records to `into`.
 pub fn drain_whole(ring: &mut impl RingMemory, into: &mut Vec<u8>) -> Drained {
-    drain(ring, None, &mut as_it_is, into)
+    drain(ring, None, &mut keep_sample, into)
 }
 
-/// Moves everything that the ring holds to the end of `into`: whole records only. Where `stacks` says where samples have
-/// their stack copies, what these have not filled is left out, and samples that `shrink` can say shorter are not copied.
+/// Empties a ring: appends its whole records to `into`. With `stack_copies`, leaves out the unfilled bytes of stack copies, and
+/// lets `shrink` replace samples.
 pub(crate) fn drain(
     ring: &mut impl RingMemory,
-    stacks: Option<&StackPlace>,
+    stack_copies: Option<&StackCopyLocator>,
     shrink: Shrink<'_>,
     into: &mut Vec<u8>,
 ) -> Drained {
-    let Range { start: tail, end: head } = ring.look();
+    let Range { start: tail, end: head } = ring.refresh_unread();
     let fill = head.wrapping_sub(tail);
     if fill == 0 {
         return Drained::default();
     }
     if fill > ring.data_size() as u64 {
-        // The kernel never overtakes a reader; a jump means that nothing behind our position is whole.
+        // The kernel never overtakes a reader. Where `data_head` jumps, no record can be found any more.
         ring.set_tail(head);
         return Drained { bad_bytes: fill, fill, ..Drained::default() };
     }
     let start = into.len();
     let mut unread = Unread { ring, tail, length: fill as usize };
-    match stacks {
-        Some(place) => unread.append_shorter(place, shrink, into),
+    match stack_copies {
+        Some(locator) => unread.append_shrunk(locator, shrink, into),
         None => unread.append(0, unread.length, into),
     }
     ring.set_tail(head);
-    let drained = Drained { fill, ..count(into.get(start..).unwrap_or(&[])) };
+    let drained = Drained { fill, ..count_records(into.get(start..).unwrap_or(&[])) };
     into.truncate(into.len() - drained.bad_bytes as usize);
     drained
 }
 
-/// The records that the kernel has written and we have not read.
+/// The unread bytes of a ring. Offsets are from `tail`.
 struct Unread<'a, R> {
     ring: &'a mut R,
     tail: u64,
@@ -94,43 +94,45 @@ struct Unread<'a, R> {
 }
 
 impl<R: RingMemory> Unread<'_, R> {
-    /// The bytes from `at` on, as far as they lie before the ring's end.
+    /// Returns at most `length` bytes from `at` on: fewer where the memory of the ring ends before.
     fn bytes(&self, at: usize, length: usize) -> &[u8] {
         self.ring.bytes(self.tail.wrapping_add(at as u64), length)
     }
 
-    /// The word at `at`. Records lie at multiples of 8, so that no word of theirs lies across the ring's end.
-    fn word(&self, at: usize) -> u64 {
-        self.bytes(at, 8).first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+    /// Returns the 8 bytes at `at`. Records lie at multiples of 8, so that none of their words is cut by the ring's end.
+    fn word(&self, at: usize) -> [u8; 8] {
+        self.bytes(at, 8).first_chunk().copied().unwrap_or_default()
     }
 
+    /// Appends the bytes from `from` to `to`.
     fn append(&self, from: usize, to: usize, into: &mut Vec<u8>) {
         let first = self.bytes(from, to - from);
         into.extend_from_slice(first);
         into.extend_from_slice(self.bytes(from + first.len(), to - from - first.len()));
     }
 
-    /// Appends all, but samples as `shrink` says them, and the others without the bytes of stack copies that were not filled;
-    /// the records say their new sizes. To look at samples takes its time: the kernel has the room of each again at once.
-    fn append_shorter(&mut self, place: &StackPlace, shrink: Shrink<'_>, into: &mut Vec<u8>) {
+    /// Appends all records: samples as `shrink` replaces them, or else without the unfilled bytes of their stack copies. Moves the
+    /// tail after each sample, since walking its stack takes time, and the kernel may need the room.
+    fn append_shrunk(&mut self, locator: &StackCopyLocator, shrink: Shrink<'_>, into: &mut Vec<u8>) {
         let (mut at, mut copied) = (0, 0);
         while at < self.length {
-            let [k0, k1, k2, k3, _, _, s0, s1] = self.word(at).to_ne_bytes();
-            let size = usize::from(u16::from_ne_bytes([s0, s1]));
-            if size < 8 || size % 8 != 0 || size > self.length - at {
+            let RecordHeader { kind, size, .. } = RecordHeader::from_bytes(self.word(at), Endian::NATIVE);
+            if size < HEADER_SIZE || size % 8 != 0 || size > self.length - at {
                 break;
             }
             let next = at + size;
-            if u32::from_ne_bytes([k0, k1, k2, k3]) == kind::SAMPLE {
+            if kind == kind::SAMPLE {
                 self.append(copied, at, into);
                 copied = at;
                 let record = self.bytes(at, size);
+                let word = |offset| u64::from_ne_bytes(self.word(at + offset));
+                // A record across the ring's end is not in one piece, and is not replaced.
                 if record.len() == size && shrink(record, into) {
                     copied = next;
-                } else if let Some(found) = place.find(size, |offset| self.word(at + offset))
-                    && found.filled < found.size
+                } else if let Some(copy) = locator.locate(size, word)
+                    && copy.filled < copy.size
                 {
-                    self.append_filled(at, size, &found, into);
+                    self.append_filled(at, size, &copy, into);
                     copied = next;
                 }
                 self.ring.set_tail(self.tail.wrapping_add(copied as u64));
@@ -140,40 +142,39 @@ impl<R: RingMemory> Unread<'_, R> {
         self.append(copied, self.length, into);
     }
 
-    /// Appends the sample of `size` bytes at `at` without what its stack copy has not filled.
-    fn append_filled(&self, at: usize, size: usize, found: &FoundCopy, into: &mut Vec<u8>) {
+    /// Appends the sample of `size` bytes at `at` without the unfilled bytes of its stack copy.
+    fn append_filled(&self, at: usize, size: usize, copy: &StackCopy, into: &mut Vec<u8>) {
         let record = into.len();
-        self.append(at, at + found.start + found.filled, into);
-        let (mut new_size, mut behind) = (size - (found.size - found.filled), at + found.start + found.size);
-        if found.filled == 0 {
-            // Nothing follows the size of an empty copy.
+        self.append(at, at + copy.start + copy.filled, into);
+        let (mut new_size, mut behind) = (size - (copy.size - copy.filled), at + copy.start + copy.size);
+        if copy.filled == 0 {
+            // Behind a copy of size 0 there is no word with the filled bytes.
             (new_size, behind) = (new_size - 8, behind + 8);
         }
         self.append(behind, at + size, into);
         let mut set = |offset: usize, bytes: &[u8]| {
-            if let Some(place) = into.get_mut(record + offset..record + offset + bytes.len()) {
-                place.copy_from_slice(bytes);
+            if let Some(field) = into.get_mut(record + offset..record + offset + bytes.len()) {
+                field.copy_from_slice(bytes);
             }
         };
-        set(6, &(new_size as u16).to_ne_bytes());
-        set(found.start - 8, &(found.filled as u64).to_ne_bytes());
+        set(offsets::SIZE, &(new_size as u16).to_ne_bytes());
+        set(copy.size_offset(), &(copy.filled as u64).to_ne_bytes());
     }
 }
 
-/// Offset of the count in LOST: behind the header and an id.
-const LOST_COUNT: usize = 16;
-
-/// Walks over records; [`Drained::bad_bytes`] is what follows the last whole one.
-fn count(mut bytes: &[u8]) -> Drained {
+/// Counts records up to the first that is not whole.
+fn count_records(mut bytes: &[u8]) -> Drained {
     let mut drained = Drained::default();
-    while let Some((header, _)) = bytes.split_first_chunk::<8>() {
-        let [k0, k1, k2, k3, _, _, s0, s1] = *header;
-        let size = usize::from(u16::from_ne_bytes([s0, s1]));
-        let Some(rest) = bytes.get(size..).filter(|_| size >= 8) else { break };
-        match u32::from_ne_bytes([k0, k1, k2, k3]) {
+    while let Some((header, _)) = bytes.split_first_chunk::<HEADER_SIZE>() {
+        let RecordHeader { kind, size, .. } = RecordHeader::from_bytes(*header, Endian::NATIVE);
+        let Some(rest) = bytes.get(size..).filter(|_| size >= HEADER_SIZE) else { break };
+        match kind {
             kind::SAMPLE | UNWOUND_SAMPLE => drained.samples += 1,
             kind::THROTTLE => drained.throttles += 1,
-            kind::LOST => drained.lost = drained.lost.saturating_add(u64_at(bytes, LOST_COUNT).unwrap_or(0)),
+            kind::LOST => {
+                let lost = u64_at(bytes, offsets::LOST_COUNT).unwrap_or(0);
+                drained.lost = drained.lost.saturating_add(lost);
+            }
             _ => {}
         }
         bytes = rest;
@@ -213,7 +214,7 @@ mod tests {
         fn data_size(&self) -> usize {
             self.bytes.len()
         }
-        fn look(&mut self) -> Range<u64> {
+        fn refresh_unread(&mut self) -> Range<u64> {
             self.tail..self.head
         }
         fn bytes(&self, position: u64, length: usize) -> &[u8] {
@@ -228,9 +229,9 @@ mod tests {
         }
     }
 
-    /// Drains with samples as they are.
-    fn drain(ring: &mut TestRing, stacks: Option<&StackPlace>, into: &mut Vec<u8>) -> Drained {
-        super::drain(ring, stacks, &mut as_it_is, into)
+    /// Drains without replacing samples.
+    fn drain(ring: &mut TestRing, stack_copies: Option<&StackCopyLocator>, into: &mut Vec<u8>) -> Drained {
+        super::drain(ring, stack_copies, &mut keep_sample, into)
     }
 
     fn record(kind: u32, size: u16) -> Vec<u8> {
@@ -241,10 +242,10 @@ mod tests {
         bytes
     }
 
-    /// Samples with copies of stacks.
-    fn place() -> Option<StackPlace> {
+    /// Of samples with an IP and a stack copy.
+    fn locator() -> Option<StackCopyLocator> {
         let format = decoder::SampleFormat::IP | decoder::SampleFormat::STACK_USER;
-        StackPlace::of([&decoder::Attr { sample_format: format, ..decoder::Attr::default() }])
+        StackCopyLocator::new([&decoder::Attr { sample_format: format, ..decoder::Attr::default() }])
     }
 
     #[test]
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_ring_had_no_room_for_is_counted() {
+    fn records_without_room_in_the_ring_are_counted() {
         let mut ring = TestRing::new(128, 0);
         for lost in [40_u64, 2] {
             let mut record = record(kind::LOST, 24);
@@ -279,9 +280,9 @@ mod tests {
 
     #[test]
     fn a_bad_size_ends_the_good_part() {
-        let place = place();
-        for (bad_size, place) in
-            [0, 7, 33, 65_535].iter().flat_map(|&size| [(size, None), (size, place.as_ref())])
+        let locator = locator();
+        for (bad_size, stack_copies) in
+            [0, 7, 33, 65_535].iter().flat_map(|&size| [(size, None), (size, locator.as_ref())])
         {
             let mut ring = TestRing::new(128, 96);
             ring.write(&record(kind::EXIT, 8));
@@ -290,7 +291,7 @@ mod tests {
             bad[6..8].copy_from_slice(&u16::to_ne_bytes(bad_size));
             ring.write(&bad);
             let mut out = Vec::new();
-            let drained = drain(&mut ring, place, &mut out);
+            let drained = drain(&mut ring, stack_copies, &mut out);
             assert_eq!(
                 drained,
                 Drained { samples: 1, bad_bytes: 32, fill: 56, ..Drained::default() },
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_that_jumps_gives_the_contents_up() {
+    fn the_contents_are_dropped_where_the_head_jumps() {
         let mut ring = TestRing::new(64, 0);
         ring.head = 65;
         let mut out = Vec::new();
@@ -327,8 +328,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stack_copy_has_not_filled_stays_behind() {
-        let place = place();
+    fn unfilled_bytes_of_stack_copies_are_left_out() {
+        let locator = locator();
         let sample = |stack: &[u64], filled: Option<u64>| {
             let mut words = vec![0, 0x1234, 8 * stack.len() as u64];
             words.extend(stack.iter().copied().chain(filled));
@@ -350,7 +351,7 @@ mod tests {
                 ring.write(&part);
             }
             let mut out = vec![9];
-            let drained = drain(&mut ring, place.as_ref(), &mut out);
+            let drained = drain(&mut ring, locator.as_ref(), &mut out);
             let wanted = [
                 vec![9],
                 sample(&[1, 2], Some(12)),

@@ -1,5 +1,5 @@
-//! How rings get emptied into a channel: by one thread per CPU that wakes when they run full, and by the writer at each
-//! round, as long as they hold little.
+//! Empties the rings into a channel: a thread per CPU does it when they run full, and the writer itself at each round, as long as
+//! they hold little.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -9,25 +9,32 @@ use std::thread::JoinHandle;
 use host::sys::poll::{PollSet, Waker};
 use host::sys::schedule::{self, RealtimeGuard};
 
-use super::memory::{self, Recycled, Spare};
+use super::buffer_pool::{BufferReturn, BufferSource, buffer_pool};
 use super::protocol::Shrink;
-use super::rings::{RingSource, Rings, Samples};
+use super::shared_rings::{DrainOptions, RingSource, SharedRings};
 use crate::control::messages::{Message, Outbox};
 use crate::error::Error;
 
-/// So many bytes the writer takes itself in a round. To wake another thread for them would cost more, and they would be in
-/// another core's cache then.
-const LITTLE: u64 = 4 << 20;
+/// Maximum number of bytes that the writer copies out of rings itself in a round. To wake another thread for so few would cost more,
+/// and they would then be in the cache of another core.
+const MAX_WRITER_BYTES: u64 = 4 << 20;
 
-/// The state that the readers and the writer share.
+/// Maximum number of buffers for chunks.
+const MAX_BUFFERS: usize = 2048;
+
+/// The stack of a reader: it keeps nothing large there.
+const READER_STACK_BYTES: usize = 128 << 10;
+
+/// The state of the rounds, which the writer and all readers share.
 #[derive(Default)]
 struct Rounds {
-    last: AtomicBool,
-    /// The number of the asked readers that have not answered.
+    /// True if the current round is the last.
+    is_last: AtomicBool,
+    /// The number of readers that were asked in the current round and have not answered.
     unanswered: AtomicUsize,
-    /// The fill, of 1, up to which a ring waits for the next round, as [`f64::to_bits`]. The kernel wakes its reader whenever so
-    /// and so much has been written, whoever has read it since.
-    waits_until: AtomicU64,
+    /// The fill, from 0 to 1, from which on a reader empties its rings before the next round, as [`f64::to_bits`]. The kernel wakes
+    /// the reader each time that a quarter of a ring has been written, even if the writer has emptied it since.
+    reader_threshold: AtomicU64,
 }
 
 /// The readers, as the writer sees them.
@@ -36,18 +43,18 @@ pub(crate) struct Readers {
     rounds: Arc<Rounds>,
     /// The number of the last round.
     round: u64,
-    recycled: Recycled,
-    spare: Spare,
-    samples: Samples,
-    /// Until the last round.
+    buffer_return: BufferReturn,
+    buffers: BufferSource,
+    options: DrainOptions,
+    /// `None` from the last round on.
     messages: Option<Outbox>,
 }
 
 /// The state that one reader and the writer share.
 struct Shared {
-    rings: Rings,
+    rings: SharedRings,
     waker: Waker,
-    /// The last round that the reader was asked to answer.
+    /// The number of the last round that the reader was asked to answer.
     asked: AtomicU64,
 }
 
@@ -61,40 +68,41 @@ struct ReaderHandle {
 struct Reader {
     shared: Arc<Shared>,
     rounds: Arc<Rounds>,
-    /// The last round that it has answered.
+    /// The number of the last round that the reader has answered.
     answered: u64,
     messages: Outbox,
-    spare: Spare,
+    buffers: BufferSource,
 }
 
 impl Readers {
-    /// Starts a thread for each element of `rings`; `samples` says what is known of theirs. All memory that they will use is made here, `waiting` bytes: a reader that allocates waits for the locks that slower threads of
-    /// ours hold while they do not get their turn.
+    /// Starts a thread for each element of `rings`. All buffers for chunks are allocated here, up to `max_waiting` bytes: a reader that
+    /// allocates would have to wait for locks of the allocator that threads of lower priority hold.
     pub(crate) fn start(
         rings: Vec<Vec<RingSource>>,
-        samples: Samples,
-        waiting: u64,
+        options: DrainOptions,
+        max_waiting: u64,
         messages: &Outbox,
     ) -> Result<Self, Error> {
         let rounds = Arc::new(Rounds::default());
         let sizes = rings.iter().flatten().map(|ring| ring.mapping.data_size());
         let size = sizes.max().unwrap_or(0);
-        let fitting = usize::try_from(waiting).unwrap_or(usize::MAX) / size.max(1);
-        let (recycled, spare) = memory::pieces(fitting.clamp(2 * rings.len().max(2), 2048), size);
+        let fitting = usize::try_from(max_waiting).unwrap_or(usize::MAX) / size.max(1);
+        let (buffer_return, buffers) = buffer_pool(fitting.clamp(2 * rings.len().max(2), MAX_BUFFERS), size);
         let messages = Some(messages.clone());
-        let mut readers = Self { handles: Vec::new(), rounds, round: 0, recycled, spare, samples, messages };
+        let mut readers =
+            Self { handles: Vec::new(), rounds, round: 0, buffer_return, buffers, options, messages };
         for rings in rings {
             readers.add(rings)?;
         }
         Ok(readers)
     }
 
-    /// Starts one more, which takes part from the next round on.
+    /// Starts one more reader, which takes part from the next round on.
     pub(crate) fn add(&mut self, rings: Vec<RingSource>) -> Result<(), Error> {
         let Some(messages) = self.messages.clone() else { return Ok(()) };
         let waker = Waker::new().map_err(|errno| Error::System { what: "cannot make an eventfd", errno })?;
         let shared = Arc::new(Shared {
-            rings: Rings::new(rings, self.samples.clone()),
+            rings: SharedRings::new(rings, self.options.clone()),
             waker,
             asked: AtomicU64::new(0),
         });
@@ -103,39 +111,40 @@ impl Readers {
             rounds: Arc::clone(&self.rounds),
             answered: 0,
             messages,
-            spare: self.spare.clone(),
+            buffers: self.buffers.clone(),
         };
         let thread = std::thread::Builder::new()
             .name("ring".to_owned())
-            .stack_size(128 << 10)
+            .stack_size(READER_STACK_BYTES)
             .spawn(move || reader.run())
             .map_err(|errno| Error::System { what: "cannot start a thread", errno })?;
         self.handles.push(ReaderHandle { shared, thread });
         Ok(())
     }
 
-    /// Returns the amount written into the busiest ring since the last call, in sizes of a ring: also what readers
-    /// have taken out of it.
-    pub(crate) fn written(&self) -> f64 {
-        self.handles.iter().map(|reader| reader.shared.rings.written()).fold(0.0, f64::max)
+    /// Returns how much the kernel has written into the busiest ring since the last call, in sizes of a ring, whether or not it has
+    /// been read since.
+    pub(crate) fn take_max_written(&self) -> f64 {
+        self.handles.iter().map(|reader| reader.shared.rings.take_max_written()).fold(0.0, f64::max)
     }
 
-    /// Lets rings that are no fuller than this, of 1, wait for the next round.
-    pub(crate) fn wait_until(&self, fill: f64) {
-        self.rounds.waits_until.store(fill.to_bits(), Ordering::Relaxed);
+    /// Sets the fill, from 0 to 1, from which on readers empty their rings before the next round.
+    pub(crate) fn set_reader_threshold(&self, fill: f64) {
+        self.rounds.reader_threshold.store(fill.to_bits(), Ordering::Relaxed);
     }
 
-    /// Empties all rings, with what samples `shrink` can say shorter, or asks their readers to do it; returns how many answers
-    /// there will be, and the number of the round.
+    /// Empties the rings that hold little, with samples replaced by `shrink`, and asks the readers to empty the others. Returns how
+    /// many answers there will be, and the number of the round.
     pub(crate) fn begin_round(&mut self, shrink: Shrink<'_>) -> (usize, u64) {
         self.round += 1;
         let Some(messages) = &self.messages else { return (0, self.round) };
-        // A reader that waits for us must not wait for all ordinary threads of the machine.
-        let _at_once = RealtimeGuard::acquire();
-        let mut budget = LITTLE;
+        // Readers wait for the lock of their rings with realtime priority. The thread that holds it must not be preempted by
+        // ordinary threads.
+        let _realtime = RealtimeGuard::acquire();
+        let mut budget = MAX_WRITER_BYTES;
         let mut asked = Vec::new();
         for reader in &self.handles {
-            if !reader.shared.rings.empty_little(&mut budget, &self.spare, shrink, messages) {
+            if !reader.shared.rings.empty_within(&mut budget, &self.buffers, shrink, messages) {
                 asked.push(reader);
             }
         }
@@ -144,11 +153,11 @@ impl Readers {
         (asked.len() + usize::from(answered), self.round)
     }
 
-    /// The same for the last time, by the readers, who then end.
+    /// Asks all readers to empty their rings for the last time, and to end. Returns as [`Readers::begin_round`].
     pub(crate) fn begin_last_round(&mut self) -> (usize, u64) {
         self.round += 1;
         self.messages = None;
-        self.rounds.last.store(true, Ordering::Release);
+        self.rounds.is_last.store(true, Ordering::Release);
         let all: Vec<&ReaderHandle> = self.handles.iter().collect();
         self.ask(&all);
         (all.len(), self.round)
@@ -162,26 +171,26 @@ impl Readers {
         }
     }
 
-    /// Returns the number of rings of samples that were full when they were emptied last: what the kernel lost then
-    /// is in no LOST record yet.
+    /// Returns the number of rings of samples that were full when they were emptied last: no LOST record has told yet what the
+    /// kernel lost then.
     pub(crate) fn full_rings(&self) -> u64 {
-        self.handles.iter().map(|reader| reader.shared.rings.full() as u64).sum()
+        self.handles.iter().map(|reader| reader.shared.rings.full_rings() as u64).sum()
     }
 
-    /// Gives memory back for the next chunk, in the place of a chunk's that was taken; `None` where that was kept.
+    /// Returns the buffer of a chunk that was consumed; `None` where the consumer has kept it.
     pub(crate) fn recycle(&self, bytes: Option<Vec<u8>>) {
-        self.recycled.give(bytes);
+        self.buffer_return.put_back(bytes);
     }
 
-    /// Gives memory back to the kernel that was not needed since the last call.
+    /// Returns to the kernel the memory of buffers that were not needed since the last call.
     pub(crate) fn release_unused(&self) {
-        self.recycled.release_unused();
+        self.buffer_return.release_unused();
     }
 
-    /// Waits for the readers' ends, after the last round.
+    /// Waits until all readers have ended, after the last round.
     pub(crate) fn join(self) {
         for reader in self.handles {
-            // A reader does not panic; if it did, its records are missing and the round has not been answered.
+            // Readers do not panic. If one did, its records are missing, and its round was never answered.
             let _ = reader.thread.join();
         }
     }
@@ -189,37 +198,37 @@ impl Readers {
 
 impl Reader {
     fn run(mut self) {
-        // Among a thousand busy threads, rings are full before an ordinary thread has its turn.
+        // Among a thousand busy threads, rings are full before an ordinary thread gets the CPU.
         schedule::prefer_low_latency();
         let mut poll = PollSet::default();
         let waker = poll.add(self.shared.waker.as_fd());
         let events = self.shared.rings.events();
-        // Per ring, which of its events is waited for, and where it is in the set.
-        let mut waited: Vec<(usize, usize)> =
+        // Per ring, the index of the event that is polled, and its place in the set.
+        let mut polled: Vec<(usize, usize)> =
             events.iter().filter_map(|events| Some((0, poll.add(events.first()?.as_fd())))).collect();
         loop {
             if poll.wait(None).is_err() {
-                // Only for want of kernel memory: the rings are still emptied at each round.
+                // The kernel has no memory for it. The rings are still emptied at each round.
                 std::thread::yield_now();
             }
             if poll.ready(waker).readable {
                 self.shared.waker.clear();
             }
-            // Read before the rings: what they hold when a round begins belongs to that round. And whether it is the last one is
-            // known before anybody is asked.
+            // Loaded before the rings are emptied: what they hold when a round begins belongs to that round. `is_last` is stored
+            // before any reader is asked.
             let asked = self.shared.asked.load(Ordering::Acquire);
-            let last = self.rounds.last.load(Ordering::Acquire);
-            let waits_until = f64::from_bits(self.rounds.waits_until.load(Ordering::Relaxed));
-            let is_due = last || asked > self.answered || self.shared.rings.fill() > waits_until;
+            let is_last = self.rounds.is_last.load(Ordering::Acquire);
+            let threshold = f64::from_bits(self.rounds.reader_threshold.load(Ordering::Relaxed));
+            let is_due = is_last || asked > self.answered || self.shared.rings.max_fill() > threshold;
             let emptied =
-                if is_due { self.shared.rings.empty(&self.spare, &self.messages) } else { Ok(false) };
-            let Ok(left) = emptied else { return };
-            if left && asked == self.answered {
+                if is_due { self.shared.rings.empty(&self.buffers, &self.messages) } else { Ok(false) };
+            let Ok(was_any) = emptied else { return };
+            if was_any && asked == self.answered {
                 self.messages.wake();
             }
-            for (events, (event, place)) in events.iter().zip(&mut waited) {
+            for (events, (event, place)) in events.iter().zip(&mut polled) {
                 if poll.ready(*place).hung_up {
-                    // The thread of that event has ended. Others may still write into the ring.
+                    // The thread of this event has ended; other events may still write into the ring.
                     poll.ignore(*place);
                     *event += 1;
                     if let Some(next) = events.get(*event) {
@@ -230,11 +239,11 @@ impl Reader {
             if asked > self.answered {
                 self.answered = asked;
                 let left = self.messages.leave(Message::Answer(asked));
-                // Who answers last wakes the writer for what all have left.
-                if last || self.rounds.unanswered.fetch_sub(1, Ordering::AcqRel) == 1 {
+                // The last reader to answer wakes the writer for the messages of all.
+                if is_last || self.rounds.unanswered.fetch_sub(1, Ordering::AcqRel) == 1 {
                     self.messages.wake();
                 }
-                if left.is_err() || last {
+                if left.is_err() || is_last {
                     return;
                 }
             }

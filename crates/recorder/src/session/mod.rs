@@ -10,7 +10,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::RecvTimeoutError;
-use decoder::RecordLayout;
+use decoder::{RecordLayout, StackCopyLocator};
 use host::procfs;
 use host::sys::clock;
 use host::sys::schedule::{PriorityGuard, RealtimeGuard};
@@ -24,12 +24,12 @@ use crate::control::{
     Answers, CallWatch, CommandThread, ConditionThread, Control, Requests, Watcher, workload,
 };
 use crate::error::Error;
-use crate::members::Members;
+use crate::members::MemberFilter;
 use crate::notice::Notice;
-use crate::open::{Duplicates, Numbers, Opened, TaskClocks, TaskReports, open, processes};
+use crate::open::{DuplicateFilter, Numbers, Opened, TaskClocks, TaskReports, open, processes};
 use crate::options::{Options, Target};
 use crate::processes::{AskingJvms, Synthesis};
-use crate::ring::{Readers, Samples, StackPlace};
+use crate::ring::{DrainOptions, Readers};
 use crate::summary::{Command, RunningCommand, Summary, Tally, coverage, lost_samples};
 use crate::unwind::Mechanisms;
 use crate::waits::{OutsideReader, SwitchSampler};
@@ -88,8 +88,8 @@ pub fn record(
             };
             // A command's own samples begin with its exec.
             let child = pid.filter(|_| options.target == Target::Command);
-            let mut members = Members::new(consumer, &pids, child, (options.inherit, options.in_parts));
-            prepared.opened.strangers = Some(members.strangers());
+            let mut members = MemberFilter::new(consumer, &pids, child, (options.inherit, options.in_parts));
+            prepared.opened.excluded = Some(members.excluded());
             let mut summary = prepared.run(options, control, &mut members, notices, waiting)?;
             summary.samples = summary.samples.saturating_sub(members.removed);
             summary.loss.samples = members.share_of(summary.loss.samples);
@@ -245,10 +245,10 @@ impl Prepared {
     /// Starts a reader for each CPU, also where the rings are those of threads.
     fn start_readers(&mut self, cpus: usize, options: &Options, outbox: &Outbox) -> Result<Readers, Error> {
         let per_reader = self.opened.take_rings(cpus);
-        let stacks = StackPlace::of(self.opened.events.iter().map(|event| &event.attr));
+        let stack_copies = StackCopyLocator::new(self.opened.events.iter().map(|event| &event.attr));
         let waiting_bytes = if options.light { LIGHT_WAITING } else { WAITING };
-        let samples = Samples { stacks, strangers: self.opened.strangers.take() };
-        Readers::start(per_reader, samples, waiting_bytes, outbox)
+        let drain = DrainOptions { stack_copies, excluded: self.opened.excluded.take() };
+        Readers::start(per_reader, drain, waiting_bytes, outbox)
     }
 
     /// Starts sampling, and lets the child become the command.
@@ -308,7 +308,7 @@ struct Run<'a> {
     readers: Readers,
     messages: Inbox,
     numbers: Numbers,
-    duplicates: Option<Duplicates>,
+    duplicates: Option<DuplicateFilter>,
     removed: u64,
     /// True if all switches are recorded, or those of some moments.
     switches: Option<SwitchSampler>,
@@ -340,7 +340,7 @@ impl Run<'_> {
             let ids = prepared.opened.ids_apart()?;
             let format = prepared.opened.events.first().map(|event| event.attr.sample_format);
             self.duplicates =
-                Some(Duplicates::new(ids.iter().map(Vec::as_slice), format.unwrap_or_default()));
+                Some(DuplicateFilter::new(ids.iter().map(Vec::as_slice), format.unwrap_or_default()));
         }
         // What is before the end of a delay is nobody's time.
         self.begin_watching(prepared.watched.filter(|_| options.delay.is_none()));
@@ -407,12 +407,12 @@ impl Run<'_> {
             }
             let interval = pace.time(self.consumer.is_in_haste());
             if self.round_is_due(now, last_round + interval) {
-                let written = self.readers.written();
+                let written = self.readers.take_max_written();
                 if self.round.is_none() {
                     self.begin_round();
                 }
                 pace.adapt(now - last_round, written);
-                self.readers.wait_until(pace.waits_until());
+                self.readers.set_reader_threshold(pace.waits_until());
                 last_round = now;
             }
             self.tell_reports();

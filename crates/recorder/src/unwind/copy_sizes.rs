@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
-use super::record_size::MAX_COPY_BYTES;
+use decoder::MAX_STACK_COPY_BYTES;
 
 /// The sizes to choose from, where the rings are large enough. The last is the largest that the kernel accepts.
-const COPY_SIZES_BYTES: [u32; 3] = [4 << 10, 16 << 10, MAX_COPY_BYTES];
+const COPY_SIZES_BYTES: [u32; 3] = [4 << 10, 16 << 10, MAX_STACK_COPY_BYTES];
 
 /// The largest size where it cannot change while recording: most stacks fit into it.
 const MAX_FIXED_COPY_BYTES: u32 = COPY_SIZES_BYTES[1];
@@ -58,7 +58,7 @@ const MAX_GROWTH_PAUSE_WINDOWS: u32 = 512;
 /// Returns the largest copy, in bytes, of which a ring of `ring_size` bytes holds [`MIN_COPIES_PER_RING`].
 pub(crate) fn largest_copy(ring_size: u64) -> u32 {
     let size = (ring_size / MIN_COPIES_PER_RING) & !7;
-    u32::try_from(size).map_or(MAX_COPY_BYTES, |size| size.clamp(8, MAX_COPY_BYTES))
+    u32::try_from(size).map_or(MAX_STACK_COPY_BYTES, |size| size.clamp(8, MAX_STACK_COPY_BYTES))
 }
 
 /// The sizes of stack copies that a recording chooses from, in bytes.
@@ -79,7 +79,7 @@ impl CopySizes {
     }
 
     /// Returns the sizes that suit rings of `ring_size` bytes. `room` is the number of bytes that a sample has for its copy
-    /// ([`super::room_for_copy`]); `rate` the number of samples per second and CPU, `None` where it cannot be known.
+    /// ([`decoder::Attr::room_for_stack_copy`]); `rate` the number of samples per second and CPU, `None` where it cannot be known.
     pub(crate) fn for_rings(ring_size: u64, room: u32, rate: Option<u64>) -> Self {
         let largest = largest_copy(ring_size).min(room);
         let Some(rate) = rate else {
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     fn with_ring(ring_size: u64) -> CopySizeController {
-        CopySizeController::new(CopySizes::for_rings(ring_size, MAX_COPY_BYTES, Some(997)), ring_size)
+        CopySizeController::new(CopySizes::for_rings(ring_size, MAX_STACK_COPY_BYTES, Some(997)), ring_size)
     }
 
     fn feed(size: &mut CopySizeController, stacks: u32, depth: u64) {
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn sizes_fit_the_ring_and_the_rate() {
         let sizes = |ring, rate| {
-            let sizes = CopySizes::for_rings(ring, MAX_COPY_BYTES, rate);
+            let sizes = CopySizes::for_rings(ring, MAX_STACK_COPY_BYTES, rate);
             (sizes.initial(), sizes.others().collect::<Vec<_>>())
         };
         assert_eq!(sizes(4 << 20, Some(997)), (65_528, vec![4 << 10, 16 << 10]));
@@ -283,11 +283,11 @@ mod tests {
         assert_eq!(sizes(512 << 10, Some(997)), (4 << 10, vec![16 << 10, 65_528]));
         assert_eq!(sizes(128 << 10, Some(99)), (32 << 10, vec![4 << 10, 16 << 10]));
         assert_eq!(
-            CopySizes::for_rings(4 << 20, MAX_COPY_BYTES, Some(997)).without_choice(),
+            CopySizes::for_rings(4 << 20, MAX_STACK_COPY_BYTES, Some(997)).without_choice(),
             CopySizes::fixed(16 << 10)
         );
         assert_eq!(
-            CopySizes::for_rings(4 << 20, MAX_COPY_BYTES, Some(9_997)).without_choice(),
+            CopySizes::for_rings(4 << 20, MAX_STACK_COPY_BYTES, Some(9_997)).without_choice(),
             CopySizes::fixed(4 << 10)
         );
         assert_eq!(sizes(16 << 10, Some(997)), (4 << 10, vec![]));
@@ -368,7 +368,7 @@ mod tests {
     fn events_of_unknown_rate_get_the_largest_size_where_they_are_rare() {
         let ring = 4 << 20;
         let deep = 12 << 10;
-        let bursts = || CopySizeController::new(CopySizes::for_rings(ring, MAX_COPY_BYTES, None), ring);
+        let bursts = || CopySizeController::new(CopySizes::for_rings(ring, MAX_STACK_COPY_BYTES, None), ring);
         let mut rare = bursts();
         for _ in 0..=MIN_RARE_CHUNKS {
             rare.record_fill(10 << 10);

@@ -22,7 +22,6 @@ use unwinder::StackEnd;
 use super::copy_sizes::CopySizeController;
 use super::ordered_consumer::OrderedConsumer;
 use super::pending::{Action, PendingRecords, RecordHandle};
-use super::record_size::room_for_chain;
 use super::sample_unwinder::{SampleContext, SampleUnwinder};
 use super::totals::StackTotals;
 use super::unwound_sample::split_unwound;
@@ -282,7 +281,7 @@ impl<C: OrderedConsumer> Destination for UnwindingStage<C> {
                 .events
                 .iter()
                 .filter(|other| event.leader.is_some() && other.leader == event.leader);
-            let room = room_for_chain(&written.attr, members.count());
+            let room = written.attr.room_for_call_chain(members.count());
             self.layouts.push(Layouts {
                 recorded: RecordLayout::new(&event.attr, Endian::NATIVE),
                 written: RecordLayout::new(&written.attr, Endian::NATIVE),

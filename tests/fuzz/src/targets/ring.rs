@@ -20,7 +20,7 @@ impl RingMemory for Ring {
         self.bytes.len()
     }
 
-    fn look(&mut self) -> Range<u64> {
+    fn refresh_unread(&mut self) -> Range<u64> {
         self.waiting.clone()
     }
 

@@ -1,21 +1,21 @@
-//! How many samples the kernel lost, as its events say (`PERF_FORMAT_LOST`, Linux 6.0).
+//! Reads from the events how many of their samples the kernel lost (`PERF_FORMAT_LOST`, Linux 6.0).
 
 use std::io;
 
-use decoder::{Attr, ReadFormat};
+use decoder::{Attr, ReadFormat, ReadValues};
 
 use super::plan::{OpenEvent, Opened};
 use crate::consumer::LostCount;
 
 impl Opened {
-    /// Returns the number of samples that each event lost: the sampling events, then the sideband event. `None` where
-    /// the kernel does not count it.
+    /// Returns the number of samples that each event lost: first the sampling events, then the sideband event. `None` where the
+    /// kernel does not count them.
     pub(crate) fn lost(&self) -> Option<Vec<LostCount>> {
         let sampling = self.samplers().map(|(index, event)| {
             let group =
                 self.events.iter().filter(|other| event.leader.is_some() && other.leader == event.leader);
             if event.attr.read_format.contains(ReadFormat::GROUP) && !self.leads(index) {
-                // Its leader takes the samples.
+                // Its leader takes the samples, and loses them.
                 return Some(LostCount::default());
             }
             let members = group.count();
@@ -40,17 +40,13 @@ fn sum(attr: &Attr, counts: impl Iterator<Item = Option<u64>>) -> Option<LostCou
     attr.read_format.contains(ReadFormat::LOST).then_some(sum)
 }
 
-/// The samples that an event lost, in a group of `members`, out of what `read(2)` gives. `None` where that is an error or
-/// too short: a pinned event that got no counter gives nothing at all.
+/// Returns the number of samples that an event lost, by what `read` gives of it, the leader of a group of `members`. `None` where it
+/// cannot be read, or gives too few words: a pinned event that got no counter gives none.
 fn lost_by(attr: &Attr, members: usize, read: impl FnOnce(&mut [u64]) -> io::Result<usize>) -> Option<u64> {
-    let has = |bit| usize::from(attr.read_format.contains(bit));
-    let times = has(ReadFormat::TOTAL_TIME_ENABLED) + has(ReadFormat::TOTAL_TIME_RUNNING);
-    let each = 1 + has(ReadFormat::ID) + has(ReadFormat::LOST);
-    // Alone: value, times, id, lost. In a group: their number, times, and of each, its leader first, value, id, lost.
-    let lead = has(ReadFormat::GROUP);
-    let mut values = vec![0_u64; lead + times + each * members.max(1)];
-    let read = read(&mut values).ok()?;
-    values.get(..read)?.get(lead + times + each - 1).copied().filter(|_| has(ReadFormat::LOST) == 1)
+    let mut words = vec![0_u64; attr.read_format.read_words(members)];
+    let count = read(&mut words).ok()?;
+    let values = ReadValues::parse(attr.read_format, words.get(..count)?)?;
+    values.counters.first()?.lost
 }
 
 #[cfg(test)]
@@ -72,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_of_the_count_is_that_of_the_format() {
+    fn the_count_is_found_in_every_format() {
         let times = ReadFormat::TOTAL_TIME_ENABLED;
         assert_eq!(lost_by(&attr(ReadFormat::empty()), 0, kernel(vec![100, 7, 5])), Some(5));
         assert_eq!(lost_by(&attr(times), 0, kernel(vec![100, 1_000, 7, 5])), Some(5));
@@ -91,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_not_known() {
+    fn a_count_that_cannot_be_read_is_unknown() {
         let single = attr(ReadFormat::empty());
         assert_eq!(lost_by(&single, 0, kernel(vec![])), None, "a pinned event in error state");
         assert_eq!(lost_by(&single, 0, kernel(vec![100, 7])), None);

@@ -1,0 +1,160 @@
+//! The rings of one CPU, which its reader and the writer empty in turns.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use decoder::StackCopyLocator;
+use host::sys::perf_event::PerfEvent;
+use host::sys::ring::RingMapping;
+
+use super::buffer_pool::BufferSource;
+use super::excluded_processes::ExcludedProcesses;
+use super::protocol::{Shrink, drain, keep_sample};
+use crate::consumer::{Chunk, RingKind};
+use crate::control::messages::{Closed, Message, Outbox};
+
+/// A ring with the events that write into it; the first maps it.
+pub(crate) struct RingSource {
+    pub(crate) kind: RingKind,
+    pub(crate) mapping: RingMapping,
+    pub(crate) events: Vec<Arc<PerfEvent>>,
+    /// The kernel's head at the last call of [`RingSource::take_written`].
+    head: u64,
+    /// True if the ring may have had no room for a record when it was emptied last. The LOST record that would say so comes with
+    /// the next record.
+    was_full: bool,
+}
+
+/// A ring with less room than this has none for the largest record: the kernel keeps a byte free (`CIRC_SPACE()`), and records are
+/// multiples of 8.
+const ROOM_FOR_ANY_RECORD_BYTES: u64 = decoder::MAX_RECORD_BYTES as u64 + 8;
+
+impl RingSource {
+    pub(crate) fn new(kind: RingKind, mapping: RingMapping, events: Vec<Arc<PerfEvent>>) -> Self {
+        Self { kind, mapping, events, head: 0, was_full: false }
+    }
+
+    /// Returns the number of bytes that the kernel has written since the last call.
+    fn take_written(&mut self) -> u64 {
+        let before = std::mem::replace(&mut self.head, self.mapping.head());
+        self.head.wrapping_sub(before)
+    }
+
+    /// Empties the ring into `bytes`, and leaves them as a message.
+    fn empty(
+        &mut self,
+        mut bytes: Vec<u8>,
+        options: &DrainOptions,
+        shrink: Shrink<'_>,
+        messages: &Outbox,
+    ) -> Result<(), Closed> {
+        let stack_copies = options.stack_copies.as_ref().filter(|_| self.kind == RingKind::Samples);
+        let drained = match &options.excluded {
+            Some(excluded) => {
+                let mut shrink =
+                    |sample: &[u8], into: &mut Vec<u8>| excluded.drops(sample) || shrink(sample, into);
+                drain(&mut self.mapping, stack_copies, &mut shrink, &mut bytes)
+            }
+            None => drain(&mut self.mapping, stack_copies, shrink, &mut bytes),
+        };
+        if drained.fill > 0 {
+            let size = self.mapping.data_size() as u64;
+            // Rings of a few pages are for records that are much smaller than the largest.
+            self.was_full = size.saturating_sub(drained.fill) < ROOM_FOR_ANY_RECORD_BYTES.min(size / 4);
+        }
+        messages.leave(Message::Chunk(Chunk { ring: self.kind, bytes, drained }))
+    }
+}
+
+/// The rings that one reader empties. Whoever empties them holds the lock until the records are in the channel, so that the chunks
+/// of a ring are there in its order.
+pub(super) struct SharedRings {
+    rings: Mutex<Vec<RingSource>>,
+    options: DrainOptions,
+}
+
+/// How samples are copied out of the rings.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DrainOptions {
+    /// Where samples have their stack copies, if all have them at the same place.
+    pub(crate) stack_copies: Option<StackCopyLocator>,
+    /// The processes whose samples are not copied. Has an effect only with `stack_copies`.
+    pub(crate) excluded: Option<Arc<ExcludedProcesses>>,
+}
+
+impl SharedRings {
+    pub(super) fn new(rings: Vec<RingSource>, options: DrainOptions) -> Self {
+        Self { rings: Mutex::new(rings), options }
+    }
+
+    /// Returns the events of each ring.
+    pub(super) fn events(&self) -> Vec<Vec<Arc<PerfEvent>>> {
+        self.lock().iter().map(|ring| ring.events.clone()).collect()
+    }
+
+    /// Returns the fill of the fullest ring, from 0 to 1.
+    pub(super) fn max_fill(&self) -> f64 {
+        self.max_share(|ring| ring.mapping.fill())
+    }
+
+    /// Returns the number of rings of samples that were full when they were emptied last.
+    pub(super) fn full_rings(&self) -> usize {
+        self.lock().iter().filter(|ring| ring.kind == RingKind::Samples && ring.was_full).count()
+    }
+
+    /// Returns how much was written into the busiest ring since the last call, in sizes of a ring.
+    pub(super) fn take_max_written(&self) -> f64 {
+        self.max_share(RingSource::take_written)
+    }
+
+    /// Returns the largest of these numbers of bytes, each as a share of its ring.
+    fn max_share(&self, bytes: impl Fn(&mut RingSource) -> u64) -> f64 {
+        let share = |ring: &mut RingSource| bytes(ring) as f64 / ring.mapping.data_size() as f64;
+        self.lock().iter_mut().map(share).fold(0.0, f64::max)
+    }
+
+    /// Empties all rings, and returns true if there was anything in them. Waits for a buffer where all wait to be consumed; the
+    /// records wait in their rings meanwhile.
+    pub(super) fn empty(&self, buffers: &BufferSource, messages: &Outbox) -> Result<bool, Closed> {
+        let (mut rings, mut was_any, mut index) = (self.lock(), false, 0);
+        let mut awaited = None;
+        while let Some(ring) = rings.get_mut(index) {
+            if ring.mapping.fill() > 0 || awaited.is_some() {
+                let Some(bytes) = awaited.take().or_else(|| buffers.try_take()) else {
+                    // The writer, which returns buffers, may need the lock to empty the rings itself.
+                    drop(rings);
+                    messages.wake();
+                    awaited = Some(buffers.take().ok_or(Closed)?);
+                    rings = self.lock();
+                    continue;
+                };
+                ring.empty(bytes, &self.options, &mut keep_sample, messages)?;
+                was_any = true;
+            }
+            index += 1;
+        }
+        Ok(was_any)
+    }
+
+    /// Empties all rings if they hold at most `budget` bytes in all, and takes these off `budget`. Returns false where they hold
+    /// more, or nobody receives messages any more.
+    pub(super) fn empty_within(
+        &self,
+        budget: &mut u64,
+        buffers: &BufferSource,
+        shrink: Shrink<'_>,
+        messages: &Outbox,
+    ) -> bool {
+        let mut rings = self.lock();
+        let fill = rings.iter().map(|ring| ring.mapping.fill()).fold(0, u64::saturating_add);
+        let Some(rest) = budget.checked_sub(fill) else { return false };
+        *budget = rest;
+        rings.iter_mut().filter(|ring| ring.mapping.fill() > 0).all(|ring| {
+            let bytes = buffers.try_take().unwrap_or_else(|| Vec::with_capacity(ring.mapping.data_size()));
+            ring.empty(bytes, &self.options, shrink, messages).is_ok()
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<RingSource>> {
+        self.rings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
