@@ -20,7 +20,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A directory that `perf record --threads` did not write.
-    #[error("{name} is a directory, and not one of `perf record --threads`: it has no file `data`")]
+    #[error("{name} is a directory without a file `data`, so it is no recording of `perf record --threads`")]
     NotADirectoryOfParts {
         /// Path of the directory.
         name: String,
@@ -34,7 +34,7 @@ pub enum Error {
         source: perfdata::Error,
     },
     /// A thread could not be started.
-    #[error("cannot start a thread to {purpose} with")]
+    #[error("cannot start a thread to {purpose}")]
     Thread {
         /// The purpose of the thread, as a verb.
         purpose: &'static str,
@@ -77,7 +77,7 @@ pub enum Error {
     )]
     NoWakings,
     /// Waits are asked for by cgroup.
-    #[error("waits do not say their cgroups; try `--container NAME` in place of --cgroup with `{weight}`")]
+    #[error("waits have no cgroups; try: --container NAME instead of --cgroup with {weight}")]
     WaitsWithoutCgroups {
         /// The weight that was asked for.
         weight: &'static str,

@@ -39,14 +39,14 @@ pub enum Error {
     #[error("cannot start the command: {}", Errno(.0))]
     Spawn(io::Error),
     /// There is nobody to observe.
-    #[error("process {pid} does not exist (or has ended)")]
+    #[error("process {pid} does not exist")]
     NoSuchProcess {
         /// As typed.
         pid: i32,
     },
     /// A filter that the tracepoint does not take.
     #[error(
-        "the kernel does not take the filter {filter:?}; the fields are in /sys/kernel/tracing/events/SYSTEM/NAME/format"
+        "the kernel rejects the filter {filter:?}; see the fields in /sys/kernel/tracing/events/SYSTEM/NAME/format"
     )]
     Filter {
         /// As typed.
@@ -60,7 +60,7 @@ pub enum Error {
     },
     /// Switches between threads happen in the kernel, with stacks of both sides.
     #[error(
-        "--off-cpu samples the kernel's switches, with both sides of their stacks; try it without --all-user and --all-kernel"
+        "--off-cpu samples context switches with kernel and user stacks; try without --all-user and --all-kernel"
     )]
     SwitchesOfOneSide,
     /// A user without processes.
@@ -70,13 +70,13 @@ pub enum Error {
         user: u32,
     },
     /// A CPU that was asked for.
-    #[error("CPU {cpu} is not online; /sys/devices/system/cpu/online says which are")]
+    #[error("CPU {cpu} is not online; see /sys/devices/system/cpu/online")]
     CpuOffline {
         /// Its number.
         cpu: u32,
     },
     /// A PMU that belongs to no thread.
-    #[error("{event} counts for whole CPUs, not for programs; try: -a -e {event}")]
+    #[error("{event} counts on whole CPUs, not for processes; try: -a -e {event}")]
     WholeCpusOnly {
         /// The event's name.
         event: String,
@@ -91,7 +91,7 @@ pub enum Error {
     },
     /// A cgroup that was asked for.
     #[error(
-        "cannot open the cgroup {path}: {}; paths count from the hierarchy's root, as in /proc/PID/cgroup",
+        "cannot open the cgroup {path}: {}; paths are relative to the root of the hierarchy, as in /proc/PID/cgroup",
         Errno(errno)
     )]
     Cgroup {
@@ -197,17 +197,17 @@ impl fmt::Display for Errno<'_> {
 fn no_ring(errno: &io::Error, mlock_kb: u64) -> String {
     match errno.raw_os_error() {
         Some(EPERM | EAGAIN) => format!(
-            "; the limit of locked memory is used up: try: sudo sysctl kernel.perf_event_mlock_kb={mlock_kb}, or ulimit -l \
+            "; the limit of locked memory is reached; try: sudo sysctl kernel.perf_event_mlock_kb={mlock_kb}, or ulimit -l \
              unlimited"
         ),
-        Some(ENOMEM) => "; the machine, or the cgroup of this process, has no memory left for it".to_owned(),
+        Some(ENOMEM) => "; the machine, or the cgroup of this process, has no more memory".to_owned(),
         Some(EMFILE) => {
             "; all file descriptors are in use; try: ulimit -n unlimited, or fewer events".to_owned()
         }
         Some(ENFILE) => {
-            "; the machine has as many files open as it may; try a larger sysctl fs.file-max".to_owned()
+            "; the machine has reached its limit of open files; try a larger sysctl fs.file-max".to_owned()
         }
-        Some(EINVAL) => "; the kernel maps no ring of this size; try a smaller one (-m)".to_owned(),
+        Some(EINVAL) => "; the kernel refuses a ring of this size; try a smaller one (-m)".to_owned(),
         _ => String::new(),
     }
 }
@@ -252,7 +252,7 @@ fn errno_name(code: i32) -> Option<&'static str> {
 fn no_switches(paranoid: Option<i32>) -> String {
     let level = paranoid.map_or_else(String::new, |level| format!(" (it is {level})"));
     format!(
-        "seeing where all threads of the machine wait takes CAP_PERFMON, or kernel.perf_event_paranoid at 1 or less{level}; try: sudo prof record \
+        "recording waits of the whole system needs CAP_PERFMON, or kernel.perf_event_paranoid at 1 or less{level}; try: sudo prof record \
          --off-cpu, or sudo sysctl kernel.perf_event_paranoid=1"
     )
 }

@@ -261,20 +261,20 @@ impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ClockInstead => {
-                f.write_str("this machine has no hardware counters for us (cycles): sampling by cpu-clock")
+                f.write_str("no hardware counters (cycles) on this machine: sampling cpu-clock instead")
             }
             Self::FramePointersInstead { event } => write!(
                 f,
-                "this machine records no last branches with {event}: call chains by frame pointers; \
+                "no last branch records with {event} on this machine: using frame pointers instead; \
                  try: --call-graph auto"
             ),
             Self::Forbidden { what } => write!(
                 f,
-                "recording without {what}, which take CAP_PERFMON; try: sudo setcap cap_perfmon=ep \"$(command -v prof)\""
+                "recording without {what}, which need CAP_PERFMON; try: sudo setcap cap_perfmon=ep \"$(command -v prof)\""
             ),
             Self::UserSpaceOnly { paranoid } => {
                 f.write_str(
-                    "user space only: seeing the kernel takes kernel.perf_event_paranoid at 1 or less",
+                    "user space only: seeing the kernel needs kernel.perf_event_paranoid at 1 or less",
                 )?;
                 if let Some(paranoid) = paranoid {
                     write!(f, " (it is {paranoid})")?;
@@ -284,105 +284,105 @@ impl fmt::Display for Notice {
             Self::NothingToCount { event } => {
                 write!(
                     f,
-                    "{event} happens in the kernel, which this user may not observe: expect no samples of it"
+                    "{event} occurs in the kernel, which this user may not observe: expect no samples"
                 )
             }
             Self::RateLimited { asked, allowed } => write!(
                 f,
-                "{asked} Hz is more than kernel.perf_event_max_sample_rate: sampling at {allowed} Hz; \
+                "{asked} Hz exceeds kernel.perf_event_max_sample_rate: sampling at {allowed} Hz; \
                  try: sudo sysctl kernel.perf_event_max_sample_rate={asked}"
             ),
             Self::RingsShrunk { wanted, given, errno: Some(ENOMEM) } => write!(
                 f,
-                "rings of {} KiB per CPU instead of {} KiB: the machine, or the cgroup of this process, has no memory left \
-                 for more (ENOMEM)",
+                "rings of {} KiB per CPU instead of {} KiB: the machine, or the cgroup of this process, has no more memory \
+                 (ENOMEM)",
                 given / 1024,
                 wanted / 1024
             ),
             Self::RingsShrunk { wanted, given, errno: Some(EINVAL) } => write!(
                 f,
-                "rings of {} KiB per CPU instead of {} KiB: the kernel maps none that are larger (EINVAL)",
+                "rings of {} KiB per CPU instead of {} KiB: the kernel refuses larger ones (EINVAL)",
                 given / 1024,
                 wanted / 1024
             ),
             Self::RingsShrunk { wanted, given, .. } => write!(
                 f,
                 "rings of {} KiB per CPU instead of {} KiB: the limit of locked memory (kernel.perf_event_mlock_kb, \
-                 ulimit -l) allows no more; try: sudo sysctl kernel.perf_event_mlock_kb={}",
+                 ulimit -l) is reached; try: sudo sysctl kernel.perf_event_mlock_kb={}",
                 given / 1024,
                 wanted / 1024,
                 mlock_kb_for(*wanted)
             ),
             Self::CopiesShrunk { asked, given, ring: Some(ring) } => write!(
                 f,
-                "stack copies of {given} bytes instead of {asked}: a ring of {} KiB has no room for more; try a larger \
-                 one (-m)",
+                "stack copies of {given} bytes instead of {asked}: larger ones do not fit into a ring of {} KiB; try a \
+                 larger ring (-m)",
                 ring / 1024
             ),
             Self::CopiesShrunk { asked, given, ring: None } => write!(
                 f,
-                "stack copies of {given} bytes instead of {asked}: a sample has at most 64 KiB for all that it carries"
+                "stack copies of {given} bytes instead of {asked}: a sample has at most 64 KiB in all"
             ),
             Self::Without { event, feature } => {
-                write!(f, "this kernel does not know {feature}: recording {event} without")
+                write!(f, "this kernel does not know {feature}: recording {event} without it")
             }
             Self::NotInherited { event } => write!(
                 f,
-                "before Linux 6.12 a group that is read with each sample (:S) is not followed into new threads and processes: \
-                 {event} samples those that exist; try it without :S"
+                "before Linux 6.12, groups that are read with each sample (:S) are not inherited: \
+                 {event} samples existing threads only; try without :S"
             ),
             Self::WholeCpus { needed, limit } => write!(
                 f,
-                "{needed} file descriptors would be needed and {limit} are allowed: sampling whole CPUs, and leaving out what \
-                 is of other processes (lost samples are counted with theirs); try: ulimit -n {needed}"
+                "{needed} file descriptors are needed and {limit} are allowed: sampling whole CPUs and dropping samples of \
+                 other processes (whose lost samples are counted, too); try: ulimit -n {needed}"
             ),
             Self::WholeCpusForCommand => f.write_str(
-                "sampling whole CPUs, and leaving out what is not of the command: so programs that end soon have their share",
+                "sampling whole CPUs and dropping samples of other processes, so that short-lived processes are sampled, too",
             ),
             Self::StackLimited { asked, allowed } => write!(
                 f,
-                "the kernel gives call chains of {allowed} addresses, not {asked}; \
+                "the kernel records call chains of {allowed} addresses instead of {asked}; \
                  try: sudo sysctl kernel.perf_event_max_stack={asked}"
             ),
             Self::NeverRan { event, why } => write!(f, "{event} has no samples: {why}"),
             Self::TasksUnreported { step, errno } => write!(
                 f,
-                "what some threads start is counted with these: {}",
+                "children of some threads are counted with their parents: {}",
                 no_reports(*step, &io::Error::from_raw_os_error(*errno))
             ),
             Self::WholeCpusForProbes => f.write_str(
-                "sampling whole CPUs, and leaving out what is not of the target: a probe is not taken over by new processes",
+                "sampling whole CPUs and dropping samples of other processes: new processes do not inherit probes",
             ),
             Self::SwitchesSampled => f.write_str(
-                "more than 20,000 switches a second on a CPU: switches are recorded for 2 ms at a time, and the rest of each \
-                 thread's time goes by what the kernel counts of it",
+                "more than 20,000 switches a second on a CPU: recording switches for 2 ms at a time, and estimating the rest \
+                 of each thread's time from the kernel's counts",
             ),
             Self::StacksRefused { ptrace_scope } => {
-                f.write_str("the stacks of blocked threads may not be read")?;
+                f.write_str("stacks of blocked threads cannot be read")?;
                 match ptrace_scope {
                     Some(1) => f.write_str(
-                        ": with kernel.yama.ptrace_scope at 1, those of our own descendants may; try: prof record --off-cpu -- \
+                        ": kernel.yama.ptrace_scope is 1, which permits own descendants only; try: prof record --off-cpu -- \
                          COMMAND, or sudo sysctl kernel.yama.ptrace_scope=0",
                     ),
                     Some(scope @ 2..) => write!(
                         f,
-                        ": with kernel.yama.ptrace_scope at {scope}, nobody may without CAP_SYS_PTRACE; try: sudo prof record --off-cpu"
+                        ": kernel.yama.ptrace_scope is {scope}, which requires CAP_SYS_PTRACE; try: sudo prof record --off-cpu"
                     ),
-                    _ => f.write_str(": the process belongs to somebody else, or has changed its rights"),
+                    _ => f.write_str(": the process belongs to another user, or has changed its credentials"),
                 }
             }
-            Self::Gone { pid } => write!(f, "process {pid} does not exist (any more)"),
+            Self::Gone { pid } => write!(f, "process {pid} does not exist"),
             Self::JvmsAsked { pids } => {
                 let pids: Vec<String> = pids.iter().map(ToString::to_string).collect();
                 write!(f, "asked java for the names of its code: {}", pids.join(", "))
             }
             Self::JvmNotAsked { pid, why } => {
-                write!(f, "java {pid} has not told the names of its code: {why}")
+                write!(f, "java {pid} did not report the names of its code: {why}")
             }
             Self::ChildrenNotRecorded { children } => {
-                let (are, they) =
-                    if *children == 1 { ("process that was", "is") } else { ("processes that were", "are") };
-                write!(f, "{children} {are} started before {they} not recorded; try: --with-children")
+                let (children_are, are) =
+                    if *children == 1 { ("child that was", "is") } else { ("children that were", "are") };
+                write!(f, "{children} {children_are} started before {are} not recorded; try: --with-children")
             }
             Self::CpuAway { cpu } => {
                 write!(f, "CPU {cpu} is offline now; it is recorded again when it comes back")
@@ -392,23 +392,23 @@ impl fmt::Display for Notice {
             }
             Self::CpuUnseen { cpu } => write!(
                 f,
-                "CPU {cpu} came online while recording: what runs there is missing; try again, or prof record -a"
+                "CPU {cpu} came online while recording, and is not recorded; try again, or try: prof record -a"
             ),
             Self::CpuUncounted { cpu } => {
-                write!(f, "CPU {cpu} went offline: what it counted is there up to then")
+                write!(f, "CPU {cpu} went offline: its counts end there")
             }
             Self::Opened { name, attr } => write!(f, "{name}: {}", Fields(attr)),
             Self::Refused { name, attr } => write!(f, "{name} was refused: {}", Fields(attr)),
             Self::CommandTerminated => f.write_str("the recording is over: the command was sent SIGTERM"),
             Self::CommandGoesOn { because } => write!(f, "{because}; the command goes on"),
-            Self::Incomplete(why) => write!(f, "of the last file: {why}"),
-            Self::ConditionMet(why) => write!(f, "{why}: writing what is kept"),
+            Self::Incomplete(why) => write!(f, "last file: {why}"),
+            Self::ConditionMet(why) => write!(f, "{why}: writing a file"),
             Self::Dump(Ok(dump)) => {
                 let samples = if dump.samples == 1 { "sample" } else { "samples" };
                 let (path, seconds) = (Name::from(dump.path.as_os_str().as_encoded_bytes()), dump.span.as_secs_f64());
                 write!(f, "wrote {path}: {} {samples} of {seconds:.1} s, {} KiB", dump.samples, dump.size.div_ceil(1024))?;
                 if dump.is_short {
-                    f.write_str("; the bytes of the window have no room for all of its time, try more of them: --window SECSs,SIZE")?;
+                    f.write_str("; the window is too small for its time; try: --window SECSs,SIZE")?;
                 }
                 if let Some(why) = &dump.incomplete {
                     write!(f, "; {why}")?;
@@ -420,7 +420,7 @@ impl fmt::Display for Notice {
             }
             Self::Dump(Err(failure)) => {
                 let path = Name::from(failure.path.as_os_str().as_encoded_bytes());
-                write!(f, "cannot write what is kept to {path}: {}; the recording goes on", failure.why)
+                write!(f, "cannot write {path}: {}; the recording goes on", failure.why)
             }
             Self::Rings { cpus, samples, sideband } => write!(
                 f,

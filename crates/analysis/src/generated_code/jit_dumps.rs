@@ -183,7 +183,7 @@ impl JitDumps {
             }
             let parsed = lock(&content.parsed);
             if parsed.bad_records() > 0 {
-                remarks.sentences.push(format!("{path}: {} records make no sense", parsed.bad_records()));
+                remarks.sentences.push(format!("{path}: {} records are malformed", parsed.bad_records()));
             } else if parsed.is_cut() && lock(&content.error).is_none() {
                 remarks.sentences.push(format!("{path} is too large: only its beginning is used"));
             }
@@ -196,8 +196,8 @@ impl JitDumps {
             let more =
                 if timeless.len() > 1 { format!(" and {} more", timeless.len() - 1) } else { String::new() };
             remarks.sentences.push(format!(
-                "code of {first}{more} is named by the last function at its address: the recording has times of another \
-                 clock; record with `prof record`, or `perf record -k mono`"
+                "addresses in code of {first}{more} get the name of the last function there, because the recording uses another \
+                 clock; try recording with prof record, or perf record -k mono"
             ));
         }
         remarks

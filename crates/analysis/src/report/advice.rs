@@ -47,7 +47,7 @@ impl Remedies {
         Some(match &nameless.reason {
             Reason::Unmapped if self.unwound => return None,
             Reason::Unmapped => {
-                "`prof record` as it is (--call-graph auto), which unwinds programs without frame pointers"
+                "recording with `prof record --call-graph auto`, which unwinds programs without frame pointers"
                     .to_owned()
             }
             Reason::NoSymbols | Reason::Stripped => self.debug_information(object?),
@@ -97,7 +97,7 @@ impl Remedies {
             Distribution::Suse if of_c_library && self.this_host => {
                 "`zypper install glibc-debuginfo`".to_owned()
             }
-            _ if self.asked_servers => "its package of debug symbols".to_owned(),
+            _ if self.asked_servers => "installing its package of debug symbols".to_owned(),
             _ => "`--debuginfod`, or its package of debug symbols".to_owned(),
         }
     }

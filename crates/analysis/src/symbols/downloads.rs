@@ -35,7 +35,7 @@ pub fn fetch(
                     notices.detail(&format!("{name}: {error}"));
                 }
                 FetchError::TimeLimit(_) => {
-                    notices.warn(&format!("no debug files for {name} and for what is less hot: {error}"));
+                    notices.warn(&format!("no debug files for {name} and less hot objects: {error}"));
                     break;
                 }
                 _ => notices.warn(&format!("no debug files for {name}: {error}")),

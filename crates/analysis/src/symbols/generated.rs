@@ -306,11 +306,11 @@ impl MapRemarks {
             let (path, more) = several(&self.ageless);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             format!(
-                "whether {path}{more} is of the recorded process or of one before is unknown: the recording has no wall time"
+                "{path}{more} may be from an earlier process with the same number: the recording has no wall-clock time"
             )
         });
         let long = self.long.iter().map(|(path, size)| {
-            format!("of {path} only the last {} MiB are read: it has {} MiB", MAX_MAP_BYTES >> 20, size >> 20)
+            format!("{path} has {} MiB: only the last {} MiB are read", size >> 20, MAX_MAP_BYTES >> 20)
         });
         refused.chain(ageless).chain(long).chain(self.dumps.iter().cloned()).collect()
     }
@@ -367,8 +367,8 @@ mod tests {
             [
                 "/tmp/perf-1.map is not used: it belongs to another user than the process (1 more like it)",
                 "/tmp/perf-3.map is not used: it is older than the process",
-                "whether /tmp/perf-4.map and 1 more is of the recorded process or of one before is unknown: the recording \
-                 has no wall time",
+                "/tmp/perf-4.map and 1 more may be from an earlier process with the same number: the recording has no \
+                 wall-clock time",
             ]
         );
     }
