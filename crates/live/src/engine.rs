@@ -13,7 +13,7 @@ use decoder::{AttrFlags, Sample, kind};
 use host::sys::clock;
 use model::{EventIndex, Loss, Name, SpaceId, StackEntry, Timestamp};
 use recorder::unwind::{OrderedConsumer, RefusedTables};
-use recorder::{Destination, Ending, LostCount, RecordedEvent, Recording, SwitchNews};
+use recorder::{Ending, LostCount, RecordedEvent, Recording, RecordingSink, SwitchUpdate};
 use rustc_hash::FxBuildHasher;
 use tracker::{Events, OrderedRecord, SampleReader, Tracker};
 
@@ -412,7 +412,7 @@ impl<F: FnMut(News)> OrderedConsumer for Engine<F> {
         let event =
             record.event.or_else(|| self.events.sideband().filter(|_| record.raw.kind != kind::SAMPLE));
         let Some(event) = event else {
-            self.note_loss(Loss { unattributed: 1, ..Loss::default() });
+            self.add_loss(Loss { unattributed: 1, ..Loss::default() });
             return Ok(());
         };
         self.advance(time);
@@ -458,7 +458,7 @@ impl<F: FnMut(News)> OrderedConsumer for Engine<F> {
     }
 }
 
-impl<F: FnMut(News)> Destination for Engine<F> {
+impl<F: FnMut(News)> RecordingSink for Engine<F> {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         self.cpus = recording.cpus.len() as u32;
         self.recording = Some(Arc::new(recording.clone()));
@@ -486,7 +486,7 @@ impl<F: FnMut(News)> Destination for Engine<F> {
         Ok(())
     }
 
-    fn note_loss(&mut self, loss: Loss) {
+    fn add_loss(&mut self, loss: Loss) {
         self.samples.add_loss(loss);
     }
 
@@ -511,12 +511,12 @@ impl<F: FnMut(News)> Destination for Engine<F> {
         Ok(())
     }
 
-    fn is_in_haste(&self) -> bool {
+    fn wants_round_soon(&self) -> bool {
         // An interval that is over has to wait for the names of the one before.
-        self.waiting.is_none() && self.time.as_ref().is_some_and(ThreadTime::is_in_haste)
+        self.waiting.is_none() && self.time.as_ref().is_some_and(ThreadTime::wants_round_soon)
     }
 
-    fn note_switches(&mut self, news: &[SwitchNews]) {
+    fn update_switches(&mut self, news: &[SwitchUpdate]) {
         if let Some(time) = &mut self.time {
             time.learn(news);
         }

@@ -14,7 +14,7 @@ use host::sys::clock::{self, ClockId};
 use host::tracefs;
 use model::{AddressKind, Blocked, Name, Space, SpaceId, StackEntry, ThreadState, Timestamp};
 use profile::{Count, StackId, ThreadId};
-use recorder::{RecordedEvent, Recording, SwitchNews};
+use recorder::{RecordedEvent, Recording, SwitchUpdate};
 use rustc_hash::FxBuildHasher;
 use tracker::waits::Activity;
 use tracker::{SampleSink, TrackedSample, Tracker};
@@ -127,16 +127,16 @@ impl ThreadTime {
     }
 
     /// Learns what the recorder says of switches.
-    pub(crate) fn learn(&mut self, news: &[SwitchNews]) {
+    pub(crate) fn learn(&mut self, news: &[SwitchUpdate]) {
         for news in news {
             match *news {
-                SwitchNews::Watched(watched) => {
+                SwitchUpdate::Watched(watched) => {
                     self.times.watch(watched);
                     self.start(watched.begin);
                 }
-                SwitchNews::Held(time) => self.times.hold(Timestamp(time)),
-                SwitchNews::Resumed(time) => self.times.resume(Timestamp(time)),
-                SwitchNews::Counted(tid, counted) => self.times.counted(tid, counted),
+                SwitchUpdate::Paused(time) => self.times.hold(Timestamp(time)),
+                SwitchUpdate::Resumed(time) => self.times.resume(Timestamp(time)),
+                SwitchUpdate::SchedStat(tid, counted) => self.times.counted(tid, counted),
             }
         }
     }
@@ -197,7 +197,7 @@ impl ThreadTime {
     }
 
     /// Returns true if somebody waits for an interval that is over but for records that have not come.
-    pub(crate) fn is_in_haste(&self) -> bool {
+    pub(crate) fn wants_round_soon(&self) -> bool {
         let (Some(interval), Some(begin), Some(clock)) = (self.interval, self.begin, self.clock) else {
             return false;
         };

@@ -25,7 +25,7 @@ use profile::queries::{ByLabel, CallTree, FunctionTable};
 use profile::{Shape, Show};
 use recorder::unwind::{Mechanisms, UnwindingStage};
 use recorder::{
-    Chunk, Consumer, Drained, Ending, FileConsumer, LostCount, RecordedEvent, Recording, RingKind,
+    Chunk, Consumer, DrainStats, Ending, FileConsumer, LostCount, RecordedEvent, Recording, RingKind,
 };
 
 /// Of each event: self and total weight by function.
@@ -160,8 +160,8 @@ impl Script {
         for round in self.chunks.chunks(5) {
             // The rings of a round are emptied in no order.
             for (ring, bytes) in round.iter().rev() {
-                let drained = Drained::default();
-                consumer.records(Chunk { ring: *ring, bytes: bytes.clone(), drained }).unwrap();
+                let drained = DrainStats::default();
+                consumer.consume(Chunk { ring: *ring, bytes: bytes.clone(), drained }).unwrap();
             }
             consumer.finished_round().unwrap();
         }

@@ -21,7 +21,7 @@ use prof_live::views::{Scope, TaskChoice, TimeSpent, functions};
 use prof_live::{Engine, News, Settings};
 use recorder::unwind::{Mechanisms, UnwindingStage};
 use recorder::{
-    Chunk, Consumer, Destination, Drained, Ending, RecordedEvent, Recording, RingKind, SwitchNews,
+    Chunk, Consumer, DrainStats, Ending, RecordedEvent, Recording, RecordingSink, RingKind, SwitchUpdate,
 };
 
 const MS: u64 = 1_000_000;
@@ -101,7 +101,7 @@ impl Live {
         let mut engine = UnwindingStage::new(engine, false, Mechanisms::all());
         engine.begin(&recording).unwrap();
         let mut live = Self { engine, layouts, snapshots, _orders: orders };
-        live.engine.note_switches(&[SwitchNews::Watched(WatchedTime {
+        live.engine.update_switches(&[SwitchUpdate::Watched(WatchedTime {
             begin: BEGIN,
             end: BEGIN,
             only_sampled: false,
@@ -119,7 +119,7 @@ impl Live {
         let mut bytes = Vec::new();
         self.layouts[event].encode(record, &mut bytes).unwrap();
         let ring = if event == SIDEBAND { RingKind::Sideband } else { RingKind::Samples };
-        self.engine.records(Chunk { ring, bytes, drained: Drained::default() }).unwrap();
+        self.engine.consume(Chunk { ring, bytes, drained: DrainStats::default() }).unwrap();
     }
 
     /// A thread is switched, so many milliseconds after the beginning.
@@ -263,18 +263,18 @@ fn a_kind_of_time_is_a_part_of_all() {
 #[test]
 fn what_switches_do_not_say_the_kernel_counts() {
     let mut live = Live::new(TimeWeight::Wall);
-    let news = |live: &mut Live, news: &[SwitchNews]| live.engine.note_switches(news);
+    let news = |live: &mut Live, news: &[SwitchUpdate]| live.engine.update_switches(news);
     let at = |time: u64| BEGIN + time * MS;
     let counted = |time: u64, running: u64, runnable: u64| {
         let (time, running, runnable) = (at(time), running * MS, runnable * MS);
-        SwitchNews::Counted(Tid(WORKER), Schedstat { time, running, runnable })
+        SwitchUpdate::SchedStat(Tid(WORKER), Schedstat { time, running, runnable })
     };
     live.sample(WORKER, 5);
     live.switch(WORKER, 10, true, false);
     live.switch(WORKER, 20, false, false);
-    news(&mut live, &[counted(20, 5_010, 0), SwitchNews::Held(at(20))]);
+    news(&mut live, &[counted(20, 5_010, 0), SwitchUpdate::Paused(at(20))]);
     // Half of the time it ran, for a tenth it was ready to.
-    news(&mut live, &[counted(1_520, 5_760, 150), SwitchNews::Resumed(at(1_520))]);
+    news(&mut live, &[counted(1_520, 5_760, 150), SwitchUpdate::Resumed(at(1_520))]);
     live.switch(WORKER, 1_520, true, false);
     live.switch(WORKER, 1_530, false, false);
     let first = live.interval();

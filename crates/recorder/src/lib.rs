@@ -29,8 +29,8 @@ mod waits;
 mod window;
 
 pub use consumer::{
-    Chunk, Consumer, Destination, Drained, Dump, DumpFailure, DumpReport, Ending, LostCount, RecordedEvent,
-    Recording, RingKind, SwitchNews, TaskTime,
+    Chunk, Consumer, DrainStats, Dump, DumpFailure, DumpReport, Ending, LostCount, RecordedEvent, Recording,
+    RecordingSink, RingKind, SwitchUpdate, TaskTime,
 };
 pub use control::{CommandSources, Control};
 pub use error::{Errno, Error};

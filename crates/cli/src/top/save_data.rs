@@ -19,7 +19,7 @@ use export::summary::counted;
 use host::files::{self, NameInFolder};
 use model::{BuildId, FileIdentity, Name, Pid, Space, Tid};
 use recorder::{
-    Chunk, Consumer, Destination, Drained, Ending, FileConsumer, LostCount, RecordedEvent, Recording,
+    Chunk, Consumer, DrainStats, Ending, FileConsumer, LostCount, RecordedEvent, Recording, RecordingSink,
     RingKind,
 };
 use rustc_hash::FxBuildHasher;
@@ -174,8 +174,8 @@ impl Out<'_> {
 
     fn flush(&mut self) -> std::io::Result<()> {
         let bytes = std::mem::take(&mut self.bytes);
-        let chunk = Chunk { ring: self.kind, bytes, drained: Drained::default() };
-        if let Some(mut bytes) = self.consumer.records(chunk)? {
+        let chunk = Chunk { ring: self.kind, bytes, drained: DrainStats::default() };
+        if let Some(mut bytes) = self.consumer.consume(chunk)? {
             bytes.clear();
             self.bytes = bytes;
         }

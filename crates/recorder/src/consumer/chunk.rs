@@ -19,12 +19,12 @@ pub struct Chunk {
     /// The records.
     pub bytes: Vec<u8>,
     /// The reader's account of them.
-    pub drained: Drained,
+    pub drained: DrainStats,
 }
 
 /// Counts of the records that were drained from a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Drained {
+pub struct DrainStats {
     /// Samples among the records.
     pub samples: u64,
     /// THROTTLE records.

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// A report that a file of a series was written, or could not be.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DumpReport {
-    /// Those who asked for it ([`crate::Destination::dump`]).
+    /// Those who asked for it ([`crate::RecordingSink::request_dump`]).
     pub tickets: Vec<u64>,
     /// The file, or why there is none.
     pub outcome: Result<Dump, DumpFailure>,

@@ -1,11 +1,11 @@
-//! The calls of a [`Destination`](super::Destination) that a stage hands on to the next consumer.
+//! The calls of a [`RecordingSink`](super::RecordingSink) that a stage hands on to the next consumer.
 
-/// Hands those calls of a [`Destination`] on to another one that mean the same to all who stand before it.
+/// Hands those calls of a [`RecordingSink`] on to another one that mean the same to all who stand before it.
 macro_rules! forward_calls {
     ($this:ident => $consumer:expr) => {
-        fn note_loss(&mut self, loss: model::Loss) {
+        fn add_loss(&mut self, loss: model::Loss) {
             let $this = self;
-            $consumer.note_loss(loss);
+            $consumer.add_loss(loss);
         }
 
         fn wanted_copy_size(&self) -> Option<u32> {
@@ -13,35 +13,35 @@ macro_rules! forward_calls {
             $consumer.wanted_copy_size()
         }
 
-        fn is_in_haste(&self) -> bool {
+        fn wants_round_soon(&self) -> bool {
             let $this = self;
-            $consumer.is_in_haste()
+            $consumer.wants_round_soon()
         }
 
-        fn note_stacks(&mut self, stacks: &$crate::unwind::StackTotals) {
+        fn set_stack_totals(&mut self, stacks: &$crate::unwind::StackTotals) {
             let $this = self;
-            $consumer.note_stacks(stacks);
+            $consumer.set_stack_totals(stacks);
         }
 
-        fn note_switches(&mut self, news: &[$crate::consumer::SwitchNews]) {
+        fn update_switches(&mut self, news: &[$crate::consumer::SwitchUpdate]) {
             let $this = self;
-            $consumer.note_switches(news);
+            $consumer.update_switches(news);
         }
 
-        fn dump(&mut self, ticket: u64) {
+        fn request_dump(&mut self, ticket: u64) {
             let $this = self;
-            $consumer.dump(ticket);
+            $consumer.request_dump(ticket);
         }
 
-        fn take_reports(&mut self) -> Vec<$crate::consumer::DumpReport> {
+        fn take_dump_reports(&mut self) -> Vec<$crate::consumer::DumpReport> {
             let $this = self;
-            $consumer.take_reports()
+            $consumer.take_dump_reports()
         }
     };
 }
 pub(crate) use forward_calls;
 
-/// Hands on those calls of a [`Destination`] in which a stage may have work of its own.
+/// Hands on those calls of a [`RecordingSink`] in which a stage may have work of its own.
 macro_rules! forward_upkeep {
     ($this:ident => $consumer:expr) => {
         fn take_notices(&mut self) -> Vec<$crate::notice::Notice> {

@@ -43,7 +43,7 @@ impl Requests {
     pub(crate) fn finished_round(&mut self, consumer: &mut dyn Consumer) {
         self.rounds = self.rounds.saturating_sub(1);
         if self.rounds == 0 && !self.tickets.is_empty() {
-            self.tickets.drain(..).for_each(|ticket| consumer.dump(ticket));
+            self.tickets.drain(..).for_each(|ticket| consumer.request_dump(ticket));
             std::mem::take(&mut self.later).into_iter().for_each(|ticket| self.add(ticket, false));
         }
     }

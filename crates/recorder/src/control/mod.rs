@@ -66,7 +66,7 @@ impl Control {
         Self::with(Some(signals), mask)
     }
 
-    /// As [`Control::with_signals`]; SIGUSR2 asks for a file with what is kept ([`crate::Destination::dump`]).
+    /// As [`Control::with_signals`]; SIGUSR2 asks for a file with what is kept ([`crate::RecordingSink::request_dump`]).
     ///
     /// # Errors
     /// No more file descriptors.

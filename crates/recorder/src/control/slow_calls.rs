@@ -10,7 +10,7 @@ use rustc_hash::FxBuildHasher;
 use tracker::Orderer;
 
 use super::NOBODY;
-use crate::consumer::{Chunk, Consumer, Destination, Ending, Recording, RingKind, forward_calls};
+use crate::consumer::{Chunk, Consumer, Ending, Recording, RecordingSink, RingKind, forward_calls};
 use crate::notice::Notice;
 use crate::options::SlowCall;
 
@@ -111,7 +111,7 @@ impl<C: Consumer> CallWatch<C> {
     }
 }
 
-impl<C: Consumer> Destination for CallWatch<C> {
+impl<C: Consumer> RecordingSink for CallWatch<C> {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         for (place, call) in self.calls.iter().enumerate() {
             let mut layouts = [None, None];
@@ -138,7 +138,7 @@ impl<C: Consumer> Destination for CallWatch<C> {
         self.consumer.finished_round()?;
         self.rounds = match self.rounds {
             Some(0) => {
-                self.consumer.dump(NOBODY);
+                self.consumer.request_dump(NOBODY);
                 None
             }
             rounds => rounds.map(|rounds| rounds - 1),
@@ -165,14 +165,14 @@ impl<C: Consumer> Destination for CallWatch<C> {
 }
 
 impl<C: Consumer> Consumer for CallWatch<C> {
-    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+    fn consume(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
         if chunk.ring == RingKind::Samples {
             self.note(&chunk.bytes);
         }
-        self.consumer.records(chunk)
+        self.consumer.consume(chunk)
     }
 
-    fn shrink(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
-        self.consumer.shrink(sample, until, into)
+    fn shorten_sample(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
+        self.consumer.shorten_sample(sample, until, into)
     }
 }

@@ -15,7 +15,7 @@ use host::procfs;
 use model::Pid;
 
 use crate::consumer::{
-    Chunk, Consumer, Destination, Ending, Recording, RingKind, forward_calls, forward_upkeep,
+    Chunk, Consumer, Ending, Recording, RecordingSink, RingKind, forward_calls, forward_upkeep,
 };
 use crate::records::{UNWOUND_SAMPLE, each, is_sample, retain, u32_at, u64_at};
 use crate::ring::ExcludedProcesses;
@@ -124,7 +124,7 @@ impl<'c> MemberFilter<'c> {
                 self.spare.push(chunk.bytes);
                 continue;
             }
-            self.spare.extend(self.consumer.records(chunk)?);
+            self.spare.extend(self.consumer.consume(chunk)?);
         }
         Ok(())
     }
@@ -150,7 +150,7 @@ fn is_of_member(record: &[u8], memberships: &mut Memberships) -> bool {
     pid.zip(time).is_some_and(|(pid, time)| memberships.is_member(pid, time))
 }
 
-impl Destination for MemberFilter<'_> {
+impl RecordingSink for MemberFilter<'_> {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         self.tally = Tally::new(&recording.events);
         let samplers = recording.events.iter().filter(|event| !event.sideband);
@@ -189,9 +189,9 @@ impl Destination for MemberFilter<'_> {
 }
 
 impl Consumer for MemberFilter<'_> {
-    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+    fn consume(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
         if !self.running {
-            return self.consumer.records(chunk);
+            return self.consumer.consume(chunk);
         }
         if chunk.ring == RingKind::Sideband {
             each(&chunk.bytes).for_each(|record| self.memberships.apply(record, self.inherit));
@@ -200,23 +200,23 @@ impl Consumer for MemberFilter<'_> {
         Ok(self.spare.pop())
     }
 
-    fn shrink(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
+    fn shorten_sample(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
         let is_member = u32_at(sample, PID).is_some_and(|pid| self.memberships.is_known_member(pid));
-        is_member && self.consumer.shrink(sample, until, into)
+        is_member && self.consumer.shorten_sample(sample, until, into)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::consumer::Drained;
+    use crate::consumer::DrainStats;
     use crate::consumer::LostCount;
 
     /// Keeps the pids of samples, with a `0` for each round, and the losses at the end.
     #[derive(Default)]
     struct SampledPids(Vec<u32>, Option<Vec<LostCount>>);
 
-    impl Destination for SampledPids {
+    impl RecordingSink for SampledPids {
         fn begin(&mut self, _: &Recording) -> io::Result<()> {
             Ok(())
         }
@@ -241,13 +241,13 @@ mod tests {
     }
 
     impl Consumer for SampledPids {
-        fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+        fn consume(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
             let samples = each(&chunk.bytes).filter(|record| u32_at(record, 0) == Some(kind::SAMPLE));
             self.0.extend(samples.map(|record| u32_at(record, PID).unwrap()));
             Ok(Some(chunk.bytes))
         }
 
-        fn shrink(&mut self, sample: &[u8], _: Instant, into: &mut Vec<u8>) -> bool {
+        fn shorten_sample(&mut self, sample: &[u8], _: Instant, into: &mut Vec<u8>) -> bool {
             into.extend_from_slice(sample);
             true
         }
@@ -261,7 +261,7 @@ mod tests {
     fn samples(pids: &[u32], time: u32) -> Chunk {
         let sample = |pid: &u32| record(kind::SAMPLE, &[1, 0, 2, 0, *pid, *pid, time, 0]);
         let bytes: Vec<u8> = pids.iter().flat_map(sample).collect();
-        let drained = Drained { samples: pids.len() as u64, ..Drained::default() };
+        let drained = DrainStats { samples: pids.len() as u64, ..DrainStats::default() };
         Chunk { ring: RingKind::Samples, bytes, drained }
     }
 
@@ -270,7 +270,7 @@ mod tests {
         let trailer = [parent, parent, time - 1, 0, 0, 0, 9, 0];
         let words = [&[pid, parent, pid, parent, time, 0], &trailer[..]].concat();
         let bytes = record(kind::FORK, &words);
-        Chunk { ring: RingKind::Sideband, bytes, drained: Drained::default() }
+        Chunk { ring: RingKind::Sideband, bytes, drained: DrainStats::default() }
     }
 
     #[test]
@@ -279,15 +279,15 @@ mod tests {
             let mut notes = SampledPids::default();
             let mut members = MemberFilter::new(&mut notes, &[Pid(7)], None, (inherit, false));
             members.started().unwrap();
-            members.records(samples(&[7, 8, 66], 20)).unwrap();
+            members.consume(samples(&[7, 8, 66], 20)).unwrap();
             members.finished_round().unwrap();
-            members.records(samples(&[8, 9], 40)).unwrap();
-            members.records(fork(8, 7, 10)).unwrap();
-            members.records(fork(67, 66, 10)).unwrap();
+            members.consume(samples(&[8, 9], 40)).unwrap();
+            members.consume(fork(8, 7, 10)).unwrap();
+            members.consume(fork(67, 66, 10)).unwrap();
             members.finished_round().unwrap();
-            members.records(fork(9, 8, 30)).unwrap();
+            members.consume(fork(9, 8, 30)).unwrap();
             members.finished_round().unwrap();
-            members.records(samples(&[9, 67], 50)).unwrap();
+            members.consume(samples(&[9, 67], 50)).unwrap();
             members.end(&Ending::default()).unwrap();
             let removed = members.removed;
             assert_eq!(notes.0, expected);
@@ -301,19 +301,19 @@ mod tests {
         let mut notes = SampledPids::default();
         let mut members = MemberFilter::new(&mut notes, &[Pid(7)], None, (true, false));
         members.started().unwrap();
-        members.records(fork(67, 1, 10)).unwrap();
+        members.consume(fork(67, 1, 10)).unwrap();
         let excluded = members.excluded();
         assert!(!excluded.contains(67), "the FORK of its parent may come later");
         (0..3).for_each(|_| members.finished_round().unwrap());
         assert!(excluded.contains(67) && excluded.contains(1) && !excluded.contains(7));
         for pid in [67, 67, 1] {
             let into = &mut Vec::new();
-            let is_shrunk = members.shrink(&samples(&[pid], 30).bytes, Instant::now(), into);
+            let is_shrunk = members.shorten_sample(&samples(&[pid], 30).bytes, Instant::now(), into);
             assert!(!is_shrunk && into.is_empty(), "stacks of others are not unwound");
         }
-        assert!(members.shrink(&samples(&[7], 30).bytes, Instant::now(), &mut Vec::new()));
-        members.records(samples(&[67, 67, 67], 30)).unwrap();
-        members.records(samples(&[7, 7], 40)).unwrap();
+        assert!(members.shorten_sample(&samples(&[7], 30).bytes, Instant::now(), &mut Vec::new()));
+        members.consume(samples(&[67, 67, 67], 30)).unwrap();
+        members.consume(samples(&[7, 7], 40)).unwrap();
         (0..2).for_each(|_| members.finished_round().unwrap());
         // Two samples of five were a member's.
         assert_eq!((members.share_of(10), members.share_of(0), members.share_of(1)), (4, 0, 1));

@@ -14,7 +14,7 @@ use perfdata::write::RecordWriter;
 
 use super::write_behind::{self, WriteBehind};
 use super::{BuildIds, Description, MODE, Output};
-use crate::consumer::{Chunk, Consumer, Destination, Ending, LostCount, Recording, RingKind, TaskTime};
+use crate::consumer::{Chunk, Consumer, Ending, LostCount, Recording, RecordingSink, RingKind, TaskTime};
 use crate::processes::ProcessTable;
 
 /// Bytes of records that may wait for a destination that takes nothing for a while.
@@ -187,7 +187,7 @@ fn append_task_time(time: &TaskTime, layout: &RecordLayout, records: &mut Vec<u8
     let _ = layout.encode(&Record::Read(Read { pid: time.pid, tid: time.tid, values, sample_id }), records);
 }
 
-impl Destination for FileConsumer {
+impl RecordingSink for FileConsumer {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         let description =
             Description::new(recording, std::mem::take(&mut self.command_line), self.compression)?;
@@ -217,7 +217,7 @@ impl Destination for FileConsumer {
         Ok(())
     }
 
-    fn note_loss(&mut self, loss: Loss) {
+    fn add_loss(&mut self, loss: Loss) {
         self.undecodable = self.undecodable.saturating_add(loss.undecodable);
     }
 
@@ -277,7 +277,7 @@ impl Destination for FileConsumer {
 }
 
 impl Consumer for FileConsumer {
-    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+    fn consume(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
         match chunk.ring {
             RingKind::Sideband | RingKind::TaskTimes => self.note_mappings(&chunk.bytes),
             RingKind::Samples => self.note_times(&chunk.bytes),

@@ -14,7 +14,7 @@ use host::sys::perf_event::own_pid;
 use model::Pid;
 
 use crate::consumer::{
-    Chunk, Consumer, Destination, Ending, Recording, RingKind, forward_calls, forward_upkeep,
+    Chunk, Consumer, Ending, Recording, RecordingSink, RingKind, forward_calls, forward_upkeep,
 };
 
 /// Folders of what a distribution installs: these files stay, unless a process sees others under their names.
@@ -157,7 +157,7 @@ fn lock(held: &Mutex<RetainedFiles>) -> MutexGuard<'_, RetainedFiles> {
     held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<C: Consumer> Destination for Holding<C> {
+impl<C: Consumer> RecordingSink for Holding<C> {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         self.layout = recording.layout(recording.events.len().saturating_sub(1));
         self.consumer.begin(recording)
@@ -180,17 +180,17 @@ impl<C: Consumer> Destination for Holding<C> {
 }
 
 impl<C: Consumer> Consumer for Holding<C> {
-    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+    fn consume(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
         if chunk.ring == RingKind::Sideband
             && let Some(layout) = self.layout.take()
         {
             self.look_at(&chunk.bytes, &layout);
             self.layout = Some(layout);
         }
-        self.consumer.records(chunk)
+        self.consumer.consume(chunk)
     }
 
-    fn shrink(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
-        self.consumer.shrink(sample, until, into)
+    fn shorten_sample(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
+        self.consumer.shorten_sample(sample, until, into)
     }
 }

@@ -11,7 +11,7 @@ use host::jvm::{self, AttachError, AttachOutcome};
 use host::procfs;
 use model::{Pid, Tid};
 
-use crate::consumer::{Chunk, Consumer, Destination, Ending, Recording, RingKind, forward_calls};
+use crate::consumer::{Chunk, Consumer, Ending, Recording, RecordingSink, RingKind, forward_calls};
 use crate::notice::Notice;
 use crate::options::JvmAsking;
 use crate::records::{each, is_sample, u32_at};
@@ -196,7 +196,7 @@ fn is_jvm(map: &Mmap<'_>) -> bool {
     map.mode == CpuMode::User && !map.data && map.pid.0 > 0 && name.starts_with(LIBRARY)
 }
 
-impl<C: Consumer> Destination for AskingJvms<C> {
+impl<C: Consumer> RecordingSink for AskingJvms<C> {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         self.layout = recording.layout(recording.events.len().saturating_sub(1));
         self.consumer.begin(recording)
@@ -230,7 +230,7 @@ impl<C: Consumer> Destination for AskingJvms<C> {
 }
 
 impl<C: Consumer> Consumer for AskingJvms<C> {
-    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+    fn consume(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
         if chunk.ring == RingKind::Sideband
             && let Some(layout) = self.layout.take()
         {
@@ -240,10 +240,10 @@ impl<C: Consumer> Consumer for AskingJvms<C> {
         if chunk.ring == RingKind::Samples && !self.machines.is_empty() {
             self.count(&chunk.bytes);
         }
-        self.consumer.records(chunk)
+        self.consumer.consume(chunk)
     }
 
-    fn shrink(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
-        self.consumer.shrink(sample, until, into)
+    fn shorten_sample(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
+        self.consumer.shorten_sample(sample, until, into)
     }
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 use decoder::{Endian, HEADER_SIZE, RecordHeader, StackCopy, StackCopyLocator, kind, offsets};
 use host::sys::ring::RingMapping;
 
-use crate::consumer::Drained;
+use crate::consumer::DrainStats;
 use crate::records::{UNWOUND_SAMPLE, u64_at};
 
 /// The memory of a ring.
@@ -52,7 +52,7 @@ pub(crate) fn keep_sample(_sample: &[u8], _into: &mut Vec<u8>) -> bool {
 }
 
 /// Empties a ring: appends its whole records to `into`.
-pub fn drain_whole(ring: &mut impl RingMemory, into: &mut Vec<u8>) -> Drained {
+pub fn drain_whole(ring: &mut impl RingMemory, into: &mut Vec<u8>) -> DrainStats {
     drain(ring, None, &mut keep_sample, into)
 }
 
@@ -63,16 +63,16 @@ pub(crate) fn drain(
     stack_copies: Option<&StackCopyLocator>,
     shrink: Shrink<'_>,
     into: &mut Vec<u8>,
-) -> Drained {
+) -> DrainStats {
     let Range { start: tail, end: head } = ring.refresh_unread();
     let fill = head.wrapping_sub(tail);
     if fill == 0 {
-        return Drained::default();
+        return DrainStats::default();
     }
     if fill > ring.data_size() as u64 {
         // The kernel never overtakes a reader. Where `data_head` jumps, no record can be found any more.
         ring.set_tail(head);
-        return Drained { bad_bytes: fill, fill, ..Drained::default() };
+        return DrainStats { bad_bytes: fill, fill, ..DrainStats::default() };
     }
     let start = into.len();
     let mut unread = Unread { ring, tail, length: fill as usize };
@@ -81,7 +81,7 @@ pub(crate) fn drain(
         None => unread.append(0, unread.length, into),
     }
     ring.set_tail(head);
-    let drained = Drained { fill, ..count_records(into.get(start..).unwrap_or(&[])) };
+    let drained = DrainStats { fill, ..count_records(into.get(start..).unwrap_or(&[])) };
     into.truncate(into.len() - drained.bad_bytes as usize);
     drained
 }
@@ -163,8 +163,8 @@ impl<R: RingMemory> Unread<'_, R> {
 }
 
 /// Counts records up to the first that is not whole.
-fn count_records(mut bytes: &[u8]) -> Drained {
-    let mut drained = Drained::default();
+fn count_records(mut bytes: &[u8]) -> DrainStats {
+    let mut drained = DrainStats::default();
     while let Some((header, _)) = bytes.split_first_chunk::<HEADER_SIZE>() {
         let RecordHeader { kind, size, .. } = RecordHeader::from_bytes(*header, Endian::NATIVE);
         let Some(rest) = bytes.get(size..).filter(|_| size >= HEADER_SIZE) else { break };
@@ -230,7 +230,7 @@ mod tests {
     }
 
     /// Drains without replacing samples.
-    fn drain(ring: &mut TestRing, stack_copies: Option<&StackCopyLocator>, into: &mut Vec<u8>) -> Drained {
+    fn drain(ring: &mut TestRing, stack_copies: Option<&StackCopyLocator>, into: &mut Vec<u8>) -> DrainStats {
         super::drain(ring, stack_copies, &mut keep_sample, into)
     }
 
@@ -258,12 +258,12 @@ mod tests {
             let drained = drain(&mut ring, None, &mut out);
             assert_eq!(
                 drained,
-                Drained { samples: 1, throttles: 1, fill: 56, ..Drained::default() },
+                DrainStats { samples: 1, throttles: 1, fill: 56, ..DrainStats::default() },
                 "{start}"
             );
             assert_eq!(out[3..], [record(kind::SAMPLE, 24), record(kind::THROTTLE, 32)].concat());
             assert_eq!(ring.tail, ring.head);
-            assert_eq!(drain(&mut ring, None, &mut out), Drained::default());
+            assert_eq!(drain(&mut ring, None, &mut out), DrainStats::default());
         }
     }
 
@@ -294,7 +294,7 @@ mod tests {
             let drained = drain(&mut ring, stack_copies, &mut out);
             assert_eq!(
                 drained,
-                Drained { samples: 1, bad_bytes: 32, fill: 56, ..Drained::default() },
+                DrainStats { samples: 1, bad_bytes: 32, fill: 56, ..DrainStats::default() },
                 "{bad_size}"
             );
             assert_eq!(out, [record(kind::EXIT, 8), record(kind::SAMPLE, 16)].concat());
@@ -309,7 +309,7 @@ mod tests {
         let mut out = Vec::new();
         assert_eq!(
             drain(&mut ring, None, &mut out),
-            Drained { bad_bytes: 65, fill: 65, ..Drained::default() }
+            DrainStats { bad_bytes: 65, fill: 65, ..DrainStats::default() }
         );
         assert!(out.is_empty());
         assert_eq!(ring.tail, 65);

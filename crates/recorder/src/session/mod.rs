@@ -18,7 +18,7 @@ use host::sys::spawn::{Child, ExitStatus, WaitingChild};
 use model::{Loss, Pid};
 use perfdata::sections::WatchedTime;
 
-use crate::consumer::{Chunk, Consumer, Drained, Ending, LostCount, Recording, RingKind};
+use crate::consumer::{Chunk, Consumer, DrainStats, Ending, LostCount, Recording, RingKind};
 use crate::control::messages::{self, Inbox, Message, Outbox};
 use crate::control::{
     Answers, CallWatch, CommandThread, ConditionThread, Control, Requests, Watcher, workload,
@@ -195,7 +195,7 @@ impl Prepared {
             removed: 0,
             switches: SwitchSampler::new(options),
             outside,
-            counted: Drained::default(),
+            counted: DrainStats::default(),
             lost_sideband: 0,
             tally: Tally::new(&self.recording.events),
             task_reports: self
@@ -314,7 +314,7 @@ struct Run<'a> {
     switches: Option<SwitchSampler>,
     /// The reader of blocked threads' stacks.
     outside: Option<OutsideReader>,
-    counted: Drained,
+    counted: DrainStats,
     /// The number of records that the sideband rings had no room for.
     lost_sideband: u64,
     tally: Tally,
@@ -356,7 +356,7 @@ impl Run<'_> {
             }
         }
         let bytes = synthesis.finish();
-        self.take(Chunk { ring: RingKind::Sideband, bytes, drained: Drained::default() });
+        self.take(Chunk { ring: RingKind::Sideband, bytes, drained: DrainStats::default() });
         let bytes = prepared.opened.early.clone();
         if self.failure.is_none() {
             let result = self.consumer.started();
@@ -364,7 +364,7 @@ impl Run<'_> {
             self.kept = result.is_ok() && !options.in_parts;
             self.note(result);
         }
-        self.take(Chunk { ring: RingKind::Sideband, bytes, drained: Drained::default() });
+        self.take(Chunk { ring: RingKind::Sideband, bytes, drained: DrainStats::default() });
         Ok(())
     }
 
@@ -405,7 +405,7 @@ impl Run<'_> {
             if pause == Pause::None {
                 self.watch_switches(now, opened);
             }
-            let interval = pace.time(self.consumer.is_in_haste());
+            let interval = pace.time(self.consumer.wants_round_soon());
             if self.round_is_due(now, last_round + interval) {
                 let written = self.readers.take_max_written();
                 if self.round.is_none() {
@@ -475,7 +475,7 @@ impl Run<'_> {
         if chunk.ring == RingKind::TaskTimes {
             // What is damaged in this ring is expected to be, and known from the sum of all times.
             self.task_reports.iter_mut().for_each(|reports| reports.check(&mut chunk.bytes));
-            (chunk.ring, chunk.drained) = (RingKind::Sideband, Drained::default());
+            (chunk.ring, chunk.drained) = (RingKind::Sideband, DrainStats::default());
         }
         self.counted.samples += chunk.drained.samples;
         self.counted.throttles += chunk.drained.throttles;
@@ -489,7 +489,7 @@ impl Run<'_> {
         };
         *lost = lost.saturating_add(chunk.drained.lost);
         if chunk.drained.bad_bytes > 0 {
-            self.consumer.note_loss(Loss { cut_bytes: chunk.drained.bad_bytes, ..Loss::default() });
+            self.consumer.add_loss(Loss { cut_bytes: chunk.drained.bad_bytes, ..Loss::default() });
         }
         self.numbers.apply(&mut chunk.bytes);
         if let Some(duplicates) = &mut self.duplicates {
@@ -504,7 +504,7 @@ impl Run<'_> {
         if self.failure.is_some() || chunk.bytes.is_empty() {
             return self.readers.recycle(Some(chunk.bytes));
         }
-        match self.consumer.records(chunk) {
+        match self.consumer.consume(chunk) {
             Ok(bytes) => self.readers.recycle(bytes),
             Err(error) => {
                 self.failure = Some(error);

@@ -120,7 +120,7 @@ impl Run<'_> {
         for notice in self.consumer.take_notices() {
             (self.notices)(notice);
         }
-        for report in self.consumer.take_reports() {
+        for report in self.consumer.take_dump_reports() {
             let outcome = match &report.outcome {
                 Ok(dump) => Ok(Some(dump.path.clone())),
                 Err(failure) => Err(failure.why.clone()),

@@ -13,7 +13,7 @@ impl Run<'_> {
         let (consumer, is_shrunk) = (&mut self.consumer, self.duplicates.is_none());
         let until = Instant::now() + LONGEST_LOOK;
         let mut shrink = |sample: &[u8], into: &mut Vec<u8>| {
-            is_shrunk && Instant::now() < until && consumer.shrink(sample, until, into)
+            is_shrunk && Instant::now() < until && consumer.shorten_sample(sample, until, into)
         };
         let (readers, round) = self.readers.begin_round(&mut shrink);
         self.round = Some((round, readers));

@@ -5,8 +5,8 @@ use std::time::Instant;
 use perfdata::sections::WatchedTime;
 
 use super::Run;
-use crate::consumer::Drained;
-use crate::consumer::{Chunk, RingKind, SwitchNews};
+use crate::consumer::DrainStats;
+use crate::consumer::{Chunk, RingKind, SwitchUpdate};
 use crate::notice::Notice;
 use crate::open::Opened;
 use crate::waits::{OutsideReader, SwitchSampler};
@@ -14,8 +14,8 @@ use crate::waits::{OutsideReader, SwitchSampler};
 impl Run<'_> {
     /// Tells the consumer from when on switches are watched; returns that.
     pub(super) fn begin_watching(&mut self, watched: Option<WatchedTime>) -> Option<WatchedTime> {
-        let news: Vec<SwitchNews> = watched.map(SwitchNews::Watched).into_iter().collect();
-        self.consumer.note_switches(&news);
+        let news: Vec<SwitchUpdate> = watched.map(SwitchUpdate::Watched).into_iter().collect();
+        self.consumer.update_switches(&news);
         watched
     }
 
@@ -42,10 +42,10 @@ impl Run<'_> {
 
     /// Tells the consumer what became known of switches.
     fn tell_of_switches(&mut self) {
-        let mut news = self.switches.as_mut().map(SwitchSampler::take_news).unwrap_or_default();
-        news.extend(self.outside.iter_mut().flat_map(OutsideReader::take_news));
+        let mut news = self.switches.as_mut().map(SwitchSampler::take_updates).unwrap_or_default();
+        news.extend(self.outside.iter_mut().flat_map(OutsideReader::take_updates));
         if !news.is_empty() {
-            self.consumer.note_switches(&news);
+            self.consumer.update_switches(&news);
         }
     }
 
@@ -57,7 +57,7 @@ impl Run<'_> {
             (self.notices)(Notice::StacksRefused { ptrace_scope: host::sysctl::ptrace_scope() });
         }
         if !bytes.is_empty() {
-            self.take(Chunk { ring: RingKind::Samples, bytes, drained: Drained::default() });
+            self.take(Chunk { ring: RingKind::Samples, bytes, drained: DrainStats::default() });
         }
     }
 }

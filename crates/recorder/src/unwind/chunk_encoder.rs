@@ -8,7 +8,7 @@ use tracker::{OrderedRecord, Tracker};
 
 use super::ordered_consumer::OrderedConsumer;
 use crate::consumer::{
-    Chunk, Consumer, Destination, Drained, Ending, Recording, RingKind, forward_calls, forward_upkeep,
+    Chunk, Consumer, DrainStats, Ending, Recording, RecordingSink, RingKind, forward_calls, forward_upkeep,
 };
 
 /// A chunk is forwarded when it has this many bytes.
@@ -18,7 +18,7 @@ const CHUNK_BYTES: usize = 256 << 10;
 const MIN_SPACES_TO_FORGET: usize = 4096;
 
 /// Forwards ordered records to a [`Consumer`], in chunks of one kind of ring each. Samples are encoded in the layout of their event
-/// in the recording that [`Destination::begin`] was called with.
+/// in the recording that [`RecordingSink::begin`] was called with.
 #[derive(Debug)]
 pub struct ChunkEncoder<C> {
     consumer: C,
@@ -58,8 +58,8 @@ impl<C: Consumer> ChunkEncoder<C> {
             return Ok(());
         }
         let bytes = std::mem::take(&mut self.bytes);
-        let chunk = Chunk { ring: self.kind, bytes, drained: Drained::default() };
-        if let Some(mut bytes) = self.consumer.records(chunk)? {
+        let chunk = Chunk { ring: self.kind, bytes, drained: DrainStats::default() };
+        if let Some(mut bytes) = self.consumer.consume(chunk)? {
             bytes.clear();
             self.bytes = bytes;
         }
@@ -112,7 +112,7 @@ pub(super) fn encode(sample: Sample<'_>, layout: &RecordLayout, out: &mut Vec<u8
     }
 }
 
-impl<C: Consumer> Destination for ChunkEncoder<C> {
+impl<C: Consumer> RecordingSink for ChunkEncoder<C> {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         let layouts = recording.events.iter().map(|event| RecordLayout::new(&event.attr, Endian::NATIVE));
         self.layouts = layouts.collect();

@@ -6,11 +6,11 @@ use decoder::Sample;
 use model::{EventIndex, SpaceId, Timestamp};
 use tracker::{OrderedRecord, Tracker};
 
-use crate::consumer::Destination;
+use crate::consumer::RecordingSink;
 
 /// Takes the records of a recording in the order of time over all rings, from a [`super::UnwindingStage`]: no record is older than
 /// one that came before it. Its tracker follows threads and mappings for both.
-pub trait OrderedConsumer: Destination {
+pub trait OrderedConsumer: RecordingSink {
     /// Returns the tracker, in the state of the recorded machine at the last record.
     fn tracker(&mut self) -> &mut Tracker;
 

@@ -26,7 +26,7 @@ use super::sample_unwinder::{SampleContext, SampleUnwinder};
 use super::totals::StackTotals;
 use super::unwound_sample::split_unwound;
 use crate::consumer::{
-    Chunk, Consumer, Destination, DumpReport, Ending, RecordedEvent, Recording, SwitchNews,
+    Chunk, Consumer, DumpReport, Ending, RecordedEvent, Recording, RecordingSink, SwitchUpdate,
 };
 use crate::notice::Notice;
 
@@ -175,7 +175,7 @@ impl<C: OrderedConsumer> UnwindingStage<C> {
             let Ok((raw, size)) = RawRecord::parse(pending.bytes_from(handle), Endian::NATIVE) else {
                 let cut_bytes = pending.bytes_from(handle).len() as u64;
                 if cut_bytes > 0 {
-                    self.consumer.note_loss(Loss { cut_bytes, ..Loss::default() });
+                    self.consumer.add_loss(Loss { cut_bytes, ..Loss::default() });
                 }
                 pending.release(handle);
                 break;
@@ -228,7 +228,7 @@ impl<C: OrderedConsumer> UnwindingStage<C> {
             self.pending.release(handle);
         }
         if undecodable > 0 {
-            self.consumer.note_loss(Loss { undecodable, ..Loss::default() });
+            self.consumer.add_loss(Loss { undecodable, ..Loss::default() });
         }
         Ok(())
     }
@@ -261,7 +261,7 @@ impl<C: OrderedConsumer> UnwindingStage<C> {
     }
 }
 
-impl<C: OrderedConsumer> Destination for UnwindingStage<C> {
+impl<C: OrderedConsumer> RecordingSink for UnwindingStage<C> {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         let copy_sizes = match self.unwinder.mechanisms.contains(Mechanisms::COPY_SIZES) {
             true => recording.copy_sizes.clone(),
@@ -297,15 +297,15 @@ impl<C: OrderedConsumer> Destination for UnwindingStage<C> {
         self.consumer.started()
     }
 
-    fn note_loss(&mut self, loss: Loss) {
-        self.consumer.note_loss(loss);
+    fn add_loss(&mut self, loss: Loss) {
+        self.consumer.add_loss(loss);
     }
 
     fn finished_round(&mut self) -> io::Result<()> {
         self.orderer.finish_round();
         self.forward_ordered()?;
         if self.unwinds() {
-            self.consumer.note_stacks(&self.unwinder.totals);
+            self.consumer.set_stack_totals(&self.unwinder.totals);
         }
         self.consumer.finished_round()?;
         self.unwinder.forget_spaces(&mut self.consumer);
@@ -316,20 +316,20 @@ impl<C: OrderedConsumer> Destination for UnwindingStage<C> {
         self.has_stacks().then(|| self.unwinder.copy_size.wanted())
     }
 
-    fn is_in_haste(&self) -> bool {
-        self.pending.bytes() > HASTE_THRESHOLD_BYTES || self.consumer.is_in_haste()
+    fn wants_round_soon(&self) -> bool {
+        self.pending.bytes() > HASTE_THRESHOLD_BYTES || self.consumer.wants_round_soon()
     }
 
-    fn note_switches(&mut self, news: &[SwitchNews]) {
-        self.consumer.note_switches(news);
+    fn update_switches(&mut self, news: &[SwitchUpdate]) {
+        self.consumer.update_switches(news);
     }
 
-    fn dump(&mut self, ticket: u64) {
-        self.consumer.dump(ticket);
+    fn request_dump(&mut self, ticket: u64) {
+        self.consumer.request_dump(ticket);
     }
 
-    fn take_reports(&mut self) -> Vec<DumpReport> {
-        self.consumer.take_reports()
+    fn take_dump_reports(&mut self) -> Vec<DumpReport> {
+        self.consumer.take_dump_reports()
     }
 
     fn take_notices(&mut self) -> Vec<Notice> {
@@ -358,7 +358,7 @@ impl<C: OrderedConsumer> Destination for UnwindingStage<C> {
 }
 
 impl<C: OrderedConsumer> Consumer for UnwindingStage<C> {
-    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+    fn consume(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
         self.unwinder.copy_size.record_fill(chunk.drained.fill);
         // The memory of a chunk is as large as a ring. Chunks that wait in much of it, and each use another part, add up.
         let is_sparse = self
@@ -376,7 +376,7 @@ impl<C: OrderedConsumer> Consumer for UnwindingStage<C> {
         Ok(emptied.or_else(|| self.pending.take_spare()))
     }
 
-    fn shrink(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
+    fn shorten_sample(&mut self, sample: &[u8], until: Instant, into: &mut Vec<u8>) -> bool {
         let Some(any) = self.layouts.last().filter(|_| !self.keep_stacks) else { return false };
         let Ok((raw, _)) = RawRecord::parse(sample, Endian::NATIVE) else { return false };
         let event = any.recorded.id_of(&raw).and_then(|id| self.events.get(&id));
@@ -418,7 +418,7 @@ fn without_stack(sample: &Sample<'_>, written: &RecordLayout) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::consumer::Drained;
+    use crate::consumer::DrainStats;
     use crate::consumer::RingKind;
     use crate::unwind::{ChunkEncoder, CopySizes};
     use decoder::{Attr, ReadFormat};
@@ -430,7 +430,7 @@ mod tests {
         loss: Loss,
     }
 
-    impl Destination for CountingConsumer {
+    impl RecordingSink for CountingConsumer {
         fn begin(&mut self, _: &Recording) -> io::Result<()> {
             Ok(())
         }
@@ -439,7 +439,7 @@ mod tests {
             Ok(())
         }
 
-        fn note_loss(&mut self, loss: Loss) {
+        fn add_loss(&mut self, loss: Loss) {
             self.loss += loss;
         }
 
@@ -461,7 +461,7 @@ mod tests {
     }
 
     impl Consumer for CountingConsumer {
-        fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+        fn consume(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
             let is_sample = |record: &&[u8]| crate::records::u32_at(record, 0) == Some(kind::SAMPLE);
             self.samples += crate::records::each(&chunk.bytes).filter(is_sample).count();
             Ok(Some(chunk.bytes))
@@ -515,7 +515,7 @@ mod tests {
         stage.begin(recording).unwrap();
         stage.started().unwrap();
         for bytes in chunks {
-            stage.records(Chunk { ring: RingKind::Samples, bytes, drained: Drained::default() }).unwrap();
+            stage.consume(Chunk { ring: RingKind::Samples, bytes, drained: DrainStats::default() }).unwrap();
         }
         stage.end(&Ending::default()).unwrap();
         let totals = stage.totals();

@@ -19,7 +19,7 @@ use model::{CpuId, Pid, Tid, Timestamp};
 use perfdata::sections::Schedstat;
 
 use super::calls;
-use crate::consumer::{Recording, SwitchNews};
+use crate::consumer::{Recording, SwitchUpdate};
 use crate::open::Opened;
 use crate::options::{Options, Target};
 use crate::records::{each, u32_at};
@@ -59,7 +59,7 @@ pub(crate) struct OutsideReader {
     refused: u32,
     told: bool,
     /// What the kernel counted of threads, where somebody wants that while the recording runs.
-    news: Vec<SwitchNews>,
+    news: Vec<SwitchUpdate>,
     light: bool,
 }
 
@@ -176,7 +176,7 @@ impl OutsideReader {
     }
 
     /// Takes what was read of the kernel's counts since the last call.
-    pub(crate) fn take_news(&mut self) -> Vec<SwitchNews> {
+    pub(crate) fn take_updates(&mut self) -> Vec<SwitchUpdate> {
         std::mem::take(&mut self.news)
     }
 
@@ -195,7 +195,7 @@ impl OutsideReader {
         *last = reading;
         if self.light && (is_first || time.saturating_sub(told.time) >= BETWEEN_NEWS) {
             *told = reading;
-            self.news.push(SwitchNews::Counted(tid, reading));
+            self.news.push(SwitchUpdate::SchedStat(tid, reading));
         }
         if seen.switches == Some(switches) {
             return Ok(());

@@ -14,7 +14,7 @@ use perfdata::sections::{Schedstat, SwitchSampling};
 use rustc_hash::FxBuildHasher;
 
 use super::outside::OutsideReader;
-use crate::consumer::SwitchNews;
+use crate::consumer::SwitchUpdate;
 use crate::open::Opened;
 use crate::options::Options;
 use crate::records::{each, u32_at};
@@ -68,7 +68,7 @@ pub(crate) struct SwitchSampler {
     threads: HashMap<u32, Vec<Schedstat>, FxBuildHasher>,
     readings: usize,
     /// What has happened since it was last asked for.
-    news: Vec<SwitchNews>,
+    news: Vec<SwitchUpdate>,
     /// True if nothing is kept for the end.
     light: bool,
 }
@@ -169,7 +169,7 @@ impl SwitchSampler {
                 opened.hold_switches(false);
                 let end = clock::now(self.clock).ok();
                 let gap = self.gap.take().zip(end);
-                self.news.extend(gap.map(|(_, end)| SwitchNews::Resumed(end)));
+                self.news.extend(gap.map(|(_, end)| SwitchUpdate::Resumed(end)));
                 self.gaps.extend(gap.filter(|_| !self.light));
                 let is_calm = rate.is_some_and(|rate| rate < FEW_PER_SECOND);
                 self.phase = if is_calm { Phase::All } else { Phase::Window(Instant::now() + WINDOW) };
@@ -181,7 +181,7 @@ impl SwitchSampler {
     }
 
     /// Takes what has happened since the last call.
-    pub(crate) fn take_news(&mut self) -> Vec<SwitchNews> {
+    pub(crate) fn take_updates(&mut self) -> Vec<SwitchUpdate> {
         std::mem::take(&mut self.news)
     }
 
@@ -208,7 +208,7 @@ impl SwitchSampler {
 
     fn hold(&mut self, until: Instant, window: Option<Duration>, opened: &mut Opened) {
         self.gap = clock::now(self.clock).ok();
-        self.news.extend(self.gap.map(SwitchNews::Held));
+        self.news.extend(self.gap.map(SwitchUpdate::Paused));
         self.has_held = true;
         opened.hold_switches(true);
         self.phase = Phase::Gap { until, window };
@@ -244,7 +244,7 @@ impl SwitchSampler {
             }
             let Some(reading) = read_times(Tid(tid as i32), self.clock) else { continue };
             if self.light {
-                self.news.push(SwitchNews::Counted(Tid(tid as i32), reading));
+                self.news.push(SwitchUpdate::SchedStat(Tid(tid as i32), reading));
                 continue;
             }
             let readings = self.threads.entry(tid).or_default();

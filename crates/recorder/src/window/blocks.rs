@@ -188,7 +188,7 @@ impl Blocks {
     }
 
     /// Notes the totals of stacks since the recording began.
-    pub(super) fn note_stacks(&mut self, stacks: &StackTotals) {
+    pub(super) fn set_stack_totals(&mut self, stacks: &StackTotals) {
         self.stacks = *stacks;
     }
 

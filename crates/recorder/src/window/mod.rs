@@ -23,7 +23,7 @@ use host::procfs;
 use host::sys::clock;
 use model::{Loss, Name, Timestamp};
 
-use crate::consumer::{Chunk, Consumer, Destination, Dump, DumpReport, Ending, Recording};
+use crate::consumer::{Chunk, Consumer, Dump, DumpReport, Ending, Recording, RecordingSink};
 use crate::notice::Notice;
 use crate::options::ExitCondition;
 use crate::output::{Description, MODE};
@@ -39,7 +39,7 @@ pub use blocks::Window;
 pub use dump::Completion;
 pub use switch::{SwitchWhen, SwitchingConsumer};
 
-/// Keeps a window of the newest records, and writes it into a new file whenever [`Destination::dump`] asks for it, and at the end.
+/// Keeps a window of the newest records, and writes it into a new file whenever [`RecordingSink::request_dump`] asks for it, and at the end.
 pub struct WindowConsumer {
     window: Window,
     /// Until the recording begins.
@@ -220,7 +220,7 @@ impl Running {
     }
 }
 
-impl Destination for WindowConsumer {
+impl RecordingSink for WindowConsumer {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         let mut series = self.series.take().ok_or(io::ErrorKind::NotFound)?;
         let description =
@@ -245,14 +245,14 @@ impl Destination for WindowConsumer {
         Ok(())
     }
 
-    fn note_loss(&mut self, loss: Loss) {
+    fn add_loss(&mut self, loss: Loss) {
         self.undecodable = self.undecodable.saturating_add(loss.undecodable);
     }
 
-    fn note_stacks(&mut self, stacks: &StackTotals) {
+    fn set_stack_totals(&mut self, stacks: &StackTotals) {
         if let Some(running) = &mut self.running {
             running.has_stacks = true;
-            running.blocks.note_stacks(stacks);
+            running.blocks.set_stack_totals(stacks);
         }
     }
 
@@ -264,13 +264,13 @@ impl Destination for WindowConsumer {
         Ok(())
     }
 
-    fn dump(&mut self, ticket: u64) {
+    fn request_dump(&mut self, ticket: u64) {
         self.is_asked = true;
         self.asked.push(ticket);
         self.see_to_dumps();
     }
 
-    fn take_reports(&mut self) -> Vec<DumpReport> {
+    fn take_dump_reports(&mut self) -> Vec<DumpReport> {
         std::mem::take(&mut self.reports)
     }
 
@@ -293,7 +293,7 @@ impl Destination for WindowConsumer {
     fn end(&mut self, ending: &Ending) -> io::Result<()> {
         let Some(running) = &mut self.running else { return Ok(()) };
         if let Some(stacks) = &ending.stacks {
-            running.blocks.note_stacks(stacks);
+            running.blocks.set_stack_totals(stacks);
             running.has_stacks = true;
         }
         if let Some(report) = running.dumps.wait() {
@@ -318,7 +318,7 @@ impl Destination for WindowConsumer {
 }
 
 impl Consumer for WindowConsumer {
-    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+    fn consume(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
         if let Some(running) = &mut self.running {
             running.push(&chunk);
         }

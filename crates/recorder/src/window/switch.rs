@@ -19,7 +19,7 @@ use super::MANY_PROCESSES;
 use super::dump::{Completion, LAST_COMPLETED_WITHIN, NothingToAdd, completed};
 use super::state::SidebandState;
 use crate::consumer::{
-    Chunk, Consumer, Destination, Dump, DumpFailure, DumpReport, Ending, Recording, RingKind,
+    Chunk, Consumer, Dump, DumpFailure, DumpReport, Ending, Recording, RecordingSink, RingKind,
 };
 use crate::error::Errno;
 use crate::notice::Notice;
@@ -27,7 +27,7 @@ use crate::output::{BuildIds, Description, Exchange, MODE, Output, WriteBehind};
 use crate::processes::ProcessTable;
 use crate::unwind::StackTotals;
 
-/// The condition on which a file ends and the next one begins. It does so whenever [`Destination::dump`] asks for it,
+/// The condition on which a file ends and the next one begins. It does so whenever [`RecordingSink::request_dump`] asks for it,
 /// too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SwitchWhen {
@@ -318,7 +318,7 @@ impl Running {
     }
 }
 
-impl Destination for SwitchingConsumer {
+impl RecordingSink for SwitchingConsumer {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         let description =
             Description::new(recording, std::mem::take(&mut self.command_line), self.compression)?;
@@ -359,11 +359,11 @@ impl Destination for SwitchingConsumer {
         Ok(())
     }
 
-    fn note_loss(&mut self, loss: Loss) {
+    fn add_loss(&mut self, loss: Loss) {
         self.undecodable = self.undecodable.saturating_add(loss.undecodable);
     }
 
-    fn note_stacks(&mut self, stacks: &StackTotals) {
+    fn set_stack_totals(&mut self, stacks: &StackTotals) {
         if let Some(running) = &mut self.running {
             running.stacks = Some(*stacks);
         }
@@ -377,14 +377,14 @@ impl Destination for SwitchingConsumer {
         self.switch_when_due()
     }
 
-    fn dump(&mut self, ticket: u64) {
+    fn request_dump(&mut self, ticket: u64) {
         if let Some(running) = &mut self.running {
             running.is_asked = true;
             running.asked.push(ticket);
         }
     }
 
-    fn take_reports(&mut self) -> Vec<DumpReport> {
+    fn take_dump_reports(&mut self) -> Vec<DumpReport> {
         let Some(running) = &mut self.running else { return Vec::new() };
         let reports: Vec<DumpReport> = running.reports.1.try_iter().collect();
         for report in &reports {
@@ -432,7 +432,7 @@ impl Destination for SwitchingConsumer {
 }
 
 impl Consumer for SwitchingConsumer {
-    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+    fn consume(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
         if let Some(running) = &mut self.running {
             running.note(&chunk);
             running.writer()?.append(&chunk.bytes)?;

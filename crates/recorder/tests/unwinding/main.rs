@@ -16,7 +16,9 @@ use decoder::{Endian, RawRecord, Record, RecordLayout};
 use host::objects::{BlockBytes, ObjectStore, SearchPaths};
 use model::Timestamp;
 use prof_recorder::event::Rate;
-use prof_recorder::{CallChain, Chunk, Consumer, Control, Destination, Ending, Options, Recording, Workload};
+use prof_recorder::{
+    CallChain, Chunk, Consumer, Control, Ending, Options, Recording, RecordingSink, Workload,
+};
 use stacks::{ChainUnwinder, ProcessMapsCache, UserState};
 use tracker::{ChainItem, Orderer, Tracker, chain_items};
 use unwinder::{Architecture, NoMemory, StackEnd};
@@ -28,7 +30,7 @@ struct Everything {
     bytes: Vec<u8>,
 }
 
-impl Destination for Everything {
+impl RecordingSink for Everything {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         for event in &recording.events {
             self.layouts.push((event.ids.clone(), RecordLayout::new(&event.attr, Endian::NATIVE)));
@@ -54,7 +56,7 @@ impl Destination for Everything {
 }
 
 impl Consumer for Everything {
-    fn records(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
+    fn consume(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
         self.bytes.extend_from_slice(&chunk.bytes);
         Ok(Some(chunk.bytes))
     }
