@@ -99,14 +99,14 @@ fn record_command(
 ) -> anyhow::Result<(Outcome, File)> {
     let environment = runtimes.environment(words, console);
     let mut options = Options::of_command(Workload { words: words.to_vec(), environment, output_to_stderr });
-    options.jvms = runtimes.jvms(true, false);
+    options.jvm_maps = runtimes.jvms(true, false);
     if off_cpu {
         recorder::observe_waits(&mut options, &recorder::this_machine())?;
     }
     let no_file = || format!("cannot create {}", temporary_file());
     let file = NewFile::create_nameless(&std::env::temp_dir()).with_context(no_file)?;
     let recording = file.file().try_clone().with_context(no_file)?;
-    let consumer = FileConsumer::unseen(file, own_command_line());
+    let consumer = FileConsumer::unnamed(file, own_command_line());
     let commands = CommandSources::default();
     Ok((record_into(consumer, None, commands, &options, false, NameLookup::AtEnd, console)?, recording))
 }

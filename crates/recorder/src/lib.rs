@@ -37,17 +37,17 @@ pub use error::{Errno, Error};
 pub use event::{ThisMachine, this_machine};
 pub use notice::{Importance, Notice};
 pub use open::{
-    Offer, SIDEBAND_SIZE, attachable_threads, default_ring_bytes, descriptors_for, mlock_kb_for, offer,
-    offer_on_cpu,
+    EventSupport, SIDEBAND_SIZE, attachable_threads, default_ring_bytes, descriptors_for, event_support,
+    event_support_on_cpu, mlock_kb_for,
 };
 pub use options::{
-    CallChain, Clock, DEFAULT_FREQUENCY, DEFAULT_STACK_COPY, DumpCondition, ExitCondition, Extras, JvmAsking,
-    Levels, Options, SlowCall, Target, Workload, parse_branches,
+    CallChain, Clock, DEFAULT_FREQUENCY, DEFAULT_STACK_COPY, DumpCondition, ExitCondition, Extras,
+    JvmMapTiming, Options, PrivilegeLevels, SlowCall, Target, Workload, parse_branches,
 };
-pub use output::{FileConsumer, OUTPUT_BUFFER};
-pub use processes::{Census, Containers, Holding, NameSources};
+pub use output::{FileConsumer, OUTPUT_BUFFER_BYTES};
+pub use processes::{Containers, FileHolder, NameSources};
 pub use ring::{RingMemory, drain_whole};
 pub use session::record;
 pub use summary::{Command, RunningCommand, Summary};
 pub use waits::observe_waits;
-pub use window::{Completion, SwitchWhen, SwitchingConsumer, Window, WindowConsumer};
+pub use window::{FileCompletion, NextFileWhen, SeriesConsumer, Window, WindowConsumer};

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use analysis::Notices;
 use clap::{Args, ValueEnum};
 use model::Name;
-use recorder::JvmAsking;
+use recorder::JvmMapTiming;
 
 use super::exit_with_usage_error;
 use crate::console::Console;
@@ -75,13 +75,13 @@ impl RuntimeArguments {
     /// Returns when running Java virtual machines are asked for perf maps, if at all: those of a command at the end of the recording,
     /// since a virtual machine that ends before has written its map; attached ones also early. Exits with a usage error if no runtime
     /// can be asked.
-    pub fn jvms(&self, has_command: bool, is_attached: bool) -> Option<JvmAsking> {
+    pub fn jvms(&self, has_command: bool, is_attached: bool) -> Option<JvmMapTiming> {
         if self.are_given() && !has_command && !self.runtimes.contains(&Runtime::Jvm) {
             exit_with_usage_error(
                 "of running runtimes, only a jvm can be asked for names; try: --runtimes=jvm",
             );
         }
-        let when = if is_attached { JvmAsking::Soon } else { JvmAsking::AtTheEnd };
+        let when = if is_attached { JvmMapTiming::OnceWarm } else { JvmMapTiming::AtEnd };
         self.runtimes.contains(&Runtime::Jvm).then_some(when)
     }
 

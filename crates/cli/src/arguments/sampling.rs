@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use recorder::event::Rate;
-use recorder::{Clock, Levels, Options};
+use recorder::{Clock, Options, PrivilegeLevels};
 
 use super::call_graph::{self, CallGraph};
 use super::events::EventLists;
@@ -76,14 +76,14 @@ impl SamplingArguments {
         options.per_thread = self.per_thread;
         options.max_stack = self.max_stack;
         options.levels = match (self.all_user, self.all_kernel) {
-            (true, _) => Levels::User,
-            (_, true) => Levels::Kernel,
-            _ => Levels::AsSelected,
+            (true, _) => PrivilegeLevels::User,
+            (_, true) => PrivilegeLevels::Kernel,
+            _ => PrivilegeLevels::AsSelected,
         };
         options.chain_levels = match (self.user_callchains, self.kernel_callchains) {
-            (true, _) => Levels::User,
-            (_, true) => Levels::Kernel,
-            _ => Levels::AsSelected,
+            (true, _) => PrivilegeLevels::User,
+            (_, true) => PrivilegeLevels::Kernel,
+            _ => PrivilegeLevels::AsSelected,
         };
         options.clock = self.clockid;
         options.ring_size = self.mmap_pages;

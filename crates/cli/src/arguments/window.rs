@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::Args;
 use host::files::{CommandSocket, DestinationError, FileSeries, open_pipe_read_write};
 use recorder::event::select;
-use recorder::{CommandSources, DumpCondition, ExitCondition, SlowCall, SwitchWhen, Window};
+use recorder::{CommandSources, DumpCondition, ExitCondition, NextFileWhen, SlowCall, Window};
 
 use super::numbers::within;
 use crate::console::Console;
@@ -36,7 +36,7 @@ pub struct WindowArguments {
     /// time (30s), or after a size (100M); with --overwrite: write the window each time
     #[arg(long, value_name = "signal|TIME|SIZE", num_args = 0..=1, require_equals = true,
           default_missing_value = "signal", value_parser = switch_when)]
-    switch_output: Option<SwitchWhen>,
+    switch_output: Option<NextFileWhen>,
     /// Also write the window, or start the next file, when: file:PATH appears; cpu:90%:5s, CPU use exceeds 90 % for 5 s (of one CPU;
     /// with -a of the machine); slow:PROGRAM:FUNCTION:10ms, a call takes longer (at most every 10 s). exit:CODE or exit:nonzero: with
     /// --overwrite, write at the end only if the command exits so (may be repeated)
@@ -81,7 +81,7 @@ impl WindowArguments {
     }
 
     /// Returns when the next file starts; `None` without `--switch-output`.
-    pub fn switch(&self) -> Option<SwitchWhen> {
+    pub fn switch(&self) -> Option<NextFileWhen> {
         self.switch_output
     }
 
@@ -139,7 +139,7 @@ impl WindowArguments {
             _ if self.exit().is_some() && !self.overwrite => {
                 Some("--dump-when exit: needs --overwrite; try: --overwrite")
             }
-            Some(SwitchWhen::Bytes(_)) if self.overwrite => {
+            Some(NextFileWhen::Bytes(_)) if self.overwrite => {
                 Some("with --overwrite, --window sets the size of files; try: --switch-output=30s")
             }
             _ => None,
@@ -227,12 +227,12 @@ fn window(text: &str) -> Result<Window, String> {
     Ok(Window { time, bytes })
 }
 
-fn switch_when(text: &str) -> Result<SwitchWhen, String> {
+fn switch_when(text: &str) -> Result<NextFileWhen, String> {
     let wrong = || "signal, a time such as 30s or 5m, or a size from 1M on such as 100M".to_owned();
     match (text, duration(text), size(text)) {
-        ("signal", ..) => Ok(SwitchWhen::Asked),
-        (_, Some(age), _) => Ok(SwitchWhen::Age(age)),
-        (_, None, Some(bytes)) => Ok(SwitchWhen::Bytes(bytes)),
+        ("signal", ..) => Ok(NextFileWhen::OnRequest),
+        (_, Some(age), _) => Ok(NextFileWhen::Age(age)),
+        (_, None, Some(bytes)) => Ok(NextFileWhen::Bytes(bytes)),
         _ => Err(wrong()),
     }
 }
@@ -304,9 +304,9 @@ mod tests {
         assert_eq!(window("64M"), Ok(Window { time: None, bytes: 64 << 20 }));
         let both = Window { time: Some(Duration::from_secs(3600)), bytes: 2 << 30 };
         assert_eq!((window("1h,2G"), window("2G,1h")), (Ok(both), Ok(both)));
-        assert_eq!(switch_when("signal"), Ok(SwitchWhen::Asked));
-        assert_eq!(switch_when("5m"), Ok(SwitchWhen::Age(Duration::from_secs(300))));
-        assert_eq!(switch_when("5M"), Ok(SwitchWhen::Bytes(5 << 20)));
+        assert_eq!(switch_when("signal"), Ok(NextFileWhen::OnRequest));
+        assert_eq!(switch_when("5m"), Ok(NextFileWhen::Age(Duration::from_secs(300))));
+        assert_eq!(switch_when("5M"), Ok(NextFileWhen::Bytes(5 << 20)));
         assert!(switch_when("5").is_err() && switch_when("1K").is_err());
         let cpu = DumpCondition::CpuUse { percent: 90, time: Duration::from_secs(5) };
         for text in ["cpu:90%:5s", "cpu:90:5s"] {

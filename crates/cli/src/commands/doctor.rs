@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use host::survey::survey;
 use recorder::event::{Catalogue, Event, select};
-use recorder::{Offer, ThisMachine, offer, offer_on_cpu, this_machine};
+use recorder::{EventSupport, ThisMachine, event_support, event_support_on_cpu, this_machine};
 
 use crate::console::Console;
 use crate::doctor::{Facts, Offers, can_record, findings, report, unit};
@@ -43,7 +43,7 @@ pub fn run(arguments: &DoctorArguments, console: &Console) -> anyhow::Result<Exi
 fn offers(machine: &ThisMachine) -> anyhow::Result<Offers> {
     let clock = select("cpu-clock", machine)?;
     let cycles = select("cycles", machine)?;
-    let all = |events: &[Event]| events.first().map_or(Offer::Absent, offer);
+    let all = |events: &[Event]| events.first().map_or(EventSupport::Absent, event_support);
     let some_cpu = host::sysfs::online_cpus().ok().and_then(|cpus| cpus.first().copied()).unwrap_or_default();
     // One tracepoint stands for all; every kernel with tracepoints has sched_switch.
     let tracepoint = select("sched:sched_switch", machine).ok();
@@ -52,7 +52,7 @@ fn offers(machine: &ThisMachine) -> anyhow::Result<Offers> {
     Ok(Offers {
         clock: all(&clock),
         cycles: all(&cycles),
-        whole_cpu: clock.first().map_or(Offer::Absent, |clock| offer_on_cpu(clock, some_cpu)),
+        whole_cpu: clock.first().map_or(EventSupport::Absent, |clock| event_support_on_cpu(clock, some_cpu)),
         tracepoint: tracepoint.as_deref().map(all),
         uprobe: uprobe.as_deref().map(all),
     })

@@ -15,7 +15,7 @@ use clap::Args;
 use host::objects::RetainedFiles;
 use host::sys::spawn::ExitStatus;
 use host::sys::{inherited, limits, sandbox as host_sandbox, schedule, timed_child};
-use recorder::Completion;
+use recorder::FileCompletion;
 
 use super::archive;
 use crate::console::Console;
@@ -98,7 +98,7 @@ impl DumpNames {
     }
 }
 
-impl Completion for DumpNames {
+impl FileCompletion for DumpNames {
     fn complete(
         &mut self,
         file: &File,

@@ -8,7 +8,7 @@ use anyhow::bail;
 use clap::Args;
 use model::Name;
 use recorder::event::{Catalogue, EventError, Kind, Listed, listing, nearest, select};
-use recorder::{Offer, offer};
+use recorder::{EventSupport, event_support};
 
 use crate::console::Console;
 use crate::output::Output;
@@ -84,15 +84,15 @@ fn no_match(
 
 /// Returns what the kernel offers for each event of a group. For tracepoints, only the first is tried, because all give the same
 /// answer.
-fn offers(group: &[&Listed], machine: &dyn Catalogue) -> Vec<Option<Offer>> {
+fn offers(group: &[&Listed], machine: &dyn Catalogue) -> Vec<Option<EventSupport>> {
     let ask = |one: &&Listed| {
         let events = select(one.example.as_deref()?, machine);
         // On a hybrid machine, it is enough if one kind of core supports the event.
-        let offers = events.iter().flatten().map(offer);
+        let offers = events.iter().flatten().map(event_support);
         offers.min_by_key(|offer| match offer {
-            Offer::Samples => 0,
-            Offer::UserSpaceOnly => 1,
-            Offer::CountsOnly => 2,
+            EventSupport::Samples => 0,
+            EventSupport::UserSpaceOnly => 1,
+            EventSupport::CountsOnly => 2,
             _ => 3,
         })
     };
@@ -102,7 +102,11 @@ fn offers(group: &[&Listed], machine: &dyn Catalogue) -> Vec<Option<Offer>> {
     }
 }
 
-fn write_group(group: &[&Listed], offers: &[Option<Offer>], output: &mut dyn Write) -> std::io::Result<()> {
+fn write_group(
+    group: &[&Listed],
+    offers: &[Option<EventSupport>],
+    output: &mut dyn Write,
+) -> std::io::Result<()> {
     let title = group.first().map_or_else(String::new, |one| title(&one.kind));
     let alike = offers.iter().all(|offer| offer == &offers[0]);
     match offers.first().copied().flatten().filter(|_| alike).and_then(reason) {
@@ -131,13 +135,13 @@ fn title(kind: &Kind) -> String {
 }
 
 /// Returns the mark behind the name of an event.
-fn mark(offer: Offer) -> Option<String> {
+fn mark(offer: EventSupport) -> Option<String> {
     match offer {
-        Offer::Samples | Offer::UserSpaceOnly => None,
-        Offer::CountsOnly => Some("[counts only]".to_owned()),
-        Offer::Absent => Some("[not here]".to_owned()),
-        Offer::Forbidden => Some("[not permitted]".to_owned()),
-        Offer::Refused(errno) => Some(format!("[refused: {}]", words(errno))),
+        EventSupport::Samples | EventSupport::UserSpaceOnly => None,
+        EventSupport::CountsOnly => Some("[counts only]".to_owned()),
+        EventSupport::Absent => Some("[not here]".to_owned()),
+        EventSupport::Forbidden => Some("[not permitted]".to_owned()),
+        EventSupport::Refused(errno) => Some(format!("[refused: {}]", words(errno))),
     }
 }
 
@@ -146,15 +150,15 @@ fn words(errno: i32) -> String {
 }
 
 /// Returns the remark behind the title of a group whose events all have the same offer.
-fn reason(offer: Offer) -> Option<String> {
+fn reason(offer: EventSupport) -> Option<String> {
     match offer {
-        Offer::Samples => None,
-        Offer::UserSpaceOnly => Some("user space only (see prof doctor)".to_owned()),
-        Offer::CountsOnly => Some("can be counted, but not sampled".to_owned()),
-        Offer::Absent => {
+        EventSupport::Samples => None,
+        EventSupport::UserSpaceOnly => Some("user space only (see prof doctor)".to_owned()),
+        EventSupport::CountsOnly => Some("can be counted, but not sampled".to_owned()),
+        EventSupport::Absent => {
             Some("not available on this machine (virtual machines often have no PMU)".to_owned())
         }
-        Offer::Forbidden => Some("not permitted for this user (see prof doctor)".to_owned()),
-        Offer::Refused(errno) => Some(format!("refused by the kernel: {}", words(errno))),
+        EventSupport::Forbidden => Some("not permitted for this user (see prof doctor)".to_owned()),
+        EventSupport::Refused(errno) => Some(format!("refused by the kernel: {}", words(errno))),
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use host::objects::RetainedFiles;
-use recorder::{Consumer, Control, Error, Holding, NameSources, Notice, Options, Summary};
+use recorder::{Consumer, Control, Error, FileHolder, NameSources, Notice, Options, Summary};
 
 /// When the names of a recording are looked up.
 #[derive(Clone)]
@@ -30,8 +30,8 @@ pub fn record_retaining_files(
         }
         NameLookup::AtEnd | NameLookup::DuringRecording(_) => {
             let mut holding = match names {
-                NameLookup::DuringRecording(held) => Holding::sharing(consumer, held),
-                NameLookup::AtEnd | NameLookup::WhenRead => Holding::new(consumer),
+                NameLookup::DuringRecording(held) => FileHolder::with_shared_files(consumer, held),
+                NameLookup::AtEnd | NameLookup::WhenRead => FileHolder::new(consumer),
             };
             let recorded = recorder::record(options, control, &mut holding, notices);
             (recorded, holding.into_sources())

@@ -177,7 +177,7 @@ pub fn record_into(
     memory::exit_when_exhausted(&OUT_OF_MEMORY);
     let control = if options.in_parts { Control::with_signals_and_dumps() } else { Control::with_signals() };
     let control = control.context("cannot wait for signals")?;
-    control.listen_to(commands);
+    control.accept_commands_from(commands);
     let mut notices = |notice: Notice| print_notice(&notice, console);
     let mut stacks = (StackTotals::default(), (0, 0));
     let (recorded, sources) = if options.copies_stacks() {
@@ -197,7 +197,7 @@ pub fn record_into(
         Ok(mut summary) => {
             summary.loss.undecodable = file.undecodable();
             let kept = output.and_then(|output| file.written(output));
-            summary::print(&summary, &stacks, options, kept, file.held_up(), console);
+            summary::print(&summary, &stacks, options, kept, file.blocked_time(), console);
             let code = exit_code(summary.command.as_ref(), &control);
             let Loss { samples, unread, undecodable, .. } = summary.loss;
             let is_whole = samples == 0 && unread == 0 && undecodable == 0;
@@ -270,7 +270,7 @@ fn options(arguments: &RecordArguments, console: &Console) -> anyhow::Result<Opt
     let has_command = !arguments.command.is_empty();
     let jvms = arguments.runtimes.jvms(has_command, target.is_some());
     let mut options = Options::new(target.unwrap_or(Target::Command));
-    options.jvms = jvms;
+    options.jvm_maps = jvms;
     options.workload = (!arguments.command.is_empty()).then(|| Workload {
         words: arguments.command.clone(),
         environment: arguments.runtimes.environment(&arguments.command, console),

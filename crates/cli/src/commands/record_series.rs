@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use anyhow::Context;
 use host::objects::RetainedFiles;
 use host::sys::memory;
-use recorder::{JvmAsking, Options, SwitchWhen, SwitchingConsumer, WindowConsumer};
+use recorder::{JvmMapTiming, NextFileWhen, Options, SeriesConsumer, WindowConsumer};
 
 use super::dump_names::DumpNames;
 use super::name_lookup::NameLookup;
@@ -32,10 +32,10 @@ pub fn record(
         exit_with_usage_error("--archive works on a single file; try: prof archive FILE");
     }
     options.in_parts = true;
-    options.jvms = options.jvms.map(|_| JvmAsking::Repeatedly);
+    options.jvm_maps = options.jvm_maps.map(|_| JvmMapTiming::Repeatedly);
     // The recording may run for weeks, so fragmentation matters.
     memory::map_large_blocks_separately();
-    options.dump_when = parts.conditions();
+    options.dump_conditions = parts.conditions();
     options.slow_calls = parts.slow_calls()?;
     let series = parts.series(output).with_context(|| format!("cannot write to {}", output.display()))?;
     let commands = parts.commands(console)?;
@@ -50,21 +50,21 @@ pub fn record(
     let outcome = match (parts.window(), parts.switch()) {
         (Some(window), switch) => {
             let every = switch.and_then(|when| match when {
-                SwitchWhen::Age(age) => Some(age),
-                SwitchWhen::Asked | SwitchWhen::Bytes(_) => None,
+                NextFileWhen::Age(age) => Some(age),
+                NextFileWhen::OnRequest | NextFileWhen::Bytes(_) => None,
             });
             let mut sink = WindowConsumer::new(series, window, compress, command_line);
-            sink = sink.every(every).at_exit(parts.exit());
+            sink = sink.with_interval(every).with_exit_condition(parts.exit());
             if let Some(completion) = completion {
-                sink = sink.completed_by(completion);
+                sink = sink.with_completion(completion);
             }
             record_into(sink, Some(output), commands, &options, strict, names, console)?
         }
         (None, when) => {
-            let when = when.unwrap_or(SwitchWhen::Asked);
-            let mut sink = SwitchingConsumer::new(series, when, compress, command_line);
+            let when = when.unwrap_or(NextFileWhen::OnRequest);
+            let mut sink = SeriesConsumer::new(series, when, compress, command_line);
             if let Some(completion) = completion {
-                sink = sink.completed_by(completion);
+                sink = sink.with_completion(completion);
             }
             record_into(sink, Some(output), commands, &options, strict, names, console)?
         }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use recorder::{Consumer, FileConsumer, SwitchingConsumer, WindowConsumer};
+use recorder::{Consumer, FileConsumer, SeriesConsumer, WindowConsumer};
 
 /// An output of a recording, with figures for the summary.
 pub trait RecordingOutput: Consumer {
@@ -11,7 +11,7 @@ pub trait RecordingOutput: Consumer {
     fn undecodable(&self) -> u64;
 
     /// Returns how long the recording waited for the destination because its buffer was full.
-    fn held_up(&self) -> Duration;
+    fn blocked_time(&self) -> Duration;
 
     /// Returns path and size of the last file written. `output` is the path of the `-o` option.
     fn written<'a>(&'a self, output: &'a Path) -> Option<(&'a Path, u64)>;
@@ -22,8 +22,8 @@ impl RecordingOutput for FileConsumer {
         self.undecodable()
     }
 
-    fn held_up(&self) -> Duration {
-        self.held_up()
+    fn blocked_time(&self) -> Duration {
+        self.blocked_time()
     }
 
     fn written<'a>(&'a self, output: &'a Path) -> Option<(&'a Path, u64)> {
@@ -36,7 +36,7 @@ impl RecordingOutput for WindowConsumer {
         self.undecodable()
     }
 
-    fn held_up(&self) -> Duration {
+    fn blocked_time(&self) -> Duration {
         Duration::ZERO
     }
 
@@ -45,13 +45,13 @@ impl RecordingOutput for WindowConsumer {
     }
 }
 
-impl RecordingOutput for SwitchingConsumer {
+impl RecordingOutput for SeriesConsumer {
     fn undecodable(&self) -> u64 {
         self.undecodable()
     }
 
-    fn held_up(&self) -> Duration {
-        self.held_up()
+    fn blocked_time(&self) -> Duration {
+        self.blocked_time()
     }
 
     fn written<'a>(&'a self, _: &'a Path) -> Option<(&'a Path, u64)> {

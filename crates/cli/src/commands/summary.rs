@@ -7,19 +7,19 @@ use analysis::Notices;
 use export::summary::{counted, grouped, lost};
 use host::sys::clock;
 use recorder::unwind::StackTotals;
-use recorder::{OUTPUT_BUFFER, Options, Summary};
+use recorder::{OUTPUT_BUFFER_BYTES, Options, Summary};
 
 use super::{missing_samples, stack_completeness};
 use crate::console::Console;
 
-/// Prints one line, and one for each problem. `output` is the file and its size, if the user gets one. `held_up` is how long the
+/// Prints one line, and one for each problem. `output` is the file and its size, if the user gets one. `blocked_time` is how long the
 /// recording waited for the destination.
 pub fn print(
     summary: &Summary,
     (stacks, copy_sizes): &(StackTotals, (u32, u32)),
     options: &Options,
     output: Option<(&Path, u64)>,
-    held_up: Duration,
+    blocked_time: Duration,
     console: &Console,
 ) {
     let events: Vec<String> =
@@ -40,14 +40,14 @@ pub fn print(
     let loss = &summary.loss;
     if loss.samples > 0 {
         let share = 100.0 * loss.samples as f64 / (loss.samples + summary.samples).max(1) as f64;
-        let cause = if held_up.is_zero() {
+        let cause = if blocked_time.is_zero() {
             "the rings were full; try a larger ring (-m 16M) or a lower rate (-F)".to_owned()
         } else {
             format!(
                 "the output was too slow, and its buffer of {} MiB was full for {:.1} s; try another disk (-o), -z, \
                  which compresses, or a lower rate (-F)",
-                OUTPUT_BUFFER >> 20,
-                held_up.as_secs_f64()
+                OUTPUT_BUFFER_BYTES >> 20,
+                blocked_time.as_secs_f64()
             )
         };
         console.warn(&format!("{share:.1} % of the samples were lost: {cause}"));

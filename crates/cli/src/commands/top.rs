@@ -13,7 +13,7 @@ use crossbeam_channel::unbounded;
 use host::procfs::{self, Capability};
 use host::sys::{memory, system};
 use model::Name;
-use recorder::{Control, JvmAsking, Notice, Options, Target, Workload};
+use recorder::{Control, JvmMapTiming, Notice, Options, Target, Workload};
 
 use super::record;
 use crate::arguments::numbers::{seconds, within};
@@ -142,8 +142,8 @@ pub fn run(arguments: &TopArguments, console: &Console) -> anyhow::Result<ExitCo
         Workload { words, environment, output_to_stderr: true }
     });
     let jvms = arguments.runtimes.jvms(!arguments.command.is_empty(), true);
-    options.jvms = jvms.map(|_| JvmAsking::Repeatedly);
-    options.light = true;
+    options.jvm_maps = jvms.map(|_| JvmMapTiming::Repeatedly);
+    options.low_memory = true;
     arguments.target.apply_limits(&mut options);
     arguments.sampling.apply(&mut options, arguments.period, false)?;
     let time = arguments.time();

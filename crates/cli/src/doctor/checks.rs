@@ -5,7 +5,7 @@ mod waits;
 use host::procfs::Capability;
 use host::survey::Survey;
 use host::sysctl::DEFAULT_MAX_SAMPLE_RATE_HZ;
-use recorder::Offer;
+use recorder::EventSupport;
 
 use super::{Facts, Finding, Level, Remedy};
 
@@ -54,8 +54,8 @@ fn own_programs(facts: &Facts) -> Finding {
     const WHAT: &str = "own programs";
     let survey = &facts.survey;
     match facts.offers.clock {
-        Offer::Samples => finding(Level::Good, WHAT, "user space and the kernel", vec![]),
-        Offer::UserSpaceOnly => finding(
+        EventSupport::Samples => finding(Level::Good, WHAT, "user space and the kernel", vec![]),
+        EventSupport::UserSpaceOnly => finding(
             Level::Limited,
             WHAT,
             format!("user space only, without the kernel{}", level_in_words(survey)),
@@ -72,14 +72,14 @@ fn own_programs(facts: &Facts) -> Finding {
 }
 
 /// Returns the reason why even the CPU clock cannot be opened, with remedies.
-fn why_nothing(survey: &Survey, offer: Offer) -> (String, Vec<Remedy>) {
+fn why_nothing(survey: &Survey, offer: EventSupport) -> (String, Vec<Remedy>) {
     let Some(paranoid) = survey.settings.paranoid else {
         let text = "this kernel has no perf events (CONFIG_PERF_EVENTS), or /proc is not mounted";
         return (text.to_owned(), vec![]);
     };
     let filtered = survey.status.is_some_and(|status| status.seccomp == 2);
     // Some distributions add levels above 2, which forbid everything. Otherwise a seccomp filter or a security module forbids it.
-    if offer == Offer::Forbidden && paranoid > 2 && !may_use_all_events(survey) {
+    if offer == EventSupport::Forbidden && paranoid > 2 && !may_use_all_events(survey) {
         let text = format!("no user may record: kernel.perf_event_paranoid is {paranoid}");
         let remedies = vec![
             Remedy::Capabilities(&[Capability::Perfmon]),
@@ -101,8 +101,8 @@ fn why_nothing(survey: &Survey, offer: Offer) -> (String, Vec<Remedy>) {
         return (format!("a seccomp filter{of} forbids perf_event_open"), vec![remedy]);
     }
     let text = match offer {
-        Offer::Forbidden => "perf_event_open is forbidden, maybe by a security module".to_owned(),
-        Offer::Refused(errno) => {
+        EventSupport::Forbidden => "perf_event_open is forbidden, maybe by a security module".to_owned(),
+        EventSupport::Refused(errno) => {
             let error = std::io::Error::from_raw_os_error(errno);
             format!("perf_event_open fails: {}", recorder::Errno(&error))
         }
@@ -115,10 +115,10 @@ fn whole_machine(facts: &Facts) -> Finding {
     const WHAT: &str = "whole machine";
     let survey = &facts.survey;
     match facts.offers.whole_cpu {
-        Offer::Samples if has(survey, Capability::SysPtrace) => {
+        EventSupport::Samples if has(survey, Capability::SysPtrace) => {
             finding(Level::Good, WHAT, "all CPUs (-a) and other users' processes", vec![])
         }
-        Offer::Samples => finding(
+        EventSupport::Samples => finding(
             Level::Limited,
             WHAT,
             "all CPUs (-a), but mappings of other users' processes are hidden, so their functions have no names",
@@ -140,13 +140,13 @@ fn counters(facts: &Facts) -> Finding {
     const WHAT: &str = "hardware counters";
     let survey = &facts.survey;
     match facts.offers.cycles {
-        Offer::Samples | Offer::UserSpaceOnly => {
+        EventSupport::Samples | EventSupport::UserSpaceOnly => {
             let names = survey.core_pmus.join(", ");
             let text =
                 if names.is_empty() { "cycles can be sampled".to_owned() } else { format!("PMU {names}") };
             finding(Level::Good, WHAT, text, vec![])
         }
-        Offer::Absent if survey.virtual_machine => finding(
+        EventSupport::Absent if survey.virtual_machine => finding(
             Level::Limited,
             WHAT,
             "none: this virtual machine has no PMU, so cpu-clock is sampled instead of cycles",
@@ -154,20 +154,20 @@ fn counters(facts: &Facts) -> Finding {
                 "enable the PMU of the virtual machine on the host (QEMU: -cpu host,pmu=on)".to_owned(),
             )],
         ),
-        Offer::Absent => finding(
+        EventSupport::Absent => finding(
             Level::Limited,
             WHAT,
             "none: the kernel does not support the PMU of this processor, so cpu-clock is sampled instead of cycles",
             vec![],
         ),
-        Offer::Forbidden => finding(Level::Limited, WHAT, "not permitted, but cpu-clock is", vec![]),
-        Offer::CountsOnly => finding(
+        EventSupport::Forbidden => finding(Level::Limited, WHAT, "not permitted, but cpu-clock is", vec![]),
+        EventSupport::CountsOnly => finding(
             Level::Limited,
             WHAT,
             "can count, but not sample (no interrupt), so cpu-clock is sampled",
             vec![],
         ),
-        Offer::Refused(errno) => {
+        EventSupport::Refused(errno) => {
             let error = std::io::Error::from_raw_os_error(errno);
             finding(Level::Limited, WHAT, format!("refused: {}", recorder::Errno(&error)), vec![])
         }
@@ -210,7 +210,7 @@ fn tracepoints(facts: &Facts) -> Finding {
     const WHAT: &str = "tracepoints";
     let readable = "sudo mount -o remount,mode=755 /sys/kernel/tracing";
     match (facts.survey.tracefs_errno, facts.offers.tracepoint) {
-        (None, Some(Offer::Samples | Offer::UserSpaceOnly)) => {
+        (None, Some(EventSupport::Samples | EventSupport::UserSpaceOnly)) => {
             finding(Level::Good, WHAT, "can be sampled", vec![])
         }
         (None, None) => finding(Level::Note, WHAT, "this kernel has none", vec![]),
@@ -241,7 +241,7 @@ fn tracepoints(facts: &Facts) -> Finding {
 fn uprobes(facts: &Facts) -> Finding {
     const WHAT: &str = "probes in programs";
     match facts.offers.uprobe {
-        Some(Offer::Samples | Offer::UserSpaceOnly) => {
+        Some(EventSupport::Samples | EventSupport::UserSpaceOnly) => {
             finding(Level::Good, WHAT, "can be set (uprobe:…)", vec![])
         }
         None => finding(Level::Note, WHAT, "this kernel has none (CONFIG_UPROBE_EVENTS)", vec![]),
@@ -347,7 +347,7 @@ fn debug_information(survey: &Survey) -> Option<Finding> {
 }
 
 fn nmi_watchdog(facts: &Facts) -> Option<Finding> {
-    let counters = matches!(facts.offers.cycles, Offer::Samples | Offer::UserSpaceOnly);
+    let counters = matches!(facts.offers.cycles, EventSupport::Samples | EventSupport::UserSpaceOnly);
     if !counters || facts.survey.settings.nmi_watchdog != Some(1) {
         return None;
     }

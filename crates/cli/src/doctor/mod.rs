@@ -6,7 +6,7 @@ mod unit;
 
 use host::procfs::Capability;
 use host::survey::Survey;
-use recorder::Offer;
+use recorder::EventSupport;
 
 pub use checks::findings;
 pub use text::report;
@@ -25,15 +25,15 @@ pub struct Facts {
 #[derive(Clone, Copy, Debug)]
 pub struct Offers {
     /// The CPU clock on this process.
-    pub clock: Offer,
+    pub clock: EventSupport,
     /// Cycles on this process.
-    pub cycles: Offer,
+    pub cycles: EventSupport,
     /// The CPU clock on a whole CPU.
-    pub whole_cpu: Offer,
+    pub whole_cpu: EventSupport,
     /// A tracepoint; `None` if tracefs lists none.
-    pub tracepoint: Option<Offer>,
+    pub tracepoint: Option<EventSupport>,
     /// A probe in a program; `None` if the kernel has no uprobes.
-    pub uprobe: Option<Offer>,
+    pub uprobe: Option<EventSupport>,
 }
 
 /// The severity of a finding.

@@ -62,7 +62,7 @@ pub(crate) fn run(
         SignalFd::new(&[SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT]).context("cannot wait for signals")?;
     let (sender, messages) = unbounded();
     let (orders, ordered) = unbounded();
-    let control = Control::beside(&signals).context("cannot make the recording stoppable")?;
+    let control = Control::without_signals(&signals).context("cannot make the recording stoppable")?;
     let recording = start(options, settings, control.clone(), ordered, sender.clone())?;
     let result = match wait_for_start(&messages, console) {
         Ok(notices) => {

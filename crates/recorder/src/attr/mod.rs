@@ -4,7 +4,7 @@ use decoder::attr::{SIZE_NEWEST, SIZE_VER7, SIZE_VER8, TYPE_SOFTWARE};
 use decoder::{Attr, AttrFlags, BranchSampleFormat, ReadFormat, SampleFormat};
 
 use crate::event::{Event, Precision, Rate, is_bpf_output};
-use crate::options::{CallChain, DEFAULT_FREQUENCY, Levels, Options, Target};
+use crate::options::{CallChain, DEFAULT_FREQUENCY, Options, PrivilegeLevels, Target};
 
 /// `PERF_COUNT_SW_CPU_CLOCK`
 const CPU_CLOCK: u64 = 0;
@@ -62,7 +62,7 @@ pub(crate) fn sampler(event: &Event, options: &Options, copy: u32, wakeup: u32) 
     let times = ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
     read_format.set(times, !event.modifiers.sample_read);
     let mut stack = Attr::default();
-    let user_chains = options.chain_levels != Levels::Kernel && !is_function_tracer(event);
+    let user_chains = options.chain_levels != PrivilegeLevels::Kernel && !is_function_tracer(event);
     if let CallChain::Stacks { .. } = chain
         && user_chains
         && let Some(architecture) = stacks::native()
@@ -92,18 +92,18 @@ pub(crate) fn sampler(event: &Event, options: &Options, copy: u32, wakeup: u32) 
         event.modifiers.flags() | AttrFlags::DISABLED | AttrFlags::SAMPLE_ID_ALL | AttrFlags::WATERMARK;
     flags.set(AttrFlags::FREQ, matches!(rate, Rate::Frequency(_)));
     match options.levels {
-        Levels::AsSelected => {}
-        Levels::User => flags |= AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV,
-        Levels::Kernel => flags |= AttrFlags::EXCLUDE_USER,
+        PrivilegeLevels::AsSelected => {}
+        PrivilegeLevels::User => flags |= AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV,
+        PrivilegeLevels::Kernel => flags |= AttrFlags::EXCLUDE_USER,
     }
     flags.set(AttrFlags::USE_CLOCKID, options.clock.id().is_some());
     // Inherited, a probe has the target's forks fail (`open::whole_cpus`).
     let inherits = options.inherits() && event.probe.is_none();
     flags.set(AttrFlags::INHERIT, inherits);
     flags.set(AttrFlags::INHERIT_THREAD, inherits && options.threads_only);
-    flags.set(AttrFlags::EXCLUDE_CALLCHAIN_KERNEL, chains && options.chain_levels == Levels::User);
+    flags.set(AttrFlags::EXCLUDE_CALLCHAIN_KERNEL, chains && options.chain_levels == PrivilegeLevels::User);
     // The kernel lets its function tracer sample without user stacks only (perf_trace_event_perm()).
-    let kernel_chains = options.chain_levels == Levels::Kernel || is_function_tracer(event);
+    let kernel_chains = options.chain_levels == PrivilegeLevels::Kernel || is_function_tracer(event);
     flags.set(AttrFlags::EXCLUDE_CALLCHAIN_USER, kernel_chains);
     match options.target {
         Target::Command => {

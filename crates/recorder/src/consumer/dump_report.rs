@@ -30,7 +30,7 @@ pub struct Dump {
     pub is_short: bool,
     /// The error of removing older files.
     pub not_removed: Option<String>,
-    /// The reason why it was not completed ([`crate::Completion`]).
+    /// The reason why it was not completed ([`crate::FileCompletion`]).
     pub incomplete: Option<String>,
 }
 

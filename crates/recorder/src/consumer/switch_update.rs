@@ -13,6 +13,6 @@ pub enum SwitchUpdate {
     Paused(u64),
     /// They are recorded again.
     Resumed(u64),
-    /// The kernel's counts of a thread. Only with [`crate::Options::light`].
+    /// The kernel's counts of a thread. Only with [`crate::Options::low_memory`].
     SchedStat(Tid, Schedstat),
 }

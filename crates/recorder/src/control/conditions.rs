@@ -32,12 +32,12 @@ impl ConditionThread {
         processes: Vec<Pid>,
         messages: Outbox,
     ) -> Result<Option<Self>, Error> {
-        if options.dump_when.is_empty() {
+        if options.dump_conditions.is_empty() {
             return Ok(None);
         }
         let is_machine = matches!(options.target, Target::System | Target::Cgroup(_));
         let subject = if is_machine { Subject::Machine } else { Subject::Processes(processes) };
-        let mut watches: Vec<Watch> = options.dump_when.iter().map(Watch::new).collect();
+        let mut watches: Vec<Watch> = options.dump_conditions.iter().map(Watch::new).collect();
         let (over, is_over) = bounded::<()>(0);
         let work = move || {
             let mut measured = Instant::now();

@@ -51,7 +51,7 @@ impl Control {
     ///
     /// # Errors
     /// No more file descriptors.
-    pub fn beside(signals: &SignalFd) -> io::Result<Self> {
+    pub fn without_signals(signals: &SignalFd) -> io::Result<Self> {
         Self::with(None, signals.mask_before())
     }
 
@@ -77,7 +77,7 @@ impl Control {
     }
 
     /// Takes commands from `sources`, too, while it records.
-    pub fn listen_to(&self, sources: CommandSources) {
+    pub fn accept_commands_from(&self, sources: CommandSources) {
         *self.inner.commands.lock().unwrap_or_else(PoisonError::into_inner) = sources;
     }
 

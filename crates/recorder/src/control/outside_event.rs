@@ -11,7 +11,7 @@ pub(crate) enum OutsideEvent {
     Signal(Received),
     /// One arrived that asks for a file with what is kept.
     Dump,
-    /// One of [`crate::Options::dump_when`] has happened: its place there.
+    /// One of [`crate::Options::dump_conditions`] has happened: its place there.
     Condition(usize),
     /// A command came, which is answered with its ticket.
     Command(Command, u64),

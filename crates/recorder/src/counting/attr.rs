@@ -5,7 +5,7 @@ use decoder::{Attr, AttrFlags, ReadFormat, SampleFormat};
 use super::Split;
 use crate::attr::size_with;
 use crate::event::Event;
-use crate::options::{Levels, Options, Target};
+use crate::options::{Options, PrivilegeLevels, Target};
 
 /// What each count is read with.
 const FORMAT: ReadFormat = ReadFormat::TOTAL_TIME_ENABLED
@@ -18,9 +18,9 @@ const FORMAT: ReadFormat = ReadFormat::TOTAL_TIME_ENABLED
 pub(super) fn counter(event: &Event, options: &Options, split: Split) -> Attr {
     let mut flags = event.modifiers.flags() | AttrFlags::DISABLED;
     match options.levels {
-        Levels::AsSelected => {}
-        Levels::User => flags |= AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV,
-        Levels::Kernel => flags |= AttrFlags::EXCLUDE_USER,
+        PrivilegeLevels::AsSelected => {}
+        PrivilegeLevels::User => flags |= AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV,
+        PrivilegeLevels::Kernel => flags |= AttrFlags::EXCLUDE_USER,
     }
     flags.set(AttrFlags::INHERIT, options.inherits());
     flags.set(AttrFlags::INHERIT_THREAD, options.inherits() && options.threads_only);

@@ -168,7 +168,7 @@ impl TaskClock {
 
 /// Returns true if the times of single tasks are wanted, and can be had: where what is started is followed on all CPUs.
 pub(super) fn is_wanted(options: &Options, samplers: &[Attr]) -> bool {
-    let follows = options.inherits() && options.cpus.is_none() && !options.light && !options.in_parts;
+    let follows = options.inherits() && options.cpus.is_none() && !options.low_memory && !options.in_parts;
     // Switches say it more exactly.
     let follows = follows && !options.events.iter().any(|event| event.watches);
     let has_clock = samplers.iter().any(Attr::is_cpu_clock);

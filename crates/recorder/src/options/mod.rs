@@ -58,7 +58,7 @@ impl Target {
 
 /// The side of a system call to see.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Levels {
+pub enum PrivilegeLevels {
     /// Both, or what the events' modifiers say.
     #[default]
     AsSelected,
@@ -133,11 +133,11 @@ pub struct Extras {
 
 /// The moments at which virtual machines are asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum JvmAsking {
+pub enum JvmMapTiming {
     /// At the end, those that still live: others write a map when they end.
-    AtTheEnd,
+    AtEnd,
     /// Also as soon as they have run for a moment: they may end before the recording does.
-    Soon,
+    OnceWarm,
     /// Again and again, for a view that names code while it runs.
     Repeatedly,
 }
@@ -172,9 +172,9 @@ pub struct Options {
     /// Addresses in a call chain; `None` for `kernel.perf_event_max_stack`.
     pub max_stack: Option<u16>,
     /// User space, the kernel, or both.
-    pub levels: Levels,
+    pub levels: PrivilegeLevels,
     /// Of which side call chains are: both, user space, or the kernel.
-    pub chain_levels: Levels,
+    pub chain_levels: PrivilegeLevels,
     /// Of what the target starts, only threads are followed, and no processes.
     pub threads_only: bool,
     /// The clock of the timestamps.
@@ -183,19 +183,19 @@ pub struct Options {
     pub extras: Extras,
     /// True if this is for a view that stays open for hours: one that is light is worth more than one that has the last
     /// few complete stacks. Less memory is kept ready then.
-    pub light: bool,
+    pub low_memory: bool,
     /// The sources of stack frames, and the savings, that are used: all but where one of them is measured.
     pub mechanisms: Mechanisms,
     /// True if a part of what comes is kept, or goes into several files: what stands for a whole recording, as the CPU time
     /// of each task, would be wrong in a part.
     pub in_parts: bool,
     /// The conditions under which kept records are written without being asked for.
-    pub dump_when: Vec<DumpCondition>,
+    pub dump_conditions: Vec<DumpCondition>,
     /// Functions at whose slow calls what is kept is written. Their probes are recorded beside [`Options::events`], or the
     /// default ones.
     pub slow_calls: Vec<SlowCall>,
     /// The moments at which Java virtual machines are asked for the names of their code, if at all.
-    pub jvms: Option<JvmAsking>,
+    pub jvm_maps: Option<JvmMapTiming>,
     /// The words before the flags in advice such as `sudo prof record -a`.
     pub invocation: &'static str,
 }
@@ -244,17 +244,17 @@ impl Options {
             with_children: false,
             per_thread: false,
             max_stack: None,
-            levels: Levels::default(),
-            chain_levels: Levels::default(),
+            levels: PrivilegeLevels::default(),
+            chain_levels: PrivilegeLevels::default(),
             threads_only: false,
             clock: Clock::MONOTONIC,
             extras: Extras::default(),
-            light: false,
+            low_memory: false,
             mechanisms: Mechanisms::all(),
             in_parts: false,
-            dump_when: Vec::new(),
+            dump_conditions: Vec::new(),
             slow_calls: Vec::new(),
-            jvms: None,
+            jvm_maps: None,
             invocation: "prof record",
         }
     }

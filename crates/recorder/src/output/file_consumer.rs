@@ -18,12 +18,12 @@ use crate::consumer::{Chunk, Consumer, Ending, LostCount, Recording, RecordingSi
 use crate::processes::ProcessTable;
 
 /// Bytes of records that may wait for a destination that takes nothing for a while.
-pub const OUTPUT_BUFFER: usize = write_behind::BUFFER;
+pub const OUTPUT_BUFFER_BYTES: usize = write_behind::BUFFER;
 
 /// The destination of a recording, before it has begun.
 enum Begin {
     Name(NameInFolder),
-    Unseen(NewFile),
+    Unnamed(NewFile),
     Stream(File),
 }
 
@@ -67,8 +67,8 @@ impl FileConsumer {
     }
 
     /// Writes to a file that never gets a name.
-    pub fn unseen(file: NewFile, command_line: Vec<Name>) -> Self {
-        Self::with(Begin::Unseen(file), command_line)
+    pub fn unnamed(file: NewFile, command_line: Vec<Name>) -> Self {
+        Self::with(Begin::Unnamed(file), command_line)
     }
 
     fn with(begin: Begin, command_line: Vec<Name>) -> Self {
@@ -105,8 +105,8 @@ impl FileConsumer {
         self.size
     }
 
-    /// For how long the buffer before the destination, of [`OUTPUT_BUFFER`] bytes, was full, because that took nothing.
-    pub fn held_up(&self) -> Duration {
+    /// For how long the buffer before the destination, of [`OUTPUT_BUFFER_BYTES`] bytes, was full, because that took nothing.
+    pub fn blocked_time(&self) -> Duration {
         match &self.writer {
             Some(Writer::Behind(writer)) => writer.waited(),
             _ => Duration::ZERO,
@@ -198,7 +198,7 @@ impl RecordingSink for FileConsumer {
                 file.may_take_name_keeping_old()?;
                 description.begin_file(file)?
             }
-            Begin::Unseen(file) => description.begin_file(file)?,
+            Begin::Unnamed(file) => description.begin_file(file)?,
             Begin::Stream(stream) => description.begin_stream(stream)?,
         }));
         self.description = Some(description);

@@ -7,7 +7,7 @@ mod machine_features;
 mod tracing_data;
 mod write_behind;
 
-pub use file_consumer::{FileConsumer, OUTPUT_BUFFER};
+pub use file_consumer::{FileConsumer, OUTPUT_BUFFER_BYTES};
 pub(crate) use format::Output;
 pub(crate) use header::{BuildIds, Description, MODE};
 pub(crate) use write_behind::{Exchange, WriteBehind};

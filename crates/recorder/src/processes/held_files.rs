@@ -52,7 +52,7 @@ impl NameSources {
 
 /// Hands everything on as it comes, and looks at mappings on the way: before they are put into order, while most of their
 /// processes live.
-pub struct Holding<C> {
+pub struct FileHolder<C> {
     consumer: C,
     layout: Option<RecordLayout>,
     own: Option<PathView>,
@@ -63,14 +63,14 @@ pub struct Holding<C> {
     has_generated_code: bool,
 }
 
-impl<C: Consumer> Holding<C> {
+impl<C: Consumer> FileHolder<C> {
     /// Watches what goes to `consumer`.
     pub fn new(consumer: C) -> Self {
-        Self::sharing(consumer, Arc::default())
+        Self::with_shared_files(consumer, Arc::default())
     }
 
     /// Watches what goes to `consumer`, and adds to `held`, which others may look at meanwhile.
-    pub fn sharing(consumer: C, held: Arc<Mutex<RetainedFiles>>) -> Self {
+    pub fn with_shared_files(consumer: C, held: Arc<Mutex<RetainedFiles>>) -> Self {
         let (processes, roots) = (HashMap::new(), HashMap::new());
         Self { consumer, layout: None, own: None, processes, roots, held, has_generated_code: false }
     }
@@ -157,7 +157,7 @@ fn lock(held: &Mutex<RetainedFiles>) -> MutexGuard<'_, RetainedFiles> {
     held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<C: Consumer> RecordingSink for Holding<C> {
+impl<C: Consumer> RecordingSink for FileHolder<C> {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         self.layout = recording.layout(recording.events.len().saturating_sub(1));
         self.consumer.begin(recording)
@@ -179,7 +179,7 @@ impl<C: Consumer> RecordingSink for Holding<C> {
     forward_upkeep!(this => this.consumer);
 }
 
-impl<C: Consumer> Consumer for Holding<C> {
+impl<C: Consumer> Consumer for FileHolder<C> {
     fn consume(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
         if chunk.ring == RingKind::Sideband
             && let Some(layout) = self.layout.take()

@@ -2,15 +2,15 @@
 //! will not be found later, Java virtual machines, and which processes still live.
 
 mod container_table;
+mod dead_process_sweep;
 mod held_files;
-mod jvms;
-mod liveness;
+mod jvm_maps;
 mod process_table;
 mod synthesis;
 
 pub use container_table::Containers;
-pub use held_files::{Holding, NameSources};
-pub(crate) use jvms::AskingJvms;
-pub use liveness::Census;
+pub(crate) use dead_process_sweep::DeadProcessSweep;
+pub use held_files::{FileHolder, NameSources};
+pub(crate) use jvm_maps::JvmMapRequester;
 pub(crate) use process_table::ProcessTable;
 pub(crate) use synthesis::{Synthesis, mappings};

@@ -28,7 +28,7 @@ use crate::members::MemberFilter;
 use crate::notice::Notice;
 use crate::open::{DuplicateFilter, Numbers, Opened, TaskClocks, TaskReports, open, processes};
 use crate::options::{Options, Target};
-use crate::processes::{AskingJvms, Synthesis};
+use crate::processes::{JvmMapRequester, Synthesis};
 use crate::ring::{DrainOptions, Readers};
 use crate::summary::{Command, RunningCommand, Summary, Tally, coverage, lost_samples};
 use crate::unwind::Mechanisms;
@@ -74,10 +74,10 @@ pub fn record(
         &mut watch
     };
     let mut asking;
-    let consumer: &mut dyn Consumer = match options.jvms {
+    let consumer: &mut dyn Consumer = match options.jvm_maps {
         None => consumer,
         Some(when) => {
-            asking = AskingJvms::new(consumer, when);
+            asking = JvmMapRequester::new(consumer, when);
             &mut asking
         }
     };
@@ -174,7 +174,7 @@ impl Prepared {
         let commands = CommandThread::start(control.take_commands(), outbox.clone());
         let pids = match (&options.target, &child) {
             (Target::Command, Some(child)) => vec![child.pid()],
-            _ if options.dump_when.is_empty() || options.target.is_cpu_wide() => Vec::new(),
+            _ if options.dump_conditions.is_empty() || options.target.is_cpu_wide() => Vec::new(),
             _ => crate::open::processes(options).unwrap_or_default(),
         };
         let conditions = ConditionThread::start(options, pids, outbox.clone());
@@ -246,7 +246,7 @@ impl Prepared {
     fn start_readers(&mut self, cpus: usize, options: &Options, outbox: &Outbox) -> Result<Readers, Error> {
         let per_reader = self.opened.take_rings(cpus);
         let stack_copies = StackCopyLocator::new(self.opened.events.iter().map(|event| &event.attr));
-        let waiting_bytes = if options.light { LIGHT_WAITING } else { WAITING };
+        let waiting_bytes = if options.low_memory { LIGHT_WAITING } else { WAITING };
         let drain = DrainOptions { stack_copies, excluded: self.opened.excluded.take() };
         Readers::start(per_reader, drain, waiting_bytes, outbox)
     }
@@ -379,7 +379,7 @@ impl Run<'_> {
         let duration = if pause == Pause::Delay { options.delay } else { options.duration };
         let end = duration.and_then(|duration| begin.checked_add(duration));
         let mut checkpoint = 2 * SOON;
-        let slowest = match options.light {
+        let slowest = match options.low_memory {
             // Copies of stacks wait in memory for the end of their round.
             true if options.copies_stacks() => LIGHT_ROUND,
             true => 2 * LIGHT_ROUND,

@@ -35,7 +35,7 @@ impl Run<'_> {
             OutsideEvent::Stop => return Next::End,
             OutsideEvent::Dump => self.requests.add(NOBODY, self.round.is_some()),
             OutsideEvent::Condition(index) => {
-                if let Some(condition) = options.dump_when.get(index) {
+                if let Some(condition) = options.dump_conditions.get(index) {
                     (self.notices)(Notice::ConditionMet(condition.to_string()));
                 }
                 self.requests.add(NOBODY, self.round.is_some());

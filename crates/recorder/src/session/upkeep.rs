@@ -21,7 +21,7 @@ pub(super) struct Upkeep {
 
 impl Upkeep {
     pub(super) fn new(options: &Options) -> Self {
-        Self { stays_open: options.light || options.in_parts, released: Instant::now() }
+        Self { stays_open: options.low_memory || options.in_parts, released: Instant::now() }
     }
 
     /// Gives back what is free, now and then.

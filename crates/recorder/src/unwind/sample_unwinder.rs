@@ -27,7 +27,7 @@ use super::ordered_consumer::OrderedConsumer;
 use super::stage::Layouts;
 use super::totals::StackTotals;
 use super::unwound_sample::{self, UnwoundWith};
-use crate::processes::Census;
+use crate::processes::DeadProcessSweep;
 
 /// Number of stacks after a cut one, and at the beginning of a recording, whose frames are kept if they are complete: deeper
 /// stacks that are cut can be completed by them. The beginning counts since the size of the copies is not decided yet.
@@ -48,7 +48,7 @@ pub(super) struct SampleUnwinder {
     /// The call chain of the sample at hand, and its bytes in the recorded byte order.
     chain: Vec<u64>,
     chain_bytes: Vec<u8>,
-    census: Census,
+    dead_process_sweep: DeadProcessSweep,
 }
 
 /// The time, event and layouts of the sample that is next in the order of time.
@@ -82,7 +82,7 @@ impl SampleUnwinder {
             stacks_to_keep: KEPT_STACKS_AFTER_CUT,
             chain: Vec::new(),
             chain_bytes: Vec::new(),
-            census: Census::default(),
+            dead_process_sweep: DeadProcessSweep::default(),
         }
     }
 
@@ -252,7 +252,7 @@ impl SampleUnwinder {
 
     /// Forgets ended processes, here and in the tracker: a recording may go on for days.
     pub(super) fn forget_ended(&mut self, tracker: &mut Tracker) {
-        self.census.take(tracker);
+        self.dead_process_sweep.run_if_due(tracker);
         self.maps_cache.forget_ended(tracker);
     }
 

@@ -109,7 +109,7 @@ impl<C: OrderedConsumer> UnwindingStage<C> {
     }
 
     /// Makes the stage keep less memory of earlier stacks, objects and chunks, for a view that stays open
-    /// ([`crate::Options::light`]).
+    /// ([`crate::Options::low_memory`]).
     pub fn for_live_view(self) -> Self {
         Self { low_memory: Some(LowMemory::new(LIVE_VIEW_SPARSE_CHUNK)), ..self }
     }

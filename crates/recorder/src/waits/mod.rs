@@ -14,7 +14,7 @@ use perfdata::sections::{BLOCKED_STACKS, WatchedTime};
 
 use crate::error::Error;
 use crate::event::{Catalogue, Event, Rate, default_events, select};
-use crate::options::{CallChain, Levels, Options, Target};
+use crate::options::{CallChain, Options, PrivilegeLevels, Target};
 
 /// Adds to `options` what tells where threads wait: switch records, and an event that is sampled at each switch with the
 /// stack of the thread that leaves its CPU.
@@ -26,7 +26,7 @@ use crate::options::{CallChain, Levels, Options, Target};
 /// # Errors
 /// [`Error::SwitchesForbidden`] for whole CPUs where they may not be seen.
 pub fn observe_waits(options: &mut Options, catalogue: &dyn Catalogue) -> Result<(), Error> {
-    if options.levels != Levels::AsSelected {
+    if options.levels != PrivilegeLevels::AsSelected {
         return Err(Error::SwitchesOfOneSide);
     }
     if options.events.is_empty() {
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn one_side_of_the_kernel_has_no_switches() {
-        let mut options = Options { levels: Levels::User, ..Options::new(Target::Command) };
+        let mut options = Options { levels: PrivilegeLevels::User, ..Options::new(Target::Command) };
         assert!(matches!(observe_waits(&mut options, &Vec::new()), Err(Error::SwitchesOfOneSide)));
     }
 }

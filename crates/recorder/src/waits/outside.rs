@@ -97,7 +97,7 @@ impl OutsideReader {
             refused: 0,
             told: false,
             news: Vec::new(),
-            light: options.light,
+            light: options.low_memory,
         };
         for pid in pids {
             for tid in procfs::threads(pid).unwrap_or_default() {

@@ -103,7 +103,7 @@ impl SwitchSampler {
             threads: HashMap::default(),
             readings: 0,
             news: Vec::new(),
-            light: options.light,
+            light: options.low_memory,
         })
     }
 

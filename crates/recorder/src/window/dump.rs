@@ -28,7 +28,7 @@ const COMPLETED_LATE: Duration = Duration::from_secs(4);
 pub(super) const LAST_COMPLETED_WITHIN: Duration = Duration::from_secs(30);
 
 /// Adds to the files of a series what cannot be found any more when they are read.
-pub trait Completion: Send {
+pub trait FileCompletion: Send {
     /// Appends to `file`, which is a whole recording and stays one, at once, and returns the number of bytes. Calls `when_late` if
     /// it has not done so at the first time, and gives up at the second one.
     ///
@@ -45,7 +45,7 @@ pub trait Completion: Send {
 /// Adds nothing to any file.
 pub(super) struct NothingToAdd;
 
-impl Completion for NothingToAdd {
+impl FileCompletion for NothingToAdd {
     fn complete(&mut self, _: &File, _: (Instant, Instant), _: &mut dyn FnMut()) -> Result<u64, String> {
         Ok(0)
     }
@@ -79,7 +79,7 @@ impl DumpThread {
     pub(super) fn start(
         series: FileSeries,
         description: Description,
-        completion: Box<dyn Completion>,
+        completion: Box<dyn FileCompletion>,
     ) -> Result<Self, Error> {
         let (snapshots, its_snapshots) = bounded(1);
         let (its_reports, reports) = unbounded();
@@ -129,7 +129,7 @@ impl DumpThread {
 fn work(
     mut series: FileSeries,
     description: &Description,
-    mut completion: Box<dyn Completion>,
+    mut completion: Box<dyn FileCompletion>,
     snapshots: &Receiver<Box<Snapshot>>,
     reports: &Sender<DumpReport>,
 ) {
@@ -154,7 +154,7 @@ impl Snapshot {
         &mut self,
         series: &mut FileSeries,
         description: &Description,
-        completion: &mut dyn Completion,
+        completion: &mut dyn FileCompletion,
     ) -> io::Result<Dump> {
         let mut output = description.begin_file(series.create(MODE)?)?;
         let before = self.state.to_records();
@@ -213,7 +213,7 @@ impl Snapshot {
 
 /// Completes a file; returns how many bytes that added, and why not more.
 pub(super) fn completed(
-    completion: &mut dyn Completion,
+    completion: &mut dyn FileCompletion,
     file: &File,
     times: (Instant, Instant),
     when_late: &mut dyn FnMut(),

@@ -10,8 +10,8 @@
 mod blocks;
 mod dump;
 mod mappings;
+mod series;
 mod state;
-mod switch;
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -36,8 +36,8 @@ use dump::{DumpThread, NothingToAdd, Snapshot};
 use state::SidebandState;
 
 pub use blocks::Window;
-pub use dump::Completion;
-pub use switch::{SwitchWhen, SwitchingConsumer};
+pub use dump::FileCompletion;
+pub use series::{NextFileWhen, SeriesConsumer};
 
 /// Keeps a window of the newest records, and writes it into a new file whenever [`RecordingSink::request_dump`] asks for it, and at the end.
 pub struct WindowConsumer {
@@ -47,7 +47,7 @@ pub struct WindowConsumer {
     command_line: Vec<Name>,
     compression: Option<i32>,
     /// Until the recording begins.
-    completion: Box<dyn Completion>,
+    completion: Box<dyn FileCompletion>,
     running: Option<Running>,
     /// Tickets of those who wait for a file that is not begun.
     asked: Vec<u64>,
@@ -110,19 +110,19 @@ impl WindowConsumer {
 
     /// Writes no file at the end, if the command has ended in another way.
     #[must_use]
-    pub fn at_exit(self, exit: Option<ExitCondition>) -> Self {
+    pub fn with_exit_condition(self, exit: Option<ExitCondition>) -> Self {
         Self { exit, ..self }
     }
 
     /// Has each file completed before it gets its name.
     #[must_use]
-    pub fn completed_by(self, completion: Box<dyn Completion>) -> Self {
+    pub fn with_completion(self, completion: Box<dyn FileCompletion>) -> Self {
         Self { completion, ..self }
     }
 
     /// Writes a file each time that so much time has gone by, too.
     #[must_use]
-    pub fn every(self, time: Option<Duration>) -> Self {
+    pub fn with_interval(self, time: Option<Duration>) -> Self {
         Self { every: time, ..self }
     }
 

@@ -16,7 +16,7 @@ use analysis::Notices;
 use clap::Args;
 use host::sys::clock::CpuTime;
 use recorder::counting::{self, Counted, CountedEvent, Plan, Sheet, Split};
-use recorder::{Control, Levels, Notice, Options, Target, Workload};
+use recorder::{Control, Notice, Options, PrivilegeLevels, Target, Workload};
 
 use super::record::{exec_failure_code, exit_code, print_notice};
 use crate::arguments::events::CountedLists;
@@ -238,9 +238,9 @@ fn options(arguments: &StatArguments) -> anyhow::Result<Options> {
         options.events.extend(news);
     }
     options.levels = match (arguments.all_user, arguments.all_kernel) {
-        (true, _) => Levels::User,
-        (_, true) => Levels::Kernel,
-        _ => Levels::AsSelected,
+        (true, _) => PrivilegeLevels::User,
+        (_, true) => PrivilegeLevels::Kernel,
+        _ => PrivilegeLevels::AsSelected,
     };
     options.duration = arguments.duration;
     options.delay = arguments.delay.map(Duration::from_millis);

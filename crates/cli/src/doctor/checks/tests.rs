@@ -59,15 +59,15 @@ fn laptop(paranoid: i32) -> Facts {
         distribution: vec!["debian".to_owned()],
         libc: Some(LibraryDebug { path: PathBuf::from("/lib/libc.so.6"), build_id: None, debug: None }),
     };
-    let own = if paranoid > 2 { Offer::Forbidden } else { Offer::UserSpaceOnly };
-    let own = if paranoid < 2 { Offer::Samples } else { own };
-    let whole = if paranoid < 1 { Offer::Samples } else { Offer::Forbidden };
+    let own = if paranoid > 2 { EventSupport::Forbidden } else { EventSupport::UserSpaceOnly };
+    let own = if paranoid < 2 { EventSupport::Samples } else { own };
+    let whole = if paranoid < 1 { EventSupport::Samples } else { EventSupport::Forbidden };
     let offers = Offers {
         clock: own,
         cycles: own,
         whole_cpu: whole,
         tracepoint: None,
-        uprobe: Some(Offer::Forbidden),
+        uprobe: Some(EventSupport::Forbidden),
     };
     Facts { survey, offers }
 }
@@ -80,7 +80,7 @@ fn root() -> Facts {
         facts.survey.status.map(|status| Status { effective_capabilities: u64::MAX, ..status });
     facts.survey.tracefs_errno = None;
     facts.survey.kernel_addresses = true;
-    let all = Offer::Samples;
+    let all = EventSupport::Samples;
     facts.offers =
         Offers { clock: all, cycles: all, whole_cpu: all, tracepoint: Some(all), uprobe: Some(all) };
     facts
@@ -137,7 +137,7 @@ fn nothing_at_all_has_a_reason_and_a_command() {
     assert!(text.contains("setcap cap_perfmon"), "{text}");
 
     let mut contained = root();
-    contained.offers.clock = Offer::Forbidden;
+    contained.offers.clock = EventSupport::Forbidden;
     contained.survey.container = Some("docker".to_owned());
     contained.survey.status = contained.survey.status.map(|status| Status { seccomp: 2, ..status });
     let text = tells(&contained);
@@ -146,7 +146,7 @@ fn nothing_at_all_has_a_reason_and_a_command() {
 
     let mut without = laptop(2);
     without.survey.settings.paranoid = None;
-    without.offers.clock = Offer::Refused(38);
+    without.offers.clock = EventSupport::Refused(38);
     assert!(tells(&without).contains("CONFIG_PERF_EVENTS"));
 }
 
@@ -200,7 +200,7 @@ fn hidden_kernel_addresses() {
 #[test]
 fn machines_without_counters() {
     let mut facts = root();
-    facts.offers.cycles = Offer::Absent;
+    facts.offers.cycles = EventSupport::Absent;
     facts.survey.virtual_machine = true;
     assert!(found(&facts, "hardware counters").text.contains("virtual machine"));
     assert!(findings(&facts).iter().all(|finding| finding.what != "NMI watchdog"));

@@ -14,7 +14,7 @@ use crate::options::{CallChain, Options, Target};
 
 /// The kernel's answer to a request for an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Offer {
+pub enum EventSupport {
     /// It samples.
     Samples,
     /// It samples, user space only: the kernel's side is not for this user.
@@ -30,15 +30,15 @@ pub enum Offer {
 }
 
 /// Opens `event` on this process, or on a CPU where its PMU counts only there, and closes it again.
-pub fn offer(event: &Event) -> Offer {
-    offer_by(&Kernel, event)
+pub fn event_support(event: &Event) -> EventSupport {
+    support_by(&Kernel, event)
 }
 
 /// Opens `event` on all that runs on `cpu`, and closes it again.
-pub fn offer_on_cpu(event: &Event, cpu: CpuId) -> Offer {
+pub fn event_support_on_cpu(event: &Event, cpu: CpuId) -> EventSupport {
     let sampler = attr::sampler(event, &bare(Target::System), 0, 1 << 12);
     match Kernel.open(&sampler, Subject::Cpu(cpu), None) {
-        Ok(_) => Offer::Samples,
+        Ok(_) => EventSupport::Samples,
         Err(error) => refusal(&Kernel, &error, event, Subject::Cpu(cpu)),
     }
 }
@@ -48,7 +48,7 @@ fn bare(target: Target) -> Options {
     Options { call_chain: CallChain::None, ..Options::new(target) }
 }
 
-fn offer_by<O: Opener>(opener: &O, event: &Event) -> Offer {
+fn support_by<O: Opener>(opener: &O, event: &Event) -> EventSupport {
     let own = Tid(0);
     // A PMU outside the cores belongs to no thread.
     let subject = match &event.cpus {
@@ -64,31 +64,33 @@ fn offer_by<O: Opener>(opener: &O, event: &Event) -> Offer {
     match settle(opener, sampler, None, subject, None) {
         Ok((attr, _, steps)) if steps.contains(&Step::UserSpaceOnly) => {
             if attr.occurs_in_kernel_only() {
-                Offer::Forbidden
+                EventSupport::Forbidden
             } else {
-                Offer::UserSpaceOnly
+                EventSupport::UserSpaceOnly
             }
         }
-        Ok((_, _, steps)) if steps.iter().any(|step| matches!(step, Step::Forbidden(_))) => Offer::Forbidden,
-        Ok(_) => Offer::Samples,
+        Ok((_, _, steps)) if steps.iter().any(|step| matches!(step, Step::Forbidden(_))) => {
+            EventSupport::Forbidden
+        }
+        Ok(_) => EventSupport::Samples,
         Err(refused) => refusal(opener, &refused.errno, event, subject),
     }
 }
 
-fn refusal<O: Opener>(opener: &O, error: &io::Error, event: &Event, subject: Subject<'_>) -> Offer {
+fn refusal<O: Opener>(opener: &O, error: &io::Error, event: &Event, subject: Subject<'_>) -> EventSupport {
     match error.raw_os_error().unwrap_or(0) {
-        ENOENT | ENODEV | EOPNOTSUPP => Offer::Absent,
-        EACCES | EPERM => Offer::Forbidden,
+        ENOENT | ENODEV | EOPNOTSUPP => EventSupport::Absent,
+        EACCES | EPERM => EventSupport::Forbidden,
         EINVAL => {
             let counter =
                 Attr { size: attr::size_with(&event.attr), flags: AttrFlags::DISABLED, ..event.attr.clone() };
             match opener.open(&counter, subject, None) {
-                Ok(_) => Offer::CountsOnly,
-                Err(error) if matches!(error.raw_os_error(), Some(EACCES | EPERM)) => Offer::Forbidden,
-                Err(_) => Offer::Refused(EINVAL),
+                Ok(_) => EventSupport::CountsOnly,
+                Err(error) if matches!(error.raw_os_error(), Some(EACCES | EPERM)) => EventSupport::Forbidden,
+                Err(_) => EventSupport::Refused(EINVAL),
             }
         }
-        other => Offer::Refused(other),
+        other => EventSupport::Refused(other),
     }
 }
 
@@ -106,23 +108,23 @@ mod tests {
         }
     }
 
-    fn asked(text: &str, machine: impl Fn(&Attr) -> Result<(), i32>) -> Offer {
-        offer_by(&Machine(machine), &select(text, &Vec::new()).unwrap()[0])
+    fn asked(text: &str, machine: impl Fn(&Attr) -> Result<(), i32>) -> EventSupport {
+        support_by(&Machine(machine), &select(text, &Vec::new()).unwrap()[0])
     }
 
     #[test]
     fn what_the_kernel_says_has_a_meaning() {
-        assert_eq!(asked("cycles", |_| Ok(())), Offer::Samples);
-        assert_eq!(asked("cycles", |_| Err(ENOENT)), Offer::Absent);
-        assert_eq!(asked("cycles", |_| Err(EACCES)), Offer::Forbidden);
-        assert_eq!(asked("cycles", |_| Err(16)), Offer::Refused(16));
+        assert_eq!(asked("cycles", |_| Ok(())), EventSupport::Samples);
+        assert_eq!(asked("cycles", |_| Err(ENOENT)), EventSupport::Absent);
+        assert_eq!(asked("cycles", |_| Err(EACCES)), EventSupport::Forbidden);
+        assert_eq!(asked("cycles", |_| Err(16)), EventSupport::Refused(16));
         let no_interrupt = |attr: &Attr| if attr.sample_period == 0 { Ok(()) } else { Err(EINVAL) };
-        assert_eq!(asked("r1", no_interrupt), Offer::CountsOnly);
-        assert_eq!(asked("r1", |_| Err(EINVAL)), Offer::Refused(EINVAL));
+        assert_eq!(asked("r1", no_interrupt), EventSupport::CountsOnly);
+        assert_eq!(asked("r1", |_| Err(EINVAL)), EventSupport::Refused(EINVAL));
         let user = |attr: &Attr| {
             if attr.flags.contains(AttrFlags::EXCLUDE_KERNEL) { Ok(()) } else { Err(EACCES) }
         };
-        assert_eq!(asked("cycles", user), Offer::UserSpaceOnly);
-        assert_eq!(asked("context-switches", user), Offer::Forbidden);
+        assert_eq!(asked("cycles", user), EventSupport::UserSpaceOnly);
+        assert_eq!(asked("context-switches", user), EventSupport::Forbidden);
     }
 }

@@ -13,7 +13,7 @@ use model::{Pid, Tid};
 
 use crate::consumer::{Chunk, Consumer, Ending, Recording, RecordingSink, RingKind, forward_calls};
 use crate::notice::Notice;
-use crate::options::JvmAsking;
+use crate::options::JvmMapTiming;
 use crate::records::{each, is_sample, u32_at};
 
 /// The library that a virtual machine is.
@@ -35,9 +35,9 @@ const SHARE: u32 = 100;
 const AFTER_FAILURE: Duration = Duration::from_secs(10);
 
 /// Hands everything on as it comes; learns from mappings which processes are virtual machines.
-pub(crate) struct AskingJvms<C> {
+pub(crate) struct JvmMapRequester<C> {
     consumer: C,
-    asking: JvmAsking,
+    asking: JvmMapTiming,
     layout: Option<RecordLayout>,
     machines: HashMap<Pid, Machine>,
     notices: Vec<Notice>,
@@ -57,8 +57,8 @@ struct Machine {
 }
 
 impl Machine {
-    fn new(asking: JvmAsking) -> Self {
-        let next = (asking != JvmAsking::AtTheEnd).then(Instant::now);
+    fn new(asking: JvmMapTiming) -> Self {
+        let next = (asking != JvmMapTiming::AtEnd).then(Instant::now);
         Self { samples: 0, question: None, outcome: None, failures: 0, next, told: false }
     }
 
@@ -69,7 +69,7 @@ impl Machine {
     }
 
     /// Takes the answer, if it has come.
-    fn poll(&mut self, asking: JvmAsking) {
+    fn poll(&mut self, asking: JvmMapTiming) {
         let outcome = match self.question.as_ref().map(Receiver::try_recv) {
             Some(Ok(outcome)) => outcome,
             // Its thread ended without a word.
@@ -79,7 +79,7 @@ impl Machine {
         self.question = None;
         self.failures = if outcome.is_ok() { 0 } else { self.failures.saturating_add(1) };
         let wait = match &outcome {
-            Ok(took) if asking == JvmAsking::Repeatedly => Some((*took * SHARE).max(BETWEEN)),
+            Ok(took) if asking == JvmMapTiming::Repeatedly => Some((*took * SHARE).max(BETWEEN)),
             Ok(_) => None,
             Err(why) if !why.may_succeed_later() => None,
             Err(_) if self.failures < 2 => Some(BETWEEN),
@@ -103,8 +103,8 @@ impl Machine {
     }
 }
 
-impl<C: Consumer> AskingJvms<C> {
-    pub(crate) fn new(consumer: C, asking: JvmAsking) -> Self {
+impl<C: Consumer> JvmMapRequester<C> {
+    pub(crate) fn new(consumer: C, asking: JvmMapTiming) -> Self {
         Self { consumer, asking, layout: None, machines: HashMap::new(), notices: Vec::new() }
     }
 
@@ -144,7 +144,7 @@ impl<C: Consumer> AskingJvms<C> {
                 machine.ask(pid);
             }
         }
-        if self.asking == JvmAsking::Repeatedly {
+        if self.asking == JvmMapTiming::Repeatedly {
             self.tell_refusals(2);
         }
     }
@@ -154,7 +154,7 @@ impl<C: Consumer> AskingJvms<C> {
     fn ask_at_the_end(&mut self) {
         for (&pid, machine) in &mut self.machines {
             machine.poll(self.asking);
-            if self.asking != JvmAsking::Repeatedly && machine.is_worth_it_at_the_end() {
+            if self.asking != JvmMapTiming::Repeatedly && machine.is_worth_it_at_the_end() {
                 machine.ask(pid);
             }
         }
@@ -169,7 +169,7 @@ impl<C: Consumer> AskingJvms<C> {
         let asked = self.machines.iter().filter(|(_, machine)| is_asked(machine));
         let mut pids: Vec<Pid> = asked.map(|(&pid, _)| pid).collect();
         pids.sort_unstable();
-        if !pids.is_empty() && self.asking != JvmAsking::Repeatedly {
+        if !pids.is_empty() && self.asking != JvmMapTiming::Repeatedly {
             self.notices.push(Notice::JvmsAsked { pids });
         }
         self.tell_refusals(0);
@@ -196,7 +196,7 @@ fn is_jvm(map: &Mmap<'_>) -> bool {
     map.mode == CpuMode::User && !map.data && map.pid.0 > 0 && name.starts_with(LIBRARY)
 }
 
-impl<C: Consumer> RecordingSink for AskingJvms<C> {
+impl<C: Consumer> RecordingSink for JvmMapRequester<C> {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         self.layout = recording.layout(recording.events.len().saturating_sub(1));
         self.consumer.begin(recording)
@@ -229,7 +229,7 @@ impl<C: Consumer> RecordingSink for AskingJvms<C> {
     forward_calls!(this => this.consumer);
 }
 
-impl<C: Consumer> Consumer for AskingJvms<C> {
+impl<C: Consumer> Consumer for JvmMapRequester<C> {
     fn consume(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
         if chunk.ring == RingKind::Sideband
             && let Some(layout) = self.layout.take()

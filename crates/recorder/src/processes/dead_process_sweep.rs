@@ -16,19 +16,19 @@ const BETWEEN: Duration = Duration::from_secs(30);
 /// Looks now and then which processes live, for a tracker of this machine that runs for days: processes whose end was lost
 /// would be remembered for ever.
 #[derive(Debug)]
-pub struct Census {
+pub(crate) struct DeadProcessSweep {
     last: Instant,
 }
 
-impl Default for Census {
+impl Default for DeadProcessSweep {
     fn default() -> Self {
         Self { last: Instant::now() }
     }
 }
 
-impl Census {
+impl DeadProcessSweep {
     /// Lets the tracker forget the dead, where it is time to look.
-    pub fn take(&mut self, tracker: &mut Tracker) {
+    pub(crate) fn run_if_due(&mut self, tracker: &mut Tracker) {
         if tracker.processes() < MANY || self.last.elapsed() < BETWEEN {
             return;
         }
@@ -63,16 +63,16 @@ mod tests {
     }
 
     /// One that looked so long ago, if the machine has run for that long.
-    fn census(age: Duration) -> Option<Census> {
-        Instant::now().checked_sub(age).map(|last| Census { last })
+    fn swept_before(age: Duration) -> Option<DeadProcessSweep> {
+        Instant::now().checked_sub(age).map(|last| DeadProcessSweep { last })
     }
 
     #[test]
     fn the_dead_are_forgotten_at_the_second_look_and_the_living_stay() {
         let mut tracker = tracker(MANY as i32);
         for left in [MANY + 1, 1] {
-            let Some(mut census) = census(BETWEEN) else { return };
-            census.take(&mut tracker);
+            let Some(mut sweep) = swept_before(BETWEEN) else { return };
+            sweep.run_if_due(&mut tracker);
             assert_eq!(tracker.processes(), left);
         }
         assert!(tracker.knows(own_pid()));
@@ -81,15 +81,15 @@ mod tests {
     #[test]
     fn looks_are_seldom_and_only_where_there_are_many() {
         let mut crowd = tracker(MANY as i32);
-        let Some(mut just_looked) = census(Duration::ZERO) else { return };
+        let Some(mut just_looked) = swept_before(Duration::ZERO) else { return };
         for _ in 0..3 {
-            just_looked.take(&mut crowd);
+            just_looked.run_if_due(&mut crowd);
         }
         assert_eq!(crowd.processes(), MANY + 1);
         let mut few = tracker(MANY as i32 - 2);
         for _ in 0..3 {
-            let Some(mut long_ago) = census(BETWEEN) else { return };
-            long_ago.take(&mut few);
+            let Some(mut long_ago) = swept_before(BETWEEN) else { return };
+            long_ago.run_if_due(&mut few);
         }
         assert_eq!(few.processes(), MANY - 1);
     }

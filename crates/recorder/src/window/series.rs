@@ -16,7 +16,7 @@ use perfdata::sections;
 use perfdata::write::RecordWriter;
 
 use super::MANY_PROCESSES;
-use super::dump::{Completion, LAST_COMPLETED_WITHIN, NothingToAdd, completed};
+use super::dump::{FileCompletion, LAST_COMPLETED_WITHIN, NothingToAdd, completed};
 use super::state::SidebandState;
 use crate::consumer::{
     Chunk, Consumer, Dump, DumpFailure, DumpReport, Ending, Recording, RecordingSink, RingKind,
@@ -30,9 +30,9 @@ use crate::unwind::StackTotals;
 /// The condition on which a file ends and the next one begins. It does so whenever [`RecordingSink::request_dump`] asks for it,
 /// too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SwitchWhen {
+pub enum NextFileWhen {
     /// Only when something asks for it.
-    Asked,
+    OnRequest,
     /// At this number of bytes of records, before they are compressed.
     Bytes(u64),
     /// At this age.
@@ -41,12 +41,12 @@ pub enum SwitchWhen {
 
 /// Writes a recording into files of a series, each of which can be read by itself. A file has the time of its beginning in its
 /// name.
-pub struct SwitchingConsumer {
-    when: SwitchWhen,
+pub struct SeriesConsumer {
+    when: NextFileWhen,
     series: Arc<Mutex<FileSeries>>,
     command_line: Vec<Name>,
     compression: Option<i32>,
-    completion: Arc<Mutex<Box<dyn Completion>>>,
+    completion: Arc<Mutex<Box<dyn FileCompletion>>>,
     running: Option<Running>,
     undecodable: u64,
     /// The last file and its size.
@@ -139,7 +139,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn complete(completion: &Mutex<Box<dyn Completion>>, file: Option<&File>) -> (u64, Option<String>) {
+fn complete(completion: &Mutex<Box<dyn FileCompletion>>, file: Option<&File>) -> (u64, Option<String>) {
     let until = Instant::now() + LAST_COMPLETED_WITHIN;
     file.map_or((0, None), |file| completed(&mut **lock(completion), file, (until, until), &mut || ()))
 }
@@ -152,16 +152,16 @@ impl Current {
     }
 }
 
-impl SwitchingConsumer {
+impl SeriesConsumer {
     /// Writes files of `series`, compressed with zstd at the level `compression`. `command_line` is our own, for the header.
     pub fn new(
         series: FileSeries,
-        when: SwitchWhen,
+        when: NextFileWhen,
         compression: Option<i32>,
         command_line: Vec<Name>,
     ) -> Self {
         let series = Arc::new(Mutex::new(series));
-        let completion: Box<dyn Completion> = Box::new(NothingToAdd);
+        let completion: Box<dyn FileCompletion> = Box::new(NothingToAdd);
         let completion = Arc::new(Mutex::new(completion));
         let (running, undecodable, last, notices) = (None, 0, None, Vec::new());
         Self { when, series, command_line, compression, completion, running, undecodable, last, notices }
@@ -169,7 +169,7 @@ impl SwitchingConsumer {
 
     /// Has each file completed when it has all its samples.
     #[must_use]
-    pub fn completed_by(self, completion: Box<dyn Completion>) -> Self {
+    pub fn with_completion(self, completion: Box<dyn FileCompletion>) -> Self {
         Self { completion: Arc::new(Mutex::new(completion)), ..self }
     }
 
@@ -184,7 +184,7 @@ impl SwitchingConsumer {
     }
 
     /// For how long the buffer before the destination was full, because that took nothing.
-    pub fn held_up(&self) -> Duration {
+    pub fn blocked_time(&self) -> Duration {
         match self.running.as_ref().map(|running| &running.writer) {
             Some(Writer::Behind(writer)) => writer.waited(),
             _ => Duration::ZERO,
@@ -195,9 +195,9 @@ impl SwitchingConsumer {
     fn switch_when_due(&mut self) -> io::Result<()> {
         let Some(running) = &mut self.running else { return Ok(()) };
         let is_due = match self.when {
-            SwitchWhen::Asked => false,
-            SwitchWhen::Bytes(bytes) => running.contents.bytes >= bytes,
-            SwitchWhen::Age(age) => running.contents.begin.elapsed() >= age,
+            NextFileWhen::OnRequest => false,
+            NextFileWhen::Bytes(bytes) => running.contents.bytes >= bytes,
+            NextFileWhen::Age(age) => running.contents.begin.elapsed() >= age,
         };
         // While the file before is being finished, this one goes on: what waits in memory is bounded.
         if running.busy || !(is_due || running.is_asked) {
@@ -219,7 +219,7 @@ impl Running {
     fn switch(
         &mut self,
         series: &Arc<Mutex<FileSeries>>,
-        completion: &Arc<Mutex<Box<dyn Completion>>>,
+        completion: &Arc<Mutex<Box<dyn FileCompletion>>>,
     ) -> io::Result<()> {
         let next = Contents::new(self.stacks.unwrap_or_default());
         let (state, next_build_ids) = (self.state.clone(), Arc::clone(&next.build_ids));
@@ -318,7 +318,7 @@ impl Running {
     }
 }
 
-impl RecordingSink for SwitchingConsumer {
+impl RecordingSink for SeriesConsumer {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         let description =
             Description::new(recording, std::mem::take(&mut self.command_line), self.compression)?;
@@ -431,7 +431,7 @@ impl RecordingSink for SwitchingConsumer {
     }
 }
 
-impl Consumer for SwitchingConsumer {
+impl Consumer for SeriesConsumer {
     fn consume(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
         if let Some(running) = &mut self.running {
             running.note(&chunk);
