@@ -117,7 +117,7 @@ impl Case {
         let event = EventIndex(0);
         let chain: Option<Vec<_>> = self.chain.as_ref().map(|places| {
             let style = printer.style(event).unwrap();
-            places.iter().map(|&place| lines.add(style, place)).collect()
+            places.iter().map(|&place| lines.intern(style, place)).collect()
         });
         let stack = match &chain {
             Some(chain) => SampleStack::Chain(chain),
@@ -126,7 +126,9 @@ impl Case {
         printer.sample(event, sample, &Name::from(self.comm), Some(stack), &mut place, &mut text);
         let mut output = Vec::new();
         let mut texts = ChainLineTexts::default();
-        texts.format(&lines.drain_new(), &known());
+        let new = lines.drain_new();
+        let plan = texts.plan(&new);
+        texts.format(&new, plan, &known());
         text.fill(&texts, &known(), &mut output).unwrap();
         assert!(text.is_empty());
         String::from_utf8(output).unwrap()
@@ -263,10 +265,12 @@ fn truncated_stacks_say_why() {
     let event = ScriptEvent { attr: &case.attr, name: &name };
     let mut printer = Printer::new(&[event], &FieldSelection::default(), Architecture::X86, false).unwrap();
     let (mut text, mut lines, mut output) = (GappedText::default(), ChainLineTable::default(), Vec::new());
-    let chain = [lines.add(printer.style(EventIndex(0)).unwrap(), place(reason.marker()))];
+    let chain = [lines.intern(printer.style(EventIndex(0)).unwrap(), place(reason.marker()))];
     printer.sample(EventIndex(0), &sample(), &name, Some(SampleStack::Chain(&chain)), &mut place, &mut text);
     let mut texts = ChainLineTexts::default();
-    texts.format(&lines.drain_new(), &symbols);
+    let new = lines.drain_new();
+    let plan = texts.plan(&new);
+    texts.format(&new, plan, &symbols);
     text.fill(&texts, &symbols, &mut output).unwrap();
     let text = String::from_utf8(output).unwrap();
     assert!(text.ends_with("\t8000000000000001 [truncated: stack copy too small] ([unknown])\n\n"), "{text}");

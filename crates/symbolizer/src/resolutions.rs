@@ -1,40 +1,44 @@
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::DefaultHashBuilder;
+use hashbrown::hash_table::{Entry as TableEntry, HashTable};
 use model::{Resolution, StackEntry};
 
 /// The resolutions of stack entries, which outputs look names up in.
 ///
-/// An entry takes some 30 bytes. Consecutive equal resolutions are stored once, and so are their frames where only the
+/// An entry takes 30 to 60 bytes. Consecutive equal resolutions are stored once, and so are their frames where only the
 /// offset in the function differs.
 #[derive(Default)]
 pub struct Resolutions {
-    /// Each entry with the index of its resolution in `resolutions`.
-    entries: Vec<(StackEntry, u32)>,
-    resolutions: Vec<Resolution>,
-    /// Indices into `entries`. The hash has a random key, because the profiled program chooses the addresses.
-    positions: HashTable<u32>,
+    /// The hash has a random key, because the profiled program chooses the addresses.
+    slots: HashTable<Slot>,
     hasher: DefaultHashBuilder,
+    resolutions: Vec<Resolution>,
+}
+
+/// An entry with the index of its resolution. Entries lie in the table itself: a lookup then misses the cache once less
+/// than with a table of indices.
+struct Slot {
+    entry: StackEntry,
+    resolution: u32,
 }
 
 impl Resolutions {
     /// Reserves memory for `more` further entries.
     pub fn reserve(&mut self, more: usize) {
-        self.entries.reserve(more);
-        let (entries, hasher) = (&self.entries, &self.hasher);
-        self.positions.reserve(more, |&position| hash_at(entries, position, hasher));
+        let hasher = &self.hasher;
+        self.slots.reserve(more, |slot| hash(&slot.entry, hasher));
     }
 
     /// Adds the resolution of an entry, unless the entry has one. Insert entries in ascending order, so that equal
     /// resolutions follow each other.
     pub fn insert(&mut self, entry: StackEntry, resolution: Resolution) {
-        if self.position(&entry).is_some() {
-            return;
-        }
-        // 2^32 entries do not fit into memory.
-        let position = self.entries.len() as u32;
-        let resolution = match (resolution, self.resolutions.last()) {
+        let Self { slots, hasher, resolutions } = self;
+        let slot =
+            slots.entry(hash(&entry, hasher), |slot| slot.entry == entry, |slot| hash(&slot.entry, hasher));
+        let TableEntry::Vacant(slot) = slot else { return };
+        let resolution = match (resolution, resolutions.last()) {
             (Resolution::Resolved(mut new), Some(Resolution::Resolved(last)))
                 if new.frames == last.frames =>
             {
@@ -43,40 +47,34 @@ impl Resolutions {
             }
             (resolution, _) => resolution,
         };
-        if self.resolutions.last() != Some(&resolution) {
-            self.resolutions.push(resolution);
+        if resolutions.last() != Some(&resolution) {
+            resolutions.push(resolution);
         }
-        self.entries.push((entry, (self.resolutions.len() - 1) as u32));
-        let (entries, hasher) = (&self.entries, &self.hasher);
-        let hash = |&position: &u32| hash_at(entries, position, hasher);
-        self.positions.insert_unique(hasher.hash_one(entry), position, hash);
+        // 2^32 entries do not fit into memory.
+        slot.insert(Slot { entry, resolution: (resolutions.len() - 1) as u32 });
     }
 
     /// Returns the resolution of an entry; `None` if it has none.
     pub fn get(&self, entry: &StackEntry) -> Option<&Resolution> {
-        let (_, answer) = self.entries.get(self.position(entry)?)?;
-        self.resolutions.get(*answer as usize)
+        let slot = self.slots.find(hash(entry, &self.hasher), |slot| slot.entry == *entry)?;
+        self.resolutions.get(slot.resolution as usize)
     }
 
     /// Returns the number of entries.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.slots.len()
     }
 
     /// Returns true if there is no entry.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    fn position(&self, entry: &StackEntry) -> Option<usize> {
-        let is_entry =
-            |&position: &u32| self.entries.get(position as usize).is_some_and(|(known, _)| known == entry);
-        self.positions.find(self.hasher.hash_one(entry), is_entry).map(|&position| position as usize)
+        self.slots.is_empty()
     }
 }
 
-fn hash_at(entries: &[(StackEntry, u32)], position: u32, hasher: &DefaultHashBuilder) -> u64 {
-    entries.get(position as usize).map_or(0, |(entry, _)| hasher.hash_one(entry))
+/// Hashes an entry as two numbers, which takes a third of the time of its four fields.
+fn hash(entry: &StackEntry, hasher: &DefaultHashBuilder) -> u64 {
+    let rest = u64::from(entry.space.0) << 32 | u64::from(entry.in_kernel) << 8 | entry.kind as u64;
+    hasher.hash_one((entry.offset, rest))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Places as text: `address function+0xoffset (object)`.
+//! Addresses of samples as text: `address function+0xoffset (object)`.
 
 use std::fmt::{self, Write};
 
@@ -7,69 +7,71 @@ use model::{AddressKind, Name, Reason, Resolution, Space, SpaceId, StackEntry};
 use super::fields::Fields;
 use super::number;
 
-/// An address of a sample, and where it lies.
+/// An address of a sample with the stack entry that it maps to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LocatedAddress {
     /// The address as recorded.
     pub address: u64,
-    /// The place that it means.
+    /// The space and offset of the address.
     pub entry: StackEntry,
 }
 
-/// A source of symbols for places.
+/// Gives the printer the symbols of addresses.
 pub trait SymbolLookup {
-    /// The functions at a place; `None` for one that was never looked up.
+    /// Returns the functions at a stack entry; `None` if the entry was never resolved.
     fn resolution(&self, entry: &StackEntry) -> Option<&Resolution>;
-    /// The space with this number.
+    /// Returns the space with this id.
     fn space(&self, id: SpaceId) -> &Space;
     /// Returns true if the recording lists the build id of a kernel module under this path.
     fn lists_module(&self, path: &Name) -> bool;
 }
 
-/// The style of a place: the parts that are printed.
+/// The parts of an address that are printed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AddressStyle {
     pub(super) fields: Fields,
-    /// Inlined functions on lines of their own.
+    /// True if inlined functions get lines of their own.
     pub(super) inlined: bool,
 }
 
 impl AddressStyle {
-    /// Of the fields of an event, those that concern places; `inlined`: whether inlined functions are shown.
+    /// Selects the fields of an event that concern addresses. `inlined` is true to print inlined functions.
     pub fn new(fields: Fields, inlined: bool) -> Self {
-        let concerned = Fields::IP | Fields::SYM | Fields::SYMOFF | Fields::DSO | Fields::SRCLINE;
-        Self { fields: fields & concerned, inlined }
+        let of_addresses = Fields::IP | Fields::SYM | Fields::SYMOFF | Fields::DSO | Fields::SRCLINE;
+        Self { fields: fields & of_addresses, inlined }
     }
 
-    /// Tells styles apart.
-    pub(super) fn number(self) -> u64 {
-        self.fields.bits() << 1 | u64::from(self.inlined)
+    /// Returns a number that differs from style to style.
+    pub(super) fn number(self) -> u32 {
+        // All fields that concern addresses are among the first 16 bits.
+        (self.fields.bits() as u32) << 1 | u32::from(self.inlined)
     }
 
     fn has(self, field: Fields) -> bool {
         self.fields.contains(field)
     }
 
-    /// A sample without a call chain: all on its line.
-    pub(super) fn one_line(self, out: &mut Vec<u8>, place: &LocatedAddress, symbols: &dyn SymbolLookup) {
+    /// Appends the address of a sample without a call chain, without a line break.
+    pub(super) fn one_line(self, out: &mut Vec<u8>, located: &LocatedAddress, symbols: &dyn SymbolLookup) {
         if self.has(Fields::IP) {
-            number::hex(out, place.address, 16);
+            number::hex(out, located.address, 16);
         }
         if self.has(Fields::SYM) {
             out.push(b' ');
-            symbol(out, place, self.has(Fields::SYMOFF), symbols);
+            symbol(out, located, self.has(Fields::SYMOFF), symbols);
         }
         if self.has(Fields::DSO) {
-            parenthesized(out, place, symbols);
+            parenthesized(out, located, symbols);
         }
-        self.source_line(out, symbols.resolution(&place.entry));
+        self.source_line(out, symbols.resolution(&located.entry));
     }
 
-    /// An entry of a call chain: a line for the function, and before it one for each function inlined into it.
+    /// Appends an address of a call chain: a line for the function, after one for each function inlined into it. Each line
+    /// starts with a tab and the address, if the address is printed ([`super::ChainLineTexts`] relies on that).
     pub(super) fn lines(
         self,
         out: &mut Vec<u8>,
-        place: &LocatedAddress,
+        located: &LocatedAddress,
         resolution: Option<&Resolution>,
         symbols: &dyn SymbolLookup,
     ) {
@@ -78,7 +80,7 @@ impl AddressStyle {
             && let Some((_, inlined)) = found.frames.split_last()
         {
             for frame in inlined {
-                self.address(out, place);
+                self.address(out, located);
                 if self.has(Fields::SYM) {
                     out.push(b' ');
                     safe(out, &frame.function);
@@ -92,22 +94,22 @@ impl AddressStyle {
                 out.extend_from_slice(b" (inlined)\n");
             }
         }
-        self.address(out, place);
+        self.address(out, located);
         if self.has(Fields::SYM) {
             out.push(b' ');
             symbol_of(out, resolution, self.has(Fields::SYMOFF));
         }
         if self.has(Fields::DSO) {
-            parenthesized(out, place, symbols);
+            parenthesized(out, located, symbols);
         }
         self.source_line(out, resolution);
         out.push(b'\n');
     }
 
-    fn address(self, out: &mut Vec<u8>, place: &LocatedAddress) {
+    fn address(self, out: &mut Vec<u8>, located: &LocatedAddress) {
         if self.has(Fields::IP) {
             out.push(b'\t');
-            number::hex(out, place.address, 16);
+            number::hex(out, located.address, 16);
         }
     }
 
@@ -115,7 +117,7 @@ impl AddressStyle {
         if !self.has(Fields::SRCLINE) {
             return;
         }
-        // The line being executed is that of the innermost function.
+        // The executed source line is that of the innermost function.
         if let Some(Resolution::Resolved(found)) = resolution
             && let Some(frame) = if self.inlined { found.frames.last() } else { found.frames.first() }
             && let Some(location) = &frame.location
@@ -126,21 +128,21 @@ impl AddressStyle {
     }
 }
 
-/// The file's own name and the line, as perf prints them without `--full-source-path`.
+/// Appends the file name and the line, as perf prints them without `--full-source-path`.
 fn source_location(out: &mut Vec<u8>, file: &str, line: u32) {
     safe(out, file.rsplit('/').next().unwrap_or(file));
     out.push(b':');
     number::decimal(out, line.into(), 0);
 }
 
-/// The outermost function at a place: the symbol that covers it.
+/// Appends the outermost function of an address, which is the symbol that covers it.
 pub(super) fn symbol(
     out: &mut Vec<u8>,
-    place: &LocatedAddress,
+    located: &LocatedAddress,
     with_offset: bool,
     symbols: &dyn SymbolLookup,
 ) {
-    symbol_of(out, symbols.resolution(&place.entry), with_offset);
+    symbol_of(out, symbols.resolution(&located.entry), with_offset);
 }
 
 fn symbol_of(out: &mut Vec<u8>, resolution: Option<&Resolution>, with_offset: bool) {
@@ -160,43 +162,43 @@ fn symbol_of(out: &mut Vec<u8>, resolution: Option<&Resolution>, with_offset: bo
     }
 }
 
-/// The function that an address in the kernel belongs to, as `%pS` (with its offset) and `%ps` print it.
+/// Appends the function of a kernel address as `%pS` (with its offset) and `%ps` print it.
 pub(super) fn kernel_function(
     out: &mut Vec<u8>,
-    place: &LocatedAddress,
+    located: &LocatedAddress,
     with_offset: bool,
     symbols: &dyn SymbolLookup,
 ) {
-    // An address of the process that happens to be printed so stays a number.
-    if place.entry.in_kernel
-        && let Some(Resolution::Resolved(_)) = symbols.resolution(&place.entry)
+    // A user address stays a number.
+    if located.entry.in_kernel
+        && let Some(Resolution::Resolved(_)) = symbols.resolution(&located.entry)
     {
-        symbol(out, place, with_offset, symbols);
+        symbol(out, located, with_offset, symbols);
     } else {
         out.extend_from_slice(b"0x");
-        number::hex(out, place.address, 0);
+        number::hex(out, located.address, 0);
     }
 }
 
-fn parenthesized(out: &mut Vec<u8>, place: &LocatedAddress, symbols: &dyn SymbolLookup) {
+fn parenthesized(out: &mut Vec<u8>, located: &LocatedAddress, symbols: &dyn SymbolLookup) {
     out.extend_from_slice(b" (");
-    object(out, place, symbols);
+    object(out, located, symbols);
     out.push(b')');
 }
 
-/// The object at a place, under the name that perf gives it.
-pub(super) fn object(out: &mut Vec<u8>, place: &LocatedAddress, symbols: &dyn SymbolLookup) {
-    match symbols.space(place.entry.space) {
-        Space::Object(object) => display(out, format_args!("{}", object.path)),
+/// Appends the object of an address under the name that perf gives it.
+pub(super) fn object(out: &mut Vec<u8>, located: &LocatedAddress, symbols: &dyn SymbolLookup) {
+    match symbols.space(located.entry.space) {
+        Space::Object(object) => name(out, &object.path),
         Space::Vdso { .. } => out.extend_from_slice(b"[vdso]"),
         Space::Kernel { .. } => out.extend_from_slice(b"[kernel.kallsyms]"),
         Space::KernelModule { name, .. } if !symbols.lists_module(name) => module(out, name),
         Space::KernelModule { name, .. } | Space::KernelSymbol { name } => {
             display(out, format_args!("{name}"))
         }
-        // Memory that never had a file: for code perf calls it after the file that would name its functions.
+        // Anonymous memory: perf names code in it after the perf map that would have its symbols.
         Space::Jit { pid, mapping, .. }
-            if place.entry.kind != AddressKind::Data && is_nameless(mapping.as_bytes()) =>
+            if located.entry.kind != AddressKind::Data && is_anonymous(mapping.as_bytes()) =>
         {
             display(out, format_args!("/tmp/perf-{pid}.map"));
         }
@@ -209,9 +211,9 @@ pub(super) fn object(out: &mut Vec<u8>, place: &LocatedAddress, symbols: &dyn Sy
     }
 }
 
-/// `[ath9k_hw]` for `/lib/modules/…/ath9k-hw.ko.xz`: perf shortens the paths that stand in MMAP records alone; the list of
-/// build ids is read before, and a module that is in it keeps the path that it has there (`machine__findnew_module_dso()`
-/// in `tools/perf/util/machine.c`).
+/// Appends `[ath9k_hw]` for `/lib/modules/…/ath9k-hw.ko.xz`. perf shortens paths of MMAP records like this; a module in
+/// the list of build ids, which perf reads first, keeps the path that it has there (`machine__findnew_module_dso()` in
+/// `tools/perf/util/machine.c`).
 fn module(out: &mut Vec<u8>, path: &Name) {
     let text = path.to_string();
     match text.rsplit('/').next().and_then(|file| file.split_once(".ko")) {
@@ -220,14 +222,16 @@ fn module(out: &mut Vec<u8>, path: &Name) {
     }
 }
 
-/// Returns true for names that perf takes for memory without a file (`is_anon_memory()`, `is_no_dso_memory()` in `tools/perf/util/map.c`).
-fn is_nameless(mapping: &[u8]) -> bool {
+/// Returns true for names that perf takes for memory without a file (`is_anon_memory()`, `is_no_dso_memory()` in
+/// `tools/perf/util/map.c`).
+fn is_anonymous(mapping: &[u8]) -> bool {
     let kinds: [&[u8]; 5] = [b"//anon", b"/dev/zero", b"/anon_hugepage", b"/SYSV", b"[heap]"];
     mapping.is_empty() || kinds.iter().any(|kind| mapping.starts_with(kind))
 }
 
+/// Appends formatted text.
 pub(super) fn display(out: &mut Vec<u8>, text: fmt::Arguments<'_>) {
-    // A vector takes every byte.
+    // Writing to a vector cannot fail.
     let _ = Bytes(out).write_fmt(text);
 }
 
@@ -240,10 +244,22 @@ impl Write for Bytes<'_> {
     }
 }
 
-/// A name from a symbol table, made harmless.
+/// Appends a name as it is displayed. Plain ASCII takes no formatting: that is most names, one for each sample.
+pub(super) fn name(out: &mut Vec<u8>, name: &Name) {
+    if is_plain(name.as_bytes()) {
+        out.extend_from_slice(name.as_bytes());
+    } else {
+        display(out, format_args!("{name}"));
+    }
+}
+
+fn is_plain(name: &[u8]) -> bool {
+    name.iter().all(|byte| (b' '..=b'~').contains(byte))
+}
+
+/// Appends a name from a symbol table, with unsafe characters replaced as [`Name`] replaces them.
 pub(super) fn safe(out: &mut Vec<u8>, name: &str) {
-    let plain = name.bytes().all(|byte| (b' '..=b'~').contains(&byte));
-    if !plain && name.chars().any(Name::is_unsafe) {
+    if !is_plain(name.as_bytes()) && name.chars().any(Name::is_unsafe) {
         display(out, format_args!("{}", Name::from(name)));
     } else {
         out.extend_from_slice(name.as_bytes());

@@ -1,4 +1,4 @@
-//! Branch stacks: ` 0xfrom/0xto/P/-/-/4/COND `, newest branch first.
+//! Branch stacks as text, the newest branch first: ` 0xfrom/0xto/P/-/-/4/COND `.
 
 use decoder::values::{Branch, BranchFlags};
 
@@ -13,17 +13,17 @@ pub(super) enum Ends {
     Addresses,
     /// Functions with offsets.
     Symbols,
-    /// Offsets in the objects, where the objects are position-independent.
+    /// Offsets in the objects.
     Offsets,
 }
 
-/// Writes one branch; `place` says where an address lies.
+/// Appends one branch. `locate` maps an address.
 pub(super) fn branch(
     text: &mut GappedText,
     branch: &Branch,
     ends: Ends,
     with_objects: bool,
-    place: &mut dyn FnMut(u64) -> LocatedAddress,
+    locate: &mut dyn FnMut(u64) -> LocatedAddress,
 ) {
     if ends != Ends::Symbols {
         text.bytes.push(b' ');
@@ -32,15 +32,15 @@ pub(super) fn branch(
         if separator {
             text.bytes.push(b'/');
         }
-        let place = place(address);
+        let located = locate(address);
         match ends {
             Ends::Addresses => hexadecimal(text, address),
-            Ends::Offsets => hexadecimal(text, place.entry.offset),
-            Ends::Symbols => text.push_gap(Gap::Symbol(place, true)),
+            Ends::Offsets => hexadecimal(text, located.entry.offset),
+            Ends::Symbols => text.push_gap(Gap::Symbol(located, true)),
         }
         if with_objects {
             text.bytes.push(b'(');
-            text.push_gap(Gap::Object(place));
+            text.push_gap(Gap::Object(located));
             text.bytes.push(b')');
         }
     }
@@ -67,7 +67,8 @@ fn flags(out: &mut Vec<u8>, flags: BranchFlags) {
     out.push(b' ');
 }
 
-/// `PERF_BR_*` and, behind `PERF_BR_EXTEND_ABI`, `PERF_BR_NEW_*`, as `tools/perf/util/branch.c` names them.
+/// Returns the name in `tools/perf/util/branch.c` of a branch type: `PERF_BR_*`, or with `PERF_BR_EXTEND_ABI`
+/// `PERF_BR_NEW_*`.
 fn kind(flags: BranchFlags) -> &'static str {
     const KINDS: [&str; 15] = [
         "",

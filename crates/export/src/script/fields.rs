@@ -1,4 +1,4 @@
-//! Which fields are printed: `-F`, and perf's defaults for each kind of event.
+//! The fields of samples that are printed: `-F`, and perf's defaults for each kind of event.
 
 use bitflags::bitflags;
 use decoder::{SampleFormat, attr};
@@ -104,8 +104,8 @@ const NAMES: &[(&str, Fields)] = &[
     ("flags", Fields::FLAGS),
 ];
 
-/// The part of a sample that a field needs. Fields that are not listed are printed with what there is.
-const NEEDS: &[(Fields, SampleFormat, &str)] = &[
+/// The part of a sample that each field needs, and its name. Fields that are not listed need none.
+const REQUIRED_PARTS: &[(Fields, SampleFormat, &str)] = &[
     (Fields::IP, SampleFormat::IP, "IP"),
     (Fields::ADDR, SampleFormat::ADDR, "ADDR"),
     (Fields::DATA_SRC, SampleFormat::DATA_SRC, "DATA_SRC"),
@@ -124,7 +124,7 @@ const NEEDS: &[(Fields, SampleFormat, &str)] = &[
     (Fields::TRANSACTION, SampleFormat::TRANSACTION, "TRANSACTION"),
 ];
 
-/// The kinds of events that have defaults of their own: `attr.type`, where perf knows it.
+/// The kinds of events with different default fields, by `attr.type`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EventKind {
     /// `PERF_TYPE_HARDWARE`
@@ -139,7 +139,7 @@ pub enum EventKind {
     Raw,
     /// `PERF_TYPE_BREAKPOINT`
     Breakpoint,
-    /// A PMU's number.
+    /// The type of a dynamic PMU.
     Other,
 }
 
@@ -155,7 +155,7 @@ const KINDS: [EventKind; 7] = [
 
 impl EventKind {
     /// The kind that `attr.type` states.
-    pub fn of_type(kind: u32) -> Self {
+    pub fn from_attr_type(kind: u32) -> Self {
         match kind {
             attr::TYPE_HARDWARE => Self::Hardware,
             attr::TYPE_SOFTWARE => Self::Software,
@@ -182,7 +182,7 @@ impl EventKind {
         }
     }
 
-    /// Fields that samples of this kind cannot have.
+    /// Returns the fields that samples of this kind cannot have.
     fn impossible(self) -> Fields {
         match self {
             Self::Tracepoint => Fields::empty(),
@@ -221,15 +221,15 @@ pub enum FieldError {
     /// No such field.
     #[error("there is no field `{name}`; the fields are {known}")]
     Unknown {
-        /// As typed.
+        /// The name as typed.
         name: String,
-        /// All that there are.
+        /// All field names.
         known: String,
     },
     /// No such kind of event.
     #[error("there is no kind of event `{0}`; the kinds are hw, sw, trace, raw")]
     UnknownKind(String),
-    /// `+comm,pid`
+    /// The list mixes both forms, as in `+comm,pid`.
     #[error("`{0}` mixes a list of fields with +FIELD and -FIELD")]
     Mixed(String),
     /// The samples do not have what was asked for.
@@ -237,7 +237,7 @@ pub enum FieldError {
     Absent {
         /// The event.
         event: String,
-        /// The part, as `PERF_SAMPLE_*` calls it.
+        /// The missing part, as `PERF_SAMPLE_*` names it.
         part: &'static str,
         /// The field.
         field: &'static str,
@@ -250,7 +250,7 @@ pub enum FieldError {
     LineWithoutAddress,
 }
 
-/// The fields that were asked for, per kind of event.
+/// The selected fields, for each kind of event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FieldSelection {
     kinds: [KindFields; KINDS.len()],
@@ -259,32 +259,32 @@ pub struct FieldSelection {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct KindFields {
     fields: Fields,
-    /// Asked for by name: their absence is an error.
-    asked: Fields,
-    /// Not to be added again by default.
+    /// Fields selected by name, whose absence is an error.
+    by_name: Fields,
+    /// Fields that were removed, which defaults must not add again.
     removed: Fields,
-    /// The user gave a list of his own.
-    own_list: bool,
+    /// True if the user gave a list that replaces the defaults.
+    replaces_defaults: bool,
 }
 
 impl Default for FieldSelection {
     fn default() -> Self {
         let choice = |kind: EventKind| KindFields {
             fields: kind.defaults(),
-            asked: Fields::empty(),
+            by_name: Fields::empty(),
             removed: Fields::empty(),
-            own_list: false,
+            replaces_defaults: false,
         };
         Self { kinds: KINDS.map(choice) }
     }
 }
 
 impl FieldSelection {
-    /// Takes the value of one `-F`: `comm,pid,ip`, `+addr,-period`, either with `hw:`, `sw:`, `trace:` or `raw:`
-    /// before it.
+    /// Applies the value of one `-F`: `comm,pid,ip` or `+addr,-period`, optionally behind `hw:`, `sw:`, `trace:` or
+    /// `raw:`.
     ///
     /// # Errors
-    /// Where a name is unknown, or both forms are mixed.
+    /// If a name is unknown, or both forms are mixed.
     pub fn apply(&mut self, text: &str) -> Result<(), FieldError> {
         let (kind, list) = match text.split_once(':') {
             Some((prefix, list)) => {
@@ -311,23 +311,27 @@ impl FieldSelection {
             }
             let possible = added - known.impossible();
             if changes == 0 {
-                let own_list = true;
-                *choice =
-                    KindFields { fields: possible, asked: possible, removed: Fields::empty(), own_list };
+                let replaces_defaults = true;
+                *choice = KindFields {
+                    fields: possible,
+                    by_name: possible,
+                    removed: Fields::empty(),
+                    replaces_defaults,
+                };
             } else {
                 choice.fields = (choice.fields | possible) - removed;
-                choice.asked = (choice.asked | possible) - removed;
+                choice.by_name = (choice.by_name | possible) - removed;
                 choice.removed |= removed;
             }
         }
         Ok(())
     }
 
-    /// The fields for events of `kind`, of which `format` is what the samples of the first one (named `event`) have;
-    /// `with_chains`: whether any tracepoint has call chains.
+    /// Returns the fields for events of `kind`. `format` is the sample format of the first of them, named `event`.
+    /// `with_chains` is true if any tracepoint has call chains.
     ///
     /// # Errors
-    /// Where a field was asked for that the samples do not have, or that makes no sense without another.
+    /// If a field was selected by name that the samples do not have, or that needs another field.
     pub(super) fn resolve(
         &self,
         kind: EventKind,
@@ -339,21 +343,21 @@ impl FieldSelection {
             return Ok(Fields::empty());
         };
         let mut fields = choice.fields;
-        if kind == EventKind::Tracepoint && with_chains && !choice.own_list {
+        if kind == EventKind::Tracepoint && with_chains && !choice.replaces_defaults {
             fields |= Fields::STACK - choice.removed;
         }
-        for &(field, part, name) in NEEDS {
+        for &(field, part, name) in REQUIRED_PARTS {
             if !fields.contains(field) || format.intersects(part) {
                 continue;
             }
-            if choice.asked.contains(field) {
+            if choice.by_name.contains(field) {
                 let field = NAMES.iter().find(|&&(_, known)| known == field).map_or("", |&(name, _)| name);
                 return Err(FieldError::Absent { event: event.to_owned(), part: name, field });
             }
             fields -= field;
         }
         if fields.contains(Fields::SYMOFF) && !fields.contains(Fields::SYM) {
-            if choice.asked.contains(Fields::SYMOFF) {
+            if choice.by_name.contains(Fields::SYMOFF) {
                 return Err(FieldError::OffsetWithoutSymbol);
             }
             fields -= Fields::SYMOFF;

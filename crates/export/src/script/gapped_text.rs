@@ -1,55 +1,56 @@
-//! GappedText with gaps where symbols belong.
+//! Text of samples with gaps for symbols, which are known later.
 
 use std::io::{self, Write};
 
 use super::address::{self, AddressStyle, LocatedAddress, SymbolLookup};
 use super::chain_lines::{ChainLineId, ChainLineTexts};
 
-/// So much is written at once.
-const PIECE: usize = 128 << 10;
+/// Text is written to the output in pieces of about this size.
+const PIECE_BYTES: usize = 128 << 10;
 
-/// Samples as text, but for the names of places.
+/// Samples as text, with gaps where the symbols of addresses belong.
 #[derive(Default, Debug)]
 pub struct GappedText {
     pub(super) bytes: Vec<u8>,
     gaps: Vec<(usize, Gap)>,
-    /// The lines of all call chains, one chain behind the other.
+    /// The lines of all call chains, concatenated.
     lines: Vec<ChainLineId>,
 }
 
+/// What fills a gap.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Gap {
-    /// A call chain: so many of the lines.
+    /// A call chain of this many lines.
     Chain(u32),
     /// An instruction without a call chain.
     Line(LocatedAddress, AddressStyle),
-    /// A function, with its offset or without.
+    /// A function; with its offset if true.
     Symbol(LocatedAddress, bool),
     /// An object.
     Object(LocatedAddress),
-    /// A function of the kernel, with its offset or without.
+    /// A kernel function; with its offset if true.
     KernelFunction(LocatedAddress, bool),
 }
 
 impl GappedText {
-    /// Estimates the memory it takes, in bytes.
-    pub fn size(&self) -> usize {
+    /// Estimates the memory that the text takes, in bytes.
+    pub fn memory_bytes(&self) -> usize {
         self.bytes.len() + size_of_val(self.gaps.as_slice()) + size_of_val(self.lines.as_slice())
     }
 
-    /// Returns true if there is nothing.
+    /// Returns true if the text is empty.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.gaps.is_empty()
     }
 
-    /// The places behind the gaps, but for those of call chains.
-    pub fn places(&self) -> impl Iterator<Item = &LocatedAddress> {
+    /// Returns the addresses whose symbols fill gaps, without those of call chains.
+    pub fn addresses(&self) -> impl Iterator<Item = &LocatedAddress> {
         self.gaps.iter().filter_map(|(_, gap)| match gap {
             Gap::Chain(_) => None,
-            Gap::Line(place, _)
-            | Gap::Symbol(place, _)
-            | Gap::Object(place)
-            | Gap::KernelFunction(place, _) => Some(place),
+            Gap::Line(located, _)
+            | Gap::Symbol(located, _)
+            | Gap::Object(located)
+            | Gap::KernelFunction(located, _) => Some(located),
         })
     }
 
@@ -63,7 +64,7 @@ impl GappedText {
         self.push_gap(Gap::Chain(lines.len() as u32));
     }
 
-    /// Writes the text with its gaps filled, and empties it. `lines` has the lines of its call chains.
+    /// Writes the text with its gaps filled, and clears it. `lines` has the texts of its call chains.
     ///
     /// # Errors
     /// Those of `output`.
@@ -75,7 +76,7 @@ impl GappedText {
     ) -> io::Result<()> {
         let mut written = 0;
         let mut chains = self.lines.iter();
-        let mut piece = Vec::with_capacity(2 * PIECE);
+        let mut piece: Vec<u8> = Vec::with_capacity(2 * PIECE_BYTES);
         for &(at, gap) in &self.gaps {
             piece.extend_from_slice(self.bytes.get(written..at).unwrap_or_default());
             written = at;
@@ -85,14 +86,16 @@ impl GappedText {
                         piece.extend_from_slice(lines.text(line));
                     }
                 }
-                Gap::Line(place, style) => style.one_line(&mut piece, &place, symbols),
-                Gap::Symbol(place, with_offset) => address::symbol(&mut piece, &place, with_offset, symbols),
-                Gap::Object(place) => address::object(&mut piece, &place, symbols),
-                Gap::KernelFunction(place, with_offset) => {
-                    address::kernel_function(&mut piece, &place, with_offset, symbols);
+                Gap::Line(located, style) => style.one_line(&mut piece, &located, symbols),
+                Gap::Symbol(located, with_offset) => {
+                    address::symbol(&mut piece, &located, with_offset, symbols)
+                }
+                Gap::Object(located) => address::object(&mut piece, &located, symbols),
+                Gap::KernelFunction(located, with_offset) => {
+                    address::kernel_function(&mut piece, &located, with_offset, symbols);
                 }
             }
-            if piece.len() >= PIECE {
+            if piece.len() >= PIECE_BYTES {
                 output.write_all(&piece)?;
                 piece.clear();
             }

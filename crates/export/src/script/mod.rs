@@ -1,11 +1,11 @@
 //! The text form of `perf script`: a block per sample, which every stack collapser reads.
 //!
-//! The form is that of `tools/perf/builtin-script.c`, down to the blanks. It is made in two steps, since names come
-//! late: [`Printer::sample`] writes a sample into a [`GappedText`] with gaps where symbols belong, and, once the places
-//! behind the gaps are known, [`GappedText::fill`] writes the whole. A place of a call chain is formatted once, however often
-//! it is sampled: see [`ChainLineTable`] and [`ChainLineTexts`].
+//! The form equals that of `tools/perf/builtin-script.c`, including white space. Samples are formatted in two steps,
+//! because symbols are looked up for many of them together: [`Printer::sample`] writes a sample into a [`GappedText`] with
+//! gaps for symbols; once the symbols are resolved, [`GappedText::fill`] writes the whole. A line of a call chain is
+//! formatted once, however often it is sampled ([`ChainLineTable`], [`ChainLineTexts`]).
 //!
-//! Names of the recorded machine come out harmless, as [`model::Name`] displays them.
+//! Names from the recorded machine are printed with unsafe characters replaced, as [`model::Name`] displays them.
 
 mod address;
 mod branches;
@@ -20,7 +20,7 @@ mod registers;
 pub mod tracepoint;
 
 pub use address::{AddressStyle, LocatedAddress, SymbolLookup};
-pub use chain_lines::{ChainLine, ChainLineId, ChainLineTable, ChainLineTexts};
+pub use chain_lines::{ChainLine, ChainLineId, ChainLinePlan, ChainLineTable, ChainLineTexts};
 pub use fields::{EventKind, FieldError, FieldSelection, Fields};
 pub use gapped_text::GappedText;
 pub use printer::{Printer, SampleStack, ScriptEvent};

@@ -1,4 +1,4 @@
-//! Numbers as C's `printf` aligns them, without the cost of `core::fmt`: there are a dozen in each sample.
+//! Numbers aligned as by C's `printf`. Faster than `core::fmt`, which matters with a dozen numbers in each sample.
 
 /// Appends `value` in decimal, right-aligned in `width` characters.
 pub(super) fn decimal(out: &mut Vec<u8>, value: u64, width: usize) {
@@ -24,11 +24,20 @@ pub(super) fn signed(out: &mut Vec<u8>, value: i64, width: usize) {
 
 /// Appends `value` in hexadecimal, right-aligned in `width` characters.
 pub(super) fn hex(out: &mut Vec<u8>, value: u64, width: usize) {
+    let mut text = [b' '; 16];
+    let digits = hex_digits(&mut text, value);
+    blanks(out, width.saturating_sub(16));
+    out.extend_from_slice(&text[16 - digits.max(width.min(16))..]);
+}
+
+/// Writes the hexadecimal digits of `value` to the end of `text`, leaves the bytes before them, and returns how many digits
+/// there are.
+pub(super) fn hex_digits(text: &mut [u8; 16], value: u64) -> usize {
     let digits = (64 - (value | 1).leading_zeros() as usize).div_ceil(4);
-    blanks(out, width.saturating_sub(digits));
-    for index in (0..digits).rev() {
-        out.push(b"0123456789abcdef"[(value >> (index * 4)) as usize & 0xf]);
+    for (index, digit) in text.iter_mut().rev().take(digits).enumerate() {
+        *digit = b"0123456789abcdef"[(value >> (index * 4)) as usize & 0xf];
     }
+    digits
 }
 
 /// Appends `text`, right-aligned in `width` bytes.
@@ -48,19 +57,19 @@ pub(super) fn blanks(out: &mut Vec<u8>, count: usize) {
     out.extend(core::iter::repeat_n(b' ', count));
 }
 
-/// The decimal digits of the numbers below 100.
+/// The decimal digits of the numbers from 0 to 99.
 const PAIRS: &[u8; 200] = b"0001020304050607080910111213141516171819\
     2021222324252627282930313233343536373839\
     4041424344454647484950515253545556575859\
     6061626364656667686970717273747576777879\
     8081828384858687888990919293949596979899";
 
-/// Fields of this width, and numbers of 64 bits, are put together before they are appended.
-const ROOM: usize = 24;
+/// The size of the buffer that digits are formatted in: enough for 64 bits, and for most widths.
+const BUFFER_BYTES: usize = 24;
 
 fn padded_decimal(out: &mut Vec<u8>, value: u64, width: usize, filler: u8) {
-    let mut text = [filler; ROOM];
-    let mut first = ROOM;
+    let mut text = [filler; BUFFER_BYTES];
+    let mut first = BUFFER_BYTES;
     let mut rest = value;
     while rest >= 10 {
         let pair = (rest % 100) as usize * 2;
@@ -68,12 +77,12 @@ fn padded_decimal(out: &mut Vec<u8>, value: u64, width: usize, filler: u8) {
         first -= 2;
         text[first..first + 2].copy_from_slice(&PAIRS[pair..pair + 2]);
     }
-    if rest > 0 || first == ROOM {
+    if rest > 0 || first == BUFFER_BYTES {
         first -= 1;
         text[first] = b'0' + rest as u8;
     }
-    out.extend(core::iter::repeat_n(filler, width.saturating_sub(ROOM)));
-    out.extend_from_slice(&text[first.min(ROOM - width.min(ROOM))..]);
+    out.extend(core::iter::repeat_n(filler, width.saturating_sub(BUFFER_BYTES)));
+    out.extend_from_slice(&text[first.min(BUFFER_BYTES - width.min(BUFFER_BYTES))..]);
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A sample as a block of text.
+//! Formats a sample as a block of text.
 
 use decoder::attr::{
     HW_BRANCH_INSTRUCTIONS, SW_BPF_OUTPUT, SW_PAGE_FAULTS, SW_PAGE_FAULTS_MAJ, SW_PAGE_FAULTS_MIN,
@@ -10,7 +10,7 @@ use decoder::{Attr, Sample, SampleFormat};
 use model::{AddressKind, EventIndex, Name};
 use std::collections::HashMap;
 
-use super::address::{AddressStyle, LocatedAddress, display};
+use super::address::{AddressStyle, LocatedAddress, display, name};
 use super::branches::{self, Ends};
 use super::chain_lines::ChainLineId;
 use super::fields::{EventKind, FieldError, FieldSelection, Fields};
@@ -32,20 +32,20 @@ pub struct ScriptEvent<'a> {
 pub enum SampleStack<'a> {
     /// The samples of the event have no call chains: the sampled instruction.
     Instruction(LocatedAddress),
-    /// A call chain, innermost place first.
+    /// A call chain, innermost address first.
     Chain(&'a [ChainLineId]),
 }
 
-/// Writes samples as `perf script` prints them.
+/// Formats samples as `perf script` prints them.
 #[derive(Debug)]
 pub struct Printer {
     events: Vec<Event>,
     architecture: Architecture,
     // With a keyed hash: a hostile file chooses the ids.
     cgroups: HashMap<u64, Name>,
-    /// Times with all nine decimals.
+    /// True to print times with nine decimals.
     nanoseconds: bool,
-    /// The widest data source so far: the column grows, as perf's does.
+    /// The width of the widest data source so far. The column grows, as in perf.
     data_source_width: usize,
 }
 
@@ -53,7 +53,7 @@ pub struct Printer {
 struct Event {
     fields: Fields,
     style: AddressStyle,
-    /// `   cpu-clock: `
+    /// The name, aligned and with a colon: `   cpu-clock: `.
     name: Box<[u8]>,
     has_chains: bool,
     default_period: u64,
@@ -62,20 +62,20 @@ struct Event {
     format: Option<TracepointFormat>,
 }
 
-/// The special form that an event's samples are printed in.
+/// The form in which samples of an event are printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Form {
     Ordinary,
-    /// The data address is one of the process: faults.
+    /// Page faults: the data address is mapped, and printed with symbol and object.
     DataAddress,
     /// Branches sampled one by one (Intel BTS): `from => to`.
     Branch,
-    /// The raw data are those of a BPF program.
+    /// The raw data come from a BPF program.
     BpfOutput,
 }
 
 impl Form {
-    fn of(attr: &Attr) -> Self {
+    fn from_attr(attr: &Attr) -> Self {
         match (attr.kind, attr.config) {
             (TYPE_HARDWARE, HW_BRANCH_INSTRUCTIONS) if attr.sample_period == 1 && !attr.is_frequency() => {
                 Self::Branch
@@ -88,24 +88,24 @@ impl Form {
 }
 
 impl Printer {
-    /// A printer for the events of a recording from a machine of `architecture`; `inlined`: whether inlined functions
-    /// are shown in call chains.
+    /// Creates a printer for the events of a recording from a machine of `architecture`. `inlined` is true to print
+    /// inlined functions in call chains.
     ///
     /// # Errors
-    /// Where the samples do not have what `selection` asks for.
+    /// If the samples do not have what `selection` asks for.
     pub fn new(
         events: &[ScriptEvent<'_>],
         selection: &FieldSelection,
         architecture: Architecture,
         inlined: bool,
     ) -> Result<Self, FieldError> {
-        let kind = |event: &ScriptEvent<'_>| EventKind::of_type(event.attr.kind);
+        let kind = |event: &ScriptEvent<'_>| EventKind::from_attr_type(event.attr.kind);
         let has_chains = |event: &ScriptEvent<'_>| event.attr.sample_format.contains(SampleFormat::CALLCHAIN);
         let chains_in_tracepoints =
             events.iter().any(|event| kind(event) == EventKind::Tracepoint && has_chains(event));
         let width = events.iter().map(|event| event.name.to_string().len()).max().unwrap_or(0);
         let build = |event: &ScriptEvent<'_>| {
-            // What the first event of a kind has decides for all, so that columns are columns.
+            // The first event of a kind decides for all of the kind, so that columns line up.
             let first = events.iter().find(|other| kind(other) == kind(event) && !other.attr.is_dummy());
             let first = first.unwrap_or(event);
             let name = event.name.to_string();
@@ -122,7 +122,7 @@ impl Printer {
                 has_chains: has_chains(event),
                 default_period: event.attr.sample_period,
                 weight_is_struct: event.attr.sample_format.contains(SampleFormat::WEIGHT_STRUCT),
-                form: Form::of(event.attr),
+                form: Form::from_attr(event.attr),
                 format: None,
             })
         };
@@ -140,29 +140,29 @@ impl Printer {
         self.nanoseconds = true;
     }
 
-    /// Takes the format of a tracepoint's raw data.
+    /// Sets the format of a tracepoint's raw data.
     pub fn set_format(&mut self, event: EventIndex, format: TracepointFormat) {
         if let Some(event) = self.events.get_mut(event.0 as usize) {
             event.format = Some(format);
         }
     }
 
-    /// Learns the path of a cgroup.
+    /// Records the path of a cgroup.
     pub fn add_cgroup(&mut self, cgroup: &Cgroup<'_>) {
         self.cgroups.insert(cgroup.id, Name::new(cgroup.path));
     }
 
-    /// Returns the number of known events.
-    pub fn events(&self) -> usize {
+    /// Returns the number of events.
+    pub fn event_count(&self) -> usize {
         self.events.len()
     }
 
-    /// The fields that samples of an event are printed with.
+    /// Returns the fields that are printed of an event's samples.
     pub fn fields(&self, event: EventIndex) -> Fields {
         self.event(event).map_or(Fields::empty(), |event| event.fields)
     }
 
-    /// Returns the style in which the places of an event's stacks are printed; `None` where they are not.
+    /// Returns the style in which stacks of an event are printed; `None` if they are not printed.
     pub fn style(&self, event: EventIndex) -> Option<AddressStyle> {
         self.event(event).filter(|event| event.fields.contains(Fields::IP)).map(|event| event.style)
     }
@@ -171,15 +171,15 @@ impl Printer {
         self.events.get(event.0 as usize)
     }
 
-    /// Appends a sample of `event`, taken in a thread called `comm`. `stack` is looked at where [`Printer::style`]
-    /// is not `None`; `place` says where another address of the process lies, in the kernel or in user space.
+    /// Appends a sample of `event` in a thread named `comm`. `stack` is needed where [`Printer::style`] is not `None`.
+    /// `locate` maps another address of the process, in the kernel or in user space.
     pub fn sample(
         &mut self,
         event: EventIndex,
         sample: &Sample<'_>,
         comm: &Name,
         stack: Option<SampleStack<'_>>,
-        place: &mut dyn FnMut(u64) -> LocatedAddress,
+        locate: &mut dyn FnMut(u64) -> LocatedAddress,
         text: &mut GappedText,
     ) {
         let Some(event) = self.events.get(event.0 as usize) else { return };
@@ -200,15 +200,15 @@ impl Printer {
             number::blanks(&mut text.bytes, 24);
         }
         if event.form == Form::Branch {
-            return single_branch(event, sample, stack, place, text);
+            return single_branch(event, sample, stack, locate, text);
         }
         if has(Fields::TRACE)
             && let (Some(format), Some(raw)) = (&event.format, sample.raw)
         {
-            format.print(raw, place, text);
+            format.print(raw, locate, text);
         }
         if has(Fields::ADDR) {
-            data_address(event, sample, place, text);
+            data_address(event, sample, locate, text);
         }
         if has(Fields::DATA_SRC) {
             let before = text.bytes.len();
@@ -216,7 +216,7 @@ impl Printer {
             self.data_source_width = self.data_source_width.max(text.bytes.len() - before);
             text.bytes.resize(before + self.data_source_width, b' ');
         }
-        let weight = Weight::of(event, sample);
+        let weight = Weight::from_sample(event, sample);
         if has(Fields::WEIGHT) {
             number::decimal(&mut text.bytes, weight.cost, 16);
         }
@@ -247,7 +247,7 @@ impl Printer {
         {
             registers::registers(&mut text.bytes, &values, self.architecture);
         }
-        branch_stack(fields, sample, place, text);
+        branch_stack(fields, sample, locate, text);
         if event.form == Form::BpfOutput
             && has(Fields::BPF_OUTPUT)
             && let Some(raw) = sample.raw
@@ -276,15 +276,18 @@ impl Printer {
     }
 }
 
-/// `comm  pid/tid [cpu] time: `. What a sample does not have is −1, as perf's parser has it.
+/// Appends `comm  pid/tid [cpu] time: `. Prints −1 for what a sample does not have, as perf does.
 fn start(event: &Event, sample: &Sample<'_>, comm: &Name, nanoseconds: bool, out: &mut Vec<u8>) {
     let has = |field| event.fields.contains(field);
     if has(Fields::COMM) {
-        let width = if has(Fields::IP) && event.has_chains { 0 } else { 16 };
-        let before = out.len();
-        display(out, format_args!("{comm}"));
-        let missing = (before + width).saturating_sub(out.len());
-        out.splice(before..before, core::iter::repeat_n(b' ', missing));
+        if has(Fields::IP) && event.has_chains {
+            name(out, comm);
+        } else {
+            let before = out.len();
+            name(out, comm);
+            let missing = (before + 16).saturating_sub(out.len());
+            out.splice(before..before, core::iter::repeat_n(b' ', missing));
+        }
         out.push(b' ');
     }
     let (pid, tid) = sample.thread.map_or((-1, -1), |(pid, tid)| (pid.0, tid.0));
@@ -330,7 +333,8 @@ fn start(event: &Event, sample: &Sample<'_>, comm: &Name, nanoseconds: bool, out
     }
 }
 
-/// The letters of the privilege level. perf takes its number for a set of bits, so that the hypervisor's has three.
+/// Appends the letters of the privilege level. perf tests its number as a set of bits, so that the hypervisor's level has
+/// three letters.
 fn misc(out: &mut Vec<u8>, mode: CpuMode) {
     let letters = match mode {
         CpuMode::Kernel => "K",
@@ -343,14 +347,14 @@ fn misc(out: &mut Vec<u8>, mode: CpuMode) {
     number::left(out, letters.as_bytes(), 6);
 }
 
-/// `PERF_SAMPLE_WEIGHT` is one number, `PERF_SAMPLE_WEIGHT_STRUCT` three.
+/// The weight of a sample: one number (`PERF_SAMPLE_WEIGHT`), or three (`PERF_SAMPLE_WEIGHT_STRUCT`).
 struct Weight {
     cost: u64,
     latency: u16,
 }
 
 impl Weight {
-    fn of(event: &Event, sample: &Sample<'_>) -> Self {
+    fn from_sample(event: &Event, sample: &Sample<'_>) -> Self {
         let word = sample.weight.unwrap_or(0);
         if event.weight_is_struct {
             Self { cost: word & 0xffff_ffff, latency: (word >> 32) as u16 }
@@ -363,7 +367,7 @@ impl Weight {
 fn data_address(
     event: &Event,
     sample: &Sample<'_>,
-    place: &mut dyn FnMut(u64) -> LocatedAddress,
+    locate: &mut dyn FnMut(u64) -> LocatedAddress,
     text: &mut GappedText,
 ) {
     let address = sample.addr.unwrap_or(0);
@@ -371,27 +375,27 @@ fn data_address(
     if !matches!(event.form, Form::DataAddress | Form::Branch) {
         return;
     }
-    let mut place = place(address);
+    let mut located = locate(address);
     if event.form == Form::DataAddress {
-        place.entry.kind = AddressKind::Data;
+        located.entry.kind = AddressKind::Data;
     }
     if event.fields.contains(Fields::SYM) {
         text.bytes.push(b' ');
-        text.push_gap(Gap::Symbol(place, event.fields.contains(Fields::SYMOFF)));
+        text.push_gap(Gap::Symbol(located, event.fields.contains(Fields::SYMOFF)));
     }
     if event.fields.contains(Fields::DSO) {
         text.bytes.extend_from_slice(b" (");
-        text.push_gap(Gap::Object(place));
+        text.push_gap(Gap::Object(located));
         text.bytes.push(b')');
     }
 }
 
-/// `from => to`
+/// Appends the rest of a branch that was sampled by itself: `from => to`.
 fn single_branch(
     event: &Event,
     sample: &Sample<'_>,
     stack: Option<SampleStack<'_>>,
-    place: &mut dyn FnMut(u64) -> LocatedAddress,
+    locate: &mut dyn FnMut(u64) -> LocatedAddress,
     text: &mut GappedText,
 ) {
     if event.fields.contains(Fields::IP) {
@@ -409,7 +413,7 @@ fn single_branch(
     }
     if sample.addr.is_some() {
         text.bytes.extend_from_slice(b" => ");
-        data_address(event, sample, place, text);
+        data_address(event, sample, locate, text);
     }
     text.bytes.push(b'\n');
 }
@@ -417,7 +421,7 @@ fn single_branch(
 fn branch_stack(
     fields: Fields,
     sample: &Sample<'_>,
-    place: &mut dyn FnMut(u64) -> LocatedAddress,
+    locate: &mut dyn FnMut(u64) -> LocatedAddress,
     text: &mut GappedText,
 ) {
     let ends = [
@@ -427,11 +431,11 @@ fn branch_stack(
     ];
     let Some((_, ends)) = ends.into_iter().find(|&(field, _)| fields.contains(field)) else { return };
     for branch in sample.branch_stack.iter().flat_map(|stack| stack.iter()) {
-        branches::branch(text, &branch, ends, fields.contains(Fields::DSO), place);
+        branches::branch(text, &branch, ends, fields.contains(Fields::DSO), locate);
     }
 }
 
-/// Eight bytes a line, in hexadecimal and as text; and as a string, if they are one.
+/// Appends the output of a BPF program: eight bytes a line, in hexadecimal and as text; and as a string, if it is one.
 fn bpf_output(out: &mut Vec<u8>, raw: &[u8]) {
     out.push(b'\n');
     for (index, line) in raw.chunks(8).enumerate() {

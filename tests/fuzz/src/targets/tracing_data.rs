@@ -21,7 +21,7 @@ pub(super) fn run(bytes: &[u8]) {
         for raw in [bytes, tail] {
             let mut text = GappedText::default();
             format.print(raw, &mut place, &mut text);
-            assert!(text.size() < 16 << 20, "a tracepoint of {} bytes", text.size());
+            assert!(text.memory_bytes() < 16 << 20, "a tracepoint of {} bytes", text.memory_bytes());
         }
     }
 }

@@ -103,7 +103,7 @@ impl<'o> TextBuilder<'o> {
             bail!("the samples cannot be written");
         }
         self.batch_bytes = (self.batch_bytes * 2).min(MAX_BATCH_BYTES);
-        if self.lines.bytes() + self.sender.line_bytes() > MAX_LINE_BYTES {
+        if self.lines.memory_bytes() + self.sender.line_bytes() > MAX_LINE_BYTES {
             self.lines.clear();
             self.line_cache.clear();
             self.reset_lines = true;
@@ -149,7 +149,7 @@ impl<'o> TextBuilder<'o> {
                 self.chain.push(line_cache.get_or_find(frame, || {
                     let entry = tracker.map_address(pid, context, Avma(address), kind);
                     seen_in.see(pid, &[entry]);
-                    lines.add(style, LocatedAddress { address, entry })
+                    lines.intern(style, LocatedAddress { address, entry })
                 }));
             }
         }
@@ -188,7 +188,7 @@ impl SampleSink for TextBuilder<'_> {
             return Ok(());
         }
         self.counts.admitted += 1;
-        if event.0 as usize >= self.printer.events() {
+        if event.0 as usize >= self.printer.event_count() {
             self.counts.undescribed += 1;
             return Ok(());
         }
@@ -207,7 +207,7 @@ impl SampleSink for TextBuilder<'_> {
             LocatedAddress { address, entry }
         };
         self.printer.sample(event, sample, &comm, stack, &mut place, &mut self.text);
-        if self.text.size() > self.batch_bytes {
+        if self.text.memory_bytes() > self.batch_bytes {
             self.flush(tracked.tracker)?;
         }
         Ok(())

@@ -96,7 +96,7 @@ impl<'o> TextWriter<'o> {
         let work = move || {
             for mut batch in batches {
                 self.finish(&mut batch)?;
-                line_bytes.store(self.lines.bytes(), Ordering::Relaxed);
+                line_bytes.store(self.lines.memory_bytes(), Ordering::Relaxed);
                 // If the receiver has been dropped, so is the text.
                 let _ = recycled.try_send(batch.text);
             }
@@ -120,16 +120,19 @@ impl<'o> TextWriter<'o> {
         if self.symbols.resolutions.len() > MAX_RESOLUTIONS {
             self.symbols.resolutions = symbolizer::Resolutions::default();
         }
-        let places = batch.text.places().chain(batch.lines.iter().map(|line| &line.place));
-        let mut new: Vec<StackEntry> = places.map(|place| place.entry).collect();
-        // Many processes run the same code, so entries repeat.
-        new.sort_unstable();
-        new.dedup();
+        let plan = self.lines.plan(&batch.lines);
+        let mut new = plan.entries();
+        let of_lines = new.len();
+        new.extend(batch.text.addresses().map(|address| address.entry));
+        if new.len() > of_lines {
+            new.sort_unstable();
+            new.dedup();
+        }
         new.retain(|entry| self.symbols.resolutions.get(entry).is_none());
         let seen_in = &batch.seen_in;
         self.symbolizing.resolve(new, &self.spaces, |space| seen_in.pids(space), &mut self.symbols);
         let names = Names { symbols: &self.symbols, spaces: &self.spaces, modules: &self.listed_modules };
-        self.lines.format(&batch.lines, &names);
+        self.lines.format(&batch.lines, plan, &names);
         Ok(batch.text.fill(&self.lines, &names, self.output)?)
     }
 }

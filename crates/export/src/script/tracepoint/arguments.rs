@@ -1,7 +1,7 @@
-//! The values of arguments, from the raw data of a sample.
+//! Evaluates the arguments of a format with the raw data of a sample.
 
 use super::expression::Expression;
-use super::format::{Field, FieldPlace, TracepointFormat};
+use super::format::{Field, FieldLocation, TracepointFormat};
 
 /// The raw data of one sample.
 #[derive(Clone, Copy)]
@@ -11,7 +11,7 @@ pub(super) struct RawData<'a> {
 }
 
 impl<'a> RawData<'a> {
-    /// The number in `bytes`, in the recording's byte order: at most the first eight.
+    /// Returns the number in the first eight of `bytes`, in the byte order of the recording.
     pub(super) fn number(&self, bytes: &[u8], signed: bool) -> u64 {
         let bytes = bytes.get(..8).unwrap_or(bytes);
         let push = |value: u64, &byte: &u8| value << 8 | u64::from(byte);
@@ -33,21 +33,21 @@ impl<'a> RawData<'a> {
         self.format.fields.get(index)
     }
 
-    /// The bytes of a field, or those that it points at.
+    /// Returns the bytes of a field, or those that it refers to.
     pub(super) fn bytes_of(&self, field: &Field) -> &'a [u8] {
         let own = self.slice(field.offset, field.size);
-        let place = self.number(own.get(..4).unwrap_or(own), false);
-        let (offset, len) = ((place & 0xffff) as usize, (place >> 16 & 0xffff) as usize);
-        match field.place {
-            FieldPlace::Here => own,
-            FieldPlace::Anywhere => self.slice(offset, len),
-            FieldPlace::Behind => {
+        let location = self.number(own.get(..4).unwrap_or(own), false);
+        let (offset, len) = ((location & 0xffff) as usize, (location >> 16 & 0xffff) as usize);
+        match field.location {
+            FieldLocation::Inline => own,
+            FieldLocation::DataLoc => self.slice(offset, len),
+            FieldLocation::RelLoc => {
                 self.slice(field.offset.saturating_add(field.size).saturating_add(offset), len)
             }
         }
     }
 
-    /// The bytes of an array: a field, or a dynamic one.
+    /// Returns the bytes of an array, fixed or dynamic.
     pub(super) fn bytes(&self, of: &Expression) -> Option<&'a [u8]> {
         match of {
             Expression::Field(index) | Expression::Str(index) | Expression::Bitmask(index) => {
@@ -59,7 +59,7 @@ impl<'a> RawData<'a> {
         }
     }
 
-    /// The size of an element of an array, and its sign.
+    /// Returns the size of an element of an array, and whether it is signed.
     fn element(&self, of: &Expression) -> Option<(usize, bool)> {
         match of {
             Expression::Field(index) | Expression::Dynamic(index) => {
@@ -73,7 +73,7 @@ impl<'a> RawData<'a> {
         }
     }
 
-    /// An argument as a number.
+    /// Evaluates an argument to a number.
     pub(super) fn value(&self, of: &Expression) -> u64 {
         match of {
             Expression::Number(value) => *value,
@@ -105,7 +105,7 @@ impl<'a> RawData<'a> {
         Some(self.number(bytes.get(..size)?, signed))
     }
 
-    /// An argument as text: what `%s` prints.
+    /// Evaluates an argument to text, as for `%s`.
     pub(super) fn text(&self, of: &Expression) -> String {
         match of {
             Expression::Text(text) | Expression::Word(text) => text.clone(),
@@ -118,7 +118,7 @@ impl<'a> RawData<'a> {
             }
             Expression::Field(index) => match self.field(*index) {
                 Some(field) if field.element.is_some() => string(self.bytes_of(field)),
-                // The address of a string in the recorded kernel.
+                // The address of a string in the recorded kernel, for which the recording may have the text.
                 Some(_) => {
                     let address = self.value(of);
                     self.format.strings.get(&address).cloned().unwrap_or_else(|| format!("{address:x}"))
@@ -151,7 +151,7 @@ impl<'a> RawData<'a> {
         }
     }
 
-    /// Hexadecimal digits, highest first, with a comma every 32 bits.
+    /// Formats a bit mask: hexadecimal digits, highest first, with a comma every 32 bits.
     fn bitmask(&self, bytes: &[u8]) -> String {
         let mut text = String::new();
         for index in 0..bytes.len() {
@@ -165,7 +165,7 @@ impl<'a> RawData<'a> {
     }
 }
 
-/// Up to the NUL. Whoever prints it makes it harmless.
+/// Returns the text up to the first NUL. The caller replaces unsafe characters.
 fn string(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned()
 }

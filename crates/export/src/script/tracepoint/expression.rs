@@ -1,9 +1,9 @@
-//! The line of C that prints a tracepoint, taken apart.
+//! The syntax tree of the line of C that prints a tracepoint.
 
 use super::format::Field;
 use super::printf::Directive;
 
-/// `"format", argument, argument`
+/// A parsed line: `"format", argument, argument`.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Print {
     pub(super) format: Vec<Piece>,
@@ -13,7 +13,7 @@ pub(super) struct Print {
 /// A piece of a format.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Piece {
-    /// As it is printed: harmless, and without line breaks.
+    /// Literal text, with unsafe characters and line breaks replaced.
     Literal(String),
     /// A directive that prints the next argument.
     Directive(Directive),
@@ -24,10 +24,10 @@ pub(super) enum Piece {
 pub(super) enum Expression {
     Number(u64),
     Text(String),
-    /// A name that the kernel did not replace: `jiffies`, `vmemmap_base`, a constant. No recording tells its value; perf
-    /// takes it for 0.
+    /// A name that the kernel did not replace by its value (`jiffies`, `vmemmap_base`, a constant). It evaluates to 0, as
+    /// in perf, because recordings do not have its value.
     Word(String),
-    /// The position of the field.
+    /// A field, by its index.
     Field(usize),
     Element(Box<Expression>, Box<Expression>),
     Unary(Unary, Box<Expression>),
@@ -81,13 +81,13 @@ pub(super) enum Binary {
     Remainder,
 }
 
-/// `(unsigned char)`, `(void *)`
+/// A cast: `(unsigned char)`, `(void *)`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Cast {
-    /// Bytes; 8 for pointers.
+    /// The size of the type in bytes; 8 for pointers.
     pub(super) size: usize,
     pub(super) signed: bool,
-    /// The size of what a pointer points at.
+    /// The size of the type that a pointer points at; `None` for other types.
     pub(super) element: Option<usize>,
 }
 
@@ -121,8 +121,8 @@ impl Binary {
         matches!(self, Equal | NotEqual | Less | LessEqual | Greater | GreaterEqual)
     }
 
-    /// The operator with this sign, and how tightly it binds.
-    pub(super) fn of_sign(sign: &str) -> Option<(Self, u8)> {
+    /// Returns the operator with this sign, and its precedence.
+    pub(super) fn from_sign(sign: &str) -> Option<(Self, u8)> {
         Some(match sign {
             "||" => (Self::Or, 1),
             "&&" => (Self::And, 2),
@@ -146,7 +146,7 @@ impl Binary {
         })
     }
 
-    /// Applies the operator; what has no result is 0. `unsigned`: how 64-bit operands compare and divide.
+    /// Applies the operator. Undefined results are 0. `unsigned` is true to compare and divide unsigned operands.
     pub(super) fn apply(self, left: u64, right: u64, unsigned: bool) -> u64 {
         let (a, b) = (left as i64, right as i64);
         let shift = u32::try_from(right).unwrap_or(u32::MAX);
@@ -180,7 +180,7 @@ impl Binary {
 }
 
 impl Expression {
-    /// Returns true if C takes it for an unsigned number of 64 bits.
+    /// Returns true if its type in C is an unsigned number of 64 bits.
     pub(super) fn is_unsigned(&self, fields: &[Field]) -> bool {
         match self {
             Self::Cast(cast, _) => cast.size == 8 && (!cast.signed || cast.element.is_some()),
@@ -189,7 +189,7 @@ impl Expression {
                 .is_some_and(|field| field.size == 8 && !field.signed && field.element.is_none()),
             Self::Unary(_, value) => value.is_unsigned(fields),
             Self::Binary(operator, left, right) => {
-                // What compares is an int.
+                // Comparisons have the type int.
                 !matches!(operator, Binary::Or | Binary::And)
                     && !operator.compares()
                     && (left.is_unsigned(fields) || right.is_unsigned(fields))
@@ -199,7 +199,7 @@ impl Expression {
         }
     }
 
-    /// The value of an expression without fields.
+    /// Evaluates a constant expression; returns `None` for one with fields.
     pub(super) fn constant(&self) -> Option<u64> {
         Some(match self {
             Self::Number(value) => *value,

@@ -12,44 +12,44 @@ use super::parse;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Field {
     pub(super) name: String,
-    /// Bytes from the start of the raw data.
+    /// Its offset from the start of the raw data, in bytes.
     pub(super) offset: usize,
     pub(super) size: usize,
     pub(super) signed: bool,
-    /// The size of an element, where the field is an array; a dynamic array's own, too.
+    /// The size of an element of a fixed or dynamic array; `None` for other fields.
     pub(super) element: Option<usize>,
-    pub(super) place: FieldPlace,
-    /// An array of `char`.
+    pub(super) location: FieldLocation,
+    /// True for an array of `char`.
     pub(super) text: bool,
     pub(super) pointer: bool,
-    /// The C type has the word `long` in it: perf prints it in hexadecimal where it has nothing better.
+    /// True if the C type contains the word `long`: without a `print fmt` perf prints such a field in hexadecimal.
     pub(super) long: bool,
 }
 
-/// The position of a field's data.
+/// Where the data of a field lie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum FieldPlace {
-    /// In the field.
-    Here,
-    /// `__data_loc`: at the offset that the field's low half says, as long as its high half says.
-    Anywhere,
-    /// `__rel_loc`: the same, counted from the end of the field.
-    Behind,
+pub(super) enum FieldLocation {
+    /// In the field itself.
+    Inline,
+    /// `__data_loc`: the low half of the field is the offset in the raw data, the high half the length.
+    DataLoc,
+    /// `__rel_loc`: as `__data_loc`, with an offset relative to the end of the field.
+    RelLoc,
 }
 
 /// The format in which a tracepoint's raw data are printed.
 #[derive(Clone, Debug)]
 pub struct TracepointFormat {
     pub(super) fields: Vec<Field>,
-    /// `None` where the line of C is beyond us.
+    /// The parsed `print fmt`; `None` if it cannot be parsed.
     pub(super) print: Option<Print>,
     pub(super) big_endian: bool,
-    /// Strings of the recorded kernel, by address.
+    /// Strings of the recorded kernel, by their addresses.
     pub(super) strings: Arc<HashMap<u64, String>>,
 }
 
 impl TracepointFormat {
-    /// Reads the text of a `format` file.
+    /// Parses the text of a `format` file.
     pub(super) fn parse(text: &str, endian: Endian, long_size: u8) -> Self {
         let mut fields = Vec::new();
         let mut print = None;
@@ -58,7 +58,7 @@ impl TracepointFormat {
             if let Some(declaration) = line.strip_prefix("field:") {
                 fields.extend(field(declaration, usize::from(long_size)));
             } else if let Some(c) = line.strip_prefix("print fmt:") {
-                // The last part of the text; it may have line breaks in it.
+                // `print fmt` is the rest of the text, which may contain line breaks.
                 let rest =
                     text.find("print fmt:").and_then(|at| text.get(at + "print fmt:".len()..)).unwrap_or(c);
                 print = parse::print(rest, &fields, long_size);
@@ -69,19 +69,19 @@ impl TracepointFormat {
     }
 }
 
-/// `char comm[16]; offset:8; size:16; signed:0;`, with tabs between.
+/// Parses a field: `char comm[16]; offset:8; size:16; signed:0;`, separated by tabs.
 fn field(declaration: &str, long_size: usize) -> Option<Field> {
     let mut parts = declaration.split(';').map(str::trim);
     let declared = parts.next()?;
     let mut number = |name: &str| parts.next()?.strip_prefix(name)?.trim().parse::<usize>().ok();
     let (offset, size) = (number("offset:")?, number("size:")?);
     let signed = number("signed:").unwrap_or(0) != 0;
-    let (declared, place) = match (declared.strip_prefix("__data_loc "), declared.strip_prefix("__rel_loc "))
-    {
-        (Some(rest), _) => (rest, FieldPlace::Anywhere),
-        (_, Some(rest)) => (rest, FieldPlace::Behind),
-        _ => (declared, FieldPlace::Here),
-    };
+    let (declared, location) =
+        match (declared.strip_prefix("__data_loc "), declared.strip_prefix("__rel_loc ")) {
+            (Some(rest), _) => (rest, FieldLocation::DataLoc),
+            (_, Some(rest)) => (rest, FieldLocation::RelLoc),
+            _ => (declared, FieldLocation::Inline),
+        };
     // `__data_loc char[] name`, `unsigned long args[6]`, `const char * buf`.
     let (of, count) = match declared.split_once('[') {
         Some((of, rest)) => {
@@ -92,11 +92,11 @@ fn field(declaration: &str, long_size: usize) -> Option<Field> {
     let of = of.trim();
     let (kind, name) = of.rsplit_once([' ', '*']).unwrap_or(("", of));
     let pointer = of.contains('*');
-    let array = count.is_some() || place != FieldPlace::Here;
+    let array = count.is_some() || location != FieldLocation::Inline;
     let element = array.then(|| {
         let counted = count.and_then(|count| count.split_once(']')?.0.trim().parse::<usize>().ok());
         match counted {
-            Some(count) if count > 0 && place == FieldPlace::Here => size / count,
+            Some(count) if count > 0 && location == FieldLocation::Inline => size / count,
             _ if pointer => long_size,
             _ => size_of_type(kind, long_size),
         }
@@ -108,14 +108,14 @@ fn field(declaration: &str, long_size: usize) -> Option<Field> {
         size,
         signed,
         element: element.map(|size| size.max(1)),
-        place,
+        location,
         text: array && words().any(|word| word == "char"),
         pointer,
         long: words().any(|word| word == "long"),
     })
 }
 
-/// The size of a C type, for the elements of arrays whose length is only known per sample.
+/// Returns the size of a C type, for elements of dynamic arrays.
 pub(super) fn size_of_type(kind: &str, long_size: usize) -> usize {
     let mut longs = 0;
     for word in kind.split_whitespace() {
@@ -149,8 +149,8 @@ mod tests {
         assert_eq!((args.name.as_str(), args.element, args.long), ("args", Some(8), true));
         let dynamic = parse("__data_loc char[] name;\toffset:8;\tsize:4;\tsigned:0;");
         assert_eq!(
-            (dynamic.name.as_str(), dynamic.place, dynamic.text),
-            ("name", FieldPlace::Anywhere, true)
+            (dynamic.name.as_str(), dynamic.location, dynamic.text),
+            ("name", FieldLocation::DataLoc, true)
         );
         let words = parse("__data_loc unsigned long[] values;\toffset:8;\tsize:4;\tsigned:0;");
         assert_eq!((words.name.as_str(), words.element), ("values", Some(8)));

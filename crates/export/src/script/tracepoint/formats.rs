@@ -15,8 +15,8 @@ pub struct TracepointFormats {
 }
 
 impl TracepointFormats {
-    /// Reads a TRACING_DATA section. TracepointFormats that make no sense are left out; of data that break off, what was read
-    /// before stays, and the error says where.
+    /// Parses a TRACING_DATA section. Skips formats that cannot be parsed. If the section is cut or damaged, returns the
+    /// formats before that and the error.
     pub fn parse(section: &[u8]) -> (Self, Option<perfdata::Error>) {
         let (data, error) = TracingData::parse(section);
         let strings = Arc::new(strings(&String::from_utf8_lossy(data.strings)));
@@ -29,19 +29,19 @@ impl TracepointFormats {
         (Self { by_id: data.tracepoints.iter().filter_map(format).collect() }, error)
     }
 
-    /// The format of the tracepoint with this id (`attr.config`).
+    /// Returns the format of the tracepoint with this id (`attr.config`).
     pub fn get(&self, id: u64) -> Option<&TracepointFormat> {
         self.by_id.get(&id)
     }
 
-    /// All of them.
+    /// Returns all formats.
     pub fn iter(&self) -> impl Iterator<Item = &TracepointFormat> {
         self.by_id.values()
     }
 }
 
-/// Strings of the kernel by address, for fields that only point at them: `0xffffffff8281a2a4 : "Start context switch"`
-/// in each line of `tracing/printk_formats`.
+/// Parses `tracing/printk_formats`, the strings of the kernel that fields point at, with a line for each:
+/// `0xffffffff8281a2a4 : "Start context switch"`.
 fn strings(text: &str) -> HashMap<u64, String> {
     let string = |line: &str| {
         let (address, text) = line.split_once(" : ")?;

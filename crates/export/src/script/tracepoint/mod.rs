@@ -1,9 +1,9 @@
-//! The raw data of tracepoints, printed as their formats say.
+//! The raw data of tracepoints as text, printed by their formats.
 //!
-//! A recording with tracepoints carries the text of each one's `tracing/events/SYSTEM/NAME/format`: where the fields
-//! lie, and a line of C, `print fmt: "prev_comm=%s …", REC->prev_comm, …`, that prints them. The subset of C that
-//! such lines use is parsed and carried out here; where one goes beyond it (a function of the kernel, a statement),
-//! the fields are printed one by one, marked `[FAILED TO PARSE]`, as perf does.
+//! A recording with tracepoints carries the text of each one's `tracing/events/SYSTEM/NAME/format`: the offsets of the
+//! fields, and a line of C that prints them, `print fmt: "prev_comm=%s …", REC->prev_comm, …`. This module parses and
+//! evaluates the subset of C that such lines use. Where one goes beyond it (a function of the kernel, a statement), the
+//! fields are printed one by one behind `[FAILED TO PARSE]`, as in perf.
 
 mod arguments;
 mod expression;

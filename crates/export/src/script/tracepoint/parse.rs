@@ -1,4 +1,4 @@
-//! The grammar of `print fmt`.
+//! Parses `print fmt`.
 
 use model::Name;
 
@@ -7,10 +7,10 @@ use super::format::{Field, size_of_type};
 use super::printf::Directive;
 use super::token::{Token, tokens};
 
-/// Deeper nesting than this is no format of a kernel.
-const DEEPEST: usize = 96;
+/// The greatest nesting depth of expressions that is parsed; formats of kernels are far below.
+const MAX_DEPTH: usize = 96;
 
-/// Takes a line of C apart; `None` where it is beyond what is understood here.
+/// Parses a line of C; returns `None` if it goes beyond the subset that is supported.
 pub(super) fn print(text: &str, fields: &[Field], long_size: u8) -> Option<Print> {
     let tokens = tokens(text)?;
     let mut parser = Parser { tokens: &tokens, fields, depth: 0 };
@@ -23,7 +23,7 @@ pub(super) fn print(text: &str, fields: &[Field], long_size: u8) -> Option<Print
     parser.tokens.is_empty().then_some(Print { format, arguments })
 }
 
-/// The format's literals and directives.
+/// Splits a format into literals and directives.
 fn pieces(format: &str, long_bits: u32) -> Option<Vec<Piece>> {
     let mut pieces = Vec::new();
     let mut literal = String::new();
@@ -36,17 +36,17 @@ fn pieces(format: &str, long_bits: u32) -> Option<Vec<Piece>> {
             continue;
         }
         let (directive, len) = Directive::parse(behind, long_bits)?;
-        pieces.push(Piece::Literal(harmless(&std::mem::take(&mut literal))));
+        pieces.push(Piece::Literal(safe_literal(&std::mem::take(&mut literal))));
         pieces.push(Piece::Directive(directive));
         rest = behind.get(len..)?;
     }
     literal.push_str(rest);
-    pieces.push(Piece::Literal(harmless(&literal)));
+    pieces.push(Piece::Literal(safe_literal(&literal)));
     Some(pieces)
 }
 
-/// A line of text stays one.
-fn harmless(literal: &str) -> String {
+/// Returns a literal with line breaks, tabs and unsafe characters replaced.
+fn safe_literal(literal: &str) -> String {
     Name::from(literal.replace(['\n', '\r', '\t'], " ").as_str()).to_string()
 }
 
@@ -85,7 +85,7 @@ impl<'a> Parser<'a> {
 
     fn expression(&mut self) -> Option<Expression> {
         self.depth += 1;
-        let found = if self.depth > DEEPEST { None } else { self.choice() };
+        let found = if self.depth > MAX_DEPTH { None } else { self.choice() };
         self.depth -= 1;
         found
     }
@@ -104,7 +104,7 @@ impl<'a> Parser<'a> {
     fn binary(&mut self, weakest: u8) -> Option<Expression> {
         let mut left = self.unary()?;
         while let Some(Token::Sign(sign)) = self.peek()
-            && let Some((operator, strength)) = Binary::of_sign(sign)
+            && let Some((operator, strength)) = Binary::from_sign(sign)
             && strength > weakest
         {
             self.next();
@@ -116,7 +116,7 @@ impl<'a> Parser<'a> {
 
     fn unary(&mut self) -> Option<Expression> {
         self.depth += 1;
-        let found = if self.depth > DEEPEST { None } else { self.prefixed() };
+        let found = if self.depth > MAX_DEPTH { None } else { self.prefixed() };
         self.depth -= 1;
         found
     }
@@ -127,7 +127,7 @@ impl<'a> Parser<'a> {
                 return Some(Expression::Unary(operator, Box::new(self.unary()?)));
             }
         }
-        // The address of a field is as good as the field: only its bytes are ever looked at.
+        // `&field` means the bytes of the field, which is what the field itself evaluates to.
         self.eat("&");
         if self.is("(") {
             if let Some((cast, rest)) = self.cast() {
@@ -168,13 +168,13 @@ impl<'a> Parser<'a> {
         self.fields.iter().position(|field| field.name == *name)
     }
 
-    /// `(unsigned long *)` before something to cast.
+    /// Parses a cast such as `(unsigned long *)`, without consuming it; returns it with the tokens behind it.
     fn cast(&self) -> Option<(Cast, &'a [Token<'a>])> {
         let inner = self.tokens.get(1..)?;
         let end = inner.iter().position(|token| *token == Token::Sign(")"))?;
         let (kind, rest) = (inner.get(..end)?, inner.get(end + 1..)?);
         let cast = type_of(kind)?;
-        // `(x) & y` is no cast of `&y`, unless x can only be a type.
+        // `(x) & y` is a cast of `&y` only if x can be nothing but a type.
         match rest.first()? {
             Token::Sign("(" | "~" | "!") | Token::Word(_) | Token::Number(_) | Token::Text(_) => {
                 Some((cast, rest))
@@ -252,13 +252,13 @@ impl<'a> Parser<'a> {
         Some(found)
     }
 
-    /// `, { 1, "S" }, { 2, "D" }`
+    /// Parses a table of values and names: `, { 1, "S" }, { 2, "D" }`.
     fn table(&mut self) -> Option<Vec<(i64, String)>> {
         let mut table = Vec::new();
         while self.eat(",") {
             self.expect("{")?;
             let value = match (self.peek(), self.tokens.get(1)) {
-                // The name of a constant that the kernel did not replace: never equal to anything.
+                // The name of a constant that the kernel did not replace by its value. -1 equals no value.
                 (Some(Token::Word(_)), Some(Token::Sign(","))) => {
                     self.next();
                     -1
@@ -271,7 +271,7 @@ impl<'a> Parser<'a> {
                     table.push((value, name.clone()));
                     self.next();
                 }
-                // `{ 0, ((void *)0) }`: the end of a table that a macro made.
+                // `{ 0, ((void *)0) }` ends a table that a macro made.
                 _ => {
                     self.expression()?;
                 }
@@ -282,7 +282,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The type that these tokens name: words, and then stars.
+/// Parses a type: words, then stars.
 fn type_of(tokens: &[Token<'_>]) -> Option<Cast> {
     let mut words = Vec::new();
     let mut pointers = 0;

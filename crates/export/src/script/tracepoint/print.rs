@@ -1,4 +1,4 @@
-//! Printing the raw data of a sample.
+//! Prints the raw data of a sample.
 
 use model::Name;
 
@@ -10,11 +10,11 @@ use super::format::{Field, TracepointFormat};
 use super::printf::Directive;
 
 impl TracepointFormat {
-    /// Appends the raw data of a sample; `place` says where an address of the kernel lies.
-    pub fn print(&self, raw: &[u8], place: &mut dyn FnMut(u64) -> LocatedAddress, text: &mut GappedText) {
+    /// Appends the raw data of a sample. `locate` maps an address of the kernel.
+    pub fn print(&self, raw: &[u8], locate: &mut dyn FnMut(u64) -> LocatedAddress, text: &mut GappedText) {
         let data = RawData { format: self, raw };
         match &self.print {
-            Some(print) => formatted(&data, print, place, text),
+            Some(print) => formatted(&data, print, locate, text),
             None => {
                 text.bytes.extend_from_slice(b"[FAILED TO PARSE]");
                 for field in self.fields.iter().filter(|field| !field.name.starts_with("common_")) {
@@ -28,7 +28,7 @@ impl TracepointFormat {
 fn formatted(
     data: &RawData<'_>,
     print: &Print,
-    place: &mut dyn FnMut(u64) -> LocatedAddress,
+    locate: &mut dyn FnMut(u64) -> LocatedAddress,
     text: &mut GappedText,
 ) {
     let mut arguments = print.arguments.iter();
@@ -40,7 +40,7 @@ fn formatted(
             }
             Piece::Directive(directive) => directive,
         };
-        // Copied only where arguments change it.
+        // The directive is copied only if arguments set its width or precision.
         let mut changed = None;
         if directive.width_argument || directive.precision_argument {
             let form = changed.insert(directive.clone());
@@ -59,7 +59,7 @@ fn formatted(
         };
         match form.conversion {
             's' => form.text(&mut text.bytes, &data.text(argument)),
-            'p' => pointer(data, form, argument, place, text),
+            'p' => pointer(data, form, argument, locate, text),
             _ => form.integer(&mut text.bytes, data.value(argument)),
         }
     }
@@ -69,14 +69,14 @@ fn pointer(
     data: &RawData<'_>,
     form: &Directive,
     argument: &Expression,
-    place: &mut dyn FnMut(u64) -> LocatedAddress,
+    locate: &mut dyn FnMut(u64) -> LocatedAddress,
     text: &mut GappedText,
 ) {
     let bytes = data.bytes(argument).unwrap_or_default();
     let part = match form.pointer.as_str() {
         kind @ ("F" | "f" | "S" | "s") => {
             let with_offset = matches!(kind, "F" | "S");
-            return text.push_gap(Gap::KernelFunction(place(data.value(argument)), with_offset));
+            return text.push_gap(Gap::KernelFunction(locate(data.value(argument)), with_offset));
         }
         "I4" | "i4" => ipv4(bytes),
         "I6" => ipv6(bytes, false),
@@ -113,7 +113,7 @@ fn ipv6(bytes: &[u8], compressed: bool) -> String {
     groups.join(":")
 }
 
-/// `struct sockaddr`: family, port, address.
+/// Formats a `struct sockaddr`: family, port, address.
 fn socket_address(data: &RawData<'_>, bytes: &[u8], kind: &str) -> String {
     let family = data.number(bytes.get(..2).unwrap_or_default(), false);
     let port = bytes
@@ -148,7 +148,7 @@ fn uuid(bytes: &[u8], kind: &str) -> String {
     if kind.ends_with(['B', 'L']) { text.to_uppercase() } else { text }
 }
 
-/// ` name=value`
+/// Appends a field without a format: ` name=value`.
 fn plain(data: &RawData<'_>, field: &Field, out: &mut Vec<u8>) {
     display(out, format_args!(" {}=", Name::from(field.name.as_str())));
     let bytes = data.bytes_of(field);

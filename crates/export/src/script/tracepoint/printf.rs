@@ -1,8 +1,8 @@
-//! `printf` of one argument.
+//! Parses `printf` directives and formats an argument with one.
 
 use super::super::address::safe;
 
-/// `%-8s`, `%#llx`, `%.*s`, `%pS`
+/// A directive: `%-8s`, `%#llx`, `%.*s`, `%pS`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Directive {
     left: bool,
@@ -12,23 +12,23 @@ pub(super) struct Directive {
     zero: bool,
     width: Option<usize>,
     pub(super) precision: Option<usize>,
-    /// The width is an argument.
+    /// True if the width is an argument.
     pub(super) width_argument: bool,
-    /// The precision is an argument.
+    /// True if the precision is an argument.
     pub(super) precision_argument: bool,
-    /// Bits of an integer.
+    /// The size of an integer, in bits.
     bits: u32,
-    /// The letter: `d`, `s`, `p`, …
+    /// The conversion letter: `d`, `s`, `p`, …
     pub(super) conversion: char,
-    /// The letters behind `%p`: `S`, `I4`, …
+    /// The letters after `%p`: `S`, `I4`, …
     pub(super) pointer: String,
 }
 
-/// Wider than this is no field of a line.
-const WIDEST: usize = 512;
+/// The greatest width and precision that is applied.
+const MAX_WIDTH: usize = 512;
 
 impl Directive {
-    /// The directive at the start of `text`, behind its `%`, and its length.
+    /// Parses the directive at the start of `text`, without its `%`; returns it and its length in bytes.
     pub(super) fn parse(text: &str, long_bits: u32) -> Option<(Self, usize)> {
         let mut directive = Self { bits: 32, ..Self::default() };
         let mut characters = text.char_indices().peekable();
@@ -46,7 +46,7 @@ impl Directive {
         let number = |characters: &mut std::iter::Peekable<std::str::CharIndices<'_>>| {
             let mut value = None;
             while let Some(digit) = characters.peek().and_then(|(_, digit)| digit.to_digit(10)) {
-                value = Some((value.unwrap_or(0) * 10 + digit as usize).min(WIDEST));
+                value = Some((value.unwrap_or(0) * 10 + digit as usize).min(MAX_WIDTH));
                 characters.next();
             }
             value
@@ -83,13 +83,13 @@ impl Directive {
         }
     }
 
-    /// Takes a width or precision that came as an argument.
+    /// Sets the width from an argument. A negative one aligns to the left.
     pub(super) fn set_width(&mut self, value: i64) {
         self.left |= value < 0;
-        self.width = Some(usize::try_from(value.unsigned_abs()).unwrap_or(WIDEST).min(WIDEST));
+        self.width = Some(usize::try_from(value.unsigned_abs()).unwrap_or(MAX_WIDTH).min(MAX_WIDTH));
     }
 
-    /// Appends text, cut to the precision, and made harmless.
+    /// Appends text, cut to the precision, with unsafe characters replaced.
     pub(super) fn text(&self, out: &mut Vec<u8>, text: &str) {
         let end = self.precision.and_then(|precision| text.char_indices().nth(precision));
         let text = end.map_or(text, |(at, _)| text.get(..at).unwrap_or(text));
@@ -146,7 +146,7 @@ impl Directive {
         self.pad(out, before, out.len() - before);
     }
 
-    /// Widens what was appended from `before` on, `count` characters.
+    /// Pads the text from `before` on, which has `count` characters, to the width.
     fn pad(&self, out: &mut Vec<u8>, before: usize, count: usize) {
         let missing = self.width.unwrap_or(0).saturating_sub(count);
         let blanks = std::iter::repeat_n(b' ', missing);
@@ -158,7 +158,7 @@ impl Directive {
     }
 }
 
-/// The letters behind `%p` (`Documentation/core-api/printk-formats.rst`).
+/// Returns the letters after `%p` that select a format (`Documentation/core-api/printk-formats.rst`).
 fn pointer_kind(rest: &str) -> &str {
     let kinds = [
         "I6c", "I4", "I6", "i4", "i6", "ISpc", "ISc", "ISp", "IS", "iS", "Ub", "UB", "Ul", "UL", "U", "M",
@@ -214,6 +214,6 @@ mod tests {
         assert_eq!(directive("pI6c ").pointer, "I6c");
         assert_eq!(directive("p lock").pointer, "");
         assert!(directive(".*s").precision_argument);
-        assert_eq!(integer("%99999999999999999999d", 1).len(), WIDEST);
+        assert_eq!(integer("%99999999999999999999d", 1).len(), MAX_WIDTH);
     }
 }

@@ -1,6 +1,6 @@
-//! The line of C that prints a tracepoint, as tokens.
+//! Splits the line of C that prints a tracepoint into tokens.
 
-/// A token of a format's text.
+/// A token of the line.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Token<'a> {
     Word(&'a str),
@@ -9,13 +9,13 @@ pub(super) enum Token<'a> {
     Sign(&'a str),
 }
 
-/// Signs of more than one character first.
+/// Operators and punctuation, those of two characters first.
 const SIGNS: &[&str] = &[
     "->", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "(", ")", "{", "}", "[", "]", ",", "?", ":", "+",
     "-", "*", "/", "%", "&", "|", "^", "~", "!", "<", ">", ".", ";", "=",
 ];
 
-/// All tokens; `None` where something is none.
+/// Returns all tokens; `None` if a character starts none.
 pub(super) fn tokens(text: &str) -> Option<Vec<Token<'_>>> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start();
@@ -23,7 +23,7 @@ pub(super) fn tokens(text: &str) -> Option<Vec<Token<'_>>> {
         let len = match first {
             '"' => {
                 let (text, len) = string(rest)?;
-                // Adjacent literals are one.
+                // Adjacent string literals are concatenated.
                 match tokens.last_mut() {
                     Some(Token::Text(before)) => before.push_str(&text),
                     _ => tokens.push(Token::Text(text)),
@@ -56,7 +56,7 @@ pub(super) fn tokens(text: &str) -> Option<Vec<Token<'_>>> {
     Some(tokens)
 }
 
-/// A literal with its escapes resolved, and its length in the text.
+/// Parses a string literal: returns its value and its length in the text.
 fn string(text: &str) -> Option<(String, usize)> {
     let mut characters = text.char_indices().skip(1);
     let mut literal = String::new();
@@ -87,7 +87,7 @@ fn character(text: &str) -> Option<(u64, usize)> {
     Some((u64::from(u32::from(value)), end + 2))
 }
 
-/// `12`, `0x1f`, `017`, each with any of `u`, `l`, `L`, `U` behind it.
+/// Parses an integer literal: `12`, `0x1f`, `017`, with any suffix of `u`, `l`, `U`, `L`.
 fn number(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(['u', 'U', 'l', 'L']);
     match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
