@@ -1,18 +1,18 @@
-//! Folded stacks: a line per stack, `outermost;…;innermost COUNT`, as `flamegraph.pl`, inferno, speedscope and others
-//! read it.
+//! Folded stacks: a line for each stack, `outermost;…;innermost COUNT`, which `flamegraph.pl`, inferno, speedscope and others
+//! read.
 
 use std::io::{self, Write};
 
 use profile::View;
 
-use crate::label_stacks::{Rows, Stacks};
+use crate::label_stacks::{LabelStacks, Rows};
 
-/// Writes the stacks of a view, equal ones once, in the order of their text.
+/// Writes the stacks of a view, merged and sorted by their text.
 ///
 /// # Errors
 /// Those of `output`.
 pub fn write(view: &View<'_>, output: &mut dyn Write) -> io::Result<()> {
-    let mut stacks = Stacks::from_tree(&view.tree(0.0), view.frames());
+    let mut stacks = LabelStacks::from_tree(&view.tree(0.0), view.frames());
     stacks.merge();
     let mut line = String::new();
     for (frames, weight) in stacks.iter() {

@@ -1,4 +1,4 @@
-//! Counted stacks of labels: what both the folded text and the flame graph are made of.
+//! LabelStacks of labels with weights, from which folded text and flame graphs are written.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,31 +8,31 @@ use profile::{FrameTable, FrameTree};
 use crate::frame_name;
 use crate::names::safe_label;
 
-/// The text of the label that stands for frames that were left out. No safe label has it.
-pub(crate) const LEFT_OUT: &str = "\u{1}";
+/// The text of the label that replaces frames that were omitted as too narrow. No safe label equals it.
+pub(crate) const OMITTED: &str = "\u{1}";
 
-/// Stacks of labels in an order that means something: equal neighbours are drawn as one.
+/// LabelStacks of labels in the order in which they are drawn: frames that equal their neighbours are drawn as one.
 pub(crate) trait Rows {
-    /// Calls `row` for each stack, outermost frame first (one at least), with its weight (not 0).
-    fn each(&self, row: &mut dyn FnMut(&[LabelId], u64));
+    /// Calls `row` for each stack with its weight. LabelStacks have at least one frame, the outermost first; no weight is 0.
+    fn for_each_row(&self, row: &mut dyn FnMut(&[LabelId], u64));
 
-    /// The text of a label.
+    /// Returns the text of a label.
     fn text(&self, label: LabelId) -> &str;
 
-    /// The sum of all weights (which may be more than any one can be).
+    /// Returns the sum of all weights.
     fn total(&self) -> u128;
 }
 
-/// The number of a label in its [`Stacks`].
+/// The id of a label in its [`LabelTable`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct LabelId(u32);
 
 impl LabelId {
-    /// Stands for frames that were left out as too narrow.
-    pub(crate) const LEFT_OUT: Self = Self(u32::MAX);
+    /// The label that replaces frames that were omitted as too narrow.
+    pub(crate) const OMITTED: Self = Self(u32::MAX);
 }
 
-/// Names made safe, each once.
+/// Interns names, made safe by [`safe_label`].
 #[derive(Default, Debug)]
 pub(crate) struct LabelTable {
     labels: Vec<Arc<str>>,
@@ -54,15 +54,13 @@ impl LabelTable {
     }
 
     pub(crate) fn text(&self, id: LabelId) -> &str {
-        if id == LabelId::LEFT_OUT { LEFT_OUT } else { &self.labels[id.0 as usize] }
+        if id == LabelId::OMITTED { OMITTED } else { &self.labels[id.0 as usize] }
     }
 }
 
-/// Stacks of labels, outermost first, each with a weight; in the order of their coming.
-///
-/// A label is made safe once, when it is interned; a stack is a run of numbers.
+/// LabelStacks of labels, the outermost frame first, each with a weight, in the order in which they were added.
 #[derive(Default, Debug)]
-pub(crate) struct Stacks {
+pub(crate) struct LabelStacks {
     labels: LabelTable,
     frames: Vec<LabelId>,
     rows: Vec<Row>,
@@ -75,8 +73,8 @@ struct Row {
     weight: u64,
 }
 
-impl Rows for Stacks {
-    fn each(&self, row: &mut dyn FnMut(&[LabelId], u64)) {
+impl Rows for LabelStacks {
+    fn for_each_row(&self, row: &mut dyn FnMut(&[LabelId], u64)) {
         self.iter().for_each(|(frames, weight)| row(frames, weight));
     }
 
@@ -89,45 +87,45 @@ impl Rows for Stacks {
     }
 }
 
-impl Stacks {
-    /// The stacks of a tree of frames, whose numbers are those of `frames`. What the tree left out is a frame of its own.
+impl LabelStacks {
+    /// Returns the stacks of a tree of frames, whose ids are those of `frames`. Frames that the tree omits become one frame.
     pub(crate) fn from_tree(tree: &FrameTree, frames: &FrameTable) -> Self {
         let mut stacks = Self::default();
         let labels: Vec<_> = frames.frames().iter().map(|frame| stacks.label(&frame_name(frame))).collect();
         let mut stack = Vec::new();
-        tree.rows(|frames, weight, left_out| {
+        tree.rows(|frames, weight, omitted| {
             stack.clear();
             stack.extend(frames.iter().map(|frame| labels[frame.index()]));
             stacks.push(&stack, weight);
-            stack.push(LabelId::LEFT_OUT);
-            stacks.push(&stack, left_out);
+            stack.push(LabelId::OMITTED);
+            stacks.push(&stack, omitted);
         });
         stacks
     }
 
-    /// The number of this name's label. Different names may share one: where making them safe made them equal.
+    /// Interns a name. Names that are equal once they are safe share a label.
     pub(crate) fn label(&mut self, name: &str) -> LabelId {
         self.labels.label(name)
     }
 
-    /// Adds a stack, outermost frame first. One without frames or weight is nothing.
+    /// Adds a stack, the outermost frame first. Ignores one without frames or weight.
     pub(crate) fn push(&mut self, frames: &[LabelId], weight: u64) {
         if frames.is_empty() || weight == 0 {
             return;
         }
         let start = self.frames.len();
         self.frames.extend_from_slice(frames);
-        // No record holds 2^32 frames.
+        // No record has 2^32 frames.
         self.rows.push(Row { start, len: frames.len() as u32, weight });
     }
 
-    /// The stacks and their weights.
+    /// Returns the stacks and their weights.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (&[LabelId], u64)> {
         self.rows.iter().map(|row| (self.frames_of(row), row.weight))
     }
 
-    /// Puts equal stacks together and all in the order of their labels' text, so that equal profiles give equal
-    /// output. Not for flame charts, whose order is that of time.
+    /// Merges equal stacks and sorts all by the text of their labels, so that equal profiles give equal output. Not for
+    /// flame charts, which are in the order of time.
     pub(crate) fn merge(&mut self) {
         let labels = &self.labels.labels;
         let mut by_text: Vec<usize> = (0..labels.len()).collect();
@@ -136,7 +134,7 @@ impl Stacks {
         by_text.iter().zip(1..).for_each(|(&label, place)| rank[label] = place);
 
         let mut rows = std::mem::take(&mut self.rows);
-        // What was left out comes first.
+        // Omitted frames come first.
         let rank_of = |label: &LabelId| rank.get(label.0 as usize).copied().unwrap_or_default();
         let ranks = |row: &Row| self.frames_of(row).iter().map(rank_of);
         rows.sort_unstable_by(|a, b| ranks(a).cmp(ranks(b)));
@@ -150,7 +148,7 @@ impl Stacks {
         self.rows = rows;
     }
 
-    /// Turns every stack around: innermost frame first.
+    /// Reverses every stack: the innermost frame comes first.
     pub(crate) fn reverse(&mut self) {
         for row in &self.rows {
             self.frames[row.start..row.start + row.len as usize].reverse();
@@ -168,7 +166,7 @@ mod tests {
 
     #[test]
     fn equal_stacks_become_one_in_a_fixed_order() {
-        let mut stacks = Stacks::default();
+        let mut stacks = LabelStacks::default();
         let [b, a] = ["b", "a"].map(|name| stacks.label(name));
         stacks.push(&[b], 1);
         stacks.push(&[a, b], 2);

@@ -1,13 +1,19 @@
-//! Profiles as bytes in other people's formats. The only crate that knows them; one module per format.
+//! Writes profiles and samples in output formats. No other crate knows an output format.
 //!
-//! Names come in raw and leave safe: what a symbol table or a thread called itself never breaks a line, a field or a
-//! tag of the output.
+//! Each command's output has a folder: `annotate`, `explain`, `flamegraph`, `report`, `script` and `view` (the HTML page).
+//! Profile formats of other tools are in `exchange`, with a file or folder for each. A new format of `prof export` is a
+//! file there and a variant of [`exchange::Format`].
+//!
+//! Names come from the profiled machine and may be hostile. Every writer escapes them, so that no name breaks a line, a
+//! field or a tag of the output.
 
 pub mod annotate;
 pub mod exchange;
 pub mod explain;
+mod figures;
 pub mod flamegraph;
 pub mod folded;
+mod interner;
 mod label_stacks;
 mod names;
 mod palette;

@@ -1,17 +1,17 @@
-//! Colours that say where a frame ran.
+//! The colours of frames, by the kind of code and by what threads did.
 
 use inferno::flamegraph::color::Color;
 
 use crate::waiting::{MARK, State, state_of, unmarked};
 
-/// The colour of the frame that has all samples, which ran nowhere.
+/// The colour of the frame of all samples.
 pub(crate) const ALL: Color = Color { r: 222, g: 216, b: 203 };
 
 /// Red, green and blue.
 pub type Rgb = (u8, u8, u8);
 
-/// The meaning of the colours of a picture of time, told apart also by those who see no red and green: what ran is
-/// warm and dark or green, what did not is blue or violet.
+/// The legend of a profile of thread time. The colours differ for red-green colour-blind users as well: running code is
+/// warm and dark or green, time off the CPU is blue or violet.
 pub const THREAD_TIME_LEGEND: [(&str, Rgb); 5] = [
     ("on the CPU for 5 % or more", (228, 102, 72)),
     ("off the CPU for 95 % or more", (168, 184, 212)),
@@ -24,7 +24,7 @@ const fn rgb(color: Color) -> Rgb {
     (color.r, color.g, color.b)
 }
 
-/// The colour of a frame in a picture of time, by its label; `is_off_cpu` as [`crate::is_off_cpu`] says.
+/// Returns the colour of a frame of thread time by its label. `is_off_cpu` is the result of [`crate::is_off_cpu`].
 pub fn thread_time_colour(label: &str, is_off_cpu: bool) -> Rgb {
     rgb(match is_off_cpu {
         true => colour_of(&format!("{MARK}{label}")),
@@ -35,10 +35,9 @@ const BLOCKED: Color = Color { r: 72, g: 140, b: 214 };
 const WAITING: Color = Color { r: 196, g: 226, b: 246 };
 const RUNNABLE: Color = Color { r: 178, g: 132, b: 206 };
 
-/// The colour of a frame by its label (see [`crate::frame_name`]): grey for what has no name, wherever it ran; else by the
-/// suffix amber for the kernel, aqua for inlined functions, green for generated code; all others red. Frames that are marked as off the CPU are
-/// grey-blue, with the state of the thread on top of them in its own colour. Equal labels have equal
-/// colours, in every picture.
+/// Returns the colour of a frame by its label (see [`crate::frame_name`]): grey for frames without a name, amber for the
+/// kernel, aqua for inlined functions, green for generated code, and red for all others. Frames marked as off the CPU are
+/// grey-blue, and states of threads have colours of their own. Equal labels have equal colours in every picture.
 pub(crate) fn colour_of(label: &str) -> Color {
     let (label, is_waiting) = unmarked(label);
     match state_of(label) {
@@ -48,14 +47,14 @@ pub(crate) fn colour_of(label: &str) -> Color {
         Some(State::Unknown) | None => {}
     }
     let hash = fnv(label.as_bytes());
-    // Two shades that do not depend on each other, each of 0 to `range`.
+    // Two independent shades, each from 0 to `range`.
     let shade = |range: u64| (hash % (range + 1)) as u8;
     let other = |range: u64| ((hash >> 32) % (range + 1)) as u8;
     let (r, g, b) = if is_nameless(label) {
         let grey = 165 + shade(25);
         (grey, grey, grey)
     } else if is_waiting {
-        // The kernel's part is paler.
+        // Kernel frames are paler.
         let pale = if label.ends_with("_[k]") { 24 } else { 0 };
         (150 + pale + shade(16), 168 + pale + shade(16), 200 + pale + other(12))
     } else if label.ends_with("_[k]") {
@@ -70,13 +69,13 @@ pub(crate) fn colour_of(label: &str) -> Color {
     Color { r, g, b }
 }
 
-/// `[module]`, `[module+0x12]_[k]`, `[unknown]`.
+/// Returns true for labels without a function: `[module]`, `[module+0x12]_[k]`, `[unknown]`.
 fn is_nameless(label: &str) -> bool {
     let name = ["_[k]", "_[i]", "_[j]"].iter().find_map(|suffix| label.strip_suffix(suffix)).unwrap_or(label);
     name.starts_with('[') && name.ends_with(']')
 }
 
-/// FNV-1a, folded once more so that short labels that differ in their last letter differ in all bits.
+/// Hashes by FNV-1a, with a final mix so that short labels that differ in their last letter differ in all bits.
 fn fnv(bytes: &[u8]) -> u64 {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)

@@ -3,6 +3,9 @@
 use model::{Loss, Reason};
 use profile::{Census, Count, Nameless, Weight};
 
+use crate::figures::percent_text;
+pub use crate::figures::{counted, grouped};
+
 /// The counts and the loss that the line below a picture's title states.
 #[derive(Clone, Copy, Debug)]
 pub struct Summary<'a> {
@@ -42,12 +45,12 @@ fn line(summary: &Summary<'_>, remedies: &[String]) -> String {
     parts.push(lost(loss));
     if unsampled > 0 {
         let all = total.weight(weight).saturating_add(unsampled);
-        parts.push(format!("{} of the CPU time not sampled", share(unsampled, all)));
+        parts.push(format!("{} of the CPU time not sampled", percent_text(unsampled, all)));
     }
     if census.truncated > 0 {
         parts.push(counted(census.truncated, "stack truncated", "stacks truncated"));
     }
-    let mut nameless = format!("{} of frames without a name", share(census.nameless, census.frames));
+    let mut nameless = format!("{} of frames without a name", percent_text(census.nameless, census.frames));
     if !remedies.is_empty() {
         nameless.push_str(&format!(" ({})", remedies.join("; ")));
     }
@@ -93,7 +96,7 @@ pub fn subtitle_of_time(summary: &Summary<'_>, activity: &Activity) -> String {
     let parts: Vec<String> = parts
         .into_iter()
         .filter(|(_, time)| *time > 0)
-        .map(|(what, time)| format!("{} {what}", share(time, total)))
+        .map(|(what, time)| format!("{} {what}", percent_text(time, total)))
         .collect();
     let seconds = total as f64 / 1e9;
     let mut all = vec![format!("{seconds:.3} s of {}: {}", summary.event, parts.join(" + "))];
@@ -102,7 +105,7 @@ pub fn subtitle_of_time(summary: &Summary<'_>, activity: &Activity) -> String {
     if census.truncated > 0 {
         all.push(counted(census.truncated, "stack truncated", "stacks truncated"));
     }
-    all.push(format!("{} of frames without a name", share(census.nameless, census.frames)));
+    all.push(format!("{} of frames without a name", percent_text(census.nameless, census.frames)));
     all.extend(other_loss(summary.loss));
     all.join(", ")
 }
@@ -128,7 +131,7 @@ pub fn nameless(census: &Census, remedy: impl Fn(&Nameless) -> Option<String>) -
     let line = |Cause { cause, remedy, modules }: Cause<'_>| {
         let frames = frames(&modules);
         let count = counted(frames, "frame", "frames");
-        let share = share(frames, census.frames);
+        let share = percent_text(frames, census.frames);
         // Of one module the whole reason is told.
         let (modules, cause) = match modules.as_slice() {
             [only] => (module_name(only), only.reason.to_string()),
@@ -210,38 +213,6 @@ fn other_loss(loss: &Loss) -> impl Iterator<Item = String> {
     .into_iter()
     .filter(|&(count, _, _)| count > 0)
     .map(|(count, one, many)| counted(count, one, many))
-}
-
-/// A number with the form of its noun that goes with it: `1 sample`, `12,345 samples`.
-pub fn counted(count: u64, one: &str, many: &str) -> String {
-    format!("{} {}", grouped(count), if count == 1 { one } else { many })
-}
-
-/// A number with its thousands apart: `12,345`.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// A part in per cent, never rounded to none or all where it is neither.
-fn share(part: u64, whole: u64) -> String {
-    if part == 0 || whole == 0 {
-        return "0 %".to_owned();
-    }
-    let per_cent = part as f64 / whole as f64 * 100.0;
-    match per_cent {
-        _ if part == whole => "100 %".to_owned(),
-        _ if per_cent < 0.1 => "< 0.1 %".to_owned(),
-        _ if per_cent > 99.9 => "> 99.9 %".to_owned(),
-        _ => format!("{per_cent:.1} %"),
-    }
 }
 
 #[cfg(test)]

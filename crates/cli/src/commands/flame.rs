@@ -167,7 +167,7 @@ fn draw(
     let weight = query.stacks.weight(&event.event.attr);
     let drawing = &arguments.drawing;
     let tree = |view: &View<'_>| {
-        let least = flamegraph::least_drawn(view, drawing.min_width, drawing.reverse);
+        let least = flamegraph::min_drawn_weight(view, drawing.min_width, drawing.reverse);
         (!arguments.folded && !drawing.flamechart).then(|| view.tree_of_all_time(least))
     };
     let (shown, tree) = analysis.event_view_with(event, show, weight, &query.stacks.shape(), console, tree);

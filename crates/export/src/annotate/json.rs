@@ -7,6 +7,7 @@ use profile::code::{CodeRange, Instruction};
 use serde_json::{Value, json};
 
 use super::{AnnotatedFunction, Listing};
+use crate::figures::{percent, write_json_line};
 use crate::printable;
 
 /// Writes one object.
@@ -22,7 +23,7 @@ pub fn write(
         json!({
             "function": printable(&function.name),
             "weight": function.weight(),
-            "percent": 100.0 * function.weight() as f64 / listing.total.max(1) as f64,
+            "percent": percent(function.weight(), listing.total),
             "ranges": function.ranges.iter().map(range).collect::<Vec<_>>(),
         })
     });
@@ -34,8 +35,7 @@ pub fn write(
         "lost": listing.lost,
         "functions": functions.collect::<Vec<_>>(),
     });
-    serde_json::to_writer(&mut *output, &document)?;
-    output.write_all(b"\n")
+    write_json_line(&document, output)
 }
 
 fn range(range: &CodeRange) -> Value {

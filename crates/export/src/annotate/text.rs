@@ -7,8 +7,8 @@ use profile::code::{CodeRange, Instruction};
 
 use super::arrows::Arrows;
 use super::{AnnotatedFunction, Listing};
+use crate::figures::{grouped, percent};
 use crate::printable;
-use crate::summary::grouped;
 
 /// Instructions without samples between two that have some: more of them are counted, not shown.
 const CONTEXT: usize = 6;
@@ -86,10 +86,6 @@ pub fn rows<E>(
 
 fn plain(text: String) -> ListingRow {
     ListingRow { text, heat: Heat::None, address: None }
-}
-
-fn percent(part: u64, whole: u64) -> f64 {
-    100.0 * part as f64 / whole.max(1) as f64
 }
 
 fn rows_of_range<E>(

@@ -1,7 +1,6 @@
 //! What the samples of a recording speak of, each once: modules, functions, addresses, stacks, threads.
 
 use std::collections::HashMap;
-use std::hash::Hash;
 
 use model::{Name, Space, SpaceId};
 use profile::{Count, FrameId, FrameKind, Label, PlaceId, StackId, ThreadId, ViewFrame, module_of};
@@ -9,6 +8,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::ExportedRecording;
 use crate::frame_name;
+use crate::interner::Interner;
 
 /// The name that stands for the stack of a sample without one.
 const NO_STACK: &str = "[no stack]";
@@ -66,7 +66,7 @@ pub(super) struct Thread {
 
 /// Samples of one thread with one stack.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Samples {
+pub(super) struct StackCount {
     pub(super) event: usize,
     pub(super) thread: u32,
     pub(super) stack: u32,
@@ -92,38 +92,16 @@ struct Numbers {
     stacks: HashMap<(ThreadId, StackId), u32, FxBuildHasher>,
 }
 
-/// Values, each once.
-#[derive(Debug)]
-pub(super) struct Table<T> {
-    pub(super) values: Vec<T>,
-    numbers: HashMap<T, u32>,
-}
-
-impl<T: Clone + Eq + Hash> Table<T> {
-    pub(super) fn new() -> Self {
-        Self { values: Vec::new(), numbers: HashMap::new() }
-    }
-
-    pub(super) fn intern(&mut self, value: T) -> u32 {
-        let next = self.values.len() as u32;
-        let values = &mut self.values;
-        *self.numbers.entry(value).or_insert_with_key(|value| {
-            values.push(value.clone());
-            next
-        })
-    }
-}
-
 /// All that samples speak of.
 pub(super) struct Dictionary {
     pub(super) mappings: Vec<Mapping>,
-    pub(super) functions: Table<Function>,
-    pub(super) locations: Table<Location>,
+    pub(super) functions: Interner<Function>,
+    pub(super) locations: Interner<Location>,
     /// Positions of locations, innermost first.
-    pub(super) stacks: Table<Vec<u32>>,
-    pub(super) threads: Table<Thread>,
+    pub(super) stacks: Interner<Vec<u32>>,
+    pub(super) threads: Interner<Thread>,
     /// Event by event.
-    pub(super) samples: Vec<Samples>,
+    pub(super) samples: Vec<StackCount>,
     of_spaces: HashMap<SpaceId, u32>,
     /// By event.
     numbers: Vec<Numbers>,
@@ -133,10 +111,10 @@ impl Dictionary {
     pub(super) fn new(recording: &ExportedRecording<'_>) -> Self {
         let mut all = Self {
             mappings: Vec::new(),
-            functions: Table::new(),
-            locations: Table::new(),
-            stacks: Table::new(),
-            threads: Table::new(),
+            functions: Interner::default(),
+            locations: Interner::default(),
+            stacks: Interner::default(),
+            threads: Interner::default(),
             samples: Vec::new(),
             of_spaces: HashMap::new(),
             numbers: Vec::new(),
@@ -167,6 +145,29 @@ impl Dictionary {
                 })
             })
         })
+    }
+
+    /// Returns the counted stacks of an event.
+    pub(super) fn samples_of(&self, event: usize) -> impl Iterator<Item = &StackCount> {
+        self.samples.iter().filter(move |samples| samples.event == event)
+    }
+
+    /// Returns the functions of a stack with their locations, the outermost first.
+    pub(super) fn lines_of(&self, stack: u32) -> impl Iterator<Item = (&Location, &Line)> {
+        let locations = self.stacks.values.get(stack as usize).into_iter().flatten().rev();
+        let locations = locations.filter_map(|&location| self.locations.values.get(location as usize));
+        locations.flat_map(|location| location.lines.iter().rev().map(move |line| (location, line)))
+    }
+
+    /// Returns the number of samples of each thread, by its id.
+    pub(super) fn samples_by_thread(&self) -> Vec<u64> {
+        let mut sums = vec![0_u64; self.threads.values.len()];
+        for counted in &self.samples {
+            if let Some(sum) = sums.get_mut(counted.thread as usize) {
+                *sum = sum.saturating_add(counted.count.samples);
+            }
+        }
+        sums
     }
 
     fn add(&mut self, recording: &ExportedRecording<'_>, event: usize, of_event: &super::ExportedEvent<'_>) {
@@ -206,7 +207,7 @@ impl Dictionary {
             if is_timed {
                 stacks.insert((thread, stack), number);
             }
-            self.samples.push(Samples { event, thread: threads[thread.index()], stack: number, count });
+            self.samples.push(StackCount { event, thread: threads[thread.index()], stack: number, count });
         }
         self.numbers.push(Numbers { threads, stacks });
     }

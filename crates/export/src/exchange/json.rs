@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::ExportedRecording;
 use super::dictionary::Dictionary;
+use crate::figures::write_json_line;
 
 /// The version of the schema. One that breaks readers has a higher number.
 const SCHEMA: &str = "prof-profile-1";
@@ -39,7 +40,7 @@ pub(super) fn write(
         json!({ "comm": thread.comm, "pid": pid, "tid": tid })
     });
     let events = recording.events.iter().enumerate().map(|(number, event)| {
-        let samples = || dictionary.samples.iter().filter(move |samples| samples.event == number);
+        let samples = || dictionary.samples_of(number);
         let (_, unit) = event.period_type();
         json!({
             "event": event.name,
@@ -64,6 +65,5 @@ pub(super) fn write(
         "threads": threads.collect::<Vec<_>>(),
         "events": events.collect::<Vec<_>>(),
     });
-    serde_json::to_writer(&mut *output, &whole)?;
-    writeln!(output)
+    write_json_line(&whole, output)
 }

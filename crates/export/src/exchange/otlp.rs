@@ -233,8 +233,8 @@ fn data(recording: &ExportedRecording<'_>, dictionary: &Dictionary) -> ProfilesD
         let sample_type = Some(ValueType { kind: tables.text(kind), unit: tables.text(unit) });
         let (kind, unit) = event.period_type();
         let period_type = Some(ValueType { kind: tables.text(kind), unit: tables.text(unit) });
-        let samples = dictionary.samples.iter().filter(|samples| samples.event == number);
-        let samples: Vec<Sample> = samples
+        let samples: Vec<Sample> = dictionary
+            .samples_of(number)
             .map(|samples| Sample {
                 stack_index: after_zero(samples.stack),
                 attribute_indices: threads[samples.thread as usize].clone(),

@@ -234,12 +234,8 @@ fn profile(recording: &ExportedRecording<'_>, dictionary: &Dictionary) -> Profil
 
 /// The position of the mapping that is most likely the program: the one that the heaviest thread is named after.
 fn program(dictionary: &Dictionary) -> Option<usize> {
-    let mut weights = vec![0_u64; dictionary.threads.values.len()];
-    for samples in &dictionary.samples {
-        let weight = &mut weights[samples.thread as usize];
-        *weight = weight.saturating_add(samples.count.samples);
-    }
-    let heaviest = dictionary.threads.values.iter().zip(weights).max_by_key(|(_, weight)| *weight);
+    let threads = dictionary.threads.values.iter().zip(dictionary.samples_by_thread());
+    let heaviest = threads.max_by_key(|(_, samples)| *samples);
     let comm = heaviest.map(|(thread, _)| &*thread.comm).filter(|comm| !comm.is_empty())?;
     dictionary
         .mappings

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::ExportedRecording;
 use super::dictionary::Dictionary;
+use crate::figures::write_json_line;
 
 /// Writes a profile for each event, whose stacks begin with their thread.
 pub(super) fn write(
@@ -28,14 +29,10 @@ pub(super) fn write(
     let frames: Vec<Value> = functions.chain(threads).collect();
     let profiles = recording.events.iter().enumerate().map(|(number, event)| {
         let (mut samples, mut weights, mut total) = (Vec::new(), Vec::new(), 0_u64);
-        for of_event in dictionary.samples.iter().filter(|samples| samples.event == number) {
-            let stack = &dictionary.stacks.values[of_event.stack as usize];
-            let locations =
-                stack.iter().rev().map(|&location| &dictionary.locations.values[location as usize]);
-            let functions = locations.flat_map(|location| location.lines.iter().rev());
+        for of_event in dictionary.samples_of(number) {
+            let functions = dictionary.lines_of(of_event.stack).map(|(_, line)| line.function as usize);
             let thread = first_thread + of_event.thread as usize;
-            let stack: Vec<usize> =
-                std::iter::once(thread).chain(functions.map(|line| line.function as usize)).collect();
+            let stack: Vec<usize> = std::iter::once(thread).chain(functions).collect();
             let weight = of_event.count.weight(event.view.weight());
             total = total.saturating_add(weight);
             samples.push(stack);
@@ -63,6 +60,5 @@ pub(super) fn write(
         "shared": { "frames": frames },
         "profiles": profiles.collect::<Vec<_>>(),
     });
-    serde_json::to_writer(&mut *output, &whole)?;
-    writeln!(output)
+    write_json_line(&whole, output)
 }

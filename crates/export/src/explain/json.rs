@@ -7,6 +7,7 @@ use profile::explain::Part;
 use serde_json::{Map, Value, json};
 
 use super::{ExplanationInput, module_name};
+use crate::figures::{self, write_json_line};
 
 /// Rows of each list; how many there are in all is said beside it.
 const MOST_ROWS: usize = 100;
@@ -17,7 +18,7 @@ const MOST_ROWS: usize = 100;
 /// Those of `output`.
 pub fn write(facts: &ExplanationInput<'_>, output: &mut dyn Write) -> io::Result<()> {
     let explanation = facts.explanation;
-    let percent = |weight: u64| 100.0 * weight as f64 / explanation.total.max(1) as f64;
+    let percent = |weight: u64| figures::percent(weight, explanation.total);
     let frame = |frame: FrameId, weight: u64| {
         let mut row = Map::new();
         row.insert("function".into(), facts.name(frame, None).into());
@@ -108,6 +109,5 @@ pub fn write(facts: &ExplanationInput<'_>, output: &mut dyn Write) -> io::Result
         "phases": phases.collect::<Vec<_>>(),
         "hints": facts.hints,
     });
-    serde_json::to_writer(&mut *output, &document)?;
-    output.write_all(b"\n")
+    write_json_line(&document, output)
 }

@@ -6,7 +6,8 @@ use profile::explain::{Cause, CostKind, HotFunction, Part, Phase};
 use profile::{FrameId, Weight};
 
 use super::{ExplanationInput, module_name};
-use crate::summary::{counted, grouped, losses};
+use crate::figures::{counted, fit, grouped, percent};
+use crate::summary::losses;
 
 /// Letters of a page, whatever the profile.
 const MOST_LETTERS: usize = 6_000;
@@ -74,13 +75,13 @@ impl Page<'_, '_> {
     }
 
     fn percent(&self, weight: u64) -> String {
-        format!("{:.1} %", 100.0 * self.share(weight))
+        format!("{:.1} %", percent(weight, self.facts.explanation.total))
     }
 
     fn head(&mut self) {
         let facts = self.facts;
         let explanation = facts.explanation;
-        self.line(&cut_middle(facts.title, 200));
+        self.line(&fit(facts.title, 200));
         let mut line = format!("{} of {}", counted(facts.total.samples, "sample", "samples"), facts.event);
         if facts.unit == "ns" && !facts.is_clock {
             let _ = write!(line, ", {} of all threads together", seconds(facts.total.period));
@@ -97,7 +98,7 @@ impl Page<'_, '_> {
         self.line(&line);
         let all = facts.total.weight(facts.weight);
         if explanation.total < all {
-            let left = 100.0 * explanation.total as f64 / all.max(1) as f64;
+            let left = percent(explanation.total, all);
             self.line(&format!("filters leave {left:.1} % of that: all shares below are of what they leave"));
         }
         let user = explanation.total.saturating_sub(explanation.kernel).saturating_sub(explanation.generated);
@@ -124,9 +125,7 @@ impl Page<'_, '_> {
             return;
         }
         let name = |_: &Self, module: &Option<model::Name>| {
-            module
-                .as_ref()
-                .map_or_else(|| "[unknown]".to_owned(), |module| cut_middle(&module_name(module), 30))
+            module.as_ref().map_or_else(|| "[unknown]".to_owned(), |module| fit(&module_name(module), 30))
         };
         let listed = self.listed(modules, self.rows, name);
         self.heading("By module");
@@ -203,7 +202,7 @@ impl Page<'_, '_> {
 
     /// In which functions most of a cause is, where that is not the cause itself.
     fn inside(&self, cause: &Cause) -> String {
-        let of_cause = |weight: u64| format!("{:.0} %", 100.0 * weight as f64 / cause.weight.max(1) as f64);
+        let of_cause = |weight: u64| format!("{:.0} %", percent(weight, cause.weight));
         let function = cause.path.last();
         match cause.inside.as_slice() {
             [only] if Some(&only.what) == function => String::new(),
@@ -242,7 +241,7 @@ impl Page<'_, '_> {
         self.heading("Hottest functions (in themselves, and where most of that is called from)");
         for function in &shown {
             let module = self.facts.module(function.function);
-            let module = module.map_or_else(String::new, |module| format!(" ({})", cut_middle(&module, 24)));
+            let module = module.map_or_else(String::new, |module| format!(" ({})", fit(&module, 24)));
             let name = self.facts.name(function.function, Some(NAME));
             let caller = self.caller(function);
             self.line(&format!("  {:>7}  {name}{module}{caller}", self.percent(function.own)));
@@ -257,7 +256,7 @@ impl Page<'_, '_> {
 
     fn caller(&self, function: &HotFunction) -> String {
         let Some(first) = function.callers.first() else { return String::new() };
-        let share = 100.0 * first.weight as f64 / function.own.max(1) as f64;
+        let share = percent(first.weight, function.own);
         let others = function.callers.len() - 1;
         let name = self.facts.name(first.what, Some(NAME));
         match others {
@@ -289,7 +288,7 @@ impl Page<'_, '_> {
         for phase in &phases[..shown] {
             let (from, to) = (phase.start.0 - start.0, phase.end.0 - start.0);
             let name = |frame: FrameId| self.facts.name(frame, Some(NAME));
-            let of_phase = |weight: u64| 100.0 * weight as f64 / phase.weight.max(1) as f64;
+            let of_phase = |weight: u64| percent(weight, phase.weight);
             let told = phase.functions.iter().take(3);
             let told: Vec<String> =
                 told.map(|part| format!("{} {:.0} %", name(part.what), of_phase(part.weight))).collect();
@@ -330,11 +329,11 @@ impl Page<'_, '_> {
         }
         let census = facts.census;
         if census.nameless > 0 {
-            let share = 100.0 * census.nameless as f64 / census.frames.max(1) as f64;
+            let share = percent(census.nameless, census.frames);
             lines.push(format!("{share:.1} % of the frames have no name"));
         }
         for hint in facts.hints {
-            lines.push(cut_middle(hint, 300));
+            lines.push(fit(hint, 300));
         }
         self.heading("What to distrust");
         if lines.is_empty() {
@@ -368,27 +367,15 @@ fn seconds(nanoseconds: u64) -> String {
     }
 }
 
-/// The text, or its beginning and its end where it has more letters than `most`.
-fn cut_middle(text: &str, most: usize) -> String {
-    let letters: Vec<char> = text.chars().collect();
-    if letters.len() <= most {
-        return text.to_owned();
-    }
-    let (head, tail) = (most / 2, most - most / 2 - 1);
-    let head: String = letters[..head].iter().collect();
-    let tail: String = letters[letters.len() - tail..].iter().collect();
-    format!("{head}…{tail}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn long_texts_keep_both_ends() {
-        assert_eq!(cut_middle("abcdefghij", 10), "abcdefghij");
-        assert_eq!(cut_middle("abcdefghijk", 6), "abc…jk");
-        assert_eq!(cut_middle("äöüäöüäöü", 4), "äö…ü");
+        assert_eq!(fit("abcdefghij", 10), "abcdefghij");
+        assert_eq!(fit("abcdefghijk", 6), "abc…jk");
+        assert_eq!(fit("äöüäöüäöü", 4), "äö…ü");
     }
 
     #[test]

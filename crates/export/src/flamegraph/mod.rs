@@ -1,4 +1,4 @@
-//! Flame graphs and flame charts as SVG, drawn by inferno.
+//! Flame graphs and flame charts as SVG. inferno places the frames; the page around them is in `svg`.
 
 mod pruning;
 mod svg;
@@ -11,7 +11,7 @@ use inferno::flamegraph::color::{Palette, PaletteMap};
 use inferno::flamegraph::{Direction, Options as Inferno};
 use profile::{FrameTree, View};
 
-use crate::label_stacks::{LEFT_OUT, LabelId, Rows, Stacks};
+use crate::label_stacks::{LabelId, LabelStacks, OMITTED, Rows};
 use crate::names::printable;
 use crate::palette::{self, colour_of};
 use crate::waiting;
@@ -21,25 +21,25 @@ use svg::folding::Folding;
 use svg::frames::Frames;
 use time_order::Chart;
 
-/// The look of the picture.
+/// The appearance of a picture.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Above the picture.
+    /// The title above the picture.
     pub title: String,
-    /// Below the title.
+    /// The text below the title.
     pub subtitle: String,
-    /// A palette of `inferno-flamegraph --colors`.
+    /// The colours of frames.
     pub colors: Colors,
-    /// Pixels; as wide as the window for `None`.
+    /// The width in pixels; `None` for that of the window.
     pub width: Option<usize>,
-    /// Per cent of the width below which a frame is not drawn.
+    /// The width below which a frame is omitted, in per cent of the width of the picture.
     pub min_width: f64,
-    /// Grow downwards (an icicle graph).
+    /// True if frames grow downwards (an icicle graph).
     pub inverted: bool,
-    /// Innermost frames at the root: who calls them.
+    /// True if innermost frames are at the root, with their callers above.
     pub reverse: bool,
-    /// Samples in the order of time, thread by thread, instead of merged stacks: the profile must have kept that order
-    /// (`profile::Detail::samples`).
+    /// True to draw samples in the order of time, thread by thread, instead of merged stacks. The profile must have kept
+    /// single samples ([`profile::Detail::samples`]).
     pub chart: bool,
     /// The unit of the weights, for example `samples`.
     pub unit: String,
@@ -50,14 +50,14 @@ pub struct Options {
 /// A colour palette.
 #[derive(Clone, Copy, Debug)]
 pub enum Colors {
-    /// By where a frame ran, which the others guess from names.
+    /// By the kind of code, which the other palettes guess from names.
     Kinds,
     /// One of inferno's.
     Inferno(Palette),
 }
 
 impl Colors {
-    /// The names that [`Colors::from_str`](std::str::FromStr::from_str) takes.
+    /// The names that [`Colors::from_str`](std::str::FromStr::from_str) parses.
     pub const NAMES: [&'static str; 17] = [
         "kinds", "java", "rust", "hot", "mem", "io", "wakeup", "js", "perl", "python", "red", "green",
         "blue", "aqua", "yellow", "purple", "orange",
@@ -72,9 +72,8 @@ impl std::str::FromStr for Colors {
     }
 }
 
-/// Weights beyond this are scaled down, so that their sum cannot overflow and keeps its digits in a floating-point
-/// number.
-const LARGEST_TOTAL: u128 = 1 << 53;
+/// Greater totals are scaled down to this, so that sums cannot overflow and are exact as floating-point numbers.
+const MAX_TOTAL: u128 = 1 << 53;
 
 /// Draws the samples of a view.
 ///
@@ -84,19 +83,19 @@ pub fn write(view: &View<'_>, options: &Options, output: &mut dyn Write) -> io::
     if options.chart {
         return draw(&Chart::new(view, options.reverse), options, output);
     }
-    let tree = view.tree_of_all_time(least_drawn(view, options.min_width, options.reverse));
+    let tree = view.tree_of_all_time(min_drawn_weight(view, options.min_width, options.reverse));
     write_tree(view, tree, options, output)
 }
 
-/// The weight of the narrowest frame that a picture needs of a view's tree, which has no text then for what is not drawn.
-/// `min_width` and `reverse` are those of its [`Options`].
-pub fn least_drawn(view: &View<'_>, min_width: f64, reverse: bool) -> f64 {
+/// Returns the weight below which frames of a view's tree are not drawn, so that the tree can omit them. `min_width` and
+/// `reverse` are those of the [`Options`].
+pub fn min_drawn_weight(view: &View<'_>, min_width: f64, reverse: bool) -> f64 {
     let total = u128::from(view.total()) + u128::from(view.unsampled_total());
-    // What grows from the other end may become wide.
-    if reverse { 0.0 } else { least(total, min_width) }
+    // Reversed stacks may merge to wider frames: none can be omitted.
+    if reverse { 0.0 } else { min_weight(total, min_width) }
 }
 
-/// Draws a view's tree of all time, from [`least_drawn`] on. [`Options::chart`] is not looked at: it draws no tree.
+/// Draws a view's tree of all time, which may omit frames below [`min_drawn_weight`]. Ignores [`Options::chart`].
 ///
 /// # Errors
 /// Those of `output`, and `InvalidData` where there is no sample to draw.
@@ -106,7 +105,7 @@ pub fn write_tree(
     options: &Options,
     output: &mut dyn Write,
 ) -> io::Result<()> {
-    let mut stacks = Stacks::from_tree(&tree, view.frames());
+    let mut stacks = LabelStacks::from_tree(&tree, view.frames());
     drop(tree);
     if options.reverse {
         stacks.reverse();
@@ -115,21 +114,24 @@ pub fn write_tree(
     draw(&stacks, options, output)
 }
 
-/// The weight of the narrowest frame to draw.
-fn least(total: u128, min_width: f64) -> f64 {
+/// Returns the weight of the narrowest frame to draw.
+fn min_weight(total: u128, min_width: f64) -> f64 {
     total as f64 * min_width / 100.0
 }
 
-/// Draws rows whose neighbours belong together.
+/// Draws rows. Neighbours share the frames that they have in common.
 fn draw(rows: &impl Rows, options: &Options, output: &mut dyn Write) -> io::Result<()> {
     let total = rows.total();
     let per_unit = options.per_unit.max(1);
-    let scale = (total.div_ceil(LARGEST_TOTAL) as u64).max(per_unit);
+    let scale = (total.div_ceil(MAX_TOTAL) as u64).max(per_unit);
     let width = options.width.unwrap_or(svg::WIDTH);
     let room = width.saturating_sub(2 * svg::MARGIN) as f64;
     let mut lines = Vec::new();
     let mut drawn_total = 0_u64;
-    let widths = Widths { least: least(total, options.min_width), scale: room / total.max(1) as f64 };
+    let widths = Widths {
+        min_weight: min_weight(total, options.min_width),
+        pixels_per_weight: room / total.max(1) as f64,
+    };
     let pruned = pruning::prune(rows, widths, &mut |frames, weight| {
         let weight = (weight / scale).max(1);
         drawn_total = drawn_total.saturating_add(weight);
@@ -140,7 +142,7 @@ fn draw(rows: &impl Rows, options: &Options, output: &mut dyn Write) -> io::Resu
     }
     let is_time = options.per_unit > 1;
     if is_time && !options.reverse {
-        waiting::mark(&mut lines, LEFT_OUT);
+        waiting::mark(&mut lines, OMITTED);
     }
     let folding = Folding::new(pruned.heights, room / drawn_total as f64);
 
@@ -153,19 +155,18 @@ fn draw(rows: &impl Rows, options: &Options, output: &mut dyn Write) -> io::Resu
             drawn.into_iter().for_each(|label| {
                 colours.insert(label, colour_of(label));
             });
-            // inferno's name for the frame of all samples.
+            // inferno names the frame of all samples by the empty text.
             colours.insert("", palette::ALL);
             inferno.palette_map = Some(&mut colours);
         }
         Colors::Inferno(palette) => inferno.colors = palette,
     }
-    // Narrow frames are out already, and the page is ours: see `Frames` for what it makes of inferno's.
+    // Narrow frames are omitted already. `Frames` keeps only the frames of inferno's page.
     inferno.min_width = 0.0;
     inferno.no_javascript = true;
     inferno.direction = Direction::Inverted;
-    // The lines are in their order, and have to stay so: inferno would sort them as text, which takes `a;b` and `a`
-    // apart where an `a::c` comes between them. It reverses the lines of a chart, as those of its usual input run
-    // backwards.
+    // The lines are sorted already. inferno would sort them as text, which separates `a;b` from `a` by `a::c`. Of a chart it
+    // keeps the order, but reverses the lines, because its usual input is backwards.
     inferno.flame_chart = true;
     inferno.count_name = printable(&options.unit).into_owned();
     inferno.factor = scale as f64 / per_unit as f64;
@@ -182,13 +183,13 @@ fn draw(rows: &impl Rows, options: &Options, output: &mut dyn Write) -> io::Resu
         inverted: options.inverted,
         rows: folding.rows(),
         total: drawn_total,
-        least: if pruned.left_out { options.min_width } else { 0.0 },
+        min_width: if pruned.has_omitted { options.min_width } else { 0.0 },
     };
-    page.begin(output)?;
+    page.write_head(output)?;
     let mut frames = Frames::new(output, folding, options.inverted, room);
     inferno::flamegraph::from_lines(&mut inferno, lines.iter().rev().map(String::as_str), &mut frames)?;
     let marks = frames.finish()?;
-    page.end(&marks, output)
+    page.write_tail(&marks, output)
 }
 
 fn line(rows: &impl Rows, frames: &[LabelId], weight: u64) -> String {
@@ -227,7 +228,7 @@ mod tests {
         }
     }
 
-    fn svg(stacks: &Stacks, options: &Options) -> String {
+    fn svg(stacks: &LabelStacks, options: &Options) -> String {
         let mut svg = Vec::new();
         draw(stacks, options, &mut svg).unwrap();
         String::from_utf8(svg).unwrap()
@@ -242,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_frame_is_drawn_once_whatever_its_neighbours_are_called() {
-        let mut stacks = Stacks::default();
+        let mut stacks = LabelStacks::default();
         for stack in [&["a"][..], &["a", "x"], &["a::c"], &["a b"]] {
             let stack: Vec<_> = stack.iter().map(|name| stacks.label(name)).collect();
             stacks.push(&stack, 5);
@@ -254,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_number_after_a_space_does_not_upset_the_order() {
-        let mut stacks = Stacks::default();
+        let mut stacks = LabelStacks::default();
         for (name, weight) in [("a", 5), ("a (x)", 3), ("a!", 1), ("a b", 12)] {
             let label = stacks.label(name);
             stacks.push(&[label], weight);
@@ -265,7 +266,7 @@ mod tests {
 
     #[test]
     fn absurd_weights_are_scaled() {
-        let mut stacks = Stacks::default();
+        let mut stacks = LabelStacks::default();
         for name in ["a", "b", "c"] {
             let label = stacks.label(name);
             stacks.push(&[label], u64::MAX);
@@ -286,7 +287,7 @@ mod tests {
             rows in prop::collection::vec((prop::collection::vec(any::<String>(), 1..5), 1_u64..1000), 1..8),
             chart in any::<bool>(),
         ) {
-            let mut stacks = Stacks::default();
+            let mut stacks = LabelStacks::default();
             for (frames, weight) in &rows {
                 let labels: Vec<_> = frames.iter().map(|name| stacks.label(name)).collect();
                 stacks.push(&labels, *weight);

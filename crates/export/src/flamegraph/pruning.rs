@@ -1,50 +1,50 @@
-//! Stacks as blocks side by side, with the narrow ones left out, so that a drawing costs what it shows.
+//! Omits blocks of a flame graph that are too narrow to draw, so that the size of a drawing depends on what it shows.
 
 use super::svg::folding::Heights;
 use crate::label_stacks::{LabelId, Rows};
 
-/// The widths of rows that are to be drawn.
+/// The scale of a drawing, and the width below which blocks are omitted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Widths {
-    /// In units of weight: narrower blocks are left out.
-    pub(crate) least: f64,
+    /// Blocks of less weight are omitted.
+    pub(crate) min_weight: f64,
     /// Pixels per unit of weight.
-    pub(crate) scale: f64,
+    pub(crate) pixels_per_weight: f64,
 }
 
-/// The rows that were drawn, after the narrow ones were cut.
+/// The height of a drawing whose narrow blocks were omitted.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Pruned {
-    /// The heights of the blocks, in rows; all samples together are the first row.
+    /// The heights that blocks reach, in rows. The first row is the block of all samples.
     pub(crate) heights: Heights,
-    /// True if blocks were left out.
-    pub(crate) left_out: bool,
+    /// True if blocks were omitted.
+    pub(crate) has_omitted: bool,
 }
 
-/// Calls `line` for each line to draw, in the order of `rows`: a stack and its weight. The weights' sum is that of
+/// Calls `line` for each stack to draw with its weight, in the order of `rows`. The sum of the weights equals that of
 /// the rows.
 ///
-/// Neighbours that begin alike share a block per frame. One that would be narrower than `least` is left out with all
-/// above it, and [`LabelId::LEFT_OUT`] takes its place. The first frames stay, as nothing lies below them.
+/// Neighbours share the blocks of the frames that their stacks have in common. A block of less than
+/// [`Widths::min_weight`] is replaced by [`LabelId::OMITTED`], with all blocks above it. Outermost frames always stay.
 pub(crate) fn prune(rows: &impl Rows, widths: Widths, line: &mut dyn FnMut(&[LabelId], u64)) -> Pruned {
     let (wide, heights) = wide_blocks(rows, widths);
-    let mut pruned = Pruned { heights, left_out: false };
+    let mut pruned = Pruned { heights, has_omitted: false };
     let mut path: Vec<(LabelId, bool)> = Vec::new();
     let mut wide = wide.into_iter();
-    // The line that grows while neighbours are cut to the same stack.
+    // The line whose weight grows while neighbours are cut to the same stack.
     let mut last: (Vec<LabelId>, u64) = Default::default();
     let mut shown = Vec::new();
-    rows.each(&mut |frames, weight| {
+    rows.for_each_row(&mut |frames, weight| {
         path.truncate(shared(path.iter().map(|open| open.0), frames));
         let opened = &frames[path.len()..];
         path.extend(opened.iter().copied().zip(&mut wide));
         let count = path.iter().take_while(|open| open.1).count().max(1);
         shown.clear();
         shown.extend_from_slice(&frames[..count]);
-        if count < frames.len() && shown.last() != Some(&LabelId::LEFT_OUT) {
-            shown.push(LabelId::LEFT_OUT);
+        if count < frames.len() && shown.last() != Some(&LabelId::OMITTED) {
+            shown.push(LabelId::OMITTED);
         }
-        pruned.left_out |= shown.last() == Some(&LabelId::LEFT_OUT);
+        pruned.has_omitted |= shown.last() == Some(&LabelId::OMITTED);
         if last.0 != shown {
             if last.1 > 0 {
                 line(&last.0, last.1);
@@ -60,7 +60,7 @@ pub(crate) fn prune(rows: &impl Rows, widths: Widths, line: &mut dyn FnMut(&[Lab
     pruned
 }
 
-/// For each block, in the order of their beginnings: whether it is wide enough. And how high blocks reach.
+/// Returns for each block, in the order in which blocks start, whether it is wide enough, and the heights of all blocks.
 fn wide_blocks(rows: &impl Rows, widths: Widths) -> (Vec<bool>, Heights) {
     let mut wide = Vec::new();
     let mut heights = Heights::default();
@@ -70,17 +70,17 @@ fn wide_blocks(rows: &impl Rows, widths: Widths) -> (Vec<bool>, Heights) {
         while path.len() > keep
             && let Some((label, block, weight)) = path.pop()
         {
-            let is_left_out = label == LabelId::LEFT_OUT;
-            wide[block] = is_left_out || weight as f64 >= widths.least;
+            let is_left_out = label == LabelId::OMITTED;
+            wide[block] = is_left_out || weight as f64 >= widths.min_weight;
             if !is_left_out {
-                heights.add(path.len() + 2, weight as f64 * widths.scale);
+                heights.add(path.len() + 2, weight as f64 * widths.pixels_per_weight);
             }
             if let Some((_, _, below)) = path.last_mut() {
                 *below += weight;
             }
         }
     };
-    rows.each(&mut |frames, weight| {
+    rows.for_each_row(&mut |frames, weight| {
         let shared = shared(path.iter().map(|open| open.0), frames);
         close(&mut path, shared, &mut wide);
         for &label in &frames[path.len()..] {
@@ -102,11 +102,11 @@ fn shared(path: impl Iterator<Item = LabelId>, frames: &[LabelId]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::label_stacks::{LEFT_OUT, Stacks};
+    use crate::label_stacks::{LabelStacks, OMITTED};
     use proptest::prelude::*;
 
-    fn stacks(rows: &[(Vec<u8>, u64)]) -> Stacks {
-        let mut stacks = Stacks::default();
+    fn stacks(rows: &[(Vec<u8>, u64)]) -> LabelStacks {
+        let mut stacks = LabelStacks::default();
         for (frames, weight) in rows {
             let labels: Vec<_> = frames.iter().map(|frame| stacks.label(&frame.to_string())).collect();
             stacks.push(&labels, *weight);
@@ -114,11 +114,11 @@ mod tests {
         stacks
     }
 
-    fn lines(stacks: &Stacks, least: f64) -> Vec<(String, u64)> {
+    fn lines(stacks: &LabelStacks, least: f64) -> Vec<(String, u64)> {
         let mut lines = Vec::new();
-        prune(stacks, Widths { least, scale: 1.0 }, &mut |frames, weight| {
+        prune(stacks, Widths { min_weight: least, pixels_per_weight: 1.0 }, &mut |frames, weight| {
             let frames: Vec<_> = frames.iter().map(|&label| stacks.text(label)).collect();
-            lines.push((frames.join(";").replace(LEFT_OUT, "…"), weight));
+            lines.push((frames.join(";").replace(OMITTED, "…"), weight));
         });
         lines
     }
@@ -133,10 +133,10 @@ mod tests {
     #[test]
     fn the_height_is_that_of_the_widest_frames() {
         let stacks = stacks(&[(vec![1, 2, 3, 4], 1), (vec![1, 5, 6], 3), (vec![1, 5], 10)]);
-        let widths = Widths { least: 0.0, scale: 1.0 };
+        let widths = Widths { min_weight: 0.0, pixels_per_weight: 1.0 };
         let pruned = prune(&stacks, widths, &mut |_, _| {});
-        assert_eq!(pruned, Pruned { heights: Heights { seen: 5, wide: 3 }, left_out: false });
-        assert!(prune(&stacks, Widths { least: 2.0, ..widths }, &mut |_, _| {}).left_out);
+        assert_eq!(pruned, Pruned { heights: Heights { visible: 5, wide: 3 }, has_omitted: false });
+        assert!(prune(&stacks, Widths { min_weight: 2.0, ..widths }, &mut |_, _| {}).has_omitted);
     }
 
     #[test]

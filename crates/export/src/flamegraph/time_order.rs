@@ -1,16 +1,16 @@
-//! Stacks in the order of time: what a flame chart is made of.
+//! The samples of a view in the order of time, from which flame charts are drawn.
 
 use profile::{Sample, View};
 
 use crate::frame_name;
 use crate::label_stacks::{LabelId, LabelTable, Rows};
 
-/// The samples of a view whose profile kept them ([`profile::Detail::samples`]), thread by thread in the order of
-/// their first samples.
+/// The samples of a view, thread by thread, each in the order of time. The profile must have kept single samples
+/// ([`profile::Detail::samples`]).
 pub(crate) struct Chart<'v, 'p> {
     view: &'v View<'p>,
     labels: LabelTable,
-    /// By frame number.
+    /// The label of each frame, by its index.
     label_of: Vec<LabelId>,
     samples: Vec<Sample>,
     reverse: bool,
@@ -21,14 +21,14 @@ impl<'v, 'p> Chart<'v, 'p> {
         let mut labels = LabelTable::default();
         let label_of = view.frames().frames().iter().map(|frame| labels.label(&frame_name(frame))).collect();
         let mut samples: Vec<Sample> = view.profile().samples().iter().collect();
-        // Stable: within what has the same first frame, time decides.
+        // The sort is stable: samples with the same root frames stay in the order of time.
         samples.sort_by_key(|sample| view.roots(sample.thread));
         Self { view, labels, label_of, samples, reverse }
     }
 }
 
 impl Rows for Chart<'_, '_> {
-    fn each(&self, row: &mut dyn FnMut(&[LabelId], u64)) {
+    fn for_each_row(&self, row: &mut dyn FnMut(&[LabelId], u64)) {
         let mut frames = Vec::new();
         let mut stack = Vec::new();
         for sample in self.samples.iter().filter(|sample| sample.weight(self.view.weight()) > 0) {

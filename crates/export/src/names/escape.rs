@@ -1,11 +1,11 @@
-//! Entities of XML and HTML.
+//! Escapes text for XML and HTML, and restores it.
 
 use std::borrow::Cow;
 
 const ENTITIES: [(&str, char); 5] =
     [("&lt;", '<'), ("&gt;", '>'), ("&apos;", '\''), ("&quot;", '"'), ("&amp;", '&')];
 
-/// The text of an element or attribute without entities.
+/// Returns the text of an element or attribute with its entities resolved.
 pub(crate) fn unescaped(text: &str) -> Cow<'_, str> {
     if !text.contains('&') {
         return Cow::Borrowed(text);
@@ -23,7 +23,7 @@ pub(crate) fn unescaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(plain + rest)
 }
 
-/// Text for an element or an attribute.
+/// Escapes text for an element or attribute.
 pub(crate) fn escape(text: &str) -> Cow<'_, str> {
     if !text.contains(['<', '>', '&', '\'', '"']) {
         return Cow::Borrowed(text);

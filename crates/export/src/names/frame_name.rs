@@ -1,12 +1,12 @@
-//! Frames as text: `name`, with the suffixes that inferno and `flamegraph.pl` colour by.
+//! The names of frames, with the suffixes by which inferno and `flamegraph.pl` colour them.
 
 use profile::{FrameKind, Label, ViewFrame};
 
-/// The name of a frame, not yet safe for a line (see [`crate::safe_label`]).
+/// Returns the name of a frame. It is not yet safe for a folded line (see [`crate::safe_label`]).
 ///
-/// `_[k]` marks kernel frames, `_[i]` inlined ones (of the kernel, too), `_[j]` generated code. A frame without a name is
-/// `[module]` or `[unknown]`, with its offset where the view has it; with modules a function is ``module`function``,
-/// as DTrace writes it.
+/// The suffix `_[k]` marks kernel frames, `_[i]` inlined ones (of the kernel as well), `_[j]` generated code. A frame
+/// without a name is `[module]` or `[unknown]`, with its offset if the view has it. A function with its module is
+/// ``module`function``, as DTrace writes it.
 pub fn frame_name(frame: &ViewFrame) -> String {
     let offset = |offset: &Option<u64>| offset.map_or(String::new(), |offset| format!("+{offset:#x}"));
     let mut name = match &frame.label {

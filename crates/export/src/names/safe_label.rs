@@ -1,22 +1,22 @@
-//! Frame names made safe for folded lines and for what reads them.
+//! Makes frame names safe for folded lines and their readers.
 
 use std::borrow::Cow;
 
 use model::Name;
 
-/// A character that stands where a space would be taken for a separator, and still looks like one.
+/// Replaces a space that readers would take for the separator before the count.
 const NO_BREAK_SPACE: char = '\u{a0}';
-/// A character that stands for a space that would be trimmed.
+/// Replaces a space that readers would trim.
 const OPEN_BOX: char = '\u{2423}';
-/// A character that stands for a `#` that would begin a comment.
+/// Replaces a `#` that would start a comment.
 const FULL_WIDTH_NUMBER_SIGN: char = '\u{ff03}';
 
-/// The name as one frame of a folded line.
+/// Returns the name as one frame of a folded line.
 ///
-/// Folded lines are `frame;frame;… COUNT`. Their readers split at `;`, trim lines, skip those that begin with `#`,
-/// and take up to two numbers at the end for counts (inferno's and FlameGraph's differential form). So: `;` becomes
+/// Folded lines are `frame;frame;… COUNT`. Their readers split at `;`, trim lines, skip lines that start with `#`, and
+/// read up to two numbers at the end as counts (the differential form of inferno and FlameGraph). Therefore `;` becomes
 /// `:`, unprintable characters U+FFFD, a leading `#` its full-width form, outer white space an open box, the space
-/// before a number at the end a no-break space, and nothing at all `(empty)`.
+/// before a number at the end a no-break space, and an empty name `(empty)`.
 pub fn safe_label(name: &str) -> Cow<'_, str> {
     if name.is_empty() {
         return Cow::Borrowed("(empty)");
@@ -38,8 +38,8 @@ pub fn safe_label(name: &str) -> Cow<'_, str> {
     label
 }
 
-/// The text with U+FFFD for each character that a terminal may act upon, or that XML cannot hold: for pages and tables, which have
-/// no separators as folded lines do.
+/// Returns the text with U+FFFD in place of each character that a terminal may act upon, or that XML cannot represent. For
+/// pages and tables; [`safe_label`] also escapes the separators of folded lines.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_unprintable) {
         return Cow::Borrowed(text);
@@ -47,7 +47,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     text.chars().map(|character| if is_unprintable(character) { '\u{fffd}' } else { character }).collect()
 }
 
-/// Besides what a terminal may act upon: the two characters that XML 1.0 cannot hold.
+/// Returns true for characters that a terminal may act upon, and for the two that XML 1.0 cannot represent.
 fn is_unprintable(character: char) -> bool {
     Name::is_unsafe(character) || matches!(character, '\u{fffe}' | '\u{ffff}')
 }

@@ -1,14 +1,14 @@
-//! What of a function's name a frame shows that has no room for all of it.
+//! Shortens names of functions for frames that are too narrow for the whole name.
 //!
-//! A name is read as the parts of a path, of which a narrow frame leaves out the first ones: `Attr.visitApply` for
-//! `void com.sun.tools.javac.comp.Attr.visitApply(JCMethodInvocation)`, `Vec::push` for `alloc::vec::Vec<T>::push`.
-//! Return types, parameters and template arguments are never shown. What is not understood is shown as it is.
+//! A name is parsed as the parts of a path. A narrow frame omits the first parts: it shows `Attr.visitApply` for
+//! `void com.sun.tools.javac.comp.Attr.visitApply(JCMethodInvocation)`, and `Vec::push` for `alloc::vec::Vec<T>::push`.
+//! Return types, parameters and template arguments are never shown. A name of another form is shown whole.
 
 use std::fmt::Write as _;
 use std::ops::Range;
 
-/// A name as parts, each with the separator behind it. The text of a part is that of some ranges of the name, so that a
-/// reader of the picture needs no more than numbers to have it.
+/// A name split into parts, each with the separator that follows it. A part consists of ranges of the name, so that the
+/// script of a picture needs only numbers to restore it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct FunctionName {
     parts: Vec<Part>,
@@ -21,10 +21,10 @@ fn part(range: Range<usize>) -> Part {
     std::iter::once(range).collect()
 }
 
-/// Letters of a name that is cut, and its mark. Fewer say nothing.
-const LEAST_LETTERS: usize = 5;
+/// The least number of columns for a name that is cut, with its ellipsis. A shorter beginning tells nothing.
+const MIN_COLUMNS: usize = 5;
 
-/// Qualified names within names are followed this deep; hostile ones nest without end.
+/// The greatest depth of qualified names within names that is parsed.
 const MAX_DEPTH: usize = 4;
 
 impl FunctionName {
@@ -39,15 +39,15 @@ impl FunctionName {
         Self { parts: parts.unwrap_or_else(whole) }
     }
 
-    /// As much of the name as fits into so many columns: all parts, the last two (class and method), the last one, or
-    /// else the beginning of that.
+    /// Returns the longest form of the name that fits into `columns`: all parts, the last two (class and method), the last
+    /// one, or its beginning with an ellipsis. Empty if even that does not fit.
     pub(crate) fn fit(&self, name: &str, columns: usize) -> String {
         let text = |parts: &[Part]| -> String {
             parts.iter().flatten().filter_map(|range| name.get(range.clone())).collect()
         };
         let mut last = String::new();
         let count = self.parts.len();
-        // All of it, or what is enough to know it by: the rest of a path without its beginning only looks like one.
+        // Three or more parts without the first ones would look like a whole path.
         for first in [0, count.saturating_sub(2), count.saturating_sub(1)] {
             last = text(&self.parts[first..]);
             if last.chars().count() <= columns {
@@ -55,13 +55,13 @@ impl FunctionName {
             }
         }
         match columns {
-            0..LEAST_LETTERS => String::new(),
+            0..MIN_COLUMNS => String::new(),
             _ => last.chars().take(columns - 1).chain(['…']).collect(),
         }
     }
 
-    /// The parts for the picture's script: `START-END,START-END START …` in UTF-16 units of the name. The end is left out
-    /// where the next part begins, or the name ends. `None` where the only part is the name.
+    /// Encodes the parts for the script of a picture: `START-END,START-END START …`, in UTF-16 units of the name. Omits an
+    /// end where the next range starts or the name ends. Returns `None` if the name is its only part.
     pub(crate) fn cuts(&self, name: &str) -> Option<String> {
         if self.parts == [part(0..name.len())] {
             return None;
@@ -85,21 +85,22 @@ impl FunctionName {
     }
 }
 
-/// The bytes of a name. All that tells parts apart is ASCII, so that ranges never split a character.
+/// The bytes of a name. All separators of parts are ASCII, so ranges never split a character.
 #[derive(Clone, Copy)]
 struct Text<'n>(&'n [u8]);
 
-/// A path as it is read.
+/// The state of parsing a path.
 #[derive(Default)]
 struct Path {
     parts: Vec<Part>,
-    /// The part that is not yet at its end.
+    /// The current part.
     open: Part,
     has_parameters: bool,
 }
 
 impl Text<'_> {
-    /// `Lcom/sun/Attr;::visitApply`, as agents for Java name methods. The semicolon has become a colon.
+    /// Parses `Lcom/sun/Attr;::visitApply`, the form in which Java agents name methods. [`crate::safe_label`] has replaced
+    /// the semicolon by a colon.
     fn class_descriptor(self) -> Option<Vec<Part>> {
         let end = self.find(0, b":::").or_else(|| self.find(0, b";::"))?;
         if !self.0.starts_with(b"L") || self.0.contains(&b' ') {
@@ -114,7 +115,7 @@ impl Text<'_> {
         Some(parts)
     }
 
-    /// A path with `::`, or anything with parameters behind it.
+    /// Parses a path with `::`, or a name with parameters.
     fn signature(self) -> Option<Vec<Part>> {
         let mut path = Path::default();
         self.read(0..self.0.len(), 0, &mut path)?;
@@ -129,7 +130,7 @@ impl Text<'_> {
         Some(self.joined(parts))
     }
 
-    /// Java's methods without parameters, and Go's packages with their folders.
+    /// Parses Java methods without parameters, and Go packages with their directories.
     fn dotted(self) -> Option<Vec<Part>> {
         let whole = 0..self.0.len();
         if self.0.contains(&b' ') {
@@ -146,11 +147,11 @@ impl Text<'_> {
         of_package.then_some(parts)
     }
 
-    /// Reads a path into `path`. `None` where it is none.
+    /// Parses a path into `path`; returns `None` if the range is no path.
     fn read(self, range: Range<usize>, depth: usize, path: &mut Path) -> Option<()> {
         let end = range.end;
         let (mut at, mut start) = (range.start, range.start);
-        // Where the part that is being read begins.
+        // The start of the current part.
         let mut part = at;
         let mut spaces = false;
         while at < end {
@@ -158,13 +159,13 @@ impl Text<'_> {
                 b'o' if at == part && self.is_operator(at) => {
                     at = self.operator_end(at + b"operator".len(), end);
                     if self.0[at..end].starts_with(b" <") {
-                        path.keep(start..at);
-                        at = self.close(at + 1)? + 1;
+                        path.push_range(start..at);
+                        at = self.closing_bracket(at + 1)? + 1;
                         start = at;
                     }
                 }
                 b'<' if at == range.start && depth < MAX_DEPTH => {
-                    let close = self.close(at)?;
+                    let close = self.closing_bracket(at)?;
                     let inner = at + 1..close;
                     if self.0[inner.clone()].starts_with(b"impl ") {
                         at = close + 1;
@@ -178,43 +179,43 @@ impl Text<'_> {
                     }
                     (at, start) = (close + 1, close + 1);
                 }
-                b'<' if at == part => at = self.close(at)? + 1,
+                b'<' if at == part => at = self.closing_bracket(at)? + 1,
                 b'<' => {
-                    path.keep(start..at);
-                    at = self.close(at)? + 1;
+                    path.push_range(start..at);
+                    at = self.closing_bracket(at)? + 1;
                     start = at;
                 }
                 b'(' if at > part
                     && (self.is_word(at - 1) || matches!(self.0[at - 1], b'>' | b')' | b'=')) =>
                 {
-                    path.keep(start..at);
-                    at = self.close(at)? + 1;
+                    path.push_range(start..at);
+                    at = self.closing_bracket(at)? + 1;
                     start = at;
                     path.has_parameters = true;
                     if !self.0[at..end].starts_with(b"::") {
-                        return self.ends(at..end).then_some(());
+                        return self.has_only_qualifiers(at..end).then_some(());
                     }
                     path.has_parameters = false;
                 }
-                b'(' | b'{' | b'[' => at = self.close(at)? + 1,
+                b'(' | b'{' | b'[' => at = self.closing_bracket(at)? + 1,
                 b':' if self.0[at..end].starts_with(b"::") => {
                     let arguments = at + 2;
                     let is_turbofish = self.0.get(arguments) == Some(&b'<')
                         && !self.0[arguments + 1..].starts_with(b"impl ");
-                    let close = if is_turbofish { self.close(arguments) } else { None };
+                    let close = if is_turbofish { self.closing_bracket(arguments) } else { None };
                     let follows = close.map(|close| &self.0[close + 1..end]);
                     if let (Some(close), true) = (close, follows.is_some_and(is_path_end)) {
-                        path.keep(start..at);
+                        path.push_range(start..at);
                         (at, start) = (close + 1, close + 1);
                         continue;
                     }
-                    path.keep(start..at + 2);
+                    path.push_range(start..at + 2);
                     path.parts.push(std::mem::take(&mut path.open));
                     at += 2;
                     (start, part) = (at, at);
                 }
                 b' ' => {
-                    // What is before it is a return type, if parameters follow.
+                    // The text before a space is the return type, if parameters follow.
                     *path = Path::default();
                     spaces = true;
                     at += 1;
@@ -223,18 +224,18 @@ impl Text<'_> {
                 _ => at += 1,
             }
         }
-        path.keep(start..end);
+        path.push_range(start..end);
         (!spaces && !path.open.is_empty()).then_some(())
     }
 
-    /// Returns true if nothing of the name stands in this range behind its parameters.
-    fn ends(self, range: Range<usize>) -> bool {
+    /// Returns true if the range behind the parameters has qualifiers only.
+    fn has_only_qualifiers(self, range: Range<usize>) -> bool {
         let rest = &self.0[range];
         let qualifiers: [&[u8]; 6] = [b" const", b" volatile", b"&", b" noexcept", b" [", b" ("];
         rest.is_empty() || rest == b".cold" || qualifiers.iter().any(|qualifier| rest.starts_with(qualifier))
     }
 
-    /// Closures and what is called in them stay with the function that they lie in.
+    /// Joins closures, and the parts that follow them, to the function that encloses them.
     fn joined(self, parts: Vec<Part>) -> Vec<Part> {
         let is_closure =
             |part: &Part| part.first().is_some_and(|range| self.0.get(range.start) == Some(&b'{'));
@@ -260,7 +261,7 @@ impl Text<'_> {
                 start = at + 1;
             }
         }
-        // A separator at the end separates nothing.
+        // A separator at the end belongs to the last part.
         match parts.last_mut() {
             Some(last) if start == range.end => last[0].end = range.end,
             _ => parts.push(part(start..range.end)),
@@ -282,7 +283,7 @@ impl Text<'_> {
         self.0[at..].starts_with(b"operator") && self.0.get(at + 8).is_some_and(|_| !self.is_word(at + 8))
     }
 
-    /// The end of an operator's name, which may have brackets and spaces in it.
+    /// Returns the end of an operator's name, which may contain brackets and spaces.
     fn operator_end(self, from: usize, end: usize) -> usize {
         let rest = &self.0[from..end];
         if rest.starts_with(b"()") || rest.starts_with(b"[]") {
@@ -293,19 +294,19 @@ impl Text<'_> {
             let parameters = rest.iter().position(|&byte| byte == b'(');
             return from + parameters.unwrap_or(rest.len());
         }
-        // `operator< <T>` and `operator<<<T>` end in arguments of a template.
+        // `operator< <T>` and `operator<<<T>` end in template arguments.
         let symbol = [&b"<=>"[..], b"<<=", b">>=", b"->*", b"<<", b">>", b"->", b"<=", b">=", b"<", b">"];
         let symbol = symbol.iter().find(|symbol| rest.starts_with(symbol));
         from + symbol.map_or(symbols, |symbol| symbol.len())
     }
 
-    /// The position of the bracket that closes the one at `open`.
-    fn close(self, open: usize) -> Option<usize> {
+    /// Returns the position of the bracket that closes the one at `open`.
+    fn closing_bracket(self, open: usize) -> Option<usize> {
         let mut depth = 0_usize;
         for at in open..self.0.len() {
             match self.0[at] {
                 b'<' | b'(' | b'{' | b'[' => depth += 1,
-                // The arrow of a function type is no bracket.
+                // The arrow of a function type.
                 b'>' if self.0[at - 1] == b'-' => {}
                 b'>' | b')' | b'}' | b']' => {
                     depth = depth.checked_sub(1)?;
@@ -320,13 +321,13 @@ impl Text<'_> {
     }
 }
 
-/// Returns true if a path ends here or goes on with another part, so that what is before can be its arguments.
+/// Returns true if a path ends here or continues with another part, so that the brackets before can be its arguments.
 fn is_path_end(rest: &[u8]) -> bool {
     rest.is_empty() || rest.starts_with(b"::") || rest.starts_with(b"(")
 }
 
 impl Path {
-    fn keep(&mut self, range: Range<usize>) {
+    fn push_range(&mut self, range: Range<usize>) {
         if !range.is_empty() {
             self.open.push(range);
         }

@@ -5,9 +5,9 @@ use std::io::{self, Write};
 
 use profile::queries::Weights;
 
-use super::cut::{percent, share};
 use super::keys::Key;
 use super::ratios::{Ratio, ratios};
+use super::shares::{percents, share};
 use super::{EventReport, Options, ReportBody, events_of, heading, hints};
 use crate::summary::counted;
 
@@ -81,14 +81,8 @@ pub(super) fn markdown(
         _ => &[],
     };
     for table in tables.iter().filter(|table| table.omitted > 0) {
-        let shares = table.omitted_self.iter().zip(&table.totals);
-        let shares = shares.map(|(&weight, &total)| percent(share(weight, total))).collect::<Vec<_>>();
-        writeln!(
-            output,
-            "\n{}: {} self",
-            counted(table.omitted as u64, "more row", "more rows"),
-            shares.join(", ")
-        )?;
+        let rows = counted(table.omitted as u64, "more row", "more rows");
+        writeln!(output, "\n{rows}: {} self", percents(&table.omitted_self, &table.totals))?;
     }
     if let ReportBody::Tree(tree) = body {
         let lines = tree.lines.iter().map(|line| &line.omitted).chain([&tree.omitted]);

@@ -5,12 +5,13 @@ use std::io::{self, Write};
 use profile::queries::Weights;
 use serde_json::{Map, Value, json};
 
-use super::cut::share;
 use super::keys::Key;
 use super::ratios::ratios;
+use super::shares::share;
 use super::table::Table;
 use super::tree::{Omitted, Tree};
 use super::{EventReport, Options, ReportBody, events_of};
+use crate::figures::write_json_line;
 
 /// The version of the schema. One that breaks readers has a higher number.
 const SCHEMA: &str = "prof-report-1";
@@ -57,8 +58,7 @@ pub(super) fn write(
             }
         }
     }
-    serde_json::to_writer(&mut *output, &Value::Object(whole))?;
-    writeln!(output)
+    write_json_line(&Value::Object(whole), output)
 }
 
 /// The event, and how far what is said about it can be trusted.

@@ -1,6 +1,5 @@
 //! What rows of a table are told apart by.
 
-use std::collections::HashMap;
 use std::str::FromStr;
 
 use model::Name;
@@ -9,6 +8,7 @@ use profile::{FrameId, FrameKind, Label, ViewFrame};
 use thiserror::Error;
 
 use crate::frame_name;
+use crate::interner::Interner;
 
 /// A key by which rows are told apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,19 +124,19 @@ pub(super) const NO_STACK: &str = "[no stack]";
 pub(super) struct Grouping<'t> {
     frames: &'t [ViewFrame],
     keys: &'t [Key],
-    threads: Texts,
-    functions: Texts,
+    threads: Interner<Vec<String>>,
+    functions: Interner<Vec<String>>,
 }
 
 impl<'t> Grouping<'t> {
     pub(super) fn new(frames: &'t [ViewFrame], keys: &'t [Key]) -> Self {
-        Self { frames, keys, threads: Texts::default(), functions: Texts::default() }
+        Self { frames, keys, threads: Interner::default(), functions: Interner::default() }
     }
 
     /// The fields of a row, in the order of the keys.
     pub(super) fn fields(&self, thread: u32, frame: u32) -> Vec<String> {
-        let mut of_thread = self.threads.get(thread).iter();
-        let mut of_frame = self.functions.get(frame).iter();
+        let mut of_thread = fields_of(&self.threads, thread);
+        let mut of_frame = fields_of(&self.functions, frame);
         let field = |key: &Key| if key.is_of_thread() { of_thread.next() } else { of_frame.next() };
         self.keys.iter().map(field).map(|field| field.cloned().unwrap_or_default()).collect()
     }
@@ -175,24 +175,6 @@ impl RowKeys for Grouping<'_> {
     }
 }
 
-/// Lists of texts, each once.
-#[derive(Default)]
-struct Texts {
-    numbers: HashMap<Vec<String>, u32>,
-    texts: Vec<Vec<String>>,
-}
-
-impl Texts {
-    fn intern(&mut self, fields: Vec<String>) -> u32 {
-        let next = self.texts.len() as u32;
-        let texts = &mut self.texts;
-        *self.numbers.entry(fields).or_insert_with_key(|fields| {
-            texts.push(fields.clone());
-            next
-        })
-    }
-
-    fn get(&self, number: u32) -> &[String] {
-        self.texts.get(number as usize).map_or(&[], Vec::as_slice)
-    }
+fn fields_of(interner: &Interner<Vec<String>>, id: u32) -> impl Iterator<Item = &String> {
+    interner.values.get(id as usize).into_iter().flatten()
 }

@@ -2,11 +2,11 @@
 //! Markdown.
 
 mod csv_and_markdown;
-mod cut;
 mod function_match;
 mod json;
 mod keys;
 mod ratios;
+mod shares;
 mod table;
 mod text;
 mod tree;
@@ -196,7 +196,7 @@ fn events_of<'e, 'a>(events: &'e [EventReport<'a>], tables: usize, table: usize)
 /// The lines above a table: what was recorded, and for each event how far it can be trusted.
 fn heading(events: &[EventReport<'_>], options: &Options) -> Vec<String> {
     let truths = events.iter().map(|event| match kept(event) {
-        Some(share) => format!("{}; filters leave {}", subtitle(&event.summary), cut::percent(share)),
+        Some(share) => format!("{}; filters leave {}", subtitle(&event.summary), shares::percent(share)),
         None => subtitle(&event.summary),
     });
     std::iter::once(options.title.clone()).chain(truths).collect()

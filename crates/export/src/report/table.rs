@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 use profile::View;
 use profile::queries::{CallTree, FunctionTable, NodeId, Weights};
 
-use super::cut::share;
 use super::keys::{Grouping, Key};
+use super::shares::share;
 use super::{Options, Order};
 
 /// A table of one or several events.

@@ -4,12 +4,13 @@ use std::io::{self, Write};
 
 use profile::queries::Weights;
 
-use super::cut::{fit, percent, share};
 use super::keys::Key;
 use super::ratios::{Ratio, ratios};
+use super::shares::{percent, percents, share};
 use super::table::Table;
 use super::tree::{Line, Omitted, Tree};
 use super::{EventReport, Options, Query, ReportBody, events_of, heading, hints};
+use crate::figures::fit;
 use crate::summary::{counted, grouped};
 
 /// Columns of a figure with the space before it.
@@ -180,10 +181,8 @@ fn write_table(
         writeln!(output, "{}  {}", figures.row(&row.weights, &table.totals), line(&row.fields).trim_end())?;
     }
     if table.omitted > 0 {
-        let shares = table.omitted_self.iter().zip(&table.totals);
-        let shares = shares.map(|(&weight, &total)| percent(share(weight, total))).collect::<Vec<_>>();
         let rows = counted(table.omitted as u64, "more row", "more rows");
-        writeln!(output, "# {rows}: {} self", shares.join(", "))?;
+        writeln!(output, "# {rows}: {} self", percents(&table.omitted_self, &table.totals))?;
     }
     Ok(())
 }
@@ -275,7 +274,5 @@ fn name(line: &Line) -> String {
 }
 
 fn omitted(omitted: &Omitted, totals: &[u64]) -> String {
-    let shares = omitted.totals.iter().zip(totals);
-    let shares = shares.map(|(&weight, &total)| percent(share(weight, total))).collect::<Vec<_>>();
-    format!("… {}: {}", counted(omitted.calls as u64, "more", "more"), shares.join(", "))
+    format!("… {}: {}", counted(omitted.calls as u64, "more", "more"), percents(&omitted.totals, totals))
 }

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 
 use profile::queries::{CallTree, NodeId, Weights};
 
-use super::cut::share;
 use super::function_match::ChosenFunctions;
+use super::shares::share;
 use super::{Options, keys};
 
 /// The direction in which a tree is read.

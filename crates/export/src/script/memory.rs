@@ -1,9 +1,9 @@
-//! What a memory access met: `union perf_mem_data_src`, transactions and page sizes, in perf's words
+//! Data sources of memory accesses (`union perf_mem_data_src`), transactions and page sizes as text, in perf's words
 //! (`tools/perf/util/mem-events.c`).
 
 use super::number;
 
-/// A set of bits and the names of those that are set, with `or` between them.
+/// Appends the names of the bits that are set, joined by ` or `, and returns how many there are.
 fn alternatives(out: &mut Vec<u8>, bits: u64, names: &[&str]) -> usize {
     let mut count = 0;
     for name in names.iter().enumerate().filter(|&(bit, _)| bits >> bit & 1 != 0).map(|(_, name)| name) {
@@ -39,7 +39,7 @@ const SNOOPS: [&str; 5] = ["N/A", "None", "Hit", "Miss", "HitM"];
 const SNOOPS_EXTENDED: [&str; 2] = ["Fwd", "Peer"];
 const TLB: [&str; 7] = ["N/A", "HIT", "MISS", "L1", "L2", "Walker", "Fault"];
 
-/// `1e05080021 |OP N/A|LVL N/A or N/A|SNP N/A|TLB N/A|LCK N/A|BLK  N/A`
+/// Appends a data source: `1e05080021 |OP N/A|LVL N/A or N/A|SNP N/A|TLB N/A|LCK N/A|BLK  N/A`.
 pub(super) fn data_source(out: &mut Vec<u8>, value: u64) {
     number::hex(out, value, 16);
     let field = |shift: u32, bits: u32| value >> shift & ((1 << bits) - 1);
@@ -135,7 +135,7 @@ fn hit_or_miss(out: &mut Vec<u8>, bits: u64) {
     }
 }
 
-/// A page size: `4K`, `2M`, `N/A`.
+/// Appends a page size: `4K`, `2M`, or `N/A` for 0.
 pub(super) fn page_size(out: &mut Vec<u8>, bytes: u64) {
     if bytes == 0 {
         return out.extend_from_slice(b"N/A");
@@ -145,7 +145,7 @@ pub(super) fn page_size(out: &mut Vec<u8>, bytes: u64) {
     out.push(b"BKMGTPE"[steps]);
 }
 
-/// `PERF_TXN_*`: the flags that are set, and the code of an abort.
+/// Appends the flags (`PERF_TXN_*`) and the abort code of a transaction.
 pub(super) fn transaction(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(b" txn:0x");
     number::hex(out, value, 0);

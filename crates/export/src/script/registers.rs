@@ -1,4 +1,4 @@
-//! Registers: ` ABI:2    AX:0x1    BX:0x2 `.
+//! Registers as text: ` ABI:2    AX:0x1    BX:0x2 `.
 
 use decoder::registers::Architecture;
 use decoder::values::Registers;

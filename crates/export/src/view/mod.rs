@@ -18,8 +18,8 @@ use profile::{View, Weight};
 use serde_json::{Value, json};
 
 use crate::SourceReader;
+use crate::figures::{counted, grouped, percent};
 use crate::names::escape::escape;
-use crate::summary::{counted, grouped};
 use assembly::Instructions;
 pub use assembly::PageRange;
 use samples::{Clock, Columns, Samples};
@@ -292,7 +292,7 @@ impl StaticContent<'_> {
         let all: u64 = columns.own[number].iter().fold(0, |sum, own| sum.saturating_add(*own));
         let mut order: Vec<usize> = (0..weights.len()).filter(|&function| weights[function].1 > 0).collect();
         order.sort_by_key(|&function| (std::cmp::Reverse(weights[function]), function));
-        let share = |part: u64| format!("{:.1} %", part as f64 * 100.0 / all.max(1) as f64);
+        let share = |part: u64| format!("{:.1} %", percent(part, all));
         let unit = if event.view.weight() == Weight::Period { event.name.as_str() } else { "samples" };
         let mut rows = String::new();
         for &function in order.iter().take(STATIC_TABLE_FUNCTIONS) {

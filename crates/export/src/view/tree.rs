@@ -8,6 +8,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::blocks::Column;
 use crate::frame_name;
+use crate::interner::Interner;
 use crate::names::FunctionName;
 use crate::palette::colour_of;
 
@@ -160,16 +161,16 @@ impl StackTree {
                 (moved[parent as usize], rank)
             })
             .collect();
-        let mut names = Numbering::default();
-        let mut modules = Numbering::default();
+        let mut names = Interner::<&str>::default();
+        let mut modules = Interner::<&str>::default();
         let mut functions: Vec<(u32, i32, Option<String>)> = Vec::new();
         let mut function_numbers: HashMap<(u32, i32, bool), u32, FxBuildHasher> = HashMap::default();
         let frames = order
             .iter()
             .map(|&number| {
                 let Frame { name, module, kind, colour } = &frames[number as usize];
-                let module = if module.is_empty() { -1 } else { modules.number(module) as i32 };
-                let key = (names.number(name), module, *kind == Kind::Root);
+                let module = if module.is_empty() { -1 } else { modules.intern(module) as i32 };
+                let key = (names.intern(name), module, *kind == Kind::Root);
                 let next = functions.len() as u32;
                 let function = *function_numbers.entry(key).or_insert_with(|| {
                     functions.push((key.0, module, FunctionName::parse(name).cuts(name)));
@@ -178,7 +179,8 @@ impl StackTree {
                 (function, *kind, *colour)
             })
             .collect();
-        SortedTree { nodes, moved, names: names.texts, modules: modules.texts, functions, frames }
+        let texts = |texts: Interner<&str>| texts.values.into_iter().map(str::to_owned).collect();
+        SortedTree { nodes, moved, names: texts(names), modules: texts(modules), functions, frames }
     }
 }
 
@@ -206,25 +208,6 @@ impl SortedTree {
             column.push(frame.into());
         }
         column
-    }
-}
-
-/// Texts, each kept once.
-#[derive(Default)]
-struct Numbering {
-    texts: Vec<String>,
-    numbers: HashMap<String, u32>,
-}
-
-impl Numbering {
-    fn number(&mut self, text: &str) -> u32 {
-        if let Some(&number) = self.numbers.get(text) {
-            return number;
-        }
-        let next = self.texts.len() as u32;
-        self.texts.push(text.to_owned());
-        self.numbers.insert(text.to_owned(), next);
-        next
     }
 }
 

@@ -7,8 +7,9 @@ use profile::FrameKind;
 use rustc_hash::FxBuildHasher;
 use serde_json::{Value, json};
 
-use super::super::dictionary::{Dictionary, Mapping, Table};
+use super::super::dictionary::{Dictionary, Mapping};
 use super::json::{Column, Object, table};
+use crate::interner::Interner;
 
 /// The kind of a resource that is a library.
 const LIBRARY: u32 = 1;
@@ -31,32 +32,19 @@ struct Frame {
 }
 
 /// The tables, filled by what tracks ask for.
+#[derive(Default)]
 pub(super) struct Tables {
-    strings: Table<String>,
+    strings: Interner<String>,
     /// Strings.
-    sources: Table<u32>,
-    functions: Table<Function>,
-    frames: Table<Frame>,
+    sources: Interner<u32>,
+    functions: Interner<Function>,
+    frames: Interner<Frame>,
     /// The caller's stack and the frame.
-    stacks: Table<(Option<u32>, u32)>,
+    stacks: Interner<(Option<u32>, u32)>,
     /// By the number that a stack has in the dictionary.
     of_stacks: HashMap<u32, u32, FxBuildHasher>,
     /// Names of libraries, as strings.
     libraries: Vec<u32>,
-}
-
-impl Default for Tables {
-    fn default() -> Self {
-        Self {
-            strings: Table::new(),
-            sources: Table::new(),
-            functions: Table::new(),
-            frames: Table::new(),
-            stacks: Table::new(),
-            of_stacks: HashMap::default(),
-            libraries: Vec::new(),
-        }
-    }
 }
 
 impl Tables {

@@ -92,15 +92,9 @@ impl Columns {
     }
 
     pub(super) fn push(&mut self, row: &Row, dictionary: &Dictionary, names: &Names) {
-        let (Some(thread), Some(stack)) = (
-            dictionary.threads.values.get(row.thread as usize),
-            dictionary.stacks.values.get(row.stack as usize),
-        ) else {
-            return;
-        };
-        let locations = stack.iter().rev().filter_map(|&at| dictionary.locations.values.get(at as usize));
+        let Some(thread) = dictionary.threads.values.get(row.thread as usize) else { return };
         let mut innermost = None;
-        for (location, line) in locations.flat_map(|of| of.lines.iter().rev().map(move |line| (of, line))) {
+        for (location, line) in dictionary.lines_of(row.stack) {
             self.stack_levels.push(innermost.is_some().into());
             self.stacks.push(names.functions[line.function as usize].clone());
             innermost = Some((location, line));

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 
 use profile::FrameKind;
 
-use super::super::dictionary::{Dictionary, Line, Location, Table};
+use super::super::dictionary::{Dictionary, Line, Location};
 use super::messages::{Callstack, Frame, InternedBytes, InternedData, Mapping};
+use crate::interner::Interner;
 
 /// The names that the packets of a sequence have defined so far. Numbers begin with 1; those of functions, mappings
 /// and stacks are the dictionary's, plus 1.
@@ -15,14 +16,21 @@ pub(super) struct Interned<'d> {
     mappings: HashSet<u32>,
     functions: HashSet<u32>,
     /// Location and position among its functions.
-    frames: Table<(u32, usize)>,
-    sources: Table<&'d str>,
+    frames: Interner<(u32, usize)>,
+    sources: Interner<&'d str>,
 }
 
 impl<'d> Interned<'d> {
     pub(super) fn new(dictionary: &'d Dictionary) -> Self {
         let (stacks, mappings, functions) = Default::default();
-        Self { dictionary, stacks, mappings, functions, frames: Table::new(), sources: Table::new() }
+        Self {
+            dictionary,
+            stacks,
+            mappings,
+            functions,
+            frames: Interner::default(),
+            sources: Interner::default(),
+        }
     }
 
     /// Returns what has to be defined before a stack is referred to, where that is anything.

@@ -77,12 +77,7 @@ fn beginning(recording: &ExportedRecording<'_>, dictionary: &Dictionary, timelin
         clocks: vec![clock(BOOTTIME, timeline.origin), clock(REALTIME, started)],
     });
     // A thread goes by the name that most of its samples have.
-    let mut samples = vec![0_u64; dictionary.threads.values.len()];
-    for of in &dictionary.samples {
-        if let Some(sum) = samples.get_mut(of.thread as usize) {
-            *sum = sum.saturating_add(of.count.samples);
-        }
-    }
+    let samples = dictionary.samples_by_thread();
     let mut order: Vec<usize> = (0..samples.len()).collect();
     order.sort_by_key(|&thread| samples[thread]);
     let (mut processes, mut threads) = (HashMap::new(), HashMap::new());

@@ -1,40 +1,41 @@
-//! Which frames are too narrow to be seen, and the marks that stand for them.
+//! Frames that are too narrow to see are folded: they are not drawn, and a mark on the frame below stands for them.
 
 use std::fmt::Write as _;
 
-/// Pixels. A narrower frame is a hair at best.
-const SEEN: f64 = 1.0;
-/// Pixels. A narrower frame shows nothing but its colour: a tower of them does not decide the height of the picture.
-const TOWER: f64 = 6.0;
-/// Rows that a picture may have for the sake of such towers: what fits into a window of usual size.
-const ROWS: usize = 36;
+/// The width of the narrowest frame that is drawn, in pixels.
+const MIN_VISIBLE_PIXELS: f64 = 1.0;
+/// A narrower frame, in pixels, shows nothing but its colour. Towers of such frames do not raise the picture above
+/// [`MIN_ROWS`].
+const MIN_WIDE_PIXELS: f64 = 6.0;
+/// The number of rows up to which towers of narrow frames are drawn: as many as fit into a window of usual size.
+const MIN_ROWS: usize = 36;
 
-/// The choice of frames of a drawing that are shown. The picture's script judges by the same rules, with the width of
-/// its window.
+/// Decides which frames of a drawing are drawn. The script of the picture applies the same rules with the width of its
+/// window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Folding {
     /// Pixels per unit of weight.
     pub(crate) scale: f64,
-    /// Rows that may be drawn.
+    /// The number of rows of the picture.
     rows: usize,
 }
 
-/// The heights that frames of a width reach, in rows.
+/// The heights that frames of different widths reach, in rows.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Heights {
-    /// Those that can be seen.
-    pub(crate) seen: usize,
-    /// Those that are more than a line.
+    /// The height of frames that are visible.
+    pub(crate) visible: usize,
+    /// The height of frames that are wide enough to show more than a colour.
     pub(crate) wide: usize,
 }
 
 impl Heights {
-    /// Learns of a frame `width` pixels wide that ends `rows` above the ground.
+    /// Adds a frame that is `width` pixels wide and whose top is at `rows`.
     pub(crate) fn add(&mut self, rows: usize, width: f64) {
-        if width >= SEEN {
-            self.seen = self.seen.max(rows);
+        if width >= MIN_VISIBLE_PIXELS {
+            self.visible = self.visible.max(rows);
         }
-        if width >= TOWER {
+        if width >= MIN_WIDE_PIXELS {
             self.wide = self.wide.max(rows);
         }
     }
@@ -42,46 +43,46 @@ impl Heights {
 
 impl Folding {
     pub(crate) fn new(heights: Heights, scale: f64) -> Self {
-        Self { scale, rows: heights.seen.min(heights.wide.max(ROWS)).max(1) }
+        Self { scale, rows: heights.visible.min(heights.wide.max(MIN_ROWS)).max(1) }
     }
 
-    /// Rows of the picture.
+    /// Returns the number of rows of the picture.
     pub(crate) fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Returns true if a frame with so many below it is drawn. What is above one that is not drawn, is not drawn either.
+    /// Returns true if a frame at this depth and weight is drawn. A frame above one that is not drawn is not drawn either.
     pub(crate) fn shows(&self, depth: usize, weight: u64) -> bool {
-        // All samples together are shown whatever they weigh.
-        depth == 0 || weight as f64 * self.scale >= SEEN && depth < self.rows
+        // The frame of all samples is always drawn.
+        depth == 0 || weight as f64 * self.scale >= MIN_VISIBLE_PIXELS && depth < self.rows
     }
 }
 
-/// Stretches of frames that are folded, as they come: frames come after what lies above them.
+/// The marks of folded frames. Frames are added after the frames above them.
 #[derive(Default, Debug)]
 pub(crate) struct Marks {
-    /// By the depth of the folded frames: stretches whose frame below is still to come.
+    /// For each depth the ranges of folded frames whose frame below was not added yet.
     open: Vec<Vec<(u64, u64)>>,
     path: String,
-    /// Frames that were folded.
+    /// The number of folded frames.
     pub(crate) folded: u64,
 }
 
 impl Marks {
-    /// A frame that is not drawn, or frames that were left out, from `start` to `end`.
+    /// Adds a frame that is not drawn, or omitted frames, from `start` to `end`.
     pub(crate) fn fold(&mut self, depth: usize, start: u64, end: u64, scale: f64) {
-        self.forget(depth + 1);
+        self.clear_depth(depth + 1);
         if self.open.len() <= depth {
             self.open.resize_with(depth + 1, Vec::new);
         }
         let stretches = &mut self.open[depth];
         match stretches.last_mut() {
-            Some(last) if (start.saturating_sub(last.1)) as f64 * scale < SEEN => last.1 = end,
+            Some(last) if (start.saturating_sub(last.1)) as f64 * scale < MIN_VISIBLE_PIXELS => last.1 = end,
             _ => stretches.push((start, end)),
         }
     }
 
-    /// A frame that is drawn: what was folded on top of it gets its marks at the height `y`.
+    /// Adds a frame that is drawn, and marks the folded frames on top of it at the y coordinate `y`.
     pub(crate) fn draw(&mut self, depth: usize, y: f64, scale: f64) {
         for (start, end) in self.open.get_mut(depth + 1).map(std::mem::take).unwrap_or_default() {
             let (start, end) = (start as f64 * scale, end as f64 * scale);
@@ -90,13 +91,13 @@ impl Marks {
         }
     }
 
-    fn forget(&mut self, depth: usize) {
+    fn clear_depth(&mut self, depth: usize) {
         if let Some(stretches) = self.open.get_mut(depth) {
             stretches.clear();
         }
     }
 
-    /// The marks as the data of an SVG path.
+    /// Returns the marks as the data of an SVG path.
     pub(crate) fn path(&self) -> &str {
         &self.path
     }
@@ -113,11 +114,11 @@ mod tests {
         heights.add(300, 1.5);
         heights.add(900, 0.2);
         let folding = Folding::new(heights, 1.0);
-        assert_eq!(folding.rows(), ROWS);
-        assert!(folding.shows(ROWS - 1, 2) && !folding.shows(ROWS, 2) && !folding.shows(1, 0));
+        assert_eq!(folding.rows(), MIN_ROWS);
+        assert!(folding.shows(MIN_ROWS - 1, 2) && !folding.shows(MIN_ROWS, 2) && !folding.shows(1, 0));
         heights.add(80, 300.0);
         assert_eq!(Folding::new(heights, 1.0).rows(), 80);
-        let low = Heights { seen: 5, wide: 5 };
+        let low = Heights { visible: 5, wide: 5 };
         assert_eq!(Folding::new(low, 1.0).rows(), 5);
     }
 

@@ -1,53 +1,51 @@
-//! inferno's frames, as they are drawn, turned into the picture's.
+//! Rewrites the frames that inferno draws.
 //!
-//! inferno knows where each frame lies and which colour it has. What is changed: frames that are too narrow to be seen
-//! are hidden, with a mark; names are cut at their left end instead of their right; a frame from which others were left
-//! out says so.
+//! The position and colour of each frame stay. Frames that are too narrow to see are hidden behind a mark, names are
+//! shortened at their left end instead of the right one, and frames above which others were omitted carry their weights.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::ROW;
 use super::folding::{Folding, Marks};
-use crate::label_stacks::LEFT_OUT;
+use crate::label_stacks::OMITTED;
 use crate::names::FunctionName;
 use crate::names::escape::{escape, unescaped};
 use crate::waiting::unmarked;
 
-/// Pixels of a letter: 0.6 of the size in all fonts that are called monospace.
-const LETTER: f64 = 7.2;
-/// Pixels between the edge of a frame and its name.
-const INDENT: f64 = 3.0;
+/// The width of a letter in pixels: 0.6 of the font size in all usual monospace fonts.
+const LETTER_PIXELS: f64 = 7.2;
+/// The distance between the edge of a frame and its name, in pixels.
+const INDENT_PIXELS: f64 = 3.0;
 
-/// The y coordinate at which inferno draws the frame that has all samples, if frames grow downwards and there is no
-/// subtitle: four lines of its font below the top, and a little.
-pub(crate) const FIRST_ROW: usize = 52;
+/// The y coordinate at which inferno draws the frame of all samples if frames grow downwards and there is no subtitle.
+pub(crate) const FIRST_ROW_Y: usize = 52;
 
-/// Takes the SVG that inferno writes, and writes its frames.
+/// A writer for inferno's SVG, which rewrites the frames and writes them to `output`.
 pub(crate) struct Frames<'o> {
     output: &'o mut dyn Write,
     folding: Folding,
     inverted: bool,
-    /// Of the whole picture.
+    /// The width of all frames together, in pixels.
     width: f64,
-    /// The element that is being written.
+    /// The bytes of the element that inferno is writing.
     element: Vec<u8>,
-    /// True if all elements from here on are frames.
-    begun: bool,
-    /// Frames that end where the last one did. Those come with the outermost first, all others with the innermost.
+    /// True after the start tag of the frames.
+    in_frames: bool,
+    /// Frames that end at the same position. inferno writes these outermost first, and all others innermost first.
     batch: Vec<Frame>,
-    /// By the text that stands for it in the SVG.
+    /// Parsed names, by their escaped text.
     names: HashMap<String, DrawnName>,
     pub(crate) marks: Marks,
-    /// Frames left out above the frame that is to come, as `START+WEIGHT`.
-    left_out: Vec<String>,
+    /// Omitted frames above the next frame, as `START+WEIGHT`.
+    omitted: Vec<String>,
 }
 
-/// The name of frames, which is read once.
+/// The name of frames, parsed once.
 struct DrawnName {
     text: String,
     parsed: FunctionName,
-    /// The attribute that says which parts it has, or nothing.
+    /// The attribute that encodes its parts, or an empty text.
     attribute: String,
 }
 
@@ -60,9 +58,9 @@ impl DrawnName {
     }
 }
 
-/// A frame as inferno drew it.
+/// A frame that inferno drew.
 struct Frame {
-    /// With its figures, as it stands in the SVG.
+    /// The name with its figures, escaped.
     title: String,
     fill: String,
     depth: usize,
@@ -78,31 +76,31 @@ impl<'o> Frames<'o> {
             inverted,
             width,
             element: Vec::new(),
-            begun: false,
+            in_frames: false,
             batch: Vec::new(),
             names: HashMap::default(),
             marks: Marks::default(),
-            left_out: Vec::new(),
+            omitted: Vec::new(),
         }
     }
 
-    /// Writes what is left. Returns the marks.
+    /// Writes the last frames and returns the marks of folded ones.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Those of the output, and one if inferno drew no frames.
     pub(crate) fn finish(mut self) -> io::Result<Marks> {
         self.write_batch()?;
-        if !self.begun {
+        if !self.in_frames {
             return Err(io::Error::other("inferno drew no frames"));
         }
         Ok(self.marks)
     }
 
-    fn take_element(&mut self) -> io::Result<()> {
+    fn finish_element(&mut self) -> io::Result<()> {
         let element = std::mem::take(&mut self.element);
-        if !self.begun {
+        if !self.in_frames {
             let tag = element.iter().rposition(|&byte| byte == b'<').unwrap_or_default();
-            self.begun = element[tag..].starts_with(b"<svg id=\"frames\"");
+            self.in_frames = element[tag..].starts_with(b"<svg id=\"frames\"");
             return Ok(());
         }
         if !element.ends_with(b"</g>") {
@@ -132,9 +130,9 @@ impl<'o> Frames<'o> {
     fn write_frame(&mut self, frame: &Frame) -> io::Result<()> {
         let Frame { title, fill, depth, start, weight } = frame;
         let scale = self.folding.scale;
-        if title.starts_with(LEFT_OUT) {
+        if title.starts_with(OMITTED) {
             self.marks.fold(*depth, *start, frame.end(), scale);
-            self.left_out.push(format!("{start}+{weight}"));
+            self.omitted.push(format!("{start}+{weight}"));
             return Ok(());
         }
         let (title, _) = unmarked(title);
@@ -153,9 +151,9 @@ impl<'o> Frames<'o> {
         let name = &self.names[escaped];
         self.output.write_all(if shown { b"<g" } else { b"<g class=\"n\"" })?;
         self.output.write_all(name.attribute.as_bytes())?;
-        if !self.left_out.is_empty() {
-            write!(self.output, " fg:o=\"{}\"", self.left_out.join(" "))?;
-            self.left_out.clear();
+        if !self.omitted.is_empty() {
+            write!(self.output, " fg:o=\"{}\"", self.omitted.join(" "))?;
+            self.omitted.clear();
         }
         let per_cent = |weight: u64| weight as f64 * scale / self.width * 100.0;
         let width = per_cent(*weight);
@@ -166,16 +164,16 @@ impl<'o> Frames<'o> {
             "><title>{title}</title><rect x=\"{x:.4}%\" y=\"{y}\" width=\"{width:.4}%\" height=\"{height}\" \
              fill=\"{fill}\" fg:x=\"{start}\" fg:w=\"{weight}\"/>"
         )?;
-        let columns = ((*weight as f64 * scale - 2.0 * INDENT) / LETTER).max(0.0) as usize;
+        let columns = ((*weight as f64 * scale - 2.0 * INDENT_PIXELS) / LETTER_PIXELS).max(0.0) as usize;
         let drawn = if shown { name.parsed.fit(&name.text, columns) } else { String::new() };
         if !drawn.is_empty() {
-            let x = x + INDENT / self.width * 100.0;
+            let x = x + INDENT_PIXELS / self.width * 100.0;
             write!(self.output, "<text x=\"{x:.4}%\" y=\"{}\">{}</text>", y + 11.5, escape(&drawn))?;
         }
         writeln!(self.output, "</g>")
     }
 
-    /// The upper edge of a frame.
+    /// Returns the y coordinate of the upper edge of a frame.
     fn y(&self, depth: usize) -> f64 {
         let rows = self.folding.rows();
         let row = if self.inverted { depth as f64 } else { rows as f64 - 1.0 - depth as f64 };
@@ -187,7 +185,7 @@ impl Write for Frames<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.element.extend_from_slice(bytes);
         if bytes.ends_with(b">") {
-            self.take_element()?;
+            self.finish_element()?;
         }
         Ok(bytes.len())
     }
@@ -208,7 +206,7 @@ impl Frame {
         Some(Self {
             title: title.to_owned(),
             fill: attribute(" fill=\"")?.to_owned(),
-            depth: y.checked_sub(FIRST_ROW)? / ROW,
+            depth: y.checked_sub(FIRST_ROW_Y)? / ROW,
             start: attribute("fg:x=\"")?.parse().ok()?,
             weight: attribute("fg:w=\"")?.parse().ok()?,
         })

@@ -1,6 +1,5 @@
-//! The SVG around the frames: a picture where scripts do not run (in a README, say), and a page where they do.
-//!
-//! `page.js` makes the page of the picture: it moves the frames into a document whose header and footer stay in view.
+//! The SVG around the frames. It is a picture where scripts do not run (in a README, for example), and a page where they
+//! run: `page.js` moves the frames into a document whose header and footer stay in view.
 
 pub(crate) mod folding;
 pub(crate) mod frames;
@@ -11,17 +10,17 @@ use crate::names::escape::escape;
 use crate::palette::Rgb;
 use crate::summary;
 
-/// Pixels from one frame to the next above it. inferno's.
+/// The height of a row of frames in pixels, as inferno draws it.
 pub(crate) const ROW: usize = 16;
-/// Pixels left and right of the frames. inferno's.
+/// The margin left and right of the frames in pixels, as inferno draws it.
 pub(crate) const MARGIN: usize = 10;
-/// Pixels of a picture that is as wide as its window, where that is not known. inferno's.
+/// The default width of a picture in pixels, which is also inferno's.
 pub(crate) const WIDTH: usize = 1200;
 
-/// Pixels of a line of the title, and of one below it.
+/// The line heights of the title and of the text below it, in pixels.
 const TITLE_LINE: usize = 22;
 const TEXT_LINE: usize = 17;
-/// Letters of a line for each pixel of its width: an average, as the fonts are not known.
+/// The letters of a line per pixel of its width. They are averages, because the fonts are unknown.
 const TITLE_LETTERS: f64 = 1.0 / 9.0;
 const TEXT_LETTERS: f64 = 1.0 / 6.6;
 
@@ -29,31 +28,31 @@ const TEXT_LETTERS: f64 = 1.0 / 6.6;
 pub(crate) struct Page<'p> {
     pub(crate) title: &'p str,
     pub(crate) subtitle: &'p str,
-    /// The meanings of the colours, where they are told.
+    /// The colours of the legend with their meanings; empty for no legend.
     pub(crate) legend: &'p [(&'static str, Rgb)],
-    /// Pixels.
+    /// The width in pixels.
     pub(crate) width: usize,
-    /// True if that is but a proposal.
+    /// True if the page scales the picture to the width of its window.
     pub(crate) fluid: bool,
-    /// Frames grow downwards.
+    /// True if frames grow downwards.
     pub(crate) inverted: bool,
-    /// Rows of frames.
+    /// The number of rows of frames.
     pub(crate) rows: usize,
     /// The weight of all samples.
     pub(crate) total: u64,
-    /// Per cent of the width below which frames were left out; 0 where none were.
-    pub(crate) least: f64,
+    /// The width below which frames were omitted, in per cent; 0 if none were.
+    pub(crate) min_width: f64,
 }
 
 impl Page<'_> {
     /// Writes everything before the frames.
     ///
     /// # Errors
-    /// Those of the output.
-    pub(crate) fn begin(&self, output: &mut dyn Write) -> io::Result<()> {
-        let Self { width, inverted, rows, total, fluid, least, .. } = *self;
+    /// Those of `output`.
+    pub(crate) fn write_head(&self, output: &mut dyn Write) -> io::Result<()> {
+        let Self { width, inverted, rows, total, fluid, min_width, .. } = *self;
         let (title, subtitle) = self.lines();
-        // Room for the marks on the highest frames.
+        // Leaves room for the marks above the topmost frames.
         let frames_y = self.note_y() + 14;
         let frames_height = rows * ROW;
         let height = frames_y + frames_height + MARGIN;
@@ -75,15 +74,15 @@ impl Page<'_> {
         writeln!(
             output,
             "<svg id=\"frames\" x=\"{MARGIN}\" y=\"{frames_y}\" width=\"{inner}\" height=\"{frames_height}\" \
-             total_samples=\"{total}\" fg:least=\"{least}\" fg:fluid=\"{fluid}\" fg:inverted=\"{inverted}\">"
+             total_samples=\"{total}\" fg:least=\"{min_width}\" fg:fluid=\"{fluid}\" fg:inverted=\"{inverted}\">"
         )
     }
 
-    /// Writes everything behind the frames.
+    /// Writes everything after the frames.
     ///
     /// # Errors
-    /// Those of the output.
-    pub(crate) fn end(&self, marks: &folding::Marks, output: &mut dyn Write) -> io::Result<()> {
+    /// Those of `output`.
+    pub(crate) fn write_tail(&self, marks: &folding::Marks, output: &mut dyn Write) -> io::Result<()> {
         writeln!(output, "<path id=\"folded\" d=\"{}\"/>\n</svg>", marks.path())?;
         if let Some(note) = self.note(marks) {
             let y = self.note_y();
@@ -92,21 +91,21 @@ impl Page<'_> {
         writeln!(output, "<script><![CDATA[\n{}]]></script>\n</svg>", include_str!("page.js"))
     }
 
-    /// The title and the subtitle, as lines of the picture.
+    /// Returns the lines of the title and of the subtitle.
     fn lines(&self) -> (Vec<String>, Vec<String>) {
         let room = self.width.saturating_sub(2 * MARGIN) as f64;
         let lines = |text, letters| wrapped(text, (room * letters) as usize);
         (lines(self.title, TITLE_LETTERS), lines(self.subtitle, TEXT_LETTERS))
     }
 
-    /// The position of the note, below both.
+    /// Returns the y coordinate of the note below title, subtitle and legend.
     fn note_y(&self) -> usize {
         let (title, subtitle) = self.lines();
         let legend = usize::from(!self.legend.is_empty());
         MARGIN + TITLE_LINE * title.len() + TEXT_LINE * (subtitle.len() + legend + 1) - 3
     }
 
-    /// Squares of colour with their meanings, side by side, on the line at `y`.
+    /// Writes the legend on the line at `y`: coloured squares with their meanings, side by side.
     fn write_legend(&self, y: usize, output: &mut dyn Write) -> io::Result<()> {
         if self.legend.is_empty() {
             return Ok(());
@@ -126,11 +125,11 @@ impl Page<'_> {
         writeln!(output, "</g>")
     }
 
-    /// The meaning of the marks, in a sentence.
+    /// Returns a sentence that explains the marks of folded and omitted frames; `None` if there are none.
     fn note(&self, marks: &folding::Marks) -> Option<String> {
         let folded = (marks.folded > 0).then(|| folded_frames(marks.folded));
         let left_out =
-            (self.least > 0.0).then(|| format!("frames narrower than {} % are left out", self.least));
+            (self.min_width > 0.0).then(|| format!("frames narrower than {} % are left out", self.min_width));
         let notes: Vec<String> = folded.into_iter().chain(left_out).collect();
         (!notes.is_empty()).then(|| format!("┅┅ {}", notes.join("; ")))
     }
@@ -147,14 +146,14 @@ fn write_lines(output: &mut dyn Write, id: &str, y: usize, line: usize, lines: &
     write!(output, "<text id=\"{id}\">")?;
     for (number, text) in lines.iter().enumerate() {
         let y = y + number * line;
-        // The space is for those who read the text without its lines.
+        // The space separates the lines for programs that read the text without layout.
         let space = if number + 1 < lines.len() { " " } else { "" };
         write!(output, "<tspan x=\"{MARGIN}\" y=\"{y}\">{}{space}</tspan>", escape(text))?;
     }
     writeln!(output, "</text>")
 }
 
-/// Text in lines of at most so many letters. A word that is longer is cut into several.
+/// Wraps text to lines of at most `columns` letters. Splits longer words.
 fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let columns = columns.max(1);
     let mut lines = vec![String::new()];

@@ -1,4 +1,4 @@
-//! `-D`: each record with its time, offset, type, size and fields, in the words of `perf script -D`.
+//! The text of `-D`: each record with its time, offset, type, size and fields, in the words of `perf script -D`.
 
 mod sample;
 mod sideband;
@@ -12,20 +12,20 @@ use perfdata::tool::{self, ToolRecord};
 use super::address::display;
 use super::number;
 
-/// The heading of a record: its position, and its header's fields.
+/// The position of a record, and the fields of its header.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordHeading {
-    /// Bytes from the start of the file, or of the unpacked stream.
+    /// Its offset from the start of the file, or of the unpacked stream, in bytes.
     pub offset: u64,
-    /// Bytes, with the header.
+    /// Its size with the header, in bytes.
     pub size: u64,
-    /// The time, where the record states one.
+    /// Its time, if it states one.
     pub time: Option<Timestamp>,
     /// The header's `misc`.
     pub misc: u16,
 }
 
-/// `PERF_RECORD_*` of a record type, without the prefix; `None` for one that has no name here.
+/// Returns the name of a record type: `PERF_RECORD_*` without the prefix; `None` for an unknown type.
 pub fn name(kind: u32) -> Option<&'static str> {
     if kind >= kernel_kind::FIRST_OF_TOOLS {
         return tool::kind::name(kind);
@@ -67,7 +67,7 @@ pub fn tool_record(out: &mut Vec<u8>, at: &RecordHeading, kind: u32, record: &To
     out.push(b'\n');
 }
 
-/// Appends a record that cannot be taken apart, with the reason in place of its fields.
+/// Appends a record that cannot be decoded, with the reason in place of its fields.
 pub fn undecodable(out: &mut Vec<u8>, at: &RecordHeading, kind: u32, why: &str) {
     heading(out, at, kind);
     display(out, format_args!(" <{}>\n", model::Name::from(why)));

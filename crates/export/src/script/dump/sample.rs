@@ -1,4 +1,4 @@
-//! SAMPLE records.
+//! The fields of SAMPLE records.
 
 use decoder::registers::Architecture;
 use decoder::values::{CounterValues, Registers};

@@ -1,4 +1,4 @@
-//! The records beside the samples (`tools/perf/util/event.c`, `perf_event__fprintf_*`).
+//! The fields of the kernel's records other than samples (`tools/perf/util/event.c`, `perf_event__fprintf_*`).
 
 use decoder::Record;
 use decoder::record::{Mmap, MmapIdentity, SampleId, Switch, Task, Throttle};
@@ -90,15 +90,15 @@ pub(super) fn sideband(out: &mut Vec<u8>, record: &Record<'_>) {
                 display(out, format_args!("\n..... {index:2}: {ip:016x}"));
             }
         }
-        // A record of a newer kernel, of which the heading says all.
+        // Records of newer kernels get the heading alone.
         _ => {}
     }
 }
 
-/// ` 8017/8017: [0x7ff29b5c9000(0x156000) @ 0x26000 fe:00 326279 0]: r-xp /usr/lib/…`
+/// Appends ` 8017/8017: [0x7ff29b5c9000(0x156000) @ 0x26000 fe:00 326279 0]: r-xp /usr/lib/…`
 fn mmap(out: &mut Vec<u8>, mmap: &Mmap<'_>) {
     display(out, format_args!(" {}/{}: [{:#x}({:#x}) @ ", mmap.pid, mmap.tid, mmap.start, mmap.len));
-    // As C's `%#x` has it: zero without a prefix.
+    // As C's `%#x`: zero without a prefix.
     if mmap.page_offset == 0 {
         out.push(b'0');
     } else {
@@ -136,12 +136,12 @@ fn throttle(out: &mut Vec<u8>, throttle: &Throttle) {
 }
 
 fn switch(out: &mut Vec<u8>, switch: &Switch) {
-    let way = match (switch.out, switch.preempted) {
+    let direction = match (switch.out, switch.preempted) {
         (false, _) => "IN         ",
         (true, false) => "OUT        ",
         (true, true) => "OUT preempt",
     };
-    display(out, format_args!(" {way}"));
+    display(out, format_args!(" {direction}"));
     match (switch.other, trailer_thread(&switch.sample_id)) {
         (Some((pid, tid)), _) => {
             let which = if switch.out { "next" } else { "prev" };

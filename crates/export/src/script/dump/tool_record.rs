@@ -1,4 +1,4 @@
-//! The records that tools write.
+//! The fields of records that tools write.
 
 use model::Name;
 use perfdata::tool::{CpuMap, EventUpdate, ToolRecord};
@@ -109,7 +109,7 @@ pub(super) fn tool_record(out: &mut Vec<u8>, record: &ToolRecord<'_>) {
             display(out, format_args!(" time: {timestamp} cpu: {cpu} version: {version} domain: {domain}"));
             display(out, format_args!(" size: {}", body.len()));
         }
-        // A record of a newer perf, of which the heading says all.
+        // Records of newer perf versions get the heading alone.
         _ => {}
     }
 }
