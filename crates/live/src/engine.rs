@@ -1,132 +1,162 @@
-//! Records to snapshots: the live end of a recording.
+//! The engine of `prof top`: counts the records of a running recording, and sends snapshots of what it has counted.
+//!
+//! The engine runs on the thread of the recording. This file has what it does after each round of records; `consumer` has how it
+//! receives them.
 
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use std::{io, mem};
 
 use analysis::TimeWeight;
 use analysis::aggregate::SeenIn;
-use analysis::jit_dumps::{DumpPlayer, JitDumps, has_clock_of_dumps};
-use crossbeam_channel::{Receiver, TryRecvError};
-use decoder::{AttrFlags, Sample, kind};
+use analysis::jit_dumps::{DumpPlayer, JitDumps};
+use crossbeam_channel::Receiver;
 use host::sys::clock;
-use model::{EventIndex, Loss, Name, SpaceId, StackEntry, Timestamp};
-use recorder::unwind::{OrderedConsumer, RefusedTables};
-use recorder::{Ending, LostCount, RecordedEvent, Recording, RecordingSink, SwitchUpdate};
+use model::{Loss, Name, SpaceId, StackEntry};
+use recorder::Recording;
+use recorder::unwind::RefusedTables;
 use rustc_hash::FxBuildHasher;
-use tracker::{Events, OrderedRecord, SampleReader, Tracker};
+use tracker::SampleReader;
 
-use super::counting::Counting;
 use super::events::LiveEvents;
 use super::remarks::first_remarks;
 use super::shared_call_tree::SharedCallTree;
 use super::symbol_table::SymbolTable;
 use super::symbol_worker::SymbolWorker;
 use super::thread_time::ThreadTime;
-use super::window::{Counted, Window};
-use crate::snapshot::{CountedStack, Snapshot, Span, Status};
+use super::window::{Counted, ThreadNumber, Window};
+use crate::snapshot::{CountedStack, Snapshot, Span, Status, Task};
 
-/// An order that the screen gives to the engine.
+/// A command that the screen sends to the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Order {
+pub enum EngineCommand {
     /// Forget all samples.
     Reset,
-    /// Make snapshots of this span.
+    /// Make snapshots of this span of samples.
     Span(Span),
 }
 
-/// News that the engine sends to the screen.
-pub enum News {
-    /// Sampling has begun.
+/// An event that the engine reports to the screen.
+pub enum EngineEvent {
+    /// The events are open and the command runs.
     Started,
     /// A new snapshot.
     Snapshot(Arc<Snapshot>),
 }
 
-/// The settings of the engine.
+/// The settings of an engine.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    /// The recorded target, in words.
+pub struct EngineSettings {
+    /// The recorded target, in words: `whole system`, `pid 17`.
     pub target: String,
-    /// The length of the window.
+    /// The length of the sliding window.
     pub window: Duration,
-    /// The time between snapshots.
+    /// The time between two snapshots.
     pub interval: Duration,
-    /// True if each snapshot is of its interval alone, and complete with names: for scripts.
+    /// True if each snapshot covers its interval alone, and is sent when all of its functions are known. Scripts ask for that.
     pub intervals_apart: bool,
-    /// True if stacks are unwound, so that it is known which ones are complete. The kernel's walk over frame pointers
-    /// ends without a word where there is none.
+    /// True if user stacks are unwound, so that the engine knows which ones are complete. The kernel's frame-pointer walk ends at
+    /// code without frame pointers and does not report it.
     pub stacks_unwound: bool,
-    /// All nameless functions of a module as one.
+    /// True if all functions of a module without symbols are shown as one row.
     pub modules_only: bool,
-    /// The time of threads that is watched, in place of samples; for a recording that watches switches
+    /// The time of threads that is counted instead of samples. The recording must watch switches
     /// ([`recorder::observe_waits`]).
     pub time: Option<TimeWeight>,
 }
 
-/// The longest time to wait for names where a snapshot shall have them.
-const PATIENCE: Duration = Duration::from_secs(15);
-/// While the screen is new, it is drawn anew this often, so that the first rows and their names appear soon.
-const FIRST: Duration = Duration::from_millis(300);
+/// The longest time that a snapshot waits for functions which are still being looked up.
+const MAX_SYMBOL_WAIT: Duration = Duration::from_secs(15);
+/// The time between the first ten snapshots, so that the first rows and their names appear soon.
+const FIRST_INTERVAL: Duration = Duration::from_millis(300);
+/// While names are awaited at the end, the interval at which the engine asks whether some have come.
+const SYMBOL_POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// Number of spaces beyond which the tracker forgets those that no stack lies in. A process that comes and goes leaves one or two.
+pub(crate) const MAX_SPACES: usize = 4_096;
 
-/// The consumer of a recording that shows it.
-pub struct Engine<F: FnMut(News)> {
-    settings: Settings,
-    /// Closed when nobody looks any more.
-    orders: Receiver<Order>,
-    tell: F,
-    recording: Option<Arc<Recording>>,
-    events: LiveEvents,
-    cpus: u32,
-    samples: SampleReader,
-    /// The jitdumps of processes.
-    dumps: DumpPlayer,
-    /// True if the dumps were looked at since the last round.
-    has_looked: bool,
-    window: Window,
-    /// The time of threads, where that is watched in place of samples.
-    time: Option<ThreadTime>,
-    seen_in: SeenIn,
-    symbols: SymbolTable,
-    naming: SymbolWorker,
+/// A consumer of a recording that counts its samples and sends snapshots of them.
+pub struct Engine<F: FnMut(EngineEvent)> {
+    pub(crate) settings: EngineSettings,
+    /// Disconnected when the screen has been left.
+    pub(crate) commands: Receiver<EngineCommand>,
+    pub(crate) send: F,
+    pub(crate) recording: Option<Arc<Recording>>,
+    pub(crate) events: LiveEvents,
+    pub(crate) cpus: u32,
+    pub(crate) samples: SampleReader,
+    pub(crate) dumps: DumpPlayer,
+    /// True if this round has looked whether jitdumps have grown.
+    pub(crate) has_polled_dumps: bool,
+    pub(crate) window: Window,
+    /// The time of threads, where it is counted instead of samples.
+    pub(crate) time: Option<ThreadTime>,
+    pub(crate) seen_in: SeenIn,
+    pub(crate) symbols: SymbolTable,
+    pub(crate) symbol_worker: SymbolWorker,
     /// Unwind tables that could not be read.
     pub(crate) refused_tables: RefusedTables,
-    /// The window's stacks as snapshots have them, until their numbers change.
-    tree: SharedCallTree,
-    /// The names of threads and containers as snapshots have them.
-    comms: HashMap<Name, Arc<str>, FxBuildHasher>,
-    /// With more spaces than this, it is time to forget those of processes that are gone.
-    most_spaces: usize,
-    /// True if spaces are to be forgotten as soon as that can be.
-    has_unused_spaces: bool,
-    span: Span,
-    /// The loss in intervals that have been told, or before the last reset.
-    lost_before: Loss,
-    begin: Instant,
-    last: Instant,
-    /// Our CPU time at the snapshot before.
-    own: (Instant, u64),
-    /// The time of the newest sample, and when it came.
-    newest: (u64, Instant),
-    /// An interval that has ended and waits for names.
-    waiting: Option<Interval>,
-    ended: bool,
+    pub(crate) tree: SharedCallTree,
+    /// The names of threads and containers as text, each once.
+    pub(crate) texts: HashMap<Name, Arc<str>, FxBuildHasher>,
+    /// Number of spaces beyond which the tracker forgets unused ones.
+    pub(crate) max_spaces: usize,
+    /// True if the window has been compacted, so that spaces may have become unused.
+    pub(crate) has_unused_spaces: bool,
+    pub(crate) span: Span,
+    /// The loss of earlier intervals, or before the last reset.
+    pub(crate) earlier_loss: Loss,
+    pub(crate) started_at: Instant,
+    pub(crate) last_snapshot_at: Instant,
+    pub(crate) own_cpu: OwnCpu,
+    pub(crate) newest_sample: NewestSample,
+    /// An interval that has ended and waits for its functions.
+    pub(crate) unsent: Option<Interval>,
+    pub(crate) has_ended: bool,
 }
 
 /// An interval that has ended.
-struct Interval {
-    counted: Counted,
-    loss: Loss,
-    ended: Instant,
+pub(crate) struct Interval {
+    pub(crate) counted: Counted,
+    pub(crate) loss: Loss,
+    pub(crate) ended_at: Instant,
 }
 
-impl<F: FnMut(News)> Engine<F> {
-    /// An engine that waits for a recording.
+/// The time of the newest sample.
+pub(crate) struct NewestSample {
+    /// By the clock of the samples, in nanoseconds.
+    pub(crate) time: u64,
+    /// When the engine saw that it was the newest.
+    pub(crate) seen_at: Instant,
+}
+
+/// Our own CPU time when it was last asked for.
+pub(crate) struct OwnCpu {
+    asked_at: Instant,
+    cpu_time: Duration,
+}
+
+impl OwnCpu {
+    pub(crate) fn now() -> Self {
+        Self { asked_at: Instant::now(), cpu_time: clock::cpu_time_of_this_process() }
+    }
+
+    /// Returns our use of CPU time since the last call, in per cent of one CPU.
+    fn percent_since(&mut self) -> f64 {
+        let before = std::mem::replace(self, Self::now());
+        let elapsed = self.asked_at.duration_since(before.asked_at).as_secs_f64();
+        let cpu_time = self.cpu_time.saturating_sub(before.cpu_time).as_secs_f64();
+        100.0 * cpu_time / elapsed.max(1e-9)
+    }
+}
+
+impl<F: FnMut(EngineEvent)> Engine<F> {
+    /// Makes an engine that waits for a recording, and starts the thread that symbolizes. `send` is called on the thread of the
+    /// recording, which it must not block.
     ///
     /// # Errors
-    /// Where the thread that looks for names cannot be started.
-    pub fn new(settings: Settings, orders: Receiver<Order>, tell: F) -> io::Result<Self> {
+    /// Where the thread cannot be started.
+    pub fn new(settings: EngineSettings, commands: Receiver<EngineCommand>, send: F) -> io::Result<Self> {
         let now = Instant::now();
         let dumps = Arc::new(JitDumps::new(true, None));
         let symbols = SymbolTable::new().with_modules_only(settings.modules_only);
@@ -134,194 +164,153 @@ impl<F: FnMut(News)> Engine<F> {
             window: Window::new(settings.window),
             time: None,
             settings,
-            orders,
-            tell,
+            commands,
+            send,
             recording: None,
             events: LiveEvents::default(),
             cpus: 0,
             samples: SampleReader::default(),
             dumps: DumpPlayer::new(Arc::clone(&dumps)),
-            has_looked: false,
+            has_polled_dumps: false,
             seen_in: SeenIn::default(),
             symbols,
-            naming: SymbolWorker::start(&dumps)?,
+            symbol_worker: SymbolWorker::start(&dumps)?,
             refused_tables: RefusedTables::default(),
             tree: SharedCallTree::new(),
-            comms: HashMap::default(),
-            most_spaces: MOST_SPACES,
+            texts: HashMap::default(),
+            max_spaces: MAX_SPACES,
             has_unused_spaces: false,
             span: Span::Window,
-            lost_before: Loss::default(),
-            begin: now,
-            last: now,
-            own: (now, own_cpu_time()),
-            newest: (0, now),
-            waiting: None,
-            ended: false,
+            earlier_loss: Loss::default(),
+            started_at: now,
+            last_snapshot_at: now,
+            own_cpu: OwnCpu::now(),
+            newest_sample: NewestSample { time: 0, seen_at: now },
+            unsent: None,
+            has_ended: false,
         })
     }
 
-    /// Time goes on to that of the next record: what happened until then, beside the records, has its turn.
-    fn advance(&mut self, now: Timestamp) {
-        self.look_at_dumps();
-        if let Some(threads) = &mut self.time {
-            threads.advance(now.0, &mut self.samples.tracker, &mut self.window);
-        }
-        if self.dumps.is_due(now) {
-            self.dumps.play(now, &mut self.samples.tracker);
-        }
-    }
-
-    /// Learns what dumps say by now, once a round: when its records are read, they are not younger.
-    fn look_at_dumps(&mut self) {
-        if !mem::replace(&mut self.has_looked, true) {
-            self.dumps.look();
-        }
-    }
-
-    /// The loss since it was last asked for. What is known at the end replaces what was seen on the way.
-    fn take_loss(&mut self) -> Loss {
-        let loss = self.samples.take_loss();
-        self.lost_before += loss;
-        loss
-    }
-
-    /// Does what is due after a round: orders, names, snapshots.
-    fn attend(&mut self) {
-        while let Ok(order) = self.orders.try_recv() {
-            match order {
-                Order::Reset => {
+    /// Does what is due after a round: commands, functions that were found, memory, snapshots.
+    pub(crate) fn run_due_work(&mut self) {
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                EngineCommand::Reset => {
                     self.window.reset();
-                    self.forget();
-                    self.take_loss();
+                    self.forget_unused();
+                    self.drain_loss();
                 }
-                Order::Span(span) => self.span = span,
+                EngineCommand::Span(span) => self.span = span,
             }
-            self.publish();
+            self.send_running_snapshot();
         }
-        for answer in self.naming.answers() {
-            self.symbols.take(answer);
+        for answer in self.symbol_worker.answers() {
+            self.symbols.record(answer);
         }
-        let has_many_spaces = self.samples.tracker.spaces().len() > self.most_spaces;
-        // What waits for names refers to stacks by their numbers.
-        if (self.window.is_full() || has_many_spaces) && self.waiting.is_none() {
+        let has_many_spaces = self.samples.tracker.spaces().len() > self.max_spaces;
+        // An interval that waits for its functions refers to stacks by their numbers, which compaction changes.
+        if (self.window.is_full() || has_many_spaces) && self.unsent.is_none() {
             self.window.compact();
-            self.forget();
+            self.forget_unused();
         }
         let now = Instant::now();
         if self.settings.intervals_apart {
-            return self.attend_intervals(now);
+            return self.end_interval_if_due(now);
         }
-        let young = now.duration_since(self.begin) < 10 * FIRST;
-        let interval = if young { FIRST.min(self.settings.interval) } else { self.settings.interval };
-        if now.duration_since(self.last) >= interval {
-            self.publish();
+        let is_young = now.duration_since(self.started_at) < 10 * FIRST_INTERVAL;
+        let interval = match is_young {
+            true => FIRST_INTERVAL.min(self.settings.interval),
+            false => self.settings.interval,
+        };
+        if now.duration_since(self.last_snapshot_at) >= interval {
+            self.send_running_snapshot();
         }
     }
 
-    fn attend_intervals(&mut self, now: Instant) {
-        let elapsed = now.duration_since(self.last);
+    fn end_interval_if_due(&mut self, now: Instant) {
+        let elapsed = now.duration_since(self.last_snapshot_at);
         let length = match &mut self.time {
-            _ if self.waiting.is_some() => None,
-            // To the nanosecond, by the clock of the records, which are behind.
+            _ if self.unsent.is_some() => None,
+            // By the clock of the records, to the nanosecond. The records arrive later than the time they are from.
             Some(time) => time.end_interval(false),
             None => (elapsed >= self.settings.interval).then_some(elapsed),
         };
         if let Some(length) = length {
             let mut counted = self.window.counted(Span::Start);
             counted.covered = length;
-            self.last = now;
-            let loss = self.take_loss();
-            // Asks for the names that are missing.
+            self.last_snapshot_at = now;
+            let loss = self.drain_loss();
+            // Making a snapshot asks the symbol worker for the functions that are missing.
             let _ = self.snapshot(&counted, loss);
-            self.waiting = Some(Interval { counted, loss, ended: now });
+            self.unsent = Some(Interval { counted, loss, ended_at: now });
             self.window.clear_counts();
         }
-        if let Some(interval) = self.waiting.take() {
-            if self.symbols.pending() == 0 || now.duration_since(interval.ended) > PATIENCE {
-                let snapshot = self.snapshot(&interval.counted, interval.loss);
-                (self.tell)(News::Snapshot(Arc::new(snapshot)));
+        if let Some(interval) = self.unsent.take() {
+            if self.symbols.pending() == 0 || now.duration_since(interval.ended_at) > MAX_SYMBOL_WAIT {
+                self.send_snapshot(&interval.counted, interval.loss);
             } else {
-                self.waiting = Some(interval);
+                self.unsent = Some(interval);
             }
         }
     }
 
-    fn publish(&mut self) {
-        self.last = Instant::now();
+    /// Sends a snapshot of the span that the user chose.
+    fn send_running_snapshot(&mut self) {
+        self.last_snapshot_at = Instant::now();
         let counted = self.window.counted(self.span);
-        let snapshot = self.snapshot(&counted, self.samples.loss());
-        (self.tell)(News::Snapshot(Arc::new(snapshot)));
+        self.send_snapshot(&counted, self.samples.loss());
     }
 
-    /// Tells a snapshot with all names: nobody will ask again.
-    fn tell_named(&mut self, counted: &Counted, loss: Loss) {
+    fn send_snapshot(&mut self, counted: &Counted, loss: Loss) {
+        let snapshot = self.snapshot(counted, loss);
+        (self.send)(EngineEvent::Snapshot(Arc::new(snapshot)));
+    }
+
+    /// Waits for all functions of a snapshot, at most [`MAX_SYMBOL_WAIT`], and sends it. Blocks: only for the end of a recording.
+    pub(crate) fn send_named_snapshot(&mut self, counted: &Counted, loss: Loss) {
         let begin = Instant::now();
         let mut snapshot = self.snapshot(counted, loss);
-        self.naming.ask(&[], self.samples.tracker.spaces(), |_| Vec::new(), &HashMap::default(), true);
-        while self.symbols.pending() > 0 && begin.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_millis(10));
-            let mut named = false;
-            for answer in self.naming.answers() {
-                self.symbols.take(answer);
-                named = true;
+        self.symbol_worker.request(
+            &[],
+            self.samples.tracker.spaces(),
+            |_| Vec::new(),
+            &HashMap::default(),
+            true,
+        );
+        while self.symbols.pending() > 0 && begin.elapsed() < MAX_SYMBOL_WAIT {
+            std::thread::sleep(SYMBOL_POLL_INTERVAL);
+            let mut has_answers = false;
+            for answer in self.symbol_worker.answers() {
+                self.symbols.record(answer);
+                has_answers = true;
             }
-            if named {
+            if has_answers {
                 snapshot = self.snapshot(counted, loss);
             }
         }
-        (self.tell)(News::Snapshot(Arc::new(snapshot)));
+        (self.send)(EngineEvent::Snapshot(Arc::new(snapshot)));
     }
 
+    /// Makes a snapshot of counts, and asks the symbol worker for the functions that are missing in it.
     fn snapshot(&mut self, counted: &Counted, loss: Loss) -> Snapshot {
-        // Scripts wait for the names.
-        let urgent = self.settings.intervals_apart || self.ended;
-        let spaces = self.samples.tracker.spaces();
-        self.tree.update(&self.window.stacks, spaces, &mut self.symbols, urgent);
-        if let Some(time) = &self.time {
-            time.name_states(&mut self.symbols);
-            self.tree.update(&self.window.stacks, spaces, &mut self.symbols, urgent);
+        self.update_tree();
+        let (tasks, stacks) = self.counted_stacks(counted);
+        let (mut samples, mut complete) = (0, 0);
+        for stack in &stacks {
+            // A stack that is nothing but the state of a thread stands for time; no sample was taken of it.
+            samples += if self.tree.is_state(stack.stack) { 0 } else { stack.samples };
+            complete += if self.tree.is_complete(stack.stack) { stack.samples } else { 0 };
         }
-        let mut tasks = Vec::new();
-        // By the number of the thread.
-        let mut task_numbers: Vec<Option<u32>> = Vec::new();
-        let mut stacks = Vec::with_capacity(counted.counts.len());
-        let (mut samples, mut complete) = (0_u64, 0_u64);
-        for &((event, thread, stack), ref count) in &counted.counts {
-            let Some(weight) = self.events.weight(event) else { continue };
-            let weight = count.weight(weight);
-            let place = thread.0 as usize;
-            if task_numbers.len() <= place {
-                task_numbers.resize(place + 1, None);
-            }
-            let task = *task_numbers[place].get_or_insert_with(|| {
-                tasks.extend(self.window.thread(thread).map(|thread| thread.to_task(&mut self.comms)));
-                (tasks.len().saturating_sub(1)) as u32
-            });
-            // Of a state alone, no sample was taken.
-            samples += if self.tree.is_state(stack) { 0 } else { count.samples };
-            let is_complete = self.tree.is_complete(stack);
-            complete += if is_complete { count.samples } else { 0 };
-            let stack = stack.index() as u32;
-            stacks.push(CountedStack { event, task, stack, samples: count.samples, weight });
-        }
-        // Neighbours in memory, one after the other, for all who go through them.
-        stacks.sort_unstable_by_key(|counted| counted.stack);
-        self.ask_for_names(counted);
-        let now = Instant::now();
-        let cpu = own_cpu_time();
-        let elapsed = now.duration_since(self.own.0).as_nanos().max(1) as f64;
-        let own_cpu = cpu.saturating_sub(self.own.1) as f64 * 100.0 / elapsed;
-        self.own = (now, cpu);
+        self.request_symbols(counted);
         let approximate = self.time.as_ref().and_then(|time| time.times().remark());
         let (remarks, remarks_omitted) =
-            first_remarks(self.naming.remarks(), &self.refused_tables, approximate);
+            first_remarks(self.symbol_worker.remarks(), &self.refused_tables, approximate);
         Snapshot {
             functions: self.symbols.functions(),
-            places: self.symbols.places(),
-            calls: self.tree.calls(),
-            branches: self.tree.branches(),
-            tips: self.tree.tips(),
+            addresses: self.symbols.addresses(),
+            stack_nodes: self.tree.stack_nodes(),
+            frame_nodes: self.tree.frame_nodes(),
+            leaf_nodes: self.tree.leaf_nodes(),
             numbering: self.symbols.numbering(),
             recording: self.recording.clone(),
             tasks,
@@ -339,36 +328,64 @@ impl<F: FnMut(News)> Engine<F> {
                 aged_out: self.window.aged_out(),
                 unnamed: self.symbols.pending() as u64,
                 names_behind: self.tree.is_behind(&self.symbols),
-                own_cpu,
+                own_cpu: self.own_cpu.percent_since(),
                 own_memory: own_memory(),
                 remarks,
                 remarks_omitted,
-                ended: self.ended,
+                ended: self.has_ended,
             },
         }
     }
 
-    /// The loss since the last reset or interval, as the kernel counted it. LOST records are behind: the kernel
-    /// writes one when there is room again.
-    fn last_loss(&mut self, ending: &Ending) -> Loss {
-        let seen = self.samples.loss();
-        let Some(lost) = &ending.lost else { return Loss { unread: ending.full_rings, ..seen } };
-        let total = |sideband: bool| {
-            let events =
-                (0..).zip(lost).filter(|(event, _)| self.events.is_sideband(EventIndex(*event)) == sideband);
-            events.fold(LostCount::default(), |sum, (_, lost)| sum + *lost)
-        };
-        let (samplers, sideband) = (total(false), total(true));
-        Loss {
-            samples: seen.samples.max(samplers.samples.saturating_sub(self.lost_before.samples)),
-            unread: samplers.unread,
-            sideband: seen.sideband.max(sideband.samples.saturating_sub(self.lost_before.sideband)),
-            ..seen
+    /// Brings the tree of stacks up to date with the window and the symbol table.
+    fn update_tree(&mut self) {
+        let at_once = self.needs_all_symbols();
+        let spaces = self.samples.tracker.spaces();
+        self.tree.update(&self.window.stacks, spaces, &mut self.symbols, at_once);
+        if let Some(time) = &self.time {
+            // The name of a blocked thread's state depends on the functions of its stack, which the tree has just numbered.
+            time.name_states(&mut self.symbols);
+            self.tree.update(&self.window.stacks, spaces, &mut self.symbols, at_once);
         }
     }
 
-    fn ask_for_names(&mut self, counted: &Counted) {
-        let wanted = self.symbols.take_wanted();
+    /// The counts as a snapshot has them, and the threads that they refer to.
+    fn counted_stacks(&mut self, counted: &Counted) -> (Vec<Task>, Vec<CountedStack>) {
+        let mut tasks = Vec::new();
+        // By thread number: the position of the thread in `tasks`.
+        let mut positions: Vec<Option<u32>> = Vec::new();
+        let mut stacks = Vec::with_capacity(counted.counts.len());
+        for &((event, thread, stack), ref count) in &counted.counts {
+            let Some(weight) = self.events.weight(event) else { continue };
+            let ThreadNumber(number) = thread;
+            if positions.len() <= number as usize {
+                positions.resize(number as usize + 1, None);
+            }
+            let task = *positions[number as usize].get_or_insert_with(|| {
+                tasks.extend(self.window.thread(thread).map(|thread| thread.to_task(&mut self.texts)));
+                (tasks.len().saturating_sub(1)) as u32
+            });
+            stacks.push(CountedStack {
+                event,
+                task,
+                stack: stack.index() as u32,
+                samples: count.samples,
+                weight: count.weight(weight),
+            });
+        }
+        // Views go through the stacks in this order: neighbours in it are neighbours in the trees, and in memory.
+        stacks.sort_unstable_by_key(|counted| counted.stack);
+        (tasks, stacks)
+    }
+
+    /// Returns true if snapshots are sent with all of their functions, so that nobody will see a later, better one.
+    fn needs_all_symbols(&self) -> bool {
+        self.settings.intervals_apart || self.has_ended
+    }
+
+    /// Asks the symbol worker for the functions of new addresses.
+    fn request_symbols(&mut self, counted: &Counted) {
+        let wanted = self.symbols.drain_wanted();
         if wanted.is_empty() {
             return;
         }
@@ -376,185 +393,36 @@ impl<F: FnMut(News)> Engine<F> {
         let table = self.window.stacks.places();
         for ((.., stack), count) in &counted.counts {
             let innermost = self.window.stacks.entries(*stack).next();
-            if let Some(entry) = innermost.and_then(|place| table.get(place.index())) {
+            if let Some(entry) = innermost.and_then(|position| table.get(position.index())) {
                 *weights.entry(entry.space).or_default() += count.samples;
             }
         }
-        // Scripts wait for the names.
-        let urgent = self.settings.intervals_apart || self.ended;
         let seen_in = self.time.as_ref().map_or(&self.seen_in, |time| time.times().seen_in());
         let pids = |space| seen_in.pids(space);
-        self.naming.ask(&wanted, self.samples.tracker.spaces(), pids, &weights, urgent);
+        let urgent = self.needs_all_symbols();
+        self.symbol_worker.request(&wanted, self.samples.tracker.spaces(), pids, &weights, urgent);
     }
 
-    /// Forgets what no stack of the window speaks of any more; that one has just forgotten its own part.
-    fn forget(&mut self) {
+    /// Returns the loss since the last call, and adds it to that of earlier intervals.
+    pub(crate) fn drain_loss(&mut self) -> Loss {
+        let loss = self.samples.take_loss();
+        self.earlier_loss += loss;
+        loss
+    }
+
+    /// Forgets all that the stacks of the window no longer refer to. The window itself must have been compacted just before.
+    fn forget_unused(&mut self) {
         let live: HashSet<StackEntry, FxBuildHasher> = self.window.stacks.places().iter().copied().collect();
         self.symbols.compact(&live);
-        // Numbers of stacks have changed, too.
+        // The numbers of stacks have changed, too.
         self.tree = SharedCallTree::new();
-        self.comms.clear();
+        self.texts.clear();
         if let Some(time) = &mut self.time {
             time.forget(&live);
         }
-        self.naming.keep_only(live);
+        self.symbol_worker.retain(live);
         self.has_unused_spaces = true;
     }
-}
-
-impl<F: FnMut(News)> OrderedConsumer for Engine<F> {
-    fn tracker(&mut self) -> &mut Tracker {
-        &mut self.samples.tracker
-    }
-
-    fn record(&mut self, time: Timestamp, record: OrderedRecord<'_>) -> io::Result<()> {
-        // What the recorder has made has no event.
-        let event =
-            record.event.or_else(|| self.events.sideband().filter(|_| record.raw.kind != kind::SAMPLE));
-        let Some(event) = event else {
-            self.add_loss(Loss { unattributed: 1, ..Loss::default() });
-            return Ok(());
-        };
-        self.advance(time);
-        let Self { samples, dumps, events, window, time: threads, seen_in, .. } = self;
-        let mut counting = Counting { window, time: threads.as_mut(), seen_in, dump: None };
-        let Ok(()) =
-            samples.read(&*events, OrderedRecord { event: Some(event), ..record }, None, &mut counting);
-        if let Some((pid, path)) = counting.dump {
-            let has_clock = events.attr(event).is_some_and(has_clock_of_dumps);
-            if dumps.begin(pid, &path, has_clock, &mut samples.tracker) {
-                dumps.play(time, &mut samples.tracker);
-            }
-        }
-        Ok(())
-    }
-
-    fn sample(&mut self, time: Timestamp, event: EventIndex, sample: Sample<'_>) -> io::Result<()> {
-        self.advance(time);
-        let Self { samples, events, window, time, seen_in, .. } = self;
-        let mut counting = Counting { window, time: time.as_mut(), seen_in, dump: None };
-        let Ok(()) = samples.read_decoded(&*events, event, sample, &mut counting);
-        Ok(())
-    }
-
-    /// Those stay that a stack speaks of: of the window, or of a thread that waits.
-    fn forget_spaces(&mut self, is_known: &dyn Fn(SpaceId) -> bool) {
-        if !self.has_unused_spaces && self.samples.tracker.spaces().len() <= self.most_spaces {
-            return;
-        }
-        self.has_unused_spaces = false;
-        let waiting = self.time.iter().flat_map(|time| time.times().stacks().places());
-        let places = self.window.stacks.places().iter().chain(waiting);
-        let used: HashSet<SpaceId, FxBuildHasher> = places.map(|entry| entry.space).collect();
-        let is_used = |space| used.contains(&space) || self.dumps.plays(space) || is_known(space);
-        self.samples.tracker.forget_spaces(is_used);
-        let spaces = self.samples.tracker.spaces();
-        self.seen_in.retain(|space| spaces.find(space).is_some());
-        if let Some(time) = &mut self.time {
-            time.retain_seen_in(|space| spaces.find(space).is_some());
-        }
-        self.dumps.retain(|space| spaces.find(space).is_some());
-        self.most_spaces = MOST_SPACES.max(2 * spaces.len());
-    }
-}
-
-impl<F: FnMut(News)> RecordingSink for Engine<F> {
-    fn begin(&mut self, recording: &Recording) -> io::Result<()> {
-        self.cpus = recording.cpus.len() as u32;
-        self.recording = Some(Arc::new(recording.clone()));
-        let sees_kernel =
-            |event: &RecordedEvent| !event.sideband && !event.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL);
-        if recording.events.iter().any(sees_kernel) {
-            self.naming.expect_kernel();
-        }
-        self.events = LiveEvents::of(recording);
-        if let Some(weight) = self.settings.time {
-            let Settings { interval, intervals_apart, .. } = self.settings;
-            let time = ThreadTime::new(weight, recording, &self.window, interval, intervals_apart);
-            let time = time.ok_or_else(|| io::Error::other("the recording does not watch switches"))?;
-            self.events.watch_time(weight.in_words(), time.times().event());
-            self.symbols.sleepers_rest = !time.times().has_outside();
-            self.time = Some(time);
-        }
-        Ok(())
-    }
-
-    fn started(&mut self) -> io::Result<()> {
-        let now = Instant::now();
-        (self.begin, self.last, self.own) = (now, now, (now, own_cpu_time()));
-        (self.tell)(News::Started);
-        Ok(())
-    }
-
-    fn add_loss(&mut self, loss: Loss) {
-        self.samples.add_loss(loss);
-    }
-
-    fn finished_round(&mut self) -> io::Result<()> {
-        self.has_looked = false;
-        if let Some(time) = &mut self.time {
-            time.finish_round(&mut self.samples.tracker, &mut self.window);
-        }
-        if let Some(newest) = self.window.newest().filter(|&newest| newest > self.newest.0) {
-            self.newest = (newest, Instant::now());
-        }
-        self.attend();
-        Ok(())
-    }
-
-    fn checkpoint(&mut self) -> io::Result<()> {
-        // Time goes on where nothing runs, and the samples' clock is not one that we could read.
-        let since = self.newest.1.elapsed().as_nanos();
-        if since > CHECKPOINT_SLACK.as_nanos() && self.time.is_none() {
-            self.window.forget(self.newest.0.saturating_add(u64::try_from(since).unwrap_or(u64::MAX)));
-        }
-        Ok(())
-    }
-
-    fn wants_round_soon(&self) -> bool {
-        // An interval that is over has to wait for the names of the one before.
-        self.waiting.is_none() && self.time.as_ref().is_some_and(ThreadTime::wants_round_soon)
-    }
-
-    fn update_switches(&mut self, news: &[SwitchUpdate]) {
-        if let Some(time) = &mut self.time {
-            time.learn(news);
-        }
-    }
-
-    fn end(&mut self, ending: &Ending) -> io::Result<()> {
-        let length = self.time.as_mut().and_then(|time| {
-            let end = ending.watched.map(|watched| watched.end);
-            time.finish(end, &mut self.samples.tracker, &mut self.window);
-            time.end_interval(true)
-        });
-        if self.orders.try_recv() == Err(TryRecvError::Disconnected) {
-            // Nobody looks any more.
-            return Ok(());
-        }
-        if let Some(Interval { counted, loss, .. }) = self.waiting.take() {
-            self.tell_named(&counted, loss);
-        }
-        self.ended = true;
-        let apart = self.settings.intervals_apart;
-        let mut counted = self.window.counted(if apart { Span::Start } else { self.span });
-        if apart {
-            counted.covered = length.unwrap_or_else(|| self.last.elapsed());
-        }
-        let loss = self.last_loss(ending);
-        self.tell_named(&counted, loss);
-        Ok(())
-    }
-}
-
-/// Spaces beyond this are forgotten where nothing speaks of them: a process that comes and goes leaves one or two.
-const MOST_SPACES: usize = 4_096;
-/// Without samples for so long, time is taken to go on by itself.
-const CHECKPOINT_SLACK: Duration = Duration::from_secs(1);
-
-/// Nanoseconds.
-fn own_cpu_time() -> u64 {
-    u64::try_from(clock::cpu_time_of_this_process().as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Our resident memory in bytes: the second number of `/proc/self/statm` (proc(5)).

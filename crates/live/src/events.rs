@@ -16,9 +16,9 @@ use crate::snapshot::EventStatus;
 #[derive(Default)]
 pub(crate) struct LiveEvents {
     events: Vec<LiveEvent>,
-    /// The position of an event by its ids, which the kernel gives.
+    /// Events by the ids that the kernel gave their instances.
     positions: HashMap<u64, EventIndex, FxBuildHasher>,
-    /// The time of threads, where that is watched in place of samples.
+    /// The time of threads, where it is counted instead of samples.
     time: Option<EventStatus>,
 }
 
@@ -31,29 +31,30 @@ struct LiveEvent {
 }
 
 impl LiveEvents {
-    pub(crate) fn of(recording: &Recording) -> Self {
+    /// The events of a recording that is about to begin.
+    pub(crate) fn from_recording(recording: &Recording) -> Self {
         let mut live = Self::default();
         for (index, event) in (0..).zip(&recording.events) {
             live.positions.extend(event.ids.iter().map(|&id| (id, EventIndex(index))));
-            live.events.push(LiveEvent::of(event));
+            live.events.push(LiveEvent::from_recorded(event));
         }
         live
     }
 
-    /// Watches the time of threads, whose name `time` is, in place of the samples of all events. `sampler` says what runs.
-    pub(crate) fn watch_time(&mut self, time: &str, sampler: EventIndex) {
+    /// Counts time instead of samples, under the name `time`. The samples of `sampler` say which functions ran in that time.
+    pub(crate) fn count_time(&mut self, time: &str, sampler: EventIndex) {
         let frequency = self.events.get(sampler.0 as usize).and_then(|event| event.status.frequency);
         self.time =
             Some(EventStatus { name: time.to_owned(), frequency, unit: time.to_owned(), is_time: true });
     }
 
-    /// Iterates over the statuses of what is counted: the events that take samples, or time.
+    /// Iterates over the statuses of all that is counted: of the sampling events, or of time.
     pub(crate) fn statuses(&self) -> impl Iterator<Item = &EventStatus> {
         let samplers = self.events.iter().filter(|event| !event.is_sideband && self.time.is_none());
         self.time.iter().chain(samplers.map(|event| &event.status))
     }
 
-    /// Returns the quantity that makes the stacks of an event heavy.
+    /// Returns how the samples of an event are weighed: by their number, or by the sum of their periods.
     pub(crate) fn weight(&self, event: u32) -> Option<Weight> {
         if self.time.is_some() {
             return Some(Weight::Period);
@@ -61,7 +62,7 @@ impl LiveEvents {
         self.events.get(event as usize).map(|event| event.weight)
     }
 
-    /// The first sideband event.
+    /// Returns the sideband event, which takes no samples.
     pub(crate) fn sideband(&self) -> Option<EventIndex> {
         let position = self.events.iter().position(|event| event.is_sideband)?;
         u32::try_from(position).ok().map(EventIndex)
@@ -69,7 +70,7 @@ impl LiveEvents {
 }
 
 impl LiveEvent {
-    fn of(event: &RecordedEvent) -> Self {
+    fn from_recorded(event: &RecordedEvent) -> Self {
         let attr = event.attr.clone();
         let weight = weight_of(&attr);
         Self {

@@ -1,21 +1,39 @@
-//! The engine of live views: from a running recording to snapshots of its last seconds, and from these to rows.
+//! The engine of `prof top`: turns a running recording into snapshots of its last seconds, and snapshots into rows.
 //!
 //! ```text
-//! recorder ──records──▶ Engine (order, SampleReader, window of counted stacks) ──Snapshot──▶ views ──▶ screen | text | JSON
-//!                          └──addresses without a name──▶ symbol worker (a thread of its own) ──┘
+//! recorder ──ordered records──▶ Engine ──Snapshot──▶ views ──rows──▶ screen, text or JSON (in `cli`)
+//!                                │  ▲
+//!                      addresses ▼  │ functions
+//!                            SymbolWorker (a thread)
 //! ```
 //!
-//! A [`Snapshot`](snapshot::Snapshot) is plain data, which nobody changes; [`views`] turns it into what is listed or drawn,
-//! knowing neither the time nor the profiled machine.
+//! The modules, in the order in which data goes through them:
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`record()`] | runs a recording with an engine as its consumer |
+//! | [`engine`], `consumer` | receive records in time order, do what is due after each round, send snapshots |
+//! | `events` | the recorded events: layouts, and how samples are weighed |
+//! | `sample_counter` | counts a sample in the window, by event, thread and stack |
+//! | `thread_time` | the same for `--off-cpu`: counts the time of threads between switches |
+//! | `window` | the counts of the last seconds and since the start, within bounded memory |
+//! | `symbol_table` | the functions of each sampled address, as far as they are known |
+//! | `symbol_worker`, `name_queue` | the thread that symbolizes addresses, and the order in which it does so |
+//! | `shared_call_tree`, `shared_list` | the window's stacks as trees that snapshots share |
+//! | [`snapshot`] | the plain data that the engine sends; nobody changes it afterwards |
+//! | [`views`], [`filter`] | pure functions of a snapshot: functions, tasks, callers and callees, flame graph |
+//! | [`function_code`] | the instructions of a function, with the samples of a snapshot |
+//! | `remarks` | which files were not used, and why |
 
-pub mod code;
-mod counting;
-mod engine;
+mod consumer;
+pub mod engine;
 mod events;
 pub mod filter;
-mod queue;
+pub mod function_code;
+mod name_queue;
 mod record;
 mod remarks;
+mod sample_counter;
 mod shared_call_tree;
 mod shared_list;
 pub mod snapshot;
@@ -27,6 +45,6 @@ mod thread_time;
 pub mod views;
 mod window;
 
-pub use engine::{Engine, News, Order, Settings};
+pub use engine::{Engine, EngineCommand, EngineEvent, EngineSettings};
 pub use record::record;
 pub use shared_list::SharedList;

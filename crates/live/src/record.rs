@@ -1,16 +1,16 @@
-//! A recording into the engine.
+//! Runs a recording with an engine as its consumer.
 
 use recorder::unwind::UnwindingStage;
 use recorder::{Command, Control, Notice, Options, Summary};
 
-use super::engine::{Engine, News};
+use super::engine::{Engine, EngineEvent};
 
-/// Records into the engine, through the stage that orders the records, and unwinds stacks where they are to be complete. A command
-/// that still runs when nobody looks any more is terminated: it was started to be looked at.
+/// Records until `control` stops it or the target ends. Puts the records in order, unwinds user stacks where `options` ask for stack
+/// copies, and gives all of it to `engine`. Terminates a command that still runs at the end: it was started for this view alone.
 ///
 /// # Errors
-/// Where nothing can be recorded.
-pub fn record<F: FnMut(News)>(
+/// Where the recording cannot begin, or fails.
+pub fn record<F: FnMut(EngineEvent)>(
     options: &Options,
     control: &Control,
     engine: &mut Engine<F>,

@@ -1,4 +1,7 @@
-//! The window's stacks as snapshots have them: by places, and by the frames that those are called.
+//! The window's stacks as two trees, one of addresses and one of frames, whose memory snapshots share.
+//!
+//! A stack node is an address on top of another stack. A frame node is a frame (a function or an inlined call) on top of another
+//! frame node. The first tree only grows. The second one is built again when functions of old addresses have become known.
 
 use std::time::{Duration, Instant};
 
@@ -7,82 +10,82 @@ use profile::{Children, StackId, StackTable};
 
 use super::shared_list::SharedList;
 use super::symbol_table::SymbolTable;
-use crate::snapshot::{Branch, Call, Frame};
+use crate::snapshot::{Frame, FrameNode, StackNode};
 
-/// New names come to old stacks after as many times of what it takes to describe all of them anew.
-const REST: u32 = 32;
+/// The tree of frames is built again when this many times the duration of the last build has passed: names that trickle in cost at
+/// most 3 % of a CPU.
+const MIN_PAUSE_IN_BUILDS: u32 = 32;
 
-/// Stacks, each described once, and again when names have come.
+/// The trees of the window's stacks.
 pub(crate) struct SharedCallTree {
-    /// The numbers of places in the symbol table, by their positions in the table.
-    places: Vec<u32>,
-    calls: SharedList<Call>,
-    /// True if the stack reaches the thread's first frame, as far as one can tell; by its number.
+    /// The symbol table's number of each address, by the address's position in the window's stack table.
+    addresses: Vec<u32>,
+    stack_nodes: SharedList<StackNode>,
+    /// By stack number: true if the stack is complete, see [`SharedCallTree::is_complete`].
     complete: Vec<bool>,
-    /// Those that are states of threads and nothing else, ascending.
-    states: Vec<StackId>,
-    branches: SharedList<Branch>,
+    /// The numbers of stacks that are nothing but the state of a thread, ascending.
+    states: Vec<u32>,
+    frame_nodes: SharedList<FrameNode>,
     children: Children,
-    /// The branch of a stack, by its number.
-    tips: SharedList<u32>,
-    /// The number of names that had come to the symbol table by then.
-    names: u64,
-    /// The time at which all were described anew, and how long that took.
-    renewed: Option<(Instant, Duration)>,
+    leaf_nodes: SharedList<u32>,
+    /// [`SymbolTable::name_changes`] when the tree of frames was built.
+    name_changes: u64,
+    /// When the tree of frames was built last, and how long that took.
+    built: Option<(Instant, Duration)>,
 }
 
 impl SharedCallTree {
-    /// Makes a tree without any stack.
+    /// Makes trees that hold the empty stack alone.
     pub(crate) fn new() -> Self {
         let mut tree = Self {
-            places: Vec::new(),
-            calls: SharedList::default(),
+            addresses: Vec::new(),
+            stack_nodes: SharedList::default(),
             complete: vec![false],
             states: Vec::new(),
-            branches: SharedList::default(),
+            frame_nodes: SharedList::default(),
             children: Children::default(),
-            tips: SharedList::default(),
-            names: 0,
-            renewed: None,
+            leaf_nodes: SharedList::default(),
+            name_changes: 0,
+            built: None,
         };
-        // The empty stack.
-        tree.calls.push(Call { caller: 0, place: 0 });
-        tree.clear_branches();
+        tree.stack_nodes.push(StackNode { caller: 0, address: 0 });
+        tree.clear_frame_nodes();
         tree
     }
 
-    /// Stacks by number, callers before what they call; the first one is empty.
-    pub(crate) fn calls(&self) -> SharedList<Call> {
-        self.calls.clone()
+    /// Returns [`Snapshot::stack_nodes`](crate::snapshot::Snapshot::stack_nodes).
+    pub(crate) fn stack_nodes(&self) -> SharedList<StackNode> {
+        self.stack_nodes.clone()
     }
 
-    /// The stacks by frames, callers before what they call; the first one is empty.
-    pub(crate) fn branches(&self) -> SharedList<Branch> {
-        self.branches.clone()
+    /// Returns [`Snapshot::frame_nodes`](crate::snapshot::Snapshot::frame_nodes).
+    pub(crate) fn frame_nodes(&self) -> SharedList<FrameNode> {
+        self.frame_nodes.clone()
     }
 
-    /// The branch of each stack.
-    pub(crate) fn tips(&self) -> SharedList<u32> {
-        self.tips.clone()
+    /// Returns [`Snapshot::leaf_nodes`](crate::snapshot::Snapshot::leaf_nodes).
+    pub(crate) fn leaf_nodes(&self) -> SharedList<u32> {
+        self.leaf_nodes.clone()
     }
 
-    /// Returns true if the stack reaches the thread's first frame, as far as one can tell.
-    pub(crate) fn is_complete(&self, stack: StackId) -> bool {
-        self.complete.get(stack.index()) == Some(&true)
+    /// Returns true if a stack, given by its number, begins where a thread can begin: its outermost entry is no mark of a
+    /// truncation, and lies in mapped code.
+    pub(crate) fn is_complete(&self, stack: u32) -> bool {
+        self.complete.get(stack as usize) == Some(&true)
     }
 
-    /// Returns true if the stack is nothing but the state of a thread.
-    pub(crate) fn is_state(&self, stack: StackId) -> bool {
+    /// Returns true if a stack, given by its number, is nothing but the state of a thread.
+    pub(crate) fn is_state(&self, stack: u32) -> bool {
         self.states.binary_search(&stack).is_ok()
     }
 
-    /// Returns true if names have come that stacks do not have yet.
+    /// Returns true if functions have become known that the tree of frames does not have yet.
     pub(crate) fn is_behind(&self, symbols: &SymbolTable) -> bool {
-        self.names != symbols.names()
+        self.name_changes != symbols.name_changes()
     }
 
-    /// Describes the stacks that came since the last time; and all of them where names have come: `at_once`, or when it is
-    /// worth while.
+    /// Adds the stacks that are new since the last call. Builds the tree of frames again if functions have become known: with
+    /// `at_once` in any case, else only after a pause that bounds the cost.
     pub(crate) fn update(
         &mut self,
         stacks: &StackTable,
@@ -90,68 +93,73 @@ impl SharedCallTree {
         symbols: &mut SymbolTable,
         at_once: bool,
     ) {
-        let table = stacks.places();
-        while let Some(&entry) = table.get(self.places.len()) {
-            self.places.push(symbols.number(entry, spaces));
+        self.add_stack_nodes(stacks, spaces, symbols);
+        let begin = Instant::now();
+        let has_paused =
+            self.built.is_none_or(|(when, took)| begin.duration_since(when) > took * MIN_PAUSE_IN_BUILDS);
+        let rebuilds = self.is_behind(symbols) && (at_once || has_paused);
+        if rebuilds {
+            self.name_changes = symbols.name_changes();
+            self.clear_frame_nodes();
         }
-        for (stack, place, caller) in stacks.iter_from(self.calls.len()) {
-            let number = self.places.get(place.index()).copied().unwrap_or(0);
-            self.calls.push(Call { caller: caller.index() as u32, place: number });
-            let is_complete = match caller == StackId::EMPTY {
-                true => table.get(place.index()).is_some_and(|entry| begins(spaces.get(entry.space))),
-                false => self.is_complete(caller),
-            };
-            self.complete.push(is_complete);
-            let space = table.get(place.index()).map(|entry| spaces.get(entry.space));
-            if caller == StackId::EMPTY && matches!(space, Some(Space::State(_))) {
+        for stack in self.leaf_nodes.len()..self.stack_nodes.len() {
+            let StackNode { caller, address } = self.stack_nodes[stack];
+            let mut node = self.leaf_nodes.get(caller as usize).copied().unwrap_or(0);
+            for frame in symbols.frames_of(address) {
+                node = self.child(node, frame);
+            }
+            self.leaf_nodes.push(node);
+        }
+        if rebuilds {
+            self.built = Some((begin, begin.elapsed()));
+        }
+    }
+
+    fn add_stack_nodes(&mut self, stacks: &StackTable, spaces: &SpaceTable, symbols: &mut SymbolTable) {
+        let table = stacks.places();
+        while let Some(&entry) = table.get(self.addresses.len()) {
+            self.addresses.push(symbols.intern(entry, spaces));
+        }
+        for (stack, position, caller) in stacks.iter_from(self.stack_nodes.len()) {
+            let address = self.addresses.get(position.index()).copied().unwrap_or(0);
+            let (stack, caller_number) = (stack.index() as u32, caller.index() as u32);
+            self.stack_nodes.push(StackNode { caller: caller_number, address });
+            let is_outermost = caller == StackId::EMPTY;
+            let space = table.get(position.index()).map(|entry| spaces.get(entry.space));
+            self.complete.push(match is_outermost {
+                true => space.is_some_and(can_begin_stack),
+                false => self.is_complete(caller_number),
+            });
+            if is_outermost && matches!(space, Some(Space::State(_))) {
                 self.states.push(stack);
             }
         }
-        let begin = Instant::now();
-        let has_rested = self.renewed.is_none_or(|(when, took)| begin.duration_since(when) > took * REST);
-        let renews = self.is_behind(symbols) && (at_once || has_rested);
-        if renews {
-            self.names = symbols.names();
-            self.clear_branches();
-        }
-        for stack in self.tips.len()..self.calls.len() {
-            let Call { caller, place } = self.calls[stack];
-            let mut branch = self.tips.get(caller as usize).copied().unwrap_or(0);
-            for frame in symbols.frames_of(place) {
-                branch = self.child(branch, frame);
-            }
-            self.tips.push(branch);
-        }
-        if renews {
-            self.renewed = Some((begin, begin.elapsed()));
-        }
     }
 
-    fn clear_branches(&mut self) {
-        self.branches = SharedList::default();
-        self.branches.push(Branch::ROOT);
+    fn clear_frame_nodes(&mut self) {
+        self.frame_nodes = SharedList::default();
+        self.frame_nodes.push(FrameNode::ROOT);
         self.children = Children::default();
-        self.tips = SharedList::default();
-        self.tips.push(0);
+        self.leaf_nodes = SharedList::default();
+        self.leaf_nodes.push(0);
     }
 
-    /// The branch that goes on from another one with a frame.
+    /// Returns the frame node of `frame` on top of `caller`; adds it where there is none yet.
     fn child(&mut self, caller: u32, frame: Frame) -> u32 {
-        let branches = &self.branches;
-        let is = |child: u32| {
-            let branch = &branches[child as usize];
-            (branch.caller, branch.frame) == (caller, frame)
+        let frame_nodes = &self.frame_nodes;
+        let is_same = |child: u32| {
+            let node = &frame_nodes[child as usize];
+            (node.caller, node.frame) == (caller, frame)
         };
-        let number = self.children.find_or_add(caller, frame.key(), is);
-        if number as usize == branches.len() {
-            self.branches.push(Branch { caller, frame });
+        let number = self.children.find_or_add(caller, frame.key(), is_same);
+        if number as usize == frame_nodes.len() {
+            self.frame_nodes.push(FrameNode { caller, frame });
         }
         number
     }
 }
 
-/// Returns true if a thread can begin in this space: it does not where nobody knows how the stack goes on, nor where nobody saw
-/// its stack.
-fn begins(space: &Space) -> bool {
+/// Returns true if the outermost entry of a complete stack can lie in this space.
+fn can_begin_stack(space: &Space) -> bool {
     !matches!(space, Space::Truncated(_) | Space::Unmapped { .. } | Space::State(_) | Space::Foreign(_))
 }

@@ -1,15 +1,16 @@
-//! Lists that grow, and whose copies share what they have in common.
+//! A list that grows, and whose copies share memory.
 
 use std::ops::Index;
 use std::sync::Arc;
 
-/// So many items are copied at a time, when a list changes where another one shares it.
+/// Number of items in a chunk. A change to a chunk that another list shares copies this many items.
 const CHUNK: usize = 512;
 
-/// A list that is cheap to clone while it goes on to grow and, here and there, to change.
+/// A list of chunks that is cheap to clone, also while it grows or some of its items change. A clone costs a pointer per chunk; the
+/// first change to a shared chunk copies that chunk alone.
 #[derive(Clone, Debug)]
 pub struct SharedList<T> {
-    /// All of them full, but the last.
+    /// All of them hold [`CHUNK`] items, except for the last.
     chunks: Vec<Arc<Vec<T>>>,
 }
 
@@ -26,22 +27,22 @@ impl<T: Clone> SharedList<T> {
         self.chunks.len().saturating_sub(1) * CHUNK + last
     }
 
-    /// Returns true if there are none.
+    /// Returns true if the list has no items.
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }
 
-    /// The item at a position.
+    /// Returns the item at a position, or `None` behind the end.
     pub fn get(&self, index: usize) -> Option<&T> {
         self.chunks.get(index / CHUNK)?.get(index % CHUNK)
     }
 
-    /// The item at a position, to be changed.
+    /// Returns the item at a position for a change, or `None` behind the end. Copies its chunk if another list shares it.
     pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
         Arc::make_mut(self.chunks.get_mut(index / CHUNK)?).get_mut(index % CHUNK)
     }
 
-    /// Appends an item.
+    /// Appends an item. Copies the last chunk if another list shares it.
     pub fn push(&mut self, item: T) {
         match self.chunks.last_mut().filter(|last| last.len() < CHUNK) {
             Some(last) => Arc::make_mut(last).push(item),
@@ -54,7 +55,8 @@ impl<T: Clone> SharedList<T> {
         self.chunks.iter().flat_map(|chunk| chunk.iter())
     }
 
-    /// Returns true if the other one is a copy, and neither has changed since.
+    /// Returns true if one list is a clone of the other and neither has changed since. Compares pointers alone: equal items in
+    /// different memory are not the same.
     pub fn is_same(&self, other: &Self) -> bool {
         let both = self.chunks.iter().zip(&other.chunks);
         self.chunks.len() == other.chunks.len()
@@ -70,7 +72,7 @@ impl<T: Clone> FromIterator<T> for SharedList<T> {
     }
 }
 
-/// For positions that the list has given out.
+/// Indexing panics behind the end, as that of a slice does.
 impl<T> Index<usize> for SharedList<T> {
     type Output = T;
 

@@ -1,4 +1,6 @@
-//! What the screen shows, at one moment: plain data, made by the engine and read by views, texts and JSON.
+//! The snapshot: plain data that the engine makes, and that views, text and JSON read.
+//!
+//! Stacks are numbers into two trees. Names lie apart from both, so that a name which becomes known changes no stack.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,22 +12,21 @@ use recorder::Recording;
 
 use super::shared_list::SharedList;
 
-/// A moment of the live profile. Cheap to make and to pass on: it shares stacks and names with the one before, and names
-/// lie apart from stacks, so that a name which comes later changes no stack.
+/// The counted samples of a span of time, with names. Cheap to make and to clone: snapshots share the memory of stacks and names.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// Functions by number ([`Frame::function`]). Their texts are harmless already.
+    /// Functions by number ([`Frame::function`]). Their texts have no control characters.
     pub functions: SharedList<Function>,
-    /// Places by number ([`Call::place`]).
-    pub places: SharedList<Place>,
-    /// All stacks as one tree, by number ([`CountedStack::stack`]): callers before what they call. The first one is the
-    /// empty stack.
-    pub calls: SharedList<Call>,
-    /// The same by frames, each way of them once: callers before what they call. The first one is empty.
-    pub branches: SharedList<Branch>,
-    /// The branch of each stack, by the stack's number; a position in [`Snapshot::branches`].
-    pub tips: SharedList<u32>,
-    /// The numbering of functions and places: another one begins when some are forgotten.
+    /// Addresses by number ([`StackNode::address`]).
+    pub addresses: SharedList<LookupAddress>,
+    /// All stacks as one tree of addresses, by stack number ([`CountedStack::stack`]). Callers come before their callees; the first
+    /// node is the empty stack.
+    pub stack_nodes: SharedList<StackNode>,
+    /// All stacks as one tree of frames. Callers come before their callees; the first node is the empty stack.
+    pub frame_nodes: SharedList<FrameNode>,
+    /// By stack number: the frame node of the stack's innermost frame, a position in [`Snapshot::frame_nodes`].
+    pub leaf_nodes: SharedList<u32>,
+    /// Differs between two snapshots if functions and addresses have other numbers, because some were forgotten in between.
     pub numbering: u64,
     /// Threads by number ([`CountedStack::task`]).
     pub tasks: Vec<Task>,
@@ -37,47 +38,47 @@ pub struct Snapshot {
     pub status: Status,
 }
 
-/// A function, or a module or place of which no function is known.
+/// A function, or what stands for it where no function is known.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Function {
     /// Its name; `[module]`, `[unknown]` or `[truncated: reason]` where there is none.
     pub name: Arc<str>,
-    /// The module's short name; empty where it is not known.
+    /// The file name of the module; empty where the module is not known.
     pub module: Arc<str>,
 }
 
-/// A place that was on a stack.
+/// An address on a stack, with the frames that it was symbolized to.
 #[derive(Clone, Debug)]
-pub struct Place {
-    /// The place in its space.
+pub struct LookupAddress {
+    /// The space and the offset in it.
     pub entry: StackEntry,
     /// The space.
     pub space: Arc<Space>,
-    /// The positions of its frames in the symbol table, outermost first.
+    /// The positions of its frames in the engine's symbol table, outermost first.
     pub frames: Range<u32>,
-    /// True if its name was looked for already.
-    pub looked_for: bool,
+    /// True if it was symbolized, whether functions were found or not.
+    pub is_resolved: bool,
 }
 
-/// A stack: a place on top of another stack.
+/// A stack: an address on top of another stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Call {
-    /// The stack without the place; by position in [`Snapshot::calls`].
+pub struct StackNode {
+    /// The stack of the caller; a position in [`Snapshot::stack_nodes`].
     pub caller: u32,
-    /// The place; by position in [`Snapshot::places`].
-    pub place: u32,
+    /// The innermost address; a position in [`Snapshot::addresses`].
+    pub address: u32,
 }
 
-/// A stack by its frames: one on top of another stack.
+/// A stack of frames: a frame on top of another such stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Branch {
-    /// The stack without the frame; by position in [`Snapshot::branches`].
+pub struct FrameNode {
+    /// The stack of the caller; a position in [`Snapshot::frame_nodes`].
     pub caller: u32,
-    /// The frame.
+    /// The innermost frame.
     pub frame: Frame,
 }
 
-impl Branch {
+impl FrameNode {
     /// The empty stack.
     pub const ROOT: Self = Self {
         caller: 0,
@@ -86,54 +87,57 @@ impl Branch {
 }
 
 impl Snapshot {
-    /// The frames of a branch, by its number; innermost first.
-    pub fn frames_of(&self, branch: u32) -> impl Iterator<Item = Frame> + use<'_> {
-        let mut rest = branch;
+    /// Iterates over the frames of a frame node, given by its position, and of its callers; innermost first.
+    pub fn frames_of(&self, frame_node: u32) -> impl Iterator<Item = Frame> + use<'_> {
+        let mut rest = frame_node;
         std::iter::from_fn(move || {
-            // A caller's number is smaller: this ends.
-            let branch = self.branches.get(rest as usize).filter(|_| rest != 0)?;
-            rest = branch.caller;
-            Some(branch.frame)
+            // The position of a caller is smaller, so that this ends.
+            let node = self.frame_nodes.get(rest as usize).filter(|_| rest != 0)?;
+            rest = node.caller;
+            Some(node.frame)
         })
     }
 
-    /// Returns what a thread does with a stack, by its branch's number; `None` where it runs the innermost function.
-    pub fn doing(&self, branch: u32) -> Option<Doing> {
-        self.branches.get(branch as usize).filter(|_| branch != 0)?.frame.state
+    /// Returns the state of a thread whose stack ends in a frame node, given by its position; `None` where the innermost frame is
+    /// code.
+    pub fn state_kind(&self, frame_node: u32) -> Option<StateKind> {
+        self.frame_nodes.get(frame_node as usize).filter(|_| frame_node != 0)?.frame.state
     }
 
-    /// The places of a stack, by its number; innermost first.
-    pub fn places_of(&self, stack: u32) -> impl Iterator<Item = u32> + use<'_> {
+    /// Iterates over the positions in [`Snapshot::addresses`] of the addresses of a stack, given by its number; innermost first.
+    pub fn addresses_of(&self, stack: u32) -> impl Iterator<Item = u32> + use<'_> {
         let mut rest = stack;
         std::iter::from_fn(move || {
-            // A caller's number is smaller: this ends.
-            let call = self.calls.get(rest as usize).filter(|_| rest != 0)?;
-            rest = call.caller;
-            Some(call.place)
+            // The number of a caller is smaller, so that this ends.
+            let node = self.stack_nodes.get(rest as usize).filter(|_| rest != 0)?;
+            rest = node.caller;
+            Some(node.address)
         })
     }
 
-    /// The number of places that its stacks speak of at most: those that came later have higher numbers.
-    fn shown_places(&self) -> usize {
-        let numbers = self.calls.iter().skip(1).map(|call| call.place);
+    /// Returns how many of the first addresses the stacks refer to. Later snapshots append others.
+    fn shown_addresses(&self) -> usize {
+        let numbers = self.stack_nodes.iter().skip(1).map(|node| node.address);
         numbers.max().map_or(0, |highest| highest as usize + 1)
     }
 
-    /// Takes the names that a newer snapshot has; the samples stay. Says whether there may be any: not where places have
-    /// got other numbers meanwhile.
-    pub fn take_names(&mut self, newer: &Self) -> bool {
-        let alike = self.numbering == newer.numbering && self.places.len() <= newer.places.len();
-        let is_same = self.places.is_same(&newer.places) && self.branches.is_same(&newer.branches);
-        if !alike || is_same {
+    /// Takes over the names of a newer snapshot and keeps the samples. Returns true if names may have changed. Changes nothing, and
+    /// returns false, where addresses have other numbers in the newer one.
+    pub fn update_names(&mut self, newer: &Self) -> bool {
+        let is_same_numbering =
+            self.numbering == newer.numbering && self.addresses.len() <= newer.addresses.len();
+        let is_unchanged =
+            self.addresses.is_same(&newer.addresses) && self.frame_nodes.is_same(&newer.frame_nodes);
+        if !is_same_numbering || is_unchanged {
             return false;
         }
-        let shown = self.shown_places();
+        let shown = self.shown_addresses();
         self.functions = newer.functions.clone();
-        self.places = newer.places.clone();
-        self.branches = newer.branches.clone();
-        self.tips = newer.tips.clone();
-        let ours = newer.places.iter().take(shown);
-        self.status.unnamed = ours.filter(|place| !place.looked_for).count() as u64;
+        self.addresses = newer.addresses.clone();
+        self.frame_nodes = newer.frame_nodes.clone();
+        self.leaf_nodes = newer.leaf_nodes.clone();
+        let shown = newer.addresses.iter().take(shown);
+        self.status.unnamed = shown.filter(|address| !address.is_resolved).count() as u64;
         self.status.names_behind = newer.status.names_behind;
         true
     }
@@ -146,14 +150,14 @@ pub struct Task {
     pub pid: i32,
     /// The thread.
     pub tid: i32,
-    /// The thread's name, harmless.
+    /// The thread's name, without control characters.
     pub comm: Arc<str>,
-    /// The container that it ran in, shortened and harmless (`docker:0123456789ab`); `None` on the host.
+    /// The container, shortened and without control characters (`docker:0123456789ab`); `None` on the host.
     pub container: Option<Arc<str>>,
 }
 
 impl Task {
-    /// Returns true if it stands for a CPU that has nothing to do: the kernel gives all its idle tasks the number 0.
+    /// Returns true if this is the idle task of a CPU: the kernel gives all of them the ids 0.
     pub fn is_idle(&self) -> bool {
         self.pid == 0 && self.tid == 0
     }
@@ -166,31 +170,31 @@ pub struct Frame {
     pub function: u32,
     /// The kind of code.
     pub kind: FrameKind,
-    /// True if it ran in the kernel (an inlined frame can be of either side).
+    /// True if it is kernel code. An inlined frame can be of either side.
     pub in_kernel: bool,
-    /// The activity of the thread, where this is not code but the name of that.
-    pub state: Option<Doing>,
+    /// Set where this frame is no code but names the state of its thread.
+    pub state: Option<StateKind>,
 }
 
-/// The activity of a thread, in a view of time.
+/// The kind of a thread's state, in a view of time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Doing {
-    /// It runs; nobody saw what.
+pub enum StateKind {
+    /// Runs, and no sample says what.
     Running,
-    /// It could run, and has no CPU.
+    /// Ready to run, and waits for a CPU.
     Runnable,
-    /// It is blocked.
+    /// Blocked.
     Blocked,
-    /// It is an event loop at rest, or has slept since before the recording and nobody knows where.
+    /// An event loop that waits for events, or a thread that has slept since before the recording and cannot be read.
     AtRest,
-    /// Nobody knows: switches were lost.
+    /// Not known, because records of switches were lost.
     Unknown,
 }
 
 impl Frame {
-    /// A number that only equal frames have.
+    /// Returns a number that is unique to the frame.
     pub(crate) fn key(self) -> u64 {
-        // What a thread did is known by its name, and is of no kind of code: no frame of the kernel is of this one.
+        // The name of a state says all of it. The combination of user code and kernel side is free for states.
         let kind = match self.state {
             Some(_) => (FrameKind::User as u64) << 1 | 1,
             None => (self.kind as u64) << 1 | u64::from(self.in_kernel),
@@ -199,68 +203,68 @@ impl Frame {
     }
 }
 
-/// A stack of a thread, and how often it was seen.
+/// How often a stack of a thread was sampled.
 #[derive(Clone, Copy, Debug)]
 pub struct CountedStack {
-    /// The position in [`Status::events`].
+    /// The event; a position in [`Status::events`].
     pub event: u32,
-    /// The position in [`Snapshot::tasks`].
+    /// The thread; a position in [`Snapshot::tasks`].
     pub task: u32,
-    /// The position in [`Snapshot::calls`].
+    /// The stack; a position in [`Snapshot::stack_nodes`].
     pub stack: u32,
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
-    /// The weight of the samples: their number, or the sum of their periods, as fits the event.
+    /// The weight of the samples: their number, or the sum of their periods, depending on the event.
     pub weight: u64,
 }
 
 /// The span of samples that a snapshot is made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Span {
-    /// Those of the last seconds.
+    /// The sliding window.
     #[default]
     Window,
-    /// All since the start or the last reset, as far as memory allows.
+    /// Since the start or the last reset, without the counts that were dropped to bound memory.
     Start,
 }
 
-/// The status that holds for all of a snapshot.
+/// Facts about a snapshot as a whole.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
     /// The recorded target: `whole system`, `processes of user 1000`, `pid 17`.
     pub target: String,
-    /// The events, by their names.
+    /// What was counted: the sampling events, or time.
     pub events: Vec<EventStatus>,
-    /// The number of CPUs that are sampled.
+    /// Number of sampled CPUs.
     pub cpus: u32,
-    /// The span that the samples are from.
+    /// The span of the samples.
     pub span: Span,
-    /// The length of time that the samples are from.
+    /// The length of time in which the samples were taken.
     pub covered: Duration,
     /// The window's length.
     pub window: Duration,
-    /// Samples in the time covered.
+    /// Number of samples, of all events.
     pub samples: u64,
-    /// Samples whose stack is complete, where that is known.
+    /// Number of samples with a complete stack; `None` where that is not known.
     pub complete: Option<u64>,
     /// The loss in the interval, or since the start (or the last reset).
     pub loss: Loss,
-    /// Samples that were counted and had to be forgotten, because there were too many different stacks.
+    /// Number of samples that were counted and then dropped, because there were too many different stacks.
     pub aged_out: u64,
-    /// Places whose names are still being looked for.
+    /// Number of addresses that have not been symbolized yet.
     pub unnamed: u64,
-    /// True if names were found that its stacks do not have yet.
+    /// True if functions have become known that the stacks do not show yet.
     pub names_behind: bool,
-    /// Our own use of CPU time in the last interval, in per cent of one CPU.
+    /// Our own use of CPU time since the last snapshot, in per cent of one CPU.
     pub own_cpu: f64,
     /// Our own resident memory, in bytes.
     pub own_memory: u64,
-    /// Files that were found for names and stacks and are not used, or in part only, since the start: a sentence each, the
-    /// first few. Their texts are harmless.
+    /// A sentence for each file that was found for names or stacks and not used, or in part only; the first few. Without control
+    /// characters.
     pub remarks: Vec<String>,
-    /// The number of remarks that were left out.
+    /// Number of remarks that were left out.
     pub remarks_omitted: u64,
-    /// True if nothing more will come: the target ended.
+    /// True if the target has ended: no other snapshot follows.
     pub ended: bool,
 }
 
@@ -278,19 +282,19 @@ pub struct EventStatus {
 }
 
 impl Status {
-    /// Samples per second, as they come in.
+    /// Returns the samples per second in the time covered.
     pub fn rate(&self) -> f64 {
         let seconds = self.covered.as_secs_f64();
         if seconds > 0.0 { self.samples as f64 / seconds } else { 0.0 }
     }
 
-    /// The share of samples whose stack is complete, in per cent, where it is known.
+    /// Returns the share of samples with a complete stack in per cent; `None` where it is not known.
     pub fn complete_share(&self) -> Option<f64> {
         self.complete.filter(|_| self.samples > 0).map(|complete| share(complete, self.samples))
     }
 }
 
-/// `part` of `whole` in per cent; 0 of nothing.
+/// Returns `part` of `whole` in per cent; 0 if `whole` is 0.
 pub fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }

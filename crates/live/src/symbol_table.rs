@@ -1,4 +1,7 @@
-//! The names of places, as far as they are known, and the frames they make.
+//! The functions of sampled addresses, as far as they are known.
+//!
+//! An address gets a number when it is first seen, and a frame that names its module alone. When the symbol worker has found its
+//! functions, its frames are replaced; its number, and the numbers of all functions, stay.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -9,119 +12,121 @@ use model::{Blocked, MapRefusal, Reason, Resolution, Space, SpaceId, SpaceTable,
 use profile::{FrameKind, Label, ViewFrame, module_of};
 use rustc_hash::FxBuildHasher;
 
-use super::queue::Stage;
+use super::name_queue::Stage;
 use super::shared_list::SharedList;
-use super::symbol_worker::Named;
-use crate::snapshot::{Doing, Frame, Function, Place};
+use super::symbol_worker::NamedAddress;
+use crate::snapshot::{Frame, Function, LookupAddress, StateKind};
 
-/// Generated code is named late: its map is read again this long after new code was not in it,
+/// The time after which the functions of generated code are looked up again, where its perf map or jitdump did not have it yet.
+/// Runtimes write these files late.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// and then after twice the time before, up to this, as long as that brings no names. How much time this may take is limited
-/// elsewhere (`live::queue`).
-const LAST_RETRY: Duration = Duration::from_secs(10);
+/// The longest time between two such lookups. The time doubles from lookup to lookup while none of them brings a name. What all
+/// lookups may cost is bounded by [`super::name_queue`].
+const MAX_RETRY: Duration = Duration::from_secs(10);
 
-/// The names of the places of stacks. Numbers of functions and places stay as they are until
-/// [`SymbolTable::compact`]; a name
-/// that comes changes only where the frames of its place lie.
+/// The functions of the window's addresses. Numbers of functions and addresses stay the same until [`SymbolTable::compact`].
 pub(crate) struct SymbolTable {
     functions: SharedList<Function>,
     function_numbers: HashMap<Function, u32, FxBuildHasher>,
-    places: SharedList<Place>,
-    /// Those of all places, and those that places had before they were named.
+    addresses: SharedList<LookupAddress>,
+    /// The frames of all addresses, and those that addresses had before their functions were known.
     frames: Vec<Frame>,
-    /// By the number of the place.
-    states: Vec<State>,
+    /// By address number: how far the lookup has come.
+    lookups: Vec<LookupState>,
     numbers: HashMap<StackEntry, u32, FxBuildHasher>,
     spaces: HashMap<SpaceId, Arc<Space>, FxBuildHasher>,
+    /// Addresses that the symbol worker has not been asked for yet.
     wanted: Vec<StackEntry>,
+    /// Number of addresses that the symbol worker was asked for and has not answered.
     pending: usize,
-    retry: Instant,
-    /// Between the next two times.
-    rest: Duration,
+    /// When generated code without a name is looked up again.
+    retry_at: Instant,
+    /// The time between the two lookups after that.
+    retry_interval: Duration,
     numbering: u64,
-    /// Counts up with each place that gets other frames.
-    names: u64,
-    /// All nameless functions of a module as one.
+    name_changes: u64,
+    /// True if all functions of a module without symbols are one.
     modules_only: bool,
-    /// Places that are states of threads and wait for the names of functions that say more of them, by number.
+    /// The numbers of addresses that are states of threads, whose names depend on functions that are not known yet.
     states_to_name: Vec<u32>,
-    /// Threads that have slept since before the recording are at rest: nobody can be asked where they sleep.
+    /// True if threads that have slept since before the recording count as at rest, because nothing says where they sleep.
     pub(crate) sleepers_rest: bool,
 }
 
+/// How far the lookup of an address has come.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// Its name is being looked for.
-    Asked,
-    /// Its name is being looked for once more, and nobody waits for it.
-    AskedAgain,
-    /// It has a name, or never will have.
-    Known,
-    /// It has no name yet: code that is generated while we look.
-    Later,
+enum LookupState {
+    /// The first lookup is under way.
+    Pending,
+    /// A further lookup is under way. Intervals do not wait for it.
+    Retrying,
+    /// The last lookup has ended: its functions are known, or it has none.
+    Finished,
+    /// A lookup found nothing. Another one follows, because this is generated code whose name may be written later.
+    RetryLater,
 }
 
 impl SymbolTable {
-    /// Makes a table that knows no name.
+    /// Makes an empty table.
     pub(crate) fn new() -> Self {
         Self {
             functions: SharedList::default(),
             function_numbers: HashMap::default(),
-            places: SharedList::default(),
+            addresses: SharedList::default(),
             frames: Vec::new(),
-            states: Vec::new(),
+            lookups: Vec::new(),
             numbers: HashMap::default(),
             spaces: HashMap::default(),
             wanted: Vec::new(),
             pending: 0,
-            retry: Instant::now() + LAST_RETRY,
-            rest: LAST_RETRY,
+            retry_at: Instant::now() + MAX_RETRY,
+            retry_interval: MAX_RETRY,
             numbering: 0,
-            names: 0,
+            name_changes: 0,
             modules_only: false,
             states_to_name: Vec::new(),
             sleepers_rest: false,
         }
     }
 
-    /// Calls functions without a name after their module alone, where that is wanted.
+    /// Makes all functions of a module without symbols one, if `modules_only`.
     pub(crate) fn with_modules_only(self, modules_only: bool) -> Self {
         Self { modules_only, ..self }
     }
 
-    /// The functions by number.
+    /// Returns the functions by number.
     pub(crate) fn functions(&self) -> SharedList<Function> {
         self.functions.clone()
     }
 
-    /// The places by number.
-    pub(crate) fn places(&self) -> SharedList<Place> {
-        self.places.clone()
+    /// Returns the addresses by number.
+    pub(crate) fn addresses(&self) -> SharedList<LookupAddress> {
+        self.addresses.clone()
     }
 
-    /// The frames of a place, by its number; outermost first.
-    pub(crate) fn frames_of(&self, place: u32) -> impl Iterator<Item = Frame> + use<'_> {
-        let range = self.places.get(place as usize).map_or(0..0, |place| place.frames.clone());
+    /// Returns the frames of an address, given by its number: the innermost inlined call last.
+    pub(crate) fn frames_of(&self, number: u32) -> impl Iterator<Item = Frame> + use<'_> {
+        let range = self.addresses.get(number as usize).map_or(0..0, |address| address.frames.clone());
         self.frames.get(range.start as usize..range.end as usize).unwrap_or_default().iter().copied()
     }
 
-    /// Returns the number of times that a place has got other frames.
-    pub(crate) fn names(&self) -> u64 {
-        self.names
+    /// Returns a number that grows whenever an address gets other frames.
+    pub(crate) fn name_changes(&self) -> u64 {
+        self.name_changes
     }
 
-    /// Returns the version of the numbering of functions and places.
+    /// Returns a number that grows whenever functions and addresses get other numbers.
     pub(crate) fn numbering(&self) -> u64 {
         self.numbering
     }
 
-    /// Returns the number of places that are still being looked for.
+    /// Returns how many addresses have not been looked up yet.
     pub(crate) fn pending(&self) -> usize {
         self.pending + self.wanted.len()
     }
 
-    /// The number of a place. Until its name is known, its frame is its module.
-    pub(crate) fn number(&mut self, entry: StackEntry, spaces: &SpaceTable) -> u32 {
+    /// Returns the number of an address. A new address gets a frame that names its module, and is wanted from the symbol worker.
+    pub(crate) fn intern(&mut self, entry: StackEntry, spaces: &SpaceTable) -> u32 {
         if let Some(&number) = self.numbers.get(&entry) {
             return number;
         }
@@ -130,41 +135,41 @@ impl SymbolTable {
         let space = Arc::clone(space);
         let frame = self.nameless(&entry, &space, None, None);
         if let Space::State(_) = &*space {
-            // What it waited for, functions further out may say.
-            let number = self.add(entry, space, [frame].into_iter(), State::Known);
+            // The functions of its stack may say what the thread waits for.
+            let number = self.add(entry, space, [frame].into_iter(), LookupState::Finished);
             self.states_to_name.push(number);
             return number;
         }
         self.wanted.push(entry);
-        self.add(entry, space, [frame].into_iter(), State::Asked)
+        self.add(entry, space, [frame].into_iter(), LookupState::Pending)
     }
 
-    /// Gives the states of threads their names, as far as these can be known. `name` is asked for each that has none yet, with
-    /// the names of functions that are known by now ([`Self::functions_at`]), and returns `None` where more names have to come.
-    pub(crate) fn name_states(&mut self, name: impl Fn(&Self, &Place) -> Option<ThreadState>) {
+    /// Names the states of threads. Calls `name` for each state without a final name; `name` may use [`Self::functions_at`], and
+    /// returns `None` while functions that it needs are not known.
+    pub(crate) fn name_states(&mut self, name: impl Fn(&Self, &LookupAddress) -> Option<ThreadState>) {
         for number in std::mem::take(&mut self.states_to_name) {
-            let Some(place) = self.places.get(number as usize) else { continue };
-            let Some(state) = name(self, place) else {
+            let Some(address) = self.addresses.get(number as usize) else { continue };
+            let Some(state) = name(self, address) else {
                 self.states_to_name.push(number);
                 continue;
             };
-            let (entry, old) = (place.entry, place.frames.clone());
+            let (entry, old) = (address.entry, address.frames.clone());
             let space = Space::State(state);
             let frame = self.nameless(&entry, &space, None, None);
             if self.frames.get(old.start as usize..old.end as usize) != Some(&[frame]) {
-                self.names += 1;
+                self.name_changes += 1;
                 let frames = push(&mut self.frames, [frame].into_iter());
-                if let Some(place) = self.places.get_mut(number as usize) {
-                    (place.frames, place.space) = (frames, Arc::new(space));
+                if let Some(address) = self.addresses.get_mut(number as usize) {
+                    (address.frames, address.space) = (frames, Arc::new(space));
                 }
             }
         }
     }
 
-    /// The names of the functions at a place, innermost first; `None` while they are looked for.
+    /// Returns the names of the functions at an address, innermost first; `None` while the lookup is pending.
     pub(crate) fn functions_at(&self, entry: &StackEntry) -> Option<Vec<&str>> {
         let &number = self.numbers.get(entry)?;
-        if self.states.get(number as usize) == Some(&State::Asked) {
+        if self.lookups.get(number as usize) == Some(&LookupState::Pending) {
             return None;
         }
         let frames = self.frames_of(number).filter_map(|frame| self.functions.get(frame.function as usize));
@@ -178,99 +183,113 @@ impl SymbolTable {
         entry: StackEntry,
         space: Arc<Space>,
         frames: impl Iterator<Item = Frame>,
-        state: State,
+        lookup: LookupState,
     ) -> u32 {
         let frames = push(&mut self.frames, frames);
-        let number = self.states.len() as u32;
-        self.places.push(Place { entry, space, frames, looked_for: state != State::Asked });
-        self.states.push(state);
+        let number = self.lookups.len() as u32;
+        let is_resolved = lookup != LookupState::Pending;
+        self.addresses.push(LookupAddress { entry, space, frames, is_resolved });
+        self.lookups.push(lookup);
         self.numbers.insert(entry, number);
         number
     }
 
-    /// The places that became wanted since the last call.
-    pub(crate) fn take_wanted(&mut self) -> Vec<StackEntry> {
+    /// Returns the addresses that the symbol worker has to be asked for since the last call, among them those to look up again.
+    pub(crate) fn drain_wanted(&mut self) -> Vec<StackEntry> {
         self.pending += self.wanted.len();
-        if self.retry <= Instant::now() {
-            self.retry = Instant::now() + self.rest;
-            self.rest = (2 * self.rest).min(LAST_RETRY);
-            for (state, place) in self.states.iter_mut().zip(self.places.iter()) {
-                if *state == State::Later {
-                    *state = State::AskedAgain;
-                    self.wanted.push(place.entry);
+        let now = Instant::now();
+        if self.retry_at <= now {
+            self.retry_at = now + self.retry_interval;
+            self.retry_interval = (2 * self.retry_interval).min(MAX_RETRY);
+            for (lookup, address) in self.lookups.iter_mut().zip(self.addresses.iter()) {
+                if *lookup == LookupState::RetryLater {
+                    *lookup = LookupState::Retrying;
+                    self.wanted.push(address.entry);
                 }
             }
         }
         std::mem::take(&mut self.wanted)
     }
 
-    /// Takes a name that was found, or why there is none.
-    pub(crate) fn take(&mut self, named: Named) {
-        let Named { place: entry, resolution, stage } = named;
-        let is_last = stage == Stage::Whole;
-        // Where it has been forgotten meanwhile, nobody asks any more.
+    /// Records what the symbol worker has found at an address, or why it has found nothing.
+    pub(crate) fn record(&mut self, named: NamedAddress) {
+        let NamedAddress { entry, resolution, stage } = named;
+        let is_last = stage == Stage::Full;
+        // The address may have been forgotten since the worker was asked.
         let Some(&number) = self.numbers.get(&entry) else { return };
-        let Some(place) = self.places.get(number as usize) else { return };
-        let waited = self.states.get(number as usize) == Some(&State::Asked);
-        self.pending = self.pending.saturating_sub(usize::from(is_last && waited));
-        let space = Arc::clone(&place.space);
-        let is_new = self.states.get(number as usize) != Some(&State::AskedAgain);
-        let old = place.frames.clone();
-        let (frames, state): (Vec<Frame>, _) = match resolution {
+        let Some(address) = self.addresses.get(number as usize) else { return };
+        let (space, old) = (Arc::clone(&address.space), address.frames.clone());
+        let before = self.lookups.get(number as usize).copied();
+        let was_pending = before == Some(LookupState::Pending);
+        self.pending = self.pending.saturating_sub(usize::from(is_last && was_pending));
+        let (frames, lookup) = self.frames_of_resolution(&entry, &space, resolution);
+        // The first lookup of new code has found no name, or a further one has: others may follow soon.
+        let is_first = before != Some(LookupState::Retrying);
+        if is_last && is_first == (lookup == LookupState::RetryLater) {
+            self.retry_at = self.retry_at.min(Instant::now() + FIRST_RETRY);
+            self.retry_interval = 2 * FIRST_RETRY;
+        }
+        let frames = match self.frames.get(old.start as usize..old.end as usize) == Some(&*frames) {
+            true => old,
+            false => {
+                self.name_changes += 1;
+                push(&mut self.frames, frames.into_iter())
+            }
+        };
+        if let (Some(known), Some(address)) =
+            (self.lookups.get_mut(number as usize), self.addresses.get_mut(number as usize))
+        {
+            *known = if is_last { lookup } else { LookupState::Pending };
+            (address.frames, address.is_resolved) = (frames, is_last);
+        }
+    }
+
+    /// The frames that a resolution gives an address, outermost first, and whether another lookup may find more.
+    fn frames_of_resolution(
+        &mut self,
+        entry: &StackEntry,
+        space: &Space,
+        resolution: Resolution,
+    ) -> (Vec<Frame>, LookupState) {
+        match resolution {
             Resolution::Resolved(symbolized) => {
-                let module: Arc<str> = module_text(&space);
+                let module: Arc<str> = module_text(space);
                 let frames = symbolized.frames.iter().rev().map(|frame| {
-                    let kind = if frame.inlined { FrameKind::Inlined } else { kind_of(&entry, &space) };
+                    let kind = if frame.inlined { FrameKind::Inlined } else { kind_of(entry, space) };
                     self.frame(&frame.function, &module, kind, entry.in_kernel)
                 });
-                (frames.collect(), State::Known)
+                (frames.collect(), LookupState::Finished)
             }
             Resolution::Delimited { start, .. } => {
                 let start = (!self.modules_only).then_some(start.0);
-                (vec![self.nameless(&entry, &space, start, None)], State::Known)
+                (vec![self.nameless(entry, space, start, None)], LookupState::Finished)
             }
             Resolution::Unresolved(reason) => {
                 let refusal = match &reason {
                     Reason::JitMapRefused(why) => Some(*why),
                     _ => None,
                 };
-                let frame = self.nameless(&entry, &space, None, refusal);
-                let later =
+                let frame = self.nameless(entry, space, None, refusal);
+                let may_come =
                     matches!(reason, Reason::NoJitMap | Reason::NotInJitMap | Reason::JitMapRefused(_));
-                (vec![frame], if later { State::Later } else { State::Known })
+                (vec![frame], if may_come { LookupState::RetryLater } else { LookupState::Finished })
             }
-        };
-        // New code has no name yet, or names have come for old code, and more may follow.
-        if is_last && is_new == (state == State::Later) {
-            (self.retry, self.rest) = (self.retry.min(Instant::now() + FIRST_RETRY), 2 * FIRST_RETRY);
-        }
-        let frames = match self.frames.get(old.start as usize..old.end as usize) == Some(&*frames) {
-            true => old,
-            false => {
-                self.names += 1;
-                push(&mut self.frames, frames.into_iter())
-            }
-        };
-        if let (Some(known), Some(place)) =
-            (self.states.get_mut(number as usize), self.places.get_mut(number as usize))
-        {
-            *known = if is_last { state } else { State::Asked };
-            (place.frames, place.looked_for) = (frames, is_last);
         }
     }
 
-    /// Forgets places that are not `live`, and functions that no place names. Numbers change.
+    /// Forgets addresses that are not in `live`, and functions that no other address has. All numbers change.
     pub(crate) fn compact(&mut self, live: &HashSet<StackEntry, FxBuildHasher>) {
         let functions = std::mem::take(&mut self.functions);
-        let places = std::mem::take(&mut self.places);
+        let addresses = std::mem::take(&mut self.addresses);
         let frames = std::mem::take(&mut self.frames);
-        let states = std::mem::take(&mut self.states);
+        let lookups = std::mem::take(&mut self.lookups);
         (self.function_numbers, self.numbers, self.spaces) = Default::default();
         self.states_to_name.clear();
         self.wanted.retain(|entry| live.contains(entry));
-        for (place, state) in places.iter().zip(states).filter(|(place, _)| live.contains(&place.entry)) {
-            let of_place = frames.get(place.frames.start as usize..place.frames.end as usize);
-            let renumbered: Vec<Frame> = of_place
+        let kept = addresses.iter().zip(lookups).filter(|(address, _)| live.contains(&address.entry));
+        for (address, lookup) in kept {
+            let old = frames.get(address.frames.start as usize..address.frames.end as usize);
+            let renumbered: Vec<Frame> = old
                 .unwrap_or_default()
                 .iter()
                 .filter_map(|frame| {
@@ -278,21 +297,22 @@ impl SymbolTable {
                     Some(Frame { function, ..*frame })
                 })
                 .collect();
-            let is_state = matches!(*place.space, Space::State(_));
+            let is_state = matches!(*address.space, Space::State(_));
             if !is_state {
-                self.spaces.insert(place.entry.space, Arc::clone(&place.space));
+                self.spaces.insert(address.entry.space, Arc::clone(&address.space));
             }
-            let number = self.add(place.entry, Arc::clone(&place.space), renumbered.into_iter(), state);
+            let number = self.add(address.entry, Arc::clone(&address.space), renumbered.into_iter(), lookup);
             if is_state {
                 self.states_to_name.push(number);
             }
         }
-        let asked = self.states.iter().filter(|state| **state == State::Asked).count();
-        self.pending = asked.saturating_sub(self.wanted.len());
+        let pending = self.lookups.iter().filter(|lookup| **lookup == LookupState::Pending).count();
+        self.pending = pending.saturating_sub(self.wanted.len());
         self.numbering += 1;
     }
 
-    /// The frame of a place without a name, in a function that begins at `start`.
+    /// Returns the frame of an address whose function has no name. It names the module, and the offset `start` at which the function
+    /// begins, where unwind tables delimit it.
     fn nameless(
         &mut self,
         entry: &StackEntry,
@@ -305,27 +325,27 @@ impl SymbolTable {
             Space::State(state) => Label::State(state.clone()),
             _ => module_of(space).map_or(Label::Unknown(None), |module| Label::Module(module, start)),
         };
-        // Without the suffix, which is the frame's kind.
+        // The name without the suffix for the kind of code: frames carry their kind beside the name.
         let mut name = frame_name(&ViewFrame { label, kind: FrameKind::User, line: None });
         if let Some(why) = refusal {
-            // There is no other place in the view to say it.
+            // The name is the only place in the view where the user looks for the reason.
             name = format!("{}, perf map not used: {why}]", name.trim_end_matches(']'));
         }
         let module = module_text(space);
         let frame = self.frame(&name, &module, kind_of(entry, space), entry.in_kernel);
-        Frame { state: self.doing(space), ..frame }
+        Frame { state: self.state_kind(space), ..frame }
     }
 
-    /// What a thread does whose state a space is.
-    fn doing(&self, space: &Space) -> Option<Doing> {
+    /// Returns the kind of state that a space is; `None` for a space of code.
+    fn state_kind(&self, space: &Space) -> Option<StateKind> {
         let Space::State(state) = space else { return None };
         Some(match state {
-            ThreadState::Blocked(Blocked::Events(_)) => Doing::AtRest,
-            ThreadState::Blocked(Blocked::SinceBefore) if self.sleepers_rest => Doing::AtRest,
-            ThreadState::Blocked(_) | ThreadState::WokenBy(_) => Doing::Blocked,
-            ThreadState::Running => Doing::Running,
-            ThreadState::Runnable(_) => Doing::Runnable,
-            ThreadState::Unknown => Doing::Unknown,
+            ThreadState::Blocked(Blocked::Events(_)) => StateKind::AtRest,
+            ThreadState::Blocked(Blocked::SinceBefore) if self.sleepers_rest => StateKind::AtRest,
+            ThreadState::Blocked(_) | ThreadState::WokenBy(_) => StateKind::Blocked,
+            ThreadState::Running => StateKind::Running,
+            ThreadState::Runnable(_) => StateKind::Runnable,
+            ThreadState::Unknown => StateKind::Unknown,
         })
     }
 
@@ -343,7 +363,7 @@ impl SymbolTable {
     }
 }
 
-/// Appends frames; returns where they are.
+/// Appends frames and returns their range.
 fn push(all: &mut Vec<Frame>, frames: impl Iterator<Item = Frame>) -> std::ops::Range<u32> {
     let start = all.len() as u32;
     all.extend(frames);
@@ -375,14 +395,14 @@ mod tests {
         Space::Jit { pid: Pid(pid), generation: 0, mapping: Name::from("//anon") }
     }
 
-    fn named(place: StackEntry, name: &str) -> Named {
+    fn named(place: StackEntry, name: &str) -> NamedAddress {
         let frame = model::Frame { function: name.into(), location: None, inlined: false };
         let resolution = Resolution::Resolved(Symbolized { frames: [frame].into(), symbol_offset: None });
-        Named { place, resolution, stage: Stage::Whole }
+        NamedAddress { entry: place, resolution, stage: Stage::Full }
     }
 
     fn name_of(symbols: &SymbolTable, place: u32) -> String {
-        let place = &symbols.places[place as usize];
+        let place = &symbols.addresses[place as usize];
         let frames = place.frames.clone().map(|number| &symbols.frames[number as usize]);
         let names: Vec<&str> =
             frames.map(|frame| &*symbols.functions[frame.function as usize].name).collect();
@@ -395,11 +415,11 @@ mod tests {
         let space = spaces.intern(jit(1));
         let mut symbols = SymbolTable::new();
         let (first, second) =
-            (symbols.number(entry(1, space), &spaces), symbols.number(entry(2, space), &spaces));
-        assert_eq!(symbols.take_wanted().len(), 2);
-        symbols.take(named(entry(2, space), "late"));
+            (symbols.intern(entry(1, space), &spaces), symbols.intern(entry(2, space), &spaces));
+        assert_eq!(symbols.drain_wanted().len(), 2);
+        symbols.record(named(entry(2, space), "late"));
         assert_eq!(
-            (symbols.number(entry(1, space), &spaces), symbols.number(entry(2, space), &spaces)),
+            (symbols.intern(entry(1, space), &spaces), symbols.intern(entry(2, space), &spaces)),
             (first, second)
         );
         assert_eq!((name_of(&symbols, second).as_str(), symbols.pending()), ("late", 1));
@@ -410,9 +430,9 @@ mod tests {
         let mut spaces = SpaceTable::default();
         let place = entry(1, spaces.intern(jit(1)));
         let mut symbols = SymbolTable::new();
-        let number = symbols.number(place, &spaces);
+        let number = symbols.intern(place, &spaces);
         let resolution = Resolution::Unresolved(Reason::JitMapRefused(MapRefusal::Foreign));
-        symbols.take(Named { place, resolution, stage: Stage::Whole });
+        symbols.record(NamedAddress { entry: place, resolution, stage: Stage::Full });
         assert_eq!(
             name_of(&symbols, number),
             "[anon, perf map not used: it belongs to another user than the process]"
@@ -424,30 +444,30 @@ mod tests {
         let mut spaces = SpaceTable::default();
         let space = spaces.intern(jit(1));
         let mut symbols = SymbolTable::new();
-        let nameless = |place| Named {
-            place,
+        let nameless = |place| NamedAddress {
+            entry: place,
             resolution: Resolution::Unresolved(Reason::NotInJitMap),
-            stage: Stage::Whole,
+            stage: Stage::Full,
         };
-        let due_within = |symbols: &SymbolTable, time| symbols.retry <= Instant::now() + time;
-        let places = [entry(1, space), entry(2, space)];
-        for place in places {
-            symbols.number(place, &spaces);
+        let due_within = |symbols: &SymbolTable, time| symbols.retry_at <= Instant::now() + time;
+        let addresses = [entry(1, space), entry(2, space)];
+        for place in addresses {
+            symbols.intern(place, &spaces);
         }
-        assert_eq!(symbols.take_wanted().len(), 2);
+        assert_eq!(symbols.drain_wanted().len(), 2);
         assert!(!due_within(&symbols, FIRST_RETRY));
-        places.iter().for_each(|place| symbols.take(nameless(*place)));
+        addresses.iter().for_each(|place| symbols.record(nameless(*place)));
         assert!(due_within(&symbols, FIRST_RETRY));
         for rest in [2, 4, 8, 10, 10] {
-            symbols.retry = Instant::now();
-            assert_eq!(symbols.take_wanted().len(), 2);
-            places.iter().for_each(|place| symbols.take(nameless(*place)));
+            symbols.retry_at = Instant::now();
+            assert_eq!(symbols.drain_wanted().len(), 2);
+            addresses.iter().for_each(|place| symbols.record(nameless(*place)));
             let rest = Duration::from_secs(rest);
             assert!(due_within(&symbols, rest) && !due_within(&symbols, rest / 2));
         }
-        symbols.retry = Instant::now();
-        assert_eq!(symbols.take_wanted().len(), 2);
-        symbols.take(named(places[0], "late"));
+        symbols.retry_at = Instant::now();
+        assert_eq!(symbols.drain_wanted().len(), 2);
+        symbols.record(named(addresses[0], "late"));
         assert!(due_within(&symbols, FIRST_RETRY), "its map has been written");
     }
 
@@ -456,12 +476,12 @@ mod tests {
         let mut spaces = SpaceTable::default();
         let place = entry(1, spaces.intern(jit(1)));
         let mut symbols = SymbolTable::new();
-        let number = symbols.number(place, &spaces);
-        symbols.take_wanted();
-        for (stage, name, pending) in [(Stage::Symbols, "symbol", 1), (Stage::Whole, "inlined", 0)] {
-            symbols.take(Named { stage, ..named(place, name) });
+        let number = symbols.intern(place, &spaces);
+        symbols.drain_wanted();
+        for (stage, name, pending) in [(Stage::Symbols, "symbol", 1), (Stage::Full, "inlined", 0)] {
+            symbols.record(NamedAddress { stage, ..named(place, name) });
             assert_eq!((name_of(&symbols, number).as_str(), symbols.pending()), (name, pending));
-            assert_eq!(symbols.places[number as usize].looked_for, stage == Stage::Whole);
+            assert_eq!(symbols.addresses[number as usize].is_resolved, stage == Stage::Full);
         }
     }
 
@@ -471,21 +491,21 @@ mod tests {
         let space = spaces.intern(jit(1));
         let mut symbols = SymbolTable::new();
         for offset in 0..4 {
-            symbols.number(entry(offset, space), &spaces);
+            symbols.intern(entry(offset, space), &spaces);
         }
-        symbols.take_wanted();
-        symbols.number(entry(4, space), &spaces);
+        symbols.drain_wanted();
+        symbols.intern(entry(4, space), &spaces);
         assert_eq!(symbols.pending(), 5);
         symbols.compact(&HashSet::from_iter([entry(1, space), entry(2, space), entry(4, space)]));
         assert_eq!(symbols.pending(), 3);
         // One that was forgotten is asked for again while the first answer is under way: it comes twice.
-        symbols.number(entry(3, space), &spaces);
-        assert_eq!(symbols.take_wanted().len(), 2);
+        symbols.intern(entry(3, space), &spaces);
+        assert_eq!(symbols.drain_wanted().len(), 2);
         for _ in 0..2 {
-            symbols.take(named(entry(3, space), "late"));
+            symbols.record(named(entry(3, space), "late"));
             assert_eq!(symbols.pending(), 3);
         }
-        symbols.take(named(entry(0, space), "dead"));
+        symbols.record(named(entry(0, space), "dead"));
         assert_eq!(symbols.pending(), 3);
     }
 
@@ -494,20 +514,23 @@ mod tests {
         let mut spaces = SpaceTable::default();
         let kept = spaces.intern(jit(0));
         let mut symbols = SymbolTable::new();
-        symbols.number(entry(7, kept), &spaces);
-        symbols.take(named(entry(7, kept), "kept"));
+        symbols.intern(entry(7, kept), &spaces);
+        symbols.record(named(entry(7, kept), "kept"));
         for pid in 1..20_000 {
             let place = entry(pid as u64, spaces.intern(jit(pid)));
-            symbols.number(place, &spaces);
-            symbols.take_wanted();
-            symbols.take(named(place, &format!("f{pid}")));
+            symbols.intern(place, &spaces);
+            symbols.drain_wanted();
+            symbols.record(named(place, &format!("f{pid}")));
             if pid % 500 == 0 {
                 symbols.compact(&HashSet::from_iter([entry(7, kept)]));
                 spaces.retain(|space| space == kept);
                 // Nobody waits for it any more, and its space is gone.
-                symbols.take(named(place, "too late"));
+                symbols.record(named(place, "too late"));
                 assert_eq!(symbols.pending(), 0);
-                assert_eq!((symbols.places.len(), symbols.frames.len(), symbols.functions.len()), (1, 1, 1));
+                assert_eq!(
+                    (symbols.addresses.len(), symbols.frames.len(), symbols.functions.len()),
+                    (1, 1, 1)
+                );
                 assert_eq!(
                     (symbols.numbers.len(), symbols.spaces.len(), name_of(&symbols, 0).as_str()),
                     (1, 1, "kept")

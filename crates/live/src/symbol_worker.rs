@@ -1,4 +1,4 @@
-//! Names for places, looked for on a thread of their own, so that nobody waits for them.
+//! The thread that finds the functions of sampled addresses, so that neither recording nor drawing waits for symbol files.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,82 +13,83 @@ use host::sys::memory;
 use model::{Pid, Resolution, Space, SpaceId, SpaceTable, StackEntry};
 use rustc_hash::FxBuildHasher;
 
-use super::queue::{NameRequest, Queue, Stage};
+use super::name_queue::{NameQueue, NameRequest, Stage};
 
-/// Places to be named.
+/// A request for the functions of addresses.
 struct Batch {
-    /// The kernels: the one that runs must be known for its modules, too.
+    /// The spaces of running kernels. The names of a kernel's modules cannot be read without knowing the kernel.
     kernels: Vec<Space>,
     requests: Vec<NameRequest>,
-    /// True if somebody waits for the names.
+    /// True if a snapshot waits for the functions.
     urgent: bool,
 }
 
-/// An order to the thread.
-enum Order {
-    Name(Batch),
-    /// Nobody asks for other places any more.
-    Keep(HashSet<StackEntry, FxBuildHasher>),
+/// A message to the thread.
+enum WorkerMessage {
+    Request(Batch),
+    /// Drop requests for all other addresses.
+    Retain(HashSet<StackEntry, FxBuildHasher>),
 }
 
-/// The names that were found for a place.
-pub(crate) struct Named {
-    /// The place.
-    pub(crate) place: StackEntry,
-    /// Its name, or why there is none.
+/// The functions at an address, as the worker has found them.
+pub(crate) struct NamedAddress {
+    /// The address.
+    pub(crate) entry: StackEntry,
+    /// The functions, or why there are none.
     pub(crate) resolution: Resolution,
-    /// The stage of the answer: after the symbols alone, more comes later.
+    /// How much was looked at. After [`Stage::Symbols`] another answer follows, with inlined calls.
     pub(crate) stage: Stage,
 }
 
-/// Bytes of objects that are kept between passes: new places of the same programs come all the time.
-const KEPT: usize = 16 << 20;
-/// A pass that takes as long leaves much memory behind.
-const WORTH_A_TRIM: Duration = Duration::from_millis(20);
-/// The time since the last trim after which a pass of any length is followed by one.
-const BETWEEN_TRIMS: Duration = Duration::from_secs(15);
+/// Bound of what is kept of objects between passes, in bytes: new addresses of the same programs come all the time.
+const KEPT_INDEX_BYTES: usize = 16 << 20;
+/// A pass that takes at least this long has freed much memory, which is returned to the system right after it.
+const LONG_PASS: Duration = Duration::from_millis(20);
+/// After this time, memory is returned to the system even if all passes were short.
+const TRIM_INTERVAL: Duration = Duration::from_secs(15);
 
-/// The thread that looks for names.
+/// The symbol worker: a thread, and the channels to it. The thread ends when this value is dropped.
 pub(crate) struct SymbolWorker {
     symbols: Arc<Symbolizing>,
-    orders: Sender<Order>,
-    answers: Receiver<Vec<Named>>,
-    /// Remarks on files that were found and not used so far, a sentence each.
+    messages: Sender<WorkerMessage>,
+    answers: Receiver<Vec<NamedAddress>>,
+    /// A sentence for each file that was found and not used so far.
     remarks: Arc<Mutex<Vec<String>>>,
 }
 
 impl SymbolWorker {
-    /// Starts the thread of the worker.
+    /// Starts the thread. Generated functions are looked up in `dumps`, too.
     ///
     /// # Errors
     /// Where no thread can be started.
     pub(crate) fn start(dumps: &Arc<JitDumps>) -> std::io::Result<Self> {
-        let (orders, asked) = unbounded();
-        let (sender, answers) = unbounded();
+        let (messages, inbox) = unbounded();
+        let (outbox, answers) = unbounded();
         let symbolizing = Symbolizing::new(&SymbolSettings {
             paths: SearchPaths::from_environment(None, Vec::new(), true),
             options: symbolizer::Options::default(),
         });
-        let symbolizing = Arc::new(symbolizing.with_dumps(dumps).keeping_indexes(KEPT).with_few_threads());
+        let symbolizing =
+            Arc::new(symbolizing.with_dumps(dumps).keeping_indexes(KEPT_INDEX_BYTES).with_few_threads());
         let symbols = Arc::clone(&symbolizing);
         let remarks = Arc::default();
-        let said = Arc::clone(&remarks);
+        let published_remarks = Arc::clone(&remarks);
         thread::Builder::new()
             .name("naming".to_owned())
-            .spawn(move || look(&symbolizing, &asked, &sender, &said))?;
-        Ok(Self { symbols, orders, answers, remarks })
+            .spawn(move || run(&symbolizing, &inbox, &outbox, &published_remarks))?;
+        Ok(Self { symbols, messages, answers, remarks })
     }
 
-    /// Begins to read the running kernel's names, as samples of it will come.
+    /// Starts to read the running kernel's symbols in the background, because samples of the kernel will come.
     pub(crate) fn expect_kernel(&self) {
         self.symbols.read_kernel_ahead();
     }
 
-    /// Asks for the names of places, at once if `urgent`; all that were asked for before are urgent then, too. `pids`
-    /// tells processes that a space was seen in, `weights` what its innermost places weigh.
-    pub(crate) fn ask(
+    /// Asks for the functions at `entries`. With `urgent`, these and all earlier requests are answered without a pause. `pids` returns
+    /// processes that a space was seen in; `weights` has the weight of the samples whose innermost address lies in a space.
+    pub(crate) fn request(
         &self,
-        places: &[StackEntry],
+        entries: &[StackEntry],
         spaces: &SpaceTable,
         pids: impl Fn(SpaceId) -> Vec<Pid>,
         weights: &HashMap<SpaceId, u64, FxBuildHasher>,
@@ -97,61 +98,61 @@ impl SymbolWorker {
         let kernels = spaces.iter().filter(|(_, space)| matches!(space, Space::Kernel { .. }));
         let kernels = kernels.map(|(_, space)| space.clone()).collect();
         let mut requests: HashMap<SpaceId, NameRequest> = HashMap::new();
-        for &place in places {
-            let request = requests.entry(place.space).or_insert_with(|| NameRequest {
-                id: place.space,
-                space: spaces.get(place.space).clone(),
-                pids: pids(place.space),
-                places: Vec::new(),
-                weight: weights.get(&place.space).copied().unwrap_or(0),
+        for &entry in entries {
+            let request = requests.entry(entry.space).or_insert_with(|| NameRequest {
+                id: entry.space,
+                space: spaces.get(entry.space).clone(),
+                pids: pids(entry.space),
+                entries: Vec::new(),
+                weight: weights.get(&entry.space).copied().unwrap_or(0),
             });
-            request.places.push(place);
+            request.entries.push(entry);
         }
-        // The thread lives as long as we do; if it has panicked, names stay away.
+        // Sending fails only if the thread has panicked; then no further names appear.
         let batch = Batch { kernels, requests: requests.into_values().collect(), urgent };
-        let _ = self.orders.send(Order::Name(batch));
+        let _ = self.messages.send(WorkerMessage::Request(batch));
     }
 
-    /// Takes back what was asked for, but for these places.
-    pub(crate) fn keep_only(&self, live: HashSet<StackEntry, FxBuildHasher>) {
-        let _ = self.orders.send(Order::Keep(live));
+    /// Withdraws the requests for all addresses that are not in `live`.
+    pub(crate) fn retain(&self, live: HashSet<StackEntry, FxBuildHasher>) {
+        let _ = self.messages.send(WorkerMessage::Retain(live));
     }
 
-    /// Returns the remarks on sources of names that were not used, or in part only, since the start: a bounded number
-    /// of sentences. Files are called as the profiled machine calls them.
+    /// Returns a sentence for each symbol file that was not used, or in part only, since the start. Their number is bounded. Files
+    /// are called by their paths on the profiled machine.
     pub(crate) fn remarks(&self) -> Vec<String> {
         self.remarks.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The names found since the last call.
-    pub(crate) fn answers(&self) -> impl Iterator<Item = Named> {
+    /// Returns the answers since the last call, without waiting.
+    pub(crate) fn answers(&self) -> impl Iterator<Item = NamedAddress> {
         self.answers.try_iter().flatten()
     }
 }
 
-/// Looks for what is asked for, space by space, until nobody asks any more.
-fn look(
+/// Answers requests, space by space, until the other end of the channels is dropped.
+fn run(
     symbolizing: &Symbolizing,
-    asked: &Receiver<Order>,
-    sender: &Sender<Vec<Named>>,
-    said: &Mutex<Vec<String>>,
+    inbox: &Receiver<WorkerMessage>,
+    outbox: &Sender<Vec<NamedAddress>>,
+    published_remarks: &Mutex<Vec<String>>,
 ) {
-    let mut queue = Queue::default();
+    let mut queue = NameQueue::default();
     let mut remarks = Remarks::default();
     let mut kernels = Vec::new();
-    let mut given_back = Instant::now();
+    let mut trimmed_at = Instant::now();
     loop {
-        let asked = match queue.due() {
-            // Always with a look whether anybody is still there.
-            Some(due) => asked.recv_timeout(due.saturating_duration_since(Instant::now())),
-            None => asked.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        let message = match queue.due() {
+            // A wait of no time still sees whether the other end has been dropped.
+            Some(due) => inbox.recv_timeout(due.saturating_duration_since(Instant::now())),
+            None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
-        match asked {
-            Ok(Order::Keep(live)) => {
-                queue.keep_only(&live);
+        match message {
+            Ok(WorkerMessage::Retain(live)) => {
+                queue.retain(&live);
                 continue;
             }
-            Ok(Order::Name(batch)) => {
+            Ok(WorkerMessage::Request(batch)) => {
                 kernels = batch.kernels;
                 queue.add(batch.requests, batch.urgent, Instant::now());
                 continue;
@@ -160,72 +161,71 @@ fn look(
             Err(RecvTimeoutError::Disconnected) => return,
         }
         let begin = Instant::now();
-        let (mut requests, mut stage) = (queue.take_small(begin), Stage::Whole);
+        let (mut requests, mut stage) = (queue.pop_small(begin), Stage::Full);
         if requests.is_empty()
-            && let Some(taken) = queue.take(begin)
+            && let Some((request, of_request)) = queue.pop(begin)
         {
-            stage = taken.1;
-            requests.push(taken.0);
+            stage = of_request;
+            requests.push(request);
         }
         let Some(count) = u32::try_from(requests.len()).ok().filter(|&count| count > 0) else { continue };
-        let (named, new_remarks) = name(symbolizing, &kernels, &requests, stage);
+        let (named, new_remarks) = symbolize(symbolizing, &kernels, &requests, stage);
         if remarks.merge(new_remarks) {
-            // Before the names, so that whoever has them knows what they lack.
-            *said.lock().unwrap_or_else(PoisonError::into_inner) = remarks.sentences();
+            // Before the answers: a snapshot with names that are missing has the reason beside them.
+            *published_remarks.lock().unwrap_or_else(PoisonError::into_inner) = remarks.sentences();
         }
         let end = Instant::now();
         let share = end.saturating_duration_since(begin) / count;
         for request in requests {
-            queue.done(request.id, stage, end.checked_sub(share).unwrap_or(begin), end);
+            queue.record_pass(request.id, stage, end.checked_sub(share).unwrap_or(begin), end);
             if stage == Stage::Symbols {
-                queue.add_rest(request, end);
+                queue.add_second_stage(request, end);
             }
         }
-        // What reading a large object takes is needed no more, but for what is kept; what many small ones took lies in
-        // pieces, between what is in use.
-        if begin.elapsed() > WORTH_A_TRIM || given_back.elapsed() > BETWEEN_TRIMS {
+        // A large object leaves much free memory behind. What many small ones leave lies scattered between memory in use.
+        if begin.elapsed() > LONG_PASS || trimmed_at.elapsed() > TRIM_INTERVAL {
             memory::release_freed();
-            given_back = Instant::now();
+            trimmed_at = Instant::now();
         }
-        if sender.send(named).is_err() {
+        if outbox.send(named).is_err() {
             return;
         }
     }
 }
 
-/// The names of the places of some spaces, and what is to be said of the files they come from.
-fn name(
+/// Finds the functions of the requested addresses, and remarks on the files that they come from.
+fn symbolize(
     symbolizing: &Symbolizing,
     kernels: &[Space],
     requests: &[NameRequest],
     stage: Stage,
-) -> (Vec<Named>, Remarks) {
+) -> (Vec<NamedAddress>, Remarks) {
     symbolizing.be_patient_again();
     let mut spaces = SpaceTable::default();
     for kernel in kernels {
         spaces.intern(kernel.clone());
     }
-    // Equal spaces that were forgotten in between have several numbers.
+    // The ids of requests are the tracker's. They are not unique by space: a space that was forgotten and came again has two.
     let requests: Vec<(SpaceId, &NameRequest)> =
         requests.iter().map(|request| (spaces.intern(request.space.clone()), request)).collect();
     let pids: HashMap<SpaceId, &[Pid]> =
         requests.iter().map(|(space, request)| (*space, &*request.pids)).collect();
-    let places = || {
+    let entries = || {
         requests.iter().flat_map(|&(space, request)| {
-            request.places.iter().map(move |&asked| (asked, StackEntry { space, ..asked }))
+            request.entries.iter().map(move |&requested| (requested, StackEntry { space, ..requested }))
         })
     };
     let mut symbols = Symbols::default();
-    let entries = places().map(|(_, entry)| entry);
+    let to_resolve = entries().map(|(_, entry)| entry);
     let pids = |space| pids.get(&space).map_or_else(Vec::new, |pids| pids.to_vec());
     match stage {
-        Stage::Symbols => symbolizing.resolve_without_inlines(entries, &spaces, pids, &mut symbols),
-        Stage::Whole => symbolizing.resolve(entries, &spaces, pids, &mut symbols),
+        Stage::Symbols => symbolizing.resolve_without_inlines(to_resolve, &spaces, pids, &mut symbols),
+        Stage::Full => symbolizing.resolve(to_resolve, &spaces, pids, &mut symbols),
     }
-    let found = |(place, entry)| {
+    let named = entries().filter_map(|(requested, entry)| {
         let resolution = symbols.resolutions.get(&entry)?.clone();
-        Some(Named { place, resolution, stage })
-    };
-    let named = places().filter_map(found).collect();
+        Some(NamedAddress { entry: requested, resolution, stage })
+    });
+    let named = named.collect();
     (named, symbols.into_remarks())
 }

@@ -1,4 +1,4 @@
-//! Snapshots made by hand, for tests.
+//! Builds snapshots by hand, for tests.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,25 +9,26 @@ use model::{AddressKind, Name, ObjectIdentity, Pid, Space, SpaceId, StackEntry};
 use profile::FrameKind;
 
 use crate::snapshot::{
-    Branch, Call, CountedStack, Doing, EventStatus, Frame, Function, Place, Snapshot, Span, Status, Task,
+    CountedStack, EventStatus, Frame, FrameNode, Function, LookupAddress, Snapshot, Span, StackNode,
+    StateKind, Status, Task,
 };
 
-/// Each snapshot that is made here numbers its functions by itself.
+/// The next [`Snapshot::numbering`]: each snapshot that is built here numbers its functions anew.
 static NUMBERINGS: AtomicU64 = AtomicU64::new(1);
 
-/// A snapshot in the making.
+/// Builds a snapshot from stacks that are written as text.
 #[derive(Default)]
-pub struct Build {
+pub struct SnapshotBuilder {
     functions: Vec<Function>,
-    /// The frames of each place.
-    places: Vec<Vec<Frame>>,
+    /// The frames of each address.
+    addresses: Vec<Vec<Frame>>,
     tasks: Vec<Task>,
-    /// But for the empty stack.
-    calls: Vec<Call>,
+    /// Without the empty stack.
+    stack_nodes: Vec<StackNode>,
     stacks: Vec<CountedStack>,
 }
 
-impl Build {
+impl SnapshotBuilder {
     /// Adds a stack, outermost frame first: `main;read;_k_vfs_read`. `_k_`, `_i_` and `_j_` mark kernel, inlined and
     /// generated code; kernel functions lie in `kernel.kallsyms`, others in `app`, or what stands after `@`. `[blocked…`,
     /// `[runnable…` and `[waiting…` are states of the thread.
@@ -35,7 +36,7 @@ impl Build {
         self.stack_in(None, (pid, tid, comm), frames, samples)
     }
 
-    /// As [`Build::stack`], of a thread in a container.
+    /// Adds a stack as [`SnapshotBuilder::stack`] does, of a thread in a container.
     pub fn stack_in(
         &mut self,
         container: Option<&str>,
@@ -55,7 +56,7 @@ impl Build {
                     _ => (FrameKind::User, text),
                 };
                 let in_kernel = kind == FrameKind::Kernel;
-                let state = doing(text);
+                let state = state_kind(text);
                 let default = match in_kernel {
                     true => "kernel.kallsyms",
                     false if state.is_some() => "",
@@ -66,49 +67,57 @@ impl Build {
                 Frame { function: position(&mut self.functions, function), kind, in_kernel, state }
             })
             .collect();
-        // Inlined frames lie where their callers do: each other frame is a place of its own.
-        let of_places = frames.chunk_by(|_, next| next.kind == FrameKind::Inlined);
+        // Inlined frames share the address of the frame that they were inlined into; all other frames have one each.
+        let by_address = frames.chunk_by(|_, next| next.kind == FrameKind::Inlined);
         let mut stack = 0;
-        for frames in of_places {
-            let place = position(&mut self.places, frames.to_vec());
-            stack = 1 + position(&mut self.calls, Call { caller: stack, place });
+        for frames in by_address {
+            let address = position(&mut self.addresses, frames.to_vec());
+            stack = 1 + position(&mut self.stack_nodes, StackNode { caller: stack, address });
         }
         self.stacks.push(CountedStack { event: 0, task, stack, samples, weight: samples });
         self
     }
 
-    /// Each stack by its frames.
-    fn branches(&self) -> (Vec<Branch>, Vec<u32>) {
-        // But for the root, which is equal to a call of the first function.
-        let (mut branches, mut tips) = (Vec::new(), vec![0]);
-        for &Call { caller, place } in &self.calls {
-            let mut tip: u32 = tips[caller as usize];
-            for &frame in &self.places[place as usize] {
-                tip = 1 + position(&mut branches, Branch { caller: tip, frame });
+    /// Returns [`Snapshot::frame_nodes`] and [`Snapshot::leaf_nodes`].
+    fn frame_nodes(&self) -> (Vec<FrameNode>, Vec<u32>) {
+        // Without the root, which would be equal to a frame node of the first function.
+        let (mut frame_nodes, mut leaf_nodes) = (Vec::new(), vec![0]);
+        for &StackNode { caller, address } in &self.stack_nodes {
+            let mut leaf: u32 = leaf_nodes[caller as usize];
+            for &frame in &self.addresses[address as usize] {
+                leaf = 1 + position(&mut frame_nodes, FrameNode { caller: leaf, frame });
             }
-            tips.push(tip);
+            leaf_nodes.push(leaf);
         }
-        branches.insert(0, Branch::ROOT);
-        (branches, tips)
+        frame_nodes.insert(0, FrameNode::ROOT);
+        (frame_nodes, leaf_nodes)
     }
 
-    /// The snapshot, of ten seconds of two CPUs.
+    /// Returns the snapshot, with a window of ten seconds on two CPUs.
     pub fn snapshot(&self) -> Snapshot {
         let samples = self.stacks.iter().map(|stack| stack.samples).sum();
-        let (mut places, mut frames) = (Vec::new(), Vec::new());
-        for of_place in &self.places {
+        let (mut addresses, mut frames) = (Vec::new(), Vec::new());
+        for of_address in &self.addresses {
             let start = frames.len() as u32;
-            frames.extend_from_slice(of_place);
-            let function = of_place.first().map_or(0, |frame| frame.function);
-            places.push(place(function, &self.functions[function as usize], start..frames.len() as u32));
+            frames.extend_from_slice(of_address);
+            let function = of_address.first().map_or(0, |frame| frame.function);
+            addresses.push(lookup_address(
+                function,
+                &self.functions[function as usize],
+                start..frames.len() as u32,
+            ));
         }
-        let (branches, tips) = self.branches();
+        let (frame_nodes, leaf_nodes) = self.frame_nodes();
         Snapshot {
             functions: self.functions.iter().cloned().collect(),
-            places: places.into_iter().collect(),
-            branches: branches.into_iter().collect(),
-            tips: tips.into_iter().collect(),
-            calls: [Call { caller: 0, place: 0 }].iter().chain(&self.calls).copied().collect(),
+            addresses: addresses.into_iter().collect(),
+            frame_nodes: frame_nodes.into_iter().collect(),
+            leaf_nodes: leaf_nodes.into_iter().collect(),
+            stack_nodes: [StackNode { caller: 0, address: 0 }]
+                .iter()
+                .chain(&self.stack_nodes)
+                .copied()
+                .collect(),
             numbering: NUMBERINGS.fetch_add(1, Ordering::Relaxed),
             recording: None,
             tasks: self.tasks.clone(),
@@ -135,8 +144,8 @@ impl Build {
     }
 }
 
-/// Functions lie one behind the other, in the object or the kernel that they are of.
-fn place(number: u32, function: &Function, frames: Range<u32>) -> Place {
+/// The address of a function, given by its number. Functions lie 0x100 bytes apart in their object or in the kernel.
+fn lookup_address(number: u32, function: &Function, frames: Range<u32>) -> LookupAddress {
     let in_kernel = &*function.module == "kernel.kallsyms";
     let space = match (in_kernel, &*function.module) {
         (true, _) => Space::Kernel { build_id: None, text_address: None },
@@ -149,24 +158,24 @@ fn place(number: u32, function: &Function, frames: Range<u32>) -> Place {
     let offset = if in_kernel { 0xffff_ffff_8100_0000 } else { 0x1000 } + 0x100 * u64::from(number);
     let kind = AddressKind::InstructionPointer;
     let space_number = SpaceId(u32::from(in_kernel));
-    Place {
+    LookupAddress {
         entry: StackEntry { offset, space: space_number, kind, in_kernel },
         space: Arc::new(space),
         frames,
-        looked_for: true,
+        is_resolved: true,
     }
 }
 
-/// What a frame says that a thread does.
-fn doing(text: &str) -> Option<Doing> {
+/// The state of a thread that the text of a frame stands for.
+fn state_kind(text: &str) -> Option<StateKind> {
     let states = [
-        ("[running: ", Doing::Running),
-        ("[runnable", Doing::Runnable),
-        ("[blocked", Doing::Blocked),
-        ("[waiting: ", Doing::AtRest),
-        ("[unknown: switches", Doing::Unknown),
+        ("[running: ", StateKind::Running),
+        ("[runnable", StateKind::Runnable),
+        ("[blocked", StateKind::Blocked),
+        ("[waiting: ", StateKind::AtRest),
+        ("[unknown: switches", StateKind::Unknown),
     ];
-    states.iter().find(|(begin, _)| text.starts_with(begin)).map(|(_, doing)| *doing)
+    states.iter().find(|(prefix, _)| text.starts_with(prefix)).map(|(_, state)| *state)
 }
 
 fn position<T: PartialEq>(list: &mut Vec<T>, item: T) -> u32 {

@@ -224,7 +224,7 @@ impl ThreadTime {
             let count = Count { samples: slice.count.samples.max(1), ..slice.count };
             window.add_count((TIME, thread, stack), count, since);
         }
-        window.forget(time);
+        window.expire(time);
         if self.times.is_full() {
             self.times.compact(|pid| pid.0 < 0 || tracker.knows(pid));
             self.forget_numbers();

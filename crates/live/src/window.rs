@@ -1,4 +1,4 @@
-//! The samples of the last seconds, and all since the start, in bounded memory.
+//! The window: samples of the last seconds and since the start, counted within bounded memory.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -12,16 +12,17 @@ use rustc_hash::FxBuildHasher;
 
 use crate::snapshot::{Span, Task};
 
-/// In how many parts the window moves on.
+/// Number of parts of the window. The window moves on by one part at a time: 0.5 s with the default window of 10 s.
 const PARTS: u32 = 20;
-/// Stacks (callers' parts included) that are kept at most, but for those of the window; one costs about 40 bytes.
-const MOST_STACKS: usize = 120_000;
-/// Raw chains that are remembered at most: those of generations long gone are among them.
-const MOST_CHAINS: usize = 50_000;
-/// Counts that are kept at most since the start, but for those of the window.
-const MOST_COUNTS: usize = 40_000;
-/// Threads that are kept at most, but for those of the window: those of a fork storm are gone soon.
-const MOST_THREADS: usize = 20_000;
+/// Maximum number of stacks, each prefix of a stack counted as one. A stack costs about 40 bytes. The window's own stacks are kept
+/// beyond this limit.
+const MAX_STACKS: usize = 120_000;
+/// Maximum number of raw call chains in the cache of chains, which also holds chains of mapping generations that have ended.
+const MAX_CHAINS: usize = 50_000;
+/// Maximum number of counts since the start. The window's own counts are kept beyond this limit.
+const MAX_COUNTS: usize = 40_000;
+/// Maximum number of threads. The window's own threads are kept beyond this limit.
+const MAX_THREADS: usize = 20_000;
 
 /// The number of a thread in a [`Window`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -41,7 +42,7 @@ pub(crate) struct Thread {
 }
 
 impl Thread {
-    /// The thread as snapshots have it; `texts` has each of its texts once.
+    /// The thread as snapshots have it. Equal texts share memory, through `texts`.
     pub(crate) fn to_task(&self, texts: &mut HashMap<Name, Arc<str>, FxBuildHasher>) -> Task {
         let mut text = |name: &Name| {
             let text = texts.entry(name.clone());
@@ -55,75 +56,80 @@ impl Thread {
 /// The key under which samples are counted: an event, a thread, a stack.
 pub(crate) type Key = (u32, ThreadNumber, StackId);
 
-/// Counts by what is counted.
+/// The counts of a span of time.
 pub(crate) type Counts = HashMap<Key, Count, FxBuildHasher>;
 
-/// A window of counted samples.
+/// A sliding window of counted samples, and the counts since the start.
 pub(crate) struct Window {
+    /// The window's length in nanoseconds.
     length: u64,
-    /// The stacks, kept once each.
+    /// All stacks, each once.
     pub(crate) stacks: StackTable,
     /// The containers of processes.
     pub(crate) containers: Containers,
+    /// The stacks of raw call chains that were mapped before.
     chains: ChainCache,
     threads: Vec<Thread>,
     thread_numbers: HashMap<Thread, ThreadNumber, FxBuildHasher>,
-    parts: VecDeque<Part>,
+    parts: VecDeque<WindowPart>,
     /// The sum of the parts.
     window: Counts,
     since_start: Counts,
-    most: Most,
-    /// The time of the first sample since the start or the last reset, and of the last one.
+    limits: Limits,
+    /// The times of the first and the last sample since the start or the last reset, in nanoseconds.
     times: Option<(u64, u64)>,
+    /// Number of samples that [`Window::compact`] has dropped from the counts since the start.
     aged_out: u64,
 }
 
-struct Part {
+/// A part of the window, which leaves it as a whole.
+struct WindowPart {
+    /// The time at which it begins, in nanoseconds: a multiple of the length of a part.
     start: u64,
     counts: Counts,
 }
 
-/// With more than this, it is time to forget.
-struct Most {
+/// The sizes beyond which the window is compacted.
+struct Limits {
     stacks: usize,
     counts: usize,
     threads: usize,
 }
 
-impl Default for Most {
+impl Default for Limits {
     fn default() -> Self {
-        Self { stacks: MOST_STACKS, counts: MOST_COUNTS, threads: MOST_THREADS }
+        Self { stacks: MAX_STACKS, counts: MAX_COUNTS, threads: MAX_THREADS }
     }
 }
 
-/// The counts of a span of time.
+/// The counts of a snapshot.
 pub(crate) struct Counted {
     /// The counts, each key once.
     pub(crate) counts: Vec<(Key, Count)>,
-    /// The length of time that they are from.
+    /// The length of the time in which they were counted.
     pub(crate) covered: Duration,
 }
 
 impl Window {
-    /// An empty one that forgets after `length`.
+    /// An empty window of this length.
     pub(crate) fn new(length: Duration) -> Self {
         Self {
             length: u64::try_from(length.as_nanos()).unwrap_or(u64::MAX).max(u64::from(PARTS)),
             stacks: StackTable::default(),
             containers: Containers::default(),
-            chains: ChainCache::bounded(MOST_CHAINS),
+            chains: ChainCache::bounded(MAX_CHAINS),
             threads: Vec::new(),
             thread_numbers: HashMap::default(),
             parts: VecDeque::new(),
             window: Counts::default(),
             since_start: Counts::default(),
-            most: Most::default(),
+            limits: Limits::default(),
             times: None,
             aged_out: 0,
         }
     }
 
-    /// The stack of a raw chain: as remembered, or as `map` finds it.
+    /// Returns the stack of a raw call chain. Calls `map` for its entries only if the chain was not seen before.
     pub(crate) fn stack(&mut self, chain: RawChain<'_>, map: impl FnOnce(&mut Vec<StackEntry>)) -> StackId {
         let stacks = &mut self.stacks;
         self.chains.get_or_map(chain, || {
@@ -133,18 +139,18 @@ impl Window {
         })
     }
 
-    /// A thread with the container that it runs in now.
+    /// Returns a thread together with the container that its process runs in now.
     pub(crate) fn thread_of(&mut self, pid: Pid, tid: Tid, comm: Name) -> Thread {
         Thread { pid, tid, comm, container: self.containers.of(pid).cloned() }
     }
 
-    /// Counts a sample.
+    /// Counts a sample that was taken at `time`, in nanoseconds.
     pub(crate) fn add(&mut self, event: u32, thread: Thread, stack: StackId, period: u64, time: u64) {
         let number = self.number(thread);
         self.add_count((event, number, stack), Count { samples: 1, period }, time);
     }
 
-    /// The number of a thread under one of its names.
+    /// Returns the number of a thread under one of its names; gives it one where it has none yet.
     pub(crate) fn number(&mut self, thread: Thread) -> ThreadNumber {
         self.thread_numbers.get(&thread).copied().unwrap_or_else(|| {
             let number = ThreadNumber(self.threads.len() as u32);
@@ -154,14 +160,14 @@ impl Window {
         })
     }
 
-    /// Adds a count, which has samples, to those of `time`.
+    /// Adds a count with at least one sample, taken at `time` (nanoseconds), and lets old parts leave the window.
     pub(crate) fn add_count(&mut self, key: Key, added: Count, time: u64) {
         let (first, last) = self.times.unwrap_or((time, time));
         let last = last.max(time);
         self.times = Some((first.min(time), last));
-        let part = self.length / u64::from(PARTS);
+        let part = self.part();
         if self.parts.back().is_none_or(|newest| time >= newest.start.saturating_add(part)) {
-            self.parts.push_back(Part { start: time - time % part, counts: Counts::default() });
+            self.parts.push_back(WindowPart { start: time - time % part, counts: Counts::default() });
         }
         let newest = self.parts.back_mut().map(|newest| newest.counts.entry(key).or_default());
         let sums = [self.window.entry(key).or_default(), self.since_start.entry(key).or_default()];
@@ -169,23 +175,24 @@ impl Window {
             count.samples = count.samples.saturating_add(added.samples);
             count.period = count.period.saturating_add(added.period);
         }
-        self.forget(last);
+        self.expire(last);
     }
 
-    /// The length of time in which it moves on.
+    /// Returns the length of a part, by which the window moves on at a time, in nanoseconds.
     pub(crate) fn part(&self) -> u64 {
         self.length / u64::from(PARTS)
     }
 
-    /// Time goes on, also without samples.
-    pub(crate) fn forget(&mut self, now: u64) {
+    /// Moves the window on so that it ends at `now` (nanoseconds): drops the parts that lie before it. Needed for times at which
+    /// no sample is added.
+    pub(crate) fn expire(&mut self, now: u64) {
         let oldest = now.saturating_sub(self.length);
-        let part = self.length / u64::from(PARTS);
+        let part = self.part();
         while self.parts.front().is_some_and(|oldest_part| oldest_part.start.saturating_add(part) <= oldest) {
-            for (key, gone) in self.parts.pop_front().into_iter().flat_map(|part| part.counts) {
+            for (key, expired) in self.parts.pop_front().into_iter().flat_map(|part| part.counts) {
                 let Entry::Occupied(mut sum) = self.window.entry(key) else { continue };
-                sum.get_mut().samples = sum.get().samples.saturating_sub(gone.samples);
-                sum.get_mut().period = sum.get().period.saturating_sub(gone.period);
+                sum.get_mut().samples = sum.get().samples.saturating_sub(expired.samples);
+                sum.get_mut().period = sum.get().period.saturating_sub(expired.period);
                 if sum.get().samples == 0 {
                     sum.remove();
                 }
@@ -196,12 +203,12 @@ impl Window {
         }
     }
 
-    /// The time of the newest sample, or up to which time has gone on since.
+    /// Returns the end of the window: the time of the newest sample, or that of a later [`Window::expire`].
     pub(crate) fn newest(&self) -> Option<u64> {
         self.times.map(|(_, last)| last)
     }
 
-    /// Begins to count anew; stacks and threads keep their numbers.
+    /// Drops all counts. Stacks and threads keep their numbers.
     pub(crate) fn clear_counts(&mut self) {
         self.parts.clear();
         self.window.clear();
@@ -209,14 +216,14 @@ impl Window {
         self.times = None;
     }
 
-    /// Forgets all samples of the window.
+    /// Drops all counts, stacks and threads. All numbers change.
     pub(crate) fn reset(&mut self) {
         self.clear_counts();
         self.aged_out = 0;
         self.compact();
     }
 
-    /// The counts of a span.
+    /// Returns the counts of a span of time.
     pub(crate) fn counted(&self, span: Span) -> Counted {
         let whole = self.times.map_or(0, |(first, last)| last - first);
         match span {
@@ -230,29 +237,29 @@ impl Window {
         }
     }
 
-    /// The thread of a number.
+    /// Returns the thread that has this number.
     pub(crate) fn thread(&self, number: ThreadNumber) -> Option<&Thread> {
         self.threads.get(number.0 as usize)
     }
 
-    /// Samples that had to be forgotten from the counts since the start.
+    /// Returns the number of samples that were dropped from the counts since the start to bound memory.
     pub(crate) fn aged_out(&self) -> u64 {
         self.aged_out
     }
 
-    /// Returns true if there is so much that [`Window::compact`] is due.
+    /// Returns true if [`Window::compact`] is due.
     pub(crate) fn is_full(&self) -> bool {
-        self.stacks.len() > self.most.stacks
-            || self.since_start.len() > self.most.counts
-            || self.threads.len() > self.most.threads
+        self.stacks.len() > self.limits.stacks
+            || self.since_start.len() > self.limits.counts
+            || self.threads.len() > self.limits.threads
     }
 
-    /// Forgets stacks and threads without a count, and, of the counts since the start, the lightest that are not in
-    /// the window: so many that half of the limits is free again. All numbers change.
+    /// Drops stacks and threads without a count. Before that, drops the lightest counts since the start that are not in the window,
+    /// until half of each limit is free again. All numbers change.
     pub(crate) fn compact(&mut self) {
         let live: HashSet<Key, FxBuildHasher> = self.window.keys().copied().collect();
         let mut old: Vec<(Key, Count)> = self.since_start.drain().collect();
-        // The live first, then the heaviest.
+        // Those of the window come first, then the heaviest: what does not fit is dropped from the end.
         old.sort_by_key(|(key, count)| (!live.contains(key), std::cmp::Reverse(count.samples), *key));
 
         let stacks = std::mem::take(&mut self.stacks);
@@ -274,11 +281,11 @@ impl Window {
             }
             Some((key.0, number, window.stacks.intern(&entries)))
         };
-        for (place, (key, count)) in old.into_iter().enumerate() {
-            let room = place < MOST_COUNTS / 2
-                && self.stacks.len() < MOST_STACKS / 2
-                && self.threads.len() < MOST_THREADS / 2;
-            if room || live.contains(&key) {
+        for (position, (key, count)) in old.into_iter().enumerate() {
+            let has_room = position < MAX_COUNTS / 2
+                && self.stacks.len() < MAX_STACKS / 2
+                && self.threads.len() < MAX_THREADS / 2;
+            if has_room || live.contains(&key) {
                 if let Some(key) = renumber(self, key) {
                     self.since_start.insert(key, count);
                 }
@@ -297,11 +304,11 @@ impl Window {
             self.parts.push_back(part);
         }
         self.since_start.shrink_to_fit();
-        // A window that fills them by itself would be looked through again and again.
-        self.most = Most {
-            stacks: MOST_STACKS.max(2 * self.stacks.len()),
-            counts: MOST_COUNTS.max(2 * self.since_start.len()),
-            threads: MOST_THREADS.max(2 * self.threads.len()),
+        // Higher limits where the window alone fills them: otherwise each round would compact it in vain.
+        self.limits = Limits {
+            stacks: MAX_STACKS.max(2 * self.stacks.len()),
+            counts: MAX_COUNTS.max(2 * self.since_start.len()),
+            threads: MAX_THREADS.max(2 * self.threads.len()),
         };
     }
 }
@@ -351,14 +358,14 @@ mod tests {
     fn memory_is_bounded_and_what_is_forgotten_is_counted() {
         let mut window = Window::new(Duration::from_secs(1));
         let mut added = 0_u64;
-        for number in 0..(MOST_COUNTS as u64 + 20_000) {
+        for number in 0..(MAX_COUNTS as u64 + 20_000) {
             add(&mut window, 1, number, number * SECOND / 1000);
             add(&mut window, 1, 0, number * SECOND / 1000);
             added += 2;
             if window.is_full() {
                 window.compact();
             }
-            assert!(window.stacks.len() <= MOST_STACKS + 1 && window.since_start.len() <= MOST_COUNTS + 2);
+            assert!(window.stacks.len() <= MAX_STACKS + 1 && window.since_start.len() <= MAX_COUNTS + 2);
         }
         assert_eq!(samples(&window, Span::Start) + window.aged_out(), added, "nothing is lost in silence");
         assert!(window.aged_out() > 0);
@@ -385,7 +392,7 @@ mod tests {
             }
         }
         assert!(window.window.len() <= 1051, "{}", window.window.len());
-        window.forget(100 * SECOND);
+        window.expire(100 * SECOND);
         assert!(window.window.is_empty() && window.counted(Span::Window).counts.is_empty());
     }
 
@@ -393,7 +400,7 @@ mod tests {
     fn a_window_that_is_full_by_itself_is_not_searched_again_and_again() {
         let mut window = Window::new(Duration::from_secs(1000));
         let mut searched = 0;
-        for number in 0..(3 * MOST_COUNTS as u64) {
+        for number in 0..(3 * MAX_COUNTS as u64) {
             add(&mut window, 1, number, number * SECOND / 100_000);
             if window.is_full() {
                 window.compact();
@@ -406,13 +413,13 @@ mod tests {
     #[test]
     fn threads_of_a_fork_storm_are_forgotten() {
         let mut window = Window::new(Duration::from_secs(1));
-        for tid in 0..(MOST_THREADS as i32 + 5_000) {
+        for tid in 0..(MAX_THREADS as i32 + 5_000) {
             add(&mut window, tid, 1, tid as u64 * SECOND / 1000);
             if window.is_full() {
                 window.compact();
             }
         }
-        assert!(window.threads.len() <= MOST_THREADS);
+        assert!(window.threads.len() <= MAX_THREADS);
         let in_window = samples(&window, Span::Window);
         assert!((1000..=1051).contains(&in_window), "{in_window}");
     }

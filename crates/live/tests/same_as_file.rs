@@ -20,7 +20,7 @@ use host::files::{DestinationKind, NameInFolder};
 use host::objects::SearchPaths;
 use model::{CpuId, FileIdentity, Loss, Pid, Tid, Timestamp, TruncationReason};
 use prof_live::views::{Scope, functions};
-use prof_live::{Engine, News, Settings};
+use prof_live::{Engine, EngineEvent, EngineSettings};
 use profile::queries::{ByLabel, CallTree, FunctionTable};
 use profile::{Shape, Show};
 use recorder::unwind::{Mechanisms, UnwindingStage};
@@ -171,7 +171,7 @@ impl Script {
     fn watched(&self, ending: &Ending) -> (Functions, Loss) {
         let (_orders, ordered) = unbounded();
         let (news, snapshots) = unbounded();
-        let settings = Settings {
+        let settings = EngineSettings {
             target: String::new(),
             window: Duration::from_secs(1000),
             interval: Duration::from_secs(1000),
@@ -181,7 +181,7 @@ impl Script {
             time: None,
         };
         let tell = move |item| {
-            if let News::Snapshot(snapshot) = item {
+            if let EngineEvent::Snapshot(snapshot) = item {
                 news.send(snapshot).unwrap();
             }
         };
@@ -194,7 +194,7 @@ impl Script {
             for row in functions(&snapshot, &scope) {
                 let name = snapshot.functions[row.function as usize].name.to_string();
                 let sums = all.entry((event, name)).or_default();
-                *sums = (sums.0 + row.own, sums.1 + row.total);
+                *sums = (sums.0 + row.self_weight, sums.1 + row.total);
             }
         }
         (all, snapshot.status.loss)

@@ -18,7 +18,7 @@ use model::{CpuId, Pid, Tid, Timestamp};
 use perfdata::sections::{Schedstat, WatchedTime};
 use prof_live::snapshot::Snapshot;
 use prof_live::views::{Scope, TaskChoice, TimeSpent, functions};
-use prof_live::{Engine, News, Settings};
+use prof_live::{Engine, EngineEvent, EngineSettings};
 use recorder::unwind::{Mechanisms, UnwindingStage};
 use recorder::{
     Chunk, Consumer, DrainStats, Ending, RecordedEvent, Recording, RecordingSink, RingKind, SwitchUpdate,
@@ -37,14 +37,14 @@ const SAMPLER: usize = 0;
 const OUTSIDE: usize = 1;
 const SIDEBAND: usize = 2;
 
-type Tell = Box<dyn FnMut(News)>;
+type Tell = Box<dyn FnMut(EngineEvent)>;
 
 /// A recording as the engine gets it.
 struct Live {
     engine: UnwindingStage<Engine<Tell>>,
     layouts: Vec<RecordLayout>,
     snapshots: Receiver<Arc<Snapshot>>,
-    _orders: crossbeam_channel::Sender<prof_live::Order>,
+    _orders: crossbeam_channel::Sender<prof_live::EngineCommand>,
 }
 
 impl Live {
@@ -84,11 +84,11 @@ impl Live {
         let (orders, ordered) = unbounded();
         let (news, snapshots) = unbounded();
         let tell: Tell = Box::new(move |item| {
-            if let News::Snapshot(snapshot) = item {
+            if let EngineEvent::Snapshot(snapshot) = item {
                 news.send(snapshot).unwrap();
             }
         });
-        let settings = Settings {
+        let settings = EngineSettings {
             target: String::new(),
             window: Duration::from_secs(10),
             interval: Duration::from_secs(1),
@@ -194,9 +194,10 @@ fn spent(snapshot: &Snapshot) -> (BTreeMap<i32, [u64; 4]>, u64) {
 }
 
 fn names(snapshot: &Snapshot) -> BTreeMap<String, u64> {
-    let scope = Scope { rest: true, ..Scope::default() };
-    let rows = functions(snapshot, &scope).into_iter().filter(|row| row.own > 0);
-    rows.map(|row| (snapshot.functions[row.function as usize].name.to_string(), row.own / MS)).collect()
+    let scope = Scope { at_rest: true, ..Scope::default() };
+    let rows = functions(snapshot, &scope).into_iter().filter(|row| row.self_weight > 0);
+    rows.map(|row| (snapshot.functions[row.function as usize].name.to_string(), row.self_weight / MS))
+        .collect()
 }
 
 #[test]

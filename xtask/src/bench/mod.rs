@@ -6,7 +6,7 @@
 pub(crate) mod ablation;
 mod completeness;
 mod flame;
-mod keys;
+mod key_latency;
 mod loss;
 pub(crate) mod measure;
 mod programs;

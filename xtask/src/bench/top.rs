@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use super::keys;
+use super::key_latency;
 use super::measure::median;
 use super::table::{Table, mebibytes};
 use super::tools::Tools;
@@ -40,7 +40,7 @@ pub(super) fn top(tools: &Tools, runs: usize, table: &mut Table) -> anyhow::Resu
     let shares = fixtures::program("shares")?;
     let busy = |_| Command::new(&shares).args(["alone", "10000000"]).stdout(Stdio::null()).spawn().map(Busy);
     let _busy: Vec<Busy> = (0..2).map(busy).collect::<Result<_, _>>()?;
-    keys::keys(tools, table)?;
+    key_latency::key_latency(tools, table)?;
     let prof = tools.prof.display();
     let ways = [
         (format!("{prof} top -F 997 --call-graph fp"), "frame pointers", "no more than perf's"),

@@ -22,9 +22,9 @@ use crate::arguments::{
 };
 use crate::console::Console;
 use crate::output::Output;
-use crate::top::{report, screen_loop};
+use crate::top::{event_loop, report};
 use live::views::Scope;
-use live::{Engine, News, Settings};
+use live::{Engine, EngineEvent, EngineSettings};
 
 /// Arguments of `prof top`.
 #[derive(Args)]
@@ -153,7 +153,7 @@ pub fn run(arguments: &TopArguments, console: &Console) -> anyhow::Result<ExitCo
         }
         recorder::observe_waits(&mut options, &recorder::this_machine())?;
     }
-    let settings = Settings {
+    let settings = EngineSettings {
         target: words,
         window: arguments.window.max(arguments.delay_secs),
         interval: arguments.delay_secs,
@@ -162,11 +162,11 @@ pub fn run(arguments: &TopArguments, console: &Console) -> anyhow::Result<ExitCo
         modules_only: arguments.nameless.modules_only,
         time,
     };
-    let scope = Scope { rest: arguments.at_rest, ..Scope::default() };
+    let scope = Scope { at_rest: arguments.at_rest, ..Scope::default() };
     if printing {
         print(arguments, options, settings, scope, console)
     } else {
-        screen_loop::run(options, settings, scope, console)
+        event_loop::run(options, settings, scope, console)
     }
 }
 
@@ -228,7 +228,7 @@ fn may_watch_all() -> bool {
 fn print(
     arguments: &TopArguments,
     options: Options,
-    settings: Settings,
+    settings: EngineSettings,
     scope: Scope,
     console: &Console,
 ) -> anyhow::Result<ExitCode> {
@@ -238,7 +238,7 @@ fn print(
     // Nothing is asked of the engine: it makes its intervals by itself.
     let (orders, ordered) = unbounded();
     let tell = move |item| {
-        if let News::Snapshot(snapshot) = item {
+        if let EngineEvent::Snapshot(snapshot) = item {
             // Nobody listens any more when enough was printed.
             let _ = news.send(snapshot);
         }

@@ -5,10 +5,10 @@ use crossterm::event::{
 };
 use ratatui::layout::Position;
 
-use super::code::CodeRequest;
-use super::state::{App, ClickTarget, FunctionOrder, Prompt, Purpose, View};
+use super::app::{App, ClickTarget, FunctionOrder, Prompt, Purpose, View};
+use super::code_view::CodeRequest;
 use live::snapshot::Span;
-use live::views::{Step, TaskOrder};
+use live::views::{Direction, TaskOrder};
 
 /// A request to the outside, which the state cannot fulfil itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -157,7 +157,7 @@ impl App {
                 self.list();
             }
             KeyCode::Char('r') => {
-                self.scope.rest = !self.scope.rest;
+                self.scope.at_rest = !self.scope.at_rest;
                 self.list();
             }
             KeyCode::Char('o') if self.spent.is_some() => {
@@ -200,10 +200,10 @@ impl App {
         match self.view {
             View::Functions => {
                 self.function_order = match self.function_order {
-                    FunctionOrder::Own => FunctionOrder::Total,
-                    FunctionOrder::Total => FunctionOrder::Name,
+                    FunctionOrder::SelfWeight => FunctionOrder::TotalWeight,
+                    FunctionOrder::TotalWeight => FunctionOrder::Name,
                     FunctionOrder::Name => FunctionOrder::Module,
-                    FunctionOrder::Module => FunctionOrder::Own,
+                    FunctionOrder::Module => FunctionOrder::SelfWeight,
                 };
             }
             View::Tasks => {
@@ -213,7 +213,7 @@ impl App {
                     TaskOrder::Comm => TaskOrder::Weight,
                 };
             }
-            View::Neighbours | View::Flame => {
+            View::Callers | View::Flame => {
                 self.message = Some("this view has one order only".to_owned());
                 return;
             }
@@ -234,8 +234,8 @@ impl App {
                     self.go_to(View::Functions);
                 }
             }
-            View::Neighbours => {
-                let row = self.neighbour_rows.get(self.neighbour_cursor.index())?;
+            View::Callers => {
+                let row = self.call_rows.get(self.call_cursor.index())?;
                 let function = self.snapshot.functions.get(row.function as usize).cloned()?;
                 // Itself, between its callers and callees.
                 if row.side.is_none() {
@@ -256,10 +256,10 @@ impl App {
         if self.view == View::Flame && self.flame_zoom != all {
             self.flame_zoom = all;
             self.list();
-        } else if self.view == View::Neighbours && self.focus.len() > 1 {
+        } else if self.view == View::Callers && self.focus.len() > 1 {
             self.focus.pop();
-            self.neighbour_cursor = Default::default();
-            self.opened.clear();
+            self.call_cursor = Default::default();
+            self.expanded.clear();
             self.list();
         } else if self.scope.task.take().is_some() {
             self.list();
@@ -272,7 +272,7 @@ impl App {
         if self.view == View::Flame {
             return self.move_in_flame(code);
         }
-        if let (View::Neighbours, KeyCode::Left | KeyCode::Right) = (self.view, code) {
+        if let (View::Callers, KeyCode::Left | KeyCode::Right) = (self.view, code) {
             return self.open_row(code == KeyCode::Right);
         }
         let page = isize::try_from(self.page.max(2) - 1).unwrap_or(1);
@@ -285,7 +285,7 @@ impl App {
             KeyCode::Home => match self.view {
                 View::Functions => self.function_cursor.home(),
                 View::Tasks => self.task_cursor.home(),
-                View::Neighbours => self.neighbour_cursor.go_to(0),
+                View::Callers => self.call_cursor.go_to(0),
                 View::Flame => {}
             },
             _ => {}
@@ -296,17 +296,17 @@ impl App {
         match self.view {
             View::Functions => self.function_cursor.step(by),
             View::Tasks => self.task_cursor.step(by),
-            View::Neighbours => self.neighbour_cursor.step(by),
+            View::Callers => self.call_cursor.step(by),
             View::Flame => {}
         }
     }
 
     fn open_row(&mut self, open: bool) {
-        let row = self.neighbour_rows.get(self.neighbour_cursor.index());
+        let row = self.call_rows.get(self.call_cursor.index());
         if let Some((side, path)) =
             row.filter(|row| row.open.is_some()).and_then(|row| Some((row.side?, row.path)))
         {
-            self.opened.insert((side, path), open);
+            self.expanded.insert((side, path), open);
             self.list();
         }
     }
@@ -316,17 +316,19 @@ impl App {
         let from = |path, step| flame.step(&self.snapshot, path, step);
         let step = |step| from(self.flame_cursor, step);
         let next = match code {
-            KeyCode::Up => step(Step::Up),
-            KeyCode::Down => step(Step::Down),
-            KeyCode::Left => step(Step::Left),
-            KeyCode::Right => step(Step::Right),
+            KeyCode::Up => step(Direction::Up),
+            KeyCode::Down => step(Direction::Down),
+            KeyCode::Left => step(Direction::Left),
+            KeyCode::Right => step(Direction::Right),
             KeyCode::Home => self.flame_zoom,
-            KeyCode::PageUp => (0..self.page).fold(self.flame_cursor, |path, _| from(path, Step::Up)),
-            KeyCode::PageDown => (0..self.page).fold(self.flame_cursor, |path, _| from(path, Step::Down)),
+            KeyCode::PageUp => (0..self.page).fold(self.flame_cursor, |path, _| from(path, Direction::Up)),
+            KeyCode::PageDown => {
+                (0..self.page).fold(self.flame_cursor, |path, _| from(path, Direction::Down))
+            }
             KeyCode::End => {
                 let mut path = self.flame_cursor;
                 loop {
-                    let next = from(path, Step::Up);
+                    let next = from(path, Direction::Up);
                     if next == path {
                         break path;
                     }
@@ -386,7 +388,8 @@ impl App {
             }
             MouseEventKind::Down(MouseButton::Left) => {
                 let place = Position::new(mouse.column, mouse.row);
-                let spot = self.spots.iter().find(|(area, _)| area.contains(place)).map(|&(_, spot)| spot);
+                let spot =
+                    self.click_areas.iter().find(|(area, _)| area.contains(place)).map(|&(_, spot)| spot);
                 if self.help.take().is_none()
                     && let Some(spot) = spot
                 {
@@ -411,7 +414,7 @@ impl App {
                 let again = match self.view {
                     View::Functions => self.function_cursor.click(index),
                     View::Tasks => self.task_cursor.click(index),
-                    View::Neighbours => self.neighbour_cursor.click(index),
+                    View::Callers => self.call_cursor.click(index),
                     View::Flame => false,
                 };
                 if again {

@@ -3,15 +3,15 @@
 //! The crate `live` makes snapshots and lists; [`state`] and [`keys`] are the user's choices, [`draw`] the screen. None of
 //! these three knows the time, the terminal or the profiled machine. [`code`] has a thread that reads the code of functions.
 
-mod code;
-mod cursor;
+mod app;
+mod code_view;
 mod draw;
+pub(crate) mod event_loop;
 mod keys;
+mod list_cursor;
 mod palette;
 pub(crate) mod report;
 mod save;
-mod save_data;
+mod save_recording;
 mod screen;
-pub(crate) mod screen_loop;
-mod state;
 mod theme;

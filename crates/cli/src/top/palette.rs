@@ -68,7 +68,7 @@ pub(crate) fn colour(text: &str) -> Rgb {
 mod tests {
     use super::*;
     use crate::top::save::write_svg;
-    use live::testing::Build;
+    use live::testing::SnapshotBuilder;
     use live::views::Scope;
 
     #[test]
@@ -88,7 +88,7 @@ mod tests {
             "L",
             "x_[]",
         ];
-        let mut build = Build::default();
+        let mut build = SnapshotBuilder::default();
         for name in names {
             let marks = [("_[k]", "_k_"), ("_[i]", "_i_"), ("_[j]", "_j_")];
             let marked =

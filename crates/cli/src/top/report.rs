@@ -91,16 +91,16 @@ fn event(snapshot: &Snapshot, number: u32, scope: &Scope) -> Map<String, Value> 
     let scope = Scope { event: number, ..scope.clone() };
     let total = scope.total(snapshot);
     let idle = Scope { idle: true, ..scope.clone() }.total(snapshot).saturating_sub(total);
-    let (functions, functions_omitted) = bounded(by_own_weight(snapshot, &scope), FUNCTIONS);
+    let (functions, functions_omitted) = bounded(by_self_weight(snapshot, &scope), FUNCTIONS);
     let function = |row: &FunctionRow| {
         let function = snapshot.functions.get(row.function as usize);
         json!({
             "name": function.map(|function| &*function.name),
             "module": function.map(|function| &*function.module).filter(|module| !module.is_empty()),
             "kernel": row.in_kernel,
-            "self": row.own,
+            "self": row.self_weight,
             "total": row.total,
-            "self_percent": rounded(share(row.own, total)),
+            "self_percent": rounded(share(row.self_weight, total)),
             "total_percent": rounded(share(row.total, total)),
         })
     };
@@ -177,8 +177,8 @@ fn rows_of(snapshot: &Snapshot, functions: &[FunctionRow], total: u64) -> Value 
         json!({
             "function": function.map(|function| &*function.name),
             "module": function.map(|function| &*function.module).filter(|module| !module.is_empty()),
-            "self": row.own,
-            "self_percent": rounded(share(row.own, total)),
+            "self": row.self_weight,
+            "self_percent": rounded(share(row.self_weight, total)),
             "total": row.total,
             "total_percent": rounded(share(row.total, total)),
         })
@@ -235,7 +235,7 @@ pub(crate) fn text(snapshot: &Snapshot, scope: &Scope) -> String {
         let complete = status.complete_share().map(|share| format!(", stacks {share:.1} % complete"));
         let complete = complete.unwrap_or_default();
         let rest = match event.is_time {
-            true => format!(", {}", in_words(&TimeSpent::of(snapshot, &scope).all(), scope.rest)),
+            true => format!(", {}", in_words(&TimeSpent::of(snapshot, &scope).all(), scope.at_rest)),
             false => format!(", idle {:.0} %", scope.idle_share(snapshot)),
         };
         line(format_args!(
@@ -248,12 +248,12 @@ pub(crate) fn text(snapshot: &Snapshot, scope: &Scope) -> String {
             summary::lost(&status.loss),
         ));
         line(format_args!("{:>7} {:>7}  {:<24} function", "self", "total", "module"));
-        let (rows, omitted) = bounded(by_own_weight(snapshot, &scope), LINES);
+        let (rows, omitted) = bounded(by_self_weight(snapshot, &scope), LINES);
         for row in rows {
             let Some(function) = snapshot.functions.get(row.function as usize) else { continue };
             line(format_args!(
                 "{:>6.2}% {:>6.2}%  {:<24} {}",
-                share(row.own, total),
+                share(row.self_weight, total),
                 share(row.total, total),
                 function.module,
                 function.name
@@ -305,11 +305,11 @@ pub(crate) fn container_width(snapshot: &Snapshot) -> Option<usize> {
     names.map(|name| name.chars().count().clamp("container".len(), MOST)).max()
 }
 
-fn by_own_weight(snapshot: &Snapshot, scope: &Scope) -> Vec<FunctionRow> {
+fn by_self_weight(snapshot: &Snapshot, scope: &Scope) -> Vec<FunctionRow> {
     let mut rows = functions(snapshot, scope);
     rows.sort_by(|a, b| {
         let function = |row: &FunctionRow| snapshot.functions.get(row.function as usize);
-        (b.own, b.total).cmp(&(a.own, a.total)).then_with(|| function(a).cmp(&function(b)))
+        (b.self_weight, b.total).cmp(&(a.self_weight, a.total)).then_with(|| function(a).cmp(&function(b)))
     });
     rows
 }
@@ -329,10 +329,10 @@ fn rounded(number: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use live::testing::Build;
+    use live::testing::SnapshotBuilder;
 
     fn load() -> Snapshot {
-        let mut build = Build::default();
+        let mut build = SnapshotBuilder::default();
         build
             .stack(100, 100, "app", "main;_i_parse;memchr@libc.so.6", 400)
             .stack(100, 101, "wor\"ker", "start;_k_read", 100)
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn containers_have_a_column_where_there_are_some() {
-        let mut build = Build::default();
+        let mut build = SnapshotBuilder::default();
         build.stack(100, 100, "sh", "main", 3);
         assert!(!text(&build.snapshot(), &Scope::default()).contains("container"));
         build.stack_in(Some("docker:0123456789ab"), (200, 200, "app"), "main", 5);
@@ -375,7 +375,7 @@ mod tests {
 
     #[test]
     fn lists_are_bounded_and_say_so() {
-        let mut build = Build::default();
+        let mut build = SnapshotBuilder::default();
         for number in 0..300 {
             build.stack(number + 1, number + 1, "p", &format!("main;f{number}"), 1);
         }

@@ -13,7 +13,7 @@ use model::{
 };
 use profile::{Count, Detail, FrameKind, Profile, Show, View, Weight};
 
-use super::save_data;
+use super::save_recording;
 use crate::output::Output;
 use live::snapshot::{Frame, Snapshot};
 use live::views::{Scope, TimeSpent};
@@ -25,7 +25,7 @@ use live::views::{Scope, TimeSpent};
 pub(crate) fn save(name: &str, snapshot: &Snapshot, scope: &Scope) -> anyhow::Result<String> {
     let is_picture = Path::new(name).extension().is_some_and(|end| end.eq_ignore_ascii_case("svg"));
     if !is_picture {
-        return save_data::save(name, snapshot, scope);
+        return save_recording::save(name, snapshot, scope);
     }
     let mut output = Output::create(Path::new(name))?;
     write_svg(snapshot, scope, &mut output)?;
@@ -136,11 +136,11 @@ fn name(snapshot: &Snapshot, frame: Frame) -> Resolution {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use live::testing::Build;
+    use live::testing::SnapshotBuilder;
 
     #[test]
     fn the_picture_is_what_the_scope_shows() {
-        let mut build = Build::default();
+        let mut build = SnapshotBuilder::default();
         build
             .stack(1, 1, "a", "main;_i_f;_k_sys", 30)
             .stack(2, 2, "b", "_j_x", 10)
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_picture_of_time_has_the_legend() {
-        let mut build = Build::default();
+        let mut build = SnapshotBuilder::default();
         build
             .stack(1, 1, "a", "main;work", 3_000_000)
             .stack(1, 1, "a", "main;_k_read;[blocked: pipe read]", 5_000_000)

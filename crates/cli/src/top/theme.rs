@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Span;
 
-use live::snapshot::Doing;
+use live::snapshot::StateKind;
 use live::views::Tile;
 
 use super::palette::{self, Hue, Rgb};
@@ -132,7 +132,7 @@ impl Theme {
     pub(crate) fn tile_of_time(&self, tile: &Tile) -> Style {
         let rgb = export::thread_time_colour(&tile.text, tile.is_off_cpu);
         let colour = match tile.state {
-            Some(doing) => colour_of_doing(doing),
+            Some(doing) => state_colour(doing),
             None if tile.is_off_cpu => Color::Gray,
             None => Color::LightRed,
         };
@@ -157,30 +157,30 @@ impl Theme {
     }
 
     /// Text and bars that stand for what threads do; `None` is running.
-    pub(crate) fn doing(&self, doing: Option<Doing>) -> Style {
-        doing.map_or_else(Style::new, |doing| self.colour(colour_of_doing(doing)))
+    pub(crate) fn state_kind(&self, doing: Option<StateKind>) -> Style {
+        doing.map_or_else(Style::new, |doing| self.colour(state_colour(doing)))
     }
 
     /// The character that bars of time are made of: each state has its own, for those who see no colours.
-    pub(crate) fn texture(&self, doing: Option<Doing>) -> &'static str {
+    pub(crate) fn texture(&self, doing: Option<StateKind>) -> &'static str {
         match doing {
-            None | Some(Doing::Running) => self.pick("█", "#"),
-            Some(Doing::Runnable) => self.pick("▓", "+"),
-            Some(Doing::Blocked) => self.pick("▒", "="),
-            Some(Doing::AtRest) => self.pick("─", "-"),
-            Some(Doing::Unknown) => "?",
+            None | Some(StateKind::Running) => self.pick("█", "#"),
+            Some(StateKind::Runnable) => self.pick("▓", "+"),
+            Some(StateKind::Blocked) => self.pick("▒", "="),
+            Some(StateKind::AtRest) => self.pick("─", "-"),
+            Some(StateKind::Unknown) => "?",
         }
     }
 }
 
 /// The nearest of the sixteen colours to that of the picture.
-fn colour_of_doing(doing: Doing) -> Color {
+fn state_colour(doing: StateKind) -> Color {
     match doing {
-        Doing::Running => Color::LightRed,
-        Doing::Runnable => Color::Magenta,
-        Doing::Blocked => Color::Blue,
-        Doing::AtRest => Color::Cyan,
-        Doing::Unknown => Color::DarkGray,
+        StateKind::Running => Color::LightRed,
+        StateKind::Runnable => Color::Magenta,
+        StateKind::Blocked => Color::Blue,
+        StateKind::AtRest => Color::Cyan,
+        StateKind::Unknown => Color::DarkGray,
     }
 }
 

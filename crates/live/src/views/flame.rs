@@ -9,8 +9,8 @@ use profile::{FrameId, FrameKind};
 use rustc_hash::FxBuildHasher;
 
 use super::Scope;
-use super::tree::{Label, PathKey, Paths, ScopeTree};
-use crate::snapshot::{Doing, Frame, Snapshot};
+use super::scope_tree::{Label, PathKey, Paths, ScopeTree};
+use crate::snapshot::{Frame, Snapshot, StateKind};
 
 /// A flame graph: `all`, then threads' names, then frames, outermost first.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ pub struct Tile {
     /// Its weight.
     pub weight: u64,
     /// The activity of threads, where it is the name of that.
-    pub state: Option<Doing>,
+    pub state: Option<StateKind>,
     /// True if nearly all of its time is off the CPU.
     pub is_off_cpu: bool,
 }
@@ -64,12 +64,12 @@ pub struct Details {
     /// Its weight.
     pub weight: u64,
     /// The weight of stacks that end there.
-    pub own: u64,
+    pub self_weight: u64,
 }
 
 /// A direction in which to go from a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum Direction {
     /// To the heaviest frame that it called.
     Up,
     /// To the caller.
@@ -102,8 +102,8 @@ impl FlameTree {
         for (comm, stacks) in comms.stacks(snapshot, scope) {
             labels.push(Label::Comm(comm));
             let comm = builder.child(NodeId::ROOT, FrameId::from_index(labels.len() - 1));
-            for (branch, weight) in stacks {
-                let end = nodes.get(branch as usize).copied().unwrap_or(NodeId::ROOT);
+            for (frame_node, weight) in stacks {
+                let end = nodes.get(frame_node as usize).copied().unwrap_or(NodeId::ROOT);
                 let seen = wide[end.index()];
                 let mut rest = seen;
                 let mut node = loop {
@@ -120,7 +120,7 @@ impl FlameTree {
                     node = builder.child(node, frame);
                     known[merged.index()] = (comm, node);
                 }
-                let off = snapshot.doing(branch).is_some_and(|doing| doing != Doing::Running);
+                let off = snapshot.state_kind(frame_node).is_some_and(|doing| doing != StateKind::Running);
                 let of = |is: bool| if is { weight } else { 0 };
                 builder.add(node, &[weight, of(seen == end), of(off)]);
             }
@@ -223,7 +223,7 @@ impl FlameTree {
     }
 
     /// The next frame in a direction; the same one where there is none.
-    pub fn step(&self, snapshot: &Snapshot, from: PathKey, step: Step) -> PathKey {
+    pub fn step(&self, snapshot: &Snapshot, from: PathKey, step: Direction) -> PathKey {
         let Some(node) = self.find(from) else { return PathKey::default() };
         let parent = self.calls.parent(node);
         let beside = |by: isize| {
@@ -232,10 +232,10 @@ impl FlameTree {
             brothers.get(place.checked_add_signed(by)?).copied()
         };
         let next = match step {
-            Step::Up => self.calls.heaviest_child(node),
-            Step::Down => Some(parent),
-            Step::Left => beside(-1),
-            Step::Right => beside(1),
+            Direction::Up => self.calls.heaviest_child(node),
+            Direction::Down => Some(parent),
+            Direction::Left => beside(-1),
+            Direction::Right => beside(1),
         };
         self.paths.of(next.unwrap_or(node))
     }
@@ -249,7 +249,7 @@ impl FlameTree {
             text: self.text(snapshot, node),
             module: function.map(|function| function.module.to_string()).unwrap_or_default(),
             weight: self.weight_of(node),
-            own: self.calls.self_weights(node).get(1).copied().unwrap_or(0),
+            self_weight: self.calls.self_weights(node).get(1).copied().unwrap_or(0),
         })
     }
 
@@ -305,7 +305,7 @@ struct Comms {
 }
 
 impl Comms {
-    /// The branches and weights of the stacks of a scope, by the name of their threads.
+    /// The frame_nodes and weights of the stacks of a scope, by the name of their threads.
     fn stacks(&mut self, snapshot: &Snapshot, scope: &Scope) -> impl Iterator<Item = (u32, Vec<(u32, u64)>)> {
         let mut stacks: Vec<Vec<(u32, u64)>> = Vec::new();
         let mut of_tasks: Vec<Option<u32>> = vec![None; snapshot.tasks.len()];
@@ -320,7 +320,7 @@ impl Comms {
                 }
                 number
             });
-            stacks[number as usize].push((stack.branch, stack.weight));
+            stacks[number as usize].push((stack.frame_node, stack.weight));
         }
         (0..).zip(stacks)
     }
@@ -340,10 +340,10 @@ fn suffix(kind: FrameKind) -> &'static str {
 mod tests {
     use super::*;
     use crate::filter::Filter;
-    use crate::testing::Build;
+    use crate::testing::SnapshotBuilder;
 
     fn snapshot() -> Snapshot {
-        let mut build = Build::default();
+        let mut build = SnapshotBuilder::default();
         build
             .stack(1, 1, "app", "main;b;_k_sys", 30)
             .stack(1, 1, "app", "main;a", 60)
@@ -379,19 +379,19 @@ mod tests {
         let snapshot = snapshot();
         let tree = FlameTree::new(&snapshot, &Scope::default(), 100);
         let all = PathKey::default();
-        let main = tree.step(&snapshot, tree.step(&snapshot, all, Step::Up), Step::Up);
+        let main = tree.step(&snapshot, tree.step(&snapshot, all, Direction::Up), Direction::Up);
         assert_eq!(tree.details(&snapshot, main).unwrap().weight, 90);
-        let b = tree.step(&snapshot, tree.step(&snapshot, main, Step::Up), Step::Right);
+        let b = tree.step(&snapshot, tree.step(&snapshot, main, Direction::Up), Direction::Right);
         let rows = tree.rows(&snapshot, b, 10);
         assert!(rows[..3].iter().all(|row| row[0].ancestor && row[0].columns == (0..10)));
         assert_eq!(rows[3][0].text, "b");
         assert_eq!((tree.height(b), rows.len()), (3, 5));
-        assert_eq!(tree.step(&snapshot, b, Step::Right), b, "there is no further one");
+        assert_eq!(tree.step(&snapshot, b, Direction::Right), b, "there is no further one");
     }
 
     #[test]
     fn what_is_too_narrow_counts_for_its_caller_alone() {
-        let mut build = Build::default();
+        let mut build = SnapshotBuilder::default();
         build.stack(1, 1, "app", "main;a;b", 20_000).stack(1, 1, "app", "main;a;c", 1);
         let snapshot = build.snapshot();
         let texts = |whole| {
@@ -399,11 +399,11 @@ mod tests {
             assert_eq!(tree.total(), 20_001);
             let (mut path, mut texts) = (PathKey::default(), Vec::new());
             for _ in 0..4 {
-                path = tree.step(&snapshot, path, Step::Up);
+                path = tree.step(&snapshot, path, Direction::Up);
                 texts.push(tree.details(&snapshot, path).unwrap());
             }
-            let c = tree.step(&snapshot, path, Step::Right);
-            (texts.iter().map(|details| details.own).collect::<Vec<_>>(), c != path)
+            let c = tree.step(&snapshot, path, Direction::Right);
+            (texts.iter().map(|details| details.self_weight).collect::<Vec<_>>(), c != path)
         };
         assert_eq!(texts(20_001), (vec![0, 0, 0, 20_000], true));
         assert_eq!(texts(10 * 20_001), (vec![0, 0, 0, 20_000], false), "c is not told apart");

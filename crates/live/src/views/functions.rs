@@ -4,8 +4,8 @@ use profile::FrameId;
 use profile::queries::{FunctionTable, RowKeys};
 
 use super::Scope;
-use super::tree::{Label, ScopeTree};
-use crate::snapshot::{Doing, Snapshot};
+use super::scope_tree::{Label, ScopeTree};
+use crate::snapshot::{Snapshot, StateKind};
 
 /// A function of the list.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -13,13 +13,13 @@ pub struct FunctionRow {
     /// The position in [`Snapshot::functions`].
     pub function: u32,
     /// The weight of stacks whose innermost frame it is.
-    pub own: u64,
+    pub self_weight: u64,
     /// The weight of stacks that it is on, each counted once.
     pub total: u64,
     /// True if it runs in the kernel.
     pub in_kernel: bool,
     /// The activity of threads, where it is no function but the name of that.
-    pub state: Option<Doing>,
+    pub state: Option<StateKind>,
 }
 
 /// A row for each function, whether it was inlined or not.
@@ -28,7 +28,7 @@ struct ByFunction<'a> {
     /// By function: true if a frame of it runs in the kernel.
     in_kernel: Vec<bool>,
     /// By function: what it says that threads did.
-    states: Vec<Option<Doing>>,
+    states: Vec<Option<StateKind>>,
 }
 
 impl RowKeys for ByFunction<'_> {
@@ -63,7 +63,7 @@ pub fn functions(snapshot: &Snapshot, scope: &Scope) -> Vec<FunctionRow> {
         let in_kernel = keys.in_kernel.get(index) == Some(&true);
         is_shown.then_some(FunctionRow {
             function,
-            own: weights.self_weight,
+            self_weight: weights.self_weight,
             total: weights.total,
             in_kernel,
             state: keys.states.get(index).copied().flatten(),
@@ -76,12 +76,14 @@ pub fn functions(snapshot: &Snapshot, scope: &Scope) -> Vec<FunctionRow> {
 mod tests {
     use super::*;
     use crate::filter::Filter;
-    use crate::testing::Build;
+    use crate::testing::SnapshotBuilder;
 
     fn named(snapshot: &Snapshot, scope: &Scope) -> Vec<(String, u64, u64)> {
         let mut rows: Vec<_> = functions(snapshot, scope)
             .into_iter()
-            .map(|row| (snapshot.functions[row.function as usize].name.to_string(), row.own, row.total))
+            .map(|row| {
+                (snapshot.functions[row.function as usize].name.to_string(), row.self_weight, row.total)
+            })
             .collect();
         rows.sort();
         rows
@@ -93,7 +95,7 @@ mod tests {
 
     #[test]
     fn recursion_counts_once() {
-        let mut build = Build::default();
+        let mut build = SnapshotBuilder::default();
         build.stack(1, 1, "a", "main;f;f;f", 3).stack(1, 1, "a", "main;f;g", 2);
         let rows = named(&build.snapshot(), &Scope::default());
         assert_eq!(rows, [row("f", 3, 5), row("g", 2, 2), row("main", 0, 5)]);
@@ -101,7 +103,7 @@ mod tests {
 
     #[test]
     fn hidden_kernel_frames_count_for_their_callers() {
-        let mut build = Build::default();
+        let mut build = SnapshotBuilder::default();
         build.stack(1, 1, "a", "main;read;_k_vfs_read", 3).stack(2, 2, "b", "_k_kthread", 2);
         let snapshot = build.snapshot();
         let scope = Scope { kernel: false, ..Scope::default() };
@@ -113,7 +115,7 @@ mod tests {
 
     #[test]
     fn idle_cpus_are_left_out_until_asked_for() {
-        let mut build = Build::default();
+        let mut build = SnapshotBuilder::default();
         build.stack(0, 0, "swapper", "_k_idle", 30).stack(1, 1, "a", "main", 10);
         let snapshot = build.snapshot();
         let mut scope = Scope::default();
@@ -125,7 +127,7 @@ mod tests {
 
     #[test]
     fn the_filter_chooses_rows_or_samples() {
-        let mut build = Build::default();
+        let mut build = SnapshotBuilder::default();
         build.stack(1, 1, "a", "main;malloc", 3).stack(2, 2, "b", "main;free", 2);
         let snapshot = build.snapshot();
         let scope = |text: &str| Scope { filter: Filter::parse(text), ..Scope::default() };

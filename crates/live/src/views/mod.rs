@@ -1,21 +1,21 @@
 //! Snapshots turned into what the views list: pure functions of a snapshot and of what was asked for.
 
+mod callers_callees;
 mod flame;
 mod functions;
-mod neighbours;
+mod scope_tree;
 mod tasks;
 mod time;
-mod tree;
 
-pub use flame::{FlameTree, Step, Tile};
+pub use callers_callees::{CallRow, CallersAndCallees, ExpandedRows, PathKey, Side};
+pub use flame::{Direction, FlameTree, Tile};
 pub use functions::{FunctionRow, functions};
-pub use neighbours::{NeighbourRow, Neighbours, Opened, PathKey, Side};
 pub use tasks::{TaskOrder, TaskRow, tasks};
 pub use time::{TimePart, TimeSpent};
 
 use super::filter::Filter;
 
-use crate::snapshot::{Doing, Frame, Place, Snapshot, Task};
+use crate::snapshot::{Frame, LookupAddress, Snapshot, StateKind, Task};
 
 /// The samples and frames that count, in all views.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,7 +29,7 @@ pub struct Scope {
     /// True if idle CPUs count.
     pub idle: bool,
     /// True if threads at rest count, where time does.
-    pub rest: bool,
+    pub at_rest: bool,
     /// The part of time that counts, where time does.
     pub part: TimePart,
     /// The typed filter.
@@ -45,7 +45,7 @@ impl Default for Scope {
             kernel: true,
             user: true,
             idle: false,
-            rest: false,
+            at_rest: false,
             part: TimePart::All,
             filter: Filter::default(),
             task: None,
@@ -75,8 +75,8 @@ pub struct ScopedStack<'a> {
     pub task: &'a Task,
     /// The position of the task in [`Snapshot::tasks`].
     pub task_number: u32,
-    /// Its frames without the innermost ones that are hidden, by number in [`Snapshot::branches`].
-    pub branch: u32,
+    /// Its frames without the innermost ones that are hidden, by number in [`Snapshot::frame_nodes`].
+    pub frame_node: u32,
     stack: u32,
     snapshot: &'a Snapshot,
     scope: &'a Scope,
@@ -90,15 +90,15 @@ impl<'a> ScopedStack<'a> {
     /// The frames that are not hidden, innermost first.
     pub fn frames(&self) -> impl Iterator<Item = Frame> + use<'a> {
         let (snapshot, scope) = (self.snapshot, self.scope);
-        snapshot.frames_of(self.branch).filter(|frame| scope.shows(*frame))
+        snapshot.frames_of(self.frame_node).filter(|frame| scope.shows(*frame))
     }
 
-    /// The places that are not hidden, innermost first.
-    pub fn places(&self) -> impl Iterator<Item = &'a Place> + use<'a> {
+    /// The addresses that are not hidden, innermost first.
+    pub fn addresses(&self) -> impl Iterator<Item = &'a LookupAddress> + use<'a> {
         let (snapshot, scope) = (self.snapshot, self.scope);
-        let numbers = snapshot.places_of(self.stack);
-        let places = numbers.filter_map(|number| snapshot.places.get(number as usize));
-        places.filter(|place| if place.entry.in_kernel { scope.kernel } else { scope.user })
+        let numbers = snapshot.addresses_of(self.stack);
+        let addresses = numbers.filter_map(|number| snapshot.addresses.get(number as usize));
+        addresses.filter(|place| if place.entry.in_kernel { scope.kernel } else { scope.user })
     }
 }
 
@@ -114,27 +114,27 @@ impl Scope {
             }
             let task = snapshot.tasks.get(index)?;
             let (stack, samples, weight) = (counted.stack, counted.samples, counted.weight);
-            let tip = snapshot.tips.get(stack as usize).copied().unwrap_or(0);
-            let branch = shown.as_ref().map_or(Some(tip), |shown| shown.get(tip as usize).copied());
-            let branch = branch.filter(|&branch| branch != 0)?;
-            let doing = snapshot.doing(branch);
-            if doing == Some(Doing::AtRest) && !self.rest || !self.part.has(doing) {
+            let leaf = snapshot.leaf_nodes.get(stack as usize).copied().unwrap_or(0);
+            let frame_node = shown.as_ref().map_or(Some(leaf), |shown| shown.get(leaf as usize).copied());
+            let frame_node = frame_node.filter(|&frame_node| frame_node != 0)?;
+            let doing = snapshot.state_kind(frame_node);
+            if doing == Some(StateKind::AtRest) && !self.at_rest || !self.part.has(doing) {
                 return None;
             }
             let task_number = counted.task;
-            Some(ScopedStack { task, task_number, branch, stack, snapshot, scope: self, samples, weight })
+            Some(ScopedStack { task, task_number, frame_node, stack, snapshot, scope: self, samples, weight })
         })
     }
 
-    /// The branch without the innermost frames that are hidden, by number; `None` where none are.
+    /// The frame_node without the innermost frames that are hidden, by number; `None` where none are.
     fn shown(&self, snapshot: &Snapshot) -> Option<Vec<u32>> {
         if self.shows_all() {
             return None;
         }
-        let mut shown: Vec<u32> = Vec::with_capacity(snapshot.branches.len());
-        for (number, branch) in (0..).zip(snapshot.branches.iter()) {
-            let is_shown = number != 0 && self.shows(branch.frame);
-            let outer = shown.get(branch.caller as usize).copied().unwrap_or(0);
+        let mut shown: Vec<u32> = Vec::with_capacity(snapshot.frame_nodes.len());
+        for (number, frame_node) in (0..).zip(snapshot.frame_nodes.iter()) {
+            let is_shown = number != 0 && self.shows(frame_node.frame);
+            let outer = shown.get(frame_node.caller as usize).copied().unwrap_or(0);
             shown.push(if is_shown { number } else { outer });
         }
         Some(shown)
@@ -178,12 +178,12 @@ impl Scope {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Build;
+    use crate::testing::SnapshotBuilder;
     use std::collections::BTreeMap;
 
     /// Many stacks of few functions, by a generator of numbers that are not very random (Knuth's MMIX).
     fn snapshot(mut seed: u64) -> Snapshot {
-        let mut build = Build::default();
+        let mut build = SnapshotBuilder::default();
         let mut next = |most: u64| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) % most
@@ -223,7 +223,7 @@ mod tests {
             }
             let rows = functions(&snapshot, &scope);
             let rows: BTreeMap<u32, (u64, u64)> =
-                rows.iter().map(|row| (row.function, (row.own, row.total))).collect();
+                rows.iter().map(|row| (row.function, (row.self_weight, row.total))).collect();
             assert_eq!(rows, expected);
             assert_eq!(
                 (scope.total(&snapshot), FlameTree::new(&snapshot, &scope, 0).total()),
@@ -231,12 +231,15 @@ mod tests {
             );
             for (&function, &(_, total)) in &expected {
                 let known = &snapshot.functions[function as usize];
-                let neighbours = Neighbours::of(&snapshot, &scope, known).unwrap();
+                let neighbours = CallersAndCallees::of(&snapshot, &scope, known).unwrap();
                 // Of the outermost call, as a recursive one is its own callee.
                 let own = stacks.iter().filter(|(frames, _)| {
                     frames[0] == function && frames.iter().filter(|other| **other == function).count() == 1
                 });
-                assert_eq!((neighbours.total(), neighbours.own()), (total, own.map(|(_, w)| w).sum()));
+                assert_eq!(
+                    (neighbours.total(), neighbours.self_weight()),
+                    (total, own.map(|(_, w)| w).sum())
+                );
             }
         }
     }

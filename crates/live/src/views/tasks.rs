@@ -105,11 +105,11 @@ pub fn tasks(snapshot: &Snapshot, scope: &Scope, order: TaskOrder) -> Vec<TaskRo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Build;
+    use crate::testing::SnapshotBuilder;
 
     #[test]
     fn processes_come_with_their_threads() {
-        let mut build = Build::default();
+        let mut build = SnapshotBuilder::default();
         build.stack(7, 8, "worker", "f", 5).stack(7, 7, "app", "f", 1).stack(9, 9, "sh", "g", 4);
         let rows = tasks(&build.snapshot(), &Scope::default(), TaskOrder::Weight);
         let texts: Vec<_> = rows.iter().map(|r| (r.choice.pid, r.choice.tid, &*r.comm, r.weight)).collect();

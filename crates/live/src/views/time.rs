@@ -6,7 +6,7 @@ use export::summary::Activity;
 use rustc_hash::FxBuildHasher;
 
 use super::{Scope, TaskChoice};
-use crate::snapshot::{Doing, Snapshot};
+use crate::snapshot::{Snapshot, StateKind};
 
 /// A part of the time of threads.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -31,8 +31,8 @@ impl TimePart {
     }
 
     /// Returns true if what a thread does belongs to it.
-    pub(crate) fn has(self, doing: Option<Doing>) -> bool {
-        let is_on = matches!(doing, None | Some(Doing::Running));
+    pub(crate) fn has(self, doing: Option<StateKind>) -> bool {
+        let is_on = matches!(doing, None | Some(StateKind::Running));
         match self {
             Self::All => true,
             Self::OnCpu => is_on,
@@ -52,11 +52,11 @@ pub struct TimeSpent {
 impl TimeSpent {
     /// Sums the time of a scope.
     pub fn of(snapshot: &Snapshot, scope: &Scope) -> Self {
-        let scope = Scope { rest: true, part: TimePart::All, ..scope.clone() };
+        let scope = Scope { at_rest: true, part: TimePart::All, ..scope.clone() };
         let mut spent = Self::default();
         for stack in scope.stacks(snapshot) {
             let (pid, tid) = (stack.task.pid, Some(stack.task.tid));
-            let doing = snapshot.doing(stack.branch);
+            let doing = snapshot.state_kind(stack.frame_node);
             for tid in [None, tid] {
                 add(spent.tasks.entry(TaskChoice { pid, tid }).or_default(), doing, stack.weight);
             }
@@ -72,14 +72,14 @@ impl TimeSpent {
 
     /// The time of all threads as far as the scope shows it.
     pub fn shown(&self, scope: &Scope) -> Activity {
-        let (on, off) = (scope.part.has(None), scope.part.has(Some(Doing::Blocked)));
+        let (on, off) = (scope.part.has(None), scope.part.has(Some(StateKind::Blocked)));
         let of = |is: bool, time: u64| if is { time } else { 0 };
         let Activity { running, runnable, blocked, waiting, unknown } = self.all;
         Activity {
             running: of(on, running),
             runnable: of(off, runnable),
             blocked: of(off, blocked),
-            waiting: of(off && scope.rest, waiting),
+            waiting: of(off && scope.at_rest, waiting),
             unknown: of(off, unknown),
         }
     }
@@ -90,13 +90,13 @@ impl TimeSpent {
     }
 }
 
-fn add(spent: &mut Activity, doing: Option<Doing>, time: u64) {
+fn add(spent: &mut Activity, doing: Option<StateKind>, time: u64) {
     let sum = match doing {
-        None | Some(Doing::Running) => &mut spent.running,
-        Some(Doing::Runnable) => &mut spent.runnable,
-        Some(Doing::Blocked) => &mut spent.blocked,
-        Some(Doing::AtRest) => &mut spent.waiting,
-        Some(Doing::Unknown) => &mut spent.unknown,
+        None | Some(StateKind::Running) => &mut spent.running,
+        Some(StateKind::Runnable) => &mut spent.runnable,
+        Some(StateKind::Blocked) => &mut spent.blocked,
+        Some(StateKind::AtRest) => &mut spent.waiting,
+        Some(StateKind::Unknown) => &mut spent.unknown,
     };
     *sum = sum.saturating_add(time);
 }
@@ -104,11 +104,11 @@ fn add(spent: &mut Activity, doing: Option<Doing>, time: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Build;
+    use crate::testing::SnapshotBuilder;
 
     #[test]
     fn time_is_summed_by_thread_also_at_rest() {
-        let mut build = Build::default();
+        let mut build = SnapshotBuilder::default();
         build
             .stack(1, 1, "a", "main;work", 5)
             .stack(1, 1, "a", "main;_k_read;[blocked: pipe read]", 7)
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(spent.all(), expected);
         assert_eq!(spent.of_task(TaskChoice { pid: 1, tid: Some(2) }).total(), 13);
         assert_eq!(scope.total(&snapshot), 14, "what is at rest does not count");
-        assert_eq!(Scope { rest: true, ..scope.clone() }.total(&snapshot), 25);
+        assert_eq!(Scope { at_rest: true, ..scope.clone() }.total(&snapshot), 25);
         let part = |part| Scope { part, ..scope.clone() };
         for part in [TimePart::All, TimePart::OnCpu, TimePart::OffCpu].map(part) {
             assert_eq!(spent.shown(&part).total(), part.total(&snapshot), "{part:?}");

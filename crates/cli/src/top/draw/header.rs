@@ -8,7 +8,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use crate::top::state::{App, ClickTarget, View};
+use crate::top::app::{App, ClickTarget, View};
 use crate::top::theme::Theme;
 use live::snapshot;
 use live::views::TimePart;
@@ -67,7 +67,7 @@ pub(super) fn status(frame: &mut Frame<'_>, app: &App, theme: &Theme, area: Rect
     how.push((format!("own {:.1} % CPU, {} MB", status.own_cpu, status.own_memory.div_ceil(1 << 20)), plain));
     if let Some(spent) = &app.spent {
         let spent = spent.all();
-        how.insert(0, (in_words(&spent, app.scope.rest), plain));
+        how.insert(0, (in_words(&spent, app.scope.at_rest), plain));
     }
     if !app.scope.idle {
         let idle = app.idle_share;
@@ -125,7 +125,7 @@ pub(super) fn tabs(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Re
         let start = area.x.saturating_add(u16::try_from(line.width()).unwrap_or(u16::MAX));
         let width = u16::try_from(text.len()).unwrap_or(u16::MAX);
         let spot = Rect { x: start, y: area.y, width, height: area.height };
-        app.spots.push((spot.intersection(area), ClickTarget::Tab(view)));
+        app.click_areas.push((spot.intersection(area), ClickTarget::Tab(view)));
         let style = if view == app.view { theme.cursor() } else { Style::new() };
         line.push_span(Span::styled(text, style));
     }

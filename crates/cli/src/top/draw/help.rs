@@ -4,8 +4,8 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
+use crate::top::app::App;
 use crate::top::keys::HELP;
-use crate::top::state::App;
 use crate::top::theme::Theme;
 
 /// What the help says beyond the keys.

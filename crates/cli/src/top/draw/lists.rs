@@ -6,11 +6,11 @@ use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span};
 
 use super::{empty, percent};
+use crate::top::app::{App, ClickTarget, FunctionOrder};
 use crate::top::report::container_width;
-use crate::top::state::{App, ClickTarget, FunctionOrder};
 use crate::top::theme::Theme;
 use export::summary::Activity;
-use live::snapshot::{Doing, share};
+use live::snapshot::{StateKind, share};
 use live::views::{Side, TaskOrder};
 
 /// Columns of a share.
@@ -46,7 +46,7 @@ fn row(
     if let Some(style) = cursor {
         frame.buffer_mut().set_style(area, style);
     }
-    app.spots.push((area, ClickTarget::Row(index)));
+    app.click_areas.push((area, ClickTarget::Row(index)));
 }
 
 fn bar(theme: &Theme, share: f64) -> String {
@@ -55,7 +55,7 @@ fn bar(theme: &Theme, share: f64) -> String {
 }
 
 /// A bar of one texture, as time in one state.
-fn plain_bar(theme: &Theme, share: f64, state: Option<Doing>) -> String {
+fn plain_bar(theme: &Theme, share: f64, state: Option<StateKind>) -> String {
     let filled = (share / 100.0 * BAR as f64).round().clamp(0.0, BAR as f64) as usize;
     format!("{}{}", theme.texture(state).repeat(filled), " ".repeat(BAR - filled))
 }
@@ -65,10 +65,10 @@ fn bar_of_time(theme: &Theme, spent: &Activity, with_rest: bool) -> Vec<Span<'st
     let Activity { running, runnable, blocked, waiting, unknown } = *spent;
     let parts = [
         (None, running),
-        (Some(Doing::Runnable), runnable),
-        (Some(Doing::Blocked), blocked),
-        (Some(Doing::AtRest), if with_rest { waiting } else { 0 }),
-        (Some(Doing::Unknown), unknown),
+        (Some(StateKind::Runnable), runnable),
+        (Some(StateKind::Blocked), blocked),
+        (Some(StateKind::AtRest), if with_rest { waiting } else { 0 }),
+        (Some(StateKind::Unknown), unknown),
     ];
     let all: u128 = parts.iter().map(|(_, time)| u128::from(*time)).sum();
     let (mut before, mut drawn) = (0_u128, 0_usize);
@@ -76,8 +76,10 @@ fn bar_of_time(theme: &Theme, spent: &Activity, with_rest: bool) -> Vec<Span<'st
     for (state, time) in parts {
         before += u128::from(time);
         let until = usize::try_from((before * BAR as u128 + all / 2) / all.max(1)).unwrap_or(0).min(BAR);
-        spans
-            .push(Span::styled(theme.texture(state).repeat(until.saturating_sub(drawn)), theme.doing(state)));
+        spans.push(Span::styled(
+            theme.texture(state).repeat(until.saturating_sub(drawn)),
+            theme.state_kind(state),
+        ));
         drawn = until.max(drawn);
     }
     spans.push(Span::raw(" ".repeat(BAR - drawn)));
@@ -88,9 +90,9 @@ fn bar_of_time(theme: &Theme, spent: &Activity, with_rest: bool) -> Vec<Span<'st
 fn legend(theme: &Theme) -> String {
     let states = [
         (None, "running"),
-        (Some(Doing::Runnable), "runnable"),
-        (Some(Doing::Blocked), "blocked"),
-        (Some(Doing::AtRest), "at rest"),
+        (Some(StateKind::Runnable), "runnable"),
+        (Some(StateKind::Blocked), "blocked"),
+        (Some(StateKind::AtRest), "at rest"),
     ];
     states.map(|(state, meaning)| format!("{} {meaning}", theme.texture(state))).join("  ")
 }
@@ -106,9 +108,9 @@ pub(super) fn functions(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, are
         format!("{text}{arrow}")
     };
     let columns = [
-        (FunctionOrder::Own, format!("{:>PERCENT$} ", mark(FunctionOrder::Own, "self"))),
-        (FunctionOrder::Total, format!("{:>PERCENT$} ", mark(FunctionOrder::Total, "total"))),
-        (FunctionOrder::Own, if with_bar { " ".repeat(BAR + 1) } else { String::new() }),
+        (FunctionOrder::SelfWeight, format!("{:>PERCENT$} ", mark(FunctionOrder::SelfWeight, "self"))),
+        (FunctionOrder::TotalWeight, format!("{:>PERCENT$} ", mark(FunctionOrder::TotalWeight, "total"))),
+        (FunctionOrder::SelfWeight, if with_bar { " ".repeat(BAR + 1) } else { String::new() }),
         (FunctionOrder::Module, theme.pad(&mark(FunctionOrder::Module, "module"), module_width + 1)),
         (FunctionOrder::Name, mark(FunctionOrder::Name, "function")),
     ];
@@ -117,7 +119,7 @@ pub(super) fn functions(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, are
         let x = head.x.saturating_add(u16::try_from(line.width()).unwrap_or(u16::MAX));
         let span = Span::styled(text, theme.strong());
         let spot = Rect { x, width: u16::try_from(span.width()).unwrap_or(u16::MAX), ..head };
-        app.spots.push((spot.intersection(head), ClickTarget::Column(order)));
+        app.click_areas.push((spot.intersection(head), ClickTarget::Column(order)));
         line.push_span(span);
     }
     frame.render_widget(line, head);
@@ -133,14 +135,14 @@ pub(super) fn functions(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, are
         let Some(function) = app.snapshot.functions.get(function_row.function as usize) else { continue };
         let style = match function_row.state {
             None if function_row.in_kernel => theme.colour(Color::Yellow),
-            state => theme.doing(state),
+            state => theme.state_kind(state),
         };
         let mut line = Line::from(vec![
-            Span::raw(format!("{} ", percent(function_row.own, app.total))),
+            Span::raw(format!("{} ", percent(function_row.self_weight, app.total))),
             Span::raw(format!("{} ", percent(function_row.total, app.total))),
         ]);
         if with_bar {
-            let share = share(function_row.own, app.total);
+            let share = share(function_row.self_weight, app.total);
             let bar = match app.spent {
                 Some(_) => plain_bar(theme, share, function_row.state),
                 None => bar(theme, share),
@@ -189,7 +191,7 @@ pub(super) fn tasks(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: R
         let index = first + place;
         let task = &app.tasks[index];
         let bar = match &app.spent {
-            Some(spent) => bar_of_time(theme, &spent.of_task(task.choice), app.scope.rest),
+            Some(spent) => bar_of_time(theme, &spent.of_task(task.choice), app.scope.at_rest),
             None if with_bar => vec![Span::raw(bar(theme, share(task.weight, app.total)))],
             None => Vec::new(),
         };
@@ -212,10 +214,10 @@ pub(super) fn tasks(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: R
 }
 
 /// Callers and callees.
-pub(super) fn neighbours(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Rect) {
+pub(super) fn callers_and_callees(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Rect) {
     let (head, rows) = split(app, area);
     let width = usize::from(area.width);
-    let Some(neighbours) = &app.neighbours else {
+    let Some(neighbours) = &app.callers_and_callees else {
         let name = app.focus.last().map(|function| theme.showable(&function.name).into_owned());
         let text = match name {
             Some(name) => format!("{name} has no samples now"),
@@ -225,13 +227,13 @@ pub(super) fn neighbours(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, ar
         return;
     };
     let total = neighbours.total();
-    let own = format!("{:.2} %", share(neighbours.own(), app.total));
+    let own = format!("{:.2} %", share(neighbours.self_weight(), app.total));
     let text = format!("{:>PERCENT$}  callers above, callees below; itself {own} of all", "share");
     frame.render_widget(Line::styled(theme.fit(&text, width), theme.strong()), head);
-    let first = app.neighbour_cursor.scroll(app.page);
-    for place in 0..app.page.min(app.neighbour_rows.len().saturating_sub(first)) {
+    let first = app.call_cursor.scroll(app.page);
+    for place in 0..app.page.min(app.call_rows.len().saturating_sub(first)) {
         let index = first + place;
-        let neighbour = &app.neighbour_rows[index];
+        let neighbour = &app.call_rows[index];
         let Some(function) = app.snapshot.functions.get(neighbour.function as usize) else { continue };
         let sign = match (neighbour.side, neighbour.open) {
             (None, _) => theme.pick("● ", "* "),
@@ -257,7 +259,7 @@ pub(super) fn neighbours(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, ar
         let mut line = Line::styled(theme.fit(&text, width), style);
         let room = width.saturating_sub(line.width());
         line.push_span(Span::styled(theme.fit(&module, room), theme.faint()));
-        let cursor = (index == app.neighbour_cursor.index()).then(|| theme.cursor());
+        let cursor = (index == app.call_cursor.index()).then(|| theme.cursor());
         row(frame, app, row_area(rows, place), index, line, cursor);
     }
 }

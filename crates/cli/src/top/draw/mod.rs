@@ -1,7 +1,7 @@
 //! The screen: a pure function of the state, the size and what the terminal can show.
 
-mod code;
-mod flame;
+mod code_view;
+mod flame_graph;
 mod header;
 mod help;
 mod lists;
@@ -10,13 +10,13 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::Line;
 
-use super::state::{App, Purpose, View};
+use super::app::{App, Purpose, View};
 use super::theme::Theme;
 use live::snapshot::share;
 
 /// Draws all of it, and notes what can be clicked.
 pub(crate) fn draw(frame: &mut Frame<'_>, app: &mut App, theme: &Theme) {
-    app.spots.clear();
+    app.click_areas.clear();
     let has_remarks = !app.snapshot.status.remarks.is_empty();
     let areas = Layout::vertical([
         Constraint::Length(2),
@@ -32,13 +32,13 @@ pub(crate) fn draw(frame: &mut Frame<'_>, app: &mut App, theme: &Theme) {
     if app.help.is_some() {
         help::draw(frame, app, theme, body);
     } else if app.code.is_some() {
-        code::draw(frame, app, theme, body);
+        code_view::draw(frame, app, theme, body);
     } else {
         match app.view {
             View::Functions => lists::functions(frame, app, theme, body),
             View::Tasks => lists::tasks(frame, app, theme, body),
-            View::Neighbours => lists::neighbours(frame, app, theme, body),
-            View::Flame => flame::draw(frame, app, theme, body),
+            View::Callers => lists::callers_and_callees(frame, app, theme, body),
+            View::Flame => flame_graph::draw(frame, app, theme, body),
         }
     }
     footer(frame, app, theme, foot);
@@ -90,7 +90,7 @@ fn hints(app: &App, width: usize) -> String {
     let zoom = match app.view {
         View::Functions => "enter code",
         View::Tasks => "enter only this",
-        View::Neighbours => "enter go there",
+        View::Callers => "enter go there",
         View::Flame => "enter zoom",
     };
     let keys = [

@@ -8,20 +8,20 @@ use ratatui::backend::TestBackend;
 use ratatui::style::Color;
 
 use super::draw;
-use crate::top::code::CodeAnswer;
+use crate::top::app::{App, View};
+use crate::top::code_view::CodeAnswer;
 use crate::top::keys::{HELP, Request};
-use crate::top::state::{App, View};
 use crate::top::theme::{Depth, Theme};
 use export::annotate::{Heat, ListingRow};
 use live::snapshot::{Function, Snapshot, Span};
-use live::testing::Build;
+use live::testing::SnapshotBuilder;
 use live::views::Scope;
 
 const PLAIN: Theme = Theme { depth: Depth::None, unicode: true };
 const ASCII: Theme = Theme { depth: Depth::None, unicode: false };
 
 fn load() -> Snapshot {
-    let mut build = Build::default();
+    let mut build = SnapshotBuilder::default();
     build
         .stack(100, 100, "app", "main;serve;_i_parse;memchr@libc.so.6", 400)
         .stack(100, 100, "app", "main;serve;parse;std::vec::Vec<T>::push", 150)
@@ -67,7 +67,7 @@ fn screen(app: &mut App, theme: &Theme, width: u16, height: u16) -> String {
 
 /// Two threads that run and wait, and one at rest.
 fn time() -> Snapshot {
-    let mut build = Build::default();
+    let mut build = SnapshotBuilder::default();
     build
         .stack(100, 100, "app", "main;serve;hash", 300_000_000)
         .stack(100, 100, "app", "main;serve;read@libc.so.6;_k_vfs_read;[blocked: pipe read]", 500_000_000)
@@ -141,7 +141,7 @@ fn files_that_are_not_used_are_told_in_one_line() {
 
 #[test]
 fn processes_in_containers() {
-    let mut build = Build::default();
+    let mut build = SnapshotBuilder::default();
     build.stack(300, 300, "sh", "main", 40);
     build.stack_in(Some("docker:0123456789ab"), (100, 100, "app"), "main", 50);
     build.stack_in(Some("docker:0123456789ab"), (100, 101, "worker"), "main", 10);
@@ -206,7 +206,7 @@ fn code_of_a_function() {
     // One without samples of its own.
     press(&mut app, "s↓↓↓↓↓");
     let asked = press(&mut app, "\n");
-    assert!(asked.is_none() && app.view == View::Neighbours && app.message.is_some(), "{asked:?}");
+    assert!(asked.is_none() && app.view == View::Callers && app.message.is_some(), "{asked:?}");
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn first_function(app: &App) -> String {
 fn every_key_does_what_the_help_says() {
     let mut app = app(load());
     for (keys, view) in
-        [("2", View::Tasks), ("3", View::Neighbours), ("4", View::Flame), ("\t", View::Functions)]
+        [("2", View::Tasks), ("3", View::Callers), ("4", View::Flame), ("\t", View::Functions)]
     {
         press(&mut app, keys);
         assert_eq!(app.view, view);
@@ -367,7 +367,7 @@ fn paused_the_screen_stands_still() {
     let mut app = app(load());
     press(&mut app, " ");
     let before = screen(&mut app, &PLAIN, 80, 24);
-    let mut build = Build::default();
+    let mut build = SnapshotBuilder::default();
     build.stack(1, 1, "new", "f", 1);
     app.take(Arc::new(build.snapshot()));
     assert_eq!(screen(&mut app, &PLAIN, 80, 24), before);
@@ -396,8 +396,8 @@ fn names_that_come_while_paused_are_shown_and_samples_are_not() {
     let hash = after.functions.iter().position(|function| &*function.name == "hash").unwrap() as u32;
     after.functions.push(Function { name: "late_name".into(), module: "app".into() });
     let late = after.functions.len() as u32 - 1;
-    for number in 0..before.branches.len() {
-        let frame = &mut after.branches.get_mut(number).unwrap().frame;
+    for number in 0..before.frame_nodes.len() {
+        let frame = &mut after.frame_nodes.get_mut(number).unwrap().frame;
         frame.function = if frame.function == hash { late } else { frame.function };
     }
     after.stacks.iter_mut().for_each(|stack| stack.weight *= 7);
@@ -420,7 +420,7 @@ fn names_that_come_while_paused_are_shown_and_samples_are_not() {
 fn frozen_rows_stay_while_weights_change() {
     let mut app = app(load());
     press(&mut app, "f");
-    let mut build = Build::default();
+    let mut build = SnapshotBuilder::default();
     build.stack(100, 101, "worker", "start_thread@libc.so.6;work;hash", 9000);
     build.stack(100, 100, "app", "main;serve;_i_parse;memchr@libc.so.6", 1);
     let snapshot = Arc::new(build.snapshot());
@@ -443,7 +443,7 @@ fn clicks_do_what_keys_do() {
     click(&mut app, 2, 5);
     assert_eq!(app.function_cursor.index(), 1);
     click(&mut app, 2, 5);
-    assert_eq!(app.view, View::Neighbours, "a second click zooms");
+    assert_eq!(app.view, View::Callers, "a second click zooms");
     click(&mut app, 48, 2);
     assert_eq!(app.view, View::Flame);
     click(&mut app, 5, 20);

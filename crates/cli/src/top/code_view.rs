@@ -8,10 +8,10 @@ use analysis::annotate::HAS_DISASSEMBLY;
 use crossterm::event::KeyCode;
 use export::annotate::{AnnotatedFunction, Heat, Listing, ListingRow, rows};
 use host::timed_worker::{Outcome, TimedWorker};
-use live::code::{CodeQuery, LiveCode};
+use live::function_code::{CodeQuery, LiveCode};
 use live::snapshot::Function;
 
-use super::state::App;
+use super::app::App;
 use crate::source_files::SourceFiles;
 
 /// A file system that does not answer is waited for this long.

@@ -8,9 +8,9 @@ use profile::FrameId;
 use profile::queries::{CallTree, NodeId};
 
 use super::Scope;
-pub use super::tree::PathKey;
-use super::tree::{Label, Paths, ScopeTree};
-use crate::snapshot::{Branch, Frame, Function, Snapshot};
+pub use super::scope_tree::PathKey;
+use super::scope_tree::{Label, Paths, ScopeTree};
+use crate::snapshot::{Frame, FrameNode, Function, Snapshot};
 
 /// Callers or callees.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -23,7 +23,7 @@ pub enum Side {
 
 /// A row of the view.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct NeighbourRow {
+pub struct CallRow {
     /// Above or below the function; `None` for the function itself.
     pub side: Option<Side>,
     /// The node, by its way from the function.
@@ -40,7 +40,7 @@ pub struct NeighbourRow {
 
 /// Callers and callees of a function.
 #[derive(Clone, Debug)]
-pub struct Neighbours {
+pub struct CallersAndCallees {
     function: u32,
     callers: Calls,
     callees: Calls,
@@ -67,16 +67,16 @@ impl Calls {
     }
 }
 
-/// Rows that were opened (or closed) by hand.
-pub type Opened = HashMap<(Side, PathKey), bool, FxBuildHasher>;
+/// Rows that were expanded (or closed) by hand.
+pub type ExpandedRows = HashMap<(Side, PathKey), bool, FxBuildHasher>;
 
-impl Neighbours {
+impl CallersAndCallees {
     /// Looks at the outermost call of the function in each stack, so that no stack counts twice.
     /// `None` where there is no such function now.
     pub fn of(snapshot: &Snapshot, scope: &Scope, function: &Function) -> Option<Self> {
         let number = snapshot.functions.iter().position(|known| known == function)? as u32;
         // It is one, whether it was inlined or not.
-        let one = Frame { function: number, ..Branch::ROOT.frame };
+        let one = Frame { function: number, ..FrameNode::ROOT.frame };
         let same = |frame: Frame| if frame.function == number { one } else { frame };
         let ScopeTree { calls, .. } = ScopeTree::merged(snapshot, scope, same);
         let is_function =
@@ -94,17 +94,17 @@ impl Neighbours {
     }
 
     /// The weight of the stacks that end in it (as its outermost call).
-    pub fn own(&self) -> u64 {
+    pub fn self_weight(&self) -> u64 {
         self.callees.tree.self_weights(self.callees.function).first().copied().unwrap_or(0)
     }
 
     /// The rows, top to bottom: callers (nearest last), the function, callees. The hot path, every heaviest child with
     /// at least half of its parent's weight, is open unless closed by hand.
-    pub fn rows(&self, opened: &Opened) -> Vec<NeighbourRow> {
+    pub fn rows(&self, expanded: &ExpandedRows) -> Vec<CallRow> {
         let mut rows = Vec::new();
-        walk(&self.callers, Side::Callers, (self.callers.function, 0), true, opened, &mut rows);
+        walk(&self.callers, Side::Callers, (self.callers.function, 0), true, expanded, &mut rows);
         rows.reverse();
-        rows.push(NeighbourRow {
+        rows.push(CallRow {
             side: None,
             path: PathKey::default(),
             depth: 0,
@@ -112,7 +112,7 @@ impl Neighbours {
             weight: self.total(),
             open: None,
         });
-        walk(&self.callees, Side::Callees, (self.callees.function, 0), true, opened, &mut rows);
+        walk(&self.callees, Side::Callees, (self.callees.function, 0), true, expanded, &mut rows);
         rows
     }
 }
@@ -126,8 +126,8 @@ fn walk(
     side: Side,
     (node, depth): (NodeId, usize),
     hot: bool,
-    opened: &Opened,
-    rows: &mut Vec<NeighbourRow>,
+    expanded: &ExpandedRows,
+    rows: &mut Vec<CallRow>,
 ) {
     let Calls { tree, paths, .. } = calls;
     let heaviest = tree.heaviest_child(node);
@@ -139,10 +139,10 @@ fn walk(
         let (path, weight) = (paths.of(child), calls.weight(child));
         let is_hot = hot && heaviest == Some(child) && weight.saturating_mul(2) >= calls.weight(node);
         let has_children = tree.children(child).next().is_some() && depth < DEEPEST;
-        let open = has_children.then(|| opened.get(&(side, path)).copied().unwrap_or(is_hot));
-        rows.push(NeighbourRow { side: Some(side), path, depth, function: frame.function, weight, open });
+        let open = has_children.then(|| expanded.get(&(side, path)).copied().unwrap_or(is_hot));
+        rows.push(CallRow { side: Some(side), path, depth, function: frame.function, weight, open });
         if open == Some(true) {
-            walk(calls, side, (child, depth + 1), is_hot, opened, rows);
+            walk(calls, side, (child, depth + 1), is_hot, expanded, rows);
         }
     }
 }
@@ -150,10 +150,10 @@ fn walk(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Build;
+    use crate::testing::SnapshotBuilder;
 
-    fn texts(snapshot: &Snapshot, rows: &[NeighbourRow]) -> Vec<String> {
-        let text = |row: &NeighbourRow| {
+    fn texts(snapshot: &Snapshot, rows: &[CallRow]) -> Vec<String> {
+        let text = |row: &CallRow| {
             let name = &snapshot.functions[row.function as usize].name;
             format!("{}{name} {}", " ".repeat(row.depth), row.weight)
         };
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_hot_path_is_open() {
-        let mut build = Build::default();
+        let mut build = SnapshotBuilder::default();
         build
             .stack(1, 1, "a", "main;run;work;hash;mix", 6)
             .stack(1, 1, "a", "main;run;work;copy", 3)
@@ -170,14 +170,14 @@ mod tests {
             .stack(1, 1, "a", "main;idle", 9);
         let snapshot = build.snapshot();
         let work = snapshot.functions.iter().find(|f| &*f.name == "work").unwrap().clone();
-        let neighbours = Neighbours::of(&snapshot, &Scope::default(), &work).unwrap();
-        let rows = neighbours.rows(&Opened::default());
+        let neighbours = CallersAndCallees::of(&snapshot, &Scope::default(), &work).unwrap();
+        let rows = neighbours.rows(&ExpandedRows::default());
         let expected = ["other 1", " main 9", "run 9", "work 10", "hash 6", " mix 6", "copy 3"];
         assert_eq!(texts(&snapshot, &rows), expected);
-        assert_eq!((neighbours.total(), neighbours.own()), (10, 1));
+        assert_eq!((neighbours.total(), neighbours.self_weight()), (10, 1));
 
         let hash = rows.iter().find(|row| row.open == Some(true) && row.side == Some(Side::Callees)).unwrap();
-        let closed = Opened::from_iter([((Side::Callees, hash.path), false)]);
+        let closed = ExpandedRows::from_iter([((Side::Callees, hash.path), false)]);
         assert_eq!(neighbours.rows(&closed).len(), rows.len() - 1);
     }
 }

@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 /// The selected row of a list. It stays with what was selected, wherever that goes.
 #[derive(Clone, Debug)]
-pub(crate) struct Cursor<K> {
+pub(crate) struct ListCursor<K> {
     keys: Vec<K>,
     index: usize,
     /// What is selected; `None` for "the first row, whatever it is".
@@ -14,13 +14,13 @@ pub(crate) struct Cursor<K> {
     first: usize,
 }
 
-impl<K> Default for Cursor<K> {
+impl<K> Default for ListCursor<K> {
     fn default() -> Self {
         Self { keys: Vec::new(), index: 0, selected: None, first: 0 }
     }
 }
 
-impl<K: Clone + Eq + Hash> Cursor<K> {
+impl<K: Clone + Eq + Hash> ListCursor<K> {
     /// Takes the new rows. Returns their order on the screen, as positions in `keys`: as given, or, if frozen, those
     /// known stay in their places and new ones follow.
     pub(crate) fn update(&mut self, keys: Vec<K>, frozen: bool) -> Vec<usize> {
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn the_cursor_stays_with_what_was_selected() {
-        let mut cursor = Cursor::default();
+        let mut cursor = ListCursor::default();
         cursor.update(vec!['a', 'b', 'c'], false);
         cursor.step(1);
         cursor.update(vec!['c', 'a', 'x', 'b'], false);
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn untouched_it_stays_on_top() {
-        let mut cursor = Cursor::default();
+        let mut cursor = ListCursor::default();
         cursor.update(vec!['a', 'b'], false);
         cursor.update(vec!['b', 'a'], false);
         assert_eq!(cursor.index(), 0);
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn frozen_rows_keep_their_places() {
-        let mut cursor = Cursor::default();
+        let mut cursor = ListCursor::default();
         cursor.update(vec!['a', 'b', 'c'], false);
         assert_eq!(cursor.update(vec!['x', 'c', 'b', 'a'], true), [3, 2, 1, 0]);
         assert_eq!(cursor.update(vec!['x', 'c', 'b', 'a'], false), [0, 1, 2, 3]);
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn it_is_never_off_the_screen() {
-        let mut cursor = Cursor::default();
+        let mut cursor = ListCursor::default();
         cursor.update((0..100).collect(), false);
         cursor.step(50);
         assert_eq!(cursor.scroll(10), 41);

@@ -8,7 +8,7 @@ use profile::queries::{CallFrame, CallTree, CallTreeBuilder, NodeId};
 use rustc_hash::FxBuildHasher;
 
 use super::Scope;
-use crate::snapshot::{Branch, Frame, Snapshot};
+use crate::snapshot::{Frame, FrameNode, Snapshot};
 
 /// The meaning of a node of a call tree.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -44,7 +44,7 @@ impl Label {
 pub(crate) struct ScopeTree {
     /// Their calls, with their weights as its only column.
     pub(crate) calls: CallTree<Label>,
-    /// The node that a branch ends in, by the branch's number.
+    /// The node that a frame_node ends in, by the frame_node's number.
     pub(crate) nodes: Vec<NodeId>,
 }
 
@@ -58,9 +58,9 @@ impl ScopeTree {
         let mut frames = FrameNumbers::default();
         // The root's.
         let (mut calls, mut self_weights) = (Vec::new(), vec![0]);
-        let mut nodes = vec![NodeId::ROOT; snapshot.branches.len()];
-        for (number, branch, weight) in weights.iter() {
-            calls.push((nodes[branch.caller as usize], frames.number(branch.frame)));
+        let mut nodes = vec![NodeId::ROOT; snapshot.frame_nodes.len()];
+        for (number, frame_node, weight) in weights.iter() {
+            calls.push((nodes[frame_node.caller as usize], frames.number(frame_node.frame)));
             self_weights.push(weight);
             nodes[number] = NodeId::from_index(calls.len());
         }
@@ -72,8 +72,8 @@ impl ScopeTree {
         let weights = BranchWeights::new(snapshot, scope);
         let mut frames = FrameNumbers::default();
         let mut builder = CallTreeBuilder::new(1);
-        let mut nodes = vec![NodeId::ROOT; snapshot.branches.len()];
-        for (number, &Branch { caller, frame }, weight) in weights.iter() {
+        let mut nodes = vec![NodeId::ROOT; snapshot.frame_nodes.len()];
+        for (number, &FrameNode { caller, frame }, weight) in weights.iter() {
             let caller = nodes[caller as usize];
             let frame = scope.shows(frame).then(|| frames.number(same(frame)));
             nodes[number] = frame.map_or(caller, |frame| builder.child(caller, frame));
@@ -83,22 +83,24 @@ impl ScopeTree {
     }
 }
 
-/// The branches with stacks of a scope.
+/// The frame_nodes with stacks of a scope.
 struct BranchWeights<'a> {
     snapshot: &'a Snapshot,
-    /// By branch: of the stacks that end there.
+    /// By frame_node: of the stacks that end there.
     weights: Vec<u64>,
-    /// By branch: true if any stack leads there.
+    /// By frame_node: true if any stack leads there.
     is_reached: Vec<bool>,
 }
 
 impl<'a> BranchWeights<'a> {
     fn new(snapshot: &'a Snapshot, scope: &Scope) -> Self {
-        let count = snapshot.branches.len();
+        let count = snapshot.frame_nodes.len();
         let (mut weights, mut is_reached) = (vec![0; count], vec![false; count]);
         for stack in scope.stacks(snapshot) {
-            let branch = stack.branch as usize;
-            if let (Some(weight), Some(is_reached)) = (weights.get_mut(branch), is_reached.get_mut(branch)) {
+            let frame_node = stack.frame_node as usize;
+            if let (Some(weight), Some(is_reached)) =
+                (weights.get_mut(frame_node), is_reached.get_mut(frame_node))
+            {
                 *weight += stack.weight;
                 *is_reached = true;
             }
@@ -106,17 +108,18 @@ impl<'a> BranchWeights<'a> {
         // Callers come first.
         for number in (1..count).rev() {
             if is_reached[number] {
-                is_reached[snapshot.branches[number].caller as usize] = true;
+                is_reached[snapshot.frame_nodes[number].caller as usize] = true;
             }
         }
         Self { snapshot, weights, is_reached }
     }
 
-    /// Iterates over the branches that stacks lead to, callers first: the number, the branch, the weight of the stacks that end there.
-    fn iter(&self) -> impl Iterator<Item = (usize, &'a Branch, u64)> {
-        let all = self.snapshot.branches.iter().zip(&self.weights).zip(&self.is_reached).enumerate().skip(1);
+    /// Iterates over the frame_nodes that stacks lead to, callers first: the number, the frame_node, the weight of the stacks that end there.
+    fn iter(&self) -> impl Iterator<Item = (usize, &'a FrameNode, u64)> {
+        let all =
+            self.snapshot.frame_nodes.iter().zip(&self.weights).zip(&self.is_reached).enumerate().skip(1);
         all.filter(|(_, (_, is_reached))| **is_reached)
-            .map(|(number, ((branch, &weight), _))| (number, branch, weight))
+            .map(|(number, ((frame_node, &weight), _))| (number, frame_node, weight))
     }
 }
 

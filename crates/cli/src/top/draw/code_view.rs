@@ -5,7 +5,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 
-use crate::top::state::App;
+use crate::top::app::App;
 use crate::top::theme::Theme;
 use export::annotate::Heat;
 

@@ -24,7 +24,7 @@ use recorder::{
 };
 use rustc_hash::FxBuildHasher;
 
-use live::snapshot::{Place, Snapshot};
+use live::snapshot::{LookupAddress, Snapshot};
 use live::views::{Scope, ScopedStack};
 
 /// More samples are not written: each then stands for several.
@@ -94,7 +94,7 @@ fn write(
     let (Some(event), Some(layout)) = (recording.events.first(), recording.layout(0)) else {
         bail!("there is no event");
     };
-    let addresses = Addresses::of(stacks.iter().flat_map(|stack| stack.places()));
+    let addresses = Addresses::of(stacks.iter().flat_map(|stack| stack.addresses()));
     consumer.begin(recording)?;
     consumer.started()?;
     let mut out = Out { consumer, layout: &layout, bytes: Vec::new(), kind: RingKind::Sideband };
@@ -114,8 +114,8 @@ fn write(
             named = Some(stack.task);
         }
         chain.clear();
-        let ip = addresses.chain(stack.places(), &mut chain);
-        let in_kernel = stack.places().next().is_some_and(|place| place.entry.in_kernel);
+        let ip = addresses.chain(stack.addresses(), &mut chain);
+        let in_kernel = stack.addresses().next().is_some_and(|place| place.entry.in_kernel);
         rest += stack.samples;
         let (samples, period) = (rest / each, period(event, stack, each));
         rest %= each;
@@ -201,10 +201,10 @@ struct Range {
 }
 
 impl Addresses {
-    fn of<'a>(places: impl Iterator<Item = &'a Place>) -> Self {
+    fn of<'a>(addresses: impl Iterator<Item = &'a LookupAddress>) -> Self {
         let mut by_space: HashMap<*const Space, Range, FxBuildHasher> = HashMap::default();
         let mut taken = BTreeSet::new();
-        for place in places {
+        for place in addresses {
             let offset = place.entry.offset;
             let range = by_space.entry(Arc::as_ptr(&place.space)).or_insert_with(|| Range {
                 space: Arc::clone(&place.space),
@@ -241,15 +241,15 @@ impl Addresses {
         Self { ranges, numbers }
     }
 
-    fn range(&self, place: &Place) -> Option<(usize, &Range)> {
+    fn range(&self, place: &LookupAddress) -> Option<(usize, &Range)> {
         let number = *self.numbers.get(&Arc::as_ptr(&place.space))?;
         Some((number, self.ranges.get(number)?))
     }
 
-    /// Appends the call chain of places, innermost first; returns its first address.
-    fn chain<'a>(&self, places: impl Iterator<Item = &'a Place>, chain: &mut Vec<u8>) -> u64 {
+    /// Appends the call chain of addresses, innermost first; returns its first address.
+    fn chain<'a>(&self, addresses: impl Iterator<Item = &'a LookupAddress>, chain: &mut Vec<u8>) -> u64 {
         let (mut mark, mut ip) = (None, None);
-        for place in places {
+        for place in addresses {
             let context = match (&*place.space, place.entry.in_kernel) {
                 (Space::Foreign(_), _) => context::GUEST,
                 (_, true) => context::KERNEL,
@@ -279,7 +279,7 @@ impl Addresses {
         }
         let mut of_processes: BTreeSet<(i32, usize)> = BTreeSet::new();
         for stack in stacks {
-            let user = stack.places().filter(|place| !place.entry.in_kernel);
+            let user = stack.addresses().filter(|place| !place.entry.in_kernel);
             let numbers = user.filter_map(|place| Some(self.range(place)?.0));
             of_processes.extend(numbers.map(|number| (stack.task.pid, number)));
         }
@@ -320,7 +320,7 @@ impl Range {
                 Space::Vdso { build_id } if !in_kernel => {
                     (Name::from("[vdso]"), whole(self.base), 0, *build_id, None)
                 }
-                // As a file whose offsets are the places'.
+                // As a file whose offsets are the addresses'.
                 Space::JitDump { path, .. } if !in_kernel => (path.clone(), whole(self.base), 0, None, None),
                 Space::Jit { mapping, .. } if !in_kernel => {
                     let start = self.first & !(PAGE - 1);

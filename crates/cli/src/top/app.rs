@@ -9,13 +9,13 @@ use ratatui::layout::Rect;
 
 use model::Loss;
 
-use super::code::CodeView;
-use super::cursor::Cursor;
+use super::code_view::CodeView;
+use super::list_cursor::ListCursor;
 use live::filter::Filter;
 use live::snapshot::{Function, Snapshot, Span};
 use live::views::{
-    FlameTree, FunctionRow, NeighbourRow, Neighbours, Opened, PathKey, Scope, TaskChoice, TaskOrder, TaskRow,
-    TimeSpent, functions, tasks,
+    CallRow, CallersAndCallees, ExpandedRows, FlameTree, FunctionRow, PathKey, Scope, TaskChoice, TaskOrder,
+    TaskRow, TimeSpent, functions, tasks,
 };
 
 /// The views, in the order of their numbers.
@@ -26,21 +26,21 @@ pub(crate) enum View {
     /// Processes and threads.
     Tasks,
     /// Callers and callees.
-    Neighbours,
+    Callers,
     /// The flame graph.
     Flame,
 }
 
 impl View {
     /// All of them.
-    pub(crate) const ALL: [Self; 4] = [Self::Functions, Self::Tasks, Self::Neighbours, Self::Flame];
+    pub(crate) const ALL: [Self; 4] = [Self::Functions, Self::Tasks, Self::Callers, Self::Flame];
 
     /// Returns the title of the view.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Functions => "functions",
             Self::Tasks => "processes",
-            Self::Neighbours => "callers",
+            Self::Callers => "callers",
             Self::Flame => "flame graph",
         }
     }
@@ -50,9 +50,9 @@ impl View {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FunctionOrder {
     /// By their own weight.
-    Own,
+    SelfWeight,
     /// By their weight with all they called.
-    Total,
+    TotalWeight,
     /// By name.
     Name,
     /// By module, then by own weight.
@@ -125,21 +125,21 @@ pub(crate) struct App {
     /// The functions listed.
     pub(crate) functions: Vec<FunctionRow>,
     /// The cursor among them.
-    pub(crate) function_cursor: Cursor<u32>,
+    pub(crate) function_cursor: ListCursor<u32>,
     /// The processes and threads listed.
     pub(crate) tasks: Vec<TaskRow>,
     /// The cursor among them.
-    pub(crate) task_cursor: Cursor<TaskChoice>,
+    pub(crate) task_cursor: ListCursor<TaskChoice>,
     /// The function whose callers and callees are shown, and those before it.
     pub(crate) focus: Vec<Function>,
     /// The callers and callees.
-    pub(crate) neighbours: Option<Neighbours>,
+    pub(crate) callers_and_callees: Option<CallersAndCallees>,
     /// Their rows.
-    pub(crate) neighbour_rows: Vec<NeighbourRow>,
+    pub(crate) call_rows: Vec<CallRow>,
     /// The cursor among them.
-    pub(crate) neighbour_cursor: Cursor<(Option<live::views::Side>, PathKey)>,
-    /// Rows opened and closed by hand.
-    pub(crate) opened: Opened,
+    pub(crate) call_cursor: ListCursor<(Option<live::views::Side>, PathKey)>,
+    /// Rows expanded and closed by hand.
+    pub(crate) expanded: ExpandedRows,
     /// The flame graph.
     pub(crate) flame: Option<FlameTree>,
     /// The frame that is as wide as the screen.
@@ -153,7 +153,7 @@ pub(crate) struct App {
     /// The time of threads by what they did, where that is shown.
     pub(crate) spent: Option<TimeSpent>,
     /// The areas that can be clicked, as drawn last.
-    pub(crate) spots: Vec<(Rect, ClickTarget)>,
+    pub(crate) click_areas: Vec<(Rect, ClickTarget)>,
     /// The number of rows that a list had, as drawn last.
     pub(crate) page: usize,
 }
@@ -170,28 +170,28 @@ impl App {
             paused: false,
             frozen: false,
             span,
-            function_order: FunctionOrder::Own,
+            function_order: FunctionOrder::SelfWeight,
             task_order: TaskOrder::Weight,
             prompt: None,
             help: None,
             code: None,
             message: None,
             functions: Vec::new(),
-            function_cursor: Cursor::default(),
+            function_cursor: ListCursor::default(),
             tasks: Vec::new(),
-            task_cursor: Cursor::default(),
+            task_cursor: ListCursor::default(),
             focus: Vec::new(),
-            neighbours: None,
-            neighbour_rows: Vec::new(),
-            neighbour_cursor: Cursor::default(),
-            opened: Opened::default(),
+            callers_and_callees: None,
+            call_rows: Vec::new(),
+            call_cursor: ListCursor::default(),
+            expanded: ExpandedRows::default(),
             flame: None,
             flame_zoom: PathKey::default(),
             flame_cursor: PathKey::default(),
             total: 0,
             idle_share: 0.0,
             spent: None,
-            spots: Vec::new(),
+            click_areas: Vec::new(),
             page: 10,
         }
     }
@@ -200,7 +200,7 @@ impl App {
     pub(crate) fn take(&mut self, snapshot: Arc<Snapshot>) {
         if self.paused {
             // What stands still is its samples: names go on to come.
-            if Arc::make_mut(&mut self.snapshot).take_names(&snapshot) {
+            if Arc::make_mut(&mut self.snapshot).update_names(&snapshot) {
                 self.list();
             }
             self.newest = Some(snapshot);
@@ -256,7 +256,7 @@ impl App {
         match self.view {
             View::Functions => self.list_functions(),
             View::Tasks => self.list_tasks(),
-            View::Neighbours => self.list_neighbours(),
+            View::Callers => self.list_callers_and_callees(),
             View::Flame => {
                 let zoomed = self.flame.as_ref().and_then(|flame| flame.weight(self.flame_zoom));
                 let whole = zoomed.filter(|_| self.flame_zoom != PathKey::default()).unwrap_or(self.total);
@@ -269,15 +269,17 @@ impl App {
         let mut rows = functions(&self.snapshot, &self.scope);
         // Of equal weights, what came first: to compare the names of ten thousand takes longer than all the rest.
         match self.function_order {
-            FunctionOrder::Own => {
-                rows.sort_unstable_by_key(|row| (Reverse((row.own, row.total)), row.function));
+            FunctionOrder::SelfWeight => {
+                rows.sort_unstable_by_key(|row| (Reverse((row.self_weight, row.total)), row.function));
             }
-            FunctionOrder::Total => {
-                rows.sort_unstable_by_key(|row| (Reverse((row.total, row.own)), row.function));
+            FunctionOrder::TotalWeight => {
+                rows.sort_unstable_by_key(|row| (Reverse((row.total, row.self_weight)), row.function));
             }
             FunctionOrder::Name => rows = self.by_function(rows, |_, function| function),
             FunctionOrder::Module => {
-                rows = self.by_function(rows, |row, function| (&function.module, Reverse(row.own), function));
+                rows = self.by_function(rows, |row, function| {
+                    (&function.module, Reverse(row.self_weight), function)
+                });
             }
         }
         let keys = rows.iter().map(|row| row.function).collect();
@@ -304,22 +306,24 @@ impl App {
         self.tasks = reorder(rows, &order);
     }
 
-    fn list_neighbours(&mut self) {
+    fn list_callers_and_callees(&mut self) {
         if self.focus.is_empty()
             && let Some(function) = self.selected_function()
         {
             self.focus.push(function);
         }
-        self.neighbours =
-            self.focus.last().and_then(|function| Neighbours::of(&self.snapshot, &self.scope, function));
-        let rows = self.neighbours.as_ref().map_or_else(Vec::new, |n| n.rows(&self.opened));
+        self.callers_and_callees = self
+            .focus
+            .last()
+            .and_then(|function| CallersAndCallees::of(&self.snapshot, &self.scope, function));
+        let rows = self.callers_and_callees.as_ref().map_or_else(Vec::new, |n| n.rows(&self.expanded));
         let keys: Vec<_> = rows.iter().map(|row| (row.side, row.path)).collect();
-        if self.neighbour_cursor.is_at_start() {
-            self.neighbour_cursor.select(&(None, PathKey::default()));
+        if self.call_cursor.is_at_start() {
+            self.call_cursor.select(&(None, PathKey::default()));
         }
         // The tree's shape says where rows belong: their places cannot be frozen.
-        self.neighbour_cursor.update(keys, false);
-        self.neighbour_rows = rows;
+        self.call_cursor.update(keys, false);
+        self.call_rows = rows;
     }
 
     /// The function under the cursor of the functions view; listed now if it wasn't yet.
@@ -336,19 +340,19 @@ impl App {
         if self.focus.last() != Some(&function) {
             self.focus.push(function);
         }
-        self.neighbour_cursor = Cursor::default();
-        self.opened.clear();
-        self.view = View::Neighbours;
+        self.call_cursor = ListCursor::default();
+        self.expanded.clear();
+        self.view = View::Callers;
         self.list();
     }
 
     /// Goes to a view. From the list of functions, the callers are those of the selected one.
     pub(crate) fn go_to(&mut self, view: View) {
         self.code = None;
-        if view == View::Neighbours && self.view == View::Functions {
+        if view == View::Callers && self.view == View::Functions {
             self.focus.clear();
-            self.neighbour_cursor = Cursor::default();
-            self.opened.clear();
+            self.call_cursor = ListCursor::default();
+            self.expanded.clear();
         }
         self.view = view;
         self.list();

@@ -27,7 +27,7 @@ pub struct CodeQuery {
     pub function: Function,
     /// The weight of everything that counts.
     pub total: u64,
-    places: HashMap<StackEntry, SampledPlace>,
+    addresses: HashMap<StackEntry, SampledPlace>,
 }
 
 /// A place that samples were taken at.
@@ -42,7 +42,7 @@ impl CodeQuery {
     /// Gathers the samples that were taken in a function, or in what was inlined into it. Pieces that the compiler put
     /// elsewhere (`.cold`) belong to it.
     pub fn new(snapshot: &Snapshot, scope: &Scope, function: &Function) -> Self {
-        let mut query = Self { function: function.clone(), total: 0, places: HashMap::new() };
+        let mut query = Self { function: function.clone(), total: 0, addresses: HashMap::new() };
         let wanted: HashSet<u32> = (0..)
             .zip(snapshot.functions.iter())
             .filter(|(_, other)| {
@@ -62,8 +62,8 @@ impl CodeQuery {
             if !of_place.any(|frame| wanted.contains(&frame.function)) {
                 continue;
             }
-            let Some(place) = stack.places().next() else { continue };
-            let sampled = query.places.entry(place.entry).or_insert_with(|| SampledPlace {
+            let Some(place) = stack.addresses().next() else { continue };
+            let sampled = query.addresses.entry(place.entry).or_insert_with(|| SampledPlace {
                 space: Arc::clone(&place.space),
                 pids: Vec::new(),
                 weight: 0,
@@ -79,7 +79,7 @@ impl CodeQuery {
 
     /// Returns true if no sample was taken in the function itself.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.addresses.is_empty()
     }
 }
 
@@ -106,7 +106,7 @@ impl LiveCode {
         let mut spaces = SpaceTable::default();
         let mut pids: HashMap<_, Vec<Pid>> = HashMap::new();
         let samples: Vec<(StackEntry, u64)> = query
-            .places
+            .addresses
             .iter()
             .map(|(entry, sampled)| {
                 let space = spaces.intern((*sampled.space).clone());
@@ -156,19 +156,19 @@ fn choose(functions: Vec<Whole>, wanted: &Function) -> Option<Chosen> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Build;
+    use crate::testing::SnapshotBuilder;
 
     fn function(name: &str) -> Function {
         Function { name: name.into(), module: "app".into() }
     }
 
     fn weight(query: &CodeQuery) -> u64 {
-        query.places.values().map(|place| place.weight).sum()
+        query.addresses.values().map(|place| place.weight).sum()
     }
 
     #[test]
     fn samples_of_a_function_are_those_in_its_own_code() {
-        let mut build = Build::default();
+        let mut build = SnapshotBuilder::default();
         build
             .stack(1, 1, "a", "main;work", 5)
             .stack(1, 1, "a", "main;work;_i_hash", 7)

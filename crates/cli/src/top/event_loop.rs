@@ -15,16 +15,16 @@ use host::sys::schedule::{PriorityGuard, RealtimeGuard};
 use host::sys::signals::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SignalFd};
 use live::snapshot::{Snapshot, Span};
 use live::views::Scope;
-use live::{Engine, News, Order, Settings};
+use live::{Engine, EngineCommand, EngineEvent, EngineSettings};
 use model::Name;
 use recorder::{Control, Importance, Notice, Options};
 
-use super::code::{self, CodeAnswer, CodeRequest};
+use super::app::App;
+use super::code_view::{self, CodeAnswer, CodeRequest};
 use super::draw::draw;
 use super::keys::Request;
 use super::save;
 use super::screen::Screen;
-use super::state::App;
 use super::theme::Theme;
 use crate::console::Console;
 
@@ -53,7 +53,7 @@ const BACKLOG: usize = 4;
 /// Where nothing can be recorded, or the terminal fails.
 pub(crate) fn run(
     options: Options,
-    settings: Settings,
+    settings: EngineSettings,
     scope: Scope,
     console: &Console,
 ) -> anyhow::Result<ExitCode> {
@@ -72,7 +72,7 @@ pub(crate) fn run(
                 // Nobody listens any more when the screen has been left.
                 let _ = answers.send(Message::Code(answer));
             };
-            let code = code::start(tell).context("cannot start a thread")?;
+            let code = code_view::start(tell).context("cannot start a thread")?;
             let mut saving = Saving { told: sender, running: Vec::new() };
             let asking = Asking { orders: orders.clone(), code };
             let mut app = App::new(scope, Span::Window);
@@ -99,17 +99,17 @@ pub(crate) fn run(
 /// Starts the recording on its own thread.
 fn start(
     options: Options,
-    settings: Settings,
+    settings: EngineSettings,
     control: Control,
-    orders: Receiver<Order>,
+    orders: Receiver<EngineCommand>,
     messages: Sender<Message>,
 ) -> anyhow::Result<thread::JoinHandle<()>> {
     let news = messages.clone();
     let tell = move |item| {
         let message = match item {
-            News::Started => Message::Started,
-            News::Snapshot(_) if news.len() > BACKLOG => return,
-            News::Snapshot(snapshot) => Message::Snapshot(snapshot),
+            EngineEvent::Started => Message::Started,
+            EngineEvent::Snapshot(_) if news.len() > BACKLOG => return,
+            EngineEvent::Snapshot(snapshot) => Message::Snapshot(snapshot),
         };
         // Nobody listens any more when the screen has been left.
         let _ = news.send(message);
@@ -226,13 +226,13 @@ impl Saving {
 
 /// The ways to ask others.
 struct Asking {
-    orders: Sender<Order>,
+    orders: Sender<EngineCommand>,
     code: std::sync::mpsc::Sender<CodeRequest>,
 }
 
 impl Asking {
     /// A recording that has ended takes no orders.
-    fn order(&self, order: Order) {
+    fn order(&self, order: EngineCommand) {
         let _ = self.orders.send(order);
     }
 
@@ -313,8 +313,8 @@ fn take(
             Some(Request::Quit) => return Ok(Next::Leave(ExitCode::SUCCESS)),
             Some(Request::Suspend) => screen.suspend().context("cannot use the terminal")?,
             Some(Request::Redraw) => screen.clear().context("cannot use the terminal")?,
-            Some(Request::Reset) => asking.order(Order::Reset),
-            Some(Request::Span(span)) => asking.order(Order::Span(span)),
+            Some(Request::Reset) => asking.order(EngineCommand::Reset),
+            Some(Request::Span(span)) => asking.order(EngineCommand::Span(span)),
             Some(Request::Code(request)) => asking.code(request),
             Some(Request::Save(name)) => saving.begin(name, app),
         },

@@ -36,9 +36,9 @@ const KEYS: &[(&str, &str)] = &[
 const ROUNDS: usize = 10;
 
 /// A compiler at work for as long as it is looked at, gone with this value.
-struct Build(Child);
+struct CompilerLoop(Child);
 
-impl Build {
+impl CompilerLoop {
     fn start(folder: &Path) -> anyhow::Result<Self> {
         let build =
             "while :; do rm -rf \"$0\"; cargo build -q --offline -p prof-cli --target-dir \"$0\"; done";
@@ -48,7 +48,7 @@ impl Build {
     }
 }
 
-impl Drop for Build {
+impl Drop for CompilerLoop {
     fn drop(&mut self) {
         // With the compilers that it has started.
         if let Ok(group) = i32::try_from(self.0.id()) {
@@ -59,9 +59,9 @@ impl Drop for Build {
 }
 
 /// Presses every key some times.
-pub(super) fn keys(tools: &Tools, table: &mut Table) -> anyhow::Result<()> {
+pub(super) fn key_latency(tools: &Tools, table: &mut Table) -> anyhow::Result<()> {
     let folder = Path::new("target/bench/build");
-    let build = Build::start(folder)?;
+    let build = CompilerLoop::start(folder)?;
     let mut view = InTerminal::start(&format!("{} top -F 10000", tools.prof.display()))?;
     view.hurry();
     thread::sleep(SETTLED);

@@ -6,7 +6,7 @@ use ratatui::style::{Color, Modifier};
 use ratatui::text::{Line, Span};
 
 use super::{empty, percent};
-use crate::top::state::{App, ClickTarget};
+use crate::top::app::{App, ClickTarget};
 use crate::top::theme::Theme;
 use live::snapshot::share;
 use live::views::Tile;
@@ -30,7 +30,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Re
         Some(details) => {
             let module =
                 if details.module.is_empty() { String::new() } else { format!("  {}", details.module) };
-            let own = share(details.own, flame.total());
+            let own = share(details.self_weight, flame.total());
             let text = format!(
                 "{} {}{module}  (self {own:.2} %)",
                 percent(details.weight, flame.total()).trim_start(),
@@ -50,7 +50,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Re
     // As far up as needed to see the frame under the cursor.
     let cursor_height = flame.height(app.flame_cursor);
     let first = (cursor_height + 1).saturating_sub(height).min(rows.len().saturating_sub(1));
-    let mut spots = Vec::new();
+    let mut click_areas = Vec::new();
     for (above, row) in rows.iter().skip(first).take(height).enumerate() {
         let y = picture.bottom().saturating_sub(1).saturating_sub(u16::try_from(above).unwrap_or(u16::MAX));
         for tile in row {
@@ -61,10 +61,10 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &mut App, theme: &Theme, area: Re
                 tile_line(theme, tile, usize::from(place.width), tile.path == app.flame_cursor, is_time),
                 place,
             );
-            spots.push((place, ClickTarget::Tile(tile.path)));
+            click_areas.push((place, ClickTarget::Tile(tile.path)));
         }
     }
-    app.spots.append(&mut spots);
+    app.click_areas.append(&mut click_areas);
 }
 
 /// What the colours of time mean, as many as there is room for. Off the CPU, frames have another edge.

@@ -1,4 +1,4 @@
-//! Records in the order of time, into the window.
+//! Counts samples in the window, by event, thread and stack.
 
 use std::convert::Infallible;
 
@@ -12,17 +12,17 @@ use tracker::{RawStack, SampleSink, TrackedSample, Tracker};
 use super::thread_time::ThreadTime;
 use super::window::Window;
 
-/// Counts samples in a window.
-pub(crate) struct Counting<'e> {
+/// A sink that counts samples in a window.
+pub(crate) struct SampleCounter<'e> {
     pub(crate) window: &'e mut Window,
-    /// Takes the time of threads in place of samples.
+    /// Where set, counts the time of threads instead of samples.
     pub(crate) time: Option<&'e mut ThreadTime>,
     pub(crate) seen_in: &'e mut SeenIn,
-    /// The process and the path, where the last record mapped a jitdump.
-    pub(crate) dump: Option<(Pid, Vec<u8>)>,
+    /// The process and the path, where the last record has mapped a jitdump.
+    pub(crate) mapped_dump: Option<(Pid, Vec<u8>)>,
 }
 
-impl SampleSink for Counting<'_> {
+impl SampleSink for SampleCounter<'_> {
     type Error = Infallible;
 
     fn record(&mut self, record: &Record<'_>) {
@@ -30,7 +30,7 @@ impl SampleSink for Counting<'_> {
         if let Record::Mmap(mmap) = record
             && is_dump(mmap.path)
         {
-            self.dump = Some((mmap.pid, mmap.path.to_vec()));
+            self.mapped_dump = Some((mmap.pid, mmap.path.to_vec()));
         }
         if let Some(time) = &mut self.time {
             time.record(record);
