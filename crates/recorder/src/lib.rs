@@ -1,12 +1,26 @@
-//! Recording: targets and events to a stream of records.
+//! Records samples and counts events of running programs through `perf_event_open(2)`.
 //!
 //! ```text
-//! Options ─ event::select ─▶ attr ─▶ open (ladder, attach) ─▶ rings ─▶ a reader per CPU ─▶ channel ─▶ session ─▶ Consumer
+//!  options ─▶ event ─▶ attr ─▶ open ─▶ ring ─▶ session ─▶ members ─▶ unwind ─▶ output (prof.data) · window (--overwrite)
+//!  what to    names    kernel  negotiate  drain   rounds,     drop       stacks     or a consumer of the caller (live view)
+//!  record     → events attrs   and map    rings   control     others'    → chains
 //! ```
 //!
-//! [`record`] opens the events, empties the rings and hands chunks of whole records to a [`Consumer`]: a
-//! [`FileConsumer`] writes perf.data; a live view, or a stage that unwinds and hands on, is another one. The rounds
-//! that a consumer is told of let it put the records into time order.
+//! [`record`] opens the events of [`Options`], drains the rings in rounds, and calls a [`Consumer`] with chunks of whole records.
+//! Consumers are stages that forward to the next one ([`unwind::UnwindingStage`], [`FileHolder`]), or ends: [`FileConsumer`] writes
+//! perf.data, [`WindowConsumer`] keeps the newest records, [`SeriesConsumer`] writes files that follow each other, and the live
+//! view brings its own.
+//!
+//! | modules | role |
+//! |---|---|
+//! | `options`, `event`, `attr` | what to record: targets, perf's event grammar, the kernel's `perf_event_attr` |
+//! | `open`, `ring`, `members` | opening events with what the kernel and the user's rights allow; draining rings; dropping records of other processes |
+//! | `session`, `control` | the loop of a recording; signals, commands, conditions and messages that reach it |
+//! | `consumer`, `records` | the traits and types between a recording and its consumers; walking over raw records |
+//! | `unwind`, `waits`, `processes` | stacks from copies; where threads wait; what `/proc` tells of recorded processes |
+//! | `output`, `window`, `summary` | perf.data files; files of the newest records, and series of files; totals and losses at the end |
+//! | `counting` | `prof stat`: events that are read rather than sampled |
+//! | `error`, `notice` | why there is no recording; what the user is told while it runs |
 
 mod attr;
 mod consumer;

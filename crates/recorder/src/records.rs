@@ -1,17 +1,17 @@
-//! Records as they lie one behind the other in the machine's byte order, with a `perf_event_header` each.
+//! Walking over raw records: bytes in the machine's byte order, each record with its `perf_event_header`.
 
 use decoder::kind;
 
-/// The type of a sample whose stack was unwound in its ring: a sample as it is handed on, with a note of the mappings behind it
-/// ([`crate::unwind`]). Only the stages of this crate meet it. The kernel's types are below 64, perf's own below 256.
+/// The record type of a sample whose stack was unwound in its ring: the sample as it is forwarded, and behind it how it was unwound
+/// ([`crate::unwind`]). It never leaves this crate. The kernel's types are below 64, perf's own below 256.
 pub(crate) const UNWOUND_SAMPLE: u32 = 1 << 16;
 
-/// Returns true if a record is a sample, unwound or not: both begin alike.
+/// Returns true if a record is a sample, unwound or not. Both have the same fields at the beginning.
 pub(crate) fn is_sample(record: &[u8]) -> bool {
     matches!(u32_at(record, 0), Some(kind::SAMPLE | UNWOUND_SAMPLE))
 }
 
-/// Leaves out the records for which `keep` does not hold; returns how many. What is no whole record at the end goes, too.
+/// Removes the records for which `keep` returns false, and an incomplete record at the end; returns how many whole ones it removed.
 pub(crate) fn retain(records: &mut Vec<u8>, mut keep: impl FnMut(&[u8]) -> bool) -> u64 {
     let (mut read, mut write, mut removed) = (0, 0, 0);
     while let Some(size) = size_at(records, read) {
@@ -29,7 +29,7 @@ pub(crate) fn retain(records: &mut Vec<u8>, mut keep: impl FnMut(&[u8]) -> bool)
     removed
 }
 
-/// The records, one after the other.
+/// Iterates over the whole records.
 pub(crate) fn each(records: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -39,7 +39,7 @@ pub(crate) fn each(records: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The records, to be changed.
+/// Iterates over the whole records, to change them.
 pub(crate) fn each_mut(records: &mut [u8]) -> impl Iterator<Item = &mut [u8]> {
     let mut rest = records;
     std::iter::from_fn(move || {
@@ -56,12 +56,12 @@ fn size_at(records: &[u8], at: usize) -> Option<usize> {
     (size >= 8 && at + size <= records.len()).then_some(size)
 }
 
-/// The 32 bits at an offset of a record.
+/// Reads 32 bits at an offset of a record; `None` beyond its end.
 pub(crate) fn u32_at(record: &[u8], at: usize) -> Option<u32> {
     record.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
 }
 
-/// The 64 bits at an offset of a record.
+/// Reads 64 bits at an offset of a record; `None` beyond its end.
 pub(crate) fn u64_at(record: &[u8], at: usize) -> Option<u64> {
     record.get(at..)?.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes))
 }

@@ -1,24 +1,25 @@
-//! Records as they come out of one ring.
+//! Chunks of records that were drained from one ring.
 
-/// The kind of a CPU's ring, of which each CPU has two.
+/// The kind of ring that records were drained from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RingKind {
-    /// The sampling events'.
+    /// The ring of the sampling events.
     Samples,
-    /// The always enabled event's that tells of mappings, names, threads.
+    /// The ring of the sideband event, which is always enabled and reports mappings, names and threads.
     Sideband,
-    /// That of the CPU times of tasks. Consumers get its records as [`RingKind::Sideband`], checked.
+    /// The ring of the READ records with the CPU times of tasks. Its records are checked and reach consumers as
+    /// [`RingKind::Sideband`].
     TaskTimes,
 }
 
-/// Records of one ring, whole and in the order of the ring, in the machine's byte order.
+/// Whole records of one ring, in the order of the ring and in the machine's byte order.
 #[derive(Debug)]
 pub struct Chunk {
-    /// The ring that they came from.
+    /// The ring that the records were drained from.
     pub ring: RingKind,
     /// The records.
     pub bytes: Vec<u8>,
-    /// The reader's account of them.
+    /// What the reader counted while it drained them.
     pub drained: DrainStats,
 }
 
@@ -31,8 +32,8 @@ pub struct DrainStats {
     pub throttles: u64,
     /// Records that the ring had no room for, as its LOST records say.
     pub lost: u64,
-    /// Bytes that were no whole records: given up, with all behind them.
+    /// Bytes that were dropped because they, or bytes before them, are no whole record.
     pub bad_bytes: u64,
-    /// The number of bytes that were in the ring.
+    /// Bytes that were in the ring before it was drained.
     pub fill: u64,
 }

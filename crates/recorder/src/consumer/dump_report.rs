@@ -1,46 +1,46 @@
-//! What became of a file that was asked for while a recording goes on.
+//! The outcome of a file that was requested while a recording runs.
 
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A report that a file of a series was written, or could not be.
+/// The outcome of one requested file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DumpReport {
-    /// Those who asked for it ([`crate::RecordingSink::request_dump`]).
+    /// The tickets of the requests that this file serves ([`crate::RecordingSink::request_dump`]).
     pub tickets: Vec<u64>,
-    /// The file, or why there is none.
+    /// The file, or why it was not written.
     pub outcome: Result<Dump, DumpFailure>,
 }
 
 /// A file that was written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dump {
-    /// Its path.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Samples in it.
+    /// Number of samples in the file.
     pub samples: u64,
-    /// From the first sample to the last.
+    /// The time from the first sample to the last.
     pub span: Duration,
-    /// From the moment that it stands for until it was whole.
+    /// The time from the request until the file was complete.
     pub took: Duration,
-    /// True if the bytes of the window had no room for all of its time.
+    /// True if the window's limit in bytes left out records that its limit in time includes.
     pub is_short: bool,
-    /// The error of removing older files.
+    /// Why the oldest file of the series could not be removed, if so.
     pub not_removed: Option<String>,
-    /// The reason why it was not completed ([`crate::FileCompletion`]).
+    /// Why names could not be added to it, if so ([`crate::FileCompletion`]).
     pub incomplete: Option<String>,
 }
 
 /// The reason why a file was not written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DumpFailure {
-    /// Its path, without the time.
+    /// Path of the series, without a time.
     pub path: PathBuf,
     /// The kind of the system's error.
     pub kind: io::ErrorKind,
-    /// In words.
+    /// The error in words.
     pub why: String,
 }

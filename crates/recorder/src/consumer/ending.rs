@@ -1,4 +1,4 @@
-//! The totals that are known only when a recording ends.
+//! Totals that are known only when a recording ends.
 
 use std::ops::Add;
 
@@ -8,33 +8,33 @@ use perfdata::sections::{SwitchSampling, WatchedTime};
 
 use crate::unwind::StackTotals;
 
-/// The way in which a recording ended.
+/// The totals that a consumer gets at the end of a recording.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Ending {
-    /// Samples that each event lost, in the order of [`Recording::events`] (`PERF_FORMAT_LOST`); for the sideband
-    /// event, its records. `None` where the kernel does not count them (before 6.0): LOST records say it.
+    /// Lost samples of each event, in the order of [`super::Recording::events`] (`PERF_FORMAT_LOST`); lost records, for the
+    /// sideband event. `None` if the kernel does not count them (before 6.0): only LOST records tell of losses then.
     pub lost: Option<Vec<LostCount>>,
-    /// Without these counts: rings of samples that were full when they were emptied last. What was lost then is in no LOST
-    /// record.
+    /// If the kernel does not count lost samples: the number of rings that were full when they were drained for the last time.
+    /// No LOST record tells what these lost since.
     pub full_rings: u64,
-    /// The totals of unwound user stacks, where they were unwound.
+    /// The totals of unwound user stacks; `None` if no stacks were unwound.
     pub stacks: Option<StackTotals>,
-    /// CPU times that no READ record has told: of the threads that were attached to, or of the command.
+    /// CPU times of tasks without a READ record: of threads that were attached to, or of the command.
     pub task_times: Vec<TaskTime>,
-    /// The command's exit status, where it has ended.
+    /// The exit status of the command; `None` if it still runs or there is none.
     pub exit: Option<ExitStatus>,
-    /// For how long switches were watched, where they were.
+    /// When switches were watched; `None` if they were not.
     pub watched: Option<WatchedTime>,
-    /// The spans in which switches were held back, because there were too many; `None` where all were recorded.
+    /// The spans in which too many switches happened to record them; `None` if all were recorded.
     pub switches: Option<SwitchSampling>,
 }
 
-/// Samples that the kernel could not hand over.
+/// A count of samples that the kernel dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LostCount {
-    /// The number of lost samples, of those counts that could be read.
+    /// The sum of the counts that could be read.
     pub samples: u64,
-    /// Counts that could not be read: what they say is not known.
+    /// The number of counts that could not be read; how many samples these stand for is unknown.
     pub unread: u64,
 }
 
@@ -48,15 +48,15 @@ impl Add for LostCount {
     }
 }
 
-/// CPU time of a thread, and of what it started and has not ended.
+/// The CPU time of a thread, and of those that it started and that still run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TaskTime {
     /// The process.
     pub pid: Pid,
     /// The thread.
     pub tid: Tid,
-    /// The id of the event that counted it.
+    /// The kernel's id of the event that counted the time.
     pub id: u64,
-    /// Its running time since the recording began, in nanoseconds.
+    /// CPU time since the recording began, in nanoseconds.
     pub nanoseconds: u64,
 }

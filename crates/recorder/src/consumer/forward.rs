@@ -1,6 +1,6 @@
-//! The calls of a [`RecordingSink`](super::RecordingSink) that a stage hands on to the next consumer.
+//! Macros by which a stage forwards calls of a [`RecordingSink`](super::RecordingSink) to the next consumer.
 
-/// Hands those calls of a [`RecordingSink`] on to another one that mean the same to all who stand before it.
+/// Forwards the calls of a [`RecordingSink`] in which a stage has no work of its own.
 macro_rules! forward_calls {
     ($this:ident => $consumer:expr) => {
         fn add_loss(&mut self, loss: model::Loss) {
@@ -41,7 +41,7 @@ macro_rules! forward_calls {
 }
 pub(crate) use forward_calls;
 
-/// Hands on those calls of a [`RecordingSink`] in which a stage may have work of its own.
+/// Forwards the notices and checkpoints of a [`RecordingSink`], for stages that have none of their own.
 macro_rules! forward_upkeep {
     ($this:ident => $consumer:expr) => {
         fn take_notices(&mut self) -> Vec<$crate::notice::Notice> {

@@ -1,4 +1,4 @@
-//! The contract between a recording and whatever takes its records: chunks, what is known at the beginning and at the end, and the
+//! The contract between a recording and its consumers: chunks of records, the events at the beginning, the totals at the end, and the
 //! traits [`RecordingSink`] and [`Consumer`].
 
 mod chunk;
@@ -23,88 +23,89 @@ pub(crate) use forward::{forward_calls, forward_upkeep};
 pub use recording::{RecordedEvent, Recording};
 pub use switch_update::SwitchUpdate;
 
-/// Takes what a recording says beside its records. Those come by [`Consumer`] or [`crate::unwind::OrderedConsumer`].
+/// Receives the course of a recording: beginning, rounds, losses, checkpoints, end. The records themselves come through one of the
+/// traits on top of it, [`Consumer`] (in the order of each ring) or [`crate::unwind::OrderedConsumer`] (in the order of time).
 ///
-/// The calls come from one thread, in this order: `begin`; records of what existed before; `started`; then, again and again,
-/// records and `finished_round`, and now and then `checkpoint`; at last `end`.
+/// One thread makes all calls, in this order: `begin`; records of what existed before; `started`; then records and
+/// `finished_round` repeatedly, with a `checkpoint` about every half second; `end` at last.
 pub trait RecordingSink {
-    /// The events are open; nothing has been recorded yet.
+    /// Called when the events are open and nothing has been recorded yet.
     ///
     /// # Errors
-    /// Where the destination cannot be made; the command is then not started.
+    /// If the output cannot be created; the command is not started then.
     fn begin(&mut self, recording: &Recording) -> io::Result<()>;
 
-    /// Says that all that existed before is described, and the command runs.
+    /// Called when the records of all that existed before have come, and the command runs.
     ///
     /// # Errors
-    /// Those of the destination.
+    /// Those of writing the output.
     fn started(&mut self) -> io::Result<()>;
 
-    /// Something went missing before it came here: bytes of a ring that were no records, or records that a stage could not
-    /// decode.
+    /// Adds losses of earlier stages: bytes of a ring that are no records, or records that a stage could not decode.
     fn add_loss(&mut self, _loss: Loss) {}
 
-    /// Every ring has been emptied since the round before: no record that comes later is older than the newest one
-    /// that came before the *previous* call.
+    /// Called when every ring has been drained since the previous call: no later record is older than the newest one that came
+    /// before that *previous* call.
     ///
     /// # Errors
-    /// Those of the destination; the recording then ends.
+    /// Those of writing the output; the recording ends then.
     fn finished_round(&mut self) -> io::Result<()>;
 
-    /// The wanted size of stack copies in bytes, where it matters and can be chosen; asked after each round.
+    /// Returns the size of stack copies in bytes that the sink wants from now on; `None` leaves it as it is. Polled after each round.
     fn wanted_copy_size(&self) -> Option<u32> {
         None
     }
 
-    /// Returns true if the records are wanted soon, so that rounds should follow each other quickly.
+    /// Returns true if the sink waits for the next round, which should then come early.
     fn wants_round_soon(&self) -> bool {
         false
     }
 
-    /// Takes the totals of stacks since the recording began; told before each round is finished, where they are unwound.
+    /// Replaces the totals of unwound stacks since the recording began. Called before each `finished_round` if stacks are unwound.
     fn set_stack_totals(&mut self, _stacks: &StackTotals) {}
 
-    /// Takes what became known of switches; what [`Ending`] says of them at the end has all of it.
+    /// Reports changes in how switches are recorded. [`Ending`] repeats all of them but the counts of threads.
     fn update_switches(&mut self, _news: &[SwitchUpdate]) {}
 
-    /// Something asked for a file with what is kept. What was recorded before has come. `ticket` is in the report of that
-    /// file; one file may serve several.
+    /// Requests a file with the records that are kept; all that was recorded before the request has come. The report of the file
+    /// carries `ticket`; one file may serve several requests.
     fn request_dump(&mut self, _ticket: u64) {}
 
-    /// Returns the reports on files since the last call.
+    /// Takes the reports of files that were finished since the last call.
     fn take_dump_reports(&mut self) -> Vec<DumpReport> {
         Vec::new()
     }
 
-    /// Returns the notices for the user since the last call.
+    /// Takes the notices for the user since the last call.
     fn take_notices(&mut self) -> Vec<Notice> {
         Vec::new()
     }
 
-    /// Half a second has gone by: make it readable, should we die now.
+    /// Called about every half second, to make the output readable should the process be killed.
     ///
     /// # Errors
-    /// Those of the destination; the recording then ends.
+    /// Those of writing the output; the recording ends then.
     fn checkpoint(&mut self) -> io::Result<()>;
 
-    /// Nothing more comes.
+    /// Finishes the output; no call follows.
     ///
     /// # Errors
-    /// Those of the destination.
+    /// Those of writing the output.
     fn end(&mut self, ending: &Ending) -> io::Result<()>;
 }
 
-/// Takes the records of a recording as they come out of the rings.
+/// Receives the records of a recording as they are drained from the rings.
 pub trait Consumer: RecordingSink {
-    /// Records, of one ring in its order; rings are in no order to each other but for `finished_round`. Gives the
-    /// memory back for the next chunk, or keeps it.
+    /// Consumes records of one ring, in its order; only `finished_round` relates the order of different rings. Returns the chunk's
+    /// memory for reuse, or `None` if it is kept.
     ///
     /// # Errors
-    /// Those of the destination; the recording then ends.
+    /// Those of writing the output; the recording ends then.
     fn consume(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>>;
 
-    /// Looks at a sample that is still in its ring, and will soon come in a chunk: appends a shorter record of the same layout to
-    /// `into`, to come in its place, or does nothing and returns false. The ring waits meanwhile, about `until` then.
+    /// Replaces a sample that is still in its ring by a shorter record: appends that to `into` and returns true, or leaves `into`
+    /// unchanged and returns false. The record comes in a later chunk, in place of the sample. The ring cannot be drained
+    /// meanwhile: the call should return before `until`.
     fn shorten_sample(&mut self, _sample: &[u8], _until: Instant, _into: &mut Vec<u8>) -> bool {
         false
     }

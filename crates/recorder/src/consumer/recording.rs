@@ -12,31 +12,31 @@ pub struct RecordedEvent {
     pub name: String,
     /// The kernel's attr.
     pub attr: Attr,
-    /// The ids of its instances, which its records carry.
+    /// The kernel's ids of its instances (one per CPU or thread), which its records carry.
     pub ids: Vec<u64>,
-    /// True if it is the sideband event, which takes no samples.
+    /// True for the sideband event, which takes no samples.
     pub sideband: bool,
-    /// The place of the leader of its group, where it is in one.
+    /// The index of its group's leader in [`Recording::events`]; `None` outside of groups.
     pub leader: Option<usize>,
-    /// System and name of a tracepoint.
+    /// The system and the name, if it is a tracepoint.
     pub tracepoint: Option<(String, String)>,
 }
 
-/// The events, CPUs and sizes of a recording that is about to begin.
+/// The events, CPUs and sizes of a recording whose events are open.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// The events; the order is that of the file.
+    /// The events, in the order of the file; the sideband event is the last.
     pub events: Vec<RecordedEvent>,
     /// The CPUs with rings.
     pub cpus: Vec<CpuId>,
-    /// Bytes of samples that a ring holds.
+    /// Size of a ring for samples, in bytes.
     pub ring_size: u64,
-    /// The sizes that stack copies may have.
+    /// The sizes that stack copies can have.
     pub copy_sizes: CopySizes,
 }
 
 impl Recording {
-    /// The layout of the records of the event at `index`.
+    /// Returns the layout of the records of the event at `index`.
     pub fn layout(&self, index: usize) -> Option<RecordLayout> {
         Some(RecordLayout::new(&self.events.get(index)?.attr, decoder::Endian::NATIVE))
     }

@@ -1,18 +1,18 @@
-//! What a consumer learns of switches between threads beside their records.
+//! Changes in how switches between threads are recorded.
 
 use model::Tid;
 use perfdata::sections::{Schedstat, WatchedTime};
 
-/// News of switches between threads, beside their records. They come before any record of what happens later. Times are on
-/// the clock of the recording, in nanoseconds.
+/// A change in how switches between threads are recorded. It precedes every record of what happens after it. Times are on the
+/// clock of the recording, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SwitchUpdate {
-    /// Switches are watched; from when on and of whom. The end is not known.
+    /// Switches are watched from now on. The end of the span is not known yet.
     Watched(WatchedTime),
-    /// Switches are held back from this time on, because there are too many.
+    /// From this time on switches are not recorded, because there are too many.
     Paused(u64),
-    /// They are recorded again.
+    /// From this time on switches are recorded again.
     Resumed(u64),
-    /// The kernel's counts of a thread. Only with [`crate::Options::low_memory`].
+    /// The kernel's running and runnable time of a thread. Only with [`crate::Options::low_memory`].
     SchedStat(Tid, Schedstat),
 }

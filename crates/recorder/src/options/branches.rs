@@ -1,4 +1,4 @@
-//! Which branches to record with each sample, by perf's names (`perf-record(1)`, `-j`).
+//! Parses perf's names of the branches to record with each sample (`perf-record(1)`, `-j`).
 
 use decoder::BranchSampleFormat;
 

@@ -9,17 +9,17 @@ use model::Name;
 
 use crate::event::Event;
 
-/// Something at which what is kept is written.
+/// A condition on which the kept records are written to a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DumpCondition {
-    /// A file with this name is there, and was not before.
+    /// A file with this name appears.
     File(PathBuf),
-    /// The target has used more CPU time than this, in per cent, for so long: of one CPU, or of all where the target is the whole
+    /// The target's CPU use is above `percent` for `time`. 100 per cent is one CPU, or all CPUs if the target is the whole
     /// machine.
     CpuUse {
-        /// Per cent.
+        /// The limit, in per cent.
         percent: u32,
-        /// For so long.
+        /// For how long the use has to be above the limit.
         time: Duration,
     },
 }
@@ -35,17 +35,17 @@ impl fmt::Display for DumpCondition {
     }
 }
 
-/// The way a command has to end for a file to be written at the end.
+/// The exit status of the command on which the file at the end is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExitCondition {
-    /// With this code, as a shell shows it: 128 and the number of the signal that ended it.
+    /// This code, as a shell shows it: 128 plus the number of the signal, if one ended the command.
     Code(u8),
-    /// With any other than 0.
+    /// Any code but 0.
     NotZero,
 }
 
 impl ExitCondition {
-    /// Returns true if a command that ended like this meets it; one that has not ended does.
+    /// Returns true if `status` meets the condition. A command that has not ended (`None`) does.
     pub(crate) fn is_met(self, status: Option<ExitStatus>) -> bool {
         let Some(code) = status.map(ExitStatus::shell_code) else { return true };
         match self {
@@ -55,14 +55,14 @@ impl ExitCondition {
     }
 }
 
-/// A function whose calls may not take long.
+/// A function with a limit on the duration of its calls.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SlowCall {
-    /// As typed, for messages.
+    /// The function as the user typed it, for messages.
     pub name: String,
-    /// Longer than this is too long.
+    /// A call that takes longer is slow.
     pub limit: Duration,
-    /// The probes at its entry and at its return, with names that no other event has.
+    /// The probes at its entry and at its return. No other event may have their names.
     pub probes: [Event; 2],
 }
 

@@ -1,4 +1,4 @@
-//! What to record: the target and its command, the events, the rate, call chains, and on what conditions kept records are written.
+//! What to record: the target and its command, the events and their rate, and the conditions on which kept records are written.
 
 mod branches;
 mod dump_conditions;
@@ -17,19 +17,19 @@ pub use crate::event::{CallChain, DEFAULT_STACK_COPY};
 pub use branches::parse_branches;
 pub use dump_conditions::{DumpCondition, ExitCondition, SlowCall};
 
-/// The rate where none is asked for, in Hz: a prime, so as not to beat in time with what is profiled.
+/// The default rate in Hz: a prime, so that samples do not keep step with periodic work.
 pub const DEFAULT_FREQUENCY: u64 = 997;
 
-/// Whom to observe.
+/// The processes, threads or CPUs to record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Target {
-    /// The command that we start ([`Options::workload`]), with all that it starts.
+    /// The command that the recording starts ([`Options::workload`]), and the processes that it starts.
     Command,
-    /// Running processes with all their threads, and what they start from now on.
+    /// Running processes with all their threads, and the threads and processes that they start from now on.
     Processes(Vec<Pid>),
-    /// Single threads, without what they start. Mappings and names are followed for their whole processes.
+    /// Single threads, without those that they start. Mappings and names are recorded of their whole processes.
     Threads(Vec<Tid>),
-    /// All processes that a user has now, and what they start.
+    /// All processes that a user (by its number) has now, and the processes that these start.
     User(u32),
     /// Everything on all CPUs.
     System,
@@ -37,15 +37,14 @@ pub enum Target {
     Cgroup(PathBuf),
 }
 
-/// A command that runs while we record: the recording ends when it does. It may be the target, or what other targets
-/// are observed for.
+/// A command that runs during the recording, which ends with it. It is the target, or only sets the duration for another target.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Workload {
     /// The program and its arguments.
     pub words: Vec<OsString>,
-    /// Variables of its environment, beside our own ones.
+    /// Variables that its environment has in addition to ours.
     pub environment: Vec<(OsString, OsString)>,
-    /// Its standard output goes to our standard error, because ours carries the recording.
+    /// True to redirect its standard output to our standard error, because ours carries the recording.
     pub output_to_stderr: bool,
 }
 
@@ -56,10 +55,10 @@ impl Target {
     }
 }
 
-/// The side of a system call to see.
+/// The privilege levels to sample, or to have in call chains.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum PrivilegeLevels {
-    /// Both, or what the events' modifiers say.
+    /// Both, unless modifiers of the event (`:u`, `:k`) say otherwise.
     #[default]
     AsSelected,
     /// User space only.
@@ -71,19 +70,19 @@ pub enum PrivilegeLevels {
 /// The clock of the timestamps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Clock {
-    /// The kernel's own (`sched_clock`), which no process can read and nothing relates to the wall clock.
+    /// The kernel's own clock (`sched_clock`). No process can read it, so it cannot be related to the wall clock.
     Perf,
-    /// One of `clock_gettime(2)`, by its number (`CLOCK_*`).
+    /// A clock of `clock_gettime(2)`, by its number (`CLOCK_*`).
     Posix(i32),
 }
 
 impl Clock {
-    /// `CLOCK_MONOTONIC`: the default. Runtimes write it into jitdumps, the kernel can read it in any context (unlike the
-    /// wall clock), and it can be related to the times of files.
+    /// `CLOCK_MONOTONIC`, the default. Runtimes use it in jitdumps, the kernel can read it in any context (unlike the wall clock),
+    /// and it can be related to the times of files.
     pub const MONOTONIC: Self = Self::Posix(1);
 
-    /// A clock by its name in `clock_gettime(2)`, in any case, with or without `CLOCK_`; perf's short names too. `perf` is
-    /// [`Clock::Perf`].
+    /// Parses a clock's name in `clock_gettime(2)`, in any case and with or without `CLOCK_`, or perf's short name of it. `perf`
+    /// is [`Clock::Perf`].
     pub fn by_name(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
         Some(match name.strip_prefix("clock_").unwrap_or(&name) {
@@ -97,7 +96,7 @@ impl Clock {
         })
     }
 
-    /// Returns the clock id for the attr: the number, where it is not the kernel's own.
+    /// Returns the `clockid` for the attr; `None` for [`Clock::Perf`].
     pub fn id(self) -> Option<i32> {
         match self {
             Self::Perf => None,
@@ -106,7 +105,7 @@ impl Clock {
     }
 }
 
-/// Data that are recorded only where they are asked for.
+/// Data that are recorded only on request.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Extras {
     /// The data address of each sample, and mappings without code.
@@ -115,11 +114,11 @@ pub struct Extras {
     pub physical_data: bool,
     /// The registers at each sample.
     pub registers: bool,
-    /// The cost of each sample, where the event knows.
+    /// The cost of each sample (`PERF_SAMPLE_WEIGHT`), if the event has one.
     pub weight: bool,
-    /// The branches that the processor remembers at each sample; empty for none.
+    /// The kinds of last branches to record with each sample; empty for none.
     pub branches: BranchSampleFormat,
-    /// True to record the times at which threads are switched in and out.
+    /// A record of each switch of a thread in and out.
     pub switches: bool,
     /// The namespaces of processes.
     pub namespaces: bool,
@@ -131,77 +130,78 @@ pub struct Extras {
     pub code_page_sizes: bool,
 }
 
-/// The moments at which virtual machines are asked.
+/// When Java virtual machines are asked to write perf maps with the names of their code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum JvmMapTiming {
-    /// At the end, those that still live: others write a map when they end.
+    /// At the end of the recording. A virtual machine that ends before writes a map by itself.
     AtEnd,
-    /// Also as soon as they have run for a moment: they may end before the recording does.
+    /// Also once after a few samples, as a virtual machine may end before the recording does.
     OnceWarm,
-    /// Again and again, for a view that names code while it runs.
+    /// Repeatedly, for a view that names code while the recording runs.
     Repeatedly,
 }
 
-/// The description of a recording: the events, the target, the rate, the rings.
+/// Everything that defines a recording.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Options {
-    /// Whom to observe.
+    /// The processes, threads or CPUs to record.
     pub target: Target,
     /// The command to start; [`Target::Command`] needs one.
     pub workload: Option<Workload>,
     /// The events to sample; empty for cycles, or the CPU clock where there is no PMU.
     pub events: Vec<Event>,
-    /// The rate of samples; `None` for [`DEFAULT_FREQUENCY`], and each occurrence of tracepoints and breakpoints.
+    /// The rate of events without their own; `None` for [`DEFAULT_FREQUENCY`], and for every occurrence of tracepoints and
+    /// breakpoints.
     pub rate: Option<Rate>,
-    /// Call chains.
+    /// The call chains of events without their own.
     pub call_chain: CallChain,
-    /// Bytes of ring per CPU; `None` for a default that fits the machine.
+    /// Size of the ring for samples per CPU, in bytes; `None` for a default that fits the machine.
     pub ring_size: Option<u64>,
-    /// Stop after this time.
+    /// The recording stops after this time.
     pub duration: Option<Duration>,
-    /// Start sampling after this time.
+    /// Sampling starts after this time.
     pub delay: Option<Duration>,
-    /// Sample on these CPUs only.
+    /// The CPUs to sample on; `None` for all.
     pub cpus: Option<Vec<CpuId>>,
-    /// Follow the threads and processes that the target starts.
+    /// True to follow the threads and processes that the target starts.
     pub inherit: bool,
-    /// Of [`Target::Processes`], also what these have started before, and so on.
+    /// True to record the descendants that [`Target::Processes`] have already, too.
     pub with_children: bool,
-    /// One ring per thread instead of one per CPU: for threads that exist, without what they start.
+    /// True for one ring per thread instead of one per CPU. Threads that are started later are not recorded then.
     pub per_thread: bool,
-    /// Addresses in a call chain; `None` for `kernel.perf_event_max_stack`.
+    /// Maximum number of addresses in a call chain; `None` for `kernel.perf_event_max_stack`.
     pub max_stack: Option<u16>,
-    /// User space, the kernel, or both.
+    /// The privilege levels to sample.
     pub levels: PrivilegeLevels,
-    /// Of which side call chains are: both, user space, or the kernel.
+    /// The privilege levels that call chains have.
     pub chain_levels: PrivilegeLevels,
-    /// Of what the target starts, only threads are followed, and no processes.
+    /// True to follow the threads that the target starts, but no processes.
     pub threads_only: bool,
     /// The clock of the timestamps.
     pub clock: Clock,
-    /// The data to record beside the usual.
+    /// Additional data to record.
     pub extras: Extras,
-    /// True if this is for a view that stays open for hours: one that is light is worth more than one that has the last
-    /// few complete stacks. Less memory is kept ready then.
+    /// True for a view that stays open for hours: rings, rounds and caches then favour low memory over the last few complete
+    /// stacks.
     pub low_memory: bool,
-    /// The sources of stack frames, and the savings, that are used: all but where one of them is measured.
+    /// The sources of stack frames, and the savings, to use. All, unless the effect of one is measured by leaving it out.
     pub mechanisms: Mechanisms,
-    /// True if a part of what comes is kept, or goes into several files: what stands for a whole recording, as the CPU time
-    /// of each task, would be wrong in a part.
+    /// True if the recording goes into several files, or only its newest part is kept. Totals of the whole recording, such as the
+    /// CPU time of each task, are then left out, because they are wrong for a part.
     pub in_parts: bool,
-    /// The conditions under which kept records are written without being asked for.
+    /// The conditions on which kept records are written to a file.
     pub dump_conditions: Vec<DumpCondition>,
-    /// Functions at whose slow calls what is kept is written. Their probes are recorded beside [`Options::events`], or the
-    /// default ones.
+    /// Functions whose slow calls have the kept records written to a file. Their probes are recorded in addition to
+    /// [`Options::events`].
     pub slow_calls: Vec<SlowCall>,
-    /// The moments at which Java virtual machines are asked for the names of their code, if at all.
+    /// When Java virtual machines are asked for the names of their code; `None` for never.
     pub jvm_maps: Option<JvmMapTiming>,
-    /// The words before the flags in advice such as `sudo prof record -a`.
+    /// The command as advice names it (`prof record` in `sudo prof record -a`).
     pub invocation: &'static str,
 }
 
 impl Options {
-    /// The call chains of `event`: what it says itself, or what holds for all.
+    /// Returns the call chains of `event`: its own, or those of the recording.
     pub fn call_chain_of(&self, event: &Event) -> CallChain {
         match event.call_chain {
             Some(CallChain::Stacks { size, .. }) => CallChain::Stacks { size, keep: self.keeps_stacks() },
@@ -210,7 +210,7 @@ impl Options {
         }
     }
 
-    /// Returns true if the events are taken over by the threads that the target starts.
+    /// Returns true if the threads that the target starts inherit the events.
     pub fn inherits(&self) -> bool {
         let may = matches!(self.target, Target::Command | Target::Processes(_) | Target::User(_));
         // An inherited event on any CPU has no ring (checklist M18).
@@ -222,13 +222,13 @@ impl Options {
         matches!(self.call_chain, CallChain::Stacks { keep: true, .. })
     }
 
-    /// Returns true if some event copies stacks, so that the recording has to go through [`crate::unwind::UnwindingStage`].
+    /// Returns true if some event copies stacks. The recording then needs [`crate::unwind::UnwindingStage`].
     pub fn copies_stacks(&self) -> bool {
         let copies = |chain| matches!(chain, CallChain::Stacks { .. });
         copies(self.call_chain) || self.events.iter().any(|event| copies(self.call_chain_of(event)))
     }
 
-    /// The defaults for `target`.
+    /// Returns the defaults for `target`.
     pub fn new(target: Target) -> Self {
         Self {
             target,
@@ -259,7 +259,7 @@ impl Options {
         }
     }
 
-    /// A command with all that it starts, with the usual settings.
+    /// Returns the defaults for a command as the target.
     pub fn of_command(workload: Workload) -> Self {
         Self { workload: Some(workload), ..Self::new(Target::Command) }
     }

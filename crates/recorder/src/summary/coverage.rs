@@ -1,8 +1,7 @@
-//! How much of what an event counted its samples stand for.
+//! Coverage: what share of an event's count its samples stand for.
 //!
-//! The kernel gives each new thread a period of its own, which begins when the thread does: what a thread counts after its
-//! last whole period is never sampled, and a thread that ends before its first one takes no sample at all. The event's own
-//! count knows of it.
+//! The kernel starts a period for each new thread when the thread starts. Events after a thread's last whole period are never
+//! sampled, and a thread that ends within its first period has no sample at all. The count of the event includes both.
 
 use std::collections::HashMap;
 
@@ -18,10 +17,10 @@ use crate::records::{each, is_sample, u64_at};
 /// Offset of IDENTIFIER in a sample.
 const IDENTIFIER: usize = offsets::in_sample(SampleFormat::IDENTIFIER, SampleFormat::IDENTIFIER);
 
-/// Adds up the samples of each event as they come.
+/// Adds up the samples of each event while they are drained.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// Place of the event of each id.
+    /// The index of the event of each id.
     places: HashMap<u64, usize, FxBuildHasher>,
     events: Vec<Sampled>,
 }
@@ -31,7 +30,7 @@ pub(crate) struct Tally {
 struct Sampled {
     samples: u64,
     sum: u64,
-    /// Offset of PERIOD in its samples, or the period of all of them.
+    /// Where the weight of each sample is found.
     period: Period,
 }
 
@@ -79,7 +78,7 @@ fn period_of(attr: &Attr) -> Period {
     }
 }
 
-/// Returns true if only user space is seen: what a clock counts is then more than what it samples.
+/// Returns true if the event samples user space only. A clock still counts time in the kernel then.
 fn is_user_only(attr: &Attr) -> bool {
     attr.flags.contains(AttrFlags::EXCLUDE_KERNEL)
 }
@@ -90,11 +89,11 @@ pub(crate) fn coverage(opened: &Opened, tally: &Tally, command: Option<CpuTime>)
         let (samples, sampled) = tally.of(place);
         let attr = &event.attr;
         let counted = match () {
-            // A clock counts in the kernel, too, where it may not sample.
+            // A clock that samples user space only counts time in the kernel, too.
             () if attr.is_cpu_clock() && is_user_only(attr) => {
                 command.map(|time| u64::try_from(time.user.as_nanos()).unwrap_or(u64::MAX))
             }
-            // Whole CPUs count for all that run there.
+            // Events of whole CPUs count other processes, too.
             () if opened.whole_cpus.is_some() => {
                 opened.task_clocks.as_ref().filter(|_| attr.is_cpu_clock()).and_then(TaskClocks::total)
             }

@@ -1,12 +1,12 @@
-//! What a recording lost, by what the kernel counted and by what the rings say.
+//! Lost samples of a recording, from the kernel's counts and from LOST records.
 
 use model::Loss;
 
 use crate::consumer::LostCount;
 
-/// Counts the lost samples, by the counts of the first `samplers` events and of the sideband events; where these are
-/// not known, by what the LOST records in the rings say. Such a record comes when there is room again: the last
-/// losses have none.
+/// Sums the kernel's counts (`PERF_FORMAT_LOST`) of the first `samplers` events and of the sideband events behind them. Falls back
+/// to `rings`, the sums of LOST records, for counts that are not known: the kernel writes such a record when the ring has room
+/// again, so that the last losses have none.
 pub(crate) fn lost_samples(rings: Loss, counts: Option<&[LostCount]>, samplers: usize) -> Loss {
     let Some((samplers, sideband)) = counts.and_then(|counts| counts.split_at_checked(samplers)) else {
         return rings;

@@ -1,4 +1,4 @@
-//! What a recording came to: how long, how many samples, what was lost, and how much of each event they stand for.
+//! The totals of a finished recording: duration, samples, losses, and what share of each event its samples cover.
 
 mod coverage;
 mod loss;
@@ -21,60 +21,60 @@ pub(crate) use loss::lost_samples;
 /// The summary of a finished recording.
 #[derive(Debug)]
 pub struct Summary {
-    /// The events as they were opened; the sideband event comes last.
+    /// The events as they were opened; the sideband event is the last.
     pub events: Vec<RecordedEvent>,
-    /// CPUs with rings.
+    /// Number of CPUs with rings.
     pub cpus: usize,
-    /// Samples that reached us.
+    /// Number of samples that were recorded.
     pub samples: u64,
-    /// Samples of one thread that two copies of an event took; they are not among `samples`.
+    /// Number of samples that were dropped because two copies of an event took them; not among `samples`.
     pub duplicates: u64,
-    /// The loss of the recording.
+    /// What was lost.
     pub loss: Loss,
-    /// From the start of sampling to its end.
+    /// The time from the start of sampling to its end.
     pub duration: Duration,
-    /// CPU time of the command and those of its children that it waited for.
+    /// CPU time of the command, and of its children that it waited for.
     pub cpu_time: Option<CpuTime>,
     /// The coverage of each sampling event.
     pub coverage: Vec<Coverage>,
-    /// True if the recording says what CPU time each thread and process had.
+    /// True if the recording has the CPU time of each thread and process.
     pub has_task_times: bool,
-    /// Processes that those which were attached to had started before, and that are not recorded.
+    /// Number of processes that are not recorded because the attached ones had started them before.
     pub unrecorded_children: usize,
-    /// The command.
+    /// How the command ended, if there is one.
     pub command: Option<Command>,
 }
 
-/// The fate of the recorded command.
+/// The state of the command at the end of a recording or count.
 #[derive(Debug)]
 pub enum Command {
     /// It has ended.
     Ended(ExitStatus),
-    /// The recording ended before it.
+    /// It still runs.
     Running(RunningCommand),
 }
 
-/// A command that goes on after its recording.
+/// A command that still runs after its recording.
 #[derive(Debug)]
 pub struct RunningCommand {
     pub(crate) child: Child,
 }
 
 impl RunningCommand {
-    /// Asks it to end (SIGTERM). One that has just ended needs no signal.
+    /// Sends SIGTERM; does nothing if the command has just ended.
     pub fn terminate(&self) {
         let _ = self.child.send(SIGTERM);
     }
 
-    /// Waits for its end, or for a signal to us, which is `Err`.
+    /// Waits until the command has ended, or a signal arrives.
     ///
     /// # Errors
-    /// The signal that ended the wait.
+    /// The signal that arrived.
     pub fn wait(&self, control: &Control) -> Result<ExitStatus, Received> {
         let signal = PidFd::open(self.child.pid()).ok().and_then(|process| control.wait_for(&process));
         match signal {
             Some(signal) => Err(signal),
-            // A child that cannot be waited for has ended, and how is not known.
+            // If waiting for the child fails, it has ended with an unknown status.
             None => Ok(self.child.wait().unwrap_or(ExitStatus::Code(0))),
         }
     }
