@@ -1,4 +1,4 @@
-//! Commands that come while it records, through a named pipe or a socket: a line each, answered by a line.
+//! Reads commands to a running recording from a named pipe or sockets: one per line, each answered by a line.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -18,13 +18,14 @@ use super::messages::{Message, Outbox};
 use super::{Command, OutsideEvent};
 use crate::error::Error;
 
-/// Connections at a time.
-const MOST_CLIENTS: usize = 16;
-/// Bytes of lines that are not carried out yet. No command is as long.
-const MOST_UNREAD: usize = 4096;
+/// Maximum number of simultaneous clients; further connections wait in the socket.
+const MAX_CLIENTS: usize = 16;
+/// A client's unread bytes are dropped when there are more than this: no command is as long.
+const MAX_UNREAD_BYTES: usize = 4096;
 
 impl Command {
-    /// `snapshot` is perf's word for a dump, and answered as perf does: without the file's name.
+    /// Parses a command; the flag is true if the answer names the file. `snapshot` is perf's word for a dump, and is answered as
+    /// perf does: without a file name.
     fn parse(word: &[u8]) -> Option<(Self, bool)> {
         Some(match word.trim_ascii() {
             b"enable" => (Self::Enable, false),
@@ -38,7 +39,7 @@ impl Command {
     }
 }
 
-/// The sources that commands come from.
+/// The sources of commands.
 #[derive(Debug, Default)]
 pub struct CommandSources {
     pipe: Option<(File, Option<File>)>,
@@ -46,14 +47,14 @@ pub struct CommandSources {
 }
 
 impl CommandSources {
-    /// Reads commands from `commands` and writes answers to `answers`: named pipes, opened for both directions and without
-    /// waiting, so that whoever has their other ends may come and go.
+    /// Reads commands from `commands` and writes answers to `answers`. Both are named pipes, opened for reading and writing and in
+    /// non-blocking mode, so that the processes at their other ends may come and go.
     #[must_use]
     pub fn with_pipe(self, commands: File, answers: Option<File>) -> Self {
         Self { pipe: Some((commands, answers)), ..self }
     }
 
-    /// Reads commands from whoever connects to `socket`, too.
+    /// Accepts connections at `socket` and reads commands from them.
     #[must_use]
     pub fn with_socket(mut self, socket: CommandSocket) -> Self {
         self.sockets.push(socket);
@@ -65,10 +66,10 @@ impl CommandSources {
     }
 }
 
-/// The outcome of a command: the file that it made, or why it could not be.
+/// The outcome of a command: the file that it made, if it makes one, or why it failed.
 type Outcome = Result<Option<PathBuf>, String>;
 
-/// Tells those who sent commands what became of them.
+/// The sending side of answers to commands.
 #[derive(Clone)]
 pub(crate) struct Answers {
     answers: Sender<(u64, Outcome)>,
@@ -76,16 +77,15 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// Answers the command with this ticket.
+    /// Sends the answer to the command with this ticket. It is dropped if the thread has ended.
     pub(crate) fn send(&self, ticket: u64, outcome: Outcome) {
-        // Who does not listen any more has no question either.
         if self.answers.send((ticket, outcome)).is_ok() {
             self.waker.wake();
         }
     }
 }
 
-/// The thread that waits for commands. Dropped, it tells the answers that there are, and ends.
+/// The thread that waits for commands. When this is dropped, it sends the pending answers and ends.
 pub(crate) struct CommandThread {
     over: Arc<AtomicBool>,
     waker: Arc<Waker>,
@@ -93,7 +93,7 @@ pub(crate) struct CommandThread {
 }
 
 impl CommandThread {
-    /// Starts it, where commands may come at all.
+    /// Starts the thread; `None` if there are no sources.
     pub(crate) fn start(sources: CommandSources, messages: Outbox) -> Result<Option<(Self, Answers)>, Error> {
         if sources.is_empty() {
             return Ok(None);
@@ -103,9 +103,9 @@ impl CommandThread {
         let (sender, answers) = unbounded();
         let mut clients = Vec::new();
         if let Some((commands, answers)) = sources.pipe {
-            clients.push(Client::new(End::Pipe { commands, answers }));
+            clients.push(Client::new(Connection::Pipe { commands, answers }));
         }
-        let listening = Listening {
+        let listener = CommandListener {
             sockets: sources.sockets,
             clients,
             messages,
@@ -117,7 +117,7 @@ impl CommandThread {
         let thread = std::thread::Builder::new()
             .name("commands".to_owned())
             .stack_size(128 << 10)
-            .spawn(move || listening.run())
+            .spawn(move || listener.run())
             .map_err(failed)?;
         let answers = Answers { answers: sender, waker: Arc::clone(&waker) };
         Ok(Some((Self { over, waker, thread: Some(thread) }, answers)))
@@ -129,13 +129,13 @@ impl Drop for CommandThread {
         self.over.store(true, Ordering::Release);
         self.waker.wake();
         if let Some(thread) = self.thread.take() {
-            // It waits for nobody, does not panic, and there is nothing to do if it had.
+            // The thread is awake and does not panic; if it did, there would be nothing to do about it.
             let _ = thread.join();
         }
     }
 }
 
-struct Listening {
+struct CommandListener {
     sockets: Vec<CommandSocket>,
     clients: Vec<Client>,
     messages: Outbox,
@@ -145,18 +145,18 @@ struct Listening {
     tickets: u64,
 }
 
-impl Listening {
+impl CommandListener {
     fn run(mut self) {
         loop {
             let mut poll = PollSet::default();
             let waker = poll.add(self.waker.as_fd());
-            let has_room = self.clients.len() < MOST_CLIENTS;
+            let has_room = self.clients.len() < MAX_CLIENTS;
             let sockets: Vec<usize> =
                 self.sockets.iter().filter(|_| has_room).map(|socket| poll.add(socket.as_fd())).collect();
             let places: Vec<Option<usize>> = self
                 .clients
                 .iter()
-                .map(|client| client.waits_for.is_none().then(|| poll.add(client.end.as_fd())))
+                .map(|client| client.unanswered.is_none().then(|| poll.add(client.end.as_fd())))
                 .collect();
             if poll.wait(None).is_err() {
                 return;
@@ -174,7 +174,7 @@ impl Listening {
                 }
             }
             while let Ok((ticket, outcome)) = self.answers.try_recv() {
-                let waits = |client: &&mut Client| client.waits_for.is_some_and(|(its, _)| its == ticket);
+                let waits = |client: &&mut Client| client.unanswered.is_some_and(|(its, _)| its == ticket);
                 if let Some(client) = self.clients.iter_mut().find(waits) {
                     client.answer(&outcome);
                 }
@@ -186,28 +186,28 @@ impl Listening {
                 if poll.ready(place).readable
                     && let Some(stream) = socket.accept()
                 {
-                    self.clients.push(Client::new(End::Stream(stream)));
+                    self.clients.push(Client::new(Connection::Stream(stream)));
                 }
             }
             for client in &mut self.clients {
-                client.carry_out(&self.messages, &mut self.tickets);
+                client.send_next_command(&self.messages, &mut self.tickets);
             }
-            self.clients.retain(|client| !client.is_gone || client.waits_for.is_some());
+            self.clients.retain(|client| !client.is_gone || client.unanswered.is_some());
         }
     }
 }
 
-/// Somebody who sends commands.
+/// One sender of commands.
 struct Client {
-    end: End,
+    end: Connection,
     unread: Vec<u8>,
-    /// The ticket of the command whose answer is not there yet, and whether that names a file.
-    waits_for: Option<(u64, bool)>,
+    /// The ticket of the command that has no answer yet, and whether the answer names a file.
+    unanswered: Option<(u64, bool)>,
     is_gone: bool,
 }
 
-enum End {
-    /// It never hangs up: we have both ends.
+enum Connection {
+    /// It never hangs up, because we hold both ends open.
     Pipe {
         commands: File,
         answers: Option<File>,
@@ -215,7 +215,7 @@ enum End {
     Stream(UnixStream),
 }
 
-impl AsFd for End {
+impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Pipe { commands, .. } => commands.as_fd(),
@@ -225,15 +225,15 @@ impl AsFd for End {
 }
 
 impl Client {
-    fn new(end: End) -> Self {
-        Self { end, unread: Vec::new(), waits_for: None, is_gone: false }
+    fn new(end: Connection) -> Self {
+        Self { end, unread: Vec::new(), unanswered: None, is_gone: false }
     }
 
     fn read(&mut self) {
         let mut bytes = [0; 1024];
         let read = match &mut self.end {
-            End::Pipe { commands, .. } => commands.read(&mut bytes),
-            End::Stream(stream) => stream.read(&mut bytes),
+            Connection::Pipe { commands, .. } => commands.read(&mut bytes),
+            Connection::Stream(stream) => stream.read(&mut bytes),
         };
         match read {
             Ok(0) => self.is_gone = true,
@@ -243,22 +243,22 @@ impl Client {
         }
     }
 
-    /// Passes the next command on, if there is one.
-    fn carry_out(&mut self, messages: &Outbox, tickets: &mut u64) {
-        while self.waits_for.is_none() && !self.unread.is_empty() {
+    /// Sends the next command to the session, unless the previous one has no answer yet.
+    fn send_next_command(&mut self, messages: &Outbox, tickets: &mut u64) {
+        while self.unanswered.is_none() && !self.unread.is_empty() {
             let end = self.unread.iter().position(|&byte| byte == b'\n' || byte == 0);
             let line: Vec<u8> = match end {
                 Some(end) => self.unread.drain(..=end).collect(),
-                // Of no command is another one the beginning.
+                // A command without a line end is complete: none is the beginning of another one.
                 None if Command::parse(&self.unread).is_some() => std::mem::take(&mut self.unread),
-                None if self.unread.len() > MOST_UNREAD => std::mem::take(&mut self.unread),
+                None if self.unread.len() > MAX_UNREAD_BYTES => std::mem::take(&mut self.unread),
                 None => return,
             };
             let line = line.strip_suffix(&[0]).unwrap_or(&line).trim_ascii();
             match Command::parse(line) {
                 Some((command, names_file)) => {
                     *tickets += 1;
-                    self.waits_for = Some((*tickets, names_file));
+                    self.unanswered = Some((*tickets, names_file));
                     let event = OutsideEvent::Command(command, *tickets);
                     if messages.leave(Message::Outside(event)).is_err() {
                         self.is_gone = true;
@@ -275,9 +275,9 @@ impl Client {
         }
     }
 
-    /// Answers, where somebody reads. Who lets answers pile up loses them.
+    /// Writes the answer. It is lost if the client does not read and its pipe or socket is full.
     fn answer(&mut self, outcome: &Outcome) {
-        let names_file = self.waits_for.take().is_some_and(|(_, names_file)| names_file);
+        let names_file = self.unanswered.take().is_some_and(|(_, names_file)| names_file);
         let line = match outcome {
             Ok(Some(path)) if names_file => {
                 format!("ack {}\n", Name::from(path.as_os_str().as_encoded_bytes()))
@@ -286,9 +286,9 @@ impl Client {
             Err(why) => format!("error: {}\n", Name::from(why.as_str())),
         };
         match &mut self.end {
-            End::Pipe { answers: Some(answers), .. } => drop(answers.write(line.as_bytes())),
-            End::Pipe { answers: None, .. } => {}
-            End::Stream(stream) => self.is_gone |= stream.write_all(line.as_bytes()).is_err(),
+            Connection::Pipe { answers: Some(answers), .. } => drop(answers.write(line.as_bytes())),
+            Connection::Pipe { answers: None, .. } => {}
+            Connection::Stream(stream) => self.is_gone |= stream.write_all(line.as_bytes()).is_err(),
         }
     }
 }
@@ -301,10 +301,10 @@ mod tests {
 
     #[test]
     fn lines_are_commands_and_each_is_answered() {
-        let (outbox, inbox) = messages::boxes();
+        let (outbox, inbox) = messages::queue();
         let (mut ours, theirs) = UnixStream::pair().unwrap();
         theirs.set_nonblocking(true).unwrap();
-        let mut client = Client::new(End::Stream(theirs));
+        let mut client = Client::new(Connection::Stream(theirs));
         let mut tickets = 0;
         ours.write_all(b"ping\nnonsense\x1b[2J\n\ndump\nsnapshot").unwrap();
         let mut answers = BufReader::new(ours.try_clone().unwrap());
@@ -315,7 +315,7 @@ mod tests {
         };
         let mut next = |client: &mut Client| {
             client.read();
-            client.carry_out(&outbox, &mut tickets);
+            client.send_next_command(&outbox, &mut tickets);
             match inbox.next(Some(std::time::Instant::now())) {
                 Ok(Message::Outside(OutsideEvent::Command(command, _))) => command,
                 _ => panic!("no command"),

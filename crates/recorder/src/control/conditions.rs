@@ -1,4 +1,4 @@
-//! What is watched for, so that what led to it is written while it is still kept.
+//! Watches for the conditions on which kept records are written, while these still contain what led to them.
 
 use std::path::PathBuf;
 use std::thread::JoinHandle;
@@ -14,19 +14,19 @@ use crate::error::Error;
 use crate::open::with_descendants;
 use crate::options::{DumpCondition, Options, Target};
 
-/// The interval at which files are looked for.
-const LOOK: Duration = Duration::from_millis(200);
-/// The interval at which CPU times are read: that of a process takes a look at all that there are.
-const MEASURE: Duration = Duration::from_secs(1);
+/// Interval between checks for files.
+const FILE_CHECK_INTERVAL: Duration = Duration::from_millis(200);
+/// Interval between readings of CPU times. A reading walks over all processes of the machine, to find the target's descendants.
+const CPU_TIME_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The thread that watches. It ends when this is dropped.
+/// The thread that watches for conditions. It ends when this is dropped.
 pub(crate) struct ConditionThread {
     over: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl ConditionThread {
-    /// Starts it, where there is something to watch; `processes` are the target's, where that is not the whole machine.
+    /// Starts the thread; `None` if there are no conditions. `processes` are those of the target, unless it is the whole machine.
     pub(crate) fn start(
         options: &Options,
         processes: Vec<Pid>,
@@ -41,16 +41,16 @@ impl ConditionThread {
         let (over, is_over) = bounded::<()>(0);
         let work = move || {
             let mut measured = Instant::now();
-            while is_over.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+            while is_over.recv_timeout(FILE_CHECK_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 let now = Instant::now();
                 let has_cpu = watches.iter().any(|watch| matches!(watch, Watch::CpuUse(_)));
-                let is_time = has_cpu && now - measured >= MEASURE;
+                let is_time = has_cpu && now - measured >= CPU_TIME_INTERVAL;
                 let used = is_time.then(|| subject.used()).flatten();
                 measured = if is_time { now } else { measured };
                 for (index, watch) in watches.iter_mut().enumerate() {
                     let is_met = match &mut *watch {
                         Watch::File { path, was_there } => {
-                            // A file system that does not answer holds up this thread, and nobody else.
+                            // A file system that does not answer blocks this thread only.
                             let is_there = path.symlink_metadata().is_ok();
                             let before = std::mem::replace(was_there, is_there);
                             is_there && !before
@@ -78,7 +78,7 @@ impl ConditionThread {
 impl Drop for ConditionThread {
     fn drop(&mut self) {
         drop(self.over.take());
-        // One that waits for a file system is left behind.
+        // A thread that is blocked by a file system is not waited for.
         if let Some(thread) = self.thread.take().filter(JoinHandle::is_finished) {
             let _ = thread.join();
         }
@@ -101,15 +101,15 @@ impl Watch {
     }
 }
 
-/// The owner of the CPU time that is measured.
+/// The processes whose CPU time is measured.
 enum Subject {
-    /// All of its CPUs together make 100 %.
+    /// The whole machine, all of whose CPUs together are 100 %.
     Machine,
     Processes(Vec<Pid>),
 }
 
 impl Subject {
-    /// CPU time since some moment, divided by the CPUs that make 100 %.
+    /// Returns the CPU time since an arbitrary moment, divided by the number of CPUs that are 100 %.
     fn used(&self) -> Option<Duration> {
         match self {
             Self::Machine => procfs::busy_time().ok(),
@@ -121,32 +121,32 @@ impl Subject {
     }
 }
 
-/// A watch that tells, once each time, that CPU use has been above a limit for long enough.
+/// Detects that CPU use has been above a limit for long enough, once for each time that it rises above it.
 struct CpuWatch {
     share: f64,
     time: Duration,
     last: Option<(Instant, Duration)>,
     above_since: Option<Instant>,
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl CpuWatch {
     fn new(percent: u32, time: Duration) -> Self {
         let share = f64::from(percent) / 100.0;
-        Self { share, time, last: None, above_since: None, is_told: false }
+        Self { share, time, last: None, above_since: None, is_reported: false }
     }
 
     fn is_met(&mut self, now: Instant, used: Duration) -> bool {
         let Some((before, used_before)) = self.last.replace((now, used)) else { return false };
-        // What children that ended had used may be counted nowhere any more.
+        // The sum can shrink: the CPU time of descendants that ended may not be counted anywhere.
         let share = used.saturating_sub(used_before).as_secs_f64() / (now - before).as_secs_f64().max(0.001);
         if share <= self.share {
-            (self.above_since, self.is_told) = (None, false);
+            (self.above_since, self.is_reported) = (None, false);
             return false;
         }
         let since = *self.above_since.get_or_insert(before);
-        let is_met = now - since >= self.time && !self.is_told;
-        self.is_told |= is_met;
+        let is_met = now - since >= self.time && !self.is_reported;
+        self.is_reported |= is_met;
         is_met
     }
 }

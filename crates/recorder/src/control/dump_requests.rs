@@ -1,45 +1,45 @@
-//! What was asked of a running recording, and is not done yet.
+//! Delays requests for files until all that was recorded before them has reached the consumer.
 
 use crate::consumer::Consumer;
 
-/// The rounds after which all that had happened before a request has come: each stage before the consumer's last one may hold
-/// records back for one more ([`crate::members`], [`crate::unwind`]).
-const ROUNDS: u8 = 3;
+/// Number of rounds after which all records from before a request have reached the last consumer: one to drain them, and one for each
+/// stage that holds records back for a round ([`crate::members`], [`crate::unwind`]).
+const ROUNDS_TO_REACH_CONSUMER: u8 = 3;
 
-/// Requests for files with what is kept.
+/// The requests for files with kept records that are not forwarded yet.
 #[derive(Debug, Default)]
-pub(crate) struct Requests {
-    /// Rounds that are to be finished before the next file is begun.
+pub(crate) struct DumpRequests {
+    /// Number of rounds to finish before `tickets` are forwarded.
     rounds: u8,
     tickets: Vec<u64>,
-    /// Requests that came since that was decided.
+    /// DumpRequests that arrived after the first of `tickets`.
     later: Vec<u64>,
 }
 
-/// The ticket of a request that nobody waits for.
-pub(crate) const NOBODY: u64 = 0;
+/// The ticket of a request that needs no answer.
+pub(crate) const NO_TICKET: u64 = 0;
 
-impl Requests {
-    /// A file is asked for, with all that has happened until now; a round may be running.
+impl DumpRequests {
+    /// Adds a request for a file with all records up to now. `is_round_running`: the running round may miss some of them.
     pub(crate) fn add(&mut self, ticket: u64, is_round_running: bool) {
         let tickets = if self.tickets.is_empty() {
-            self.rounds = ROUNDS + u8::from(is_round_running);
+            self.rounds = ROUNDS_TO_REACH_CONSUMER + u8::from(is_round_running);
             &mut self.tickets
         } else {
             &mut self.later
         };
-        // A thousand signals are one request.
+        // Repeated signals before a file is written are one request.
         if !tickets.contains(&ticket) {
             tickets.push(ticket);
         }
     }
 
-    /// Returns true if the next round is wanted at once.
-    pub(crate) fn wait_for_rounds(&self) -> bool {
+    /// Returns true if requests wait for the next round, which should begin at once.
+    pub(crate) fn want_round(&self) -> bool {
         !self.tickets.is_empty()
     }
 
-    /// A round is finished, of which `consumer` knows.
+    /// Counts a finished round, after `consumer` got it, and forwards the requests to `consumer` when it is time.
     pub(crate) fn finished_round(&mut self, consumer: &mut dyn Consumer) {
         self.rounds = self.rounds.saturating_sub(1);
         if self.rounds == 0 && !self.tickets.is_empty() {

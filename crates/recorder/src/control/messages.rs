@@ -1,5 +1,5 @@
-//! What the threads of a recording tell the one that writes. It sleeps as long as there is nothing that it should do at once:
-//! to be woken for each message of a round would cost it more than the records in them.
+//! The message queue from the threads of a recording to the session's thread. Sending and waking are separate calls: waking the
+//! thread for each message of a round would cost more than consuming the records.
 
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
@@ -9,55 +9,55 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use super::OutsideEvent;
 use crate::consumer::Chunk;
 
-/// A message to the reader of a recording.
+/// A message to the session's thread.
 pub(crate) enum Message {
     /// Records of one ring, in the order of the ring.
     Chunk(Chunk),
-    /// A reader has emptied its rings since round `.0` began.
+    /// A reader has drained its rings for the round with this number.
     Answer(u64),
-    /// Something from outside: see `control`.
+    /// An event from outside of the rings.
     Outside(OutsideEvent),
 }
 
-/// Nobody takes messages any more.
+/// The error of sending to a queue whose receiver is dropped.
 #[derive(Debug)]
 pub(crate) struct Closed;
 
-/// True if those who tell something are still there is seen by looking only.
-const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+/// Longest time to park. A closed channel does not wake the thread, so it checks for that at least this often.
+const MAX_SLEEP: Duration = Duration::from_millis(100);
 
-/// A box for messages to the calling thread. What is under way in it is bounded by the readers' memory.
-pub(crate) fn boxes() -> (Outbox, Inbox) {
+/// Creates a queue to the calling thread. It is unbounded; the memory that readers have for chunks bounds what is in it.
+pub(crate) fn queue() -> (Outbox, Inbox) {
     let (sender, messages) = crossbeam_channel::unbounded();
-    (Outbox { messages: sender, addressee: thread::current() }, Inbox { messages })
+    (Outbox { messages: sender, receiver: thread::current() }, Inbox { messages })
 }
 
-/// The side of those who tell something.
+/// The sending side.
 #[derive(Clone)]
 pub(crate) struct Outbox {
     messages: Sender<Message>,
-    addressee: Thread,
+    receiver: Thread,
 }
 
 impl Outbox {
-    /// Leaves a message, to be found when its addressee is awake.
+    /// Sends a message without waking the receiving thread.
     pub(crate) fn leave(&self, message: Message) -> Result<(), Closed> {
         self.messages.send(message).map_err(|_| Closed)
     }
 
-    /// Wakes the addressee for what has been left.
+    /// Wakes the receiving thread.
     pub(crate) fn wake(&self) {
-        self.addressee.unpark();
+        self.receiver.unpark();
     }
 }
 
-/// The addressee's side, for the thread that made it.
+/// The receiving side, for the thread that created the queue.
 pub(crate) struct Inbox {
     messages: Receiver<Message>,
 }
 
 impl Inbox {
-    /// The next message; waits for it until `deadline` (`None`: as long as somebody may tell something).
+    /// Returns the next message. Waits for it until `deadline`; without one, until a message comes or all senders are dropped.
     pub(crate) fn next(&self, deadline: Option<Instant>) -> Result<Message, RecvTimeoutError> {
         loop {
             match self.messages.try_recv() {
@@ -69,8 +69,8 @@ impl Inbox {
             if rest == Some(Duration::ZERO) {
                 return Err(RecvTimeoutError::Timeout);
             }
-            // Who leaves a message before waking us is not missed, whatever else has woken us.
-            thread::park_timeout(rest.unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP));
+            // A message is in the queue before its sender wakes us, so that parking here cannot miss one.
+            thread::park_timeout(rest.unwrap_or(MAX_SLEEP).min(MAX_SLEEP));
         }
     }
 }
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn messages_are_found_when_woken_and_when_the_time_is_over() {
-        let (outbox, inbox) = boxes();
+        let (outbox, inbox) = queue();
         assert!(matches!(inbox.next(Some(Instant::now())), Err(RecvTimeoutError::Timeout)));
         let its = outbox.clone();
         let teller = thread::spawn(move || {

@@ -1,5 +1,5 @@
-//! How a recording is controlled from outside: signals, commands, conditions on which kept records are written, the end of the
-//! target; and the messages by which all threads reach the one that writes.
+//! Controlling a recording from outside: signals, commands, conditions on which kept records are written, the end of the target;
+//! and the message queue to the thread that runs the session.
 
 mod commands;
 mod conditions;
@@ -22,12 +22,12 @@ use host::sys::signals::{Received, SIGHUP, SIGINT, SIGTERM, SIGUSR2, SignalFd, S
 pub use commands::CommandSources;
 pub(crate) use commands::{Answers, CommandThread};
 pub(crate) use conditions::ConditionThread;
-pub(crate) use dump_requests::{NOBODY, Requests};
+pub(crate) use dump_requests::{DumpRequests, NO_TICKET};
 pub(crate) use outside_event::{Command, OutsideEvent};
-pub(crate) use slow_calls::CallWatch;
-pub(crate) use watcher::{Outside, Watcher};
+pub(crate) use slow_calls::SlowCallDetector;
+pub(crate) use watcher::{OutsidePoller, Watcher};
 
-/// Stops a recording; cheap to clone and usable from any thread.
+/// A handle that stops a recording or count. It is cheap to clone and usable from any thread.
 #[derive(Clone, Debug)]
 pub struct Control {
     inner: Arc<Inner>,
@@ -36,18 +36,18 @@ pub struct Control {
 #[derive(Debug)]
 struct Inner {
     stop: AtomicBool,
-    /// Wakes the watcher for `stop`, or because the recording is over.
+    /// Wakes the watcher after `stop` was set, or because the recording is over.
     waker: Waker,
     signals: Option<SignalFd>,
-    /// The signal mask that a command begins with.
+    /// The signal mask that a command starts with.
     mask: SignalMask,
-    /// Until the recording begins.
+    /// Taken when the recording begins.
     commands: Mutex<CommandSources>,
 }
 
 impl Control {
-    /// A control that signals do not reach: the caller takes them itself, by `signals`. A command does not inherit that
-    /// they are held back.
+    /// Creates a control for a caller that handles signals itself, with `signals`. A command starts with the signal mask from
+    /// before `signals` blocked them.
     ///
     /// # Errors
     /// No more file descriptors.
@@ -55,8 +55,8 @@ impl Control {
         Self::with(None, signals.mask_before())
     }
 
-    /// A control that SIGINT, SIGTERM and SIGHUP reach, instead of ending the process, as long as it lives. To be made
-    /// before any thread is started.
+    /// Creates a control that SIGINT, SIGTERM and SIGHUP stop, instead of ending the process, as long as it lives. Must be called
+    /// before any thread is started: threads inherit the signal mask.
     ///
     /// # Errors
     /// No more file descriptors.
@@ -66,7 +66,7 @@ impl Control {
         Self::with(Some(signals), mask)
     }
 
-    /// As [`Control::with_signals`]; SIGUSR2 asks for a file with what is kept ([`crate::RecordingSink::request_dump`]).
+    /// As [`Control::with_signals`], and SIGUSR2 requests a file with the kept records ([`crate::RecordingSink::request_dump`]).
     ///
     /// # Errors
     /// No more file descriptors.
@@ -76,7 +76,7 @@ impl Control {
         Self::with(Some(signals), mask)
     }
 
-    /// Takes commands from `sources`, too, while it records.
+    /// Has the recording accept commands from `sources`.
     pub fn accept_commands_from(&self, sources: CommandSources) {
         *self.inner.commands.lock().unwrap_or_else(PoisonError::into_inner) = sources;
     }
@@ -91,18 +91,18 @@ impl Control {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Ends the recording: the file is finished as if the target had ended.
+    /// Stops the recording. Its file is finished as if the target had ended.
     pub fn stop(&self) {
         self.inner.stop.store(true, Ordering::Release);
         self.inner.waker.wake();
     }
 
-    /// The signal mask that a command shall begin with.
+    /// Returns the signal mask that a command starts with.
     pub(crate) fn mask_for_command(&self) -> SignalMask {
         self.inner.mask
     }
 
-    /// Waits until `process` has ended, or a signal arrives.
+    /// Waits until `process` has ended (`None`), or a signal other than SIGUSR2 arrives.
     pub(crate) fn wait_for(&self, process: &PidFd) -> Option<Received> {
         let mut poll = PollSet::default();
         let ended = poll.add(process.as_fd());
@@ -114,7 +114,7 @@ impl Control {
                 return None;
             }
             let signal = self.inner.signals.as_ref().and_then(SignalFd::next);
-            // There is nothing left to be asked for.
+            // The recording is over, so SIGUSR2 has no records to request.
             if let Some(signal) = signal.filter(|signal| signal.signal != SIGUSR2) {
                 return Some(signal);
             }

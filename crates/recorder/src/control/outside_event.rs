@@ -1,4 +1,4 @@
-//! What happens to a running recording from outside of its rings.
+//! Events that reach a running recording from outside of its rings.
 
 use host::sys::signals::Received;
 
@@ -9,27 +9,27 @@ pub(crate) enum OutsideEvent {
     Stop,
     /// A signal arrived that ends the recording.
     Signal(Received),
-    /// One arrived that asks for a file with what is kept.
+    /// SIGUSR2 arrived: it requests a file with the kept records.
     Dump,
-    /// One of [`crate::Options::dump_conditions`] has happened: its place there.
+    /// A condition is met: its index in [`crate::Options::dump_conditions`].
     Condition(usize),
-    /// A command came, which is answered with its ticket.
+    /// A command arrived. The answer to it carries the ticket.
     Command(Command, u64),
-    /// The process at this place of the list has ended.
+    /// The watched process at this index has ended.
     Ended(usize),
 }
 
-/// A command that can be asked for, in perf's words where it has them.
+/// A command to a running recording, with perf's names where perf has the command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Command {
-    /// Sample from now on.
+    /// Starts or resumes sampling.
     Enable,
-    /// Do not sample from now on.
+    /// Pauses sampling.
     Disable,
-    /// Write what is kept.
+    /// Writes the kept records to a file.
     Dump,
-    /// Answer.
+    /// Does nothing but answer.
     Ping,
-    /// End the recording.
+    /// Ends the recording.
     Stop,
 }

@@ -1,4 +1,4 @@
-//! Calls that take too long: a probe at the entry of a function and one at its return, whose samples are matched as they come.
+//! Detects slow calls: matches the samples of a probe at a function's entry with those of one at its return, while recording.
 
 use std::collections::HashMap;
 use std::io;
@@ -9,62 +9,63 @@ use model::{Tid, Timestamp};
 use rustc_hash::FxBuildHasher;
 use tracker::Orderer;
 
-use super::NOBODY;
+use super::NO_TICKET;
 use crate::consumer::{Chunk, Consumer, Ending, Recording, RecordingSink, RingKind, forward_calls};
 use crate::notice::Notice;
 use crate::options::SlowCall;
 
-/// Rounds until the stages behind have handed on what has come.
-const ROUNDS: u8 = 2;
-/// A function that is slow all the time makes a file no more often than this.
-const BETWEEN: Duration = Duration::from_secs(10);
-/// Calls of a thread that have not returned: of deeper recursion the outer ones are forgotten.
-const MOST_CALLS: usize = 1 << 10;
-/// Threads with such calls. Those that ended within one stay until there are so many.
-const MOST_THREADS: usize = 1 << 16;
+/// Number of rounds after which later stages have forwarded the samples of a slow call.
+const ROUNDS_UNTIL_DUMP: u8 = 2;
+/// Shortest time between two files for the same function, which may be slow all the time.
+const MIN_DUMP_INTERVAL: Duration = Duration::from_secs(10);
+/// Maximum number of calls of a thread without a return; of a deeper recursion the outermost calls are forgotten.
+const MAX_OPEN_CALLS: usize = 1 << 10;
+/// Maximum number of threads with such calls. When it is reached, all are forgotten: threads that ended within a call stay
+/// until then.
+const MAX_THREADS: usize = 1 << 16;
 
-/// A consumer that hands everything on, and asks for a file when a call took too long.
-pub(crate) struct CallWatch<C> {
+/// A stage that forwards everything, and requests a file when a call was slow.
+pub(crate) struct SlowCallDetector<C> {
     consumer: C,
     calls: Vec<SlowCall>,
-    /// By the kernel's id: the place of the call, and whether it is its return.
+    /// For each id of the kernel: the index in `calls`, and whether the probe is at the return.
     ids: HashMap<u64, (usize, bool), FxBuildHasher>,
     layouts: Vec<[Option<RecordLayout>; 2]>,
     orderer: Orderer<(usize, bool, Tid)>,
-    /// The times at which calls began that have not returned.
-    begun: HashMap<(usize, Tid), Vec<u64>, FxBuildHasher>,
-    /// The time at which a file was asked for last, for each call.
-    asked: Vec<Option<Instant>>,
-    /// Rounds until the file is asked for.
+    /// The entry times of calls without a return, by index in `calls` and thread; the innermost is the last.
+    open_calls: HashMap<(usize, Tid), Vec<u64>, FxBuildHasher>,
+    /// When each of `calls` last requested a file.
+    requested: Vec<Option<Instant>>,
+    /// Number of rounds until a file is requested, if one is to be.
     rounds: Option<u8>,
     notices: Vec<Notice>,
 }
 
-impl<C: Consumer> CallWatch<C> {
-    /// Watches for `calls` in what goes to `consumer`.
+impl<C: Consumer> SlowCallDetector<C> {
+    /// Watches for slow `calls` among the samples that go to `consumer`.
     pub(crate) fn new(consumer: C, calls: Vec<SlowCall>) -> Self {
         Self {
             consumer,
-            asked: vec![None; calls.len()],
+            requested: vec![None; calls.len()],
             calls,
             ids: HashMap::default(),
             layouts: Vec::new(),
             orderer: Orderer::default(),
-            begun: HashMap::default(),
+            open_calls: HashMap::default(),
             rounds: None,
             notices: Vec::new(),
         }
     }
 
-    /// Notes the samples of the probes.
-    fn note(&mut self, mut records: &[u8]) {
+    /// Puts the samples of the probes into the order of time.
+    fn push_samples(&mut self, mut records: &[u8]) {
         let Some(any) = self.layouts.iter().flatten().flatten().next().cloned() else { return };
         while let Ok((raw, size)) = RawRecord::parse(records, Endian::NATIVE) {
             records = records.get(size..).unwrap_or(&[]);
             if raw.kind != kind::SAMPLE {
                 continue;
             }
-            // The id stands at the same place in samples of all events.
+            // The id is at the same offset in samples of all events.
             let Some(&(place, is_return)) = any.id_of(&raw).and_then(|id| self.ids.get(&id)) else {
                 continue;
             };
@@ -81,37 +82,37 @@ impl<C: Consumer> CallWatch<C> {
         self.orderer.finish_round();
         while let Some((Timestamp(time), (place, is_return, tid))) = self.orderer.pop() {
             if !is_return {
-                if self.begun.len() >= MOST_THREADS {
-                    self.begun.clear();
+                if self.open_calls.len() >= MAX_THREADS {
+                    self.open_calls.clear();
                 }
-                let begun = self.begun.entry((place, tid)).or_default();
-                if begun.len() >= MOST_CALLS {
-                    begun.remove(0);
+                let open_calls = self.open_calls.entry((place, tid)).or_default();
+                if open_calls.len() >= MAX_OPEN_CALLS {
+                    open_calls.remove(0);
                 }
-                begun.push(time);
+                open_calls.push(time);
                 continue;
             }
-            let Some(begun) = self.begun.get_mut(&(place, tid)) else { continue };
-            let took = begun.pop().map(|begin| Duration::from_nanos(time.saturating_sub(begin)));
-            if begun.is_empty() {
-                self.begun.remove(&(place, tid));
+            let Some(open_calls) = self.open_calls.get_mut(&(place, tid)) else { continue };
+            let took = open_calls.pop().map(|begin| Duration::from_nanos(time.saturating_sub(begin)));
+            if open_calls.is_empty() {
+                self.open_calls.remove(&(place, tid));
             }
             if let (Some(took), Some(call)) = (took, self.calls.get(place))
                 && took > call.limit
-                && let Some(asked) = self.asked.get_mut(place)
-                && asked.is_none_or(|asked| asked.elapsed() >= BETWEEN)
+                && let Some(requested) = self.requested.get_mut(place)
+                && requested.is_none_or(|requested| requested.elapsed() >= MIN_DUMP_INTERVAL)
             {
-                *asked = Some(Instant::now());
+                *requested = Some(Instant::now());
                 let took = took.as_secs_f64() * 1000.0;
                 let why = format!("a call of {} in thread {} took {took:.1} ms", call.name, tid.0);
                 self.notices.push(Notice::ConditionMet(why));
-                self.rounds.get_or_insert(ROUNDS);
+                self.rounds.get_or_insert(ROUNDS_UNTIL_DUMP);
             }
         }
     }
 }
 
-impl<C: Consumer> RecordingSink for CallWatch<C> {
+impl<C: Consumer> RecordingSink for SlowCallDetector<C> {
     fn begin(&mut self, recording: &Recording) -> io::Result<()> {
         for (place, call) in self.calls.iter().enumerate() {
             let mut layouts = [None, None];
@@ -138,7 +139,7 @@ impl<C: Consumer> RecordingSink for CallWatch<C> {
         self.consumer.finished_round()?;
         self.rounds = match self.rounds {
             Some(0) => {
-                self.consumer.request_dump(NOBODY);
+                self.consumer.request_dump(NO_TICKET);
                 None
             }
             rounds => rounds.map(|rounds| rounds - 1),
@@ -164,10 +165,10 @@ impl<C: Consumer> RecordingSink for CallWatch<C> {
     forward_calls!(this => this.consumer);
 }
 
-impl<C: Consumer> Consumer for CallWatch<C> {
+impl<C: Consumer> Consumer for SlowCallDetector<C> {
     fn consume(&mut self, chunk: Chunk) -> io::Result<Option<Vec<u8>>> {
         if chunk.ring == RingKind::Samples {
-            self.note(&chunk.bytes);
+            self.push_samples(&chunk.bytes);
         }
         self.consumer.consume(chunk)
     }

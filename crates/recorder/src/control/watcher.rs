@@ -1,4 +1,4 @@
-//! Waiting for what ends a recording or a count from outside: signals, [`Control::stop`], the ends of processes.
+//! Waits for signals, [`Control::stop`], and the ends of processes: polled by a count, and by a thread for a recording.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use super::messages::{Message, Outbox};
 use super::{Control, OutsideEvent};
 use crate::error::Error;
 
-/// A poller of outside events, which needs no thread of its own.
-pub(crate) struct Outside {
+/// Polls for outside events on the caller's thread.
+pub(crate) struct OutsidePoller {
     control: Control,
     poll: PollSet,
-    /// The process at each of these places of the set.
+    /// The index in `poll` of each process.
     processes: Vec<usize>,
-    /// Kept open.
+    /// Open as long as `poll` refers to them.
     _pidfds: Vec<PidFd>,
-    /// Processes that live.
+    /// Number of processes that have not ended.
     pub(crate) left: usize,
-    /// True if a signal has come, and was passed on.
+    /// True if a signal has arrived and was forwarded to the command.
     pub(crate) has_signal: bool,
 }
 
-impl Outside {
-    /// Waits for the ends of `processes`, and for what `control` hears.
+impl OutsidePoller {
+    /// Prepares to wait for the ends of `processes`, and for signals and stops of `control`.
     pub(crate) fn new(control: &Control, processes: Vec<PidFd>) -> Self {
         let mut poll = PollSet::default();
         poll.add(control.inner.waker.as_fd());
@@ -41,7 +41,7 @@ impl Outside {
         Self { control, poll, processes: places, _pidfds: processes, left, has_signal: false }
     }
 
-    /// The next event; `None` where `timeout` was over before.
+    /// Waits for the next event; `None` after `timeout`.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> Option<OutsideEvent> {
         let inner = &self.control.inner;
         if inner.stop.load(Ordering::Acquire) {
@@ -61,7 +61,7 @@ impl Outside {
     }
 }
 
-/// The thread that waits for signals, for the processes' ends and for [`Control::stop`].
+/// The thread that waits for outside events and sends them to the session. Ends when this is dropped.
 pub(crate) struct Watcher {
     control: Control,
     over: Arc<AtomicBool>,
@@ -69,14 +69,15 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// Starts it; what it sees goes to `messages`.
+    /// Starts the thread, which sends its events to `messages`.
     pub(crate) fn start(control: &Control, processes: Vec<PidFd>, messages: Outbox) -> Result<Self, Error> {
         let over = Arc::new(AtomicBool::new(false));
-        let watched = Watched { control: control.clone(), over: Arc::clone(&over), processes, messages };
+        let watcher =
+            WatcherThread { control: control.clone(), over: Arc::clone(&over), processes, messages };
         let thread = std::thread::Builder::new()
             .name("watcher".to_owned())
             .stack_size(128 << 10)
-            .spawn(move || watched.run())
+            .spawn(move || watcher.run())
             .map_err(|errno| Error::System { what: "cannot start a thread", errno })?;
         Ok(Self { control: control.clone(), over, thread: Some(thread) })
     }
@@ -87,20 +88,20 @@ impl Drop for Watcher {
         self.over.store(true, Ordering::Release);
         self.control.inner.waker.wake();
         if let Some(thread) = self.thread.take() {
-            // It does not panic, and there is nothing to do if it had.
+            // The thread does not panic; if it did, there would be nothing to do about it.
             let _ = thread.join();
         }
     }
 }
 
-struct Watched {
+struct WatcherThread {
     control: Control,
     over: Arc<AtomicBool>,
     processes: Vec<PidFd>,
     messages: Outbox,
 }
 
-impl Watched {
+impl WatcherThread {
     fn run(self) {
         let inner = &self.control.inner;
         let mut poll = PollSet::default();

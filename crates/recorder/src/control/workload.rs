@@ -1,4 +1,4 @@
-//! The command of a recording, and the processes whose end is the recording's.
+//! Starts the command of a recording, and finds the processes whose end ends the recording.
 
 use std::ffi::OsStr;
 use std::io;
@@ -14,9 +14,9 @@ use crate::error::{ENOENT, Error};
 use crate::open::processes;
 use crate::options::{Options, Target, Workload};
 
-/// Makes the process that the command will be, which waits.
+/// Forks the process that becomes the command; it waits until [`start`].
 pub(crate) fn fork(workload: &Workload, control: &Control) -> Result<WaitingChild, Error> {
-    // Some JITs write their symbol maps only under perf, which sets this (design §3).
+    // Some JITs write their symbol maps only if this is set, as perf sets it.
     let buildid_dir = std::env::var_os("PERF_BUILDID_DIR")
         .or_else(|| std::env::home_dir().map(|home| home.join(".debug").into_os_string()))
         .unwrap_or_else(|| ".debug".into());
@@ -29,13 +29,13 @@ pub(crate) fn fork(workload: &Workload, control: &Control) -> Result<WaitingChil
     program.fork(control.mask_for_command(), stdout).map_err(Error::Spawn)
 }
 
-/// Lets the child become the command.
+/// Lets the waiting child execute the command.
 pub(crate) fn start(waiting: WaitingChild, options: &Options) -> Result<Child, Error> {
     waiting.start().map_err(|errno| {
         let program = options.workload.as_ref().and_then(|workload| workload.words.first());
         let name = program.map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
         match errno.raw_os_error() {
-            // A file that is there is a script or a program whose interpreter is not.
+            // The file exists, so its interpreter is what is missing.
             Some(ENOENT) if name.contains('/') && Path::new(&name).exists() => Error::NoInterpreter { name },
             Some(ENOENT) => Error::CommandNotFound { name },
             _ => Error::NotExecutable { name, errno },
@@ -43,10 +43,10 @@ pub(crate) fn start(waiting: WaitingChild, options: &Options) -> Result<Child, E
     })
 }
 
-/// The processes and threads whose end is the recording's.
+/// Opens the processes and threads whose end ends the recording: the command, or else those of the target.
 pub(crate) fn watched(options: &Options, child: Option<&Child>) -> Vec<PidFd> {
     let watch = |pid: Pid| PidFd::open(pid).ok();
-    // One that ended a moment ago has nothing to wait for.
+    // A process that has ended already needs no waiting for.
     match (&options.target, child) {
         (_, Some(child)) => watch(child.pid()).into_iter().collect(),
         (Target::Threads(tids), None) => {
@@ -54,7 +54,7 @@ pub(crate) fn watched(options: &Options, child: Option<&Child>) -> Vec<PidFd> {
             if !threads.is_empty() {
                 return threads;
             }
-            // Before Linux 6.9 only processes can be waited for.
+            // Before Linux 6.9 only whole processes can be waited for.
             processes(options).unwrap_or_default().into_iter().filter_map(watch).collect()
         }
         _ => processes(options).unwrap_or_default().into_iter().filter_map(watch).collect(),

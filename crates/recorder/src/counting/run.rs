@@ -11,7 +11,7 @@ use host::sys::spawn::{Child, WaitingChild};
 use super::open::Counters;
 use super::{Counted, Plan, Reading, Sheet};
 use crate::control::workload;
-use crate::control::{Control, Outside, OutsideEvent};
+use crate::control::{Control, OutsideEvent, OutsidePoller};
 use crate::error::Error;
 use crate::notice::Notice;
 use crate::options::{Options, Target};
@@ -64,7 +64,7 @@ pub fn count(
         run.begin = Instant::now();
     }
     let processes = workload::watched(options, child.as_ref());
-    let mut outside = Outside::new(control, processes);
+    let mut outside = OutsidePoller::new(control, processes);
     let mut end = match options.delay {
         Some(delay) => {
             run.plan.interval = None; // Nothing is counted yet.
@@ -144,7 +144,7 @@ impl Run {
     /// Waits until `duration` is over or the target has ended, and reports each interval.
     fn wait(
         &mut self,
-        outside: &mut Outside,
+        outside: &mut OutsidePoller,
         child: Option<&Child>,
         duration: Option<Duration>,
         report: &mut dyn FnMut(&Sheet<'_>),

@@ -21,7 +21,7 @@ use perfdata::sections::WatchedTime;
 use crate::consumer::{Chunk, Consumer, DrainStats, Ending, LostCount, Recording, RingKind};
 use crate::control::messages::{self, Inbox, Message, Outbox};
 use crate::control::{
-    Answers, CallWatch, CommandThread, ConditionThread, Control, Requests, Watcher, workload,
+    Answers, CommandThread, ConditionThread, Control, DumpRequests, SlowCallDetector, Watcher, workload,
 };
 use crate::error::Error;
 use crate::members::MemberFilter;
@@ -70,7 +70,7 @@ pub fn record(
     let consumer: &mut dyn Consumer = if options.slow_calls.is_empty() {
         consumer
     } else {
-        watch = CallWatch::new(consumer, options.slow_calls.clone());
+        watch = SlowCallDetector::new(consumer, options.slow_calls.clone());
         &mut watch
     };
     let mut asking;
@@ -150,7 +150,7 @@ impl Prepared {
         waiting: Option<WaitingChild>,
     ) -> Result<Summary, Error> {
         let cpus = if options.per_thread { self.opened.cpus.len() } else { self.opened.rings.len() };
-        let (outbox, messages) = messages::boxes();
+        let (outbox, messages) = messages::queue();
         let readers = match self.start_readers(cpus, options, &outbox) {
             Ok(readers) => readers,
             Err(error) => {
@@ -204,7 +204,7 @@ impl Prepared {
                 .as_ref()
                 .filter(|clocks| clocks.has_reports())
                 .map(TaskClocks::reports),
-            requests: Requests::default(),
+            requests: DumpRequests::default(),
             answers,
             round: None,
             left: watching,
@@ -319,7 +319,7 @@ struct Run<'a> {
     lost_sideband: u64,
     tally: Tally,
     task_reports: Option<TaskReports>,
-    requests: Requests,
+    requests: DumpRequests,
     /// To those who sent commands.
     answers: Option<Answers>,
     /// The running round: its number, and how many readers have not answered.

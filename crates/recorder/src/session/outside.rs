@@ -6,7 +6,7 @@ use host::sys::signals::SIGTERM;
 
 use super::{Pause, Run};
 use crate::control::Command;
-use crate::control::NOBODY;
+use crate::control::NO_TICKET;
 use crate::control::OutsideEvent;
 use crate::notice::Notice;
 use crate::open::Opened;
@@ -33,12 +33,12 @@ impl Run<'_> {
     ) -> Next {
         match event {
             OutsideEvent::Stop => return Next::End,
-            OutsideEvent::Dump => self.requests.add(NOBODY, self.round.is_some()),
+            OutsideEvent::Dump => self.requests.add(NO_TICKET, self.round.is_some()),
             OutsideEvent::Condition(index) => {
                 if let Some(condition) = options.dump_conditions.get(index) {
                     (self.notices)(Notice::ConditionMet(condition.to_string()));
                 }
-                self.requests.add(NOBODY, self.round.is_some());
+                self.requests.add(NO_TICKET, self.round.is_some());
             }
             OutsideEvent::Command(command, ticket) => {
                 return self.command(command, ticket, opened, options, pause);
@@ -132,6 +132,6 @@ impl Run<'_> {
 
     /// Begins a round, where it is time or something waits for it; says whether it has.
     pub(super) fn round_is_due(&self, now: Instant, next: Instant) -> bool {
-        now >= next || (self.requests.wait_for_rounds() && self.round.is_none())
+        now >= next || (self.requests.want_round() && self.round.is_none())
     }
 }
