@@ -26,7 +26,7 @@ impl SampleSink for SampleCounter<'_> {
     type Error = Infallible;
 
     fn record(&mut self, record: &Record<'_>) {
-        self.window.containers.take(record);
+        self.window.containers.apply(record);
         if let Record::Mmap(mmap) = record
             && is_dump(mmap.path)
         {

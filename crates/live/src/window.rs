@@ -141,7 +141,7 @@ impl Window {
 
     /// Returns a thread together with the container that its process runs in now.
     pub(crate) fn thread_of(&mut self, pid: Pid, tid: Tid, comm: Name) -> Thread {
-        Thread { pid, tid, comm, container: self.containers.of(pid).cloned() }
+        Thread { pid, tid, comm, container: self.containers.container_of(pid).cloned() }
     }
 
     /// Counts a sample that was taken at `time`, in nanoseconds.

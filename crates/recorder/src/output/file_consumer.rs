@@ -126,7 +126,7 @@ impl FileConsumer {
         let Some(layout) = layout_of(&self.description) else { return };
         while let Ok((raw, size)) = RawRecord::parse(records, Endian::NATIVE) {
             records = records.get(size..).unwrap_or(&[]);
-            self.processes.take(&raw, layout);
+            self.processes.apply(&raw, layout);
             self.build_ids.note(&raw, layout);
             add_lost(&raw, layout, &mut self.lost[1]);
         }

@@ -1,4 +1,4 @@
-//! Which containers the recorded processes ran in: looked up when a process is seen first, and when it executes a program.
+//! The containers that recorded processes run in, read from `/proc` when a process is first seen and when it executes a program.
 
 use std::collections::HashMap;
 
@@ -9,19 +9,19 @@ use perfdata::sections::containers::{self, ContainerChange, MOST};
 use rustc_hash::FxBuildHasher;
 use tracker::container_of;
 
-/// More processes are not remembered: those whose ends were lost are forgotten with all others then.
-const MOST_KNOWN: usize = 1 << 16;
+/// Maximum number of processes that are remembered. When it is reached, all are forgotten, also those whose end was lost.
+const MAX_PROCESSES: usize = 1 << 16;
 
-/// The containers of the processes that live, as far as they were seen. One that was not seen runs where its parent does.
+/// The containers of live processes. A process that was not seen runs in its parent's container.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Containers {
     known: HashMap<Pid, Option<Name>, FxBuildHasher>,
 }
 
 impl Containers {
-    /// Takes a record: of a process that is new, that executes a program, or that ends. Returns the container of a process that runs in
-    /// another one than was known from then on.
-    pub fn take(&mut self, record: &Record<'_>) -> Option<ContainerChange> {
+    /// Applies a record: a process may begin, execute a program, or end. Returns a change if a process runs in another container
+    /// than was known.
+    pub fn apply(&mut self, record: &Record<'_>) -> Option<ContainerChange> {
         match record {
             Record::Fork(task) if task.pid != task.parent_pid => match self.known.get(&task.parent_pid) {
                 Some(container) => {
@@ -29,38 +29,38 @@ impl Containers {
                     self.known.insert(task.pid, container);
                     None
                 }
-                None => self.look_at(task.pid, task.time),
+                None => self.read_cgroup(task.pid, task.time),
             },
             Record::Exit(task) if task.pid.0 == task.tid.0 => {
                 self.known.remove(&task.pid);
                 None
             }
-            // It may have been put into a container between fork and exec: that is how containers begin.
+            // Container runtimes move a process into its container between fork and exec.
             Record::Comm(comm) if comm.exec || !self.known.contains_key(&comm.pid) => {
-                self.look_at(comm.pid, comm.sample_id.time.unwrap_or(Timestamp(0)))
+                self.read_cgroup(comm.pid, comm.sample_id.time.unwrap_or(Timestamp(0)))
             }
             Record::Mmap(map) if !self.known.contains_key(&map.pid) => {
-                self.look_at(map.pid, map.sample_id.time.unwrap_or(Timestamp(0)))
+                self.read_cgroup(map.pid, map.sample_id.time.unwrap_or(Timestamp(0)))
             }
             _ => None,
         }
     }
 
-    /// Returns the container of a process, which is looked at where it was not seen before; `None` for the host.
-    pub fn of(&mut self, pid: Pid) -> Option<&Name> {
+    /// Returns the container of a process; `None` for the host. Reads `/proc` for a process that was not seen before.
+    pub fn container_of(&mut self, pid: Pid) -> Option<&Name> {
         if !self.known.contains_key(&pid) {
-            self.look_at(pid, Timestamp(0));
-            // One that has ended is not looked for again.
+            self.read_cgroup(pid, Timestamp(0));
+            // A process that has ended is not read again.
             self.known.entry(pid).or_default();
         }
         self.known.get(&pid)?.as_ref()
     }
 
-    fn look_at(&mut self, pid: Pid, since: Timestamp) -> Option<ContainerChange> {
-        if self.known.len() >= MOST_KNOWN {
+    fn read_cgroup(&mut self, pid: Pid, since: Timestamp) -> Option<ContainerChange> {
+        if self.known.len() >= MAX_PROCESSES {
             self.known.clear();
         }
-        // One that has ended already ran where its parent did, most likely.
+        // A process that has ended already most likely ran in its parent's container.
         let cgroup = procfs::cgroup(pid).ok().filter(|_| pid.0 > 0)?;
         self.set(pid, since, container_of(&cgroup))
     }
@@ -71,7 +71,7 @@ impl Containers {
     }
 }
 
-/// The processes in containers that were seen while recording. One that is not in it runs where its parent did.
+/// The changes of containers while recording. A process without a change runs in its parent's container.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct ContainerTable {
     changes: Vec<ContainerChange>,
@@ -79,21 +79,21 @@ pub(crate) struct ContainerTable {
 }
 
 impl ContainerTable {
-    /// Takes a record of a sideband ring.
-    pub(crate) fn take(&mut self, record: &Record<'_>) {
-        let change = self.containers.take(record);
+    /// Applies a record of a sideband ring.
+    pub(crate) fn apply(&mut self, record: &Record<'_>) {
+        let change = self.containers.apply(record);
         self.changes.extend(change.filter(|_| self.changes.len() < MOST));
     }
 
-    /// Forgets the processes for which `keep` does not hold.
+    /// Removes the processes for which `keep` returns false.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(Pid) -> bool) {
         self.changes.retain(|change| keep(change.pid));
         self.containers.known.retain(|&pid, _| keep(pid));
     }
 
-    /// The bytes of the section ([`perfdata::sections::id::CONTAINERS`]); `None` where it would be empty.
+    /// Encodes the section [`perfdata::sections::id::CONTAINERS`]; `None` if it would be empty.
     pub(crate) fn to_section(&self) -> Option<Vec<u8>> {
-        // Those that only their parents tell of, for recordings that begin after these.
+        // Processes that inherited their container, for files of a series that begin after their parents ended.
         let mut inherited: Vec<_> =
             self.containers.known.iter().filter(|(_, container)| container.is_some()).collect();
         inherited.retain(|(pid, _)| !self.changes.iter().any(|change| change.pid == **pid));
@@ -136,13 +136,13 @@ mod tests {
         };
         let docker = Some(Name::from("docker:0123456789ab"));
         set(&mut table, -7, 3, docker.clone());
-        table.take(&fork(-8, -7));
+        table.apply(&fork(-8, -7));
         set(&mut table, -8, 6, docker.clone());
         assert_eq!(table.changes.len(), 1, "nothing new");
         set(&mut table, -8, 7, None);
-        table.take(&fork(-9, -7));
+        table.apply(&fork(-9, -7));
         // Ours is where it is.
-        table.take(&fork(own_pid().0, -100));
+        table.apply(&fork(own_pid().0, -100));
         assert!(table.containers.known.contains_key(&own_pid()));
         let section = table.to_section().unwrap();
         let read = containers::from_section(&section, Endian::NATIVE);

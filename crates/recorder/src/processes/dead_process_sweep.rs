@@ -1,4 +1,4 @@
-//! Which of the processes that a tracker knows still live.
+//! Has a tracker forget processes that have ended without an EXIT record.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -8,13 +8,14 @@ use model::Pid;
 use rustc_hash::FxBuildHasher;
 use tracker::Tracker;
 
-/// With fewer processes it is not worth a look.
-const MANY: usize = 1024;
-/// Nor more often than this. Records wait for less long: a process that was dead at two looks has no more to come.
-const BETWEEN: Duration = Duration::from_secs(30);
+/// Minimum number of known processes for a sweep; with fewer it is not worth reading `/proc`.
+const MIN_PROCESSES: usize = 1024;
+/// Shortest time between two sweeps. Records are in order sooner than that: a process that was dead at two sweeps has no more
+/// records to come.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Looks now and then which processes live, for a tracker of this machine that runs for days: processes whose end was lost
-/// would be remembered for ever.
+/// Regularly reads which processes live, for a tracker of this machine that runs for days: processes whose EXIT record was lost
+/// would never be forgotten.
 #[derive(Debug)]
 pub(crate) struct DeadProcessSweep {
     last: Instant,
@@ -27,13 +28,13 @@ impl Default for DeadProcessSweep {
 }
 
 impl DeadProcessSweep {
-    /// Lets the tracker forget the dead, where it is time to look.
+    /// Has the tracker forget dead processes, if a sweep is due.
     pub(crate) fn run_if_due(&mut self, tracker: &mut Tracker) {
-        if tracker.processes() < MANY || self.last.elapsed() < BETWEEN {
+        if tracker.processes() < MIN_PROCESSES || self.last.elapsed() < SWEEP_INTERVAL {
             return;
         }
         self.last = Instant::now();
-        // Where /proc cannot be read, nothing is known of anybody.
+        // If /proc cannot be read, all may live.
         if let Ok(alive) = procfs::processes() {
             let alive: HashSet<Pid, FxBuildHasher> = alive.into_iter().collect();
             tracker.forget_dead(|pid| alive.contains(&pid));
@@ -49,10 +50,10 @@ mod tests {
     use host::sys::perf_event::own_pid;
     use model::Tid;
 
-    /// Beyond the largest number that a process can have (`PID_MAX_LIMIT`).
+    /// Above the largest pid (`PID_MAX_LIMIT`).
     const NOBODY: i32 = 1 << 22;
 
-    /// So many processes that do not live, and ourselves.
+    /// A tracker of `dead` processes that do not exist, and of this one.
     fn tracker(dead: i32) -> Tracker {
         let mut tracker = Tracker::new();
         for pid in (NOBODY + 1..=NOBODY + dead).map(Pid).chain([own_pid()]) {
@@ -62,16 +63,16 @@ mod tests {
         tracker
     }
 
-    /// One that looked so long ago, if the machine has run for that long.
+    /// A sweep that last ran `age` ago; `None` if the machine has not run for that long.
     fn swept_before(age: Duration) -> Option<DeadProcessSweep> {
         Instant::now().checked_sub(age).map(|last| DeadProcessSweep { last })
     }
 
     #[test]
     fn the_dead_are_forgotten_at_the_second_look_and_the_living_stay() {
-        let mut tracker = tracker(MANY as i32);
-        for left in [MANY + 1, 1] {
-            let Some(mut sweep) = swept_before(BETWEEN) else { return };
+        let mut tracker = tracker(MIN_PROCESSES as i32);
+        for left in [MIN_PROCESSES + 1, 1] {
+            let Some(mut sweep) = swept_before(SWEEP_INTERVAL) else { return };
             sweep.run_if_due(&mut tracker);
             assert_eq!(tracker.processes(), left);
         }
@@ -80,17 +81,17 @@ mod tests {
 
     #[test]
     fn looks_are_seldom_and_only_where_there_are_many() {
-        let mut crowd = tracker(MANY as i32);
+        let mut crowd = tracker(MIN_PROCESSES as i32);
         let Some(mut just_looked) = swept_before(Duration::ZERO) else { return };
         for _ in 0..3 {
             just_looked.run_if_due(&mut crowd);
         }
-        assert_eq!(crowd.processes(), MANY + 1);
-        let mut few = tracker(MANY as i32 - 2);
+        assert_eq!(crowd.processes(), MIN_PROCESSES + 1);
+        let mut few = tracker(MIN_PROCESSES as i32 - 2);
         for _ in 0..3 {
-            let Some(mut long_ago) = swept_before(BETWEEN) else { return };
+            let Some(mut long_ago) = swept_before(SWEEP_INTERVAL) else { return };
             long_ago.run_if_due(&mut few);
         }
-        assert_eq!(few.processes(), MANY - 1);
+        assert_eq!(few.processes(), MIN_PROCESSES - 1);
     }
 }

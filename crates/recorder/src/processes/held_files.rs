@@ -1,4 +1,5 @@
-//! Keeps the files open whose names would be gone when the recording is read, as long as there is a process to find them by.
+//! Keeps mapped files open that will not be found by their paths when the recording is read: a process that maps a file is
+//! the way to open it.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -17,8 +18,8 @@ use crate::consumer::{
     Chunk, Consumer, Ending, Recording, RecordingSink, RingKind, forward_calls, forward_upkeep,
 };
 
-/// Folders of what a distribution installs: these files stay, unless a process sees others under their names.
-const SYSTEM: [&[u8]; 9] = [
+/// Folders of installed packages, whose files stay. A process in another mount namespace or root may see other files there.
+const PACKAGE_FOLDERS: [&[u8]; 9] = [
     b"/usr/",
     b"/lib/",
     b"/lib32/",
@@ -29,17 +30,17 @@ const SYSTEM: [&[u8]; 9] = [
     b"/gnu/store/",
     b"/snap/",
 ];
-/// Roots of containers that are kept open.
-const MOST_ROOTS: usize = 64;
-/// Processes that are remembered. When there are more, all are forgotten, and looked at again.
-const MOST_PROCESSES: usize = 1 << 16;
+/// Maximum number of root folders of containers that are kept open.
+const MAX_ROOTS: usize = 64;
+/// Maximum number of processes that are remembered. When it is reached, all are forgotten, and read again when they map a file.
+const MAX_PROCESSES: usize = 1 << 16;
 
-/// Sources of names that may be gone when the recording is read.
+/// Sources of names that may not exist any more when the recording is read.
 #[derive(Clone, Default, Debug)]
 pub struct NameSources {
-    /// The files that will not be found by their paths, open.
+    /// The open files that will not be found by their paths.
     pub files: Arc<RetainedFiles>,
-    /// True if a process had memory for generated code, whose names are in files that it writes itself.
+    /// True if a process has generated code: it writes the names of that into files.
     pub has_generated_code: bool,
 }
 
@@ -50,13 +51,13 @@ impl NameSources {
     }
 }
 
-/// Hands everything on as it comes, and looks at mappings on the way: before they are put into order, while most of their
-/// processes live.
+/// A stage that forwards everything, and opens mapped files. It stands before the records are put into order, when most of the
+/// processes still live.
 pub struct FileHolder<C> {
     consumer: C,
     layout: Option<RecordLayout>,
     own: Option<PathView>,
-    /// The views of processes that see other files than we do; `None` for those that see the same.
+    /// The mount namespace and root of each process; `None` if they are ours.
     processes: HashMap<Pid, Option<PathView>>,
     roots: HashMap<PathView, File>,
     held: Arc<Mutex<RetainedFiles>>,
@@ -64,25 +65,25 @@ pub struct FileHolder<C> {
 }
 
 impl<C: Consumer> FileHolder<C> {
-    /// Watches what goes to `consumer`.
+    /// Creates a stage before `consumer`.
     pub fn new(consumer: C) -> Self {
         Self::with_shared_files(consumer, Arc::default())
     }
 
-    /// Watches what goes to `consumer`, and adds to `held`, which others may look at meanwhile.
+    /// Creates a stage before `consumer` that adds the files to `held`, which other threads may read meanwhile.
     pub fn with_shared_files(consumer: C, held: Arc<Mutex<RetainedFiles>>) -> Self {
         let (processes, roots) = (HashMap::new(), HashMap::new());
         Self { consumer, layout: None, own: None, processes, roots, held, has_generated_code: false }
     }
 
-    /// Ends the watching; returns the sources of names that were found.
+    /// Closes the files that will be found by their paths, and returns the others.
     pub fn into_sources(self) -> NameSources {
         let mut files = std::mem::take(&mut *lock(&self.held));
         files.close_findable();
         NameSources { files: Arc::new(files), has_generated_code: self.has_generated_code }
     }
 
-    fn look_at(&mut self, mut records: &[u8], layout: &RecordLayout) {
+    fn apply_records(&mut self, mut records: &[u8], layout: &RecordLayout) {
         while let Ok((raw, size)) = RawRecord::parse(records, Endian::NATIVE) {
             records = records.get(size..).unwrap_or(&[]);
             if !matches!(raw.kind, kind::MMAP2 | kind::COMM | kind::FORK | kind::EXIT) {
@@ -90,8 +91,8 @@ impl<C: Consumer> FileHolder<C> {
             }
             match layout.decode(&raw) {
                 Ok(Record::Mmap(map)) if map.mode == CpuMode::User => self.map(&map),
-                Ok(Record::Comm(comm)) if comm.exec && comm.pid.0 > 0 => drop(self.look_again(comm.pid)),
-                // Rings are in no order to each other: what the child did may have come before.
+                Ok(Record::Comm(comm)) if comm.exec && comm.pid.0 > 0 => drop(self.read_view(comm.pid)),
+                // The child's records, from another ring, may have come before this one.
                 Ok(Record::Fork(task)) if task.pid != task.parent_pid => {
                     if let Some(view) = self.processes.get(&task.parent_pid).cloned() {
                         self.processes.entry(task.pid).or_insert(view);
@@ -107,7 +108,7 @@ impl<C: Consumer> FileHolder<C> {
         self.has_generated_code |= tracker::is_generated_code(map) || generated::is_dump(map.path);
         let Some(identity) = tracker::mapped_object(map).filter(|_| map.pid.0 > 0) else { return };
         let view = self.view(map.pid);
-        if view.is_none() && SYSTEM.iter().any(|folder| map.path.starts_with(folder)) {
+        if view.is_none() && PACKAGE_FOLDERS.iter().any(|folder| map.path.starts_with(folder)) {
             return;
         }
         let at = MappingLocation {
@@ -119,32 +120,33 @@ impl<C: Consumer> FileHolder<C> {
         lock(&self.held).add(&identity, &at);
     }
 
-    /// Returns the view of a process, where these are other files than ours.
+    /// Returns the mount namespace and root of a process; `None` if they are ours.
     fn view(&mut self, pid: Pid) -> Option<PathView> {
         match self.processes.get(&pid) {
             Some(known) => known.clone(),
-            None => self.look_again(pid).flatten(),
+            None => self.read_view(pid).flatten(),
         }
     }
 
-    /// Containers begin between fork and exec. Of a process that has ended already it stays known what its parent sees.
-    fn look_again(&mut self, pid: Pid) -> Option<Option<PathView>> {
+    /// Reads the mount namespace and root of a process, again after exec: container runtimes change them between fork and exec. A
+    /// process that has ended already keeps what it inherited from its parent.
+    fn read_view(&mut self, pid: Pid) -> Option<Option<PathView>> {
         if self.own.is_none() {
             self.own = procfs::path_view(own_pid()).ok();
         }
         let view = procfs::path_view(pid).ok()?;
         let view = (self.own.as_ref() != Some(&view)).then_some(view);
-        if self.roots.len() >= MOST_ROOTS {
+        if self.roots.len() >= MAX_ROOTS {
             let used: HashSet<&PathView> = self.processes.values().flatten().collect();
             self.roots.retain(|view, _| used.contains(view));
         }
         if let Some(view) = view.as_ref().filter(|view| !self.roots.contains_key(view))
-            && self.roots.len() < MOST_ROOTS
+            && self.roots.len() < MAX_ROOTS
             && let Ok(root) = procfs::root_folder(pid)
         {
             self.roots.insert(view.clone(), root);
         }
-        if self.processes.len() >= MOST_PROCESSES {
+        if self.processes.len() >= MAX_PROCESSES {
             self.processes.clear();
         }
         self.processes.insert(pid, view.clone());
@@ -153,7 +155,7 @@ impl<C: Consumer> FileHolder<C> {
 }
 
 fn lock(held: &Mutex<RetainedFiles>) -> MutexGuard<'_, RetainedFiles> {
-    // Nobody panics while holding it; if so, the files are as good as they were.
+    // No code panics while it holds the lock; if it did, the files would still be consistent.
     held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -184,7 +186,7 @@ impl<C: Consumer> Consumer for FileHolder<C> {
         if chunk.ring == RingKind::Sideband
             && let Some(layout) = self.layout.take()
         {
-            self.look_at(&chunk.bytes, &layout);
+            self.apply_records(&chunk.bytes, &layout);
             self.layout = Some(layout);
         }
         self.consumer.consume(chunk)

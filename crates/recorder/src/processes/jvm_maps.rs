@@ -1,4 +1,4 @@
-//! Asks the Java virtual machines of a recording for the names of their code (`host::jvm`), while it runs or at its end.
+//! Asks recorded Java virtual machines to write perf maps with the names of their code (`host::jvm`), while recording or at the end.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,25 +16,26 @@ use crate::notice::Notice;
 use crate::options::JvmMapTiming;
 use crate::records::{each, is_sample, u32_at};
 
-/// The library that a virtual machine is.
-const LIBRARY: &[u8] = b"libjvm.so";
-/// More virtual machines are not asked.
-const MOST: usize = 64;
-/// Samples after which one is worth a question while it runs.
-const WORTH_IT: u64 = 10;
-/// The process in a sample, which begins so whatever else it has.
+/// The library by whose mapping a virtual machine is recognized.
+const JVM_LIBRARY: &[u8] = b"libjvm.so";
+/// Maximum number of virtual machines that are asked.
+const MAX_MACHINES: usize = 64;
+/// Minimum number of samples since the last request for another one while recording.
+const MIN_SAMPLES: u64 = 10;
+/// Offset of the pid in a sample; all samples begin with these fields.
 const PID: usize = offsets::in_sample(
     SampleFormat::IDENTIFIER.union(SampleFormat::IP).union(SampleFormat::TID),
     SampleFormat::TID,
 );
-/// Least time between two questions to one: a view shows names two seconds after their code became hot.
-const BETWEEN: Duration = Duration::from_secs(2);
-/// Of its time, a virtual machine answers at most this part: it compiles nothing meanwhile.
-const SHARE: u32 = 100;
-/// Time after which one that could not be asked twice is asked again: the first time it may have been too young.
-const AFTER_FAILURE: Duration = Duration::from_secs(10);
+/// Shortest time between two requests to one virtual machine: a view shows names two seconds after their code became hot.
+const MIN_REQUEST_INTERVAL: Duration = Duration::from_secs(2);
+/// A virtual machine compiles nothing while it writes a map. The next request waits for this many times as long as the last one
+/// took, so that at most one per cent of its time goes into maps.
+const PAUSE_PER_REQUEST_TIME: u32 = 100;
+/// Time until the next request after two failed ones. The first may fail because the virtual machine has just started.
+const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Hands everything on as it comes; learns from mappings which processes are virtual machines.
+/// A stage that forwards everything, and learns from mappings which processes are Java virtual machines.
 pub(crate) struct JvmMapRequester<C> {
     consumer: C,
     asking: JvmMapTiming,
@@ -43,63 +44,65 @@ pub(crate) struct JvmMapRequester<C> {
     notices: Vec<Notice>,
 }
 
-/// A process in which the library is mapped.
+/// A Java virtual machine.
 struct Machine {
-    /// Its samples since it was asked last.
+    /// Number of its samples since the last request.
     samples: u64,
-    /// The question that it has not answered.
-    question: Option<Receiver<AttachOutcome>>,
+    /// The pending request.
+    request: Option<Receiver<AttachOutcome>>,
     outcome: Option<AttachOutcome>,
-    /// Questions in a row that brought nothing.
+    /// Number of failed requests in a row.
     failures: u32,
     next: Option<Instant>,
-    told: bool,
+    is_reported: bool,
 }
 
 impl Machine {
     fn new(asking: JvmMapTiming) -> Self {
         let next = (asking != JvmMapTiming::AtEnd).then(Instant::now);
-        Self { samples: 0, question: None, outcome: None, failures: 0, next, told: false }
+        Self { samples: 0, request: None, outcome: None, failures: 0, next, is_reported: false }
     }
 
     fn ask(&mut self, pid: Pid) {
         self.samples = 0;
-        self.question = jvm::request_perf_map(pid).ok();
+        self.request = jvm::request_perf_map(pid).ok();
         self.next = None;
     }
 
-    /// Takes the answer, if it has come.
+    /// Takes the outcome of the pending request, if there is one, and sets the time of the next.
     fn poll(&mut self, asking: JvmMapTiming) {
-        let outcome = match self.question.as_ref().map(Receiver::try_recv) {
+        let outcome = match self.request.as_ref().map(Receiver::try_recv) {
             Some(Ok(outcome)) => outcome,
-            // Its thread ended without a word.
+            // The thread of the request ended without an outcome.
             Some(Err(TryRecvError::Disconnected)) => Err(AttachError::NoAnswer),
             Some(Err(TryRecvError::Empty)) | None => return,
         };
-        self.question = None;
+        self.request = None;
         self.failures = if outcome.is_ok() { 0 } else { self.failures.saturating_add(1) };
         let wait = match &outcome {
-            Ok(took) if asking == JvmMapTiming::Repeatedly => Some((*took * SHARE).max(BETWEEN)),
+            Ok(took) if asking == JvmMapTiming::Repeatedly => {
+                Some((*took * PAUSE_PER_REQUEST_TIME).max(MIN_REQUEST_INTERVAL))
+            }
             Ok(_) => None,
             Err(why) if !why.may_succeed_later() => None,
-            Err(_) if self.failures < 2 => Some(BETWEEN),
-            Err(_) => Some(AFTER_FAILURE),
+            Err(_) if self.failures < 2 => Some(MIN_REQUEST_INTERVAL),
+            Err(_) => Some(RETRY_INTERVAL),
         };
         self.next = wait.and_then(|wait| Instant::now().checked_add(wait));
         self.outcome = Some(outcome);
     }
 
     fn is_due(&self, now: Instant) -> bool {
-        self.question.is_none() && self.next.is_some_and(|next| now >= next) && self.samples >= WORTH_IT
+        self.request.is_none() && self.next.is_some_and(|next| now >= next) && self.samples >= MIN_SAMPLES
     }
 
-    /// Returns true if an answer at the end may bring something: it ran since the last one.
-    fn is_worth_it_at_the_end(&self) -> bool {
+    /// Returns true if a request at the end may bring new names: the virtual machine ran since the last one.
+    fn is_worth_last_request(&self) -> bool {
         let may = match &self.outcome {
             Some(Err(why)) => why.may_succeed_later(),
             Some(Ok(_)) | None => true,
         };
-        may && self.question.is_none() && self.samples > 0
+        may && self.request.is_none() && self.samples > 0
     }
 }
 
@@ -108,14 +111,14 @@ impl<C: Consumer> JvmMapRequester<C> {
         Self { consumer, asking, layout: None, machines: HashMap::new(), notices: Vec::new() }
     }
 
-    fn look_at(&mut self, mut records: &[u8], layout: &RecordLayout) {
+    fn learn_machines(&mut self, mut records: &[u8], layout: &RecordLayout) {
         while let Ok((raw, size)) = RawRecord::parse(records, Endian::NATIVE) {
             records = records.get(size..).unwrap_or(&[]);
             if !matches!(raw.kind, kind::MMAP2 | kind::COMM | kind::EXIT) {
                 continue;
             }
             match layout.decode(&raw) {
-                Ok(Record::Mmap(map)) if self.machines.len() < MOST && is_jvm(&map) => {
+                Ok(Record::Mmap(map)) if self.machines.len() < MAX_MACHINES && is_jvm(&map) => {
                     self.machines.entry(map.pid).or_insert_with(|| Machine::new(self.asking));
                 }
                 Ok(Record::Comm(comm)) if comm.exec => drop(self.machines.remove(&comm.pid)),
@@ -125,7 +128,7 @@ impl<C: Consumer> JvmMapRequester<C> {
         }
     }
 
-    fn count(&mut self, records: &[u8]) {
+    fn count_samples(&mut self, records: &[u8]) {
         for record in each(records) {
             if is_sample(record)
                 && let Some(pid) = u32_at(record, PID).and_then(|pid| i32::try_from(pid).ok())
@@ -136,7 +139,7 @@ impl<C: Consumer> JvmMapRequester<C> {
         }
     }
 
-    fn attend(&mut self) {
+    fn poll_and_request(&mut self) {
         let now = Instant::now();
         for (&pid, machine) in &mut self.machines {
             machine.poll(self.asking);
@@ -145,24 +148,24 @@ impl<C: Consumer> JvmMapRequester<C> {
             }
         }
         if self.asking == JvmMapTiming::Repeatedly {
-            self.tell_refusals(2);
+            self.report_failures(2);
         }
     }
 
-    /// Asks all that have run, at once, and waits for their answers: what a question has put into their folders goes with it. Nobody
-    /// looks at a view any more, so that none begins there.
-    fn ask_at_the_end(&mut self) {
+    /// Sends requests to all that ran, in parallel, and waits for pending ones, so that their files in the processes' folders are
+    /// removed. A live view has no use for names any more, so it sends none.
+    fn request_at_end(&mut self) {
         for (&pid, machine) in &mut self.machines {
             machine.poll(self.asking);
-            if self.asking != JvmMapTiming::Repeatedly && machine.is_worth_it_at_the_end() {
+            if self.asking != JvmMapTiming::Repeatedly && machine.is_worth_last_request() {
                 machine.ask(pid);
             }
         }
         let deadline = Instant::now() + jvm::TIMEOUT + Duration::from_millis(50);
         for machine in self.machines.values_mut() {
-            if let Some(question) = machine.question.take() {
+            if let Some(request) = machine.request.take() {
                 let left = deadline.saturating_duration_since(Instant::now());
-                machine.outcome = Some(question.recv_timeout(left).unwrap_or(Err(AttachError::NoAnswer)));
+                machine.outcome = Some(request.recv_timeout(left).unwrap_or(Err(AttachError::NoAnswer)));
             }
         }
         let is_asked = |machine: &Machine| matches!(machine.outcome, Some(Ok(_)));
@@ -172,19 +175,19 @@ impl<C: Consumer> JvmMapRequester<C> {
         if !pids.is_empty() && self.asking != JvmMapTiming::Repeatedly {
             self.notices.push(Notice::JvmsAsked { pids });
         }
-        self.tell_refusals(0);
+        self.report_failures(0);
     }
 
-    /// Tells of those that will not answer, and of those that have not so many times.
-    fn tell_refusals(&mut self, failures: u32) {
+    /// Adds notices, once each, of virtual machines that cannot be asked, or whose requests failed `failures` times in a row.
+    fn report_failures(&mut self, failures: u32) {
         for (&pid, machine) in &mut self.machines {
-            // One that ends has no more to say, or says it by itself.
+            // A virtual machine that has ended may have written its map itself.
             if let Some(Err(why)) = &machine.outcome
-                && !machine.told
+                && !machine.is_reported
                 && (machine.failures >= failures || !why.may_succeed_later())
                 && procfs::comm(pid, Tid(pid.0)).is_ok()
             {
-                machine.told = true;
+                machine.is_reported = true;
                 self.notices.push(Notice::JvmNotAsked { pid, why: why.to_string() });
             }
         }
@@ -193,7 +196,7 @@ impl<C: Consumer> JvmMapRequester<C> {
 
 fn is_jvm(map: &Mmap<'_>) -> bool {
     let name = map.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-    map.mode == CpuMode::User && !map.data && map.pid.0 > 0 && name.starts_with(LIBRARY)
+    map.mode == CpuMode::User && !map.data && map.pid.0 > 0 && name.starts_with(JVM_LIBRARY)
 }
 
 impl<C: Consumer> RecordingSink for JvmMapRequester<C> {
@@ -211,7 +214,7 @@ impl<C: Consumer> RecordingSink for JvmMapRequester<C> {
     }
 
     fn checkpoint(&mut self) -> io::Result<()> {
-        self.attend();
+        self.poll_and_request();
         self.consumer.checkpoint()
     }
 
@@ -222,7 +225,7 @@ impl<C: Consumer> RecordingSink for JvmMapRequester<C> {
     }
 
     fn end(&mut self, ending: &Ending) -> io::Result<()> {
-        self.ask_at_the_end();
+        self.request_at_end();
         self.consumer.end(ending)
     }
 
@@ -234,11 +237,11 @@ impl<C: Consumer> Consumer for JvmMapRequester<C> {
         if chunk.ring == RingKind::Sideband
             && let Some(layout) = self.layout.take()
         {
-            self.look_at(&chunk.bytes, &layout);
+            self.learn_machines(&chunk.bytes, &layout);
             self.layout = Some(layout);
         }
         if chunk.ring == RingKind::Samples && !self.machines.is_empty() {
-            self.count(&chunk.bytes);
+            self.count_samples(&chunk.bytes);
         }
         self.consumer.consume(chunk)
     }

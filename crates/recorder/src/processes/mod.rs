@@ -1,5 +1,5 @@
-//! What is known of processes while recording: records of those that existed before, who has generated code, containers, files that
-//! will not be found later, Java virtual machines, and which processes still live.
+//! What `/proc` tells of recorded processes: records of those that existed before, when those with generated code began and whose
+//! they are, their containers, files that will not be found later, Java virtual machines, and which processes are dead.
 
 mod container_table;
 mod dead_process_sweep;

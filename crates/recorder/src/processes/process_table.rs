@@ -1,5 +1,5 @@
-//! Processes that run generated code: when they began, and whose they are, so that a perf map which somebody else wrote is
-//! known for what it is when the recording is read.
+//! The processes with generated code: when they began and which user they ran as. With this, whoever reads the recording can tell a
+//! process's own perf map from one that somebody else wrote.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,29 +11,29 @@ use perfdata::sections::{id, processes};
 
 use super::container_table::ContainerTable;
 
-/// The processes with generated code that were looked at while recording.
+/// The processes with generated code, as `/proc` described them while recording, and the containers of all processes.
 #[derive(Default, Debug)]
 pub(crate) struct ProcessTable {
     entries: Vec<(Pid, Life)>,
-    /// Those that need not be looked at again before they execute another program.
+    /// The processes that are known until they execute another program or end.
     seen: HashSet<Pid>,
-    /// The entry of a process.
+    /// The index in `entries` of each process's newest entry.
     numbers: HashMap<Pid, usize>,
     containers: ContainerTable,
 }
 
 impl ProcessTable {
-    /// Takes a record of a sideband ring: looks at a process when it first maps memory for generated code.
-    pub(crate) fn take(&mut self, raw: &RawRecord<'_>, layout: &RecordLayout) {
+    /// Applies a record of a sideband ring. Reads `/proc` when a process first maps memory for generated code.
+    pub(crate) fn apply(&mut self, raw: &RawRecord<'_>, layout: &RecordLayout) {
         if !matches!(raw.kind, kind::MMAP2 | kind::COMM | kind::FORK | kind::EXIT) {
             return;
         }
         let record = layout.decode(raw);
         if let Ok(record) = &record {
-            self.containers.take(record);
+            self.containers.apply(record);
         }
         match record {
-            Ok(Record::Mmap(map)) if tracker::is_generated_code(&map) => self.look_at(map.pid),
+            Ok(Record::Mmap(map)) if tracker::is_generated_code(&map) => self.read_life(map.pid),
             Ok(Record::Comm(comm)) if comm.exec => drop(self.seen.remove(&comm.pid)),
             Ok(Record::Fork(task)) if task.pid != task.parent_pid => drop(self.seen.remove(&task.pid)),
             Ok(Record::Exit(task)) if task.pid.0 == task.tid.0 => drop(self.seen.remove(&task.pid)),
@@ -41,11 +41,11 @@ impl ProcessTable {
         }
     }
 
-    fn look_at(&mut self, pid: Pid) {
+    fn read_life(&mut self, pid: Pid) {
         if pid.0 <= 0 || self.entries.len() >= processes::MOST || !self.seen.insert(pid) {
             return;
         }
-        // One that has ended already has no entry: of a process that lived for so short a time FORK and EXIT say when.
+        // A process that has ended already gets no entry; its FORK and EXIT records tell when it lived.
         let Ok(life) = procfs::life(pid) else { return };
         match self.numbers.get(&pid).and_then(|&number| self.entries.get_mut(number)) {
             Some((_, known)) if known.may_be(&life) => *known = life,
@@ -56,12 +56,12 @@ impl ProcessTable {
         }
     }
 
-    /// Returns the processes with their lives. A number that was used twice has two entries.
+    /// Returns the processes with their lives. A pid that was used twice has two entries.
     pub(crate) fn entries(&self) -> &[(Pid, Life)] {
         &self.entries
     }
 
-    /// Forgets the processes for which `keep` does not hold.
+    /// Removes the processes for which `keep` returns false.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(Pid) -> bool) {
         self.entries.retain(|(pid, _)| keep(*pid));
         self.seen.retain(|pid| keep(*pid));
@@ -69,14 +69,14 @@ impl ProcessTable {
         self.numbers = self.entries.iter().enumerate().map(|(number, (pid, _))| (*pid, number)).collect();
     }
 
-    /// The sections of a recording that tell of processes.
+    /// Encodes the sections of a recording that describe processes: their ids and bytes.
     pub(crate) fn sections(&self) -> Vec<(u32, Vec<u8>)> {
         let processes = self.to_section().map(|section| (id::PROCESSES, section));
         let containers = self.containers.to_section().map(|section| (id::CONTAINERS, section));
         processes.into_iter().chain(containers).collect()
     }
 
-    /// The bytes of the section ([`perfdata::sections::id::PROCESSES`]); `None` where it would be empty.
+    /// Encodes the section [`perfdata::sections::id::PROCESSES`]; `None` if it would be empty.
     pub(crate) fn to_section(&self) -> Option<Vec<u8>> {
         (!self.entries.is_empty()).then(|| processes::to_section(&self.entries))
     }
@@ -95,7 +95,7 @@ mod tests {
         let mut bytes = Vec::new();
         layout.encode(record, &mut bytes).unwrap();
         let (raw, _) = RawRecord::parse(&bytes, Endian::NATIVE).unwrap();
-        table.take(&raw, &layout);
+        table.apply(&raw, &layout);
     }
 
     fn map(pid: Pid, path: &[u8], protection: u32) -> Record<'_> {

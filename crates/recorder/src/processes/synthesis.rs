@@ -1,5 +1,5 @@
-//! Records of what the kernel does not tell: what existed before the recording began (the kernel, its modules, processes,
-//! threads, mappings), with time 0, so that they come before everything that it does tell; and mappings found later.
+//! Synthesizes records that the kernel does not write: of what existed before the recording (the kernel, its modules, processes,
+//! threads, mappings), with time 0, which sorts them before all others; and of mappings that are found in `/proc` later.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use model::{BuildId, FileIdentity, Pid, Tid, Timestamp};
 
 use crate::options::Extras;
 
-/// Reading the mappings of one process takes no longer than this; what is missing then is said in the record.
+/// Maximum time for reading the mappings of one process. The last record says if some are missing.
 const MAPS_TIME: Duration = Duration::from_millis(500);
 /// `PROT_EXEC`, `MAP_SHARED`, `MAP_PRIVATE` of `mmap(2)`.
 const PROT_EXEC: u32 = 4;
@@ -32,22 +32,22 @@ pub(crate) struct Synthesis<'a> {
 }
 
 impl<'a> Synthesis<'a> {
-    /// Of what existed before; `layout` is that of an event of the recording.
+    /// Starts records of what existed before the recording, in the layout of one of its events.
     pub(crate) fn new(layout: &'a RecordLayout, extras: Extras) -> Self {
         Self { layout, extras, time: Timestamp(0), records: Vec::new(), build_ids: HashMap::new() }
     }
 
-    /// Of what came to be no later than `time`.
+    /// Starts records of what existed at `time`.
     pub(crate) fn at(layout: &'a RecordLayout, time: Timestamp) -> Self {
         Self { time, ..Self::new(layout, Extras::default()) }
     }
 
-    /// Returns the records that were made.
+    /// Returns the records.
     pub(crate) fn finish(self) -> Vec<u8> {
         self.records
     }
 
-    /// The kernel's image and modules, where we may see their addresses.
+    /// Adds the kernel's image and modules, if their addresses are visible to us.
     pub(crate) fn kernel(&mut self) {
         if let Some(kernel) = machine::kernel_image() {
             let path = b"[kernel.kallsyms]_text";
@@ -80,10 +80,11 @@ impl<'a> Synthesis<'a> {
         }));
     }
 
-    /// The child that is going to be the command: what it was called before, where it calls `execve`, and where it lives.
+    /// Adds the child that becomes the command: its name before `execve`, the mapping of the code that calls `execve`, and its
+    /// namespaces.
     pub(crate) fn child(&mut self, pid: Pid) {
         self.thread(pid, Tid(pid.0), b"prof-exec");
-        // It was a copy of us. The events begin within `execve`, while its caller's address is still the user's.
+        // It is a fork of us. Events are enabled within `execve`, so the first samples can have the address of the call.
         let call = exec_address();
         let (maps, _) = mappings(own_pid(), false);
         if let Some(map) = maps.iter().find(|map| (map.start..map.end).contains(&call)) {
@@ -94,12 +95,12 @@ impl<'a> Synthesis<'a> {
         }
     }
 
-    /// A thread and its name.
+    /// Adds a thread and its name.
     fn thread(&mut self, pid: Pid, tid: Tid, comm: &[u8]) {
         self.push(&Record::Comm(Comm { pid, tid, comm, exec: false, sample_id: trailer(pid, tid) }));
     }
 
-    /// A process: its threads and its executable mappings. One that ends meanwhile is described as far as we got.
+    /// Adds a process: its threads and its executable mappings. If it ends meanwhile, the rest is missing.
     pub(crate) fn process(&mut self, pid: Pid) {
         for tid in procfs::threads(pid).unwrap_or_default() {
             if let Ok(comm) = procfs::comm(pid, tid) {
@@ -124,7 +125,7 @@ impl<'a> Synthesis<'a> {
         self.push(&Record::Namespaces(Namespaces { pid, tid, links, sample_id: trailer(pid, tid) }));
     }
 
-    /// The cgroups that exist, where samples carry their numbers.
+    /// Adds all cgroups, if samples carry the ids of theirs.
     pub(crate) fn cgroups(&mut self) {
         if !self.extras.cgroups {
             return;
@@ -135,7 +136,7 @@ impl<'a> Synthesis<'a> {
         }
     }
 
-    /// One mapping of a process.
+    /// Adds one mapping of a process.
     pub(crate) fn mapping(&mut self, pid: Pid, map: &MapEntry, scan_cut_short: bool) {
         let identity = match self.build_id(pid, map) {
             Some(id) => MmapIdentity::BuildId(Some(id)),
@@ -163,7 +164,7 @@ impl<'a> Synthesis<'a> {
         }));
     }
 
-    /// The build id of a mapped file, read once per file, in the mount namespace of the process.
+    /// Returns the build id of a mapped file. Each file is read once, in the mount namespace of the process.
     fn build_id(&mut self, pid: Pid, map: &MapEntry) -> Option<BuildId> {
         if map.inode == 0 || map.path.first() != Some(&b'/') {
             return None;
@@ -178,8 +179,8 @@ impl<'a> Synthesis<'a> {
     }
 }
 
-/// The executable mappings of a process, or all; and whether reading them took too long, and some are missing. Kernel
-/// threads have none, other users' processes show us none.
+/// Reads the executable mappings of a process, or with `data` all; and whether some are missing because reading took too long. Empty
+/// for kernel threads, and for processes that we may not read.
 pub(crate) fn mappings(pid: Pid, data: bool) -> (Vec<MapEntry>, bool) {
     procfs::executable_maps(pid, data, MAPS_TIME).unwrap_or_default()
 }

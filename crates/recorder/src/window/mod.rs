@@ -162,7 +162,7 @@ impl Running {
         if chunk.ring != crate::consumer::RingKind::Samples {
             for record in each(&chunk.bytes) {
                 if let Ok((raw, _)) = RawRecord::parse(record, Endian::NATIVE) {
-                    self.processes.take(&raw, layout);
+                    self.processes.apply(&raw, layout);
                 }
             }
         }

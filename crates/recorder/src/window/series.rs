@@ -309,7 +309,7 @@ impl Running {
                     self.contents.sample_time = Some((first.min(time), last.max(time)));
                 }
             } else if chunk.ring != RingKind::Samples {
-                self.processes.take(&raw, layout);
+                self.processes.apply(&raw, layout);
                 lock(&self.contents.build_ids).note(&raw, layout);
                 self.state.push(record);
             }
