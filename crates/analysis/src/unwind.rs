@@ -16,7 +16,7 @@ use host::objects::{BlockBytes, ObjectStore, SearchPaths};
 use model::{Name, Pid, TruncationReason};
 use perfdata::Description;
 use stacks::{
-    ChainUnwinder, ProcessMaps, ProcessMapsCache, UserState, instruction_of_32_bits, is_of_32_bits,
+    ChainUnwinder, ProcessMaps, ProcessMapsCache, UserState, instruction_of_32_bit_program, is_32_bit,
 };
 use tracker::{AddressSpace, ChainItem, OrderedRecord, Tracker, chain_items};
 use unwinder::{Architecture, NoMemory};
@@ -135,9 +135,9 @@ fn work(turn: &Mutex<Turn>) {
             };
             chain.clear();
             put_kernel_part(&sample, &mut chain);
-            let Some(state) = UserState::of(&sample, architecture) else {
+            let Some(state) = UserState::from_sample(&sample, architecture) else {
                 let end = TruncationReason::NoUnwindData.marker();
-                let user = instruction_of_32_bits(&sample, architecture);
+                let user = instruction_of_32_bit_program(&sample, architecture);
                 chain.extend(user.into_iter().flat_map(|ip| [context::USER, ip, end]));
                 chains.push(index, &chain);
                 continue;
@@ -216,7 +216,7 @@ impl Machine {
                 // The sample may be the first that is heard of its thread.
                 self.tracker.comm(pid, tid);
                 if must_unwind(&sample, pid, architecture) {
-                    jobs.push(Job { index, maps: self.maps_cache.of(&mut self.tracker, pid) });
+                    jobs.push(Job { index, maps: self.maps_cache.get(&mut self.tracker, pid) });
                 }
             }
         }
@@ -237,11 +237,11 @@ fn sample_of<'a>(recording: &'a Description, record: OrderedRecord<'a>) -> Optio
 }
 
 fn must_unwind(sample: &Sample<'_>, pid: Pid, architecture: Architecture) -> bool {
-    if is_of_32_bits(sample) {
+    if is_32_bit(sample) {
         // Where it is, and that there is more, is all that can be said.
         return !has_user_part(sample);
     }
-    let state = UserState::of(sample, architecture).filter(|_| pid != Pid::NONE);
+    let state = UserState::from_sample(sample, architecture).filter(|_| pid != Pid::NONE);
     // What the kernel has walked itself is taken as it is: a chain of frame pointers says more than a copy of no bytes.
     state.is_some_and(|state| !(state.stack.bytes.is_empty() && has_user_part(sample)))
 }

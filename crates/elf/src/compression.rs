@@ -25,11 +25,11 @@ const ELFCOMPRESS_ZSTD: u32 = 2;
 const MAX_RATIO: u64 = 32;
 
 /// A section that is no larger than this unpacked, in bytes, is unpacked whatever the ratio.
-const ALWAYS_UNPACKED: u64 = 1 << 20;
+const ALWAYS_UNPACKED_BYTES: u64 = 1 << 20;
 
 /// Unpacked in steps of this many bytes.
 #[cfg(any(feature = "zlib", feature = "zstd"))]
-const STEP: usize = 1 << 20;
+const STEP_BYTES: usize = 1 << 20;
 
 /// The packed form of a section.
 struct Packed<'a> {
@@ -71,8 +71,8 @@ pub(crate) fn unpack<'a>(
     };
     let packed = packed.map_err(damaged)?;
     let unpacked = packed.size;
-    let most = ALWAYS_UNPACKED.max((packed.stream.len() as u64).saturating_mul(MAX_RATIO));
-    let share = if unpacked > most { Err(UnpackLimit::Ratio(MAX_RATIO)) } else { budget.take(unpacked) };
+    let most = ALWAYS_UNPACKED_BYTES.max((packed.stream.len() as u64).saturating_mul(MAX_RATIO));
+    let share = if unpacked > most { Err(UnpackLimit::Ratio(MAX_RATIO)) } else { budget.reserve(unpacked) };
     let share = share.map_err(|limit| too_large(section, unpacked, limit))?;
     let bytes = packed.unpack().map_err(damaged)?;
     Ok(Contents::Unpacked(Unpacked::new(bytes, share)))
@@ -129,7 +129,7 @@ fn inflate(mut stream: &[u8], claimed: usize) -> Result<Vec<u8>, &'static str> {
     let mut inflate = Inflate::new(true, 15);
     while output.len() < claimed {
         let filled = output.len();
-        let step = STEP.min(claimed - filled);
+        let step = STEP_BYTES.min(claimed - filled);
         output.resize(filled + step, 0);
         let (read_before, written_before) = (inflate.total_in(), inflate.total_out());
         let status = inflate
@@ -159,11 +159,11 @@ fn unzstd(_: &[u8], _: usize) -> Result<Vec<u8>, &'static str> {
 fn unzstd(stream: &[u8], claimed: usize) -> Result<Vec<u8>, &'static str> {
     const DAMAGED: &str = "its zstd stream is damaged";
     // What level 19 takes, the highest one that is in use.
-    const USUAL_WINDOW: usize = 8 << 20;
+    const MAX_WINDOW_BYTES: usize = 8 << 20;
     let mut output = room_for(claimed)?;
     let mut source = stream;
     let mut decoder = FrameDecoder::new();
-    decoder.set_max_window_size(claimed.saturating_mul(2).max(USUAL_WINDOW) as u64);
+    decoder.set_max_window_size(claimed.saturating_mul(2).max(MAX_WINDOW_BYTES) as u64);
     while !source.is_empty() && output.len() < claimed {
         match decoder.reset(&mut source) {
             Ok(()) => {}
@@ -178,7 +178,7 @@ fn unzstd(stream: &[u8], claimed: usize) -> Result<Vec<u8>, &'static str> {
         }
         while !decoder.is_finished() || decoder.can_collect() > 0 {
             decoder
-                .decode_blocks(&mut source, BlockDecodingStrategy::UptoBytes(STEP))
+                .decode_blocks(&mut source, BlockDecodingStrategy::UptoBytes(STEP_BYTES))
                 .map_err(|_| DAMAGED)?;
             let ready = decoder.can_collect();
             if ready > claimed - output.len() {
@@ -252,8 +252,8 @@ mod tests {
             "compressed section .debug_info at 0x40 is not unpacked: it says that it has 8589934592 bytes, more than \
              32 times its size in the file"
         );
-        assert!(message(ALWAYS_UNPACKED).contains("damaged"));
-        assert!(message(ALWAYS_UNPACKED + 1).contains("32 times"));
+        assert!(message(ALWAYS_UNPACKED_BYTES).contains("damaged"));
+        assert!(message(ALWAYS_UNPACKED_BYTES + 1).contains("32 times"));
         let stream = vec![0; 1 << 20];
         let at_the_limit = unpacked(&chdr64(2, 32 << 20, &stream)).unwrap_err().to_string();
         assert!(at_the_limit.contains("damaged"), "{at_the_limit}");

@@ -15,7 +15,7 @@ const MAX_SECTIONS: usize = 1 << 16;
 
 /// Names of sections are cut there, in bytes: none that is asked for is longer, and all may be the ends of one that is as long as
 /// the file.
-const MAX_SECTION_NAME: usize = 64;
+const MAX_SECTION_NAME_BYTES: usize = 64;
 
 /// Further loaded segments are left out: programs have fewer than ten.
 const MAX_SEGMENTS: usize = 1 << 10;
@@ -40,7 +40,7 @@ impl Headers {
     /// # Errors
     /// As [`Self::parse`].
     pub(crate) fn read(file: &impl ReadAt) -> Result<Self, ElfError> {
-        let mut pieces = Pieces::of_beginning(file);
+        let mut pieces = Pieces::from_start(file);
         loop {
             let headers = Self::parse(&pieces);
             if !pieces.complete(file) {
@@ -124,7 +124,7 @@ fn sections<'a, Elf: FileHeader<Endian = Endianness>, R: ReadRef<'a>>(
     let name = |section: &Elf::SectionHeader| {
         let (strings, offset) = (section_strings, section.sh_name(endian) as usize);
         let near = strings.get(offset..).unwrap_or_default();
-        let near = near.get(..MAX_SECTION_NAME).unwrap_or(near);
+        let near = near.get(..MAX_SECTION_NAME_BYTES).unwrap_or(near);
         near.split(|&byte| byte == 0).next().unwrap_or_default().into()
     };
     headers

@@ -174,7 +174,7 @@ impl<D: ReadAt> Object<D> {
         if !compression::is_packed(section) {
             return Ok(None);
         }
-        let (start, packed) = (section.file_offset.0, self.unpack_budget.take(section.size));
+        let (start, packed) = (section.file_offset.0, self.unpack_budget.reserve(section.size));
         // What is packed takes memory, too, for a while.
         let _packed = packed.map_err(|limit| compression::too_large(section, section.size, limit))?;
         let bytes = self.data.copy(start..start.saturating_add(section.size));
@@ -197,10 +197,10 @@ impl<D: ReadAt> Object<D> {
 
     fn link_bytes(&self, name: &str) -> Option<Vec<u8>> {
         /// A path, its NUL and what follows it, in bytes.
-        const LONGEST: u64 = 4096 + 64;
+        const MAX_LINK_BYTES: u64 = 4096 + 64;
         let section = self.section(name)?;
         let start = section.file_offset.0;
-        Some(self.data.copy(start..start.saturating_add(section.size.min(LONGEST))))
+        Some(self.data.copy(start..start.saturating_add(section.size.min(MAX_LINK_BYTES))))
     }
 }
 

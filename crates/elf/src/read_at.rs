@@ -65,13 +65,13 @@ pub(crate) struct Pieces {
 }
 
 /// The headers of 65,536 sections.
-const MAX_PIECE: u64 = 4 << 20;
+const MAX_PIECE_BYTES: u64 = 4 << 20;
 /// The headers of the file, of its segments and sections, their names, and notes.
 const MAX_PIECES: usize = 32;
 
 impl Pieces {
     /// The beginning of a file, where linkers put the headers of segments and the build id.
-    pub(crate) fn of_beginning(file: &impl ReadAt) -> Self {
+    pub(crate) fn from_start(file: &impl ReadAt) -> Self {
         let mut pieces = Self { size: file.size(), pieces: Vec::new(), missing: Cell::default() };
         pieces.add(file, 0..4096);
         pieces
@@ -80,7 +80,9 @@ impl Pieces {
     /// Reads what was missing; false where nothing was, or it is not to be had.
     pub(crate) fn complete(&mut self, file: &impl ReadAt) -> bool {
         let missing = self.missing.take();
-        let Some(range) = missing.filter(|range| range.end - range.start <= MAX_PIECE) else { return false };
+        let Some(range) = missing.filter(|range| range.end - range.start <= MAX_PIECE_BYTES) else {
+            return false;
+        };
         let has_room = self.pieces.len() < MAX_PIECES;
         if has_room {
             self.add(file, range);

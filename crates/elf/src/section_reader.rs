@@ -23,27 +23,27 @@ impl<D: ReadAt> SectionReader<D> {
     ///
     /// # Errors
     /// As [`Object::section_contents`].
-    pub fn of_section(object: &Arc<Object<D>>, name: &str) -> Result<Option<Self>, ElfError> {
+    pub fn from_section(object: &Arc<Object<D>>, name: &str) -> Result<Option<Self>, ElfError> {
         let Some(section) = object.contents_section(name) else { return Ok(None) };
         Ok(match object.unpacked(section)? {
             Some(unpacked) => Some(Self(Bytes::Unpacked(unpacked))),
-            None => Self::of_range(object, section.file_offset, section.size),
+            None => Self::from_range(object, section.file_offset, section.size),
         })
     }
 
     /// Opens a range of the file. `None` where its end is beyond all offsets.
-    pub fn of_range(object: &Arc<Object<D>>, start: FileOffset, size: u64) -> Option<Self> {
+    pub fn from_range(object: &Arc<Object<D>>, start: FileOffset, size: u64) -> Option<Self> {
         let range = start.0..start.0.checked_add(size)?;
         Some(Self(Bytes::InFile(Arc::clone(object), range)))
     }
 
     /// Takes bytes that are of no file.
-    pub fn of_bytes(bytes: Arc<[u8]>) -> Self {
+    pub fn from_bytes(bytes: Arc<[u8]>) -> Self {
         Self(Bytes::InMemory(bytes))
     }
 
     /// Opens the whole file.
-    pub fn of_file(object: &Arc<Object<D>>) -> Self {
+    pub fn from_file(object: &Arc<Object<D>>) -> Self {
         Self(Bytes::InFile(Arc::clone(object), 0..object.source().size()))
     }
 }

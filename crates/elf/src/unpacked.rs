@@ -58,12 +58,12 @@ pub(crate) struct Share {
 
 #[derive(Debug)]
 struct Counter {
-    most: u64,
+    limit: u64,
     used: AtomicU64,
 }
 
 impl UnpackBudget {
-    /// At most `of_object` bytes for each object, and `together` for all.
+    /// At limit `of_object` bytes for each object, and `together` for all.
     pub fn new(of_object: u64, together: u64) -> Self {
         Self { of_object, together: Arc::new(Counter::new(together)) }
     }
@@ -85,10 +85,10 @@ impl ObjectBudget {
     ///
     /// # Errors
     /// What they are more than.
-    pub(crate) fn take(&self, bytes: u64) -> Result<Share, UnpackLimit> {
-        self.own.take(bytes).map_err(UnpackLimit::Object)?;
-        if let Err(left) = self.together.take(bytes) {
-            self.own.give_back(bytes);
+    pub(crate) fn reserve(&self, bytes: u64) -> Result<Share, UnpackLimit> {
+        self.own.reserve(bytes).map_err(UnpackLimit::Object)?;
+        if let Err(left) = self.together.reserve(bytes) {
+            self.own.release(bytes);
             return Err(UnpackLimit::Together(left));
         }
         Ok(Share { bytes, budget: self.clone() })
@@ -97,24 +97,24 @@ impl ObjectBudget {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.budget.own.give_back(self.bytes);
-        self.budget.together.give_back(self.bytes);
+        self.budget.own.release(self.bytes);
+        self.budget.together.release(self.bytes);
     }
 }
 
 impl Counter {
-    fn new(most: u64) -> Self {
-        Self { most, used: AtomicU64::new(0) }
+    fn new(limit: u64) -> Self {
+        Self { limit, used: AtomicU64::new(0) }
     }
 
     /// Adds to what is in use, or says how much is left.
-    fn take(&self, bytes: u64) -> Result<(), u64> {
-        let add = |used: u64| used.checked_add(bytes).filter(|&used| used <= self.most);
+    fn reserve(&self, bytes: u64) -> Result<(), u64> {
+        let add = |used: u64| used.checked_add(bytes).filter(|&used| used <= self.limit);
         let used = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
-        used.map(drop).map_err(|used| self.most.saturating_sub(used))
+        used.map(drop).map_err(|used| self.limit.saturating_sub(used))
     }
 
-    fn give_back(&self, bytes: u64) {
+    fn release(&self, bytes: u64) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
@@ -153,7 +153,7 @@ impl Default for Contents<'_> {
 impl fmt::Display for UnpackLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ratio(most) => write!(f, "more than {most} times its size in the file"),
+            Self::Ratio(limit) => write!(f, "more than {limit} times its size in the file"),
             Self::Object(left) => write!(f, "and {left} are left for this file"),
             Self::Together(left) => write!(f, "and {left} are left for all files"),
         }

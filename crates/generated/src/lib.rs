@@ -4,7 +4,7 @@
 //! jitdump (`jit-PID.dump`, binary, with times, lines, unwinding information and the code itself).
 //!
 //! # What the caller supplies
-//! The bytes: lines of a perf map ([`PerfMapSearch::line`]), a file of a jitdump ([`JitDump::read`]). Whoever opens the file decides
+//! The bytes: lines of a perf map ([`PerfMapSearch::push_line`]), a file of a jitdump ([`JitDump::read`]). Whoever opens the file decides
 //! which one it is, and whether it can be believed (`host::perf_map`). Crates that open no files are given a [`DumpSource`].
 //!
 //! # What is not handled

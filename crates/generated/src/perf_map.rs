@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use model::{Avma, Name};
 
 /// Names of all functions that were found together take no more than this, in bytes.
-const MOST_NAMES: usize = 32 << 20;
+const MAX_NAMES_BYTES: usize = 32 << 20;
 
 /// Addresses whose functions are looked for in a perf map.
 ///
@@ -25,7 +25,7 @@ pub struct PerfMapSearch {
     /// For each address, and for the end, one at or behind it that has no function yet: paths to it get shorter as they are
     /// walked.
     next: Vec<usize>,
-    without: usize,
+    unnamed: usize,
     functions: Vec<(String, u64)>,
     /// Bytes of names.
     bytes: usize,
@@ -41,7 +41,7 @@ impl PerfMapSearch {
         Self {
             found: vec![0; addresses.len()],
             next: (0..=addresses.len()).collect(),
-            without: addresses.len(),
+            unnamed: addresses.len(),
             addresses,
             functions: Vec::new(),
             bytes: 0,
@@ -51,21 +51,21 @@ impl PerfMapSearch {
 
     /// Takes the line before the one that was taken last; breaks when no address is left that it could name. What is no line of
     /// a perf map says nothing; the last one may be cut short by a runtime that is writing it.
-    pub fn line(&mut self, line: &[u8]) -> ControlFlow<()> {
+    pub fn push_line(&mut self, line: &[u8]) -> ControlFlow<()> {
         if let Some((start, end, name)) = parse(line) {
             let first = self.addresses.partition_point(|&address| address < start);
             let mut index = self.unnamed_from(first);
             if self.addresses.get(index).is_some_and(|&address| address < end) {
-                let number = self.function(name, start);
+                let number = self.push_function(name, start);
                 while self.addresses.get(index).is_some_and(|&address| address < end) {
                     self.found[index] = number;
                     self.next[index] = index + 1;
-                    self.without -= 1;
+                    self.unnamed -= 1;
                     index = self.unnamed_from(index + 1);
                 }
             }
         }
-        if self.without == 0 || self.bytes > MOST_NAMES {
+        if self.unnamed == 0 || self.bytes > MAX_NAMES_BYTES {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())
@@ -99,7 +99,7 @@ impl PerfMapSearch {
     }
 
     /// The number of a function that is new, plus one.
-    fn function(&mut self, name: &[u8], start: u64) -> u32 {
+    fn push_function(&mut self, name: &[u8], start: u64) -> u32 {
         let text = String::from_utf8_lossy(name);
         let name = Name::cut(&text);
         self.cut_names += usize::from(name.len() < text.len());
@@ -140,7 +140,7 @@ mod tests {
     fn search(text: &str, addresses: &[u64]) -> PerfMapSearch {
         let mut search = PerfMapSearch::new(addresses.iter().copied().map(Avma));
         for line in text.lines().rev() {
-            if search.line(line.as_bytes()).is_break() {
+            if search.push_line(line.as_bytes()).is_break() {
                 break;
             }
         }
@@ -168,18 +168,18 @@ mod tests {
     #[test]
     fn reading_ends_when_every_address_has_its_name() {
         let mut search = PerfMapSearch::new([Avma(0x1000), Avma(0x2000), Avma(0x1000)]);
-        assert!(search.line(b"1000 10 one").is_continue());
-        assert!(search.line(b"1000 10 older").is_continue());
-        assert!(search.line(b"2000 10 two").is_break());
+        assert!(search.push_line(b"1000 10 one").is_continue());
+        assert!(search.push_line(b"1000 10 older").is_continue());
+        assert!(search.push_line(b"2000 10 two").is_break());
         assert_eq!(search.find(Avma(0x1000)), Some(("one", Avma(0x1000))));
-        assert!(PerfMapSearch::new([]).line(b"1000 10 one").is_break());
+        assert!(PerfMapSearch::new([]).push_line(b"1000 10 one").is_break());
     }
 
     #[test]
     fn long_names_are_cut_and_counted() {
         let mut search = PerfMapSearch::new([Avma(0x1000)]);
         let line = ["1000 10 ", &"é".repeat(Name::MAX_BYTES)].concat();
-        assert!(search.line(line.as_bytes()).is_break());
+        assert!(search.push_line(line.as_bytes()).is_break());
         assert!(Name::is_cut(search.find(Avma(0x1000)).unwrap().0));
         assert_eq!(search.cut_names(), 1);
     }

@@ -1,5 +1,6 @@
-//! The callers of frames, remembered per process from complete stacks: deep stacks change at their inner end. (Not per thread: Go runs a stack now
-//! on this one, now on that.)
+//! Remembers the callers of frames from complete stacks, to complete later stacks that are deeper than their copies.
+//!
+//! Deep stacks change at their inner end only. Callers are kept per process, not per thread: Go moves stacks between threads.
 
 use std::collections::HashMap;
 
@@ -9,35 +10,35 @@ use unwinder::{AddressSpace, Frame, UnwoundStack};
 
 use crate::process_maps::MappedObjects;
 
-/// The caller of each frame that was seen in a complete stack, by process: the newest one.
+/// The newest caller of each frame of the complete stacks of each process.
 #[derive(Debug, Default)]
 pub(crate) struct CallerCache {
     processes: HashMap<Pid, Callers, FxBuildHasher>,
-    /// The number of frames that are known, of all processes.
+    /// The number of frames in `known` of all processes.
     frames: usize,
 }
 
 #[derive(Debug, Default)]
 struct Callers {
-    /// By stack pointer and address of the callee; `None` above a thread's first frame.
+    /// Callers by stack pointer and address of the callee; `None` for a thread's first frame.
     known: HashMap<(u64, u64), Option<Frame>, FxBuildHasher>,
     /// The newest return address at each stack pointer.
     newest: HashMap<u64, u64, FxBuildHasher>,
-    /// The return addresses of the stack that was noted last.
+    /// The frames of the stack that was inserted last, without its innermost one.
     last: Vec<Frame>,
 }
 
-/// Beyond this many processes all are dropped: most have ended.
-const MOST_PROCESSES: usize = 1024;
+/// The maximum number of processes. Beyond it the callers of all are dropped, as most processes have ended by then.
+const MAX_PROCESSES: usize = 1024;
 
-/// Beyond this many frames (some 30 MB) all are dropped: the ones in use come back with the next stacks.
-const MOST_FRAMES: usize = 256 << 10;
+/// The maximum number of frames, which take some 30 MB. Beyond it all are dropped; those in use come back with the next stacks.
+const MAX_FRAMES: usize = 256 << 10;
 
-/// A tail is no longer.
-const LONGEST: usize = 8_000;
+/// The maximum number of callers added to one stack.
+const MAX_CALLERS: usize = 8_000;
 
-/// A caller further away is on another stack, bytes.
-const LARGEST_FRAME: u64 = 256 << 10;
+/// The maximum size of a frame. A caller further away is on another stack.
+const MAX_FRAME_BYTES: u64 = 256 << 10;
 
 fn key(frame: &Frame) -> (u64, u64) {
     (frame.stack_pointer, frame.address.address().0)
@@ -45,28 +46,28 @@ fn key(frame: &Frame) -> (u64, u64) {
 
 fn is_on_the_same_stack(frame: &Frame, caller: &Frame) -> bool {
     let distance = caller.stack_pointer.checked_sub(frame.stack_pointer);
-    distance.is_some_and(|distance| distance <= LARGEST_FRAME)
+    distance.is_some_and(|distance| distance <= MAX_FRAME_BYTES)
 }
 
 impl CallerCache {
-    /// Drops all, if there are more frames than `most`.
-    pub(crate) fn forget_beyond(&mut self, most: usize) {
-        if self.frames > most {
+    /// Drops everything if there are more than `max_frames` frames.
+    pub(crate) fn forget_beyond(&mut self, max_frames: usize) {
+        if self.frames > max_frames {
             *self = Self::default();
         }
     }
 
-    /// Notes a complete stack.
-    pub(crate) fn note(&mut self, pid: Pid, frames: &[Frame]) {
-        let too_many = self.processes.len() >= MOST_PROCESSES && !self.processes.contains_key(&pid);
-        if too_many || self.frames >= MOST_FRAMES {
+    /// Remembers the callers in a complete stack. `frames` are innermost first.
+    pub(crate) fn insert_stack(&mut self, pid: Pid, frames: &[Frame]) {
+        let too_many = self.processes.len() >= MAX_PROCESSES && !self.processes.contains_key(&pid);
+        if too_many || self.frames >= MAX_FRAMES {
             self.processes.clear();
             self.frames = 0;
         }
         let callers = self.processes.entry(pid).or_default();
-        // The innermost frame is at an instruction of its own.
+        // The innermost frame is at its sampled instruction, where no other stack has it as a caller.
         let returns = frames.get(1..).unwrap_or_default();
-        // What it has in common with the last one is known.
+        // The outer frames that it has in common with the last stack are known.
         let common =
             returns.iter().rev().zip(callers.last.iter().rev()).take_while(|(one, other)| one == other);
         let new = returns.len() - common.count();
@@ -75,7 +76,7 @@ impl CallerCache {
         for (index, frame) in returns.iter().enumerate().take(new) {
             let caller = returns.get(index + 1).copied();
             if caller.is_some_and(|caller| !is_on_the_same_stack(frame, &caller)) {
-                // The next time it may be another one that was left for this.
+                // The thread has changed stacks here. The next time it may come from another one.
                 self.frames -= usize::from(callers.known.remove(&key(frame)).is_some());
                 continue;
             }
@@ -85,9 +86,9 @@ impl CallerCache {
         }
     }
 
-    /// The callers of `last`, the outermost frame that a copy held, from earlier stacks of the thread in which a frame of
-    /// the same function had the same stack pointer.
-    pub(crate) fn above(
+    /// Returns the callers of the outermost frame of `stack`, innermost first, from earlier stacks of the process in which a frame of the
+    /// same function had the same stack pointer. Returns `None` where there are none, or one of them is no longer in mapped code.
+    pub(crate) fn callers_of(
         &self,
         pid: Pid,
         stack: &UnwoundStack,
@@ -95,15 +96,15 @@ impl CallerCache {
     ) -> Option<Vec<Frame>> {
         let space = objects.space();
         let same_function = |one: u64, other: u64| objects.share_function(Avma(one), Avma(other));
-        let tail = self.above_in(pid, stack.frames.last()?, space, same_function)?;
-        // The frame pointer says which stack it is that this one was left for.
+        let tail = self.callers_in(pid, stack.frames.last()?, space, same_function)?;
+        // Where the frame pointer led out of the copy, it tells which stack the callers must be on.
         let is_led_to = |frame_pointer: u64| {
             tail.first().is_some_and(|caller| caller.stack_pointer == frame_pointer.wrapping_add(16))
         };
-        stack.led_out_by.is_none_or(is_led_to).then_some(tail)
+        stack.frame_pointer_beyond_copy.is_none_or(is_led_to).then_some(tail)
     }
 
-    fn above_in(
+    fn callers_in(
         &self,
         pid: Pid,
         last: &Frame,
@@ -117,7 +118,7 @@ impl CallerCache {
         };
         let mut callee = key(last);
         if !callers.known.contains_key(&callee) {
-            // It may have called something else then.
+            // The function may have made another call in the earlier stack.
             let (stack_pointer, address) = callee;
             let newest = *callers.newest.get(&stack_pointer)?;
             if !same_function(newest, address) {
@@ -127,7 +128,7 @@ impl CallerCache {
         }
         let mut tail = Vec::new();
         while let Some(caller) = *callers.known.get(&callee)? {
-            if tail.len() >= LONGEST || !still_code(&caller) {
+            if tail.len() >= MAX_CALLERS || !still_code(&caller) {
                 return None;
             }
             tail.push(caller);
@@ -149,7 +150,7 @@ mod tests {
 
     fn above(callers: &CallerCache, pid: Pid, last: &Frame, space: &AddressSpace) -> Option<Vec<Frame>> {
         // Functions are 16 bytes long.
-        callers.above_in(pid, last, space, |one, other| one / 16 == other / 16)
+        callers.callers_in(pid, last, space, |one, other| one / 16 == other / 16)
     }
 
     fn space() -> AddressSpace {
@@ -163,7 +164,7 @@ mod tests {
     fn a_caller_needs_the_same_frame_at_the_same_place() {
         let stack: Vec<Frame> = (1..40).map(|index| frame(index, 0x8000 + index * 16)).collect();
         let mut callers = CallerCache::default();
-        callers.note(Pid(1), &stack);
+        callers.insert_stack(Pid(1), &stack);
         assert_eq!(above(&callers, Pid(1), &stack[20], &AddressSpace::default()), None);
         let space = space();
         assert_eq!(above(&callers, Pid(1), &stack[20], &space).as_deref(), Some(&stack[21..]));
@@ -184,12 +185,12 @@ mod tests {
         let space = space();
         let mut callers = CallerCache::default();
         let deep: Vec<Frame> = (1..4000).map(|index| frame(1 + index % 3, 0x8000 + index * 64)).collect();
-        callers.note(Pid(1), &deep);
-        callers.note(Pid(1), &[frame(9, 0x100), frame(8, 0x200)]);
+        callers.insert_stack(Pid(1), &deep);
+        callers.insert_stack(Pid(1), &[frame(9, 0x100), frame(8, 0x200)]);
         assert_eq!(above(&callers, Pid(1), &deep[2000], &space).as_deref(), Some(&deep[2001..]));
         // The same frame, called by another one now.
         let other = [frame(9, 0x100), deep[2000], frame(77, 0x4_0000)];
-        callers.note(Pid(1), &other);
+        callers.insert_stack(Pid(1), &other);
         assert_eq!(above(&callers, Pid(1), &deep[2000], &space).as_deref(), Some(&other[2..]));
     }
 
@@ -201,7 +202,7 @@ mod tests {
         let stack_by = |middle: &[Frame]| [&[frame(0, 0x7000), frame(1, 0x7010)], middle, &outer].concat();
         let stacks = [&[frame(2, 0x7020)][..], &[frame(3, 0x7020), frame(4, 0x7030)], &[]].map(stack_by);
         for stack in stacks.iter().chain(&stacks).chain([&stacks[1], &stacks[1]]) {
-            callers.note(Pid(1), stack);
+            callers.insert_stack(Pid(1), stack);
             for (index, frame) in stack.iter().enumerate().skip(1) {
                 let expected = Some(&stack[index + 1..]);
                 assert_eq!(above(&callers, Pid(1), frame, &space).as_deref(), expected);
@@ -213,13 +214,13 @@ mod tests {
     fn what_is_too_much_is_dropped() {
         let stack: Vec<Frame> = (1..40).map(|index| frame(index, 0x8000 + index * 16)).collect();
         let mut callers = CallerCache::default();
-        callers.note(Pid(1), &stack);
+        callers.insert_stack(Pid(1), &stack);
         let known = callers.frames;
         callers.forget_beyond(known);
         assert!(above(&callers, Pid(1), &stack[20], &space()).is_some());
         callers.forget_beyond(known - 1);
         assert_eq!((callers.frames, callers.processes.len()), (0, 0));
-        callers.note(Pid(1), &stack);
+        callers.insert_stack(Pid(1), &stack);
         assert_eq!(callers.frames, known);
     }
 
@@ -227,8 +228,8 @@ mod tests {
     fn callers_in_a_circle_make_no_tail() {
         let (a, b) = (frame(1, 0x8000), frame(2, 0x9000));
         let mut callers = CallerCache::default();
-        callers.note(Pid(1), &[frame(3, 0x100), b, a]);
-        callers.note(Pid(1), &[frame(3, 0x100), a, b]);
+        callers.insert_stack(Pid(1), &[frame(3, 0x100), b, a]);
+        callers.insert_stack(Pid(1), &[frame(3, 0x100), a, b]);
         callers.processes.get_mut(&Pid(1)).unwrap().known.insert(key(&b), Some(a));
         assert_eq!(above(&callers, Pid(1), &a, &space()), None);
     }

@@ -1,4 +1,4 @@
-//! Unwound stacks as the user part of a call chain.
+//! Turns unwound stacks into the user part of a call chain.
 
 use decoder::context;
 use model::{Avma, FrameAddress, TruncationReason};
@@ -8,7 +8,7 @@ use crate::mechanisms::Mechanisms;
 use crate::process_maps::{MappedObjects, ProcessMaps};
 use crate::user_state::UserState;
 
-/// Unwinds samples into call chains; one per thread.
+/// Unwinds samples into call chains. Each thread needs its own.
 #[derive(Debug)]
 pub struct ChainUnwinder {
     unwinder: Unwinder,
@@ -23,16 +23,17 @@ impl Default for ChainUnwinder {
     }
 }
 
-/// The end of a user stack, and whether memory read later was needed.
+/// The end of a user stack, and whether it was found in the copy alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChainEnd {
     /// The end of the stack.
     pub end: StackEnd,
-    /// True if memory that was read after the sample was needed.
-    pub late: bool,
+    /// True if frames beyond the copy were needed: those of an earlier stack of the process, or of its memory, which was read after the
+    /// sample was taken.
+    pub beyond_copy: bool,
 }
 
-/// The unwinder, with those of the mechanisms that are its own.
+/// Creates an unwinder with those mechanisms that are its own.
 fn unwinder(frame_limit: usize, mechanisms: Mechanisms) -> Unwinder {
     Unwinder::new(frame_limit)
         .with_earlier_stacks(mechanisms.contains(Mechanisms::EARLIER_STACKS))
@@ -40,22 +41,23 @@ fn unwinder(frame_limit: usize, mechanisms: Mechanisms) -> Unwinder {
 }
 
 impl ChainUnwinder {
-    /// One that ends stacks at `frame_limit` frames.
+    /// Creates an unwinder that ends stacks at `frame_limit` frames.
     pub(crate) fn new(frame_limit: usize, mechanisms: Mechanisms) -> Self {
         let unwinder = unwinder(frame_limit, mechanisms);
         Self { unwinder, frame_limit, mechanisms, stack: UnwoundStack::default() }
     }
 
-    /// Forgets the rules of all places, if there are more than `most`: those in use are found again.
-    pub(crate) fn forget_places_beyond(&mut self, most: usize) {
-        if self.unwinder.remembered_places() > most {
+    /// Forgets all unwind rules, if there are more than `max_rules`. Those in use are found again.
+    pub(crate) fn forget_rules_beyond(&mut self, max_rules: usize) {
+        if self.unwinder.cached_rules() > max_rules {
             self.unwinder = unwinder(self.frame_limit, self.mechanisms);
         }
     }
 
-    /// Appends the user part of a sample's call chain: `PERF_CONTEXT_USER`, the sampled instruction, the return addresses.
-    /// Where a signal interrupted the thread, the marker comes again: the address after it is an instruction pointer,
-    /// too. An incomplete stack ends in the marker of its reason ([`model::TruncationReason::marker`]).
+    /// Unwinds a sample and appends the user part of its call chain: `PERF_CONTEXT_USER`, the sampled instruction, the return addresses.
+    /// The marker is repeated where a signal interrupted the thread, as the address after it is an instruction pointer, too. An
+    /// incomplete stack ends in the marker of its reason ([`model::TruncationReason::marker`]). Words that are not in the copy are read
+    /// from `beyond`.
     pub fn unwind<M: ReadMemory>(
         &mut self,
         maps: &ProcessMaps,
@@ -64,16 +66,16 @@ impl ChainUnwinder {
         chain: &mut Vec<u64>,
     ) -> ChainEnd {
         self.walk(&mut MappedObjects::all(maps).at(state.time), state, beyond);
-        extend(chain, self.stack.addresses());
+        push_frames(chain, self.stack.addresses());
         if let StackEnd::Truncated(reason) = self.stack.end {
             chain.push(reason.marker());
         }
-        ChainEnd { end: self.stack.end, late: self.stack.frames_from_copy < self.stack.frames.len() }
+        ChainEnd { end: self.stack.end, beyond_copy: self.stack.frames_from_copy < self.stack.frames.len() }
     }
 
-    /// Appends the frames that a copy holds, by what of the objects is to be had at once, without the mark of the reason why
-    /// there are no more. `None` where something else would be needed to say.
-    pub(crate) fn unwind_at_once(
+    /// Appends the frames that a copy holds, without a marker at the end of an incomplete stack. Returns `None`, and appends nothing,
+    /// where `objects` did not give out tables that were needed.
+    pub(crate) fn unwind_within(
         &mut self,
         objects: &mut MappedObjects<'_>,
         state: &UserState<'_>,
@@ -83,7 +85,7 @@ impl ChainUnwinder {
         if objects.lacking {
             return None;
         }
-        extend(chain, self.stack.addresses());
+        push_frames(chain, self.stack.addresses());
         Some(self.stack.end)
     }
 
@@ -97,19 +99,19 @@ impl ChainUnwinder {
         self.unwinder.unwind(objects.space(), objects, &innermost, beyond, &mut self.stack);
     }
 
-    /// Returns true if threads begin in the function of a return address ([`Unwinder::is_first`]).
-    pub(crate) fn is_first(&mut self, maps: &ProcessMaps, return_address: Avma) -> Option<bool> {
-        self.unwinder.is_first(&maps.space, &mut MappedObjects::all(maps), return_address)
+    /// Returns true if threads begin in the function of a return address ([`Unwinder::is_outermost`]).
+    pub(crate) fn is_outermost(&mut self, maps: &ProcessMaps, return_address: Avma) -> Option<bool> {
+        self.unwinder.is_outermost(&maps.space, &mut MappedObjects::all(maps), return_address)
     }
 
-    /// The stack that was unwound last.
+    /// Returns the stack that was unwound last.
     pub fn stack(&self) -> &UnwoundStack {
         &self.stack
     }
 }
 
-/// Appends frames, each instruction pointer behind its marker.
-pub(crate) fn extend(chain: &mut Vec<u64>, frames: impl Iterator<Item = FrameAddress<Avma>>) {
+/// Appends frames to a call chain, each instruction pointer behind a `PERF_CONTEXT_USER`.
+pub(crate) fn push_frames(chain: &mut Vec<u64>, frames: impl Iterator<Item = FrameAddress<Avma>>) {
     for frame in frames {
         if let FrameAddress::InstructionPointer(_) = frame {
             chain.push(context::USER);
@@ -118,16 +120,16 @@ pub(crate) fn extend(chain: &mut Vec<u64>, frames: impl Iterator<Item = FrameAdd
     }
 }
 
-/// Cuts a chain to at most `most` addresses; marks do not count.
-pub fn cut(chain: &mut Vec<u64>, most: usize) {
+/// Truncates a call chain to at most `max_addresses` addresses. Context and truncation markers do not count.
+pub fn truncate_chain(chain: &mut Vec<u64>, max_addresses: usize) {
     let mut addresses = 0;
     let end = chain.iter().position(|&value| {
         addresses += usize::from(value < context::MAX && TruncationReason::from_marker(value).is_none());
-        addresses > most
+        addresses > max_addresses
     });
     if let Some(end) = end {
         chain.truncate(end);
-        // A mark of what would have followed says nothing.
+        // A context marker at the end has no addresses behind it.
         while chain.last().is_some_and(|&value| value >= context::MAX) {
             chain.pop();
         }
@@ -143,7 +145,7 @@ mod tests {
         let chain = [context::KERNEL, 1, 2, context::USER, 3, 4, TruncationReason::CopyTooSmall.marker()];
         let cut_to = |most| {
             let mut chain = chain.to_vec();
-            cut(&mut chain, most);
+            truncate_chain(&mut chain, most);
             chain
         };
         assert_eq!(cut_to(4), chain);

@@ -68,7 +68,7 @@ impl DumpUpdater {
     }
 }
 
-/// The code that one dump tells of.
+/// The code that one dump describes.
 #[derive(Debug)]
 pub(crate) struct GeneratedCode {
     file: Arc<dyn DumpFile>,
@@ -79,7 +79,7 @@ pub(crate) struct GeneratedCode {
 }
 
 impl GeneratedCode {
-    /// The load that an address is code of at a time: when it was made, the object that is its table, and the offset in it.
+    /// See [`GeneratedTables::find`].
     pub(crate) fn find(
         &self,
         address: Avma,
@@ -93,12 +93,12 @@ impl GeneratedCode {
         self.read().loads_until(time)
     }
 
-    /// The tables with this number.
+    /// See [`GeneratedTables::tables`].
     pub(crate) fn tables(&self, object: ObjectNumber) -> Option<Arc<UnwindTables<TableBytes>>> {
         self.read().tables(object)
     }
 
-    /// Returns the number of loads that are kept.
+    /// Returns the number of loads and moves that were read.
     pub(crate) fn loads(&self) -> usize {
         self.read().loads()
     }
@@ -132,7 +132,7 @@ impl GeneratedCode {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic elsewhere does not make what is known wrong.
+    // A panic in another thread leaves the value valid.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

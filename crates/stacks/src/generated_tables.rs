@@ -10,27 +10,28 @@ use rustc_hash::FxBuildHasher;
 use unwinder::{ObjectNumber, ObjectSections, Section, UnwindTables};
 
 use crate::table_bytes::TableBytes;
-use crate::user_state::native;
+use crate::user_state::native_architecture;
 
-/// Loads at one address that are kept: the newest.
+/// The maximum number of loads kept for one address, the newest ones.
 const MAX_LOADS_AT_ADDRESS: usize = 1024;
-/// Functions that begin below an address and are looked at, nearest first. Those of runtimes do not overlap, but for older ones.
+/// The maximum number of functions below an address that are tried, the nearest first. Functions of runtimes overlap older ones only.
 const MAX_STARTS_TRIED: usize = 16;
 
-/// Objects with lower numbers are those of spaces; this one and those behind it are tables of generated code. All of them are
-/// small enough for the unwinder to remember single places in them.
+/// The first object number of a table of generated code; lower ones are those of spaces. All numbers are small enough for the unwinder
+/// to remember rules of single locations.
 const FIRST_OBJECT: u32 = 1 << 22;
+/// The number of object numbers for tables of generated code.
 const OBJECTS: u32 = 1 << 22;
 
-/// The address that a function has in its table. In sections of linkers, functions at 0 are those that were left out.
+/// The address that each function has in its table. It is not 0, as functions at 0 in `.eh_frame` are those that the linker dropped.
 const CODE: Svma = Svma(1 << 32);
 
-/// Returns the number of the object that a space is, which is none of a table of generated code.
+/// Returns the object number of a space, which never is that of a table of generated code.
 pub(crate) fn number_of_space(space: u32) -> ObjectNumber {
     ObjectNumber(if space < FIRST_OBJECT { space } else { space.saturating_add(OBJECTS) })
 }
 
-/// Numbers for tables, each given once: all tables that one unwinder asks for need different ones.
+/// Gives out object numbers for tables, each once. All tables that one unwinder uses need different ones.
 #[derive(Default, Debug)]
 pub struct TableNumbers(u32);
 
@@ -46,17 +47,17 @@ impl TableNumbers {
 
 type Tables = Arc<UnwindTables<TableBytes>>;
 
-/// The unwind tables of the code that one jitdump tells of: what lay where, and when. No file is looked into.
+/// The unwind tables of the code that one jitdump describes, by address and time. Reads no file.
 #[derive(Default, Debug)]
 pub struct GeneratedTables {
-    /// By first address, then in the order of times.
+    /// Loads by first address, each list in the order of times.
     loads: BTreeMap<u64, Vec<Load>>,
     tables: HashMap<ObjectNumber, Table, FxBuildHasher>,
-    /// The number of the table with these bytes, for code of this size.
+    /// The number of each table, by its bytes and the size of the code.
     numbers: HashMap<(Arc<[u8]>, u64), ObjectNumber, FxBuildHasher>,
-    /// Placements of the dump that were added.
+    /// The number of placements of the dump that were added.
     taken: usize,
-    /// The times of all of them, ascending.
+    /// The times of all placements that were added, ascending.
     times: Vec<Timestamp>,
 }
 
@@ -64,15 +65,15 @@ pub struct GeneratedTables {
 struct Load {
     time: Timestamp,
     size: u64,
-    /// `None` where the dump doesn't say how to unwind it.
+    /// `None` where the dump has no unwind table for this code.
     table: Option<ObjectNumber>,
 }
 
 impl GeneratedTables {
-    /// Adds what a dump says beyond what it said at the last call, which must have been with the same dump. Without times, newer code
-    /// takes the place of older.
+    /// Adds the placements that a dump has gained since the last call, which must have been for the same dump. Without `has_times` the
+    /// newest code at an address counts for all times.
     pub fn add_new(&mut self, dump: &JitDump, has_times: bool, objects: &mut TableNumbers) {
-        // A dump without a table has nothing to say.
+        // A dump without any table is not kept.
         if !dump.has_unwinding_info() {
             return;
         }
@@ -91,18 +92,18 @@ impl GeneratedTables {
         self.taken = placements.len();
     }
 
-    /// Returns the number of loads that were taken, and of those that were made up to `time`. Where both are the same, so is what
-    /// [`Self::find`] answers for each address. The first only grows as the dump is read on, the second also with time.
+    /// Returns the number of loads that were added, and how many of them were made up to `time`. Where both numbers are the same,
+    /// [`Self::find`] returns the same for each address. The first grows only as the dump is read on, the second also with time.
     pub fn loads_until(&self, time: Timestamp) -> (usize, usize) {
         (self.taken, self.times.partition_point(|&made| made <= time))
     }
 
-    /// The tables with this number.
+    /// Returns the tables with this number.
     pub fn tables(&self, object: ObjectNumber) -> Option<Arc<UnwindTables<TableBytes>>> {
         self.tables.get(&object)?.get()
     }
 
-    /// Returns the number of loads that were taken.
+    /// Returns the number of loads that were added.
     pub(crate) fn loads(&self) -> usize {
         self.taken
     }
@@ -140,7 +141,7 @@ impl GeneratedTables {
         Some(number)
     }
 
-    /// The load that an address is code of at a time: when it was made, the object that is its table, and the offset in it.
+    /// Returns the code at an address at a time: when it was loaded, the object number of its table, and its offset in the function.
     pub fn find(&self, address: Avma, time: Timestamp) -> Option<(Timestamp, ObjectNumber, FileOffset)> {
         let below = self.loads.range(..=address.0).rev().take(MAX_STARTS_TRIED);
         let covering = below.filter_map(|(&start, loads)| {
@@ -149,7 +150,7 @@ impl GeneratedTables {
             let offset = address.0 - start;
             (offset < load.size).then_some((load, offset))
         });
-        // Of those made at the same time the nearest one.
+        // The newest load counts, and of several at the same time the nearest one.
         let (load, offset) =
             covering.reduce(|nearest, other| if other.0.time > nearest.0.time { other } else { nearest })?;
         Some((load.time, load.table?, FileOffset(offset)))
@@ -180,9 +181,9 @@ impl Table {
             executable: true,
             writable: false,
         };
-        // The code itself is where the process runs, and is not looked at.
+        // The unwinder never reads the code itself.
         let file = TableBytes::new([]);
-        let mut sections = ObjectSections::new(native()?, file, vec![code]);
+        let mut sections = ObjectSections::new(native_architecture()?, file, vec![code]);
         sections.eh_frame =
             Some(Section { address: self.address, bytes: TableBytes::new(Arc::clone(&self.bytes)) });
         Some(Arc::new(UnwindTables::new(sections)))

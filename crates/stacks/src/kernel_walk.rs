@@ -1,29 +1,30 @@
-//! The kernel's own walk over a thread's frame pointers, made when the sample was taken: it saw all of the stack, and the
-//! other stacks that frame pointers lead to, where a copy holds a part of one.
+//! The kernel's own walk over a thread's frame pointers. The kernel made it when it took the sample, over all of the stack, where a
+//! copy holds only a part.
 
 use decoder::Sample;
 use unwinder::{ReadMemory, UnwoundStack};
 
 use crate::user_state::{UserState, user_part};
 
-/// A user address has no more bits; where pointers are authenticated, those of a copy carry more.
-const NO_ADDRESS_BITS: u32 = 16;
+/// The number of high bits that do not belong to a user address. Return addresses in a copy use them where pointers are
+/// authenticated.
+const BITS_ABOVE_ADDRESS: u32 = 16;
 
-/// The return addresses that the kernel found above those of `stack`, which ended early, innermost first. `None` where its
-/// way and ours do not meet in the copy.
+/// Returns the return addresses that the kernel found beyond the outermost frame of `stack`, innermost first. Returns `None` where the
+/// two walks have no frame in common in the copy.
 pub(crate) fn callers_beyond<'a>(
     sample: &Sample<'a>,
     state: &UserState<'_>,
     stack: &UnwoundStack,
 ) -> Option<impl Iterator<Item = u64> + use<'a>> {
     let last = stack.frames.last()?.address.address().0;
-    let differ = |one: u64, other: u64| (one ^ other) << NO_ADDRESS_BITS != 0;
-    // The mark and the instruction come first; then, for each frame pointer on the way, the return address above it.
+    let differ = |one: u64, other: u64| (one ^ other) << BITS_ABOVE_ADDRESS != 0;
+    // The marker and the instruction pointer come first, then the return address above each frame pointer.
     let walked = user_part(sample).skip(2);
     let mut frame_pointer = state.registers.frame_pointer()?;
     let mut passed = None;
     for (index, return_address) in walked.clone().enumerate() {
-        if stack.led_out_by == Some(frame_pointer) {
+        if stack.frame_pointer_beyond_copy == Some(frame_pointer) {
             passed = Some(index);
             break;
         }
@@ -35,7 +36,7 @@ pub(crate) fn callers_beyond<'a>(
         if differ(above, return_address) {
             return None;
         }
-        if stack.led_out_by.is_none() && !differ(last, return_address) {
+        if stack.frame_pointer_beyond_copy.is_none() && !differ(last, return_address) {
             passed = Some(index + 1);
         }
         frame_pointer = next;
@@ -43,25 +44,25 @@ pub(crate) fn callers_beyond<'a>(
     Some(walked.skip(passed?))
 }
 
-/// The word above the sampled frame pointer, which the kernel's walk begins with. Where the thread was about to get the page
-/// of its stack pointer, nothing could be copied, but the rest of the stack is there.
+/// The return address above the sampled frame pointer, by the kernel's walk. A thread that is about to touch the page of its stack
+/// pointer for the first time has no copy, but the rest of its stack can be read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FirstWord {
-    pub(crate) place: u64,
+    pub(crate) address: u64,
     pub(crate) word: u64,
 }
 
 impl FirstWord {
-    /// `None` where the kernel found no caller.
-    pub(crate) fn of(sample: &Sample<'_>, state: &UserState<'_>) -> Option<Self> {
-        let place = state.registers.frame_pointer()?.checked_add(8)?;
-        Some(Self { place, word: user_part(sample).nth(2)? })
+    /// Returns `None` where the kernel found no caller.
+    pub(crate) fn from_sample(sample: &Sample<'_>, state: &UserState<'_>) -> Option<Self> {
+        let address = state.registers.frame_pointer()?.checked_add(8)?;
+        Some(Self { address, word: user_part(sample).nth(2)? })
     }
 }
 
 impl ReadMemory for FirstWord {
     fn read_word(&mut self, address: u64) -> Option<u64> {
-        (address == self.place).then_some(self.word)
+        (address == self.address).then_some(self.word)
     }
 }
 
@@ -75,7 +76,12 @@ mod tests {
 
     /// The return addresses that the kernel found beyond: `links` are frame pointers with the return addresses above them, the first of which is
     /// the sampled one; from the frame pointer `beyond` on nothing was copied.
-    fn found(links: &[(u64, u64)], beyond: u64, last: u64, led_out_by: Option<u64>) -> Option<Vec<u64>> {
+    fn found(
+        links: &[(u64, u64)],
+        beyond: u64,
+        last: u64,
+        frame_pointer_beyond_copy: Option<u64>,
+    ) -> Option<Vec<u64>> {
         let mut bytes = vec![0; 0x100];
         for (index, &(place, return_address)) in links.iter().enumerate().filter(|(_, link)| link.0 < beyond)
         {
@@ -93,7 +99,7 @@ mod tests {
         let frame = Frame { address: FrameAddress::ReturnAddress(Avma(last)), stack_pointer: 0 };
         let mut stack = UnwoundStack::default();
         stack.frames.push(frame);
-        stack.led_out_by = led_out_by;
+        stack.frame_pointer_beyond_copy = frame_pointer_beyond_copy;
         callers_beyond(&sample, &state, &stack).map(Iterator::collect)
     }
 

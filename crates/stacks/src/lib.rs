@@ -1,13 +1,16 @@
-//! The user stack of a sample, from all that there is of it: registers and a copy of the stack, the kernel's own walk over
-//! frame pointers, stacks that were seen earlier, and the memory of the process while it lives.
+//! Finds the user stack of a sample from registers and a copy of the stack, the kernel's own walk over frame pointers, earlier stacks of
+//! the process, and the memory of the process while it runs.
 //!
 //! ```text
 //! Sample ──▶ UserState ┐
 //! Tracker ─▶ ProcessMaps (with the unwind tables of objects) ┴─▶ ChainUnwinder ─▶ StackWalker ─▶ user part of a call chain
 //! ```
 //!
-//! The recorder walks with a [`StackWalker`] while processes live; who reads a file has copies only, and unwinds them with a
-//! [`ChainUnwinder`].
+//! The recorder uses a [`StackWalker`] while processes run. Recordings hold copies only; their reader uses a [`ChainUnwinder`].
+//!
+//! # What the caller supplies
+//! The crate performs no I/O. It reads objects through [`elf::ObjectSource`], jitdumps through [`generated::DumpSource`], and memory of
+//! running processes through [`model::ProcessMemory`]. A closure tells it when its time is over.
 
 mod caller_cache;
 mod chain;
@@ -24,14 +27,14 @@ mod test_sources;
 mod user_state;
 mod walker;
 
-pub use chain::{ChainEnd, ChainUnwinder, cut};
+pub use chain::{ChainEnd, ChainUnwinder, truncate_chain};
 pub use generated_tables::{GeneratedTables, TableNumbers};
 pub use mechanisms::Mechanisms;
 pub use object_tables::RefusedTables;
 pub use process_maps::{ProcessMaps, ProcessMapsCache};
 pub use table_bytes::TableBytes;
 pub use user_state::{
-    UserState, instruction_of_32_bits, is_of_32_bits, is_user_mark, kernel_part, names_no_mapping, native,
-    user_part,
+    UserState, instruction_of_32_bit_program, is_32_bit, is_outside_mappings, is_user_marker, kernel_part,
+    native_architecture, user_part,
 };
 pub use walker::{SampledStack, StackWalker};

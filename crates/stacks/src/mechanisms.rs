@@ -1,29 +1,29 @@
-//! The sources of frames and the savings that can be left out, so that what each one brings can be measured.
+//! The sources of frames and the optimizations that can be switched off, to measure what each one brings.
 
 use bitflags::bitflags;
 
 bitflags! {
-    /// Sources of stack frames beside the copy of the stack, and what makes finding them cheap. A recording has all of them;
-    /// `cargo xtask bench ablation` leaves out one after the other.
+    /// Sources of stack frames beside the copy of the stack, and optimizations. A recording uses all of them; `cargo xtask ablation`
+    /// leaves out one after the other.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct Mechanisms: u16 {
-        /// Callers that the kernel found by frame pointers, beyond the copy.
+        /// Takes callers beyond the copy from the kernel's walk over frame pointers.
         const KERNEL_WALK = 1 << 0;
-        /// Callers that an earlier stack of the process had, beyond the copy.
+        /// Takes callers beyond the copy from earlier stacks of the process.
         const CALLER_CACHE = 1 << 1;
-        /// The memory of the process while it lives, beyond the copy.
+        /// Reads the stack beyond the copy from the memory of the running process.
         const LIVE_MEMORY = 1 << 2;
-        /// Steps through code without unwind tables: by the frame pointer, or by what the code itself says.
+        /// Unwinds code without unwind tables: by the frame pointer, or by its instructions.
         const WITHOUT_TABLES = 1 << 3;
-        /// Mappings of the live process, read again where code ran in none.
+        /// Reads the mappings of a process again where code runs outside all known ones.
         const FRESH_MAPS = 1 << 4;
-        /// The outer part of a stack, taken over from the thread's earlier one.
+        /// Takes the outer part of a stack over from the thread's earlier one.
         const EARLIER_STACKS = 1 << 5;
-        /// Stacks that are walked in the ring, so that their copies are not moved.
+        /// Unwinds samples while they are in the ring, so that stack copies are not moved.
         const IN_RING = 1 << 6;
-        /// Sizes of stack copies that follow the stacks.
+        /// Adapts the size of stack copies to the stacks.
         const COPY_SIZES = 1 << 7;
-        /// Times between rounds that follow the rings.
+        /// Adapts the interval between rounds to the fill of the rings.
         const PACE = 1 << 8;
     }
 }
@@ -35,7 +35,7 @@ impl Default for Mechanisms {
 }
 
 impl Mechanisms {
-    /// One by its name as the command line has it: `kernel-walk`.
+    /// Returns the mechanism with this name on the command line, such as `kernel-walk`.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::from_name(&name.to_ascii_uppercase().replace('-', "_"))
     }

@@ -1,4 +1,4 @@
-//! Objects whose tables the unwinder asks for, opened when first needed.
+//! The unwind tables of objects, read when the unwinder asks for them first.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,26 +10,25 @@ use unwinder::{ObjectSections, UnwindTables};
 
 use crate::table_bytes::TableBytes;
 
-/// A list of the unwind tables that exist and were not read: one sentence for each object, the first few.
-/// Clones share the list, so that it can be read while stacks are unwound.
+/// Collects a sentence for each object with unwind tables that cannot be read. Clones share the sentences, so that they can be read
+/// while stacks are unwound.
 #[derive(Clone, Default, Debug)]
 pub struct RefusedTables(Arc<Mutex<BTreeSet<String>>>);
 
-/// So many sentences are enough.
-const MOST_SENTENCES: usize = 16;
+/// The maximum number of sentences.
+const MAX_SENTENCES: usize = 16;
 
 impl RefusedTables {
     fn add(&self, object: &Name, refused: &[ElfError]) {
         if let Some(first) = refused.first() {
             let mut sentences = self.lock();
-            if sentences.len() < MOST_SENTENCES {
+            if sentences.len() < MAX_SENTENCES {
                 sentences.insert(format!("{object}: {first}"));
             }
         }
     }
 
-    /// Returns a sentence for each table that has been refused so far. Objects are called as the profiled machine
-    /// calls them.
+    /// Returns the sentences so far. Objects have the paths that they have on the profiled machine.
     pub fn sentences(&self) -> Vec<String> {
         self.lock().iter().cloned().collect()
     }

@@ -1,5 +1,5 @@
-//! The mappings of a process at one moment, in the unwinder's terms. They can be taken to another thread while the
-//! tracker goes on.
+//! The mappings of a process at one moment, as the unwinder needs them. Another thread can unwind with them while the tracker
+//! applies further records.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,16 +20,16 @@ use crate::table_bytes::TableBytes;
 /// The mappings of a process at one moment.
 #[derive(Debug)]
 pub struct ProcessMaps {
-    /// For [`unwinder::Unwinder::unwind`].
+    /// The mappings in the form of [`unwinder::Unwinder::unwind`].
     pub space: AddressSpace,
     mappings: Vec<Mapping>,
     images: HashMap<ObjectNumber, Arc<ObjectTables>, FxBuildHasher>,
-    /// Of the jitdumps that it maps.
+    /// The code of the jitdumps that the process maps.
     generated: Vec<Arc<GeneratedCode>>,
 }
 
 impl ProcessMaps {
-    /// The place of a frame; `None` outside every mapping.
+    /// Returns the space and offset of a frame; `None` outside every mapping.
     pub fn entry(&self, frame: FrameAddress<Avma>) -> Option<StackEntry> {
         let (address, kind, lookup) = match frame {
             FrameAddress::InstructionPointer(address) => (address, AddressKind::InstructionPointer, address),
@@ -74,7 +74,7 @@ impl<'s> MappedObjects<'s> {
         Self { is_over: Some(is_over), ..Self::all(maps) }
     }
 
-    /// The same at the time of a sample; without one, now.
+    /// Gives out generated code as it was at the time of a sample; without a time, the newest.
     pub(crate) fn at(self, time: Option<Timestamp>) -> Self {
         Self { time: time.unwrap_or(self.time), ..self }
     }
@@ -118,7 +118,7 @@ impl Objects for MappedObjects<'_> {
     }
 
     fn generated_version(&mut self) -> u64 {
-        // A space always has the same dumps, and the numbers of each only grow: where the sums are equal, all numbers are.
+        // The same mappings always have the same dumps, and the counts of each dump only grow: equal sums mean equal counts.
         let add = |(all, made), (more, more_made)| (all + more, made + more_made);
         let loads = self.maps.generated.iter().map(|code| code.loads_until(self.time));
         let (all, made) = loads.fold((0, 0), add);
@@ -126,7 +126,7 @@ impl Objects for MappedObjects<'_> {
     }
 }
 
-/// The newest mappings of each process, and the objects of all.
+/// Caches the newest mappings of each process, and the unwind tables of all objects.
 #[derive(Debug)]
 pub struct ProcessMapsCache {
     objects: Arc<dyn TableSource>,
@@ -134,25 +134,27 @@ pub struct ProcessMapsCache {
     images: HashMap<SpaceId, Arc<ObjectTables>, FxBuildHasher>,
     processes: HashMap<Pid, (Generation, Arc<ProcessMaps>), FxBuildHasher>,
     dump_updater: Option<DumpUpdater>,
-    /// By the spaces that their files are; `None` where there is none to be used.
+    /// Dumps by the spaces of their files; `None` where the dump cannot be opened.
     dumps: HashMap<SpaceId, Option<Arc<GeneratedCode>>, FxBuildHasher>,
 }
 
-/// Beyond this many processes all maps are dropped at once, and the objects with them: most of those processes
-/// have ended, and many objects were theirs alone.
-const MOST_PROCESSES: usize = 1024;
+/// The maximum number of processes. Beyond it all maps and objects are dropped at once: most of the processes have ended, and many
+/// objects were theirs alone.
+const MAX_PROCESSES: usize = 1024;
 
-/// From this many on, mappings of ended processes are looked for.
-const MANY_PROCESSES: usize = 128;
-/// jitdumps that are open at once, and those of one process: one that has forked may map its parent's, too.
-const MOST_DUMPS: usize = 64;
-const MOST_DUMPS_OF_PROCESS: usize = 4;
+/// The number of processes from which on the maps of ended ones are dropped.
+const PROCESSES_BEFORE_CLEANUP: usize = 128;
 
-/// From this many on, objects that no living process maps are looked for.
-const MANY_IMAGES: usize = 512;
-/// Bytes that the tables of all objects may take before some are dropped. The linker's own tables are read where they lie; an index
-/// that we have to make takes 16 bytes for each function, and an object may claim a million of them.
-const MOST_TABLE_BYTES: usize = 32 << 20;
+/// The maximum number of open jitdumps.
+const MAX_DUMPS: usize = 64;
+/// The maximum number of jitdumps of one process: after a fork it may map its parent's, too.
+const MAX_DUMPS_OF_PROCESS: usize = 4;
+
+/// The number of objects from which on those that no running process maps are dropped.
+const OBJECTS_BEFORE_CLEANUP: usize = 512;
+/// The maximum size of the indices of all objects before some are dropped. The linker's own tables are read where they lie. An index
+/// that we have to make takes 16 bytes for each function, and an object may claim a million functions.
+const MAX_TABLE_BYTES: usize = 32 << 20;
 
 impl ProcessMapsCache {
     /// Creates an empty cache that has objects opened by `objects`.
@@ -176,40 +178,41 @@ impl ProcessMapsCache {
         Self { dump_updater: Some(DumpUpdater::new(Box::new(dumps), has_clock)), ..self }
     }
 
-    /// The unwind tables that were not read, now and later.
+    /// Returns the list of unwind tables that could not be read. It grows as further objects are opened.
     pub fn refused_tables(&self) -> RefusedTables {
         self.refused.clone()
     }
 
-    /// The mappings of a process as the tracker knows them now.
-    pub fn of(&mut self, tracker: &mut Tracker, pid: Pid) -> Arc<ProcessMaps> {
+    /// Returns the mappings of a process as the tracker knows them now, and reads on its jitdumps.
+    pub fn get(&mut self, tracker: &mut Tracker, pid: Pid) -> Arc<ProcessMaps> {
         let generation = tracker.recorded_generation(pid);
         if let Some((known, maps)) = self.processes.get(&pid)
             && *known == generation
         {
             let maps = Arc::clone(maps);
-            self.look(&maps);
+            self.update_dumps(&maps);
             return maps;
         }
-        if self.processes.len() >= MOST_PROCESSES {
+        if self.processes.len() >= MAX_PROCESSES {
             self.drop_all();
         }
-        let maps = Arc::new(self.take(tracker, pid));
-        self.look(&maps);
+        let maps = Arc::new(self.build_maps(tracker, pid));
+        self.update_dumps(&maps);
         self.processes.insert(pid, (generation, Arc::clone(&maps)));
         maps
     }
 
-    /// The mappings of a process, if they are still what they were when they were last asked for.
-    pub fn unchanged(&self, tracker: &mut Tracker, pid: Pid) -> Option<(Generation, Arc<ProcessMaps>)> {
+    /// Returns the mappings of a process without reading any file, if neither they nor its jitdumps have changed since they were last
+    /// asked for.
+    pub fn get_unchanged(&self, tracker: &mut Tracker, pid: Pid) -> Option<(Generation, Arc<ProcessMaps>)> {
         let generation = tracker.recorded_generation(pid);
         let found = self.processes.get(&pid).filter(|(known, _)| *known == generation);
-        // Where there may be new generated code, the file is to be looked into.
+        // A dump that has grown may tell of new code, and has to be read.
         found.filter(|(_, maps)| !maps.generated.iter().any(|code| code.has_grown())).cloned()
     }
 
-    /// Looks whether the process's dumps have grown.
-    fn look(&mut self, maps: &ProcessMaps) {
+    /// Reads on the dumps of a process that have grown.
+    fn update_dumps(&mut self, maps: &ProcessMaps) {
         let Some(updater) = self.dump_updater.as_mut().filter(|_| !maps.generated.is_empty()) else { return };
         let all: usize = self.dumps.values().flatten().map(|code| code.loads()).sum();
         for code in &maps.generated {
@@ -217,16 +220,16 @@ impl ProcessMapsCache {
         }
     }
 
-    /// The code that the dump in a space tells of. Dumps of processes that have ended make room for new ones.
+    /// Returns the code that the dump in a space describes. Dumps of ended processes make room for new ones.
     fn generated_code(&mut self, space: SpaceId, path: &[u8], pid: Pid) -> Option<Arc<GeneratedCode>> {
         let updater = self.dump_updater.as_mut()?;
         if let Some(known) = self.dumps.get(&space) {
             return known.clone();
         }
-        if self.dumps.len() >= MOST_DUMPS {
+        if self.dumps.len() >= MAX_DUMPS {
             self.dumps.retain(|_, code| code.as_ref().is_some_and(|code| Arc::strong_count(code) > 1));
         }
-        if self.dumps.len() >= MOST_DUMPS {
+        if self.dumps.len() >= MAX_DUMPS {
             return None;
         }
         let code = updater.open(pid, path).map(Arc::new);
@@ -234,8 +237,8 @@ impl ProcessMapsCache {
         code
     }
 
-    /// Returns true if an object of this space may be open.
-    pub fn know(&self, space: SpaceId) -> bool {
+    /// Returns true if the cache has an object of this space, opened or not.
+    pub fn has_object(&self, space: SpaceId) -> bool {
         self.images.contains_key(&space)
     }
 
@@ -244,14 +247,14 @@ impl ProcessMapsCache {
         self.objects.release_caches();
     }
 
-    /// Drops the mappings of processes that the tracker has forgotten, where there are many, and of the objects that were
-    /// theirs alone all but the newest; and more, where tables take too many bytes.
+    /// Drops the mappings of processes that the tracker has forgotten, and the older half of the objects that no process maps any more,
+    /// once there are many. Drops more where tables take too much memory.
     pub fn forget_ended(&mut self, tracker: &Tracker) {
-        let is_too_large = self.table_bytes() > MOST_TABLE_BYTES;
-        if self.processes.len() > MANY_PROCESSES || is_too_large {
+        let is_too_large = self.table_bytes() > MAX_TABLE_BYTES;
+        if self.processes.len() > PROCESSES_BEFORE_CLEANUP || is_too_large {
             self.processes.retain(|&pid, _| tracker.knows(pid));
         }
-        if self.images.len() > MANY_IMAGES || is_too_large {
+        if self.images.len() > OBJECTS_BEFORE_CLEANUP || is_too_large {
             // Objects come and go less often than processes: those of short-lived programs are worth keeping.
             let mut unused: Vec<SpaceId> = self
                 .images
@@ -265,7 +268,7 @@ impl ProcessMapsCache {
                 image.close();
             }
         }
-        if is_too_large && self.table_bytes() > MOST_TABLE_BYTES {
+        if is_too_large && self.table_bytes() > MAX_TABLE_BYTES {
             self.drop_all();
         }
     }
@@ -274,7 +277,7 @@ impl ProcessMapsCache {
         self.images.values().map(|image| image.size()).sum()
     }
 
-    /// Those that are in use come back when they are asked for.
+    /// Drops all maps, objects and dumps. Those in use are made again when they are asked for.
     fn drop_all(&mut self) {
         self.processes.clear();
         self.images.clear();
@@ -282,7 +285,7 @@ impl ProcessMapsCache {
         self.objects.close_all();
     }
 
-    fn take(&mut self, tracker: &Tracker, pid: Pid) -> ProcessMaps {
+    fn build_maps(&mut self, tracker: &Tracker, pid: Pid) -> ProcessMaps {
         let mappings: Vec<Mapping> = tracker.recorded_mappings(pid).collect();
         let mut space = AddressSpace::default();
         let mut images = HashMap::default();
@@ -295,7 +298,7 @@ impl ProcessMapsCache {
                     Arc::new(ObjectTables::new(space, pid, Arc::clone(&self.objects), self.refused.clone()))
                 });
                 images.insert(object, Arc::clone(known));
-                if generated.len() < MOST_DUMPS_OF_PROCESS
+                if generated.len() < MAX_DUMPS_OF_PROCESS
                     && let Space::Object(identity) = tracker.spaces().get(mapping.space)
                     && is_dump(identity.path.as_bytes())
                     && let Some(code) = self.generated_code(mapping.space, identity.path.as_bytes(), pid)
@@ -324,7 +327,7 @@ mod tests {
 
     use crate::test_sources::MemoryObjects;
 
-    /// Processes from 1 on, each with a program of its own.
+    /// Returns a tracker of processes from 1 on, each with a program of its own.
     fn tracker_of(processes: i32) -> Tracker {
         let mut tracker = Tracker::new();
         for pid in 1..=processes {
@@ -365,18 +368,18 @@ mod tests {
     fn maps_with(tracker: &mut Tracker, processes: i32, objects: MemoryObjects) -> ProcessMapsCache {
         let mut maps_cache = ProcessMapsCache::new(Arc::new(objects));
         for pid in 1..=processes {
-            maps_cache.of(tracker, Pid(pid));
+            maps_cache.get(tracker, Pid(pid));
         }
         maps_cache
     }
 
     #[test]
     fn few_mappings_stay_though_their_processes_ended() {
-        let mut tracker = tracker_of(MANY_PROCESSES as i32);
-        let mut maps_cache = maps_of(&mut tracker, MANY_PROCESSES as i32);
+        let mut tracker = tracker_of(PROCESSES_BEFORE_CLEANUP as i32);
+        let mut maps_cache = maps_of(&mut tracker, PROCESSES_BEFORE_CLEANUP as i32);
         maps_cache.forget_ended(&Tracker::new());
-        assert_eq!(maps_cache.processes.len(), MANY_PROCESSES);
-        assert_eq!(maps_cache.images.len(), MANY_PROCESSES);
+        assert_eq!(maps_cache.processes.len(), PROCESSES_BEFORE_CLEANUP);
+        assert_eq!(maps_cache.images.len(), PROCESSES_BEFORE_CLEANUP);
     }
 
     #[test]
@@ -386,7 +389,7 @@ mod tests {
         let mut tracker = tracker_of(ALL);
         let mut maps_cache = maps_of(&mut tracker, ALL);
         let space = |maps_cache: &mut ProcessMapsCache, tracker: &mut Tracker, pid| {
-            let maps = maps_cache.of(tracker, Pid(pid));
+            let maps = maps_cache.get(tracker, Pid(pid));
             maps.entry(FrameAddress::InstructionPointer(Avma(0x40_0010))).unwrap().space
         };
         let [first, oldest, newest] =
@@ -400,8 +403,8 @@ mod tests {
         maps_cache.forget_ended(&tracker);
         assert_eq!(maps_cache.processes.len(), LIVING as usize);
         assert_eq!(maps_cache.images.len(), ((ALL - LIVING) / 2 + LIVING) as usize);
-        assert!(maps_cache.know(first), "a living process has it, though it is the oldest of all");
-        assert!(!maps_cache.know(oldest) && maps_cache.know(newest));
+        assert!(maps_cache.has_object(first), "a living process has it, though it is the oldest of all");
+        assert!(!maps_cache.has_object(oldest) && maps_cache.has_object(newest));
     }
 
     /// An ELF file of 64 bits with many section headers, all empty.
@@ -427,15 +430,15 @@ mod tests {
         let mut maps_cache = maps_with(&mut tracker, 0, MemoryObjects::with(programs));
         let mut most = 0;
         for pid in 1..=ALL {
-            let maps = maps_cache.of(&mut tracker, Pid(pid));
+            let maps = maps_cache.get(&mut tracker, Pid(pid));
             maps.images.values().for_each(|image| drop(image.tables()));
             drop(maps);
             most = most.max(maps_cache.table_bytes());
             // All of these processes live.
             maps_cache.forget_ended(&tracker);
-            assert!(maps_cache.table_bytes() <= MOST_TABLE_BYTES);
+            assert!(maps_cache.table_bytes() <= MAX_TABLE_BYTES);
         }
-        assert!(most > MOST_TABLE_BYTES, "the bound was met: {most}");
-        assert!(most < MOST_TABLE_BYTES + (16 << 20), "{most}");
+        assert!(most > MAX_TABLE_BYTES, "the bound was met: {most}");
+        assert!(most < MAX_TABLE_BYTES + (16 << 20), "{most}");
     }
 }

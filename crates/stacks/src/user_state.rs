@@ -1,4 +1,4 @@
-//! What a sample says of the thread's user side.
+//! The user registers and the stack copy of a sample.
 
 use decoder::{CpuMode, Sample, context};
 use model::{Avma, Tid, Timestamp};
@@ -17,24 +17,23 @@ pub struct UserState<'a> {
     pub registers: Registers,
     /// The copy.
     pub stack: StackCopy<'a>,
-    /// The thread that they are of; 0 where the sample does not say.
+    /// The sampled thread; 0 where the sample has no thread id.
     pub thread: Tid,
-    /// The time of the sample; generated code may be replaced later.
+    /// The time of the sample, which tells which generated code it ran.
     pub time: Option<Timestamp>,
 }
 
 impl<'a> UserState<'a> {
-    /// Takes them out of a sample. `None` where the thread has no user side (a kernel thread), or a 32-bit one. A thread
-    /// in the kernel whose stack has not one byte has none either: exec has taken its memory away, and not yet built the
-    /// next.
-    pub fn of(sample: &Sample<'a>, architecture: Architecture) -> Option<Self> {
-        let state = Self::with_any_copy(sample, architecture)?;
+    /// Returns the user state of a sample. Returns `None` for a kernel thread and a 32-bit program, and for a thread in the kernel without
+    /// one byte of stack: exec has taken its memory away and has not built the next program's yet.
+    pub fn from_sample(sample: &Sample<'a>, architecture: Architecture) -> Option<Self> {
+        let state = Self::from_sample_with_any_copy(sample, architecture)?;
         (sample.mode != CpuMode::Kernel || !state.stack.bytes.is_empty()).then_some(state)
     }
 
-    /// The same, also where a thread in the kernel has no byte of stack: it may be about to get the page that its stack
-    /// pointer is in.
-    pub fn with_any_copy(sample: &Sample<'a>, architecture: Architecture) -> Option<Self> {
+    /// Returns the user state also of a thread in the kernel without one byte of stack: it may be about to get the page of its stack
+    /// pointer.
+    pub fn from_sample_with_any_copy(sample: &Sample<'a>, architecture: Architecture) -> Option<Self> {
         let recorded = sample.user_registers.as_ref().filter(|registers| registers.abi == ABI_64)?;
         let registers = Registers::from_perf(architecture, |number| recorded.get(number));
         let start = registers.stack_pointer()?;
@@ -45,43 +44,43 @@ impl<'a> UserState<'a> {
     }
 }
 
-/// Returns true if the sampled thread runs a 32-bit program, whose stacks nobody unwinds here.
-pub fn is_of_32_bits(sample: &Sample<'_>) -> bool {
+/// Returns true if the sampled thread runs a 32-bit program. The stacks of these are not unwound.
+pub fn is_32_bit(sample: &Sample<'_>) -> bool {
     sample.user_registers.as_ref().is_some_and(|registers| registers.abi == ABI_32)
 }
 
-/// Returns the user instruction of a 32-bit program, if its sample has it.
-pub fn instruction_of_32_bits(sample: &Sample<'_>, architecture: Architecture) -> Option<u64> {
-    let registers = sample.user_registers.as_ref().filter(|_| is_of_32_bits(sample))?;
+/// Returns the instruction pointer of a 32-bit program, if its sample has it.
+pub fn instruction_of_32_bit_program(sample: &Sample<'_>, architecture: Architecture) -> Option<u64> {
+    let registers = sample.user_registers.as_ref().filter(|_| is_32_bit(sample))?;
     registers.get(architecture.perf_number(architecture.program_counter())?)
 }
 
-/// Returns true if the user's instruction that a sample names is in no mapping of the process: exec has taken that away, and not yet
-/// started the next program.
-pub fn names_no_mapping(sample: &Sample<'_>, tracker: &Tracker) -> bool {
+/// Returns true if the user instruction pointer of a sample is in no mapping of the process: exec has taken its memory away and has
+/// not started the next program yet.
+pub fn is_outside_mappings(sample: &Sample<'_>, tracker: &Tracker) -> bool {
     let Some((pid, _)) = sample.thread else { return false };
     let instruction = user_part(sample).nth(1);
     instruction.is_some_and(|address| tracker.mapping(pid, Avma(address)).is_none())
 }
 
-/// The kernel's part of a call chain, which comes first.
+/// Returns the kernel's part of a call chain, which comes first.
 pub fn kernel_part<'a>(sample: &Sample<'a>) -> impl Iterator<Item = u64> + use<'a> {
-    sample.callchain.into_iter().flat_map(|chain| chain.iter()).take_while(|value| !is_user_mark(value))
+    sample.callchain.into_iter().flat_map(|chain| chain.iter()).take_while(|value| !is_user_marker(value))
 }
 
-/// The user part, as the kernel found it: its mark, the instruction, and for each frame pointer on the way the return address
-/// above it.
+/// Returns the user part of a call chain as the kernel found it: the marker, the instruction pointer, and the return address above each
+/// frame pointer.
 pub fn user_part<'a>(sample: &Sample<'a>) -> impl Iterator<Item = u64> + Clone + use<'a> {
-    sample.callchain.into_iter().flat_map(|chain| chain.iter()).skip_while(|value| !is_user_mark(value))
+    sample.callchain.into_iter().flat_map(|chain| chain.iter()).skip_while(|value| !is_user_marker(value))
 }
 
-/// Returns true if the user part of a chain begins here, or goes on with an instruction pointer.
-pub fn is_user_mark(value: &u64) -> bool {
+/// Returns true if `value` is a marker of the user part of a chain. The address behind it is an instruction pointer.
+pub fn is_user_marker(value: &u64) -> bool {
     [context::USER, context::USER_DEFERRED].contains(value)
 }
 
-/// This machine's architecture, if stacks can be unwound on it.
-pub fn native() -> Option<Architecture> {
+/// Returns the architecture of this machine, if its stacks can be unwound.
+pub fn native_architecture() -> Option<Architecture> {
     if cfg!(target_arch = "x86_64") {
         Some(Architecture::X86_64)
     } else if cfg!(target_arch = "aarch64") {
@@ -104,8 +103,8 @@ mod tests {
             [context::KERNEL, 1, context::USER, 0x1234].iter().flat_map(|w| w.to_le_bytes()).collect();
         let callchain = Some(U64s::new(&chain, Endian::Little));
         let sample = Sample { thread: Some((Pid(7), Tid(7))), callchain, ..Sample::default() };
-        assert!(names_no_mapping(&sample, &Tracker::new()));
-        assert!(!names_no_mapping(&Sample { callchain: None, ..sample }, &Tracker::new()));
-        assert!(!names_no_mapping(&Sample { thread: None, ..sample }, &Tracker::new()));
+        assert!(is_outside_mappings(&sample, &Tracker::new()));
+        assert!(!is_outside_mappings(&Sample { callchain: None, ..sample }, &Tracker::new()));
+        assert!(!is_outside_mappings(&Sample { thread: None, ..sample }, &Tracker::new()));
     }
 }

@@ -1,18 +1,18 @@
-//! One user stack from all that is known of it: the copy, the kernel's own walk, earlier stacks, the live memory.
+//! Finds one user stack from all that is known of it: the copy, the kernel's own walk, earlier stacks, live memory.
 
 use decoder::Sample;
 use model::{Avma, Pid, ProcessMemory, TruncationReason};
 use unwinder::{NoMemory, StackEnd, UnwoundStack};
 
 use crate::caller_cache::CallerCache;
-use crate::chain::{ChainEnd, ChainUnwinder, extend};
+use crate::chain::{ChainEnd, ChainUnwinder, push_frames};
 use crate::kernel_walk::{FirstWord, callers_beyond};
-use crate::live_memory::{LiveMemory, Witness};
+use crate::live_memory::{FrameCheck, LiveMemory};
 use crate::mechanisms::Mechanisms;
 use crate::process_maps::{MappedObjects, ProcessMaps};
 use crate::user_state::UserState;
 
-/// A sample of a thread with a user stack, and what is known of its process at that moment.
+/// A sample of a thread with a user stack, and the mappings of its process at that moment.
 #[derive(Clone, Copy, Debug)]
 pub struct SampledStack<'a> {
     /// The sample.
@@ -25,10 +25,11 @@ pub struct SampledStack<'a> {
     pub maps: &'a ProcessMaps,
 }
 
-/// Places in code with their rules, of some 40 bytes each, and frames of other stacks, of 100, that a view that stays open
-/// keeps: programs that come and go all day, a compiler above all, would fill what a recording has for them.
-const FEW_PLACES: usize = 50_000;
-const FEW_FRAMES: usize = 50_000;
+/// The number of unwind rules, of some 40 bytes each, that [`StackWalker::trim_caches`] keeps. Programs that come and go all day,
+/// compilers above all, would fill the bound that a recording has.
+const MAX_RULES_TRIMMED: usize = 50_000;
+/// The number of remembered callers, of some 100 bytes each, that [`StackWalker::trim_caches`] keeps.
+const MAX_FRAMES_TRIMMED: usize = 50_000;
 
 /// Walks user stacks into call chains.
 #[derive(Debug, Default)]
@@ -40,30 +41,32 @@ pub struct StackWalker {
 }
 
 impl StackWalker {
-    /// One that ends stacks at `frame_limit` frames, and uses these of the mechanisms.
+    /// Creates a walker that ends stacks at `frame_limit` frames and uses these mechanisms only.
     pub fn new(frame_limit: usize, mechanisms: Mechanisms) -> Self {
         Self { unwinder: ChainUnwinder::new(frame_limit, mechanisms), mechanisms, ..Self::default() }
     }
 
-    /// Forgets what was remembered for later stacks, where it is more than a view that stays open shall keep.
-    pub fn keep_little(&mut self) {
-        self.unwinder.forget_places_beyond(FEW_PLACES);
-        self.callers.forget_beyond(FEW_FRAMES);
+    /// Drops the remembered rules, and the remembered callers, if there are more than a view that stays open for days should keep.
+    /// Those in use come back with the next stacks.
+    pub fn trim_caches(&mut self) {
+        self.unwinder.forget_rules_beyond(MAX_RULES_TRIMMED);
+        self.callers.forget_beyond(MAX_FRAMES_TRIMMED);
     }
 
-    /// Returns the stack found last in a copy (and, by the other methods, beyond it).
+    /// Returns the stack that was walked last. Frames that an earlier stack or the kernel's walk has added are only in the chain.
     pub fn stack(&self) -> &UnwoundStack {
         self.unwinder.stack()
     }
 
-    /// Appends what the sample itself says of the stack.
+    /// Appends the stack as far as the sample itself holds it: in the copy, and beyond that by the kernel's walk where all code keeps
+    /// frame pointers.
     pub fn walk(&mut self, sampled: &SampledStack<'_>, chain: &mut Vec<u64>) -> ChainEnd {
         let end = self.unwinder.unwind(sampled.maps, sampled.state, &mut NoMemory, chain);
-        if self.stack().led_out_by.is_some() {
+        if self.stack().frame_pointer_beyond_copy.is_some() {
             let cut_at = chain.len() - 1;
             let mark = chain.split_off(cut_at);
             if self.extend_by_kernels_walk(sampled, chain) {
-                return ChainEnd { end: StackEnd::Complete, late: false };
+                return ChainEnd { end: StackEnd::Complete, beyond_copy: false };
             }
             chain.truncate(cut_at);
             chain.extend(mark);
@@ -71,23 +74,25 @@ impl StackWalker {
         end
     }
 
-    /// Appends the stack, if its copy makes it complete, or an earlier one, and that can be seen before `is_over` returns true. Says
-    /// whether an earlier one was needed.
-    pub fn walk_at_once(
+    /// Appends the stack, if it is complete in its copy, or with the callers that an earlier stack had. Reads only tables that are open,
+    /// and only until `is_over` returns true. Returns `None` where that is not enough; `chain` may have grown then.
+    pub fn walk_within(
         &mut self,
         sampled: &SampledStack<'_>,
         is_over: &dyn Fn() -> bool,
         chain: &mut Vec<u64>,
     ) -> Option<ChainEnd> {
         let mut objects = MappedObjects::open(sampled.maps, is_over).at(sampled.state.time);
-        let end = self.unwinder.unwind_at_once(&mut objects, sampled.state, chain)?;
-        let late = end == StackEnd::Truncated(TruncationReason::CopyTooSmall)
+        let end = self.unwinder.unwind_within(&mut objects, sampled.state, chain)?;
+        let beyond_copy = end == StackEnd::Truncated(TruncationReason::CopyTooSmall)
             && !sampled.state.stack.bytes.is_empty()
             && self.extend_by_earlier_stack(sampled.pid, &mut objects, chain);
-        (end == StackEnd::Complete || late).then_some(ChainEnd { end: StackEnd::Complete, late })
+        (end == StackEnd::Complete || beyond_copy)
+            .then_some(ChainEnd { end: StackEnd::Complete, beyond_copy })
     }
 
-    /// Appends the callers of the stack found last that an earlier one of the process had.
+    /// Appends the callers that an earlier stack of the process had above the outermost frame of the last one. Returns false where there
+    /// are none.
     fn extend_by_earlier_stack(
         &mut self,
         pid: Pid,
@@ -95,31 +100,32 @@ impl StackWalker {
         chain: &mut Vec<u64>,
     ) -> bool {
         let stack = self.unwinder.stack();
-        let Some(tail) = self.callers.above(pid, stack, objects) else { return false };
-        extend(chain, tail.iter().map(|frame| frame.address));
+        let Some(tail) = self.callers.callers_of(pid, stack, objects) else { return false };
+        push_frames(chain, tail.iter().map(|frame| frame.address));
         let whole: Vec<_> = stack.frames.iter().chain(&tail).copied().collect();
-        self.callers.note(pid, &whole);
+        self.callers.insert_stack(pid, &whole);
         true
     }
 
-    /// Keeps a stack that was complete in its copy, for others that will not be.
-    pub fn note(&mut self, pid: Pid) {
+    /// Remembers the callers in the last stack, if it was complete in its copy, for later stacks that are cut.
+    pub fn remember_callers(&mut self, pid: Pid) {
         if self.unwinder.stack().end == StackEnd::Complete
             && self.mechanisms.contains(Mechanisms::CALLER_CACHE)
         {
-            self.callers.note(pid, &self.unwinder.stack().frames);
+            self.callers.insert_stack(pid, &self.unwinder.stack().frames);
         }
     }
 
-    /// Returns true if the stack found last goes on beyond the copy.
-    pub fn goes_on(&self) -> bool {
+    /// Returns true if the last stack is deeper than its copy.
+    pub fn exceeds_copy(&self) -> bool {
         let stack = self.unwinder.stack();
-        stack.end == StackEnd::Truncated(TruncationReason::CopyTooSmall) || stack.led_out_by.is_some()
+        stack.end == StackEnd::Truncated(TruncationReason::CopyTooSmall)
+            || stack.frame_pointer_beyond_copy.is_some()
     }
 
-    /// The stack found last is deeper than its copy, and `chain` holds it from `start` on: goes on by an earlier stack of the
-    /// process, or by the live memory.
-    pub fn finish(
+    /// Continues the last stack, which is deeper than its copy: by an earlier stack of the process, else by the process's `memory`.
+    /// `chain` holds the stack from `start` on. Must follow a call of [`StackWalker::walk`] for the same sample.
+    pub fn walk_beyond_copy(
         &mut self,
         sampled: &SampledStack<'_>,
         memory: &dyn ProcessMemory,
@@ -127,26 +133,26 @@ impl StackWalker {
         start: usize,
     ) -> ChainEnd {
         let SampledStack { pid, state, maps, .. } = *sampled;
-        let witness = self.witness(sampled, chain, start);
+        let check = self.frame_check(sampled, chain, start);
         let stack = self.unwinder.stack();
         if stack.end == StackEnd::Complete {
-            return ChainEnd { end: stack.end, late: true };
+            return ChainEnd { end: stack.end, beyond_copy: true };
         }
-        let cut = ChainEnd { end: stack.end, late: false };
+        let cut = ChainEnd { end: stack.end, beyond_copy: false };
         let mark = chain.pop();
         if self.extend_by_earlier_stack(pid, &mut MappedObjects::all(maps), chain) {
-            return ChainEnd { end: StackEnd::Complete, late: true };
+            return ChainEnd { end: StackEnd::Complete, beyond_copy: true };
         }
         chain.extend(mark);
-        if let Some(witness) = witness {
-            let mut memory = LiveMemory::new(memory, pid, witness, maps, &mut self.memory);
+        if let Some(check) = check {
+            let mut memory = LiveMemory::new(memory, pid, check, maps, &mut self.memory);
             chain.truncate(start);
             let unwound = self.unwinder.unwind(maps, state, &mut memory, chain);
             if !matches!(unwound.end, StackEnd::Truncated(_)) {
-                self.note(pid);
+                self.remember_callers(pid);
                 return unwound;
             }
-            // What was read is no longer what it was: only what the copy says is sure.
+            // The process has changed its stack while it was read: only the copy is reliable.
             chain.truncate(start);
             self.unwinder.unwind(maps, state, &mut NoMemory, chain);
         }
@@ -156,37 +162,42 @@ impl StackWalker {
         cut
     }
 
-    /// By what one sees whether the outermost frame of the stack found last is still there. Where nothing was copied, the
-    /// kernel's walk may lead one frame further, also in `chain`, which holds the stack from `start` on.
-    fn witness(&mut self, sampled: &SampledStack<'_>, chain: &mut Vec<u64>, start: usize) -> Option<Witness> {
+    /// Returns the check that tells whether the outermost frame of the last stack is still in the process's memory. Where nothing was
+    /// copied, it first walks one frame further by the kernel's walk, also in `chain`, which holds the stack from `start` on.
+    fn frame_check(
+        &mut self,
+        sampled: &SampledStack<'_>,
+        chain: &mut Vec<u64>,
+        start: usize,
+    ) -> Option<FrameCheck> {
         let SampledStack { sample, state, maps, .. } = *sampled;
         if !self.mechanisms.contains(Mechanisms::LIVE_MEMORY) {
             return None;
         }
-        if let (true, Some(first)) = (state.stack.bytes.is_empty(), FirstWord::of(sample, state)) {
+        if let (true, Some(first)) = (state.stack.bytes.is_empty(), FirstWord::from_sample(sample, state)) {
             chain.truncate(start);
             self.unwinder.unwind(maps, state, &mut { first }, chain);
             if self.stack().frames.len() > 1 {
-                return Some(Witness::return_address(first.place, first.word));
+                return Some(FrameCheck::return_address(first.address, first.word));
             }
             chain.truncate(start);
             self.unwinder.unwind(maps, state, &mut NoMemory, chain);
         }
-        self.stack().frames.last().and_then(|last| Witness::of(last, &state.stack))
+        self.stack().frames.last().and_then(|last| FrameCheck::for_outermost(last, &state.stack))
     }
 
-    /// Appends the callers that the kernel found beyond the copy. Whether that makes the stack complete: the kernel knows
-    /// frame pointers only, so it does where all code between keeps them.
+    /// Appends the callers that the kernel found beyond the copy. Returns true if the stack is complete with them. The kernel follows
+    /// frame pointers only, so that is certain only where all code in between keeps them.
     fn extend_by_kernels_walk(&mut self, sampled: &SampledStack<'_>, chain: &mut Vec<u64>) -> bool {
         if !self.mechanisms.contains(Mechanisms::KERNEL_WALK) {
             return false;
         }
-        let keeps_frame_pointers = self.unwinder.stack().led_out_by.is_some();
+        let keeps_frame_pointers = self.unwinder.stack().frame_pointer_beyond_copy.is_some();
         let callers = callers_beyond(sampled.sample, sampled.state, self.unwinder.stack());
         for caller in callers.into_iter().flatten() {
-            let Some(is_first) = self.unwinder.is_first(sampled.maps, Avma(caller)) else { break };
+            let Some(is_outermost) = self.unwinder.is_outermost(sampled.maps, Avma(caller)) else { break };
             chain.push(caller);
-            if is_first && keeps_frame_pointers {
+            if is_outermost && keeps_frame_pointers {
                 return true;
             }
         }

@@ -17,7 +17,7 @@ pub enum Architecture {
 const X86_64_PERF_NUMBERS: [u8; 17] = [0, 3, 2, 1, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23, 8];
 
 /// No architecture has more in [`Architecture::callee_saved`].
-pub(crate) const MOST_CALLEE_SAVED: usize = 11;
+pub(crate) const MAX_CALLEE_SAVED: usize = 11;
 
 impl Architecture {
     /// The architecture of an ELF header's `e_machine`, if stacks of it can be unwound.

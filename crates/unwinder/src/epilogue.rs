@@ -61,9 +61,9 @@ impl EpilogueInstruction {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::earlier::Steps;
     use crate::memory::{NoMemory, StackCopy, StackMemory};
     use crate::registers::Registers;
+    use crate::reuse::Steps;
     use crate::rule::CompactRule;
 
     /// The caller's stack pointer, program counter, rbp and rbx; the stack holds the numbers of its words.
@@ -109,7 +109,7 @@ mod tests {
         registers.set(architecture.stack_pointer(), 0x1000);
         let places = |code: &[u8]| -> alloc::vec::Vec<u64> {
             let rules = CompactRule::of_epilogues(architecture, code);
-            rules.filter_map(|rule| rule.place_of_return_address(&registers)).collect()
+            rules.filter_map(|rule| rule.return_address_slot(&registers)).collect()
         };
         // mov %rdi, %rbx; call …; add $0x28, %rsp; pop %rbx; ret; nop; ret; pop %rbp; ret
         let code =

@@ -16,7 +16,7 @@ pub(crate) enum Fault {
 }
 
 /// More operations than any real expression has; what loops is stopped.
-const MOST_OPERATIONS: u32 = 256;
+const MAX_OPERATIONS: u32 = 256;
 
 /// Evaluates `row` with all registers of the frame. Yields the caller's registers, its program counter among them; `None`
 /// where the return address is undefined: this is the thread's first frame.
@@ -105,7 +105,7 @@ fn evaluate_expression<M: ReadMemory>(
     memory: &mut M,
 ) -> Result<u64, Fault> {
     let mut evaluation = Expression(EndianSlice::new(expression, LittleEndian)).evaluation(row.encoding);
-    evaluation.set_max_iterations(MOST_OPERATIONS);
+    evaluation.set_max_iterations(MAX_OPERATIONS);
     if let Some(initial) = initial {
         evaluation.set_initial_value(initial);
     }

@@ -28,12 +28,12 @@ extern crate alloc;
 
 mod address_space;
 mod architecture;
-mod earlier;
 mod epilogue;
 mod evaluate;
 mod memory;
 mod objects;
 mod registers;
+mod reuse;
 mod row;
 mod rule;
 mod rule_cache;

@@ -1,6 +1,6 @@
 //! Where the unwinder reads stack words from.
 
-use crate::earlier::Steps;
+use crate::reuse::Steps;
 
 /// Reads memory of the profiled process.
 pub trait ReadMemory {
@@ -41,12 +41,12 @@ impl StackCopy<'_> {
     pub(crate) fn ends_below(&self, address: u64) -> bool {
         let end = self.start.saturating_add(self.bytes.len() as u64);
         // Part of the word may have been copied.
-        address.saturating_add(8) > end && address.saturating_sub(end) < LARGEST_STACK
+        address.saturating_add(8) > end && address.saturating_sub(end) < MAX_STACK_BYTES
     }
 }
 
 /// A word further away than this from a copy's end is not on the same stack. `ulimit -s` is 8 MiB nearly everywhere.
-const LARGEST_STACK: u64 = 64 << 20;
+const MAX_STACK_BYTES: u64 = 64 << 20;
 
 /// A word of the stack.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +61,7 @@ pub(crate) struct StackMemory<'a, M> {
     pub(crate) copy: StackCopy<'a>,
     pub(crate) beyond: &'a mut M,
     /// Words that came from beyond the copy.
-    pub(crate) words_beyond: usize,
+    pub(crate) words_beyond_copy: usize,
     /// True if a word was wanted that the copy does not hold.
     pub(crate) left_copy: bool,
     pub(crate) steps: Steps,
@@ -70,7 +70,7 @@ pub(crate) struct StackMemory<'a, M> {
 impl<'a, M> StackMemory<'a, M> {
     /// Creates a reader of the copy; words that are read go into `steps`.
     pub(crate) fn new(copy: StackCopy<'a>, beyond: &'a mut M, steps: Steps) -> Self {
-        Self { copy, beyond, words_beyond: 0, left_copy: false, steps }
+        Self { copy, beyond, words_beyond_copy: 0, left_copy: false, steps }
     }
 }
 
@@ -78,12 +78,12 @@ impl<M: ReadMemory> ReadMemory for StackMemory<'_, M> {
     #[inline]
     fn read_word(&mut self, address: u64) -> Option<u64> {
         if let Some(value) = self.copy.word(address) {
-            self.steps.read(Word { address, value });
+            self.steps.push_word(Word { address, value });
             return Some(value);
         }
         self.left_copy = true;
         let word = self.beyond.read_word(address)?;
-        self.words_beyond += 1;
+        self.words_beyond_copy += 1;
         Some(word)
     }
 }

@@ -1,7 +1,7 @@
 //! The registers of one frame.
 
-use crate::architecture::{Architecture, MOST_CALLEE_SAVED};
-use crate::earlier::RegisterSet;
+use crate::architecture::{Architecture, MAX_CALLEE_SAVED};
+use crate::reuse::RegisterSet;
 
 const CAPACITY: usize = 33;
 
@@ -18,7 +18,7 @@ pub struct Registers {
 pub(crate) struct KeptRegisters {
     known: u64,
     /// In the order of [`Architecture::callee_saved`].
-    values: [u64; MOST_CALLEE_SAVED],
+    values: [u64; MAX_CALLEE_SAVED],
     program_counter: u64,
 }
 
@@ -98,7 +98,7 @@ impl Registers {
         {
             told |= 1 << link_register;
         }
-        let mut values = [0; MOST_CALLEE_SAVED];
+        let mut values = [0; MAX_CALLEE_SAVED];
         for (value, &register) in values.iter_mut().zip(architecture.callee_saved()) {
             *value = self.get(register).unwrap_or_default();
         }

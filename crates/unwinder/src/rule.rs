@@ -2,12 +2,12 @@
 
 use alloc::sync::Arc;
 
-use crate::architecture::{Architecture, MOST_CALLEE_SAVED};
-use crate::earlier::Reads;
+use crate::architecture::{Architecture, MAX_CALLEE_SAVED};
 use crate::epilogue::EpilogueInstruction;
 use crate::evaluate::Fault;
 use crate::memory::ReadMemory;
 use crate::registers::Registers;
+use crate::reuse::StepReads;
 use crate::row::{CfaRule, Location, Row};
 
 /// A rule for getting from a frame to its caller.
@@ -47,11 +47,11 @@ pub(crate) struct CompactRule {
     return_address: i16,
     /// The place of each of [`Architecture::callee_saved`], in words from the CFA; 0: in the register still. (Nothing is
     /// saved *at* the CFA: that word belongs to the caller.)
-    saved: [i16; MOST_CALLEE_SAVED],
+    saved: [i16; MAX_CALLEE_SAVED],
 }
 
 /// An epilogue restores six registers at most, drops what lies between, and sets its result.
-const MOST_EPILOGUE_INSTRUCTIONS: u32 = 10;
+const MAX_EPILOGUE_INSTRUCTIONS: u32 = 10;
 
 impl CompactRule {
     /// The compact form of `row`, where it has one.
@@ -64,7 +64,7 @@ impl CompactRule {
             cfa_offset: i32::try_from(offset).ok()?,
             cfa_register: register,
             return_address: 0,
-            saved: [0; MOST_CALLEE_SAVED],
+            saved: [0; MAX_CALLEE_SAVED],
         };
         match row.location(row.return_address) {
             Some(location) => {
@@ -103,13 +103,13 @@ impl CompactRule {
             cfa_offset: 0,
             cfa_register: architecture.stack_pointer(),
             return_address: -1,
-            saved: [0; MOST_CALLEE_SAVED],
+            saved: [0; MAX_CALLEE_SAVED],
         };
         // Where each register is restored from, in bytes from the stack pointer.
-        let mut places = [None; MOST_CALLEE_SAVED];
+        let mut places = [None; MAX_CALLEE_SAVED];
         let mut dropped = 0;
         let mut rest = code;
-        for _ in 0..MOST_EPILOGUE_INSTRUCTIONS {
+        for _ in 0..MAX_EPILOGUE_INSTRUCTIONS {
             let (instruction, size) = EpilogueInstruction::parse(architecture, rest)?;
             rest = rest.get(size..)?;
             let (register, place) = match instruction {
@@ -164,9 +164,9 @@ impl CompactRule {
         &self,
         registers: &mut Registers,
         memory: &mut M,
-    ) -> Result<Reads, Fault> {
+    ) -> Result<StepReads, Fault> {
         let architecture = registers.architecture();
-        let mut reads = Reads { base: self.cfa_register, restored: 0 };
+        let mut reads = StepReads { base: self.cfa_register, restored: 0 };
         let cfa = registers
             .get(self.cfa_register)
             .ok_or(Fault::Impossible)?
@@ -207,7 +207,7 @@ impl CompactRule {
     }
 
     /// Returns the stack address of the return address (Avma).
-    pub(crate) fn place_of_return_address(&self, registers: &Registers) -> Option<u64> {
+    pub(crate) fn return_address_slot(&self, registers: &Registers) -> Option<u64> {
         let cfa = registers.get(self.cfa_register)?.wrapping_add_signed(i64::from(self.cfa_offset));
         Some(cfa.wrapping_add_signed(i64::from(self.return_address) * WORD))
     }

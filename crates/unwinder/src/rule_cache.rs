@@ -1,4 +1,4 @@
-//! Rules by place, for all processes at once.
+//! Rules by location, for all processes at once.
 //!
 //! A rule is a fact of the object, not of the process that maps it: keyed by (object, file offset), it needs no
 //! invalidation when mappings change, and the hundredth process of a build finds everything known already.
@@ -22,7 +22,7 @@ use crate::rule::Rule;
 
 /// The code that a rule is for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct CodeLocation {
     pub(crate) object: ObjectNumber,
     /// The byte to look up: for a return address, the one before it.
     pub(crate) offset: FileOffset,
@@ -30,7 +30,7 @@ pub(crate) struct Place {
     pub(crate) is_call: bool,
 }
 
-impl Place {
+impl CodeLocation {
     /// In one word, where that is enough: no file is as large as that. The remaining bits are the object's.
     fn key(self) -> Option<u64> {
         const OFFSET_BITS: u32 = 40;
@@ -41,51 +41,51 @@ impl Place {
 
     /// The block that it lies in, by its first byte, and how far in.
     fn in_block(self) -> (Self, u8) {
-        let within = self.offset.0 % BLOCK;
+        let within = self.offset.0 % BLOCK_BYTES;
         let first = FileOffset(self.offset.0 - within);
         (Self { offset: first, is_call: false, ..self }, within as u8)
     }
 }
 
 /// Beyond this many places (about 30 MB) all are forgotten; the few thousand that are in use come back at once.
-const MOST_PLACES: usize = 1 << 20;
+const MAX_LOCATIONS: usize = 1 << 20;
 
 /// Bytes of code that are looked up as one, a power of two.
-const BLOCK: u64 = 32;
+const BLOCK_BYTES: u64 = 32;
 
 /// The part of a block that was met last, of those that one stretch covers.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct BlockPart {
     /// From the block's beginning: the first byte, and the one behind the last.
     start: u8,
     end: u8,
     rule: Index,
 }
 
-/// The blocks met last, by [`Place::key`] of their first bytes. Each has one place that it can be in: a table this small stays in
+/// The blocks met last, by [`CodeLocation::key`] of their first bytes. Each has one place that it can be in: a table this small stays in
 /// a core's cache, which one that holds all blocks of a compiler does not.
 #[derive(Default, Debug)]
-struct Blocks(Vec<(u64, Part)>);
+struct Blocks(Vec<(u64, BlockPart)>);
 
 /// Half a megabyte.
-const BLOCKS_BITS: u32 = 15;
+const BLOCK_SLOTS_BITS: u32 = 15;
 
 impl Blocks {
-    fn place(key: u64) -> usize {
-        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - BLOCKS_BITS)) as usize
+    fn slot(key: u64) -> usize {
+        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - BLOCK_SLOTS_BITS)) as usize
     }
 
     #[inline]
-    fn get(&self, key: u64) -> Option<Part> {
-        self.0.get(Self::place(key)).filter(|(known, _)| *known == key).map(|(_, part)| *part)
+    fn get(&self, key: u64) -> Option<BlockPart> {
+        self.0.get(Self::slot(key)).filter(|(known, _)| *known == key).map(|(_, part)| *part)
     }
 
-    fn insert(&mut self, key: u64, part: Part) {
+    fn insert(&mut self, key: u64, part: BlockPart) {
         if self.0.is_empty() {
-            self.0 = vec![(0, Part { start: 0, end: 0, rule: 0 }); 1 << BLOCKS_BITS];
+            self.0 = vec![(0, BlockPart { start: 0, end: 0, rule: 0 }); 1 << BLOCK_SLOTS_BITS];
         }
-        if let Some(place) = self.0.get_mut(Self::place(key)) {
-            *place = (key, part);
+        if let Some(slot) = self.0.get_mut(Self::slot(key)) {
+            *slot = (key, part);
         }
     }
 }
@@ -106,8 +106,8 @@ pub(crate) struct RuleCache {
     /// The different rules.
     rules: Vec<Rule>,
     indices: HashMap<Rule, Index, FxBuildHasher>,
-    /// By [`Place::key`]: those that lie in no stretch.
-    places: HashMap<u64, Index, FxBuildHasher>,
+    /// By [`CodeLocation::key`]: those that lie in no stretch.
+    locations: HashMap<u64, Index, FxBuildHasher>,
     blocks: Blocks,
     /// By object and first byte: the byte behind the last, and the rule.
     stretches: BTreeMap<(ObjectNumber, FileOffset), (FileOffset, Index)>,
@@ -118,21 +118,21 @@ impl RuleCache {
     #[inline]
     pub(crate) fn get_or_find(
         &mut self,
-        place: Place,
+        location: CodeLocation,
         find: impl FnOnce() -> Option<FoundRule>,
     ) -> Option<Rule> {
-        let (block, offset) = place.in_block();
+        let (block, offset) = location.in_block();
         let part = block.key().and_then(|key| self.blocks.get(key));
         let part = part.filter(|part| (part.start..part.end).contains(&offset));
-        let index = part.map(|part| part.rule).or_else(|| self.places.get(&place.key()?).copied());
+        let index = part.map(|part| part.rule).or_else(|| self.locations.get(&location.key()?).copied());
         match index.and_then(|index| self.rules.get(index as usize)) {
             Some(rule) => Some(rule.clone()),
-            None => self.find(place, find),
+            None => self.find(location, find),
         }
     }
 
-    fn find(&mut self, place: Place, find: impl FnOnce() -> Option<FoundRule>) -> Option<Rule> {
-        let Place { object, offset, .. } = place;
+    fn find(&mut self, location: CodeLocation, find: impl FnOnce() -> Option<FoundRule>) -> Option<Rule> {
+        let CodeLocation { object, offset, .. } = location;
         // One bound is half as dear as two.
         let before = self.stretches.range(..=(object, offset)).next_back();
         let known = before.filter(|((its, _), (end, _))| *its == object && offset < *end);
@@ -141,7 +141,7 @@ impl RuleCache {
             Some((stretch, index)) => (Some(stretch), index),
             None => {
                 let FoundRule { rule, holds_in } = find()?;
-                if self.len() >= MOST_PLACES {
+                if self.len() >= MAX_LOCATIONS {
                     *self = Self::default();
                 }
                 let index = self.index_of(rule);
@@ -154,26 +154,27 @@ impl RuleCache {
         };
         match stretch {
             Some(Range { start, end }) => {
-                let (block, _) = place.in_block();
-                let within = |bound: FileOffset| bound.0.saturating_sub(block.offset.0).min(BLOCK) as u8;
-                let part = Part { start: within(start), end: within(end), rule: index };
+                let (block, _) = location.in_block();
+                let within =
+                    |bound: FileOffset| bound.0.saturating_sub(block.offset.0).min(BLOCK_BYTES) as u8;
+                let part = BlockPart { start: within(start), end: within(end), rule: index };
                 if let Some(key) = block.key() {
                     self.blocks.insert(key, part);
                 }
             }
-            None => self.set(place, index),
+            None => self.set(location, index),
         }
         self.rules.get(index as usize).cloned()
     }
 
     /// More was found out about a place that lies in no stretch.
-    pub(crate) fn replace(&mut self, place: Place, rule: Rule) {
+    pub(crate) fn replace(&mut self, location: CodeLocation, rule: Rule) {
         let index = self.index_of(rule);
-        self.set(place, index);
+        self.set(location, index);
     }
 
-    fn set(&mut self, place: Place, index: Index) {
-        self.places.extend(place.key().map(|key| (key, index)));
+    fn set(&mut self, location: CodeLocation, index: Index) {
+        self.locations.extend(location.key().map(|key| (key, index)));
     }
 
     fn index_of(&mut self, rule: Rule) -> Index {
@@ -187,7 +188,7 @@ impl RuleCache {
 
     /// Returns the number of known places and stretches.
     pub(crate) fn len(&self) -> usize {
-        self.places.len() + self.stretches.len()
+        self.locations.len() + self.stretches.len()
     }
 }
 
@@ -200,8 +201,8 @@ mod tests {
         let mut cache = RuleCache::default();
         let mut ask = |object, offset, is_call, holds_in: Option<Range<u64>>| {
             let mut found = false;
-            let place = Place { object: ObjectNumber(object), offset: FileOffset(offset), is_call };
-            let rule = cache.get_or_find(place, || {
+            let location = CodeLocation { object: ObjectNumber(object), offset: FileOffset(offset), is_call };
+            let rule = cache.get_or_find(location, || {
                 found = true;
                 let holds_in = holds_in.map(|range| FileOffset(range.start)..FileOffset(range.end));
                 Some(FoundRule { rule: Rule::Malformed, holds_in })

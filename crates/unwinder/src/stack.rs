@@ -38,7 +38,7 @@ pub struct UnwoundStack {
     pub unmapped: Option<Avma>,
     /// The frame pointer (Avma) of an outermost frame whose code keeps frame pointers without fail, where it leads to memory that
     /// is not at hand. A walk over frame pointers that came by it has gone the right way on.
-    pub led_out_by: Option<u64>,
+    pub frame_pointer_beyond_copy: Option<u64>,
 }
 
 impl Default for UnwoundStack {
@@ -48,7 +48,7 @@ impl Default for UnwoundStack {
             end: StackEnd::Truncated(TruncationReason::RuleFailed),
             frames_from_copy: 0,
             unmapped: None,
-            led_out_by: None,
+            frame_pointer_beyond_copy: None,
         }
     }
 }

@@ -14,14 +14,14 @@ use gimli::UnwindContext;
 use model::{Avma, FileOffset, FrameAddress, Svma, Tid, TruncationReason};
 
 use crate::address_space::{AddressSpace, Mapping};
-use crate::earlier::{CodeVersion, Earlier, Reads, Steps, Trace};
 use crate::evaluate::{Fault, evaluate};
 use crate::memory::{ReadMemory, StackCopy, StackMemory};
 use crate::objects::Objects;
 use crate::registers::Registers;
+use crate::reuse::{CodeVersion, StackTrace, StepReads, Steps, TraceReuse};
 use crate::row::CfaRule;
 use crate::rule::{CompactRule, Rule};
-use crate::rule_cache::{FoundRule, Place, RuleCache};
+use crate::rule_cache::{CodeLocation, FoundRule, RuleCache};
 use crate::stack::{Frame, StackEnd, UnwoundStack};
 use crate::tables::{Extent, Lookup, UnwindTables};
 
@@ -42,7 +42,7 @@ pub struct Innermost<'a> {
 pub struct Unwinder {
     rules: RuleCache,
     /// By the number of the thread, as far as it goes.
-    traces: [Trace; TRACES],
+    traces: [StackTrace; TRACE_SLOTS],
     steps: Steps,
     context: UnwindContext<usize>,
     frame_limit: usize,
@@ -52,10 +52,10 @@ pub struct Unwinder {
 
 /// Steps to another stack (signal stacks, coroutines) that one unwinding may make. A cyclic stack has to step down once
 /// per round, so this ends it.
-const MOST_STACK_SWITCHES: u32 = 16;
+const MAX_STACK_SWITCHES: u32 = 16;
 
 /// Of how many threads the last stacks are kept.
-const TRACES: usize = 32;
+const TRACE_SLOTS: usize = 32;
 
 impl Default for Unwinder {
     fn default() -> Self {
@@ -94,7 +94,7 @@ impl Unwinder {
     }
 
     /// Returns the number of places, and stretches of code around them, whose rules are cached.
-    pub fn remembered_places(&self) -> usize {
+    pub fn cached_rules(&self) -> usize {
         self.rules.len()
     }
 
@@ -110,10 +110,10 @@ impl Unwinder {
     ) {
         stack.frames.clear();
         stack.frames_from_copy = 0;
-        let slot = innermost.thread.0.unsigned_abs() as usize % TRACES;
+        let slot = innermost.thread.0.unsigned_abs() as usize % TRACE_SLOTS;
         let mut trace = self.traces.get_mut(slot).map(core::mem::take).unwrap_or_default();
         let mut steps = core::mem::take(&mut self.steps);
-        steps.begin();
+        steps.clear();
         let memory = StackMemory::new(innermost.stack, beyond, steps);
         let registers = innermost.registers.clone();
         // Before the walk: where code is loaded during it, the next stack differs in its version and is walked whole.
@@ -127,18 +127,18 @@ impl Unwinder {
             switches: 0,
             recent: Cell::new(None),
             unmapped: None,
-            led_out_by: None,
+            frame_pointer_beyond_copy: None,
             searched: false,
             taken_over: 0,
             led_by_frame_pointer: false,
             came_by_frame_pointer: false,
         };
-        stack.end = walk.run(stack, Earlier::new(&trace, code));
-        (stack.unmapped, stack.led_out_by) = (walk.unmapped, walk.led_out_by);
+        stack.end = walk.run(stack, TraceReuse::new(&trace, code));
+        (stack.unmapped, stack.frame_pointer_beyond_copy) = (walk.unmapped, walk.frame_pointer_beyond_copy);
         let (taken_over, mut steps) = (walk.taken_over, walk.memory.steps);
         if stack.end == StackEnd::Complete && self.earlier_stacks {
             let architecture = innermost.registers.architecture();
-            trace.renew(architecture, code, taken_over, &stack.frames, &mut steps);
+            trace.record(architecture, code, taken_over, &stack.frames, &mut steps);
         }
         if let Some(kept) = self.traces.get_mut(slot) {
             *kept = trace;
@@ -148,7 +148,7 @@ impl Unwinder {
 
     /// Returns true if nobody calls the function that a return address lies in: threads begin there. `None` where no code can run
     /// right before the address.
-    pub fn is_first<O: Objects>(
+    pub fn is_outermost<O: Objects>(
         &mut self,
         space: &AddressSpace,
         objects: &mut O,
@@ -160,14 +160,14 @@ impl Unwinder {
 
     /// The rule for a position, from the cache or the tables.
     fn rule<O: Objects>(&mut self, objects: &mut O, position: Position<'_>) -> Rule {
-        let Some(place) = position.place() else { return self.rule_of_generated(objects, position) };
-        self.rule_at(objects, place)
+        let Some(location) = position.location() else { return self.rule_of_generated(objects, position) };
+        self.rule_at(objects, location)
     }
 
-    fn rule_at<O: Objects>(&mut self, objects: &mut O, place: Place) -> Rule {
+    fn rule_at<O: Objects>(&mut self, objects: &mut O, location: CodeLocation) -> Rule {
         let context = &mut self.context;
-        let find = || Some(rule_from_tables(&*objects.tables(place.object)?, place, context));
-        self.rules.get_or_find(place, find).unwrap_or(Rule::FramePointer)
+        let find = || Some(rule_from_tables(&*objects.tables(location.object)?, location, context));
+        self.rules.get_or_find(location, find).unwrap_or(Rule::FramePointer)
     }
 }
 
@@ -182,10 +182,10 @@ struct Position<'s> {
 
 impl Position<'_> {
     /// The code there, where it is a file's.
-    fn place(self) -> Option<Place> {
+    fn location(self) -> Option<CodeLocation> {
         let mapping = self.mapping?;
         let (object, offset) = (mapping.object?, mapping.file_offset_of(self.lookup.0)?);
-        Some(Place { object, offset, is_call: matches!(self.address, FrameAddress::ReturnAddress(_)) })
+        Some(CodeLocation { object, offset, is_call: matches!(self.address, FrameAddress::ReturnAddress(_)) })
     }
 }
 
@@ -213,8 +213,8 @@ struct Walk<'w, 's, O, M> {
     recent: Cell<Option<&'s Mapping>>,
     /// See [`UnwoundStack::unmapped`].
     unmapped: Option<Avma>,
-    /// See [`UnwoundStack::led_out_by`].
-    led_out_by: Option<u64>,
+    /// See [`UnwoundStack::frame_pointer_beyond_copy`].
+    frame_pointer_beyond_copy: Option<u64>,
     /// The caller about to be found is one that a search has found on the stack.
     searched: bool,
     /// The number of outermost frames that are those of the stack before, with the one in which the two have met.
@@ -225,7 +225,7 @@ struct Walk<'w, 's, O, M> {
 }
 
 impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
-    fn run(&mut self, stack: &mut UnwoundStack, mut earlier: Earlier<'_>) -> StackEnd {
+    fn run(&mut self, stack: &mut UnwoundStack, mut earlier: TraceReuse<'_>) -> StackEnd {
         let (Some(pc), Some(sp)) = (self.registers.program_counter(), self.registers.stack_pointer()) else {
             return StackEnd::Truncated(TruncationReason::RuleFailed);
         };
@@ -262,9 +262,10 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             let frame = Frame { address: position.address, stack_pointer };
             stack.frames.push(frame);
             self.memory.steps.push(&self.registers);
-            if self.memory.words_beyond == 0 {
+            if self.memory.words_beyond_copy == 0 {
                 let most = self.unwinder.frame_limit.saturating_sub(stack.frames.len());
-                if let Some(outer) = earlier.met(&frame, most, &self.memory.copy, &self.memory.steps) {
+                if let Some(outer) = earlier.outer_frames(&frame, most, &self.memory.copy, &self.memory.steps)
+                {
                     self.taken_over = outer.len();
                     stack.frames.extend(outer.iter().rev().skip(1));
                     stack.frames_from_copy = stack.frames.len();
@@ -282,7 +283,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         self.came_by_frame_pointer = core::mem::take(&mut self.led_by_frame_pointer);
         let step = self.step(position);
         if self.memory.left_copy {
-            self.memory.steps.leave_out_step();
+            self.memory.steps.exclude_step();
         }
         let step = step?;
         self.check_growth(position, step, stack_pointer)?;
@@ -315,7 +316,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             }
             return Err(truncated(failed));
         };
-        let doubtful = step == Step::Guess || self.memory.words_beyond > 0;
+        let doubtful = step == Step::Guess || self.memory.words_beyond_copy > 0;
         if doubtful
             && self.follows_call(caller) == Some(false)
             && !matches!(self.rule(caller), Rule::Outermost)
@@ -339,7 +340,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
                 match evaluate(&row, &self.registers, &mut self.memory).map_err(|fault| self.fault(fault))? {
                     None => {
                         if let CfaRule::RegisterOffset { .. } = row.cfa {
-                            self.tell_outermost();
+                            self.record_outermost();
                         }
                         Err(StackEnd::Complete)
                     }
@@ -369,7 +370,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             Rule::FramePointer => self.step_without_tables(position, false, None),
             Rule::NearEpilogue(epilogues) => self.step_without_tables(position, false, Some(epilogues)),
             Rule::Outermost => {
-                self.tell_outermost();
+                self.record_outermost();
                 Err(StackEnd::Complete)
             }
             Rule::Malformed => Err(truncated(TruncationReason::RuleFailed)),
@@ -378,14 +379,14 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
 
     fn apply(&mut self, rule: &CompactRule) -> Result<Step, StackEnd> {
         let reads = rule.apply(&mut self.registers, &mut self.memory).map_err(|fault| self.fault(fault))?;
-        self.memory.steps.tell(reads);
+        self.memory.steps.record_reads(reads);
         Ok(Step::Row { stays_on_stack: rule.stays_on_stack(self.registers.architecture()) })
     }
 
     /// That there is no caller depends on the place alone.
-    fn tell_outermost(&mut self) {
+    fn record_outermost(&mut self) {
         let base = self.registers.architecture().stack_pointer();
-        self.memory.steps.tell(Reads { base, restored: 0 });
+        self.memory.steps.record_reads(StepReads { base, restored: 0 });
     }
 
     /// A caller's frame lies above its callee's. What does not grow must have changed stacks, and may so only so often.
@@ -402,7 +403,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             return Ok(());
         }
         let may_switch = !matches!(step, Step::Row { stays_on_stack: true } | Step::Guess);
-        if !may_switch || self.switches >= MOST_STACK_SWITCHES {
+        if !may_switch || self.switches >= MAX_STACK_SWITCHES {
             return Err(truncated(TruncationReason::RuleFailed));
         }
         self.switches += 1;
@@ -484,40 +485,40 @@ fn truncated(reason: TruncationReason) -> StackEnd {
 /// Makes the rule for a place from the tables, in the form to be remembered.
 fn rule_from_tables<D: ReadAt>(
     tables: &UnwindTables<D>,
-    place: Place,
+    location: CodeLocation,
     context: &mut UnwindContext<usize>,
 ) -> FoundRule {
-    let address = tables.address_of(place.offset);
+    let address = tables.address_of(location.offset);
     let lookup = address.map_or(Lookup::NoFde, |address| tables.lookup(address, context));
     let holds_in = match (&lookup, address) {
         (Lookup::Row(row, extent), Some(address)) if !row.signal_frame && !tables.is_go() => {
-            ordinary_code(extent, address, place)
+            ordinary_code(extent, address, location)
         }
         _ => None,
     };
     // To look at the code costs a page fault, mostly.
     let may_be_trampoline = holds_in.is_none();
-    FoundRule { rule: rule_from_lookup(tables, place, lookup, may_be_trampoline), holds_in }
+    FoundRule { rule: rule_from_lookup(tables, location, lookup, may_be_trampoline), holds_in }
 }
 
 /// The bytes around `place` that a row holds for whatever their instructions are: those of a function that is longer than a
 /// signal trampoline, and has more than the byte to look up.
-fn ordinary_code(extent: &Extent, address: Svma, place: Place) -> Option<Range<FileOffset>> {
+fn ordinary_code(extent: &Extent, address: Svma, location: CodeLocation) -> Option<Range<FileOffset>> {
     /// C libraries begin the FDE of theirs a byte early.
-    const LONGEST_TRAMPOLINE: u64 = 32;
+    const MAX_TRAMPOLINE_BYTES: u64 = 32;
     let last = extent.function.end.checked_sub(1)?;
     let end = extent.row.end.min(last);
-    let is_long = last.checked_sub(extent.function.start)? > LONGEST_TRAMPOLINE;
+    let is_long = last.checked_sub(extent.function.start)? > MAX_TRAMPOLINE_BYTES;
     if !is_long || !(extent.row.start..end).contains(&address.0) {
         return None;
     }
-    let start = place.offset.0.checked_sub(address.0 - extent.row.start)?;
-    Some(FileOffset(start)..place.offset.checked_add(end - address.0)?)
+    let start = location.offset.0.checked_sub(address.0 - extent.row.start)?;
+    Some(FileOffset(start)..location.offset.checked_add(end - address.0)?)
 }
 
 fn rule_from_lookup<D: ReadAt>(
     tables: &UnwindTables<D>,
-    place: Place,
+    location: CodeLocation,
     lookup: Lookup,
     may_be_trampoline: bool,
 ) -> Rule {
@@ -526,23 +527,23 @@ fn rule_from_lookup<D: ReadAt>(
     {
         return Rule::Row(Arc::new(row.clone()));
     }
-    if may_be_trampoline && is_signal_trampoline(tables, place) {
+    if may_be_trampoline && is_signal_trampoline(tables, location) {
         return Rule::SignalTrampoline;
     }
     match lookup {
-        Lookup::NoFde if is_outermost(tables, place) => Rule::Outermost,
-        Lookup::NoFde | Lookup::Row(..) if begins_goroutine(tables, place) => Rule::Outermost,
-        Lookup::NoFde => match epilogue(tables, place) {
+        Lookup::NoFde if is_outermost(tables, location) => Rule::Outermost,
+        Lookup::NoFde | Lookup::Row(..) if begins_goroutine(tables, location) => Rule::Outermost,
+        Lookup::NoFde => match epilogue(tables, location) {
             Some(rule) => Rule::Epilogue(rule),
             None if tables.is_go() => Rule::Go(None),
             None => Rule::FramePointer,
         },
         Lookup::Malformed => Rule::Malformed,
         Lookup::Row(row, _) => match CompactRule::from_row(tables.architecture(), &row) {
-            _ if row.is_outermost() || (tables.is_go() && is_outermost(tables, place)) => Rule::Outermost,
+            _ if row.is_outermost() || (tables.is_go() && is_outermost(tables, location)) => Rule::Outermost,
             Some(_)
                 if tables.is_go()
-                    && let Some(rule) = epilogue(tables, place) =>
+                    && let Some(rule) = epilogue(tables, location) =>
             {
                 Rule::Compact(rule)
             }
@@ -554,42 +555,45 @@ fn rule_from_lookup<D: ReadAt>(
 }
 
 /// Returns true if code whose tables don't say so is where a thread began: by the program's entry point, or by what it does after the call.
-fn is_outermost<D: ReadAt>(tables: &UnwindTables<D>, place: Place) -> bool {
-    let Some(return_address) = place.offset.checked_add(1).filter(|_| place.is_call) else { return false };
-    tables.address_of(place.offset).and_then(|address| address.checked_add(1)).is_some_and(|address| {
+fn is_outermost<D: ReadAt>(tables: &UnwindTables<D>, location: CodeLocation) -> bool {
+    let Some(return_address) = location.offset.checked_add(1).filter(|_| location.is_call) else {
+        return false;
+    };
+    tables.address_of(location.offset).and_then(|address| address.checked_add(1)).is_some_and(|address| {
         tables.returns_to_entry(address) || tables.architecture().exits(&tables.code_from(return_address))
     })
 }
 
 /// The rule of code that is about to return.
-fn epilogue<D: ReadAt>(tables: &UnwindTables<D>, place: Place) -> Option<CompactRule> {
-    CompactRule::from_epilogue(tables.architecture(), &tables.code_from(goes_on_at(place)?))
+fn epilogue<D: ReadAt>(tables: &UnwindTables<D>, location: CodeLocation) -> Option<CompactRule> {
+    CompactRule::from_epilogue(tables.architecture(), &tables.code_from(resume_offset(location)?))
 }
 
 /// The offset at which a frame goes on.
-fn goes_on_at(place: Place) -> Option<FileOffset> {
-    if place.is_call { place.offset.checked_add(1) } else { Some(place.offset) }
+fn resume_offset(location: CodeLocation) -> Option<FileOffset> {
+    if location.is_call { location.offset.checked_add(1) } else { Some(location.offset) }
 }
 
 /// Returns true if Go's runtime has put this return address above the first function of a goroutine. Not all versions of its tables
 /// say so.
-fn begins_goroutine<D: ReadAt>(tables: &UnwindTables<D>, place: Place) -> bool {
-    let Some(return_address) = place.offset.checked_add(1).filter(|_| place.is_call && tables.is_go()) else {
+fn begins_goroutine<D: ReadAt>(tables: &UnwindTables<D>, location: CodeLocation) -> bool {
+    let Some(return_address) = location.offset.checked_add(1).filter(|_| location.is_call && tables.is_go())
+    else {
         return false;
     };
     let (before, from) = (&tables.code_before(return_address), &tables.code_from(return_address));
     tables.architecture().is_goexit(before, from)
 }
 
-fn is_signal_trampoline<D: ReadAt>(tables: &UnwindTables<D>, place: Place) -> bool {
+fn is_signal_trampoline<D: ReadAt>(tables: &UnwindTables<D>, location: CodeLocation) -> bool {
     let architecture = tables.architecture();
     let (_, second) = architecture.signal_trampoline_length();
     let begins_at = |offset: Option<FileOffset>| {
         offset.is_some_and(|offset| architecture.is_signal_trampoline(&tables.code_from(offset)))
     };
-    if place.is_call {
-        begins_at(place.offset.checked_add(1))
+    if location.is_call {
+        begins_at(location.offset.checked_add(1))
     } else {
-        begins_at(Some(place.offset)) || begins_at(place.offset.0.checked_sub(second).map(FileOffset))
+        begins_at(Some(location.offset)) || begins_at(location.offset.0.checked_sub(second).map(FileOffset))
     }
 }

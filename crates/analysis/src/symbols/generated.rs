@@ -211,7 +211,7 @@ fn read(pid: Pid, life: Life, addresses: Vec<Avma>, left: u64) -> Answer {
     if left == 0 {
         return Answer { search, found: refused(MapRefusal::TooMuch) };
     }
-    let found = match map.lines_from_the_end(|line| search.line(line)) {
+    let found = match map.lines_from_the_end(|line| search.push_line(line)) {
         Ok(read) => Found::Map { read, ageless: map.start_unknown, size: map.size, path: map.path },
         Err(_) => refused(MapRefusal::Unreadable),
     };

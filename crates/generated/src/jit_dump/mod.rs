@@ -105,7 +105,7 @@ pub struct JitDump {
     /// Behind the last record that was read.
     position: u64,
     /// In the order of the file, so by offset.
-    functions: Vec<Known>,
+    functions: Vec<KnownFunction>,
     placements: Vec<Placement>,
     /// The functions by the runtime's own number: the latest one.
     numbers: FxHashMap<u64, usize>,
@@ -115,7 +115,7 @@ pub struct JitDump {
     arena: Arena,
     lines: LineTable,
     records: usize,
-    bad: usize,
+    bad_records: usize,
     cut_names: usize,
     /// True if there is unwinding information.
     unwinding: bool,
@@ -133,7 +133,7 @@ struct Limits {
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownFunction {
     offset: u64,
     size: u64,
     name: Span,
@@ -145,7 +145,7 @@ struct Known {
 impl JitDump {
     /// Has read nothing yet.
     pub fn new() -> Self {
-        Self::within(Limits {
+        Self::with_limits(Limits {
             records: MAX_RECORDS,
             placements: MAX_RECORDS,
             kept_bytes: MAX_KEPT_BYTES,
@@ -156,10 +156,10 @@ impl JitDump {
     /// The same for one who asks only where code lies and how to unwind it: keeps no names and no lines. Takes up to `placements`
     /// loads and moves, and as many bytes of unwinding information (beyond the bound by no more than one record).
     pub fn for_unwinding(placements: usize, kept_bytes: usize) -> Self {
-        Self::within(Limits { records: MAX_RECORDS, placements, kept_bytes, names: false })
+        Self::with_limits(Limits { records: MAX_RECORDS, placements, kept_bytes, names: false })
     }
 
-    fn within(limits: Limits) -> Self {
+    fn with_limits(limits: Limits) -> Self {
         Self {
             limits,
             header: None,
@@ -172,7 +172,7 @@ impl JitDump {
             arena: Arena::default(),
             lines: LineTable::default(),
             records: 0,
-            bad: 0,
+            bad_records: 0,
             cut_names: 0,
             unwinding: false,
             full: false,
@@ -221,8 +221,8 @@ impl JitDump {
                 break;
             }
             self.records += 1;
-            if !self.record(&prefix, &mut file, header.endian, end)? {
-                self.bad += 1;
+            if !self.read_record(&prefix, &mut file, header.endian, end)? {
+                self.bad_records += 1;
             }
             file.skip_to(end)?;
             self.position = end;
@@ -231,7 +231,7 @@ impl JitDump {
     }
 
     /// Takes a record. False where it makes no sense.
-    fn record<R: Read + Seek>(
+    fn read_record<R: Read + Seek>(
         &mut self,
         prefix: &Prefix,
         file: &mut Cursor<R>,
@@ -247,12 +247,12 @@ impl JitDump {
                 // Of a name that is longer than any is, the end is not known: but the code ends the record.
                 let Some(offset) = end.checked_sub(load.size) else { return Ok(false) };
                 let least = start + (record::PREFIX_BYTES + record::LOAD_BYTES + load.name.len()) as u64;
-                Ok(offset >= least && self.load(prefix.time, &load, offset))
+                Ok(offset >= least && self.add_load(prefix.time, &load, offset))
             }
             Kind::Move => {
                 let head = file.at_most(record::MOVE_BYTES.min(body as usize))?;
                 let Some(moved) = Move::parse(&head, endian) else { return Ok(false) };
-                Ok(self.moved(prefix.time, &moved))
+                Ok(self.add_move(prefix.time, &moved))
             }
             Kind::DebugInfo if !self.limits.names => Ok(true),
             Kind::DebugInfo if body > u64::from(MAX_LINES_BYTES) => Ok(false),
@@ -278,7 +278,7 @@ impl JitDump {
         }
     }
 
-    fn load(&mut self, time: Timestamp, load: &Load<'_>, offset: u64) -> bool {
+    fn add_load(&mut self, time: Timestamp, load: &Load<'_>, offset: u64) -> bool {
         let unwinding = self.unwinding_ahead.take();
         let lines = self.lines_ahead.remove(&load.address).unwrap_or_default();
         if load.name.is_empty() || !is_range(load.address, load.size) {
@@ -290,12 +290,12 @@ impl JitDump {
         let name = if self.limits.names { self.arena.push(name.as_bytes()) } else { Span::default() };
         let lines = self.lines.relative(lines, load.address, load.size);
         self.numbers.insert(load.number, self.functions.len());
-        self.functions.push(Known { offset, size: load.size, name, lines, unwinding });
+        self.functions.push(KnownFunction { offset, size: load.size, name, lines, unwinding });
         self.placements.push(Placement { time, start: Avma(load.address), size: load.size, offset });
         true
     }
 
-    fn moved(&mut self, time: Timestamp, moved: &Move) -> bool {
+    fn add_move(&mut self, time: Timestamp, moved: &Move) -> bool {
         let Some(function) = self.numbers.get(&moved.number).and_then(|&index| self.functions.get(index))
         else {
             return false;
@@ -317,20 +317,20 @@ impl JitDump {
 
     /// The function that has the byte at this offset of the dump.
     pub fn function(&self, offset: u64) -> Option<Function<'_>> {
-        let known = self.known(offset)?;
+        let known = self.function_at(offset)?;
         let name = str::from_utf8(self.arena.get(known.name)).ok()?;
         Some(Function { name, offset: known.offset, size: known.size })
     }
 
     /// Returns the source line of the instruction that covers this offset of the dump.
     pub fn line(&self, offset: u64) -> Option<Line<'_>> {
-        let known = self.known(offset)?;
+        let known = self.function_at(offset)?;
         self.lines.find(known.lines, offset - known.offset)
     }
 
     /// The unwinding information of the function that has the byte at this offset of the dump.
     pub fn unwinding_info(&self, offset: u64) -> Option<UnwindingInfo<'_>> {
-        let known = self.known(offset)?;
+        let known = self.function_at(offset)?;
         let (bytes, header_bytes) = known.unwinding?;
         let bytes = self.arena.get(bytes);
         let (eh_frame, eh_frame_header) = bytes.split_at_checked(bytes.len().checked_sub(header_bytes)?)?;
@@ -355,7 +355,7 @@ impl JitDump {
 
     /// Records that were passed over because they make no sense.
     pub fn bad_records(&self) -> usize {
-        self.bad
+        self.bad_records
     }
 
     /// Names that were cut, because they are longer than [`Name::MAX_BYTES`].
@@ -368,7 +368,7 @@ impl JitDump {
         self.full
     }
 
-    fn known(&self, offset: u64) -> Option<&Known> {
+    fn function_at(&self, offset: u64) -> Option<&KnownFunction> {
         let after = self.functions.partition_point(|known| known.offset <= offset);
         let known = self.functions.get(after.checked_sub(1)?)?;
         (offset - known.offset < known.size).then_some(known)

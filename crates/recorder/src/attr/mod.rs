@@ -65,7 +65,7 @@ pub(crate) fn sampler(event: &Event, options: &Options, copy: u32, wakeup: u32) 
     let user_chains = options.chain_levels != PrivilegeLevels::Kernel && !is_function_tracer(event);
     if let CallChain::Stacks { .. } = chain
         && user_chains
-        && let Some(architecture) = stacks::native()
+        && let Some(architecture) = stacks::native_architecture()
     {
         format |= SampleFormat::REGS_USER | SampleFormat::STACK_USER;
         stack.sample_regs_user =

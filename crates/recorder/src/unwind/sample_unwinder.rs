@@ -13,8 +13,8 @@ use host::objects::{BlockBytes, ObjectLimits, ObjectStore, SearchPaths};
 use host::sys::process_memory::LiveProcesses;
 use model::{EventIndex, Pid, Timestamp, TruncationReason};
 use stacks::{
-    Mechanisms, ProcessMapsCache, RefusedTables, SampledStack, StackWalker, UserState, is_of_32_bits,
-    kernel_part, names_no_mapping, native, user_part,
+    Mechanisms, ProcessMapsCache, RefusedTables, SampledStack, StackWalker, UserState, is_32_bit,
+    is_outside_mappings, kernel_part, native_architecture, user_part,
 };
 use tracker::{OrderedRecord, Tracker};
 use unwinder::{StackEnd, Unwinder};
@@ -102,7 +102,7 @@ impl SampleUnwinder {
             // The thread has no user stack, or one of 32 bits, for which the kernel's walk has to do.
             _ => {
                 self.totals.without_stack += 1;
-                self.totals.of_32_bits += u64::from(is_of_32_bits(&sample));
+                self.totals.of_32_bits += u64::from(is_32_bit(&sample));
                 if !self.has_left_its_program(&sample, consumer.tracker()) {
                     self.chain.extend(user_part(&sample));
                 }
@@ -120,7 +120,7 @@ impl SampleUnwinder {
         context: SampleContext<'_>,
         consumer: &mut impl OrderedConsumer,
     ) -> io::Result<()> {
-        let maps = self.maps_cache.of(consumer.tracker(), pid);
+        let maps = self.maps_cache.get(consumer.tracker(), pid);
         let (newer, start) = (OnceCell::new(), self.chain.len());
         let mut sampled = SampledStack { sample, pid, state, maps: &maps };
         let mut unwound = self.walker.walk(&sampled, &mut self.chain);
@@ -130,17 +130,17 @@ impl SampleUnwinder {
             let (address, layout) = ((pid, missing), &context.layouts.recorded);
             if let Some(records) = self.fresh_maps.reread(address, now, layout, consumer.tracker()) {
                 forward_records(&records, now, consumer)?;
-                let maps = newer.get_or_init(|| self.maps_cache.of(consumer.tracker(), pid));
+                let maps = newer.get_or_init(|| self.maps_cache.get(consumer.tracker(), pid));
                 sampled = SampledStack { maps, ..sampled };
                 self.chain.truncate(start);
                 unwound = self.walker.walk(&sampled, &mut self.chain);
             }
         }
         self.record_copy_use(pid, state, unwound.end);
-        if unwound.end != StackEnd::Complete && self.walker.goes_on() {
-            unwound = self.walker.finish(&sampled, &LiveProcesses, &mut self.chain, start);
+        if unwound.end != StackEnd::Complete && self.walker.exceeds_copy() {
+            unwound = self.walker.walk_beyond_copy(&sampled, &LiveProcesses, &mut self.chain, start);
         }
-        self.totals.count(unwound.end, unwound.late);
+        self.totals.count(unwound.end, unwound.beyond_copy);
         Ok(())
     }
 
@@ -158,21 +158,22 @@ impl SampleUnwinder {
         if !self.mechanisms.contains(Mechanisms::IN_RING) {
             return false;
         }
-        let state = native().and_then(|architecture| UserState::of(sample, architecture));
+        let state =
+            native_architecture().and_then(|architecture| UserState::from_sample(sample, architecture));
         let (Some(state), Some((pid, _))) = (state, sample.thread) else { return false };
-        let Some((generation, maps)) = self.maps_cache.unchanged(tracker, pid) else {
+        let Some((generation, maps)) = self.maps_cache.get_unchanged(tracker, pid) else {
             return false;
         };
         let sampled = SampledStack { sample, pid, state: &state, maps: &maps };
         let is_over = || Instant::now() >= until;
         self.chain.clear();
         self.chain.extend(kernel_part(sample));
-        let Some(unwound) = self.walker.walk_at_once(&sampled, &is_over, &mut self.chain) else {
+        let Some(unwound) = self.walker.walk_within(&sampled, &is_over, &mut self.chain) else {
             return false;
         };
         let start = into.len();
         encode(self.with_chain(*sample, layouts), &layouts.written, into);
-        let with = UnwoundWith { pid, generation: generation.as_u64(), beyond_copy: unwound.late };
+        let with = UnwoundWith { pid, generation: generation.as_u64(), beyond_copy: unwound.beyond_copy };
         if into.len() == start || !unwound_sample::mark_unwound(into, start, with) {
             into.truncate(start);
             return false;
@@ -190,7 +191,7 @@ impl SampleUnwinder {
         self.stacks_to_keep =
             if too_small { KEPT_STACKS_AFTER_CUT } else { self.stacks_to_keep.saturating_sub(1) };
         if end == StackEnd::Complete && self.stacks_to_keep > 0 {
-            self.walker.note(pid);
+            self.walker.remember_callers(pid);
         }
     }
 
@@ -210,7 +211,7 @@ impl SampleUnwinder {
             consumer.record(context.time, OrderedRecord { raw, event, offset: None })?;
         } else {
             let Ok(sample) = context.layouts.written.decode_sample(&raw) else { return Ok(false) };
-            let maps = self.maps_cache.of(consumer.tracker(), with.pid);
+            let maps = self.maps_cache.get(consumer.tracker(), with.pid);
             self.chain.clear();
             self.chain.extend(kernel_part(&sample));
             if !unwound_sample::extend_within(&maps.space, &sample, &mut self.chain) {
@@ -225,13 +226,13 @@ impl SampleUnwinder {
     /// Returns the user registers and the stack copy of a sample; `None` where there are none, or the thread is in an exec that
     /// has freed the old program with its stack and not started the new one yet.
     fn user_state<'a>(&self, sample: &Sample<'a>, tracker: &Tracker) -> Option<UserState<'a>> {
-        let state = UserState::with_any_copy(sample, native()?)?;
+        let state = UserState::from_sample_with_any_copy(sample, native_architecture()?)?;
         (!state.stack.bytes.is_empty() || !self.has_left_its_program(sample, tracker)).then_some(state)
     }
 
     /// Returns true if the thread of a sample without a stack copy has left its program: by exec, or because it has ended.
     fn has_left_its_program(&self, sample: &Sample<'_>, tracker: &Tracker) -> bool {
-        !is_of_32_bits(sample) && (names_no_mapping(sample, tracker) || self.exec_times.is_in_exec(sample))
+        !is_32_bit(sample) && (is_outside_mappings(sample, tracker) || self.exec_times.is_in_exec(sample))
     }
 
     /// Returns the number of bytes of its copy that the stack needed that was unwound last.
@@ -258,7 +259,7 @@ impl SampleUnwinder {
 
     /// Lets the tracker forget spaces, except those of objects that are open here.
     pub(super) fn forget_spaces(&self, consumer: &mut impl OrderedConsumer) {
-        consumer.forget_spaces(&|space| self.maps_cache.know(space));
+        consumer.forget_spaces(&|space| self.maps_cache.has_object(space));
     }
 
     /// Forwards a sample with its registers and stack copy, and only the kernel part of its call chain.
@@ -286,7 +287,7 @@ impl SampleUnwinder {
 
     /// Returns the sample with `self.chain` as its call chain, cut to the length that its record has room for.
     fn with_chain<'s>(&'s mut self, sample: Sample<'s>, layouts: &Layouts) -> Sample<'s> {
-        stacks::cut(&mut self.chain, layouts.max_addresses);
+        stacks::truncate_chain(&mut self.chain, layouts.max_addresses);
         Sample { callchain: Some(native_bytes(&self.chain, &mut self.chain_bytes)), ..sample }
     }
 }

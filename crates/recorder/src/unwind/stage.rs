@@ -339,7 +339,7 @@ impl<C: OrderedConsumer> RecordingSink for UnwindingStage<C> {
     fn checkpoint(&mut self) -> io::Result<()> {
         self.unwinder.forget_ended(self.consumer.tracker());
         if let Some(low_memory) = &mut self.low_memory {
-            self.unwinder.walker.keep_little();
+            self.unwinder.walker.trim_caches();
             if low_memory.pages_released.elapsed() >= PAGE_RELEASE_INTERVAL {
                 low_memory.pages_released = Instant::now();
                 self.unwinder.release_object_pages();

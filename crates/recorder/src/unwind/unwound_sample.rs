@@ -7,7 +7,7 @@
 use decoder::offsets::{KIND, SIZE};
 use decoder::{RawRecord, Sample, kind};
 use model::{Avma, Pid, TruncationReason};
-use stacks::{is_user_mark, user_part};
+use stacks::{is_user_marker, user_part};
 use unwinder::AddressSpace;
 
 use crate::records::UNWOUND_SAMPLE;
@@ -62,7 +62,7 @@ pub(super) fn split_unwound<'a>(record: &RawRecord<'a>) -> Option<(RawRecord<'a>
 pub(super) fn extend_within(space: &AddressSpace, sample: &Sample<'_>, chain: &mut Vec<u64>) -> bool {
     let mut behind_mark = false;
     for value in user_part(sample) {
-        let is_mark = is_user_mark(&value);
+        let is_mark = is_user_marker(&value);
         if !is_mark {
             // A return address may lie right behind its mapping; the address behind a mark is an instruction pointer.
             let lookup = if behind_mark { value } else { value.saturating_sub(1) };

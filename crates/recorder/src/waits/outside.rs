@@ -23,7 +23,7 @@ use crate::consumer::{Recording, SwitchUpdate};
 use crate::open::Opened;
 use crate::options::{Options, Target};
 use crate::records::{each, u32_at};
-use stacks::native;
+use stacks::native_architecture;
 
 /// Time between two looks, and how much of it a look may take: no more than 4 % of a CPU however many threads there are. The
 /// next look goes on with the next thread.
@@ -220,7 +220,7 @@ impl OutsideReader {
     }
 
     fn write(&self, pid: Pid, tid: Tid, call: &SyscallState, what: &[u8], records: &mut Vec<u8>) {
-        let (Some(architecture), Ok(time)) = (native(), clock::now(self.clock)) else { return };
+        let (Some(architecture), Ok(time)) = (native_architecture(), clock::now(self.clock)) else { return };
         let mut registers = [
             (architecture.perf_number(architecture.stack_pointer()), call.stack_pointer),
             (architecture.perf_number(architecture.program_counter()), call.program_counter),

@@ -112,12 +112,12 @@ fn unwind(everything: &Everything) -> Vec<Pair> {
         let record = layout.decode(&raw).unwrap();
         tracker.apply(&record);
         let Record::Sample(sample) = record else { continue };
-        let Some(state) = UserState::of(&sample, Architecture::X86_64) else { continue };
+        let Some(state) = UserState::from_sample(&sample, Architecture::X86_64) else { continue };
         let (pid, tid) = sample.thread.unwrap();
         if tracker.comm(pid, tid).as_bytes() != b"recursion" {
             continue;
         }
-        let maps = maps_cache.of(&mut tracker, pid);
+        let maps = maps_cache.get(&mut tracker, pid);
         let end = unwinder.unwind(&maps, &state, &mut NoMemory, &mut Vec::new()).end;
         let items = chain_items(sample.callchain.unwrap().iter(), sample.mode);
         let kernels = items.filter_map(|item| match item {

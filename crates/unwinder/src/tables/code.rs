@@ -5,19 +5,19 @@ use core::ops::Deref;
 use elf::ReadAt;
 
 /// As many bytes as the longest epilogue has, and then some.
-const LENGTH: usize = 128;
+const CODE_BYTES: usize = 128;
 
 /// A few bytes of code, copied.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Code {
-    bytes: [u8; LENGTH],
+    bytes: [u8; CODE_BYTES],
     length: usize,
 }
 
 impl Code {
     /// Reads the code at an offset of a file; fewer bytes at its end.
     pub(super) fn read(file: &impl ReadAt, offset: u64) -> Self {
-        let mut bytes = [0; LENGTH];
+        let mut bytes = [0; CODE_BYTES];
         let length = file.read_at(offset, &mut bytes);
         Self { bytes, length }
     }

@@ -29,7 +29,7 @@ pub(super) struct Entry {
 
 /// An FDE or CIE longer than this is malformed: its program would be run anew for each address in it. The longest of real
 /// programs have a few kilobytes.
-const LONGEST: u64 = 1 << 20;
+const MAX_ENTRY_BYTES: u64 = 1 << 20;
 
 impl Entry {
     /// Reads the FDE at an offset, and its CIE; `None` where there is none.
@@ -87,7 +87,7 @@ impl Bounds {
             (4, u64::from(length), false)
         };
         let pointer_width = if is_64 && kind == SectionKind::DebugFrame { 8 } else { 4 };
-        let is_possible = (pointer_width as u64..=LONGEST).contains(&length);
+        let is_possible = (pointer_width as u64..=MAX_ENTRY_BYTES).contains(&length);
         let length = usize::try_from(length).ok().filter(|_| is_possible)?.checked_add(header)?;
         Some(Self { length, header, pointer_width })
     }

@@ -74,7 +74,7 @@ impl Lookup {
 }
 
 /// A larger section is not indexed, in bytes: it has to be read as a whole. `.debug_frame` of large programs in Go has 5 MB.
-const LARGEST_INDEXED: u64 = 32 << 20;
+const MAX_INDEXED_BYTES: u64 = 32 << 20;
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
@@ -108,7 +108,7 @@ impl<S: ReadAt> UnwindTables<S> {
             is_go: sections.is_go,
             refused: sections.refused,
         };
-        let indexed = |section: &&Section<S>| section.size() <= LARGEST_INDEXED;
+        let indexed = |section: &&Section<S>| section.size() <= MAX_INDEXED_BYTES;
         if tables.search_table.is_none()
             && let Some(section) = tables.eh_frame.as_ref().filter(indexed)
         {
@@ -176,11 +176,11 @@ impl<S: ReadAt> UnwindTables<S> {
     /// Returns true if a return address at `address` is that of the first call which the object's entry point makes: nobody
     /// called that. C libraries without unwind tables say it in no other way.
     pub(crate) fn returns_to_entry(&self, address: Svma) -> bool {
-        const LONGEST_ENTRY: u64 = 64;
+        const MAX_ENTRY_BYTES: u64 = 64;
         self.entry != Svma(0)
             && address
                 .checked_offset_from(self.entry)
-                .is_some_and(|distance| (1..=LONGEST_ENTRY).contains(&distance))
+                .is_some_and(|distance| (1..=MAX_ENTRY_BYTES).contains(&distance))
     }
 
     /// The stated address of a byte of the file, by the program header that holds it.

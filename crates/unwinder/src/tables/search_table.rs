@@ -11,8 +11,8 @@ const DATAREL_SDATA4: u8 = 0x3b;
 /// `DW_EH_PE_pcrel | DW_EH_PE_sdata4`.
 const PCREL_SDATA4: u8 = 0x1b;
 
-const HEADER_LENGTH: usize = 12;
-const ENTRY_LENGTH: usize = 8;
+const HEADER_BYTES: usize = 12;
+const ENTRY_BYTES: usize = 8;
 
 /// The header of `.eh_frame_hdr`, which has been checked. The entries are read when they are needed.
 #[derive(Clone, Copy, Debug)]
@@ -23,17 +23,17 @@ pub(super) struct SearchTable {
 }
 
 /// This many entries are read at once, when so many are left to choose from.
-const CHUNK: u64 = 64;
+const CHUNK_ENTRIES: u64 = 64;
 
 impl SearchTable {
     /// Reads the header; `None` where there is no table, or one in a form that no linker writes.
     pub(super) fn parse(section: &Section<impl ReadAt>) -> Option<Self> {
         let address = section.address.0;
-        let header = section.array::<HEADER_LENGTH>(0)?;
+        let header = section.array::<HEADER_BYTES>(0)?;
         let [1, PCREL_SDATA4, UDATA4, DATAREL_SDATA4, rest @ ..] = header else { return None };
         let eh_frame = i32::from_le_bytes([rest[0], rest[1], rest[2], rest[3]]);
         let count = u64::from(u32::from_le_bytes([rest[4], rest[5], rest[6], rest[7]]));
-        let room = section.size().checked_sub(HEADER_LENGTH as u64)? / ENTRY_LENGTH as u64;
+        let room = section.size().checked_sub(HEADER_BYTES as u64)? / ENTRY_BYTES as u64;
         (count <= room).then_some(Self {
             address,
             count,
@@ -49,28 +49,28 @@ impl SearchTable {
     /// The address (Svma) of the FDE that covers `address`, if any does: the last whose code begins at or below it; and where
     /// the code of the next one begins. `section` is the one that the table was found in.
     pub(super) fn find(&self, section: &impl ReadAt, address: u64) -> Option<(u64, u64)> {
-        let place = |index: u64| HEADER_LENGTH as u64 + index * ENTRY_LENGTH as u64;
+        let place = |index: u64| HEADER_BYTES as u64 + index * ENTRY_BYTES as u64;
         // The last entry at or below is `low` or one of those up to `high`.
         let (mut low, mut high) = (0, self.count);
-        while high - low > CHUNK {
+        while high - low > CHUNK_ENTRIES {
             let middle = low + (high - low) / 2;
             let entry = section.array(place(middle))?;
             if self.word(&entry, 0) <= address { low = middle } else { high = middle }
         }
-        let mut chunk = [0; (CHUNK as usize + 1) * ENTRY_LENGTH];
+        let mut chunk = [0; (CHUNK_ENTRIES as usize + 1) * ENTRY_BYTES];
         let wanted = (high + 1).min(self.count) - low;
-        let chunk = chunk.get_mut(..usize::try_from(wanted).ok()? * ENTRY_LENGTH)?;
+        let chunk = chunk.get_mut(..usize::try_from(wanted).ok()? * ENTRY_BYTES)?;
         if section.read_at(place(low), chunk) != chunk.len() {
             return None;
         }
-        let entries = chunk.as_chunks::<ENTRY_LENGTH>().0;
+        let entries = chunk.as_chunks::<ENTRY_BYTES>().0;
         let index = entries.partition_point(|entry| self.word(entry, 0) <= address);
         let entry = entries.get(index.checked_sub(1)?)?;
         let next = entries.get(index).map_or(u64::MAX, |entry| self.word(entry, 0));
         Some((self.word(entry, 4), next))
     }
 
-    fn word(&self, entry: &[u8; ENTRY_LENGTH], at: usize) -> u64 {
+    fn word(&self, entry: &[u8; ENTRY_BYTES], at: usize) -> u64 {
         let word =
             entry.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |word| i32::from_le_bytes(*word));
         self.address.wrapping_add_signed(i64::from(word))

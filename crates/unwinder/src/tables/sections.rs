@@ -102,17 +102,17 @@ impl<D: ReadAt> ObjectSections<SectionReader<D>> {
             entry: object.entry(),
             is_go: object.section(".gopclntab").is_some()
                 || object.section(".data.rel.ro.gopclntab").is_some(),
-            ..Self::new(architecture, SectionReader::of_file(object), object.segments().to_vec())
+            ..Self::new(architecture, SectionReader::from_file(object), object.segments().to_vec())
         };
         sections.eh_frame_hdr = sections.section(object, ".eh_frame_hdr").or_else(|| {
             let (address, start, size) = object.eh_frame_header()?;
-            Some(Section { address, bytes: SectionReader::of_range(object, start, size)? })
+            Some(Section { address, bytes: SectionReader::from_range(object, start, size)? })
         });
         sections.eh_frame = sections.section(object, ".eh_frame").or_else(|| {
             let table = SearchTable::parse(sections.eh_frame_hdr.as_ref()?)?;
             let address = Svma(table.eh_frame_address());
             let (start, size) = object.file_range_at(address)?;
-            Some(Section { address, bytes: SectionReader::of_range(object, start, size)? })
+            Some(Section { address, bytes: SectionReader::from_range(object, start, size)? })
         });
         sections.debug_frame = sections.section(object, ".debug_frame");
         Some(sections)
@@ -128,7 +128,7 @@ impl<D: ReadAt> ObjectSections<SectionReader<D>> {
     fn section(&mut self, object: &Arc<Object<D>>, name: &str) -> Option<Section<SectionReader<D>>> {
         let address = object.contents_section(name)?.address;
         let bytes =
-            SectionReader::of_section(object, name).map_err(|error| self.refused.push(error)).ok()??;
+            SectionReader::from_section(object, name).map_err(|error| self.refused.push(error)).ok()??;
         Some(Section { address, bytes })
     }
 }

@@ -4,7 +4,7 @@ use model::FrameAddress;
 
 use super::{Objects, Position, Unwinder};
 use crate::rule::Rule;
-use crate::rule_cache::Place;
+use crate::rule_cache::CodeLocation;
 
 impl Unwinder {
     /// The rule for a position in no object. Tables that make no sense count as none: a runtime's code can be walked without.
@@ -13,7 +13,7 @@ impl Unwinder {
         let found = if is_code { objects.generated(position.lookup) } else { None };
         let Some((object, offset)) = found else { return Rule::FramePointer };
         let is_call = matches!(position.address, FrameAddress::ReturnAddress(_));
-        match self.rule_at(objects, Place { object, offset, is_call }) {
+        match self.rule_at(objects, CodeLocation { object, offset, is_call }) {
             Rule::Malformed => Rule::FramePointer,
             rule => rule,
         }

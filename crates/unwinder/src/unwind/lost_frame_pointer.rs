@@ -6,7 +6,7 @@ use crate::memory::ReadMemory;
 use crate::rule::CompactRule;
 
 /// The number of words that are looked through for a return address.
-const MOST_WORDS: u64 = 4096;
+const MAX_SEARCHED_WORDS: u64 = 4096;
 
 impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
     /// Finds the frame pointer that `rule` needs at `position`, if no inner frame has saved it: by the only word of the stack
@@ -22,7 +22,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         let function = mapping.file_offset_of(position.lookup.0)?;
         let stack_pointer = self.registers.stack_pointer()?;
         let mut found = None;
-        for index in 0..MOST_WORDS {
+        for index in 0..MAX_SEARCHED_WORDS {
             let place = stack_pointer.checked_add(index * 8)?;
             let Some(word) = self.memory.copy.word(place) else { break };
             let caller = self.return_address(word).filter(|caller| caller.mapping == position.mapping);

@@ -8,7 +8,7 @@ use crate::stack::StackEnd;
 impl<O: Objects, M: ReadMemory> Walk<'_, '_, O, M> {
     /// Everything comes back from where the kernel saved it.
     pub(super) fn step_over_signal_frame(&mut self) -> Result<Step, StackEnd> {
-        self.memory.steps.leave_out_step();
+        self.memory.steps.exclude_step();
         let architecture = self.registers.architecture();
         let frame = self.registers.stack_pointer().unwrap_or_default();
         let mut interrupted = Registers::new(architecture);

@@ -5,28 +5,28 @@ use alloc::sync::Arc;
 use elf::ReadAt;
 use model::{FileOffset, FrameAddress, TruncationReason};
 
-use super::{Objects, Position, Step, Walk, goes_on_at, truncated};
-use crate::earlier::{FRAME_POINTER, Reads};
+use super::{Objects, Position, Step, Walk, resume_offset, truncated};
 use crate::memory::ReadMemory;
+use crate::reuse::{FRAME_POINTER, StepReads};
 use crate::rule::{CompactRule, Rule};
-use crate::rule_cache::Place;
+use crate::rule_cache::CodeLocation;
 use crate::stack::StackEnd;
 use crate::tables::UnwindTables;
 
 /// The number of words that a procedure linkage table may have pushed above the return address.
-const PUSHED_BY_STUB: u64 = 2;
+const MAX_WORDS_PUSHED_BY_STUB: u64 = 2;
 
 /// The number of words that a function may have pushed for the function that it calls.
 const MOST_PUSHED_ARGUMENTS: u64 = 6;
 
 /// Without an FDE, a function is taken to be no longer than this, bytes.
-const LONGEST_FUNCTION: u64 = 64 << 10;
+const MAX_FUNCTION_BYTES: u64 = 64 << 10;
 
 /// A frame of generated code is taken to be no larger, bytes: no more is copied of a stack.
-const LARGEST_GENERATED_FRAME: u64 = 64 << 10;
+const MAX_GENERATED_FRAME_BYTES: u64 = 64 << 10;
 
 /// The number of words of a frame without tables that are looked through for a return address.
-const LARGEST_FRAME_SEARCHED: u64 = 128;
+const MAX_SEARCHED_FRAME_WORDS: u64 = 128;
 
 impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
     /// The trampoline of a return probe, if the return address is one: the first instruction of a mapping without code before it,
@@ -62,7 +62,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             self.step_by_frame_pointer(false)?;
             return Ok(Step::Guess);
         }
-        self.memory.steps.leave_out_step();
+        self.memory.steps.exclude_step();
         if at_call && is_generated && self.came_by_frame_pointer && self.registers.frame_pointer() == Some(0)
         {
             // Generated code that keeps frame pointers marks its first frame as C libraries do (Erlang, V8).
@@ -119,7 +119,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         epilogues: &[CompactRule],
     ) -> Result<(), StackEnd> {
         for epilogue in epilogues {
-            if let Some(place) = epilogue.place_of_return_address(&self.registers)
+            if let Some(place) = epilogue.return_address_slot(&self.registers)
                 && self.frame_is_of_nearer_function(position, place, return_address)
             {
                 return self.apply(epilogue).map(|_| ());
@@ -156,8 +156,8 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
 
     /// The epilogues next to the address, found in the code: most frames do without.
     fn look_for_epilogues(&mut self, position: Position<'s>) -> Arc<[CompactRule]> {
-        let tables_of = |place: Place| Some((place, self.objects.tables(place.object)?));
-        let Some((place, tables)) = position.place().and_then(tables_of) else { return Arc::default() };
+        let tables_of = |place: CodeLocation| Some((place, self.objects.tables(place.object)?));
+        let Some((place, tables)) = position.location().and_then(tables_of) else { return Arc::default() };
         let epilogues = near_epilogues(&*tables, place);
         self.unwinder.rules.replace(place, Rule::NearEpilogue(Arc::clone(&epilogues)));
         epilogues
@@ -173,7 +173,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
     ) -> Result<bool, StackEnd> {
         let (mut possible, mut beyond) = (None, false);
         for epilogue in epilogues {
-            let Some(place) = epilogue.place_of_return_address(&self.registers) else { continue };
+            let Some(place) = epilogue.return_address_slot(&self.registers) else { continue };
             let Some(word) = self.memory.read_word(place) else {
                 beyond |= self.memory.copy.ends_below(place);
                 continue;
@@ -205,7 +205,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         let frame_pointer = self.registers.frame_pointer();
         let step = self.step_without_tables(position, true, Some(Arc::default()));
         if step.is_err() {
-            self.led_out_by = frame_pointer;
+            self.frame_pointer_beyond_copy = frame_pointer;
         }
         step
     }
@@ -213,16 +213,16 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
     /// A return address in Go code: its functions keep the frame pointer chain, also across the stacks of a thread.
     pub(super) fn step_in_go(&mut self, rule: Option<CompactRule>) -> Result<(), StackEnd> {
         let frame_pointer = self.registers.frame_pointer();
-        let words_beyond = self.memory.words_beyond;
+        let words_beyond_copy = self.memory.words_beyond_copy;
         let Err(end) = self.step_by_frame_pointer(true) else { return Ok(()) };
         if self.step_to_first_go_frame(rule).is_some() {
             return Ok(());
         }
         match end {
             // Zeroes that were read later may be of memory that the stack has left.
-            StackEnd::Complete if words_beyond > 0 => Err(truncated(TruncationReason::NoUnwindData)),
+            StackEnd::Complete if words_beyond_copy > 0 => Err(truncated(TruncationReason::NoUnwindData)),
             StackEnd::Truncated(_) => {
-                self.led_out_by = frame_pointer;
+                self.frame_pointer_beyond_copy = frame_pointer;
                 Err(end)
             }
             _ => Err(end),
@@ -252,7 +252,9 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         self.registers.set(architecture.frame_pointer(), callers_frame_pointer);
         self.registers.set(architecture.stack_pointer(), frame_pointer.wrapping_add(16));
         self.registers.set(architecture.program_counter(), return_address);
-        self.memory.steps.tell(Reads { base: architecture.frame_pointer(), restored: FRAME_POINTER });
+        self.memory
+            .steps
+            .record_reads(StepReads { base: architecture.frame_pointer(), restored: FRAME_POINTER });
         self.led_by_frame_pointer = true;
         Ok(())
     }
@@ -305,7 +307,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
             let link = architecture.strip_pointer_bits(link, self.space.highest_address());
             return self.calls_into(link, position).then_some((link, stack_pointer));
         }
-        (0..=PUSHED_BY_STUB).find_map(|pushed| {
+        (0..=MAX_WORDS_PUSHED_BY_STUB).find_map(|pushed| {
             let place = stack_pointer.checked_add(pushed * 8)?;
             let word = self.memory.copy.word(place)?;
             self.calls_into(word, position).then_some((word, place.checked_add(8)?))
@@ -343,7 +345,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         else {
             return false;
         };
-        above.checked_sub(below).is_some_and(|size| size > LARGEST_GENERATED_FRAME)
+        above.checked_sub(below).is_some_and(|size| size > MAX_GENERATED_FRAME_BYTES)
     }
 
     /// Returns true if nothing that was copied speaks for or against the frame pointer.
@@ -384,7 +386,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
         {
             return Some((link, stack_pointer));
         }
-        (0..LARGEST_FRAME_SEARCHED).find_map(|index| {
+        (0..MAX_SEARCHED_FRAME_WORDS).find_map(|index| {
             let place = stack_pointer.checked_add(index * 8)?;
             let word = self.memory.copy.word(place)?;
             self.may_have_called(word, position).then_some((word, place.checked_add(8)?))
@@ -396,7 +398,7 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
     fn search_nearest_call(&mut self, position: Position<'s>) -> Option<(u64, u64)> {
         let stack_pointer = self.registers.stack_pointer()?;
         let mut nearest = None;
-        for index in 0..LARGEST_FRAME_SEARCHED {
+        for index in 0..MAX_SEARCHED_FRAME_WORDS {
             let place = stack_pointer.checked_add(index * 8)?;
             let Some(word) = self.memory.copy.word(place) else { break };
             let function = self.return_address(word).and_then(|caller| self.call_target(caller));
@@ -447,15 +449,16 @@ impl<'s, O: Objects, M: ReadMemory> Walk<'_, 's, O, M> {
 
 /// Returns true if code at `address` may belong to a function without an FDE that begins at `start`.
 fn is_within_function(start: u64, address: u64) -> bool {
-    address.checked_sub(start).is_some_and(|distance| distance <= LONGEST_FUNCTION)
+    address.checked_sub(start).is_some_and(|distance| distance <= MAX_FUNCTION_BYTES)
 }
 
 /// The rules of the epilogue that comes next and of the one before: compilers put what is seldom run behind a function's end.
-fn near_epilogues<D: ReadAt>(tables: &UnwindTables<D>, place: Place) -> Arc<[CompactRule]> {
+fn near_epilogues<D: ReadAt>(tables: &UnwindTables<D>, place: CodeLocation) -> Arc<[CompactRule]> {
     /// Bytes.
-    const LONGEST_WAY: u64 = 4 << 10;
-    let Some(at) = goes_on_at(place) else { return Arc::default() };
-    let (start, end) = (at.0.saturating_sub(LONGEST_WAY), at.0.saturating_add(LONGEST_WAY));
+    const MAX_EPILOGUE_DISTANCE_BYTES: u64 = 4 << 10;
+    let Some(at) = resume_offset(place) else { return Arc::default() };
+    let (start, end) =
+        (at.0.saturating_sub(MAX_EPILOGUE_DISTANCE_BYTES), at.0.saturating_add(MAX_EPILOGUE_DISTANCE_BYTES));
     let code = tables.code_in(start..end);
     let (behind, ahead) = code.split_at(code.len().min((at.0 - start) as usize));
     let next = CompactRule::of_epilogues(tables.architecture(), ahead).next();

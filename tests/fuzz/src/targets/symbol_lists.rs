@@ -16,7 +16,7 @@ pub(super) fn run_perf_map(bytes: &[u8]) {
     let addresses = [0, 0x1000, 0x7fff_0000_0010, u64::MAX].map(Avma);
     let mut search = PerfMapSearch::new(addresses);
     for line in bytes.rsplit(|&byte| byte == b'\n') {
-        if search.line(line).is_break() {
+        if search.push_line(line).is_break() {
             break;
         }
     }

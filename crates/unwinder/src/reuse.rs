@@ -35,18 +35,18 @@ impl CodeVersion {
 /// The steps by which a complete stack was found, from its outermost frame inwards: a later one changes the end. Of
 /// the frames, those from which all steps outwards depend on nothing else than what is here.
 #[derive(Default, Debug)]
-pub(crate) struct Trace {
+pub(crate) struct StackTrace {
     code: CodeVersion,
     frames: Vec<Frame>,
     /// Of each frame.
-    states: Vec<State>,
+    states: Vec<FrameState>,
     /// Those that matter, of the outermost frame first.
     words: Vec<Word>,
 }
 
 /// The registers and words that the steps from a frame outwards depend on.
 #[derive(Debug)]
-struct State {
+struct FrameState {
     /// `None` where more is known than what calls keep, as in a frame that a signal interrupted.
     registers: Option<KeptRegisters>,
     /// The set of registers that matter.
@@ -65,7 +65,7 @@ pub(crate) const FRAME_POINTER: RegisterSet = 1;
 
 /// The words that a step reads: the return address, if that is on the stack, then the caller's registers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reads {
+pub(crate) struct StepReads {
     /// By which register (DWARF number) it finds them.
     pub(crate) base: u8,
     /// The registers that were on the stack, a word each, in their order.
@@ -74,9 +74,9 @@ pub(crate) struct Reads {
 
 /// A frame of a walk, with the step from it.
 #[derive(Debug)]
-struct Stepped {
+struct WalkedFrame {
     registers: Option<KeptRegisters>,
-    reads: Option<Reads>,
+    reads: Option<StepReads>,
     /// The number of words that were read before.
     words: usize,
 }
@@ -84,18 +84,18 @@ struct Stepped {
 /// The steps of a walk, from the innermost frame outwards.
 #[derive(Default, Debug)]
 pub(crate) struct Steps {
-    frames: Vec<Stepped>,
+    frames: Vec<WalkedFrame>,
     words: Vec<Word>,
     /// The first frame from which no step depends on anything else.
     usable_from: usize,
 }
 
 /// Longer stacks are not kept.
-const MOST_FRAMES: usize = 1024;
+const MAX_TRACE_FRAMES: usize = 1024;
 
 impl Steps {
     /// Clears the steps of the last stack.
-    pub(crate) fn begin(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.frames.clear();
         self.words.clear();
         self.usable_from = 0;
@@ -103,33 +103,33 @@ impl Steps {
 
     /// A frame was found, whose registers these are.
     pub(crate) fn push(&mut self, registers: &Registers) {
-        self.frames.push(Stepped { registers: registers.kept(), reads: None, words: self.words.len() });
+        self.frames.push(WalkedFrame { registers: registers.kept(), reads: None, words: self.words.len() });
     }
 
     /// A word was read.
     #[inline]
-    pub(crate) fn read(&mut self, word: Word) {
+    pub(crate) fn push_word(&mut self, word: Word) {
         self.words.push(word);
     }
 
     /// The step from the newest frame has read this. Where it is not said, all that is known there matters.
     #[inline]
-    pub(crate) fn tell(&mut self, reads: Reads) {
+    pub(crate) fn record_reads(&mut self, reads: StepReads) {
         if let Some(newest) = self.frames.last_mut() {
             newest.reads = Some(reads);
         }
     }
 
     /// The step from the newest frame depends on more than is kept here.
-    pub(crate) fn leave_out_step(&mut self) {
+    pub(crate) fn exclude_step(&mut self) {
         self.usable_from = self.frames.len();
     }
 }
 
-impl Trace {
+impl StackTrace {
     /// A walk through `code` has led to a complete stack of these frames, innermost first. The outermost `kept` of them are
     /// those of this trace: there it has met the earlier stack. The others were found by `steps`.
-    pub(crate) fn renew(
+    pub(crate) fn record(
         &mut self,
         architecture: Architecture,
         code: CodeVersion,
@@ -139,7 +139,7 @@ impl Trace {
     ) {
         let found = frames.len().saturating_sub(kept).min(steps.frames.len());
         let usable_from = steps.usable_from.min(found);
-        if frames.len() > MOST_FRAMES || (kept == 0 && usable_from == found) {
+        if frames.len() > MAX_TRACE_FRAMES || (kept == 0 && usable_from == found) {
             return;
         }
         self.code = code;
@@ -155,22 +155,26 @@ impl Trace {
             let (before, read) = words.split_at(stepped.words.min(words.len()));
             words = before;
             needed = match stepped.reads {
-                Some(reads) => self.note(architecture, reads, read, needed),
+                Some(reads) => self.push_needed_words(architecture, reads, read, needed),
                 None => {
                     self.words.extend_from_slice(read);
                     ALL
                 }
             };
             self.frames.push(*frame);
-            self.states.push(State { registers: stepped.registers.take(), needed, words: self.words.len() });
+            self.states.push(FrameState {
+                registers: stepped.registers.take(),
+                needed,
+                words: self.words.len(),
+            });
         }
     }
 
     /// Keeps those words of a step that matter, where the caller needs the registers `needed`; returns those that its frame needs.
-    fn note(
+    fn push_needed_words(
         &mut self,
         architecture: Architecture,
-        Reads { base, restored }: Reads,
+        StepReads { base, restored }: StepReads,
         words: &[Word],
         needed: RegisterSet,
     ) -> RegisterSet {
@@ -190,23 +194,23 @@ impl Trace {
 }
 
 /// An earlier stack, beside the walk of a new one.
-pub(crate) struct Earlier<'t> {
-    trace: &'t Trace,
+pub(crate) struct TraceReuse<'t> {
+    trace: &'t StackTrace,
     /// Frames from this one inwards are below the newest frame of the walk.
     next: usize,
     /// So many words are unchanged; found when it is needed.
     unchanged: Option<usize>,
 }
 
-impl<'t> Earlier<'t> {
+impl<'t> TraceReuse<'t> {
     /// Nothing is taken over from a trace through other code.
-    pub(crate) fn new(trace: &'t Trace, code: CodeVersion) -> Self {
+    pub(crate) fn new(trace: &'t StackTrace, code: CodeVersion) -> Self {
         let next = if trace.code == code { trace.frames.len() } else { 0 };
         Self { trace, next, unchanged: None }
     }
 
     /// The frames from the newest one of a walk on, outermost first, if they are what they were, and no more than `most`.
-    pub(crate) fn met(
+    pub(crate) fn outer_frames(
         &mut self,
         frame: &Frame,
         most: usize,
