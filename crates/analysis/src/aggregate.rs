@@ -7,7 +7,7 @@ use decoder::record::Read;
 use decoder::values::U64s;
 use decoder::{CpuMode, Endian, Record, Sample};
 use model::Coverage;
-use model::{CpuId, EventIndex, Name, Pid, SpaceId, StackEntry, Tid, Timestamp};
+use model::{CpuId, EventIndex, Name, Pid, Space, SpaceId, SpaceTable, StackEntry, Tid, Timestamp};
 use perfdata::Event;
 use profile::{
     ChainCache, ChainKey, Count, Detail, Profile, RawChain, SampleFacts, SampleFilter, ThreadId, Threads,
@@ -28,12 +28,13 @@ use crate::samples::unsampled_time::{Unsampled, Who};
 /// batch of them is looked up in one go: the processor then waits for many places at a time. The batch ends where
 /// threads or mappings change. What a chain is mapped to needs the machine as it is at that moment; making stacks of it
 /// and counting them does not, and is left to another thread.
-pub struct Aggregate {
+pub struct Aggregate<'a> {
     admission: ExplainedFilter,
     detail: Detail,
     events: Vec<EventSamples>,
     counter: Counter,
     mapper: Mapper,
+    unmapped: Unmapped<'a>,
     unsampled: Unsampled,
     /// True if the filter asks for containers.
     asks_for_containers: bool,
@@ -103,12 +104,17 @@ struct Pending {
 /// So many samples are looked up together.
 const BATCH: usize = 128;
 
-impl Aggregate {
-    /// Counts nothing yet. Starts a thread.
+impl<'a> Aggregate<'a> {
+    /// Counts nothing yet. Starts a thread. `keeps_address` says of a space [`Space::Unmapped`] whether its addresses are kept apart;
+    /// it is asked once for each.
     ///
     /// # Errors
     /// Where no thread can be started.
-    pub fn new(filter: SampleFilter, detail: Detail) -> Result<Self, Error> {
+    pub fn new(
+        filter: SampleFilter,
+        detail: Detail,
+        keeps_address: &'a dyn Fn(&Space) -> bool,
+    ) -> Result<Self, Error> {
         let unsampled = Unsampled::new(filter.clone(), detail);
         let asks_for_containers = !filter.containers.is_empty();
         let asks_for_cgroups = !filter.cgroups.is_empty();
@@ -120,6 +126,7 @@ impl Aggregate {
             events: Vec::new(),
             counter,
             mapper: Mapper::default(),
+            unmapped: Unmapped { keeps_address, merged: Vec::new() },
             unsampled,
             asks_for_containers,
             asks_for_cgroups,
@@ -239,7 +246,13 @@ impl EventSamples {
     }
 
     /// Maps what was put aside, to be counted. The machine must still be as it was when that was taken.
-    fn settle(&mut self, tracker: &mut Tracker, mapper: &mut Mapper, counter: &Counter) {
+    fn settle(
+        &mut self,
+        tracker: &mut Tracker,
+        mapper: &mut Mapper,
+        unmapped: &mut Unmapped<'_>,
+        counter: &Counter,
+    ) {
         for pending in &mut self.pending {
             pending.number = self.cache.get(pending.key);
         }
@@ -252,6 +265,7 @@ impl EventSamples {
             let number = self.cache.get(key).unwrap_or_else(|| {
                 let chain = chain.clone().map(|(range, endian)| U64s::new(&self.chains[range], endian));
                 let entries = mapper.map(tracker, RawStack { pid, mode, ip, chain }, None);
+                unmapped.merge(entries, tracker.spaces());
                 let number = self.numbered.add_chain(entries);
                 if self.cache.insert(key, number) {
                     self.numbered.keep_from(number);
@@ -313,7 +327,7 @@ impl Mapper {
         tracker: &mut Tracker,
         raw: RawStack<U64s<'_>>,
         deferred: Option<U64s<'_>>,
-    ) -> &[StackEntry] {
+    ) -> &mut [StackEntry] {
         let RawStack { pid, mode, ip, chain } = raw;
         self.entries.clear();
         let chain = chain.map(|chain| chain.iter());
@@ -322,7 +336,32 @@ impl Mapper {
             tracker.map_deferred(pid, ips.iter(), &mut self.entries);
         }
         self.seen_in.see(pid, &self.entries);
-        &self.entries
+        &mut self.entries
+    }
+}
+
+/// Makes addresses that no mapping covers, and that nothing can name, one address of their space.
+struct Unmapped<'a> {
+    keeps_address: &'a dyn Fn(&Space) -> bool,
+    /// By space: true if its addresses are one. As many as were asked about.
+    merged: Vec<bool>,
+}
+
+impl Unmapped<'_> {
+    fn merge(&mut self, entries: &mut [StackEntry], spaces: &SpaceTable) {
+        for entry in entries {
+            let id = entry.space.0 as usize;
+            if id >= self.merged.len() {
+                let new = spaces.iter_from(self.merged.len());
+                let merged = new.map(|(_, space)| {
+                    matches!(space, Space::Unmapped { .. }) && !(self.keeps_address)(space)
+                });
+                self.merged.extend(merged);
+            }
+            if self.merged.get(id).copied().unwrap_or(false) {
+                entry.offset = 0;
+            }
+        }
     }
 }
 
@@ -360,7 +399,7 @@ impl SeenIn {
     }
 }
 
-impl SampleSink for Aggregate {
+impl SampleSink for Aggregate<'_> {
     type Error = Error;
 
     fn sample(&mut self, sample: TrackedSample<'_>) -> Result<(), Error> {
@@ -410,7 +449,7 @@ impl SampleSink for Aggregate {
             (*first, *last) = ((*first).min(time), (*last).max(time));
         }
         if deferred.is_some() {
-            counted.settle(tracker, &mut self.mapper, &self.counter);
+            counted.settle(tracker, &mut self.mapper, &mut self.unmapped, &self.counter);
             let chain = sample.callchain;
             let raw = RawStack { pid, mode: sample.mode, ip: sample.ip, chain };
             let chain = counted.numbered.add_chain(self.mapper.map(tracker, raw, deferred));
@@ -420,14 +459,14 @@ impl SampleSink for Aggregate {
         }
         counted.put(sample, pid, thread, generation, period);
         if counted.pending.len() == BATCH {
-            counted.settle(tracker, &mut self.mapper, &self.counter);
+            counted.settle(tracker, &mut self.mapper, &mut self.unmapped, &self.counter);
         }
         Ok(())
     }
 
     fn settle(&mut self, tracker: &mut Tracker) {
         for event in &mut self.events {
-            event.settle(tracker, &mut self.mapper, &self.counter);
+            event.settle(tracker, &mut self.mapper, &mut self.unmapped, &self.counter);
         }
         self.mapper.changes += 1;
     }
@@ -493,5 +532,20 @@ mod tests {
         assert_eq!((seen_in.0.len(), seen_in.pids(SpaceId(3))), (10, vec![Pid(2), Pid(1)]));
         assert_eq!(seen_in.pids(SpaceId(10)), []);
         assert!(seen_in.0.capacity() < 100, "{}", seen_in.0.capacity());
+    }
+
+    #[test]
+    fn addresses_that_nothing_can_name_are_one_in_their_space() {
+        let mut spaces = SpaceTable::default();
+        let unmapped = |pid| Space::Unmapped { pid: Pid(pid), generation: 0 };
+        let (nameless, may_be_named) = (spaces.intern(unmapped(1)), spaces.intern(unmapped(2)));
+        let mapped = spaces.intern(Space::Vdso { build_id: None });
+        let keeps_address = |space: &Space| *space == unmapped(2);
+        let mut merging = Unmapped { keeps_address: &keeps_address, merged: Vec::new() };
+        let kind = AddressKind::ReturnAddress;
+        let entry = |space, offset| StackEntry { offset, space, kind, in_kernel: false };
+        let mut entries = [nameless, may_be_named, mapped].map(|space| entry(space, 7));
+        merging.merge(&mut entries, &spaces);
+        assert_eq!(entries, [entry(nameless, 0), entry(may_be_named, 7), entry(mapped, 7)]);
     }
 }

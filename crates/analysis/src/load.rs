@@ -7,7 +7,7 @@ use decoder::{AttrFlags, SampleFormat};
 use export::summary::Activity;
 use host::debuginfod;
 use host::objects::RetainedFiles;
-use model::{EventIndex, Loss, Name, Pid, Resolution, SpaceId, SpaceTable, StackEntry, Tid};
+use model::{EventIndex, Loss, Name, Pid, Resolution, Space, SpaceId, SpaceTable, StackEntry, Tid};
 use perfdata::{Description, Event, sections};
 use profile::{Profile, Shape, Show, View, Weight};
 
@@ -93,8 +93,8 @@ impl Analysis {
             return Err(Error::WakersWithoutWaits);
         }
         let counted = match request.measure {
-            Measure::Samples => count_samples(input, request, false, notices)?,
-            Measure::SamplesAndWaits => count_samples(input, request, true, notices)?,
+            Measure::Samples => count_samples(input, request, &symbolizing, false, notices)?,
+            Measure::SamplesAndWaits => count_samples(input, request, &symbolizing, true, notices)?,
             Measure::Time(weight) | Measure::TimeOfWork(weight) => {
                 count_time(input, request, weight, notices)?
             }
@@ -217,6 +217,7 @@ struct Counted {
 fn count_samples(
     input: Input,
     request: &Request<'_>,
+    symbolizing: &Symbolizing,
     with_waits: bool,
     notices: &dyn Notices,
 ) -> Result<Counted, Error> {
@@ -227,10 +228,9 @@ fn count_samples(
     let times = |switches| {
         ThreadTimes::new(TimeWeight::OffCpu, switches, &request.filter, request.detail).with_spans()
     };
-    let mut sinks = TeeSink {
-        first: Aggregate::new(request.filter.clone(), request.detail)?,
-        second: switches.map(times),
-    };
+    let keeps_address = |space: &Space| request.unmapped_addresses || symbolizing.may_name_unmapped(space);
+    let samples = Aggregate::new(request.filter.clone(), request.detail, &keeps_address)?;
+    let mut sinks = TeeSink { first: samples, second: switches.map(times) };
     let mut replayed = replay::<Error>(input, &request.symbols.paths, notices, &mut sinks)?;
     let TeeSink { first: aggregate, second } = sinks;
     let waits = second.map(|times| times.finish_spans(&mut replayed.tracker)).unwrap_or_default();

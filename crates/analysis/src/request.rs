@@ -19,6 +19,9 @@ pub struct Request<'r> {
     pub symbols: &'r SymbolSettings,
     /// Reads the kernel's symbols ahead of the samples, as frames of the kernel will be shown.
     pub kernel: bool,
+    /// Keeps addresses apart that lie in no mapping of their process, also those that nothing can name. Without it a process has
+    /// one such address: frame pointers that are none lead to a new one with nearly every sample.
+    pub unmapped_addresses: bool,
     /// Asks these servers for debug files.
     pub servers: Servers,
     /// Keeps the event of this name alone.
@@ -62,6 +65,7 @@ impl<'r> Request<'r> {
             wakers: false,
             symbols,
             kernel: true,
+            unmapped_addresses: true,
             servers: Servers::None,
             event: None,
             several_events: true,

@@ -121,6 +121,25 @@ impl PerfMaps {
         Lookups { maps: self, processes }
     }
 
+    /// Returns true if there may be a map of this process: a file of its name, or a file system that does not answer. Opens no map.
+    pub(super) fn may_exist(&self, pid: Pid) -> bool {
+        if matches!(self.source, Source::OtherHost) || pid.0 <= 0 {
+            return false;
+        }
+        let patience = PATIENCE.saturating_sub(self.lock().waited).max(LEAST_PATIENCE);
+        let begin = Instant::now();
+        let search = move || !matches!(perf_map::find(pid, Life::default()), Ok(None));
+        let outcome = self.worker.lock().unwrap_or_else(PoisonError::into_inner).run(patience, search);
+        match outcome {
+            Outcome::Done(found) => found,
+            Outcome::Pending(_) => {
+                self.lock().waited += begin.elapsed();
+                true
+            }
+            Outcome::Refused => true,
+        }
+    }
+
     fn life(&self, pid: Pid) -> Option<Life> {
         match &self.source {
             Source::OtherHost => None,

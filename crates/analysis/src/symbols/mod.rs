@@ -195,6 +195,13 @@ impl Symbolizing {
         self.perf_maps.be_patient_again();
     }
 
+    /// Returns true if an address that lies in no mapping of its process (`unmapped`) may have a name all the same: an archive or a
+    /// perf map may have one. Looks for files; may wait for a file system that does not answer.
+    pub(crate) fn may_name_unmapped(&self, unmapped: &Space) -> bool {
+        let Space::Unmapped { pid, .. } = unmapped else { return true };
+        self.archived.names_space(unmapped) || self.perf_maps.may_exist(*pid)
+    }
+
     /// Resolves entries, and adds the answers to `symbols`. They may come in any order and more than once. `pids` tells
     /// processes that a space was mapped in: a file is then seen as they see it, while they live.
     pub fn resolve(

@@ -36,6 +36,7 @@ impl QueryArguments {
             measure: self.stacks.time().map_or(Measure::Samples, Measure::Time),
             wakers: self.stacks.wakers(),
             kernel: self.stacks.kernel(),
+            unmapped_addresses: false,
             servers: self.debuginfod.servers(),
             event: self.samples.event.as_deref(),
             ..Request::all(settings)

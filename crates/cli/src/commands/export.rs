@@ -107,6 +107,7 @@ fn write(
             ..Detail::default()
         },
         several_events: !is_folded,
+        unmapped_addresses: !is_folded,
         ..query.request(&settings)
     };
     let name = input.name.clone();

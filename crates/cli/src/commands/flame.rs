@@ -157,7 +157,12 @@ fn draw(
     };
     let query = &arguments.query;
     let settings = query.settings(&input, false);
-    let request = Request { detail, several_events: false, ..query.request(&settings) };
+    let request = Request {
+        detail,
+        several_events: false,
+        unmapped_addresses: arguments.frames.addresses,
+        ..query.request(&settings)
+    };
     let name = input.name.clone();
     let analysis = reading::analyse(input, &request, "draw", console)?;
     let cannot_draw = || format!("cannot draw {name}");

@@ -80,6 +80,11 @@ impl ArchivedNames {
         self.spaces.get(space)?.get(&(entry.offset, kind(entry)))
     }
 
+    /// Returns true if any address of `space` is named.
+    pub fn names_space(&self, space: &Space) -> bool {
+        self.spaces.contains_key(space)
+    }
+
     /// Returns true if there is no name.
     pub fn is_empty(&self) -> bool {
         self.spaces.is_empty()
